@@ -1,0 +1,59 @@
+# make setup   install everything (.venv, contracts/node_modules); does nothing the second time
+# make demo    run a local market in which a solver lies about one bit, and watch it being caught
+# make test    all quick tests: Solidity, then Python
+# make lint    formatting, types, import rules, Solidity lints
+# make check   lint and test, as CI runs them
+
+PYTHON ?= python3.11
+VENV := .venv
+PY := $(VENV)/bin/python
+# solc's path in foundry.toml is relative to the working directory, so forge is run inside contracts/
+FORGE := cd contracts && bin/foundry forge
+PY_STAMP := $(VENV)/.assay-installed
+NPM_STAMP := contracts/node_modules/.assay-installed
+
+.PHONY: setup demo test test-contracts test-python test-slow lint lint-python lint-contracts check format clean
+
+setup: $(PY_STAMP) $(NPM_STAMP)
+
+$(PY_STAMP): requirements.lock pyproject.toml scripts/setup.sh
+	@PYTHON="$(PYTHON)" scripts/setup.sh python
+
+$(NPM_STAMP): contracts/package-lock.json contracts/package.json contracts/.npmrc scripts/setup.sh
+	@scripts/setup.sh contracts
+
+demo: setup
+	@$(PY) scripts/demo.py
+
+test: setup
+	@$(MAKE) --no-print-directory test-contracts
+	@$(MAKE) --no-print-directory test-python
+
+test-contracts: setup
+	$(FORGE) test
+
+test-python: setup
+	$(PY) -m pytest
+
+test-slow: setup
+	$(PY) -m pytest -m slow
+
+lint: lint-python lint-contracts
+
+lint-python: setup
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+lint-contracts: setup
+	$(FORGE) fmt --check
+	$(FORGE) lint --deny warnings
+
+check: lint test
+
+format: setup
+	$(VENV)/bin/ruff check --fix .
+	$(FORGE) fmt
+
+clean:
+	rm -rf contracts/out contracts/out-assay contracts/cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
