@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {ProgramRef} from "./Types.sol";
+
+/// @dev Whose move it is and what the move is. Odd phases are the challenger's.
+enum GamePhase {
+    STEPS, // 0 defender: reveal the segment's inner state roots
+    PICK_STEP, // 1 challenger: point at the first wrong one
+    TRACE, // 2 defender: commit to the disputed step's trace root and open its top
+    PICK_NODE, // 3 challenger: point at a child (or prove an output mismatch)
+    SPLIT_NODE, // 4 defender: open the child
+    PICK_LEAF, // 5 challenger: point at a child inside the node's output tensor
+    SPLIT_LEAF, // 6 defender: open the child
+    PROVE, // 7 challenger: prove one element wrong
+    REVEAL_LEAF // 8 defender: reveal the disputed 4 KiB
+}
+
+/// @dev The whole of a game. The chain keeps only keccak256(abi.encode(game)); every move brings it along.
+struct Game {
+    bytes32 claimId;
+    address challenger;
+    address defender;
+    ProgramRef program;
+    bytes32 datasetRoot;
+    bytes32 seed;
+    uint32 records;
+    uint32 recordSize;
+    uint32 shard;
+    bytes32 key; // 0, or the prefix of every leaf of the last step's keyed trace
+    uint64 step; // counter of the first step in dispute
+    uint32 steps; // steps between inRoot and outRoot
+    bytes32 inRoot; // state root that both sides accept
+    bytes32 outRoot; // disputed: a state root, or a keyed trace root if key != 0 and steps == 1
+    bytes32 traceRoot;
+    GamePhase phase;
+    bytes32 digest; // the tree node now being opened
+    uint32 level; // levels of the padded tree below `digest`
+    uint64 index; // first leaf below `digest`
+    bytes32 revealed; // keccak256(abi.encodePacked(digests)) that await a pick
+    uint32 node; // disputed node
+    bytes32 nodeHash; // keccak256 of its encoding
+    uint64 moveTime; // seconds
+    uint64 deadline; // seconds
+}
+
+/// @dev A run of whole leaves of one input of the disputed node, with its way up to a root that both sides accept.
+struct Opening {
+    uint32 input; // ordinal among the node's inputs
+    uint64 firstLeaf;
+    bytes data; // the leaves' bytes, joined
+    bytes32[] siblings; // range proof up to the tensor root (or the dataset root)
+    bytes32[] path; // from the tensor root up to the trace root (or the agreed state root); empty for data
+}
+
+/// @title The dispute game
+/// @notice Narrows a disputed claim down to one element and has the arbiter recompute it. Rules: docs/protocol.md, section 6.
+interface ICourt {
+    error NotChallenges();
+    error WrongGame(uint256 gameId);
+    error WrongPhase(GamePhase phase);
+    error NotYourMove(address expected);
+    error DeadlinePassed(uint64 deadline);
+    error DeadlineNotPassed(uint64 deadline);
+    error WrongCount(uint256 expected, uint256 given);
+    error WrongChildren();
+    error IndexOutOfRange(uint256 index, uint256 count);
+    error BadProof();
+    error NoDifference();
+    error MissingInput(uint32 input, uint256 element);
+    error MalformedNode();
+    error UnknownOperation(uint8 op);
+
+    event GameOpened(uint256 indexed gameId, bytes32 indexed claimId, Game game);
+    event Moved(uint256 indexed gameId, GamePhase phase, Game game, bytes32[] digests);
+    event LeafRevealed(uint256 indexed gameId, Game game, bytes data);
+    event GameDecided(uint256 indexed gameId, bytes32 indexed claimId, bool challengerWon, string reason);
+
+    /// @notice Start a game. Only the Challenges contract.
+    function open(Game calldata game) external returns (uint256 gameId);
+    /// @notice Defender: the state roots after steps 1 .. steps-1 of the disputed segment.
+    function revealSteps(uint256 gameId, Game calldata game, bytes32[] calldata roots) external;
+    /// @notice Challenger: `j` = number of revealed roots it agrees with; step j is the disputed one.
+    function pickStep(uint256 gameId, Game calldata game, bytes32[] calldata roots, uint32 j) external;
+    /// @notice Defender: the trace root of the disputed step and its descendants up to four levels down.
+    function revealTrace(uint256 gameId, Game calldata game, bytes32 traceRoot, bytes32[] calldata children) external;
+    /// @notice Defender: the descendants of the tree node in dispute, up to four levels down.
+    function split(uint256 gameId, Game calldata game, bytes32[] calldata children) external;
+    /// @notice Challenger: the first child it disagrees with. When that is a whole node output (the trace tree's leaf),
+    /// its encoding and program proof come along; otherwise they are empty.
+    function pick(
+        uint256 gameId,
+        Game calldata game,
+        bytes32[] calldata children,
+        uint32 child,
+        bytes calldata node,
+        bytes32[] calldata nodeProof
+    ) external;
+    /// @notice Challenger: slot `slot` of the claimed output state is not the trace's output for it. Ends the game.
+    function proveOutput(
+        uint256 gameId,
+        Game calldata game,
+        uint32 slot,
+        uint32 ref,
+        bytes32[] calldata refProof,
+        bytes32 stateLeaf,
+        bytes32[] calldata stateProof,
+        bytes32 traceLeaf,
+        bytes32[] calldata traceProof
+    ) external;
+    /// @notice Defender: the bytes of the disputed leaf.
+    function revealLeaf(uint256 gameId, Game calldata game, bytes calldata data) external;
+    /// @notice Challenger: element `element` of the disputed node's output, which lies in the revealed leaf, is not
+    /// what the node's definition gives. Ends the game when it differs; reverts with NoDifference when it does not.
+    function prove(
+        uint256 gameId,
+        Game calldata game,
+        bytes calldata data,
+        bytes calldata node,
+        uint64 element,
+        Opening[] calldata openings
+    ) external;
+    /// @notice Anyone, once the clock has run out: whoever had to move loses.
+    function timeout(uint256 gameId, Game calldata game) external;
+    function gameHash(uint256 gameId) external view returns (bytes32);
+}
+
+/// @title One-element arithmetic check of an operation family
+interface IArbiter {
+    /// @dev Bytes of one input tensor from byte `offset` on, already proven.
+    struct Span {
+        uint32 input;
+        uint64 offset;
+        bytes data;
+    }
+
+    /// @notice The bits of element `element` (row-major) of the node's output, computed from the spans alone.
+    function evaluate(bytes calldata node, uint64 element, Span[] calldata spans) external pure returns (uint32 bits);
+}

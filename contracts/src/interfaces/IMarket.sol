@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {Claim, ClaimStatus, Kind, Phase, Role, Terms, Vote} from "./Types.sol";
+
+/// @title Token ledger
+/// @notice The only contract that holds tokens. Modules move ledger entries; tokens leave only through `claim`.
+interface IVault {
+    /// @dev Where an account's (or job's, or game's) tokens stand.
+    enum Bucket {
+        FREE, // withdrawable; key = account
+        STAKE, // active stake; key = account and role
+        UNBONDING, // key = account and role
+        ESCROW, // a job's budget; key = job id
+        BOND, // a challenge's bond; key = game id
+        COMPENSATION // slash proceeds held for those whose work a rewind wasted; key = job id and rewind
+    }
+
+    error NotModule(address caller);
+    error InsufficientBalance(Bucket bucket, bytes32 key, uint256 asked, uint256 there);
+
+    event Deposited(address indexed payer, address indexed account, uint256 amount);
+    event Claimed(address indexed account, address indexed to, uint256 amount);
+    event Transfer(Bucket from, bytes32 indexed fromKey, Bucket to, bytes32 indexed toKey, uint256 amount);
+    event Burned(Bucket from, bytes32 indexed fromKey, uint256 amount);
+
+    /// @notice Pull `amount` from the caller and credit `account`'s free balance.
+    function deposit(address account, uint256 amount) external;
+    /// @notice The same with an EIP-2612 permit; goes on if somebody else has already used the permit.
+    function depositWithPermit(address account, uint256 amount, uint256 deadline, uint8 v, bytes32 r, bytes32 s) external;
+    /// @notice Pay out the caller's free balance.
+    function claim(address to, uint256 amount) external;
+    function move(Bucket from, bytes32 fromKey, Bucket to, bytes32 toKey, uint256 amount) external;
+    function burn(Bucket from, bytes32 fromKey, uint256 amount) external;
+    function balance(Bucket bucket, bytes32 key) external view returns (uint256);
+    function total(Bucket bucket) external view returns (uint256);
+    function burned() external view returns (uint256);
+    function free(address account) external view returns (uint256);
+}
+
+/// @title Stakes: deposits, locks, unbonding, slashing, and the stake-weighted draw
+interface IStakes {
+    error NotModule(address caller);
+    error ZeroAmount();
+    error InsufficientStake(address account, Role role, uint256 asked, uint256 unlocked);
+    error NotDue(uint64 due);
+    error NoSuchRequest(uint256 index);
+
+    event Staked(address indexed account, Role indexed role, uint256 amount);
+    event UnbondStarted(address indexed account, Role indexed role, uint256 indexed index, uint256 shares, uint64 due);
+    event UnbondFinished(address indexed account, Role indexed role, uint256 indexed index, uint256 amount);
+    event Locked(address indexed account, Role indexed role, uint256 amount);
+    event Unlocked(address indexed account, Role indexed role, uint256 amount);
+    event Slashed(address indexed account, Role indexed role, uint256 asked, uint256 taken);
+    event Endpoint(address indexed account, string url);
+
+    function stake(Role role, uint256 amount) external; // from the caller's free balance
+    function startUnbond(Role role, uint256 amount) external returns (uint256 index);
+    function finishUnbond(Role role, uint256 index) external returns (uint256 amount);
+    /// @notice Announce where the caller serves its blocks ("http://host:port").
+    function setEndpoint(string calldata url) external;
+    function lock(address account, Role role, uint256 amount) external; // modules
+    function unlock(address account, Role role, uint256 amount) external; // modules
+    /// @notice Take min(asked, active + unbonding) into the free balance of the calling module. Never reverts on shortage.
+    function slash(address account, Role role, uint256 asked) external returns (uint256 taken); // modules
+    function active(address account, Role role) external view returns (uint256);
+    function locked(address account, Role role) external view returns (uint256);
+    function unbonding(address account, Role role) external view returns (uint256);
+    function endpoint(address account) external view returns (string memory);
+    /// @notice `count` distinct verifiers drawn with probability proportional to active stake; fewer if there are fewer.
+    function draw(bytes32 seed, uint256 count) external view returns (address[] memory);
+}
+
+/// @title Jobs: terms, escrow, and where each job stands
+interface IJobs {
+    error NotModule(address caller);
+    error BadTerms(string field);
+    error JobExists(bytes32 jobId);
+    error NoSuchJob(bytes32 jobId);
+    error BudgetTooSmall(uint256 needed, uint256 given);
+    error NotClient(address client);
+    error NotFinished(bytes32 jobId);
+
+    event JobPosted(bytes32 indexed jobId, address indexed client, uint256 budget, Terms terms);
+    event JobFunded(bytes32 indexed jobId, uint256 amount);
+    event JobHalted(bytes32 indexed jobId, uint32 round);
+    event RoundStarted(bytes32 indexed jobId, uint32 round);
+    event Rewound(bytes32 indexed jobId, uint32 indexed epoch, uint32 round, uint256 compensation);
+    event JobClosed(bytes32 indexed jobId, uint256 refunded);
+
+    struct Progress {
+        uint32 round; // the round now worked on; == rounds when the last outer claim is in
+        uint32 settledRounds;
+        uint32 epoch; // rewinds so far
+        bool halted; // no new rounds
+        bool closed;
+        uint64 roundStart;
+    }
+
+    /// @notice Post a job; `budget` comes from the caller's free balance and must cover the worst case (`worstCase`).
+    function post(Terms calldata terms, uint256 budget) external returns (bytes32 jobId);
+    function topUp(bytes32 jobId, uint256 amount) external;
+    /// @notice Client: begin no further round; what is claimed is finished and paid, the rest refunded by `close`.
+    function halt(bytes32 jobId) external;
+    /// @notice Anyone, once every begun round is settled: refund what is left to the client.
+    function close(bytes32 jobId) external;
+    function terms(bytes32 jobId) external view returns (Terms memory);
+    function progress(bytes32 jobId) external view returns (Progress memory);
+    function worstCase(Terms calldata terms) external pure returns (uint256);
+    function jobIdOf(Terms calldata terms) external view returns (bytes32);
+    // modules (Tasks): advance, rewind, pay
+}
+
+/// @title Tasks: shards, claims, acceptance, settlement
+interface ITasks {
+    error NotModule(address caller);
+    error NoSuchJob(bytes32 jobId);
+    error ShardTaken(address holder);
+    error NotHolder(address holder);
+    error WrongRound(uint32 expected, uint32 given);
+    error WrongClaim(bytes32 claimId);
+    error WrongPhase(Phase phase);
+    error NotDue(uint64 due);
+    error TooLate(uint64 deadline);
+    error SeedUnavailable(uint64 seedBlock);
+    error RoundIncomplete(uint32 accepted, uint32 shards);
+    error PipelineFull(uint32 round, uint32 settled);
+    error GamesOpen(uint32 count);
+    error EarlierUnsettled();
+    error BadSegments();
+    error WrongInput(bytes32 expected, bytes32 given);
+    error NotStale();
+
+    event ShardClaimed(bytes32 indexed jobId, uint32 indexed shard, address indexed solver, uint128 price);
+    event ShardReleased(bytes32 indexed jobId, uint32 indexed shard, address indexed solver, string reason);
+    event Committed(bytes32 indexed claimId, bytes32 indexed jobId, address indexed claimant, Claim claim, uint64 seedBlock);
+    event SeedRecorded(bytes32 indexed claimId, bytes32 seed, address[] drawn);
+    event Accepted(bytes32 indexed claimId, uint64 windowEnds);
+    event Redrawn(bytes32 indexed claimId, uint64 seedBlock);
+    event Settled(bytes32 indexed claimId, address indexed claimant, uint256 paid);
+    event Voided(bytes32 indexed claimId, address indexed claimant, uint256 compensation);
+    event Convicted(bytes32 indexed claimId, address indexed claimant, address indexed challenger, uint256 slashed, uint256 burned, uint256 reward);
+
+    /// @notice Take an open shard at its present price; needs solverStake unlocked.
+    function claimShard(bytes32 jobId, uint32 shard) external;
+    /// @notice Give a shard back; free while nothing is owed for the current round.
+    function release(bytes32 jobId, uint32 shard) external;
+    /// @notice Anyone: take the shard from a solver that missed its deadline (penalty burnt).
+    function expire(bytes32 jobId, uint32 shard) external;
+    /// @notice Commit a task or an outer claim. `first`/`last` prove inputRoot and outputRoot in segmentsRoot.
+    /// claim.claimant, price, committedAt, epoch, attempt are filled in by the contract; the given values are ignored.
+    function commit(Claim calldata claim, bytes32[] calldata first, bytes32[] calldata last) external returns (bytes32 claimId);
+    /// @notice Anyone, after the seed block: record its hash (EIP-2935 history) as the seed and draw the verifiers.
+    function recordSeed(Claim calldata claim) external;
+    /// @notice Anyone: accept a task whose votes are in, or redraw when they are not and time is up.
+    function tally(Claim calldata claim) external;
+    /// @notice Anyone, after the challenge window: pay claimant and verifiers, unlock stakes.
+    function settle(Claim calldata claim) external;
+    /// @notice Anyone: unlock and compensate a claim that a rewind has overtaken.
+    function void(Claim calldata claim) external;
+    // drawn verifiers
+    function commitVote(Claim calldata claim, bytes32 commitment) external;
+    function revealVote(Claim calldata claim, bool valid, bytes32 tracesRoot, bytes32 salt) external;
+
+    function status(bytes32 claimId) external view returns (ClaimStatus memory);
+    function votes(bytes32 claimId) external view returns (Vote[] memory);
+    /// @notice The standing claim of a place in the job (0 if none, or if a rewind overtook it).
+    function current(bytes32 jobId, Kind kind, uint32 round, uint32 shard) external view returns (bytes32);
+    function holder(bytes32 jobId, uint32 shard) external view returns (address solver, uint128 price, uint64 since);
+    function price(bytes32 jobId, uint32 shard) external view returns (uint128);
+    // modules (Challenges)
+    function gameOpened(bytes32 claimId) external;
+    function gameClosed(bytes32 claimId) external;
+    function convict(Claim calldata claim, address challenger) external;
+    function penaliseVote(Claim calldata claim, address verifier, address challenger) external;
+}
+
+/// @title Challenges: bonds, linked to one claim or one vote
+interface IChallenges {
+    error NotCourt(address caller);
+    error NotAnnounced(bytes32 commitment);
+    error TooSoon(uint64 block_);
+    error WrongPhase(Phase phase);
+    error WindowClosed(uint64 end);
+    error BadProof();
+    error NoDifference();
+    error WrongSource(bytes32 claimId);
+
+    event Announced(address indexed challenger, bytes32 indexed commitment);
+    event Challenged(uint256 indexed gameId, bytes32 indexed claimId, address indexed challenger, uint32 segment, address verifier);
+    event Resolved(uint256 indexed gameId, bytes32 indexed claimId, bool challengerWon, uint256 bondBurned, uint256 bondPaid);
+    event BindingConvicted(bytes32 indexed claimId, uint32 slot, address indexed challenger);
+
+    /// @notice keccak256(abi.encode(challenger, claimId, segment, verifier, salt)), at least one block before `open`,
+    /// so that a finding cannot be copied from the mempool.
+    function announce(bytes32 commitment) external;
+    /// @notice Dispute segment `segment` of a claim: `from` (leaf `segment`) is accepted, `to` (the next leaf) is not.
+    function open(
+        Claim calldata claim,
+        uint32 segment,
+        bytes32 from,
+        bytes32[] calldata fromProof,
+        bytes32 to,
+        bytes32[] calldata toProof,
+        bytes32 salt
+    ) external returns (uint256 gameId);
+    /// @notice Dispute a revealed vote: sample `sample` of the verifier's keyed traces. `traceRoot` is its leaf in tracesRoot.
+    function openVote(
+        Claim calldata claim,
+        address verifier,
+        uint32 sample,
+        bytes32 from,
+        bytes32[] calldata fromProof,
+        bytes32 traceRoot,
+        bytes32[] calldata traceProof,
+        bytes32 salt
+    ) external returns (uint256 gameId);
+    /// @notice One-move conviction: slot `slot` of the claim's input root is not the same slot of the claim (or genesis)
+    /// it must come from (docs/protocol.md 4.4). `source` is all zero where the source is a genesis root.
+    function proveBinding(
+        Claim calldata claim,
+        uint32 slot,
+        bytes32 leaf,
+        bytes32[] calldata proof,
+        Claim calldata source,
+        bytes32 sourceLeaf,
+        bytes32[] calldata sourceProof,
+        bytes32 salt
+    ) external;
+    /// @notice Called by the court when a game ends.
+    function resolve(uint256 gameId, bool challengerWon) external;
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+/// @notice The words that every contract shares. Field meanings: docs/protocol.md, sections 3 to 6.
+
+/// @dev What an account may stake for.
+enum Role {
+    SOLVER,
+    VERIFIER
+}
+
+/// @dev A claim is either one shard's inner steps of a round, or the round's outer (aggregation) step.
+enum Kind {
+    TASK,
+    OUTER
+}
+
+/// @dev The life of a claim. It only ever moves forward.
+enum Phase {
+    NONE,
+    COMMITTED, // waiting for its seed block
+    SEEDED, // verifiers drawn, votes coming in
+    ACCEPTED, // the pipeline goes on; the challenge window runs
+    SETTLED, // paid
+    CONVICTED, // fell to a challenge
+    VOID // overtaken by a rewind; not at fault
+}
+
+/// @dev A validated instruction list, by its root and the counts that fix the shape of every tree derived from it.
+struct ProgramRef {
+    bytes32 root;
+    uint32 nodes; // leaves of a trace tree
+    uint32 slots; // leaves of a state tree
+    uint32 params; // leading slots that are model parameters
+}
+
+/// @dev Every consensus parameter of a job. Its hash is the job's identity; nothing here has a default on chain.
+struct Terms {
+    address client;
+    ProgramRef inner;
+    ProgramRef outer;
+    bytes32 datasetRoot;
+    bytes32 genesisRoot; // inner state root from which every shard starts round 0
+    bytes32 outerGenesisRoot; // outer state root before round 0
+    bytes32 manifest; // sha2-256 digest of the raw block holding the job manifest
+    bytes32 seed; // data order and counter-based randomness
+    uint32 records;
+    uint32 recordSize; // bytes
+    uint32 shards;
+    uint32 rounds;
+    uint32 stepsPerRound;
+    uint32 segmentSteps; // divides stepsPerRound
+    uint32 samples; // segments replayed by each drawn verifier
+    uint32 verifiers; // drawn for each task
+    uint32 quorum; // valid votes that accept a task
+    uint32 seedDelay; // blocks between commit and the block whose hash is the seed
+    uint32 maxUnsettled; // rounds the pipeline may run ahead of settlement
+    uint64 taskTime; // seconds from the start of a round to its commit deadline
+    uint64 voteTime; // seconds to commit a vote after the seed
+    uint64 revealTime; // seconds to reveal after voting ends
+    uint64 challengeWindow; // seconds after acceptance
+    uint64 moveTime; // seconds for each move of a game
+    uint64 pricePeriod; // seconds over which an open shard's price rises from floor to cap
+    uint64 nonce; // the client's, so that equal jobs differ
+    uint128 priceFloor; // per task
+    uint128 priceCap;
+    uint128 verifierFee; // per revealed, uncontradicted attestation
+    uint128 outerFee; // per outer claim
+    uint128 solverStake; // locked per claim
+    uint128 verifierStake; // locked per vote
+    uint128 challengeBond;
+    uint128 missPenalty; // taken from a solver that misses a deadline and from a vote that is not revealed
+}
+
+/// @dev "Program P, from input root, for n steps, gives output root", as its claimant committed it.
+/// Its id is keccak256(abi.encode(claim)).
+struct Claim {
+    bytes32 jobId;
+    Kind kind;
+    uint32 round;
+    uint32 shard; // 0 for an outer claim
+    uint32 attempt; // how often this place in the job has been claimed before
+    address claimant;
+    bytes32 inputRoot;
+    bytes32 outputRoot;
+    bytes32 segmentsRoot; // tree over the state roots at segment ends; leaf 0 is inputRoot, the last is outputRoot
+    bytes32 manifest; // digest of the raw block that names the published states
+    uint128 price;
+    uint64 committedAt;
+    uint32 epoch; // rewinds of the job before this commit
+}
+
+/// @dev What the chain keeps about a claim beside its hash.
+struct ClaimStatus {
+    Phase phase;
+    uint64 seedBlock;
+    uint64 since; // seconds: when the present phase began
+    uint32 draws; // seeds used so far
+    uint32 openGames;
+    uint32 revealed;
+    uint32 valid;
+    bytes32 seed;
+}
+
+/// @dev One drawn verifier's vote on a claim.
+struct Vote {
+    address verifier;
+    bytes32 commitment; // 0 until committed
+    bool revealed;
+    bool valid;
+    bytes32 tracesRoot; // tree over the keyed trace roots of the last step of each sampled segment
+}
