@@ -1,0 +1,68 @@
+"""Errors that say what the caller must do: try again, stop, or ask a person.
+
+Contract: every error that crosses a package boundary is an `AssayError` with a stable kebab-case `code`, a message that
+states cause and consequence, and a `hint` that names the next step. Cheating is never an error: it is a value.
+"""
+
+from __future__ import annotations
+
+
+class AssayError(Exception):
+    """The base of all errors with a code, a message and a hint."""
+
+    code: str = "assay-error"
+
+    def __init__(self, message: str, *, hint: str = "", code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        if code is not None:
+            self.code = code
+
+
+class Retry(AssayError):
+    """The same call may succeed later or elsewhere."""
+
+    code = "retry"
+
+
+class Stop(AssayError):
+    """The same call will never succeed: the input itself is at fault."""
+
+    code = "stop"
+
+
+class Ask(AssayError):
+    """A person must decide or change something first."""
+
+    code = "ask"
+
+
+class BlockNotFound(Retry):
+    """No reachable store has the block."""
+
+    code = "block-not-found"
+
+
+class CorruptBlock(Retry):
+    """A store or a peer returned bytes that do not match the CID."""
+
+    code = "corrupt-block"
+
+
+class BlockTooLarge(Stop):
+    """A block exceeds the largest size that the network carries."""
+
+    code = "block-too-large"
+
+
+class BadCid(Stop):
+    """The text or bytes are not a canonical content identifier."""
+
+    code = "bad-cid"
+
+
+class PeerUnreachable(Retry):
+    """A peer did not answer in time or answered with a failure."""
+
+    code = "peer-unreachable"
