@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+/// @title The one tree shape of the protocol (docs/protocol.md, section 1)
+/// @notice SHA-256, leaves 0x00‖data, nodes 0x01‖left‖right, keyed leaves 0x02‖key‖data; padded with zero digests to a
+/// power of two. The number of leaves is always given by the caller from what the program, terms or node declare, never
+/// by the proof. A proof of a wrong length, or an index beyond the leaves, gives false (or reverts in the `*Root` forms).
+library Merkle {
+    error HashFailed();
+    error WrongProofLength(uint256 expected, uint256 given);
+    error EmptyRange();
+    error OutOfRange(uint256 end, uint256 size);
+
+    function leaf(bytes memory data) internal view returns (bytes32) {
+        return _sha(abi.encodePacked(bytes1(0x00), data));
+    }
+
+    function keyed(bytes32 key, bytes memory data) internal view returns (bytes32) {
+        return _sha(abi.encodePacked(bytes1(0x02), key, data));
+    }
+
+    /// @notice `leaf`, or `keyed` under a key other than zero.
+    function leafUnder(bytes32 key, bytes memory data) internal view returns (bytes32) {
+        return key == 0 ? leaf(data) : keyed(key, data);
+    }
+
+    function node(bytes32 left, bytes32 right) internal view returns (bytes32 result) {
+        assembly ("memory-safe") {
+            let p := mload(0x40)
+            mstore8(p, 1)
+            mstore(add(p, 1), left)
+            mstore(add(p, 33), right)
+            if iszero(staticcall(gas(), 2, p, 65, 0, 32)) {
+                mstore(0, 0x832d990500000000000000000000000000000000000000000000000000000000)
+                revert(0, 4)
+            }
+            result := mload(0)
+        }
+    }
+
+    /// @notice ceil(log2(count)): the number of siblings in a membership proof.
+    function depth(uint256 count) internal pure returns (uint256 d) {
+        while ((uint256(1) << d) < count) ++d;
+    }
+
+    /// @notice Root of a subtree of the given height that is all padding.
+    function zero(uint256 height) internal view returns (bytes32 z) {
+        for (uint256 i; i < height; ++i) {
+            z = node(z, z);
+        }
+    }
+
+    /// @notice Fold of 2^k digests (`digests` is overwritten). Any other count reverts.
+    function fold(bytes32[] memory digests) internal view returns (bytes32) {
+        uint256 n = digests.length;
+        if (n == 0 || n & (n - 1) != 0) revert EmptyRange();
+        for (; n > 1; n >>= 1) {
+            for (uint256 i; i < n; i += 2) {
+                digests[i >> 1] = node(digests[i], digests[i + 1]);
+            }
+        }
+        return digests[0];
+    }
+
+    /// @notice Root of the tree over any number ≥ 1 of digests, padded (`digests` is overwritten).
+    function root(bytes32[] memory digests) internal view returns (bytes32) {
+        uint256 n = digests.length;
+        if (n == 0) revert EmptyRange();
+        bytes32 z;
+        for (; n > 1; n = (n + 1) >> 1) {
+            for (uint256 i; i < n; i += 2) {
+                digests[i >> 1] = node(digests[i], i + 1 < n ? digests[i + 1] : z);
+            }
+            z = node(z, z);
+        }
+        return digests[0];
+    }
+
+    /// @notice Whether `digest` is leaf `index` of the tree of `count` leaves with root `root_`.
+    function verify(bytes32 root_, bytes32 digest, uint256 index, uint256 count, bytes32[] calldata proof)
+        internal
+        view
+        returns (bool)
+    {
+        if (index >= count || proof.length != depth(count)) return false;
+        for (uint256 i; i < proof.length; ++i) {
+            digest = index & 1 == 0 ? node(digest, proof[i]) : node(proof[i], digest);
+            index >>= 1;
+        }
+        return digest == root_;
+    }
+
+    /// @notice Root that the run of leaf digests [first, first + digests.length) and its siblings give in a tree of
+    /// `count` leaves (`digests` is overwritten). Reverts if the run is empty or leaves the tree, or if the number of
+    /// siblings is not exactly what the range needs.
+    function rangeRoot(bytes32[] memory digests, uint256 first, uint256 count, bytes32[] calldata siblings)
+        internal
+        view
+        returns (bytes32)
+    {
+        uint256 n = digests.length;
+        if (n == 0) revert EmptyRange();
+        if (first >= count || n > count - first) revert OutOfRange(first + n, count);
+        uint256 used;
+        for (uint256 level = depth(count); level > 0; --level) {
+            uint256 last = first + n;
+            uint256 skew = first & 1;
+            uint256 extra = last & 1;
+            if (used + skew + extra > siblings.length) {
+                revert WrongProofLength(used + skew + extra, siblings.length);
+            }
+            bytes32 left = skew == 1 ? siblings[used] : bytes32(0);
+            bytes32 right = extra == 1 ? siblings[used + skew] : bytes32(0);
+            used += skew + extra;
+            digests = _up(digests, n, skew, left, right);
+            first >>= 1;
+            n = (last + extra - (first << 1)) >> 1;
+        }
+        if (used != siblings.length) revert WrongProofLength(used, siblings.length);
+        return digests[0];
+    }
+
+    /// @dev One level up, in place: pairs (left?, d0, d1, ..., right?) are hashed. `n` digests are in use.
+    function _up(bytes32[] memory digests, uint256 n, uint256 skew, bytes32 left, bytes32 right)
+        private
+        view
+        returns (bytes32[] memory)
+    {
+        // Reading stays ahead of writing: pair i reads positions 2i - skew and 2i - skew + 1, writes position i.
+        bytes32 carry = skew == 1 ? left : digests[0];
+        uint256 read = 1 - skew;
+        uint256 write;
+        while (true) {
+            bytes32 other = read < n ? digests[read] : right;
+            bytes32 parent = node(carry, other);
+            ++read;
+            if (read < n) carry = digests[read];
+            digests[write++] = parent;
+            if (read >= n) break;
+            ++read;
+        }
+        return digests;
+    }
+
+    function _sha(bytes memory data) private view returns (bytes32 result) {
+        assembly ("memory-safe") {
+            if iszero(staticcall(gas(), 2, add(data, 32), mload(data), 0, 32)) {
+                mstore(0, 0x832d990500000000000000000000000000000000000000000000000000000000)
+                revert(0, 4)
+            }
+            result := mload(0)
+        }
+    }
+}
