@@ -1,0 +1,175 @@
+"""SHA-256 Merkle trees with a declared number of leaves (docs/protocol.md, section 1).
+
+Contract: ``root``, ``proof`` and ``range_proof`` agree bit for bit with ``contracts/src/libraries/Merkle.sol``. The number
+of leaves is always an argument, never read from a proof. Nothing here says what a digest means; callers do.
+
+Source: RFC 6962 section 2.1 for the domain separation of leaves and nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+LEAF_BYTES = 4096
+ZERO = bytes(32)
+
+
+def leaf(data: bytes | memoryview) -> bytes:
+    """Digest of a leaf's bytes."""
+    return sha256(b"\x00" + data).digest()
+
+
+def keyed_leaf(key: bytes, data: bytes | memoryview) -> bytes:
+    """Digest of a leaf's bytes that only the holder of `key` (32 bytes) can have computed for itself."""
+    return sha256(b"\x02" + key + data).digest()
+
+
+def node(left: bytes, right: bytes) -> bytes:
+    """Digest of an inner node."""
+    return sha256(b"\x01" + left + right).digest()
+
+
+def depth(leaves: int) -> int:
+    """Levels above the leaves of a tree with `leaves` leaves, at least 1."""
+    if leaves < 1:
+        raise ValueError(f"a tree has at least one leaf, not {leaves}")
+    return (leaves - 1).bit_length()
+
+
+def _zero_digests(count: int) -> tuple[bytes, ...]:
+    digests = [ZERO]
+    for _ in range(count - 1):
+        digests.append(node(digests[-1], digests[-1]))
+    return tuple(digests)
+
+
+ZEROS = _zero_digests(64)
+"""``ZEROS[h]``: root of a subtree of height h that is all padding."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """All digests of a tree, level by level; level 0 is the leaves, without their padding.
+
+    Memory: 32 bytes for each digest, so about 64 bytes a leaf.
+    """
+
+    levels: tuple[tuple[bytes, ...], ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.levels[0])
+
+    @property
+    def depth(self) -> int:
+        return len(self.levels) - 1
+
+    @property
+    def root(self) -> bytes:
+        return self.levels[-1][0]
+
+    def digest(self, level: int, index: int) -> bytes:
+        """Digest at `index` of `level` (0 = leaves), padding included. Raises IndexError outside the padded tree."""
+        if not 0 <= level <= self.depth or not 0 <= index < 1 << (self.depth - level):
+            raise IndexError(f"no digest at level {level}, index {index} of a tree of depth {self.depth}")
+        row = self.levels[level]
+        return row[index] if index < len(row) else ZEROS[level]
+
+    def descendants(self, level: int, index: int, down: int) -> list[bytes]:
+        """The 2^down digests `down` levels below the one at (`level`, `index`), left to right."""
+        return [self.digest(level - down, (index << down) + i) for i in range(1 << down)]
+
+    def proof(self, index: int) -> list[bytes]:
+        """Siblings of leaf `index`, bottom-up. Raises IndexError."""
+        if not 0 <= index < self.count:
+            raise IndexError(f"no leaf {index} in a tree of {self.count}")
+        return [self.digest(level, (index >> level) ^ 1) for level in range(self.depth)]
+
+    def range_proof(self, start: int, stop: int) -> list[bytes]:
+        """Siblings that lead from leaves [start, stop) to the root (rule 1.3). Raises IndexError."""
+        if not 0 <= start < stop <= self.count:
+            raise IndexError(f"no leaves [{start}, {stop}) in a tree of {self.count}")
+        siblings = []
+        for level in range(self.depth):
+            if start & 1:
+                siblings.append(self.digest(level, start - 1))
+            if stop & 1:
+                siblings.append(self.digest(level, stop))
+            start, stop = start >> 1, (stop + 1) >> 1
+        return siblings
+
+
+def build(digests: Sequence[bytes]) -> Tree:
+    """Tree over leaf digests. Raises ValueError if there are none."""
+    levels = [tuple(digests)]
+    for level in range(depth(len(digests))):
+        row = levels[-1]
+        padded = row if len(row) % 2 == 0 else (*row, ZEROS[level])
+        levels.append(tuple(node(padded[i], padded[i + 1]) for i in range(0, len(padded), 2)))
+    return Tree(tuple(levels))
+
+
+def root(digests: Sequence[bytes]) -> bytes:
+    """Root of the tree over leaf digests."""
+    return build(digests).root
+
+
+def fold(digest: bytes, index: int, siblings: Sequence[bytes]) -> bytes:
+    """The root that a membership proof leads to."""
+    for sibling in siblings:
+        digest = node(sibling, digest) if index & 1 else node(digest, sibling)
+        index >>= 1
+    return digest
+
+
+def verify(root_: bytes, leaves: int, index: int, digest: bytes, siblings: Sequence[bytes]) -> bool:
+    """Whether `digest` is leaf `index` of the tree of `leaves` leaves with root `root_`."""
+    if not 0 <= index < leaves or len(siblings) != depth(leaves):
+        return False
+    return fold(digest, index, siblings) == root_
+
+
+def verify_range(root_: bytes, leaves: int, start: int, digests: Sequence[bytes], siblings: Sequence[bytes]) -> bool:
+    """Whether `digests` are the leaves from `start` on of the tree of `leaves` leaves with root `root_`."""
+    stop = start + len(digests)
+    if not digests or not 0 <= start < stop <= leaves:
+        return False
+    row, rest = list(digests), list(siblings)
+    for _ in range(depth(leaves)):
+        if start & 1:
+            if not rest:
+                return False
+            row.insert(0, rest.pop(0))
+        if stop & 1:
+            if not rest:
+                return False
+            row.append(rest.pop(0))
+        start, stop = start >> 1, (stop + 1) >> 1
+        row = [node(row[i], row[i + 1]) for i in range(0, len(row), 2)]
+    return not rest and row == [root_]
+
+
+def split_leaves(data: bytes | memoryview) -> list[memoryview]:
+    """Cut a tensor's bytes in leaves of LEAF_BYTES; the last may be shorter."""
+    view = memoryview(data).cast("B")
+    if not len(view):
+        raise ValueError("a tensor has at least one element")
+    return [view[i : i + LEAF_BYTES] for i in range(0, len(view), LEAF_BYTES)]
+
+
+def tensor_tree(data: bytes | memoryview, key: bytes = b"") -> Tree:
+    """Tree over a tensor's canonical bytes, keyed if `key` is given (rule 1.4)."""
+    prefix = b"\x02" + key if key else b"\x00"
+    digests = []
+    for part in split_leaves(data):
+        digest = sha256(prefix)
+        digest.update(part)
+        digests.append(digest.digest())
+    return build(digests)
+
+
+def tensor_root(data: bytes | memoryview, key: bytes = b"") -> bytes:
+    """Root of `tensor_tree`."""
+    return tensor_tree(data, key).root
