@@ -1,0 +1,243 @@
+"""What a role needs from the world. Adapters live in ``chain`` and ``storage``; ``cli`` wires them; tests use fakes.
+
+Contract of every call that can fail: it raises a ``protocol.errors.AssayError`` whose class says what to do (Retry, Stop, Ask).
+Writing calls are idempotent by `intent`: the same intent, also after a crash or restart, is sent at most once, and the
+call returns the first outcome. They return once the transaction is mined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import BinaryIO, Protocol
+
+from protocol.types import (
+    Address,
+    Claim,
+    ClaimId,
+    ClaimView,
+    Game,
+    GameView,
+    Holder,
+    JobId,
+    JobView,
+    Kind,
+    Opening,
+    Role,
+    Seconds,
+    StakeView,
+    Terms,
+    TxResult,
+    Wei,
+)
+
+RAW = 0x55
+"""Multicodec of a raw block."""
+DAG_PB = 0x70
+
+
+class Blocks(Protocol):
+    """Content-addressed blocks."""
+
+    def put(self, data: bytes, codec: int = RAW) -> str:
+        """Store one block; its CID."""
+        ...
+
+    def get(self, cid: str) -> bytes:
+        """One block, from here or from a peer, verified. Raises BlockNotFound, CorruptBlock, BadCid."""
+        ...
+
+    def has(self, cid: str) -> bool:
+        """Whether the block is held here."""
+        ...
+
+    def add_file(self, data: bytes | BinaryIO) -> str:
+        """Store a file as UnixFS; its root CID."""
+        ...
+
+    def read_file(self, cid: str, max_bytes: int) -> bytes:
+        """A whole file, verified. Raises BlockTooLarge beyond max_bytes, and what `get` raises."""
+        ...
+
+    def pin(self, cid: str) -> None:
+        """Keep this DAG from garbage collection."""
+        ...
+
+
+class Clock(Protocol):
+    """Time of the chain, and waiting."""
+
+    def now(self) -> Seconds:
+        """Timestamp of the latest block."""
+        ...
+
+    def block(self) -> int:
+        """Number of the latest block."""
+        ...
+
+    def wait(self, seconds: float) -> bool:
+        """Wait; False when the service was told to stop meanwhile."""
+        ...
+
+
+class MarketView(Protocol):
+    """Everything that can be read from the contracts and their events; one consistent snapshot at the latest block seen."""
+
+    @property
+    def me(self) -> Address: ...
+    def jobs(self) -> Sequence[JobView]:
+        """All jobs, oldest first."""
+        ...
+
+    def job(self, job_id: JobId) -> JobView:
+        """Raises Stop when there is no such job."""
+        ...
+
+    def holder(self, job_id: JobId, shard: int) -> Holder: ...
+    def price(self, job_id: JobId, shard: int) -> Wei:
+        """Price at which an open shard can be taken now."""
+        ...
+
+    def claims(self, job_id: JobId) -> Sequence[ClaimView]:
+        """Every claim ever committed for the job, oldest first."""
+        ...
+
+    def claim(self, claim_id: ClaimId) -> ClaimView: ...
+    def current(self, job_id: JobId, kind: Kind, round: int, shard: int) -> ClaimView | None:
+        """The standing claim of a place (None: not committed, convicted, or overtaken by a rewind)."""
+        ...
+
+    def games(self, job_id: JobId | None = None) -> Sequence[GameView]:
+        """Games, oldest first."""
+        ...
+
+    def game(self, game_id: int) -> GameView: ...
+    def stake(self, account: Address, role: Role) -> StakeView: ...
+    def free(self, account: Address) -> Wei:
+        """Withdrawable balance in the vault."""
+        ...
+
+    def wallet(self, account: Address) -> Wei:
+        """Token balance outside the vault."""
+        ...
+
+    def endpoints(self) -> dict[Address, str]:
+        """Where nodes say they serve blocks."""
+        ...
+
+
+class Market(MarketView, Protocol):
+    """Reads and writes."""
+
+    def deposit(self, intent: str, amount: Wei) -> TxResult:
+        """Approve (if needed) and deposit tokens into the caller's free balance."""
+        ...
+
+    def withdraw(self, intent: str, amount: Wei) -> TxResult: ...
+    def stake_up(self, intent: str, role: Role, amount: Wei) -> TxResult: ...
+    def start_unbond(self, intent: str, role: Role, amount: Wei) -> TxResult: ...
+    def finish_unbond(self, intent: str, role: Role, index: int) -> TxResult: ...
+    def set_endpoint(self, intent: str, url: str) -> TxResult: ...
+    def post(self, intent: str, terms: Terms, budget: Wei) -> JobId: ...
+    def top_up(self, intent: str, job_id: JobId, amount: Wei) -> TxResult: ...
+    def halt(self, intent: str, job_id: JobId) -> TxResult: ...
+    def close(self, intent: str, job_id: JobId) -> TxResult: ...
+    def claim_shard(self, intent: str, job_id: JobId, shard: int) -> TxResult: ...
+    def release(self, intent: str, job_id: JobId, shard: int) -> TxResult: ...
+    def expire(self, intent: str, job_id: JobId, shard: int) -> TxResult: ...
+    def commit(self, intent: str, claim: Claim, first: Sequence[bytes], last: Sequence[bytes]) -> ClaimId:
+        """Commit a claim; claimant, price, committed_at, attempt and epoch are the contract's to fill in."""
+        ...
+
+    def record_seed(self, intent: str, claim: Claim) -> TxResult: ...
+    def tally(self, intent: str, claim: Claim) -> TxResult: ...
+    def settle(self, intent: str, claim: Claim) -> TxResult: ...
+    def void(self, intent: str, claim: Claim) -> TxResult: ...
+    def commit_vote(self, intent: str, claim: Claim, commitment: bytes) -> TxResult: ...
+    def reveal_vote(self, intent: str, claim: Claim, valid: bool, traces_root: bytes, salt: bytes) -> TxResult: ...
+    def vote_commitment(self, claim_id: ClaimId, valid: bool, traces_root: bytes, salt: bytes) -> bytes:
+        """Commitment of the caller's vote (rule 4.7); a pure function, here because it is Keccak-256 over ABI encoding."""
+        ...
+
+    def announce(self, intent: str, claim_id: ClaimId, segment: int, verifier: Address, salt: bytes) -> TxResult:
+        """Commit to a finding. For a binding (`prove_binding`) `segment` is the slot and `verifier` the zero address."""
+        ...
+
+    def open_game(
+        self,
+        intent: str,
+        claim: Claim,
+        segment: int,
+        from_leaf: bytes,
+        from_proof: Sequence[bytes],
+        to_leaf: bytes,
+        to_proof: Sequence[bytes],
+        salt: bytes,
+    ) -> int:
+        """The new game's id."""
+        ...
+
+    def open_vote_game(
+        self,
+        intent: str,
+        claim: Claim,
+        verifier: Address,
+        sample: int,
+        from_leaf: bytes,
+        from_proof: Sequence[bytes],
+        trace_root: bytes,
+        trace_proof: Sequence[bytes],
+        salt: bytes,
+    ) -> int: ...
+    def prove_binding(
+        self,
+        intent: str,
+        claim: Claim,
+        slot: int,
+        leaf: bytes,
+        proof: Sequence[bytes],
+        source: Claim | None,
+        source_leaf: bytes,
+        source_proof: Sequence[bytes],
+        salt: bytes,
+    ) -> TxResult: ...
+    def reveal_steps(self, intent: str, game_id: int, game: Game, roots: Sequence[bytes]) -> TxResult: ...
+    def pick_step(self, intent: str, game_id: int, game: Game, roots: Sequence[bytes], j: int) -> TxResult: ...
+    def reveal_trace(
+        self, intent: str, game_id: int, game: Game, trace_root: bytes, children: Sequence[bytes]
+    ) -> TxResult: ...
+    def split(self, intent: str, game_id: int, game: Game, children: Sequence[bytes]) -> TxResult: ...
+    def pick(
+        self,
+        intent: str,
+        game_id: int,
+        game: Game,
+        children: Sequence[bytes],
+        child: int,
+        node: bytes,
+        node_proof: Sequence[bytes],
+    ) -> TxResult: ...
+    def prove_output(
+        self,
+        intent: str,
+        game_id: int,
+        game: Game,
+        slot: int,
+        ref: int,
+        ref_proof: Sequence[bytes],
+        state_leaf: bytes,
+        state_proof: Sequence[bytes],
+        trace_leaf: bytes,
+        trace_proof: Sequence[bytes],
+    ) -> TxResult: ...
+    def reveal_leaf(self, intent: str, game_id: int, game: Game, data: bytes) -> TxResult: ...
+    def prove(
+        self,
+        intent: str,
+        game_id: int,
+        game: Game,
+        data: bytes,
+        node: bytes,
+        element: int,
+        openings: Sequence[Opening],
+    ) -> TxResult: ...
+    def timeout(self, intent: str, game_id: int, game: Game) -> TxResult: ...

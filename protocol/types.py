@@ -1,0 +1,266 @@
+"""The market's nouns as values; they mirror ``contracts/src/interfaces/Types.sol`` field by field and in order.
+
+Contract: digests are 32 bytes, amounts are integers of the token's smallest unit (``Wei``), times are unix seconds. No
+field has a default: a job's author states every consensus parameter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NewType
+
+Wei = NewType("Wei", int)
+Seconds = NewType("Seconds", int)
+Address = NewType("Address", str)
+"""0x and 40 hex digits, EIP-55 checksummed."""
+JobId = NewType("JobId", bytes)
+ClaimId = NewType("ClaimId", bytes)
+
+ZERO_ADDRESS = Address("0x" + "0" * 40)
+ZERO_DIGEST = bytes(32)
+
+
+class Role(IntEnum):
+    SOLVER = 0
+    VERIFIER = 1
+
+
+class Kind(IntEnum):
+    TASK = 0
+    OUTER = 1
+
+
+class Phase(IntEnum):
+    NONE = 0
+    COMMITTED = 1
+    SEEDED = 2
+    ACCEPTED = 3
+    SETTLED = 4
+    CONVICTED = 5
+    VOID = 6
+
+
+class GamePhase(IntEnum):
+    """Odd phases are the challenger's move."""
+
+    STEPS = 0
+    PICK_STEP = 1
+    TRACE = 2
+    PICK_NODE = 3
+    SPLIT_NODE = 4
+    PICK_LEAF = 5
+    SPLIT_LEAF = 6
+    PROVE = 7
+    REVEAL_LEAF = 8
+
+    @property
+    def challengers(self) -> bool:
+        return bool(self % 2)
+
+
+@dataclass(frozen=True)
+class ProgramRef:
+    root: bytes
+    nodes: int
+    slots: int
+    params: int
+
+
+@dataclass(frozen=True)
+class Terms:
+    client: Address
+    inner: ProgramRef
+    outer: ProgramRef
+    dataset_root: bytes
+    genesis_root: bytes
+    outer_genesis_root: bytes
+    manifest: bytes
+    seed: bytes
+    records: int
+    record_size: int
+    shards: int
+    rounds: int
+    steps_per_round: int
+    segment_steps: int
+    samples: int
+    verifiers: int
+    quorum: int
+    seed_delay: int
+    max_unsettled: int
+    task_time: Seconds
+    vote_time: Seconds
+    reveal_time: Seconds
+    challenge_window: Seconds
+    move_time: Seconds
+    price_period: Seconds
+    nonce: int
+    price_floor: Wei
+    price_cap: Wei
+    verifier_fee: Wei
+    outer_fee: Wei
+    solver_stake: Wei
+    verifier_stake: Wei
+    challenge_bond: Wei
+    miss_penalty: Wei
+
+    @property
+    def segments(self) -> int:
+        """Segments of a task claim."""
+        return self.steps_per_round // self.segment_steps
+
+
+@dataclass(frozen=True)
+class Claim:
+    job_id: JobId
+    kind: Kind
+    round: int
+    shard: int
+    attempt: int
+    claimant: Address
+    input_root: bytes
+    output_root: bytes
+    segments_root: bytes
+    manifest: bytes
+    price: Wei
+    committed_at: Seconds
+    epoch: int
+
+
+@dataclass(frozen=True)
+class ClaimStatus:
+    phase: Phase
+    seed_block: int
+    since: Seconds
+    draws: int
+    open_games: int
+    revealed: int
+    valid: int
+    seed: bytes
+
+
+@dataclass(frozen=True)
+class Vote:
+    verifier: Address
+    commitment: bytes
+    revealed: bool
+    valid: bool
+    traces_root: bytes
+
+
+@dataclass(frozen=True)
+class Progress:
+    round: int
+    settled_rounds: int
+    epoch: int
+    halted: bool
+    closed: bool
+    round_start: Seconds
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a shard (ZERO_ADDRESS: nobody), at what price a task, since when."""
+
+    solver: Address
+    price: Wei
+    since: Seconds
+
+
+@dataclass(frozen=True)
+class StakeView:
+    active: Wei
+    locked: Wei
+    unbonding: Wei
+
+
+@dataclass(frozen=True)
+class Game:
+    """The whole state of one game; the chain keeps only its hash."""
+
+    claim_id: ClaimId
+    challenger: Address
+    defender: Address
+    program: ProgramRef
+    dataset_root: bytes
+    seed: bytes
+    records: int
+    record_size: int
+    shard: int
+    key: bytes
+    step: int
+    steps: int
+    in_root: bytes
+    out_root: bytes
+    trace_root: bytes
+    phase: GamePhase
+    digest: bytes
+    level: int
+    index: int
+    revealed: bytes
+    node: int
+    node_hash: bytes
+    move_time: Seconds
+    deadline: Seconds
+
+    @property
+    def mover(self) -> Address:
+        return self.challenger if self.phase.challengers else self.defender
+
+
+@dataclass(frozen=True)
+class GameView:
+    """A game as the event log tells it: its latest state and what its last move revealed."""
+
+    game_id: int
+    game: Game
+    digests: tuple[bytes, ...]
+    """Digests that await a pick (empty otherwise)."""
+    leaf_data: bytes
+    """Bytes of the disputed leaf once revealed."""
+    moves: int
+    decided: bool
+    challenger_won: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class Opening:
+    """Whole leaves of one input of the disputed node with their proofs (``ICourt.Opening``)."""
+
+    input: int
+    first_leaf: int
+    data: bytes
+    siblings: tuple[bytes, ...]
+    path: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class JobView:
+    job_id: JobId
+    terms: Terms
+    progress: Progress
+    escrow: Wei
+
+
+@dataclass(frozen=True)
+class ClaimView:
+    """A claim with its present status and votes."""
+
+    claim_id: ClaimId
+    claim: Claim
+    status: ClaimStatus
+    votes: tuple[Vote, ...]
+    stale: bool
+    """Overtaken by a rewind, and not yet voided."""
+
+
+@dataclass(frozen=True)
+class TxResult:
+    """What became of one transaction."""
+
+    tx_hash: str
+    block: int
+    gas_used: int
+    effect: str
+    """The entry point that was called."""
