@@ -13,7 +13,9 @@ enum GamePhase {
     PICK_LEAF, // 5 challenger: point at a child inside the node's output tensor
     SPLIT_LEAF, // 6 defender: open the child
     PROVE, // 7 challenger: prove one element wrong
-    REVEAL_LEAF // 8 defender: reveal the disputed 4 KiB
+    REVEAL_LEAF, // 8 defender: reveal the disputed 4 KiB
+    PICK_OUTPUT, // 9 challenger: point at a child inside the claimed output state (or prove an output mismatch)
+    SPLIT_OUTPUT // 10 defender: open the child (digest: a node of outRoot's tree)
 }
 
 /// @dev The whole of a game. The chain keeps only keccak256(abi.encode(game)); every move brings it along.
@@ -39,6 +41,7 @@ struct Game {
     uint64 index; // first leaf below `digest`
     bytes32 revealed; // keccak256(abi.encodePacked(digests)) that await a pick
     uint32 node; // disputed node
+    uint64 size; // bytes of its output
     bytes32 nodeHash; // keccak256 of its encoding
     uint64 moveTime; // seconds
     uint64 deadline; // seconds
@@ -70,11 +73,14 @@ interface ICourt {
     error MissingInput(uint32 input, uint256 element);
     error MalformedNode();
     error UnknownOperation(uint8 op);
+    error NothingToDeliver(uint256 gameId);
 
     event GameOpened(uint256 indexed gameId, bytes32 indexed claimId, Game game);
     event Moved(uint256 indexed gameId, GamePhase phase, Game game, bytes32[] digests);
     event LeafRevealed(uint256 indexed gameId, Game game, bytes data);
+    /// @dev `reason`: "timeout", "output", "padding", "leaf" (not canonical) or "arithmetic".
     event GameDecided(uint256 indexed gameId, bytes32 indexed claimId, bool challengerWon, string reason);
+    event Undelivered(uint256 indexed gameId, bool challengerWon);
 
     /// @notice Start a game. Only the Challenges contract.
     function open(Game calldata game) external returns (uint256 gameId);
@@ -87,7 +93,8 @@ interface ICourt {
     /// @notice Defender: the descendants of the tree node in dispute, up to four levels down.
     function split(uint256 gameId, Game calldata game, bytes32[] calldata children) external;
     /// @notice Challenger: the first child it disagrees with. When that is a whole node output (the trace tree's leaf),
-    /// its encoding and program proof come along; otherwise they are empty.
+    /// its encoding and program proof come along; otherwise they are empty. A child beyond the last leaf that is not
+    /// padding ends the game; one that is padding reverts with NoDifference.
     function pick(
         uint256 gameId,
         Game calldata game,
@@ -96,7 +103,11 @@ interface ICourt {
         bytes calldata node,
         bytes32[] calldata nodeProof
     ) external;
-    /// @notice Challenger: slot `slot` of the claimed output state is not the trace's output for it. Ends the game.
+    /// @notice Challenger, in PICK_NODE: nothing is wrong in the trace, but the claimed output state is not its outputs.
+    /// The defender must then open outRoot's tree (SPLIT_OUTPUT / PICK_OUTPUT), whose leaves nobody else need know.
+    function openOutput(uint256 gameId, Game calldata game) external;
+    /// @notice Challenger, in PICK_NODE or PICK_OUTPUT: slot `slot` of the claimed output state is not the trace's output
+    /// for it. Ends the game; reverts with NoDifference when it is.
     function proveOutput(
         uint256 gameId,
         Game calldata game,
@@ -122,6 +133,8 @@ interface ICourt {
     ) external;
     /// @notice Anyone, once the clock has run out: whoever had to move loses.
     function timeout(uint256 gameId, Game calldata game) external;
+    /// @notice Anyone: hand over a verdict that the Challenges contract could not take when it fell (too little gas).
+    function deliver(uint256 gameId) external;
     function gameHash(uint256 gameId) external view returns (bytes32);
 }
 
