@@ -1,9 +1,9 @@
 """Content identifiers: the name of a block is the SHA-256 of its bytes.
 
-Contract: exactly one text and one byte string exist for each (codec, digest) pair. Accepted are CIDv1 with codec `raw`
-or `dag-pb`, multihash sha2-256 of 32 bytes, and as text base32 lower case without padding (multibase prefix `b`).
-Everything else (CIDv0, other bases, codecs or hashes, upper case, stray trailing bits) raises `BadCid`, so two
-different texts never name the same block.
+Contract: exactly one text and one byte string exist for each (codec, digest) pair. Accepted are CIDv1
+with codec `raw` or `dag-pb`, multihash sha2-256 of 32 bytes, and as text base32 lower case without
+padding (multibase prefix `b`). Everything else (CIDv0, other bases, codecs or hashes, upper case, stray
+trailing bits) raises `BadCid`, so two different texts never name the same block.
 
 Does not guarantee: that a block with this name exists, or that its bytes decode as the codec says.
 
@@ -95,4 +95,7 @@ class Cid:
         return hashlib.sha256(data).digest() == self.digest
 
 
-_HINT = "CIDs look like bafkrei... (raw) or bafybei... (dag-pb), 59 characters; convert others with `ipfs cid base32`"
+_HINT = (
+    "CIDs look like bafkrei... (raw) or bafybei... (dag-pb), 59 characters; "
+    "convert others with `ipfs cid base32`"
+)

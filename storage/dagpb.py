@@ -1,11 +1,11 @@
 """dag-pb nodes and the UnixFS message inside them: exactly the protobuf subset that files need.
 
-Contract: `encode_node` and `encode_file` give the bytes that Kubo gives; `decode_node` and `decode_file` accept only
-what the encoder can produce (they encode the result again and compare), so a node has one encoding and one CID.
-Malformed, padded, reordered or unknown fields raise `BadDag`.
+Contract: `encode_node` and `encode_file` give the bytes that Kubo gives; `decode_node` and
+`decode_file` accept only what the encoder can produce (they encode the result again and compare), so a
+node has one encoding and one CID. Malformed, padded, reordered or unknown fields raise `BadDag`.
 
-Does not guarantee: anything about what a link points at. UnixFS directories, symlinks, inline data, mode and mtime are
-refused by `decode_file`.
+Does not guarantee: anything about what a link points at. UnixFS directories, symlinks, inline data,
+mode and mtime are refused by `decode_file`.
 
 PBNode:  repeated PBLink Links = 2; optional bytes Data = 1   (links are written before data)
 PBLink:  bytes Hash = 1 (binary CID); string Name = 2; uint64 Tsize = 3   (all three always written)
@@ -28,7 +28,8 @@ _VARINT, _BYTES = 0, 2
 
 
 class BadDag(Stop):
-    """The bytes match their CID but do not form an acceptable DAG: whoever made the CID is at fault, so do not retry."""
+    """The bytes match their CID but do not form an acceptable DAG: whoever made the CID is at fault, so
+    do not retry."""
 
     code = "bad-dag"
 
@@ -66,7 +67,8 @@ def encode_node(node: Node) -> bytes:
 
 
 def decode_node(data: bytes, max_links: int) -> Node:
-    """Parse a dag-pb node. Raises `BadDag` unless `data` is canonical and has at most `max_links` links."""
+    """Parse a dag-pb node. Raises `BadDag` unless `data` is canonical and has at most `max_links`
+    links."""
     links: list[Link] = []
     payload: bytes | None = None
     for number, value in _fields(data):
@@ -91,7 +93,8 @@ def encode_file(block_sizes: tuple[int, ...]) -> bytes:
 
 
 def decode_file(data: bytes) -> tuple[int, ...]:
-    """The children's file sizes in bytes. Raises `BadDag` unless `data` is a canonical inner file node."""
+    """The children's file sizes in bytes. Raises `BadDag` unless `data` is a canonical inner file
+    node."""
     sizes = tuple(value for number, value in _fields(data) if number == 4 and isinstance(value, int))
     try:
         canonical = encode_file(sizes)

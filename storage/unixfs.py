@@ -1,18 +1,23 @@
-"""Files as UnixFS DAGs: the same CIDs as Kubo's `ipfs add --cid-version=1`, and reading that survives hostile DAGs.
+"""Files as UnixFS DAGs: the same CIDs as Kubo's `ipfs add --cid-version=1`, and reading that survives
+hostile DAGs.
 
-Contract of `add_file`: raw leaves of 256 KiB, a balanced tree of dag-pb nodes with at most 174 links, sha2-256; a file
-of one chunk is that raw leaf, the empty file is the empty raw leaf. Memory use does not grow with the file.
+Contract of `add_file`: raw leaves of 256 KiB, a balanced tree of dag-pb nodes with at most 174 links,
+sha2-256; a file of one chunk is that raw leaf, the empty file is the empty raw leaf. Memory use does
+not grow with the file.
 
-Contract of `plan_file` / `iter_file` / `read_file`: a file is either refused with `BadDag` or returned whole, with
-every leaf's length as declared by all of its ancestors. The shape is checked before any leaf is fetched.
-INVARIANT bounded-walk: visits <= max_visits, depth <= max_depth, links per node <= max_links and declared
-size <= max_bytes hold before the next block is asked for, so a small DAG cannot demand unbounded work.
+Contract of `plan_file` / `iter_file` / `read_file`: a file is either refused with `BadDag` or returned
+whole, with every leaf's length as declared by all of its ancestors. The shape is checked before any
+leaf is fetched.
+INVARIANT bounded-walk: visits <= max_visits, depth <= max_depth, links per node <= max_links and
+declared size <= max_bytes hold before the next block is asked for, so a small DAG cannot demand
+unbounded work.
 
-Does not guarantee: that the block source is honest; it must return only bytes that match the CID asked for (as
-`BlockStore.get` does). Chunk size and arity of a read file may differ from this module's own; inline data, dag-pb
-leaves, metadata, directories and empty children are refused.
+Does not guarantee: that the block source is honest; it must return only bytes that match the CID asked
+for (as `BlockStore.get` does). Chunk size and arity of a read file may differ from this module's own;
+inline data, dag-pb leaves, metadata, directories and empty children are refused.
 
-Source: https://specs.ipfs.tech/unixfs/; layout: github.com/ipfs/boxo ipld/unixfs/importer/balanced/builder.go
+Source: https://specs.ipfs.tech/unixfs/; layout: github.com/ipfs/boxo
+ipld/unixfs/importer/balanced/builder.go
 """
 
 from __future__ import annotations
@@ -40,7 +45,8 @@ class FileTooLarge(BadDag):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds on the walk of one file. `max_visits` counts every link followed, repeated blocks included."""
+    """Bounds on the walk of one file. `max_visits` counts every link followed, repeated blocks
+    included."""
 
     max_bytes: int
     max_depth: int = 6
@@ -48,7 +54,8 @@ class Limits:
     max_visits: int = 0
 
     def visits(self) -> int:
-        """The effective visit bound: when not given, one per 4 KiB of `max_bytes`, and at least 1024."""
+        """The effective visit bound: when not given, one per 4 KiB of `max_bytes`, and at least
+        1024."""
         return self.max_visits or 1024 + self.max_bytes // 4096
 
 
@@ -62,7 +69,8 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """A checked file shape: its declared size (None: one raw block), its inner nodes and its leaves in file order."""
+    """A checked file shape: its declared size (None: one raw block), its inner nodes and its leaves in
+    file order."""
 
     root: Cid
     size_bytes: int | None
@@ -80,7 +88,8 @@ class _Built:
 def add_file(
     data: bytes | BinaryIO, put: Put, *, chunk_bytes: int = CHUNK_BYTES, max_links: int = MAX_LINKS
 ) -> Cid:
-    """Split a file into blocks, hand each to `put` (children before parents) and return the root's CID."""
+    """Split a file into blocks, hand each to `put` (children before parents) and return the root's
+    CID."""
     source = io.BytesIO(data) if isinstance(data, bytes | bytearray | memoryview) else data
     levels: list[list[_Built]] = [[]]
     while chunk := _read_chunk(source, chunk_bytes):
@@ -100,7 +109,8 @@ def add_file(
 
 
 def plan_file(root: Cid, get: Get, limits: Limits) -> FilePlan:
-    """Fetch and check all inner nodes of a file. Raises `BadDag`, `FileTooLarge`, and whatever `get` raises."""
+    """Fetch and check all inner nodes of a file. Raises `BadDag`, `FileTooLarge`, and whatever `get`
+    raises."""
     if root.codec == RAW:
         return FilePlan(root, None, (), (Leaf(root, None),))
     walk = _Walk(get, limits)
@@ -109,7 +119,8 @@ def plan_file(root: Cid, get: Get, limits: Limits) -> FilePlan:
 
 
 def iter_file(plan: FilePlan, get: Get, limits: Limits) -> Iterator[bytes]:
-    """The file's bytes in order, one chunk per leaf. Raises `BadDag` when a leaf is not as long as declared."""
+    """The file's bytes in order, one chunk per leaf. Raises `BadDag` when a leaf is not as long as
+    declared."""
     for leaf in plan.leaves:
         chunk = get(leaf.cid)
         if leaf.size_bytes is None and len(chunk) > limits.max_bytes:
@@ -122,10 +133,17 @@ def iter_file(plan: FilePlan, get: Get, limits: Limits) -> Iterator[bytes]:
         yield chunk
 
 
+def join_file(plan: FilePlan, get: Get, limits: Limits) -> bytes:
+    """The bytes of `iter_file` in one piece, without holding all chunks beside the result."""
+    buffer = io.BytesIO()
+    for chunk in iter_file(plan, get, limits):
+        buffer.write(chunk)
+    return buffer.getvalue()
+
+
 def read_file(root: Cid, get: Get, limits: Limits) -> bytes:
     """The whole file. Raises `BadDag`, `FileTooLarge`, and whatever `get` raises."""
-    plan = plan_file(root, get, limits)
-    return b"".join(iter_file(plan, get, limits))
+    return join_file(plan_file(root, get, limits), get, limits)
 
 
 class _Walk:

@@ -1,0 +1,336 @@
+"""The embedded block store: a directory of files named by CID.
+
+Contract:
+- INVARIANT verified-reads: `get` hashes what it read; a block that does not match its CID is moved to
+`quarantine/`,
+  reported as `CorruptBlock`, and from then on counts as absent, so that it can be fetched again.
+- INVARIANT atomic-writes: a block appears under its name only by renaming a finished temporary file. A
+crash leaves
+  stray files in `tmp/`, which `sweep_temporary` removes, and never a shortened block that passes as
+  whole. - A durable `put` returns after fsync of file and directory. Blocks that peers can give again
+  may be put without. - `gc` removes only blocks that no pin reaches and that are older than the grace
+  period. When a pinned inner node is missing or corrupt, what it links to is unknown, so `gc` removes
+  nothing and raises. Several processes on one machine may share a directory (advisory `flock`; POSIX
+  only).
+
+Does not guarantee: protection from somebody who can write to the directory while it is read, or a bound
+on disk use.
+
+Layout: blocks/<the two characters before the last>/<cid>, pins/<cid>, tmp/, quarantine/, lock.
+Source: the sharding is Kubo's flatfs "next-to-last/2".
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, Stop
+from storage import unixfs
+from storage.cid import DAG_PB, RAW, Cid
+from storage.dagpb import children
+
+MAX_BLOCK_BYTES = 2 * 1024 * 1024
+MAX_DAG_LINKS = 8192
+GRACE_S = 3600.0
+
+
+class PinnedBlock(Stop):
+    """The block is the root of a pin and must be unpinned before it is deleted."""
+
+    code = "pinned-block"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How many blocks are stored and how many bytes they have."""
+
+    blocks: int
+    total_bytes: int
+
+
+def check_size(data: bytes) -> None:
+    """Raise `BlockTooLarge` when a block exceeds what any node stores or serves."""
+    if len(data) > MAX_BLOCK_BYTES:
+        raise BlockTooLarge(
+            f"a block of {len(data)} bytes exceeds the limit of {MAX_BLOCK_BYTES}, so no node will carry it",
+            hint="store it as a file (add_file), which splits it into chunks",
+        )
+
+
+class BlockStore:
+    """Blocks and pins under one directory. Thread-safe; `clock` gives seconds since the epoch."""
+
+    def __init__(self, root: Path | str, *, clock: Callable[[], float] = time.time) -> None:
+        self.root = Path(root)
+        self._clock = clock
+        self._blocks = self.root / "blocks"
+        self._pins = self.root / "pins"
+        self._tmp = self.root / "tmp"
+        self._quarantine = self.root / "quarantine"
+        for directory in (self._blocks, self._pins, self._tmp, self._quarantine):
+            directory.mkdir(parents=True, exist_ok=True)
+        self.sweep_temporary()
+
+    def put(self, data: bytes, codec: int = RAW) -> str:
+        """Store one block durably and return its CID. Raises `BlockTooLarge`."""
+        cid = Cid.of(data, codec)
+        self.put_verified(data, cid)
+        return str(cid)
+
+    def put_verified(self, data: bytes, cid: Cid, *, durable: bool = True) -> None:
+        """Store a block whose CID the caller has just computed or checked. Raises `BlockTooLarge`."""
+        check_size(data)
+        path = self._path(cid)
+        with self._locked(fcntl.LOCK_SH):
+            if _read_if_exists(path) == data:
+                self._touch(path)
+                return
+            self._write(path, data, durable)
+
+    def get(self, cid: str) -> bytes:
+        """The block's bytes. Raises `BadCid`, `BlockNotFound`, or `CorruptBlock` after setting the file
+        aside."""
+        return self.get_block(Cid.parse(cid))
+
+    def get_block(self, cid: Cid) -> bytes:
+        """Like `get`, for a parsed CID."""
+        path = self._path(cid)
+        data = _read_if_exists(path)
+        if data is None:
+            raise BlockNotFound(
+                f"block {cid} is not in the local store {self.root}",
+                hint="fetch it from a peer, or add the file again",
+            )
+        if len(data) > MAX_BLOCK_BYTES or not cid.matches(data):
+            raise CorruptBlock(
+                f"stored block {cid} does not match its CID; it was moved to {self._set_aside(path)}",
+                hint="fetch the block from a peer or add the file again, and check the disk",
+            )
+        return data
+
+    def has(self, cid: str) -> bool:
+        """True when a block is stored under this CID (its bytes are only checked on reading). Raises
+        `BadCid`."""
+        return self.has_block(Cid.parse(cid))
+
+    def has_block(self, cid: Cid) -> bool:
+        """Like `has`, for a parsed CID."""
+        return self._path(cid).is_file()
+
+    def delete(self, cid: str) -> bool:
+        """Remove one block; False when it was absent. Raises `PinnedBlock` for the root of a pin."""
+        parsed = Cid.parse(cid)
+        with self._locked(fcntl.LOCK_EX):
+            if (self._pins / cid).exists():
+                raise PinnedBlock(f"block {cid} is pinned, so it was kept", hint=f"unpin {cid} first")
+            try:
+                self._path(parsed).unlink()
+            except FileNotFoundError:
+                return False
+            return True
+
+    def cids(self) -> Iterator[str]:
+        """The CIDs of all stored blocks, in no particular order; foreign files are skipped."""
+        for entry in self._entries():
+            yield entry.name
+
+    def usage(self) -> Usage:
+        """Count blocks and bytes by listing the directory."""
+        sizes = [entry.stat().st_size for entry in self._entries()]
+        return Usage(len(sizes), sum(sizes))
+
+    def quarantined(self) -> list[str]:
+        """Names of the files that were set aside as corrupt: `<cid>.<random>`."""
+        return sorted(entry.name for entry in os.scandir(self._quarantine))
+
+    def add_file(self, data: bytes | BinaryIO) -> str:
+        """Store a file as UnixFS (durably) and return its root CID."""
+        return str(unixfs.add_file(data, self.put_verified))
+
+    def read_file(self, cid: str, max_bytes: int) -> bytes:
+        """The whole file. Raises `BadDag`, `FileTooLarge`, `BlockNotFound`, `CorruptBlock`."""
+        return unixfs.read_file(Cid.parse(cid), self.get_block, unixfs.Limits(max_bytes))
+
+    def walk(self, root: Cid) -> Iterator[tuple[Cid, bytes | None]]:
+        """The DAG below `root`, each block once, depth first: `(cid, data)`; data is None for raw
+        blocks, unread.
+
+        Raises `BadDag`, `CorruptBlock`, and `BlockNotFound` when any block is absent.
+        """
+        seen: set[Cid] = set()
+        stack = [root]
+        while stack:
+            cid = stack.pop()
+            if cid in seen:
+                continue
+            seen.add(cid)
+            if cid.codec == DAG_PB:
+                data = self.get_block(cid)
+                stack.extend(reversed(children(cid, data, MAX_DAG_LINKS)))
+                yield cid, data
+            elif self.has_block(cid):
+                yield cid, None
+            else:
+                raise BlockNotFound(
+                    f"block {cid} of DAG {root} is not in the local store", hint="fetch the whole DAG first"
+                )
+
+    def pin(self, cid: str) -> None:
+        """Protect a whole DAG from `gc`. Raises `BlockNotFound` when any of its blocks is absent."""
+        root = Cid.parse(cid)
+        with self._locked(fcntl.LOCK_SH):
+            for _ in self.walk(root):
+                pass
+            self._write(self._pins / cid, b"", durable=True)
+
+    def unpin(self, cid: str) -> bool:
+        """Remove a pin; False when there was none. The blocks stay until `gc`."""
+        Cid.parse(cid)
+        with self._locked(fcntl.LOCK_EX):
+            try:
+                (self._pins / cid).unlink()
+            except FileNotFoundError:
+                return False
+            return True
+
+    def pins(self) -> list[str]:
+        """The pinned root CIDs, sorted."""
+        return sorted(name for name in os.listdir(self._pins) if _is_cid(name))
+
+    def gc(self, grace_s: float = GRACE_S) -> Usage:
+        """Delete unpinned blocks last put more than `grace_s` ago; returns what was freed.
+
+        Raises `BlockNotFound`, `CorruptBlock` or `BadDag`, having deleted nothing, when a pinned inner
+        node is unreadable.
+        """
+        with self._locked(fcntl.LOCK_EX):
+            kept = self._reachable()
+            newest = self._clock() - grace_s
+            blocks = freed = 0
+            for entry in list(self._entries()):
+                stat = entry.stat()
+                if entry.name in kept or stat.st_mtime > newest:
+                    continue
+                os.unlink(entry.path)
+                blocks, freed = blocks + 1, freed + stat.st_size
+            return Usage(blocks, freed)
+
+    def sweep_temporary(self, older_than_s: float = GRACE_S) -> int:
+        """Remove what interrupted writes left behind; returns how many files."""
+        removed = 0
+        for entry in os.scandir(self._tmp):
+            with suppress(FileNotFoundError):
+                if entry.stat().st_mtime <= self._clock() - older_than_s:
+                    os.unlink(entry.path)
+                    removed += 1
+        return removed
+
+    def _reachable(self) -> set[str]:
+        """CIDs below all pins. A missing leaf has no children, so only inner nodes must be readable."""
+        seen: set[Cid] = set()
+        stack = [Cid.parse(name) for name in self.pins()]
+        while stack:
+            cid = stack.pop()
+            if cid not in seen:
+                seen.add(cid)
+                if cid.codec == DAG_PB:
+                    stack.extend(children(cid, self.get_block(cid), MAX_DAG_LINKS))
+        return {str(cid) for cid in seen}
+
+    def _entries(self) -> Iterator[os.DirEntry[str]]:
+        for shard in os.scandir(self._blocks):
+            if shard.is_dir():
+                yield from (entry for entry in os.scandir(shard.path) if _is_cid(entry.name))
+
+    def _path(self, cid: Cid) -> Path:
+        name = str(cid)
+        return self._blocks / name[-3:-1] / name
+
+    def _write(self, path: Path, data: bytes, durable: bool) -> None:
+        temporary = self._tmp / f"{os.getpid()}-{secrets.token_hex(8)}"
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        try:
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(fd, view) :]
+                if durable:
+                    os.fsync(fd)
+            finally:
+                os.close(fd)
+            _rename(temporary, path, durable)
+        except BaseException:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+            raise
+        if durable:
+            _fsync_directory(path.parent)
+
+    def _touch(self, path: Path) -> None:
+        now = self._clock()
+        os.utime(path, (now, now))
+
+    def _set_aside(self, path: Path) -> Path:
+        target = self._quarantine / f"{path.name}.{secrets.token_hex(4)}"
+        with suppress(FileNotFoundError):
+            os.replace(path, target)
+        return target
+
+    @contextmanager
+    def _locked(self, mode: int) -> Iterator[None]:
+        fd = os.open(self.root / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(fd, mode)
+            yield
+        finally:
+            os.close(fd)
+
+
+def _read_if_exists(path: Path) -> bytes | None:
+    """At most one byte more than a block may have, so an oversized file is noticed without reading it all."""
+    try:
+        fd = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        room = min(os.fstat(fd).st_size, MAX_BLOCK_BYTES + 1)
+        data = os.read(fd, room)
+        while len(data) < room and (more := os.read(fd, room - len(data))):
+            data += more
+        return data
+    finally:
+        os.close(fd)
+
+
+def _rename(source: Path, target: Path, durable: bool) -> None:
+    try:
+        os.replace(source, target)
+    except FileNotFoundError:
+        target.parent.mkdir(exist_ok=True)
+        if durable:
+            _fsync_directory(target.parent.parent)
+        os.replace(source, target)
+
+
+def _fsync_directory(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _is_cid(name: str) -> bool:
+    try:
+        Cid.parse(name)
+    except BadCid:
+        return False
+    return True
