@@ -1,0 +1,61 @@
+"""Everything that is drawn: records, segments, keys (docs/protocol.md, rules 2.6, 4.5 and 4.6).
+
+Contract: pure functions of public values, the same on every machine and, where the chain needs them, in Solidity. Nothing
+here is secret or unpredictable once the seed is known; the seed's unpredictability is the chain's.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from protocol.errors import Stop
+from protocol.types import Address, ClaimId
+
+
+def _u64(digest: bytes) -> int:
+    return int.from_bytes(digest[:8], "big")
+
+
+def address_bytes(address: Address) -> bytes:
+    """The 20 bytes of an address. Raises Stop when it is not 0x and 40 hex digits."""
+    try:
+        raw = bytes.fromhex(address.removeprefix("0x"))
+    except ValueError as error:
+        raise Stop(f"{address!r} is not an address", hint="write 0x and 40 hex digits") from error
+    if len(raw) != 20 or not address.startswith("0x"):
+        raise Stop(f"{address!r} is not an address", hint="write 0x and 40 hex digits")
+    return raw
+
+
+def record_index(seed: bytes, shard: int, step: int, row: int, records: int) -> int:
+    """Record read by row `row` of shard `shard` at step counter `step` (rule 2.6)."""
+    counter = shard.to_bytes(4, "big") + step.to_bytes(8, "big") + row.to_bytes(4, "big")
+    return _u64(sha256(b"assay/record/1" + seed + counter).digest()) % records
+
+
+def claim_seed(block_hash: bytes, claim_id: ClaimId) -> bytes:
+    """Seed of a claim from the hash of its seed block (rule 4.5)."""
+    return sha256(block_hash + claim_id).digest()
+
+
+def verifier_key(verifier: Address, seed: bytes) -> bytes:
+    """32-byte prefix of every leaf of a verifier's keyed trace (rule 4.6)."""
+    return sha256(b"assay/key/1" + address_bytes(verifier) + seed).digest()
+
+
+def sample_segments(seed: bytes, verifier: Address, samples: int, segments: int) -> list[int]:
+    """The distinct segments that a drawn verifier replays, in order of drawing (rule 4.6).
+
+    Raises ValueError when more samples are asked than there are segments.
+    """
+    if not 1 <= samples <= segments:
+        raise ValueError(f"cannot draw {samples} distinct segments of {segments}")
+    drawn: list[int] = []
+    prefix = b"assay/sample/1" + seed + address_bytes(verifier)
+    counter = 0
+    while len(drawn) < samples:
+        segment = _u64(sha256(prefix + counter.to_bytes(4, "big")).digest()) % segments
+        if segment not in drawn:
+            drawn.append(segment)
+        counter += 1
+    return drawn
