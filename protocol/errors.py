@@ -1,7 +1,8 @@
 """Errors that say what the caller must do: try again, stop, or ask a person.
 
-Contract: every error that crosses a package boundary is an `AssayError` with a stable kebab-case `code`, a message that
-states cause and consequence, and a `hint` that names the next step. Cheating is never an error: it is a value.
+Contract: every error that crosses a package boundary is an `AssayError` with a stable kebab-case
+`code`, a message that states cause and consequence, and a `hint` that names the next step. Cheating is
+never an error: it is a value.
 """
 
 from __future__ import annotations
@@ -66,3 +67,35 @@ class PeerUnreachable(Retry):
     """A peer did not answer in time or answered with a failure."""
 
     code = "peer-unreachable"
+
+
+class RpcUnreachable(Retry):
+    """The chain's RPC endpoint did not answer, answered with a failure, or contradicted itself."""
+
+    code = "rpc-unreachable"
+
+
+class Reverted(Stop):
+    """The contracts refused the call; `error` is the custom error's name and `args` are its decoded
+    arguments."""
+
+    code = "reverted"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "",
+        code: str | None = None,
+        error: str = "",
+        args: dict[str, object] | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, code=code)
+        self.error = error
+        self.arguments: dict[str, object] = {} if args is None else args
+
+
+class InsufficientFunds(Ask):
+    """The account cannot pay for the transaction's value and gas."""
+
+    code = "insufficient-funds"
