@@ -1,6 +1,7 @@
 """The instruction set and the canonical encoding of programs (docs/protocol.md, section 2).
 
-Contract: ``decode(encode(p)) == p`` and every accepted file has exactly one encoding. This module knows shapes and bytes,
+Contract: ``decode(encode(p)) == p`` and every accepted file has exactly one encoding. This module knows
+shapes and bytes,
 not rules between nodes; those are in ``program.validate``. It imports nothing but ``protocol``.
 """
 
@@ -175,7 +176,8 @@ def decode_node(data: bytes | memoryview) -> Node:
 class Program:
     """A validated or yet unvalidated program.
 
-    outputs[i] is the node whose output becomes slot i of the next state. The first ``slots`` nodes are ``state``.
+    outputs[i] is the node whose output becomes slot i of the next state. The first ``slots`` nodes are
+    ``state``.
     """
 
     nodes: tuple[Node, ...]
@@ -202,7 +204,11 @@ class Program:
     @cached_property
     def tree(self) -> trees.Tree:
         """Tree over leaf(header), leaf(node) for each node, leaf(output) for each output."""
-        parts = [self.header(), *(n.encode() for n in self.nodes), *(struct.pack(">I", o) for o in self.outputs)]
+        parts = [
+            self.header(),
+            *(n.encode() for n in self.nodes),
+            *(struct.pack(">I", o) for o in self.outputs),
+        ]
         return trees.build([trees.leaf(part) for part in parts])
 
     @property

@@ -1,7 +1,9 @@
 """The contracts' encoding of the market's nouns: Solidity ABI of static structs, 32 bytes a word.
 
-Contract: ``words(x)`` equals ``abi.encode(x)`` for the structs of ``Types.sol`` and ``ICourt.sol`` that have only static fields, and
-``as_tuple`` is the nested tuple that an ABI encoder takes. Hashing these words (Keccak-256) is the caller's business: the
+Contract: ``words(x)`` equals ``abi.encode(x)`` for the structs of ``Types.sol`` and ``ICourt.sol`` that have
+only static fields, and
+``as_tuple`` is the nested tuple that an ABI encoder takes. Hashing these words (Keccak-256) is the caller's
+business: the
 standard library has no Keccak.
 """
 

@@ -1,6 +1,7 @@
 """Rules on a job's terms (docs/protocol.md, rules 3.1 and 3.2), the same that the Jobs contract enforces.
 
-Contract: ``check_terms`` accepts exactly what ``Jobs.post`` accepts, and names the first field at fault. Nothing has a default.
+Contract: ``check_terms`` accepts exactly what ``Jobs.post`` accepts, and names the first field at fault.
+Nothing has a default.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ class BadTerms(Stop):
     code = "bad-terms"
 
     def __init__(self, field: str, why: str) -> None:
-        super().__init__(f"the job's terms are refused: {field} {why}", hint=f"change {field} in the job file and validate again")
+        super().__init__(
+            f"the job's terms are refused: {field} {why}",
+            hint=f"change {field} in the job file and validate again",
+        )
         self.field = field
 
 
@@ -60,7 +64,11 @@ def check_terms(terms: Terms) -> None:
     for name, program in (("inner", terms.inner), ("outer", terms.outer)):
         _require(1 <= program.params <= program.slots, name, "needs 1 <= params <= slots")
         _require(program.slots <= program.nodes, name, "needs slots <= nodes")
-    _require(terms.outer.slots == (2 + terms.shards) * terms.inner.params, "outer", "needs (2 + shards) * params slots")
+    _require(
+        terms.outer.slots == (2 + terms.shards) * terms.inner.params,
+        "outer",
+        "needs (2 + shards) * params slots",
+    )
     _require(terms.manifest != ZERO_DIGEST, "manifest", "is zero")
     _require(worst_case(terms) <= MAX_UINT128, "priceCap", "makes a budget beyond 128 bits")
 

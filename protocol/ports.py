@@ -1,7 +1,10 @@
-"""What a role needs from the world. Adapters live in ``chain`` and ``storage``; ``cli`` wires them; tests use fakes.
+"""What a role needs from the world. Adapters live in ``chain`` and ``storage``; ``cli`` wires them; tests
+use fakes.
 
-Contract of every call that can fail: it raises a ``protocol.errors.AssayError`` whose class says what to do (Retry, Stop, Ask).
-Writing calls are idempotent by `intent`: the same intent, also after a crash or restart, is sent at most once, and the
+Contract of every call that can fail: it raises a ``protocol.errors.AssayError`` whose class says what to do
+(Retry, Stop, Ask).
+Writing calls are idempotent by `intent`: the same intent, also after a crash or restart, is sent at most
+once, and the
 call returns the first outcome. They return once the transaction is mined.
 """
 
@@ -80,7 +83,8 @@ class Clock(Protocol):
 
 
 class MarketView(Protocol):
-    """Everything that can be read from the contracts and their events; one consistent snapshot at the latest block seen."""
+    """Everything that can be read from the contracts and their events; one consistent snapshot at the latest
+    block seen."""
 
     @property
     def me(self) -> Address: ...
@@ -153,13 +157,19 @@ class Market(MarketView, Protocol):
     def settle(self, intent: str, claim: Claim) -> TxResult: ...
     def void(self, intent: str, claim: Claim) -> TxResult: ...
     def commit_vote(self, intent: str, claim: Claim, commitment: bytes) -> TxResult: ...
-    def reveal_vote(self, intent: str, claim: Claim, valid: bool, traces_root: bytes, salt: bytes) -> TxResult: ...
+    def reveal_vote(
+        self, intent: str, claim: Claim, valid: bool, traces_root: bytes, salt: bytes
+    ) -> TxResult: ...
     def vote_commitment(self, claim_id: ClaimId, valid: bool, traces_root: bytes, salt: bytes) -> bytes:
-        """Commitment of the caller's vote (rule 4.7); a pure function, here because it is Keccak-256 over ABI encoding."""
+        """Commitment of the caller's vote (rule 4.7); a pure function, here because it is Keccak-256 over
+        ABI encoding."""
         ...
 
-    def announce(self, intent: str, claim_id: ClaimId, segment: int, verifier: Address, salt: bytes) -> TxResult:
-        """Commit to a finding. For a binding (`prove_binding`) `segment` is the slot and `verifier` the zero address."""
+    def announce(
+        self, intent: str, claim_id: ClaimId, segment: int, verifier: Address, salt: bytes
+    ) -> TxResult:
+        """Commit to a finding. For a binding (`prove_binding`) `segment` is the slot and `verifier` the zero
+        address."""
         ...
 
     def open_game(
@@ -201,7 +211,9 @@ class Market(MarketView, Protocol):
         salt: bytes,
     ) -> TxResult: ...
     def reveal_steps(self, intent: str, game_id: int, game: Game, roots: Sequence[bytes]) -> TxResult: ...
-    def pick_step(self, intent: str, game_id: int, game: Game, roots: Sequence[bytes], j: int) -> TxResult: ...
+    def pick_step(
+        self, intent: str, game_id: int, game: Game, roots: Sequence[bytes], j: int
+    ) -> TxResult: ...
     def reveal_trace(
         self, intent: str, game_id: int, game: Game, trace_root: bytes, children: Sequence[bytes]
     ) -> TxResult: ...

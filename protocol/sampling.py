@@ -1,6 +1,7 @@
 """Everything that is drawn: records, segments, keys (docs/protocol.md, rules 2.6, 4.5 and 4.6).
 
-Contract: pure functions of public values, the same on every machine and, where the chain needs them, in Solidity. Nothing
+Contract: pure functions of public values, the same on every machine and, where the chain needs them, in
+Solidity. Nothing
 here is secret or unpredictable once the seed is known; the seed's unpredictability is the chain's.
 """
 

@@ -1,6 +1,8 @@
-"""Who gets what: convictions, lost challenges, compensation, settlement (docs/protocol.md, sections 4.8 and 5).
+"""Who gets what: convictions, lost challenges, compensation, settlement (docs/protocol.md, sections 4.8 and
+5).
 
-Contract: every function splits an amount exactly; what goes in comes out, to the last unit. Amounts never become negative.
+Contract: every function splits an amount exactly; what goes in comes out, to the last unit. Amounts never
+become negative.
 Mirrored by ``contracts/src/market``; the twin test compares them after every event.
 """
 
@@ -30,7 +32,8 @@ class Conviction:
 def conviction(taken: Sequence[Wei], wasted_prices: Wei) -> Conviction:
     """Divide what was taken from the claimant and the verifiers that passed the claim (rule 5.1).
 
-    `taken`: each account's slash, already cut to what was there. `wasted_prices`: sum of the prices of the task
+    `taken`: each account's slash, already cut to what was there. `wasted_prices`: sum of the prices of the
+    task
     claims, by other solvers, that the rewind makes stale.
     """
     slashed = Wei(sum(taken))
@@ -68,7 +71,8 @@ class CompensationPot:
     prices_left: Wei
 
     def take(self, price: Wei) -> tuple[Wei, CompensationPot]:
-        """One wasted claim's share, and the pot after it. Raises ValueError for a price beyond what is owed."""
+        """One wasted claim's share, and the pot after it. Raises ValueError for a price beyond what is
+        owed."""
         if not 0 <= price <= self.prices_left:
             raise ValueError(f"a share for {price} of {self.prices_left} still owed")
         last = price == self.prices_left
@@ -84,5 +88,6 @@ def position(kind: int, round_: int) -> int:
 
 
 def is_stale(claim_position: int, epoch: int, rewinds: Sequence[int]) -> bool:
-    """Whether a rewind after the claim's commit went back to before its place. `rewinds[e]`: position of rewind e."""
+    """Whether a rewind after the claim's commit went back to before its place. `rewinds[e]`: position of
+    rewind e."""
     return any(claim_position > rewind for rewind in rewinds[epoch:])

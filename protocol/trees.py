@@ -1,6 +1,7 @@
 """SHA-256 Merkle trees with a declared number of leaves (docs/protocol.md, section 1).
 
-Contract: ``root``, ``proof`` and ``range_proof`` agree bit for bit with ``contracts/src/libraries/Merkle.sol``. The number
+Contract: ``root``, ``proof`` and ``range_proof`` agree bit for bit with
+``contracts/src/libraries/Merkle.sol``. The number
 of leaves is always an argument, never read from a proof. Nothing here says what a digest means; callers do.
 
 Source: RFC 6962 section 2.1 for the domain separation of leaves and nodes.
@@ -71,7 +72,8 @@ class Tree:
         return self.levels[-1][0]
 
     def digest(self, level: int, index: int) -> bytes:
-        """Digest at `index` of `level` (0 = leaves), padding included. Raises IndexError outside the padded tree."""
+        """Digest at `index` of `level` (0 = leaves), padding included. Raises IndexError outside the padded
+        tree."""
         if not 0 <= level <= self.depth or not 0 <= index < 1 << (self.depth - level):
             raise IndexError(f"no digest at level {level}, index {index} of a tree of depth {self.depth}")
         row = self.levels[level]
@@ -131,7 +133,9 @@ def verify(root_: bytes, leaves: int, index: int, digest: bytes, siblings: Seque
     return fold(digest, index, siblings) == root_
 
 
-def verify_range(root_: bytes, leaves: int, start: int, digests: Sequence[bytes], siblings: Sequence[bytes]) -> bool:
+def verify_range(
+    root_: bytes, leaves: int, start: int, digests: Sequence[bytes], siblings: Sequence[bytes]
+) -> bool:
     """Whether `digests` are the leaves from `start` on of the tree of `leaves` leaves with root `root_`."""
     stop = start + len(digests)
     if not digests or not 0 <= start < stop <= leaves:

@@ -1,6 +1,8 @@
-"""The market's nouns as values; they mirror ``contracts/src/interfaces/Types.sol`` field by field and in order.
+"""The market's nouns as values; they mirror ``contracts/src/interfaces/Types.sol`` field by field and in
+order.
 
-Contract: digests are 32 bytes, amounts are integers of the token's smallest unit (``Wei``), times are unix seconds. No
+Contract: digests are 32 bytes, amounts are integers of the token's smallest unit (``Wei``), times are unix
+seconds. No
 field has a default: a job's author states every consensus parameter.
 """
 
