@@ -1,0 +1,64 @@
+"""Integer products of quantised rows, three ways that agree exactly (docs/arithmetic.md, A51).
+
+Contract: each function maps (i16[b..., M, K], i16[b..., N, K]) to the f64 integers sum_k qa[m,k] *
+qb[n,k], K <= 4096. `integer_product_int64` is the definition, `integer_product_f64` is total and needs
+only a f64 matrix product, `integer_product_int8` uses int8 hardware. Not guaranteed: the sign of a zero,
+which the caller normalises; and the int8 result for |q| > 8192, which no output of quantise reaches.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_CUDA_ALIGN = 8
+_CUDA_MIN_ROWS = 17
+
+
+def integer_product_int64(qa: Tensor, qb: Tensor) -> Tensor:
+    """Exact, slow: the reference."""
+    a, b = qa.to(torch.int64), qb.to(torch.int64)
+    return torch.einsum("...mk,...nk->...mn", a, b).to(torch.float64)
+
+
+def integer_product_f64(qa: Tensor, qb: Tensor) -> Tensor:
+    """Exact for every i16 operand: all partial sums are integers below 2^53."""
+    return torch.matmul(qa.to(torch.float64), qb.to(torch.float64).transpose(-1, -2))
+
+
+def integer_product_int8(qa: Tensor, qb: Tensor) -> Tensor:
+    """Exact for |q| <= 8192: three int8 products with int32 accumulation; batches are looped over."""
+    if qa.dim() == 2:
+        return _int8_2d(qa, qb)
+    flat_a, flat_b = qa.flatten(0, -3).unbind(0), qb.flatten(0, -3).unbind(0)
+    products = [_int8_2d(a, b) for a, b in zip(flat_a, flat_b, strict=True)]
+    return torch.stack(products).view(*qa.shape[:-2], qa.shape[-2], qb.shape[-2])
+
+
+def split(q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(hi, lo, hi + lo) as int8 with q = 128 * hi + lo; all three fit int8 for |q| <= 8192."""
+    hi = (q + 64) >> 7
+    lo = q - (hi << 7)
+    return hi.to(torch.int8), lo.to(torch.int8), (hi + lo).to(torch.int8)
+
+
+def _int8_2d(qa: Tensor, qb: Tensor) -> Tensor:
+    rows, columns = qa.shape[0], qb.shape[0]
+    qa, qb = _aligned(qa, qb)
+    (ah, al, at), (bh, bl, bt) = split(qa), split(qb)
+    high = torch._int_mm(ah, bh.t()).to(torch.float64)
+    low = torch._int_mm(al, bl.t()).to(torch.float64)
+    cross = torch._int_mm(at, bt.t()).to(torch.float64) - high - low
+    total = high * 16384.0 + cross * 128.0 + low
+    return total[:rows, :columns]
+
+
+def _aligned(qa: Tensor, qb: Tensor) -> tuple[Tensor, Tensor]:
+    """Zero padding to the shapes that CUDA's _int_mm takes; other devices take any shape."""
+    if qa.device.type != "cuda":
+        return qa, qb
+    depth = -qa.shape[1] % _CUDA_ALIGN
+    rows = max(_CUDA_MIN_ROWS - qa.shape[0], 0)
+    columns = -qb.shape[0] % _CUDA_ALIGN
+    pad = torch.nn.functional.pad
+    return pad(qa, (0, depth, 0, rows)), pad(qb, (0, depth, 0, columns))

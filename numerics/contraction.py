@@ -1,0 +1,124 @@
+"""Contractions: sums, products and scatter-sums as exact integer sums with one rounding
+(docs/arithmetic.md, A30-A36).
+
+Contract: the reduced dimension is the last one, 1 to 4096 long; the result has the same bits for every
+order, thread count, batch split, device and backend, because nothing is rounded between quantisation and
+the one final rounding. Total on every bit pattern. Not guaranteed: agreement when the caller's process
+flushes f32 subnormals to zero.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from numerics import constants as c
+from numerics.backends import integer_product_f64
+
+_NAN = float("nan")
+
+
+def power_of_two(n: Tensor) -> Tensor:
+    """2^n as f64 for an integer tensor n, -1022 <= n <= 1023."""
+    return ((n.to(torch.int64) + 1023) << 52).view(torch.float64)
+
+
+def _power_of_two_f32(n: Tensor) -> Tensor:
+    return ((n + 127) << 23).view(torch.float32)
+
+
+def _field_exponent(magnitude: Tensor) -> Tensor:
+    """e of A30 as i32, from a row's largest magnitude (f32, sign clear; NaN where the row holds one)."""
+    field = (magnitude.view(torch.int32) >> 23) & 255
+    return torch.where(field == 255, c.EXPONENT_POISONED, field.clamp(min=1) - 126)
+
+
+def _clamped(e: Tensor) -> Tensor:
+    return e.to(torch.int32).clamp(c.EXPONENT_MIN, c.EXPONENT_POISONED)
+
+
+def _sum_shift(length: int) -> int:
+    """k of A33: the bits above the binary point that leave room for `length` addends."""
+    if not 1 <= length <= c.MAX_FAN_IN:
+        raise ValueError(f"reduced length {length} is outside 1..{c.MAX_FAN_IN}; lower the program in chunks")
+    return c.SUM_BITS - (length - 1).bit_length()
+
+
+def _positive_zero(x: Tensor) -> Tensor:
+    return torch.where(x == 0, 0.0, x)
+
+
+def exponent(x: Tensor) -> Tensor:
+    """Shared exponent of each row, f32[..., K] -> i16[...] (A30); 129 where the row holds Inf or NaN."""
+    return _field_exponent(x.abs().amax(-1)).to(torch.int16)
+
+
+def quantise(x: Tensor, e: Tensor) -> Tensor:
+    """RNE(x * 2^(13-e)) in [-8192, 8192], (f32[..., K], i16[...]) -> i16[..., K] (A31).
+
+    The power is applied as two f32 factors: scaling up is exact, what scaling down rounds early ends as 0.
+    """
+    e = _clamped(e)
+    shift = c.QUANTISED_BITS - e
+    first = shift >> 1
+    second = shift - first
+    scaled = x * _power_of_two_f32(first).unsqueeze(-1) * _power_of_two_f32(second).unsqueeze(-1)
+    q = torch.round(scaled).clamp(-c.QUANTISED_MAX, c.QUANTISED_MAX)
+    dead = (e == c.EXPONENT_POISONED).unsqueeze(-1) | torch.isnan(x)
+    return torch.where(dead, 0.0, q).to(torch.int16)
+
+
+def product(qa: Tensor, ea: Tensor, qb: Tensor, eb: Tensor) -> Tensor:
+    """(i16[b..., M, K], i16[b..., M], i16[b..., N, K], i16[b..., N]) -> f32[b..., M, N], qa qb^T scaled.
+
+    A32. Sums in binary64, exact for every i16 operand; the other backends are in numerics.backends.
+    """
+    return scale_product(integer_product_f64(qa, qb), ea, eb)
+
+
+def scale_product(total: Tensor, ea: Tensor, eb: Tensor) -> Tensor:
+    """RN32(S * 2^(ea+eb-26)) for f64 integers S[b..., M, N]; NaN where an exponent is poisoned."""
+    scaled = _positive_zero(total) * _row_factor(ea).unsqueeze(-1) * _row_factor(eb).unsqueeze(-2)
+    return scaled.to(torch.float32)
+
+
+def _row_factor(e: Tensor) -> Tensor:
+    e = _clamped(e)
+    return torch.where(e == c.EXPONENT_POISONED, _NAN, power_of_two(e - c.QUANTISED_BITS))
+
+
+def sum(x: Tensor) -> Tensor:  # the instruction's name, kept
+    """Order-free sum of each row, f32[..., n] -> f32[...] (A33)."""
+    shift = _sum_shift(x.shape[-1])
+    low, high = x.amin(-1), x.amax(-1)
+    e = _field_exponent(torch.maximum(high.abs(), low.abs()))
+    scaled = x.to(torch.float64) * power_of_two(shift - e).unsqueeze(-1)
+    total = _positive_zero(torch.round(scaled).sum(-1)) * power_of_two(e - shift)
+    return torch.where(e == c.EXPONENT_POISONED, high + low, total.to(torch.float32))
+
+
+def scatter_sum(x: Tensor, idx: Tensor, *, V: int) -> Tensor:
+    """out[d, v] = order-free sum of x[d, i] over idx[i] = v, (f32[D, N], i32[N]) -> f32[D, V] (A34).
+
+    Indices outside [0, V) take part in no sum; a row with Inf or NaN gives NaN throughout.
+    """
+    shift = _sum_shift(x.shape[-1])
+    e = _field_exponent(x.abs().amax(-1))
+    poisoned = (e == c.EXPONENT_POISONED).unsqueeze(-1)
+    scaled = torch.round(x.to(torch.float64) * power_of_two(shift - e).unsqueeze(-1))
+    inside = (idx >= 0) & (idx < V)
+    slot = torch.where(inside, idx, V).to(torch.int64)
+    sums = torch.zeros(x.shape[0], V + 1, dtype=torch.float64, device=x.device)
+    sums = sums.index_add(1, slot, scaled)[:, :V]
+    total = _positive_zero(sums) * power_of_two(e - shift).unsqueeze(-1)
+    return torch.where(poisoned, _NAN, total.to(torch.float32))
+
+
+def amax(x: Tensor) -> Tensor:
+    """Largest element of each row, f32[..., n] -> f32[...]; NaN if any, and a zero result is +0 (A35)."""
+    return _positive_zero(x.amax(-1))
+
+
+def argmax(x: Tensor) -> Tensor:
+    """Index of the first largest element, f32[..., n] -> i32[...]; NaN counts as largest (A36)."""
+    return torch.argmax(x, dim=-1).to(torch.int32)

@@ -1,0 +1,142 @@
+"""Exact element-wise operations (docs/arithmetic.md, A10-A19): one correctly rounded IEEE-754 or integer
+operation each.
+
+Contract: inputs broadcast like numpy; dtypes are f32, i32, u8 and bool as A10-A19 list them; total on
+every bit pattern. Not guaranteed: the sign and payload of a NaN (A3), and subnormals where the caller's
+process flushes them to zero. Type checking belongs to the program's validation, not to these functions.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+I32_MIN = -(2**31)
+I32_MAX = 2**31 - 1
+
+
+def neg(x: Tensor) -> Tensor:
+    """Sign bit inverted (A10)."""
+    return -x
+
+
+def absolute(x: Tensor) -> Tensor:
+    """Sign bit cleared (A10)."""
+    return x.abs()
+
+
+def sqrt(x: Tensor) -> Tensor:
+    """Correctly rounded square root (A11), through binary64: eager f32 torch.sqrt is not."""
+    return torch.sqrt(x.to(torch.float64)).to(torch.float32)
+
+
+def floor(x: Tensor) -> Tensor:
+    """Largest integer not above x (A12)."""
+    return torch.floor(x)
+
+
+def add(a: Tensor, b: Tensor) -> Tensor:
+    """a + b rounded once (A13)."""
+    return a + b
+
+
+def sub(a: Tensor, b: Tensor) -> Tensor:
+    """a - b rounded once (A13)."""
+    return a - b
+
+
+def mul(a: Tensor, b: Tensor) -> Tensor:
+    """a * b rounded once (A13)."""
+    return a * b
+
+
+def div(a: Tensor, b: Tensor) -> Tensor:
+    """a / b rounded once (A13)."""
+    return a / b
+
+
+def maximum(a: Tensor, b: Tensor) -> Tensor:
+    """a where a > b or a is NaN, else b (A14): the second operand of equal zeros."""
+    return torch.where((a > b) | torch.isnan(a), a, b)
+
+
+def minimum(a: Tensor, b: Tensor) -> Tensor:
+    """a where a < b or a is NaN, else b (A14): the second operand of equal zeros."""
+    return torch.where((a < b) | torch.isnan(a), a, b)
+
+
+def eq(a: Tensor, b: Tensor) -> Tensor:
+    """a = b as bool (A15)."""
+    return a == b
+
+
+def lt(a: Tensor, b: Tensor) -> Tensor:
+    """a < b as bool (A15)."""
+    return a < b
+
+
+def le(a: Tensor, b: Tensor) -> Tensor:
+    """a <= b as bool (A15)."""
+    return a <= b
+
+
+def logical_and(a: Tensor, b: Tensor) -> Tensor:
+    """Conjunction of bools (A16)."""
+    return a & b
+
+
+def logical_or(a: Tensor, b: Tensor) -> Tensor:
+    """Disjunction of bools (A16)."""
+    return a | b
+
+
+def logical_not(a: Tensor) -> Tensor:
+    """Negation of a bool (A16)."""
+    return ~a
+
+
+def select(condition: Tensor, a: Tensor, b: Tensor) -> Tensor:
+    """a where the bool condition holds, else b; a and b of one dtype (A17)."""
+    return torch.where(condition, a, b)
+
+
+def iadd(a: Tensor, b: Tensor) -> Tensor:
+    """i32 sum modulo 2^32 (A18)."""
+    return (a.to(torch.int64) + b.to(torch.int64)).to(torch.int32)
+
+
+def isub(a: Tensor, b: Tensor) -> Tensor:
+    """i32 difference modulo 2^32 (A18)."""
+    return (a.to(torch.int64) - b.to(torch.int64)).to(torch.int32)
+
+
+def imul(a: Tensor, b: Tensor) -> Tensor:
+    """i32 product modulo 2^32 (A18)."""
+    return (a.to(torch.int64) * b.to(torch.int64)).to(torch.int32)
+
+
+def convert(x: Tensor, *, dtype: torch.dtype) -> Tensor:
+    """Conversion between the pairs of dtypes that A19 lists.
+
+    Raises TypeError for another pair: validation should have refused the program.
+    """
+    pair = (x.dtype, dtype)
+    if pair == (torch.float32, torch.int32):
+        whole = torch.trunc(x).to(torch.float64).clamp(I32_MIN, I32_MAX)
+        return torch.where(torch.isnan(x), 0.0, whole).to(torch.int32)
+    if pair == (torch.int32, torch.uint8):
+        return (x & 255).to(torch.uint8)
+    if pair in ((torch.int32, torch.bool), (torch.float32, torch.bool)):
+        return x != 0
+    if pair in _WIDENING:
+        return x.to(dtype)
+    raise TypeError(f"no conversion from {x.dtype} to {dtype} is defined; go through i32")
+
+
+_WIDENING = (
+    (torch.int32, torch.float32),
+    (torch.uint8, torch.int32),
+    (torch.uint8, torch.float32),
+    (torch.bool, torch.int32),
+    (torch.bool, torch.float32),
+)
