@@ -228,6 +228,10 @@ class Market(MarketView, Protocol):
         node: bytes,
         node_proof: Sequence[bytes],
     ) -> TxResult: ...
+    def open_output(self, intent: str, game_id: int, game: Game) -> TxResult:
+        """The trace is right but the claimed output state is not its outputs: the defender must open that state."""
+        ...
+
     def prove_output(
         self,
         intent: str,
@@ -253,3 +257,6 @@ class Market(MarketView, Protocol):
         openings: Sequence[Opening],
     ) -> TxResult: ...
     def timeout(self, intent: str, game_id: int, game: Game) -> TxResult: ...
+    def deliver(self, intent: str, game_id: int) -> TxResult:
+        """Hand over a verdict that could not be delivered when it fell."""
+        ...

@@ -55,6 +55,8 @@ class GamePhase(IntEnum):
     SPLIT_LEAF = 6
     PROVE = 7
     REVEAL_LEAF = 8
+    PICK_OUTPUT = 9
+    SPLIT_OUTPUT = 10
 
     @property
     def challengers(self) -> bool:
@@ -201,6 +203,7 @@ class Game:
     index: int
     revealed: bytes
     node: int
+    size: int
     node_hash: bytes
     move_time: Seconds
     deadline: Seconds

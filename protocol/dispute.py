@@ -1,0 +1,107 @@
+"""The moves of a game as values (docs/protocol.md, section 6).
+
+Contract: one class for each entry point of the Court, with exactly its arguments after the game itself. Who makes which
+move is ``GamePhase``'s business; whether a move is sound, the Court's and its twin's (``protocol.game``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.types import Opening
+
+Digests = tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class RevealSteps:
+    """Defender: state roots after steps 1 .. steps-1."""
+
+    roots: Digests
+
+
+@dataclass(frozen=True)
+class PickStep:
+    """Challenger: the roots as revealed, and how many of them it agrees with."""
+
+    roots: Digests
+    j: int
+
+
+@dataclass(frozen=True)
+class RevealTrace:
+    """Defender: trace root of the disputed step and its descendants."""
+
+    trace_root: bytes
+    children: Digests
+
+
+@dataclass(frozen=True)
+class Split:
+    """Defender: descendants of the digest in dispute."""
+
+    children: Digests
+
+
+@dataclass(frozen=True)
+class Pick:
+    """Challenger: the first child that it disagrees with; at a trace leaf the node's encoding and proof."""
+
+    children: Digests
+    child: int
+    node: bytes
+    node_proof: Digests
+
+
+@dataclass(frozen=True)
+class OpenOutput:
+    """Challenger: nothing is wrong in the trace; open the claimed output state."""
+
+
+@dataclass(frozen=True)
+class ProveOutput:
+    """Challenger: a slot of the claimed output state is not the trace's output for it."""
+
+    slot: int
+    ref: int
+    ref_proof: Digests
+    state_leaf: bytes
+    state_proof: Digests
+    trace_leaf: bytes
+    trace_proof: Digests
+
+
+@dataclass(frozen=True)
+class RevealLeaf:
+    """Defender: bytes of the disputed leaf."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Prove:
+    """Challenger: element `element` of the node's output (row-major, whole tensor) is wrong."""
+
+    data: bytes
+    node: bytes
+    element: int
+    openings: tuple[Opening, ...]
+
+
+@dataclass(frozen=True)
+class Timeout:
+    """Anyone, after the deadline: whoever had to move loses."""
+
+
+Move = (
+    RevealSteps
+    | PickStep
+    | RevealTrace
+    | Split
+    | Pick
+    | OpenOutput
+    | ProveOutput
+    | RevealLeaf
+    | Prove
+    | Timeout
+)
