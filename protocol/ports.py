@@ -229,7 +229,8 @@ class Market(MarketView, Protocol):
         node_proof: Sequence[bytes],
     ) -> TxResult: ...
     def open_output(self, intent: str, game_id: int, game: Game) -> TxResult:
-        """The trace is right but the claimed output state is not its outputs: the defender must open that state."""
+        """The trace is right but the claimed output state is not its outputs: the defender must open that
+        state."""
         ...
 
     def prove_output(

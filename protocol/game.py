@@ -1,0 +1,295 @@
+"""The dispute game as a pure state machine: the Court's twin (docs/protocol.md, section 6).
+
+Contract: ``play(game, move, by, now, evaluate)`` gives the next game or the verdict, and raises
+``IllegalMove`` where the Court reverts, with
+the Court's error name. It accepts and refuses exactly what the Court does. Arithmetic is an argument
+(`evaluate`), so that this
+module needs none.
+
+Source: ``contracts/src/dispute/Court.sol``; the twin test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from protocol import trees
+from protocol.dispute import (
+    Move,
+    OpenOutput,
+    Pick,
+    PickStep,
+    Prove,
+    ProveOutput,
+    RevealLeaf,
+    RevealSteps,
+    RevealTrace,
+    Split,
+    Timeout,
+)
+from protocol.types import ZERO_DIGEST, Address, Game, GamePhase, Opening, Seconds
+
+SPLIT_LEVELS = 4
+"""Levels opened in one move: 16 children."""
+
+
+class IllegalMove(ValueError):
+    """The Court would revert; `error` is its custom error."""
+
+    def __init__(self, error: str, why: str = "") -> None:
+        super().__init__(f"{error}: {why}" if why else error)
+        self.error = error
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How a game ended. `reason`: timeout, output, padding, leaf or arithmetic."""
+
+    challenger_won: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """What a node's encoding says about its output."""
+
+    bytes: int
+    element_bytes: int
+    is_f32: bool
+    is_bool: bool
+
+
+Element = Callable[[Game, bytes, int, Sequence[Opening]], int]
+"""The arbiter: bits of an element of the node's output from verified openings. Raises IllegalMove for
+unsound openings."""
+Facts = Callable[[bytes], NodeFacts]
+"""Decodes a node. Raises IllegalMove(MalformedNode)."""
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """What the game must know about programs, given by ``program.evidence`` (or by a test)."""
+
+    facts: Facts
+    element: Element
+
+
+def digest_of(digests: Sequence[bytes]) -> bytes:
+    """Stand-in for the Court's Keccak hash of revealed digests: the twin compares digests, so any hash
+    does."""
+    return trees.leaf(b"".join(digests))
+
+
+def _require(holds: bool, error: str, why: str = "") -> None:
+    if not holds:
+        raise IllegalMove(error, why)
+
+
+def _next(game: Game, now: Seconds, **changes: object) -> Game:
+    return replace(game, deadline=Seconds(now + game.move_time), **changes)  # type: ignore[arg-type]
+
+
+def _phase(game: Game, *phases: GamePhase) -> None:
+    _require(game.phase in phases, "WrongPhase", game.phase.name)
+
+
+def _reveal_steps(game: Game, move: RevealSteps, now: Seconds) -> Game:
+    _phase(game, GamePhase.STEPS)
+    _require(len(move.roots) == game.steps - 1, "WrongCount")
+    return _next(game, now, phase=GamePhase.PICK_STEP, revealed=digest_of(move.roots))
+
+
+def _pick_step(game: Game, move: PickStep, now: Seconds) -> Game:
+    _phase(game, GamePhase.PICK_STEP)
+    _require(digest_of(move.roots) == game.revealed, "WrongChildren")
+    _require(move.j < game.steps, "IndexOutOfRange")
+    last = move.j == game.steps - 1
+    return _next(
+        game,
+        now,
+        phase=GamePhase.TRACE,
+        in_root=game.in_root if move.j == 0 else move.roots[move.j - 1],
+        out_root=game.out_root if last else move.roots[move.j],
+        key=game.key if last else ZERO_DIGEST,
+        step=game.step + move.j,
+        steps=1,
+        revealed=ZERO_DIGEST,
+    )
+
+
+def _check_children(game: Game, children: Sequence[bytes]) -> None:
+    down = min(SPLIT_LEVELS, game.level)
+    _require(len(children) == 1 << down, "WrongCount")
+    _require(trees.root(children) == game.digest, "WrongChildren")
+
+
+def _reveal_trace(game: Game, move: RevealTrace, now: Seconds) -> Game:
+    _phase(game, GamePhase.TRACE)
+    if game.key != ZERO_DIGEST:
+        _require(move.trace_root == game.out_root, "WrongChildren")
+    level = trees.depth(game.program.nodes)
+    opened = replace(game, trace_root=move.trace_root, digest=move.trace_root, level=level, index=0)
+    _check_children(opened, move.children)
+    return _next(opened, now, phase=GamePhase.PICK_NODE, revealed=digest_of(move.children))
+
+
+_AFTER_SPLIT = {
+    GamePhase.SPLIT_NODE: GamePhase.PICK_NODE,
+    GamePhase.SPLIT_LEAF: GamePhase.PICK_LEAF,
+    GamePhase.SPLIT_OUTPUT: GamePhase.PICK_OUTPUT,
+}
+_AFTER_PICK = {after: before for before, after in _AFTER_SPLIT.items()}
+
+
+def _split(game: Game, move: Split, now: Seconds) -> Game:
+    _phase(game, *_AFTER_SPLIT)
+    _check_children(game, move.children)
+    return _next(game, now, phase=_AFTER_SPLIT[game.phase], revealed=digest_of(move.children))
+
+
+def _leaf_count(game: Game) -> int:
+    """Leaves of the tree that is now being opened."""
+    if game.phase == GamePhase.PICK_NODE:
+        return game.program.nodes
+    if game.phase == GamePhase.PICK_OUTPUT:
+        return game.program.slots
+    return -(-game.size // trees.LEAF_BYTES)
+
+
+def _pick(game: Game, move: Pick, now: Seconds, arithmetic: Arithmetic) -> Game | Verdict:
+    _phase(game, *_AFTER_PICK)
+    _require(digest_of(move.children) == game.revealed, "WrongChildren")
+    _require(move.child < len(move.children), "IndexOutOfRange")
+    level = game.level - min(SPLIT_LEVELS, game.level)
+    index = game.index + (move.child << level)
+    digest = move.children[move.child]
+    if index >= _leaf_count(game):
+        _require(digest != trees.ZEROS[level], "NoDifference")
+        return Verdict(True, "padding")
+    below = replace(game, digest=digest, level=level, index=index, revealed=ZERO_DIGEST)
+    if level:
+        return _next(below, now, phase=_AFTER_PICK[game.phase])
+    if game.phase == GamePhase.PICK_LEAF:
+        return _next(below, now, phase=GamePhase.REVEAL_LEAF)
+    _require(game.phase == GamePhase.PICK_NODE, "NoDifference")
+    return _enter_node(below, move, now, arithmetic)
+
+
+def _enter_node(game: Game, move: Pick, now: Seconds, arithmetic: Arithmetic) -> Game:
+    """The trace leaf is reached: from here the game is about the node's output tensor."""
+    program = game.program
+    leaves = 1 + program.nodes + program.slots
+    node_leaf = trees.leaf(move.node)
+    _require(trees.verify(program.root, leaves, 1 + game.index, node_leaf, move.node_proof), "BadProof")
+    size = arithmetic.facts(move.node).bytes
+    level = trees.depth(-(-size // trees.LEAF_BYTES))
+    phase = GamePhase.SPLIT_LEAF if level else GamePhase.REVEAL_LEAF
+    return _next(
+        game,
+        now,
+        node=game.index,
+        node_hash=digest_of([move.node]),
+        size=size,
+        level=level,
+        index=0,
+        phase=phase,
+    )
+
+
+def _open_output(game: Game, now: Seconds) -> Game:
+    _phase(game, GamePhase.PICK_NODE)
+    _require(game.key == ZERO_DIGEST, "WrongPhase", "a keyed trace has no output state")
+    level = trees.depth(game.program.slots)
+    return _next(
+        game,
+        now,
+        phase=GamePhase.SPLIT_OUTPUT,
+        digest=game.out_root,
+        level=level,
+        index=0,
+        revealed=ZERO_DIGEST,
+    )
+
+
+def _prove_output(game: Game, move: ProveOutput) -> Verdict:
+    _phase(game, GamePhase.PICK_NODE, GamePhase.PICK_OUTPUT)
+    _require(game.key == ZERO_DIGEST, "WrongPhase", "a keyed trace has no output state")
+    program = game.program
+    _require(move.slot < program.slots, "IndexOutOfRange")
+    _require(move.ref < program.nodes, "IndexOutOfRange")
+    leaves = 1 + program.nodes + program.slots
+    ref_leaf = trees.leaf(move.ref.to_bytes(4, "big"))
+    at = 1 + program.nodes + move.slot
+    _require(trees.verify(program.root, leaves, at, ref_leaf, move.ref_proof), "BadProof")
+    _require(
+        trees.verify(game.out_root, program.slots, move.slot, move.state_leaf, move.state_proof), "BadProof"
+    )
+    _require(
+        trees.verify(game.trace_root, program.nodes, move.ref, move.trace_leaf, move.trace_proof), "BadProof"
+    )
+    _require(move.state_leaf != move.trace_leaf, "NoDifference")
+    return Verdict(True, "output")
+
+
+def leaf_bytes(game: Game) -> int:
+    """Length of the disputed leaf: all but the last are full."""
+    return min(trees.LEAF_BYTES, game.size - game.index * trees.LEAF_BYTES)
+
+
+def _reveal_leaf(game: Game, move: RevealLeaf, now: Seconds) -> Game:
+    _phase(game, GamePhase.REVEAL_LEAF)
+    _require(len(move.data) == leaf_bytes(game), "WrongCount")
+    digest = trees.leaf(move.data) if game.key == ZERO_DIGEST else trees.keyed_leaf(game.key, move.data)
+    _require(digest == game.digest, "WrongChildren")
+    return _next(game, now, phase=GamePhase.PROVE)
+
+
+def _canonical(bits: int, facts: NodeFacts) -> bool:
+    if facts.is_bool:
+        return bits <= 1
+    return not facts.is_f32 or (bits & 0x7FFFFFFF) <= 0x7F800000 or bits == 0x7FC00000
+
+
+def _prove(game: Game, move: Prove, arithmetic: Arithmetic) -> Verdict:
+    _phase(game, GamePhase.PROVE)
+    digest = trees.leaf(move.data) if game.key == ZERO_DIGEST else trees.keyed_leaf(game.key, move.data)
+    _require(digest == game.digest and len(move.data) == leaf_bytes(game), "WrongChildren")
+    _require(digest_of([move.node]) == game.node_hash, "MalformedNode")
+    facts = arithmetic.facts(move.node)
+    at = move.element * facts.element_bytes - game.index * trees.LEAF_BYTES
+    _require(0 <= at < len(move.data), "IndexOutOfRange")
+    bits = int.from_bytes(move.data[at : at + facts.element_bytes], "little")
+    if not _canonical(bits, facts):
+        return Verdict(True, "leaf")
+    _require(arithmetic.element(game, move.node, move.element, move.openings) != bits, "NoDifference")
+    return Verdict(True, "arithmetic")
+
+
+def play(game: Game, move: Move, by: Address, now: Seconds, arithmetic: Arithmetic) -> Game | Verdict:
+    """Apply one move by account `by` at chain time `now` (seconds). Raises IllegalMove where the Court
+    reverts."""
+    if isinstance(move, Timeout):
+        _require(now > game.deadline, "DeadlineNotPassed")
+        return Verdict(not game.phase.challengers, "timeout")
+    _require(by == game.mover, "NotYourMove")
+    _require(now <= game.deadline, "DeadlinePassed")
+    match move:
+        case RevealSteps():
+            return _reveal_steps(game, move, now)
+        case PickStep():
+            return _pick_step(game, move, now)
+        case RevealTrace():
+            return _reveal_trace(game, move, now)
+        case Split():
+            return _split(game, move, now)
+        case Pick():
+            return _pick(game, move, now, arithmetic)
+        case OpenOutput():
+            return _open_output(game, now)
+        case ProveOutput():
+            return _prove_output(game, move)
+        case RevealLeaf():
+            return _reveal_leaf(game, move, now)
+        case Prove():
+            return _prove(game, move, arithmetic)
