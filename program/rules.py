@@ -1,0 +1,249 @@
+"""What one instruction may look like: dtypes, shapes, attributes (docs/protocol.md, 2.2-2.5).
+
+Contract: `check_node` accepts a node exactly when it keeps every rule that can be told from the node itself
+and the record size; nothing is allocated and no integer overflows, whatever the numbers. Not covered: rules
+between nodes (earlier references, outputs, limits on a whole program), which are in ``program.validate``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from program.isa import MAX_NODE_BYTES, DType, Node, Op, Shape
+
+MAX_DIMS = 8
+MAX_ELEMENTS = 1 << 28
+MAX_FAN_IN = 4_096
+MAX_CONCAT = 16
+QUANTISED_MOVERS = frozenset({Op.STRIDED, Op.RESHAPE, Op.CONCAT, Op.TAKE, Op.PICK})
+"""Index operations that keep |q| <= 8192, so that a product may read them (arithmetic.md, A32)."""
+
+_F, _I, _H, _U, _B = DType.F32, DType.I32, DType.I16, DType.U8, DType.BOOL
+Overload = tuple[tuple[DType, ...], DType]
+
+CONVERSIONS: frozenset[tuple[DType, DType]] = frozenset(
+    {(_F, _I), (_I, _F), (_U, _I), (_U, _F), (_B, _I), (_B, _F), (_I, _U), (_I, _B), (_F, _B)}
+)
+
+
+def _overloads() -> dict[Op, frozenset[Overload]]:
+    table: dict[Op, set[Overload]] = {op: {((), d) for d in DType} for op in (Op.STATE, Op.CONST)}
+    table |= {Op.DATA: {((), _U)}, Op.IOTA: {((), _I)}, Op.STEP: {((), _I)}}
+    table |= {op: {((_F,), _F)} for op in Op if Op.NEG <= op <= Op.FLOOR}
+    table |= {op: {((_F, _F), _F)} for op in Op if Op.ADD <= op <= Op.POW}
+    table |= {op: {((_F, _F), _B), ((_I, _I), _B)} for op in (Op.EQ, Op.LT, Op.LE)}
+    table |= {Op.AND: {((_B, _B), _B)}, Op.OR: {((_B, _B), _B)}, Op.NOT: {((_B,), _B)}}
+    table |= {Op.SELECT: {((_B, d, d), d) for d in DType}}
+    table |= {op: {((_I, _I), _I)} for op in (Op.IADD, Op.ISUB, Op.IMUL)}
+    table |= {Op.CONVERT: {((a,), b) for a, b in CONVERSIONS}}
+    table |= {
+        Op.SUM: {((_F,), _F)},
+        Op.AMAX: {((_F,), _F)},
+        Op.EXPONENT: {((_F,), _H)},
+        Op.ARGMAX: {((_F,), _I)},
+    }
+    table |= {
+        Op.QUANTISE: {((_F, _H), _H)},
+        Op.PRODUCT: {((_H, _H, _H, _H), _F)},
+        Op.SCATTER_SUM: {((_F, _I), _F)},
+    }
+    table |= {op: {((d,), d) for d in DType} for op in (Op.STRIDED, Op.RESHAPE)}
+    table |= {op: {((d, _I), d) for d in DType} for op in (Op.TAKE, Op.PICK)}
+    table |= {Op.CONCAT: {((d,) * n, d) for d in DType for n in range(1, MAX_CONCAT + 1)}}
+    return {op: frozenset(overloads) for op, overloads in table.items()}
+
+
+OVERLOADS = _overloads()
+"""Allowed (input dtypes, output dtype) of each operation."""
+
+_ATTRS = {Op.STATE: 1, Op.DATA: 2, Op.CONST: 1, Op.IOTA: 1, Op.CONCAT: 1}
+
+
+class RuleBroken(ValueError):
+    """One rule of the instruction set does not hold; the message is the rule with the offending numbers."""
+
+
+def _require(holds: bool, rule: str) -> None:
+    if not holds:
+        raise RuleBroken(rule)
+
+
+def broadcast(shapes: Sequence[Shape]) -> Shape:
+    """The smallest shape that all shapes repeat to, aligned at the last dimension. Raises RuleBroken."""
+    out: list[int] = []
+    for back in range(1, max((len(s) for s in shapes), default=0) + 1):
+        sizes = {s[-back] for s in shapes if len(s) >= back} - {1}
+        _require(len(sizes) <= 1, f"shapes {list(shapes)} do not broadcast")
+        out.append(sizes.pop() if sizes else 1)
+    return tuple(reversed(out))
+
+
+def contiguous(shape: Shape) -> tuple[int, ...]:
+    """Row-major strides, in elements."""
+    return tuple(prod(shape[d + 1 :]) for d in range(len(shape)))
+
+
+def strided_bounds(shape: Shape, offset: int, strides: Sequence[int]) -> tuple[int, int]:
+    """Least and greatest flat index that a strided view touches."""
+    spans = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
+    return offset + sum(min(0, s) for s in spans), offset + sum(max(0, s) for s in spans)
+
+
+def check_shape(shape: Shape) -> None:
+    """Raises RuleBroken outside rule 2.2."""
+    _require(len(shape) <= MAX_DIMS, f"a shape has at most {MAX_DIMS} dimensions, not {len(shape)}")
+    _require(all(1 <= n <= MAX_ELEMENTS for n in shape), f"dimensions are 1 to 2^28, not {shape}")
+    _require(prod(shape) <= MAX_ELEMENTS, f"a tensor has at most 2^28 elements, not {prod(shape)}")
+
+
+def check_node(node: Node, record_size: int) -> None:
+    """Raises RuleBroken unless the node by itself is an instruction of the set."""
+    check_shape(node.shape)
+    for ref in node.inputs:
+        check_shape(ref.shape)
+    dtypes = tuple(ref.dtype for ref in node.inputs)
+    _require(
+        (dtypes, node.dtype) in OVERLOADS[node.op],
+        f"{node.op.name.lower()} is not defined for {[d.name for d in dtypes]} -> {node.dtype.name}",
+    )
+    attrs = 1 + len(node.shape) if node.op is Op.STRIDED else _ATTRS.get(node.op, 0)
+    _require(
+        len(node.attrs) == attrs, f"{node.op.name.lower()} has {attrs} attributes, not {len(node.attrs)}"
+    )
+    _require(all(-(1 << 63) <= a < 1 << 63 for a in node.attrs), "attributes are 64-bit integers")
+    size = 5 + 4 * len(node.shape) + sum(6 + 4 * len(r.shape) for r in node.inputs) + 8 * len(node.attrs)
+    _require(size <= MAX_NODE_BYTES, f"a node's encoding has at most {MAX_NODE_BYTES} bytes, not {size}")
+    if node.op.elementwise:
+        _elementwise(node)
+    elif node.op is Op.DATA:
+        _data(node, record_size)
+    elif node.op in _CHECKS:
+        _CHECKS[node.op](node)
+
+
+def _elementwise(node: Node) -> None:
+    for ref in node.inputs:
+        _require(
+            len(ref.shape) <= len(node.shape) and broadcast([ref.shape, node.shape]) == node.shape,
+            f"input shape {ref.shape} does not broadcast to {node.shape}",
+        )
+
+
+def _state(node: Node) -> None:
+    _require(node.attrs[0] >= 0, "a slot is not negative")
+
+
+def _data(node: Node, record_size: int) -> None:
+    offset, first_row = node.attrs
+    _require(len(node.shape) == 2, f"data is [rows, bytes], not {node.shape}")
+    _require(
+        offset >= 0 and offset + node.shape[1] <= record_size,
+        f"bytes [{offset}, {offset + node.shape[1]}) lie outside a record of {record_size} bytes",
+    )
+    _require(0 <= first_row <= (1 << 32) - node.shape[0], "rows are counted in 32 bits")
+
+
+def _const(node: Node) -> None:
+    bits = node.attrs[0]
+    _require(0 <= bits < 1 << (8 * node.dtype.size), f"0x{bits:x} does not fit {node.dtype.name}")
+    if node.dtype is DType.BOOL:
+        _require(bits <= 1, "a bool is 0 or 1")
+    if node.dtype is DType.F32:
+        _require(bits & 0x7FFFFFFF <= 0x7F800000 or bits == 0x7FC00000, "the only NaN is 0x7fc00000")
+
+
+def _iota(node: Node) -> None:
+    _require(0 <= node.attrs[0] < len(node.shape), f"iota has no dimension {node.attrs[0]}")
+
+
+def _step(node: Node) -> None:
+    _require(node.shape == (), "step is a scalar")
+
+
+def _reduction(node: Node) -> None:
+    shape = node.inputs[0].shape
+    _require(len(shape) >= 1, "a contraction needs a dimension")
+    _require(shape[-1] <= MAX_FAN_IN, f"a contraction is at most {MAX_FAN_IN} long, not {shape[-1]}")
+    _require(node.shape == shape[:-1], f"output shape is {shape[:-1]}, not {node.shape}")
+
+
+def _quantise(node: Node) -> None:
+    x, e = node.inputs
+    _require(len(x.shape) >= 1 and x.shape[-1] <= MAX_FAN_IN, f"a row is 1 to {MAX_FAN_IN} long")
+    _require(e.shape == x.shape[:-1], f"exponents are {x.shape[:-1]}, not {e.shape}")
+    _require(node.shape == x.shape, f"output shape is {x.shape}, not {node.shape}")
+
+
+def _product(node: Node) -> None:
+    qa, ea, qb, eb = (ref.shape for ref in node.inputs)
+    _require(len(qa) >= 2 and len(qb) == len(qa), "product operands have the same two or more dimensions")
+    _require(qa[:-2] == qb[:-2] and qa[-1] == qb[-1], f"operands {qa} and {qb} do not match")
+    _require(qa[-1] <= MAX_FAN_IN, f"a contraction is at most {MAX_FAN_IN} long, not {qa[-1]}")
+    _require(ea == qa[:-1] and eb == qb[:-1], f"exponents {ea}, {eb} do not match {qa}, {qb}")
+    expected = (*qa[:-1], qb[-2])
+    _require(node.shape == expected, f"output shape is {expected}, not {node.shape}")
+
+
+def _scatter_sum(node: Node) -> None:
+    x, idx = (ref.shape for ref in node.inputs)
+    _require(len(x) == 2 and idx == x[1:], f"scatter_sum takes [D, n] and [n], not {x} and {idx}")
+    _require(x[1] <= MAX_FAN_IN, f"a contraction is at most {MAX_FAN_IN} long, not {x[1]}")
+    _require(len(node.shape) == 2 and node.shape[0] == x[0], f"output is [{x[0]}, V], not {node.shape}")
+
+
+def _strided(node: Node) -> None:
+    low, high = strided_bounds(node.shape, node.attrs[0], node.attrs[1:])
+    elements = node.inputs[0].elements
+    _require(low >= 0 and high < elements, f"indices {low}..{high} lie outside {elements} elements")
+
+
+def _reshape(node: Node) -> None:
+    _require(
+        node.elements == node.inputs[0].elements,
+        f"{node.inputs[0].shape} has not as many elements as {node.shape}",
+    )
+
+
+def _concat(node: Node) -> None:
+    dim, shapes = node.attrs[0], [ref.shape for ref in node.inputs]
+    _require(0 <= dim < len(node.shape), f"concat has no dimension {dim}")
+    rest = [(*s[:dim], *s[dim + 1 :]) for s in (*shapes, node.shape)]
+    _require(
+        all(len(s) == len(node.shape) for s in shapes) and len(set(rest)) == 1,
+        f"shapes {shapes} do not join to {node.shape} along {dim}",
+    )
+    joined = sum(s[dim] for s in shapes)
+    _require(node.shape[dim] == joined, f"dimension {dim} is {joined}, not {node.shape[dim]}")
+
+
+def _take(node: Node) -> None:
+    table, idx = (ref.shape for ref in node.inputs)
+    _require(len(table) >= 1, "take needs a table with rows")
+    _require(node.shape == idx + table[1:], f"output shape is {idx + table[1:]}, not {node.shape}")
+
+
+def _pick(node: Node) -> None:
+    x, idx = (ref.shape for ref in node.inputs)
+    _require(len(x) >= 1 and idx == x[:-1], f"pick takes [.., V] and [..], not {x} and {idx}")
+    _require(node.shape == idx, f"output shape is {idx}, not {node.shape}")
+
+
+_CHECKS = {
+    Op.STATE: _state,
+    Op.CONST: _const,
+    Op.IOTA: _iota,
+    Op.STEP: _step,
+    Op.SUM: _reduction,
+    Op.AMAX: _reduction,
+    Op.EXPONENT: _reduction,
+    Op.ARGMAX: _reduction,
+    Op.QUANTISE: _quantise,
+    Op.PRODUCT: _product,
+    Op.SCATTER_SUM: _scatter_sum,
+    Op.STRIDED: _strided,
+    Op.RESHAPE: _reshape,
+    Op.CONCAT: _concat,
+    Op.TAKE: _take,
+    Op.PICK: _pick,
+}
