@@ -1,0 +1,249 @@
+"""The embedded store: verified reads, atomic writes, pins and collection."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock
+from storage import blockstore, unixfs
+from storage.blockstore import MAX_BLOCK_BYTES, BlockStore, PinnedBlock, Usage
+from storage.cid import DAG_PB, RAW, Cid
+
+OLD = time.time() - 10_000_000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> BlockStore:
+    return BlockStore(tmp_path / "store")
+
+
+def path_of(store: BlockStore, cid: str) -> Path:
+    return next((store.root / "blocks").glob(f"*/{cid}"))
+
+
+def make_old(store: BlockStore) -> None:
+    for cid in store.cids():
+        os.utime(path_of(store, cid), (OLD, OLD))
+
+
+def small_file(store: BlockStore, data: bytes) -> str:
+    return str(unixfs.add_file(data, store.put_verified, chunk_bytes=4, max_links=3))
+
+
+def test_put_get_has_delete_iterate(store: BlockStore) -> None:
+    first, second = store.put(b"one"), store.put(b"", DAG_PB)
+    assert (store.get(first), store.get(second)) == (b"one", b"")
+    assert Cid.parse(second).codec == DAG_PB
+    assert store.has(first) and not store.has(str(Cid.of(b"absent")))
+    assert sorted(store.cids()) == sorted([first, second])
+    assert store.usage() == Usage(2, 3)
+    assert store.delete(first) and not store.delete(first)
+    assert not store.has(first)
+    assert store.usage() == Usage(1, 0)
+
+
+def test_codecs_do_not_mix(store: BlockStore) -> None:
+    store.put(b"x", RAW)
+    assert not store.has(str(Cid.of(b"x", DAG_PB)))
+
+
+def test_absent_block_and_bad_names(store: BlockStore) -> None:
+    with pytest.raises(BlockNotFound) as caught:
+        store.get(str(Cid.of(b"absent")))
+    assert caught.value.code == "block-not-found" and caught.value.hint
+    for method in (store.get, store.has, store.delete, store.pin, store.unpin):
+        with pytest.raises(BadCid):
+            method("../../etc/passwd")
+
+
+def test_largest_block_is_kept_and_a_larger_one_refused(store: BlockStore) -> None:
+    largest = bytes(MAX_BLOCK_BYTES)
+    assert store.get(store.put(largest)) == largest
+    with pytest.raises(BlockTooLarge):
+        store.put(largest + b"x")
+    assert store.usage().blocks == 1
+
+
+def test_blocks_survive_reopening(store: BlockStore) -> None:
+    cid = store.put(b"kept")
+    assert BlockStore(store.root).get(cid) == b"kept"
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.binary(min_size=1, max_size=64), st.data())
+def test_invariant_verified_reads_any_flipped_bit(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, draw: st.DataObject
+) -> None:
+    store = BlockStore(tmp_path_factory.mktemp("store"))
+    cid = store.put(data)
+    bit = draw.draw(st.integers(0, len(data) * 8 - 1))
+    damaged = bytearray(data)
+    damaged[bit // 8] ^= 1 << bit % 8
+    path_of(store, cid).write_bytes(damaged)
+    with pytest.raises(CorruptBlock):
+        store.get(cid)
+    assert not store.has(cid)
+    assert [name.split(".")[0] for name in store.quarantined()] == [cid]
+    store.put(data)
+    assert store.get(cid) == data
+
+
+@pytest.mark.parametrize("damaged", [b"", b"bloc", b"block and more", bytes(MAX_BLOCK_BYTES + 5)])
+def test_invariant_verified_reads_any_other_length(store: BlockStore, damaged: bytes) -> None:
+    cid = store.put(b"block")
+    path_of(store, cid).write_bytes(damaged)
+    with pytest.raises(CorruptBlock):
+        store.get(cid)
+    with pytest.raises(BlockNotFound):
+        store.get(cid)
+
+
+def test_put_repairs_a_corrupt_block(store: BlockStore) -> None:
+    cid = store.put(b"block")
+    path_of(store, cid).write_bytes(b"blocK")
+    assert store.put(b"block") == cid
+    assert store.get(cid) == b"block"
+
+
+def test_invariant_atomic_writes_interrupted(store: BlockStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure at any step before the rename leaves neither a block nor a temporary file."""
+    kept = store.put(b"kept")
+    for name in ("write", "fsync", "replace"):
+        with monkeypatch.context() as patch:
+
+            def fail(*_args: object) -> None:
+                raise OSError("disk is gone")
+
+            patch.setattr(blockstore.os, name, fail)
+            with pytest.raises(OSError, match="disk is gone"):
+                store.put(b"new")
+        assert list(store.cids()) == [kept]
+        assert list((store.root / "tmp").iterdir()) == []
+    assert store.get(store.put(b"new")) == b"new"
+
+
+def test_invariant_atomic_writes_killed(store: BlockStore) -> None:
+    """What a killed process leaves in tmp/ is never a block, and is swept once it is old."""
+    kept = store.put(b"kept")
+    stray = store.root / "tmp" / "123-abc"
+    stray.write_bytes(b"half a blo")
+    reopened = BlockStore(store.root)
+    assert stray.exists(), "a fresh temporary file may belong to a writer that is alive"
+    assert list(reopened.cids()) == [kept] and reopened.get(kept) == b"kept"
+    os.utime(stray, (OLD, OLD))
+    assert BlockStore(store.root).get(kept) == b"kept"
+    assert not stray.exists()
+
+
+def test_durable_put_syncs_and_cached_put_does_not(store: BlockStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(blockstore.os, "fsync", synced.append)
+    store.put_verified(b"cached", Cid.of(b"cached"), durable=False)
+    assert synced == []
+    store.put(b"durable")
+    assert len(synced) >= 2
+
+
+def test_files_round_trip(store: BlockStore) -> None:
+    data = os.urandom(600_000)
+    cid = store.add_file(data)
+    assert store.read_file(cid, len(data)) == data
+    with pytest.raises(unixfs.FileTooLarge):
+        store.read_file(cid, len(data) - 1)
+
+
+def test_gc_keeps_whole_pinned_dags_and_frees_the_rest(store: BlockStore) -> None:
+    pinned = small_file(store, bytes(range(60)))
+    loose = small_file(store, bytes(range(100, 130)))
+    lone = store.put(b"lone")
+    kept_blocks = {str(cid) for cid, _ in store.walk(Cid.parse(pinned))}
+    before = store.usage()
+    store.pin(pinned)
+    make_old(store)
+    freed = store.gc()
+    assert set(store.cids()) == kept_blocks
+    assert freed.blocks == before.blocks - len(kept_blocks)
+    assert freed.total_bytes == before.total_bytes - store.usage().total_bytes
+    assert store.read_file(pinned, 100) == bytes(range(60))
+    assert not store.has(loose) and not store.has(lone)
+    assert store.unpin(pinned) and not store.unpin(pinned)
+    store.gc()
+    assert store.usage() == Usage(0, 0)
+
+
+def test_gc_spares_what_was_put_lately(store: BlockStore) -> None:
+    old, renewed = store.put(b"old"), store.put(b"renewed")
+    make_old(store)
+    new = store.put(b"new")
+    store.put(b"renewed")
+    assert store.gc() == Usage(1, 3)
+    assert sorted(store.cids()) == sorted([new, renewed]) and not store.has(old)
+
+
+@pytest.mark.parametrize("damage", ["missing", "corrupt"])
+def test_gc_deletes_nothing_when_a_pinned_inner_node_is_unreadable(store: BlockStore, damage: str) -> None:
+    root = small_file(store, bytes(range(60)))
+    store.put(b"lone")
+    store.pin(root)
+    make_old(store)
+    count = store.usage().blocks
+    if damage == "missing":
+        path_of(store, root).unlink()
+    else:
+        path_of(store, root).write_bytes(b"junk")
+    with pytest.raises((BlockNotFound, CorruptBlock)):
+        store.gc()
+    assert store.usage().blocks == count - 1
+
+
+def test_pin_needs_the_whole_dag(store: BlockStore) -> None:
+    root = small_file(store, bytes(range(60)))
+    store.delete(str(Cid.of(bytes(range(8, 12)))))
+    with pytest.raises(BlockNotFound):
+        store.pin(root)
+    assert store.pins() == []
+
+
+def test_pinned_root_is_not_deleted(store: BlockStore) -> None:
+    cid = store.put(b"pinned")
+    store.pin(cid)
+    assert store.pins() == [cid]
+    with pytest.raises(PinnedBlock):
+        store.delete(cid)
+    store.unpin(cid)
+    assert store.delete(cid)
+
+
+def test_foreign_files_are_not_blocks(store: BlockStore) -> None:
+    cid = store.put(b"x")
+    (path_of(store, cid).parent / ".DS_Store").write_bytes(b"?")
+    assert list(store.cids()) == [cid]
+    store.gc(grace_s=-10.0)
+    assert list(store.cids()) == []
+
+
+def test_concurrent_puts_of_the_same_block(store: BlockStore) -> None:
+    data = os.urandom(100_000)
+    threads = [threading.Thread(target=store.put, args=(data,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.usage() == Usage(1, 100_000)
+    assert store.get(str(Cid.of(data))) == data
+    assert list((store.root / "tmp").iterdir()) == []
+
+
+def test_walk_gives_each_block_once_depth_first(store: BlockStore) -> None:
+    root = small_file(store, b"aaaabbbbaaaacccc")
+    order = [cid for cid, _ in store.walk(Cid.parse(root))]
+    assert str(order[0]) == root
+    leaves = [store.get_block(cid) for cid in order if cid.codec == RAW]
+    assert leaves == [b"aaaa", b"bbbb", b"cccc"]
