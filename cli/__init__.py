@@ -1,0 +1,4 @@
+"""The ``assay`` command: the only reader of environment variables and configuration files, and the place
+where ports meet
+their adapters.
+"""
