@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {ICourt} from "../interfaces/ICourt.sol";
+
+/// @dev A tensor that a node reads: the node that makes it, and its dtype and shape.
+struct Operand {
+    uint256 ref;
+    uint256 dtype;
+    uint256[] dims;
+}
+
+/// @dev One instruction. Dimensions are counts, attributes are signed.
+struct Node {
+    uint256 op;
+    uint256 dtype;
+    uint256[] dims;
+    Operand[] inputs;
+    int256[] attrs;
+}
+
+/// @title Strict decoding of node encodings (docs/protocol.md, 2.2 and 2.3)
+/// @notice Anything but the one encoding of a node within the limits reverts with MalformedNode or UnknownOperation.
+/// Rules between a node's fields are in NodeRules; rules between nodes are nobody's on chain.
+library Nodes {
+    uint256 internal constant F32 = 0;
+    uint256 internal constant I32 = 1;
+    uint256 internal constant I16 = 2;
+    uint256 internal constant U8 = 3;
+    uint256 internal constant BOOL = 4;
+
+    uint256 internal constant STATE = 0x01;
+    uint256 internal constant DATA = 0x02;
+    uint256 internal constant CONST = 0x03;
+    uint256 internal constant IOTA = 0x04;
+    uint256 internal constant STEP = 0x05;
+    uint256 internal constant NEG = 0x10;
+    uint256 internal constant ABS = 0x11;
+    uint256 internal constant SQRT = 0x12;
+    uint256 internal constant EXP = 0x13;
+    uint256 internal constant LOG = 0x14;
+    uint256 internal constant TANH = 0x15;
+    uint256 internal constant ERF = 0x16;
+    uint256 internal constant SIN = 0x17;
+    uint256 internal constant COS = 0x18;
+    uint256 internal constant FLOOR = 0x19;
+    uint256 internal constant ADD = 0x20;
+    uint256 internal constant SUB = 0x21;
+    uint256 internal constant MUL = 0x22;
+    uint256 internal constant DIV = 0x23;
+    uint256 internal constant MAX = 0x24;
+    uint256 internal constant MIN = 0x25;
+    uint256 internal constant POW = 0x26;
+    uint256 internal constant EQ = 0x30;
+    uint256 internal constant LT = 0x31;
+    uint256 internal constant LE = 0x32;
+    uint256 internal constant AND = 0x33;
+    uint256 internal constant OR = 0x34;
+    uint256 internal constant NOT = 0x35;
+    uint256 internal constant SELECT = 0x38;
+    uint256 internal constant IADD = 0x40;
+    uint256 internal constant ISUB = 0x41;
+    uint256 internal constant IMUL = 0x42;
+    uint256 internal constant CONVERT = 0x48;
+    uint256 internal constant SUM = 0x50;
+    uint256 internal constant AMAX = 0x51;
+    uint256 internal constant EXPONENT = 0x52;
+    uint256 internal constant QUANTISE = 0x53;
+    uint256 internal constant PRODUCT = 0x54;
+    uint256 internal constant SCATTER_SUM = 0x55;
+    uint256 internal constant ARGMAX = 0x56;
+    uint256 internal constant STRIDED = 0x60;
+    uint256 internal constant RESHAPE = 0x61;
+    uint256 internal constant CONCAT = 0x62;
+    uint256 internal constant TAKE = 0x63;
+    uint256 internal constant PICK = 0x64;
+
+    uint256 private constant KNOWN = (0x1f << 1) | (0x3ff << 0x10) | (0x7f << 0x20) | (0x3f << 0x30) | (1 << 0x38)
+        | (7 << 0x40) | (1 << 0x48) | (0x7f << 0x50) | (0x1f << 0x60);
+    uint256 private constant MAX_BYTES = 1024;
+    uint256 private constant MAX_INPUTS = 16;
+    uint256 private constant MAX_DIMS = 8;
+    uint256 private constant MAX_ELEMENTS = 1 << 28;
+
+    function decode(bytes calldata data) internal pure returns (Node memory node) {
+        if (data.length < 5 || data.length > MAX_BYTES) revert ICourt.MalformedNode();
+        node.op = uint8(data[0]);
+        if ((KNOWN >> node.op) & 1 == 0) revert ICourt.UnknownOperation(uint8(node.op));
+        node.dtype = uint8(data[1]);
+        uint256 inputs = uint8(data[3]);
+        if (node.dtype > BOOL || inputs > MAX_INPUTS) revert ICourt.MalformedNode();
+        uint256 at;
+        (node.dims, at) = _dims(data, 5, uint8(data[2]));
+        node.inputs = new Operand[](inputs);
+        for (uint256 i; i < inputs; ++i) {
+            if (at + 6 > data.length) revert ICourt.MalformedNode();
+            Operand memory input = node.inputs[i];
+            input.ref = _word(data, at) >> 224;
+            input.dtype = uint8(data[at + 4]);
+            if (input.dtype > BOOL) revert ICourt.MalformedNode();
+            (input.dims, at) = _dims(data, at + 6, uint8(data[at + 5]));
+        }
+        node.attrs = new int256[](uint8(data[4]));
+        if (at + 8 * node.attrs.length != data.length) revert ICourt.MalformedNode();
+        for (uint256 i; i < node.attrs.length; ++i) {
+            node.attrs[i] = int256(int64(uint64(_word(data, at) >> 192)));
+            at += 8;
+        }
+    }
+
+    function elements(uint256[] memory dims) internal pure returns (uint256 count) {
+        count = 1;
+        for (uint256 i; i < dims.length; ++i) {
+            count *= dims[i];
+        }
+    }
+
+    /// @notice Bytes an element.
+    function width(uint256 dtype) internal pure returns (uint256) {
+        return dtype <= I32 ? 4 : dtype == I16 ? 2 : 1;
+    }
+
+    function sizeOf(Node memory node) internal pure returns (uint256) {
+        return elements(node.dims) * width(node.dtype);
+    }
+
+    function sizeOf(Operand memory input) internal pure returns (uint256) {
+        return elements(input.dims) * width(input.dtype);
+    }
+
+    /// @dev Dimensions of 1 to 2^28, whose product is at most 2^28.
+    function _dims(bytes calldata data, uint256 at, uint256 count)
+        private
+        pure
+        returns (uint256[] memory dims, uint256 end)
+    {
+        end = at + 4 * count;
+        if (count > MAX_DIMS || end > data.length) revert ICourt.MalformedNode();
+        dims = new uint256[](count);
+        uint256 product = 1;
+        for (uint256 i; i < count; ++i) {
+            dims[i] = _word(data, at + 4 * i) >> 224;
+            product *= dims[i];
+            if (product == 0 || product > MAX_ELEMENTS) revert ICourt.MalformedNode();
+        }
+    }
+
+    /// @dev 32 bytes from `at`; what lies beyond `data` is cut off by the callers' shifts.
+    function _word(bytes calldata data, uint256 at) private pure returns (uint256 word) {
+        assembly ("memory-safe") {
+            word := calldataload(add(data.offset, at))
+        }
+    }
+}
