@@ -1,0 +1,271 @@
+"""The job file: everything a client decides about a job, in TOML.
+
+Contract: every consensus parameter is stated in the file; nothing has a default in code and unknown keys are
+refused, with
+the key's path in the error. ``assay job init`` writes a complete file from a template.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from cli.units import parse_amount, parse_duration
+from protocol.errors import AssayError, Stop
+
+
+class BadJobFile(Stop):
+    """The job file cannot be read as a job."""
+
+    code = "bad-job-file"
+
+
+def _amount(value: object) -> int:
+    if not isinstance(value, str):
+        raise ValueError("write an amount with its unit, such as '5tok'")
+    try:
+        return parse_amount(value)
+    except AssayError as error:
+        raise ValueError(error.message) from error
+
+
+def _duration(value: object) -> int:
+    if not isinstance(value, str):
+        raise ValueError("write a duration with its unit, such as '60s'")
+    try:
+        return parse_duration(value)
+    except AssayError as error:
+        raise ValueError(error.message) from error
+
+
+Amount = Annotated[int, BeforeValidator(_amount)]
+Duration = Annotated[int, BeforeValidator(_duration)]
+Count = Annotated[int, Field(ge=1, le=(1 << 31) - 1)]
+
+
+def _finite(value: float) -> float:
+    if not -1e30 < value < 1e30:
+        raise ValueError("must be a finite number")
+    return value
+
+
+Number = Annotated[float, AfterValidator(_finite)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class GptModel(_Section):
+    template: Literal["gpt"]
+    layers: Count
+    heads: Count
+    width: Count
+    context: Count
+
+
+class MlpModel(_Section):
+    template: Literal["mlp"]
+    hidden: list[Count]
+
+
+class Data(_Section):
+    """`source`: "stdlib" (the Python standard library's own text), "digits", or a path to the user's text."""
+
+    source: str
+    max_bytes: Count
+
+
+class AdamW(_Section):
+    name: Literal["adamw"]
+    learning_rate: Number
+    beta1: Number
+    beta2: Number
+    epsilon: Number
+    weight_decay: Number
+
+
+class Sgd(_Section):
+    name: Literal["sgd"]
+    learning_rate: Number
+    momentum: Number
+    nesterov: bool
+    weight_decay: Number
+
+
+class Outer(_Section):
+    """DiLoCo's outer optimiser: Nesterov momentum on the mean pseudo-gradient."""
+
+    learning_rate: Number
+    momentum: Number
+
+
+class Training(_Section):
+    seed: Count
+    batch: Count
+    shards: Count
+    rounds: Count
+    steps_per_round: Count
+    segment_steps: Count
+
+
+class Verification(_Section):
+    verifiers: Count
+    quorum: Count
+    samples: Count
+    seed_delay_blocks: Count
+    max_unsettled_rounds: Count
+
+
+class Times(_Section):
+    task: Duration
+    vote: Duration
+    reveal: Duration
+    challenge_window: Duration
+    move: Duration
+    price_period: Duration
+
+
+class Money(_Section):
+    price_floor: Amount
+    price_cap: Amount
+    verifier_fee: Amount
+    outer_fee: Amount
+    solver_stake: Amount
+    verifier_stake: Amount
+    challenge_bond: Amount
+    miss_penalty: Amount
+
+
+class JobFile(_Section):
+    """A whole job file."""
+
+    model: Annotated[GptModel | MlpModel, Field(discriminator="template")]
+    data: Data
+    optimiser: Annotated[AdamW | Sgd, Field(discriminator="name")]
+    outer: Outer
+    training: Training
+    verification: Verification
+    times: Times
+    money: Money
+
+
+def parse_job_file(text: str, origin: str) -> JobFile:
+    """Job file from TOML text. Raises BadJobFile with every key at fault."""
+    try:
+        body: dict[str, Any] = tomllib.loads(text)
+        return JobFile.model_validate(body)
+    except tomllib.TOMLDecodeError as error:
+        raise BadJobFile(f"{origin} is not TOML: {error}", hint="mend the line it names") from error
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(str(p) for p in e['loc'])}: {e['msg']}" for e in error.errors())
+        raise BadJobFile(
+            f"{origin} is not a job: {faults}",
+            hint="`assay job init` writes a complete file to compare with",
+        ) from error
+
+
+def read_job_file(path: Path) -> JobFile:
+    """Job file from disk. Raises BadJobFile."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadJobFile(f"cannot read {path}: {error}", hint="`assay job init FILE` writes one") from error
+    return parse_job_file(text, str(path))
+
+
+_COMMON = """
+[training]
+seed = 1                    # data order; with the shard and the step it decides every batch
+batch = {batch}                   # rows a step
+shards = 2
+rounds = {rounds}                  # outer steps
+steps_per_round = 16        # inner steps between two outer steps
+segment_steps = 4           # a solver commits to its state this often; a verifier replays whole segments
+
+[outer]                     # DiLoCo: Nesterov momentum on the mean change of the shards
+learning_rate = 0.7
+momentum = 0.9
+
+[verification]
+verifiers = 2               # drawn by stake for each task
+quorum = 2                  # valid votes that accept it
+samples = 1                 # segments that each of them replays
+seed_delay_blocks = 2
+max_unsettled_rounds = 4
+
+[times]
+task = "{task}"
+vote = "{vote}"
+reveal = "{vote}"
+challenge_window = "{window}"
+move = "{move}"
+price_period = "60s"
+
+[money]
+price_floor = "10tok"       # a task; rises to the cap until somebody takes the shard
+price_cap = "20tok"
+verifier_fee = "1tok"
+outer_fee = "1tok"
+solver_stake = "100tok"     # locked by each claim
+verifier_stake = "50tok"    # locked by each vote
+challenge_bond = "20tok"
+miss_penalty = "5tok"
+"""
+
+_GPT = """# A byte-level GPT (about 0.8 million parameters) trained on text.
+[model]
+template = "gpt"
+layers = 4
+heads = 4
+width = 128
+context = 64
+
+[data]
+source = "{source}"           # the Python standard library's own source, or a path to your text
+max_bytes = 4000000
+
+[optimiser]
+name = "adamw"
+learning_rate = 0.002
+beta1 = 0.9
+beta2 = 0.95
+epsilon = 1e-8
+weight_decay = 0.1
+"""
+
+_MLP = """# A multi-layer perceptron on scikit-learn's digits.
+[model]
+template = "mlp"
+hidden = [64]
+
+[data]
+source = "digits"
+max_bytes = 1000000
+
+[optimiser]
+name = "sgd"
+learning_rate = 0.1
+momentum = 0.9
+nesterov = true
+weight_decay = 0.0
+"""
+
+LOCAL = {"task": "120s", "vote": "60s", "window": "60s", "move": "30s"}
+"""Times for a chain on one's own machine."""
+PUBLIC = {"task": "1h", "vote": "30m", "window": "1d", "move": "1h"}
+"""Times for a chain with other people on it."""
+
+
+def template(name: str, *, source: str, rounds: int, times: dict[str, str]) -> str:
+    """Text of a complete job file. Raises BadJobFile for an unknown template."""
+    if name == "gpt":
+        return _GPT.format(source=source.replace("\\", "\\\\").replace('"', '\\"')) + _COMMON.format(
+            batch=4, rounds=rounds, **times
+        )
+    if name == "mlp":
+        return _MLP + _COMMON.format(batch=32, rounds=rounds, **times)
+    raise BadJobFile(f"there is no template {name!r}", hint="choose gpt or mlp")
