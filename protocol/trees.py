@@ -133,26 +133,31 @@ def verify(root_: bytes, leaves: int, index: int, digest: bytes, siblings: Seque
     return fold(digest, index, siblings) == root_
 
 
-def verify_range(
-    root_: bytes, leaves: int, start: int, digests: Sequence[bytes], siblings: Sequence[bytes]
-) -> bool:
-    """Whether `digests` are the leaves from `start` on of the tree of `leaves` leaves with root `root_`."""
+def fold_range(leaves: int, start: int, digests: Sequence[bytes], siblings: Sequence[bytes]) -> bytes | None:
+    """The root that a range proof leads to; None when the range or the number of siblings is wrong."""
     stop = start + len(digests)
     if not digests or not 0 <= start < stop <= leaves:
-        return False
+        return None
     row, rest = list(digests), list(siblings)
     for _ in range(depth(leaves)):
         if start & 1:
             if not rest:
-                return False
+                return None
             row.insert(0, rest.pop(0))
         if stop & 1:
             if not rest:
-                return False
+                return None
             row.append(rest.pop(0))
         start, stop = start >> 1, (stop + 1) >> 1
         row = [node(row[i], row[i + 1]) for i in range(0, len(row), 2)]
-    return not rest and row == [root_]
+    return None if rest else row[0]
+
+
+def verify_range(
+    root_: bytes, leaves: int, start: int, digests: Sequence[bytes], siblings: Sequence[bytes]
+) -> bool:
+    """Whether `digests` are the leaves from `start` on of the tree of `leaves` leaves with root `root_`."""
+    return fold_range(leaves, start, digests, siblings) == root_
 
 
 def split_leaves(data: bytes | memoryview) -> list[memoryview]:

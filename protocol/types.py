@@ -214,6 +214,14 @@ class Game:
 
 
 @dataclass(frozen=True)
+class Opened:
+    """A tree node that the defender opened in some move, and its descendants that the move revealed."""
+
+    digest: bytes
+    children: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
 class GameView:
     """A game as the event log tells it: its latest state and what its last move revealed."""
 
@@ -221,6 +229,9 @@ class GameView:
     game: Game
     digests: tuple[bytes, ...]
     """Digests that await a pick (empty otherwise)."""
+    opened: tuple[Opened, ...]
+    """All that was opened so far, in order: `game.digest` and the digests of every ``Moved`` event that came to
+    PICK_NODE, PICK_LEAF or PICK_OUTPUT by revealTrace or split. The challenger's proofs need the siblings."""
     leaf_data: bytes
     """Bytes of the disputed leaf once revealed."""
     moves: int
