@@ -18,6 +18,13 @@ from torch import Tensor
 from numerics.constants import CANONICAL_NAN_BITS
 
 ITEM_BYTES = {torch.float32: 4, torch.int32: 4, torch.int16: 2, torch.uint8: 1, torch.bool: 1}
+_NUMPY = {
+    torch.float32: np.float32,
+    torch.int32: np.int32,
+    torch.int16: np.int16,
+    torch.uint8: np.uint8,
+    torch.bool: np.bool_,
+}
 
 if sys.byteorder != "little":
     raise ImportError("numerics needs a little-endian machine: tensor bytes are hashed as they lie in memory")
@@ -39,7 +46,7 @@ def to_bytes(tensor: Tensor) -> memoryview:
         nan = torch.isnan(flat)
         if bool(nan.any()):
             flat = torch.where(nan, CANONICAL_NAN_BITS, flat.view(torch.int32)).contiguous()
-    return memoryview(flat.view(torch.uint8).numpy()).toreadonly()
+    return flat.view(torch.uint8).numpy().data.toreadonly()
 
 
 def from_bytes(data: bytes | memoryview, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
@@ -52,13 +59,10 @@ def from_bytes(data: bytes | memoryview, dtype: torch.dtype, shape: tuple[int, .
     view = memoryview(data).cast("B")
     expected = math.prod(shape) * ITEM_BYTES[dtype]
     if len(view) != expected:
-        raise EncodingError(
-            f"{len(view)} bytes given, {shape} of {dtype} needs {expected}; refetch the tensor"
-        )
-    raw = torch.from_numpy(np.frombuffer(view, dtype=np.uint8).copy())
-    if dtype == torch.bool and bool((raw > 1).any()):
+        raise EncodingError(f"{len(view)} bytes given, {shape} of {dtype} needs {expected}; refetch it")
+    if dtype == torch.bool and bool((np.frombuffer(view, dtype=np.uint8) > 1).any()):
         raise EncodingError("a bool byte is above 1; refetch the tensor")
-    tensor = raw.view(dtype).reshape(shape)
+    tensor = torch.from_numpy(np.frombuffer(view, dtype=_NUMPY[dtype]).copy()).reshape(shape)
     if dtype == torch.float32:
         foreign = torch.isnan(tensor) & (tensor.view(torch.int32) != CANONICAL_NAN_BITS)
         if bool(foreign.any()):

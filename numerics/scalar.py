@@ -30,10 +30,9 @@ I32_MIN, I32_MAX = -(2**31), 2**31 - 1
 def evaluate(op: str, *operands: Any, **attributes: Any) -> Any:
     """The result of instruction `op` for one output element.
 
-    Operands are those of the tensor operation, each reduced to what one output element depends on: an element or a
-    row. quantise takes (element, e); product (qa row, ea, qb row, eb); scatter_sum (x row, idx row, v=, V=); take
-    and pick a row and an index; comparisons take type="f32" (default) or "i32"; convert takes source= and target=
-    type names.
+    Operands are those of the tensor operation, each reduced to what one output element depends on: an element
+    or a row. quantise takes (element, e); product (qa row, ea, qb row, eb); scatter_sum (x row, idx row,
+    v=, V=); take and pick a row, an index; comparisons take type="f32" (default) or "i32"; convert source=, target=.
     Raises KeyError for an unknown instruction.
     """
     return OPERATIONS[op](*operands, **attributes)
