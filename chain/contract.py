@@ -1,0 +1,54 @@
+"""One deployed contract: reads, and calls ready to send.
+
+Contract: `read` decodes the result by the ABI and raises `Reverted` with the custom error's name; `call` only
+encodes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chain.abi import Abi, MalformedData, decode_result, encode_call, find
+from chain.errors import Registry, explain
+from chain.journal import Call
+from chain.rpc import BlockTag, Rpc, RpcFailed, block_tag
+
+
+class Contract:
+    """A contract's address and ABI, bound to a node."""
+
+    def __init__(self, rpc: Rpc, name: str, address: str, abi: Abi, registry: Registry | None = None) -> None:
+        self.name = name
+        self.address = address
+        self.abi = abi
+        self._rpc = rpc
+        self._registry = registry or Registry([abi])
+
+    def read(
+        self, function: str, *arguments: Any, block: BlockTag = "latest", sender: str | None = None
+    ) -> Any:
+        """A view's result: a value, a dictionary for a struct or several named values, or None.
+
+        Raises Reverted, RpcUnreachable, MalformedData.
+        """
+        entry = find(self.abi, "function", function, len(arguments))
+        request = {"to": self.address, "data": "0x" + encode_call(entry, arguments).hex()}
+        if sender is not None:
+            request["from"] = sender
+        try:
+            data = self._rpc.request("eth_call", [request, block_tag(block)])
+        except RpcFailed as failure:
+            raise explain(f"{self.name}.{function}", failure, self._registry) from failure
+        if data == "0x" and entry["outputs"]:
+            raise MalformedData(
+                f"{self.name}.{function} gave nothing: there is no such contract at {self.address}",
+                hint="the deployment file may belong to another chain",
+            )
+        return decode_result(entry, bytes.fromhex(data[2:]))
+
+    def call(self, function: str, *arguments: Any, value_wei: int = 0, purpose: str = "") -> Call:
+        """A transaction to send with `Sender.send`. Raises MalformedData."""
+        entry = find(self.abi, "function", function, len(arguments))
+        return Call(
+            self.address, encode_call(entry, arguments), purpose or f"{self.name}.{function}", value_wei
+        )

@@ -1,0 +1,48 @@
+"""What every test shares: one thread for arithmetic, steady property tests, and a local chain on request."""
+
+from __future__ import annotations
+
+import os
+
+# Before anything imports torch or numpy: a test process takes one core, and results do not depend on it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MKL_NUM_THREADS", "1")
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from chain.anvil import Anvil
+from chain.compile import Artifacts, compile_contracts
+from chain.rpc import HttpRpc
+
+settings.register_profile(
+    "quick",
+    deadline=None,
+    max_examples=50,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("long", parent=settings.get_profile("quick"), max_examples=2_000, derandomize=False)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+@pytest.fixture
+def anvil() -> Iterator[Anvil]:
+    """A fresh local chain that mines a block for each transaction."""
+    with Anvil() as node:
+        yield node
+
+
+@pytest.fixture
+def rpc(anvil: Anvil) -> HttpRpc:
+    """A connection to the fresh local chain."""
+    return HttpRpc(anvil.url, timeout_s=10.0)
+
+
+@pytest.fixture(scope="session")
+def artifacts() -> Artifacts:
+    """The project's compiled contracts."""
+    return compile_contracts()

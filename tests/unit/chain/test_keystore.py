@@ -1,0 +1,104 @@
+"""Key files: private to their owner, never overwritten, never shown."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from chain.keystore import DEVNET_SCRYPT_N, BadKey, KeyProblem, Keystore, read_password
+
+KEY = bytes(range(1, 33))
+
+
+@pytest.fixture
+def password_file(tmp_path: Path) -> Path:
+    path = tmp_path / "password"
+    path.write_text("secret words\n")
+    path.chmod(0o600)
+    return path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Keystore:
+    return Keystore(tmp_path / "keystores")
+
+
+def test_imported_key_comes_back_from_a_private_file(store: Keystore, password_file: Path) -> None:
+    stored = store.import_key("alice", KEY, "secret words", scrypt_n=DEVNET_SCRYPT_N)
+    assert stat.S_IMODE(stored.path.stat().st_mode) == 0o600
+    assert json.loads(stored.path.read_text())["version"] == 3
+    account = store.load("alice", password_file)
+    assert account.key == KEY and account.address == stored.address
+    assert KEY.hex() not in stored.path.read_text()
+    assert KEY.hex() not in repr(account)
+
+
+def test_created_keys_differ_and_are_listed(store: Keystore) -> None:
+    a = store.create("a", "x", scrypt_n=DEVNET_SCRYPT_N)
+    b = store.create("b", "x", scrypt_n=DEVNET_SCRYPT_N)
+    (store.directory / "notes.txt").write_text("not a key")
+    assert a.address != b.address
+    assert store.list() == [a, b]
+
+
+def test_existing_name_is_never_overwritten(store: Keystore) -> None:
+    first = store.create("a", "x", scrypt_n=DEVNET_SCRYPT_N)
+    before = first.path.read_bytes()
+    with pytest.raises(KeyProblem, match="exists"):
+        store.create("a", "x", scrypt_n=DEVNET_SCRYPT_N)
+    assert first.path.read_bytes() == before
+
+
+def test_wrong_password_is_said_without_a_trace_of_the_key(store: Keystore) -> None:
+    store.import_key("a", KEY, "x", scrypt_n=DEVNET_SCRYPT_N)
+    with pytest.raises(KeyProblem, match="password") as caught:
+        store.unlock("a", "y")
+    assert KEY.hex() not in str(caught.value)
+
+
+def test_file_that_states_another_address_is_refused(store: Keystore) -> None:
+    stored = store.import_key("a", KEY, "x", scrypt_n=DEVNET_SCRYPT_N)
+    document = json.loads(stored.path.read_text())
+    document["address"] = "22" * 20
+    stored.path.write_text(json.dumps(document))
+    with pytest.raises(KeyProblem, match="another address"):
+        store.unlock("a", "x")
+
+
+def test_missing_account_lists_those_that_are_there(store: Keystore) -> None:
+    store.create("bob", "x", scrypt_n=DEVNET_SCRYPT_N)
+    with pytest.raises(KeyProblem, match="bob"):
+        store.unlock("alice", "x")
+
+
+@pytest.mark.parametrize("name", ["", "../a", "a/b", ".hidden", "a" * 65])
+def test_names_stay_inside_the_directory(store: Keystore, name: str) -> None:
+    with pytest.raises(BadKey):
+        store.create(name, "x", scrypt_n=DEVNET_SCRYPT_N)
+
+
+@pytest.mark.parametrize("key", [b"", b"\x01" * 31, bytes(32), b"\xff" * 32])
+def test_malformed_private_key_is_refused_and_not_quoted(store: Keystore, key: bytes) -> None:
+    with pytest.raises(BadKey) as caught:
+        store.import_key("a", key, "x", scrypt_n=DEVNET_SCRYPT_N)
+    assert caught.value.__suppress_context__
+    assert not key or key.hex() not in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604])
+def test_password_file_that_others_can_read_is_refused(password_file: Path, mode: int) -> None:
+    password_file.chmod(mode)
+    with pytest.raises(KeyProblem, match="others"):
+        read_password(password_file)
+
+
+def test_password_keeps_inner_spaces_and_loses_the_line_end(password_file: Path) -> None:
+    assert read_password(password_file) == "secret words"
+
+
+def test_empty_password_is_refused(store: Keystore) -> None:
+    with pytest.raises(KeyProblem, match="empty"):
+        store.create("a", "", scrypt_n=DEVNET_SCRYPT_N)
