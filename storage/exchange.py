@@ -267,7 +267,7 @@ class Exchange:
             asyncio.timeout(stall_s) as deadline,
             self._open(peer, root, "car") as response,
         ):
-            async for chunk in response.aiter_raw(1 << 18):
+            async for chunk in response.aiter_raw():
                 room -= len(chunk)
                 if room < 0:
                     raise BadCar(f"peer {peer.url} sent more for {root} than the DAG has")

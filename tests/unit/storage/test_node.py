@@ -1,0 +1,159 @@
+"""A node's blocks: local first, then peers; hostile files are refused before their leaves are fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from protocol.errors import BlockNotFound
+from storage import unixfs
+from storage.blockstore import BlockStore
+from storage.cid import DAG_PB, RAW, Cid
+from storage.dagpb import BadDag, Link, Node, encode_file, encode_node
+from storage.exchange import Exchange, ExchangeConfig
+from storage.gateway import gateway_router
+from storage.node import NodeBlocks
+
+
+class Counting(httpx.AsyncBaseTransport):
+    """The gateway of one store in this process; remembers the requests."""
+
+    def __init__(self, store: BlockStore) -> None:
+        app = FastAPI()
+        app.include_router(gateway_router(store))
+        self._inner = httpx.ASGITransport(app, raise_app_exceptions=False)
+        self.asked: list[tuple[str, str]] = []
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append((request.url.params["format"], request.url.path.removeprefix("/ipfs/")))
+        return await self._inner.handle_async_request(request)
+
+
+@pytest.fixture
+def far(tmp_path: Path) -> BlockStore:
+    return BlockStore(tmp_path / "far")
+
+
+@pytest.fixture
+def wire(far: BlockStore) -> Counting:
+    return Counting(far)
+
+
+@pytest.fixture
+def node(tmp_path: Path, wire: Counting) -> Iterator[NodeBlocks]:
+    store = BlockStore(tmp_path / "near")
+    with Exchange(store, ["http://far"], ExchangeConfig(backoff_s=0.0), transport=wire) as exchange:
+        yield NodeBlocks(store, exchange)
+
+
+def file_in(store: BlockStore, data: bytes) -> str:
+    return str(unixfs.add_file(data, store.put_verified, chunk_bytes=4, max_links=3))
+
+
+def path_of(store: BlockStore, cid: str) -> Path:
+    return next((store.root / "blocks").glob(f"*/{cid}"))
+
+
+def test_local_block_needs_no_peer(node: NodeBlocks, wire: Counting) -> None:
+    assert node.get(node.put(b"here")) == b"here"
+    assert wire.asked == []
+
+
+def test_block_is_fetched_once(node: NodeBlocks, far: BlockStore, wire: Counting) -> None:
+    cid = far.put(b"there")
+    assert not node.has(cid)
+    assert node.get(cid) == node.get(cid) == b"there"
+    assert node.has(cid) and len(wire.asked) == 1
+
+
+def test_corrupt_local_block_is_replaced_from_a_peer(node: NodeBlocks, far: BlockStore) -> None:
+    cid = far.put(b"block")
+    node.get(cid)
+    path_of(node.store, cid).write_bytes(b"blocK")
+    assert node.get(cid) == b"block"
+    assert node.store.get(cid) == b"block" and len(node.store.quarantined()) == 1
+
+
+def test_whole_file_comes_as_one_car(node: NodeBlocks, far: BlockStore, wire: Counting) -> None:
+    data = bytes(range(100))
+    cid = file_in(far, data)
+    assert node.read_file(cid, 100) == data
+    assert [path for wanted, path in wire.asked if wanted == "car"] == [cid]
+    assert all(Cid.parse(path).codec == DAG_PB for wanted, path in wire.asked if wanted == "raw")
+    assert sorted(node.store.cids()) == sorted(far.cids())
+    wire.asked.clear()
+    assert node.read_file(cid, 100) == data and wire.asked == []
+
+
+def test_few_missing_leaves_come_singly(node: NodeBlocks, far: BlockStore, wire: Counting) -> None:
+    data = bytes(range(100))
+    cid = file_in(far, data)
+    node.read_file(cid, 100)
+    wire.asked.clear()
+    lost = str(Cid.of(bytes(range(8, 12))))
+    node.store.delete(lost)
+    assert node.read_file(cid, 100) == data
+    assert wire.asked == [("raw", lost)]
+
+
+def test_car_that_breaks_off_is_completed_singly(node: NodeBlocks, far: BlockStore, tmp_path: Path) -> None:
+    """The peer's copy of one leaf is corrupt, so its CAR fails; a second peer has that leaf and nothing else."""
+    data = bytes(range(100))
+    cid = file_in(far, data)
+    lost = bytes(range(48, 52))
+    path_of(far, str(Cid.of(lost))).write_bytes(b"junk")
+    other = BlockStore(tmp_path / "other")
+    other.put(lost)
+    wires = {"far": Counting(far), "other": Counting(other)}
+
+    class Both(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            return await wires[request.url.host].handle_async_request(request)
+
+    config = ExchangeConfig(backoff_s=0.0)
+    with Exchange(node.store, ["http://far", "http://other"], config, transport=Both()) as exchange:
+        assert NodeBlocks(node.store, exchange).read_file(cid, 100) == data
+
+
+def test_hostile_file_is_refused_before_its_leaves_are_fetched(
+    node: NodeBlocks, far: BlockStore, wire: Counting
+) -> None:
+    leaves = [far.put(bytes([i]) * 4) for i in range(20)]
+    links = tuple(Link(Cid.parse(leaf), "", 4) for leaf in leaves)
+    lying = far.put(encode_node(Node(links[:-1], encode_file((4,) * 20))), DAG_PB)
+    large = far.put(encode_node(Node(links, encode_file((4,) * 20))), DAG_PB)
+    with pytest.raises(BadDag):
+        node.read_file(lying, 1000)
+    with pytest.raises(unixfs.FileTooLarge):
+        node.read_file(large, 79)
+    assert wire.asked == [("raw", lying), ("raw", large)]
+    assert node.read_file(large, 80) == b"".join(bytes([i]) * 4 for i in range(20))
+
+
+def test_pin_fetches_the_whole_dag_and_survives_gc(node: NodeBlocks, far: BlockStore) -> None:
+    cid = file_in(far, bytes(range(60)))
+    loose = node.put(b"loose")
+    node.pin(cid)
+    assert node.store.gc(grace_s=-10.0).blocks == 1
+    assert sorted(node.store.cids()) == sorted(far.cids()) and not node.has(loose)
+
+
+def test_pin_of_an_incomplete_dag_fails(node: NodeBlocks, far: BlockStore) -> None:
+    cid = file_in(far, bytes(range(60)))
+    far.delete(str(Cid.of(bytes(range(8, 12)))))
+    with pytest.raises(BlockNotFound):
+        node.pin(cid)
+    assert node.store.pins() == []
+
+
+def test_peers_can_be_replaced(node: NodeBlocks, far: BlockStore) -> None:
+    cid = far.put(b"there", RAW)
+    node.set_peers([])
+    with pytest.raises(BlockNotFound):
+        node.get(cid)
+    node.set_peers(["http://far"])
+    assert node.get(cid) == b"there"
