@@ -57,7 +57,12 @@ _BY_CLASS: tuple[tuple[type[AssayError], Exit], ...] = (
     (Retry, Exit.TIMEOUT),
     (Ask, Exit.CONFIG),
 )
-_BY_CODE = {"not-found": Exit.NOT_FOUND, "no-such-job": Exit.NOT_FOUND, "no-such-claim": Exit.NOT_FOUND}
+_BY_CODE = {
+    "needs-confirmation": Exit.CONFIRM,
+    "not-found": Exit.NOT_FOUND,
+    "no-such-job": Exit.NOT_FOUND,
+    "no-such-claim": Exit.NOT_FOUND,
+}
 
 
 def exit_status(error: AssayError) -> Exit:

@@ -1,0 +1,120 @@
+"""``assay account``: keys in Web3 v3 keystores."""
+
+from __future__ import annotations
+
+import getpass
+import secrets
+import sys
+from typing import Annotated
+
+import typer
+
+from cli.app import App, app_of
+from cli.output import table
+from cli.units import show_amount
+from protocol.errors import Ask, Stop
+from protocol.types import Address, Role
+
+commands = typer.Typer(no_args_is_help=True, help="Keys and balances.")
+Name = Annotated[str, typer.Argument(help="The account's name in the keystore.")]
+
+
+def password_for(app: App) -> str:
+    """Password for a new key: the password file's, made afresh (mode 0600) when there is none yet."""
+    from chain.keystore import read_password
+
+    path = app.settings.password_file
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        path.write_text(secrets.token_urlsafe(24) + "\n")
+        app.output.say(f"wrote a fresh password to {path}")
+    return read_password(path)
+
+
+@commands.command()
+def new(context: typer.Context, name: Name) -> None:
+    """Make a fresh key."""
+    from chain.keystore import Keystore
+
+    app = app_of(context)
+    stored = Keystore(app.settings.keystore).create(name, password_for(app))
+    app.output.result(
+        "account", {"name": name, "address": stored.address}, f"{name}  {stored.address}  {stored.path}"
+    )
+
+
+@commands.command("import")
+def import_key(context: typer.Context, name: Name) -> None:
+    """Keep an existing key, read from standard input or a hidden prompt, never from the command line."""
+    from chain.keystore import Keystore
+
+    app = app_of(context)
+    text = getpass.getpass("private key (hex): ") if sys.stdin.isatty() else sys.stdin.readline()
+    try:
+        key = bytes.fromhex(text.strip().removeprefix("0x"))
+    except ValueError:
+        raise Stop("this is not a private key; nothing was stored", hint="a key is 64 hex digits") from None
+    stored = Keystore(app.settings.keystore).import_key(name, key, password_for(app))
+    app.output.result("account", {"name": name, "address": stored.address}, f"{name}  {stored.address}")
+
+
+@commands.command("ls")
+def list_accounts(context: typer.Context) -> None:
+    """Accounts in the keystore."""
+    from chain.keystore import Keystore
+
+    app = app_of(context)
+    stored = Keystore(app.settings.keystore).list()
+    rows = table("accounts", "name", "address")
+    for account in stored:
+        rows.add_row(account.name, account.address)
+    app.output.result("accounts", [{"name": a.name, "address": a.address} for a in stored], rows)
+
+
+def resolve(app: App, name_or_address: str) -> Address:
+    """Address of a keystore name, or the address itself. Raises Ask for an unknown name."""
+    from chain.keystore import Keystore
+
+    if name_or_address.startswith("0x"):
+        from protocol.sampling import address_bytes
+
+        address_bytes(Address(name_or_address))
+        return Address(name_or_address)
+    for account in Keystore(app.settings.keystore).list():
+        if account.name == name_or_address:
+            return Address(account.address)
+    raise Ask(
+        f"there is no account named {name_or_address} in {app.settings.keystore}",
+        hint="`assay account ls` lists them; `assay account new NAME` makes one",
+        code="no-account",
+    )
+
+
+@commands.command()
+def balance(
+    context: typer.Context, name: Annotated[str | None, typer.Argument(help="Name or address.")] = None
+) -> None:
+    """Ether, tokens, free balance in the vault and stakes of an account."""
+    app = app_of(context)
+    address = resolve(app, name or app.settings.account)
+    connection = app.view()
+    market = connection.market
+    solver, verifier = market.stake(address, Role.SOLVER), market.stake(address, Role.VERIFIER)
+    data = {
+        "address": address,
+        "ether": str(connection.ether(address)),
+        "wallet": str(market.wallet(address)),
+        "free": str(market.free(address)),
+        "solverStake": solver,
+        "verifierStake": verifier,
+    }
+    rows = table(address, "where", "#amount")
+    rows.add_row("ether for gas", show_amount(connection.ether(address), "ether"))
+    rows.add_row("wallet", show_amount(market.wallet(address)))
+    rows.add_row("free in the vault", show_amount(market.free(address)))
+    for role, view in (("solver", solver), ("verifier", verifier)):
+        rows.add_row(f"staked as {role}", show_amount(view.active))
+        rows.add_row("  of it locked", show_amount(view.locked))
+        rows.add_row("  unbonding", show_amount(view.unbonding))
+    app.output.result("balance", data, rows)

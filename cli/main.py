@@ -1,0 +1,98 @@
+"""The root of the ``assay`` command."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import click
+import typer
+
+from cli import account, devnet, dispute, job, solver, stake, token, verifier, whistle
+from cli.app import App
+from cli.output import Exit, Output
+from cli.settings import Flags
+from protocol.errors import AssayError
+
+root = typer.Typer(
+    name="assay",
+    help="A market for training compute in which nobody has to be trusted.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+for name, commands in (
+    ("devnet", devnet.commands),
+    ("account", account.commands),
+    ("token", token.commands),
+    ("stake", stake.commands),
+    ("job", job.commands),
+    ("solver", solver.commands),
+    ("verifier", verifier.commands),
+    ("whistle", whistle.commands),
+    ("dispute", dispute.commands),
+):
+    root.add_typer(commands, name=name)
+
+
+@root.callback()
+def options(
+    context: typer.Context,
+    home: Annotated[
+        str | None, typer.Option(help="Folder for keys, blocks and journals (ASSAY_HOME).")
+    ] = None,
+    rpc_url: Annotated[str | None, typer.Option("-r", "--rpc-url", help="Chain node (ETH_RPC_URL).")] = None,
+    account: Annotated[str | None, typer.Option(help="Account to act for (ETH_KEYSTORE_ACCOUNT).")] = None,
+    password_file: Annotated[str | None, typer.Option(help="File with its password (ETH_PASSWORD).")] = None,
+    keystore: Annotated[str | None, typer.Option(help="Folder of key files (ETH_KEYSTORE).")] = None,
+    deployment: Annotated[str | None, typer.Option(help="File with the contracts' addresses.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cuda or cpu.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Send without asking.")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Check and show, send nothing.")] = False,
+    max_spend: Annotated[
+        str | None, typer.Option(help="Most ether to spend on gas, such as 0.1ether.")
+    ] = None,
+) -> None:
+    """Options that every command takes, before its name."""
+    flags = Flags(home, rpc_url, account, password_file, keystore, deployment, device)
+    app = App(flags, Output(as_json, quiet), yes, dry_run, max_spend)
+    context.obj = app
+    context.call_on_close(app.close)
+
+
+@root.command("config")
+def config(context: typer.Context) -> None:
+    """Every setting, and where it comes from."""
+    from cli.app import app_of
+    from cli.output import table
+
+    app = app_of(context)
+    settings = app.settings.describe()
+    rows = table("settings", "name", "value", "origin")
+    for name, setting in settings.items():
+        rows.add_row(name, setting.value or "-", setting.origin)
+    app.output.result("config", settings, rows)
+
+
+def main() -> None:
+    """Entry point: every AssayError becomes a report and an exit status, everything else is a bug (1)."""
+    as_json = False
+    try:
+        import sys
+
+        as_json = "--json" in sys.argv
+        root(standalone_mode=False)
+    except AssayError as error:
+        Output(as_json).fail(error)
+    except click.exceptions.Exit as leaving:
+        raise SystemExit(leaving.exit_code) from leaving
+    except click.exceptions.Abort as aborted:
+        raise SystemExit(int(Exit.CONFIRM)) from aborted
+    except click.ClickException as usage:
+        usage.show()
+        raise SystemExit(int(Exit.USAGE)) from usage
+
+
+if __name__ == "__main__":
+    main()
