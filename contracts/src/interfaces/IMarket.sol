@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {Claim, ClaimStatus, Kind, Phase, Role, Terms, Vote} from "./Types.sol";
+import {Accused, Claim, ClaimStatus, Kind, Phase, Role, Terms, Vote} from "./Types.sol";
 
 /// @title Token ledger
 /// @notice The only contract that holds tokens. Modules move ledger entries; tokens leave only through `claim`.
@@ -23,18 +23,33 @@ interface IVault {
     event Claimed(address indexed account, address indexed to, uint256 amount);
     event Transfer(Bucket from, bytes32 indexed fromKey, Bucket to, bytes32 indexed toKey, uint256 amount);
     event Burned(Bucket from, bytes32 indexed fromKey, uint256 amount);
+    event Destroyed(uint256 amount);
 
     /// @notice Pull `amount` from the caller and credit `account`'s free balance.
     function deposit(address account, uint256 amount) external;
     /// @notice The same with an EIP-2612 permit; goes on if somebody else has already used the permit.
-    function depositWithPermit(address account, uint256 amount, uint256 deadline, uint8 v, bytes32 r, bytes32 s) external;
+    function depositWithPermit(
+        address account,
+        uint256 amount,
+        uint256 deadline,
+        uint8 v,
+        bytes32 r,
+        bytes32 s
+    ) external;
     /// @notice Pay out the caller's free balance.
     function claim(address to, uint256 amount) external;
-    function move(Bucket from, bytes32 fromKey, Bucket to, bytes32 toKey, uint256 amount) external;
-    function burn(Bucket from, bytes32 fromKey, uint256 amount) external;
+    /// @notice Take burnt tokens, which no ledger entry can reach any more, out of the token's supply.
+    function destroy() external;
+    function move(Bucket from, bytes32 fromKey, Bucket to, bytes32 toKey, uint256 amount) external; // modules
+    /// @notice Move `amounts[i]` from one entry to the free balance of `to[i]`.
+    function pay(Bucket from, bytes32 fromKey, address[] calldata to, uint256[] calldata amounts) external; // modules
+    /// @notice Take `amount` off the ledger for good. No token is called, so that nothing can stop it; see `destroy`.
+    function burn(Bucket from, bytes32 fromKey, uint256 amount) external; // modules
     function balance(Bucket bucket, bytes32 key) external view returns (uint256);
     function total(Bucket bucket) external view returns (uint256);
+    /// @notice Everything burnt so far, and the part of it that `destroy` has yet to take out of the supply.
     function burned() external view returns (uint256);
+    function undestroyed() external view returns (uint256);
     function free(address account) external view returns (uint256);
 }
 
@@ -47,7 +62,9 @@ interface IStakes {
     error NoSuchRequest(uint256 index);
 
     event Staked(address indexed account, Role indexed role, uint256 amount);
-    event UnbondStarted(address indexed account, Role indexed role, uint256 indexed index, uint256 shares, uint64 due);
+    event UnbondStarted(
+        address indexed account, Role indexed role, uint256 indexed index, uint256 shares, uint64 due
+    );
     event UnbondFinished(address indexed account, Role indexed role, uint256 indexed index, uint256 amount);
     event Locked(address indexed account, Role indexed role, uint256 amount);
     event Unlocked(address indexed account, Role indexed role, uint256 amount);
@@ -61,12 +78,20 @@ interface IStakes {
     function setEndpoint(string calldata url) external;
     function lock(address account, Role role, uint256 amount) external; // modules
     function unlock(address account, Role role, uint256 amount) external; // modules
-    /// @notice Take min(asked, active + unbonding) into the free balance of the calling module. Never reverts on shortage.
+    /// @notice Unlock `amount` for each of the accounts.
+    function unlockEach(address[] calldata accounts, Role role, uint256 amount) external; // modules
+    /// @notice Take min(asked, active - locked + unbonding) into the free balance of the calling module; what is locked
+    /// stays behind the claims and votes that it is locked for (a conviction unlocks its own first). Never reverts on shortage.
     function slash(address account, Role role, uint256 asked) external returns (uint256 taken); // modules
     function active(address account, Role role) external view returns (uint256);
     function locked(address account, Role role) external view returns (uint256);
     function unbonding(address account, Role role) external view returns (uint256);
     function endpoint(address account) external view returns (string memory);
+    function request(address account, Role role, uint256 index)
+        external
+        view
+        returns (uint256 amount, uint64 due);
+    function verifiers() external view returns (uint256 count);
     /// @notice `count` distinct verifiers drawn with probability proportional to active stake; fewer if there are fewer.
     function draw(bytes32 seed, uint256 count) external view returns (address[] memory);
 }
@@ -80,6 +105,7 @@ interface IJobs {
     error BudgetTooSmall(uint256 needed, uint256 given);
     error NotClient(address client);
     error NotFinished(bytes32 jobId);
+    error JobEnded(bytes32 jobId);
 
     event JobPosted(bytes32 indexed jobId, address indexed client, uint256 budget, Terms terms);
     event JobFunded(bytes32 indexed jobId, uint256 amount);
@@ -108,7 +134,36 @@ interface IJobs {
     function progress(bytes32 jobId) external view returns (Progress memory);
     function worstCase(Terms calldata terms) external pure returns (uint256);
     function jobIdOf(Terms calldata terms) external view returns (bytes32);
-    // modules (Tasks): advance, rewind, pay
+    /// @notice Whether a rewind has overtaken the claims of this place that were committed in `epoch`.
+    function overtaken(bytes32 jobId, Kind kind, uint32 round, uint32 epoch) external view returns (bool);
+    /// @notice Whether tasks of the present round can be committed now (begun, not closed, pipeline not full).
+    function running(bytes32 jobId, uint32 maxUnsettled)
+        external
+        view
+        returns (bool, uint32 round, uint64 roundStart);
+    /// @notice When the job was posted, in seconds: the price of a shard that nobody has held yet rises from here.
+    function postedAt(bytes32 jobId) external view returns (uint64);
+
+    // modules (Tasks); the caller brings the terms that it has read anyway
+    function shardClaimed(bytes32 jobId) external;
+    function taskCommitted(bytes32 jobId, uint32 round, uint128 price, uint32 maxUnsettled)
+        external
+        returns (uint32 epoch, uint64 roundStart);
+    function outerCommitted(bytes32 jobId, uint32 round, uint32 shards) external returns (uint32 epoch);
+    function taskAccepted(bytes32 jobId, uint32 round, uint32 epoch) external;
+    function claimSettled(
+        bytes32 jobId,
+        Kind kind,
+        uint32 round,
+        uint32 epoch,
+        uint32 shards,
+        uint32 maxUnsettled
+    ) external;
+    /// @notice Go back to the convicted claim's round. `wasted` = sum of the prices of the task claims that become stale;
+    /// `compensation` = the part of `pool` (the unburnt half of the slash) that goes to them.
+    function rewind(Accused calldata accused, bool wasAccepted, uint32 shards, uint256 pool)
+        external
+        returns (uint32 epoch, uint256 wasted, uint256 compensation);
 }
 
 /// @title Tasks: shards, claims, acceptance, settlement
@@ -127,29 +182,60 @@ interface ITasks {
     error PipelineFull(uint32 round, uint32 settled);
     error GamesOpen(uint32 count);
     error EarlierUnsettled();
+    error PlaceTaken(bytes32 claimId);
+    error Overtaken(bytes32 claimId);
+    error NotDrawn(address account);
+    error AlreadyVoted(address account);
+    error WrongReveal();
     error BadSegments();
     error WrongInput(bytes32 expected, bytes32 given);
     error NotStale();
+    error WindowClosed(uint64 end);
 
     event ShardClaimed(bytes32 indexed jobId, uint32 indexed shard, address indexed solver, uint128 price);
     event ShardReleased(bytes32 indexed jobId, uint32 indexed shard, address indexed solver, string reason);
-    event Committed(bytes32 indexed claimId, bytes32 indexed jobId, address indexed claimant, Claim claim, uint64 seedBlock);
+    event Committed(
+        bytes32 indexed claimId,
+        bytes32 indexed jobId,
+        address indexed claimant,
+        Claim claim,
+        uint64 seedBlock
+    );
     event SeedRecorded(bytes32 indexed claimId, bytes32 seed, address[] drawn);
     event Accepted(bytes32 indexed claimId, uint64 windowEnds);
     event Redrawn(bytes32 indexed claimId, uint64 seedBlock);
+    event VoteCommitted(bytes32 indexed claimId, address indexed verifier);
+    event VoteRevealed(bytes32 indexed claimId, address indexed verifier, bool valid, bytes32 tracesRoot);
+    event VoteMissed(bytes32 indexed claimId, address indexed verifier, uint256 penalty);
+    event VoteConvicted(
+        bytes32 indexed claimId,
+        address indexed verifier,
+        address indexed challenger,
+        uint256 slashed,
+        uint256 burned
+    );
     event Settled(bytes32 indexed claimId, address indexed claimant, uint256 paid);
     event Voided(bytes32 indexed claimId, address indexed claimant, uint256 compensation);
-    event Convicted(bytes32 indexed claimId, address indexed claimant, address indexed challenger, uint256 slashed, uint256 burned, uint256 reward);
+    event Convicted(
+        bytes32 indexed claimId,
+        address indexed claimant,
+        address indexed challenger,
+        uint256 slashed,
+        uint256 burned,
+        uint256 reward
+    );
 
     /// @notice Take an open shard at its present price; needs solverStake unlocked.
     function claimShard(bytes32 jobId, uint32 shard) external;
-    /// @notice Give a shard back; free while nothing is owed for the current round.
+    /// @notice Give a shard back; free while nothing is owed for the current round, else missPenalty is burnt.
     function release(bytes32 jobId, uint32 shard) external;
     /// @notice Anyone: take the shard from a solver that missed its deadline (penalty burnt).
     function expire(bytes32 jobId, uint32 shard) external;
     /// @notice Commit a task or an outer claim. `first`/`last` prove inputRoot and outputRoot in segmentsRoot.
     /// claim.claimant, price, committedAt, epoch, attempt are filled in by the contract; the given values are ignored.
-    function commit(Claim calldata claim, bytes32[] calldata first, bytes32[] calldata last) external returns (bytes32 claimId);
+    function commit(Claim calldata claim, bytes32[] calldata first, bytes32[] calldata last)
+        external
+        returns (bytes32 claimId);
     /// @notice Anyone, after the seed block: record its hash (EIP-2935 history) as the seed and draw the verifiers.
     function recordSeed(Claim calldata claim) external;
     /// @notice Anyone: accept a task whose votes are in, or redraw when they are not and time is up.
@@ -166,13 +252,33 @@ interface ITasks {
     function votes(bytes32 claimId) external view returns (Vote[] memory);
     /// @notice The standing claim of a place in the job (0 if none, or if a rewind overtook it).
     function current(bytes32 jobId, Kind kind, uint32 round, uint32 shard) external view returns (bytes32);
-    function holder(bytes32 jobId, uint32 shard) external view returns (address solver, uint128 price, uint64 since);
+    function holder(bytes32 jobId, uint32 shard)
+        external
+        view
+        returns (address solver, uint128 price, uint64 since);
     function price(bytes32 jobId, uint32 shard) external view returns (uint128);
+
     // modules (Challenges)
-    function gameOpened(bytes32 claimId) external;
-    function gameClosed(bytes32 claimId) external;
+    /// @notice Count a game on a claim that stands and may still be challenged; reverts if it may not.
+    function gameOpened(Claim calldata claim) external returns (bytes32 claimId);
+    /// @notice The same for a revealed valid vote. `ballot` names it in `voteGameClosed`.
+    function voteGameOpened(Claim calldata claim, address verifier)
+        external
+        returns (bytes32 claimId, uint64 ballot, bytes32 tracesRoot, bytes32 seed);
+    /// @notice A game on a claim is over; convict the claim if the challenger won. False if the claim no longer stood:
+    /// then nothing happens to it.
+    function gameClosed(bytes32 claimId, Accused calldata accused, address challenger, bool won)
+        external
+        returns (bool stood);
+    function voteGameClosed(
+        bytes32 claimId,
+        Accused calldata accused,
+        uint64 ballot,
+        address challenger,
+        bool won
+    ) external returns (bool stood);
+    /// @notice Convict a claim that stands and may still be challenged.
     function convict(Claim calldata claim, address challenger) external;
-    function penaliseVote(Claim calldata claim, address verifier, address challenger) external;
 }
 
 /// @title Challenges: bonds, linked to one claim or one vote
@@ -180,19 +286,31 @@ interface IChallenges {
     error NotCourt(address caller);
     error NotAnnounced(bytes32 commitment);
     error TooSoon(uint64 block_);
-    error WrongPhase(Phase phase);
-    error WindowClosed(uint64 end);
     error BadProof();
     error NoDifference();
     error WrongSource(bytes32 claimId);
+    error WrongSample(uint32 sample, uint32 samples);
 
     event Announced(address indexed challenger, bytes32 indexed commitment);
-    event Challenged(uint256 indexed gameId, bytes32 indexed claimId, address indexed challenger, uint32 segment, address verifier);
-    event Resolved(uint256 indexed gameId, bytes32 indexed claimId, bool challengerWon, uint256 bondBurned, uint256 bondPaid);
+    event Challenged(
+        uint256 indexed gameId,
+        bytes32 indexed claimId,
+        address indexed challenger,
+        uint32 segment,
+        address verifier
+    );
+    event Resolved(
+        uint256 indexed gameId,
+        bytes32 indexed claimId,
+        bool challengerWon,
+        uint256 bondBurned,
+        uint256 bondPaid
+    );
     event BindingConvicted(bytes32 indexed claimId, uint32 slot, address indexed challenger);
 
     /// @notice keccak256(abi.encode(challenger, claimId, segment, verifier, salt)), at least one block before `open`,
-    /// so that a finding cannot be copied from the mempool.
+    /// so that a finding cannot be copied from the mempool. `segment` is the sample for `openVote` and the slot for
+    /// `proveBinding`; `verifier` is zero except for `openVote`. Announcing again changes nothing; use spends it.
     function announce(bytes32 commitment) external;
     /// @notice Dispute segment `segment` of a claim: `from` (leaf `segment`) is accepted, `to` (the next leaf) is not.
     function open(
@@ -229,4 +347,6 @@ interface IChallenges {
     ) external;
     /// @notice Called by the court when a game ends.
     function resolve(uint256 gameId, bool challengerWon) external;
+    /// @notice Block in which the commitment was announced; 0 if it was not, or is spent.
+    function announcedAt(bytes32 commitment) external view returns (uint64);
 }

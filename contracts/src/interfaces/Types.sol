@@ -110,3 +110,14 @@ struct Vote {
     bool valid;
     bytes32 tracesRoot; // tree over the keyed trace roots of the last step of each sampled segment
 }
+
+/// @dev The part of a claim that its conviction needs; kept on chain once for each challenged claim.
+struct Accused {
+    bytes32 jobId;
+    address claimant;
+    Kind kind;
+    uint32 round;
+    uint32 shard;
+    uint128 price;
+    uint32 epoch;
+}
