@@ -230,8 +230,8 @@ class GameView:
     digests: tuple[bytes, ...]
     """Digests that await a pick (empty otherwise)."""
     opened: tuple[Opened, ...]
-    """All that was opened so far, in order: `game.digest` and the digests of every ``Moved`` event of revealTrace
-    or split (phase PICK_NODE, PICK_LEAF or PICK_OUTPUT). The challenger's proofs need the siblings."""
+    """All that was opened so far, in order: `game.digest` and the digests of every ``Moved`` event of
+    revealTrace or split (phase PICK_NODE, PICK_LEAF or PICK_OUTPUT); the challenger's proofs need them."""
     leaf_data: bytes
     """Bytes of the disputed leaf once revealed."""
     moves: int
