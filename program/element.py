@@ -142,7 +142,7 @@ def value(node: Node, element: int, read: Read, step: int, record_byte: Callable
     if op is Op.DATA:
         return record_byte()
     if op is Op.CONST:
-        return struct.unpack(f"<{FORMATS[node.dtype]}", node.attrs[0].to_bytes(node.dtype.size, "little"))[0]
+        return values(node.attrs[0].to_bytes(node.dtype.size, "little"), node.dtype)[0]
     if op is Op.IOTA:
         dim = node.attrs[0]
         return element // prod(node.shape[dim + 1 :]) % node.shape[dim]

@@ -1,0 +1,65 @@
+"""States as bytes and as trees (docs/protocol.md, 1.4, 1.5 and 3.3).
+
+Contract: equal states have equal bytes and equal roots; loading is strict, so each state has exactly one
+encoding. A state file is the canonical bytes of all slots in order, joined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from numerics.encoding import EncodingError, from_bytes, to_bytes
+from program.execute import TORCH_DTYPES
+from program.isa import Program
+from protocol import trees
+from protocol.errors import Stop
+
+
+class InvalidState(Stop):
+    """Bytes that are no state of the program."""
+
+    code = "invalid-state"
+
+
+def state_bytes(state: Sequence[Tensor]) -> bytes:
+    """State file of a state."""
+    return b"".join(to_bytes(x) for x in state)
+
+
+def load_state(program: Program, data: bytes | memoryview) -> list[Tensor]:
+    """The state that has these bytes, on the CPU. Raises InvalidState for a wrong length or bytes that are
+    not canonical.
+    """
+    view = memoryview(data).cast("B")
+    if len(view) != program.state_bytes:
+        raise InvalidState(
+            f"a state of this program has {program.state_bytes} bytes, given {len(view)}",
+            hint="fetch the state again",
+        )
+    state, at = [], 0
+    for slot, node in enumerate(program.state):
+        try:
+            state.append(from_bytes(view[at : at + node.bytes], TORCH_DTYPES[node.dtype], node.shape))
+        except EncodingError as error:
+            raise InvalidState(
+                f"slot {slot} is not canonical: {error}", hint="fetch the state again"
+            ) from error
+        at += node.bytes
+    return state
+
+
+def slot_tree(state: Sequence[Tensor], slot: int) -> trees.Tree:
+    """Tensor tree of one slot (never keyed)."""
+    return trees.tensor_tree(to_bytes(state[slot]))
+
+
+def state_tree(state: Sequence[Tensor]) -> trees.Tree:
+    """Tree over the tensor roots of all slots."""
+    return trees.build([trees.tensor_root(to_bytes(x)) for x in state])
+
+
+def state_root(state: Sequence[Tensor]) -> bytes:
+    """State root."""
+    return state_tree(state).root
