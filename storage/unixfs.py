@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from protocol.errors import BlockTooLarge
 from storage.cid import DAG_PB, RAW, Cid
 from storage.dagpb import BadDag, Link, Node, decode_file, decode_node, encode_file, encode_node
 
@@ -37,7 +38,7 @@ Get = Callable[[Cid], bytes]
 Put = Callable[[bytes, Cid], None]
 
 
-class FileTooLarge(BadDag):
+class FileTooLarge(BadDag, BlockTooLarge):
     """The file declares or has more bytes than the caller allows."""
 
     code = "file-too-large"

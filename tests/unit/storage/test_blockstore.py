@@ -142,7 +142,9 @@ def test_invariant_atomic_writes_killed(store: BlockStore) -> None:
     assert not stray.exists()
 
 
-def test_durable_put_syncs_and_cached_put_does_not(store: BlockStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_durable_put_syncs_and_cached_put_does_not(
+    store: BlockStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: list[int] = []
     monkeypatch.setattr(blockstore.os, "fsync", synced.append)
     store.put_verified(b"cached", Cid.of(b"cached"), durable=False)

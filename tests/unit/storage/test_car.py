@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,10 +21,10 @@ def stream_of(blocks: list[bytes]) -> bytes:
     return encode_header(ROOT) + b"".join(encode_block(Cid.of(block), block) for block in blocks)
 
 
-def parse(stream: bytes, cuts: list[int] = []) -> tuple[Cid | None, list[bytes]]:  # noqa: B006
+def parse(stream: bytes, cuts: Sequence[int] = ()) -> tuple[Cid | None, list[bytes]]:
     parser, blocks = CarParser(), []
     edges = [0, *sorted(cut % (len(stream) + 1) for cut in cuts), len(stream)]
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in itertools.pairwise(edges):
         blocks += [data for _, data in parser.feed(stream[start:end])]
     parser.finish()
     return parser.root, blocks

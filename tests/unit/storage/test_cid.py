@@ -74,7 +74,9 @@ def test_everything_else_is_refused(text: str) -> None:
 
 def test_stray_bits_after_the_digest_are_refused() -> None:
     """The last character carries two bits too many: all but one of the four spellings are refused."""
-    spellings = [EMPTY[:-1] + last for last in ALPHABET if ALPHABET.index(last) // 4 == ALPHABET.index("u") // 4]
+    spellings = [
+        EMPTY[:-1] + last for last in ALPHABET if ALPHABET.index(last) // 4 == ALPHABET.index("u") // 4
+    ]
     accepted = []
     for text in spellings:
         try:

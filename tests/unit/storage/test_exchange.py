@@ -248,7 +248,8 @@ def test_cookies_are_not_kept(store: BlockStore) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["", "a", "ftp://a", "file:///etc/passwd", "http://", "http://u:p@a", "http://a/?x=1", "http://a:b"]
+    "url",
+    ["", "a", "ftp://a", "file:///etc/passwd", "http://", "http://u:p@a", "http://a/?x=1", "http://a:b"],
 )
 def test_strange_peer_urls_are_refused(store: BlockStore, url: str) -> None:
     with exchange(store, Net()) as client, pytest.raises(BadPeerUrl):
@@ -283,7 +284,7 @@ def test_first_missing_block_of_many_is_reported(store: BlockStore) -> None:
         client.fetch_many([Cid.of(bytes([i])) for i in range(40)])
 
 
-# CAR ---------------------------------------------------------------------------------------------------------------
+# CAR ----------------------------------------------------------------
 
 ROOT = Cid.of(b"root", DAG_PB)
 WANTED = [b"one", b"two", b"three"]

@@ -123,7 +123,9 @@ def test_known_etag_is_not_sent_again(client: Client, store: BlockStore, wanted:
     assert fresh.status_code == 200
 
 
-@pytest.mark.parametrize("bad", ["x", "QmbWqxBEKC3P8tqsKc98xmWNzrzDtRLMiMPL8wBuTGsMnR", "BAFKREI", "..%2f..%2fetc"])
+@pytest.mark.parametrize(
+    "bad", ["x", "QmbWqxBEKC3P8tqsKc98xmWNzrzDtRLMiMPL8wBuTGsMnR", "BAFKREI", "..%2f..%2fetc"]
+)
 @pytest.mark.parametrize("wanted", ["raw", "car"])
 def test_bad_cid_is_refused(client: Client, bad: str, wanted: str) -> None:
     response = client.get(f"/ipfs/{bad}?format={wanted}")

@@ -1,4 +1,4 @@
-"""The Kubo adapter against daemons that lie, fail or are absent (the honest one: tests/conformance/storage)."""
+"""The Kubo adapter against daemons that lie, fail or are absent (honest ones: the conformance suite)."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ def test_block_stored_under_another_name_is_noticed() -> None:
 
 
 @pytest.mark.parametrize(
-    "message", ["block was not found locally (offline): ipld: could not find x", "not pinned or pinned indirectly"]
+    "message",
+    ["block was not found locally (offline): ipld: could not find x", "not pinned or pinned indirectly"],
 )
 def test_absence_is_told_from_failure(message: str) -> None:
     with kubo(replies(f'{{"Message":"{message}","Code":0,"Type":"error"}}'.encode(), 500)) as blocks:

@@ -101,7 +101,7 @@ def test_few_missing_leaves_come_singly(node: NodeBlocks, far: BlockStore, wire:
 
 
 def test_car_that_breaks_off_is_completed_singly(node: NodeBlocks, far: BlockStore, tmp_path: Path) -> None:
-    """The peer's copy of one leaf is corrupt, so its CAR fails; a second peer has that leaf and nothing else."""
+    """The peer's copy of one leaf is corrupt, so its CAR fails; a second peer has just that leaf."""
     data = bytes(range(100))
     cid = file_in(far, data)
     lost = bytes(range(48, 52))

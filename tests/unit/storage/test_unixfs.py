@@ -46,7 +46,7 @@ class Keystream:
     ],
 )
 def test_layout_on_both_sides_of_174_links_is_kubos(mebibytes: int, root: str) -> None:
-    """Source: ipfs/kubo test/cli/add_test.go, profile test-cid-v1 (chunks of 1 MiB, 174 links), seed v1-seed."""
+    """Source: ipfs/kubo test/cli/add_test.go, profile test-cid-v1 (chunks of 1 MiB), seed v1-seed."""
     source = Keystream(mebibytes << 20, b"v1-seed")
     assert str(add_file(source, lambda _data, _cid: None, chunk_bytes=1 << 20)) == root  # type: ignore[arg-type]
 
@@ -130,7 +130,7 @@ def test_short_reads_do_not_change_the_cid() -> None:
     assert add_file(ShortReads(data), lambda _d, _c: None, chunk_bytes=16) == build(data, 16)[0]
 
 
-# Hostile DAGs -------------------------------------------------------------------------------------------------------
+# Hostile DAGs ----------------------------------------------------------------
 
 
 def leaf(blocks: Blocks, data: bytes) -> Link:
