@@ -1,0 +1,119 @@
+"""Running a role as a process: its web face, its peers, its signals.
+
+Contract: a node announces where it serves its blocks, follows the other nodes' announcements, and stops
+cleanly on SIGTERM and
+SIGINT. What it has begun on chain is in its journal; starting it again goes on from there.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from cli.app import App
+from cli.output import plain
+from cli.web import WebServer, node_app
+from cli.wiring import Connection, NodeStorage
+from protocol.errors import AssayError
+from protocol.types import Seconds
+from training.service import Service
+
+EVENTS_FILE = "events.jsonl"
+PEERS_EVERY_S = 2.0
+
+
+class ChainClock:
+    """The Clock port: time of the chain's latest block; waiting ends early when the process is told to
+    stop."""
+
+    def __init__(self, connection: Connection, stop: threading.Event, every_wait: Callable[[], None]) -> None:
+        self._connection = connection
+        self._stop = stop
+        self._every_wait = every_wait
+
+    def now(self) -> Seconds:
+        return self._connection.now()
+
+    def block(self) -> int:
+        return self._connection.block()
+
+    def wait(self, seconds: float) -> bool:
+        self._every_wait()
+        return not self._stop.wait(seconds)
+
+
+class EventLog:
+    """A node's events as JSON lines, on standard error for people and in a file for the devnet's display."""
+
+    def __init__(self, path: Path, echo: bool) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file: IO[str] = path.open("a", buffering=1)
+        self._echo = echo
+        self._lock = threading.Lock()
+
+    def __call__(self, event: dict[str, Any]) -> None:
+        line = json.dumps({"time": round(time.time(), 3), **plain(event)})
+        with self._lock:
+            self._file.write(line + "\n")
+            if self._echo:
+                sys.stderr.write(line + "\n")
+
+
+@dataclass(frozen=True)
+class NodeParts:
+    """What a role's constructor needs."""
+
+    connection: Connection
+    storage: NodeStorage
+    clock: ChainClock
+    emit: EventLog
+    home: Path
+
+
+def run_node(app: App, host: str, port: int, make: Callable[[NodeParts], Service]) -> None:
+    """Run one role until told to stop."""
+    name = app.settings.account
+    home = app.node_home(name)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    connection, storage = app.connect(), app.storage(name)
+    emit = EventLog(home / EVENTS_FILE, echo=not app.output.quiet)
+    follow = _follow_peers(connection, storage, emit)
+    service = make(NodeParts(connection, storage, ChainClock(connection, stop, follow), emit, home))
+    server = WebServer(node_app(storage.store, lambda: service.status, service.status.role), host, port)
+    url = server.start()
+    try:
+        if connection.market.endpoints().get(connection.market.me) != url:
+            connection.market.set_endpoint(connection.fresh_intent("endpoint"), url)
+        follow()
+        emit({"event": "started", "role": service.status.role, "name": name, "url": url})
+        service.run()
+        emit({"event": "stopping", "role": service.status.role, "name": name})
+    finally:
+        server.stop()
+        storage.close()
+
+
+def _follow_peers(connection: Connection, storage: NodeStorage, emit: EventLog) -> Callable[[], None]:
+    last = -PEERS_EVERY_S
+
+    def follow() -> None:
+        nonlocal last
+        if time.monotonic() - last < PEERS_EVERY_S:
+            return
+        last = time.monotonic()
+        try:
+            endpoints = connection.market.endpoints()
+            storage.set_peers(url for account, url in endpoints.items() if account != connection.market.me)
+        except AssayError as error:
+            emit({"event": "peers-unknown", "error": error.message})
+
+    return follow
