@@ -1,0 +1,69 @@
+"""The chain under a devnet: start Anvil, deploy the market, hand out tokens.
+
+Contract: for chains on one's own machine only: the deployer is Anvil's first prefunded account, whose key
+everybody knows.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from chain.anvil import Anvil, AnvilOptions, dev_account
+from chain.compile import compile_contracts
+from chain.contract import Contract
+from chain.deploy import Deployment, deploy
+from chain.errors import Registry
+from chain.journal import Call, Journal
+from chain.market_plan import MARKET_PLAN, registry_of
+from chain.rpc import HttpRpc
+from chain.sender import Sender
+from cli.settings import Settings
+from protocol.types import Address, Wei
+
+GAS_ETHER_WEI = 10 * 10**18
+"""Ether that an account gets for gas together with its tokens."""
+
+
+def start_chain(home: Path, block_time_s: float) -> Anvil:
+    """A local chain that mines each transaction at once, and an empty block every `block_time_s`."""
+    home.mkdir(parents=True, exist_ok=True)
+    return Anvil(
+        AnvilOptions(
+            block_time_s=block_time_s,
+            state_file=home / "chain.state",
+            log_file=home / "logs" / "chain.log",
+            detached=True,
+            extra=("--mixed-mining", "--state-interval", "30"),
+        )
+    )
+
+
+def deployer(home: Path, rpc_url: str, registry: Registry) -> Sender:
+    """Sender of the devnet's deployer."""
+    folder = home / "nodes" / "deployer"
+    folder.mkdir(parents=True, exist_ok=True)
+    return Sender(HttpRpc(rpc_url), dev_account(0), Journal(folder / "journal.db"), registry)
+
+
+def deploy_market(settings: Settings) -> Deployment:
+    """Compile and deploy every contract, and write the deployment file."""
+    artifacts = compile_contracts()
+    sender = deployer(settings.home, settings.rpc_url, registry_of(artifacts))
+    deployment = deploy(sender, artifacts, MARKET_PLAN(sender.address))
+    deployment.save(settings.deployment)
+    return deployment
+
+
+def fund(settings: Settings, address: Address, amount: Wei) -> None:
+    """Give an account tokens, and ether for gas."""
+    artifacts = compile_contracts()
+    rpc = HttpRpc(settings.rpc_url)
+    deployment = Deployment.load(settings.deployment, rpc)
+    registry = registry_of(artifacts)
+    sender = deployer(settings.home, settings.rpc_url, registry)
+    token = Contract(
+        rpc, "AssayToken", deployment.addresses["AssayToken"], artifacts["AssayToken"].abi, registry
+    )
+    count = sender.next_nonce()
+    sender.send(f"fund/{address}/ether/{count}", Call(address, b"", "ether for gas", GAS_ETHER_WEI))
+    sender.send(f"fund/{address}/token/{count}", token.call("transfer", address, int(amount), purpose="fund"))
