@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from numerics import constants as c
-from numerics.backends import integer_product_f64
+from numerics.backends import IntegerProduct, integer_product_f64, integer_product_fast
+from numerics.blocks import by_row
 
 _NAN = float("nan")
 
@@ -62,23 +63,35 @@ def quantise(x: Tensor, e: Tensor) -> Tensor:
     shift = c.QUANTISED_BITS - e
     first = shift >> 1
     second = shift - first
-    scaled = x * _power_of_two_f32(first).unsqueeze(-1) * _power_of_two_f32(second).unsqueeze(-1)
-    q = torch.round(scaled).clamp(-c.QUANTISED_MAX, c.QUANTISED_MAX)
-    dead = (e == c.EXPONENT_POISONED).unsqueeze(-1) | torch.isnan(x)
-    return torch.where(dead, 0.0, q).to(torch.int16)
+    last = torch.where(e == c.EXPONENT_POISONED, 0.0, _power_of_two_f32(second))
+    scaled = (x * _power_of_two_f32(first).unsqueeze(-1)).mul_(last.unsqueeze(-1)).round_()
+    bound = float(c.QUANTISED_MAX)
+    return scaled.nan_to_num_(nan=0.0, posinf=bound, neginf=-bound).clamp_(-bound, bound).to(torch.int16)
 
 
-def product(qa: Tensor, ea: Tensor, qb: Tensor, eb: Tensor) -> Tensor:
+def product(
+    qa: Tensor,
+    ea: Tensor,
+    qb: Tensor,
+    eb: Tensor,
+    *,
+    integer_product: IntegerProduct = integer_product_f64,
+) -> Tensor:
     """(i16[b..., M, K], i16[b..., M], i16[b..., N, K], i16[b..., N]) -> f32[b..., M, N], qa qb^T scaled.
 
     A32. Sums in binary64, exact for every i16 operand; the other backends are in numerics.backends.
     """
-    return scale_product(integer_product_f64(qa, qb), ea, eb)
+    return scale_product(integer_product(qa, qb), ea, eb)
+
+
+def product_of_quantised(qa: Tensor, ea: Tensor, qb: Tensor, eb: Tensor) -> Tensor:
+    """`product`, on the fastest backend for the shape; needs |q| <= 8192, as every output of quantise has."""
+    return product(qa, ea, qb, eb, integer_product=integer_product_fast)
 
 
 def scale_product(total: Tensor, ea: Tensor, eb: Tensor) -> Tensor:
     """RN32(S * 2^(ea+eb-26)) for f64 integers S[b..., M, N]; NaN where an exponent is poisoned."""
-    scaled = _positive_zero(total) * _row_factor(ea).unsqueeze(-1) * _row_factor(eb).unsqueeze(-2)
+    scaled = _positive_zero(total).mul_(_row_factor(ea).unsqueeze(-1)).mul_(_row_factor(eb).unsqueeze(-2))
     return scaled.to(torch.float32)
 
 
@@ -89,11 +102,15 @@ def _row_factor(e: Tensor) -> Tensor:
 
 def sum(x: Tensor) -> Tensor:  # the instruction's name, kept
     """Order-free sum of each row, f32[..., n] -> f32[...] (A33)."""
+    return by_row(_row_sums, x)
+
+
+def _row_sums(x: Tensor) -> Tensor:
     shift = _sum_shift(x.shape[-1])
     low, high = x.amin(-1), x.amax(-1)
     e = _field_exponent(torch.maximum(high.abs(), low.abs()))
-    scaled = x.to(torch.float64) * power_of_two(shift - e).unsqueeze(-1)
-    total = _positive_zero(torch.round(scaled).sum(-1)) * power_of_two(e - shift)
+    scaled = (x * power_of_two(shift - e).unsqueeze(-1)).round_()
+    total = _positive_zero(scaled.sum(-1)) * power_of_two(e - shift)
     return torch.where(e == c.EXPONENT_POISONED, high + low, total.to(torch.float32))
 
 
@@ -105,7 +122,7 @@ def scatter_sum(x: Tensor, idx: Tensor, *, V: int) -> Tensor:
     shift = _sum_shift(x.shape[-1])
     e = _field_exponent(x.abs().amax(-1))
     poisoned = (e == c.EXPONENT_POISONED).unsqueeze(-1)
-    scaled = torch.round(x.to(torch.float64) * power_of_two(shift - e).unsqueeze(-1))
+    scaled = (x * power_of_two(shift - e).unsqueeze(-1)).round_()
     inside = (idx >= 0) & (idx < V)
     slot = torch.where(inside, idx, V).to(torch.int64)
     sums = torch.zeros(x.shape[0], V + 1, dtype=torch.float64, device=x.device)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from numerics.blocks import by_element
+
 I32_MIN = -(2**31)
 I32_MAX = 2**31 - 1
 
@@ -27,7 +29,7 @@ def absolute(x: Tensor) -> Tensor:
 
 def sqrt(x: Tensor) -> Tensor:
     """Correctly rounded square root (A11), through binary64: eager f32 torch.sqrt is not."""
-    return torch.sqrt(x.to(torch.float64)).to(torch.float32)
+    return by_element(lambda part: part.to(torch.float64).sqrt_().to(torch.float32), x)
 
 
 def floor(x: Tensor) -> Tensor:

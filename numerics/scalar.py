@@ -32,7 +32,8 @@ def evaluate(op: str, *operands: Any, **attributes: Any) -> Any:
 
     Operands are those of the tensor operation, each reduced to what one output element depends on: an element
     or a row. quantise takes (element, e); product (qa row, ea, qb row, eb); scatter_sum (x row, idx row,
-    v=, V=); take and pick a row, an index; comparisons take type="f32" (default) or "i32"; convert source=, target=.
+    v=, V=); take and pick a row, an index; comparisons take type="f32" (default) or "i32"; convert source=,
+    target=.
     Raises KeyError for an unknown instruction.
     """
     return OPERATIONS[op](*operands, **attributes)

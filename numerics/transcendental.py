@@ -12,66 +12,52 @@ only tensors made here.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
 from numerics import constants as c
+from numerics.blocks import by_element
 
 _MAGIC = 6755399441055744.0  # 1.5 * 2^52
 _MAGIC_BITS = 0x4338000000000000
 _INF = float("inf")
 _NAN = float("nan")
-_BLOCK = 1 << 15
 
 
 def exp(x: Tensor) -> Tensor:
     """e^x, f32 -> f32 (A22)."""
-    return _blocked(_exp, x)
+    return by_element(_exp, x)
 
 
 def log(x: Tensor) -> Tensor:
     """Natural logarithm, f32 -> f32 (A25); NaN below zero, -Inf at either zero."""
-    return _blocked(_log, x)
+    return by_element(_log, x)
 
 
 def tanh(x: Tensor) -> Tensor:
     """Hyperbolic tangent, f32 -> f32 (A23)."""
-    return _blocked(_tanh, x)
+    return by_element(_tanh, x)
 
 
 def erf(x: Tensor) -> Tensor:
     """Error function, f32 -> f32 (A27)."""
-    return _blocked(_erf, x)
+    return by_element(_erf, x)
 
 
 def sin(x: Tensor) -> Tensor:
     """Sine, f32 -> f32 (A26); a signed zero for finite |x| >= 2^29."""
-    return _blocked(_sin, x)
+    return by_element(_sin, x)
 
 
 def cos(x: Tensor) -> Tensor:
     """Cosine, f32 -> f32 (A26); one for finite |x| >= 2^29."""
-    return _blocked(_cos, x)
+    return by_element(_cos, x)
 
 
 def pow(x: Tensor, y: Tensor) -> Tensor:  # the instruction's name, kept
     """x^y with numpy broadcasting, f32 -> f32 (A28)."""
     x, y = torch.broadcast_tensors(x, y)
-    return _blocked(_pow, x, y)
-
-
-def _blocked(function: Callable[..., Tensor], *operands: Tensor) -> Tensor:
-    """An element-wise function block by block, so that eager temporaries stay in cache; same bits."""
-    first = operands[0]
-    if torch.compiler.is_compiling() or first.numel() <= _BLOCK or first.device.type != "cpu":
-        return function(*operands)
-    flat = [operand.reshape(-1) for operand in operands]
-    out = torch.empty(first.numel(), dtype=torch.float32)
-    for start in range(0, first.numel(), _BLOCK):
-        out[start : start + _BLOCK] = function(*(operand[start : start + _BLOCK] for operand in flat))
-    return out.view(first.shape)
+    return by_element(_pow, x, y)
 
 
 def _horner(t: Tensor, coefficients: tuple[float, ...]) -> Tensor:
