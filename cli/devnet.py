@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -207,10 +208,8 @@ def _stop(pids: list[int], timeout_s: float) -> int:
 
 
 def _still_there(pid: int) -> bool:
-    try:
+    with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        pass
     return process_alive(pid)
 
 
