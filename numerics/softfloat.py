@@ -71,12 +71,7 @@ def round_f64(v: Dyadic) -> Dyadic:
 
 def add(a: Dyadic, b: Dyadic) -> Dyadic:
     """RN64(a + b) with IEEE zero signs."""
-    if a.magnitude == 0 and b.magnitude == 0:
-        return Dyadic(a.sign & b.sign, 0, 0)
-    low = min(a.exponent, b.exponent)
-    total = (a.magnitude << (a.exponent - low)) * (1 - 2 * a.sign)
-    total += (b.magnitude << (b.exponent - low)) * (1 - 2 * b.sign)
-    return round_f64(Dyadic(int(total < 0), abs(total), low))
+    return round_f64(exact_sum(a, b))
 
 
 def sub(a: Dyadic, b: Dyadic) -> Dyadic:
