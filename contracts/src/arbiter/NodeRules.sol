@@ -55,7 +55,7 @@ library NodeRules {
             _require(node.attrs.length == 1 && node.attrs[0] >= 0);
             uint256 attr = uint256(node.attrs[0]);
             if (node.op == Nodes.IOTA) _require(node.dtype == Nodes.I32 && attr < node.dims.length);
-            else if (node.op == Nodes.CONST) _require(_canonical(attr, node.dtype));
+            else if (node.op == Nodes.CONST) _require(canonical(attr, node.dtype));
         }
     }
 
@@ -143,7 +143,7 @@ library NodeRules {
     }
 
     /// @dev The bits of an element that a tensor may hold.
-    function _canonical(uint256 bits, uint256 dtype) private pure returns (bool) {
+    function canonical(uint256 bits, uint256 dtype) internal pure returns (bool) {
         if (dtype == Nodes.BOOL) return bits <= 1;
         if (dtype == Nodes.F32 && bits & 0x7fffffff > 0x7f800000) return bits == 0x7fc00000;
         return bits >> (8 * Nodes.width(dtype)) == 0;

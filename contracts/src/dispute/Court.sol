@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {Node, Nodes} from "../arbiter/Nodes.sol";
+import {NodeRules} from "../arbiter/NodeRules.sol";
+import {Game, GamePhase, IArbiter, ICourt, Opening} from "../interfaces/ICourt.sol";
+import {IChallenges} from "../interfaces/IMarket.sol";
+import {Merkle} from "../libraries/Merkle.sol";
+import {Openings} from "./Openings.sol";
+
+/// @title The dispute game
+/// @notice docs/protocol.md, section 6. Holds one hash a game and no tokens; only the two players can move, and only in
+/// their own phases, so a copied move is worth nothing.
+contract Court is ICourt {
+    uint256 private constant LEVELS = 4; // levels that one move opens
+    uint256 private constant STEP_MASK = 0x7fffffff;
+
+    address private immutable CHALLENGES;
+    IArbiter private immutable ELEMENTWISE;
+    IArbiter private immutable TRANSCENDENTAL;
+    IArbiter private immutable CONTRACTION;
+    IArbiter private immutable INDEX;
+
+    uint256 private _games;
+    mapping(uint256 gameId => bytes32) private _hashes;
+    mapping(uint256 gameId => Verdict) private _undelivered;
+
+    enum Verdict {
+        NONE,
+        DEFENDER,
+        CHALLENGER
+    }
+
+    constructor(
+        address challenges,
+        IArbiter elementwise,
+        IArbiter transcendental,
+        IArbiter contraction,
+        IArbiter index
+    ) {
+        CHALLENGES = challenges;
+        ELEMENTWISE = elementwise;
+        TRANSCENDENTAL = transcendental;
+        CONTRACTION = contraction;
+        INDEX = index;
+    }
+
+    // ---- external
+
+    function open(Game calldata game) external returns (uint256 gameId) {
+        if (msg.sender != CHALLENGES) revert NotChallenges();
+        gameId = ++_games;
+        Game memory next = game;
+        next.phase = game.steps > 1 ? GamePhase.STEPS : GamePhase.TRACE;
+        (next.traceRoot, next.digest, next.revealed, next.nodeHash) = (0, 0, 0, 0);
+        (next.level, next.index, next.node, next.size) = (0, 0, 0, 0);
+        next.deadline = uint64(block.timestamp) + next.moveTime;
+        _hashes[gameId] = keccak256(abi.encode(next));
+        emit GameOpened(gameId, next.claimId, next);
+    }
+
+    function revealSteps(uint256 gameId, Game calldata game, bytes32[] calldata roots) external {
+        _enter(gameId, game, GamePhase.STEPS);
+        if (roots.length != game.steps - 1) revert WrongCount(game.steps - 1, roots.length);
+        Game memory next = game;
+        next.phase = GamePhase.PICK_STEP;
+        next.revealed = keccak256(abi.encodePacked(roots));
+        _leave(gameId, next, GamePhase.STEPS, roots);
+    }
+
+    function pickStep(uint256 gameId, Game calldata game, bytes32[] calldata roots, uint32 j) external {
+        _enter(gameId, game, GamePhase.PICK_STEP);
+        _awaited(game, roots);
+        if (j >= game.steps) revert IndexOutOfRange(j, game.steps);
+        Game memory next = game;
+        next.phase = GamePhase.TRACE;
+        next.revealed = 0;
+        next.step += j;
+        next.steps = 1;
+        if (j > 0) next.inRoot = roots[j - 1];
+        if (j < roots.length) {
+            next.outRoot = roots[j];
+            next.key = 0; // an inner state root is nobody's keyed trace
+        }
+        _leave(gameId, next, GamePhase.PICK_STEP, new bytes32[](0));
+    }
+
+    function revealTrace(uint256 gameId, Game calldata game, bytes32 traceRoot, bytes32[] calldata children) external {
+        _enter(gameId, game, GamePhase.TRACE);
+        if (game.key != 0 && traceRoot != game.outRoot) revert WrongChildren();
+        Game memory next = game;
+        next.phase = GamePhase.PICK_NODE;
+        next.traceRoot = traceRoot;
+        next.digest = traceRoot;
+        next.level = uint32(Merkle.depth(game.program.nodes));
+        next.revealed = _opened(next, children);
+        _leave(gameId, next, GamePhase.TRACE, children);
+    }
+
+    function split(uint256 gameId, Game calldata game, bytes32[] calldata children) external {
+        GamePhase phase = game.phase;
+        bool mine = phase == GamePhase.SPLIT_NODE || phase == GamePhase.SPLIT_LEAF || phase == GamePhase.SPLIT_OUTPUT;
+        _enter(gameId, game, mine ? phase : GamePhase.SPLIT_NODE);
+        Game memory next = game;
+        next.phase = GamePhase(uint8(phase) - 1);
+        next.revealed = _opened(next, children);
+        _leave(gameId, next, phase, children);
+    }
+
+    function pick(
+        uint256 gameId,
+        Game calldata game,
+        bytes32[] calldata children,
+        uint32 child,
+        bytes calldata node,
+        bytes32[] calldata nodeProof
+    ) external {
+        GamePhase phase = game.phase;
+        bool mine = phase == GamePhase.PICK_NODE || phase == GamePhase.PICK_LEAF || phase == GamePhase.PICK_OUTPUT;
+        _enter(gameId, game, mine ? phase : GamePhase.PICK_NODE);
+        _awaited(game, children);
+        if (child >= children.length) revert IndexOutOfRange(child, children.length);
+        Game memory next = game;
+        next.revealed = 0;
+        next.digest = children[child];
+        next.level = game.level - _height(game.level);
+        next.index = game.index + (uint64(child) << next.level);
+        if (next.index >= _leafCount(game)) {
+            // INVARIANT: what lies wholly beyond the last leaf is padding, whoever built the tree.
+            if (next.digest == Merkle.zero(next.level)) revert NoDifference();
+            return _decide(gameId, game.claimId, true, "padding");
+        }
+        if (phase == GamePhase.PICK_NODE && next.level == 0) {
+            _enterNode(next, node, nodeProof);
+        } else {
+            if (node.length + nodeProof.length != 0) revert WrongCount(0, node.length + nodeProof.length);
+            if (next.level > 0) next.phase = GamePhase(uint8(phase) + 1);
+            else if (phase == GamePhase.PICK_LEAF) next.phase = GamePhase.REVEAL_LEAF;
+            else revert WrongPhase(phase); // a slot's digest is not opened further: proveOutput ends it
+        }
+        _leave(gameId, next, phase, new bytes32[](0));
+    }
+
+    function openOutput(uint256 gameId, Game calldata game) external {
+        _enter(gameId, game, GamePhase.PICK_NODE);
+        if (game.key != 0) revert WrongPhase(game.phase);
+        Game memory next = game;
+        next.phase = GamePhase.SPLIT_OUTPUT;
+        next.revealed = 0;
+        next.digest = game.outRoot;
+        next.level = uint32(Merkle.depth(game.program.slots));
+        next.index = 0;
+        _leave(gameId, next, GamePhase.PICK_NODE, new bytes32[](0));
+    }
+
+    function proveOutput(
+        uint256 gameId,
+        Game calldata game,
+        uint32 slot,
+        uint32 ref,
+        bytes32[] calldata refProof,
+        bytes32 stateLeaf,
+        bytes32[] calldata stateProof,
+        bytes32 traceLeaf,
+        bytes32[] calldata traceProof
+    ) external {
+        _enter(gameId, game, game.phase == GamePhase.PICK_OUTPUT ? GamePhase.PICK_OUTPUT : GamePhase.PICK_NODE);
+        if (game.key != 0) revert WrongPhase(game.phase);
+        if (stateLeaf == traceLeaf) revert NoDifference();
+        uint256 slots = game.program.slots;
+        uint256 nodes = game.program.nodes;
+        if (slot >= slots) revert IndexOutOfRange(slot, slots);
+        bytes32 output = Merkle.leaf(abi.encodePacked(ref));
+        if (
+            !Merkle.verify(game.program.root, output, 1 + nodes + slot, 1 + nodes + slots, refProof)
+                || !Merkle.verify(game.outRoot, stateLeaf, slot, slots, stateProof)
+                || !Merkle.verify(game.traceRoot, traceLeaf, ref, nodes, traceProof)
+        ) revert BadProof();
+        _decide(gameId, game.claimId, true, "output");
+    }
+
+    function revealLeaf(uint256 gameId, Game calldata game, bytes calldata data) external {
+        _enter(gameId, game, GamePhase.REVEAL_LEAF);
+        uint256 size = Openings.leafSize(game.size, game.index);
+        if (data.length != size) revert WrongCount(size, data.length);
+        if (Openings.hash(game.key, data) != game.digest) revert BadProof();
+        Game memory next = game;
+        next.phase = GamePhase.PROVE;
+        next.deadline = uint64(block.timestamp) + next.moveTime;
+        _hashes[gameId] = keccak256(abi.encode(next));
+        emit LeafRevealed(gameId, next, data);
+    }
+
+    function prove(
+        uint256 gameId,
+        Game calldata game,
+        bytes calldata data,
+        bytes calldata node,
+        uint64 element,
+        Opening[] calldata openings
+    ) external {
+        _enter(gameId, game, GamePhase.PROVE);
+        if (Openings.hash(game.key, data) != game.digest || keccak256(node) != game.nodeHash) revert BadProof();
+        Node memory decoded = Nodes.decode(node);
+        uint256 revealed = _element(game, data, element, Nodes.width(decoded.dtype));
+        if (!NodeRules.canonical(revealed, decoded.dtype)) return _decide(gameId, game.claimId, true, "leaf");
+        if (revealed == _expected(game, decoded, node, element, openings)) revert NoDifference();
+        _decide(gameId, game.claimId, true, "arithmetic");
+    }
+
+    function timeout(uint256 gameId, Game calldata game) external {
+        _known(gameId, game);
+        if (block.timestamp <= game.deadline) revert DeadlineNotPassed(game.deadline);
+        _decide(gameId, game.claimId, !_challengerMoves(game.phase), "timeout");
+    }
+
+    function deliver(uint256 gameId) external {
+        Verdict verdict = _undelivered[gameId];
+        if (verdict == Verdict.NONE) revert NothingToDeliver(gameId);
+        delete _undelivered[gameId];
+        IChallenges(CHALLENGES).resolve(gameId, verdict == Verdict.CHALLENGER);
+    }
+
+    function gameHash(uint256 gameId) external view returns (bytes32) {
+        return _hashes[gameId];
+    }
+
+    // ---- moves
+
+    function _known(uint256 gameId, Game calldata game) private view {
+        bytes32 stored = _hashes[gameId];
+        if (stored == 0 || stored != keccak256(abi.encode(game))) revert WrongGame(gameId);
+    }
+
+    /// @dev The game stands as given, in `phase`, its clock runs, and the caller is the one to move.
+    function _enter(uint256 gameId, Game calldata game, GamePhase phase) private view {
+        _known(gameId, game);
+        if (game.phase != phase) revert WrongPhase(game.phase);
+        address mover = _challengerMoves(phase) ? game.challenger : game.defender;
+        if (msg.sender != mover) revert NotYourMove(mover);
+        if (block.timestamp > game.deadline) revert DeadlinePassed(game.deadline);
+    }
+
+    /// @dev Hands the move over and starts the other side's clock.
+    function _leave(uint256 gameId, Game memory next, GamePhase move, bytes32[] memory digests) private {
+        next.deadline = uint64(block.timestamp) + next.moveTime;
+        _hashes[gameId] = keccak256(abi.encode(next));
+        emit Moved(gameId, move, next, digests);
+    }
+
+    /// @dev The verdict stands before anyone is told, and whatever happens to the telling.
+    function _decide(uint256 gameId, bytes32 claimId, bool challengerWon, string memory reason) private {
+        delete _hashes[gameId];
+        emit GameDecided(gameId, claimId, challengerWon, reason);
+        try IChallenges(CHALLENGES).resolve(gameId, challengerWon) {}
+        catch {
+            // Too little gas was sent along, or worse: anyone may try again.
+            _undelivered[gameId] = challengerWon ? Verdict.CHALLENGER : Verdict.DEFENDER;
+            emit Undelivered(gameId, challengerWon);
+        }
+    }
+
+    function _challengerMoves(GamePhase phase) private pure returns (bool) {
+        return uint8(phase) & 1 == 1;
+    }
+
+    // ---- trees
+
+    function _height(uint256 level) private pure returns (uint32) {
+        return uint32(level < LEVELS ? level : LEVELS);
+    }
+
+    /// @dev Leaves of the tree that is being opened.
+    function _leafCount(Game calldata game) private pure returns (uint256) {
+        if (game.phase == GamePhase.PICK_NODE) return game.program.nodes;
+        if (game.phase == GamePhase.PICK_OUTPUT) return game.program.slots;
+        return Openings.leaves(game.size);
+    }
+
+    function _awaited(Game calldata game, bytes32[] calldata digests) private pure {
+        if (keccak256(abi.encodePacked(digests)) != game.revealed) revert WrongChildren();
+    }
+
+    /// @dev Checks that `children` are the descendants of next.digest one move below it.
+    function _opened(Game memory next, bytes32[] calldata children) private view returns (bytes32) {
+        uint256 count = 1 << _height(next.level);
+        if (children.length != count) revert WrongCount(count, children.length);
+        if (Merkle.fold(children) != next.digest) revert WrongChildren();
+        return keccak256(abi.encodePacked(children));
+    }
+
+    /// @dev The picked trace leaf is node next.index: from here on the game is about its output tensor.
+    function _enterNode(Game memory next, bytes calldata node, bytes32[] calldata proof) private view {
+        uint256 nodes = next.program.nodes;
+        uint256 count = 1 + nodes + next.program.slots;
+        if (!Merkle.verify(next.program.root, Openings.hash(0, node), 1 + next.index, count, proof)) revert BadProof();
+        uint256 size = Nodes.sizeOf(Nodes.decode(node));
+        uint256 leaves = Openings.leaves(size);
+        next.node = uint32(next.index);
+        next.nodeHash = keccak256(node);
+        next.size = uint64(size);
+        next.level = uint32(Merkle.depth(leaves));
+        next.index = 0;
+        next.phase = leaves == 1 ? GamePhase.REVEAL_LEAF : GamePhase.SPLIT_LEAF;
+    }
+
+    // ---- one element
+
+    /// @dev Bits of element `element` of the tensor, which must lie in the revealed leaf.
+    function _element(Game calldata game, bytes calldata data, uint256 element, uint256 width)
+        private
+        pure
+        returns (uint256 bits)
+    {
+        uint256 start = game.index * Openings.LEAF_BYTES;
+        uint256 at = element * width;
+        if (at < start || at + width > start + data.length) revert IndexOutOfRange(element, game.size / width);
+        return _bits(data, at - start, width);
+    }
+
+    /// @dev `width` bytes from `at` on, little-endian.
+    function _bits(bytes calldata data, uint256 at, uint256 width) private pure returns (uint256 bits) {
+        for (uint256 i = width; i > 0; --i) {
+            bits = (bits << 8) | uint8(data[at + i - 1]);
+        }
+    }
+
+    function _expected(
+        Game calldata game,
+        Node memory decoded,
+        bytes calldata node,
+        uint64 element,
+        Opening[] calldata openings
+    ) private view returns (uint256) {
+        uint256 op = decoded.op;
+        // INVARIANT: the first `slots` nodes are the state, and no others.
+        if ((op == Nodes.STATE) != (game.node < game.program.slots)) revert MalformedNode();
+        if (op == Nodes.STATE) return _stateElement(game, decoded, element, openings);
+        if (op == Nodes.DATA) return _dataElement(game, decoded, element, openings);
+        if (op == Nodes.STEP) {
+            NodeRules.checkSource(decoded);
+            return game.step & STEP_MASK;
+        }
+        return _arbiter(op).evaluate(node, element, Openings.spans(game, decoded.inputs, openings));
+    }
+
+    function _arbiter(uint256 op) private view returns (IArbiter) {
+        if (op >= Nodes.STRIDED) return INDEX;
+        if (op >= Nodes.SUM) return CONTRACTION;
+        if ((op >= Nodes.EXP && op <= Nodes.COS) || op == Nodes.POW) return TRANSCENDENTAL;
+        return ELEMENTWISE;
+    }
+
+    /// @dev The same element of the slot's tensor in the accepted input state.
+    function _stateElement(Game calldata game, Node memory decoded, uint256 element, Opening[] calldata openings)
+        private
+        view
+        returns (uint256)
+    {
+        NodeRules.checkSource(decoded);
+        if (decoded.attrs[0] != int256(uint256(game.node))) revert MalformedNode();
+        Opening calldata opening = _only(openings, element);
+        bytes32 root = Openings.tensorRoot(opening, game.size, 0);
+        if (!Merkle.verify(game.inRoot, root, game.node, game.program.slots, opening.path)) revert BadProof();
+        uint256 width = Nodes.width(decoded.dtype);
+        uint256 start = opening.firstLeaf * Openings.LEAF_BYTES;
+        uint256 at = element * width;
+        if (at < start || at + width > start + opening.data.length) revert MissingInput(0, element);
+        return _bits(opening.data, at - start, width);
+    }
+
+    /// @dev One byte of the record that the counters choose for this row (docs/protocol.md, 2.6).
+    function _dataElement(Game calldata game, Node memory decoded, uint256 element, Opening[] calldata openings)
+        private
+        view
+        returns (uint256)
+    {
+        NodeRules.checkSource(decoded);
+        uint256 columns = decoded.dims[1];
+        uint256 offset = uint256(decoded.attrs[0]);
+        if (game.records == 0 || offset + columns > game.recordSize) revert MalformedNode();
+        bytes calldata data =
+            _record(game, uint256(decoded.attrs[1]) + element / columns, _only(openings, element));
+        return uint8(data[offset + element % columns]);
+    }
+
+    function _record(Game calldata game, uint256 row, Opening calldata opening)
+        private
+        view
+        returns (bytes calldata data)
+    {
+        bytes32 drawn = sha256(abi.encodePacked("assay/record/1", game.seed, game.shard, game.step, uint32(row)));
+        uint256 record = uint64(bytes8(drawn)) % game.records;
+        data = opening.data;
+        if (opening.firstLeaf != record) revert MissingInput(0, record);
+        if (data.length != game.recordSize || opening.path.length != 0) revert BadProof();
+        bytes32 digest = Openings.hash(0, data);
+        if (!Merkle.verify(game.datasetRoot, digest, record, game.records, opening.siblings)) revert BadProof();
+    }
+
+    /// @dev The one opening of a node that has one source outside the trace.
+    function _only(Opening[] calldata openings, uint256 element) private pure returns (Opening calldata) {
+        if (openings.length == 0) revert MissingInput(0, element);
+        if (openings.length > 1) revert WrongCount(1, openings.length);
+        if (openings[0].input != 0) revert IndexOutOfRange(openings[0].input, 1);
+        return openings[0];
+    }
+}

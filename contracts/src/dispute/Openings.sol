@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {Operand, Nodes} from "../arbiter/Nodes.sol";
+import {IArbiter, ICourt, Game, Opening} from "../interfaces/ICourt.sol";
+import {Merkle} from "../libraries/Merkle.sol";
+
+/// @title Tensor leaves and proofs of them
+/// @notice Sizes come from the node, never from the proof (docs/protocol.md, 1.2 to 1.4).
+library Openings {
+    uint256 internal constant LEAF_BYTES = 4096;
+
+    /// @notice Leaves of a tensor of `size` bytes.
+    function leaves(uint256 size) internal pure returns (uint256) {
+        return (size + LEAF_BYTES - 1) / LEAF_BYTES;
+    }
+
+    /// @notice Bytes of leaf `index` of a tensor of `size` bytes.
+    function leafSize(uint256 size, uint256 index) internal pure returns (uint256) {
+        uint256 left = size - index * LEAF_BYTES;
+        return left < LEAF_BYTES ? left : LEAF_BYTES;
+    }
+
+    /// @notice leaf(data), or keyed(key, data) under a key other than zero.
+    function hash(bytes32 key, bytes calldata data) internal view returns (bytes32 digest) {
+        assembly ("memory-safe") {
+            let p := mload(0x40)
+            let head := 1
+            mstore8(p, 0)
+            if key {
+                mstore8(p, 2)
+                mstore(add(p, 1), key)
+                head := 33
+            }
+            calldatacopy(add(p, head), data.offset, data.length)
+            // The precompile fails only for want of gas; then this call must not go on.
+            if iszero(staticcall(gas(), 2, p, add(head, data.length), 0, 32)) { revert(0, 0) }
+            digest := mload(0)
+        }
+    }
+
+    /// @notice Root of the input's tensor tree that the opened run of whole leaves gives.
+    function tensorRoot(Opening calldata opening, uint256 size, bytes32 key) internal view returns (bytes32) {
+        uint256 count = leaves(size);
+        uint256 start = opening.firstLeaf * LEAF_BYTES;
+        bytes calldata data = opening.data;
+        uint256 end = start + data.length;
+        if (data.length == 0 || end > size || (end != size && data.length % LEAF_BYTES != 0)) revert ICourt.BadProof();
+        bytes32[] memory digests = new bytes32[](leaves(data.length));
+        for (uint256 i; i < digests.length; ++i) {
+            uint256 from = i * LEAF_BYTES;
+            digests[i] = hash(key, data[from:from + leafSize(data.length, i)]);
+        }
+        return Merkle.rangeRoot(digests, opening.firstLeaf, count, opening.siblings);
+    }
+
+    /// @notice Inputs of an ordinary node as the arbiter takes them, each proven up to the trace root.
+    function spans(Game calldata game, Operand[] memory inputs, Opening[] calldata openings)
+        internal
+        view
+        returns (IArbiter.Span[] memory proven)
+    {
+        proven = new IArbiter.Span[](openings.length);
+        for (uint256 i; i < openings.length; ++i) {
+            Opening calldata opening = openings[i];
+            if (opening.input >= inputs.length) revert ICourt.IndexOutOfRange(opening.input, inputs.length);
+            Operand memory input = inputs[opening.input];
+            if (input.ref >= game.node) revert ICourt.MalformedNode();
+            bytes32 root = tensorRoot(opening, Nodes.sizeOf(input), game.key);
+            if (!Merkle.verify(game.traceRoot, root, input.ref, game.program.nodes, opening.path)) {
+                revert ICourt.BadProof();
+            }
+            proven[i] =
+                IArbiter.Span(opening.input, opening.firstLeaf * uint64(LEAF_BYTES), opening.data);
+        }
+    }
+}
