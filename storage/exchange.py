@@ -41,15 +41,20 @@ from storage.cid import CID_BYTES, Cid
 T = TypeVar("T")
 
 _CAR_OVERHEAD_BYTES = CID_BYTES + 8
+_NAMED_PEERS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeConfig:
-    """Times in seconds. `rounds`: how often a fetch goes round the peers while some fail without saying
-    "not here"."""
+    """Times in seconds.
+
+    `rounds`: how often a fetch goes round the peers while some fail without saying "not here".
+    `fetch_deadline_s`: after this long, a fetch asks no further peer for its block.
+    """
 
     connect_timeout_s: float = 3.0
     block_deadline_s: float = 20.0
+    fetch_deadline_s: float = 120.0
     car_stall_s: float = 20.0
     car_min_bytes_per_s: float = 100_000.0
     rounds: int = 2
@@ -125,14 +130,23 @@ class Exchange:
         self._thread.join()
         self._loop.close()
 
-    def set_peers(self, urls: Iterable[str]) -> None:
-        """Replace the peer list; kept and banned peers stay known. Raises
-        `BadPeerUrl`."""
-        cleaned = list(dict.fromkeys(_clean_url(url) for url in urls))
+    def set_peers(self, urls: Iterable[str]) -> list[str]:
+        """Replace the peer list and return the entries left out because they are no plain http(s) base URL.
+
+        One stranger's malformed entry must not cost the others. Kept and banned peers stay known.
+        """
+        cleaned: dict[str, None] = {}
+        refused: list[str] = []
+        for url in urls:
+            try:
+                cleaned[_clean_url(url)] = None
+            except BadPeerUrl:
+                refused.append(url)
         now = self._clock()
         banned = {url: peer for url, peer in self._known.items() if peer.banned_until > now}
         self._peers = tuple(self._known.get(url) or _Peer(url) for url in cleaned)
         self._known = banned | {peer.url: peer for peer in self._peers}
+        return refused
 
     def peers(self) -> list[str]:
         """The current peer list."""
@@ -195,12 +209,14 @@ class Exchange:
     async def _fetch(self, cid: Cid) -> bytes:
         outcomes: dict[str, str] = {}
         cause: AssayError | None = None
-        left = self._candidates()
+        left, latest = self._candidates(), self._loop.time() + self.config.fetch_deadline_s
         for turn in range(self.config.rounds):
             if turn > 0 and left:
                 await asyncio.sleep(self.config.backoff_s * 2.0 ** (turn - 1))
             asked, left = left, []
             for peer in asked:
+                if self._loop.time() > latest:
+                    break
                 try:
                     data = await self._download(peer, cid)
                 except AssayError as error:
@@ -244,8 +260,9 @@ class Exchange:
         return data
 
     async def _fetch_car(self, root: Cid, missing: set[Cid], allowed: set[Cid], max_bytes: int) -> None:
+        latest = self._loop.time() + self.config.fetch_deadline_s
         for peer in self._candidates():
-            if not missing:
+            if not missing or self._loop.time() > latest:
                 return
             try:
                 await self._take_car(peer, root, missing, allowed, max_bytes)
@@ -329,8 +346,12 @@ async def _read_capped(peer_url: str, cid: Cid, response: httpx.Response, max_by
 
 
 def _not_found(cid: Cid, outcomes: dict[str, str], banned: list[str]) -> BlockNotFound:
-    tried = ", ".join(f"{url} ({outcome})" for url, outcome in outcomes.items()) or "none"
-    left_out = "".join(f"; not asked, sent corrupt blocks: {url}" for url in banned if url not in outcomes)
+    named = [f"{url} ({outcome})" for url, outcome in outcomes.items()]
+    tried = ", ".join(named[:_NAMED_PEERS]) or "none"
+    if len(named) > _NAMED_PEERS:
+        tried += f" and {len(named) - _NAMED_PEERS} more"
+    silent = [url for url in banned if url not in outcomes][:_NAMED_PEERS]
+    left_out = "".join(f"; not asked, sent corrupt blocks: {url}" for url in silent)
     return BlockNotFound(
         f"block {cid} is not stored here and no peer delivered it; peers tried: {tried}{left_out}",
         hint="add a peer that has the block, or try again once one is reachable",

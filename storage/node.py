@@ -33,9 +33,9 @@ class NodeBlocks:
         self.store = store
         self.exchange = exchange
 
-    def set_peers(self, peers: Iterable[str]) -> None:
-        """Replace the peers' gateway base URLs. Raises `BadPeerUrl`."""
-        self.exchange.set_peers(peers)
+    def set_peers(self, peers: Iterable[str]) -> list[str]:
+        """Replace the peers' gateway base URLs; returns those left out as malformed."""
+        return self.exchange.set_peers(peers)
 
     def put(self, data: bytes, codec: int = RAW) -> str:
         """Store one block and return its CID. Raises `BlockTooLarge`."""

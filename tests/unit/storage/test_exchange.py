@@ -148,6 +148,23 @@ def test_unreachable_peers_get_a_second_round_and_absent_ones_do_not(store: Bloc
     assert sorted(net.asked) == ["a", "b", "b"]
 
 
+def test_many_dead_peers_do_not_hold_a_fetch_for_ever(store: BlockStore) -> None:
+    config = ExchangeConfig(block_deadline_s=0.05, fetch_deadline_s=0.12, rounds=1)
+    net = Net(**{f"p{i}": hangs for i in range(200)})
+    with (
+        Exchange(store, net.urls(), config, transport=httpx.MockTransport(net)) as client,
+        pytest.raises(BlockNotFound, match="peer-unreachable"),
+    ):
+        client.fetch(str(CID))
+    assert 1 <= len(net.asked) <= 4
+
+
+def test_not_found_stays_readable_with_many_peers(store: BlockStore) -> None:
+    net = Net(**{f"p{i}": absent for i in range(50)})
+    with exchange(store, net) as client, pytest.raises(BlockNotFound, match="and 42 more"):
+        client.fetch(str(CID))
+
+
 def test_peers_take_turns(store: BlockStore) -> None:
     net = Net(a=honest, b=honest, c=honest)
     with exchange(store, net) as client:
@@ -252,8 +269,11 @@ def test_cookies_are_not_kept(store: BlockStore) -> None:
     ["", "a", "ftp://a", "file:///etc/passwd", "http://", "http://u:p@a", "http://a/?x=1", "http://a:b"],
 )
 def test_strange_peer_urls_are_refused(store: BlockStore, url: str) -> None:
-    with exchange(store, Net()) as client, pytest.raises(BadPeerUrl):
-        client.set_peers([url])
+    with exchange(store, Net()) as client:
+        with pytest.raises(BadPeerUrl):
+            client.fetch_from(url, str(CID))
+        assert client.set_peers(["http://b", url, "http://c"]) == [url]
+        assert client.peers() == ["http://b", "http://c"], "a malformed entry does not cost the others"
 
 
 def test_peer_list_is_cleaned(store: BlockStore) -> None:
