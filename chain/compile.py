@@ -1,8 +1,7 @@
 """Compiles the contracts in the checkout and keeps the result by the hash of its sources.
 
 Contract: the same sources, settings and compiler give the same artifacts; `contracts/foundry.toml` is the one
-place for the settings, so forge and this module give the same bytecode. A contract that cannot be deployed
-(EIP-170) is refused.
+place for the settings, so forge and this module give the same bytecode.
 Does not guarantee that an installed compiler is honest: its version is pinned by
 `contracts/package-lock.json`.
 """
@@ -26,12 +25,10 @@ from chain.abi import Abi
 from protocol.errors import Ask, Stop
 
 CONTRACTS_DIR = Path(__file__).resolve().parent.parent / "contracts"
-MAX_RUNTIME_BYTES = 24_576  # EIP-170
-MAX_INITCODE_BYTES = 49_152  # EIP-3860
 
 
 class CompileFailed(Stop):
-    """The sources do not compile, or give a contract that cannot be deployed."""
+    """The sources do not compile."""
 
     code = "compile-failed"
 
@@ -196,11 +193,6 @@ def _artifacts(output: dict[str, Any], own: set[str]) -> dict[str, Artifact]:
                 )
             runtime_bytes = len(made["evm"]["deployedBytecode"]["object"]) // 2
             bytecode = made["evm"]["bytecode"]["object"]
-            if runtime_bytes > MAX_RUNTIME_BYTES or len(bytecode) // 2 > MAX_INITCODE_BYTES:
-                raise CompileFailed(
-                    f"{name} is {runtime_bytes} bytes deployed; a chain takes at most {MAX_RUNTIME_BYTES}",
-                    hint="move part of it into a library or another contract",
-                )
             contracts[name] = Artifact(name, source, made["abi"], bytecode, runtime_bytes)
     return contracts
 

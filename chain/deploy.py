@@ -27,10 +27,12 @@ from chain.sender import Sender
 from protocol.errors import Ask, RpcUnreachable, Stop
 
 SCHEMA = "assay/deployment/1"
+MAX_RUNTIME_BYTES = 24_576  # EIP-170
+MAX_INITCODE_BYTES = 49_152  # EIP-3860
 
 
 class DeploymentFailed(Stop):
-    """The contracts did not land at the addresses that they were told."""
+    """A contract cannot be deployed, or did not land at the address that the others were told."""
 
     code = "deployment-failed"
 
@@ -118,6 +120,8 @@ def deploy(
     Raises DeploymentFailed when another transaction of the same account came in between, and what
     `Sender.send` raises.
     """
+    for planned in plan:
+        _check_deployable(artifacts[planned.artifact])
     base_key = f"deploy/{label}/{sender.address}/nonce"
     base = int(sender.journal.remember(base_key, str(sender.next_nonce())))
     addresses = {planned.name: predict(sender.address, base + i) for i, planned in enumerate(plan)}
@@ -144,11 +148,22 @@ def deploy(
     )
 
 
-def _creation_code(artifact: Artifact, arguments: Sequence[Any]) -> bytes:
+def _check_deployable(artifact: Artifact) -> None:
+    """Refuse before anything is sent what the chain would refuse in the middle."""
     if not artifact.bytecode:
         raise DeploymentFailed(
-            f"{artifact.name} is an interface and cannot be deployed", hint="name its contract"
+            f"{artifact.name} is an interface; nothing was deployed",
+            hint="plan the contract that implements it",
         )
+    if artifact.runtime_bytes > MAX_RUNTIME_BYTES or len(artifact.bytecode) // 2 > MAX_INITCODE_BYTES:
+        raise DeploymentFailed(
+            f"{artifact.name} is {artifact.runtime_bytes} bytes, more than the {MAX_RUNTIME_BYTES} that a chain takes;"
+            " nothing was deployed",
+            hint="move part of it into a library or another contract",
+        )
+
+
+def _creation_code(artifact: Artifact, arguments: Sequence[Any]) -> bytes:
     constructor: Mapping[str, Any] = next(
         (e for e in artifact.abi if e.get("type") == "constructor"), {"inputs": []}
     )

@@ -15,9 +15,9 @@ from eth_account import Account
 
 from chain.abi import MalformedData
 from chain.anvil import Anvil, AnvilFailed, AnvilOptions, dev_account
-from chain.compile import CONTRACTS_DIR, MAX_RUNTIME_BYTES, Artifacts, CompileFailed, compile_contracts
+from chain.compile import CONTRACTS_DIR, Artifacts, CompileFailed, compile_contracts
 from chain.contract import Contract
-from chain.deploy import Deployment, DeploymentFailed, NoDeployment, Planned, deploy
+from chain.deploy import MAX_RUNTIME_BYTES, Deployment, DeploymentFailed, NoDeployment, Planned, deploy
 from chain.errors import Registry
 from chain.events import EventFollower, RolledBack
 from chain.journal import Call, Journal, WrongChain
@@ -285,6 +285,8 @@ def test_sources_compile_once_and_change_with_their_text(tmp_path: Path) -> None
 
 TOO_LARGE = f"""
 pragma solidity ^0.8.28;
+interface I {{}}
+contract B {{}}
 contract A {{
     bytes private constant C = hex'{"ab" * 25_000}';
     function f() external pure returns (bytes memory) {{ return C; }}
@@ -292,14 +294,18 @@ contract A {{
 """
 
 
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ("pragma solidity ^0.8.28; contract A { uint256 public x }", "ParserError"),
-        (TOO_LARGE, str(MAX_RUNTIME_BYTES)),
-    ],
-    ids=["syntax", "too-large"],
-)
-def test_contracts_that_cannot_be_deployed_are_refused(tmp_path: Path, source: str, message: str) -> None:
-    with pytest.raises(CompileFailed, match=message):
-        compile_contracts(contracts_root(tmp_path / "c", source))
+def test_contracts_that_no_chain_would_take_are_refused_before_anything_is_sent(
+    rpc: HttpRpc, small: Artifacts, tmp_path: Path
+) -> None:
+    large = compile_contracts(contracts_root(tmp_path / "c", TOO_LARGE))
+    sender = open_sender(rpc, small, tmp_path)
+    with pytest.raises(DeploymentFailed, match=str(MAX_RUNTIME_BYTES)):
+        deploy(sender, large, [Planned("B", "B", lambda at: []), Planned("A", "A", lambda at: [])])
+    with pytest.raises(DeploymentFailed, match="interface"):
+        deploy(sender, large, [Planned("I", "I", lambda at: [])])
+    assert sender.next_nonce() == 0
+
+
+def test_sources_with_errors_give_the_compilers_words(tmp_path: Path) -> None:
+    with pytest.raises(CompileFailed, match="ParserError"):
+        compile_contracts(contracts_root(tmp_path / "c", "pragma solidity ^0.8.28; contract A { uint256 x }"))

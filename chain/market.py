@@ -1,0 +1,337 @@
+"""The market's entry points: `protocol.ports.Market` over a node and an account.
+
+Contract: each call sends at most one transaction for its intent, also across crashes, and returns when it is
+mined; repeated, it returns the first outcome. A refusal raises `Reverted` with the contract's own error,
+before gas is spent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from eth_utils.crypto import keccak
+
+from chain.abi import MalformedData, decode_log, find, topic
+from chain.compile import Artifacts
+from chain.deploy import Deployment
+from chain.journal import Receipt
+from chain.market_view import ChainView
+from chain.rpc import Rpc
+from chain.sender import Sender
+from protocol.encoding import as_tuple, encode
+from protocol.types import (
+    ZERO_ADDRESS,
+    ZERO_DIGEST,
+    Address,
+    Claim,
+    ClaimId,
+    Game,
+    JobId,
+    Kind,
+    Opening,
+    Role,
+    Seconds,
+    Terms,
+    TxResult,
+    Wei,
+)
+
+_NO_CLAIM = Claim(
+    job_id=JobId(ZERO_DIGEST),
+    kind=Kind.TASK,
+    round=0,
+    shard=0,
+    attempt=0,
+    claimant=ZERO_ADDRESS,
+    input_root=ZERO_DIGEST,
+    output_root=ZERO_DIGEST,
+    segments_root=ZERO_DIGEST,
+    manifest=ZERO_DIGEST,
+    price=Wei(0),
+    committed_at=Seconds(0),
+    epoch=0,
+)
+
+
+class ChainMarket(ChainView):
+    """Reads and writes for one account."""
+
+    def __init__(
+        self,
+        rpc: Rpc,
+        deployment: Deployment,
+        artifacts: Artifacts,
+        sender: Sender,
+        events_file: Path,
+        *,
+        confirmations: int = 0,
+        max_age_s: float = 0.2,
+    ) -> None:
+        me = Address(sender.address)
+        super().__init__(
+            rpc, deployment, artifacts, me, events_file, confirmations=confirmations, max_age_s=max_age_s
+        )
+        self.sender = sender
+
+    # Money
+
+    def deposit(self, intent: str, amount: Wei) -> TxResult:
+        """Approve (if needed) and deposit tokens into the caller's free balance."""
+        vault = self.contracts["Vault"].address
+        if self.contracts["Token"].read("allowance", self.me, vault) < amount:
+            self._send(f"{intent}/approve", "Token", "approve", vault, amount)
+        return self._do(f"{intent}/deposit", "Vault", "deposit", self.me, amount)
+
+    def withdraw(self, intent: str, amount: Wei) -> TxResult:
+        """Pay out from the free balance to the caller."""
+        return self._do(intent, "Vault", "claim", self.me, amount)
+
+    def stake_up(self, intent: str, role: Role, amount: Wei) -> TxResult:
+        """Stake from the free balance."""
+        return self._do(intent, "Stakes", "stake", role, amount)
+
+    def start_unbond(self, intent: str, role: Role, amount: Wei) -> TxResult:
+        """Begin to take stake out."""
+        return self._do(intent, "Stakes", "startUnbond", role, amount)
+
+    def finish_unbond(self, intent: str, role: Role, index: int) -> TxResult:
+        """Move stake whose delay is over into the free balance."""
+        return self._do(intent, "Stakes", "finishUnbond", role, index)
+
+    def set_endpoint(self, intent: str, url: str) -> TxResult:
+        """Announce where the caller serves its blocks."""
+        return self._do(intent, "Stakes", "setEndpoint", url)
+
+    # Jobs
+
+    def post(self, intent: str, terms: Terms, budget: Wei) -> JobId:
+        """Post a job; its id."""
+        receipt = self._send(intent, "Jobs", "post", terms, budget)
+        return JobId(self._logged(receipt, "Jobs", "JobPosted")["jobId"])
+
+    def top_up(self, intent: str, job_id: JobId, amount: Wei) -> TxResult:
+        """Add to a job's budget."""
+        return self._do(intent, "Jobs", "topUp", job_id, amount)
+
+    def halt(self, intent: str, job_id: JobId) -> TxResult:
+        """Begin no further round."""
+        return self._do(intent, "Jobs", "halt", job_id)
+
+    def close(self, intent: str, job_id: JobId) -> TxResult:
+        """Refund what a finished job has left."""
+        return self._do(intent, "Jobs", "close", job_id)
+
+    # Tasks
+
+    def claim_shard(self, intent: str, job_id: JobId, shard: int) -> TxResult:
+        """Take an open shard."""
+        return self._do(intent, "Tasks", "claimShard", job_id, shard)
+
+    def release(self, intent: str, job_id: JobId, shard: int) -> TxResult:
+        """Give a shard back."""
+        return self._do(intent, "Tasks", "release", job_id, shard)
+
+    def expire(self, intent: str, job_id: JobId, shard: int) -> TxResult:
+        """Take a shard from a solver that missed its deadline."""
+        return self._do(intent, "Tasks", "expire", job_id, shard)
+
+    def commit(self, intent: str, claim: Claim, first: Sequence[bytes], last: Sequence[bytes]) -> ClaimId:
+        """Commit a claim; claimant, price, committed_at, attempt and epoch are the contract's to fill in."""
+        receipt = self._send(intent, "Tasks", "commit", claim, first, last)
+        return ClaimId(self._logged(receipt, "Tasks", "Committed")["claimId"])
+
+    def record_seed(self, intent: str, claim: Claim) -> TxResult:
+        """Record the seed block's hash and draw the verifiers."""
+        return self._do(intent, "Tasks", "recordSeed", claim)
+
+    def tally(self, intent: str, claim: Claim) -> TxResult:
+        """Accept a task whose votes are in, or redraw."""
+        return self._do(intent, "Tasks", "tally", claim)
+
+    def settle(self, intent: str, claim: Claim) -> TxResult:
+        """Pay a claim whose window is over."""
+        return self._do(intent, "Tasks", "settle", claim)
+
+    def void(self, intent: str, claim: Claim) -> TxResult:
+        """End a claim that a rewind has overtaken."""
+        return self._do(intent, "Tasks", "void", claim)
+
+    def commit_vote(self, intent: str, claim: Claim, commitment: bytes) -> TxResult:
+        """Commit to a vote."""
+        return self._do(intent, "Tasks", "commitVote", claim, commitment)
+
+    def reveal_vote(
+        self, intent: str, claim: Claim, valid: bool, traces_root: bytes, salt: bytes
+    ) -> TxResult:
+        """Reveal a vote."""
+        return self._do(intent, "Tasks", "revealVote", claim, valid, traces_root, salt)
+
+    def vote_commitment(self, claim_id: ClaimId, valid: bool, traces_root: bytes, salt: bytes) -> bytes:
+        """Commitment of the caller's vote (rule 4.7)."""
+        return keccak(encode(claim_id, self.me, valid, traces_root, salt))
+
+    # Challenges
+
+    def announce(
+        self, intent: str, claim_id: ClaimId, segment: int, verifier: Address, salt: bytes
+    ) -> TxResult:
+        """Commit to a finding. For a binding `segment` is the slot and `verifier` the zero address."""
+        finding = encode(self.me, claim_id, segment, verifier, salt)
+        return self._do(intent, "Challenges", "announce", keccak(finding))
+
+    def open_game(
+        self,
+        intent: str,
+        claim: Claim,
+        segment: int,
+        from_leaf: bytes,
+        from_proof: Sequence[bytes],
+        to_leaf: bytes,
+        to_proof: Sequence[bytes],
+        salt: bytes,
+    ) -> int:
+        """Dispute a segment of a claim; the new game's id."""
+        arguments = (claim, segment, from_leaf, from_proof, to_leaf, to_proof, salt)
+        return self._open(intent, "open", *arguments)
+
+    def open_vote_game(
+        self,
+        intent: str,
+        claim: Claim,
+        verifier: Address,
+        sample: int,
+        from_leaf: bytes,
+        from_proof: Sequence[bytes],
+        trace_root: bytes,
+        trace_proof: Sequence[bytes],
+        salt: bytes,
+    ) -> int:
+        """Dispute a revealed vote; the new game's id."""
+        arguments = (claim, verifier, sample, from_leaf, from_proof, trace_root, trace_proof, salt)
+        return self._open(intent, "openVote", *arguments)
+
+    def prove_binding(
+        self,
+        intent: str,
+        claim: Claim,
+        slot: int,
+        leaf: bytes,
+        proof: Sequence[bytes],
+        source: Claim | None,
+        source_leaf: bytes,
+        source_proof: Sequence[bytes],
+        salt: bytes,
+    ) -> TxResult:
+        """Convict a claim whose input is not what it must be (rule 4.4); `source` None: a genesis root."""
+        arguments = (claim, slot, leaf, proof, source or _NO_CLAIM, source_leaf, source_proof, salt)
+        return self._do(intent, "Challenges", "proveBinding", *arguments)
+
+    # Moves
+
+    def reveal_steps(self, intent: str, game_id: int, game: Game, roots: Sequence[bytes]) -> TxResult:
+        """Defender: the state roots inside the segment."""
+        return self._do(intent, "Court", "revealSteps", game_id, game, roots)
+
+    def pick_step(self, intent: str, game_id: int, game: Game, roots: Sequence[bytes], j: int) -> TxResult:
+        """Challenger: the first wrong step."""
+        return self._do(intent, "Court", "pickStep", game_id, game, roots, j)
+
+    def reveal_trace(
+        self, intent: str, game_id: int, game: Game, trace_root: bytes, children: Sequence[bytes]
+    ) -> TxResult:
+        """Defender: the step's trace root and its top."""
+        return self._do(intent, "Court", "revealTrace", game_id, game, trace_root, children)
+
+    def split(self, intent: str, game_id: int, game: Game, children: Sequence[bytes]) -> TxResult:
+        """Defender: open the disputed tree node."""
+        return self._do(intent, "Court", "split", game_id, game, children)
+
+    def pick(
+        self,
+        intent: str,
+        game_id: int,
+        game: Game,
+        children: Sequence[bytes],
+        child: int,
+        node: bytes,
+        node_proof: Sequence[bytes],
+    ) -> TxResult:
+        """Challenger: the first wrong child."""
+        return self._do(intent, "Court", "pick", game_id, game, children, child, node, node_proof)
+
+    def open_output(self, intent: str, game_id: int, game: Game) -> TxResult:
+        """Challenger: the defender must open the claimed output state."""
+        return self._do(intent, "Court", "openOutput", game_id, game)
+
+    def prove_output(
+        self,
+        intent: str,
+        game_id: int,
+        game: Game,
+        slot: int,
+        ref: int,
+        ref_proof: Sequence[bytes],
+        state_leaf: bytes,
+        state_proof: Sequence[bytes],
+        trace_leaf: bytes,
+        trace_proof: Sequence[bytes],
+    ) -> TxResult:
+        """Challenger: the claimed output state is not the trace's."""
+        proofs = (slot, ref, ref_proof, state_leaf, state_proof, trace_leaf, trace_proof)
+        return self._do(intent, "Court", "proveOutput", game_id, game, *proofs)
+
+    def reveal_leaf(self, intent: str, game_id: int, game: Game, data: bytes) -> TxResult:
+        """Defender: the bytes of the disputed leaf."""
+        return self._do(intent, "Court", "revealLeaf", game_id, game, data)
+
+    def prove(
+        self,
+        intent: str,
+        game_id: int,
+        game: Game,
+        data: bytes,
+        node: bytes,
+        element: int,
+        openings: Sequence[Opening],
+    ) -> TxResult:
+        """Challenger: one element is not what the node's definition gives."""
+        return self._do(intent, "Court", "prove", game_id, game, data, node, element, openings)
+
+    def timeout(self, intent: str, game_id: int, game: Game) -> TxResult:
+        """End a game whose clock has run out."""
+        return self._do(intent, "Court", "timeout", game_id, game)
+
+    def deliver(self, intent: str, game_id: int) -> TxResult:
+        """Hand over a verdict that could not be delivered when it fell."""
+        return self._do(intent, "Court", "deliver", game_id)
+
+    # Sending
+
+    def _send(self, intent: str, contract: str, function: str, *arguments: Any) -> Receipt:
+        call = self.contracts[contract].call(function, *(as_tuple(a) for a in arguments))
+        receipt = self.sender.send(intent, call)
+        self.refresh()
+        return receipt
+
+    def _do(self, intent: str, contract: str, function: str, *arguments: Any) -> TxResult:
+        receipt = self._send(intent, contract, function, *arguments)
+        return TxResult(receipt.tx_hash, receipt.block_number, receipt.gas_used, f"{contract}.{function}")
+
+    def _open(self, intent: str, function: str, *arguments: Any) -> int:
+        receipt = self._send(intent, "Challenges", function, *arguments)
+        return int(self._logged(receipt, "Challenges", "Challenged")["gameId"])
+
+    def _logged(self, receipt: Receipt, contract: str, event: str) -> dict[str, Any]:
+        """The arguments of an event that this transaction must have emitted."""
+        target = self.contracts[contract]
+        entry = find(target.abi, "event", event)
+        for log in receipt.logs:
+            topics = [bytes.fromhex(word[2:]) for word in log["topics"]]
+            if log["address"].lower() == target.address.lower() and topics[:1] == [topic(entry)]:
+                return decode_log(entry, topics, bytes.fromhex(log["data"][2:]))
+        raise MalformedData(
+            f"{contract} did not emit {event} in {receipt.tx_hash}",
+            hint="the deployment may be of other code",
+        )

@@ -1,0 +1,87 @@
+"""What the market's events say, folded into tables.
+
+Contract: a pure fold over events in chain order; after a reorganisation the caller starts a new index and
+folds the history again. Holds only what events settle for good: where a job or claim stands now is asked of
+the contracts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from chain.events import Event
+from chain.records import unpack
+from protocol.types import Address, Claim, ClaimId, Game, GamePhase, GameView, JobId, Opened, Terms
+
+_PICKS = (GamePhase.PICK_STEP, GamePhase.PICK_NODE, GamePhase.PICK_LEAF, GamePhase.PICK_OUTPUT)
+
+
+@dataclass
+class MarketIndex:
+    """Jobs, claims, games and endpoints, in the order in which they appeared."""
+
+    jobs: dict[JobId, Terms] = field(default_factory=dict)
+    claims: dict[ClaimId, Claim] = field(default_factory=dict)
+    claims_of: dict[JobId, list[ClaimId]] = field(default_factory=dict)
+    games: dict[int, GameView] = field(default_factory=dict)
+    endpoints: dict[Address, str] = field(default_factory=dict)
+
+    def apply(self, event: Event) -> None:
+        """Fold one event in; events of no interest change nothing."""
+        handler = getattr(self, f"_on_{event.contract}_{event.name}", None)
+        if handler is not None:
+            handler(event.arguments)
+
+    def _on_Jobs_JobPosted(self, a: dict) -> None:
+        job_id = JobId(a["jobId"])
+        self.jobs[job_id] = unpack(Terms, a["terms"])
+        self.claims_of.setdefault(job_id, [])
+
+    def _on_Tasks_Committed(self, a: dict) -> None:
+        claim_id = ClaimId(a["claimId"])
+        self.claims[claim_id] = unpack(Claim, a["claim"])
+        self.claims_of.setdefault(JobId(a["jobId"]), []).append(claim_id)
+
+    def _on_Stakes_Endpoint(self, a: dict) -> None:
+        self.endpoints[Address(a["account"])] = a["url"]
+
+    def _on_Court_GameOpened(self, a: dict) -> None:
+        self.games[a["gameId"]] = GameView(
+            game_id=a["gameId"],
+            game=unpack(Game, a["game"]),
+            digests=(),
+            opened=(),
+            leaf_data=b"",
+            moves=0,
+            decided=False,
+            challenger_won=False,
+            reason="",
+        )
+
+    def _on_Court_Moved(self, a: dict) -> None:
+        before = self.games[a["gameId"]]
+        game = unpack(Game, a["game"])
+        digests = tuple(a["digests"])
+        opened = before.opened
+        if game.phase in _PICKS[1:] and digests:
+            opened = (*opened, Opened(game.digest, digests))
+        self.games[a["gameId"]] = replace(
+            before,
+            game=game,
+            digests=digests if game.phase in _PICKS else (),
+            opened=opened,
+            moves=before.moves + 1,
+        )
+
+    def _on_Court_LeafRevealed(self, a: dict) -> None:
+        before = self.games[a["gameId"]]
+        game = unpack(Game, a["game"])
+        self.games[a["gameId"]] = replace(
+            before, game=game, digests=(), leaf_data=a["data"], moves=before.moves + 1
+        )
+
+    def _on_Court_GameDecided(self, a: dict) -> None:
+        before = self.games[a["gameId"]]
+        self.games[a["gameId"]] = replace(
+            before, decided=True, challenger_won=a["challengerWon"], reason=a["reason"]
+        )

@@ -1,0 +1,316 @@
+"""The market's adapter against the interfaces: every call encodes, every event folds, structs line up."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+from eth_utils.crypto import keccak
+
+from chain.abi import Entry, decode_arguments, encode_arguments, find, selector, topic
+from chain.compile import Artifacts, compile_contracts
+from chain.deploy import Deployment
+from chain.events import Event
+from chain.journal import Call, Receipt
+from chain.market import ChainMarket
+from chain.market_index import MarketIndex
+from chain.market_view import INTERFACES, Unknown
+from protocol import ports
+from protocol.encoding import as_tuple
+from protocol.types import (
+    Claim,
+    ClaimStatus,
+    Game,
+    GamePhase,
+    Kind,
+    Opened,
+    Opening,
+    Phase,
+    ProgramRef,
+    Progress,
+    Terms,
+    Vote,
+)
+from tests.unit.chain.fake_node import FakeNode
+
+ME = "0x" + "11" * 20
+NAMES = [*INTERFACES, "Token"]
+ADDRESSES = {name: "0x" + f"{i + 1:02x}" * 20 for i, name in enumerate(NAMES)}
+
+
+def digest(text: str) -> bytes:
+    return keccak(text=text)
+
+
+def sample(kind: Any, **changes: Any) -> Any:
+    """A value of a dataclass with a different content in every field."""
+    hints = get_type_hints(kind)
+    values: dict[str, Any] = {}
+    for number, field in enumerate(fields(kind)):
+        hint = hints[field.name]
+        if hint is ProgramRef:
+            values[field.name] = ProgramRef(digest(field.name), 5, 3, 2)
+        elif isinstance(hint, type) and issubclass(hint, (Kind, GamePhase, Phase)):
+            values[field.name] = hint(1)
+        elif hint is bool:
+            values[field.name] = True
+        elif hint is bytes or getattr(hint, "__supertype__", None) is bytes:
+            values[field.name] = digest(field.name)
+        elif getattr(hint, "__supertype__", None) is str:
+            values[field.name] = ME
+        elif hint is int or getattr(hint, "__supertype__", None) is int:
+            values[field.name] = 100 + number
+        else:
+            values[field.name] = ()
+    return kind(**{**values, **changes})
+
+
+class MarketNode(FakeNode):
+    """Answers views with values that a test has set."""
+
+    def __init__(self, artifacts: Artifacts) -> None:
+        super().__init__()
+        self.artifacts = artifacts
+        self.answers: dict[str, Any] = {}
+
+    def eth_call(self, transaction: dict[str, Any], tag: str) -> str:
+        data = bytes.fromhex(transaction["data"][2:])
+        name = next(n for n, a in ADDRESSES.items() if a == transaction["to"].lower())
+        assert name != "Token"
+        abi = self.artifacts[INTERFACES[name]].abi
+        function = next(e for e in abi if e["type"] == "function" and selector(e) == data[:4])
+        decode_arguments(function["inputs"], data[4:])
+        answer = self.answers[function["name"]]
+        if callable(answer):
+            answer = answer(*decode_arguments(function["inputs"], data[4:]))
+        outputs = function["outputs"]
+        values = answer if len(outputs) > 1 else [answer]
+        return "0x" + encode_arguments(outputs, values).hex()
+
+    def emit(self, name: str, event: str, **arguments: Any) -> None:
+        self.mine([self.log(name, event, **arguments)])
+
+    def log(self, name: str, event: str, **arguments: Any) -> dict[str, Any]:
+        entry: Entry = find(self.artifacts[INTERFACES[name]].abi, "event", event)
+        indexed = [p for p in entry["inputs"] if p["indexed"]]
+        plain = [p for p in entry["inputs"] if not p["indexed"]]
+        words = [topic(entry), *(encode_arguments([p], [arguments[p["name"]]]) for p in indexed)]
+        data = encode_arguments(plain, [arguments[p["name"]] for p in plain])
+        return {
+            "address": ADDRESSES[name],
+            "topics": ["0x" + w.hex() for w in words],
+            "data": "0x" + data.hex(),
+        }
+
+
+class RecordingSender:
+    """Takes every call and answers with a receipt that holds the logs a test has set."""
+
+    address = ME
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.logs: list[dict[str, Any]] = []
+
+    def send(self, key: str, call: Call) -> Receipt:
+        self.calls.append(call)
+        return Receipt(key, "0xabc", 1, "0xdef", 5, 1, True, None, self.logs)
+
+
+@pytest.fixture(scope="module")
+def artifacts() -> Artifacts:
+    return compile_contracts(sources=("src/interfaces",))
+
+
+@pytest.fixture
+def node(artifacts: Artifacts) -> MarketNode:
+    return MarketNode(artifacts)
+
+
+@pytest.fixture
+def market(node: MarketNode, artifacts: Artifacts, tmp_path: Path) -> ChainMarket:
+    addresses = dict(ADDRESSES)
+    deployment = Deployment("31337:0x", 0, artifacts.source_hash, addresses, {})
+    sender: Any = RecordingSender()
+    return ChainMarket(node, deployment, artifacts, sender, tmp_path / "events.db", max_age_s=-1.0)
+
+
+STRUCTS = {
+    Terms: ("Jobs", "terms"),
+    Progress: ("Jobs", "progress"),
+    ClaimStatus: ("Tasks", "status"),
+    Vote: ("Tasks", "votes"),
+}
+
+
+@pytest.mark.parametrize("kind", [*STRUCTS, Claim, Game, Opening])
+def test_types_mirror_the_solidity_structs_in_order(artifacts: Artifacts, kind: Any) -> None:
+    if kind in STRUCTS:
+        name, function = STRUCTS[kind]
+        components = find(artifacts[INTERFACES[name]].abi, "function", function)["outputs"][0]["components"]
+    elif kind is Claim:
+        components = find(artifacts["ITasks"].abi, "function", "settle")["inputs"][0]["components"]
+    elif kind is Game:
+        components = find(artifacts["ICourt"].abi, "function", "timeout")["inputs"][1]["components"]
+    else:
+        components = find(artifacts["ICourt"].abi, "function", "prove")["inputs"][-1]["components"]
+    snake = [re.sub(r"(?<!^)([A-Z])", r"_\1", c["name"]).lower() for c in components]
+    assert [f.name for f in fields(kind)] == snake
+
+
+def test_adapter_has_every_method_of_the_port_with_its_parameters() -> None:
+    for name, method in inspect.getmembers(ports.Market, inspect.isfunction):
+        if name.startswith("_"):
+            continue
+        wanted = list(inspect.signature(method).parameters)
+        assert list(inspect.signature(getattr(ChainMarket, name)).parameters) == wanted, name
+
+
+CLAIM = sample(Claim)
+GAME = sample(Game)
+TERMS = sample(Terms)
+D = digest("x")
+WRITES = [
+    ("withdraw", (5,), "claim"),
+    ("stake_up", (1, 5), "stake"),
+    ("start_unbond", (1, 5), "startUnbond"),
+    ("finish_unbond", (1, 0), "finishUnbond"),
+    ("set_endpoint", ("http://127.0.0.1:1",), "setEndpoint"),
+    ("top_up", (D, 5), "topUp"),
+    ("halt", (D,), "halt"),
+    ("close", (D,), "close"),
+    ("claim_shard", (D, 1), "claimShard"),
+    ("release", (D, 1), "release"),
+    ("expire", (D, 1), "expire"),
+    ("record_seed", (CLAIM,), "recordSeed"),
+    ("tally", (CLAIM,), "tally"),
+    ("settle", (CLAIM,), "settle"),
+    ("void", (CLAIM,), "void"),
+    ("commit_vote", (CLAIM, D), "commitVote"),
+    ("reveal_vote", (CLAIM, True, D, D), "revealVote"),
+    ("announce", (D, 1, ME, D), "announce"),
+    ("prove_binding", (CLAIM, 0, D, [D], CLAIM, D, [D, D], D), "proveBinding"),
+    ("prove_binding", (CLAIM, 0, D, [D], None, D, [], D), "proveBinding"),
+    ("reveal_steps", (7, GAME, (D, D)), "revealSteps"),
+    ("pick_step", (7, GAME, [D, D], 1), "pickStep"),
+    ("reveal_trace", (7, GAME, D, [D]), "revealTrace"),
+    ("split", (7, GAME, [D]), "split"),
+    ("pick", (7, GAME, [D], 0, b"node", [D]), "pick"),
+    ("open_output", (7, GAME), "openOutput"),
+    ("prove_output", (7, GAME, 0, 1, [D], D, [D], D, [D]), "proveOutput"),
+    ("reveal_leaf", (7, GAME, b"bytes"), "revealLeaf"),
+    ("prove", (7, GAME, b"bytes", b"node", 3, [Opening(0, 1, b"d", (D,), (D, D))]), "prove"),
+    ("timeout", (7, GAME), "timeout"),
+    ("deliver", (7,), "deliver"),
+]
+
+
+@pytest.mark.parametrize(("method", "arguments", "function"), WRITES, ids=[w[0] for w in WRITES])
+def test_every_write_encodes_for_its_entry_point(
+    market: ChainMarket, artifacts: Artifacts, method: str, arguments: tuple[Any, ...], function: str
+) -> None:
+    result = getattr(market, method)("k", *arguments)
+    assert result.effect.endswith(f".{function}")
+    (call,) = market.sender.calls  # type: ignore[attr-defined]
+    name = next(n for n, a in ADDRESSES.items() if a == call.to)
+    entry = find(artifacts[INTERFACES[name]].abi, "function", function)
+    assert call.data[:4] == selector(entry)
+    assert len(decode_arguments(entry["inputs"], call.data[4:])) == len(entry["inputs"])
+
+
+def test_writes_that_create_something_return_its_id(market: ChainMarket, node: MarketNode) -> None:
+    sender: Any = market.sender
+    sender.logs = [
+        node.log("Jobs", "JobPosted", jobId=D, client=ME, budget=5, terms=as_tuple(TERMS)),
+        node.log("Tasks", "Committed", claimId=D, jobId=D, claimant=ME, claim=as_tuple(CLAIM), seedBlock=9),
+        node.log("Challenges", "Challenged", gameId=6, claimId=D, challenger=ME, segment=0, verifier=ME),
+    ]
+    assert market.post("p", TERMS, 5) == D
+    assert market.commit("c", CLAIM, [D], [D, D]) == D
+    assert market.open_game("g", CLAIM, 0, D, [D], D, [D], D) == 6
+    assert market.open_vote_game("v", CLAIM, ME, 0, D, [D], D, [D], D) == 6
+
+
+def test_commitments_are_keccak_over_the_abi_encoding(market: ChainMarket) -> None:
+    types = [{"type": t} for t in ("bytes32", "address", "bool", "bytes32", "bytes32")]
+    expected = keccak(encode_arguments(types, [D, ME, True, D, D]))
+    assert market.vote_commitment(D, True, D, D) == expected
+
+
+def test_claims_and_jobs_come_from_events_and_state(market: ChainMarket, node: MarketNode) -> None:
+    job_id, claim_id, other_id = digest("job"), digest("claim"), digest("other")
+    claim = replace(CLAIM, job_id=job_id)
+    progress, vote = sample(Progress), sample(Vote)
+    status = sample(ClaimStatus, phase=Phase.SEEDED)
+    node.emit("Jobs", "JobPosted", jobId=job_id, client=ME, budget=5, terms=as_tuple(TERMS))
+    for key in (claim_id, other_id):
+        node.emit(
+            "Tasks", "Committed", claimId=key, jobId=job_id, claimant=ME, claim=as_tuple(claim), seedBlock=1
+        )
+    node.answers = {
+        "progress": as_tuple(progress),
+        "balance": 77,
+        "status": as_tuple(status),
+        "votes": [as_tuple(vote)],
+        "current": claim_id,
+    }
+    (job,) = market.jobs()
+    assert (job.terms, job.progress, job.escrow) == (TERMS, progress, 77)
+    first, second = market.claims(job_id)
+    assert (first.claim, first.status, first.votes, first.stale) == (claim, status, (vote,), False)
+    assert second.stale, "a claim that is not its place's current one was overtaken"
+    assert market.current(job_id, Kind.TASK, 0, 0) == first
+    with pytest.raises(Unknown):
+        market.claim(digest("none"))
+    with pytest.raises(Unknown):
+        market.job(digest("none"))
+
+    node.reorganise(1)
+    node.mine()
+    assert [c.claim_id for c in market.claims(job_id)] == [claim_id]
+
+
+def test_snapshot_stays_at_one_block(market: ChainMarket, node: MarketNode) -> None:
+    with market.snapshot():
+        before = market.block
+        node.mine()
+        market.endpoints()
+        assert market.block == before
+    market.endpoints()
+    assert market.block == before + 1
+
+
+def test_game_view_follows_the_moves(artifacts: Artifacts) -> None:
+    index = MarketIndex()
+    roots, children, leaves = [digest("r")], [digest("a"), digest("b")], [digest("c"), digest("d")]
+
+    def apply(name: str, **arguments: Any) -> None:
+        index.apply(Event(name, "Court", {"gameId": 1, **arguments}, 1, "0x", 0, "0x"))
+
+    def game(phase: GamePhase, text: str) -> dict[str, Any]:
+        entry = find(artifacts["ICourt"].abi, "function", "timeout")["inputs"][1]
+        value = replace(GAME, phase=phase, digest=digest(text))
+        return decode_arguments([entry], encode_arguments([entry], [as_tuple(value)]))[0]
+
+    apply("GameOpened", claimId=D, game=game(GamePhase.STEPS, ""))
+    apply("Moved", phase=1, game=game(GamePhase.PICK_STEP, ""), digests=roots)
+    assert index.games[1].digests == tuple(roots) and index.games[1].opened == ()
+    apply("Moved", phase=2, game=game(GamePhase.TRACE, ""), digests=[])
+    assert index.games[1].digests == ()
+    apply("Moved", phase=3, game=game(GamePhase.PICK_NODE, "top"), digests=children)
+    apply("Moved", phase=4, game=game(GamePhase.SPLIT_NODE, "mid"), digests=[])
+    apply("Moved", phase=5, game=game(GamePhase.PICK_LEAF, "mid"), digests=leaves)
+    assert index.games[1].opened == (
+        Opened(digest("top"), tuple(children)),
+        Opened(digest("mid"), tuple(leaves)),
+    )
+    apply("LeafRevealed", game=game(GamePhase.PROVE, "leaf"), data=b"bytes")
+    apply("GameDecided", claimId=D, challengerWon=True, reason="arithmetic")
+    seen = index.games[1]
+    assert (seen.moves, seen.leaf_data, seen.digests) == (6, b"bytes", ())
+    assert (seen.decided, seen.challenger_won, seen.reason) == (True, True, "arithmetic")
+    assert seen.game.phase is GamePhase.PROVE
