@@ -245,7 +245,8 @@ def _reveal_leaf(game: Game, move: RevealLeaf, now: Seconds) -> Game:
     return _next(game, now, phase=GamePhase.PROVE)
 
 
-def _canonical(bits: int, facts: NodeFacts) -> bool:
+def is_canonical(bits: int, facts: NodeFacts) -> bool:
+    """Whether a tensor may hold these bits: a bool is 0 or 1, the only NaN is 0x7fc00000."""
     if facts.is_bool:
         return bits <= 1
     return not facts.is_f32 or (bits & 0x7FFFFFFF) <= 0x7F800000 or bits == 0x7FC00000
@@ -260,7 +261,7 @@ def _prove(game: Game, move: Prove, arithmetic: Arithmetic) -> Verdict:
     at = move.element * facts.element_bytes - game.index * trees.LEAF_BYTES
     _require(0 <= at < len(move.data), "IndexOutOfRange")
     bits = int.from_bytes(move.data[at : at + facts.element_bytes], "little")
-    if not _canonical(bits, facts):
+    if not is_canonical(bits, facts):
         return Verdict(True, "leaf")
     _require(arithmetic.element(game, move.node, move.element, move.openings) != bits, "NoDifference")
     return Verdict(True, "arithmetic")
