@@ -110,7 +110,7 @@ def fund_account(app: App, name: str, tokens: Wei) -> Address:
 def stake_for(app: App, spec: NodeSpec) -> None:
     """Deposit a node's tokens in the vault and stake its part."""
     connection = app.connect(spec.name)
-    market = connection.market
+    market = connection.writer
     market.deposit(f"devnet/deposit/{spec.name}", spec.tokens)
     if spec.stake:
         market.stake_up(f"devnet/stake/{spec.name}", Role[spec.role.upper()], spec.stake)

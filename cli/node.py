@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from chain.clock import ChainClock
 from cli.app import App
 from cli.output import plain
 from cli.web import WebServer, node_app
@@ -29,24 +30,22 @@ EVENTS_FILE = "events.jsonl"
 PEERS_EVERY_S = 2.0
 
 
-class ChainClock:
-    """The Clock port: time of the chain's latest block; waiting ends early when the process is told to
-    stop."""
+class NodeClock:
+    """The Clock port of a node: the chain's time; before each wait the node looks after its peers."""
 
-    def __init__(self, connection: Connection, stop: threading.Event, every_wait: Callable[[], None]) -> None:
-        self._connection = connection
-        self._stop = stop
-        self._every_wait = every_wait
+    def __init__(self, chain: ChainClock, before_wait: Callable[[], None]) -> None:
+        self._chain = chain
+        self._before_wait = before_wait
 
     def now(self) -> Seconds:
-        return self._connection.now()
+        return self._chain.now()
 
     def block(self) -> int:
-        return self._connection.block()
+        return self._chain.block()
 
     def wait(self, seconds: float) -> bool:
-        self._every_wait()
-        return not self._stop.wait(seconds)
+        self._before_wait()
+        return self._chain.wait(seconds)
 
 
 class EventLog:
@@ -72,7 +71,7 @@ class NodeParts:
 
     connection: Connection
     storage: NodeStorage
-    clock: ChainClock
+    clock: NodeClock
     emit: EventLog
     home: Path
 
@@ -81,18 +80,17 @@ def run_node(app: App, host: str, port: int, make: Callable[[NodeParts], Service
     """Run one role until told to stop."""
     name = app.settings.account
     home = app.node_home(name)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
     connection, storage = app.connect(), app.storage(name)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: connection.clock.stop())
     emit = EventLog(home / EVENTS_FILE, echo=not app.output.quiet)
     follow = _follow_peers(connection, storage, emit)
-    service = make(NodeParts(connection, storage, ChainClock(connection, stop, follow), emit, home))
+    service = make(NodeParts(connection, storage, NodeClock(connection.clock, follow), emit, home))
     server = WebServer(node_app(storage.store, lambda: service.status, service.status.role), host, port)
     url = server.start()
     try:
         if connection.market.endpoints().get(connection.market.me) != url:
-            connection.market.set_endpoint(connection.fresh_intent("endpoint"), url)
+            connection.writer.set_endpoint(connection.fresh_intent("endpoint"), url)
         follow()
         emit({"event": "started", "role": service.status.role, "name": name, "url": url})
         service.run()

@@ -8,17 +8,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from chain.bindings import ChainMarket
+from chain.clock import ChainClock
+from chain.compile import Artifacts, compile_contracts
 from chain.deploy import Deployment
 from chain.errors import Registry
 from chain.journal import Journal
 from chain.keystore import Keystore
-from chain.rpc import HttpRpc, Rpc, get_block, quantity
+from chain.market import ChainMarket
+from chain.market_view import ChainView
+from chain.rpc import HttpRpc, Rpc, quantity
 from chain.sender import FeePolicy, Sender
 from cli.settings import Settings
 from cli.units import parse_amount
-from protocol.errors import RpcUnreachable
-from protocol.types import Address, Seconds
+from protocol.errors import Ask
+from protocol.types import ZERO_ADDRESS, Address
 from storage.blockstore import BlockStore
 from storage.exchange import Exchange
 from storage.node import NodeBlocks
@@ -26,25 +29,19 @@ from storage.node import NodeBlocks
 
 @dataclass
 class Connection:
-    """One account's market on one chain."""
+    """One account's view of one chain."""
 
     rpc: Rpc
-    market: ChainMarket
+    market: ChainView
+    clock: ChainClock
     journal: Journal | None
 
-    def now(self) -> Seconds:
-        """Timestamp of the latest block."""
-        return Seconds(quantity(self._latest()["timestamp"], "a block's time"))
-
-    def block(self) -> int:
-        """Number of the latest block."""
-        return quantity(self._latest()["number"], "a block's number")
-
-    def _latest(self) -> dict[str, object]:
-        block = get_block(self.rpc, "latest")
-        if block is None:
-            raise RpcUnreachable("the node has no latest block", hint="choose another node with -r URL")
-        return block
+    @property
+    def writer(self) -> ChainMarket:
+        """The market, for writing. Raises Ask when no key was opened."""
+        if not isinstance(self.market, ChainMarket):
+            raise Ask("this connection only reads", hint="pass --account NAME", code="no-account")
+        return self.market
 
     def ether(self, address: Address) -> int:
         """Ether of an account in wei."""
@@ -56,9 +53,14 @@ class Connection:
 
     def close(self) -> None:
         """Close the event cursor and the journal."""
-        self.market.close()
+        self.market.disconnect()
         if self.journal is not None:
             self.journal.close()
+
+
+def registry_of(artifacts: Artifacts) -> Registry:
+    """Every custom error of the project."""
+    return Registry(artifact.abi for artifact in artifacts.values())
 
 
 def connect(settings: Settings, account: str, *, max_spend: str | None = None) -> Connection:
@@ -69,10 +71,12 @@ def connect(settings: Settings, account: str, *, max_spend: str | None = None) -
     key = Keystore(settings.keystore).load(account, settings.password_file)
     home = settings.home / "nodes" / account
     home.mkdir(parents=True, exist_ok=True)
+    artifacts = compile_contracts()
     journal = Journal(home / "journal.db")
     policy = FeePolicy(spend_limit_wei=parse_amount(max_spend) if max_spend else None)
-    sender = Sender(rpc, key, journal, Registry(), policy)
-    return Connection(rpc, ChainMarket(rpc, deployment, home / "events.db", sender), journal)
+    sender = Sender(rpc, key, journal, registry_of(artifacts), policy)
+    market = ChainMarket(rpc, deployment, artifacts, sender, home / "events.db")
+    return Connection(rpc, market, ChainClock(rpc), journal)
 
 
 def connect_readonly(settings: Settings) -> Connection:
@@ -80,7 +84,8 @@ def connect_readonly(settings: Settings) -> Connection:
     rpc = HttpRpc(settings.rpc_url)
     deployment = Deployment.load(settings.deployment, rpc)
     cursor = settings.home / "view" / "events.db"
-    return Connection(rpc, ChainMarket(rpc, deployment, cursor, None), None)
+    market = ChainView(rpc, deployment, compile_contracts(), ZERO_ADDRESS, cursor)
+    return Connection(rpc, market, ChainClock(rpc), None)
 
 
 @dataclass
