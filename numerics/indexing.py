@@ -13,7 +13,7 @@ from torch import Tensor
 def take(table: Tensor, idx: Tensor) -> Tensor:
     """Rows of a table: (any[V, D...], i32[...]) -> any[..., D...], index clamped to [0, V-1] (A40)."""
     rows = idx.clamp(0, table.shape[0] - 1).reshape(-1)
-    return torch.index_select(table, 0, rows).reshape(*idx.shape, *table.shape[1:])
+    return torch.index_select(table, 0, rows).reshape((*idx.shape, *table.shape[1:]))
 
 
 def pick(x: Tensor, idx: Tensor) -> Tensor:
