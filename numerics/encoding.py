@@ -42,6 +42,7 @@ def to_bytes(tensor: Tensor) -> memoryview:
     if tensor.dtype not in ITEM_BYTES:
         raise EncodingError(f"dtype {tensor.dtype} has no bytes; convert it to one of {list(ITEM_BYTES)}")
     flat = tensor.detach().cpu().contiguous().reshape(-1)
+    flat = flat.as_strided(flat.shape, (1,))  # one element may have stride 0 and still count as contiguous
     if flat.dtype == torch.float32:
         nan = torch.isnan(flat)
         if bool(nan.any()):
