@@ -1,0 +1,197 @@
+"""What every lowering rule works with: views in, views out, and as few nodes as that allows.
+
+Contract: rules are written as arithmetic on views (`mul`, `sum`, ...); Python numbers are constants rounded
+once to the dtype of the other operand. Element-wise operations run in the layout of their operands where
+all share it, so that they never force a copy. Not guaranteed: a particular layout of the result; use `node`
+for an Input whose shape is the view's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from program.build import ProgramBuilder
+from program.isa import DType, Input, Op, Shape
+from program.lowering import views
+from program.lowering.views import View
+from program.rules import MAX_FAN_IN, broadcast
+
+Number = int | float | bool
+Operand = View | Number
+
+
+class Refused(Exception):
+    """A rule cannot express this use of its operation; the message says why."""
+
+
+class Lowering:
+    """A program builder seen through views."""
+
+    def __init__(self, builder: ProgramBuilder) -> None:
+        self.builder = builder
+        self.softmax_parts: dict[View, View] = {}
+        """Result of a log-softmax -> the softmax of the same rows, for its gradient."""
+
+    # Between views and nodes
+
+    def node(self, x: View) -> Input:
+        """A node whose output is x, in x's shape."""
+        if x.plain:
+            return self.builder.reshape(x.base, x.shape)
+        return self.builder.strided(x.base, x.shape, x.offset, x.strides)
+
+    def rows(self, x: View) -> Input:
+        """A node [..., n] whose rows are the rows of x (n its last dimension); leading dimensions may be
+        grouped otherwise.
+        """
+        if x.plain and x.base.shape and x.base.shape[-1] == x.shape[-1]:
+            return x.base
+        return self.node(x)
+
+    def reshape(self, x: View, shape: Sequence[int]) -> View:
+        """x under another shape; one entry may be -1."""
+        sizes = list(shape)
+        if -1 in sizes:
+            sizes[sizes.index(-1)] = x.elements // -prod(sizes)
+        return views.regroup(x, sizes) or self._regrouped(views.whole(self.node(x)), sizes)
+
+    @staticmethod
+    def _regrouped(x: View, sizes: Sequence[int]) -> View:
+        return views.view(x.base, sizes, views.contiguous(tuple(sizes)), 0)
+
+    def const(self, value: Number, dtype: DType, shape: Shape = ()) -> View:
+        """One number, repeated without a copy."""
+        return views.expand(views.whole(self.builder.const(value, dtype)), shape)
+
+    # Element by element
+
+    def apply(self, op: Op, dtype: DType, *operands: View) -> View:
+        """An element-wise operation; operands broadcast."""
+        shape = broadcast([x.shape for x in operands])
+        wide = [views.unrepeated(views.expand(x, shape)) for x in operands]
+        large = [x for x in wide if x.elements > 1]
+        if large and large[0].bijective and all(self._alike(x, large[0]) for x in large):
+            frame = large[0]
+            inputs = [self._in_frame(x, frame) for x in wide]
+            result = self.builder.emit(op, dtype, frame.base.shape, inputs)
+            return views.expand(views.view(result, frame.shape, frame.strides, 0), shape)
+        inputs = [self._compact(x) for x in wide]
+        made = self.builder.emit(op, dtype, broadcast([x.shape for x in inputs]), inputs)
+        lead = len(shape) - len(made.shape)
+        return views.expand(self._regrouped(views.whole(made), (*[1] * lead, *made.shape)), shape)
+
+    @staticmethod
+    def _alike(x: View, frame: View) -> bool:
+        same = (x.shape, x.strides, x.offset) == (frame.shape, frame.strides, frame.offset)
+        return same and x.base.shape == frame.base.shape
+
+    def _in_frame(self, x: View, frame: View) -> Input:
+        return x.base if x.elements > 1 or frame.elements == 1 else self._scalar(x)
+
+    def _scalar(self, x: View) -> Input:
+        return self.node(views.view(x.base, (), (), x.offset))
+
+    def _compact(self, x: View) -> Input:
+        """x without leading dimensions of size 1, which broadcasting puts back."""
+        first = next((d for d, n in enumerate(x.shape) if n != 1), len(x.shape))
+        return self.node(View(x.base, x.shape[first:], x.strides[first:], x.offset))
+
+    def pair(self, x: Operand, y: Operand, dtype: DType | None = None) -> tuple[View, View]:
+        """Both operands as views of one dtype: the given one, or that of the operand that is a view."""
+        if dtype is None:
+            dtype = next(z.dtype for z in (x, y) if isinstance(z, View))
+        first, second = (
+            self.convert(z, dtype) if isinstance(z, View) else self.const(z, dtype) for z in (x, y)
+        )
+        return first, second
+
+    def binary(self, op: Op, x: Operand, y: Operand) -> View:
+        """A float operation of two operands, of which at least one is a view."""
+        return self.apply(op, DType.F32, *self.pair(x, y, DType.F32))
+
+    def add(self, x: Operand, y: Operand) -> View:
+        return self.binary(Op.ADD, x, y)
+
+    def sub(self, x: Operand, y: Operand) -> View:
+        return self.binary(Op.SUB, x, y)
+
+    def mul(self, x: Operand, y: Operand) -> View:
+        return self.binary(Op.MUL, x, y)
+
+    def div(self, x: Operand, y: Operand) -> View:
+        return self.binary(Op.DIV, x, y)
+
+    def unary(self, op: Op, x: View) -> View:
+        """A float operation of one operand."""
+        return self.apply(op, DType.F32, self.convert(x, DType.F32))
+
+    def compare(self, op: Op, x: Operand, y: Operand) -> View:
+        """eq, lt or le; small integers and bools are compared as i32."""
+        floats = any(isinstance(z, float) or (isinstance(z, View) and z.dtype is DType.F32) for z in (x, y))
+        return self.apply(op, DType.BOOL, *self.pair(x, y, DType.F32 if floats else DType.I32))
+
+    def invert(self, x: View) -> View:
+        """Logical not of a bool."""
+        return self.apply(Op.NOT, DType.BOOL, x)
+
+    def where(self, condition: View, x: Operand, y: Operand, dtype: DType) -> View:
+        """x where condition, else y."""
+        return self.apply(Op.SELECT, dtype, self.convert(condition, DType.BOOL), *self.pair(x, y, dtype))
+
+    def convert(self, x: View, dtype: DType) -> View:
+        """x in another dtype, over at most two conversions. Raises Refused."""
+        if x.dtype is dtype:
+            return x
+        if DType.I16 in (x.dtype, dtype):
+            raise Refused("i16 holds quantised values only")
+        if DType.U8 in (x.dtype, dtype) and DType.I32 not in (x.dtype, dtype) and dtype is not DType.F32:
+            x = self.convert(x, DType.I32)
+        return self.apply(Op.CONVERT, dtype, x)
+
+    # Along dimensions
+
+    def _last(self, x: View, dims: Sequence[int]) -> View:
+        """x as [kept..., n] with the reduced dimensions, in their order, flattened into the last."""
+        reduced = sorted(d % len(x.shape) for d in dims) if dims else list(range(len(x.shape)))
+        kept = [d for d in range(len(x.shape)) if d not in reduced]
+        moved = views.permute(x, [*kept, *reduced])
+        return self.reshape(moved, [*(x.shape[d] for d in kept), prod(x.shape[d] for d in reduced)])
+
+    def reduce(
+        self, contraction: Callable[[Input], Input], x: View, dims: Sequence[int], keepdim: bool = False
+    ) -> View:
+        """A contraction of rows applied along `dims` (none given: all)."""
+        if not x.shape:
+            x = self.reshape(x, (1,))
+            dims, keepdim = (0,), False
+        made = contraction(self.rows(self._last(x, dims)))
+        gone = {d % len(x.shape) for d in dims} if dims else set(range(len(x.shape)))
+        kept = [1 if d in gone else n for d, n in enumerate(x.shape) if keepdim or d not in gone]
+        return self._regrouped(views.whole(made), kept)
+
+    def sum(self, x: View, dims: Sequence[int], keepdim: bool = False) -> View:
+        return self.reduce(self.builder.long_sum, x, dims, keepdim)
+
+    def amax(self, x: View, dims: Sequence[int], keepdim: bool = False) -> View:
+        return self.reduce(self.builder.long_amax, x, dims, keepdim)
+
+    def mean(self, x: View, dims: Sequence[int], keepdim: bool = False) -> View:
+        """The sum divided by the number of elements."""
+        total = self.sum(x, dims, keepdim)
+        return self.div(total, float(x.elements // total.elements))
+
+    def matmul(self, x: View, y: View) -> View:
+        """[b.., M, K] @ [b.., K, N]; batch dimensions are equal."""
+        return views.whole(self.builder.matmul(self.node(x), self.node(views.swap(y))))
+
+    def concat(self, parts: Sequence[View], dim: int) -> View:
+        return views.whole(self.builder.concat([self.node(x) for x in parts], dim))
+
+    def iota(self, length: int) -> View:
+        """i32 [length]: 0, 1, ..."""
+        return views.whole(self.builder.iota((length,), 0))
+
+    def fan_in(self, length: int) -> list[tuple[int, int]]:
+        """[start, stop) of the chunks of a contraction of this length, in their order."""
+        return [(at, min(at + MAX_FAN_IN, length)) for at in range(0, length, MAX_FAN_IN)]

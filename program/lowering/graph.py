@@ -1,0 +1,177 @@
+"""Walking a traced graph: every ATen operation is replaced by the nodes that its rule emits.
+
+Contract: the program's slots are the graph's state placeholders in order, its batch is one ``data`` node of
+whole records. An operation without a rule raises UnsupportedOperation with the user's source line.
+Operations that write in place rebind the tensor; where a view of it is read later, they are refused. 64-bit
+integers become i32: values beyond it are the author's error.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule
+from torch.fx import Node as Traced
+from torch.fx.node import map_arg
+
+from program.build import ProgramBuilder
+from program.isa import DType, Program
+from program.lowering import activation, contraction, creation, elementwise, indexing, loss, normalisation
+from program.lowering.context import Lowering, Refused
+from program.lowering.registry import RULES, Rule
+from program.lowering.views import View, whole
+from program.rules import RuleBroken
+from program.tracing import UNKNOWN_SOURCE, UnsupportedOperation
+
+RULE_MODULES = (activation, contraction, creation, elementwise, indexing, loss, normalisation)
+"""Importing them fills the table of rules."""
+
+DTYPES = {
+    torch.float32: DType.F32,
+    torch.int32: DType.I32,
+    torch.int64: DType.I32,
+    torch.uint8: DType.U8,
+    torch.bool: DType.BOOL,
+}
+
+
+def lower_step(graph: GraphModule, *, params: int) -> Program:
+    """The program of a graph from `program.tracing.trace_step`; its first `params` slots are the model's parameters.
+
+    The last placeholder is the batch, u8 [rows, record size]. Raises UnsupportedOperation.
+    """
+    placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
+    batch = placeholders[-1].meta["val"]
+    builder = ProgramBuilder(record_size=batch.shape[1])
+    walk = _Walk(Lowering(builder))
+    for placeholder in placeholders[:-1]:
+        value = placeholder.meta["val"]
+        walk.bind(placeholder, whole(builder.state(_dtype(placeholder, value), tuple(value.shape))))
+    walk.bind(placeholders[-1], whole(builder.data(*batch.shape)))
+    outputs: list[View] = []
+    for traced in graph.graph.nodes:
+        if traced.op == "call_function":
+            walk.call(traced)
+        elif traced.op == "get_attr":
+            walk.attribute(traced, getattr(graph, traced.target))
+        elif traced.op == "output":
+            outputs = [walk.values[n] for n in traced.args[0]]
+    return builder.finish([walk.context.node(x) for x in outputs], params)
+
+
+def source_of(traced: Traced) -> str:
+    """Where in the user's files an operation comes from."""
+    return traced.meta.get("source", UNKNOWN_SOURCE)
+
+
+def _dtype(traced: Traced, value: Tensor) -> DType:
+    if value.dtype not in DTYPES:
+        raise UnsupportedOperation(
+            str(traced.target), source_of(traced), f"its dtype is {value.dtype}; use float32"
+        )
+    return DTYPES[value.dtype]
+
+
+def _first(traced: Traced) -> Traced:
+    """The traced tensor that an operation takes first."""
+    assert isinstance(traced.args[0], Traced)
+    return traced.args[0]
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _tensors(item)
+
+
+class _Walk:
+    def __init__(self, context: Lowering) -> None:
+        self.context = context
+        self.values: dict[Traced, Any] = {}
+        self._sharing: dict[int, list[Traced]] = {}
+
+    def bind(self, traced: Traced, value: Any) -> None:
+        self.values[traced] = value
+        if isinstance(meta := traced.meta.get("val"), Tensor):
+            self._sharing.setdefault(meta.untyped_storage()._cdata, []).append(traced)
+
+    def attribute(self, traced: Traced, tensor: Tensor) -> None:
+        """A tensor that the step closes over: only a constant of one repeated value has an instruction."""
+        traced.meta.setdefault("val", tensor)
+        if tensor.numel() == 0 or not bool((tensor == tensor.flatten()[0]).all()):
+            raise UnsupportedOperation(
+                "a tensor constant",
+                next((source_of(user) for user in traced.users), UNKNOWN_SOURCE),
+                f"a {tuple(tensor.shape)} tensor of different values is not part of the state",
+                hint="Register it as a buffer of the module, or compute it from torch.arange in forward.",
+            )
+        value = tensor.flatten()[0].item()
+        self.bind(traced, self.context.const(value, _dtype(traced, tensor), tuple(tensor.shape)))
+
+    def call(self, traced: Traced) -> None:
+        """Lower one operation."""
+        if traced.target is operator.getitem:
+            self.bind(traced, self.values[_first(traced)][traced.args[1]])
+            return
+        rule, written = self._rule(traced)
+        for value in _tensors(traced.meta.get("val")):
+            _dtype(traced, value)
+        args = map_arg(traced.args, self.values.__getitem__)
+        kwargs = map_arg(traced.kwargs, self.values.__getitem__)
+        try:
+            result = rule(self.context, traced, *args, **kwargs)
+        except (Refused, RuleBroken) as error:
+            raise UnsupportedOperation(str(traced.target), source_of(traced), str(error)) from error
+        self._check(traced, result)
+        if written is not None:
+            self._rebind(traced, written, result)
+        self.bind(traced, result)
+
+    def _rule(self, traced: Traced) -> tuple[Rule, Traced | None]:
+        """The operation's rule, and the tensor it writes in place, if any. Raises UnsupportedOperation."""
+        target = traced.target
+        if target in RULES:
+            return RULES[target], None
+        packet, _, overload = str(getattr(target, "__name__", target)).partition(".")
+        if packet.endswith("_") and not packet.startswith("_"):
+            functional = getattr(getattr(torch.ops.aten, packet[:-1], None), overload, None)
+            if functional in RULES:
+                return RULES[functional], _first(traced)
+        raise UnsupportedOperation(str(target), source_of(traced))
+
+    def _check(self, traced: Traced, result: Any) -> None:
+        meta = traced.meta.get("val")
+        if isinstance(meta, Tensor) and isinstance(result, View):
+            expected = (DTYPES[meta.dtype], tuple(meta.shape))
+            if (result.dtype, result.shape) != expected:
+                found = f"{result.dtype.name} {result.shape}"
+                raise UnsupportedOperation(
+                    str(traced.target),
+                    source_of(traced),
+                    f"lowered to {found}, not to {expected[0].name} {expected[1]}",
+                )
+
+    def _rebind(self, traced: Traced, written: Traced, result: View) -> None:
+        """Give every name of the written tensor its new value; refuse where a view of it would need one."""
+        meta = written.meta["val"]
+        for other in self._sharing.get(meta.untyped_storage()._cdata, []):
+            seen = other.meta["val"]
+            if (seen.shape, seen.stride(), seen.storage_offset()) == (
+                meta.shape,
+                meta.stride(),
+                meta.storage_offset(),
+            ):
+                self.values[other] = result
+            elif any(user > traced for user in other.users) or other.op == "placeholder":
+                raise UnsupportedOperation(
+                    str(traced.target),
+                    source_of(traced),
+                    "it writes in place to part of a tensor that is read later",
+                    hint="Build a new tensor instead, for instance with torch.cat or torch.where.",
+                )

@@ -1,0 +1,142 @@
+"""Datasets as fixed-size records of bytes, and how a batch of records becomes inputs and targets.
+
+Contract: the same arguments and the same files give the same bytes: files are read in the order of their
+names, nothing is shuffled (a program draws records by the job's seed, docs/protocol.md 2.6). Held-out
+records come from the end and are never in the job. Not guaranteed: that the standard library's text is the
+same under another Python version.
+"""
+
+from __future__ import annotations
+
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from protocol.errors import Stop
+
+
+class Layout(Protocol):
+    """How a record is laid out, in words that a step function can be traced through."""
+
+    @property
+    def record_size(self) -> int:
+        """Bytes a record."""
+        ...
+
+    def split(self, batch: Tensor) -> tuple[Tensor, Tensor]:
+        """(inputs, targets) of u8 [B, record_size]."""
+        ...
+
+
+@dataclass(frozen=True)
+class TextLayout:
+    """context + 1 bytes of text: i64 [B, context] inputs, and the same shifted by one as targets."""
+
+    context: int
+
+    @property
+    def record_size(self) -> int:
+        return self.context + 1
+
+    def split(self, batch: Tensor) -> tuple[Tensor, Tensor]:
+        tokens = batch.long()
+        return tokens[:, :-1], tokens[:, 1:]
+
+
+@dataclass(frozen=True)
+class LabelledLayout:
+    """`features` bytes and a label byte: f32 [B, features] inputs divided by `scale`, i64 [B] targets."""
+
+    features: int
+    scale: float
+
+    @property
+    def record_size(self) -> int:
+        return self.features + 1
+
+    def split(self, batch: Tensor) -> tuple[Tensor, Tensor]:
+        return batch[:, : self.features].float() / self.scale, batch[:, self.features].long()
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Records for training (the job's dataset) and held-out ones, joined bytes."""
+
+    layout: Layout
+    records: bytes
+    held_out: bytes
+
+    def held_out_batch(self, limit: int) -> Tensor:
+        """u8 [n, record_size]: the first n <= limit held-out records."""
+        size = self.layout.record_size
+        return torch.frombuffer(bytearray(self.held_out[: limit * size]), dtype=torch.uint8).view(-1, size)
+
+
+def _split(layout: Layout, data: bytes, held_out: float) -> Dataset:
+    size = layout.record_size
+    count = len(data) // size
+    kept = max(1, round(count * held_out))
+    if count - kept < 1:
+        raise Stop(
+            f"{len(data)} bytes make {count} records of {size} bytes: too few to hold some out",
+            hint="give more data or a shorter context",
+        )
+    cut = (count - kept) * size
+    return Dataset(layout, data[:cut], data[cut : count * size])
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if path.is_dir():
+        yield from sorted(p for p in path.rglob("*") if p.is_file() and not p.name.startswith("."))
+    else:
+        yield path
+
+
+def _joined(files: Iterator[Path], limit: int) -> bytes:
+    parts, total = [], 0
+    for file in files:
+        if total >= limit:
+            break
+        data = file.read_bytes()[: limit - total]
+        parts.append(data)
+        total += len(data)
+    return b"".join(parts)
+
+
+def text(path: Path, context: int, *, max_bytes: int = 8 << 20, held_out: float = 0.05) -> Dataset:
+    """A file, or all files below a directory, as text records. Raises Stop when that is too little, or
+    cannot be read.
+    """
+    try:
+        data = _joined(_files(path), max_bytes)
+    except OSError as error:
+        raise Stop(
+            f"{path} cannot be read: {error.strerror}", hint="check the path and its permissions"
+        ) from error
+    return _split(TextLayout(context), data, held_out)
+
+
+def standard_library(context: int, *, max_bytes: int = 2 << 20, held_out: float = 0.05) -> Dataset:
+    """The source of this Python's own standard library (top-level modules) as text records."""
+    folder = Path(sysconfig.get_paths()["stdlib"])
+    return _split(TextLayout(context), _joined(iter(sorted(folder.glob("*.py"))), max_bytes), held_out)
+
+
+def digits(*, held_out: float = 0.2) -> Dataset:
+    """scikit-learn's 1,797 handwritten digits: 64 pixels of 0 to 16, then the label. Raises Stop where it
+    is not installed.
+    """
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise Stop("the digits dataset comes with scikit-learn", hint="pip install scikit-learn") from error
+    bunch = load_digits()
+    pixels = torch.from_numpy(bunch.data).to(torch.uint8)
+    labels = torch.from_numpy(bunch.target).to(torch.uint8)
+    data = torch.cat([pixels, labels.unsqueeze(1)], 1).contiguous().numpy().tobytes()
+    return _split(LabelledLayout(64, 16.0), data, held_out)
