@@ -157,7 +157,7 @@ def _check_deployable(artifact: Artifact) -> None:
         )
     if artifact.runtime_bytes > MAX_RUNTIME_BYTES or len(artifact.bytecode) // 2 > MAX_INITCODE_BYTES:
         raise DeploymentFailed(
-            f"{artifact.name} is {artifact.runtime_bytes} bytes, more than the {MAX_RUNTIME_BYTES} that a chain takes;"
+            f"{artifact.name} is {artifact.runtime_bytes} bytes; a chain takes {MAX_RUNTIME_BYTES};"
             " nothing was deployed",
             hint="move part of it into a library or another contract",
         )
