@@ -159,11 +159,14 @@ interface IJobs {
         uint32 shards,
         uint32 maxUnsettled
     ) external;
-    /// @notice Go back to the convicted claim's round. `wasted` = sum of the prices of the task claims that become stale;
-    /// `compensation` = the part of `pool` (the unburnt half of the slash) that goes to them.
+    /// @notice Go back to the convicted claim's round. `compensation` = the part of `pool` (the unburnt half of the slash,
+    /// in the caller's free balance) that is set aside for those whose task claims become stale.
     function rewind(Accused calldata accused, bool wasAccepted, uint32 shards, uint256 pool)
         external
-        returns (uint32 epoch, uint256 wasted, uint256 compensation);
+        returns (uint256 compensation);
+    /// @notice Pay an overtaken claim its share of what its rewind set aside. Not `found` when the search for that rewind
+    /// needs another call.
+    function compensate(bytes32 claimId, Accused calldata claim) external returns (bool found, uint256 paid);
 }
 
 /// @title Tasks: shards, claims, acceptance, settlement
@@ -183,7 +186,9 @@ interface ITasks {
     error GamesOpen(uint32 count);
     error EarlierUnsettled();
     error PlaceTaken(bytes32 claimId);
-    error Overtaken(bytes32 claimId);
+    error NotStanding();
+    error NoSuchShard(uint32 shard);
+    error NoSuchVote(address verifier);
     error NotDrawn(address account);
     error AlreadyVoted(address account);
     error WrongReveal();

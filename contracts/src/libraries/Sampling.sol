@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+/// @title What the seed of a claim asks of each drawn verifier (docs/protocol.md 4.6)
+library Sampling {
+    /// @notice The prefix of every leaf of the verifier's last-step traces.
+    function key(address verifier, bytes32 seed) internal pure returns (bytes32) {
+        return sha256(abi.encodePacked("assay/key/1", verifier, seed));
+    }
+
+    /// @notice The `ordinal`-th distinct segment that the verifier has to replay, of `segments`. `ordinal` < `segments`.
+    function segment(bytes32 seed, address verifier, uint256 ordinal, uint256 segments)
+        internal
+        pure
+        returns (uint256 drawn)
+    {
+        uint256[] memory before = new uint256[](ordinal);
+        uint256 found;
+        for (uint32 j;; ++j) {
+            drawn = uint64(bytes8(sha256(abi.encodePacked("assay/sample/1", seed, verifier, j)))) % segments;
+            uint256 i;
+            while (i < found && before[i] != drawn) ++i;
+            if (i < found) continue;
+            if (found == ordinal) return drawn;
+            before[found++] = drawn;
+        }
+    }
+}

@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {Game, ICourt} from "../interfaces/ICourt.sol";
+import {IChallenges, ITasks, IVault} from "../interfaces/IMarket.sol";
+import {Accused, Claim, Kind, Terms} from "../interfaces/Types.sol";
+import {Merkle} from "../libraries/Merkle.sol";
+import {Sampling} from "../libraries/Sampling.sol";
+import {TermsStore} from "../libraries/TermsStore.sol";
+
+/// @notice See IChallenges; docs/protocol.md, sections 4.4, 5 and 6.2.
+contract Challenges is IChallenges {
+    /// @dev A game's stakes. `verifier` is zero for a game on a claim; `ballot` names the vote otherwise.
+    struct Record {
+        bytes32 claimId;
+        address challenger;
+        uint64 ballot;
+        address verifier;
+    }
+
+    /// @dev A game being opened on a vote, in memory only. `segment` is the one that the sample replays.
+    struct VoteGame {
+        Game game;
+        uint64 ballot;
+        uint32 segment;
+        uint32 samples;
+        bytes32 segmentsRoot;
+        uint256 leaves;
+    }
+
+    IVault public immutable VAULT;
+    address public immutable JOBS;
+    ITasks public immutable TASKS;
+    ICourt public immutable COURT;
+
+    mapping(bytes32 commitment => uint64 blockNumber) public announcedAt;
+    mapping(uint256 gameId => Record) private records;
+    mapping(bytes32 claimId => Accused) private dossiers;
+
+    constructor(IVault vault, address jobs, ITasks tasks, ICourt court) {
+        VAULT = vault;
+        JOBS = jobs;
+        TASKS = tasks;
+        COURT = court;
+    }
+
+    function announce(bytes32 commitment) external {
+        // Somebody else's copy must not set the clock back.
+        if (announcedAt[commitment] == 0) announcedAt[commitment] = uint64(block.number);
+        emit Announced(msg.sender, commitment);
+    }
+
+    function open(
+        Claim calldata claim,
+        uint32 segment,
+        bytes32 from,
+        bytes32[] calldata fromProof,
+        bytes32 to,
+        bytes32[] calldata toProof,
+        bytes32 salt
+    ) external returns (uint256 gameId) {
+        bytes32 claimId = TASKS.gameOpened(claim);
+        _spend(claimId, segment, address(0), salt);
+        uint256 leaves = _leaves(claim);
+        if (!Merkle.verify(claim.segmentsRoot, from, segment, leaves, fromProof)) revert BadProof();
+        if (!Merkle.verify(claim.segmentsRoot, to, uint256(segment) + 1, leaves, toProof)) revert BadProof();
+        Game memory game = _gameOn(claim, claimId, segment);
+        game.defender = claim.claimant;
+        game.inRoot = from;
+        game.outRoot = to;
+        gameId = _start(claim, game);
+        records[gameId] = Record(claimId, msg.sender, 0, address(0));
+        emit Challenged(gameId, claimId, msg.sender, segment, address(0));
+    }
+
+    function openVote(
+        Claim calldata claim,
+        address verifier,
+        uint32 sample,
+        bytes32 from,
+        bytes32[] calldata fromProof,
+        bytes32 traceRoot,
+        bytes32[] calldata traceProof,
+        bytes32 salt
+    ) external returns (uint256 gameId) {
+        VoteGame memory v = _gameOnVote(claim, verifier, sample);
+        _spend(v.game.claimId, sample, verifier, salt);
+        if (!Merkle.verify(v.game.outRoot, traceRoot, sample, v.samples, traceProof)) revert BadProof();
+        if (!Merkle.verify(v.segmentsRoot, from, v.segment, v.leaves, fromProof)) revert BadProof();
+        v.game.inRoot = from;
+        v.game.outRoot = traceRoot;
+        gameId = _start(claim, v.game);
+        records[gameId] = Record(v.game.claimId, msg.sender, v.ballot, verifier);
+        emit Challenged(gameId, v.game.claimId, msg.sender, v.segment, verifier);
+    }
+
+    function proveBinding(
+        Claim calldata claim,
+        uint32 slot,
+        bytes32 leaf,
+        bytes32[] calldata proof,
+        Claim calldata source,
+        bytes32 sourceLeaf,
+        bytes32[] calldata sourceProof,
+        bytes32 salt
+    ) external {
+        bytes32 claimId = keccak256(abi.encode(claim));
+        _spend(claimId, slot, address(0), salt);
+        _requireInput(claim, slot, leaf, proof);
+        _requireSource(claim, slot, source, sourceLeaf, sourceProof);
+        if (leaf == sourceLeaf) revert NoDifference();
+        emit BindingConvicted(claimId, slot, msg.sender);
+        TASKS.convict(claim, msg.sender);
+    }
+
+    function resolve(uint256 gameId, bool challengerWon) external {
+        if (msg.sender != address(COURT)) revert NotCourt(msg.sender);
+        Record memory record = records[gameId];
+        delete records[gameId];
+        Accused memory accused = dossiers[record.claimId];
+        bool onClaim = record.verifier == address(0);
+        bool stood = onClaim
+            ? TASKS.gameClosed(record.claimId, accused, record.challenger, challengerWon)
+            : TASKS.voteGameClosed(record.claimId, accused, record.ballot, record.challenger, challengerWon);
+        bytes32 key = bytes32(gameId);
+        uint256 paid = VAULT.balance(IVault.Bucket.BOND, key);
+        uint256 burnt;
+        address receiver = record.challenger;
+        if (stood && !challengerWon) {
+            burnt = paid - paid / 2;
+            paid -= burnt;
+            receiver = onClaim ? accused.claimant : record.verifier;
+        }
+        emit Resolved(gameId, record.claimId, challengerWon, burnt, paid);
+        VAULT.burn(IVault.Bucket.BOND, key, burnt);
+        VAULT.move(IVault.Bucket.BOND, key, IVault.Bucket.FREE, _key(receiver), paid);
+    }
+
+    function _requireInput(Claim calldata claim, uint32 slot, bytes32 leaf, bytes32[] calldata proof)
+        private
+        view
+    {
+        Terms memory t = _terms(claim.jobId);
+        uint256 slots = claim.kind == Kind.TASK ? t.inner.slots : t.outer.slots;
+        if (!Merkle.verify(claim.inputRoot, leaf, slot, slots, proof)) revert BadProof();
+    }
+
+    function _requireSource(
+        Claim calldata claim,
+        uint32 slot,
+        Claim calldata source,
+        bytes32 leaf,
+        bytes32[] calldata proof
+    ) private view {
+        (bytes32 root, uint256 place, uint256 count) = _sourceOf(claim, slot, source, _terms(claim.jobId));
+        if (!Merkle.verify(root, leaf, place, count, proof)) revert BadProof();
+    }
+
+    /// @dev Where slot `slot` of the claim's input must come from (4.4): a root, the slot in it, and its number of slots.
+    function _sourceOf(Claim calldata claim, uint32 slot, Claim calldata source, Terms memory t)
+        private
+        view
+        returns (bytes32 root, uint256 place, uint256 count)
+    {
+        uint256 params = t.inner.params;
+        if (claim.kind == Kind.OUTER && slot >= 2 * params) {
+            uint256 shard = (slot - 2 * params) / params;
+            _requireCurrent(source, claim.jobId, Kind.TASK, claim.round, uint32(shard));
+            return (source.outputRoot, (slot - 2 * params) % params, t.inner.slots);
+        }
+        if (claim.round == 0) {
+            if (claim.kind == Kind.OUTER) return (t.outerGenesisRoot, slot, t.outer.slots);
+            return (t.genesisRoot, slot, t.inner.slots);
+        }
+        if (claim.kind == Kind.OUTER || slot < params) {
+            _requireCurrent(source, claim.jobId, Kind.OUTER, claim.round - 1, 0);
+            return (source.outputRoot, slot, t.outer.slots);
+        }
+        _requireCurrent(source, claim.jobId, Kind.TASK, claim.round - 1, claim.shard);
+        return (source.outputRoot, slot, t.inner.slots);
+    }
+
+    function _requireCurrent(Claim calldata source, bytes32 jobId, Kind kind, uint32 round, uint32 shard)
+        private
+        view
+    {
+        bytes32 given = keccak256(abi.encode(source));
+        if (given != TASKS.current(jobId, kind, round, shard)) revert WrongSource(given);
+    }
+
+    /// @dev A game on steps of the claim's own program, from the first step of the segment.
+    function _gameOn(Claim calldata claim, bytes32 claimId, uint32 segment)
+        private
+        view
+        returns (Game memory game)
+    {
+        Terms memory t = _terms(claim.jobId);
+        game.claimId = claimId;
+        game.challenger = msg.sender;
+        game.datasetRoot = t.datasetRoot;
+        game.seed = t.seed;
+        game.records = t.records;
+        game.recordSize = t.recordSize;
+        game.shard = claim.shard;
+        game.moveTime = t.moveTime;
+        if (claim.kind == Kind.OUTER) {
+            (game.program, game.step, game.steps) = (t.outer, claim.round, 1);
+        } else {
+            (game.program, game.steps) = (t.inner, t.segmentSteps);
+            game.step = uint64(claim.round) * t.stepsPerRound + uint64(segment) * t.segmentSteps;
+        }
+    }
+
+    /// @dev A game on the sampled segment's keyed last step; outRoot is still the root over all samples.
+    function _gameOnVote(Claim calldata claim, address verifier, uint32 sample)
+        private
+        returns (VoteGame memory v)
+    {
+        v.samples = _terms(claim.jobId).samples;
+        if (sample >= v.samples) revert WrongSample(sample, v.samples);
+        bytes32 claimId;
+        bytes32 tracesRoot;
+        bytes32 seed;
+        (claimId, v.ballot, tracesRoot, seed) = TASKS.voteGameOpened(claim, verifier);
+        v.segmentsRoot = claim.segmentsRoot;
+        v.leaves = _leaves(claim);
+        v.segment = uint32(Sampling.segment(seed, verifier, sample, v.leaves - 1));
+        v.game = _gameOn(claim, claimId, v.segment);
+        v.game.defender = verifier;
+        v.game.key = Sampling.key(verifier, seed);
+        v.game.outRoot = tracesRoot;
+    }
+
+    function _start(Claim calldata claim, Game memory game) private returns (uint256 gameId) {
+        if (dossiers[game.claimId].jobId == 0) {
+            dossiers[game.claimId] = Accused(
+                claim.jobId, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.epoch
+            );
+        }
+        gameId = COURT.open(game);
+        VAULT.move(
+            IVault.Bucket.FREE,
+            _key(msg.sender),
+            IVault.Bucket.BOND,
+            bytes32(gameId),
+            _terms(claim.jobId).challengeBond
+        );
+    }
+
+    function _spend(bytes32 claimId, uint32 segment, address verifier, bytes32 salt) private {
+        bytes32 commitment = keccak256(abi.encode(msg.sender, claimId, segment, verifier, salt));
+        uint64 announced = announcedAt[commitment];
+        if (announced == 0) revert NotAnnounced(commitment);
+        if (block.number <= announced) revert TooSoon(announced);
+        delete announcedAt[commitment];
+    }
+
+    /// @dev Of the tree over the states at segment ends: one more than there are segments.
+    function _leaves(Claim calldata claim) private view returns (uint256) {
+        if (claim.kind == Kind.OUTER) return 2;
+        Terms memory t = _terms(claim.jobId);
+        return t.stepsPerRound / t.segmentSteps + 1;
+    }
+
+    function _terms(bytes32 jobId) private view returns (Terms memory) {
+        (bool exists, Terms memory t) = TermsStore.read(JOBS, jobId);
+        if (!exists) revert ITasks.NoSuchJob(jobId);
+        return t;
+    }
+
+    function _key(address account) private pure returns (bytes32) {
+        return bytes32(uint256(uint160(account)));
+    }
+}

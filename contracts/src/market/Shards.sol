@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {IStakes, IVault} from "../interfaces/IMarket.sol";
+import {Kind, Role, Terms} from "../interfaces/Types.sol";
+import {Claims} from "./Claims.sol";
+
+/// @title Who holds which shard, at what price, and until when (docs/protocol.md 4.2, 4.3)
+abstract contract Shards is Claims {
+    struct Shard {
+        address solver;
+        uint64 since; // held since; seconds
+        uint128 price;
+        uint64 openedAt; // 0 until it has been held once
+    }
+
+    mapping(bytes32 jobId => mapping(uint32 shard => Shard)) internal shardsOf;
+
+    function claimShard(bytes32 jobId, uint32 shard) external {
+        Terms memory t = _terms(jobId);
+        if (shard >= t.shards) revert NoSuchShard(shard);
+        Shard storage entry = shardsOf[jobId][shard];
+        if (entry.solver != address(0)) revert ShardTaken(entry.solver);
+        uint256 unlocked = STAKES.active(msg.sender, Role.SOLVER) - STAKES.locked(msg.sender, Role.SOLVER);
+        if (unlocked < t.solverStake) {
+            revert IStakes.InsufficientStake(msg.sender, Role.SOLVER, t.solverStake, unlocked);
+        }
+        uint128 asked = _openPrice(jobId, entry, t);
+        entry.solver = msg.sender;
+        entry.since = uint64(block.timestamp);
+        entry.price = asked;
+        emit ShardClaimed(jobId, shard, msg.sender, asked);
+        JOBS.shardClaimed(jobId);
+    }
+
+    function release(bytes32 jobId, uint32 shard) external {
+        Terms memory t = _terms(jobId);
+        address solver = shardsOf[jobId][shard].solver;
+        if (solver != msg.sender) revert NotHolder(solver);
+        (bool owed,) = _owed(jobId, shard, t);
+        _open(jobId, shard, "released");
+        if (owed) _penalise(solver, t.missPenalty);
+    }
+
+    function expire(bytes32 jobId, uint32 shard) external {
+        Terms memory t = _terms(jobId);
+        address solver = shardsOf[jobId][shard].solver;
+        if (solver == address(0)) revert NotHolder(solver);
+        (bool owed, uint64 deadline) = _owed(jobId, shard, t);
+        if (!owed || block.timestamp <= deadline) revert NotDue(deadline + 1);
+        _open(jobId, shard, "deadline missed");
+        _penalise(solver, t.missPenalty);
+    }
+
+    function holder(bytes32 jobId, uint32 shard)
+        external
+        view
+        returns (address solver, uint128 price_, uint64 since)
+    {
+        Shard storage entry = shardsOf[jobId][shard];
+        if (entry.solver == address(0)) return (address(0), 0, 0);
+        return (entry.solver, entry.price, entry.since);
+    }
+
+    function price(bytes32 jobId, uint32 shard) external view returns (uint128) {
+        Shard storage entry = shardsOf[jobId][shard];
+        return entry.solver == address(0) ? _openPrice(jobId, entry, _terms(jobId)) : entry.price;
+    }
+
+    function _open(bytes32 jobId, uint32 shard, string memory reason) internal {
+        Shard storage entry = shardsOf[jobId][shard];
+        emit ShardReleased(jobId, shard, entry.solver, reason);
+        entry.solver = address(0);
+        entry.openedAt = uint64(block.timestamp);
+    }
+
+    function _deadline(uint64 roundStart, uint64 since, uint64 taskTime) internal pure returns (uint64) {
+        return (roundStart > since ? roundStart : since) + taskTime;
+    }
+
+    /// @dev Whether the shard owes the present round a task, and by when.
+    function _owed(bytes32 jobId, uint32 shard, Terms memory t)
+        private
+        view
+        returns (bool owed, uint64 deadline)
+    {
+        (bool running, uint32 round, uint64 roundStart) = JOBS.running(jobId, t.maxUnsettled);
+        deadline = _deadline(roundStart, shardsOf[jobId][shard].since, t.taskTime);
+        owed = running && current(jobId, Kind.TASK, round, shard) == 0;
+    }
+
+    function _penalise(address solver, uint256 penalty) private {
+        VAULT.burn(IVault.Bucket.FREE, _key(address(this)), STAKES.slash(solver, Role.SOLVER, penalty));
+    }
+
+    /// @dev Rises from floor to cap over pricePeriod, rounding down.
+    function _openPrice(bytes32 jobId, Shard storage entry, Terms memory t) private view returns (uint128) {
+        uint256 openedAt = entry.openedAt == 0 ? JOBS.postedAt(jobId) : entry.openedAt;
+        uint256 elapsed = block.timestamp - openedAt;
+        if (elapsed >= t.pricePeriod) return t.priceCap;
+        return uint128(t.priceFloor + uint256(t.priceCap - t.priceFloor) * elapsed / t.pricePeriod);
+    }
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {IJobs, IStakes, IVault} from "../interfaces/IMarket.sol";
+import {Claim, Kind, Phase, Role, Terms} from "../interfaces/Types.sol";
+import {Merkle} from "../libraries/Merkle.sol";
+import {Claims} from "./Claims.sol";
+import {Convictions} from "./Convictions.sol";
+
+/// @notice See ITasks; docs/protocol.md, section 4. The life of a claim from commit to settlement; its parts are inherited:
+/// who holds the shards (Shards), votes (Attestations), what happens when it falls (Convictions).
+contract Tasks is Convictions {
+    constructor(IVault vault, IStakes stakes, IJobs jobs, address challenges)
+        Claims(vault, stakes, jobs, challenges)
+    {}
+
+    function commit(Claim calldata given, bytes32[] calldata first, bytes32[] calldata last)
+        external
+        returns (bytes32 claimId)
+    {
+        Claim memory claim = given;
+        Terms memory t = _terms(claim.jobId);
+        _checkSegments(given, claim.kind == Kind.TASK ? t.stepsPerRound / t.segmentSteps : 1, first, last);
+        claim.claimant = msg.sender;
+        claim.committedAt = uint64(block.timestamp);
+        bytes32 place = _place(claim.jobId, claim.kind, claim.round, claim.shard);
+        claim.attempt = _attempt(claim, place);
+        bool isTask = claim.kind == Kind.TASK;
+        if (isTask) _enterTask(claim, t);
+        else _enterOuter(claim, t);
+        claimId = keccak256(abi.encode(claim));
+        places[place] = claimId;
+        Status storage st = statuses[claimId];
+        uint48 seedBlock = isTask ? _newSeedBlock(t) : 0;
+        (st.phase, st.seedBlock, st.since) = (isTask ? Phase.COMMITTED : Phase.ACCEPTED, seedBlock, _now());
+        (st.attempt, st.epoch) = (claim.attempt, claim.epoch);
+        emit Committed(claimId, claim.jobId, msg.sender, claim, seedBlock);
+        if (!isTask) emit Accepted(claimId, uint64(block.timestamp + t.challengeWindow));
+        STAKES.lock(msg.sender, Role.SOLVER, t.solverStake);
+    }
+
+    function settle(Claim calldata claim) external {
+        (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.ACCEPTED);
+        if (st.openGames > 0) revert GamesOpen(st.openGames);
+        uint256 end = uint256(st.since) + t.challengeWindow;
+        if (block.timestamp <= end) revert NotDue(uint64(end + 1));
+        statuses[claimId].phase = Phase.SETTLED;
+        emit Settled(claimId, claim.claimant, claim.price);
+        JOBS.claimSettled(claim.jobId, claim.kind, claim.round, claim.epoch, t.shards, t.maxUnsettled);
+        STAKES.unlock(claim.claimant, Role.SOLVER, t.solverStake);
+        if (st.committed > 0) {
+            STAKES.unlockEach(_voters(claimId, st, false), Role.VERIFIER, t.verifierStake);
+        }
+        _pay(claim, _voters(claimId, st, true), t.verifierFee);
+    }
+
+    function _pay(Claim calldata claim, address[] memory valid, uint256 fee) private {
+        address[] memory to = new address[](valid.length + 1);
+        uint256[] memory amounts = new uint256[](to.length);
+        (to[0], amounts[0]) = (claim.claimant, claim.price);
+        for (uint256 i; i < valid.length; ++i) {
+            (to[i + 1], amounts[i + 1]) = (valid[i], fee);
+        }
+        VAULT.pay(IVault.Bucket.ESCROW, claim.jobId, to, amounts);
+    }
+
+    function _enterTask(Claim memory claim, Terms memory t) private {
+        Shard storage shard = shardsOf[claim.jobId][claim.shard];
+        if (shard.solver != msg.sender) revert NotHolder(shard.solver);
+        if (claim.round == 0 && claim.inputRoot != t.genesisRoot) {
+            revert WrongInput(t.genesisRoot, claim.inputRoot);
+        }
+        claim.price = shard.price;
+        uint64 roundStart;
+        (claim.epoch, roundStart) = JOBS.taskCommitted(claim.jobId, claim.round, claim.price, t.maxUnsettled);
+        uint64 deadline = _deadline(roundStart, shard.since, t.taskTime);
+        if (block.timestamp > deadline) revert TooLate(deadline);
+    }
+
+    function _enterOuter(Claim memory claim, Terms memory t) private {
+        if (claim.shard != 0) revert NoSuchShard(claim.shard);
+        claim.price = t.outerFee;
+        claim.epoch = JOBS.outerCommitted(claim.jobId, claim.round, t.shards);
+    }
+
+    /// @dev A place can be claimed again once its last claim has fallen or has been overtaken.
+    function _attempt(Claim memory claim, bytes32 place) private view returns (uint32) {
+        bytes32 before = places[place];
+        if (before == 0) return 0;
+        bytes32 standing = current(claim.jobId, claim.kind, claim.round, claim.shard);
+        if (standing != 0) revert PlaceTaken(standing);
+        return statuses[before].attempt + 1;
+    }
+
+    function _checkSegments(
+        Claim calldata claim,
+        uint256 segments,
+        bytes32[] calldata first,
+        bytes32[] calldata last
+    ) private view {
+        bool whole = Merkle.verify(claim.segmentsRoot, claim.inputRoot, 0, segments + 1, first)
+        && Merkle.verify(claim.segmentsRoot, claim.outputRoot, segments, segments + 1, last);
+        if (!whole) revert BadSegments();
+    }
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {IVault} from "../interfaces/IMarket.sol";
+import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
+import {ERC20Burnable} from "@openzeppelin/contracts/token/ERC20/extensions/ERC20Burnable.sol";
+import {IERC20Permit} from "@openzeppelin/contracts/token/ERC20/extensions/IERC20Permit.sol";
+import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
+import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+
+/// @notice See IVault. The token is called in `deposit`, `claim` and `destroy` only, never while a module works.
+contract Vault is IVault, ReentrancyGuardTransient {
+    using SafeERC20 for IERC20;
+    using SafeCast for uint256;
+
+    IERC20 public immutable TOKEN;
+    address public immutable STAKES;
+    address public immutable JOBS;
+    address public immutable TASKS;
+    address public immutable CHALLENGES;
+
+    mapping(Bucket bucket => mapping(bytes32 key => uint256)) private entries;
+    /// @dev Two to a slot, by `_rank`: free|escrow, stake|unbonding, bond|compensation.
+    uint128[6] private totals;
+    uint256 public burned;
+    uint256 public undestroyed;
+
+    constructor(IERC20 token, address stakes, address jobs, address tasks, address challenges) {
+        TOKEN = token;
+        STAKES = stakes;
+        JOBS = jobs;
+        TASKS = tasks;
+        CHALLENGES = challenges;
+    }
+
+    modifier onlyModule() {
+        if (msg.sender != TASKS && msg.sender != STAKES && msg.sender != JOBS && msg.sender != CHALLENGES) {
+            revert NotModule(msg.sender);
+        }
+        _;
+    }
+
+    function deposit(address account, uint256 amount) external nonReentrant {
+        _deposit(account, amount);
+    }
+
+    function depositWithPermit(
+        address account,
+        uint256 amount,
+        uint256 deadline,
+        uint8 v,
+        bytes32 r,
+        bytes32 s
+    ) external nonReentrant {
+        // A permit that somebody else has already used has left its allowance behind: go on, the transfer decides.
+        try IERC20Permit(address(TOKEN)).permit(msg.sender, address(this), amount, deadline, v, r, s) {}
+            catch {}
+        _deposit(account, amount);
+    }
+
+    function claim(address to, uint256 amount) external nonReentrant {
+        _take(Bucket.FREE, _key(msg.sender), amount);
+        emit Claimed(msg.sender, to, amount);
+        TOKEN.safeTransfer(to, amount);
+    }
+
+    function destroy() external nonReentrant {
+        uint256 amount = undestroyed;
+        undestroyed = 0;
+        emit Destroyed(amount);
+        ERC20Burnable(address(TOKEN)).burn(amount);
+    }
+
+    function move(Bucket from, bytes32 fromKey, Bucket to, bytes32 toKey, uint256 amount)
+        external
+        onlyModule
+    {
+        if (amount == 0) return;
+        _take(from, fromKey, amount);
+        _put(to, toKey, amount);
+        emit Transfer(from, fromKey, to, toKey, amount);
+    }
+
+    function pay(Bucket from, bytes32 fromKey, address[] calldata to, uint256[] calldata amounts)
+        external
+        onlyModule
+    {
+        uint256 sum;
+        for (uint256 i; i < to.length; ++i) {
+            uint256 amount = amounts[i];
+            if (amount == 0) continue;
+            sum += amount;
+            bytes32 toKey = _key(to[i]);
+            entries[Bucket.FREE][toKey] += amount;
+            emit Transfer(from, fromKey, Bucket.FREE, toKey, amount);
+        }
+        if (sum == 0) return;
+        totals[_rank(Bucket.FREE)] += sum.toUint128();
+        _take(from, fromKey, sum);
+    }
+
+    function burn(Bucket from, bytes32 fromKey, uint256 amount) external onlyModule {
+        if (amount == 0) return;
+        _take(from, fromKey, amount);
+        burned += amount;
+        undestroyed += amount;
+        emit Burned(from, fromKey, amount);
+    }
+
+    function balance(Bucket bucket, bytes32 key) external view returns (uint256) {
+        return entries[bucket][key];
+    }
+
+    function total(Bucket bucket) external view returns (uint256) {
+        return totals[_rank(bucket)];
+    }
+
+    function free(address account) external view returns (uint256) {
+        return entries[Bucket.FREE][_key(account)];
+    }
+
+    /// @dev Credits what has arrived, so that a token that keeps a fee cannot leave the ledger short.
+    function _deposit(address account, uint256 amount) private {
+        uint256 before = TOKEN.balanceOf(address(this));
+        TOKEN.safeTransferFrom(msg.sender, address(this), amount);
+        uint256 received = TOKEN.balanceOf(address(this)) - before;
+        _put(Bucket.FREE, _key(account), received);
+        emit Deposited(msg.sender, account, received);
+    }
+
+    function _take(Bucket bucket, bytes32 key, uint256 amount) private {
+        uint256 there = entries[bucket][key];
+        if (there < amount) revert InsufficientBalance(bucket, key, amount, there);
+        unchecked {
+            entries[bucket][key] = there - amount;
+        }
+        totals[_rank(bucket)] -= amount.toUint128();
+    }
+
+    function _put(Bucket bucket, bytes32 key, uint256 amount) private {
+        entries[bucket][key] += amount;
+        totals[_rank(bucket)] += amount.toUint128();
+    }
+
+    function _key(address account) private pure returns (bytes32) {
+        return bytes32(uint256(uint160(account)));
+    }
+
+    /// @dev Free and escrow share a slot because every settlement moves from one to the other.
+    function _rank(Bucket bucket) private pure returns (uint256) {
+        if (bucket == Bucket.STAKE) return 2;
+        if (bucket == Bucket.UNBONDING) return 3;
+        if (bucket == Bucket.ESCROW) return 1;
+        return uint256(bucket);
+    }
+}
