@@ -29,8 +29,8 @@ contract ArbiterElementwise is IArbiter {
         NodeRules.checkElementwise(node);
         uint256[3] memory x;
         for (uint256 i; i < node.inputs.length; ++i) {
-            uint256 at = TensorIndex.broadcast(element, node.inputs[i].dims, node.dims);
-            x[i] = Spans.element(spans, node, i, at);
+            uint256 flat = TensorIndex.broadcast(element, node.inputs[i].dims, node.dims);
+            x[i] = Spans.element(spans, node, i, flat);
         }
         return uint32(_apply(node, x));
     }

@@ -19,15 +19,15 @@ contract ArbiterIndex is IArbiter {
         if (node.op < Nodes.STRIDED) revert ICourt.UnknownOperation(uint8(node.op));
         NodeRules.checkIndex(node);
         if (element >= Nodes.elements(node.dims)) revert ICourt.IndexOutOfRange(element, Nodes.elements(node.dims));
-        (uint256 input, uint256 at) = _source(node, element, spans);
-        return uint32(Spans.element(spans, node, input, at));
+        (uint256 input, uint256 flat) = _source(node, element, spans);
+        return uint32(Spans.element(spans, node, input, flat));
     }
 
     /// @dev Which element of which input this one is.
     function _source(Node memory node, uint256 element, Span[] calldata spans)
         private
         pure
-        returns (uint256 input, uint256 at)
+        returns (uint256 input, uint256 flat)
     {
         uint256 op = node.op;
         if (op == Nodes.STRIDED) return (0, TensorIndex.strided(element, node.dims, node.attrs));
@@ -44,7 +44,7 @@ contract ArbiterIndex is IArbiter {
         return (0, element * last + TensorIndex.clamp(picked, last));
     }
 
-    function _part(Node memory node, uint256 element) private pure returns (uint256 input, uint256 at) {
+    function _part(Node memory node, uint256 element) private pure returns (uint256 input, uint256 flat) {
         uint256 along = uint256(node.attrs[0]);
         uint256 inner = TensorIndex.span(node.dims, along + 1);
         uint256 position = (element / inner) % node.dims[along];
@@ -53,6 +53,6 @@ contract ArbiterIndex is IArbiter {
             position -= node.inputs[input].dims[along];
             ++input;
         }
-        at = (outer * node.inputs[input].dims[along] + position) * inner + element % inner;
+        flat = (outer * node.inputs[input].dims[along] + position) * inner + element % inner;
     }
 }

@@ -89,22 +89,22 @@ library Nodes {
         node.dtype = uint8(data[1]);
         uint256 inputs = uint8(data[3]);
         if (node.dtype > BOOL || inputs > MAX_INPUTS) revert ICourt.MalformedNode();
-        uint256 at;
-        (node.dims, at) = _dims(data, 5, uint8(data[2]));
+        uint256 cursor;
+        (node.dims, cursor) = _dims(data, 5, uint8(data[2]));
         node.inputs = new Operand[](inputs);
         for (uint256 i; i < inputs; ++i) {
-            if (at + 6 > data.length) revert ICourt.MalformedNode();
+            if (cursor + 6 > data.length) revert ICourt.MalformedNode();
             Operand memory input = node.inputs[i];
-            input.ref = _word(data, at) >> 224;
-            input.dtype = uint8(data[at + 4]);
+            input.ref = _word(data, cursor) >> 224;
+            input.dtype = uint8(data[cursor + 4]);
             if (input.dtype > BOOL) revert ICourt.MalformedNode();
-            (input.dims, at) = _dims(data, at + 6, uint8(data[at + 5]));
+            (input.dims, cursor) = _dims(data, cursor + 6, uint8(data[cursor + 5]));
         }
         node.attrs = new int256[](uint8(data[4]));
-        if (at + 8 * node.attrs.length != data.length) revert ICourt.MalformedNode();
+        if (cursor + 8 * node.attrs.length != data.length) revert ICourt.MalformedNode();
         for (uint256 i; i < node.attrs.length; ++i) {
-            node.attrs[i] = int256(int64(uint64(_word(data, at) >> 192)));
-            at += 8;
+            node.attrs[i] = int256(int64(uint64(_word(data, cursor) >> 192)));
+            cursor += 8;
         }
     }
 
@@ -129,26 +129,26 @@ library Nodes {
     }
 
     /// @dev Dimensions of 1 to 2^28, whose product is at most 2^28.
-    function _dims(bytes calldata data, uint256 at, uint256 count)
+    function _dims(bytes calldata data, uint256 cursor, uint256 count)
         private
         pure
         returns (uint256[] memory dims, uint256 end)
     {
-        end = at + 4 * count;
+        end = cursor + 4 * count;
         if (count > MAX_DIMS || end > data.length) revert ICourt.MalformedNode();
         dims = new uint256[](count);
         uint256 product = 1;
         for (uint256 i; i < count; ++i) {
-            dims[i] = _word(data, at + 4 * i) >> 224;
+            dims[i] = _word(data, cursor + 4 * i) >> 224;
             product *= dims[i];
             if (product == 0 || product > MAX_ELEMENTS) revert ICourt.MalformedNode();
         }
     }
 
-    /// @dev 32 bytes from `at`; what lies beyond `data` is cut off by the callers' shifts.
-    function _word(bytes calldata data, uint256 at) private pure returns (uint256 word) {
+    /// @dev 32 bytes from `cursor`; what lies beyond `data` is cut off by the callers' shifts.
+    function _word(bytes calldata data, uint256 cursor) private pure returns (uint256 word) {
         assembly ("memory-safe") {
-            word := calldataload(add(data.offset, at))
+            word := calldataload(add(data.offset, cursor))
         }
     }
 }

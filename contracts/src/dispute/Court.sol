@@ -313,15 +313,15 @@ contract Court is ICourt {
         returns (uint256 bits)
     {
         uint256 start = game.index * Openings.LEAF_BYTES;
-        uint256 at = element * width;
-        if (at < start || at + width > start + data.length) revert IndexOutOfRange(element, game.size / width);
-        return _bits(data, at - start, width);
+        uint256 cursor = element * width;
+        if (cursor < start || cursor + width > start + data.length) revert IndexOutOfRange(element, game.size / width);
+        return _bits(data, cursor - start, width);
     }
 
-    /// @dev `width` bytes from `at` on, little-endian.
-    function _bits(bytes calldata data, uint256 at, uint256 width) private pure returns (uint256 bits) {
+    /// @dev `width` bytes from `cursor` on, little-endian.
+    function _bits(bytes calldata data, uint256 cursor, uint256 width) private pure returns (uint256 bits) {
         for (uint256 i = width; i > 0; --i) {
-            bits = (bits << 8) | uint8(data[at + i - 1]);
+            bits = (bits << 8) | uint8(data[cursor + i - 1]);
         }
     }
 
@@ -364,9 +364,9 @@ contract Court is ICourt {
         if (!Merkle.verify(game.inRoot, root, game.node, game.program.slots, opening.path)) revert BadProof();
         uint256 width = Nodes.width(decoded.dtype);
         uint256 start = opening.firstLeaf * Openings.LEAF_BYTES;
-        uint256 at = element * width;
-        if (at < start || at + width > start + opening.data.length) revert MissingInput(0, element);
-        return _bits(opening.data, at - start, width);
+        uint256 cursor = element * width;
+        if (cursor < start || cursor + width > start + opening.data.length) revert MissingInput(0, element);
+        return _bits(opening.data, cursor - start, width);
     }
 
     /// @dev One byte of the record that the counters choose for this row (docs/protocol.md, 2.6).

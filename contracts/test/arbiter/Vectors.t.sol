@@ -70,23 +70,23 @@ contract VectorsTest is Test {
     function _run(IArbiter arbiter, string memory name) private {
         string memory folder = files.envOr("ASSAY_VECTORS", "../tests/vectors");
         bytes memory data = files.readFileBinary(string.concat(folder, "/", name, ".bin"));
-        uint256 at;
+        uint256 cursor;
         uint256 done;
-        while (at < data.length) {
+        while (cursor < data.length) {
             bytes memory node;
-            (node, at) = _blob(data, at, 2);
-            uint256 cases = _number(data, at, 4);
-            at += 4;
+            (node, cursor) = _blob(data, cursor, 2);
+            uint256 cases = _number(data, cursor, 4);
+            cursor += 4;
             for (uint256 i; i < cases; ++i) {
-                at = _case(arbiter, data, at, node, done + i);
+                cursor = _case(arbiter, data, cursor, node, done + i);
             }
             done += cases;
         }
         assertGe(done, files.envOr("ASSAY_VECTOR_COUNT", uint256(100)), "too few cases");
     }
 
-    /// @dev Runs the case at `at`; memory is given back, as a large file would otherwise fill it.
-    function _case(IArbiter arbiter, bytes memory data, uint256 at, bytes memory node, uint256 ordinal)
+    /// @dev Runs the case at `cursor`; memory is given back, as a large file would otherwise fill it.
+    function _case(IArbiter arbiter, bytes memory data, uint256 cursor, bytes memory node, uint256 ordinal)
         private
         view
         returns (uint256)
@@ -95,41 +95,41 @@ contract VectorsTest is Test {
         assembly ("memory-safe") {
             free := mload(0x40)
         }
-        uint256 element = _number(data, at, 4);
-        IArbiter.Span[] memory spans = new IArbiter.Span[](_number(data, at + 4, 1));
-        at += 5;
+        uint256 element = _number(data, cursor, 4);
+        IArbiter.Span[] memory spans = new IArbiter.Span[](_number(data, cursor + 4, 1));
+        cursor += 5;
         for (uint256 i; i < spans.length; ++i) {
-            spans[i].input = uint32(_number(data, at, 1));
-            spans[i].offset = uint64(_number(data, at + 1, 4));
-            (spans[i].data, at) = _blob(data, at + 5, 2);
+            spans[i].input = uint32(_number(data, cursor, 1));
+            spans[i].offset = uint64(_number(data, cursor + 1, 4));
+            (spans[i].data, cursor) = _blob(data, cursor + 5, 2);
         }
-        uint256 expected = _number(data, at, 4);
+        uint256 expected = _number(data, cursor, 4);
         uint256 given = arbiter.evaluate(node, uint64(element), spans);
         if (given != expected) assertEq(given, expected, string.concat("case ", vm.toString(ordinal)));
         assembly ("memory-safe") {
             mstore(0x40, free)
         }
-        return at + 4;
+        return cursor + 4;
     }
 
-    function _number(bytes memory data, uint256 at, uint256 width) private pure returns (uint256 value) {
+    function _number(bytes memory data, uint256 cursor, uint256 width) private pure returns (uint256 value) {
         assembly ("memory-safe") {
-            value := shr(sub(256, shl(3, width)), mload(add(add(data, 32), at)))
+            value := shr(sub(256, shl(3, width)), mload(add(add(data, 32), cursor)))
         }
     }
 
     /// @dev A length of `width` bytes, then as many bytes.
-    function _blob(bytes memory data, uint256 at, uint256 width)
+    function _blob(bytes memory data, uint256 cursor, uint256 width)
         private
         pure
         returns (bytes memory blob, uint256 end)
     {
-        uint256 size = _number(data, at, width);
+        uint256 size = _number(data, cursor, width);
         blob = new bytes(size);
-        at += width;
+        cursor += width;
         assembly ("memory-safe") {
-            mcopy(add(blob, 32), add(add(data, 32), at), size)
+            mcopy(add(blob, 32), add(add(data, 32), cursor), size)
         }
-        end = at + size;
+        end = cursor + size;
     }
 }

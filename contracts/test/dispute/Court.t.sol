@@ -1,0 +1,604 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.30;
+
+import {Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
+import {Merkle} from "../../src/libraries/Merkle.sol";
+import {CourtGame} from "./CourtGame.sol";
+import {Tree, Trees} from "./Trees.sol";
+
+/// @notice Whole games, honest against liar, and every way in which a move must be refused.
+contract CourtTest is CourtGame {
+    using Trees for Tree;
+
+    bytes32 private constant KEY = keccak256("a verifier's key");
+
+    function setUp() external {
+        vm.warp(1_000_000);
+        _load();
+    }
+
+    // ---- whole games
+
+    /// @notice Attack 5: one bit of one element of one node is wrong. Every node in turn, so every kind of source.
+    function test_liarAboutAnyNodeIsConvicted() external {
+        for (uint256 node; node < s.nodes.length; ++node) {
+            _convict(node, 0, 1, 0);
+        }
+    }
+
+    function test_liarAboutAKeyedTraceIsConvicted() external {
+        for (uint256 node; node < s.nodes.length; node += 3) {
+            _convict(node, 0, 1, KEY);
+        }
+    }
+
+    function test_lieInAnInnerLeafIsFound() external {
+        _convict(18, 4096 * 17 + 8, 0x40, 0); // strided, leaf 17 of 20
+        _convict(17, 4096 + 1020, 0x40, 0); // sub, last element
+        _convict(0, 4096 + 4, 0x01, 0); // state, second leaf
+    }
+
+    function _convict(uint256 node, uint256 cursor, uint8 change, bytes32 key) private {
+        bytes[] memory tensors = _lie(node, cursor, change);
+        bytes32 outRoot = key == 0 ? _outState(tensors).root() : Trees.over(tensors, key).root();
+        (uint256 id, Game memory game) = _open(_newGame(key, outRoot));
+        game = _descend(id, game, tensors, node, cursor / 4096);
+        game = _revealLeaf(id, game, tensors[node]);
+        uint256 width = [uint256(4), 4, 2, 1, 1][uint8(s.nodes[node][1])];
+        _prove(id, game, tensors, cursor / width);
+        assertEq(challenges.verdicts(id), 2, "the challenger wins");
+        assertEq(court.gameHash(id), 0, "nothing is kept");
+    }
+
+    /// @notice An honest defender is never convicted: no element of any node can be proven wrong, and time acquits it.
+    function test_honestDefenderIsAcquitted() external {
+        for (uint256 node; node < s.nodes.length; ++node) {
+            (uint256 id, Game memory game) = _open(_newGame(0, keccak256("the challenger's fancy")));
+            game = _descend(id, game, s.honest, node, 0);
+            game = _revealLeaf(id, game, s.honest[node]);
+            Opening[] memory openings = _openings(game, s.honest, node, 0);
+            bytes memory leaf = _leafOf(game, s.honest[node]);
+            vm.expectRevert(ICourt.NoDifference.selector);
+            vm.prank(challenger);
+            court.prove(id, game, leaf, s.nodes[node], 0, openings);
+            vm.warp(game.deadline + 1);
+            court.timeout(id, game);
+            assertEq(challenges.verdicts(id), 1, "the defender wins");
+        }
+    }
+
+    /// @notice Attack 41: a NaN other than the canonical one, and a bool other than 0 or 1, lose at once, without openings.
+    function test_attack41_nonCanonicalNanLoses() external {
+        bytes[] memory tensors = s.honest;
+        tensors[9][0] = 0x01;
+        tensors[9][2] = 0xc0;
+        tensors[9][3] = 0xff;
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        game = _descend(id, game, tensors, 9, 0);
+        game = _revealLeaf(id, game, tensors[9]);
+        vm.expectEmit(address(court));
+        emit ICourt.GameDecided(id, game.claimId, true, "leaf");
+        vm.prank(challenger);
+        court.prove(id, game, tensors[9], s.nodes[9], 0, new Opening[](0));
+    }
+
+    // ---- steps
+
+    function _stepsGame(bytes32 key) private returns (uint256 id, Game memory game, bytes32[] memory roots) {
+        Game memory start = _newGame(key, keccak256("r4"));
+        start.steps = 4;
+        (id, game) = _open(start);
+        assertEq(uint8(game.phase), uint8(GamePhase.STEPS));
+        roots = new bytes32[](3);
+        for (uint256 i; i < 3; ++i) {
+            roots[i] = keccak256(abi.encode("r", i + 1));
+        }
+    }
+
+    function _revealSteps(uint256 id, Game memory game, bytes32[] memory roots) private returns (Game memory) {
+        vm.recordLogs();
+        vm.prank(defender);
+        court.revealSteps(id, game, roots);
+        return _after();
+    }
+
+    function _pickStep(uint256 id, Game memory game, bytes32[] memory roots, uint32 j) private returns (Game memory) {
+        vm.recordLogs();
+        vm.prank(challenger);
+        court.pickStep(id, game, roots, j);
+        return _after();
+    }
+
+    function test_everyStepCanBePicked() external {
+        for (uint32 j; j < 4; ++j) {
+            (uint256 id, Game memory game, bytes32[] memory roots) = _stepsGame(KEY);
+            Game memory picked = _pickStep(id, _revealSteps(id, game, roots), roots, j);
+            assertEq(uint8(picked.phase), uint8(GamePhase.TRACE));
+            assertEq(picked.step, game.step + j);
+            assertEq(picked.steps, 1);
+            assertEq(picked.inRoot, j == 0 ? game.inRoot : roots[j - 1]);
+            assertEq(picked.outRoot, j == 3 ? game.outRoot : roots[j]);
+            assertEq(picked.key, j == 3 ? KEY : bytes32(0), "only the last step's trace is keyed");
+        }
+    }
+
+    function test_wrongNumberOfStepsIsRefused() external {
+        (uint256 id, Game memory game,) = _stepsGame(0);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 3, 2));
+        vm.prank(defender);
+        court.revealSteps(id, game, new bytes32[](2));
+    }
+
+    function test_otherStepsThanRevealedAreRefused() external {
+        (uint256 id, Game memory game, bytes32[] memory roots) = _stepsGame(0);
+        game = _revealSteps(id, game, roots);
+        roots[1] = 0;
+        vm.expectRevert(ICourt.WrongChildren.selector);
+        vm.prank(challenger);
+        court.pickStep(id, game, roots, 0);
+        roots[1] = keccak256(abi.encode("r", 2));
+        vm.expectRevert(abi.encodeWithSelector(ICourt.IndexOutOfRange.selector, 4, 4));
+        vm.prank(challenger);
+        court.pickStep(id, game, roots, 4);
+    }
+
+    // ---- clocks, players, phases
+
+    /// @notice In every phase, whoever has to move and does not loses; not before its time.
+    function test_everyPhaseTimesOut() external {
+        bytes[] memory tensors = _lie(18, 0, 1);
+        uint256 seen;
+        for (uint256 stop; stop < 9; ++stop) {
+            (uint256 id, Game memory game) = _playUpTo(tensors, stop);
+            seen |= 1 << uint8(game.phase);
+            vm.warp(game.deadline);
+            vm.expectRevert(abi.encodeWithSelector(ICourt.DeadlineNotPassed.selector, game.deadline));
+            court.timeout(id, game);
+            vm.warp(game.deadline + 1);
+            court.timeout(id, game);
+            assertEq(challenges.verdicts(id), uint8(game.phase) & 1 == 1 ? 1 : 2);
+            vm.expectRevert(abi.encodeWithSelector(ICourt.WrongGame.selector, id));
+            court.timeout(id, game);
+        }
+        assertEq(seen, (1 << 9) - 1, "every phase of the main path was reached");
+    }
+
+    /// @dev A game stopped in phase `stop` (of the main path).
+    function _playUpTo(bytes[] memory tensors, uint256 stop) private returns (uint256 id, Game memory game) {
+        bytes32[] memory roots;
+        (id, game, roots) = _stepsGame(0);
+        if (stop == 0) return (id, game);
+        game = _revealSteps(id, game, roots);
+        if (stop == 1) return (id, game);
+        game = _pickStep(id, game, roots, 1);
+        Tree memory trace = Trees.over(tensors, 0);
+        Tree memory tensor = Trees.tensor(tensors[18], 0);
+        if (stop == 2) return (id, game);
+        game = _revealTrace(id, game, trace);
+        if (stop == 3) return (id, game);
+        game = _pick(id, game, trace, 18);
+        if (stop == 4) return (id, game);
+        game = _pick(id, _split(id, game, trace), trace, 18);
+        if (stop == 6) return (id, game);
+        game = _split(id, game, tensor);
+        if (stop == 5) return (id, game);
+        game = _pick(id, game, tensor, 0);
+        game = _pick(id, _split(id, game, tensor), tensor, 0);
+        if (stop == 8) return (id, game);
+        game = _revealLeaf(id, game, tensors[18]);
+    }
+
+    /// @notice Attack 37: a move copied from the mempool and sent by another, or by the wrong player, is refused; so is every
+    /// move that does not belong to the phase, and every move that comes too late.
+    function test_attack37_onlyTheMoverMovesInItsPhaseAndTime() external {
+        bytes[] memory tensors = _lie(18, 0, 1);
+        for (uint256 stop; stop < 9; ++stop) {
+            (uint256 id, Game memory game) = _playUpTo(tensors, stop);
+            uint256 right = stop == 6 ? 4 : stop == 5 ? 3 : stop; // split and pick serve two phases
+            bool challengers = stop & 1 == 1;
+            address mover = challengers ? challenger : defender;
+            for (uint256 move; move < 9; ++move) {
+                if (move == 5 || move == 6) continue;
+                bytes memory data = _move(move, id, game);
+                if (move != right) {
+                    _refused(mover, data, ICourt.WrongPhase.selector);
+                    continue;
+                }
+                _refused(challengers ? defender : challenger, data, ICourt.NotYourMove.selector);
+                _refused(makeAddr("front-runner"), data, ICourt.NotYourMove.selector);
+                uint256 now_ = vm.getBlockTimestamp();
+                vm.warp(game.deadline + 1);
+                _refused(mover, data, ICourt.DeadlinePassed.selector);
+                vm.warp(now_);
+                game.level += 1;
+                _refused(mover, _move(move, id, game), ICourt.WrongGame.selector);
+                game.level -= 1;
+            }
+        }
+    }
+
+    function _move(uint256 move, uint256 id, Game memory game) private pure returns (bytes memory) {
+        bytes32[] memory none = new bytes32[](0);
+        if (move == 0) return abi.encodeCall(ICourt.revealSteps, (id, game, none));
+        if (move == 1) return abi.encodeCall(ICourt.pickStep, (id, game, none, 0));
+        if (move == 2) return abi.encodeCall(ICourt.revealTrace, (id, game, 0, none));
+        if (move == 3) return abi.encodeCall(ICourt.pick, (id, game, none, 0, "", none));
+        if (move == 4) return abi.encodeCall(ICourt.split, (id, game, none));
+        if (move == 7) return abi.encodeCall(ICourt.prove, (id, game, "", "", 0, new Opening[](0)));
+        return abi.encodeCall(ICourt.revealLeaf, (id, game, ""));
+    }
+
+    function _refused(address sender, bytes memory data, bytes4 error_) private {
+        vm.prank(sender);
+        (bool ok, bytes memory result) = address(court).call(data);
+        assertFalse(ok);
+        assertEq(bytes32(bytes4(result)), bytes32(error_));
+    }
+
+    function test_onlyChallengesOpensAndItsGameIsNormalised() external {
+        Game memory start = _newGame(0, 0);
+        vm.expectRevert(ICourt.NotChallenges.selector);
+        court.open(start);
+        start.phase = GamePhase.PROVE;
+        start.digest = keccak256("planted");
+        start.node = 7;
+        (uint256 id, Game memory game) = _open(start);
+        assertEq(uint8(game.phase), uint8(GamePhase.TRACE));
+        assertEq(game.digest, 0);
+        assertEq(game.node, 0);
+        assertEq(game.deadline, vm.getBlockTimestamp() + MOVE_TIME);
+        (uint256 next,) = _open(start);
+        assertEq(next, id + 1, "an id is never used twice, whatever the content");
+    }
+
+    // ---- the claimed output
+
+    function test_outputMismatchEndsTheGame() external {
+        bytes[] memory other = _lie(17, 0, 1);
+        Tree memory claimed = _outState(other);
+        (uint256 id, Game memory game) = _open(_newGame(0, claimed.root()));
+        Tree memory trace = Trees.over(s.honest, 0);
+        game = _revealTrace(id, game, trace);
+        _proveOutput(id, game, claimed, trace, 1, abi.encodePacked(ICourt.NoDifference.selector));
+        _proveOutput(id, game, claimed, trace, 0, "");
+        assertEq(challenges.verdicts(id), 2);
+    }
+
+    struct OutputProof {
+        uint32 slot;
+        uint32 ref;
+        bytes32[] refProof;
+        bytes32 stateLeaf;
+        bytes32[] stateProof;
+        bytes32 traceLeaf;
+        bytes32[] traceProof;
+    }
+
+    function _outputProof(Tree memory state, Tree memory trace, uint32 slot)
+        private
+        view
+        returns (OutputProof memory p)
+    {
+        p.slot = slot;
+        p.ref = s.outputs[slot];
+        p.refProof = _programTree().proof(1 + s.nodes.length + slot);
+        p.stateLeaf = state.levels[0][slot];
+        p.stateProof = state.proof(slot);
+        p.traceLeaf = trace.levels[0][p.ref];
+        p.traceProof = trace.proof(p.ref);
+    }
+
+    function _sendOutput(uint256 id, Game memory game, OutputProof memory p, bytes memory refusal) private {
+        if (refusal.length != 0) vm.expectRevert(refusal);
+        vm.prank(challenger);
+        court.proveOutput(
+            id, game, p.slot, p.ref, p.refProof, p.stateLeaf, p.stateProof, p.traceLeaf, p.traceProof
+        );
+    }
+
+    function _proveOutput(
+        uint256 id,
+        Game memory game,
+        Tree memory state,
+        Tree memory trace,
+        uint32 slot,
+        bytes memory refusal
+    ) private {
+        _sendOutput(id, game, _outputProof(state, trace, slot), refusal);
+    }
+
+    /// @notice Attack 35: the trace is honest, but only the defender knows what lies under the output root it claimed. It has
+    /// to open it, and what it opens convicts it; if it cannot, the clock does.
+    function test_attack35_unknownOutputStateMustBeOpened() external {
+        bytes[] memory other = _lie(12, 0, 1);
+        Tree memory claimed = _outState(other);
+        (uint256 id, Game memory game) = _open(_newGame(0, claimed.root()));
+        Tree memory trace = Trees.over(s.honest, 0);
+        game = _revealTrace(id, game, trace);
+        vm.recordLogs();
+        vm.prank(challenger);
+        court.openOutput(id, game);
+        game = _after();
+        assertEq(uint8(game.phase), uint8(GamePhase.SPLIT_OUTPUT));
+        uint256 snapshot = vm.snapshotState();
+        vm.warp(game.deadline + 1);
+        court.timeout(id, game);
+        assertEq(challenges.verdicts(id), 2, "silence loses");
+        vm.revertToState(snapshot);
+        game = _split(id, game, claimed);
+        assertEq(uint8(game.phase), uint8(GamePhase.PICK_OUTPUT));
+        bytes32[] memory children = claimed.children(1, 0);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongPhase.selector, GamePhase.PICK_OUTPUT));
+        vm.prank(challenger);
+        court.pick(id, game, children, 0, "", new bytes32[](0));
+        _proveOutput(id, game, claimed, trace, 1, "");
+        assertEq(challenges.verdicts(id), 2);
+    }
+
+    function test_outputOfAKeyedTraceCannotBeDisputed() external {
+        Tree memory trace = Trees.over(s.honest, KEY);
+        (uint256 id, Game memory game) = _open(_newGame(KEY, trace.root()));
+        game = _revealTrace(id, game, trace);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongPhase.selector, GamePhase.PICK_NODE));
+        vm.prank(challenger);
+        court.openOutput(id, game);
+        bytes memory refusal = abi.encodeWithSelector(ICourt.WrongPhase.selector, GamePhase.PICK_NODE);
+        _proveOutput(id, game, _inState(), trace, 0, refusal);
+    }
+
+    function test_keyedTraceMustBeTheClaimedOne() external {
+        (uint256 id, Game memory game) = _open(_newGame(KEY, keccak256("claimed")));
+        Tree memory trace = Trees.over(s.honest, KEY);
+        bytes32[] memory children = trace.children(5, 0);
+        bytes32 root = trace.root();
+        vm.expectRevert(ICourt.WrongChildren.selector);
+        vm.prank(defender);
+        court.revealTrace(id, game, root, children);
+    }
+
+    function test_wrongOutputProofsAreRefused() external {
+        bytes[] memory other = _lie(17, 0, 1);
+        Tree memory claimed = _outState(other);
+        (uint256 id, Game memory game) = _open(_newGame(0, claimed.root()));
+        Tree memory trace = Trees.over(s.honest, 0);
+        game = _revealTrace(id, game, trace);
+        bytes memory badProof = abi.encodePacked(ICourt.BadProof.selector);
+        OutputProof memory p = _outputProof(claimed, trace, 0);
+        p.ref = 16; // another node than the program's output
+        p.traceProof = trace.proof(16);
+        p.traceLeaf = trace.levels[0][16];
+        _sendOutput(id, game, p, badProof);
+        p = _outputProof(claimed, trace, 0);
+        p.slot = 2; // a slot that is not there
+        _sendOutput(id, game, p, abi.encodeWithSelector(ICourt.IndexOutOfRange.selector, 2, 2));
+        p = _outputProof(claimed, trace, 0);
+        p.stateLeaf = keccak256("no leaf of the state");
+        _sendOutput(id, game, p, badProof);
+        p = _outputProof(claimed, trace, 0);
+        p.traceLeaf = keccak256("no leaf of the trace");
+        _sendOutput(id, game, p, badProof);
+        p = _outputProof(claimed, trace, 0);
+        p.refProof = new bytes32[](0);
+        _sendOutput(id, game, p, badProof);
+    }
+
+    // ---- padding
+
+    function test_plantedPaddingLosesAndTruePaddingConvictsNobody() external {
+        bytes32[] memory roots = new bytes32[](32);
+        Tree memory honest = Trees.over(s.honest, 0);
+        for (uint256 i; i < 32; ++i) {
+            roots[i] = honest.levels[0][i];
+        }
+        roots[31] = keccak256("planted");
+        Tree memory planted = Trees.build(roots);
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        game = _revealTrace(id, game, planted);
+        bytes32[] memory children = planted.children(5, 0);
+        vm.expectRevert(ICourt.NoDifference.selector);
+        vm.prank(challenger);
+        court.pick(id, game, children, 14, "", new bytes32[](0));
+        vm.expectEmit(address(court));
+        emit ICourt.GameDecided(id, game.claimId, true, "padding");
+        vm.prank(challenger);
+        court.pick(id, game, children, 15, "", new bytes32[](0));
+    }
+
+    function test_plantedPaddingInsideATensorLoses() external {
+        Tree memory tensor = Trees.tensor(s.honest[18], 0);
+        tensor.levels[0][30] = keccak256("planted");
+        tensor = Trees.build(tensor.levels[0]);
+        bytes32[] memory roots = Trees.over(s.honest, 0).levels[0];
+        roots[18] = tensor.root();
+        Tree memory trace = Trees.build(roots);
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        game = _revealTrace(id, game, trace);
+        game = _pick(id, game, trace, 18);
+        game = _pick(id, _split(id, game, trace), trace, 18);
+        game = _split(id, game, tensor);
+        bytes32[] memory children = tensor.children(5, 0);
+        vm.expectRevert(ICourt.NoDifference.selector);
+        vm.prank(challenger);
+        court.pick(id, game, children, 11, "", new bytes32[](0));
+        vm.prank(challenger);
+        court.pick(id, game, children, 15, "", new bytes32[](0));
+        assertEq(challenges.verdicts(id), 2);
+    }
+
+    // ---- attack 38: proofs and trees that are not what they say
+
+    function test_attack38_childrenOfAnotherNodeOrNumberAreRefused() external {
+        Tree memory trace = Trees.over(s.honest, 0);
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        bytes32 root = trace.root();
+        bytes32[] memory children = trace.children(5, 0);
+        vm.startPrank(defender);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 16, 0));
+        court.revealTrace(id, game, root, new bytes32[](0)); // an empty expansion
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 16, 32));
+        court.revealTrace(id, game, root, trace.levels[0]); // one level too deep
+        children[3] = ~children[3];
+        vm.expectRevert(ICourt.WrongChildren.selector);
+        court.revealTrace(id, game, root, children);
+        vm.stopPrank();
+        game = _revealTrace(id, game, trace);
+        vm.startPrank(challenger);
+        vm.expectRevert(ICourt.WrongChildren.selector);
+        court.pick(id, game, children, 0, "", new bytes32[](0));
+        children[3] = ~children[3];
+        vm.expectRevert(abi.encodeWithSelector(ICourt.IndexOutOfRange.selector, 16, 16));
+        court.pick(id, game, children, 16, "", new bytes32[](0));
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 0, 1));
+        court.pick(id, game, children, 0, "x", new bytes32[](0));
+        vm.stopPrank();
+    }
+
+    function test_attack38_anotherNodesEncodingIsRefused() external {
+        Tree memory trace = Trees.over(s.honest, 0);
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        game = _split(id, _pick(id, _revealTrace(id, game, trace), trace, 8), trace);
+        bytes32[] memory children = trace.children(1, 8);
+        bytes32[] memory proof = _programTree().proof(10);
+        bytes memory node = s.nodes[9];
+        vm.expectRevert(ICourt.BadProof.selector);
+        vm.prank(challenger);
+        court.pick(id, game, children, 0, node, proof); // node 9's encoding and proof for node 8
+        proof = _programTree().proof(9);
+        node = s.nodes[8];
+        assembly ("memory-safe") {
+            mstore(proof, sub(mload(proof), 1))
+        }
+        vm.expectRevert(ICourt.BadProof.selector);
+        vm.prank(challenger);
+        court.pick(id, game, children, 0, node, proof); // a proof that is one short
+    }
+
+    /// @notice An inner node's 64 bytes shown as a leaf, or under the other domain, do not hash to the digest.
+    function test_attack38_leafNodeConfusionIsRefused() external {
+        bytes32 left = keccak256("l");
+        bytes32 right = keccak256("r");
+        bytes memory both = abi.encodePacked(left, right);
+        assertNotEq(Merkle.node(left, right), Merkle.leaf(both));
+        assertNotEq(Merkle.node(left, right), sha256(both));
+        assertNotEq(Merkle.leaf(both), Merkle.keyed(left, abi.encodePacked(right)));
+        assertNotEq(Merkle.leaf(abi.encodePacked(left, right)), Merkle.keyed(0, both));
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        game = _descend(id, game, s.honest, 17, 0);
+        bytes memory leaf = _leafOf(game, s.honest[17]);
+        vm.startPrank(defender);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 4096, 64));
+        court.revealLeaf(id, game, both);
+        leaf[5] ^= 0x01;
+        vm.expectRevert(ICourt.BadProof.selector);
+        court.revealLeaf(id, game, leaf);
+        vm.stopPrank();
+    }
+
+    function test_attack38_openingsAreCheckedToTheLastByte() external {
+        bytes[] memory tensors = _lie(16, 0, 1);
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        game = _revealLeaf(id, _descend(id, game, tensors, 16, 0), tensors[16]);
+        Opening[] memory good = _openings(game, tensors, 16, 0);
+        bytes memory leaf = _leafOf(game, tensors[16]);
+        _badOpening(id, game, leaf, good, 0);
+        vm.prank(challenger);
+        court.prove(id, game, leaf, s.nodes[16], 0, good);
+        assertEq(challenges.verdicts(id), 2, "and the good ones convict");
+    }
+
+    function _badOpening(uint256 id, Game memory game, bytes memory leaf, Opening[] memory good, uint64 element) private {
+        bytes memory w = good[0].data;
+        bytes memory node = s.nodes[game.node];
+        for (uint256 kind; kind < 11; ++kind) {
+            Opening[] memory bad = abi.decode(abi.encode(good), (Opening[]));
+            if (kind == 0) bad[0].data[0] ^= 0x01; // another byte
+            if (kind == 1) bad[0].data = Trees.slice(w, 0, w.length - 1); // cut short
+            if (kind == 2) bad[0].data = ""; // nothing
+            if (kind == 3) bad[0].firstLeaf = 1; // shifted out of the tensor
+            if (kind == 4) bad[0].firstLeaf = type(uint64).max; // overflow
+            if (kind == 5) bad[0].siblings = new bytes32[](1); // a sibling too many
+            if (kind == 6) bad[0].path = new bytes32[](4); // a path that is one short
+            if (kind == 7) bad[0].path[0] ^= bytes32(uint256(1)); // a wrong path
+            if (kind == 8) bad[0].input = 2; // no such input
+            if (kind == 9) bad[0].input = 1; // the other input's bytes
+            if (kind == 10) bad[0].data = abi.encodePacked(w, bytes1(0)); // a byte too many
+            vm.prank(challenger);
+            (bool ok,) = address(court).call(abi.encodeCall(ICourt.prove, (id, game, leaf, node, element, bad)));
+            assertFalse(ok, string.concat("kind ", vm.toString(kind)));
+        }
+        vm.startPrank(challenger);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.MissingInput.selector, 0, 0));
+        court.prove(id, game, leaf, node, element, new Opening[](0));
+        vm.expectRevert(abi.encodeWithSelector(ICourt.IndexOutOfRange.selector, 1024, 1280));
+        court.prove(id, game, leaf, node, 1024, good);
+        vm.expectRevert(ICourt.BadProof.selector);
+        court.prove(id, game, leaf, s.nodes[17], element, good);
+        leaf[0] ^= 0x01;
+        vm.expectRevert(ICourt.BadProof.selector);
+        court.prove(id, game, leaf, node, element, good);
+        leaf[0] ^= 0x01;
+        vm.stopPrank();
+    }
+
+    function test_dataMustComeFromTheDrawnRecord() external {
+        bytes[] memory tensors = _lie(2, 40, 1);
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        game = _revealLeaf(id, _descend(id, game, tensors, 2, 0), tensors[2]);
+        Opening[] memory openings = _openings(game, tensors, 2, 40);
+        uint256 drawn = openings[0].firstLeaf;
+        uint256 other = (drawn + 1) % s.records.length;
+        openings[0].firstLeaf = uint64(other);
+        openings[0].data = s.records[other];
+        openings[0].siblings = _datasetTree().proof(other);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.MissingInput.selector, 0, drawn));
+        vm.prank(challenger);
+        court.prove(id, game, tensors[2], s.nodes[2], 40, openings);
+        _prove(id, game, tensors, 40);
+        assertEq(challenges.verdicts(id), 2);
+    }
+
+    /// @notice A malformed node convicts nobody: the challenger's clock runs on.
+    function test_malformedNodeConvictsNobody() external {
+        s.nodes[12][1] = 0x00; // iadd that claims to give f32
+        _seal(1);
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        game = _revealLeaf(id, _descend(id, game, s.honest, 12, 0), s.honest[12]);
+        Opening[] memory openings = _openings(game, s.honest, 12, 0);
+        vm.expectRevert(ICourt.MalformedNode.selector);
+        vm.prank(challenger);
+        court.prove(id, game, s.honest[12], s.nodes[12], 0, openings);
+        vm.warp(game.deadline + 1);
+        court.timeout(id, game);
+        assertEq(challenges.verdicts(id), 1);
+    }
+
+    /// @notice A `state` node beyond the slots, or another node among them, convicts nobody.
+    function test_stateNodesStandFirstOrConvictNobody() external {
+        s.nodes[1] = s.nodes[12];
+        _seal(1);
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        game = _revealLeaf(id, _descend(id, game, s.honest, 1, 0), s.honest[1]);
+        vm.expectRevert(ICourt.MalformedNode.selector);
+        vm.prank(challenger);
+        court.prove(id, game, s.honest[1], s.nodes[1], 0, new Opening[](0));
+    }
+
+    // ---- verdicts
+
+    function test_verdictOutlivesADeafChallengesContract() external {
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        challenges.setClosed(true);
+        vm.warp(game.deadline + 1);
+        vm.expectEmit(address(court));
+        emit ICourt.Undelivered(id, true);
+        court.timeout(id, game);
+        assertEq(court.gameHash(id), 0, "the game is over");
+        vm.expectRevert("closed");
+        court.deliver(id);
+        challenges.setClosed(false);
+        court.deliver(id);
+        assertEq(challenges.verdicts(id), 2);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.NothingToDeliver.selector, id));
+        court.deliver(id);
+    }
+}

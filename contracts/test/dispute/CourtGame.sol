@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.30;
+
+import {ArbiterContraction} from "../../src/arbiter/ArbiterContraction.sol";
+import {ArbiterElementwise} from "../../src/arbiter/ArbiterElementwise.sol";
+import {ArbiterIndex} from "../../src/arbiter/ArbiterIndex.sol";
+import {ArbiterTranscendental} from "../../src/arbiter/ArbiterTranscendental.sol";
+import {Court} from "../../src/dispute/Court.sol";
+import {Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
+import {ProgramRef} from "../../src/interfaces/Types.sol";
+import {Merkle} from "../../src/libraries/Merkle.sol";
+import {Test, Vm} from "../Vm.sol";
+import {Tree, Trees} from "./Trees.sol";
+
+interface VmFiles {
+    function readFileBinary(string calldata path) external view returns (bytes memory);
+}
+
+/// @notice Takes the court's verdicts; refuses them while `closed`, to test that a verdict outlives that.
+contract ChallengesFake {
+    mapping(uint256 => uint256) public verdicts; // 1 = defender won, 2 = challenger won
+    bool public closed;
+
+    function setClosed(bool closed_) external {
+        closed = closed_;
+    }
+
+    function resolve(uint256 gameId, bool challengerWon) external {
+        require(!closed, "closed");
+        require(verdicts[gameId] == 0, "told twice");
+        verdicts[gameId] = challengerWon ? 2 : 1;
+    }
+}
+
+/// @notice One step of the program in tests/vectors/game.bin, with every node's honest output.
+struct Step {
+    ProgramRef program;
+    uint32 recordSize;
+    bytes32 seed;
+    uint32 shard;
+    uint64 step;
+    bytes[] nodes; // encodings
+    bytes[] honest; // outputs
+    uint32[] outputs; // refs
+    bytes[] records;
+}
+
+/// @notice Base of the court's tests: a court, two players, and what each move needs.
+abstract contract CourtGame is Test {
+    using Trees for Tree;
+
+    uint64 internal constant MOVE_TIME = 600;
+
+    ChallengesFake internal challenges = new ChallengesFake();
+    Court internal court = new Court(
+        address(challenges),
+        new ArbiterElementwise(),
+        new ArbiterTranscendental(),
+        new ArbiterContraction(),
+        new ArbiterIndex()
+    );
+    address internal defender = makeAddr("defender");
+    address internal challenger = makeAddr("challenger");
+
+    Step internal s;
+    Tree private _program;
+
+    // ---- fixture
+
+    function _load() internal {
+        bytes memory data = VmFiles(address(vm)).readFileBinary("../tests/vectors/game.bin");
+        uint256 nodes = _number(data, 0, 4);
+        uint256 slots = _number(data, 4, 4);
+        s.recordSize = uint32(_number(data, 12, 4));
+        uint256 records = _number(data, 16, 4);
+        s.seed = bytes32(_number(data, 20, 32));
+        s.shard = uint32(_number(data, 52, 4));
+        s.step = uint64(_number(data, 56, 8));
+        uint256 cursor = 64;
+        for (uint256 i; i < nodes; ++i) {
+            s.nodes.push(Trees.slice(data, cursor + 2, _number(data, cursor, 2)));
+            cursor += 2 + _number(data, cursor, 2);
+            s.honest.push(Trees.slice(data, cursor + 4, _number(data, cursor, 4)));
+            cursor += 4 + _number(data, cursor, 4);
+        }
+        for (uint256 i; i < slots; ++i) {
+            s.outputs.push(uint32(_number(data, cursor, 4)));
+            cursor += 4;
+        }
+        for (uint256 i; i < records; ++i) {
+            s.records.push(Trees.slice(data, cursor, s.recordSize));
+            cursor += s.recordSize;
+        }
+        assertEq(cursor, data.length, "trailing bytes in the fixture");
+        _seal(1);
+    }
+
+    /// @dev Program root from s.nodes and s.outputs.
+    function _seal(uint32 params) internal {
+        s.program.root = _programTree().root();
+        s.program.nodes = uint32(s.nodes.length);
+        s.program.slots = uint32(s.outputs.length);
+        s.program.params = params;
+    }
+
+    function _programTree() internal view returns (Tree memory) {
+        uint256 nodes = s.nodes.length;
+        bytes32[] memory leaves = new bytes32[](1 + nodes + s.outputs.length);
+        leaves[0] = Merkle.leaf(
+            abi.encodePacked("assay-program-1", uint32(nodes), uint32(s.outputs.length), uint32(1), s.recordSize)
+        );
+        for (uint256 i; i < nodes; ++i) {
+            leaves[1 + i] = Merkle.leaf(s.nodes[i]);
+        }
+        for (uint256 i; i < s.outputs.length; ++i) {
+            leaves[1 + nodes + i] = Merkle.leaf(abi.encodePacked(s.outputs[i]));
+        }
+        return Trees.build(leaves);
+    }
+
+    function _datasetTree() internal view returns (Tree memory) {
+        bytes32[] memory leaves = new bytes32[](s.records.length);
+        for (uint256 i; i < leaves.length; ++i) {
+            leaves[i] = Merkle.leaf(s.records[i]);
+        }
+        return Trees.build(leaves);
+    }
+
+    function _inState() internal view returns (Tree memory) {
+        bytes[] memory slots = new bytes[](s.outputs.length);
+        for (uint256 i; i < slots.length; ++i) {
+            slots[i] = s.honest[i];
+        }
+        return Trees.over(slots, 0);
+    }
+
+    function _outState(bytes[] memory tensors) internal view returns (Tree memory) {
+        bytes[] memory slots = new bytes[](s.outputs.length);
+        for (uint256 i; i < slots.length; ++i) {
+            slots[i] = tensors[s.outputs[i]];
+        }
+        return Trees.over(slots, 0);
+    }
+
+    /// @dev The honest outputs with one byte of one node changed.
+    function _lie(uint256 node, uint256 cursor, uint8 change) internal view returns (bytes[] memory tensors) {
+        tensors = s.honest;
+        tensors[node][cursor] = bytes1(uint8(tensors[node][cursor]) ^ change);
+    }
+
+    function _newGame(bytes32 key, bytes32 outRoot) internal view returns (Game memory game) {
+        game.claimId = keccak256("claim");
+        game.challenger = challenger;
+        game.defender = defender;
+        game.program = s.program;
+        game.datasetRoot = s.records.length == 0 ? bytes32(0) : _datasetTree().root();
+        game.seed = s.seed;
+        game.records = uint32(s.records.length);
+        game.recordSize = s.recordSize;
+        game.shard = s.shard;
+        game.key = key;
+        game.step = s.step;
+        game.steps = 1;
+        game.inRoot = _inState().root();
+        game.outRoot = outRoot;
+        game.moveTime = MOVE_TIME;
+    }
+
+    // ---- moves: each returns the game as the court then holds it
+
+    function _open(Game memory start) internal returns (uint256 id, Game memory game) {
+        vm.recordLogs();
+        vm.prank(address(challenges));
+        id = court.open(start);
+        game = abi.decode(vm.getRecordedLogs()[0].data, (Game));
+    }
+
+    function _after() internal returns (Game memory game) {
+        Vm.Log[] memory logs = vm.getRecordedLogs();
+        bytes memory data = logs[logs.length - 1].data;
+        if (logs[logs.length - 1].topics[0] == ICourt.LeafRevealed.selector) (game,) = abi.decode(data, (Game, bytes));
+        else if (logs[logs.length - 1].topics[0] == ICourt.Moved.selector) {
+            (, game,) = abi.decode(data, (GamePhase, Game, bytes32[]));
+        }
+    }
+
+    function _revealTrace(uint256 id, Game memory game, Tree memory trace) internal returns (Game memory) {
+        vm.recordLogs();
+        vm.prank(defender);
+        court.revealTrace(id, game, trace.root(), trace.children(trace.levels.length - 1, 0));
+        return _after();
+    }
+
+    function _split(uint256 id, Game memory game, Tree memory tree) internal returns (Game memory) {
+        vm.recordLogs();
+        vm.prank(defender);
+        court.split(id, game, tree.children(game.level, game.index));
+        return _after();
+    }
+
+    /// @dev Picks the child that holds leaf `leaf` of the tree.
+    function _pick(uint256 id, Game memory game, Tree memory tree, uint256 leaf) internal returns (Game memory) {
+        uint256 below = game.level < 4 ? 0 : game.level - 4;
+        bytes memory node;
+        bytes32[] memory proof;
+        if (game.phase == GamePhase.PICK_NODE && below == 0) {
+            node = s.nodes[leaf];
+            proof = _programTree().proof(1 + leaf);
+        }
+        bytes32[] memory children = tree.children(game.level, game.index);
+        vm.recordLogs();
+        vm.prank(challenger);
+        court.pick(id, game, children, uint32((leaf - game.index) >> below), node, proof);
+        return _after();
+    }
+
+    /// @dev From TRACE to REVEAL_LEAF or PROVE of leaf `leaf` of node `node`, whose tensors the defender gives.
+    function _descend(uint256 id, Game memory game, bytes[] memory tensors, uint256 node, uint256 leaf)
+        internal
+        returns (Game memory)
+    {
+        Tree memory trace = Trees.over(tensors, game.key);
+        game = _revealTrace(id, game, trace);
+        game = _pick(id, game, trace, node);
+        while (game.phase == GamePhase.SPLIT_NODE) {
+            game = _split(id, game, trace);
+            game = _pick(id, game, trace, node);
+        }
+        Tree memory tensor = Trees.tensor(tensors[node], game.key);
+        while (game.phase == GamePhase.SPLIT_LEAF) {
+            game = _split(id, game, tensor);
+            game = _pick(id, game, tensor, leaf);
+        }
+        return game;
+    }
+
+    function _revealLeaf(uint256 id, Game memory game, bytes memory tensor) internal returns (Game memory) {
+        bytes memory leaf = _leafOf(game, tensor);
+        vm.recordLogs();
+        vm.prank(defender);
+        court.revealLeaf(id, game, leaf);
+        return _after();
+    }
+
+    function _leafOf(Game memory game, bytes memory tensor) internal pure returns (bytes memory) {
+        uint256 start = 4096 * game.index;
+        uint256 left = tensor.length - start;
+        return Trees.slice(tensor, start, left < 4096 ? left : 4096);
+    }
+
+    /// @dev Every leaf of every input of node `node`, proven as its kind demands.
+    function _openings(Game memory game, bytes[] memory tensors, uint256 node, uint256 element)
+        internal
+        view
+        returns (Opening[] memory openings)
+    {
+        bytes memory encoded = s.nodes[node];
+        uint8 op = uint8(encoded[0]);
+        if (op == 0x01) {
+            openings = new Opening[](1);
+            openings[0] = _whole(0, s.honest[node], 0, _inState().proof(node));
+        } else if (op == 0x02) {
+            openings = new Opening[](1);
+            openings[0] = _record(game, encoded, element);
+        } else {
+            openings = new Opening[](uint8(encoded[3]));
+            Tree memory trace = Trees.over(tensors, game.key);
+            uint256 cursor = 5 + 4 * uint256(uint8(encoded[2]));
+            for (uint256 i; i < openings.length; ++i) {
+                uint256 ref = _number(encoded, cursor, 4);
+                openings[i] = _whole(i, tensors[ref], game.key, trace.proof(ref));
+                cursor += 6 + 4 * uint256(uint8(encoded[cursor + 5]));
+            }
+        }
+    }
+
+    function _whole(uint256 input, bytes memory tensor, bytes32 key, bytes32[] memory path)
+        internal
+        view
+        returns (Opening memory)
+    {
+        Tree memory tree = Trees.tensor(tensor, key);
+        bytes32[] memory siblings = tree.rangeProof(0, (tensor.length + 4095) / 4096);
+        return Opening(uint32(input), 0, tensor, siblings, path);
+    }
+
+    function _record(Game memory game, bytes memory encoded, uint256 element) internal view returns (Opening memory) {
+        uint256 columns = _number(encoded, 9, 4);
+        uint256 row = _number(encoded, 21, 8) + element / columns;
+        bytes32 drawn = sha256(abi.encodePacked("assay/record/1", game.seed, game.shard, game.step, uint32(row)));
+        uint256 record = uint64(bytes8(drawn)) % s.records.length;
+        return Opening(0, uint64(record), s.records[record], _datasetTree().proof(record), new bytes32[](0));
+    }
+
+    function _prove(uint256 id, Game memory game, bytes[] memory tensors, uint256 element) internal {
+        bytes memory leaf = _leafOf(game, tensors[game.node]);
+        Opening[] memory openings = _openings(game, tensors, game.node, element);
+        bytes memory node = s.nodes[game.node];
+        vm.prank(challenger);
+        court.prove(id, game, leaf, node, uint64(element), openings);
+    }
+
+    function _number(bytes memory data, uint256 cursor, uint256 width) internal pure returns (uint256 value) {
+        assembly ("memory-safe") {
+            value := shr(sub(256, shl(3, width)), mload(add(add(data, 32), cursor)))
+        }
+    }
+}

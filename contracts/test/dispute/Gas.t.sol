@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.30;
+
+import {Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
+import {Merkle} from "../../src/libraries/Merkle.sol";
+import {CourtGame} from "./CourtGame.sol";
+import {Tree, Trees} from "./Trees.sol";
+
+interface VmGas {
+    function cool(address account) external;
+    function snapshotGasLastCall(string calldata group, string calldata name) external returns (uint256);
+    function snapshotValue(string calldata group, string calldata name, uint256 value) external;
+}
+
+/// @notice What the moves cost as transactions, in a game over a trace of 1,643 nodes (a four-layer GPT with AdamW).
+/// @dev A recorded figure is a whole transaction under EIP-7623: with t = zero bytes + 4 · other bytes of the calldata,
+/// 21000 + max(4·t + execution, 10·t). Execution is what the call used, all accounts cold before it; `*_execution` keeps
+/// it apart. Refunds are not subtracted.
+contract GasTest is CourtGame {
+    using Trees for Tree;
+
+    VmGas private constant gas = VmGas(address(vm));
+    uint256 private constant NODES = 1643;
+
+    function setUp() external {
+        vm.warp(1_000_000);
+    }
+
+    /// @notice K = 1,024 with 4 × 4 outputs.
+    function test_check1024() external {
+        uint256 cost = _check(4, 1024, "check_1024");
+        assertLe(cost, 450_000);
+    }
+
+    /// @notice K = 1,024 with 64 × 64 outputs: a full 4 KiB of them comes along.
+    function test_check1024Wide() external {
+        uint256 cost = _check(64, 1024, "check_1024_wide");
+        assertLe(cost, 650_000);
+    }
+
+    /// @notice The bound, K = 4,096.
+    function test_checkAtTheBound() external {
+        uint256 cost = _check(4, 4096, "check_bound");
+        assertLe(cost, 1_000_000);
+    }
+
+    function test_splitAndPick() external {
+        Tree memory trace = _bigGame(4, 16);
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        game = _revealTrace(id, game, trace);
+        bytes32[] memory children = trace.children(game.level, 0);
+        bytes memory data = abi.encodeCall(ICourt.pick, (id, game, children, 0, "", new bytes32[](0)));
+        _transact(challenger, data, "game_pick");
+        game = _after();
+        assertEq(uint8(game.phase), uint8(GamePhase.SPLIT_NODE));
+        children = trace.children(game.level, game.index);
+        assertEq(children.length, 16);
+        _transact(defender, abi.encodeCall(ICourt.split, (id, game, children)), "game_split");
+    }
+
+    /// @dev A product [m, k] × [m, k] of four slots, then constants up to NODES nodes; the fixture is `s`.
+    function _bigGame(uint256 m, uint256 k) private returns (Tree memory trace) {
+        _slot(0, m, k, m * k * 2, 7);
+        _slot(1, m, 0, m * 2, 0);
+        _slot(2, m, k, m * k * 2, 11);
+        _slot(3, m, 0, m * 2, 0);
+        s.nodes.push(_product(uint32(m), uint32(k)));
+        s.honest.push(new bytes(m * m * 4));
+        bytes memory constant_ = abi.encodePacked(hex"0300000001", int64(0));
+        while (s.nodes.length < NODES) {
+            s.nodes.push(constant_);
+        }
+        _seal(4);
+        bytes32[] memory roots = new bytes32[](NODES);
+        bytes32 zero = Merkle.leaf(new bytes(4));
+        for (uint256 i; i < NODES; ++i) {
+            roots[i] = i < s.honest.length ? Trees.tensor(s.honest[i], 0).root() : zero;
+        }
+        trace = Trees.build(roots);
+    }
+
+    /// @dev i16 [m, k], or [m] for k = 0, of numbers below 2^13 in size, as `quantise` gives.
+    function _slot(uint32 slot, uint256 m, uint256 k, uint256 size, uint256 seed) private {
+        bytes memory dims = k == 0 ? abi.encodePacked(uint32(m)) : abi.encodePacked(uint32(m), uint32(k));
+        s.nodes.push(abi.encodePacked(hex"0102", uint8(dims.length / 4), hex"0001", dims, uint64(slot)));
+        bytes memory data = new bytes(size);
+        for (uint256 i; seed != 0 && i < size; i += 2) {
+            uint256 q = uint256(keccak256(abi.encode(seed, i))) % 16_385;
+            uint16 bits = uint16(int16(int256(q) - 8192));
+            data[i] = bytes1(uint8(bits));
+            data[i + 1] = bytes1(uint8(bits >> 8));
+        }
+        s.honest.push(data);
+        s.outputs.push(slot);
+    }
+
+    function _product(uint32 m, uint32 k) private pure returns (bytes memory) {
+        bytes memory inputs = abi.encodePacked(uint32(0), hex"0202", m, k, uint32(1), hex"0201", m);
+        inputs = abi.encodePacked(inputs, uint32(2), hex"0202", m, k, uint32(3), hex"0201", m);
+        return abi.encodePacked(hex"5400020400", m, m, inputs);
+    }
+
+    /// @dev Plays to PROVE and sends the proof of element (1, 2); the claimed product is all zeros.
+    function _check(uint256 m, uint256 k, string memory name) private returns (uint256 cost) {
+        Tree memory trace = _bigGame(m, k);
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        game = _revealTrace(id, game, trace);
+        game = _pick(id, game, trace, 4);
+        while (game.phase == GamePhase.SPLIT_NODE) {
+            game = _pick(id, _split(id, game, trace), trace, 4);
+        }
+        Tree memory tensor = Trees.tensor(s.honest[4], 0);
+        while (game.phase == GamePhase.SPLIT_LEAF) {
+            game = _pick(id, _split(id, game, tensor), tensor, 0);
+        }
+        game = _revealLeaf(id, game, s.honest[4]);
+        Opening[] memory openings = new Opening[](4);
+        for (uint256 i; i < 4; ++i) {
+            openings[i] = _row(trace, i, i == 0 ? 1 : i == 2 ? 2 : 0, i & 1 == 0 ? 2 * k : 2 * m);
+        }
+        bytes memory leaf = _leafOf(game, s.honest[4]);
+        // The leaf's bytes cost as much as real ones would.
+        bytes memory data = abi.encodeCall(ICourt.prove, (id, game, leaf, s.nodes[4], uint64(m + 2), openings));
+        cost = _transact(challenger, data, name) + 30 * leaf.length;
+        gas.snapshotValue("Court", name, cost);
+        assertEq(challenges.verdicts(id), 2);
+    }
+
+    /// @dev The leaves that hold row `row` of slot `ref`.
+    function _row(Tree memory trace, uint256 ref, uint256 row, uint256 rowSize) private view returns (Opening memory) {
+        bytes memory tensor = s.honest[ref];
+        Tree memory tree = Trees.tensor(tensor, 0);
+        uint256 first = row * rowSize / 4096;
+        uint256 end = (row + 1) * rowSize < tensor.length ? ((row + 1) * rowSize + 4095) / 4096 : (tensor.length + 4095) / 4096;
+        uint256 stop = end * 4096 < tensor.length ? end * 4096 : tensor.length;
+        bytes memory data = Trees.slice(tensor, first * 4096, stop - first * 4096);
+        return Opening(uint32(ref), uint64(first), data, tree.rangeProof(first, end), trace.proof(ref));
+    }
+
+    /// @dev Sends the call from `sender` with everything cold and records what the transaction would have cost.
+    function _transact(address sender, bytes memory data, string memory name) private returns (uint256 cost) {
+        gas.cool(address(court));
+        gas.cool(address(challenges));
+        vm.recordLogs();
+        vm.prank(sender);
+        (bool ok, bytes memory why) = address(court).call(data);
+        uint256 execution = gas.snapshotGasLastCall("Court", string.concat(name, "_execution"));
+        if (!ok) {
+            assembly ("memory-safe") {
+                revert(add(why, 32), mload(why))
+            }
+        }
+        uint256 tokens;
+        for (uint256 i; i < data.length; ++i) {
+            tokens += data[i] == 0 ? 1 : 4;
+        }
+        uint256 ordinary = 4 * tokens + execution;
+        cost = 21_000 + (ordinary > 10 * tokens ? ordinary : 10 * tokens);
+        gas.snapshotValue("Court", name, cost);
+    }
+}
