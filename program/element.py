@@ -136,7 +136,7 @@ def spans(node: Node, element: int, read: Read) -> list[Span]:
 def value(node: Node, element: int, read: Read, step: int, record_byte: Callable[[], int]) -> int:
     """Value of `element` of the node's output.
 
-    `step` is the step counter, `record_byte` gives the byte that a data node reads. Raises what `read` raises.
+    `step` is the step counter, `record_byte` gives the byte that a data node reads. Raises what these raise.
     """
     op = node.op
     if op is Op.DATA:

@@ -201,8 +201,8 @@ class Executor:
         """The next state. `observe` sees every node's output in order; `patch` may replace it
         (``program.fault``).
 
-        With `until`, execution ends after that node and the result is empty. Raises Stop when state or context do
-        not fit the program.
+        With `until`, execution ends after that node and the result is empty. Raises Stop when state or
+        context do not fit the program.
         """
         self._check_state(state)
         nodes = len(self.program.nodes)

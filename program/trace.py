@@ -1,0 +1,155 @@
+"""The trace of one step: every node's output root, and any output again on demand (docs/protocol.md, 1.5).
+
+Contract: the tree is the trace tree of the step, keyed if a key was given; `output` and `tensor_tree` belong
+to the same execution. At most `keep_bytes` of outputs stay in memory; others are recomputed by running the
+step again. Not guaranteed: that a patched step (``program.fault``) is what the program says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from numerics.encoding import to_bytes
+from program.execute import Executor, Patch, StepContext
+from program.isa import Node, Op, Program
+from program.state import slot_tree, state_tree
+from protocol import trees
+
+KEEP_BYTES = 1 << 30
+_BACKLOG_BYTES = 256 << 20
+_CACHED_TREES = 8
+
+
+def _const_tree(node: Node, key: bytes) -> trees.Tree:
+    """Tensor tree of a const without its bytes: all full leaves are equal."""
+    raw = node.attrs[0].to_bytes(node.dtype.size, "little")
+    prefix_tree = trees.tensor_tree(raw * (min(node.bytes, trees.LEAF_BYTES) // len(raw)), key)
+    full, rest = divmod(node.bytes, trees.LEAF_BYTES)
+    if not full:
+        return prefix_tree
+    digests = [prefix_tree.root] * full
+    if rest:
+        digests.append(trees.tensor_root(raw * (rest // len(raw)), key))
+    return trees.build(digests)
+
+
+def output_tree(node: Node, output: Tensor, key: bytes = b"") -> trees.Tree:
+    """Tensor tree of a node's output, keyed if `key` is given."""
+    if node.op is Op.CONST:
+        return _const_tree(node, key)
+    return trees.tensor_tree(to_bytes(output), key)
+
+
+@dataclass
+class StepTrace:
+    """One executed step and its commitments."""
+
+    program: Program
+    state: list[Tensor]
+    context: StepContext
+    key: bytes
+    tree: trees.Tree
+    next_state: list[Tensor]
+    run_ms: float
+    """Wall time of executing and hashing."""
+    _executor: Executor
+    _patch: Patch | None
+    _kept: dict[int, Tensor]
+    _trees: OrderedDict[int, trees.Tree] = field(default_factory=OrderedDict)
+
+    @property
+    def root(self) -> bytes:
+        """Trace root, keyed if there is a key."""
+        return self.tree.root
+
+    def tensor(self, index: int) -> Tensor:
+        """Output of node `index`. Raises IndexError."""
+        if not 0 <= index < len(self.program.nodes):
+            raise IndexError(f"no node {index} in a program of {len(self.program.nodes)}")
+        if index not in self._kept:
+            found: list[Tensor] = []
+
+            def grab(i: int, x: Tensor) -> None:
+                if i == index:
+                    found.append(x)
+
+            self._executor.step(self.state, self.context, grab, self._patch, until=index)
+            self._kept[index] = found[0]
+        return self._kept[index]
+
+    def output(self, index: int) -> memoryview:
+        """Canonical bytes of node `index`'s output."""
+        return to_bytes(self.tensor(index))
+
+    def tensor_tree(self, index: int) -> trees.Tree:
+        """Tensor tree of node `index`'s output, keyed as the trace is."""
+        if index not in self._trees:
+            self._trees[index] = output_tree(self.program.nodes[index], self.tensor(index), self.key)
+            if len(self._trees) > _CACHED_TREES:
+                self._trees.popitem(last=False)
+        return self._trees[index]
+
+    def input_tree(self) -> trees.Tree:
+        """State tree of the state before the step."""
+        return state_tree(self.state)
+
+    def slot_tree(self, slot: int) -> trees.Tree:
+        """Tensor tree of one slot of the state before the step (never keyed)."""
+        return slot_tree(self.state, slot)
+
+
+class _Hasher:
+    """Hashes outputs on threads while the step goes on; bounds what waits to be hashed."""
+
+    def __init__(self, program: Program, key: bytes, pool: ThreadPoolExecutor, keep_bytes: int) -> None:
+        self._program, self._key, self._pool = program, key, pool
+        self._keep_bytes = keep_bytes
+        self._waiting: deque[tuple[int, Future[bytes]]] = deque()
+        self._waiting_bytes = 0
+        self.roots: list[Future[bytes]] = []
+        self.kept: dict[int, Tensor] = {}
+
+    def observe(self, index: int, output: Tensor) -> None:
+        node = self._program.nodes[index]
+        if node.bytes <= self._keep_bytes or node.op is Op.CONST:
+            self.kept[index] = output
+            self._keep_bytes -= 0 if node.op in (Op.CONST, Op.STATE) else node.bytes
+        future = self._pool.submit(lambda: output_tree(node, output, self._key).root)
+        self.roots.append(future)
+        self._waiting.append((node.bytes, future))
+        self._waiting_bytes += node.bytes
+        while self._waiting and self._waiting_bytes > _BACKLOG_BYTES:
+            size, first = self._waiting.popleft()
+            first.result()
+            self._waiting_bytes -= size
+
+
+def trace_step(
+    program: Program,
+    state: Sequence[Tensor],
+    context: StepContext,
+    key: bytes = b"",
+    *,
+    executor: Executor | None = None,
+    patch: Patch | None = None,
+    keep_bytes: int = KEEP_BYTES,
+    threads: int = 2,
+) -> StepTrace:
+    """Execute one step and commit to every node's output. `key` is empty or 32 bytes. Raises what the
+    executor raises.
+    """
+    executor = executor or Executor(program)
+    started = time.perf_counter()
+    with ThreadPoolExecutor(max_workers=threads) as pool:
+        hasher = _Hasher(program, key, pool, keep_bytes)
+        next_state = executor.step(state, context, hasher.observe, patch)
+        tree = trees.build([future.result() for future in hasher.roots])
+    elapsed_ms = (time.perf_counter() - started) * 1e3
+    kept = hasher.kept
+    return StepTrace(program, list(state), context, key, tree, next_state, elapsed_ms, executor, patch, kept)

@@ -1,0 +1,100 @@
+"""A referee: plays the Court's pure twin between two disputants, move by move."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from program.disputant import Disputant
+from program.evidence import ARITHMETIC
+from program.replay import Replay
+from protocol.dispute import Move, RevealLeaf, RevealSteps, RevealTrace, Split
+from protocol.game import IllegalMove, Verdict, play
+from protocol.types import (
+    ZERO_DIGEST,
+    Address,
+    ClaimId,
+    Game,
+    GamePhase,
+    GameView,
+    Opened,
+    ProgramRef,
+    Seconds,
+)
+
+CHALLENGER, DEFENDER = Address("0x" + "c" * 40), Address("0x" + "d" * 40)
+SEED = bytes(range(32))
+SHARD = 3
+FIRST_STEP = 7
+
+
+def open_game(replay: Replay, steps: int, in_root: bytes, out_root: bytes, key: bytes = ZERO_DIGEST) -> Game:
+    """A game about the first `steps` steps of a replay."""
+    program, dataset = replay.program, replay.dataset
+    assert dataset is not None
+    return Game(
+        claim_id=ClaimId(b"\x11" * 32),
+        challenger=CHALLENGER,
+        defender=DEFENDER,
+        program=ProgramRef(program.root, len(program.nodes), program.slots, program.params),
+        dataset_root=dataset.tree.root,
+        seed=SEED,
+        records=len(dataset),
+        record_size=dataset.record_size,
+        shard=SHARD,
+        key=key,
+        step=replay.first_step,
+        steps=steps,
+        in_root=in_root,
+        out_root=out_root,
+        trace_root=ZERO_DIGEST,
+        phase=GamePhase.STEPS if steps > 1 else GamePhase.TRACE,
+        digest=ZERO_DIGEST,
+        level=0,
+        index=0,
+        revealed=ZERO_DIGEST,
+        node=0,
+        size=0,
+        node_hash=ZERO_DIGEST,
+        move_time=Seconds(60),
+        deadline=Seconds(60),
+    )
+
+
+def apply(view: GameView, move: Move, by: Address) -> GameView:
+    """The view after a move, as the event log would tell it. Raises IllegalMove."""
+    after = play(view.game, move, by, Seconds(0), ARITHMETIC)
+    moves = view.moves + 1
+    if isinstance(after, Verdict):
+        return replace(
+            view, decided=True, challenger_won=after.challenger_won, reason=after.reason, moves=moves
+        )
+    digests: tuple[bytes, ...] = ()
+    opened = view.opened
+    if isinstance(move, RevealSteps):
+        digests = move.roots
+    elif isinstance(move, RevealTrace | Split):
+        digests = move.children
+        opened = (*opened, Opened(after.digest, digests))
+    data = move.data if isinstance(move, RevealLeaf) else view.leaf_data
+    return replace(view, game=after, digests=digests, opened=opened, leaf_data=data, moves=moves)
+
+
+def referee(game: Game, defender: Replay, challenger: Replay) -> GameView:
+    """Play to the end; whoever has no move, or none that the Court takes, loses by the clock."""
+    view = GameView(1, game, (), (), b"", 0, False, False, "")
+    players = {
+        DEFENDER: Disputant(DEFENDER, lambda _: defender),
+        CHALLENGER: Disputant(CHALLENGER, lambda _: challenger),
+    }
+    while not view.decided:
+        mover = view.game.mover
+        move = players[mover].move(view)
+        if move is None:
+            return replace(view, decided=True, challenger_won=mover == DEFENDER, reason="timeout")
+        try:
+            view = apply(view, move, mover)
+        except IllegalMove as error:
+            return replace(
+                view, decided=True, challenger_won=mover == DEFENDER, reason=f"timeout after {error.error}"
+            )
+    return view
