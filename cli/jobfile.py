@@ -44,6 +44,7 @@ def _duration(value: object) -> int:
 Amount = Annotated[int, BeforeValidator(_amount)]
 Duration = Annotated[int, BeforeValidator(_duration)]
 Count = Annotated[int, Field(ge=1, le=(1 << 31) - 1)]
+Whole = Annotated[int, Field(ge=0, le=(1 << 31) - 1)]
 
 
 def _finite(value: float) -> float:
@@ -69,7 +70,8 @@ class GptModel(_Section):
 
 class MlpModel(_Section):
     template: Literal["mlp"]
-    hidden: list[Count]
+    hidden: Count
+    layers: Count
 
 
 class Data(_Section):
@@ -80,20 +82,28 @@ class Data(_Section):
 
 
 class AdamW(_Section):
+    """`clip_norm` 0 means no clipping."""
+
     name: Literal["adamw"]
     learning_rate: Number
     beta1: Number
     beta2: Number
     epsilon: Number
     weight_decay: Number
+    warmup_steps: Whole
+    clip_norm: Number
 
 
 class Sgd(_Section):
+    """`clip_norm` 0 means no clipping."""
+
     name: Literal["sgd"]
     learning_rate: Number
     momentum: Number
     nesterov: bool
     weight_decay: Number
+    warmup_steps: Whole
+    clip_norm: Number
 
 
 class Outer(_Section):
@@ -235,12 +245,15 @@ beta1 = 0.9
 beta2 = 0.95
 epsilon = 1e-8
 weight_decay = 0.1
+warmup_steps = 0
+clip_norm = 0.0             # 0: no clipping
 """
 
 _MLP = """# A multi-layer perceptron on scikit-learn's digits.
 [model]
 template = "mlp"
-hidden = [64]
+hidden = 64
+layers = 2
 
 [data]
 source = "digits"
@@ -252,6 +265,8 @@ learning_rate = 0.1
 momentum = 0.9
 nesterov = true
 weight_decay = 0.0
+warmup_steps = 0
+clip_norm = 0.0             # 0: no clipping
 """
 
 LOCAL = {"task": "120s", "vote": "60s", "window": "60s", "move": "30s"}
