@@ -1,0 +1,1 @@
+"""The client: posts a job, follows it, and fetches and checks the model."""

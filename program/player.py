@@ -1,0 +1,81 @@
+"""Playing a game through the Market port: one idempotent step a call.
+
+Contract: `play` makes the move that is this account's to make, or takes the win when the other side's clock
+has run out, and does nothing otherwise. Calling it again, also after a crash, repeats no move: a move's
+intent is the game and the number of moves before it. Not guaranteed: that it is called in time; the caller
+watches the clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from program.disputant import Disputant, overdue
+from protocol import dispute
+from protocol.errors import Stop
+from protocol.ports import Market
+from protocol.types import GameView, Seconds
+
+
+class UnknownMove(Stop):
+    """A move that the Market port has no call for."""
+
+    code = "unknown-move"
+
+
+@dataclass(frozen=True)
+class Played:
+    """What one call of `play` came to. `move`: name of the move made; empty if none was."""
+
+    view: GameView
+    move: str
+    reason: str
+
+
+def play(market: Market, disputant: Disputant, game_id: int, now: Seconds) -> Played:
+    """One step of a game at chain time `now`. Raises what the port and the replay raise."""
+    view = market.game(game_id)
+    if view.decided:
+        winner = "challenger" if view.challenger_won else "defender"
+        return Played(view, "", f"decided for the {winner}: {view.reason}")
+    if (late := overdue(view, now)) is not None:
+        if view.game.mover == market.me:
+            return Played(view, "", "our own clock has run out")
+        send(market, view, late)
+        return Played(view, type(late).__name__, "the other side's clock has run out")
+    if view.game.mover != market.me:
+        return Played(view, "", "the other side is to move")
+    move = disputant.move(view)
+    if move is None:
+        return Played(view, "", f"there is nothing sound to say in {view.game.phase.name}")
+    send(market, view, move)
+    return Played(view, type(move).__name__, f"our move in {view.game.phase.name}")
+
+
+def send(market: Market, view: GameView, move: dispute.Move) -> None:
+    """Send a move of a game as it stands in `view`."""
+    intent = f"move/{view.game_id}/{view.moves}/{type(move).__name__}"
+    at = (intent, view.game_id, view.game)
+    match move:
+        case dispute.RevealSteps(roots):
+            market.reveal_steps(*at, roots)
+        case dispute.PickStep(roots, j):
+            market.pick_step(*at, roots, j)
+        case dispute.RevealTrace(trace_root, children):
+            market.reveal_trace(*at, trace_root, children)
+        case dispute.Split(children):
+            market.split(*at, children)
+        case dispute.Pick(children, child, node, node_proof):
+            market.pick(*at, children, child, node, node_proof)
+        case dispute.OpenOutput():
+            market.open_output(*at)
+        case dispute.ProveOutput(slot, ref, ref_proof, state_leaf, state_proof, trace_leaf, trace_proof):
+            market.prove_output(*at, slot, ref, ref_proof, state_leaf, state_proof, trace_leaf, trace_proof)
+        case dispute.RevealLeaf(data):
+            market.reveal_leaf(*at, data)
+        case dispute.Prove(data, node, element, openings):
+            market.prove(*at, data, node, element, openings)
+        case dispute.Timeout():
+            market.timeout(*at)
+        case _:
+            raise UnknownMove(f"there is no call for {type(move).__name__}", hint="report this as a bug")

@@ -1,0 +1,222 @@
+"""The solver as a running thing: reads the market, asks `solver.policy`, and does what it says.
+
+Contract: every effect on the chain has an intent that names its job, place and epoch, so a restart at any
+instant commits nothing twice; training goes on from the last published segment. One tick trains at most one
+segment, so that games and deadlines are looked at between segments. Not guaranteed: profit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from numerics import REFERENCE
+from program.disputant import Disputant
+from program.execute import Kernels
+from program.player import play
+from program.replay import Replay
+from protocol.ports import Blocks, Clock, Market
+from protocol.types import Claim, Game, JobId, JobView, Role, Terms, Wei
+from solver import policy
+from solver.policy import JobSight, Limits, Sight
+from solver.progress import TaskProgress
+from solver.workshop import Draft, Workshop
+from training import upkeep
+from training.artifacts import Appetite, LoadedJob, load_job
+from training.lineage import SourceMissing
+from training.prosecution import replay_for
+from training.service import Emit, Service, ignore, intent
+from training.work import Work
+
+POLL_S = 2.0
+
+
+class SolverService(Service):
+    """One solver account."""
+
+    def __init__(
+        self,
+        market: Market,
+        blocks: Blocks,
+        clock: Clock,
+        folder: Path,
+        limits: Limits,
+        appetite: Appetite,
+        *,
+        emit: Emit = ignore,
+        device: str = "cpu",
+        kernels: Kernels = REFERENCE,
+        poll_s: float = POLL_S,
+    ) -> None:
+        super().__init__("solver", market.me, clock, emit, poll_s)
+        self.market, self.blocks = market, blocks
+        self.limits, self.appetite = limits, appetite
+        self._device, self._kernels = device, kernels
+        self._progress = TaskProgress(folder / "tasks")
+        self._shops: dict[JobId, Workshop] = {}
+        self._disputant = Disputant(market.me, self._replay_for)
+
+    # -- reading
+
+    def see(self) -> Sight:
+        """One consistent look at everything that decisions depend on."""
+        me = self.market.me
+        stake = self.market.stake(me, Role.SOLVER)
+        jobs = tuple(self._job_sight(job) for job in self.market.jobs() if not job.progress.closed)
+        unlocked = Wei(max(stake.active - stake.locked, 0))
+        return Sight(me, self.clock.now(), self.clock.block(), unlocked, jobs, self.limits)
+
+    def _job_sight(self, job: JobView) -> JobSight:
+        shards = range(job.terms.shards)
+        holders = tuple(self.market.holder(job.job_id, k) for k in shards)
+        return JobSight(
+            view=job,
+            examined=job.job_id in self._shops,
+            refusal=self.status.abandoned.get(job.job_id.hex(), ""),
+            holders=holders,
+            prices=tuple(self.market.price(job.job_id, k) for k in shards),
+            claims=tuple(self.market.claims(job.job_id)),
+            games=tuple(self.market.games(job.job_id)),
+            trained=self._trained(job, [k for k in shards if holders[k].solver == self.market.me]),
+        )
+
+    def _trained(self, job: JobView, shards: list[int]) -> dict[tuple[int, int], int]:
+        shop, progress = self._shops.get(job.job_id), job.progress
+        if shop is None or progress.round >= job.terms.rounds:
+            return {}
+        done = {}
+        for shard in shards:
+            try:
+                done[progress.round, shard] = shop.segments_done(progress.round, shard, progress.epoch)
+            except SourceMissing:
+                continue
+        return done
+
+    # -- deciding and acting
+
+    def tick(self) -> None:
+        """One look, one decision, and its actions up to the first segment of training."""
+        sight = self.see()
+        for action in policy.decide(sight):
+            key = intent(type(action).__name__, *_subject(action))
+            done = self.attempt(key, action.job_id, lambda action=action: self._act(action))
+            if done and not isinstance(action, policy.Wait):
+                self.note(action=f"{type(action).__name__}: {action.reason}")
+            if isinstance(action, policy.TrainSegment):
+                return
+
+    def why(self, job_id: JobId) -> str:
+        """Why this solver takes no shard of a job; empty if it would. Raises Stop when there is no such
+        job."""
+        sight = self.see()
+        job = next((j for j in sight.jobs if j.view.job_id == job_id), None)
+        return "the job is closed" if job is None else policy.why(sight, job)
+
+    def _act(self, action: policy.Action) -> None:
+        handlers: dict[type, Callable[..., None]] = {
+            policy.Examine: self._examine,
+            policy.TakeShard: self._take,
+            policy.TrainSegment: self._train,
+            policy.CommitTask: self._commit_task,
+            policy.CommitOuter: self._commit_outer,
+            upkeep.Poke: self._poke,
+            policy.Expire: self._expire,
+            policy.Release: self._release,
+            policy.Close: self._close,
+            policy.Defend: self._defend,
+            policy.Wait: self._wait,
+        }
+        handlers[type(action)](action)
+
+    def make_work(self, terms: Terms, files: LoadedJob) -> Work:
+        """The job made ready to compute (an adversary overrides this)."""
+        return Work(terms, files, device=self._device, kernels=self._kernels)
+
+    def _examine(self, action: policy.Examine) -> None:
+        job = self.market.job(action.job_id)
+        files = load_job(self.blocks, job.terms, self.appetite)
+        work = self.make_work(job.terms, files)
+        self._shops[action.job_id] = Workshop(self.market, self.blocks, job, work, self._progress)
+        self.emit("examined", job=action.job_id.hex())
+
+    def _shop(self, job_id: JobId) -> Workshop:
+        if job_id not in self._shops:
+            self._examine(policy.Examine(job_id, "it is needed now"))
+        return self._shops[job_id]
+
+    def _take(self, action: policy.TakeShard) -> None:
+        key = intent("take", action.job_id, action.shard, action.opened)
+        self.market.claim_shard(key, action.job_id, action.shard)
+        self.count("shards_taken")
+        self.emit("took", job=action.job_id.hex(), shard=action.shard, price=action.price)
+
+    def _train(self, action: policy.TrainSegment) -> None:
+        job = self.market.job(action.job_id)
+        shop = self._shop(action.job_id)
+        segment, loss = shop.train_segment(action.round, action.shard, job.progress.epoch)
+        step = action.round * job.terms.steps_per_round + (segment + 1) * job.terms.segment_steps
+        self.count("segments")
+        self.note(job=action.job_id.hex(), round=action.round, step=step, loss=loss)
+        place = {"job": action.job_id.hex(), "round": action.round, "shard": action.shard}
+        self.emit("trained", **place, segment=segment, step=step, loss=loss)
+
+    def _commit(self, draft: Draft, epoch: int, loss: float | None) -> None:
+        claim: Claim = draft.claim
+        key = intent("commit", claim.job_id, claim.kind.name, claim.round, claim.shard, epoch)
+        claim_id = self.market.commit(key, claim, draft.first, draft.last)
+        self.count("claims")
+        place = {
+            "job": claim.job_id.hex(),
+            "kind": claim.kind.name,
+            "round": claim.round,
+            "shard": claim.shard,
+        }
+        self.emit("committed", **place, claim=claim_id.hex(), loss=loss)
+
+    def _commit_task(self, action: policy.CommitTask) -> None:
+        draft = self._shop(action.job_id).task_draft(action.round, action.shard, action.epoch)
+        self._commit(draft, action.epoch, self.status.loss)
+
+    def _commit_outer(self, action: policy.CommitOuter) -> None:
+        self._commit(self._shop(action.job_id).outer_draft(action.round), action.epoch, None)
+
+    def _poke(self, action: upkeep.Poke) -> None:
+        upkeep.send(self.market, action)
+        self.count(action.what)
+        self.emit(action.what.replace("_", "-"), job=action.job_id.hex(), claim=action.claim_id.hex())
+
+    def _expire(self, action: policy.Expire) -> None:
+        self.market.expire(
+            intent("expire", action.job_id, action.shard, action.since), action.job_id, action.shard
+        )
+        self.emit("expired", job=action.job_id.hex(), shard=action.shard)
+
+    def _release(self, action: policy.Release) -> None:
+        key = intent("release", action.job_id, action.shard, action.since)
+        self.market.release(key, action.job_id, action.shard)
+        self.emit("released", job=action.job_id.hex(), shard=action.shard, reason=action.reason)
+
+    def _close(self, action: policy.Close) -> None:
+        self.market.close(intent("close", action.job_id), action.job_id)
+        self.emit("closed", job=action.job_id.hex())
+
+    def _wait(self, action: policy.Wait) -> None:
+        if self.status.action != action.reason:
+            self.note(action=action.reason)
+            self.emit("waiting", job=action.job_id.hex(), reason=action.reason)
+
+    def _replay_for(self, game: Game) -> Replay:
+        job_id = self.market.claim(game.claim_id).claim.job_id
+        return replay_for(self._shop(job_id).lineage, game)
+
+    def _defend(self, action: policy.Defend) -> None:
+        played = play(self.market, self._disputant, action.game_id, self.clock.now())
+        if played.move:
+            self.count("moves")
+            self.emit("moved", game=action.game_id, move=played.move, reason=played.reason, side="defender")
+
+
+def _subject(action: policy.Action) -> tuple[object, ...]:
+    """What a backoff of an action is about."""
+    names = ("job_id", "claim_id", "what", "game_id", "round", "shard")
+    return tuple(getattr(action, name) for name in names if hasattr(action, name))

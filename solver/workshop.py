@@ -1,0 +1,115 @@
+"""One job on a solver's bench: training its tasks segment by segment, and making its claims.
+
+Contract: what is published has the roots that are claimed. Input states come from ``training.lineage``;
+segments done are kept by ``solver.progress``. Not thread-safe.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import nan
+
+from program.state import state_root
+from protocol import trees
+from protocol.ports import Blocks, MarketView
+from protocol.types import ZERO_ADDRESS, Claim, JobId, JobView, Kind, Seconds, Wei
+from solver.progress import TaskProgress
+from training.artifacts import Checkpoint, State, publish_checkpoints, publish_state
+from training.evaluate import training_loss
+from training.job import LOSS_SLOT
+from training.lineage import Lineage
+from training.work import Work
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A claim ready to be committed, with the proofs of its first and last leaf."""
+
+    claim: Claim
+    first: tuple[bytes, ...]
+    last: tuple[bytes, ...]
+
+
+class Workshop:
+    """Computes and publishes for one job."""
+
+    def __init__(
+        self, market: MarketView, blocks: Blocks, job: JobView, work: Work, progress: TaskProgress
+    ) -> None:
+        self.job_id: JobId = job.job_id
+        self.work = work
+        self.lineage = Lineage(market, blocks, job.job_id, work)
+        self._blocks = blocks
+        self._progress = progress
+        self._latest: tuple[bytes, State] | None = None
+        self._inputs: dict[tuple[int, int, int], bytes] = {}
+
+    def _input_root(self, round_: int, shard: int, epoch: int) -> bytes:
+        key = (round_, shard, epoch)
+        if key not in self._inputs:
+            self._inputs[key] = state_root(self.lineage.input_state(Kind.TASK, round_, shard))
+        return self._inputs[key]
+
+    def segments_done(self, round_: int, shard: int, epoch: int) -> int:
+        """Segments of a task that are trained and published. Raises SourceMissing."""
+        root = self._input_root(round_, shard, epoch)
+        return max(len(self._progress.load(self.job_id, round_, shard, root)) - 1, 0)
+
+    def _state(self, checkpoint: Checkpoint) -> State:
+        if self._latest is not None and self._latest[0] == checkpoint.root:
+            return self._latest[1]
+        limit = self.work.files.inner.state_bytes
+        return self.work.load(Kind.TASK, self._blocks.read_file(checkpoint.cid, limit))
+
+    def train_segment(self, round_: int, shard: int, epoch: int) -> tuple[int, float]:
+        """Train and publish the next segment; its number and the loss at its end. Raises SourceMissing."""
+        root = self._input_root(round_, shard, epoch)
+        done = self._progress.load(self.job_id, round_, shard, root)
+        if not done:
+            state = self.lineage.input_state(Kind.TASK, round_, shard)
+            done = [publish_state(self._blocks, state)]
+        else:
+            state = self._state(done[-1])
+        segment = len(done) - 1
+        state, end = self.work.segment(Kind.TASK, round_, shard, segment, state)
+        done.append(publish_state(self._blocks, state))
+        self._progress.save(self.job_id, round_, shard, done)
+        self._latest = (end, state)
+        return segment, self.loss(state)
+
+    def loss(self, state: State) -> float:
+        """Loss that the last step wrote into its metric slot (NaN before the first step)."""
+        names = self.work.files.slot_names
+        return training_loss(names, state) if LOSS_SLOT in names else nan
+
+    def task_draft(self, round_: int, shard: int, epoch: int) -> Draft:
+        """The claim of a task whose segments are all done."""
+        root = self._input_root(round_, shard, epoch)
+        done = self._progress.load(self.job_id, round_, shard, root)
+        return self._draft(Kind.TASK, round_, shard, done)
+
+    def outer_draft(self, round_: int) -> Draft:
+        """Run and publish the outer step of a round. Raises SourceMissing."""
+        state = self.lineage.input_state(Kind.OUTER, round_, 0)
+        first = publish_state(self._blocks, state)
+        after, _ = self.work.segment(Kind.OUTER, round_, 0, 0, state)
+        return self._draft(Kind.OUTER, round_, 0, [first, publish_state(self._blocks, after)])
+
+    def _draft(self, kind: Kind, round_: int, shard: int, leaves: list[Checkpoint]) -> Draft:
+        tree = trees.build([leaf.root for leaf in leaves])
+        claim = Claim(
+            job_id=self.job_id,
+            kind=kind,
+            round=round_,
+            shard=shard,
+            attempt=0,
+            claimant=ZERO_ADDRESS,
+            input_root=leaves[0].root,
+            output_root=leaves[-1].root,
+            segments_root=tree.root,
+            manifest=publish_checkpoints(self._blocks, leaves),
+            price=Wei(0),
+            committed_at=Seconds(0),
+            epoch=0,
+        )
+        return Draft(claim, tuple(tree.proof(0)), tuple(tree.proof(len(leaves) - 1)))

@@ -1,0 +1,1 @@
+"""In-memory worlds for tests: chain, blocks, clock. Never imported outside `tests`."""

@@ -1,0 +1,67 @@
+"""The Blocks port over one dictionary that all nodes of a test share.
+
+Every node may read every block, except those in `withheld`, which only their holder reads.
+"""
+
+from __future__ import annotations
+
+import base64
+from hashlib import sha256
+from typing import BinaryIO
+
+from protocol.errors import BadCid, BlockNotFound, BlockTooLarge
+from protocol.ports import DAG_PB, RAW
+
+
+def cid_of(data: bytes, codec: int = RAW) -> str:
+    """CIDv1, base32, of a block of these bytes."""
+    raw = bytes([1, codec, 0x12, 0x20]) + sha256(data).digest()
+    return "b" + base64.b32encode(raw).decode().lower().rstrip("=")
+
+
+class Network:
+    """All blocks of a test."""
+
+    def __init__(self) -> None:
+        self.blocks: dict[str, bytes] = {}
+        self.withheld: set[str] = set()
+
+
+class FakeBlocks:
+    """One node's view of the network. A file is one block here."""
+
+    def __init__(self, network: Network, *, withholds: bool = False) -> None:
+        self.network = network
+        self.own: set[str] = set()
+        self.pinned: set[str] = set()
+        self.withholds = withholds
+
+    def put(self, data: bytes, codec: int = RAW) -> str:
+        cid = cid_of(data, codec)
+        self.network.blocks[cid] = bytes(data)
+        self.own.add(cid)
+        if self.withholds:
+            self.network.withheld.add(cid)
+        return cid
+
+    def get(self, cid: str) -> bytes:
+        if not cid.startswith("b") or len(cid) != 59:
+            raise BadCid(f"{cid!r} is not a CID", hint="use a CIDv1 in base32")
+        if cid not in self.network.blocks or (cid in self.network.withheld and cid not in self.own):
+            raise BlockNotFound(f"nobody serves {cid}", hint="try again when its publisher is online")
+        return self.network.blocks[cid]
+
+    def has(self, cid: str) -> bool:
+        return cid in self.own
+
+    def add_file(self, data: bytes | BinaryIO) -> str:
+        return self.put(data if isinstance(data, bytes | bytearray | memoryview) else data.read(), DAG_PB)
+
+    def read_file(self, cid: str, max_bytes: int) -> bytes:
+        data = self.get(cid)
+        if len(data) > max_bytes:
+            raise BlockTooLarge(f"{cid} has {len(data)} bytes, over {max_bytes}", hint="refuse it")
+        return data
+
+    def pin(self, cid: str) -> None:
+        self.pinned.add(cid)

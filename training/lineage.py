@@ -1,0 +1,190 @@
+"""Where the state of any claim comes from: published checkpoints if there are any, recomputation if not.
+
+Contract: every state returned has the root that was asked for. A claim's input is put together from the
+claims before it (docs/protocol.md, rule 4.4), so everything follows from the genesis states, and withholding
+hides no true claim. Where the true run leaves the committed roots, the answer is `Broken` with the first
+segment that is wrong: a value, to be disputed. `Hidden` is false too, but cannot be shown. Not guaranteed:
+speed, when nothing is published.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from program.state import InvalidState, state_root
+from protocol import trees
+from protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, PeerUnreachable, Retry
+from protocol.ports import Blocks, MarketView
+from protocol.types import ClaimId, ClaimView, JobId, Kind
+from training.artifacts import BadManifest, Checkpoint, State, read_checkpoints
+from training.work import Work
+
+UNFETCHABLE = (BlockNotFound, CorruptBlock, PeerUnreachable, BlockTooLarge, BadCid)
+
+
+class SourceMissing(Retry):
+    """A claim that this one builds on does not stand, or is itself false and awaits its conviction."""
+
+    code = "source-missing"
+
+
+@dataclass(frozen=True)
+class Broken:
+    """The true run leaves the claim's roots in this segment: leaf `segment` is right, the next is not."""
+
+    segment: int
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """The claimant shows no preimage of something that it committed to, so nothing about it can be proven."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """A state, and its root."""
+
+    state: State
+    root: bytes
+
+
+class StateCache:
+    """States by root, the least recently used dropped beyond a number of bytes."""
+
+    def __init__(self, capacity_bytes: int) -> None:
+        self._capacity = capacity_bytes
+        self._states: OrderedDict[bytes, State] = OrderedDict()
+        self._bytes = 0
+
+    @staticmethod
+    def _size(state: Sequence[Tensor]) -> int:
+        return sum(x.numel() * x.element_size() for x in state)
+
+    def get(self, root: bytes) -> State | None:
+        if root in self._states:
+            self._states.move_to_end(root)
+        return self._states.get(root)
+
+    def put(self, root: bytes, state: State) -> None:
+        if root in self._states:
+            return
+        self._states[root] = state
+        self._bytes += self._size(state)
+        while self._bytes > self._capacity and len(self._states) > 1:
+            _, dropped = self._states.popitem(last=False)
+            self._bytes -= self._size(dropped)
+
+
+class Lineage:
+    """States of one job's claims."""
+
+    def __init__(
+        self, market: MarketView, blocks: Blocks, job_id: JobId, work: Work, cache_bytes: int = 1 << 30
+    ) -> None:
+        self.market, self.blocks, self.job_id, self.work = market, blocks, job_id, work
+        self._cache = StateCache(cache_bytes)
+        self._checkpoints: dict[ClaimId, tuple[Checkpoint, ...] | Hidden] = {}
+
+    # -- inputs
+
+    def _source(self, kind: Kind, round_: int, shard: int) -> State:
+        """Output state of the standing claim of a place."""
+        view = self.market.current(self.job_id, kind, round_, shard)
+        place = f"the {kind.name.lower()} claim of round {round_}, shard {shard}"
+        if view is None:
+            raise SourceMissing(f"{place} does not stand; what builds on it cannot be computed", hint="wait")
+        found = self.leaf(view, self.work.segments(kind))
+        if isinstance(found, Known):
+            return found.state
+        raise SourceMissing(f"{place} is false ({found}) and awaits its conviction", hint="dispute it first")
+
+    def input_state(self, kind: Kind, round_: int, shard: int) -> State:
+        """What the claim of a place must start from. Raises SourceMissing."""
+        files, terms = self.work.files, self.work.terms
+        params = files.inner.params
+        if kind == Kind.TASK:
+            if round_ == 0:
+                return files.genesis
+            outer = self._source(Kind.OUTER, round_ - 1, 0)
+            return outer[:params] + self._source(Kind.TASK, round_ - 1, shard)[params:]
+        base = files.outer_genesis if round_ == 0 else self._source(Kind.OUTER, round_ - 1, 0)
+        state = list(base[: 2 * params])
+        for k in range(terms.shards):
+            state += self._source(Kind.TASK, round_, k)[:params]
+        return state
+
+    # -- leaves
+
+    def checkpoints(self, view: ClaimView) -> tuple[Checkpoint, ...] | Hidden:
+        """Roots (and CIDs, empty if unpublished) of the leaves of a claim's segments tree.
+
+        Published; or both on chain, if there is one segment; or, for a true claim, recomputed. Raises
+        SourceMissing.
+        """
+        if view.claim_id not in self._checkpoints:
+            self._checkpoints[view.claim_id] = self._find_checkpoints(view)
+        return self._checkpoints[view.claim_id]
+
+    def _find_checkpoints(self, view: ClaimView) -> tuple[Checkpoint, ...] | Hidden:
+        claim = view.claim
+        leaves = self.work.segments(claim.kind) + 1
+        try:
+            return read_checkpoints(self.blocks, claim.manifest, leaves, claim.segments_root)
+        except (BadManifest, *UNFETCHABLE) as error:
+            if leaves == 2:
+                return (Checkpoint("", claim.input_root), Checkpoint("", claim.output_root))
+            why = error.message
+        state = self.input_state(claim.kind, claim.round, claim.shard)
+        roots = [state_root(state)]
+        self._cache.put(roots[0], state)
+        for segment in range(leaves - 1):
+            state, root = self.work.segment(claim.kind, claim.round, claim.shard, segment, state)
+            self._cache.put(root, state)
+            roots.append(root)
+        if trees.root(roots) == claim.segments_root:
+            return tuple(Checkpoint("", root) for root in roots)
+        return Hidden(f"the roots inside its segments tree ({why}); the true run has others")
+
+    def _published(self, kind: Kind, checkpoint: Checkpoint) -> State | None:
+        """A published state, if it can be fetched and has its root."""
+        if (cached := self._cache.get(checkpoint.root)) is not None:
+            return cached
+        if not checkpoint.cid:
+            return None
+        try:
+            data = self.blocks.read_file(checkpoint.cid, self.work.program(kind).state_bytes)
+            state = self.work.load(kind, data)
+        except (*UNFETCHABLE, InvalidState):
+            return None
+        if state_root(state) != checkpoint.root:
+            return None
+        self._cache.put(checkpoint.root, state)
+        return state
+
+    def leaf(self, view: ClaimView, leaf: int) -> Known | Broken | Hidden:
+        """The state at a leaf of a claim's segments tree, published or recomputed from the leaf before it."""
+        checkpoints = self.checkpoints(view)
+        if isinstance(checkpoints, Hidden):
+            return checkpoints
+        claim = view.claim
+        start = leaf
+        while start >= 0 and (state := self._published(claim.kind, checkpoints[start])) is None:
+            start -= 1
+        if start < 0:
+            start, state = 0, self.input_state(claim.kind, claim.round, claim.shard)
+            if state_root(state) != checkpoints[0].root:
+                return Hidden("the state that the input root stands for, which is not the one it must be")
+            self._cache.put(checkpoints[0].root, state)
+        assert state is not None
+        for segment in range(start, leaf):
+            state, root = self.work.segment(claim.kind, claim.round, claim.shard, segment, state)
+            if root != checkpoints[segment + 1].root:
+                return Broken(segment)
+            self._cache.put(root, state)
+        return Known(state, checkpoints[leaf].root)

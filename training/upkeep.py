@@ -1,0 +1,108 @@
+"""Calls that anyone may make to move a claim on: record its seed, tally its votes, settle it, void it.
+
+Contract: pure; the same claim and clock give the same answer to everyone. The claimant does it at once,
+others after their patience and each at a turn of his own, so that not everybody pays gas for the same call.
+Rules: docs/protocol.md, 4.5 to 4.8 and 5.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from protocol.ports import Market
+from protocol.types import Address, Claim, ClaimId, ClaimView, JobId, JobView, Kind, Phase, Seconds, TxResult
+from training.service import intent, turn
+
+STANDING = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED, Phase.SETTLED)
+PASSED = (Phase.ACCEPTED, Phase.SETTLED)
+
+
+@dataclass(frozen=True)
+class Poke:
+    """A call that anyone may make; `what` names the Market port's method."""
+
+    what: str
+    claim_id: ClaimId
+    job_id: JobId
+    since: Seconds
+    reason: str
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Who looks, when, and how long it leaves others to do their own."""
+
+    me: Address
+    now: Seconds
+    block: int
+    patience: Seconds
+
+
+def standing(claims: Sequence[ClaimView], kind: Kind, round_: int, shard: int) -> ClaimView | None:
+    """The claim that stands at a place, of a job's claims in the order of their commits."""
+    for view in reversed(claims):
+        claim = view.claim
+        if (claim.kind, claim.round, claim.shard) == (kind, round_, shard):
+            return view if view.status.phase in STANDING and not view.stale else None
+    return None
+
+
+def _due(watcher: Watcher, view: ClaimView, since: int) -> bool:
+    """Ours at once; other people's when they have had time, each of us at another moment."""
+    if view.claim.claimant == watcher.me:
+        return watcher.now >= since
+    step = max(watcher.patience // 4, 1)
+    return watcher.now >= since + watcher.patience + turn(watcher.me, view.claim_id) * step
+
+
+def _earlier_settled(job: JobView, claims: Sequence[ClaimView], view: ClaimView) -> bool:
+    round_ = view.claim.round
+    if view.claim.kind == Kind.TASK:
+        return job.progress.settled_rounds >= round_
+    tasks = [standing(claims, Kind.TASK, round_, k) for k in range(job.terms.shards)]
+    return all(task is not None and task.status.phase == Phase.SETTLED for task in tasks)
+
+
+def poke_for(watcher: Watcher, job: JobView, claims: Sequence[ClaimView], view: ClaimView) -> Poke | None:
+    """The call that moves a claim on, if it is due from this watcher."""
+    terms, status = job.terms, view.status
+
+    def poke(what: str, since: int, reason: str) -> Poke | None:
+        due = _due(watcher, view, since)
+        return Poke(what, view.claim_id, job.job_id, status.since, reason) if due else None
+
+    if view.stale:
+        live = status.phase in STANDING and status.phase != Phase.SETTLED
+        return poke("void", status.since, "a rewind overtook the claim: free its stakes") if live else None
+    if status.phase == Phase.COMMITTED and watcher.block > status.seed_block:
+        return poke("record_seed", status.since, f"seed block {status.seed_block} is mined")
+    if status.phase == Phase.SEEDED:
+        if status.valid >= terms.quorum:
+            return poke("tally", status.since, "the quorum is in")
+        if view.votes and all(vote.revealed for vote in view.votes):
+            return poke("tally", status.since, "all votes are in without a quorum: draw again")
+        end = status.since + terms.vote_time + terms.reveal_time
+        late = watcher.now > end
+        return poke("tally", end, "voting is over without a quorum: draw again") if late else None
+    if status.phase == Phase.ACCEPTED and not status.open_games and _earlier_settled(job, claims, view):
+        end = status.since + terms.challenge_window
+        return poke("settle", end, "its challenge window is over") if watcher.now > end else None
+    return None
+
+
+def send(market: Market, poke: Poke) -> TxResult:
+    """Make the call. Its intent is new whenever the claim has changed, so that a lost race is not for
+    ever."""
+    view = market.claim(poke.claim_id)
+    status = view.status
+    key = intent(
+        poke.what, poke.claim_id, status.phase.name, status.draws, status.seed_block, status.revealed
+    )
+    calls: dict[str, Callable[[str, Claim], TxResult]] = {
+        "record_seed": market.record_seed,
+        "tally": market.tally,
+        "settle": market.settle,
+        "void": market.void,
+    }
+    return calls[poke.what](f"{key}/{poke.since}", view.claim)

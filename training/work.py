@@ -1,0 +1,96 @@
+"""A job made ready to compute: any run of its programs, from any state, as a `Replay`.
+
+Contract: a claim is a run of steps of one of the job's two programs (docs/protocol.md, 2.6 and 4.3); this
+module knows which steps, with which counter and shard. Executors are made once and shared by all replays of
+the job. Not thread-safe. A fault (``program.fault``) touches task runs only; honest roles never give one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from torch import Tensor
+
+from numerics import REFERENCE
+from program.execute import Executor, Kernels
+from program.fault import Fault
+from program.isa import Program
+from program.replay import Replay
+from program.state import load_state, state_root
+from protocol.types import Kind, Terms
+from training.artifacts import LoadedJob, State
+
+Faults = Mapping[tuple[int, int], Fault]
+"""Planted faults by (round, shard)."""
+
+
+class Work:
+    """Runs of one job's programs."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        files: LoadedJob,
+        *,
+        device: str = "cpu",
+        kernels: Kernels = REFERENCE,
+        faults: Faults | None = None,
+    ) -> None:
+        self.terms = terms
+        self.files = files
+        self.faults = dict(faults or {})
+        self._device, self._kernels = device, kernels
+
+    @cached_property
+    def _inner(self) -> Executor:
+        return Executor(self.files.inner, self._device, self._kernels)
+
+    @cached_property
+    def _outer(self) -> Executor:
+        return Executor(self.files.outer, self._device, self._kernels)
+
+    def program(self, kind: Kind) -> Program:
+        """Inner program for tasks, outer program for outer claims."""
+        return self.files.inner if kind == Kind.TASK else self.files.outer
+
+    def segments(self, kind: Kind) -> int:
+        """Segments of a claim; its segments tree has one leaf more."""
+        return self.terms.segments if kind == Kind.TASK else 1
+
+    def segment_steps(self, kind: Kind) -> int:
+        return self.terms.segment_steps if kind == Kind.TASK else 1
+
+    def first_step(self, kind: Kind, round_: int, segment: int) -> int:
+        """Step counter of a segment's first step."""
+        if kind == Kind.OUTER:
+            return round_
+        return round_ * self.terms.steps_per_round + segment * self.terms.segment_steps
+
+    def replay(self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]) -> Replay:
+        """The run that starts with `state` at the beginning of a segment."""
+        executor = self._inner if kind == Kind.TASK else self._outer
+        fault = self.faults.get((round_, shard)) if kind == Kind.TASK else None
+        first = self.first_step(kind, round_, segment)
+        records = self.files.records if kind == Kind.TASK else None
+        return Replay(
+            self.program(kind),
+            state,
+            records,
+            self.terms.seed,
+            shard,
+            first,
+            executor=executor,
+            fault=fault,
+        )
+
+    def segment(
+        self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]
+    ) -> tuple[State, bytes]:
+        """The state at a segment's end, and its root."""
+        end = self.replay(kind, round_, shard, segment, state).state(self.segment_steps(kind))
+        return list(end), state_root(end)
+
+    def load(self, kind: Kind, data: bytes) -> State:
+        """A state from its bytes. Raises InvalidState."""
+        return load_state(self.program(kind), data)

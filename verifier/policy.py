@@ -1,0 +1,234 @@
+"""What a verifier does next: a pure function from what it sees to a list of actions with reasons.
+
+Contract: `decide` is deterministic and never acts. Order of urgency: games that run against us, reveals,
+commits of votes, games that we brought, then what anyone may do. A vote is committed only once it was worked
+out by replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from protocol.types import (
+    ZERO_DIGEST,
+    Address,
+    ClaimId,
+    ClaimView,
+    GameView,
+    JobId,
+    JobView,
+    Phase,
+    Seconds,
+    Vote,
+    Wei,
+)
+from training.upkeep import Poke, Watcher, poke_for
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the operator allows."""
+
+    patience: Seconds
+    """How long the verifier waits before it does for others what anyone may do."""
+    bond_budget: Wei
+    """The most that may lie in bonds of its own challenges at once."""
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """What this verifier found about a claim, drawn with one seed."""
+
+    valid: bool
+    traces_root: bytes
+    finding: bool
+    """Whether the fault it found can be brought before the court."""
+
+
+@dataclass(frozen=True)
+class JobSight:
+    """One job as the verifier sees it."""
+
+    view: JobView
+    refusal: str
+    claims: tuple[ClaimView, ...]
+    games: tuple[GameView, ...]
+    ballots: Mapping[tuple[ClaimId, bytes], Ballot]
+    """Worked out already, by claim and seed."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """Everything that a decision depends on."""
+
+    me: Address
+    now: Seconds
+    block: int
+    unlocked: Wei
+    """Verifier stake that no vote locks."""
+    free: Wei
+    jobs: tuple[JobSight, ...]
+    limits: Limits
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Replay the sample of a claim that we were drawn for."""
+
+    job_id: JobId
+    claim_id: ClaimId
+    reason: str
+
+
+@dataclass(frozen=True)
+class CommitVote:
+    job_id: JobId
+    claim_id: ClaimId
+    seed: bytes
+    reason: str
+
+
+@dataclass(frozen=True)
+class RevealVote:
+    job_id: JobId
+    claim_id: ClaimId
+    seed: bytes
+    reason: str
+
+
+@dataclass(frozen=True)
+class Pursue:
+    """Announce, then open, a challenge of a claim that our replay contradicts."""
+
+    job_id: JobId
+    claim_id: ClaimId
+    reason: str
+
+
+@dataclass(frozen=True)
+class Play:
+    """Make our move in a game, on either side, or take the win if time is up."""
+
+    job_id: JobId
+    game_id: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing can be done for this job now, and why."""
+
+    job_id: JobId
+    reason: str
+
+
+Action = Replay | CommitVote | RevealVote | Pursue | Play | Poke | Wait
+
+
+def decide(sight: Sight) -> list[Action]:
+    """All actions that are due, most urgent first."""
+    actions: list[Action] = []
+    for job in sight.jobs:
+        actions.extend(_games(sight, job))
+    for job in sight.jobs:
+        actions.extend(_reveals(sight, job))
+    for job in sight.jobs:
+        actions.extend(_votes(sight, job))
+    for job in sight.jobs:
+        actions.extend(_pursuits(sight, job))
+    for job in sight.jobs:
+        actions.extend(_pokes(sight, job))
+    return actions
+
+
+def own_vote(sight: Sight, view: ClaimView) -> Vote | None:
+    """This account's place among a claim's drawn verifiers."""
+    return next((vote for vote in view.votes if vote.verifier == sight.me), None)
+
+
+def _games(sight: Sight, job: JobSight) -> Iterator[Action]:
+    for view in job.games:
+        game = view.game
+        if view.decided or sight.me not in (game.challenger, game.defender):
+            continue
+        late = sight.now > game.deadline
+        if late == (game.mover == sight.me):
+            continue
+        what = "the other side let its deadline pass" if late else f"our move ({game.phase.name})"
+        yield Play(job.view.job_id, view.game_id, f"game {view.game_id}: {what}")
+
+
+def _drawn(sight: Sight, job: JobSight) -> Iterator[tuple[ClaimView, Vote]]:
+    for view in job.claims:
+        vote = own_vote(sight, view)
+        if vote is not None and not view.stale and view.status.phase == Phase.SEEDED:
+            yield view, vote
+
+
+def _reveals(sight: Sight, job: JobSight) -> Iterator[Action]:
+    terms = job.view.terms
+    for view, vote in _drawn(sight, job):
+        status = view.status
+        if vote.commitment == ZERO_DIGEST or vote.revealed:
+            continue
+        voted = status.since + terms.vote_time
+        everyone = all(other.commitment != ZERO_DIGEST for other in view.votes)
+        if (everyone or sight.now > voted) and sight.now <= voted + terms.reveal_time:
+            reason = "every drawn verifier has voted" if everyone else "voting is over"
+            yield RevealVote(job.view.job_id, view.claim_id, status.seed, reason)
+
+
+def _votes(sight: Sight, job: JobSight) -> Iterator[Action]:
+    terms, spent = job.view.terms, 0
+    for view, vote in _drawn(sight, job):
+        status = view.status
+        if vote.commitment != ZERO_DIGEST or sight.now > status.since + terms.vote_time:
+            continue
+        if job.refusal:
+            yield Wait(job.view.job_id, f"drawn, but the job's files are refused: {job.refusal}")
+            continue
+        ballot = job.ballots.get((view.claim_id, status.seed))
+        if sight.unlocked - spent < terms.verifier_stake:
+            yield Wait(
+                job.view.job_id, f"a vote locks {terms.verifier_stake}; only {sight.unlocked} is unlocked"
+            )
+        elif ballot is None:
+            place = f"round {view.claim.round}, shard {view.claim.shard}"
+            yield Replay(
+                job.view.job_id, view.claim_id, f"drawn to replay {terms.samples} segment(s) of {place}"
+            )
+        else:
+            spent += terms.verifier_stake
+            finding = "the sample replays to the same roots" if ballot.valid else "the replay differs"
+            yield CommitVote(job.view.job_id, view.claim_id, status.seed, finding)
+
+
+def _pursuits(sight: Sight, job: JobSight) -> Iterator[Action]:
+    terms = job.view.terms
+    playing = {g.game.claim_id for g in job.games if g.game.challenger == sight.me}
+    own = [g for g in job.games if g.game.challenger == sight.me and not g.decided]
+    for view in job.claims:
+        found = any(b.finding for (claim_id, _), b in job.ballots.items() if claim_id == view.claim_id)
+        open_ = view.status.phase in (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED) and not view.stale
+        if not found or not open_ or view.claim_id in playing:
+            continue
+        if any(not g.decided and g.game.claim_id == view.claim_id for g in job.games):
+            continue
+        bond = terms.challenge_bond
+        if sight.free < bond or (len(own) + 1) * bond > sight.limits.bond_budget:
+            yield Wait(
+                job.view.job_id, f"a fault was found, but its bond of {bond} exceeds balance or budget"
+            )
+            continue
+        yield Pursue(job.view.job_id, view.claim_id, "our replay contradicts the claim")
+
+
+def _pokes(sight: Sight, job: JobSight) -> Iterator[Action]:
+    watcher = Watcher(sight.me, sight.now, sight.block, sight.limits.patience)
+    for view in job.claims:
+        ours = own_vote(sight, view) is not None
+        if (ours or view.status.phase == Phase.COMMITTED) and (
+            poke := poke_for(watcher, job.view, job.claims, view)
+        ):
+            yield poke

@@ -1,0 +1,1 @@
+"""The whistleblower: replays everything it can afford and disputes what is wrong."""
