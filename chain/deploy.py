@@ -112,11 +112,15 @@ def predict(deployer: str, nonce: int) -> str:
 
 
 def deploy(
-    sender: Sender, artifacts: Artifacts, plan: Sequence[Planned], label: str = "market"
+    sender: Sender,
+    artifacts: Artifacts,
+    plan: Sequence[Planned],
+    label: str = "market",
+    existing: Mapping[str, str] | None = None,
 ) -> Deployment:
-    """Create every contract of the plan, in order. Repeating it after any failure goes on, and never deploys
-    twice.
+    """Create every contract of the plan, in order. Repeating it after a failure goes on, never deploys twice.
 
+    `existing`: addresses by name of contracts that are there already and belong to the set.
     Raises DeploymentFailed when another transaction of the same account came in between, and what
     `Sender.send` raises.
     """
@@ -124,7 +128,8 @@ def deploy(
         _check_deployable(artifacts[planned.artifact])
     base_key = f"deploy/{label}/{sender.address}/nonce"
     base = int(sender.journal.remember(base_key, str(sender.next_nonce())))
-    addresses = {planned.name: predict(sender.address, base + i) for i, planned in enumerate(plan)}
+    addresses = dict(existing or {})
+    addresses |= {planned.name: predict(sender.address, base + i) for i, planned in enumerate(plan)}
     blocks = []
     for planned in plan:
         code = _creation_code(artifacts[planned.artifact], planned.arguments(addresses))
