@@ -1,8 +1,8 @@
 """Writes `tests/vectors/game.bin`: a small program, one step's inputs and every node's honest output.
 
-The court's tests play whole games over it. Format, integers big-endian: u32 nodes, slots, params, record size, records;
-32 bytes seed, u32 shard, u64 step; each node: u16 length, encoding, u32 length, output bytes; each output: u32 ref;
-each record. Outputs come from the integer-only model `numerics.scalar`, one element at a time.
+The court's tests play whole games over it. Format, integers big-endian: u32 nodes, slots, params, record
+size, records; 32 bytes seed, u32 shard, u64 step; each node: u16 length, encoding, u32 length, output bytes;
+each output: u32 ref; each record. Outputs come from the integer-only model `numerics.scalar`, one by one.
 
 Contract: the same source gives the same bytes. Not guaranteed: that the program trains anything.
 """
@@ -36,9 +36,16 @@ class Builder:
         self.values: list[Values] = []
 
     def add(
-        self, op: Op, dtype: DType, shape: tuple[int, ...], refs: tuple[int, ...], values: Values, attrs: tuple[int, ...] = ()
+        self,
+        op: Op,
+        dtype: DType,
+        shape: tuple[int, ...],
+        refs: tuple[int, ...],
+        values: Values,
+        attrs: tuple[int, ...] = (),
     ) -> int:
-        assert len(values) == prod(shape)
+        if len(values) != prod(shape):
+            raise ValueError(f"{op.name} has {len(values)} values for shape {shape}")
         inputs = tuple(Input(r, self.nodes[r].dtype, self.nodes[r].shape) for r in refs)
         self.nodes.append(Node(op, dtype, shape, inputs, attrs))
         self.values.append(values)
@@ -70,7 +77,10 @@ def record_of(row: int) -> int:
 
 def build() -> tuple[Builder, tuple[int, ...]]:
     rng = random.Random("game")
-    weights = [rng.randrange(2) << 31 | rng.randrange(118, 124) << 23 | rng.getrandbits(23) for _ in range(HIDDEN * WIDTH)]
+    weights = [
+        rng.randrange(2) << 31 | rng.randrange(118, 124) << 23 | rng.getrandbits(23)
+        for _ in range(HIDDEN * WIDTH)
+    ]
     b = Builder()
     w = b.add(Op.STATE, F32, (HIDDEN, WIDTH), (), weights, (0,))
     counter = b.add(Op.STATE, I32, (), (), [41], (1,))
@@ -116,14 +126,14 @@ def encode() -> bytes:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description="Write the court's test game.")
     parser.add_argument("--check", action="store_true", help="compare with the file instead of writing it")
     args = parser.parse_args()
     path = Path(__file__).parent.parent / "tests" / "vectors" / "game.bin"
     if not args.check:
         path.write_bytes(encode())
     elif path.read_bytes() != encode():
-        raise SystemExit(f"{path} is not what the model gives now; run scripts/gen_game.py and look at the change")
+        raise SystemExit(f"{path} is not what the model gives now; run this without --check and look")
 
 
 if __name__ == "__main__":

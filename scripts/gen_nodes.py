@@ -1,10 +1,10 @@
 """Writes `tests/vectors/nodes.bin`: node encodings, sound and broken, with the validator's judgement of each.
 
-Format, integers big-endian: (u16 length, encoding, u8 accepted)*. Broken ones are sound ones with one change: a byte, a
-cut, an addition, a field. The judgement is that of `program.isa.decode_node` and `program.rules.check_node`.
+Format, integers big-endian: (u16 length, encoding, u8 accepted)*. Broken ones are sound ones with one change:
+a byte, a cut, an addition, a field. The judgement is that of `program.isa` and `program.rules`.
 
-Contract: the same `--count` and `--seed` give the same bytes. The arbiter must judge each as the validator does: a node it
-refused though the validator takes it could not be disputed, and one it took though refused would be undefined.
+Contract: the same `--count` and `--seed` give the same bytes. The arbiter must judge each as the validator does:
+a node it refused though the validator takes it could not be disputed; the other way round it is undefined.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 
 import gen_game
 import gen_vectors
+
 from program.isa import MAX_NODE_BYTES, MalformedProgram, Node, Op, decode_node
 from program.rules import RuleBroken, check_node
 
@@ -44,18 +45,22 @@ def broken(rng: random.Random, node: Node) -> bytes:
     """The node's encoding with one change, which may happen to leave it sound."""
     kind = rng.randrange(8)
     if kind == 0 and node.shape:
-        shape = list(node.shape)
-        shape[rng.randrange(len(shape))] = rng.choice((0, 1, 2, 4096, 4097, 1 << 28, (1 << 28) + 1, (1 << 32) - 1))
-        return replace(node, shape=tuple(shape)).encode()
+        dims = list(node.shape)
+        dims[rng.randrange(len(dims))] = rng.choice(
+            (0, 1, 2, 4096, 4097, 1 << 28, (1 << 28) + 1, (1 << 32) - 1)
+        )
+        return replace(node, shape=tuple(dims)).encode()
     if kind == 1 and node.inputs:
         inputs = list(node.inputs)
         i = rng.randrange(len(inputs))
-        shape = (*inputs[i].shape, rng.choice((1, 2, 4096, 4097)))
-        inputs[i] = replace(inputs[i], shape=rng.choice((shape, shape[1:], inputs[i].shape[1:])))
+        longer = (*inputs[i].shape, rng.choice((1, 2, 4096, 4097)))
+        inputs[i] = replace(inputs[i], shape=rng.choice((longer, longer[1:], inputs[i].shape[1:])))
         return replace(node, inputs=tuple(inputs)).encode()
     if kind == 2 and node.attrs:
         attrs = list(node.attrs)
-        attrs[rng.randrange(len(attrs))] = rng.choice((-1, 0, 1, 255, 256, 0x7FC00000, 0x7F800001, 1 << 32, -(1 << 63)))
+        attrs[rng.randrange(len(attrs))] = rng.choice(
+            (-1, 0, 1, 255, 256, 0x7FC00000, 0x7F800001, 1 << 32, -(1 << 63))
+        )
         return replace(node, attrs=tuple(attrs)).encode()
     if kind == 3:
         return replace(node, op=rng.choice(list(Op))).encode()
@@ -79,7 +84,7 @@ def encode(count: int, seed: int) -> bytes:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description="Write the node vectors.")
     parser.add_argument("--count", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent.parent / "tests" / "vectors")
