@@ -177,3 +177,19 @@ def random_sample(seed: int, instructions: int = 40) -> Sample:
     state.append(torch.tensor(rng.randint(-5, 5), dtype=torch.int32))
     state.append(torch.tensor([True, False, True, True, False]))
     return Sample(program, Records(rng.randbytes(RECORDS * RECORD_SIZE), RECORD_SIZE), state)
+
+
+def training_sample() -> Sample:
+    """A step of gradient descent on a linear layer: 2 parameters of several leaves, a counter."""
+    b = ProgramBuilder(RECORD_SIZE)
+    w, bias, counter = b.state(DType.F32, (24, 64)), b.state(DType.F32, (64,)), b.state(DType.I32, ())
+    x = b.mul(b.convert(b.data(20, 24), DType.F32), b.const(1 / 256, DType.F32))
+    y = b.tanh(b.add(b.matmul(x, b.transpose(w)), bias))
+    rate = b.const(0.01, DType.F32)
+    grad = b.matmul(b.transpose(x), b.transpose(y))
+    next_w = b.sub(w, b.mul(grad, rate))
+    next_bias = b.sub(bias, b.mul(b.sum(b.transpose(y)), rate))
+    program = b.finish([next_w, next_bias, b.iadd(counter, b.const(1, DType.I32))], 2)
+    rng = random.Random(1)
+    state = [random_f32(rng, (24, 64), 0.0), random_f32(rng, (64,), 0.0), torch.tensor(0, dtype=torch.int32)]
+    return Sample(program, Records(rng.randbytes(RECORDS * RECORD_SIZE), RECORD_SIZE), state)

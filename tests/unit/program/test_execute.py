@@ -1,0 +1,117 @@
+"""Execution: data order, determinism over threads, pass-through, and refusal of what does not fit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from program.build import ProgramBuilder
+from program.execute import Executor, Records, StepContext
+from program.isa import DType
+from program.state import state_root
+from protocol import trees
+from protocol.errors import Stop
+from protocol.sampling import record_index
+from tests.fakes.programs import RECORD_SIZE, random_sample, training_sample
+
+SEED = b"s" * 32
+
+
+def test_data_reads_the_records_of_its_rows() -> None:
+    records = Records(bytes(i for i in range(40) for _ in range(1)), 4)
+    b = ProgramBuilder(4)
+    slot = b.state(DType.U8, (3, 2))
+    program = b.finish([b.data(3, 2, offset=1, first_row=5)], 1)
+    after = Executor(program).step(
+        [torch.zeros(slot.shape, dtype=torch.uint8)], StepContext(records, SEED, 2, 9)
+    )
+    for row in range(3):
+        at = record_index(SEED, 2, 9, 5 + row, 10) * 4 + 1
+        assert after[0][row].tolist() == [at, at + 1]
+
+
+def test_records_are_whole_and_have_a_tree() -> None:
+    records = Records(bytes(range(12)), 4)
+    assert len(records) == 3
+    assert records.tree.root == trees.root([trees.leaf(bytes(range(i, i + 4))) for i in (0, 4, 8)])
+    for data, size in ((b"", 4), (b"12345", 4), (b"1234", 0)):
+        with pytest.raises(Stop, match="whole records"):
+            Records(data, size)
+
+
+def test_step_counter_has_31_bits() -> None:
+    b = ProgramBuilder()
+    b.state(DType.I32, ())
+    program = b.finish([b.step()], 1)
+    state = [torch.tensor(0, dtype=torch.int32)]
+    assert Executor(program).step(state, StepContext(None, SEED, 0, (1 << 31) + 5))[0].item() == 5
+
+
+def test_threads_do_not_change_a_bit() -> None:
+    sample = training_sample()
+    context = StepContext(sample.dataset, SEED, 0, 0)
+    threads = torch.get_num_threads()
+    roots = set()
+    try:
+        for count in (1, 2, 4):
+            torch.set_num_threads(count)
+            roots.add(state_root(Executor(sample.program).run(sample.state, context, 3)))
+    finally:
+        torch.set_num_threads(threads)
+    assert len(roots) == 1
+
+
+def test_run_is_step_after_step() -> None:
+    sample = training_sample()
+    executor = Executor(sample.program)
+    state = sample.state
+    for step in range(4, 7):
+        state = executor.step(state, StepContext(sample.dataset, SEED, 1, step))
+    whole = executor.run(sample.state, StepContext(sample.dataset, SEED, 1, 4), 3)
+    assert state_root(state) == state_root(whole)
+    assert state_root(whole) != state_root(sample.state)
+    assert whole[2].item() == 3
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_inputs_are_never_changed(seed: int) -> None:
+    sample = random_sample(seed)
+    before = state_root(sample.state)
+    Executor(sample.program).step(sample.state, StepContext(sample.dataset, SEED, 0, 0))
+    assert state_root(sample.state) == before
+
+
+def test_next_state_holds_no_larger_tensor_alive() -> None:
+    b = ProgramBuilder()
+    x = b.state(DType.F32, (1,))
+    program = b.finish([b.slice(b.exp(b.expand(x, (1000,))), 0, 3, 4)], 1)
+    after = Executor(program).step([torch.zeros(1)], StepContext(None, SEED, 0, 0))
+    assert after[0].untyped_storage().nbytes() == 4
+
+
+def test_observe_sees_every_node_in_order_and_patch_replaces() -> None:
+    sample = training_sample()
+    seen: list[int] = []
+    context = StepContext(sample.dataset, SEED, 0, 0)
+    executor = Executor(sample.program)
+    honest = executor.step(sample.state, context, lambda i, x: seen.append(i))
+    assert seen == list(range(len(sample.program.nodes)))
+    target = sample.program.outputs[1]
+    patched = executor.step(sample.state, context, None, lambda i, x: x + 1 if i == target else x)
+    assert torch.equal(patched[1], honest[1] + 1)
+    assert torch.equal(patched[0], honest[0])
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    sample = training_sample()
+    executor = Executor(sample.program)
+    context = StepContext(sample.dataset, SEED, 0, 0)
+    with pytest.raises(Stop, match="slots"):
+        executor.step(sample.state[:2], context)
+    with pytest.raises(Stop, match="slot 1"):
+        executor.step([sample.state[0], torch.zeros(65), sample.state[2]], context)
+    with pytest.raises(Stop, match="slot 1"):
+        executor.step([sample.state[0], sample.state[1].double(), sample.state[2]], context)
+    with pytest.raises(Stop, match="dataset"):
+        executor.step(sample.state, StepContext(None, SEED, 0, 0))
+    assert sample.dataset.record_size == RECORD_SIZE
