@@ -253,9 +253,13 @@ class Journal:
         """Recorded and never signed: they had no effect, and whoever meant them must decide again."""
         return self._select("WHERE sender = ? AND state = 'recorded' ORDER BY rowid", (sender,))
 
-    def executed(self, sender: str) -> list[Intent]:
-        """Mined or failed, by nonce."""
-        return self._select("WHERE sender = ? AND state IN ('mined', 'failed') ORDER BY nonce", (sender,))
+    def executed(self, sender: str, since_block: int) -> list[Intent]:
+        """Mined or failed in `since_block` or later, by nonce."""
+        return self._select(
+            "WHERE sender = ? AND state IN ('mined', 'failed')"
+            " AND json_extract(receipt, '$.block_number') >= ? ORDER BY nonce",
+            (sender, since_block),
+        )
 
     def committed_wei(self, sender: str) -> int:
         """The most that all signed and executed intents together can have taken or still take."""

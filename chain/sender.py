@@ -22,6 +22,7 @@ from chain.journal import Attempt, Call, Intent, Journal, Receipt, State
 from chain.rpc import Rpc, RpcFailed, get_block, identity, quantity
 from protocol.errors import Ask, InsufficientFunds, Retry, RpcUnreachable
 
+LOOK_BACK_BLOCKS = 64  # two epochs: on a proof-of-stake chain older blocks are final
 _ALREADY_THERE = ("already known", "already imported", "known transaction", "already in pool")
 _NONCE_TAKEN = ("nonce too low", "nonce is too low", "underpriced", "nonce has already been used")
 
@@ -153,11 +154,10 @@ class Sender:
         Broadcasts signed transactions that are not mined, and those whose block a reorganisation has removed.
         Intents that were never signed are left to whoever meant them (`Journal.unsigned`).
         """
-        head = self._head()
-        for intent in self.journal.executed(self.address):
-            receipt = intent.receipt
-            if receipt is not None and head - receipt.block_number <= max(self.policy.final_blocks, 64):
-                self._still_mined(intent, receipt)
+        since = self._head() - max(self.policy.final_blocks, LOOK_BACK_BLOCKS)
+        for intent in self.journal.executed(self.address, since):
+            if intent.receipt is not None:
+                self._still_mined(intent, intent.receipt)
         for intent in self.journal.open_intents(self.address):
             self._advance(intent.key)
         return self.journal.open_intents(self.address)

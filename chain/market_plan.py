@@ -1,0 +1,47 @@
+"""The deployment plan of a whole market: which contracts there are and who is told of whom.
+
+Contract: the names are those that `chain.market_view` looks for, and "Token" and "Lens"; every contract knows
+the others from its constructor, so nothing has to be wired afterwards and nobody owns anything.
+Does not choose the market's two parameters: whoever deploys a market states them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from chain.compile import Artifact
+from chain.deploy import Planned
+from chain.errors import Registry
+from protocol.types import Seconds, Wei
+
+ARBITERS = ("ArbiterElementwise", "ArbiterTranscendental", "ArbiterContraction", "ArbiterIndex")
+"""The Court's arbiters, in the order of its constructor."""
+
+
+def market_plan(deployer: str, *, token_supply: Wei, unbond_delay: Seconds) -> list[Planned]:
+    """Every contract of a market with its own token, whose whole supply the deployer gets.
+
+    `unbond_delay`: from `startUnbond` to `finishUnbond`. It should exceed the time in which anything that the
+    stake vouched for can still be convicted: windows and games of the jobs that the market is meant for.
+    """
+    return [
+        Planned("Token", "AssayToken", lambda _: [deployer, token_supply]),
+        Planned("Vault", "Vault", lambda at: _at(at, "Token", "Stakes", "Jobs", "Tasks", "Challenges")),
+        Planned("Stakes", "Stakes", lambda at: [*_at(at, "Vault", "Tasks"), unbond_delay]),
+        Planned("Jobs", "Jobs", lambda at: _at(at, "Vault", "Tasks")),
+        Planned("Tasks", "Tasks", lambda at: _at(at, "Vault", "Stakes", "Jobs", "Challenges")),
+        Planned("Challenges", "Challenges", lambda at: _at(at, "Vault", "Jobs", "Tasks", "Court")),
+        *(Planned(name, name, lambda _: []) for name in ARBITERS),
+        Planned("Court", "Court", lambda at: _at(at, "Challenges", *ARBITERS)),
+        Planned("Lens", "Lens", lambda at: _at(at, "Vault", "Stakes", "Jobs", "Tasks")),
+    ]
+
+
+def registry_of(artifacts: Mapping[str, Artifact]) -> Registry:
+    """Every custom error of the project, for decoding what any contract refuses."""
+    return Registry(artifact.abi for artifact in artifacts.values())
+
+
+def _at(addresses: Mapping[str, str], *names: str) -> list[Any]:
+    return [addresses[name] for name in names]
