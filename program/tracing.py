@@ -1,4 +1,4 @@
-"""Tracing: an ordinary PyTorch step function becomes a graph of ATen operations, each with the source line it came from.
+"""Tracing: an ordinary PyTorch step function becomes a graph of ATen operations with their source lines.
 
 Contract: `trace_step` runs the function once on fake tensors (no arithmetic is done, no value is read) and
 returns a graph of core-ATen operations with example values in ``meta["val"]`` and the user's source in
@@ -79,6 +79,8 @@ _LOWERED_WHOLE = (
     "native_dropout",
     "t",
     "transpose",
+    "eye",
+    "roll",
 )
 """Operations that the lowering takes whole: its own form has fewer nodes than PyTorch's decomposition."""
 

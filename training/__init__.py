@@ -1,1 +1,1 @@
-"""Models, optimisers, low-communication algorithms and datasets, and how they become the programs of a job."""
+"""Models, optimisers, low-communication algorithms, datasets, and how they become a job's programs."""

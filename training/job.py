@@ -101,9 +101,10 @@ def build_job(
     outer: DiLoCo,
     description: dict[str, Any] | None = None,
 ) -> JobArtifacts:
-    """Trace one step of `batch` records and make every artifact of the job. `description` is the manifest's model entry.
+    """Trace one step of `batch` records and make every artifact of the job.
 
-    Raises UnsupportedOperation, or Stop for a model that cannot be trained at all.
+    `description` is the manifest's model entry. Raises UnsupportedOperation, or Stop for a model that cannot
+    be trained at all.
     """
     params = _checked_parameters(model)
     buffers = {name: b.detach().clone() for name, b in model.named_buffers()}

@@ -131,7 +131,7 @@ def _activation(name: str) -> nn.Module:
 
 
 def _initialise(model: nn.Module, seed: int) -> None:
-    """GPT-2's initialisation: normal weights, residual projections scaled down by depth; norms 1, biases 0."""
+    """GPT-2's initialisation: normal weights, residual projections scaled by depth; norms 1, biases 0."""
     generator = torch.Generator().manual_seed(seed)
     depth = model.config.n_layer if isinstance(model, Gpt) else 0
     with torch.no_grad():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -108,6 +109,25 @@ def _variance(
     if count <= correction:
         raise Refused(f"the variance of {count} elements with correction {correction} is not a number")
     return context.div(total, float(count - correction)), context.reshape(centre, total.shape)
+
+
+@lowers("linalg_vector_norm.default")
+def vector_norm(
+    context: Lowering,
+    traced: Traced,
+    x: View,
+    order: Number = 2,
+    dims: Any = None,
+    keepdim: bool = False,
+    dtype: Any = None,
+) -> View:
+    if order == 2:
+        return context.unary(Op.SQRT, context.sum(context.mul(x, x), _dims(dims), keepdim))
+    if order == 1:
+        return context.sum(context.unary(Op.ABS, x), _dims(dims), keepdim)
+    if order == math.inf:
+        return context.amax(context.unary(Op.ABS, x), _dims(dims), keepdim)
+    raise Refused(f"the norm of order {order} is not supported; 1, 2 and infinity are")
 
 
 @lowers("amax.default")

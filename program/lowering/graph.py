@@ -40,9 +40,10 @@ DTYPES = {
 
 
 def lower_step(graph: GraphModule, *, params: int) -> Program:
-    """The program of a graph from `program.tracing.trace_step`; its first `params` slots are the model's parameters.
+    """The program of a graph from `program.tracing.trace_step`.
 
-    The last placeholder is the batch, u8 [rows, record size]. Raises UnsupportedOperation.
+    Its first `params` slots are the model's parameters; the last placeholder is the batch, u8 [rows, record
+    size]. Raises UnsupportedOperation.
     """
     placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
     batch = placeholders[-1].meta["val"]

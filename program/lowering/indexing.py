@@ -118,6 +118,18 @@ def flip(context: Lowering, traced: Traced, x: View, dims: Sequence[int]) -> Vie
     return x
 
 
+@lowers("roll.default")
+def roll(context: Lowering, traced: Traced, x: View, shifts: Sequence[int], dims: Sequence[int] = ()) -> View:
+    if not dims:
+        flat = roll(context, traced, context.reshape(x, (x.elements,)), shifts, (0,))
+        return context.reshape(flat, x.shape)
+    for shift, dim in zip(shifts, dims, strict=True):
+        cut = -shift % x.shape[dim]
+        if cut:
+            x = context.concat([views.narrow(x, dim, cut, x.shape[dim]), views.narrow(x, dim, 0, cut)], dim)
+    return x
+
+
 @lowers("cat.default")
 def cat(context: Lowering, traced: Traced, parts: Sequence[View], dim: int = 0) -> View:
     dtypes = {x.dtype for x in parts}

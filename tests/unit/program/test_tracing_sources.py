@@ -1,0 +1,107 @@
+"""What cannot be expressed is refused with the operation's name and the user's line."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+from torch import Tensor
+
+from program.tracing import UnsupportedOperation, trace_step
+from tests.unit.program.lowered import BATCH, lowered
+
+X = torch.ones(3, 4)
+
+
+def _line(function, text: str) -> str:
+    lines, start = inspect.getsourcelines(function)
+    return f"test_tracing_sources.py:{start + next(i for i, line in enumerate(lines) if text in line)}"
+
+
+def _refused(function) -> UnsupportedOperation:
+    with pytest.raises(UnsupportedOperation) as caught:
+        lowered(function, [X])
+    return caught.value
+
+
+def test_an_unknown_operation_is_named_with_its_line() -> None:
+    def function(x: Tensor, batch: Tensor) -> list[Tensor]:
+        y = x + 1
+        y = torch.special.bessel_j0(y)
+        return [y * 2]
+
+    error = _refused(function)
+    assert error.operation == "aten.special_bessel_j0.default"
+    assert error.source.endswith(_line(function, "bessel_j0"))
+    assert error.source in str(error) and error.code == "unsupported-operation"
+
+
+def test_an_operation_inside_a_module_is_blamed_on_the_user_that_called_it() -> None:
+    convolution = torch.nn.Conv1d(3, 2, 1)
+
+    def function(x: Tensor, batch: Tensor) -> list[Tensor]:
+        x = x * 2
+        weights = {"weight": x[:2, :3, None], "bias": x[0, :2]}
+        return [torch.func.functional_call(convolution, weights, (x[None],))]
+
+    assert _refused(function).source.endswith(_line(function, "functional_call"))
+
+
+def test_a_gradient_is_blamed_on_the_forward_line() -> None:
+    def function(x: Tensor, batch: Tensor) -> list[Tensor]:
+        x = x.detach().requires_grad_()
+        y = x * 2
+        y = torch.special.i0e(y)
+        loss = (y * 3).sum()
+        return [torch.autograd.grad(loss, x)[0]]
+
+    graph = trace_step(lambda state, rows: list(function(state[0], rows)), [X], BATCH)
+    sources = [n.meta["source"] for n in graph.graph.nodes if n.op == "call_function"]
+    wanted = _line(function, "i0e") + ", in its gradient"
+    assert any(source.endswith(wanted) for source in sources)
+
+
+def test_reading_a_value_is_refused_with_its_line() -> None:
+    def function(x: Tensor, batch: Tensor) -> list[Tensor]:
+        scale = x.sum().item()
+        return [x * scale]
+
+    error = _refused(function)
+    assert "depends on the data" in str(error)
+    assert error.source.endswith(_line(function, "item()"))
+
+
+def test_random_numbers_are_refused() -> None:
+    def function(x: Tensor, batch: Tensor) -> list[Tensor]:
+        return [torch.nn.functional.dropout(x, 0.5)]
+
+    assert _refused(function).source.endswith(_line(function, "dropout"))
+
+
+def test_double_precision_is_refused() -> None:
+    def function(x: Tensor, batch: Tensor) -> list[Tensor]:
+        return [(x.double() * 2).float()]
+
+    error = _refused(function)
+    assert "float64" in str(error) and error.source.endswith(_line(function, "double"))
+
+
+def test_writing_into_a_view_is_refused() -> None:
+    def function(x: Tensor, batch: Tensor) -> list[Tensor]:
+        y = x * 1
+        y[0] = 5.0
+        return [y]
+
+    error = _refused(function)
+    assert "in place" in str(error) and error.source.endswith(_line(function, "y[0]"))
+
+
+def test_a_constant_of_different_values_asks_for_a_buffer() -> None:
+    table = torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+    def function(x: Tensor, batch: Tensor) -> list[Tensor]:
+        return [x + table]
+
+    error = _refused(function)
+    assert "buffer" in error.hint and error.source.endswith(_line(function, "x + table"))

@@ -1,0 +1,215 @@
+"""Jobs built from models: their programs against native fp32, the outer step, the templates."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from program.execute import Executor, Records, StepContext
+from program.validate import validate
+from protocol.errors import Stop
+from training import datasets, job, models
+from training.datasets import Dataset, LabelledLayout, TextLayout
+from training.optimisers import AdamW, Optimiser, Sgd
+from training.outer import DiLoCo, outer_genesis, outer_program
+
+SEED = bytes(range(32))
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def _corpus(context: int) -> Dataset:
+    text = b"".join(b"the %d quick brown foxes jump over %d lazy dogs; " % (i, i * i) for i in range(200))
+    cut = len(text) // (context + 1) * (context + 1)
+    return Dataset(TextLayout(context), text[:cut], text[: context + 1])
+
+
+def _images() -> Dataset:
+    generator = torch.Generator().manual_seed(3)
+    rows = torch.randint(0, 17, (40, 65), generator=generator, dtype=torch.uint8)
+    rows[:, 64] = rows[:, :64].sum(1) % 10
+    return Dataset(LabelledLayout(64, 16.0), rows.numpy().tobytes(), b"")
+
+
+def _job(model: nn.Module, optimiser: Optimiser, dataset: Dataset, batch: int = 4) -> job.JobArtifacts:
+    made = job.build_job(model, job.cross_entropy, optimiser, dataset, batch=batch, shards=2, outer=DiLoCo())
+    validate(made.inner, dataset.layout.record_size, max_bytes=1 << 30, max_operations=1 << 40)
+    validate(made.outer, 0, max_bytes=1 << 30, max_operations=1 << 40)
+    return made
+
+
+def _batch(made: job.JobArtifacts, step: int, rows: int) -> Tensor:
+    records = made.records
+    drawn = [records.index(SEED, 0, step, row) for row in range(rows)]
+    return records.gather(drawn, 0, records.record_size)
+
+
+def _compare(model: nn.Module, optimiser: Optimiser, dataset: Dataset, steps: int, relative: float) -> None:
+    """Each program step against a native step from the same state; norms of whole slots."""
+    made = _job(model, optimiser, dataset)
+    native = job.step_function(model, job.cross_entropy, optimiser, dataset.layout)
+    executor = Executor(made.inner)
+    state = list(made.genesis)
+    for step in range(steps):
+        expected = native([x.clone() for x in state], _batch(made, step, 4))
+        state = executor.step(state, StepContext(made.records, SEED, 0, step))
+        for name, x, y in zip(made.slot_names, state, expected, strict=True):
+            assert (x.shape, x.dtype) == (y.shape, y.dtype)
+            assert (x - y).norm() <= relative * y.norm() + 1e-7, f"{name} at step {step}"
+    assert state[-1] == pytest.approx(expected[-1].item(), rel=1e-3)
+
+
+GPTS = {
+    "plain": models.GptConfig(n_layer=2, n_head=2, d_model=16, context=12),
+    "gpt-2": models.GptConfig(n_layer=1, n_head=2, d_model=16, context=8, tied=True, bias=True),
+    "erf": models.GptConfig(n_layer=1, n_head=1, d_model=8, context=5, activation="gelu_erf"),
+    "relu": models.GptConfig(n_layer=1, n_head=1, d_model=8, context=5, activation="relu"),
+}
+
+
+@pytest.mark.parametrize("name", GPTS)
+def test_a_gpt_step_is_what_pytorch_computes(name: str) -> None:
+    config = GPTS[name]
+    rule = Sgd(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01)
+    _compare(models.build(config, 1), rule, _corpus(config.context), steps=2, relative=2e-3)
+
+
+@pytest.mark.parametrize("rule", [AdamW(), AdamW(warmup_steps=3, clip_norm=0.5, eps=1e-4)])
+def test_adamw_is_what_pytorch_computes(rule: AdamW) -> None:
+    config = GPTS["plain"]
+    _compare(models.build(config, 1), rule, _corpus(config.context), steps=4, relative=2e-2)
+
+
+@pytest.mark.parametrize("rule", [Sgd(), Sgd(momentum=0.0, warmup_steps=2), Sgd(nesterov=True, clip_norm=1)])
+def test_an_mlp_step_is_what_pytorch_computes(rule: Sgd) -> None:
+    _compare(models.build(models.MlpConfig(hidden=16), 3), rule, _images(), steps=2, relative=1e-3)
+
+
+def test_adamw_agrees_with_the_library() -> None:
+    generator = torch.Generator().manual_seed(5)
+    params = [torch.randn(3, 4, generator=generator), torch.randn(2, 2, generator=generator)]
+    ours, rule = [p.clone() for p in params], AdamW(lr=0.01, beta2=0.99)
+    theirs = [nn.Parameter(p.clone()) for p in params]
+    library = torch.optim.AdamW(theirs, lr=0.01, betas=(0.9, 0.99), eps=rule.eps, weight_decay=0.1)
+    state = rule.genesis(params)
+    for _ in range(5):
+        grads = [torch.randn(p.shape, generator=generator) for p in params]
+        for p, g in zip(theirs, grads, strict=True):
+            p.grad = g
+        library.step()
+        ours, state = rule.update(ours, grads, state)
+    for x, y in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(x, y.detach(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_sgd_agrees_with_the_library(nesterov: bool) -> None:
+    ours = [torch.tensor([[1.0, -2.0]])]
+    theirs = nn.Parameter(ours[0].clone())
+    rule = Sgd(lr=0.1, momentum=0.8, nesterov=nesterov, weight_decay=0.05)
+    library = torch.optim.SGD([theirs], lr=0.1, momentum=0.8, nesterov=nesterov, weight_decay=0.05)
+    state = rule.genesis(ours)
+    for i in range(4):
+        theirs.grad = torch.tensor([[0.5 * i, 1.0]])
+        library.step()
+        ours, state = rule.update(ours, [theirs.grad], state)
+    torch.testing.assert_close(ours[0], theirs.detach())
+
+
+def test_slots_come_in_the_order_of_the_contract() -> None:
+    config = GPTS["plain"]
+    made = _job(models.build(config, 0), AdamW(warmup_steps=2), _corpus(config.context))
+    names, count = made.slot_names, made.inner.params
+    model_names = [name for name, _ in models.build(config, 0).named_parameters()]
+    assert names[:count] == model_names
+    assert names[count : 2 * count] == [f"exp_avg.{name}" for name in model_names]
+    assert names[-4:] == ["beta1_power", "beta2_power", "step", "metric.loss"]
+    assert len(names) == made.inner.slots == len(made.genesis) and made.outer.slots == 4 * count
+    assert math.isnan(made.genesis[-1].item())
+
+
+def test_equal_arguments_give_equal_roots_and_another_seed_another_genesis() -> None:
+    config = GPTS["erf"]
+    first, second, other = (_job(models.build(config, seed), AdamW(), _corpus(5)) for seed in (1, 1, 2))
+    assert first.inner.root == second.inner.root == other.inner.root
+    assert all(torch.equal(x, y) for x, y in zip(first.genesis[:-1], second.genesis[:-1], strict=True))
+    assert not torch.equal(first.genesis[0], other.genesis[0])
+
+
+def test_a_buffer_is_a_slot_that_the_step_may_change() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.linear = nn.Linear(64, 10)
+            self.register_buffer("scale", torch.tensor([1.0, 2.0, 3.0, 4.0] * 16))
+            self.register_buffer("seen", torch.tensor(0))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.seen.add_(1)
+            return self.linear(x * self.scale)
+
+    made = _job(Counting(), Sgd(), _images())
+    seen = made.slot_names.index("seen")
+    assert made.slot_names[2:4] == ["scale", "seen"]
+    after = Executor(made.inner).run(made.genesis, StepContext(made.records, SEED, 0, 0), 3)
+    assert after[seen].item() == 3 and torch.equal(after[2], made.genesis[2])
+
+
+def test_training_reduces_the_loss() -> None:
+    config = models.GptConfig(n_layer=1, n_head=2, d_model=32, context=16)
+    made = _job(models.build(config, 0), AdamW(lr=5e-3), _corpus(16), batch=8)
+    executor, state, losses = Executor(made.inner), made.genesis, []
+    for step in range(40):
+        state = executor.step(state, StepContext(made.records, SEED, 0, step))
+        losses.append(state[-1].item())
+    assert losses[0] == pytest.approx(math.log(256), rel=0.05)
+    assert sum(losses[-5:]) / 5 < 0.65 * losses[0]
+
+
+def test_the_outer_step_is_diloco_in_the_order_of_the_shards() -> None:
+    generator = torch.Generator().manual_seed(7)
+    shapes, shards, rule = [(3, 2), (5,), ()], 3, DiLoCo(lr=0.7, momentum=0.9)
+    program = outer_program(shapes, shards, rule)
+    state = [torch.randn(s, generator=generator) for _ in range(2 + shards) for s in shapes]
+    after = Executor(program).step(state, StepContext(None, SEED, 0, 0))
+    for i in range(3):
+        theta, moment, held = state[i], state[3 + i], [state[6 + 3 * k + i] for k in range(shards)]
+        delta = (((theta - held[0]) + (theta - held[1])) + (theta - held[2])) / torch.tensor(3.0)
+        moment = moment * torch.tensor(0.9) + delta
+        assert torch.equal(after[i], theta - (delta + moment * torch.tensor(0.9)) * torch.tensor(0.7))
+        assert torch.equal(after[3 + i], moment)
+    assert all(torch.equal(x, y) for x, y in zip(after[6:], state[6:], strict=True))
+
+
+def test_the_outer_genesis_moves_nothing() -> None:
+    params = [torch.tensor([1.0, -2.0]), torch.tensor(3.0)]
+    state = outer_genesis(params, 2)
+    program = outer_program([(2,), ()], 2, DiLoCo())
+    after = Executor(program).step(state, StepContext(None, SEED, 0, 0))
+    assert len(state) == program.slots == 8
+    assert all(torch.equal(x, y) for x, y in zip(after, state, strict=True))
+
+
+@pytest.mark.parametrize("model", [nn.ReLU(), nn.Linear(64, 10).double()])
+def test_a_model_that_cannot_be_trained_is_refused(model: nn.Module) -> None:
+    with pytest.raises(Stop):
+        _job(model, Sgd(), _images())
+
+
+def test_the_templates_make_whole_jobs() -> None:
+    small = models.GptConfig(n_layer=1, n_head=1, d_model=8, context=8)
+    text = job.TEMPLATES["gpt"](small, batch=2, shards=2, max_bytes=20_000)
+    assert text.model == {"kind": "gpt", **text.model} and text.records.record_size == 9
+    images = job.TEMPLATES["mlp"](models.MlpConfig(hidden=8), batch=4, shards=3)
+    assert images.outer.slots == 5 * images.inner.params and isinstance(images.records, Records)
+    assert len(images.records) == 1797 - 359
+    assert datasets.digits().held_out == images.held_out
