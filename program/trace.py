@@ -26,23 +26,21 @@ _BACKLOG_BYTES = 256 << 20
 _CACHED_TREES = 8
 
 
-def _const_tree(node: Node, key: bytes) -> trees.Tree:
-    """Tensor tree of a const without its bytes: all full leaves are equal."""
-    raw = node.attrs[0].to_bytes(node.dtype.size, "little")
-    prefix_tree = trees.tensor_tree(raw * (min(node.bytes, trees.LEAF_BYTES) // len(raw)), key)
-    full, rest = divmod(node.bytes, trees.LEAF_BYTES)
-    if not full:
-        return prefix_tree
-    digests = [prefix_tree.root] * full
+def _repeated_tree(element: bytes, size: int, key: bytes) -> trees.Tree:
+    """Tensor tree of `size` bytes that repeat one element: all full leaves are equal."""
+    full, rest = divmod(size, trees.LEAF_BYTES)
+    digests = []
+    if full:
+        digests = [trees.tensor_root(element * (trees.LEAF_BYTES // len(element)), key)] * full
     if rest:
-        digests.append(trees.tensor_root(raw * (rest // len(raw)), key))
+        digests.append(trees.tensor_root(element * (rest // len(element)), key))
     return trees.build(digests)
 
 
 def output_tree(node: Node, output: Tensor, key: bytes = b"") -> trees.Tree:
     """Tensor tree of a node's output, keyed if `key` is given."""
-    if node.op is Op.CONST:
-        return _const_tree(node, key)
+    if not any(stride for size, stride in zip(output.shape, output.stride(), strict=True) if size > 1):
+        return _repeated_tree(bytes(to_bytes(output.reshape(-1)[:1])), node.bytes, key)
     return trees.tensor_tree(to_bytes(output), key)
 
 

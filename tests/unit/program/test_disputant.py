@@ -1,0 +1,156 @@
+"""Whole games between honest and dishonest players before the Court's pure twin."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from program.disputant import Disputant, IncompleteHistory, disputed_path, overdue
+from program.fault import Fault, NodeFault, StateFault
+from program.isa import Op
+from program.replay import Replay
+from protocol import trees
+from protocol.dispute import OpenOutput, PickStep, RevealTrace, Split, Timeout
+from protocol.types import GameView, Opened, Seconds
+from tests.fakes.arena import CHALLENGER, DEFENDER, FIRST_STEP, SEED, SHARD, apply, open_game, referee
+from tests.fakes.programs import training_sample
+
+SAMPLE = training_sample()
+KEY = b"k" * 32
+
+
+def replay(fault: Fault | None = None) -> Replay:
+    return Replay(SAMPLE.program, SAMPLE.state, SAMPLE.dataset, SEED, SHARD, FIRST_STEP, fault=fault)
+
+
+def dispute(defender: Replay, challenger: Replay, steps: int) -> GameView:
+    game = open_game(defender, steps, challenger.root(0), defender.root(steps))
+    return referee(game, defender, challenger)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4])
+@pytest.mark.parametrize("node", range(len(SAMPLE.program.nodes)))
+def test_one_ulp_in_any_node_is_convicted_by_arithmetic(node: int, steps: int) -> None:
+    """Attack 5: one element of one node is off by one ulp, all else follows from it."""
+    at = FIRST_STEP + steps // 2
+    cheat = replay(NodeFault(at, node, SAMPLE.program.nodes[node].elements // 2))
+    honest = replay()
+    view = dispute(cheat, honest, steps)
+    if steps > 1 and cheat.segment_roots(steps, 1) == honest.segment_roots(steps, 1):
+        assert not view.challenger_won, "the fault was rounded away: nothing false was claimed"
+        return
+    assert (view.challenger_won, view.reason) == (True, "arithmetic")
+    assert (view.game.node, view.game.step) == (node, at)
+
+
+@pytest.mark.parametrize("slot", range(SAMPLE.program.slots))
+@pytest.mark.parametrize("steps", [1, 3])
+def test_state_that_is_not_the_traces_is_convicted_by_output(slot: int, steps: int) -> None:
+    """Attack 6: the trace is honest, the claimed state is not."""
+    cheat = replay(StateFault(FIRST_STEP, slot, 0))
+    view = dispute(cheat, replay(), steps)
+    assert (view.challenger_won, view.reason) == (True, "output")
+
+
+@pytest.mark.parametrize("node", range(len(SAMPLE.program.nodes)))
+def test_wrong_keyed_trace_of_a_vote_is_convicted(node: int) -> None:
+    """Attack 9: a verifier's keyed trace is not that of the step."""
+    liar, honest = replay(NodeFault(FIRST_STEP + 1, node, 0)), replay()
+    game = open_game(liar, 2, honest.root(0), liar.trace(1, KEY).root, KEY)
+    view = referee(game, liar, honest)
+    assert (view.challenger_won, view.reason) == (True, "arithmetic")
+
+
+def test_invented_trace_root_loses_by_the_clock() -> None:
+    honest = replay()
+    game = open_game(honest, 1, honest.root(0), b"\x77" * 32, KEY)
+    view = referee(game, honest, honest)
+    assert view.challenger_won
+    assert view.reason == "timeout after WrongChildren"
+
+
+@pytest.mark.parametrize("fault", [NodeFault(FIRST_STEP, 6, 0), StateFault(FIRST_STEP, 0, 3), None])
+@pytest.mark.parametrize("key", [b"", KEY])
+def test_honest_defender_beats_any_challenger(fault: Fault | None, key: bytes) -> None:
+    """Attacks 14 and 18: a challenger who is wrong, or who agrees throughout."""
+    honest = replay()
+    for steps in (1, 3):
+        claimed = honest.trace(steps - 1, key).root if key else honest.root(steps)
+        game = open_game(honest, steps, honest.root(0), claimed, key or bytes(32))
+        view = referee(game, honest, replay(fault))
+        assert not view.challenger_won
+        assert view.reason.startswith("timeout")
+
+
+def test_padding_that_is_not_padding_loses() -> None:
+    honest = replay()
+    game = open_game(honest, 1, honest.root(0), b"\x01" * 32)
+    tree = honest.trace(0).tree
+    count = len(SAMPLE.program.nodes)
+    forged = trees.build([*tree.levels[0], *[b"\x09" * 32] * ((1 << tree.depth) - count)])
+    assert forged.depth == tree.depth and count < 1 << tree.depth
+    view = GameView(1, game, (), (), b"", 0, False, False, "")
+    challenger = Disputant(CHALLENGER, lambda _: honest)
+    reveal = RevealTrace(forged.root, tuple(forged.descendants(forged.depth, 0, 4)))
+    view = apply(view, reveal, DEFENDER)
+    while not view.decided:
+        if view.game.mover == DEFENDER:
+            at = forged.descendants(
+                view.game.level, view.game.index >> view.game.level, min(4, view.game.level)
+            )
+            view = apply(view, Split(tuple(at)), DEFENDER)
+        else:
+            move = challenger.move(view)
+            assert move is not None
+            view = apply(view, move, CHALLENGER)
+    assert (view.challenger_won, view.reason) == (True, "padding")
+
+
+def test_players_move_only_in_their_turn_and_before_the_end() -> None:
+    honest = replay()
+    game = open_game(honest, 2, honest.root(0), b"\x01" * 32)
+    view = GameView(1, game, (), (), b"", 0, False, False, "")
+    assert Disputant(CHALLENGER, lambda _: honest).move(view) is None
+    move = Disputant(DEFENDER, lambda _: honest).move(view)
+    assert move is not None
+    view = apply(view, move, DEFENDER)
+    assert Disputant(DEFENDER, lambda _: honest).move(view) is None
+    assert Disputant(CHALLENGER, lambda _: honest).move(view) == PickStep(view.digests, 1)
+    assert Disputant(CHALLENGER, lambda _: honest).move(replace(view, decided=True)) is None
+
+
+def test_challenger_who_finds_the_trace_right_opens_the_output() -> None:
+    cheat, honest = replay(StateFault(FIRST_STEP, 1, 0)), replay()
+    game = open_game(cheat, 1, honest.root(0), cheat.root(1))
+    view = GameView(1, game, (), (), b"", 0, False, False, "")
+    reveal = Disputant(DEFENDER, lambda _: cheat).move(view)
+    assert reveal is not None
+    view = apply(view, reveal, DEFENDER)
+    assert Disputant(CHALLENGER, lambda _: honest).move(view) == OpenOutput()
+
+
+def test_overdue_is_after_the_deadline_only() -> None:
+    honest = replay()
+    view = GameView(1, open_game(honest, 1, b"", b""), (), (), b"", 0, False, False, "")
+    assert overdue(view, Seconds(60)) is None
+    assert overdue(view, Seconds(61)) == Timeout()
+    assert overdue(replace(view, decided=True), Seconds(61)) is None
+
+
+def test_proof_into_a_disputed_tree_uses_what_was_opened() -> None:
+    known = trees.build([bytes([i]) * 32 for i in range(40)])
+    disputed = trees.build([*known.levels[0][:33], b"\xaa" * 32, *[b"\xbb" * 32] * 6])
+    top = Opened(disputed.root, tuple(disputed.descendants(6, 0, 4)))
+    block = Opened(disputed.digest(2, 8), tuple(disputed.descendants(2, 8, 2)))
+    for leaf in (0, 17, 32):
+        path = disputed_path(disputed.root, leaf, known, (top, block))
+        assert trees.verify(disputed.root, 40, leaf, known.digest(0, leaf), path)
+    with pytest.raises(IncompleteHistory):
+        disputed_path(disputed.root, 32, known, (top,))
+
+
+def test_sample_covers_what_the_games_are_about() -> None:
+    ops = {node.op for node in SAMPLE.program.nodes}
+    assert ops >= {Op.STATE, Op.DATA, Op.CONST, Op.PRODUCT, Op.STRIDED, Op.SUM, Op.IADD}
+    assert max(node.leaves for node in SAMPLE.program.nodes) > 1
