@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -31,6 +32,7 @@ JOB_SCHEMA = "assay/job/1"
 CHECKPOINT_SCHEMA = "assay/checkpoint/1"
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_NAME_CHARS = 256
+MAX_NESTING = 16
 
 State = list[Tensor]
 
@@ -116,14 +118,31 @@ def canonical_json(value: Any) -> bytes:
     ).encode("ascii")
 
 
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+
+
+def _nesting(data: bytes) -> int:
+    """Deepest nesting of brackets outside strings. SAFETY: the parser's own recursion overflows the C stack."""
+    deepest = depth = 0
+    for byte in _STRING.sub(b"", data):
+        if byte in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif byte in b"]}":
+            depth -= 1
+    return deepest
+
+
 def parse_canonical(data: bytes, limit: int) -> dict[str, Any]:
     """The object that has exactly this canonical encoding. Raises ValueError for anything else."""
     if len(data) > limit:
         raise ValueError(f"{len(data)} bytes of JSON are over the limit of {limit}")
+    if _nesting(data) > MAX_NESTING:
+        raise ValueError(f"it is not JSON that nests at most {MAX_NESTING} deep")
     try:
         value = json.loads(data)
         same = isinstance(value, dict) and canonical_json(value) == data
-    except (UnicodeDecodeError, RecursionError, OverflowError) as error:
+    except (ValueError, RecursionError, OverflowError) as error:
         raise ValueError(f"it is not JSON: {error}") from error
     if not same:
         raise ValueError("it is not one object in canonical JSON")

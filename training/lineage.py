@@ -15,12 +15,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from numerics import REFERENCE
+from program.execute import Kernels
 from program.state import InvalidState, state_root
 from protocol import trees
 from protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, PeerUnreachable, Retry
 from protocol.ports import Blocks, MarketView
-from protocol.types import ClaimId, ClaimView, JobId, Kind
-from training.artifacts import BadManifest, Checkpoint, State, read_checkpoints
+from protocol.types import ClaimId, ClaimView, JobId, JobView, Kind
+from training.artifacts import Appetite, BadManifest, Checkpoint, State, load_job, read_checkpoints
 from training.work import Work
 
 UNFETCHABLE = (BlockNotFound, CorruptBlock, PeerUnreachable, BlockTooLarge, BadCid)
@@ -188,3 +190,17 @@ class Lineage:
                 return Broken(segment)
             self._cache.put(root, state)
         return Known(state, checkpoints[leaf].root)
+
+
+def open_lineage(
+    market: MarketView,
+    blocks: Blocks,
+    job: JobView,
+    appetite: Appetite,
+    *,
+    device: str = "cpu",
+    kernels: Kernels = REFERENCE,
+) -> Lineage:
+    """Fetch and check a job's files, ready to replay any claim. Raises what ``load_job`` raises."""
+    files = load_job(blocks, job.terms, appetite)
+    return Lineage(market, blocks, job.job_id, Work(job.terms, files, device=device, kernels=kernels))

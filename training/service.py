@@ -25,7 +25,7 @@ Event = dict[str, Any]
 Emit = Callable[[Event], None]
 
 FIRST_BACKOFF_S = 1.0
-LONGEST_BACKOFF_S = 60.0
+LONGEST_BACKOFF_S = 16.0
 
 LOST_RACES = frozenset(
     {

@@ -11,7 +11,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from protocol.ports import Market
-from protocol.types import Address, Claim, ClaimId, ClaimView, JobId, JobView, Kind, Phase, Seconds, TxResult
+from protocol.types import (
+    Address,
+    Claim,
+    ClaimId,
+    ClaimView,
+    GameView,
+    JobId,
+    JobView,
+    Kind,
+    Phase,
+    Seconds,
+    TxResult,
+)
 from training.service import intent, turn
 
 STANDING = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED, Phase.SETTLED)
@@ -106,3 +118,14 @@ def send(market: Market, poke: Poke) -> TxResult:
         "void": market.void,
     }
     return calls[poke.what](f"{key}/{poke.since}", view.claim)
+
+
+def others_suffice(now: Seconds, job: JobView, view: ClaimView, games: Sequence[GameView]) -> bool:
+    """Whether somebody else's running game on a claim may be waited for, instead of opening one's own.
+
+    Not for ever: a game may be lost on purpose, so half the challenge window is kept for a game of one's own.
+    """
+    if not any(not game.decided and game.game.claim_id == view.claim_id for game in games):
+        return False
+    status = view.status
+    return status.phase != Phase.ACCEPTED or now <= status.since + job.terms.challenge_window // 2

@@ -23,7 +23,7 @@ from protocol.types import (
     Vote,
     Wei,
 )
-from training.upkeep import Poke, Watcher, poke_for
+from training.upkeep import Poke, Watcher, others_suffice, poke_for
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ def _pursuits(sight: Sight, job: JobSight) -> Iterator[Action]:
         open_ = view.status.phase in (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED) and not view.stale
         if not found or not open_ or view.claim_id in playing:
             continue
-        if any(not g.decided and g.game.claim_id == view.claim_id for g in job.games):
+        if others_suffice(sight.now, job.view, view, job.games):
             continue
         bond = terms.challenge_bond
         if sight.free < bond or (len(own) + 1) * bond > sight.limits.bond_budget:

@@ -38,10 +38,10 @@ class FakeBlocks:
 
     def put(self, data: bytes, codec: int = RAW) -> str:
         cid = cid_of(data, codec)
+        if self.withholds and cid not in self.network.blocks:
+            self.network.withheld.add(cid)
         self.network.blocks[cid] = bytes(data)
         self.own.add(cid)
-        if self.withholds:
-            self.network.withheld.add(cid)
         return cid
 
     def get(self, cid: str) -> bytes:

@@ -1,0 +1,106 @@
+"""A job small enough to train, verify and dispute in milliseconds: one vector drawn to the mean of its data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any
+
+import torch
+
+from program.build import ProgramBuilder
+from program.execute import Records
+from program.isa import DType, Program
+from protocol.types import Address, Seconds, Terms, Wei
+from training.artifacts import Appetite, Published
+from training.job import LOSS_SLOT
+from training.outer import DiLoCo, outer_genesis, outer_program
+
+WIDTH = 8
+ROWS = 2
+
+APPETITE = Appetite(dataset_bytes=1 << 20, state_bytes=1 << 20, step_bytes=1 << 24, step_operations=1 << 24)
+
+
+def account(name: str) -> Address:
+    """An address that is easy to tell from others in a failing test."""
+    return Address("0x" + sha256(name.encode()).hexdigest()[:40])
+
+
+@dataclass(frozen=True)
+class TinyFiles:
+    """What ``training.artifacts.publish_job`` stores."""
+
+    inner: Program
+    outer: Program
+    records: Records | None
+    genesis: list[torch.Tensor]
+    outer_genesis: list[torch.Tensor]
+    slot_names: list[str]
+    model: dict[str, Any] = field(default_factory=lambda: {"template": "tiny"})
+
+
+def inner_program() -> Program:
+    """State w [8], momentum [8], loss []: w moves towards the rows' mean with momentum."""
+    b = ProgramBuilder(record_size=WIDTH)
+    w, momentum, _ = (b.state(DType.F32, s) for s in ((WIDTH,), (WIDTH,), ()))
+    rows = b.convert(b.convert(b.data(ROWS, WIDTH), DType.I32), DType.F32)
+    mean = b.mul(b.sum(b.transpose(rows)), b.const(1 / (255 * ROWS), DType.F32))
+    grad = b.sub(w, mean)
+    moved = b.add(b.mul(momentum, b.const(0.5, DType.F32)), grad)
+    after = b.sub(w, b.mul(moved, b.const(0.25, DType.F32)))
+    return b.finish([after, moved, b.sum(b.mul(grad, grad))], params=1)
+
+
+def tiny_files(shards: int = 2) -> TinyFiles:
+    start = [torch.linspace(-1, 1, WIDTH)]
+    data = bytes((7 * i) % 256 for i in range(16 * WIDTH))
+    return TinyFiles(
+        inner_program(),
+        outer_program([(WIDTH,)], shards, DiLoCo()),
+        Records(data, WIDTH),
+        [start[0], torch.zeros(WIDTH), torch.tensor(float("nan"))],
+        outer_genesis(start, shards),
+        ["w", "momentum.w", LOSS_SLOT],
+    )
+
+
+def tiny_terms(published: Published, client: Address, **changes: Any) -> Terms:
+    """Terms of two rounds of eight steps in segments of two."""
+    terms = Terms(
+        client=client,
+        inner=published.inner,
+        outer=published.outer,
+        dataset_root=published.dataset_root,
+        genesis_root=published.genesis_root,
+        outer_genesis_root=published.outer_genesis_root,
+        manifest=published.manifest,
+        seed=sha256(b"tiny").digest(),
+        records=published.records,
+        record_size=published.record_size,
+        shards=2,
+        rounds=2,
+        steps_per_round=8,
+        segment_steps=2,
+        samples=1,
+        verifiers=2,
+        quorum=2,
+        seed_delay=2,
+        max_unsettled=2,
+        task_time=Seconds(600),
+        vote_time=Seconds(60),
+        reveal_time=Seconds(60),
+        challenge_window=Seconds(300),
+        move_time=Seconds(60),
+        price_period=Seconds(100),
+        nonce=1,
+        price_floor=Wei(10),
+        price_cap=Wei(20),
+        verifier_fee=Wei(3),
+        outer_fee=Wei(5),
+        solver_stake=Wei(100),
+        verifier_stake=Wei(50),
+        challenge_bond=Wei(40),
+        miss_penalty=Wei(7),
+    )
+    return replace(terms, **changes)

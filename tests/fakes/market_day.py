@@ -1,0 +1,119 @@
+"""A whole market in one process: accounts with stakes, their services, and a clock that the test turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from program.evidence import ARITHMETIC
+from protocol.params import worst_case
+from protocol.types import Address, JobId, Kind, Phase, Role, Seconds, Wei
+from solver.policy import Limits as SolverLimits
+from solver.service import SolverService
+from tests.fakes.blocks import FakeBlocks, Network
+from tests.fakes.clock import FakeClock
+from tests.fakes.court import CourtWorld
+from tests.fakes.jobs import APPETITE, account, tiny_files, tiny_terms
+from tests.fakes.port import FakeMarket
+from training.artifacts import publish_job
+from training.service import Service
+from verifier.policy import Limits as VerifierLimits
+from verifier.service import VerifierService
+from whistleblower.policy import Limits as WhistleLimits
+from whistleblower.policy import Mode
+from whistleblower.service import WhistleblowerService
+
+FUNDS = 10_000
+
+
+def secret(name: str) -> bytes:
+    return name.encode().ljust(32, b"-")
+
+
+@dataclass
+class MarketDay:
+    """The world, and everybody in it by name."""
+
+    folder: Path
+    world: CourtWorld = field(default_factory=lambda: CourtWorld(ARITHMETIC))
+    network: Network = field(default_factory=Network)
+    services: dict[str, Service] = field(default_factory=dict)
+    markets: dict[str, FakeMarket] = field(default_factory=dict)
+    events: list[dict[str, Any]] = field(default_factory=list)
+
+    def join(self, name: str, **stakes: int) -> FakeMarket:
+        """An account with funds and stakes (solver=, verifier=)."""
+        me = account(name)
+        market = FakeMarket(self.world, me)
+        self.world.mint(me, FUNDS)
+        market.deposit("fund", Wei(FUNDS))
+        for role, amount in stakes.items():
+            market.stake_up(f"stake/{role}", Role[role.upper()], Wei(amount))
+        self.markets[name] = market
+        return market
+
+    def blocks(self, **options: Any) -> FakeBlocks:
+        return FakeBlocks(self.network, **options)
+
+    def post(self, files: Any = None, **changes: Any) -> JobId:
+        client = self.markets.get("client") or self.join("client")
+        published = publish_job(self.blocks(), files or tiny_files(changes.get("shards", 2)))
+        terms = tiny_terms(published, client.me, **changes)
+        return client.post(f"post/{terms.nonce}", terms, worst_case(terms))
+
+    def solver(
+        self,
+        name: str,
+        kind: Callable[..., SolverService] = SolverService,
+        blocks: Any = None,
+        **options: Any,
+    ) -> SolverService:
+        market = self.markets.get(name) or self.join(name, solver=2_000)
+        limits = SolverLimits(Wei(0), 1, Seconds(20))
+        parts = (market, blocks or self.blocks(), FakeClock(self.world), self.folder / name)
+        service = kind(*parts, limits, APPETITE, emit=self.events.append, **options)
+        self.services[name] = service
+        return service
+
+    def verifier(
+        self, name: str, kind: Callable[..., VerifierService] = VerifierService, **options: Any
+    ) -> VerifierService:
+        market = self.markets.get(name) or self.join(name, verifier=1_000)
+        limits = VerifierLimits(Seconds(20), options.pop("bonds", Wei(200)))
+        parts = (market, self.blocks(), FakeClock(self.world), self.folder / name, secret(name))
+        service = kind(*parts, limits, APPETITE, emit=self.events.append, **options)
+        self.services[name] = service
+        return service
+
+    def whistleblower(self, name: str, mode: Mode = Mode.PLAY, bonds: int = 1_000) -> WhistleblowerService:
+        market = self.markets.get(name) or self.join(name)
+        limits = WhistleLimits(mode, Wei(bonds))
+        parts = (market, self.blocks(), FakeClock(self.world), self.folder / name, secret(name))
+        service = WhistleblowerService(*parts, limits, APPETITE, emit=self.events.append)
+        self.services[name] = service
+        return service
+
+    def run(self, until: Callable[[], bool], turns: int = 300, seconds: int = 4) -> bool:
+        """Let everybody tick in turn, `seconds` apart, until `until()`; whether it came to that."""
+        for _ in range(turns):
+            for service in list(self.services.values()):
+                service.tick()
+            if until():
+                return True
+            self.world.advance(seconds)
+        return False
+
+    def named(self, event: str) -> list[dict[str, Any]]:
+        return [e for e in self.events if e["event"] == event]
+
+    def closed(self, job_id: JobId) -> Callable[[], bool]:
+        return lambda: self.world.jobs[job_id].view.progress.closed
+
+    def phases(self, job_id: JobId, kind: Kind | None = None) -> list[Phase]:
+        entries = [e for e in self.world.claims.values() if e.claim.job_id == job_id]
+        return [e.status.phase for e in entries if kind is None or e.claim.kind == kind]
+
+    def address(self, name: str) -> Address:
+        return self.markets[name].me

@@ -1,0 +1,206 @@
+"""The solver in a fake market: an honest job to its end, crashes, hostile jobs, withheld data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from protocol.types import Kind, Phase
+from solver.service import SolverService
+from tests.fakes.blocks import cid_of
+from tests.fakes.jobs import TinyFiles, tiny_files
+from tests.fakes.market_day import MarketDay
+from tests.fakes.port import Killed
+from training.artifacts import canonical_json, raw_cid
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> MarketDay:
+    return MarketDay(tmp_path)
+
+
+def staffed(day: MarketDay, verifiers: int = 3) -> None:
+    for name in ("ann", "bob"):
+        day.solver(name)
+    for i in range(verifiers):
+        day.verifier(f"v{i}")
+
+
+def test_an_honest_job_is_trained_verified_paid_and_closed(day: MarketDay) -> None:
+    job_id = day.post()
+    staffed(day)
+    supply = day.world.supply
+    assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
+    assert day.phases(job_id) == [Phase.SETTLED] * 6
+    assert not day.world.games
+    assert day.world.supply == supply and day.world.burned == 0
+    assert all(not locked for locked in day.world.locked.values())
+    losses = [e["loss"] for e in day.named("committed") if e["kind"] == Kind.TASK.name]
+    assert len(losses) == 4 and len(set(losses)) == 4
+    assert all(not s.status.error for s in day.services.values()), [s.status for s in day.services.values()]
+
+
+@pytest.mark.parametrize("instant", ["claimShard", "commit", "recordSeed", "tally", "settle"])
+def test_48_a_solver_killed_after_any_call_restarts_without_a_double_commit(
+    day: MarketDay, instant: str
+) -> None:
+    job_id = day.post()
+    staffed(day)
+    day.markets["ann"].kill_after(instant)
+    with pytest.raises(Killed):
+        day.run(day.closed(job_id))
+    trained = len(day.named("trained"))
+    day.solver("ann")
+    assert day.run(day.closed(job_id))
+    assert day.phases(job_id) == [Phase.SETTLED] * 6
+    assert day.world.burned == 0
+    commits = [
+        intent for market in day.markets.values() for intent in market.sent if intent.startswith("commit/")
+    ]
+    assert len(commits) == len(set(commits)) == 6
+    assert len(day.named("trained")) == 16 and trained <= 16
+
+
+def test_48_a_solver_killed_between_segments_trains_none_of_them_twice(day: MarketDay) -> None:
+    job_id = day.post()
+    staffed(day)
+    day.run(lambda: len(day.named("trained")) >= 3)
+    first = len(day.named("trained"))
+    day.solver("ann")
+    day.solver("bob")
+    assert day.run(lambda: len(day.phases(job_id)) >= 2)
+    assert first >= 3 and len(day.named("trained")) == 8
+
+
+def test_33_withheld_checkpoints_of_an_honest_solver_are_recomputed(day: MarketDay) -> None:
+    job_id = day.post()
+    day.solver("ann", blocks=day.blocks(withholds=True))
+    day.solver("bob", blocks=day.blocks(withholds=True))
+    for i in range(3):
+        day.verifier(f"v{i}")
+    assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
+    assert day.network.withheld
+    assert day.phases(job_id) == [Phase.SETTLED] * 6
+
+
+def hostile(day: MarketDay, body: bytes) -> str:
+    """Post a job whose manifest block is `body`; what the solver says of it."""
+    from hashlib import sha256
+
+    digest = sha256(body).digest()
+    day.blocks().put(body)
+    job_id = day.post(manifest=digest)
+    solver = day.solver("ann")
+    for _ in range(3):
+        solver.tick()
+    assert not day.named("took")
+    assert "refused" in solver.why(job_id)
+    return solver.why(job_id)
+
+
+def manifest(day: MarketDay) -> dict:
+    """The honest manifest of the tiny job."""
+    import json
+
+    from training.artifacts import publish_job
+
+    published = publish_job(day.blocks(), tiny_files())
+    return json.loads(day.blocks().get(raw_cid(published.manifest)))
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"not json", "JSON"),
+        (b"[" * 100_000, "JSON"),
+        (b"{}", "fields"),
+        (b'{"a":1,"a":2}', "canonical"),
+        (b'{"schema": "assay/job/1"}', "canonical"),
+        (b" " * (1 << 21), "limit"),
+    ],
+)
+def test_43_a_hostile_manifest_is_refused_before_anything_is_staked(
+    day: MarketDay, body: bytes, says: str
+) -> None:
+    assert says in hostile(day, body)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"inner": {"cid": "../../etc/passwd", "root": "00"}}, "root"),
+        ({"slots": ["w", "w", "w"]}, "slots"),
+        ({"slots": 7}, "slots"),
+        ({"dataset": {"cid": 5, "root": "", "records": 1, "recordSize": 1}}, "dataset"),
+        ({"model": []}, "model"),
+        ({"more": 1}, "fields"),
+    ],
+)
+def test_43_a_manifest_with_one_wrong_field_is_refused(day: MarketDay, change: dict, says: str) -> None:
+    assert says in hostile(day, canonical_json({**manifest(day), **change}))
+
+
+def test_43_a_file_that_is_not_what_its_root_says_is_refused(day: MarketDay) -> None:
+    entry = manifest(day)
+    other = tiny_files().genesis
+    other[0] = other[0] + 1
+    from program.state import state_bytes
+
+    entry["genesis"]["cid"] = day.blocks().add_file(state_bytes(other))
+    assert "genesis" in hostile(day, canonical_json(entry))
+
+
+def test_45_a_program_that_fails_validation_is_refused(day: MarketDay) -> None:
+    files = tiny_files()
+    nodes = list(files.inner.nodes)
+    from dataclasses import replace
+
+    last = len(nodes) - 1
+    nodes[last] = replace(nodes[last], attrs=(1, 2, 3))
+    bad = replace(files.inner, nodes=tuple(nodes))
+    fields = {name: getattr(files, name) for name in TinyFiles.__dataclass_fields__}
+    job_id = day.post(TinyFiles(**{**fields, "inner": bad}))
+    solver = day.solver("ann")
+    for _ in range(3):
+        solver.tick()
+    assert not day.named("took")
+    assert f"node {last}" in solver.why(job_id)
+
+
+def test_a_solver_says_why_it_takes_nothing(day: MarketDay) -> None:
+    job_id = day.post()
+    poor = day.join("poor", solver=50)
+    assert poor.me
+    service = day.solver("poor")
+    assert "validated" in service.why(job_id)
+    service.tick()
+    assert "stake" in service.why(job_id)
+
+
+def test_a_service_survives_a_bug_in_a_tick(day: MarketDay) -> None:
+    day.post()
+    service: SolverService = day.solver("ann")
+
+    def broken() -> None:
+        service.clock.stopped = True  # type: ignore[attr-defined]
+        raise RuntimeError("boom")
+
+    service.tick = broken  # type: ignore[method-assign]
+    service.run()
+    assert service.status.counters["bugs"] == 1 and "boom" in service.status.error
+
+
+def test_an_unfetched_manifest_is_asked_for_again(day: MarketDay) -> None:
+    digest = bytes.fromhex("11" * 32)
+    job_id = day.post(manifest=digest)
+    solver = day.solver("ann")
+    for _ in range(5):
+        solver.tick()
+        day.world.advance(20)
+    assert solver.status.counters["retries"] == 5 and not solver.status.abandoned
+    assert "not fetched" in solver.why(job_id)
+    assert cid_of(b"")[:4] == raw_cid(digest)[:4]

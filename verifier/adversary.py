@@ -1,0 +1,44 @@
+"""Verifiers that cheat on purpose, for devnets, drills and tests. No honest node is ever made from these.
+
+Each is the honest verifier with one thing patched: what it thinks of a claim.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+from protocol import sampling, trees
+from protocol.types import ZERO_DIGEST, Address, ClaimView
+from training.audit import Attestation, attest, keyed_trace, sampled
+from verifier.service import VerifierService
+
+
+class LazyVerifier(VerifierService):
+    """Attests every claim without fetching or replaying anything: its keyed traces are invented."""
+
+    def judge(self, view: ClaimView) -> Attestation:
+        terms = self.market.job(view.claim.job_id).terms
+        me = self.market.me
+        segments = sampling.sample_segments(view.status.seed, me, terms.samples, terms.segments)
+        invented = [sha256(b"invented" + view.claim_id + bytes([s % 256])).digest() for s in segments]
+        return Attestation(True, trees.root(invented), None, tuple(segments))
+
+
+class ColludingVerifier(VerifierService):
+    """Attests whatever its accomplices claim, with keyed traces of the right form, and reports nothing on
+    them."""
+
+    def __init__(self, *args: Any, accomplices: frozenset[Address], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.accomplices = accomplices
+
+    def judge(self, view: ClaimView) -> Attestation:
+        lineage = self.lineage(view.claim.job_id)
+        if view.claim.claimant not in self.accomplices:
+            return attest(lineage, view, self.market.me)
+        segments = sampled(lineage, view, self.market.me)
+        key = sampling.verifier_key(self.market.me, view.status.seed)
+        traces = [keyed_trace(lineage, view, segment, key) for segment in segments]
+        known = [root if isinstance(root, bytes) else ZERO_DIGEST for root in traces]
+        return Attestation(True, trees.root(known), None, tuple(segments))

@@ -1,0 +1,80 @@
+"""What a person asks a verifier: replay these steps for me; how much of this job was replayed at all?
+
+Contract: every number follows from public data and one's own replay. Not guaranteed: that what was not
+replayed is right; `Coverage` says how likely a single wrong segment is to have escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from program.state import state_root
+from protocol.errors import Retry
+from protocol.types import ClaimView, Kind
+from training.audit import sampled
+from training.lineage import Hidden, Known, Lineage
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """One replayed segment of a task, for a person to read."""
+
+    segment: int
+    first_step: int
+    claimed: bytes
+    computed: bytes
+
+    @property
+    def equal(self) -> bool:
+        return self.claimed == self.computed
+
+
+def replay_steps(lineage: Lineage, view: ClaimView, first: int, stop: int) -> Iterator[StepReport]:
+    """Replay the segments of a task that hold its steps [first, stop), counted from the task's start.
+
+    Raises Retry when the claim's roots or states cannot be had.
+    """
+    claim, work = view.claim, lineage.work
+    steps = work.segment_steps(claim.kind)
+    checkpoints = lineage.checkpoints(view)
+    if isinstance(checkpoints, Hidden):
+        raise Retry(f"the claim hides {checkpoints.what}", hint="dispute it, or try again later")
+    for segment in range(first // steps, -(-stop // steps)):
+        start = lineage.leaf(view, segment)
+        if not isinstance(start, Known):
+            raise Retry(
+                f"the start of segment {segment} cannot be had: {start}", hint="replay from its beginning"
+            )
+        end = work.replay(claim.kind, claim.round, claim.shard, segment, start.state).state(steps)
+        at = work.first_step(claim.kind, claim.round, segment)
+        yield StepReport(segment, at, checkpoints[segment + 1].root, state_root(end))
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How much of a job's claimed work was replayed by those who vouch for it, and what that can miss."""
+
+    segments: int
+    replayed: int
+    share_per_task: float
+    miss_one_segment: float
+    """Chance that one wrong segment of one task escapes all its drawn verifiers (whistleblowers aside)."""
+
+
+def coverage(lineage: Lineage, claims: Sequence[ClaimView]) -> Coverage:
+    """Coverage of a job's tasks by revealed valid votes."""
+    terms = lineage.work.terms
+    total = replayed = 0
+    for view in claims:
+        if view.claim.kind != Kind.TASK or view.stale:
+            continue
+        total += terms.segments
+        seen: set[int] = set()
+        for vote in view.votes:
+            if vote.revealed and vote.valid:
+                seen.update(sampled(lineage, view, vote.verifier))
+        replayed += len(seen)
+    miss = (1 - terms.samples / terms.segments) ** terms.verifiers
+    share = min(terms.samples * terms.verifiers / terms.segments, 1.0)
+    return Coverage(total, replayed, share, miss)

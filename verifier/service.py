@@ -1,0 +1,193 @@
+"""The verifier as a running thing: reads the market, asks `verifier.policy`, and does what it says.
+
+Contract: a vote is sent only after it was worked out by replay and written to disk, so a restart reveals
+what was committed. A claim that its replay contradicts gets an invalid vote and a challenge, which this
+service plays to the end, as it defends its own votes. Not guaranteed: that a sample finds every fault; see
+``verifier.report``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from numerics import REFERENCE
+from program.disputant import Disputant
+from program.execute import Kernels
+from program.player import play
+from program.replay import Replay
+from protocol.errors import Retry
+from protocol.ports import Blocks, Clock, Market
+from protocol.types import ClaimId, ClaimView, Game, JobId, JobView, Role, Wei
+from training import upkeep
+from training.artifacts import Appetite
+from training.audit import Attestation, Finding, Unprovable, attest
+from training.lineage import Lineage, open_lineage
+from training.prosecution import Prosecutor, replay_for
+from training.service import Emit, Service, ignore, intent
+from verifier import policy
+from verifier.ballots import Ballots
+from verifier.policy import Ballot, JobSight, Limits, Sight
+
+POLL_S = 2.0
+
+
+class VerifierService(Service):
+    """One verifier account. `secret` (32 bytes, the operator's) makes its salts."""
+
+    def __init__(
+        self,
+        market: Market,
+        blocks: Blocks,
+        clock: Clock,
+        folder: Path,
+        secret: bytes,
+        limits: Limits,
+        appetite: Appetite,
+        *,
+        emit: Emit = ignore,
+        device: str = "cpu",
+        kernels: Kernels = REFERENCE,
+        poll_s: float = POLL_S,
+    ) -> None:
+        super().__init__("verifier", market.me, clock, emit, poll_s)
+        self.market, self.blocks = market, blocks
+        self.limits, self.appetite = limits, appetite
+        self._device, self._kernels = device, kernels
+        self._ballots = Ballots(folder / "ballots", secret)
+        self._lineages: dict[JobId, Lineage] = {}
+        self._findings: dict[ClaimId, Finding] = {}
+        self._prosecutor = Prosecutor(market, secret)
+        self._disputant = Disputant(market.me, self._replay_for)
+
+    # -- reading
+
+    def see(self) -> Sight:
+        """One consistent look at everything that decisions depend on."""
+        me = self.market.me
+        stake = self.market.stake(me, Role.VERIFIER)
+        ballots = self._ballots.all()
+        jobs = tuple(self._job_sight(job, ballots) for job in self.market.jobs() if not job.progress.closed)
+        unlocked = Wei(max(stake.active - stake.locked, 0))
+        now, block = self.clock.now(), self.clock.block()
+        return Sight(me, now, block, unlocked, self.market.free(me), jobs, self.limits)
+
+    def _job_sight(self, job: JobView, ballots: dict[tuple[ClaimId, bytes], Ballot]) -> JobSight:
+        refusal = self.status.abandoned.get(job.job_id.hex(), "")
+        claims, games = tuple(self.market.claims(job.job_id)), tuple(self.market.games(job.job_id))
+        return JobSight(job, refusal, claims, games, ballots)
+
+    def lineage(self, job_id: JobId) -> Lineage:
+        """The job's states, its files fetched and checked at first use. Raises what ``load_job`` raises."""
+        if job_id not in self._lineages:
+            job = self.market.job(job_id)
+            self._lineages[job_id] = open_lineage(
+                self.market, self.blocks, job, self.appetite, device=self._device, kernels=self._kernels
+            )
+        return self._lineages[job_id]
+
+    # -- deciding and acting
+
+    def tick(self) -> None:
+        """One look, one decision, and its actions up to the first replay."""
+        for action in policy.decide(self.see()):
+            key = intent(type(action).__name__, *_subject(action))
+            done = self.attempt(key, action.job_id, lambda action=action: self._act(action))
+            if done and not isinstance(action, policy.Wait):
+                self.note(action=f"{type(action).__name__}: {action.reason}")
+            if isinstance(action, policy.Replay):
+                return
+
+    def _act(self, action: policy.Action) -> None:
+        handlers: dict[type, Callable[..., None]] = {
+            policy.Replay: self._replay,
+            policy.CommitVote: self._commit,
+            policy.RevealVote: self._reveal,
+            policy.Pursue: self._pursue,
+            policy.Play: self._play,
+            upkeep.Poke: self._poke,
+            policy.Wait: self._wait,
+        }
+        handlers[type(action)](action)
+
+    def judge(self, view: ClaimView) -> Attestation:
+        """What this verifier thinks of a claim that it was drawn for (an adversary overrides this)."""
+        return attest(self.lineage(view.claim.job_id), view, self.market.me)
+
+    def _replay(self, action: policy.Replay) -> None:
+        view = self.market.claim(action.claim_id)
+        found = self.judge(view)
+        claim = view.claim
+        if found.finding is not None:
+            self._findings[view.claim_id] = found.finding
+        provable = found.finding is not None and not isinstance(found.finding, Unprovable)
+        self._ballots.put(view.claim_id, view.status.seed, Ballot(found.valid, found.traces_root, provable))
+        self.count("replays")
+        self.note(job=claim.job_id.hex(), round=claim.round)
+        place = {"job": claim.job_id.hex(), "round": claim.round, "shard": claim.shard}
+        self.emit(
+            "replayed",
+            **place,
+            segments=list(found.segments),
+            valid=found.valid,
+            finding=str(found.finding or ""),
+        )
+
+    def _commit(self, action: policy.CommitVote) -> None:
+        view = self.market.claim(action.claim_id)
+        ballot = self._ballots.get(action.claim_id, action.seed)
+        assert ballot is not None
+        salt = self._ballots.salt(action.claim_id, action.seed)
+        commitment = self.market.vote_commitment(action.claim_id, ballot.valid, ballot.traces_root, salt)
+        self.market.commit_vote(intent("vote", action.claim_id, action.seed), view.claim, commitment)
+        self.count("votes")
+        self.emit("voted", job=action.job_id.hex(), claim=action.claim_id.hex())
+
+    def _reveal(self, action: policy.RevealVote) -> None:
+        ballot = self._ballots.get(action.claim_id, action.seed)
+        if ballot is None:
+            raise Retry("the ballot of a committed vote is gone from disk", hint="restore the node's folder")
+        view = self.market.claim(action.claim_id)
+        salt = self._ballots.salt(action.claim_id, action.seed)
+        key = intent("reveal", action.claim_id, action.seed)
+        self.market.reveal_vote(key, view.claim, ballot.valid, ballot.traces_root, salt)
+        self.count("reveals")
+        self.emit("revealed", job=action.job_id.hex(), claim=action.claim_id.hex(), valid=ballot.valid)
+
+    def _pursue(self, action: policy.Pursue) -> None:
+        view = self.market.claim(action.claim_id)
+        if action.claim_id not in self._findings:
+            finding = self.judge(view).finding
+            if finding is None:
+                return
+            self._findings[action.claim_id] = finding
+        pursuit = self._prosecutor.pursue(self._findings[action.claim_id], self.clock.block())
+        self.count(pursuit.stage)
+        place = {"job": action.job_id.hex(), "claim": action.claim_id.hex()}
+        self.emit(pursuit.stage, **place, game=pursuit.game_id, reason=pursuit.reason)
+
+    def _replay_for(self, game: Game) -> Replay:
+        return replay_for(self.lineage(self.market.claim(game.claim_id).claim.job_id), game)
+
+    def _play(self, action: policy.Play) -> None:
+        played = play(self.market, self._disputant, action.game_id, self.clock.now())
+        if played.move:
+            side = "challenger" if played.view.game.challenger == self.market.me else "defender"
+            self.count("moves")
+            self.emit("moved", game=action.game_id, move=played.move, reason=played.reason, side=side)
+
+    def _poke(self, action: upkeep.Poke) -> None:
+        upkeep.send(self.market, action)
+        self.count(action.what)
+        self.emit(action.what.replace("_", "-"), job=action.job_id.hex(), claim=action.claim_id.hex())
+
+    def _wait(self, action: policy.Wait) -> None:
+        if self.status.action != action.reason:
+            self.note(action=action.reason)
+            self.emit("waiting", job=action.job_id.hex(), reason=action.reason)
+
+
+def _subject(action: policy.Action) -> tuple[object, ...]:
+    """What a backoff of an action is about."""
+    names = ("job_id", "claim_id", "what", "game_id")
+    return tuple(getattr(action, name) for name in names if hasattr(action, name))
