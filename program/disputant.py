@@ -28,12 +28,21 @@ from protocol.dispute import (
     Split,
     Timeout,
 )
+from protocol.errors import Retry, Stop
 from protocol.game import SPLIT_LEVELS
 from protocol.types import ZERO_DIGEST, Address, Game, GamePhase, GameView, Opened, Seconds
 
 
-class IncompleteHistory(LookupError):
+class IncompleteHistory(Retry):
     """The view lacks an opened tree node that the proof needs: read the game's events again."""
+
+    code = "incomplete-history"
+
+
+class WrongReplay(Stop):
+    """The replay does not pass through the state that both sides of the game accept."""
+
+    code = "wrong-replay"
 
 
 def disputed_path(root: bytes, leaf: int, known: trees.Tree, opened: Sequence[Opened]) -> tuple[bytes, ...]:
@@ -73,7 +82,7 @@ class Disputant:
         self._replay_for = replay_for
 
     def move(self, view: GameView) -> Move | None:
-        """The next move, or None. Raises what replaying raises, and IncompleteHistory."""
+        """The next move, or None. Raises WrongReplay, IncompleteHistory, and what replaying raises."""
         if view.decided or view.game.mover != self._me:
             return None
         side = _Side(view, self._replay_for(view.game))
@@ -86,9 +95,11 @@ class _Side:
     def __init__(self, view: GameView, replay: Replay) -> None:
         self._view, self._game, self._replay = view, view.game, replay
         self._at = view.game.step - replay.first_step
-        if self._at < 0:
-            raise IndexError(
-                f"the replay begins at step {replay.first_step}, the game is about {view.game.step}"
+        if self._at < 0 or replay.root(self._at) != view.game.in_root:
+            raise WrongReplay(
+                f"the replay from step {replay.first_step} does not reach the state that game {view.game_id} "
+                f"starts from at step {view.game.step}; a move from it could lose",
+                hint="replay from the state that the game's inRoot names",
             )
 
     def _trace(self) -> StepTrace:

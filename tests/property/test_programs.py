@@ -1,4 +1,4 @@
-"""Over random programs: the executor is the scalar model, files are canonical, and no lie survives a dispute."""
+"""Over random programs: the executor is the scalar model, files are canonical, no lie survives a dispute."""
 
 from __future__ import annotations
 

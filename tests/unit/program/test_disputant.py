@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from program.disputant import Disputant, IncompleteHistory, disputed_path, overdue
+from program.disputant import Disputant, IncompleteHistory, WrongReplay, disputed_path, overdue
 from program.fault import Fault, NodeFault, StateFault
 from program.isa import Op
 from program.replay import Replay
@@ -128,6 +128,15 @@ def test_challenger_who_finds_the_trace_right_opens_the_output() -> None:
     assert reveal is not None
     view = apply(view, reveal, DEFENDER)
     assert Disputant(CHALLENGER, lambda _: honest).move(view) == OpenOutput()
+
+
+def test_replay_of_another_run_makes_no_move() -> None:
+    honest = replay()
+    view = GameView(1, open_game(honest, 1, b"\x05" * 32, b"\x06" * 32), (), (), b"", 0, False, False, "")
+    later = replace(view, game=replace(view.game, in_root=honest.root(0), step=FIRST_STEP - 1))
+    for wrong in (view, later):
+        with pytest.raises(WrongReplay):
+            Disputant(DEFENDER, lambda _: honest).move(wrong)
 
 
 def test_overdue_is_after_the_deadline_only() -> None:

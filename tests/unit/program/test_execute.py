@@ -9,6 +9,7 @@ from program.build import ProgramBuilder
 from program.execute import Executor, Records, StepContext
 from program.isa import DType
 from program.state import state_root
+from program.trace import trace_step
 from protocol import trees
 from protocol.errors import Stop
 from protocol.sampling import record_index
@@ -59,6 +60,18 @@ def test_threads_do_not_change_a_bit() -> None:
     finally:
         torch.set_num_threads(threads)
     assert len(roots) == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("seed", range(20))
+def test_an_accelerator_gives_the_same_trace(seed: int) -> None:
+    sample = random_sample(seed)
+    context = StepContext(sample.dataset, SEED, 0, 0)
+    traces = [
+        trace_step(sample.program, sample.state, context, executor=Executor(sample.program, device))
+        for device in ("cpu", "cuda")
+    ]
+    assert traces[0].tree == traces[1].tree
 
 
 def test_run_is_step_after_step() -> None:
