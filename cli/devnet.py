@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from cli.account import password_for
 from cli.app import App, app_of
@@ -35,8 +36,6 @@ from protocol.types import Address, Role, Wei
 
 commands = typer.Typer(no_args_is_help=True, help="A whole market on this machine.")
 
-LIGHT_SCRYPT_N = 4096
-"""Key derivation for devnet keys: quick, and worthless for real money."""
 ROLE_COMMAND = {"solver": "solver", "verifier": "verifier", "whistleblower": "whistle"}
 
 
@@ -63,13 +62,13 @@ def default_nodes(solvers: int, verifiers: int, whistleblowers: int) -> list[Nod
 
 def make_account(app: App, name: str) -> Address:
     """The account of this name, made with a light key if it is not there."""
-    from chain.keystore import Keystore
+    from chain.keystore import DEVNET_SCRYPT_N, Keystore
 
     keystore = Keystore(app.settings.keystore)
     for stored in keystore.list():
         if stored.name == name:
             return Address(stored.address)
-    return Address(keystore.create(name, password_for(app), scrypt_n=LIGHT_SCRYPT_N).address)
+    return Address(keystore.create(name, password_for(app), scrypt_n=DEVNET_SCRYPT_N).address)
 
 
 def begin_chain(app: App, block_time_s: float) -> Devnet:
@@ -230,7 +229,7 @@ def up(
     app.output.result("devnet", devnet, rows)
 
 
-def _node_table(home: Path, devnet: Devnet) -> object:
+def _node_table(home: Path, devnet: Devnet) -> Table:
     rows = table(f"devnet in {home}, chain {devnet.rpc_url}", "node", "role", "process", "serves at")
     for node in devnet.nodes:
         state = str(node.pid) if process_alive(node.pid) else "gone"

@@ -14,12 +14,14 @@ from chain.contract import Contract
 from chain.deploy import Deployment, deploy
 from chain.errors import Registry
 from chain.journal import Call, Journal
-from chain.market_plan import MARKET_PLAN, registry_of
+from chain.market_plan import market_plan, registry_of
 from chain.rpc import HttpRpc
 from chain.sender import Sender
 from cli.settings import Settings
-from protocol.types import Address, Wei
+from protocol.types import Address, Seconds, Wei
 
+TOKEN_SUPPLY = Wei(1_000_000_000 * 10**18)
+UNBOND_DELAY = Seconds(7 * 86_400)
 GAS_ETHER_WEI = 10 * 10**18
 """Ether that an account gets for gas together with its tokens."""
 
@@ -49,7 +51,11 @@ def deploy_market(settings: Settings) -> Deployment:
     """Compile and deploy every contract, and write the deployment file."""
     artifacts = compile_contracts()
     sender = deployer(settings.home, settings.rpc_url, registry_of(artifacts))
-    deployment = deploy(sender, artifacts, MARKET_PLAN(sender.address))
+    deployment = deploy(
+        sender,
+        artifacts,
+        market_plan(sender.address, token_supply=TOKEN_SUPPLY, unbond_delay=UNBOND_DELAY),
+    )
     deployment.save(settings.deployment)
     return deployment
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chain.clock import ChainClock
-from chain.compile import Artifacts, compile_contracts
+from chain.compile import compile_contracts
 from chain.deploy import Deployment
-from chain.errors import Registry
 from chain.journal import Journal
 from chain.keystore import Keystore
 from chain.market import ChainMarket
+from chain.market_plan import registry_of
 from chain.market_view import ChainView
 from chain.rpc import HttpRpc, Rpc, quantity
 from chain.sender import FeePolicy, Sender
@@ -56,11 +56,6 @@ class Connection:
         self.market.disconnect()
         if self.journal is not None:
             self.journal.close()
-
-
-def registry_of(artifacts: Artifacts) -> Registry:
-    """Every custom error of the project."""
-    return Registry(artifact.abi for artifact in artifacts.values())
 
 
 def connect(settings: Settings, account: str, *, max_spend: str | None = None) -> Connection:

@@ -1,0 +1,98 @@
+"""``assay solver``: earn by training."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.app import app_of
+from cli.units import parse_amount, parse_duration
+from protocol.errors import Stop
+from protocol.types import JobId
+
+commands = typer.Typer(no_args_is_help=True, help="Train shards of jobs and be paid for it.")
+
+
+def parse_id(text: str) -> bytes:
+    """32 bytes from hex. Raises Stop."""
+    try:
+        raw = bytes.fromhex(text.removeprefix("0x"))
+    except ValueError:
+        raw = b""
+    if len(raw) != 32:
+        raise Stop(
+            f"{text!r} is not an id", hint="ids are 64 hex digits; `assay job ls` shows jobs", code="bad-id"
+        )
+    return raw
+
+
+@commands.command()
+def run(
+    context: typer.Context,
+    host: Annotated[str, typer.Option(help="Address to serve blocks and status on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
+    min_price: Annotated[str, typer.Option(help="Least price of a task.")] = "0tok",
+    max_shards: Annotated[int, typer.Option(help="Most shards held at once.")] = 4,
+    patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
+    poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
+    fault: Annotated[
+        str | None, typer.Option(help="Drills only: lie about one weight, ROUND:SHARD:STEP:SLOT:ELEMENT.")
+    ] = None,
+) -> None:
+    """Run a solver until stopped."""
+    from cli.node import NodeParts, run_node
+    from cli.roles import APPETITE, device_of, kernels
+    from solver.adversary import FaultySolver, WeightPlan
+    from solver.policy import Limits
+    from solver.service import SolverService
+
+    app = app_of(context)
+    device = device_of(app.settings.device)
+    limits = Limits(parse_amount(min_price), max_shards, parse_duration(patience))
+
+    def make(parts: NodeParts) -> SolverService:
+        common = (parts.connection.writer, parts.storage.blocks, parts.clock, parts.home, limits, APPETITE)
+        if fault is not None:
+            plan = WeightPlan(*_five(fault))
+            return FaultySolver(
+                *common, plan=plan, emit=parts.emit, device=device, kernels=kernels(), poll_s=poll
+            )
+        return SolverService(*common, emit=parts.emit, device=device, kernels=kernels(), poll_s=poll)
+
+    run_node(app, host, port, make)
+
+
+def _five(text: str) -> tuple[int, int, int, int, int]:
+    try:
+        round_, shard, step, slot, element = (int(part) for part in text.split(":"))
+    except ValueError:
+        raise Stop(
+            f"{text!r} is not a fault", hint="write ROUND:SHARD:STEP:SLOT:ELEMENT", code="bad-fault"
+        ) from None
+    return round_, shard, step, slot, element
+
+
+@commands.command()
+def why(context: typer.Context, job: str) -> None:
+    """Why this account's solver would take no shard of a job."""
+    from cli.roles import APPETITE, device_of
+    from solver.policy import Limits
+    from solver.service import SolverService
+
+    app = app_of(context)
+    connection = app.connect()
+    storage = app.storage(app.settings.account)
+    storage.set_peers(connection.market.endpoints().values())
+    service = SolverService(
+        connection.writer,
+        storage.blocks,
+        connection.clock,
+        app.node_home(app.settings.account),
+        Limits(parse_amount("0tok"), 4, parse_duration("5s")),
+        APPETITE,
+        device=device_of(app.settings.device),
+    )
+    reason = service.why(JobId(parse_id(job)))
+    storage.close()
+    app.output.result("solver-why", {"job": job, "reason": reason}, reason or "it would take a shard")

@@ -1,0 +1,117 @@
+"""``assay verifier``: attest other people's work by replaying samples of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.app import app_of
+from cli.output import Exit
+from cli.solver import parse_id
+from cli.units import parse_amount, parse_duration
+from protocol.errors import Stop
+from protocol.types import JobId, Kind
+
+commands = typer.Typer(no_args_is_help=True, help="Replay samples and attest them.")
+
+
+@commands.command()
+def run(
+    context: typer.Context,
+    host: Annotated[str, typer.Option(help="Address to serve blocks and status on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
+    patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
+    bond_budget: Annotated[str, typer.Option(help="Most in bonds of own challenges at once.")] = "100tok",
+    poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
+    collude_with: Annotated[
+        str | None, typer.Option(help="Drills only: attest whatever these accounts claim (comma-separated).")
+    ] = None,
+    lazy: Annotated[bool, typer.Option(help="Drills only: attest without replaying.")] = False,
+) -> None:
+    """Run a verifier until stopped."""
+    from cli.account import resolve
+    from cli.node import NodeParts, run_node
+    from cli.roles import APPETITE, device_of, kernels, secret_of
+    from verifier.adversary import ColludingVerifier, LazyVerifier
+    from verifier.policy import Limits
+    from verifier.service import VerifierService
+
+    app = app_of(context)
+    device = device_of(app.settings.device)
+    limits = Limits(parse_duration(patience), parse_amount(bond_budget))
+    accomplices = frozenset(resolve(app, name) for name in collude_with.split(",")) if collude_with else None
+
+    def make(parts: NodeParts) -> VerifierService:
+        common = (
+            parts.connection.writer,
+            parts.storage.blocks,
+            parts.clock,
+            parts.home,
+            secret_of(parts.home),
+            limits,
+            APPETITE,
+        )
+        if accomplices is not None:
+            return ColludingVerifier(
+                *common,
+                accomplices=accomplices,
+                emit=parts.emit,
+                device=device,
+                kernels=kernels(),
+                poll_s=poll,
+            )
+        kind = LazyVerifier if lazy else VerifierService
+        return kind(*common, emit=parts.emit, device=device, kernels=kernels(), poll_s=poll)
+
+    run_node(app, host, port, make)
+
+
+@commands.command()
+def replay(
+    context: typer.Context,
+    job: str,
+    round_: Annotated[int, typer.Option("--round")],
+    shard: Annotated[int, typer.Option()] = 0,
+    outer: Annotated[bool, typer.Option(help="The round's outer step instead of a task.")] = False,
+    segments: Annotated[
+        str | None, typer.Option(help="Such as 0:2 (from 0, before 2); all by default.")
+    ] = None,
+) -> None:
+    """Recompute a committed claim and compare every root; exit status 9 if it is false."""
+    from cli.inspect import audit_place, open_inspection
+
+    app = app_of(context)
+    inspection = open_inspection(app, JobId(parse_id(job)))
+    try:
+        kind = Kind.OUTER if outer else Kind.TASK
+        finding, view = audit_place(inspection, kind, round_, shard, _range(segments))
+    finally:
+        inspection.close()
+    data = {
+        "claim": view.claim_id,
+        "claimant": view.claim.claimant,
+        "phase": view.status.phase,
+        "finding": finding,
+    }
+    if finding is None:
+        app.output.result(
+            "replay", data, f"claim {view.claim_id.hex()[:16]} is right: every root recomputed equals its own"
+        )
+        return
+    app.output.result("replay", data, f"claim {view.claim_id.hex()[:16]} is FALSE: {finding}")
+    raise typer.Exit(int(Exit.FRAUD))
+
+
+def _range(text: str | None) -> range | None:
+    if text is None:
+        return None
+    try:
+        first, last = (int(part) for part in text.split(":"))
+    except ValueError:
+        raise Stop(
+            f"{text!r} is not a range", hint="write FROM:BEFORE, such as 0:2", code="bad-range"
+        ) from None
+    if not 0 <= first < last:
+        raise Stop(f"{text!r} is an empty range", hint="write FROM:BEFORE, such as 0:2", code="bad-range")
+    return range(first, last)
