@@ -3,7 +3,7 @@
 Format, integers big-endian: (u16 length, encoding, u8 accepted)*. Broken ones are sound ones with one change:
 a byte, a cut, an addition, a field. The judgement is that of `program.isa` and `program.rules`.
 
-Contract: the same `--count` and `--seed` give the same bytes. The arbiter must judge each as the validator does:
+Contract: the same `--count` and `--seed` give the same bytes. The arbiter must judge as the validator does:
 a node it refused though the validator takes it could not be disputed; the other way round it is undefined.
 """
 

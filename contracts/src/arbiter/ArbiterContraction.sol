@@ -3,8 +3,8 @@ pragma solidity ^0.8.28;
 
 import {IArbiter, ICourt} from "../interfaces/ICourt.sol";
 import {Contraction} from "./Contraction.sol";
-import {Node, Nodes} from "./Nodes.sol";
 import {NodeRules} from "./NodeRules.sol";
+import {Node, Nodes} from "./Nodes.sol";
 import {SoftFloat} from "./SoftFloat.sol";
 import {Spans} from "./Spans.sol";
 
@@ -20,7 +20,9 @@ contract ArbiterContraction is IArbiter {
         uint256 op = node.op;
         if (op < Nodes.SUM || op > Nodes.ARGMAX) revert ICourt.UnknownOperation(uint8(op));
         NodeRules.checkContraction(node);
-        if (element >= Nodes.elements(node.dims)) revert ICourt.IndexOutOfRange(element, Nodes.elements(node.dims));
+        if (element >= Nodes.elements(node.dims)) {
+            revert ICourt.IndexOutOfRange(element, Nodes.elements(node.dims));
+        }
         uint256[] memory dims = node.inputs[0].dims;
         uint256 n = dims[dims.length - 1];
         if (op == Nodes.PRODUCT) return uint32(_product(node, element, n, spans));

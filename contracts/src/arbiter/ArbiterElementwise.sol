@@ -2,8 +2,8 @@
 pragma solidity ^0.8.28;
 
 import {IArbiter, ICourt} from "../interfaces/ICourt.sol";
-import {Node, Nodes} from "./Nodes.sol";
 import {NodeRules} from "./NodeRules.sol";
+import {Node, Nodes} from "./Nodes.sol";
 import {SoftFloat} from "./SoftFloat.sol";
 import {Spans} from "./Spans.sol";
 import {TensorIndex} from "./TensorIndex.sol";
@@ -23,7 +23,9 @@ contract ArbiterElementwise is IArbiter {
         returns (uint32 bits)
     {
         Node memory node = Nodes.decode(encoded);
-        if (element >= Nodes.elements(node.dims)) revert ICourt.IndexOutOfRange(element, Nodes.elements(node.dims));
+        if (element >= Nodes.elements(node.dims)) {
+            revert ICourt.IndexOutOfRange(element, Nodes.elements(node.dims));
+        }
         if (node.op == Nodes.CONST || node.op == Nodes.IOTA) return uint32(_source(node, element));
         if (!_mine(node.op)) revert ICourt.UnknownOperation(uint8(node.op));
         NodeRules.checkElementwise(node);

@@ -2,8 +2,8 @@
 pragma solidity ^0.8.28;
 
 import {IArbiter, ICourt} from "../interfaces/ICourt.sol";
-import {Node, Nodes} from "./Nodes.sol";
 import {NodeRules} from "./NodeRules.sol";
+import {Node, Nodes} from "./Nodes.sol";
 import {Spans} from "./Spans.sol";
 import {TensorIndex} from "./TensorIndex.sol";
 
@@ -18,7 +18,9 @@ contract ArbiterIndex is IArbiter {
         Node memory node = Nodes.decode(encoded);
         if (node.op < Nodes.STRIDED) revert ICourt.UnknownOperation(uint8(node.op));
         NodeRules.checkIndex(node);
-        if (element >= Nodes.elements(node.dims)) revert ICourt.IndexOutOfRange(element, Nodes.elements(node.dims));
+        if (element >= Nodes.elements(node.dims)) {
+            revert ICourt.IndexOutOfRange(element, Nodes.elements(node.dims));
+        }
         (uint256 input, uint256 flat) = _source(node, element, spans);
         return uint32(Spans.element(spans, node, input, flat));
     }

@@ -2,8 +2,8 @@
 pragma solidity ^0.8.28;
 
 import {IArbiter, ICourt} from "../interfaces/ICourt.sol";
-import {Node, Nodes} from "./Nodes.sol";
 import {NodeRules} from "./NodeRules.sol";
+import {Node, Nodes} from "./Nodes.sol";
 import {Spans} from "./Spans.sol";
 import {TensorIndex} from "./TensorIndex.sol";
 import {Transcendental} from "./Transcendental.sol";
@@ -20,7 +20,9 @@ contract ArbiterTranscendental is IArbiter {
         uint256 op = node.op;
         if ((op < Nodes.EXP || op > Nodes.COS) && op != Nodes.POW) revert ICourt.UnknownOperation(uint8(op));
         NodeRules.checkElementwise(node);
-        if (element >= Nodes.elements(node.dims)) revert ICourt.IndexOutOfRange(element, Nodes.elements(node.dims));
+        if (element >= Nodes.elements(node.dims)) {
+            revert ICourt.IndexOutOfRange(element, Nodes.elements(node.dims));
+        }
         uint256 x = _read(node, element, spans, 0);
         if (op == Nodes.EXP) return uint32(Transcendental.exp(x));
         if (op == Nodes.LOG) return uint32(Transcendental.log(x));
@@ -31,7 +33,11 @@ contract ArbiterTranscendental is IArbiter {
         return uint32(Transcendental.pow(x, _read(node, element, spans, 1)));
     }
 
-    function _read(Node memory node, uint256 element, Span[] calldata spans, uint256 i) private pure returns (uint256) {
+    function _read(Node memory node, uint256 element, Span[] calldata spans, uint256 i)
+        private
+        pure
+        returns (uint256)
+    {
         return Spans.element(spans, node, i, TensorIndex.broadcast(element, node.inputs[i].dims, node.dims));
     }
 }

@@ -17,6 +17,10 @@ library Contraction {
     uint256 private constant ODD = 0xffffffffffffffff0000000000000000ffffffffffffffff0000000000000000;
     uint256 private constant EVEN = 0x0000000000000000ffffffffffffffff0000000000000000ffffffffffffffff;
     uint256 private constant LANE = 0xffffffffffffffff;
+    uint256 private constant TOPS = 0x8000000080000000800000008000000080000000800000008000000080000000;
+    /// @dev Exponents below the largest within which x·2^(k−e) is an integer: k − 24 − 12 at the bound.
+    uint256 private constant EXACT = 14;
+    uint256 private constant COUNTED = 1 << 40;
 
     function clampExponent(int256 e) internal pure returns (int256) {
         return e < -125 ? int256(-125) : e > POISON ? POISON : e;
@@ -37,27 +41,28 @@ library Contraction {
         (uint256 m, int256 ulp) = SoftFloat.unpack(mag, 24);
         int256 shift = ulp + 13 - e;
         uint256 size = 8192;
-        if (mag != INF && shift < 14) size = shift < 0 ? SoftFloat.shiftRight(m, uint256(-shift)) : m << uint256(shift);
+        if (mag != INF && shift < 14) {
+            size = shift < 0 ? SoftFloat.shiftRight(m, uint256(-shift)) : m << uint256(shift);
+        }
         if (size > 8192) size = 8192;
         return x >> 31 == 0 ? int256(size) : -int256(size);
     }
 
-    /// @notice Largest of (bits & 0x7fffffff) over a row of f32.
+    /// @notice Largest of (bits & 0x7fffffff) over a row of f32 in `Spans.lanes`.
     function largestMagnitude(uint256 words, uint256 count) internal pure returns (uint256 largest) {
+        // Eight maxima at once: with the top bits set in `best`, the difference keeps it in the lanes where best ≥ w.
+        uint256 best;
         assembly ("memory-safe") {
-            let p := words
-            for { let left := count } left {} {
-                let w := mload(p)
-                let take := left
-                if gt(take, 8) { take := 8 }
-                for { let end := sub(256, shl(5, take)) let s := 256 } gt(s, end) {} {
-                    s := sub(s, 32)
-                    let m := and(shr(s, w), 0x7fffffff)
-                    if gt(m, largest) { largest := m }
-                }
-                left := sub(left, take)
-                p := add(p, 32)
+            let tops := TOPS
+            let rest := not(tops)
+            for { let end := add(words, shl(2, count)) } lt(words, end) { words := add(words, 32) } {
+                let w := and(mload(words), rest)
+                let keep := mul(shr(31, and(sub(or(best, tops), w), tops)), 0xffffffff)
+                best := xor(w, and(xor(w, best), keep))
             }
+        }
+        for (; best != 0; best >>= 32) {
+            if (best & 0x7fffffff > largest) largest = best & 0x7fffffff;
         }
     }
 
@@ -66,7 +71,8 @@ library Contraction {
         uint256 words = Spans.lanes(position, count);
         uint256 largest = largestMagnitude(words, count);
         if (largest >= INF) return _special(words, count, largest);
-        int256 total = _quantisedSum(words, count, largest, type(uint256).max, 0);
+        (int256 total, bool more) = _exactSum(words, count, largest);
+        if (more) total += _roundedSum(words, count, largest);
         return _rounded(total, count, largest);
     }
 
@@ -79,7 +85,7 @@ library Contraction {
         uint256 words = Spans.lanes(position, count);
         uint256 largest = largestMagnitude(words, count);
         if (largest >= INF) return NAN;
-        int256 total = _quantisedSum(words, count, largest, wanted, Spans.lanes(indexPosition, count));
+        int256 total = _chosenSum(words, Spans.lanes(indexPosition, count), count, largest, wanted);
         return _rounded(total, count, largest);
     }
 
@@ -91,13 +97,16 @@ library Contraction {
         uint256 products;
         uint256 sums;
         assembly ("memory-safe") {
+            // On the stack: the optimiser would compute such constants anew each time.
+            let lanes := LANES
+            let pairs := BYTES
             for { let left := shl(1, count) } left {} {
                 let x := calldataload(a)
                 let y := calldataload(b)
                 a := add(a, 32)
                 b := add(b, 32)
-                x := xor(or(shl(8, and(x, BYTES)), and(shr(8, x), BYTES)), OFFSETS)
-                y := xor(or(shl(8, and(y, BYTES)), and(shr(8, y), BYTES)), OFFSETS)
+                x := xor(or(shl(8, and(x, pairs)), and(shr(8, x), pairs)), OFFSETS)
+                y := xor(or(shl(8, and(y, pairs)), and(shr(8, y), pairs)), OFFSETS)
                 switch lt(left, 32)
                 case 0 { left := sub(left, 32) }
                 default {
@@ -110,8 +119,14 @@ library Contraction {
                 sums := add(
                     sums,
                     add(
-                        add(add(and(x, LANES), and(shr(16, x), LANES)), add(and(shr(32, x), LANES), and(shr(48, x), LANES))),
-                        add(add(and(y, LANES), and(shr(16, y), LANES)), add(and(shr(32, y), LANES), and(shr(48, y), LANES)))
+                        add(
+                            add(and(x, lanes), and(shr(16, x), lanes)),
+                            add(and(shr(32, x), lanes), and(shr(48, x), lanes))
+                        ),
+                        add(
+                            add(and(y, lanes), and(shr(16, y), lanes)),
+                            add(and(shr(32, y), lanes), and(shr(48, y), lanes))
+                        )
                     )
                 )
                 y := or(shl(128, y), shr(128, y))
@@ -120,17 +135,21 @@ library Contraction {
                     products,
                     add(
                         add(
-                            mul(and(x, LANES), and(y, LANES)), mul(and(shr(16, x), LANES), and(shr(16, y), LANES))
+                            mul(and(x, lanes), and(y, lanes)),
+                            mul(and(shr(16, x), lanes), and(shr(16, y), lanes))
                         ),
                         add(
-                            mul(and(shr(32, x), LANES), and(shr(32, y), LANES)),
-                            mul(and(shr(48, x), LANES), and(shr(48, y), LANES))
+                            mul(and(shr(32, x), lanes), and(shr(32, y), lanes)),
+                            mul(and(shr(48, x), lanes), and(shr(48, y), lanes))
                         )
                     )
                 )
             }
             products := shr(192, products)
-            sums := add(add(shr(192, sums), and(shr(128, sums), LANE)), add(and(shr(64, sums), LANE), and(sums, LANE)))
+            sums := add(
+                add(shr(192, sums), and(shr(128, sums), LANE)),
+                add(and(shr(64, sums), LANE), and(sums, LANE))
+            )
         }
         return int256(products) - int256(sums << 15) + int256(count << 30);
     }
@@ -149,10 +168,15 @@ library Contraction {
 
     /// @dev Index of the first largest element, or of the first NaN. `best` orders as unsigned: the bits with the sign
     /// flipped, or all inverted when negative; −0 counts as +0.
-    function _largest(uint256 words, uint256 count) private pure returns (uint256 best, uint256 index, bool poisoned) {
+    function _largest(uint256 words, uint256 count)
+        private
+        pure
+        returns (uint256 best, uint256 index, bool poisoned)
+    {
         assembly ("memory-safe") {
             for { let i := 0 } lt(i, count) { i := add(i, 1) } {
-                let x := and(shr(sub(224, shl(5, and(i, 7))), mload(add(words, shl(5, shr(3, i))))), 0xffffffff)
+                let x :=
+                    and(shr(sub(224, shl(5, and(i, 7))), mload(add(words, shl(5, shr(3, i))))), 0xffffffff)
                 if gt(and(x, 0x7fffffff), 0x7f800000) {
                     index := i
                     poisoned := 1
@@ -189,7 +213,7 @@ library Contraction {
 
     /// @dev ceil(log2 count)
     function _log2Up(uint256 count) private pure returns (uint256 bits) {
-        while (1 << bits < count) ++bits;
+        while (uint256(1) << bits < count) ++bits;
     }
 
     /// @dev RN32(total · 2^(e − k)).
@@ -199,48 +223,140 @@ library Contraction {
         return SoftFloat.pack(total < 0, size, exponentOf(largest) - k, 24);
     }
 
-    /// @dev Σ RNE(x · 2^(k − e)) over all elements, or over those whose index is `wanted` if that is one.
-    function _quantisedSum(uint256 words, uint256 count, uint256 largest, uint256 wanted, uint256 indices)
+    /// @dev Σ x · 2^(k − e) over the elements whose exponent is at most EXACT below the largest: there it is an integer. `more`:
+    /// there are others that are not zero. Elements are gathered by sign and exponent, each bucket counting them
+    /// (from bit 40 on) and adding up their fractions.
+    function _exactSum(uint256 words, uint256 count, uint256 largest)
+        private
+        pure
+        returns (int256 total, bool more)
+    {
+        uint256 buckets = _buckets(words, count);
+        uint256 top = largest >> 23;
+        if (top == 0) top = 1;
+        uint256 left = (count + 7) / 8 * 8; // lanes, those past the row being +0
+        uint256 scale = 26 - _log2Up(count) - EXACT;
+        for (uint256 field = top > EXACT ? top - EXACT : 0; field <= top; ++field) {
+            (uint256 plus, uint256 plusCount) = _bucket(buckets, field);
+            (uint256 minus, uint256 minusCount) = _bucket(buckets, 256 + field);
+            left -= plusCount + minusCount;
+            int256 part = int256(plus) - int256(minus);
+            uint256 shift = (field == 0 ? 1 : field) + EXACT - top;
+            total += part << (scale + shift);
+        }
+        if (top > EXACT) {
+            (uint256 plus, uint256 plusCount) = _bucket(buckets, 0);
+            (uint256 minus, uint256 minusCount) = _bucket(buckets, 256);
+            if (plus | minus == 0) left -= plusCount + minusCount;
+        }
+        more = left != 0;
+    }
+
+    /// @dev Sum of the bucket's significands, and how many they are.
+    function _bucket(uint256 buckets, uint256 key) private pure returns (uint256 sum_, uint256 count) {
+        uint256 content;
+        assembly ("memory-safe") {
+            content := mload(add(buckets, shl(5, key)))
+        }
+        count = content / COUNTED;
+        sum_ = content % COUNTED;
+        if (key & 255 != 0) sum_ += count << 23;
+    }
+
+    function _buckets(uint256 words, uint256 count) private pure returns (uint256 buckets) {
+        assembly ("memory-safe") {
+            buckets := mload(0x40)
+            mstore(0x40, add(buckets, 0x4000))
+            calldatacopy(buckets, calldatasize(), 0x4000)
+            for { let end := add(words, shl(2, count)) } lt(words, end) { words := add(words, 32) } {
+                let w := mload(words)
+                let p := add(buckets, and(shr(242, w), 0x3fe0))
+                mstore(p, add(mload(p), add(and(shr(224, w), 0x7fffff), 0x10000000000)))
+                p := add(buckets, and(shr(210, w), 0x3fe0))
+                mstore(p, add(mload(p), add(and(shr(192, w), 0x7fffff), 0x10000000000)))
+                p := add(buckets, and(shr(178, w), 0x3fe0))
+                mstore(p, add(mload(p), add(and(shr(160, w), 0x7fffff), 0x10000000000)))
+                p := add(buckets, and(shr(146, w), 0x3fe0))
+                mstore(p, add(mload(p), add(and(shr(128, w), 0x7fffff), 0x10000000000)))
+                p := add(buckets, and(shr(114, w), 0x3fe0))
+                mstore(p, add(mload(p), add(and(shr(96, w), 0x7fffff), 0x10000000000)))
+                p := add(buckets, and(shr(82, w), 0x3fe0))
+                mstore(p, add(mload(p), add(and(shr(64, w), 0x7fffff), 0x10000000000)))
+                p := add(buckets, and(shr(50, w), 0x3fe0))
+                mstore(p, add(mload(p), add(and(shr(32, w), 0x7fffff), 0x10000000000)))
+                p := add(buckets, and(shr(18, w), 0x3fe0))
+                mstore(p, add(mload(p), add(and(w, 0x7fffff), 0x10000000000)))
+            }
+        }
+    }
+
+    /// @dev Σ RNE(x · 2^(k − e)) over the elements that _exactSum leaves out.
+    function _roundedSum(uint256 words, uint256 count, uint256 largest) private pure returns (int256 total) {
+        uint256 base = _shiftBase(count, largest);
+        // An element whose shift is 52 or more rounds to zero.
+        uint256 low = base > 52 ? base - 52 : 0;
+        uint256 below = largest >> 23 > EXACT ? (largest >> 23) - EXACT : 0;
+        if (below <= low) return 0;
+        uint256 span = below - low;
+        assembly ("memory-safe") {
+            function term(x, top) -> v {
+                let field := and(shr(23, x), 0xff)
+                let m := and(x, 0x7fffff)
+                switch field
+                case 0 { field := 1 }
+                default { m := or(m, 0x800000) }
+                m := shl(27, m)
+                field := sub(top, field)
+                v := shr(field, add(add(m, sub(shl(sub(field, 1), 1), 1)), and(shr(field, m), 1)))
+                if and(x, 0x80000000) { v := sub(0, v) }
+            }
+            for { let end := add(words, shl(2, count)) } lt(words, end) { words := add(words, 32) } {
+                let w := mload(words)
+                for { let s := 256 } s {} {
+                    s := sub(s, 32)
+                    let x := shr(s, w)
+                    if lt(sub(and(shr(23, x), 0xff), low), span) { total := add(total, term(x, base)) }
+                }
+            }
+        }
+    }
+
+    /// @dev Σ RNE(x · 2^(k − e)) over the elements whose index is `wanted`. Lanes past the row hold +0.
+    function _chosenSum(uint256 words, uint256 indices, uint256 count, uint256 largest, uint256 wanted)
         private
         pure
         returns (int256 total)
     {
-        // x = m·2^(E − 150), so x·2^(k−e) = m·2^(E + k − top − 24) with top the largest E. The shift left is at most 26: with
-        // m·2^27 in hand it is always a shift right by at least 1, rounded by adding half less one and the lowest kept bit.
-        uint256 top = largest >> 23;
-        if (top == 0) top = 1;
-        uint256 base = top + _log2Up(count) + 1; // shift right = base − E
+        uint256 base = _shiftBase(count, largest);
         assembly ("memory-safe") {
-            let last := sub(count, 1)
-            let all := eq(wanted, not(0))
-            for { let i := 0 } 1 {} {
-                let w := mload(add(words, shl(2, i)))
-                let v := 0
-                if iszero(all) { v := mload(add(indices, shl(2, i))) }
+            function term(x, top) -> v {
+                let field := and(shr(23, x), 0xff)
+                let m := and(x, 0x7fffff)
+                switch field
+                case 0 { field := 1 }
+                default { m := or(m, 0x800000) }
+                m := shl(27, m)
+                field := sub(top, field)
+                v := shr(field, add(add(m, sub(shl(sub(field, 1), 1), 1)), and(shr(field, m), 1)))
+                if and(x, 0x80000000) { v := sub(0, v) }
+            }
+            for { let end := add(words, shl(2, count)) } lt(words, end) { words := add(words, 32) } {
+                let index := mload(indices)
+                indices := add(indices, 32)
                 for { let s := 256 } s {} {
                     s := sub(s, 32)
-                    if or(all, eq(and(shr(s, v), 0xffffffff), wanted)) {
-                        let x := shr(s, w)
-                        let m := and(x, 0x7fffff)
-                        let field := and(shr(23, x), 0xff)
-                        switch field
-                        case 0 { field := 1 }
-                        default { m := or(m, 0x800000) }
-                        m := shl(27, m)
-                        let t := sub(base, field)
-                        m := shr(t, add(add(m, sub(shl(sub(t, 1), 1), 1)), and(shr(t, m), 1)))
-                        switch and(x, 0x80000000)
-                        case 0 { total := add(total, m) }
-                        default { total := sub(total, m) }
+                    if eq(and(shr(s, index), 0xffffffff), wanted) {
+                        total := add(total, term(shr(s, mload(words)), base))
                     }
-                    if eq(i, last) {
-                        i := count
-                        break
-                    }
-                    i := add(i, 1)
                 }
-                if eq(i, count) { break }
             }
         }
+    }
+
+    /// @dev x = m·2^(E − 150), so x·2^(k−e) = m·2^(E + k − top − 24) with top the largest E: at most 26 to the left. With m·2^27
+    /// in hand it is always a shift right, by this number less E.
+    function _shiftBase(uint256 count, uint256 largest) private pure returns (uint256) {
+        uint256 top = largest >> 23;
+        return (top == 0 ? 1 : top) + _log2Up(count) + 1;
     }
 }

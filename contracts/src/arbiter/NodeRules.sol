@@ -9,8 +9,8 @@ import {Node, Nodes, Operand} from "./Nodes.sol";
 library NodeRules {
     uint256 private constant MAX_FAN_IN = 4096;
     /// @dev Pairs (from, to) of convert: bit 5·from + to.
-    uint256 private constant CONVERSIONS = (1 << 1) | (1 << 4) | (1 << 5) | (1 << 8) | (1 << 9) | (1 << 15) | (1 << 16)
-        | (1 << 20) | (1 << 21);
+    uint256 private constant CONVERSIONS =
+        (1 << 1) | (1 << 4) | (1 << 5) | (1 << 8) | (1 << 9) | (1 << 15) | (1 << 16) | (1 << 20) | (1 << 21);
 
     function checkElementwise(Node memory node) internal pure {
         uint256 op = node.op;

@@ -75,8 +75,8 @@ library Nodes {
     uint256 internal constant TAKE = 0x63;
     uint256 internal constant PICK = 0x64;
 
-    uint256 private constant KNOWN = (0x1f << 1) | (0x3ff << 0x10) | (0x7f << 0x20) | (0x3f << 0x30) | (1 << 0x38)
-        | (7 << 0x40) | (1 << 0x48) | (0x7f << 0x50) | (0x1f << 0x60);
+    uint256 private constant KNOWN = (0x1f << 1) | (0x3ff << 0x10) | (0x7f << 0x20) | (0x3f << 0x30)
+        | (1 << 0x38) | (7 << 0x40) | (1 << 0x48) | (0x7f << 0x50) | (0x1f << 0x60);
     uint256 private constant MAX_BYTES = 1024;
     uint256 private constant MAX_INPUTS = 16;
     uint256 private constant MAX_DIMS = 8;

@@ -85,7 +85,7 @@ library SoftFloat {
         unchecked {
             if (shift == 0) return m;
             if (shift > 255) return 0;
-            return (m + ((1 << (shift - 1)) - 1) + ((m >> shift) & 1)) >> shift;
+            return (m + ((uint256(1) << (shift - 1)) - 1) + ((m >> shift) & 1)) >> shift;
         }
     }
 

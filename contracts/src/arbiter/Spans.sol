@@ -30,11 +30,13 @@ library Spans {
     }
 
     /// @notice Calldata position of `count` elements of `width` bytes from element `first` on, all within one span.
-    function locate(IArbiter.Span[] calldata spans, uint256 input, uint256 first, uint256 count, uint256 width)
-        internal
-        pure
-        returns (uint256 position)
-    {
+    function locate(
+        IArbiter.Span[] calldata spans,
+        uint256 input,
+        uint256 first,
+        uint256 count,
+        uint256 width
+    ) internal pure returns (uint256 position) {
         uint256 start = first * width;
         uint256 end = start + count * width;
         for (uint256 i; i < spans.length; ++i) {
@@ -51,7 +53,7 @@ library Spans {
     }
 
     /// @notice `count` 4-byte elements from calldata `position` on, as words of eight big-endian lanes. Lanes past `count`
-    /// in the last word are undefined.
+    /// in the last word are zero.
     function lanes(uint256 position, uint256 count) internal pure returns (uint256 words) {
         assembly ("memory-safe") {
             words := mload(0x40)
@@ -63,6 +65,11 @@ library Spans {
                 let w := calldataload(add(position, i))
                 w := or(shl(8, and(w, bytesMask)), and(shr(8, w), bytesMask))
                 mstore(add(words, i), or(shl(16, and(w, pairsMask)), and(shr(16, w), pairsMask)))
+            }
+            let over := and(mul(count, 4), 31)
+            if over {
+                let last := add(words, sub(size, 32))
+                mstore(last, and(mload(last), not(shr(shl(3, over), not(0)))))
             }
         }
     }

@@ -20,7 +20,11 @@ library TensorIndex {
     }
 
     /// @notice Position of `element` along dimension `along`.
-    function coordinate(uint256 element, uint256[] memory dims, uint256 along) internal pure returns (uint256) {
+    function coordinate(uint256 element, uint256[] memory dims, uint256 along)
+        internal
+        pure
+        returns (uint256)
+    {
         return (element / span(dims, along + 1)) % dims[along];
     }
 
@@ -33,7 +37,11 @@ library TensorIndex {
     }
 
     /// @notice offset + Σ coordinate_d · stride_d, with attrs = (offset, strides).
-    function strided(uint256 element, uint256[] memory dims, int256[] memory attrs) internal pure returns (uint256) {
+    function strided(uint256 element, uint256[] memory dims, int256[] memory attrs)
+        internal
+        pure
+        returns (uint256)
+    {
         int256 flat = attrs[0];
         for (uint256 d = dims.length; d > 0; --d) {
             flat += int256(element % dims[d - 1]) * attrs[d];

@@ -27,16 +27,16 @@ library Transcendental {
     uint256 private constant PIO2_3 = 0xbcdee59d9cceba40;
 
     bytes private constant EXPM1 = hex"3ff00000000000003fe00000000000003fc55555555520ac3fa55555555539f4"
-        hex"3f8111111218178f3f56c16c17a557d23f2a0199affe849b3efa019b293c4657" hex"3ec72db479f9755c3e9289865e53815d";
-    bytes private constant ATANH =
-        hex"3fd55555555538a13fc999999a2b7a3c3fc24924164def9c3fbc722810c9fab3" hex"3fb732b265732fc83fb5882456cef278";
-    bytes private constant SINE =
-        hex"bfc55555555555483f8111111110f77ebf2a01a019bf82273ec71de35650a138" hex"be5ae5e597d8f6623de5d8fb81909765";
-    bytes private constant COSINE =
-        hex"bfe00000000000003fa5555555552f5ebf56c16c167475f13efa019fa88659ce" hex"be927e01d0e3dba13e21bc3e85ffdcce";
+        hex"3f8111111218178f3f56c16c17a557d23f2a0199affe849b3efa019b293c4657"
+        hex"3ec72db479f9755c3e9289865e53815d";
+    bytes private constant ATANH = hex"3fd55555555538a13fc999999a2b7a3c3fc24924164def9c3fbc722810c9fab3"
+        hex"3fb732b265732fc83fb5882456cef278";
+    bytes private constant SINE = hex"bfc55555555555483f8111111110f77ebf2a01a019bf82273ec71de35650a138"
+        hex"be5ae5e597d8f6623de5d8fb81909765";
+    bytes private constant COSINE = hex"bfe00000000000003fa5555555552f5ebf56c16c167475f13efa019fa88659ce"
+        hex"be927e01d0e3dba13e21bc3e85ffdcce";
     /// @dev F (A27): thirteen constants for each of the nine segments.
-    bytes private constant ERF =
-        hex"00000000000000003ff20dd750429b6d3cfae6e61fbeb3cebfd812746b03aab23dc4a3a0f3a517e6"
+    bytes private constant ERF = hex"00000000000000003ff20dd750429b6d3cfae6e61fbeb3cebfd812746b03aab23dc4a3a0f3a517e6"
         hex"3fbce2f2151a3ace3e574118efe3724dbf9b82e040211e783ec2f1b2181a681b3f7558340838d367"
         hex"3f0a054c8924068cbf5006b72ff5954c3f27a4b08121f5e8"
         hex"3fe0a7ef5c18edd23fec1efca49a509ebfdc1efca49a4ec6bfc2bf53186aba873fc76f27de7e52e2"
@@ -137,7 +137,7 @@ library Transcendental {
         (uint256 m, int256 e) = mag.unpack(24);
         if (e >= 0) return (true, e == 0 && m & 1 == 1);
         if (e < -24) return (m == 0, false);
-        uint256 fraction = m & ((1 << uint256(-e)) - 1);
+        uint256 fraction = m & ((uint256(1) << uint256(-e)) - 1);
         return (fraction == 0, fraction == 0 && (m >> uint256(-e)) & 1 == 1);
     }
 
@@ -190,7 +190,11 @@ library Transcendental {
     }
 
     /// @dev H(t; c[first] .. c[first + count - 1]) (A7); the table holds eight bytes a constant.
-    function _horner(uint256 t, bytes memory table, uint256 first, uint256 count) private pure returns (uint256 h) {
+    function _horner(uint256 t, bytes memory table, uint256 first, uint256 count)
+        private
+        pure
+        returns (uint256 h)
+    {
         h = _at(table, first + count - 1);
         for (uint256 i = count - 1; i > 0; --i) {
             h = h.mul(t, P).add(_at(table, first + i - 1), P);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {Node, Nodes} from "../arbiter/Nodes.sol";
 import {NodeRules} from "../arbiter/NodeRules.sol";
+import {Node, Nodes} from "../arbiter/Nodes.sol";
 import {Game, GamePhase, IArbiter, ICourt, Opening} from "../interfaces/ICourt.sol";
 import {IChallenges} from "../interfaces/IMarket.sol";
 import {Merkle} from "../libraries/Merkle.sol";
@@ -85,7 +85,9 @@ contract Court is ICourt {
         _leave(gameId, next, GamePhase.PICK_STEP, new bytes32[](0));
     }
 
-    function revealTrace(uint256 gameId, Game calldata game, bytes32 traceRoot, bytes32[] calldata children) external {
+    function revealTrace(uint256 gameId, Game calldata game, bytes32 traceRoot, bytes32[] calldata children)
+        external
+    {
         _enter(gameId, game, GamePhase.TRACE);
         if (game.key != 0 && traceRoot != game.outRoot) revert WrongChildren();
         Game memory next = game;
@@ -99,7 +101,8 @@ contract Court is ICourt {
 
     function split(uint256 gameId, Game calldata game, bytes32[] calldata children) external {
         GamePhase phase = game.phase;
-        bool mine = phase == GamePhase.SPLIT_NODE || phase == GamePhase.SPLIT_LEAF || phase == GamePhase.SPLIT_OUTPUT;
+        bool mine =
+            phase == GamePhase.SPLIT_NODE || phase == GamePhase.SPLIT_LEAF || phase == GamePhase.SPLIT_OUTPUT;
         _enter(gameId, game, mine ? phase : GamePhase.SPLIT_NODE);
         Game memory next = game;
         next.phase = GamePhase(uint8(phase) - 1);
@@ -116,7 +119,8 @@ contract Court is ICourt {
         bytes32[] calldata nodeProof
     ) external {
         GamePhase phase = game.phase;
-        bool mine = phase == GamePhase.PICK_NODE || phase == GamePhase.PICK_LEAF || phase == GamePhase.PICK_OUTPUT;
+        bool mine =
+            phase == GamePhase.PICK_NODE || phase == GamePhase.PICK_LEAF || phase == GamePhase.PICK_OUTPUT;
         _enter(gameId, game, mine ? phase : GamePhase.PICK_NODE);
         _awaited(game, children);
         if (child >= children.length) revert IndexOutOfRange(child, children.length);
@@ -164,7 +168,9 @@ contract Court is ICourt {
         bytes32 traceLeaf,
         bytes32[] calldata traceProof
     ) external {
-        _enter(gameId, game, game.phase == GamePhase.PICK_OUTPUT ? GamePhase.PICK_OUTPUT : GamePhase.PICK_NODE);
+        _enter(
+            gameId, game, game.phase == GamePhase.PICK_OUTPUT ? GamePhase.PICK_OUTPUT : GamePhase.PICK_NODE
+        );
         if (game.key != 0) revert WrongPhase(game.phase);
         if (stateLeaf == traceLeaf) revert NoDifference();
         uint256 slots = game.program.slots;
@@ -200,10 +206,14 @@ contract Court is ICourt {
         Opening[] calldata openings
     ) external {
         _enter(gameId, game, GamePhase.PROVE);
-        if (Openings.hash(game.key, data) != game.digest || keccak256(node) != game.nodeHash) revert BadProof();
+        if (Openings.hash(game.key, data) != game.digest || keccak256(node) != game.nodeHash) {
+            revert BadProof();
+        }
         Node memory decoded = Nodes.decode(node);
         uint256 revealed = _element(game, data, element, Nodes.width(decoded.dtype));
-        if (!NodeRules.canonical(revealed, decoded.dtype)) return _decide(gameId, game.claimId, true, "leaf");
+        if (!NodeRules.canonical(revealed, decoded.dtype)) {
+            return _decide(gameId, game.claimId, true, "leaf");
+        }
         if (revealed == _expected(game, decoded, node, element, openings)) revert NoDifference();
         _decide(gameId, game.claimId, true, "arithmetic");
     }
@@ -283,7 +293,7 @@ contract Court is ICourt {
 
     /// @dev Checks that `children` are the descendants of next.digest one move below it.
     function _opened(Game memory next, bytes32[] calldata children) private view returns (bytes32) {
-        uint256 count = 1 << _height(next.level);
+        uint256 count = uint256(1) << _height(next.level);
         if (children.length != count) revert WrongCount(count, children.length);
         if (Merkle.fold(children) != next.digest) revert WrongChildren();
         return keccak256(abi.encodePacked(children));
@@ -293,7 +303,9 @@ contract Court is ICourt {
     function _enterNode(Game memory next, bytes calldata node, bytes32[] calldata proof) private view {
         uint256 nodes = next.program.nodes;
         uint256 count = 1 + nodes + next.program.slots;
-        if (!Merkle.verify(next.program.root, Openings.hash(0, node), 1 + next.index, count, proof)) revert BadProof();
+        if (!Merkle.verify(next.program.root, Openings.hash(0, node), 1 + next.index, count, proof)) {
+            revert BadProof();
+        }
         uint256 size = Nodes.sizeOf(Nodes.decode(node));
         uint256 leaves = Openings.leaves(size);
         next.node = uint32(next.index);
@@ -314,7 +326,9 @@ contract Court is ICourt {
     {
         uint256 start = game.index * Openings.LEAF_BYTES;
         uint256 cursor = element * width;
-        if (cursor < start || cursor + width > start + data.length) revert IndexOutOfRange(element, game.size / width);
+        if (cursor < start || cursor + width > start + data.length) {
+            revert IndexOutOfRange(element, game.size / width);
+        }
         return _bits(data, cursor - start, width);
     }
 
@@ -352,16 +366,19 @@ contract Court is ICourt {
     }
 
     /// @dev The same element of the slot's tensor in the accepted input state.
-    function _stateElement(Game calldata game, Node memory decoded, uint256 element, Opening[] calldata openings)
-        private
-        view
-        returns (uint256)
-    {
+    function _stateElement(
+        Game calldata game,
+        Node memory decoded,
+        uint256 element,
+        Opening[] calldata openings
+    ) private view returns (uint256) {
         NodeRules.checkSource(decoded);
         if (decoded.attrs[0] != int256(uint256(game.node))) revert MalformedNode();
         Opening calldata opening = _only(openings, element);
         bytes32 root = Openings.tensorRoot(opening, game.size, 0);
-        if (!Merkle.verify(game.inRoot, root, game.node, game.program.slots, opening.path)) revert BadProof();
+        if (!Merkle.verify(game.inRoot, root, game.node, game.program.slots, opening.path)) {
+            revert BadProof();
+        }
         uint256 width = Nodes.width(decoded.dtype);
         uint256 start = opening.firstLeaf * Openings.LEAF_BYTES;
         uint256 cursor = element * width;
@@ -370,11 +387,12 @@ contract Court is ICourt {
     }
 
     /// @dev One byte of the record that the counters choose for this row (docs/protocol.md, 2.6).
-    function _dataElement(Game calldata game, Node memory decoded, uint256 element, Opening[] calldata openings)
-        private
-        view
-        returns (uint256)
-    {
+    function _dataElement(
+        Game calldata game,
+        Node memory decoded,
+        uint256 element,
+        Opening[] calldata openings
+    ) private view returns (uint256) {
         NodeRules.checkSource(decoded);
         uint256 columns = decoded.dims[1];
         uint256 offset = uint256(decoded.attrs[0]);
@@ -389,13 +407,16 @@ contract Court is ICourt {
         view
         returns (bytes calldata data)
     {
-        bytes32 drawn = sha256(abi.encodePacked("assay/record/1", game.seed, game.shard, game.step, uint32(row)));
+        bytes32 drawn =
+            sha256(abi.encodePacked("assay/record/1", game.seed, game.shard, game.step, uint32(row)));
         uint256 record = uint64(bytes8(drawn)) % game.records;
         data = opening.data;
         if (opening.firstLeaf != record) revert MissingInput(0, record);
         if (data.length != game.recordSize || opening.path.length != 0) revert BadProof();
         bytes32 digest = Openings.hash(0, data);
-        if (!Merkle.verify(game.datasetRoot, digest, record, game.records, opening.siblings)) revert BadProof();
+        if (!Merkle.verify(game.datasetRoot, digest, record, game.records, opening.siblings)) {
+            revert BadProof();
+        }
     }
 
     /// @dev The one opening of a node that has one source outside the trace.

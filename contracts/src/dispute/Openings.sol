@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {Operand, Nodes} from "../arbiter/Nodes.sol";
-import {IArbiter, ICourt, Game, Opening} from "../interfaces/ICourt.sol";
+import {Nodes, Operand} from "../arbiter/Nodes.sol";
+import {Game, IArbiter, ICourt, Opening} from "../interfaces/ICourt.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 
 /// @title Tensor leaves and proofs of them
@@ -45,7 +45,9 @@ library Openings {
         uint256 start = opening.firstLeaf * LEAF_BYTES;
         bytes calldata data = opening.data;
         uint256 end = start + data.length;
-        if (data.length == 0 || end > size || (end != size && data.length % LEAF_BYTES != 0)) revert ICourt.BadProof();
+        if (data.length == 0 || end > size || (end != size && data.length % LEAF_BYTES != 0)) {
+            revert ICourt.BadProof();
+        }
         bytes32[] memory digests = new bytes32[](leaves(data.length));
         for (uint256 i; i < digests.length; ++i) {
             uint256 from = i * LEAF_BYTES;
@@ -70,8 +72,7 @@ library Openings {
             if (!Merkle.verify(game.traceRoot, root, input.ref, game.program.nodes, opening.path)) {
                 revert ICourt.BadProof();
             }
-            proven[i] =
-                IArbiter.Span(opening.input, opening.firstLeaf * uint64(LEAF_BYTES), opening.data);
+            proven[i] = IArbiter.Span(opening.input, opening.firstLeaf * uint64(LEAF_BYTES), opening.data);
         }
     }
 }

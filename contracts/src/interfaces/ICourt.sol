@@ -89,7 +89,8 @@ interface ICourt {
     /// @notice Challenger: `j` = number of revealed roots it agrees with; step j is the disputed one.
     function pickStep(uint256 gameId, Game calldata game, bytes32[] calldata roots, uint32 j) external;
     /// @notice Defender: the trace root of the disputed step and its descendants up to four levels down.
-    function revealTrace(uint256 gameId, Game calldata game, bytes32 traceRoot, bytes32[] calldata children) external;
+    function revealTrace(uint256 gameId, Game calldata game, bytes32 traceRoot, bytes32[] calldata children)
+        external;
     /// @notice Defender: the descendants of the tree node in dispute, up to four levels down.
     function split(uint256 gameId, Game calldata game, bytes32[] calldata children) external;
     /// @notice Challenger: the first child it disagrees with. When that is a whole node output (the trace tree's leaf),
@@ -148,5 +149,8 @@ interface IArbiter {
     }
 
     /// @notice The bits of element `element` (row-major) of the node's output, computed from the spans alone.
-    function evaluate(bytes calldata node, uint64 element, Span[] calldata spans) external pure returns (uint32 bits);
+    function evaluate(bytes calldata node, uint64 element, Span[] calldata spans)
+        external
+        pure
+        returns (uint32 bits);
 }

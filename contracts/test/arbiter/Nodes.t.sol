@@ -5,8 +5,8 @@ import {ArbiterContraction} from "../../src/arbiter/ArbiterContraction.sol";
 import {ArbiterElementwise} from "../../src/arbiter/ArbiterElementwise.sol";
 import {ArbiterIndex} from "../../src/arbiter/ArbiterIndex.sol";
 import {ArbiterTranscendental} from "../../src/arbiter/ArbiterTranscendental.sol";
-import {Node, Nodes} from "../../src/arbiter/Nodes.sol";
 import {NodeRules} from "../../src/arbiter/NodeRules.sol";
+import {Node, Nodes} from "../../src/arbiter/Nodes.sol";
 import {IArbiter, ICourt} from "../../src/interfaces/ICourt.sol";
 import {Test} from "../Vm.sol";
 
@@ -92,7 +92,9 @@ contract NodesTest is Test {
     bytes private constant NEG = hex"100001010000000004000000000001" hex"00000004";
 
     /// @notice Bytes that the spans do not hold are missing, also when they nearly do.
-    function testFuzz_elementOutsideTheSpansIsMissing(uint256 offset, uint256 size, uint256 element) external {
+    function testFuzz_elementOutsideTheSpansIsMissing(uint256 offset, uint256 size, uint256 element)
+        external
+    {
         offset = bound(offset, 0, 16);
         size = bound(size, 0, 16 - offset);
         element = bound(element, 0, 3);

@@ -24,48 +24,173 @@ contract VectorsTest is Test {
 
     VmFiles private constant files = VmFiles(address(vm));
 
-    function test_const() external { _run(elementwise, "const"); }
-    function test_iota() external { _run(elementwise, "iota"); }
-    function test_neg() external { _run(elementwise, "neg"); }
-    function test_abs() external { _run(elementwise, "abs"); }
-    function test_sqrt() external { _run(elementwise, "sqrt"); }
-    function test_floor() external { _run(elementwise, "floor"); }
-    function test_add() external { _run(elementwise, "add"); }
-    function test_sub() external { _run(elementwise, "sub"); }
-    function test_mul() external { _run(elementwise, "mul"); }
-    function test_div() external { _run(elementwise, "div"); }
-    function test_max() external { _run(elementwise, "max"); }
-    function test_min() external { _run(elementwise, "min"); }
-    function test_eq() external { _run(elementwise, "eq"); }
-    function test_lt() external { _run(elementwise, "lt"); }
-    function test_le() external { _run(elementwise, "le"); }
-    function test_and() external { _run(elementwise, "and"); }
-    function test_or() external { _run(elementwise, "or"); }
-    function test_not() external { _run(elementwise, "not"); }
-    function test_select() external { _run(elementwise, "select"); }
-    function test_iadd() external { _run(elementwise, "iadd"); }
-    function test_isub() external { _run(elementwise, "isub"); }
-    function test_imul() external { _run(elementwise, "imul"); }
-    function test_convert() external { _run(elementwise, "convert"); }
-    function test_exp() external { _run(transcendental, "exp"); }
-    function test_log() external { _run(transcendental, "log"); }
-    function test_tanh() external { _run(transcendental, "tanh"); }
-    function test_erf() external { _run(transcendental, "erf"); }
-    function test_sin() external { _run(transcendental, "sin"); }
-    function test_cos() external { _run(transcendental, "cos"); }
-    function test_pow() external { _run(transcendental, "pow"); }
-    function test_sum() external { _run(contraction, "sum"); }
-    function test_amax() external { _run(contraction, "amax"); }
-    function test_exponent() external { _run(contraction, "exponent"); }
-    function test_quantise() external { _run(contraction, "quantise"); }
-    function test_product() external { _run(contraction, "product"); }
-    function test_scatterSum() external { _run(contraction, "scatter_sum"); }
-    function test_argmax() external { _run(contraction, "argmax"); }
-    function test_strided() external { _run(index, "strided"); }
-    function test_reshape() external { _run(index, "reshape"); }
-    function test_concat() external { _run(index, "concat"); }
-    function test_take() external { _run(index, "take"); }
-    function test_pick() external { _run(index, "pick"); }
+    function test_const() external {
+        _run(elementwise, "const");
+    }
+
+    function test_iota() external {
+        _run(elementwise, "iota");
+    }
+
+    function test_neg() external {
+        _run(elementwise, "neg");
+    }
+
+    function test_abs() external {
+        _run(elementwise, "abs");
+    }
+
+    function test_sqrt() external {
+        _run(elementwise, "sqrt");
+    }
+
+    function test_floor() external {
+        _run(elementwise, "floor");
+    }
+
+    function test_add() external {
+        _run(elementwise, "add");
+    }
+
+    function test_sub() external {
+        _run(elementwise, "sub");
+    }
+
+    function test_mul() external {
+        _run(elementwise, "mul");
+    }
+
+    function test_div() external {
+        _run(elementwise, "div");
+    }
+
+    function test_max() external {
+        _run(elementwise, "max");
+    }
+
+    function test_min() external {
+        _run(elementwise, "min");
+    }
+
+    function test_eq() external {
+        _run(elementwise, "eq");
+    }
+
+    function test_lt() external {
+        _run(elementwise, "lt");
+    }
+
+    function test_le() external {
+        _run(elementwise, "le");
+    }
+
+    function test_and() external {
+        _run(elementwise, "and");
+    }
+
+    function test_or() external {
+        _run(elementwise, "or");
+    }
+
+    function test_not() external {
+        _run(elementwise, "not");
+    }
+
+    function test_select() external {
+        _run(elementwise, "select");
+    }
+
+    function test_iadd() external {
+        _run(elementwise, "iadd");
+    }
+
+    function test_isub() external {
+        _run(elementwise, "isub");
+    }
+
+    function test_imul() external {
+        _run(elementwise, "imul");
+    }
+
+    function test_convert() external {
+        _run(elementwise, "convert");
+    }
+
+    function test_exp() external {
+        _run(transcendental, "exp");
+    }
+
+    function test_log() external {
+        _run(transcendental, "log");
+    }
+
+    function test_tanh() external {
+        _run(transcendental, "tanh");
+    }
+
+    function test_erf() external {
+        _run(transcendental, "erf");
+    }
+
+    function test_sin() external {
+        _run(transcendental, "sin");
+    }
+
+    function test_cos() external {
+        _run(transcendental, "cos");
+    }
+
+    function test_pow() external {
+        _run(transcendental, "pow");
+    }
+
+    function test_sum() external {
+        _run(contraction, "sum");
+    }
+
+    function test_amax() external {
+        _run(contraction, "amax");
+    }
+
+    function test_exponent() external {
+        _run(contraction, "exponent");
+    }
+
+    function test_quantise() external {
+        _run(contraction, "quantise");
+    }
+
+    function test_product() external {
+        _run(contraction, "product");
+    }
+
+    function test_scatterSum() external {
+        _run(contraction, "scatter_sum");
+    }
+
+    function test_argmax() external {
+        _run(contraction, "argmax");
+    }
+
+    function test_strided() external {
+        _run(index, "strided");
+    }
+
+    function test_reshape() external {
+        _run(index, "reshape");
+    }
+
+    function test_concat() external {
+        _run(index, "concat");
+    }
+
+    function test_take() external {
+        _run(index, "take");
+    }
+
+    function test_pick() external {
+        _run(index, "pick");
+    }
 
     function _run(IArbiter arbiter, string memory name) private {
         string memory folder = files.envOr("ASSAY_VECTORS", "../tests/vectors");

@@ -2,11 +2,10 @@
 pragma solidity ^0.8.30;
 
 import {Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
-import {Merkle} from "../../src/libraries/Merkle.sol";
 import {CourtGame} from "./CourtGame.sol";
 import {Tree, Trees} from "./Trees.sol";
 
-/// @notice Whole games, honest against liar, and every way in which a move must be refused.
+/// @notice Whole games, honest against liar; clocks, players, phases; the claimed output; padding. Proofs: CourtProofs.t.sol.
 contract CourtTest is CourtGame {
     using Trees for Tree;
 
@@ -95,14 +94,20 @@ contract CourtTest is CourtGame {
         }
     }
 
-    function _revealSteps(uint256 id, Game memory game, bytes32[] memory roots) private returns (Game memory) {
+    function _revealSteps(uint256 id, Game memory game, bytes32[] memory roots)
+        private
+        returns (Game memory)
+    {
         vm.recordLogs();
         vm.prank(defender);
         court.revealSteps(id, game, roots);
         return _after();
     }
 
-    function _pickStep(uint256 id, Game memory game, bytes32[] memory roots, uint32 j) private returns (Game memory) {
+    function _pickStep(uint256 id, Game memory game, bytes32[] memory roots, uint32 j)
+        private
+        returns (Game memory)
+    {
         vm.recordLogs();
         vm.prank(challenger);
         court.pickStep(id, game, roots, j);
@@ -423,164 +428,6 @@ contract CourtTest is CourtGame {
         vm.prank(challenger);
         court.pick(id, game, children, 15, "", new bytes32[](0));
         assertEq(challenges.verdicts(id), 2);
-    }
-
-    // ---- attack 38: proofs and trees that are not what they say
-
-    function test_attack38_childrenOfAnotherNodeOrNumberAreRefused() external {
-        Tree memory trace = Trees.over(s.honest, 0);
-        (uint256 id, Game memory game) = _open(_newGame(0, 0));
-        bytes32 root = trace.root();
-        bytes32[] memory children = trace.children(5, 0);
-        vm.startPrank(defender);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 16, 0));
-        court.revealTrace(id, game, root, new bytes32[](0)); // an empty expansion
-        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 16, 32));
-        court.revealTrace(id, game, root, trace.levels[0]); // one level too deep
-        children[3] = ~children[3];
-        vm.expectRevert(ICourt.WrongChildren.selector);
-        court.revealTrace(id, game, root, children);
-        vm.stopPrank();
-        game = _revealTrace(id, game, trace);
-        vm.startPrank(challenger);
-        vm.expectRevert(ICourt.WrongChildren.selector);
-        court.pick(id, game, children, 0, "", new bytes32[](0));
-        children[3] = ~children[3];
-        vm.expectRevert(abi.encodeWithSelector(ICourt.IndexOutOfRange.selector, 16, 16));
-        court.pick(id, game, children, 16, "", new bytes32[](0));
-        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 0, 1));
-        court.pick(id, game, children, 0, "x", new bytes32[](0));
-        vm.stopPrank();
-    }
-
-    function test_attack38_anotherNodesEncodingIsRefused() external {
-        Tree memory trace = Trees.over(s.honest, 0);
-        (uint256 id, Game memory game) = _open(_newGame(0, 0));
-        game = _split(id, _pick(id, _revealTrace(id, game, trace), trace, 8), trace);
-        bytes32[] memory children = trace.children(1, 8);
-        bytes32[] memory proof = _programTree().proof(10);
-        bytes memory node = s.nodes[9];
-        vm.expectRevert(ICourt.BadProof.selector);
-        vm.prank(challenger);
-        court.pick(id, game, children, 0, node, proof); // node 9's encoding and proof for node 8
-        proof = _programTree().proof(9);
-        node = s.nodes[8];
-        assembly ("memory-safe") {
-            mstore(proof, sub(mload(proof), 1))
-        }
-        vm.expectRevert(ICourt.BadProof.selector);
-        vm.prank(challenger);
-        court.pick(id, game, children, 0, node, proof); // a proof that is one short
-    }
-
-    /// @notice An inner node's 64 bytes shown as a leaf, or under the other domain, do not hash to the digest.
-    function test_attack38_leafNodeConfusionIsRefused() external {
-        bytes32 left = keccak256("l");
-        bytes32 right = keccak256("r");
-        bytes memory both = abi.encodePacked(left, right);
-        assertNotEq(Merkle.node(left, right), Merkle.leaf(both));
-        assertNotEq(Merkle.node(left, right), sha256(both));
-        assertNotEq(Merkle.leaf(both), Merkle.keyed(left, abi.encodePacked(right)));
-        assertNotEq(Merkle.leaf(abi.encodePacked(left, right)), Merkle.keyed(0, both));
-        (uint256 id, Game memory game) = _open(_newGame(0, 0));
-        game = _descend(id, game, s.honest, 17, 0);
-        bytes memory leaf = _leafOf(game, s.honest[17]);
-        vm.startPrank(defender);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 4096, 64));
-        court.revealLeaf(id, game, both);
-        leaf[5] ^= 0x01;
-        vm.expectRevert(ICourt.BadProof.selector);
-        court.revealLeaf(id, game, leaf);
-        vm.stopPrank();
-    }
-
-    function test_attack38_openingsAreCheckedToTheLastByte() external {
-        bytes[] memory tensors = _lie(16, 0, 1);
-        (uint256 id, Game memory game) = _open(_newGame(0, 0));
-        game = _revealLeaf(id, _descend(id, game, tensors, 16, 0), tensors[16]);
-        Opening[] memory good = _openings(game, tensors, 16, 0);
-        bytes memory leaf = _leafOf(game, tensors[16]);
-        _badOpening(id, game, leaf, good, 0);
-        vm.prank(challenger);
-        court.prove(id, game, leaf, s.nodes[16], 0, good);
-        assertEq(challenges.verdicts(id), 2, "and the good ones convict");
-    }
-
-    function _badOpening(uint256 id, Game memory game, bytes memory leaf, Opening[] memory good, uint64 element) private {
-        bytes memory w = good[0].data;
-        bytes memory node = s.nodes[game.node];
-        for (uint256 kind; kind < 11; ++kind) {
-            Opening[] memory bad = abi.decode(abi.encode(good), (Opening[]));
-            if (kind == 0) bad[0].data[0] ^= 0x01; // another byte
-            if (kind == 1) bad[0].data = Trees.slice(w, 0, w.length - 1); // cut short
-            if (kind == 2) bad[0].data = ""; // nothing
-            if (kind == 3) bad[0].firstLeaf = 1; // shifted out of the tensor
-            if (kind == 4) bad[0].firstLeaf = type(uint64).max; // overflow
-            if (kind == 5) bad[0].siblings = new bytes32[](1); // a sibling too many
-            if (kind == 6) bad[0].path = new bytes32[](4); // a path that is one short
-            if (kind == 7) bad[0].path[0] ^= bytes32(uint256(1)); // a wrong path
-            if (kind == 8) bad[0].input = 2; // no such input
-            if (kind == 9) bad[0].input = 1; // the other input's bytes
-            if (kind == 10) bad[0].data = abi.encodePacked(w, bytes1(0)); // a byte too many
-            vm.prank(challenger);
-            (bool ok,) = address(court).call(abi.encodeCall(ICourt.prove, (id, game, leaf, node, element, bad)));
-            assertFalse(ok, string.concat("kind ", vm.toString(kind)));
-        }
-        vm.startPrank(challenger);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.MissingInput.selector, 0, 0));
-        court.prove(id, game, leaf, node, element, new Opening[](0));
-        vm.expectRevert(abi.encodeWithSelector(ICourt.IndexOutOfRange.selector, 1024, 1280));
-        court.prove(id, game, leaf, node, 1024, good);
-        vm.expectRevert(ICourt.BadProof.selector);
-        court.prove(id, game, leaf, s.nodes[17], element, good);
-        leaf[0] ^= 0x01;
-        vm.expectRevert(ICourt.BadProof.selector);
-        court.prove(id, game, leaf, node, element, good);
-        leaf[0] ^= 0x01;
-        vm.stopPrank();
-    }
-
-    function test_dataMustComeFromTheDrawnRecord() external {
-        bytes[] memory tensors = _lie(2, 40, 1);
-        (uint256 id, Game memory game) = _open(_newGame(0, 0));
-        game = _revealLeaf(id, _descend(id, game, tensors, 2, 0), tensors[2]);
-        Opening[] memory openings = _openings(game, tensors, 2, 40);
-        uint256 drawn = openings[0].firstLeaf;
-        uint256 other = (drawn + 1) % s.records.length;
-        openings[0].firstLeaf = uint64(other);
-        openings[0].data = s.records[other];
-        openings[0].siblings = _datasetTree().proof(other);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.MissingInput.selector, 0, drawn));
-        vm.prank(challenger);
-        court.prove(id, game, tensors[2], s.nodes[2], 40, openings);
-        _prove(id, game, tensors, 40);
-        assertEq(challenges.verdicts(id), 2);
-    }
-
-    /// @notice A malformed node convicts nobody: the challenger's clock runs on.
-    function test_malformedNodeConvictsNobody() external {
-        s.nodes[12][1] = 0x00; // iadd that claims to give f32
-        _seal(1);
-        (uint256 id, Game memory game) = _open(_newGame(0, 0));
-        game = _revealLeaf(id, _descend(id, game, s.honest, 12, 0), s.honest[12]);
-        Opening[] memory openings = _openings(game, s.honest, 12, 0);
-        vm.expectRevert(ICourt.MalformedNode.selector);
-        vm.prank(challenger);
-        court.prove(id, game, s.honest[12], s.nodes[12], 0, openings);
-        vm.warp(game.deadline + 1);
-        court.timeout(id, game);
-        assertEq(challenges.verdicts(id), 1);
-    }
-
-    /// @notice A `state` node beyond the slots, or another node among them, convicts nobody.
-    function test_stateNodesStandFirstOrConvictNobody() external {
-        s.nodes[1] = s.nodes[12];
-        _seal(1);
-        (uint256 id, Game memory game) = _open(_newGame(0, 0));
-        game = _revealLeaf(id, _descend(id, game, s.honest, 1, 0), s.honest[1]);
-        vm.expectRevert(ICourt.MalformedNode.selector);
-        vm.prank(challenger);
-        court.prove(id, game, s.honest[1], s.nodes[1], 0, new Opening[](0));
     }
 
     // ---- verdicts

@@ -107,7 +107,9 @@ abstract contract CourtGame is Test {
         uint256 nodes = s.nodes.length;
         bytes32[] memory leaves = new bytes32[](1 + nodes + s.outputs.length);
         leaves[0] = Merkle.leaf(
-            abi.encodePacked("assay-program-1", uint32(nodes), uint32(s.outputs.length), uint32(1), s.recordSize)
+            abi.encodePacked(
+                "assay-program-1", uint32(nodes), uint32(s.outputs.length), uint32(1), s.recordSize
+            )
         );
         for (uint256 i; i < nodes; ++i) {
             leaves[1 + i] = Merkle.leaf(s.nodes[i]);
@@ -178,8 +180,9 @@ abstract contract CourtGame is Test {
     function _after() internal returns (Game memory game) {
         Vm.Log[] memory logs = vm.getRecordedLogs();
         bytes memory data = logs[logs.length - 1].data;
-        if (logs[logs.length - 1].topics[0] == ICourt.LeafRevealed.selector) (game,) = abi.decode(data, (Game, bytes));
-        else if (logs[logs.length - 1].topics[0] == ICourt.Moved.selector) {
+        if (logs[logs.length - 1].topics[0] == ICourt.LeafRevealed.selector) {
+            (game,) = abi.decode(data, (Game, bytes));
+        } else if (logs[logs.length - 1].topics[0] == ICourt.Moved.selector) {
             (, game,) = abi.decode(data, (GamePhase, Game, bytes32[]));
         }
     }
@@ -199,7 +202,10 @@ abstract contract CourtGame is Test {
     }
 
     /// @dev Picks the child that holds leaf `leaf` of the tree.
-    function _pick(uint256 id, Game memory game, Tree memory tree, uint256 leaf) internal returns (Game memory) {
+    function _pick(uint256 id, Game memory game, Tree memory tree, uint256 leaf)
+        internal
+        returns (Game memory)
+    {
         uint256 below = game.level < 4 ? 0 : game.level - 4;
         bytes memory node;
         bytes32[] memory proof;
@@ -284,10 +290,15 @@ abstract contract CourtGame is Test {
         return Opening(uint32(input), 0, tensor, siblings, path);
     }
 
-    function _record(Game memory game, bytes memory encoded, uint256 element) internal view returns (Opening memory) {
+    function _record(Game memory game, bytes memory encoded, uint256 element)
+        internal
+        view
+        returns (Opening memory)
+    {
         uint256 columns = _number(encoded, 9, 4);
         uint256 row = _number(encoded, 21, 8) + element / columns;
-        bytes32 drawn = sha256(abi.encodePacked("assay/record/1", game.seed, game.shard, game.step, uint32(row)));
+        bytes32 drawn =
+            sha256(abi.encodePacked("assay/record/1", game.seed, game.shard, game.step, uint32(row)));
         uint256 record = uint64(bytes8(drawn)) % s.records.length;
         return Opening(0, uint64(record), s.records[record], _datasetTree().proof(record), new bytes32[](0));
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.30;
 
-import {Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
+import {ArbiterContraction} from "../../src/arbiter/ArbiterContraction.sol";
+import {Game, GamePhase, IArbiter, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {CourtGame} from "./CourtGame.sol";
 import {Tree, Trees} from "./Trees.sol";
@@ -21,6 +22,7 @@ contract GasTest is CourtGame {
 
     VmGas private constant gas = VmGas(address(vm));
     uint256 private constant NODES = 1643;
+    uint256 private constant EACH = type(uint256).max / 0xffffffff; // 1 in every four bytes
 
     function setUp() external {
         vm.warp(1_000_000);
@@ -42,6 +44,43 @@ contract GasTest is CourtGame {
     function test_checkAtTheBound() external {
         uint256 cost = _check(4, 4096, "check_bound");
         assertLe(cost, 1_000_000);
+    }
+
+    /// @notice The arbiter alone at the bound: what the assembly loops cost.
+    function test_arbiterAlone() external {
+        IArbiter arbiter = new ArbiterContraction();
+        IArbiter.Span[] memory spans = new IArbiter.Span[](4);
+        bytes memory row = new bytes(16_384);
+        for (uint256 i; i < row.length; i += 32) {
+            // Numbers between 2^-7 and 2: exponents 0x3c to 0x3f, any sign and fraction.
+            uint256 random = uint256(keccak256(abi.encode(i)));
+            uint256 word = random & (EACH * 0xffffff83) | (EACH * 0x0000003c);
+            assembly ("memory-safe") {
+                mstore(add(add(row, 32), i), word)
+            }
+        }
+        for (uint256 i; i < 4; ++i) {
+            spans[i] = IArbiter.Span(uint32(i), 0, i & 1 == 0 ? Trees.slice(row, 0, 8192) : new bytes(2));
+        }
+        arbiter.evaluate(_product(1, 1024), 0, spans);
+        assertLe(gas.snapshotGasLastCall("Arbiter", "product_1024"), 150_000);
+        arbiter.evaluate(_product(1, 4096), 0, spans);
+        assertLe(gas.snapshotGasLastCall("Arbiter", "product_4096"), 350_000);
+        spans[0].data = row;
+        bytes memory x = hex"0000000000020000000100001000"; // node 0, f32 [1, 4096]
+        arbiter.evaluate(abi.encodePacked(hex"500001010000000001", x), 0, spans);
+        assertLe(gas.snapshotGasLastCall("Arbiter", "sum_4096"), 900_000);
+        spans[1].data = row;
+        for (uint256 i; i < row.length; i += 512) {
+            row[i + 3] = 0x01; // small beside the rest: these need rounding one by one
+            row[i + 7] = 0x39;
+        }
+        spans[0].data = row;
+        arbiter.evaluate(abi.encodePacked(hex"500001010000000001", x), 0, spans);
+        assertLe(gas.snapshotGasLastCall("Arbiter", "sum_4096_wide"), 1_200_000);
+        bytes memory index = hex"00000001010100001000"; // node 1, i32 [4096]
+        arbiter.evaluate(abi.encodePacked(hex"55000202000000000100000001", x, index), 0, spans);
+        assertLe(gas.snapshotGasLastCall("Arbiter", "scatter_sum_4096"), 900_000);
     }
 
     function test_splitAndPick() external {
@@ -120,18 +159,25 @@ contract GasTest is CourtGame {
         }
         bytes memory leaf = _leafOf(game, s.honest[4]);
         // The leaf's bytes cost as much as real ones would.
-        bytes memory data = abi.encodeCall(ICourt.prove, (id, game, leaf, s.nodes[4], uint64(m + 2), openings));
+        bytes memory data =
+            abi.encodeCall(ICourt.prove, (id, game, leaf, s.nodes[4], uint64(m + 2), openings));
         cost = _transact(challenger, data, name) + 30 * leaf.length;
         gas.snapshotValue("Court", name, cost);
         assertEq(challenges.verdicts(id), 2);
     }
 
     /// @dev The leaves that hold row `row` of slot `ref`.
-    function _row(Tree memory trace, uint256 ref, uint256 row, uint256 rowSize) private view returns (Opening memory) {
+    function _row(Tree memory trace, uint256 ref, uint256 row, uint256 rowSize)
+        private
+        view
+        returns (Opening memory)
+    {
         bytes memory tensor = s.honest[ref];
         Tree memory tree = Trees.tensor(tensor, 0);
         uint256 first = row * rowSize / 4096;
-        uint256 end = (row + 1) * rowSize < tensor.length ? ((row + 1) * rowSize + 4095) / 4096 : (tensor.length + 4095) / 4096;
+        uint256 end = (row + 1) * rowSize < tensor.length
+            ? ((row + 1) * rowSize + 4095) / 4096
+            : (tensor.length + 4095) / 4096;
         uint256 stop = end * 4096 < tensor.length ? end * 4096 : tensor.length;
         bytes memory data = Trees.slice(tensor, first * 4096, stop - first * 4096);
         return Opening(uint32(ref), uint64(first), data, tree.rangeProof(first, end), trace.proof(ref));

@@ -51,7 +51,11 @@ library Trees {
     }
 
     /// @notice The descendants, one move below, of the node `level` above the leaves whose first leaf is `index`.
-    function children(Tree memory tree, uint256 level, uint256 index) internal pure returns (bytes32[] memory digests) {
+    function children(Tree memory tree, uint256 level, uint256 index)
+        internal
+        pure
+        returns (bytes32[] memory digests)
+    {
         uint256 down = level < 4 ? level : 4;
         digests = new bytes32[](1 << down);
         for (uint256 i; i < digests.length; ++i) {
