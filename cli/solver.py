@@ -37,7 +37,7 @@ def run(
     patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
     poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
     fault: Annotated[
-        str | None, typer.Option(help="Drills only: lie about one weight, ROUND:SHARD:STEP:SLOT:ELEMENT.")
+        str | None, typer.Option(help="Drills only: lie about one weight, ROUND:STEP:SLOT:ELEMENT.")
     ] = None,
 ) -> None:
     """Run a solver until stopped."""
@@ -54,7 +54,7 @@ def run(
     def make(parts: NodeParts) -> SolverService:
         common = (parts.connection.writer, parts.storage.blocks, parts.clock, parts.home, limits, APPETITE)
         if fault is not None:
-            plan = WeightPlan(*_five(fault))
+            plan = WeightPlan(*_parse_fault(fault))
             return FaultySolver(
                 *common, plan=plan, emit=parts.emit, device=device, kernels=kernels(), poll_s=poll
             )
@@ -63,14 +63,14 @@ def run(
     run_node(app, host, port, make)
 
 
-def _five(text: str) -> tuple[int, int, int, int, int]:
+def _parse_fault(text: str) -> tuple[int, int, int, int]:
     try:
-        round_, shard, step, slot, element = (int(part) for part in text.split(":"))
+        round_, step, slot, element = (int(part) for part in text.split(":"))
     except ValueError:
         raise Stop(
-            f"{text!r} is not a fault", hint="write ROUND:SHARD:STEP:SLOT:ELEMENT", code="bad-fault"
+            f"{text!r} is not a fault", hint="write ROUND:STEP:SLOT:ELEMENT", code="bad-fault"
         ) from None
-    return round_, shard, step, slot, element
+    return round_, step, slot, element
 
 
 @commands.command()

@@ -1,16 +1,17 @@
 """A solver that cheats on purpose, for devnets, drills and tests. No honest node is ever made from this.
 
 It is the honest solver with one thing patched: at one step of one task a single element differs by its lowest
-bit, and it defends that claim to the end with the same faulty replay.
+bit, and it defends that claim to the end with the same faulty replay. Once convicted it takes no new shard.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from program.fault import Fault
-from protocol.types import Terms
+from program.fault import Fault, NodeFault
+from protocol.types import Phase, Terms
+from solver.policy import Sight
 from solver.service import SolverService
 from training.artifacts import LoadedJob
 from training.work import Work
@@ -25,13 +26,40 @@ class Plan:
     fault: Fault
 
 
+@dataclass(frozen=True)
+class WeightPlan:
+    """One element of the value computed for a slot at one step of a round is off by one ulp, in every shard
+    held. `step`: counted from the round's first."""
+
+    round: int
+    step: int
+    slot: int
+    element: int
+
+
 class FaultySolver(SolverService):
     """`SolverService` whose own computation carries one planted fault."""
 
-    def __init__(self, *args: Any, plan: Plan, **options: Any) -> None:
+    def __init__(self, *args: Any, plan: Plan | WeightPlan, **options: Any) -> None:
         super().__init__(*args, **options)
         self.plan = plan
 
     def make_work(self, terms: Terms, files: LoadedJob) -> Work:
-        faults = {(self.plan.round, self.plan.shard): self.plan.fault}
+        plan = self.plan
+        if isinstance(plan, Plan):
+            faults: dict[tuple[int, int], Fault] = {(plan.round, plan.shard): plan.fault}
+        else:
+            step = plan.round * terms.steps_per_round + plan.step
+            fault = NodeFault(step, files.inner.outputs[plan.slot], plan.element)
+            faults = {(plan.round, shard): fault for shard in range(terms.shards)}
+        self.emit("fault-planted", plan=str(plan), faults=str(faults))
         return Work(terms, files, device=self._device, kernels=self._kernels, faults=faults)
+
+    def see(self) -> Sight:
+        sight = super().see()
+        convicted = any(
+            view.claim.claimant == self.market.me and view.status.phase == Phase.CONVICTED
+            for job in sight.jobs
+            for view in job.claims
+        )
+        return replace(sight, limits=replace(sight.limits, retire=True)) if convicted else sight
