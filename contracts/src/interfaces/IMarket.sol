@@ -22,6 +22,8 @@ interface IVault {
     event Deposited(address indexed payer, address indexed account, uint256 amount);
     event Claimed(address indexed account, address indexed to, uint256 amount);
     event Transfer(Bucket from, bytes32 indexed fromKey, Bucket to, bytes32 indexed toKey, uint256 amount);
+    /// @dev `amounts[i]` from one entry to the free balance of `to[i]`.
+    event Paid(Bucket from, bytes32 indexed fromKey, address[] to, uint256[] amounts);
     event Burned(Bucket from, bytes32 indexed fromKey, uint256 amount);
     event Destroyed(uint256 amount);
 
@@ -66,8 +68,6 @@ interface IStakes {
         address indexed account, Role indexed role, uint256 indexed index, uint256 shares, uint64 due
     );
     event UnbondFinished(address indexed account, Role indexed role, uint256 indexed index, uint256 amount);
-    event Locked(address indexed account, Role indexed role, uint256 amount);
-    event Unlocked(address indexed account, Role indexed role, uint256 amount);
     event Slashed(address indexed account, Role indexed role, uint256 asked, uint256 taken);
     event Endpoint(address indexed account, string url);
 
@@ -209,7 +209,6 @@ interface ITasks {
     event SeedRecorded(bytes32 indexed claimId, bytes32 seed, address[] drawn);
     event Accepted(bytes32 indexed claimId, uint64 windowEnds);
     event Redrawn(bytes32 indexed claimId, uint64 seedBlock);
-    event VoteCommitted(bytes32 indexed claimId, address indexed verifier);
     event VoteRevealed(bytes32 indexed claimId, address indexed verifier, bool valid, bytes32 tracesRoot);
     event VoteMissed(bytes32 indexed claimId, address indexed verifier, uint256 penalty);
     event VoteConvicted(

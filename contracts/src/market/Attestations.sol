@@ -62,7 +62,6 @@ abstract contract Attestations is Claims {
         ballot.state = BallotState.COMMITTED;
         ballot.word = commitment;
         statuses[claimId].committed = st.committed + 1;
-        emit VoteCommitted(claimId, msg.sender);
         STAKES.lock(msg.sender, Role.VERIFIER, t.verifierStake);
     }
 

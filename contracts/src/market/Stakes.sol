@@ -117,7 +117,6 @@ contract Stakes is IStakes {
         Account storage entry = accounts[account][role];
         _requireUnlocked(entry, account, role, amount);
         entry.locked += amount.toUint96();
-        emit Locked(account, role, amount);
     }
 
     function unlock(address account, Role role, uint256 amount) external onlyTasks {
@@ -213,7 +212,6 @@ contract Stakes is IStakes {
 
     function _unlock(address account, Role role, uint256 amount) private {
         accounts[account][role].locked -= amount.toUint96();
-        emit Unlocked(account, role, amount);
     }
 
     function _requireUnlocked(Account storage entry, address account, Role role, uint256 amount)

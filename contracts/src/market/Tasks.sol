@@ -33,7 +33,7 @@ contract Tasks is Convictions {
         Status storage st = statuses[claimId];
         uint48 seedBlock = isTask ? _newSeedBlock(t) : 0;
         (st.phase, st.seedBlock, st.since) = (isTask ? Phase.COMMITTED : Phase.ACCEPTED, seedBlock, _now());
-        (st.attempt, st.epoch) = (claim.attempt, claim.epoch);
+        if (claim.attempt | claim.epoch != 0) (st.attempt, st.epoch) = (claim.attempt, claim.epoch);
         emit Committed(claimId, claim.jobId, msg.sender, claim, seedBlock);
         if (!isTask) emit Accepted(claimId, uint64(block.timestamp + t.challengeWindow));
         STAKES.lock(msg.sender, Role.SOLVER, t.solverStake);

@@ -88,16 +88,12 @@ contract Vault is IVault, ReentrancyGuardTransient {
     {
         uint256 sum;
         for (uint256 i; i < to.length; ++i) {
-            uint256 amount = amounts[i];
-            if (amount == 0) continue;
-            sum += amount;
-            bytes32 toKey = _key(to[i]);
-            entries[Bucket.FREE][toKey] += amount;
-            emit Transfer(from, fromKey, Bucket.FREE, toKey, amount);
+            sum += amounts[i];
+            if (amounts[i] > 0) entries[Bucket.FREE][_key(to[i])] += amounts[i];
         }
-        if (sum == 0) return;
         totals[_rank(Bucket.FREE)] += sum.toUint128();
         _take(from, fromKey, sum);
+        emit Paid(from, fromKey, to, amounts);
     }
 
     function burn(Bucket from, bytes32 fromKey, uint256 amount) external onlyModule {

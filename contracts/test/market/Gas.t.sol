@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {Claim, Kind} from "../../src/interfaces/Types.sol";
+import {Market} from "./Market.sol";
+
+/// @notice Gas of whole transactions (21,000 included) in a job under way: every account involved has acted before.
+/// forge-config: default.isolate = true
+contract GasTest is Market {
+    function setUp() external {
+        setUpMarket();
+        postJob(aTerms());
+        holdShards();
+        settleAll(playRound(0));
+        for (uint256 i; i < verifiers.length; ++i) {
+            fund(verifiers[i], 1 ether);
+        }
+    }
+
+    function test_gasOfATaskFromCommitToSettlement() external {
+        Claim memory claim = draft(Kind.TASK, 1, 0);
+        bytes32[] memory ends = segmentEnds(claim);
+        bytes32[] memory first = memberProof(ends, 0);
+        bytes32[] memory last = memberProof(ends, ends.length - 1);
+        uint256 before = vm.snapshotState();
+        vm.prank(solvers[0]);
+        tasks.commit(claim, first, last);
+        vm.snapshotGasLastCall("market", "commit_task");
+        vm.revertToState(before);
+        claim = submit(solvers[0], claim);
+
+        uint64 seedBlock = statusOf(claim).seedBlock;
+        vm.roll(seedBlock + 1);
+        vm.setBlockhash(seedBlock, keccak256("block"));
+        tasks.recordSeed(claim);
+        vm.snapshotGasLastCall("market", "record_seed");
+        address[] memory drawn = drawnOf(claim);
+        for (uint256 i; i < drawn.length; ++i) {
+            commitVoteAs(drawn[i], claim, true);
+        }
+        vm.snapshotGasLastCall("market", "attest_commit");
+        for (uint256 i; i < drawn.length; ++i) {
+            revealVoteAs(drawn[i], claim, true);
+        }
+        vm.snapshotGasLastCall("market", "attest_reveal");
+        tasks.tally(claim);
+        vm.snapshotGasLastCall("market", "tally");
+        acceptedTask(1, 1);
+        commitOuter(1);
+        skip(501);
+        tasks.settle(claim);
+        vm.snapshotGasLastCall("market", "settle_task");
+    }
+
+    function test_gasOfChallenging() external {
+        Claim memory claim = acceptedTask(1, 0);
+        acceptedTask(1, 1);
+        commitOuter(1);
+        uint256 game = challengeAs(whistle, claim, 1);
+        vm.snapshotGasLastCall("market", "open_challenge");
+        court.decide(game, true);
+        vm.snapshotGasLastCall("market", "convict_task");
+        assertEq(tasks.current(jobId, Kind.TASK, 1, 0), 0);
+    }
+}

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {IStakes, IVault} from "../../src/interfaces/IMarket.sol";
+import {Role} from "../../src/interfaces/Types.sol";
+import {SumTree} from "../../src/libraries/SumTree.sol";
+import {Vault} from "../../src/market/Vault.sol";
+import {Market} from "./Market.sol";
+import {ERC20} from "@openzeppelin/contracts/token/ERC20/ERC20.sol";
+import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
+import {ReentrancyGuardTransient} from "@openzeppelin/contracts/utils/ReentrancyGuardTransient.sol";
+
+/// @dev Keeps 1 % of every transfer, and calls back into the vault while it pays, if told to.
+contract HostileToken is ERC20 {
+    Vault private vault;
+    bytes private callback;
+    bytes public answer;
+
+    constructor() ERC20("Hostile", "HOST") {
+        _mint(msg.sender, 1000 ether);
+    }
+
+    function callBack(Vault vault_, bytes calldata data) external {
+        (vault, callback) = (vault_, data);
+    }
+
+    function _update(address from, address to, uint256 value) internal override {
+        super._update(from, to, value);
+        if (from == address(0) || to == address(0)) return;
+        super._update(to, address(0xfee), value / 100);
+        if (callback.length > 0) (, answer) = address(vault).call(callback);
+    }
+}
+
+/// @notice The vault and the stakes, each rule and each error by itself.
+contract LedgerTest is Market {
+    using SumTree for SumTree.Tree;
+
+    SumTree.Tree private tree;
+    address private tasks_;
+
+    function setUp() external {
+        setUpMarket();
+        tasks_ = address(tasks);
+    }
+
+    function key(address account) private pure returns (bytes32) {
+        return bytes32(uint256(uint160(account)));
+    }
+
+    // Vault
+
+    function test_onlyModulesMoveEntries() external {
+        bytes memory refusal = abi.encodeWithSelector(IVault.NotModule.selector, stranger);
+        vm.startPrank(stranger);
+        vm.expectRevert(refusal);
+        vault.move(IVault.Bucket.FREE, key(client), IVault.Bucket.FREE, key(stranger), 1);
+        vm.expectRevert(refusal);
+        vault.burn(IVault.Bucket.FREE, key(client), 1);
+        vm.expectRevert(refusal);
+        vault.pay(IVault.Bucket.FREE, key(client), new address[](0), new uint256[](0));
+        vm.stopPrank();
+    }
+
+    function test_nobodyTakesMoreThanThereIs() external {
+        uint256 there = free(whistle);
+        vm.expectRevert(
+            abi.encodeWithSelector(
+                IVault.InsufficientBalance.selector, IVault.Bucket.FREE, key(whistle), there + 1, there
+            )
+        );
+        vm.prank(whistle);
+        vault.claim(whistle, there + 1);
+    }
+
+    function test_depositsAreClaimedBack() external {
+        vault.deposit(stranger, 5 ether);
+        vm.prank(stranger);
+        vault.claim(stranger, 5 ether);
+        assertEq(token.balanceOf(stranger), 5 ether);
+        assertEq(free(stranger), 0);
+    }
+
+    function test_aPermitThatSomebodyElseUsedDoesNotStopTheDeposit() external {
+        (address owner, uint256 secret) = makeAddrAndKey("permit owner");
+        require(token.transfer(owner, 10 ether));
+        uint256 deadline = vm.getBlockTimestamp() + 1;
+        bytes32 permit =
+            keccak256("Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)");
+        bytes32 content = keccak256(abi.encode(permit, owner, address(vault), 10 ether, uint256(0), deadline));
+        bytes32 digest = keccak256(abi.encodePacked(hex"1901", token.DOMAIN_SEPARATOR(), content));
+        (uint8 v, bytes32 r, bytes32 s) = vm.sign(secret, digest);
+        vm.prank(stranger);
+        token.permit(owner, address(vault), 10 ether, deadline, v, r, s);
+        vm.prank(owner);
+        vault.depositWithPermit(owner, 10 ether, deadline, v, r, s);
+        assertEq(free(owner), 10 ether);
+    }
+
+    function test_whatIsBurntLeavesTheSupplyWhenAnybodyDestroysIt() external {
+        vm.prank(tasks_);
+        vault.burn(IVault.Bucket.FREE, key(whistle), 3 ether);
+        assertEq(vault.burned(), 3 ether);
+        assertEq(token.totalSupply(), SUPPLY, "not yet");
+        assertSolvent();
+        vault.destroy();
+        vault.destroy();
+        assertEq(token.totalSupply(), SUPPLY - 3 ether);
+        assertEq(vault.burned(), 3 ether);
+        assertSolvent();
+    }
+
+    function test_Attack20_aReceiverThatRefusesHurtsOnlyItself() external {
+        // Payments only change ledger entries; the receiver is not called and cannot refuse.
+        vm.etch(solvers[0], hex"fe");
+        postJob(aTerms());
+        holdShards();
+        uint256 before = free(solvers[0]);
+        settleAll(playRound(0));
+        assertEq(free(solvers[0]) - before, 15 ether);
+    }
+
+    function test_Attack22_aTokenThatCallsBackFindsTheVaultClosed() external {
+        HostileToken hostile = new HostileToken();
+        Vault other = new Vault(IERC20(address(hostile)), address(1), address(2), address(3), address(4));
+        hostile.approve(address(other), type(uint256).max);
+        hostile.callBack(other, abi.encodeCall(Vault.deposit, (address(this), 1)));
+        other.deposit(address(this), 100 ether);
+        assertEq(
+            bytes4(hostile.answer()),
+            ReentrancyGuardTransient.ReentrancyGuardReentrantCall.selector,
+            "deposit"
+        );
+        assertEq(other.free(address(this)), 99 ether, "what arrived is credited, not what was sent");
+        hostile.callBack(other, abi.encodeCall(Vault.claim, (address(this), 1)));
+        other.claim(address(this), 99 ether);
+        assertEq(
+            bytes4(hostile.answer()), ReentrancyGuardTransient.ReentrancyGuardReentrantCall.selector, "claim"
+        );
+        assertEq(other.free(address(this)), 0);
+    }
+
+    // Stakes
+
+    function test_onlyTasksLocksAndSlashes() external {
+        bytes memory refusal = abi.encodeWithSelector(IStakes.NotModule.selector, address(this));
+        vm.expectRevert(refusal);
+        stakes.lock(solvers[0], Role.SOLVER, 1);
+        vm.expectRevert(refusal);
+        stakes.unlock(solvers[0], Role.SOLVER, 1);
+        vm.expectRevert(refusal);
+        stakes.unlockEach(new address[](0), Role.SOLVER, 1);
+        vm.expectRevert(refusal);
+        stakes.slash(solvers[0], Role.SOLVER, 1);
+    }
+
+    function test_zeroIsNoStake() external {
+        vm.startPrank(solvers[0]);
+        vm.expectRevert(IStakes.ZeroAmount.selector);
+        stakes.stake(Role.SOLVER, 0);
+        vm.expectRevert(IStakes.ZeroAmount.selector);
+        stakes.startUnbond(Role.SOLVER, 0);
+        vm.stopPrank();
+    }
+
+    function test_lockedStakeNeitherLeavesNorLocksTwice() external {
+        vm.prank(tasks_);
+        stakes.lock(solvers[0], Role.SOLVER, 900 ether);
+        bytes memory refusal = abi.encodeWithSelector(
+            IStakes.InsufficientStake.selector, solvers[0], Role.SOLVER, 101 ether, 100 ether
+        );
+        vm.expectRevert(refusal);
+        vm.prank(solvers[0]);
+        stakes.startUnbond(Role.SOLVER, 101 ether);
+        vm.expectRevert(refusal);
+        vm.prank(tasks_);
+        stakes.lock(solvers[0], Role.SOLVER, 101 ether);
+    }
+
+    function test_unbondingEndsOnItsOwnDate() external {
+        vm.startPrank(solvers[0]);
+        uint256 first = stakes.startUnbond(Role.SOLVER, 300 ether);
+        skip(1 days);
+        uint256 second = stakes.startUnbond(Role.SOLVER, 200 ether);
+        (, uint64 due) = stakes.request(solvers[0], Role.SOLVER, first);
+        vm.warp(due - 1);
+        vm.expectRevert(abi.encodeWithSelector(IStakes.NotDue.selector, due));
+        stakes.finishUnbond(Role.SOLVER, first);
+        vm.warp(due);
+        assertEq(stakes.finishUnbond(Role.SOLVER, first), 300 ether);
+        vm.expectRevert(abi.encodeWithSelector(IStakes.NotDue.selector, due + 1 days));
+        stakes.finishUnbond(Role.SOLVER, second);
+        vm.expectRevert(abi.encodeWithSelector(IStakes.NoSuchRequest.selector, first));
+        stakes.finishUnbond(Role.SOLVER, first);
+        vm.expectRevert(abi.encodeWithSelector(IStakes.NoSuchRequest.selector, 2));
+        stakes.finishUnbond(Role.SOLVER, 2);
+        vm.stopPrank();
+        vm.expectRevert(abi.encodeWithSelector(IStakes.NoSuchRequest.selector, 2));
+        stakes.request(solvers[0], Role.SOLVER, 2);
+    }
+
+    function test_aSlashReachesUnbondingStakeButNotWhatIsLockedForOthers() external {
+        vm.prank(solvers[0]);
+        stakes.startUnbond(Role.SOLVER, 400 ether);
+        vm.startPrank(tasks_);
+        stakes.lock(solvers[0], Role.SOLVER, 500 ether);
+        assertEq(stakes.slash(solvers[0], Role.SOLVER, 700 ether), 500 ether, "100 unlocked + 400 unbonding");
+        assertEq(stakes.slash(solvers[0], Role.SOLVER, 1), 0, "nothing left, and no revert");
+        vm.stopPrank();
+        assertEq(activeOf(solvers[0], Role.SOLVER), 500 ether);
+        assertEq(stakes.unbonding(solvers[0], Role.SOLVER), 0);
+        skip(UNBOND_DELAY);
+        vm.startPrank(solvers[0]);
+        assertEq(stakes.finishUnbond(Role.SOLVER, 0), 0, "an emptied pool pays nothing, and no revert");
+        vm.stopPrank();
+        assertSolvent();
+    }
+
+    function test_aRequestAfterAnEmptiedPoolIsNotTouchedByOldShares() external {
+        vm.prank(solvers[0]);
+        stakes.startUnbond(Role.SOLVER, 400 ether);
+        vm.startPrank(tasks_);
+        stakes.lock(solvers[0], Role.SOLVER, 600 ether);
+        stakes.slash(solvers[0], Role.SOLVER, 400 ether);
+        stakes.unlock(solvers[0], Role.SOLVER, 600 ether);
+        vm.stopPrank();
+        vm.startPrank(solvers[0]);
+        stakes.startUnbond(Role.SOLVER, 50 ether);
+        skip(UNBOND_DELAY);
+        assertEq(stakes.finishUnbond(Role.SOLVER, 0), 0, "old");
+        assertEq(stakes.finishUnbond(Role.SOLVER, 1), 50 ether, "new");
+        vm.stopPrank();
+    }
+
+    function test_slashedPoolsAreSharedByTheirRequests() external {
+        vm.startPrank(solvers[0]);
+        stakes.startUnbond(Role.SOLVER, 300 ether);
+        stakes.startUnbond(Role.SOLVER, 100 ether);
+        stakes.startUnbond(Role.SOLVER, 600 ether);
+        vm.stopPrank();
+        vm.prank(tasks_);
+        stakes.slash(solvers[0], Role.SOLVER, 500 ether);
+        skip(UNBOND_DELAY);
+        vm.startPrank(solvers[0]);
+        assertEq(stakes.finishUnbond(Role.SOLVER, 1), 50 ether);
+        assertEq(stakes.finishUnbond(Role.SOLVER, 0), 150 ether);
+        assertEq(stakes.finishUnbond(Role.SOLVER, 2), 300 ether);
+        vm.stopPrank();
+        assertEq(stakes.unbonding(solvers[0], Role.SOLVER), 0);
+    }
+
+    function test_endpointsAreAnnounced() external {
+        vm.prank(verifiers[0]);
+        stakes.setEndpoint("http://node:4001");
+        assertEq(stakes.endpoint(verifiers[0]), "http://node:4001");
+    }
+
+    // The draw
+
+    function testFuzz_drawnAccountsAreDistinctAndStaked(bytes32 seed, uint256 count) external view {
+        count = bound(count, 1, 8);
+        address[] memory drawn = stakes.draw(seed, count);
+        assertEq(drawn.length, count < 5 ? count : 5);
+        for (uint256 i; i < drawn.length; ++i) {
+            assertGt(activeOf(drawn[i], Role.VERIFIER), 0);
+            for (uint256 j; j < i; ++j) {
+                assertTrue(drawn[i] != drawn[j], "distinct");
+            }
+        }
+        assertEq(keccak256(abi.encode(stakes.draw(seed, count))), keccak256(abi.encode(drawn)), "pure");
+    }
+
+    function test_theDrawFollowsTheStake() external view {
+        uint256[5] memory hits;
+        for (uint256 i; i < 600; ++i) {
+            address first = stakes.draw(bytes32(i), 1)[0];
+            for (uint256 v; v < 5; ++v) {
+                if (verifiers[v] == first) ++hits[v];
+            }
+        }
+        // Expected 40, 80, 120, 160, 200; five standard deviations are at most 60.
+        for (uint256 v; v < 5; ++v) {
+            assertGt(hits[v] + 60, 40 * (v + 1));
+            assertLt(hits[v], 40 * (v + 1) + 60);
+        }
+    }
+
+    function test_whoHasNoActiveStakeIsNotDrawn() external {
+        vm.prank(verifiers[4]);
+        stakes.startUnbond(Role.VERIFIER, 1000 ether);
+        for (uint256 i; i < 50; ++i) {
+            address[] memory drawn = stakes.draw(bytes32(i), 5);
+            assertEq(drawn.length, 4);
+        }
+    }
+
+    function testFuzz_theSumTreeFindsEveryPlace(uint256 places, uint256 seed) external {
+        places = bound(places, 1, 40);
+        uint256[] memory weights = new uint256[](places + 1);
+        uint256 sum;
+        for (uint256 i = 1; i <= places; ++i) {
+            assertEq(tree.push(), i);
+            weights[i] = uint256(keccak256(abi.encode(seed, i))) % 5;
+            tree.add(i, weights[i] + 3);
+            tree.sub(i, 3);
+            sum += weights[i];
+            assertEq(tree.total(), sum, "total");
+        }
+        uint256 target;
+        for (uint256 i = 1; i <= places; ++i) {
+            for (uint256 j; j < weights[i]; ++j) {
+                (uint256 place, uint256 start) = tree.find(target + j);
+                assertEq(place, i);
+                assertEq(start, target);
+            }
+            target += weights[i];
+        }
+    }
+}

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {Game, ICourt} from "../../src/interfaces/ICourt.sol";
+import {IChallenges, IJobs, IStakes, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
+import {Claim, ClaimStatus, Kind, Phase, ProgramRef, Role, Terms, Vote} from "../../src/interfaces/Types.sol";
+import {Merkle} from "../../src/libraries/Merkle.sol";
+import {Challenges} from "../../src/market/Challenges.sol";
+import {Jobs} from "../../src/market/Jobs.sol";
+import {Stakes} from "../../src/market/Stakes.sol";
+import {Tasks} from "../../src/market/Tasks.sol";
+import {Vault} from "../../src/market/Vault.sol";
+import {AssayToken} from "../../src/token/AssayToken.sol";
+import {Test, Vm} from "../Vm.sol";
+import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
+
+/// @dev Stands in for the dispute game: whoever runs the test decides.
+contract FakeCourt {
+    IChallenges private immutable CHALLENGES;
+    uint256 public games;
+    mapping(uint256 gameId => Game) private opened;
+
+    constructor(address challenges) {
+        CHALLENGES = IChallenges(challenges);
+    }
+
+    function open(Game calldata given) external returns (uint256) {
+        opened[++games] = given;
+        return games;
+    }
+
+    function decide(uint256 gameId, bool challengerWon) external {
+        CHALLENGES.resolve(gameId, challengerWon);
+    }
+
+    function game(uint256 gameId) external view returns (Game memory) {
+        return opened[gameId];
+    }
+}
+
+/// @notice A market with two shards, two solvers, five verifiers, and the steps of a job's life as functions.
+abstract contract Market is Test {
+    uint64 internal constant UNBOND_DELAY = 7 days;
+    uint32 internal constant SHARDS = 2;
+    uint32 internal constant PARAMS = 2;
+    uint32 internal constant SLOTS = 3;
+    uint32 internal constant SEGMENTS = 4;
+    uint256 internal constant SUPPLY = 1e9 ether;
+
+    AssayToken internal token;
+    Vault internal vault;
+    Stakes internal stakes;
+    Jobs internal jobs;
+    Tasks internal tasks;
+    Challenges internal challenges;
+    FakeCourt internal court;
+
+    address internal client = makeAddr("client");
+    address internal whistle = makeAddr("whistleblower");
+    address internal stranger = makeAddr("stranger");
+    address[2] internal solvers;
+    address[5] internal verifiers;
+    bytes32 internal jobId;
+    uint256 private salts;
+
+    function deployMarket() internal {
+        token = new AssayToken(address(this), SUPPLY);
+        uint256 nonce = vm.getNonce(address(this));
+        address vault_ = vm.computeCreateAddress(address(this), nonce);
+        address stakes_ = vm.computeCreateAddress(address(this), nonce + 1);
+        address jobs_ = vm.computeCreateAddress(address(this), nonce + 2);
+        address tasks_ = vm.computeCreateAddress(address(this), nonce + 3);
+        address challenges_ = vm.computeCreateAddress(address(this), nonce + 4);
+        address court_ = vm.computeCreateAddress(address(this), nonce + 5);
+        vault = new Vault(IERC20(address(token)), stakes_, jobs_, tasks_, challenges_);
+        stakes = new Stakes(IVault(vault_), tasks_, UNBOND_DELAY);
+        jobs = new Jobs(IVault(vault_), tasks_);
+        tasks = new Tasks(IVault(vault_), IStakes(stakes_), IJobs(jobs_), challenges_);
+        challenges = new Challenges(IVault(vault_), jobs_, ITasks(tasks_), ICourt(court_));
+        court = new FakeCourt(challenges_);
+    }
+
+    function setUpMarket() internal {
+        vm.warp(1_700_000_000);
+        vm.roll(1000);
+        deployMarket();
+        token.approve(address(vault), type(uint256).max);
+        fund(client, 1e6 ether);
+        fund(whistle, 1e6 ether);
+        for (uint256 i; i < solvers.length; ++i) {
+            solvers[i] = makeAddr(string.concat("solver", vm.toString(i)));
+            fund(solvers[i], 1e5 ether);
+            stakeAs(solvers[i], Role.SOLVER, 1000 ether);
+        }
+        for (uint256 i; i < verifiers.length; ++i) {
+            verifiers[i] = makeAddr(string.concat("verifier", vm.toString(i)));
+            fund(verifiers[i], 1e5 ether);
+            stakeAs(verifiers[i], Role.VERIFIER, (i + 1) * 200 ether);
+        }
+    }
+
+    function fund(address account, uint256 amount) internal {
+        vault.deposit(account, amount);
+    }
+
+    function stakeAs(address account, Role role, uint256 amount) internal {
+        vm.prank(account);
+        stakes.stake(role, amount);
+    }
+
+    function aTerms() internal view returns (Terms memory t) {
+        t.client = client;
+        t.inner = ProgramRef(keccak256("inner"), 20, SLOTS, PARAMS);
+        t.outer = ProgramRef(keccak256("outer"), 20, (2 + SHARDS) * PARAMS, PARAMS);
+        t.datasetRoot = keccak256("dataset");
+        t.genesisRoot = Merkle.root(stateSlots("genesis", SLOTS));
+        t.outerGenesisRoot = Merkle.root(stateSlots("outer genesis", (2 + SHARDS) * PARAMS));
+        t.manifest = keccak256("manifest");
+        t.seed = keccak256("seed");
+        (t.records, t.recordSize) = (100, 64);
+        (t.shards, t.rounds) = (SHARDS, 3);
+        (t.stepsPerRound, t.segmentSteps, t.samples) = (8, 2, 2);
+        (t.verifiers, t.quorum) = (3, 2);
+        (t.seedDelay, t.maxUnsettled) = (2, 2);
+        (t.taskTime, t.voteTime, t.revealTime) = (1000, 100, 100);
+        (t.challengeWindow, t.moveTime, t.pricePeriod) = (500, 60, 600);
+        (t.priceFloor, t.priceCap) = (10 ether, 20 ether);
+        (t.verifierFee, t.outerFee) = (1 ether, 5 ether);
+        (t.solverStake, t.verifierStake) = (100 ether, 50 ether);
+        (t.challengeBond, t.missPenalty) = (30 ether, 7 ether);
+    }
+
+    function postJob(Terms memory t) internal returns (bytes32 id) {
+        uint256 budget = jobs.worstCase(t);
+        vm.prank(t.client);
+        id = jobs.post(t, budget);
+        jobId = id;
+    }
+
+    function holdShards() internal {
+        for (uint32 i; i < SHARDS; ++i) {
+            vm.prank(solvers[i]);
+            tasks.claimShard(jobId, i);
+        }
+    }
+
+    function newSalt() internal returns (bytes32) {
+        return bytes32(++salts);
+    }
+
+    // States and claims
+
+    function stateSlots(string memory name, uint256 n) internal pure returns (bytes32[] memory slots) {
+        slots = new bytes32[](n);
+        for (uint256 i; i < n; ++i) {
+            slots[i] = keccak256(abi.encode(name, i));
+        }
+    }
+
+    function memberProof(bytes32[] memory digests, uint256 index)
+        internal
+        view
+        returns (bytes32[] memory proof)
+    {
+        proof = new bytes32[](Merkle.depth(digests.length));
+        uint256 n = digests.length;
+        bytes32[] memory level = new bytes32[](n);
+        for (uint256 i; i < n; ++i) {
+            level[i] = digests[i];
+        }
+        bytes32 z;
+        for (uint256 h; h < proof.length; ++h) {
+            uint256 sibling = (index >> h) ^ 1;
+            proof[h] = sibling < n ? level[sibling] : z;
+            for (uint256 i; i < n; i += 2) {
+                level[i / 2] = Merkle.node(level[i], i + 1 < n ? level[i + 1] : z);
+            }
+            n = (n + 1) / 2;
+            z = Merkle.node(z, z);
+        }
+    }
+
+    /// @dev The states at segment ends of a claim, as `draft` makes them.
+    function segmentEnds(Claim memory claim) internal pure returns (bytes32[] memory ends) {
+        ends = new bytes32[]((claim.kind == Kind.TASK ? SEGMENTS : 1) + 1);
+        for (uint256 i; i < ends.length; ++i) {
+            ends[i] = keccak256(abi.encode("state", claim.manifest, i));
+        }
+        ends[0] = claim.inputRoot;
+        ends[ends.length - 1] = claim.outputRoot;
+    }
+
+    function draft(Kind kind, uint32 round, uint32 shard) internal returns (Claim memory claim) {
+        claim.jobId = jobId;
+        (claim.kind, claim.round, claim.shard) = (kind, round, shard);
+        claim.manifest = newSalt();
+        string memory name = vm.toString(claim.manifest);
+        uint256 slots = kind == Kind.TASK ? SLOTS : (2 + SHARDS) * PARAMS;
+        claim.inputRoot = round == 0 && kind == Kind.TASK
+            ? Merkle.root(stateSlots("genesis", SLOTS))
+            : Merkle.root(stateSlots(string.concat("in", name), slots));
+        claim.outputRoot = Merkle.root(stateSlots(string.concat("out", name), slots));
+        claim.segmentsRoot = Merkle.root(segmentEnds(claim));
+    }
+
+    function submit(address claimant, Claim memory claim) internal returns (Claim memory committed) {
+        bytes32[] memory ends = segmentEnds(claim);
+        bytes32[] memory first = memberProof(ends, 0);
+        bytes32[] memory last = memberProof(ends, ends.length - 1);
+        vm.recordLogs();
+        vm.prank(claimant);
+        bytes32 id = tasks.commit(claim, first, last);
+        Vm.Log[] memory logs = vm.getRecordedLogs();
+        for (uint256 i; i < logs.length; ++i) {
+            if (logs[i].topics[0] == ITasks.Committed.selector) {
+                (committed,) = abi.decode(logs[i].data, (Claim, uint64));
+                assertEq(keccak256(abi.encode(committed)), id, "claim id");
+            }
+        }
+    }
+
+    function refuseCommit(address claimant, Claim memory claim, bytes memory refusal) internal {
+        bytes32[] memory ends = segmentEnds(claim);
+        bytes32[] memory first = memberProof(ends, 0);
+        bytes32[] memory last = memberProof(ends, ends.length - 1);
+        vm.expectRevert(refusal);
+        vm.prank(claimant);
+        tasks.commit(claim, first, last);
+    }
+
+    function commitTask(uint32 round, uint32 shard) internal returns (Claim memory) {
+        (address solver,,) = tasks.holder(jobId, shard);
+        return submit(solver, draft(Kind.TASK, round, shard));
+    }
+
+    function commitOuter(uint32 round) internal returns (Claim memory) {
+        return submit(solvers[0], draft(Kind.OUTER, round, 0));
+    }
+
+    function idOf(Claim memory claim) internal pure returns (bytes32) {
+        return keccak256(abi.encode(claim));
+    }
+
+    function statusOf(Claim memory claim) internal view returns (ClaimStatus memory) {
+        return tasks.status(idOf(claim));
+    }
+
+    function assertPhase(Claim memory claim, Phase phase) internal view {
+        assertEq(uint256(statusOf(claim).phase), uint256(phase), "phase");
+    }
+
+    // Votes
+
+    function seedFor(Claim memory claim) internal returns (address[] memory drawn) {
+        uint64 seedBlock = statusOf(claim).seedBlock;
+        vm.roll(seedBlock + 1);
+        vm.setBlockhash(seedBlock, keccak256(abi.encode("block", seedBlock)));
+        tasks.recordSeed(claim);
+        return drawnOf(claim);
+    }
+
+    function drawnOf(Claim memory claim) internal view returns (address[] memory drawn) {
+        Vote[] memory cast = tasks.votes(idOf(claim));
+        drawn = new address[](cast.length);
+        for (uint256 i; i < cast.length; ++i) {
+            drawn[i] = cast[i].verifier;
+        }
+    }
+
+    function tracesOf(address verifier) internal pure returns (bytes32[] memory roots) {
+        return stateSlots(vm.toString(uint256(uint160(verifier))), 2);
+    }
+
+    function commitVoteAs(address verifier, Claim memory claim, bool valid) internal {
+        bytes32 root = Merkle.root(tracesOf(verifier));
+        bytes32 commitment = keccak256(abi.encode(idOf(claim), verifier, valid, root, bytes32("salt")));
+        vm.prank(verifier);
+        tasks.commitVote(claim, commitment);
+    }
+
+    function revealVoteAs(address verifier, Claim memory claim, bool valid) internal {
+        bytes32 root = Merkle.root(tracesOf(verifier));
+        vm.prank(verifier);
+        tasks.revealVote(claim, valid, root, "salt");
+    }
+
+    function accept(Claim memory claim) internal returns (address[] memory drawn) {
+        drawn = seedFor(claim);
+        for (uint256 i; i < drawn.length; ++i) {
+            commitVoteAs(drawn[i], claim, true);
+        }
+        for (uint256 i; i < drawn.length; ++i) {
+            revealVoteAs(drawn[i], claim, true);
+        }
+        tasks.tally(claim);
+    }
+
+    function acceptedTask(uint32 round, uint32 shard) internal returns (Claim memory claim) {
+        claim = commitTask(round, shard);
+        accept(claim);
+    }
+
+    /// @dev All tasks of a round and its outer claim (last).
+    function playRound(uint32 round) internal returns (Claim[] memory claims) {
+        claims = new Claim[](SHARDS + 1);
+        for (uint32 i; i < SHARDS; ++i) {
+            claims[i] = acceptedTask(round, i);
+        }
+        claims[SHARDS] = commitOuter(round);
+    }
+
+    function settleAll(Claim[] memory claims) internal {
+        skip(501);
+        for (uint256 i; i < claims.length; ++i) {
+            tasks.settle(claims[i]);
+        }
+    }
+
+    // Challenges
+
+    function announceAs(address who, bytes32 claimId, uint32 segment, address verifier)
+        internal
+        returns (bytes32 salt)
+    {
+        salt = newSalt();
+        vm.prank(who);
+        challenges.announce(keccak256(abi.encode(who, claimId, segment, verifier, salt)));
+        vm.roll(vm.getBlockNumber() + 1);
+    }
+
+    function challengeAs(address who, Claim memory claim, uint32 segment) internal returns (uint256) {
+        bytes32[] memory ends = segmentEnds(claim);
+        bytes32 salt = announceAs(who, idOf(claim), segment, address(0));
+        bytes32[] memory fromProof = memberProof(ends, segment);
+        bytes32[] memory toProof = memberProof(ends, segment + 1);
+        vm.prank(who);
+        return challenges.open(claim, segment, ends[segment], fromProof, ends[segment + 1], toProof, salt);
+    }
+
+    function convictByGame(Claim memory claim) internal {
+        court.decide(challengeAs(whistle, claim, 0), true);
+    }
+
+    // Balances
+
+    function free(address account) internal view returns (uint256) {
+        return vault.free(account);
+    }
+
+    function lockedOf(address account, Role role) internal view returns (uint256) {
+        return stakes.locked(account, role);
+    }
+
+    function activeOf(address account, Role role) internal view returns (uint256) {
+        return stakes.active(account, role);
+    }
+
+    function assertSolvent() internal view {
+        uint256 sum = vault.undestroyed();
+        for (uint256 i; i < 6; ++i) {
+            sum += vault.total(IVault.Bucket(i));
+        }
+        assertEq(token.balanceOf(address(vault)), sum, "vault's tokens = its buckets");
+    }
+}

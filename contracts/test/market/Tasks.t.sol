@@ -1,0 +1,532 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {IJobs, IStakes, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
+import {Accused, Claim, ClaimStatus, Kind, Phase, Role, Vote} from "../../src/interfaces/Types.sol";
+import {Merkle} from "../../src/libraries/Merkle.sol";
+import {Lens} from "../../src/market/Lens.sol";
+import {Market} from "./Market.sol";
+
+/// @notice Shards, commits, votes and settlement: every rule, every error.
+contract TasksTest is Market {
+    function setUp() external {
+        setUpMarket();
+        postJob(aTerms());
+    }
+
+    // Shards
+
+    function test_thePriceRisesFromFloorToCapAndStaysThere() external {
+        assertEq(tasks.price(jobId, 0), 10 ether);
+        skip(301);
+        assertEq(tasks.price(jobId, 0), 10 ether + 10 ether * uint256(301) / 600);
+        skip(1e6);
+        assertEq(tasks.price(jobId, 0), 20 ether);
+        vm.prank(solvers[0]);
+        tasks.claimShard(jobId, 0);
+        skip(10);
+        assertEq(tasks.price(jobId, 0), 20 ether, "agreed");
+        assertEq(tasks.price(jobId, 1), 20 ether);
+        (address solver, uint128 agreed, uint64 since) = tasks.holder(jobId, 0);
+        assertEq(solver, solvers[0]);
+        assertEq(agreed, 20 ether);
+        assertEq(since, vm.getBlockTimestamp() - 10);
+    }
+
+    function test_aShardHasOneHolder() external {
+        holdShards();
+        vm.expectRevert(abi.encodeWithSelector(ITasks.ShardTaken.selector, solvers[0]));
+        vm.prank(solvers[1]);
+        tasks.claimShard(jobId, 0);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NotHolder.selector, solvers[0]));
+        vm.prank(solvers[1]);
+        tasks.release(jobId, 0);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NoSuchShard.selector, 2));
+        vm.prank(solvers[1]);
+        tasks.claimShard(jobId, 2);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NoSuchJob.selector, bytes32("no job")));
+        tasks.claimShard("no job", 0);
+    }
+
+    function test_aShardNeedsUnlockedStake() external {
+        vm.prank(address(tasks));
+        stakes.lock(solvers[0], Role.SOLVER, 901 ether);
+        vm.expectRevert(
+            abi.encodeWithSelector(
+                IStakes.InsufficientStake.selector, solvers[0], Role.SOLVER, 100 ether, 99 ether
+            )
+        );
+        vm.prank(solvers[0]);
+        tasks.claimShard(jobId, 0);
+    }
+
+    function test_releaseIsFreeWhenNothingIsOwed() external {
+        holdShards();
+        commitTask(0, 0);
+        vm.prank(solvers[0]);
+        tasks.release(jobId, 0);
+        assertEq(activeOf(solvers[0], Role.SOLVER), 1000 ether);
+        (address solver,,) = tasks.holder(jobId, 0);
+        assertEq(solver, address(0));
+        skip(60);
+        assertEq(tasks.price(jobId, 0), 11 ether, "the price starts over");
+    }
+
+    function test_releaseOfAnOwedTaskCostsThePenalty() external {
+        holdShards();
+        vm.prank(solvers[0]);
+        tasks.release(jobId, 0);
+        assertEq(activeOf(solvers[0], Role.SOLVER), 993 ether);
+        assertEq(vault.burned(), 7 ether);
+        assertSolvent();
+    }
+
+    function test_aMissedDeadlineCostsThePenaltyAndTheShard() external {
+        holdShards();
+        commitTask(0, 1);
+        uint64 deadline = uint64(vm.getBlockTimestamp()) + 1000;
+        skip(1000);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, deadline + 1));
+        tasks.expire(jobId, 0);
+        skip(1);
+        refuseCommit(
+            solvers[0], draft(Kind.TASK, 0, 0), abi.encodeWithSelector(ITasks.TooLate.selector, deadline)
+        );
+        tasks.expire(jobId, 0);
+        assertEq(activeOf(solvers[0], Role.SOLVER), 993 ether);
+        assertEq(vault.burned(), 7 ether);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NotHolder.selector, address(0)));
+        tasks.expire(jobId, 0);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, deadline + 1));
+        tasks.expire(jobId, 1);
+    }
+
+    // Commits
+
+    function test_aCommitNamesTheRightRoundShardAndInput() external {
+        holdShards();
+        refuseCommit(
+            solvers[0], draft(Kind.TASK, 1, 0), abi.encodeWithSelector(ITasks.WrongRound.selector, 0, 1)
+        );
+        refuseCommit(
+            solvers[0], draft(Kind.TASK, 0, 1), abi.encodeWithSelector(ITasks.NotHolder.selector, solvers[1])
+        );
+        Claim memory claim = draft(Kind.TASK, 0, 0);
+        bytes32 genesis = claim.inputRoot;
+        claim.inputRoot = "elsewhere";
+        bytes32[] memory ends = segmentEnds(claim);
+        claim.segmentsRoot = rootOf(ends);
+        refuseCommit(
+            solvers[0],
+            claim,
+            abi.encodeWithSelector(ITasks.WrongInput.selector, genesis, bytes32("elsewhere"))
+        );
+        claim.jobId = "no job";
+        refuseCommit(solvers[0], claim, abi.encodeWithSelector(ITasks.NoSuchJob.selector, bytes32("no job")));
+        refuseCommit(
+            solvers[0], draft(Kind.OUTER, 0, 0), abi.encodeWithSelector(ITasks.RoundIncomplete.selector, 0, 2)
+        );
+        refuseCommit(
+            solvers[0], draft(Kind.OUTER, 1, 0), abi.encodeWithSelector(ITasks.WrongRound.selector, 0, 1)
+        );
+        refuseCommit(
+            solvers[0], draft(Kind.OUTER, 0, 1), abi.encodeWithSelector(ITasks.NoSuchShard.selector, 1)
+        );
+    }
+
+    function rootOf(bytes32[] memory digests) private view returns (bytes32) {
+        bytes32[] memory copy = new bytes32[](digests.length);
+        for (uint256 i; i < copy.length; ++i) {
+            copy[i] = digests[i];
+        }
+        return Merkle.root(copy);
+    }
+
+    function test_aPlaceIsClaimedOnce() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        refuseCommit(
+            solvers[0],
+            draft(Kind.TASK, 0, 0),
+            abi.encodeWithSelector(ITasks.PlaceTaken.selector, idOf(claim))
+        );
+        assertEq(tasks.current(jobId, Kind.TASK, 0, 0), idOf(claim));
+        assertEq(tasks.current(jobId, Kind.TASK, 0, 1), 0);
+    }
+
+    function test_Attack38_segmentsThatDoNotHoldBothEndsAreRefused() external {
+        holdShards();
+        Claim memory claim = draft(Kind.TASK, 0, 0);
+        bytes32[] memory ends = segmentEnds(claim);
+        bytes32[] memory first = memberProof(ends, 0);
+        bytes32[] memory last = memberProof(ends, ends.length - 1);
+        bytes32[] memory inner = memberProof(ends, 1);
+        vm.startPrank(solvers[0]);
+        vm.expectRevert(ITasks.BadSegments.selector);
+        tasks.commit(claim, first, inner);
+        vm.expectRevert(ITasks.BadSegments.selector);
+        tasks.commit(claim, inner, last);
+        vm.expectRevert(ITasks.BadSegments.selector);
+        tasks.commit(claim, first, new bytes32[](0));
+        claim.outputRoot = ends[1];
+        vm.expectRevert(ITasks.BadSegments.selector);
+        tasks.commit(claim, first, last);
+        vm.stopPrank();
+    }
+
+    function test_Attack36_aTaskCopiedFromTheMempoolIsNotTheCopiersToCommit() external {
+        holdShards();
+        Claim memory claim = draft(Kind.TASK, 0, 0);
+        refuseCommit(stranger, claim, abi.encodeWithSelector(ITasks.NotHolder.selector, solvers[0]));
+        Claim memory committed = submit(solvers[0], claim);
+        assertEq(committed.claimant, solvers[0]);
+    }
+
+    function test_Attack36_aCopiedVoteCannotBeRevealed() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = seedFor(claim);
+        commitVoteAs(drawn[0], claim, true);
+        bytes32 seen = tasks.votes(idOf(claim))[0].commitment;
+        vm.prank(drawn[1]);
+        tasks.commitVote(claim, seen);
+        commitVoteAs(drawn[2], claim, true);
+        revealVoteAs(drawn[0], claim, true);
+        bytes32 root = rootOf(tracesOf(drawn[0]));
+        vm.expectRevert(ITasks.WrongReveal.selector);
+        vm.prank(drawn[1]);
+        tasks.revealVote(claim, true, root, "salt");
+    }
+
+    function test_aClaimCountsOnlyAsItWasCommitted() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        claim.claimant = stranger;
+        bytes memory refusal = abi.encodeWithSelector(ITasks.WrongClaim.selector, idOf(claim));
+        vm.expectRevert(refusal);
+        tasks.recordSeed(claim);
+        vm.expectRevert(refusal);
+        tasks.commitVote(claim, "commitment");
+        vm.expectRevert(refusal);
+        tasks.revealVote(claim, true, 0, 0);
+        vm.expectRevert(refusal);
+        tasks.tally(claim);
+        vm.expectRevert(refusal);
+        tasks.settle(claim);
+        vm.expectRevert(refusal);
+        tasks.void(claim);
+    }
+
+    function test_thePipelineStopsUntilTheOldestRoundIsSettled() external {
+        holdShards();
+        Claim[] memory first = playRound(0);
+        playRound(1);
+        refuseCommit(
+            solvers[0], draft(Kind.TASK, 2, 0), abi.encodeWithSelector(ITasks.PipelineFull.selector, 2, 0)
+        );
+        skip(2000);
+        (address solver,,) = tasks.holder(jobId, 0);
+        vm.expectPartialRevert(ITasks.NotDue.selector);
+        tasks.expire(jobId, 0);
+        settleAll(first);
+        assertEq(
+            jobs.progress(jobId).roundStart, vm.getBlockTimestamp(), "the clock starts when it can go on"
+        );
+        assertEq(commitTask(2, 0).claimant, solver);
+    }
+
+    // Seeds and draws
+
+    function test_theSeedWaitsForItsBlock() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        uint64 seedBlock = statusOf(claim).seedBlock;
+        assertEq(seedBlock, vm.getBlockNumber() + 2);
+        vm.roll(seedBlock);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.SeedUnavailable.selector, seedBlock));
+        tasks.recordSeed(claim);
+        vm.roll(seedBlock + 1);
+        vm.setBlockhash(seedBlock, "a hash");
+        tasks.recordSeed(claim);
+        assertEq(statusOf(claim).seed, sha256(abi.encodePacked(bytes32("a hash"), idOf(claim))));
+        assertEq(statusOf(claim).draws, 1);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.WrongPhase.selector, Phase.SEEDED));
+        tasks.recordSeed(claim);
+    }
+
+    function test_Attack30_aSeedNeverRecordedIsReplacedByALaterOne() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        vm.roll(vm.getBlockNumber() + 10_000);
+        tasks.recordSeed(claim);
+        ClaimStatus memory st = statusOf(claim);
+        assertPhase(claim, Phase.COMMITTED);
+        assertEq(st.seedBlock, vm.getBlockNumber() + 2);
+        assertEq(st.draws, 1);
+        accept(claim);
+        assertPhase(claim, Phase.ACCEPTED);
+        assertEq(statusOf(claim).draws, 2);
+    }
+
+    function test_aSeedOlderThanTheRecentBlocksComesFromTheHistoryContract() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        uint64 seedBlock = statusOf(claim).seedBlock;
+        vm.roll(seedBlock + 5000);
+        // Answers any block number with the word 7.
+        vm.etch(0x0000F90827F1C53a10cb7A02335B175320002935, hex"600760005260206000f3");
+        tasks.recordSeed(claim);
+        assertEq(statusOf(claim).seed, sha256(abi.encodePacked(uint256(7), idOf(claim))));
+    }
+
+    function test_aClaimantThatTheSeedDrawsIsPassedOver() external {
+        holdShards();
+        stakeAs(solvers[0], Role.VERIFIER, 50_000 ether);
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = seedFor(claim);
+        assertEq(drawn.length, 3, "the next in line takes the place");
+        for (uint256 i; i < drawn.length; ++i) {
+            assertTrue(drawn[i] != solvers[0]);
+        }
+        assertEq(stakes.draw(statusOf(claim).seed, 1)[0], solvers[0], "the seed did draw the claimant");
+    }
+
+    function test_Attack28_aSecondAttemptWithANewSaltGetsASeedThatNobodyKnewBefore() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        refuseCommit(
+            solvers[0],
+            draft(Kind.TASK, 0, 0),
+            abi.encodeWithSelector(ITasks.PlaceTaken.selector, idOf(claim))
+        );
+        vm.prank(solvers[0]);
+        tasks.release(jobId, 0);
+        vm.prank(solvers[0]);
+        tasks.claimShard(jobId, 0);
+        refuseCommit(
+            solvers[0],
+            draft(Kind.TASK, 0, 0),
+            abi.encodeWithSelector(ITasks.PlaceTaken.selector, idOf(claim))
+        );
+        assertGt(statusOf(claim).seedBlock, vm.getBlockNumber() - 1);
+    }
+
+    // Votes
+
+    function test_onlyTheDrawnVoteOnceAndInTime() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = seedFor(claim);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NotDrawn.selector, stranger));
+        vm.prank(stranger);
+        tasks.commitVote(claim, "commitment");
+        vm.expectRevert(ITasks.WrongReveal.selector);
+        vm.prank(drawn[0]);
+        tasks.commitVote(claim, 0);
+        commitVoteAs(drawn[0], claim, true);
+        assertEq(lockedOf(drawn[0], Role.VERIFIER), 50 ether);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.AlreadyVoted.selector, drawn[0]));
+        vm.prank(drawn[0]);
+        tasks.commitVote(claim, "another");
+        uint64 end = uint64(vm.getBlockTimestamp()) + 100;
+        bytes32 root = rootOf(tracesOf(drawn[0]));
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, end + 1));
+        vm.prank(drawn[0]);
+        tasks.revealVote(claim, true, root, "salt");
+        vm.warp(end + 1);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.TooLate.selector, end));
+        vm.prank(drawn[1]);
+        tasks.commitVote(claim, "late");
+        vm.expectRevert(ITasks.WrongReveal.selector);
+        vm.prank(drawn[1]);
+        tasks.revealVote(claim, true, root, "salt");
+        vm.expectRevert(ITasks.WrongReveal.selector);
+        vm.prank(drawn[0]);
+        tasks.revealVote(claim, false, root, "salt");
+        revealVoteAs(drawn[0], claim, true);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.AlreadyVoted.selector, drawn[0]));
+        vm.prank(drawn[0]);
+        tasks.revealVote(claim, true, root, "salt");
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, end + 101));
+        tasks.tally(claim);
+        vm.warp(end + 101);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.TooLate.selector, end + 100));
+        vm.prank(drawn[0]);
+        tasks.revealVote(claim, true, root, "salt");
+    }
+
+    function test_votesAreShownAsTheyStand() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = seedFor(claim);
+        for (uint256 i; i < 3; ++i) {
+            commitVoteAs(drawn[i], claim, i != 1);
+        }
+        revealVoteAs(drawn[0], claim, true);
+        revealVoteAs(drawn[1], claim, false);
+        Vote[] memory cast = tasks.votes(idOf(claim));
+        assertTrue(cast[0].revealed && cast[0].valid, "valid");
+        assertTrue(cast[1].revealed && !cast[1].valid, "invalid");
+        assertFalse(cast[2].revealed, "sealed");
+        assertEq(cast[0].tracesRoot, rootOf(tracesOf(drawn[0])));
+        assertEq(cast[2].tracesRoot, 0);
+        assertNotEq(cast[2].commitment, 0);
+        ClaimStatus memory st = statusOf(claim);
+        assertEq(st.revealed, 2);
+        assertEq(st.valid, 1);
+    }
+
+    function test_Attack32_whoDropsADrawAfterVotingPaysAndANewSeedDraws() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = seedFor(claim);
+        bytes32 firstSeed = statusOf(claim).seed;
+        uint256 staked = activeOf(drawn[0], Role.VERIFIER);
+        commitVoteAs(drawn[0], claim, true);
+        commitVoteAs(drawn[1], claim, true);
+        skip(101);
+        revealVoteAs(drawn[1], claim, true);
+        skip(100);
+        tasks.tally(claim);
+        assertPhase(claim, Phase.COMMITTED);
+        assertEq(activeOf(drawn[0], Role.VERIFIER), staked - 7 ether, "committed, not revealed");
+        assertEq(vault.burned(), 7 ether);
+        assertEq(lockedOf(drawn[0], Role.VERIFIER) + lockedOf(drawn[1], Role.VERIFIER), 0);
+        assertEq(tasks.votes(idOf(claim)).length, 0);
+        accept(claim);
+        assertNotEq(statusOf(claim).seed, firstSeed);
+        assertSolvent();
+    }
+
+    function test_aSplitVoteRedrawsAsSoonAsAllAreIn() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = seedFor(claim);
+        for (uint256 i; i < 3; ++i) {
+            commitVoteAs(drawn[i], claim, i == 0);
+        }
+        for (uint256 i; i < 3; ++i) {
+            revealVoteAs(drawn[i], claim, i == 0);
+        }
+        tasks.tally(claim);
+        assertPhase(claim, Phase.COMMITTED);
+        assertEq(vault.burned(), 0);
+        for (uint256 i; i < 3; ++i) {
+            assertEq(lockedOf(drawn[i], Role.VERIFIER), 0);
+        }
+    }
+
+    function test_aQuorumAcceptsBeforeTheLastVoteIsIn() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = seedFor(claim);
+        for (uint256 i; i < 3; ++i) {
+            commitVoteAs(drawn[i], claim, true);
+        }
+        revealVoteAs(drawn[0], claim, true);
+        revealVoteAs(drawn[1], claim, true);
+        tasks.tally(claim);
+        assertPhase(claim, Phase.ACCEPTED);
+        acceptedTask(0, 1);
+        skip(501);
+        uint256 before = free(drawn[2]);
+        tasks.settle(claim);
+        assertEq(free(drawn[2]), before, "not revealed, not paid");
+        assertEq(lockedOf(drawn[2], Role.VERIFIER), 0, "not punished either");
+    }
+
+    // Settlement
+
+    function test_settlementKeepsTheOrderOfPlaces() external {
+        holdShards();
+        Claim[] memory first = playRound(0);
+        Claim[] memory second = playRound(1);
+        uint64 due = statusOf(second[0]).since + 501;
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, due));
+        tasks.settle(second[0]);
+        skip(501);
+        vm.expectRevert(ITasks.EarlierUnsettled.selector);
+        tasks.settle(second[0]);
+        vm.expectRevert(ITasks.EarlierUnsettled.selector);
+        tasks.settle(first[2]);
+        tasks.settle(first[1]);
+        vm.expectRevert(ITasks.EarlierUnsettled.selector);
+        tasks.settle(first[2]);
+        tasks.settle(first[0]);
+        vm.expectRevert(ITasks.EarlierUnsettled.selector);
+        tasks.settle(second[0]);
+        tasks.settle(first[2]);
+        tasks.settle(second[0]);
+        assertEq(jobs.progress(jobId).settledRounds, 1);
+    }
+
+    function test_Attack39_noStepIsRepeatedOrSkipped() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        assertPhase(claim, Phase.COMMITTED);
+        bytes memory refusal = abi.encodeWithSelector(ITasks.WrongPhase.selector, Phase.COMMITTED);
+        vm.expectRevert(refusal);
+        tasks.commitVote(claim, "commitment");
+        vm.expectRevert(refusal);
+        tasks.revealVote(claim, true, 0, 0);
+        vm.expectRevert(refusal);
+        tasks.tally(claim);
+        vm.expectRevert(refusal);
+        tasks.settle(claim);
+        vm.expectRevert(ITasks.NotStale.selector);
+        tasks.void(claim);
+        accept(claim);
+        refusal = abi.encodeWithSelector(ITasks.WrongPhase.selector, Phase.ACCEPTED);
+        vm.expectRevert(refusal);
+        tasks.recordSeed(claim);
+        vm.expectRevert(refusal);
+        tasks.commitVote(claim, "commitment");
+        vm.expectRevert(refusal);
+        tasks.tally(claim);
+        acceptedTask(0, 1);
+        skip(501);
+        tasks.settle(claim);
+        refusal = abi.encodeWithSelector(ITasks.WrongPhase.selector, Phase.SETTLED);
+        vm.expectRevert(refusal);
+        tasks.settle(claim);
+        vm.expectRevert(refusal);
+        tasks.void(claim);
+        vm.expectRevert(refusal);
+        tasks.tally(claim);
+    }
+
+    function test_onlyChallengesConvicts() external {
+        Claim memory claim;
+        Accused memory nobody;
+        bytes memory refusal = abi.encodeWithSelector(ITasks.NotModule.selector, address(this));
+        vm.expectRevert(refusal);
+        tasks.gameOpened(claim);
+        vm.expectRevert(refusal);
+        tasks.voteGameOpened(claim, stranger);
+        vm.expectRevert(refusal);
+        tasks.gameClosed(0, nobody, stranger, true);
+        vm.expectRevert(refusal);
+        tasks.voteGameClosed(0, nobody, 0, stranger, true);
+        vm.expectRevert(refusal);
+        tasks.convict(claim, stranger);
+    }
+
+    function test_theLensShowsShardsClaimsAndAccounts() external {
+        Lens lens = new Lens(IVault(vault), IStakes(stakes), IJobs(jobs), ITasks(tasks));
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        Lens.ShardView[] memory shards = lens.shards(jobId, 0, 0, 2);
+        assertEq(shards[0].claimId, idOf(claim));
+        assertEq(uint256(shards[0].status.phase), uint256(Phase.COMMITTED));
+        assertEq(shards[1].claimId, 0);
+        assertEq(shards[1].solver, solvers[1]);
+        bytes32[] memory ids = new bytes32[](1);
+        ids[0] = idOf(claim);
+        assertEq(lens.statuses(ids)[0].seedBlock, statusOf(claim).seedBlock);
+        assertEq(lens.votes(ids)[0].length, 0);
+        address[] memory who = new address[](1);
+        who[0] = solvers[0];
+        assertEq(lens.accounts(who)[0].locked[0], 100 ether);
+        assertEq(lens.accounts(who)[0].active[0], 1000 ether);
+    }
+}
