@@ -77,7 +77,7 @@ def generate(
 
 
 def training_loss(slot_names: Sequence[str], state: Sequence[Tensor]) -> float:
-    """The last step's training loss, from an inner state; NaN before the first step. Raises Stop where no
+    """The last step's training loss, from an inner state; 0 before the first step. Raises Stop where no
     slot holds it.
     """
     try:

@@ -2,16 +2,15 @@
 
 Contract: the inner state is [parameters (named_parameters order), buffers, optimiser state,
 ``metric.loss``]; its step computes the loss of one batch, the gradient, and the optimiser's update, and
-writes the batch's loss to ``metric.loss``. The same module, data and arguments give the same roots. Raises
-UnsupportedOperation (with the source line) where the instruction set cannot express the step. Not
-guaranteed: that a model trains well.
+writes the batch's loss to ``metric.loss`` (0 before the first step). The same module, data and arguments
+give the same roots. Raises UnsupportedOperation (with the source line) where the instruction set cannot
+express the step. Not guaranteed: that a model trains well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +108,7 @@ def build_job(
     params = _checked_parameters(model)
     buffers = {name: b.detach().clone() for name, b in model.named_buffers()}
     start = list(params.values())
-    state = [*start, *buffers.values(), *optimiser.genesis(start), torch.tensor(nan)]
+    state = [*start, *buffers.values(), *optimiser.genesis(start), torch.zeros(())]
     names = [*params, *buffers, *optimiser.slots(list(params)), LOSS_SLOT]
     step = step_function(model, loss_fn, optimiser, dataset.layout)
     example = torch.zeros((batch, dataset.layout.record_size), dtype=torch.uint8)

@@ -76,10 +76,22 @@ class Lowering:
             inputs = [self._in_frame(x, frame) for x in wide]
             result = self.builder.emit(op, dtype, frame.base.shape, inputs)
             return views.expand(views.view(result, frame.shape, frame.strides, 0), shape)
-        inputs = [self._compact(x) for x in wide]
+        joint = broadcast([x.shape for x in wide])
+        inputs = [self._compact(x) for x in self._grouped(wide, joint)]
         made = self.builder.emit(op, dtype, broadcast([x.shape for x in inputs]), inputs)
-        lead = len(shape) - len(made.shape)
-        return views.expand(self._regrouped(views.whole(made), (*[1] * lead, *made.shape)), shape)
+        return views.expand(self._regrouped(views.whole(made), joint), shape)
+
+    @staticmethod
+    def _grouped(wide: Sequence[View], joint: Shape) -> Sequence[View]:
+        """Operands with dimensions joined as in the output of the node below one of them, if that saves
+        reshaping it.
+        """
+        frames = {x.base.shape for x in wide if x.plain and x.shape == joint}
+        for frame in sorted(frames, key=lambda f: (len(f), f)):
+            joined = [views.join(x, joint, frame) for x in wide]
+            if all(joined):
+                return [x for x in joined if x is not None]
+        return wide
 
     @staticmethod
     def _alike(x: View, frame: View) -> bool:

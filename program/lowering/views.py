@@ -162,3 +162,24 @@ def regroup(x: View, shape: Sequence[int]) -> View | None:
         strides.append(stride)
         room, stride = room // size, stride * size
     return view(x.base, shape, strides[::-1], x.offset)
+
+
+def join(x: View, joint: Shape, frame: Shape) -> View | None:
+    """x, which broadcasts to `joint`, with runs of dimensions joined as in `frame`, a coarser shape.
+
+    None where a run is repeated in part, or where no strides express it.
+    """
+    shape: list[int] = []
+    at = 0
+    for size in frame:
+        start, covered = at, 1
+        while covered < size and at < len(joint):
+            covered *= joint[at]
+            at += 1
+        if covered != size:
+            return None
+        own = x.shape[start:at]
+        if own != joint[start:at] and prod(own) != 1:
+            return None
+        shape.append(prod(own))
+    return regroup(x, shape) if prod(shape) == x.elements else None

@@ -214,6 +214,16 @@ def test_a_tensor_is_quantised_once_however_often_it_is_multiplied() -> None:
     assert sum(n.op.name == "PRODUCT" for n in program.nodes) == 2
 
 
+def test_grouped_dimensions_are_not_pulled_apart() -> None:
+    def function(x: Tensor, y: Tensor, b: Tensor) -> list[Tensor]:
+        batched = (x @ y.t()).view(3, 1, 3) * 2 + y[0, :3]
+        return [(batched - batched.mean(-1, keepdim=True)).view(3, 3) @ x]
+
+    agree(function, X, Y, relative=2e-3)
+    shapes = [n.shape for n in lowered(function, [X, Y]).nodes if n.op.name == "RESHAPE"]
+    assert shapes == [(3, 1)] * len(shapes)
+
+
 def test_transposes_that_cancel_leave_no_node() -> None:
     program = lowered(lambda x, y, b: [(x.t().contiguous().t() * y).t().t()], [X, Y])
     assert not [n for n in program.nodes if n.op.name in {"STRIDED", "RESHAPE"}]
