@@ -115,3 +115,23 @@ def _follow_peers(connection: Connection, storage: NodeStorage, emit: EventLog) 
             emit({"event": "peers-unknown", "error": error.message})
 
     return follow
+
+
+def serve_blocks(name: str, connection: Connection, storage: NodeStorage, say: Callable[[str], None]) -> None:
+    """Serve an account's blocks until SIGTERM or SIGINT."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: connection.clock.stop())
+    url = start_serving(connection, storage, {"role": "client", "action": "serving", "name": name})[1]
+    say(f"serving blocks at {url}; stop with Ctrl-C")
+    while connection.clock.wait(3600):
+        continue
+
+
+def start_serving(
+    connection: Connection, storage: NodeStorage, status: dict[str, str]
+) -> tuple[WebServer, str]:
+    """Serve an account's blocks in a thread, and announce where."""
+    server = WebServer(node_app(storage.store, lambda: status, status["role"]), "127.0.0.1", 0)
+    url = server.start()
+    connection.writer.set_endpoint(connection.fresh_intent("endpoint"), url)
+    return server, url

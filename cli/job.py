@@ -1,0 +1,358 @@
+"""``assay job``: have a model trained."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from cli.app import app_of
+from cli.jobfile import LOCAL, PUBLIC, read_job_file, template
+from cli.output import Exit, table
+from cli.solver import parse_id
+from cli.units import parse_amount, show_amount
+from protocol.errors import Ask, Stop
+from protocol.types import Address, JobId, Phase
+
+commands = typer.Typer(no_args_is_help=True, help="Post jobs, follow them, fetch the model.")
+JobArgument = Annotated[str, typer.Argument(help="The job's id.")]
+FileArgument = Annotated[Path, typer.Argument(help="The job file.")]
+SHORT = 16
+
+
+@commands.command()
+def init(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="Where to write the job file.")] = Path("job.toml"),
+    model: Annotated[str, typer.Option("--template", help="gpt or mlp.")] = "gpt",
+    data: Annotated[str, typer.Option(help="gpt: stdlib, or a path to your text.")] = "stdlib",
+    rounds: Annotated[int, typer.Option(min=1)] = 3,
+    local: Annotated[bool, typer.Option(help="Deadlines for a chain on this machine.")] = True,
+) -> None:
+    """Write a complete job file to start from."""
+    app = app_of(context)
+    if file.exists():
+        raise Ask(
+            f"{file} exists; nothing was written",
+            hint="choose another name, or remove it",
+            code="file-exists",
+        )
+    file.write_text(template(model, source=data, rounds=rounds, times=LOCAL if local else PUBLIC))
+    app.output.result(
+        "job-init", {"file": str(file)}, f"wrote {file}; check it with `assay job validate {file}`"
+    )
+
+
+@commands.command()
+def validate(context: typer.Context, file: FileArgument) -> None:
+    """Trace the model, check the program and the terms, and say what the job can cost. Sends nothing."""
+    from cli.jobs import build, terms_of
+    from cli.roles import APPETITE
+    from client.posting import estimate
+    from program.validate import validate as check
+    from training.artifacts import Published, program_ref
+
+    app = app_of(context)
+    body = read_job_file(file)
+    app.output.say("tracing the training step into a program")
+    files = build(body)
+    check(
+        files.inner,
+        files.records.record_size,
+        max_bytes=APPETITE.step_bytes,
+        max_operations=APPETITE.step_operations,
+    )
+    check(
+        files.outer,
+        files.records.record_size,
+        max_bytes=APPETITE.step_bytes,
+        max_operations=APPETITE.step_operations,
+    )
+    published = Published(
+        b"\1" * 32,
+        program_ref(files.inner),
+        program_ref(files.outer),
+        files.records.tree.root,
+        bytes(32),
+        bytes(32),
+        len(files.records),
+        files.records.record_size,
+    )
+    worst = estimate(terms_of(body, published, Address("0x" + "11" * 20), 0))
+    parameters = sum(x.numel() for x in files.genesis[: files.inner.params])
+    data = {
+        "parameters": parameters,
+        "nodes": len(files.inner.nodes),
+        "outerNodes": len(files.outer.nodes),
+        "stateBytes": files.inner.state_bytes,
+        "records": len(files.records),
+        "recordSize": files.records.record_size,
+        "programRoot": files.inner.root,
+        "worstCase": str(worst),
+    }
+    rows = table(f"{file} is a sound job", "what", "#value")
+    for name, value in data.items():
+        shown = (
+            show_amount(worst) if name == "worstCase" else f"{value:,}" if isinstance(value, int) else value
+        )
+        rows.add_row(name, shown.hex() if isinstance(shown, bytes) else str(shown))
+    app.output.result("job-validate", data, rows)
+
+
+@commands.command()
+def post(
+    context: typer.Context,
+    file: FileArgument,
+    budget: Annotated[str, typer.Option(help="Such as 500tok; must cover the worst case.")],
+    serve: Annotated[bool, typer.Option(help="Go on serving the job's files until stopped.")] = True,
+) -> None:
+    """Publish the job's files and post it with a budget; then serve the files until stopped."""
+    from cli.jobs import build, terms_of
+    from client import posting
+
+    app = app_of(context)
+    body, value = read_job_file(file), parse_amount(budget)
+    name = app.settings.account
+    app.output.say("tracing the training step into a program")
+    files = build(body)
+    connection, storage = app.connect(), app.storage(name)
+    market = connection.writer
+    nonce = secrets.randbits(63)
+    terms = posting.publish(
+        storage.blocks, files, lambda published: terms_of(body, published, market.me, nonce)
+    )
+    found = posting.quote(market, terms, value)
+    app.announce(
+        f"post a job: worst case {show_amount(found.worst_case)}", value, worst_loss=found.worst_case
+    )
+    job_id = posting.post(market, terms, value)
+    app.output.result("job-post", {"job": job_id, "budget": str(value)}, f"posted job {job_id.hex()}")
+    if serve:
+        from cli.node import serve_blocks
+
+        serve_blocks(name, connection, storage, app.output.say)
+
+
+@commands.command("serve")
+def serve_files(context: typer.Context) -> None:
+    """Serve this account's blocks until stopped, so that nodes can fetch its jobs' files."""
+    from cli.node import serve_blocks
+
+    app = app_of(context)
+    name = app.settings.account
+    serve_blocks(name, app.connect(), app.storage(name), app.output.say)
+
+
+@commands.command("ls")
+def list_jobs(context: typer.Context) -> None:
+    """All jobs, oldest first."""
+    app = app_of(context)
+    jobs = app.view().market.jobs()
+    rows = table("jobs", "job", "client", "#round", "#settled", "#escrow", "state")
+    for job in jobs:
+        progress = job.progress
+        state = "closed" if progress.closed else "halted" if progress.halted else "open"
+        rows.add_row(
+            job.job_id.hex(),
+            job.terms.client,
+            f"{progress.round}/{job.terms.rounds}",
+            str(progress.settled_rounds),
+            show_amount(job.escrow),
+            state,
+        )
+    app.output.result("jobs", jobs, rows)
+
+
+def progress_table(following: object) -> Table:
+    """Rounds by shards: who holds what, in which phase, at which loss."""
+    from client.following import Following
+
+    assert isinstance(following, Following)
+    job = following.job
+    at = f"round {job.progress.round} of {job.terms.rounds}, paid {show_amount(following.paid)}"
+    title = f"job {job.job_id.hex()[:SHORT]}: {at}"
+    rows = table(title, "#round", *(f"shard {k}" for k in range(job.terms.shards)), "outer step", "#loss")
+    losses = following.loss_by_round()
+    for round_ in range(job.terms.rounds):
+        cells = []
+        for line in following.tasks:
+            if line.round == round_:
+                disputed = " (disputed)" if line.disputes else ""
+                cells.append("-" if line.phase == Phase.NONE else line.phase.name.lower() + disputed)
+        outer = following.outer[round_]
+        loss = losses[round_]
+        rows.add_row(
+            str(round_),
+            *cells,
+            "-" if outer == Phase.NONE else outer.name.lower(),
+            "" if loss is None else f"{loss:.3f}",
+        )
+    return rows
+
+
+@commands.command()
+def show(context: typer.Context, job: JobArgument) -> None:
+    """Where a job stands; losses are read from published checkpoints."""
+    from cli.roles import APPETITE
+    from client.following import follow
+    from training.artifacts import load_job
+
+    app = app_of(context)
+    connection, storage = app.view(), app.storage("view")
+    job_id = JobId(parse_id(job))
+    terms = connection.market.job(job_id).terms
+    storage.set_peers(connection.market.endpoints().values())
+    try:
+        following = follow(
+            connection.market, storage.blocks, job_id, load_job(storage.blocks, terms, APPETITE)
+        )
+    finally:
+        storage.close()
+    app.output.result("job", following, progress_table(following))
+
+
+@commands.command()
+def watch(
+    context: typer.Context, job: JobArgument, every: Annotated[float, typer.Option(help="Seconds.")] = 2.0
+) -> None:
+    """Follow a job until it is settled."""
+    from rich.live import Live
+
+    from client.following import follow
+
+    app = app_of(context)
+    connection, storage = app.view(), app.storage("view")
+    job_id = JobId(parse_id(job))
+    last = ""
+    try:
+        with Live(console=app.output.err, transient=True, auto_refresh=False) as live:
+            while True:
+                following = follow(connection.market, storage.blocks, job_id)
+                shown = progress_table(following)
+                if app.output.err.is_terminal:
+                    live.update(shown, refresh=True)
+                elif (line := str(following.job.progress)) != last:
+                    last = line
+                    app.output.say(line)
+                if following.done:
+                    break
+                time.sleep(every)
+    finally:
+        storage.close()
+    app.output.result("job", following, progress_table(following))
+
+
+@commands.command()
+def fund(context: typer.Context, job: JobArgument, amount: str) -> None:
+    """Add to a job's budget."""
+    app = app_of(context)
+    value, job_id = parse_amount(amount), JobId(parse_id(job))
+    connection = app.connect()
+    market = connection.writer
+    app.announce(f"add {show_amount(value)} to the job's budget", value, worst_loss=value)
+    if (missing := value - market.free(market.me)) > 0:
+        market.deposit(connection.fresh_intent("deposit"), type(value)(missing))
+    result = market.top_up(connection.fresh_intent("top-up"), job_id, value)
+    app.output.result("transaction", result, f"funded; transaction {result.tx_hash}")
+
+
+@commands.command()
+def halt(context: typer.Context, job: JobArgument) -> None:
+    """Begin no further round; finished work is paid, the rest comes back."""
+    app = app_of(context)
+    job_id = JobId(parse_id(job))
+    connection = app.connect()
+    app.announce("halt the job: no further round begins")
+    result = connection.writer.halt(f"halt/{job_id.hex()}", job_id)
+    app.output.result("transaction", result, f"halted; transaction {result.tx_hash}")
+
+
+@commands.command()
+def fetch(
+    context: typer.Context,
+    job: JobArgument,
+    folder: Annotated[Path, typer.Option("--out", help="Folder for model, programs and receipt.")] = Path(
+        "model"
+    ),
+) -> None:
+    """Fetch the settled model by its CID, check it against the chain, and write it with its receipt."""
+    from cli.roles import APPETITE
+    from client.fetching import fetch as fetch_model
+
+    app = app_of(context)
+    connection, storage = app.view(), app.storage("view")
+    storage.set_peers(connection.market.endpoints().values())
+    try:
+        params = fetch_model(
+            connection.market,
+            storage.blocks,
+            JobId(parse_id(job)),
+            folder,
+            APPETITE,
+            connection.clock.block(),
+        )
+    finally:
+        storage.close()
+    count = sum(x.numel() for x in params.values())
+    app.output.result(
+        "job-fetch",
+        {"folder": str(folder), "tensors": len(params), "parameters": count},
+        f"wrote {len(params)} tensors ({count:,} parameters) to {folder};"
+        f" check them offline with `assay job verify {folder}`",
+    )
+
+
+@commands.command()
+def verify(context: typer.Context, folder: Annotated[Path, typer.Argument(help="A fetched model.")]) -> None:
+    """Check a fetched model offline against its receipt; exit status 9 if it is not what the chain
+    settled."""
+    from client.receipt import BadReceipt
+    from client.receipt import verify as check
+
+    app = app_of(context)
+    try:
+        found = check(folder)
+    except BadReceipt as error:
+        app.output.result(
+            "job-verify", {"valid": False, "reason": error.message}, f"NOT the settled model: {error.message}"
+        )
+        raise typer.Exit(int(Exit.FRAUD)) from None
+    app.output.result(
+        "job-verify", {"valid": True, "found": found}, f"the model is the one that the chain settled: {found}"
+    )
+
+
+@commands.command()
+def sample(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="A fetched GPT.")],
+    prompt: Annotated[str, typer.Option(help="How the text begins.")] = "def ",
+    count: Annotated[int, typer.Option(help="Bytes to write.")] = 200,
+    seed: Annotated[int, typer.Option()] = 0,
+) -> None:
+    """Have a fetched GPT write some text."""
+    app = app_of(context)
+    text = sample_text(folder, prompt, count, seed)
+    app.output.result("job-sample", {"prompt": prompt, "text": text}, prompt + text)
+
+
+def sample_text(folder: Path, prompt: str, count: int, seed: int) -> str:
+    """What the model in `folder` writes after `prompt`. Raises Stop for a model that writes no text."""
+    import json
+
+    from safetensors.torch import load_file
+
+    from training.evaluate import generate
+
+    try:
+        receipt = json.loads((folder / "receipt.json").read_text())
+        params = load_file(folder / "model.safetensors")
+    except (OSError, ValueError) as error:
+        raise Stop(
+            f"{folder} holds no fetched model: {error}", hint="`assay job fetch JOB --out DIR`"
+        ) from error
+    return generate(params, receipt["model"], prompt.encode(), count, seed).decode("latin-1")
