@@ -109,12 +109,12 @@ class _Proven:
 def _prove_tensor(game: Game, node: Node, opening: Opening) -> _Proven:
     """Check one opening of an ordinary or state node against the roots that both sides accept."""
     if node.op is Op.STATE:
-        _require(opening.input == 0, "IndexOutOfRange")
         size, key = node.bytes, ZERO_DIGEST
         root, count, place = game.in_root, game.program.slots, node.attrs[0]
     else:
         _require(opening.input < len(node.inputs), "IndexOutOfRange")
         source = node.inputs[opening.input]
+        _require(source.ref < game.node, "MalformedNode", "an input is not an earlier node")
         size, key = source.bytes, game.key
         root, count, place = game.trace_root, game.program.nodes, source.ref
     offset = opening.first_leaf * trees.LEAF_BYTES
@@ -129,13 +129,19 @@ def _prove_tensor(game: Game, node: Node, opening: Opening) -> _Proven:
     return _Proven(opening.input, offset, opening.data)
 
 
+def _only(opened: Sequence[Opening]) -> Opening:
+    _require(bool(opened), "MissingInput", "nothing is opened")
+    _require(len(opened) == 1, "WrongCount", "one opening is enough")
+    _require(opened[0].input == 0, "IndexOutOfRange")
+    return opened[0]
+
+
 def _record_byte(game: Game, node: Node, element: int, opened: Sequence[Opening]) -> int:
     row, column = _record_of(node, element)
-    if not opened:
-        raise IllegalMove("MissingInput", "the record")
-    record = opened[0]
+    record = _only(opened)
     index = record_index(game.seed, game.shard, game.step, row, game.records)
-    sound = len(record.data) == game.record_size and not record.path and record.first_leaf == index
+    _require(record.first_leaf == index, "MissingInput", f"record {index}")
+    sound = len(record.data) == game.record_size and not record.path
     digest = trees.leaf(record.data)
     _require(
         sound and trees.verify(game.dataset_root, game.records, index, digest, record.siblings), "BadProof"
@@ -160,6 +166,10 @@ def element_bits(game: Game, encoded: bytes, element: int, opened: Sequence[Open
     """
     node = decode(encoded, game.record_size)
     _require(0 <= element < node.elements, "IndexOutOfRange")
+    _require((node.op is Op.STATE) == (game.node < game.program.slots), "MalformedNode")
+    if node.op is Op.STATE:
+        _require(node.attrs[0] == game.node, "MalformedNode")
+        _only(opened)
     proven: list[_Proven] = []
     if node.op is not Op.DATA:
         proven = [_prove_tensor(game, node, opening) for opening in opened]
@@ -193,7 +203,7 @@ ARITHMETIC = Arithmetic(facts, element_bits)
 def convicts(game: Game, data: bytes, encoded: bytes, element: int, opened: Sequence[Opening]) -> bool:
     """Whether the Court would find for the challenger who proves `element` of the revealed leaf `data`.
 
-    For a game in phase PROVE whose `encoded` node is the disputed one. Raises IllegalMove where the Court
+    For a game in phase PROVE; `encoded` is the node that it is about. Raises IllegalMove where the Court
     reverts for another reason than that nothing differs.
     """
     about = facts(encoded)

@@ -42,7 +42,7 @@ def test_executor_agrees_with_the_scalar_model(seed: int) -> None:
     for index, node in enumerate(sample.program.nodes):
         element, size = rng.randrange(node.elements), node.dtype.size
         evidence = openings(trace, index, element, trace.tree.proof)
-        bits = element_bits(game, node.encode(), element, evidence)
+        bits = element_bits(replace(game, node=index), node.encode(), element, evidence)
         out = trace.output(index)[element * size : (element + 1) * size]
         assert bits == int.from_bytes(out, "little"), (index, node.op.name, element)
 
@@ -103,7 +103,7 @@ def test_one_flipped_bit_of_an_opening_proves_nothing(seed: int, data: st.DataOb
     cut = 1 + len(one.siblings)
     evidence[which] = type(one)(one.input, one.first_leaf, parts[0], tuple(parts[1:cut]), tuple(parts[cut:]))
     with pytest.raises(IllegalMove, match="BadProof"):
-        element_bits(game, node.encode(), element, evidence)
+        element_bits(replace(game, node=index), node.encode(), element, evidence)
 
 
 TRAINING = training_sample()

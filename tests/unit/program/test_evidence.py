@@ -42,7 +42,9 @@ def test_every_instruction_is_proven_from_its_openings(key: bytes) -> None:
         for index, node in enumerate(trace.program.nodes):
             seen.add(node.op)
             element = (seed * 7919) % node.elements
-            bits = element_bits(game, node.encode(), element, opened(trace, index, element))
+            bits = element_bits(
+                replace(game, node=index), node.encode(), element, opened(trace, index, element)
+            )
             assert bits == claimed_bits(trace, index, element), (seed, index, node.op)
     assert len(seen) >= 35
 
@@ -73,6 +75,7 @@ def index_of(trace: StepTrace, op: Op) -> int:
 def test_tampered_openings_are_refused(op: Op) -> None:
     trace, game = situation(training_sample())
     index = index_of(trace, op)
+    game = replace(game, node=index)
     node = trace.program.nodes[index]
     sound = opened(trace, index, 3)
     encoded = node.encode()
@@ -83,13 +86,15 @@ def test_tampered_openings_are_refused(op: Op) -> None:
             replace(one, data=one.data[:-1]),
             replace(one, data=one.data + b"\x00"),
             replace(one, data=b""),
-            replace(one, first_leaf=one.first_leaf + 1),
             replace(one, siblings=(*one.siblings, ZERO_DIGEST)),
             replace(one, path=(*one.path, ZERO_DIGEST)),
         ]
         for bad in broken:
             with pytest.raises(IllegalMove, match="BadProof"):
                 element_bits(game, encoded, 3, (*sound[:i], bad, *sound[i + 1 :]))
+        elsewhere = replace(one, first_leaf=one.first_leaf + 1)
+        with pytest.raises(IllegalMove, match=r"BadProof|MissingInput"):
+            element_bits(game, encoded, 3, (*sound[:i], elsewhere, *sound[i + 1 :]))
     if sound:
         with pytest.raises(IllegalMove, match="MissingInput"):
             element_bits(game, encoded, 3, sound[1:])
@@ -98,6 +103,7 @@ def test_tampered_openings_are_refused(op: Op) -> None:
 def test_openings_of_another_input_or_element_do_not_serve() -> None:
     trace, game = situation(training_sample())
     index = index_of(trace, Op.PRODUCT)
+    game = replace(game, node=index)
     node = trace.program.nodes[index]
     sound = opened(trace, index, 3)
     swapped = tuple(replace(one, input=(one.input + 2) % 4) for one in sound)
@@ -107,6 +113,16 @@ def test_openings_of_another_input_or_element_do_not_serve() -> None:
         element_bits(game, node.encode(), 3, (replace(sound[0], input=4), *sound))
     with pytest.raises(IllegalMove, match="IndexOutOfRange"):
         element_bits(game, node.encode(), node.elements, sound)
+
+
+def test_node_must_stand_where_the_game_says() -> None:
+    trace, game = situation(training_sample())
+    for op, places in ((Op.STATE, (1, 5)), (Op.TANH, (0, 2, 3))):
+        index = index_of(trace, op)
+        encoded, evidence = trace.program.nodes[index].encode(), opened(trace, index, 0)
+        for place in places:
+            with pytest.raises(IllegalMove, match="MalformedNode"):
+                element_bits(replace(game, node=place), encoded, 0, evidence)
 
 
 def test_node_that_is_no_instruction_is_malformed() -> None:
@@ -123,7 +139,7 @@ def test_one_bit_convicts_and_the_truth_does_not() -> None:
     index = index_of(trace, Op.TANH)
     node = trace.program.nodes[index]
     element = node.elements - 1
-    game = replace(game, index=node.leaves - 1)
+    game = replace(game, node=index, index=node.leaves - 1)
     leaf = bytes(trace.output(index)[game.index * trees.LEAF_BYTES :])
     evidence = opened(trace, index, element)
     assert not convicts(game, leaf, node.encode(), element, evidence)
