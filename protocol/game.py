@@ -28,18 +28,15 @@ from protocol.dispute import (
     Split,
     Timeout,
 )
+from protocol.refusal import Refused
 from protocol.types import ZERO_DIGEST, Address, Game, GamePhase, Opening, Seconds
 
 SPLIT_LEVELS = 4
 """Levels opened in one move: 16 children."""
 
 
-class IllegalMove(ValueError):
+class IllegalMove(Refused):
     """The Court would revert; `error` is its custom error."""
-
-    def __init__(self, error: str, why: str = "") -> None:
-        super().__init__(f"{error}: {why}" if why else error)
-        self.error = error
 
 
 @dataclass(frozen=True)
@@ -90,18 +87,12 @@ def _next(game: Game, now: Seconds, **changes: object) -> Game:
     return replace(game, deadline=Seconds(now + game.move_time), **changes)  # type: ignore[arg-type]
 
 
-def _phase(game: Game, *phases: GamePhase) -> None:
-    _require(game.phase in phases, "WrongPhase", game.phase.name)
-
-
 def _reveal_steps(game: Game, move: RevealSteps, now: Seconds) -> Game:
-    _phase(game, GamePhase.STEPS)
     _require(len(move.roots) == game.steps - 1, "WrongCount")
     return _next(game, now, phase=GamePhase.PICK_STEP, revealed=digest_of(move.roots))
 
 
 def _pick_step(game: Game, move: PickStep, now: Seconds) -> Game:
-    _phase(game, GamePhase.PICK_STEP)
     _require(digest_of(move.roots) == game.revealed, "WrongChildren")
     _require(move.j < game.steps, "IndexOutOfRange")
     last = move.j == game.steps - 1
@@ -125,7 +116,6 @@ def _check_children(game: Game, children: Sequence[bytes]) -> None:
 
 
 def _reveal_trace(game: Game, move: RevealTrace, now: Seconds) -> Game:
-    _phase(game, GamePhase.TRACE)
     if game.key != ZERO_DIGEST:
         _require(move.trace_root == game.out_root, "WrongChildren")
     level = trees.depth(game.program.nodes)
@@ -143,7 +133,6 @@ _AFTER_PICK = {after: before for before, after in _AFTER_SPLIT.items()}
 
 
 def _split(game: Game, move: Split, now: Seconds) -> Game:
-    _phase(game, *_AFTER_SPLIT)
     _check_children(game, move.children)
     return _next(game, now, phase=_AFTER_SPLIT[game.phase], revealed=digest_of(move.children))
 
@@ -158,7 +147,6 @@ def _leaf_count(game: Game) -> int:
 
 
 def _pick(game: Game, move: Pick, now: Seconds, arithmetic: Arithmetic) -> Game | Verdict:
-    _phase(game, *_AFTER_PICK)
     _require(digest_of(move.children) == game.revealed, "WrongChildren")
     _require(move.child < len(move.children), "IndexOutOfRange")
     level = game.level - min(SPLIT_LEVELS, game.level)
@@ -168,12 +156,13 @@ def _pick(game: Game, move: Pick, now: Seconds, arithmetic: Arithmetic) -> Game 
         _require(digest != trees.ZEROS[level], "NoDifference")
         return Verdict(True, "padding")
     below = replace(game, digest=digest, level=level, index=index, revealed=ZERO_DIGEST)
+    if level == 0 and game.phase == GamePhase.PICK_NODE:
+        return _enter_node(below, move, now, arithmetic)
+    _require(not move.node and not move.node_proof, "WrongCount", "no node is picked here")
     if level:
         return _next(below, now, phase=_AFTER_PICK[game.phase])
-    if game.phase == GamePhase.PICK_LEAF:
-        return _next(below, now, phase=GamePhase.REVEAL_LEAF)
-    _require(game.phase == GamePhase.PICK_NODE, "NoDifference")
-    return _enter_node(below, move, now, arithmetic)
+    _require(game.phase == GamePhase.PICK_LEAF, "WrongPhase", "a slot's digest is not opened further")
+    return _next(below, now, phase=GamePhase.REVEAL_LEAF)
 
 
 def _enter_node(game: Game, move: Pick, now: Seconds, arithmetic: Arithmetic) -> Game:
@@ -198,7 +187,6 @@ def _enter_node(game: Game, move: Pick, now: Seconds, arithmetic: Arithmetic) ->
 
 
 def _open_output(game: Game, now: Seconds) -> Game:
-    _phase(game, GamePhase.PICK_NODE)
     _require(game.key == ZERO_DIGEST, "WrongPhase", "a keyed trace has no output state")
     level = trees.depth(game.program.slots)
     return _next(
@@ -213,11 +201,10 @@ def _open_output(game: Game, now: Seconds) -> Game:
 
 
 def _prove_output(game: Game, move: ProveOutput) -> Verdict:
-    _phase(game, GamePhase.PICK_NODE, GamePhase.PICK_OUTPUT)
     _require(game.key == ZERO_DIGEST, "WrongPhase", "a keyed trace has no output state")
+    _require(move.state_leaf != move.trace_leaf, "NoDifference")
     program = game.program
     _require(move.slot < program.slots, "IndexOutOfRange")
-    _require(move.ref < program.nodes, "IndexOutOfRange")
     leaves = 1 + program.nodes + program.slots
     ref_leaf = trees.leaf(move.ref.to_bytes(4, "big"))
     at = 1 + program.nodes + move.slot
@@ -228,7 +215,6 @@ def _prove_output(game: Game, move: ProveOutput) -> Verdict:
     _require(
         trees.verify(game.trace_root, program.nodes, move.ref, move.trace_leaf, move.trace_proof), "BadProof"
     )
-    _require(move.state_leaf != move.trace_leaf, "NoDifference")
     return Verdict(True, "output")
 
 
@@ -238,10 +224,9 @@ def leaf_bytes(game: Game) -> int:
 
 
 def _reveal_leaf(game: Game, move: RevealLeaf, now: Seconds) -> Game:
-    _phase(game, GamePhase.REVEAL_LEAF)
     _require(len(move.data) == leaf_bytes(game), "WrongCount")
     digest = trees.leaf(move.data) if game.key == ZERO_DIGEST else trees.keyed_leaf(game.key, move.data)
-    _require(digest == game.digest, "WrongChildren")
+    _require(digest == game.digest, "BadProof")
     return _next(game, now, phase=GamePhase.PROVE)
 
 
@@ -253,10 +238,8 @@ def is_canonical(bits: int, facts: NodeFacts) -> bool:
 
 
 def _prove(game: Game, move: Prove, arithmetic: Arithmetic) -> Verdict:
-    _phase(game, GamePhase.PROVE)
     digest = trees.leaf(move.data) if game.key == ZERO_DIGEST else trees.keyed_leaf(game.key, move.data)
-    _require(digest == game.digest and len(move.data) == leaf_bytes(game), "WrongChildren")
-    _require(digest_of([move.node]) == game.node_hash, "MalformedNode")
+    _require(digest == game.digest and digest_of([move.node]) == game.node_hash, "BadProof")
     facts = arithmetic.facts(move.node)
     at = move.element * facts.element_bytes - game.index * trees.LEAF_BYTES
     _require(0 <= at < len(move.data), "IndexOutOfRange")
@@ -267,12 +250,27 @@ def _prove(game: Game, move: Prove, arithmetic: Arithmetic) -> Verdict:
     return Verdict(True, "arithmetic")
 
 
+_PHASES: dict[type, tuple[GamePhase, ...]] = {
+    RevealSteps: (GamePhase.STEPS,),
+    PickStep: (GamePhase.PICK_STEP,),
+    RevealTrace: (GamePhase.TRACE,),
+    Split: tuple(_AFTER_SPLIT),
+    Pick: tuple(_AFTER_PICK),
+    OpenOutput: (GamePhase.PICK_NODE,),
+    ProveOutput: (GamePhase.PICK_NODE, GamePhase.PICK_OUTPUT),
+    RevealLeaf: (GamePhase.REVEAL_LEAF,),
+    Prove: (GamePhase.PROVE,),
+}
+"""In which phases a move is made."""
+
+
 def play(game: Game, move: Move, by: Address, now: Seconds, arithmetic: Arithmetic) -> Game | Verdict:
     """Apply one move by account `by` at chain time `now` (seconds). Raises IllegalMove where the Court
     reverts."""
     if isinstance(move, Timeout):
         _require(now > game.deadline, "DeadlineNotPassed")
         return Verdict(not game.phase.challengers, "timeout")
+    _require(game.phase in _PHASES[type(move)], "WrongPhase", game.phase.name)
     _require(by == game.mover, "NotYourMove")
     _require(now <= game.deadline, "DeadlinePassed")
     match move:

@@ -1,34 +1,28 @@
 """Rules on a job's terms (docs/protocol.md, rules 3.1 and 3.2), the same that the Jobs contract enforces.
 
-Contract: ``check_terms`` accepts exactly what ``Jobs.post`` accepts, and names the first field at fault.
-Nothing has a default.
+Contract: ``check_terms`` accepts exactly what ``Jobs.post`` accepts from a client with the budget, and names
+the first field at fault as the contract does. Nothing has a default.
 """
 
 from __future__ import annotations
 
 from protocol.errors import Stop
-from protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Terms, Wei
+from protocol.types import ZERO_DIGEST, ProgramRef, Terms, Wei
 
 MAX_SEGMENT_STEPS = 64
 MAX_VERIFIERS = 16
-MAX_UINT128 = (1 << 128) - 1
+MAX_NODES = 65_536
+MAX_SLOTS = 4_096
+MAX_TIME = (1 << 32) - 1
+"""Seconds; so that no sum of times leaves 64 bits and no deadline is out of reach."""
 
-_COUNTS = (
-    "shards",
-    "rounds",
-    "steps_per_round",
-    "segment_steps",
-    "samples",
-    "verifiers",
-    "quorum",
-    "seed_delay",
-    "max_unsettled",
-    "task_time",
-    "vote_time",
-    "reveal_time",
-    "challenge_window",
-    "move_time",
-    "price_period",
+_TIMES = (
+    ("taskTime", "task_time"),
+    ("voteTime", "vote_time"),
+    ("revealTime", "reveal_time"),
+    ("challengeWindow", "challenge_window"),
+    ("moveTime", "move_time"),
+    ("pricePeriod", "price_period"),
 )
 
 
@@ -51,26 +45,37 @@ def _require(holds: bool, field: str, why: str) -> None:
 
 
 def check_terms(terms: Terms) -> None:
-    """Raise BadTerms for the first rule of 3.1 that the terms break."""
-    _require(terms.client != ZERO_ADDRESS, "client", "is the zero address")
-    for name in _COUNTS:
-        _require(getattr(terms, name) >= 1, name, "must be at least 1")
-    _require(terms.steps_per_round % terms.segment_steps == 0, "segmentSteps", "must divide stepsPerRound")
-    _require(terms.segment_steps <= MAX_SEGMENT_STEPS, "segmentSteps", f"must be at most {MAX_SEGMENT_STEPS}")
-    _require(terms.quorum <= terms.verifiers, "quorum", "exceeds verifiers")
-    _require(terms.verifiers <= MAX_VERIFIERS, "verifiers", f"must be at most {MAX_VERIFIERS}")
-    _require(terms.samples <= terms.segments, "samples", "exceeds the number of segments")
-    _require(terms.price_floor <= terms.price_cap, "priceFloor", "exceeds priceCap")
-    for name, program in (("inner", terms.inner), ("outer", terms.outer)):
-        _require(1 <= program.params <= program.slots, name, "needs 1 <= params <= slots")
-        _require(program.slots <= program.nodes, name, "needs slots <= nodes")
-    _require(
-        terms.outer.slots == (2 + terms.shards) * terms.inner.params,
-        "outer",
-        "needs (2 + shards) * params slots",
-    )
+    """Raise BadTerms for the first rule of 2.5 and 3.1 that the terms break, in the contract's order."""
+    _check_program(terms.inner, "inner")
+    _check_program(terms.outer, "outer")
     _require(terms.manifest != ZERO_DIGEST, "manifest", "is zero")
-    _require(worst_case(terms) <= MAX_UINT128, "priceCap", "makes a budget beyond 128 bits")
+    _require(terms.shards >= 1, "shards", "must be at least 1")
+    slots = (2 + terms.shards) * terms.inner.params
+    _require(terms.outer.slots == slots, "outer.slots", "must be (2 + shards) * params")
+    _require(terms.rounds >= 1, "rounds", "must be at least 1")
+    _check_steps(terms)
+    _require(1 <= terms.verifiers <= MAX_VERIFIERS, "verifiers", f"must be 1 to {MAX_VERIFIERS}")
+    _require(1 <= terms.quorum <= terms.verifiers, "quorum", "must be 1 to verifiers")
+    _require(terms.max_unsettled >= 1, "maxUnsettled", "must be at least 1")
+    _require(terms.price_floor <= terms.price_cap, "priceFloor", "exceeds priceCap")
+    _require(terms.seed_delay >= 1, "seedDelay", "must be at least 1")
+    for field, name in _TIMES:
+        _require(1 <= getattr(terms, name) <= MAX_TIME, field, f"must be 1 to {MAX_TIME} seconds")
+
+
+def _check_program(program: ProgramRef, field: str) -> None:
+    _require(1 <= program.nodes <= MAX_NODES, field, f"needs 1 to {MAX_NODES} nodes")
+    _require(program.slots <= MAX_SLOTS, field, f"has more than {MAX_SLOTS} slots")
+    _require(1 <= program.params <= program.slots, field, "needs 1 <= params <= slots")
+
+
+def _check_steps(terms: Terms) -> None:
+    _require(terms.steps_per_round >= 1, "stepsPerRound", "must be at least 1")
+    _require(
+        1 <= terms.segment_steps <= MAX_SEGMENT_STEPS, "segmentSteps", f"must be 1 to {MAX_SEGMENT_STEPS}"
+    )
+    _require(terms.steps_per_round % terms.segment_steps == 0, "segmentSteps", "must divide stepsPerRound")
+    _require(1 <= terms.samples <= terms.segments, "samples", "must be 1 to the number of segments")
 
 
 def worst_case(terms: Terms) -> Wei:

@@ -33,8 +33,7 @@ def conviction(taken: Sequence[Wei], wasted_prices: Wei) -> Conviction:
     """Divide what was taken from the claimant and the verifiers that passed the claim (rule 5.1).
 
     `taken`: each account's slash, already cut to what was there. `wasted_prices`: sum of the prices of the
-    task
-    claims, by other solvers, that the rewind makes stale.
+    task claims that the rewind makes stale, the convict's own included (whose share is burnt in the end).
     """
     slashed = Wei(sum(taken))
     burned = burnt_half(slashed)

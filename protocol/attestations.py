@@ -1,0 +1,122 @@
+"""Seeds, draws and votes (docs/protocol.md, sections 4.5 to 4.7).
+
+Contract: pure functions ``(world, event, by, now) -> world`` that refuse what Attestations refuses, for the
+same reason. A claim that a rewind has overtaken may still be seeded and voted on, but never accepted; `void`
+gives everything locked for it back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from protocol import sampling
+from protocol.events import CommitVote, RecordSeed, RevealVote, Tally
+from protocol.refusal import require
+from protocol.stakes import Funds
+from protocol.types import ZERO_DIGEST, Address, Claim, Phase, Role, Seconds, Terms
+from protocol.world import Ballot, BallotState, ClaimState, Moment, World
+
+
+def record_seed(world: World, event: RecordSeed, by: Address, now: Moment) -> World:
+    """Record the seed and draw the verifiers, or wait for another block if the hash is gone.
+
+    Refused: WrongClaim, WrongPhase, SeedUnavailable.
+    """
+    claim = event.claim
+    claim_id, state, job = world.in_phase(claim, Phase.COMMITTED)
+    terms, status = job.terms, state.status
+    require(now.block > status.seed_block, "SeedUnavailable")
+    draw = status.draws + 1
+    if event.block_hash == ZERO_DIGEST:
+        again = state.with_status(draws=draw, seed_block=now.block + terms.seed_delay)
+        return world.with_claim(claim_id, again)
+    seed = sampling.claim_seed(event.block_hash, claim_id)
+    drawn = _draw_others(world, seed, claim, terms)
+    seeded = state.with_status(phase=Phase.SEEDED, since=now.time, draws=draw, seed=seed)
+    for verifier in drawn:
+        seeded = seeded.with_ballot(draw, Ballot(verifier, BallotState.DRAWN, ZERO_DIGEST, 0))
+    return world.with_claim(claim_id, replace(seeded, drawn=tuple(drawn)))
+
+
+def commit_vote(world: World, event: CommitVote, by: Address, now: Moment) -> World:
+    """Refused: WrongClaim, WrongPhase, TooLate, WrongReveal, NotDrawn, AlreadyVoted, InsufficientStake."""
+    claim_id, state, job = world.in_phase(event.claim, Phase.SEEDED)
+    require(now.time <= state.status.since + job.terms.vote_time, "TooLate")
+    require(event.commitment != ZERO_DIGEST, "WrongReveal", "a commitment is never zero")
+    ballot = ballot_of(state, by)
+    require(ballot.state == BallotState.DRAWN, "AlreadyVoted")
+    sealed = replace(ballot, state=BallotState.COMMITTED, word=event.commitment)
+    world = world.with_funds(world.funds.lock(by, Role.VERIFIER, job.terms.verifier_stake))
+    return world.with_claim(claim_id, state.with_ballot(state.status.draws, sealed))
+
+
+def reveal_vote(world: World, event: RevealVote, by: Address, now: Moment) -> World:
+    """Refused: WrongClaim, WrongPhase, NotDue, TooLate, NotDrawn, AlreadyVoted, WrongReveal."""
+    claim_id, state, job = world.in_phase(event.claim, Phase.SEEDED)
+    status, terms = state.status, job.terms
+    voting = status.since + terms.vote_time
+    early = any(ballot.state == BallotState.DRAWN for ballot in state.present())
+    require(now.time > voting or not early, "NotDue")
+    require(now.time <= voting + terms.reveal_time, "TooLate")
+    ballot = ballot_of(state, by)
+    require(ballot.state != BallotState.DRAWN, "WrongReveal", "nothing was committed")
+    require(ballot.state == BallotState.COMMITTED, "AlreadyVoted")
+    opened = world.vote_commitment(claim_id, by, event.valid, event.traces_root, event.salt)
+    require(opened == ballot.word, "WrongReveal")
+    kind = BallotState.VALID if event.valid else BallotState.INVALID
+    state = state.with_ballot(status.draws, replace(ballot, state=kind, word=event.traces_root))
+    counted = state.with_status(revealed=status.revealed + 1, valid=status.valid + int(event.valid))
+    return world.with_claim(claim_id, counted)
+
+
+def tally(world: World, event: Tally, by: Address, now: Moment) -> World:
+    """Accept, or end the draw that did not. Refused: WrongClaim, WrongPhase, NotDue, NotStanding."""
+    claim_id, state, job = world.in_phase(event.claim, Phase.SEEDED)
+    status, terms = state.status, job.terms
+    if status.valid >= terms.quorum:
+        require(world.stands(state), "NotStanding")
+        return world.with_claim(claim_id, state.with_status(phase=Phase.ACCEPTED, since=now.time))
+    over = now.time > status.since + terms.vote_time + terms.reveal_time
+    require(over or status.revealed >= len(state.drawn), "NotDue")
+    require(world.stands(state), "NotStanding")
+    funds, dismissed = _dismiss(world.funds, state, terms)
+    return world.with_funds(funds).with_claim(claim_id, _await_seed(dismissed, terms, now))
+
+
+def _await_seed(state: ClaimState, terms: Terms, now: Moment) -> ClaimState:
+    """Back to COMMITTED, with a new seed block and nobody drawn."""
+    waiting = state.with_status(
+        phase=Phase.COMMITTED,
+        since=Seconds(now.time),
+        seed_block=now.block + terms.seed_delay,
+        revealed=0,
+        valid=0,
+    )
+    return replace(waiting, drawn=())
+
+
+def _dismiss(funds: Funds, state: ClaimState, terms: Terms) -> tuple[Funds, ClaimState]:
+    """Whoever committed and did not reveal pays; the others are free, but for those with an open game."""
+    after = state
+    for ballot in state.present():
+        if not ballot.state.locks:
+            continue
+        if ballot.games:
+            after = after.with_ballot(state.status.draws, replace(ballot, state=BallotState.HELD))
+            continue
+        funds = funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
+        if ballot.state == BallotState.COMMITTED:
+            funds = funds.fined(ballot.verifier, Role.VERIFIER, terms.miss_penalty)
+    return funds, after
+
+
+def ballot_of(state: ClaimState, verifier: Address) -> Ballot:
+    """The verifier's ballot in the present draw. Raises Refused(NotDrawn)."""
+    require(verifier in state.drawn, "NotDrawn")
+    return state.ballots[state.status.draws, verifier]
+
+
+def _draw_others(world: World, seed: bytes, claim: Claim, terms: Terms) -> list[Address]:
+    """A claimant that the seed draws is passed over for the next in line."""
+    drawn = world.funds.draw(seed, terms.verifiers + 1, world.market.keccak)
+    return [verifier for verifier in drawn if verifier != claim.claimant][: terms.verifiers]

@@ -1,0 +1,150 @@
+"""The life of a claim from commit to settlement (docs/protocol.md, sections 4.3 to 4.8).
+
+Contract: pure functions ``(world, event, by, now) -> world`` that refuse what Tasks refuses, for the same
+reason. Votes are in ``protocol.attestations``, convictions in ``protocol.convictions``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from protocol import trees
+from protocol.events import Commit, Settle
+from protocol.ledger import escrow, free
+from protocol.refusal import require
+from protocol.stakes import Funds
+from protocol.types import (
+    ZERO_ADDRESS,
+    ZERO_DIGEST,
+    Address,
+    Claim,
+    ClaimStatus,
+    Kind,
+    Phase,
+    Role,
+    Terms,
+    Wei,
+)
+from protocol.world import BallotState, ClaimState, Job, Moment, World
+
+
+def segments_of(claim: Claim, terms: Terms) -> int:
+    """Segments of a claim; its segments tree has one leaf more."""
+    return terms.segments if claim.kind == Kind.TASK else 1
+
+
+def commit(world: World, event: Commit, by: Address, now: Moment) -> World:
+    """Commit a task or an outer claim.
+
+    Refused: NoSuchJob, BadSegments, PlaceTaken, NotHolder, WrongInput, NoSuchShard, JobEnded, WrongRound,
+    PipelineFull, TooLate, RoundIncomplete, InsufficientStake.
+    """
+    given = event.claim
+    job = world.job(given.job_id)
+    terms = job.terms
+    _check_segments(event, segments_of(given, terms))
+    place = (given.job_id, given.kind, given.round, given.shard)
+    require(world.current(*place) is None, "PlaceTaken")
+    if given.kind == Kind.TASK:
+        price = _task_price(job, given, by, now)
+    else:
+        _check_outer(world, job, given)
+        price = terms.outer_fee
+    before = world.places.get(place)
+    claim = replace(
+        given,
+        claimant=by,
+        price=price,
+        committed_at=now.time,
+        epoch=job.epoch,
+        attempt=0 if before is None else world.claims[before].claim.attempt + 1,
+    )
+    claim_id = world.claim_id(claim)
+    task = claim.kind == Kind.TASK
+    status = ClaimStatus(
+        phase=Phase.COMMITTED if task else Phase.ACCEPTED,
+        seed_block=now.block + terms.seed_delay if task else 0,
+        since=now.time,
+        draws=0,
+        open_games=0,
+        revealed=0,
+        valid=0,
+        seed=ZERO_DIGEST,
+    )
+    world = world.with_funds(world.funds.lock(by, Role.SOLVER, terms.solver_stake))
+    world = world.with_claim(claim_id, ClaimState(claim, status))
+    world = replace(world, places={**world.places, place: claim_id})
+    if task:
+        return world
+    return world.with_job(given.job_id, replace(job, round=job.round + 1, round_start=now.time))
+
+
+def settle(world: World, event: Settle, by: Address, now: Moment) -> World:
+    """Pay a claim whose window is over.
+
+    Refused: WrongClaim, WrongPhase, GamesOpen, NotDue, NotStanding, EarlierUnsettled.
+    """
+    claim = event.claim
+    claim_id, state, job = world.in_phase(claim, Phase.ACCEPTED)
+    terms = job.terms
+    require(state.status.open_games == 0, "GamesOpen")
+    require(now.time > state.status.since + terms.challenge_window, "NotDue")
+    require(world.stands(state), "NotStanding")
+    _check_order(world, job, claim)
+    funds = world.funds.unlock(claim.claimant, Role.SOLVER, terms.solver_stake)
+    funds = unlock_votes(funds, state, terms)
+    funds = funds.moved(escrow(claim.job_id), free(claim.claimant), claim.price)
+    for ballot in state.present():
+        if ballot.state == BallotState.VALID:
+            funds = funds.moved(escrow(claim.job_id), free(ballot.verifier), terms.verifier_fee)
+    world = world.with_funds(funds).with_claim(claim_id, state.with_status(phase=Phase.SETTLED))
+    if claim.kind == Kind.TASK:
+        return world
+    # A pipeline that was full starts again now, and with it the clock of the tasks that it held up.
+    round_start = now.time if job.pipeline_full else job.round_start
+    done = replace(job, settled_rounds=claim.round + 1, round_start=round_start)
+    return world.with_job(claim.job_id, done)
+
+
+def unlock_votes(funds: Funds, state: ClaimState, terms: Terms) -> Funds:
+    """Free the stakes behind the votes of the present draw."""
+    for ballot in state.present():
+        if ballot.state.locks:
+            funds = funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
+    return funds
+
+
+def _check_segments(event: Commit, segments: int) -> None:
+    claim = event.claim
+    first = trees.verify(claim.segments_root, segments + 1, 0, claim.input_root, event.first)
+    last = trees.verify(claim.segments_root, segments + 1, segments, claim.output_root, event.last)
+    require(first and last, "BadSegments")
+
+
+def _task_price(job: Job, claim: Claim, by: Address, now: Moment) -> Wei:
+    terms = job.terms
+    holder = job.shards[claim.shard].solver if claim.shard < terms.shards else ZERO_ADDRESS
+    require(holder == by, "NotHolder")
+    require(claim.round > 0 or claim.input_root == terms.genesis_root, "WrongInput")
+    require(job.begun, "JobEnded")
+    require(claim.round == job.round, "WrongRound")
+    require(not job.pipeline_full, "PipelineFull")
+    require(now.time <= job.deadline(claim.shard), "TooLate")
+    return job.shards[claim.shard].price
+
+
+def _check_outer(world: World, job: Job, claim: Claim) -> None:
+    require(claim.shard == 0, "NoSuchShard")
+    require(job.begun, "JobEnded")
+    require(claim.round == job.round, "WrongRound")
+    accepted = [t for t in world.tasks(claim.job_id, claim.round) if t.status.phase >= Phase.ACCEPTED]
+    require(len(accepted) == job.terms.shards, "RoundIncomplete", f"{len(accepted)} accepted")
+
+
+def _check_order(world: World, job: Job, claim: Claim) -> None:
+    """Tasks of r, outer of r, tasks of r + 1, and so on (rule 4.8)."""
+    require(claim.round == job.settled_rounds, "EarlierUnsettled")
+    if claim.kind == Kind.OUTER:
+        tasks = list(world.tasks(claim.job_id, claim.round))
+        settled = all(task.status.phase == Phase.SETTLED for task in tasks)
+        require(settled and len(tasks) == job.terms.shards, "EarlierUnsettled")

@@ -1,0 +1,124 @@
+"""What falls and what falls with it: convictions, rewinds, compensation (docs/protocol.md, section 5).
+
+Contract: pure; every unit that a conviction takes is burnt, paid to the challenger, or set aside for those
+whose work the rewind wastes, and what is set aside is paid out or burnt by the last `void`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from protocol.claims import unlock_votes
+from protocol.events import Void
+from protocol.jobs import reopened
+from protocol.ledger import compensation, free
+from protocol.refusal import require
+from protocol.settlement import CompensationPot, Conviction, convicted_vote, conviction, position
+from protocol.stakes import SEIZED, Funds
+from protocol.types import Address, Claim, ClaimId, Kind, Phase, Role, Seconds, Terms, Wei
+from protocol.world import Ballot, BallotState, ClaimState, Moment, Rewind, World
+
+
+def convicted(world: World, claim_id: ClaimId, challenger: Address, now: Moment) -> World:
+    """The claim falls (rules 5.1 and 5.2)."""
+    state = world.claims[claim_id]
+    claim, job = state.claim, world.jobs[state.claim.job_id]
+    wasted = _wasted(world, claim)
+    funds, taken = _slash_all(world.funds, state, job.terms)
+    verdict = conviction(taken, wasted)
+    world = world.with_claim(claim_id, state.with_status(phase=Phase.CONVICTED))
+    if claim.kind == Kind.TASK and job.shards[claim.shard].solver == claim.claimant:
+        world = reopened(world, claim.job_id, claim.shard, now.time)
+    world = _rewound(world, claim, verdict, wasted, now.time)
+    funds = funds.burnt(SEIZED, verdict.burned)
+    funds = funds.moved(SEIZED, free(challenger), verdict.reward)
+    pot = compensation(claim.job_id, job.epoch + 1)
+    return world.with_funds(funds.moved(SEIZED, pot, verdict.compensation))
+
+
+def convicted_ballot(
+    world: World, claim_id: ClaimId, draw: int, ballot: Ballot, challenger: Address
+) -> World:
+    """A vote falls (rule 5.3): it no longer counts and is not paid; acceptance already given stands."""
+    state = world.claims[claim_id]
+    terms = world.jobs[state.claim.job_id].terms
+    counted = state.status.valid - int(ballot.state == BallotState.VALID)
+    state = state.with_status(valid=counted).with_ballot(draw, replace(ballot, state=BallotState.DONE))
+    funds = world.funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
+    funds, taken = funds.slash(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
+    split = convicted_vote(taken)
+    funds = funds.burnt(SEIZED, split.burned).moved(SEIZED, free(challenger), split.paid)
+    return world.with_funds(funds).with_claim(claim_id, state)
+
+
+def void(world: World, event: Void, by: Address, now: Moment) -> World:
+    """End a claim that a rewind has overtaken. Refused: WrongClaim, WrongPhase, NotStale."""
+    claim = event.claim
+    claim_id, state = world.known(claim)
+    require(state.live, "WrongPhase", state.status.phase.name)
+    require(not world.stands(state), "NotStale")
+    terms = world.jobs[claim.job_id].terms
+    funds = world.funds.unlock(claim.claimant, Role.SOLVER, terms.solver_stake)
+    funds = unlock_votes(funds, state, terms)
+    world = world.with_funds(funds).with_claim(claim_id, state.with_status(phase=Phase.VOID))
+    return _compensated(world, claim) if claim.kind == Kind.TASK else world
+
+
+def _slash_all(funds: Funds, state: ClaimState, terms: Terms) -> tuple[Funds, list[Wei]]:
+    """Free every lock that the claim and its votes hold, then take from the claimant and the valid voters."""
+    claimant = state.claim.claimant
+    funds = funds.unlock(claimant, Role.SOLVER, terms.solver_stake)
+    funds = unlock_votes(funds, state, terms)
+    funds, from_claimant = funds.slash(claimant, Role.SOLVER, terms.solver_stake)
+    taken = [from_claimant]
+    for ballot in state.present():
+        if ballot.state == BallotState.VALID:
+            funds, from_voter = funds.slash(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
+            taken.append(from_voter)
+    return funds, taken
+
+
+def _wasted(world: World, fallen: Claim) -> Wei:
+    """Sum of the prices of the task claims that the conviction of this claim makes stale."""
+    at = position(fallen.kind, fallen.round)
+    return Wei(
+        sum(
+            state.claim.price
+            for state in world.claims.values()
+            if state.claim.job_id == fallen.job_id
+            and state.claim.kind == Kind.TASK
+            and position(state.claim.kind, state.claim.round) > at
+            and world.stands(state)
+        )
+    )
+
+
+def _rewound(world: World, claim: Claim, verdict: Conviction, wasted: Wei, now: Seconds) -> World:
+    job = world.jobs[claim.job_id]
+    pot = CompensationPot(verdict.compensation, wasted, verdict.compensation, wasted)
+    rewind = Rewind(position(claim.kind, claim.round), claim.claimant, pot)
+    last_round = min(job.last_round, claim.round) if job.halted else job.last_round
+    back = replace(
+        job,
+        round=claim.round,
+        last_round=last_round,
+        round_start=now,
+        rewinds=(*job.rewinds, rewind),
+    )
+    return world.with_job(claim.job_id, back)
+
+
+def _compensated(world: World, claim: Claim) -> World:
+    """The claim's share of what the rewind that overtook it set aside; the convict's own share is burnt."""
+    job = world.jobs[claim.job_id]
+    at = position(claim.kind, claim.round)
+    index = next(i for i in range(claim.epoch, job.epoch) if at > job.rewinds[i].position)
+    rewind = job.rewinds[index]
+    share, pot = rewind.pot.take(claim.price)
+    rewinds = (*job.rewinds[:index], replace(rewind, pot=pot), *job.rewinds[index + 1 :])
+    source = compensation(claim.job_id, index + 1)
+    if claim.claimant == rewind.convict:
+        funds = world.funds.burnt(source, share)
+    else:
+        funds = world.funds.moved(source, free(claim.claimant), share)
+    return world.with_funds(funds).with_job(claim.job_id, replace(job, rewinds=rewinds))

@@ -1,0 +1,221 @@
+"""Everything that can happen to a market from outside, as values: one class for each entry point.
+
+Contract: fields are the entry point's arguments, with two differences. `Announce` names the finding instead
+of its hash, and `RecordSeed` brings the hash of the claim's seed block, which the chain knows by itself
+(32 zero bytes once the history no longer holds it).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.dispute import Digests, Move
+from protocol.types import Address, Claim, ClaimId, Game, JobId, Role, Terms, Wei
+
+
+@dataclass(frozen=True)
+class Deposit:
+    """Tokens into `account`'s free balance."""
+
+    account: Address
+    amount: Wei
+
+
+@dataclass(frozen=True)
+class Withdraw:
+    """Pay out from the free balance to the account `to`."""
+
+    to: Address
+    amount: Wei
+
+
+@dataclass(frozen=True)
+class Destroy:
+    """Take burnt tokens out of the token's supply."""
+
+
+@dataclass(frozen=True)
+class Stake:
+    role: Role
+    amount: Wei
+
+
+@dataclass(frozen=True)
+class StartUnbond:
+    role: Role
+    amount: Wei
+
+
+@dataclass(frozen=True)
+class FinishUnbond:
+    role: Role
+    index: int
+
+
+@dataclass(frozen=True)
+class Post:
+    terms: Terms
+    budget: Wei
+
+
+@dataclass(frozen=True)
+class TopUp:
+    job_id: JobId
+    amount: Wei
+
+
+@dataclass(frozen=True)
+class Halt:
+    job_id: JobId
+
+
+@dataclass(frozen=True)
+class Close:
+    job_id: JobId
+
+
+@dataclass(frozen=True)
+class ClaimShard:
+    job_id: JobId
+    shard: int
+
+
+@dataclass(frozen=True)
+class Release:
+    job_id: JobId
+    shard: int
+
+
+@dataclass(frozen=True)
+class Expire:
+    job_id: JobId
+    shard: int
+
+
+@dataclass(frozen=True)
+class Commit:
+    """`first` and `last` prove input and output root in the segments root."""
+
+    claim: Claim
+    first: Digests
+    last: Digests
+
+
+@dataclass(frozen=True)
+class RecordSeed:
+    claim: Claim
+    block_hash: bytes
+
+
+@dataclass(frozen=True)
+class CommitVote:
+    claim: Claim
+    commitment: bytes
+
+
+@dataclass(frozen=True)
+class RevealVote:
+    claim: Claim
+    valid: bool
+    traces_root: bytes
+    salt: bytes
+
+
+@dataclass(frozen=True)
+class Tally:
+    claim: Claim
+
+
+@dataclass(frozen=True)
+class Settle:
+    claim: Claim
+
+
+@dataclass(frozen=True)
+class Void:
+    claim: Claim
+
+
+@dataclass(frozen=True)
+class Announce:
+    """`segment`: the sample for a vote, the slot for a binding; `verifier`: zero but for a vote."""
+
+    claim_id: ClaimId
+    segment: int
+    verifier: Address
+    salt: bytes
+
+
+@dataclass(frozen=True)
+class Open:
+    claim: Claim
+    segment: int
+    from_leaf: bytes
+    from_proof: Digests
+    to_leaf: bytes
+    to_proof: Digests
+    salt: bytes
+
+
+@dataclass(frozen=True)
+class OpenVote:
+    claim: Claim
+    verifier: Address
+    sample: int
+    from_leaf: bytes
+    from_proof: Digests
+    trace_root: bytes
+    trace_proof: Digests
+    salt: bytes
+
+
+@dataclass(frozen=True)
+class ProveBinding:
+    """`source`: None where the source is a genesis root."""
+
+    claim: Claim
+    slot: int
+    leaf: bytes
+    proof: Digests
+    source: Claim | None
+    source_leaf: bytes
+    source_proof: Digests
+    salt: bytes
+
+
+@dataclass(frozen=True)
+class Play:
+    """A move of game `game_id`, which stands as `game`."""
+
+    game_id: int
+    game: Game
+    move: Move
+
+
+Event = (
+    Deposit
+    | Withdraw
+    | Destroy
+    | Stake
+    | StartUnbond
+    | FinishUnbond
+    | Post
+    | TopUp
+    | Halt
+    | Close
+    | ClaimShard
+    | Release
+    | Expire
+    | Commit
+    | RecordSeed
+    | CommitVote
+    | RevealVote
+    | Tally
+    | Settle
+    | Void
+    | Announce
+    | Open
+    | OpenVote
+    | ProveBinding
+    | Play
+)

@@ -1,0 +1,304 @@
+"""Everything that a market's contracts know, as one value, and the questions that its rules ask of it.
+
+Contract: values are never changed in place. What follows from the claims is not stored beside them: whether a
+claim stands, which tasks of a round are accepted, what a rewind wastes are all asked of the claims themselves
+(the contracts count instead; the twin test holds the two together).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+from protocol.encoding import encode, words
+from protocol.game import Arithmetic
+from protocol.ledger import NOTHING, Ledger, wallet
+from protocol.refusal import require
+from protocol.settlement import CompensationPot, is_stale, position
+from protocol.stakes import Funds
+from protocol.types import (
+    ZERO_ADDRESS,
+    Address,
+    Claim,
+    ClaimId,
+    ClaimStatus,
+    Game,
+    Holder,
+    JobId,
+    Kind,
+    Phase,
+    Progress,
+    Seconds,
+    Terms,
+    Vote,
+    Wei,
+)
+
+LIVE = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
+"""Phases of a claim that has not ended."""
+NEVER = Seconds(0)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The block that an event is mined in."""
+
+    time: Seconds
+    block: int
+
+
+@dataclass(frozen=True)
+class Market:
+    """What a deployed market fixes for good. `keccak`: Keccak-256, which the standard library lacks."""
+
+    chain_id: int
+    jobs: Address
+    unbond_delay: Seconds
+    keccak: Callable[[bytes], bytes]
+    arithmetic: Arithmetic
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Who holds a shard (ZERO_ADDRESS: nobody), and since when it was open when nobody did."""
+
+    opened_at: Seconds
+    solver: Address = ZERO_ADDRESS
+    price: Wei = NOTHING
+    since: Seconds = NEVER
+
+
+@dataclass(frozen=True)
+class Rewind:
+    """One conviction's effect on a job: everything committed before it at a later position is stale."""
+
+    position: int
+    convict: Address
+    pot: CompensationPot
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job's clockwork. Rounds after `last_round` do not begin."""
+
+    terms: Terms
+    last_round: int
+    round_start: Seconds
+    shards: tuple[Shard, ...]
+    last_shard_claim: Seconds = NEVER
+    round: int = 0
+    settled_rounds: int = 0
+    halted: bool = False
+    closed: bool = False
+    rewinds: tuple[Rewind, ...] = ()
+
+    @property
+    def epoch(self) -> int:
+        """Rewinds so far."""
+        return len(self.rewinds)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the present round is one of the job's."""
+        return not self.closed and self.round <= self.last_round
+
+    @property
+    def pipeline_full(self) -> bool:
+        """Whether no task can be committed before a round is settled (rule 4.3)."""
+        return self.round - self.settled_rounds >= self.terms.max_unsettled
+
+    def deadline(self, shard: int) -> Seconds:
+        """When the shard's task of the present round is due."""
+        start = max(self.round_start, self.shards[shard].since)
+        return Seconds(start + self.terms.task_time)
+
+    def is_stale(self, claim: Claim) -> bool:
+        """Whether a rewind has overtaken the claim (rule 5.2)."""
+        at = position(claim.kind, claim.round)
+        return is_stale(at, claim.epoch, [rewind.position for rewind in self.rewinds])
+
+    def with_shard(self, index: int, shard: Shard) -> Job:
+        """The job with one shard replaced."""
+        return replace(self, shards=(*self.shards[:index], shard, *self.shards[index + 1 :]))
+
+
+class BallotState(IntEnum):
+    """HELD: a vote of a draw that failed, still locked because a game on it is open."""
+
+    DRAWN = 0
+    COMMITTED = 1
+    VALID = 2
+    INVALID = 3
+    HELD = 4
+    DONE = 5
+
+    @property
+    def locks(self) -> bool:
+        """Whether verifierStake is locked for it."""
+        return self not in (BallotState.DRAWN, BallotState.DONE)
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """One drawn verifier's vote. `word`: the commitment, then, once revealed, the traces root."""
+
+    verifier: Address
+    state: BallotState
+    word: bytes
+    games: int
+
+    @property
+    def vote(self) -> Vote:
+        """As ``ITasks.votes`` shows it."""
+        revealed = self.state > BallotState.COMMITTED
+        traces_root = bytes(32) if self.state == BallotState.COMMITTED else self.word
+        return Vote(self.verifier, self.word, revealed, self.state == BallotState.VALID, traces_root)
+
+
+@dataclass(frozen=True)
+class ClaimState:
+    """A claim, where it stands, and its votes: `ballots` by draw and verifier, `drawn` those of this draw."""
+
+    claim: Claim
+    status: ClaimStatus
+    drawn: tuple[Address, ...] = ()
+    ballots: Mapping[tuple[int, Address], Ballot] = field(default_factory=dict)
+
+    @property
+    def live(self) -> bool:
+        """Whether it has not ended."""
+        return self.status.phase in LIVE
+
+    def present(self) -> list[Ballot]:
+        """The ballots of the present draw."""
+        return [self.ballots[self.status.draws, verifier] for verifier in self.drawn]
+
+    def with_status(self, **changes: object) -> ClaimState:
+        """With some fields of its status replaced."""
+        return replace(self, status=replace(self.status, **changes))  # type: ignore[arg-type]
+
+    def with_ballot(self, draw: int, ballot: Ballot) -> ClaimState:
+        """With one ballot replaced."""
+        return replace(self, ballots={**self.ballots, (draw, ballot.verifier): ballot})
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """An open game. `verifier` and `draw` name the disputed vote; the zero address: the claim itself."""
+
+    game: Game
+    verifier: Address
+    draw: int
+
+
+Place = tuple[JobId, Kind, int, int]
+"""Job, kind, round, shard."""
+
+
+@dataclass(frozen=True)
+class World:
+    """The whole market."""
+
+    market: Market
+    funds: Funds
+    jobs: Mapping[JobId, Job] = field(default_factory=dict)
+    claims: Mapping[ClaimId, ClaimState] = field(default_factory=dict)
+    places: Mapping[Place, ClaimId] = field(default_factory=dict)
+    """The last claim of each place."""
+    announced: Mapping[bytes, int] = field(default_factory=dict)
+    """Block of each announcement that is not spent yet."""
+    games: Mapping[int, Challenge] = field(default_factory=dict)
+    games_opened: int = 0
+
+    # -- identity
+
+    def job_id(self, terms: Terms) -> JobId:
+        """Rule 3.1."""
+        return JobId(self.market.keccak(encode(self.market.chain_id, self.market.jobs, terms)))
+
+    def claim_id(self, claim: Claim) -> ClaimId:
+        """Hash of the whole claim."""
+        return ClaimId(self.market.keccak(words(claim)))
+
+    def vote_commitment(
+        self, claim_id: ClaimId, verifier: Address, valid: bool, traces_root: bytes, salt: bytes
+    ) -> bytes:
+        """Rule 4.7."""
+        return self.market.keccak(encode(claim_id, verifier, valid, traces_root, salt))
+
+    def finding(
+        self, challenger: Address, claim_id: ClaimId, segment: int, verifier: Address, salt: bytes
+    ) -> bytes:
+        """What a challenger announces before it opens a game."""
+        return self.market.keccak(encode(challenger, claim_id, segment, verifier, salt))
+
+    # -- questions
+
+    def job(self, job_id: JobId) -> Job:
+        """Raises Refused(NoSuchJob)."""
+        require(job_id in self.jobs, "NoSuchJob")
+        return self.jobs[job_id]
+
+    def known(self, claim: Claim) -> tuple[ClaimId, ClaimState]:
+        """Raises Refused(WrongClaim)."""
+        claim_id = self.claim_id(claim)
+        require(claim_id in self.claims, "WrongClaim")
+        return claim_id, self.claims[claim_id]
+
+    def in_phase(self, claim: Claim, phase: Phase) -> tuple[ClaimId, ClaimState, Job]:
+        """Raises Refused(WrongClaim, WrongPhase)."""
+        claim_id, state = self.known(claim)
+        require(state.status.phase == phase, "WrongPhase", state.status.phase.name)
+        return claim_id, state, self.jobs[claim.job_id]
+
+    def stands(self, state: ClaimState) -> bool:
+        """Whether the claim has neither ended nor been overtaken by a rewind."""
+        return state.live and not self.jobs[state.claim.job_id].is_stale(state.claim)
+
+    def current(self, job_id: JobId, kind: Kind, round_: int, shard: int) -> ClaimId | None:
+        """The standing or settled claim of a place."""
+        claim_id = self.places.get((job_id, kind, round_, shard))
+        if claim_id is None:
+            return None
+        state = self.claims[claim_id]
+        settled = state.status.phase == Phase.SETTLED
+        return claim_id if settled or self.stands(state) else None
+
+    def tasks(self, job_id: JobId, round_: int) -> Iterator[ClaimState]:
+        """The standing and settled task claims of a round."""
+        for shard in range(self.jobs[job_id].terms.shards):
+            claim_id = self.current(job_id, Kind.TASK, round_, shard)
+            if claim_id is not None:
+                yield self.claims[claim_id]
+
+    def holder(self, job_id: JobId, shard: int) -> Holder:
+        """As ``ITasks.holder`` shows it."""
+        held = self.jobs[job_id].shards[shard]
+        if held.solver == ZERO_ADDRESS:
+            return Holder(ZERO_ADDRESS, Wei(0), Seconds(0))
+        return Holder(held.solver, held.price, held.since)
+
+    def progress(self, job_id: JobId) -> Progress:
+        """As ``IJobs.progress`` shows it."""
+        job = self.job(job_id)
+        return Progress(job.round, job.settled_rounds, job.epoch, job.halted, job.closed, job.round_start)
+
+    # -- changes
+
+    def with_job(self, job_id: JobId, job: Job) -> World:
+        """With one job replaced."""
+        return replace(self, jobs={**self.jobs, job_id: job})
+
+    def with_claim(self, claim_id: ClaimId, state: ClaimState) -> World:
+        """With one claim replaced."""
+        return replace(self, claims={**self.claims, claim_id: state})
+
+    def with_funds(self, funds: Funds) -> World:
+        """With other funds."""
+        return replace(self, funds=funds)
+
+
+def new_world(market: Market, wallets: Mapping[Address, Wei]) -> World:
+    """A market that was just deployed, and who holds its token."""
+    return World(market, Funds(Ledger({wallet(account): amount for account, amount in wallets.items()})))
