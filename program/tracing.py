@@ -11,6 +11,7 @@ Source: ``torch.fx.experimental.proxy_tensor.make_fx``.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +21,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._decomp import core_aten_decompositions
-from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
@@ -95,15 +101,17 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return table
 
 
-_HERE = str(Path(__file__).parent.parent / "program")
-_TORCH = str(Path(torch.__file__).parent)
+_LIBRARIES = (f"{Path(torch.__file__).parent}{os.sep}", f"{Path(__file__).parent}{os.sep}", "<")
+
+
+_VALUE_READ = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
 
 
 def _user_line(frame: FrameType | None) -> str:
     """``file:line`` of the innermost frame that belongs neither to PyTorch nor to this package."""
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith((_TORCH, _HERE, "<")):
+        if not name.startswith(_LIBRARIES):
             return f"{name}:{frame.f_lineno}"
         frame = frame.f_back
     return UNKNOWN_SOURCE
@@ -135,10 +143,11 @@ class _Sources(TorchDispatchMode):
         last = root._prev if root is not None else None
         try:
             result = func(*args, **(kwargs or {}))
-        except (DataDependentOutputException, GuardOnDataDependentSymNode) as error:
-            raise UnsupportedOperation(
-                str(func), source, "its result depends on the data, so it cannot be traced"
-            ) from error
+        except _VALUE_READ as error:
+            why = "its result depends on the data, so it cannot be traced"
+            raise UnsupportedOperation(str(func), source, why) from error
+        except UnsupportedOperatorException as error:
+            raise UnsupportedOperation(str(func), source) from error
         if root is not None:
             while last._next is not root:
                 last = last._next

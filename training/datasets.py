@@ -19,6 +19,9 @@ from torch import Tensor
 
 from protocol.errors import Stop
 
+DIGITS_SCALE = 16.0
+"""The digits' brightest pixel."""
+
 
 class Layout(Protocol):
     """How a record is laid out, in words that a step function can be traced through."""
@@ -139,4 +142,4 @@ def digits(*, held_out: float = 0.2) -> Dataset:
     pixels = torch.from_numpy(bunch.data).to(torch.uint8)
     labels = torch.from_numpy(bunch.target).to(torch.uint8)
     data = torch.cat([pixels, labels.unsqueeze(1)], 1).contiguous().numpy().tobytes()
-    return _split(LabelledLayout(64, 16.0), data, held_out)
+    return _split(LabelledLayout(64, DIGITS_SCALE), data, held_out)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from protocol.errors import Stop
 from training import models
-from training.datasets import Layout
+from training.datasets import DIGITS_SCALE, LabelledLayout, Layout, TextLayout
 from training.job import LOSS_SLOT, cross_entropy
 
 EVALUATION_BATCH = 64
@@ -29,6 +29,14 @@ def loaded(params: Mapping[str, Tensor], description: Mapping[str, Any]) -> mode
             f"the parameters do not fit the model: {error}", hint="take both from the same job"
         ) from error
     return model.eval()
+
+
+def layout_of(description: Mapping[str, Any]) -> Layout:
+    """How the records of a built-in model's template are laid out."""
+    config = models.from_description(dict(description))
+    if isinstance(config, models.GptConfig):
+        return TextLayout(config.context)
+    return LabelledLayout(config.inputs, DIGITS_SCALE)
 
 
 def held_out_loss(

@@ -181,6 +181,6 @@ def mlp(
 TEMPLATES: dict[str, Callable[..., JobArtifacts]] = {"gpt": gpt, "mlp": mlp}
 
 
-def parameters_of(artifacts: JobArtifacts, state: Sequence[Tensor]) -> dict[str, Tensor]:
-    """The model's parameters and buffers by name, out of an inner state."""
-    return dict(zip(artifacts.slot_names[: artifacts.inner.params], state, strict=False))
+def parameters_of(slot_names: Sequence[str], params: int, state: Sequence[Tensor]) -> dict[str, Tensor]:
+    """The model's parameters by name, out of an inner or an outer state (both begin with them)."""
+    return dict(zip(slot_names[:params], state[:params], strict=True))

@@ -72,6 +72,14 @@ def test_reading_a_value_is_refused_with_its_line() -> None:
     assert error.source.endswith(_line(function, "item()"))
 
 
+@pytest.mark.parametrize("chosen", [lambda x: x[x > 0], lambda x: x if x.sum() > 0 else -x])
+def test_a_shape_or_branch_that_depends_on_the_data_is_refused(chosen) -> None:
+    def function(x: Tensor, batch: Tensor) -> list[Tensor]:
+        return [chosen(x).sum()]
+
+    assert "depends on the data" in str(_refused(function))
+
+
 def test_random_numbers_are_refused() -> None:
     def function(x: Tensor, batch: Tensor) -> list[Tensor]:
         return [torch.nn.functional.dropout(x, 0.5)]

@@ -55,6 +55,7 @@ def test_digits_are_pixels_and_a_label() -> None:
     rows = made.held_out_batch(1000)
     inputs, targets = made.layout.split(rows)
     assert rows.shape == (359, 65) and rows[:, :64].max() == 16
+    assert made.layout == evaluate.layout_of(models.describe(models.MlpConfig()))
     assert inputs.max() == 1.0 and set(targets.tolist()) == set(range(10))
 
 
@@ -64,6 +65,7 @@ def test_a_model_is_rebuilt_from_its_description() -> None:
     entry = models.describe(config)
     dataset = datasets.standard_library(8, max_bytes=20_000)
     rows = dataset.held_out_batch(20)
+    assert evaluate.layout_of(entry) == dataset.layout
     loss = evaluate.held_out_loss(params, entry, dataset.layout, rows)
     assert loss == pytest.approx(5.545, abs=0.05)
     written = evaluate.generate(params, entry, b"import ", 12, seed=1)
