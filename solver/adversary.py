@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from program.fault import Fault, NodeFault
-from protocol.types import Phase, Terms
+from protocol.types import JobView, Kind, Phase, Terms
 from solver.policy import Sight
 from solver.service import SolverService
-from training.artifacts import LoadedJob
+from solver.workshop import Workshop
+from training.artifacts import LoadedJob, State
 from training.work import Work
 
 
@@ -63,3 +64,23 @@ class FaultySolver(SolverService):
             for view in job.claims
         )
         return replace(sight, limits=replace(sight.limits, retire=True)) if convicted else sight
+
+
+class _WrongStart(Workshop):
+    """A workshop that starts every task of a later round from the genesis state."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        honest = self.lineage.input_state
+
+        def input_state(kind: Kind, round_: int, shard: int) -> State:
+            return honest(kind, 0 if kind == Kind.TASK else round_, shard)
+
+        self.lineage.input_state = input_state  # type: ignore[method-assign]
+
+
+class WrongStartSolver(SolverService):
+    """`SolverService` that ignores what the others did: it restarts each round from the genesis state."""
+
+    def make_shop(self, job: JobView, work: Work) -> Workshop:
+        return _WrongStart(self.market, self.blocks, job, work, self._progress)

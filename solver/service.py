@@ -132,11 +132,15 @@ class SolverService(Service):
         """The job made ready to compute (an adversary overrides this)."""
         return Work(terms, files, device=self._device, kernels=self._kernels)
 
+    def make_shop(self, job: JobView, work: Work) -> Workshop:
+        """Where the job's tasks are trained (an adversary overrides this)."""
+        return Workshop(self.market, self.blocks, job, work, self._progress)
+
     def _examine(self, action: policy.Examine) -> None:
         job = self.market.job(action.job_id)
         files = load_job(self.blocks, job.terms, self.appetite)
         work = self.make_work(job.terms, files)
-        self._shops[action.job_id] = Workshop(self.market, self.blocks, job, work, self._progress)
+        self._shops[action.job_id] = self.make_shop(job, work)
         self.emit("examined", job=action.job_id.hex())
 
     def _shop(self, job_id: JobId) -> Workshop:

@@ -122,7 +122,8 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 
 def _nesting(data: bytes) -> int:
-    """Deepest nesting of brackets outside strings. SAFETY: the parser's own recursion overflows the C stack."""
+    """Deepest nesting of brackets outside strings. SAFETY: the parser's own recursion overflows the C
+    stack."""
     deepest = depth = 0
     for byte in _STRING.sub(b"", data):
         if byte in b"[{":

@@ -1,4 +1,5 @@
-"""A job small enough to train, verify and dispute in milliseconds: one vector drawn to the mean of its data."""
+"""A job small enough to train, verify and dispute in milliseconds: one vector drawn to the mean of its
+data."""
 
 from __future__ import annotations
 

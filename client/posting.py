@@ -1,0 +1,85 @@
+"""Posting a job: publish its files, state its terms, check that they can be paid for, post.
+
+Contract: nothing is sent before `quote` has passed: the terms keep every rule, the budget covers the worst
+case, and the account holds the budget. Posting the same terms again, also after a crash, posts one job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from protocol.errors import Ask, Stop
+from protocol.params import check_terms, worst_case
+from protocol.ports import Blocks, Market, MarketView
+from protocol.types import JobId, Terms, Wei
+from training.artifacts import JobFiles, Published, publish_job
+from training.service import intent
+
+
+class OverBudget(Stop):
+    """The budget does not cover the worst case."""
+
+    code = "over-budget"
+
+
+class Unfunded(Ask):
+    """The account does not hold the budget."""
+
+    code = "unfunded"
+
+
+@dataclass(frozen=True)
+class Quote:
+    """What a job can cost, and what the account has. All in the token's smallest unit."""
+
+    worst_case: Wei
+    budget: Wei
+    free: Wei
+    """In the vault."""
+    wallet: Wei
+    """Outside the vault, to be deposited for the budget."""
+
+    @property
+    def to_deposit(self) -> Wei:
+        return Wei(max(self.budget - self.free, 0))
+
+
+def estimate(terms: Terms) -> Wei:
+    """The most that a job can pay out. Raises BadTerms."""
+    check_terms(terms)
+    return worst_case(terms)
+
+
+def quote(market: MarketView, terms: Terms, budget: Wei) -> Quote:
+    """Whether a job can be posted with this budget. Raises BadTerms, OverBudget, Unfunded."""
+    worst = estimate(terms)
+    if budget < worst:
+        raise OverBudget(
+            f"the job is over budget: at worst it pays {worst}, the budget is {budget}; nothing was posted",
+            hint=f"raise the budget by {worst - budget}, or lower rounds, shards or prices",
+        )
+    found = Quote(worst, budget, market.free(market.me), market.wallet(market.me))
+    if found.free + found.wallet < budget:
+        raise Unfunded(
+            f"the account {market.me} is unfunded: the budget is {budget}, it holds "
+            f"{found.free} in the vault and {found.wallet} outside; nothing was posted",
+            hint=f"send it {budget - found.free - found.wallet} more",
+        )
+    return found
+
+
+def publish(blocks: Blocks, files: JobFiles, terms_of: Callable[[Published], Terms]) -> Terms:
+    """Store the job's files; the terms that name them. Raises BadTerms."""
+    terms = terms_of(publish_job(blocks, files))
+    check_terms(terms)
+    return terms
+
+
+def post(market: Market, terms: Terms, budget: Wei) -> JobId:
+    """Deposit what is missing and post. Raises what `quote` and the port raise."""
+    key = intent("post", terms.manifest, terms.nonce)
+    found = quote(market, terms, budget)
+    if found.to_deposit:
+        market.deposit(intent(key, "deposit"), found.to_deposit)
+    return market.post(key, terms, budget)

@@ -1,0 +1,157 @@
+"""Posting, following, fetching and offline verification, on a job that the fake market has settled."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from client import posting, receipt
+from client.fetching import NotSettled, fetch
+from client.following import follow
+from protocol.errors import Ask, Stop
+from protocol.params import worst_case
+from protocol.types import Phase, Wei
+from tests.fakes.jobs import APPETITE, tiny_files, tiny_terms
+from tests.fakes.market_day import FUNDS, MarketDay
+from training.artifacts import load_job, publish_job
+
+torch.set_num_threads(1)
+
+
+def honest(day: MarketDay) -> bytes:
+    job_id = day.post()
+    for name in ("ann", "bob"):
+        day.solver(name)
+    for i in range(2):
+        day.verifier(f"v{i}")
+    assert day.run(day.closed(job_id))
+    return job_id
+
+
+@pytest.fixture(scope="module")
+def fetched(tmp_path_factory: pytest.TempPathFactory) -> tuple[MarketDay, bytes, Path]:
+    day = MarketDay(tmp_path_factory.mktemp("nodes"))
+    job_id = honest(day)
+    folder = tmp_path_factory.mktemp("model")
+    fetch(day.markets["client"], day.blocks(), job_id, folder, APPETITE, day.world.block)
+    return day, job_id, folder
+
+
+@pytest.fixture
+def copy(fetched: tuple[MarketDay, bytes, Path], tmp_path: Path) -> Path:
+    for path in fetched[2].iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    return tmp_path
+
+
+def test_a_fetched_model_verifies_offline(copy: Path) -> None:
+    found = receipt.verify(copy)
+    assert (found.rounds, found.tasks, found.segments) == (2, 4, 16)
+    assert 4 <= found.replayed_segments <= 8
+    assert found.convictions == found.disputes == 0
+
+
+@pytest.mark.parametrize("name", [receipt.MODEL, receipt.INNER, receipt.OUTER, receipt.RECEIPT])
+def test_one_flipped_bit_in_any_file_is_found(copy: Path, name: str) -> None:
+    data = (copy / name).read_bytes()
+    for at in range(0, len(data), max(len(data) // 12, 1)):
+        for bit in (0, 7):
+            changed = bytearray(data)
+            changed[at] ^= 1 << bit
+            (copy / name).write_bytes(bytes(changed))
+            with pytest.raises(receipt.BadReceipt):
+                receipt.verify(copy)
+    (copy / name).unlink()
+    with pytest.raises(receipt.BadReceipt):
+        receipt.verify(copy)
+
+
+def resealed(folder: Path, change: dict) -> None:
+    body = json.loads((folder / receipt.RECEIPT).read_bytes())
+    del body["seal"], body["schema"], body["files"]
+    names = (receipt.MODEL, receipt.INNER, receipt.OUTER)
+    receipt.write_receipt(folder, {**body, **change}, {n: (folder / n).read_bytes() for n in names})
+
+
+def test_a_receipt_sealed_anew_around_another_model_does_not_verify(copy: Path) -> None:
+    from safetensors.torch import load, save
+
+    tensors = load((copy / receipt.MODEL).read_bytes())
+    tensors["w"][3] += 1
+    (copy / receipt.MODEL).write_bytes(save(tensors))
+    resealed(copy, {})
+    with pytest.raises(receipt.BadReceipt, match="do not lead to"):
+        receipt.verify(copy)
+
+
+def test_a_receipt_that_lacks_a_claim_does_not_verify(copy: Path) -> None:
+    claims = json.loads((copy / receipt.RECEIPT).read_bytes())["claims"]
+    resealed(copy, {"claims": claims[1:]})
+    with pytest.raises(receipt.BadReceipt, match="one task for each shard"):
+        receipt.verify(copy)
+
+
+def test_following_shows_phases_losses_and_payments(fetched: tuple[MarketDay, bytes, Path]) -> None:
+    day, job_id, _ = fetched
+    market = day.markets["client"]
+    files = load_job(day.blocks(), market.job(job_id).terms, APPETITE)
+    seen = follow(market, day.blocks(), job_id, files)
+    assert seen.done and seen.outer == (Phase.SETTLED, Phase.SETTLED)
+    assert all(line.phase == Phase.SETTLED and line.loss is not None for line in seen.tasks)
+    assert all(loss is not None for loss in seen.loss_by_round())
+    client = market.me
+    assert day.world.free[client] == FUNDS - seen.paid
+
+
+def test_a_model_that_is_not_settled_is_not_fetched(tmp_path: Path) -> None:
+    day = MarketDay(tmp_path)
+    job_id = day.post()
+    with pytest.raises(NotSettled):
+        fetch(day.markets["client"], day.blocks(), job_id, tmp_path / "model", APPETITE, day.world.block)
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_withheld_model_is_recomputed(fetched: tuple[MarketDay, bytes, Path], tmp_path: Path) -> None:
+    day, job_id, folder = fetched
+    job_files = {cid for cid in day.network.blocks if cid in _public(day)}
+    day.network.withheld = set(day.network.blocks) - job_files
+    try:
+        fetch(day.markets["client"], day.blocks(), job_id, tmp_path, APPETITE, day.world.block)
+    finally:
+        day.network.withheld = set()
+    assert (tmp_path / receipt.MODEL).read_bytes() == (folder / receipt.MODEL).read_bytes()
+
+
+def _public(day: MarketDay) -> set[str]:
+    blocks = day.blocks()
+    publish_job(blocks, tiny_files())
+    return blocks.own
+
+
+def test_a_job_over_budget_or_unfunded_is_not_posted(tmp_path: Path) -> None:
+    day = MarketDay(tmp_path)
+    market = day.join("client")
+    terms = posting.publish(day.blocks(), tiny_files(), lambda found: tiny_terms(found, market.me))
+    worst = posting.estimate(terms)
+    assert worst == worst_case(terms)
+    with pytest.raises(Stop, match="over budget"):
+        posting.post(market, terms, Wei(worst - 1))
+    dear = replace(terms, price_cap=Wei(10 * FUNDS))
+    with pytest.raises(Ask, match="unfunded"):
+        posting.post(market, dear, worst_case(dear))
+    assert not day.world.jobs
+
+
+def test_posting_deposits_what_is_missing_and_posts_once(tmp_path: Path) -> None:
+    day = MarketDay(tmp_path)
+    market = day.join("client")
+    market.withdraw("back", Wei(FUNDS))
+    terms = posting.publish(day.blocks(), tiny_files(), lambda found: tiny_terms(found, market.me))
+    worst = posting.estimate(terms)
+    job_id = posting.post(market, terms, worst)
+    assert posting.post(market, terms, worst) == job_id
+    assert market.wallet(market.me) == FUNDS - worst and len(day.world.jobs) == 1

@@ -1,0 +1,165 @@
+"""Verifiers in a fake market: they find, vote, convict and survive restarts; and what cheats can hide."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from program.fault import StateFault
+from protocol.types import Kind, Phase, Role
+from solver.adversary import FaultySolver, Plan, WeightPlan, WrongStartSolver
+from tests.fakes.jobs import APPETITE, account
+from tests.fakes.market_day import MarketDay
+from tests.fakes.port import Killed
+from training.artifacts import BadManifest, publish_checkpoints
+from training.lineage import open_lineage
+from verifier.adversary import ColludingVerifier
+from verifier.report import coverage, replay_steps
+from verifier.service import VerifierService
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> MarketDay:
+    return MarketDay(tmp_path)
+
+
+def settled_or_convicted(day: MarketDay, job_id: bytes) -> Callable[[], bool]:
+    return lambda: Phase.CONVICTED in day.phases(job_id)
+
+
+def test_05_a_drawn_verifier_that_finds_a_fault_votes_invalid_and_convicts(day: MarketDay) -> None:
+    job_id = day.post(rounds=1, shards=1, samples=4)
+    day.solver("ann", partial(FaultySolver, plan=WeightPlan(0, 3, 0, 5)))
+    for i in range(3):
+        day.verifier(f"v{i}")
+    assert day.run(settled_or_convicted(day, job_id)), [s.status for s in day.services.values()]
+    game = next(p.view for p in day.world.games.values() if p.view.challenger_won)
+    assert game.reason == "arithmetic" and game.game.defender == account("ann")
+    assert not any(e["valid"] for e in day.named("replayed"))
+    assert all(day.world.active[account(f"v{i}"), Role.VERIFIER] == 1_000 for i in range(3))
+
+
+def test_06_right_weights_with_a_wrong_moment_are_found(day: MarketDay) -> None:
+    job_id = day.post(rounds=1, shards=1, samples=4)
+    day.solver("ann", partial(FaultySolver, plan=Plan(0, 0, StateFault(step=5, slot=1, element=0))))
+    for i in range(3):
+        day.verifier(f"v{i}")
+    assert day.run(settled_or_convicted(day, job_id))
+    assert next(p.view for p in day.world.games.values() if p.view.challenger_won).reason == "output"
+
+
+def test_07_a_wrong_initial_state_is_convicted_in_one_move(day: MarketDay) -> None:
+    job_id = day.post()
+    day.solver("ann", WrongStartSolver)
+    day.solver("bob", WrongStartSolver)
+    for i in range(3):
+        day.verifier(f"v{i}")
+    assert day.run(settled_or_convicted(day, job_id)), [s.status for s in day.services.values()]
+    convicted = [e for e in day.world.claims.values() if e.status.phase == Phase.CONVICTED]
+    assert (convicted[0].claim.round, convicted[0].claim.kind) == (1, Kind.TASK)
+    assert not day.world.games and day.named("convicted")
+
+
+@pytest.mark.parametrize("instant", ["commitVote", "revealVote"])
+def test_48_a_verifier_killed_after_voting_reveals_what_it_committed(day: MarketDay, instant: str) -> None:
+    job_id = day.post(rounds=1)
+    for name in ("ann", "bob"):
+        day.solver(name)
+    day.verifier("v0")
+    day.verifier("v1")
+    day.markets["v0"].kill_after(instant)
+    with pytest.raises(Killed):
+        day.run(day.closed(job_id))
+    replays = len(day.named("replayed"))
+    day.verifier("v0")
+    assert day.run(day.closed(job_id))
+    assert day.world.burned == 0
+    assert day.phases(job_id) == [Phase.SETTLED] * 3
+    assert replays <= len(day.named("replayed")) == 4
+
+
+def test_a_verifier_defends_its_true_vote_against_a_false_challenge(day: MarketDay) -> None:
+    """14: the challenger has nothing sound to say, lets its clock run out, and loses its bond."""
+    from protocol import sampling, trees
+
+    job_id = day.post(rounds=1, shards=1)
+    day.solver("ann")
+    day.verifier("v0")
+    day.verifier("v1")
+    troll = day.join("troll")
+    assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id, Kind.TASK))
+    entry = next(e for e in day.world.claims.values() if e.claim.kind == Kind.TASK)
+    vote = next(iter(entry.votes.values()))
+    segment = sampling.sample_segments(entry.status.seed, vote.verifier, 1, 4)[0]
+    lineage = open_lineage(troll, day.blocks(), troll.job(job_id), APPETITE)
+    view = troll.claim(entry.claim_id)
+    roots = [c.root for c in lineage.checkpoints(view)]  # type: ignore[union-attr]
+    salt = bytes(32)
+    troll.announce("a", entry.claim_id, 0, vote.verifier, salt)
+    proof = trees.build(roots).proof(segment)
+    troll.open_vote_game("o", view.claim, vote.verifier, 0, roots[segment], proof, vote.traces_root, [], salt)
+    assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
+    game = day.world.games[1].view
+    assert game.decided and not game.challenger_won and game.reason == "timeout"
+    assert day.world.active[vote.verifier, Role.VERIFIER] == 1_000
+    assert day.world.free[troll.me] == 10_000 - 40
+
+
+def test_33_a_false_claim_whose_checkpoints_are_withheld_is_not_accepted(day: MarketDay) -> None:
+    job_id = day.post(rounds=1, shards=1)
+    plan = WeightPlan(0, 0, 0, 5)
+    day.solver("ann", partial(FaultySolver, plan=plan), blocks=day.blocks(withholds=True))
+    for i in range(3):
+        day.verifier(f"v{i}")
+    assert day.run(lambda: len(day.named("replayed")) >= 4)
+    assert not any(e["valid"] for e in day.named("replayed"))
+    assert "Unprovable" in day.named("replayed")[0]["finding"]
+    assert Phase.ACCEPTED not in day.phases(job_id)
+
+
+def test_a_checkpoint_manifest_of_other_roots_than_the_claim_is_not_believed(day: MarketDay) -> None:
+    from training.artifacts import Checkpoint, read_checkpoints
+
+    blocks = day.blocks()
+    digest = publish_checkpoints(blocks, [Checkpoint("x", bytes(32)), Checkpoint("y", bytes(32))])
+    with pytest.raises(BadManifest, match="other roots"):
+        read_checkpoints(blocks, digest, 2, bytes(32))
+    with pytest.raises(BadManifest, match="does not list"):
+        read_checkpoints(blocks, digest, 3, bytes(32))
+
+
+def test_replay_and_coverage_tell_what_was_looked_at(day: MarketDay) -> None:
+    job_id = day.post(rounds=1, shards=1)
+    plan = Plan(0, 0, StateFault(step=5, slot=0, element=0))
+    day.solver("ann", partial(FaultySolver, plan=plan))
+    for i in range(2):
+        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=frozenset({account("ann")})))
+    assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id, Kind.TASK))
+    market = day.join("reader")
+    lineage = open_lineage(market, day.blocks(), market.job(job_id), APPETITE)
+    view = next(v for v in market.claims(job_id) if v.claim.kind == Kind.TASK)
+    reports = list(replay_steps(lineage, view, 0, 8))
+    assert [r.equal for r in reports] == [True, True, False, True]
+    assert [r.first_step for r in replay_steps(lineage, view, 3, 5)] == [2, 4]
+    found = coverage(lineage, market.claims(job_id))
+    assert found.segments == 4 and 1 <= found.replayed <= 2
+    assert found.miss_one_segment == pytest.approx((3 / 4) ** 2)
+
+
+def test_15_colluders_never_report_their_accomplice_but_do_report_others(day: MarketDay) -> None:
+    job_id = day.post(rounds=1, shards=1, samples=4)
+    day.solver("ann", partial(FaultySolver, plan=WeightPlan(0, 3, 0, 5)))
+    cheat: VerifierService = day.verifier(
+        "v0", partial(ColludingVerifier, accomplices=frozenset({account("zoe")}))
+    )
+    day.verifier("v1", partial(ColludingVerifier, accomplices=frozenset({account("ann")})))
+    assert day.run(lambda: len(day.named("replayed")) >= 2)
+    verdicts = {e["address"]: e["valid"] for e in day.named("replayed")}
+    assert verdicts == {cheat.market.me: False, account("v1"): True}
+    assert day.run(settled_or_convicted(day, job_id))
