@@ -35,7 +35,7 @@ def start_chain(home: Path, block_time_s: float) -> Anvil:
             state_file=home / "chain.state",
             log_file=home / "logs" / "chain.log",
             detached=True,
-            extra=("--mixed-mining", "--state-interval", "30"),
+            extra=("--mixed-mining",),
         )
     )
 
@@ -68,7 +68,7 @@ def fund(settings: Settings, address: Address, amount: Wei) -> None:
     registry = registry_of(artifacts)
     sender = deployer(settings.home, settings.rpc_url, registry)
     token = Contract(
-        rpc, "AssayToken", deployment.addresses["AssayToken"], artifacts["AssayToken"].abi, registry
+        rpc, "Token", deployment.addresses["Token"], artifacts["AssayToken"].abi, registry
     )
     count = sender.next_nonce()
     sender.send(f"fund/{address}/ether/{count}", Call(address, b"", "ether for gas", GAS_ETHER_WEI))
