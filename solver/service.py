@@ -8,6 +8,7 @@ segment, so that games and deadlines are looked at between segments. Not guarant
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from numerics import REFERENCE
@@ -54,6 +55,7 @@ class SolverService(Service):
         self._device, self._kernels = device, kernels
         self._progress = TaskProgress(folder / "tasks")
         self._shops: dict[JobId, Workshop] = {}
+        self._waits: dict[JobId, str] = {}
         self._disputant = Disputant(market.me, self._replay_for)
 
     # -- reading
@@ -99,10 +101,10 @@ class SolverService(Service):
         sight = self.see()
         for action in policy.decide(sight):
             key = intent(type(action).__name__, *_subject(action))
-            done = self.attempt(key, action.job_id, lambda action=action: self._act(action))
+            done = self.attempt(key, action.job_id, partial(self._act, action))
             if done and not isinstance(action, policy.Wait):
                 self.note(action=f"{type(action).__name__}: {action.reason}")
-            if isinstance(action, policy.TrainSegment):
+            if done and isinstance(action, policy.TrainSegment):
                 return
 
     def why(self, job_id: JobId) -> str:
@@ -205,7 +207,8 @@ class SolverService(Service):
         self.emit("closed", job=action.job_id.hex())
 
     def _wait(self, action: policy.Wait) -> None:
-        if self.status.action != action.reason:
+        if self._waits.get(action.job_id) != action.reason:
+            self._waits[action.job_id] = action.reason
             self.note(action=action.reason)
             self.emit("waiting", job=action.job_id.hex(), reason=action.reason)
 

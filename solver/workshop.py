@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import nan
 
-from program.state import state_root
+from program.state import InvalidState, state_root
 from protocol import trees
 from protocol.ports import Blocks, MarketView
 from protocol.types import ZERO_ADDRESS, Claim, JobId, JobView, Kind, Seconds, Wei
@@ -17,7 +17,7 @@ from solver.progress import TaskProgress
 from training.artifacts import Checkpoint, State, publish_checkpoints, publish_state
 from training.evaluate import training_loss
 from training.job import LOSS_SLOT
-from training.lineage import Lineage
+from training.lineage import UNFETCHABLE, Lineage
 from training.work import Work
 
 
@@ -55,21 +55,24 @@ class Workshop:
         root = self._input_root(round_, shard, epoch)
         return max(len(self._progress.load(self.job_id, round_, shard, root)) - 1, 0)
 
-    def _state(self, checkpoint: Checkpoint) -> State:
+    def _state(self, checkpoint: Checkpoint) -> State | None:
+        """A state of our own, or None if the block store has lost it."""
         if self._latest is not None and self._latest[0] == checkpoint.root:
             return self._latest[1]
         limit = self.work.files.inner.state_bytes
-        return self.work.load(Kind.TASK, self._blocks.read_file(checkpoint.cid, limit))
+        try:
+            return self.work.load(Kind.TASK, self._blocks.read_file(checkpoint.cid, limit))
+        except (*UNFETCHABLE, InvalidState):
+            return None
 
     def train_segment(self, round_: int, shard: int, epoch: int) -> tuple[int, float]:
         """Train and publish the next segment; its number and the loss at its end. Raises SourceMissing."""
         root = self._input_root(round_, shard, epoch)
         done = self._progress.load(self.job_id, round_, shard, root)
-        if not done:
+        state = self._state(done[-1]) if done else None
+        if state is None:
             state = self.lineage.input_state(Kind.TASK, round_, shard)
             done = [publish_state(self._blocks, state)]
-        else:
-            state = self._state(done[-1])
         segment = len(done) - 1
         state, end = self.work.segment(Kind.TASK, round_, shard, segment, state)
         done.append(publish_state(self._blocks, state))

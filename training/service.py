@@ -51,6 +51,7 @@ LOST_RACES = frozenset(
         "AlreadyVoted",
         "JobEnded",
         "WindowClosed",
+        "NotDrawn",
     }
 )
 """Refusals that mean: somebody else was faster, or it is too early. The next reading decides anew."""

@@ -9,6 +9,7 @@ service plays to the end, as it defends its own votes. Not guaranteed: that a sa
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from numerics import REFERENCE
@@ -58,6 +59,7 @@ class VerifierService(Service):
         self._lineages: dict[JobId, Lineage] = {}
         self._findings: dict[ClaimId, Finding] = {}
         self._prosecutor = Prosecutor(market, secret)
+        self._waits: dict[JobId, str] = {}
         self._disputant = Disputant(market.me, self._replay_for)
 
     # -- reading
@@ -92,10 +94,10 @@ class VerifierService(Service):
         """One look, one decision, and its actions up to the first replay."""
         for action in policy.decide(self.see()):
             key = intent(type(action).__name__, *_subject(action))
-            done = self.attempt(key, action.job_id, lambda action=action: self._act(action))
+            done = self.attempt(key, action.job_id, partial(self._act, action))
             if done and not isinstance(action, policy.Wait):
                 self.note(action=f"{type(action).__name__}: {action.reason}")
-            if isinstance(action, policy.Replay):
+            if done and isinstance(action, policy.Replay):
                 return
 
     def _act(self, action: policy.Action) -> None:
@@ -182,7 +184,8 @@ class VerifierService(Service):
         self.emit(action.what.replace("_", "-"), job=action.job_id.hex(), claim=action.claim_id.hex())
 
     def _wait(self, action: policy.Wait) -> None:
-        if self.status.action != action.reason:
+        if self._waits.get(action.job_id) != action.reason:
+            self._waits[action.job_id] = action.reason
             self.note(action=action.reason)
             self.emit("waiting", job=action.job_id.hex(), reason=action.reason)
 

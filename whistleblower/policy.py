@@ -170,7 +170,7 @@ def _open_claims(sight: Sight, job: JobSight) -> Iterator[ClaimView]:
 def _pursuits(sight: Sight, job: JobSight) -> Iterator[Action]:
     bond = job.view.terms.challenge_bond
     own = [game for game in job.games if game.game.challenger == sight.me]
-    at_stake = sum(bond for game in own if not game.decided)
+    at_stake: int = sum(bond for game in own if not game.decided)
     for view in _open_claims(sight, job):
         found = [(t, s) for t, s in sight.suspicions.items() if t[0] == view.claim_id]
         whole = [(t, s) for t, s in found if t[1] == ZERO_ADDRESS]

@@ -8,6 +8,7 @@ guaranteed: that it sees everything before a challenge window closes; `Status.co
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from numerics import REFERENCE
@@ -108,7 +109,7 @@ class WhistleblowerService(Service):
         """One look, one decision, and its actions up to the first audit that was done."""
         for action in policy.decide(self.see()):
             key = intent(type(action).__name__, *_subject(action))
-            done = self.attempt(key, action.job_id, lambda action=action: self._act(action))
+            done = self.attempt(key, action.job_id, partial(self._act, action))
             if done and not isinstance(action, policy.Advise):
                 self.note(action=f"{type(action).__name__}: {action.reason}")
             if done and isinstance(action, policy.AuditClaim | policy.AuditVote):

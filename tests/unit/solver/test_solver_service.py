@@ -204,3 +204,18 @@ def test_an_unfetched_manifest_is_asked_for_again(day: MarketDay) -> None:
     assert solver.status.counters["retries"] == 5 and not solver.status.abandoned
     assert "not fetched" in solver.why(job_id)
     assert cid_of(b"")[:4] == raw_cid(digest)[:4]
+
+
+def test_a_solver_whose_store_lost_its_checkpoints_trains_them_again(day: MarketDay) -> None:
+    job_id = day.post(rounds=1, shards=1)
+    day.solver("ann")
+    kept = set(day.network.blocks)
+    day.run(lambda: len(day.named("trained")) >= 3)
+    for cid in set(day.network.blocks) - kept:
+        del day.network.blocks[cid]
+    day.solver("ann")
+    day.verifier("v0")
+    day.verifier("v1")
+    assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
+    assert day.phases(job_id) == [Phase.SETTLED] * 2
+    assert [e["segment"] for e in day.named("trained")] == [0, 1, 2, 0, 1, 2, 3]
