@@ -206,6 +206,10 @@ def row_of(rng: random.Random, length: int) -> list[int]:
         row[rng.randrange(length)] = rng.choice(SPECIAL_F32)
     if kind == 4:
         row[rng.randrange(length)] = row[0] ^ 0x80000000
+    if kind == 5 and length > 2:
+        # The largest cancel, so that what is left of the smallest shows.
+        small = [(x & 0x807FFFFF) | (115 - rng.randrange(56)) << 23 for x in row[2:]]
+        row = [row[0], row[0] ^ 0x80000000, *small]
     return row
 
 
