@@ -67,9 +67,7 @@ def fund(settings: Settings, address: Address, amount: Wei) -> None:
     deployment = Deployment.load(settings.deployment, rpc)
     registry = registry_of(artifacts)
     sender = deployer(settings.home, settings.rpc_url, registry)
-    token = Contract(
-        rpc, "Token", deployment.addresses["Token"], artifacts["AssayToken"].abi, registry
-    )
+    token = Contract(rpc, "Token", deployment.addresses["Token"], artifacts["AssayToken"].abi, registry)
     count = sender.next_nonce()
     sender.send(f"fund/{address}/ether/{count}", Call(address, b"", "ether for gas", GAS_ETHER_WEI))
     sender.send(f"fund/{address}/token/{count}", token.call("transfer", address, int(amount), purpose="fund"))

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import secrets
+import signal
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
-from cli.app import app_of
-from cli.jobfile import LOCAL, PUBLIC, read_job_file, template
+from cli.app import App, app_of
+from cli.jobfile import LOCAL, PUBLIC, JobFile, read_job_file, template
 from cli.output import Exit, table
 from cli.solver import parse_id
 from cli.units import parse_amount, show_amount
 from protocol.errors import Ask, Stop
-from protocol.types import Address, JobId, Phase
+from protocol.types import Address, JobId, Phase, Wei
+
+if TYPE_CHECKING:
+    from cli.wiring import Connection, NodeStorage
+    from training.job import JobArtifacts
 
 commands = typer.Typer(no_args_is_help=True, help="Post jobs, follow them, fetch the model.")
 JobArgument = Annotated[str, typer.Argument(help="The job's id.")]
@@ -111,8 +116,8 @@ def post(
     serve: Annotated[bool, typer.Option(help="Go on serving the job's files until stopped.")] = True,
 ) -> None:
     """Publish the job's files and post it with a budget; then serve the files until stopped."""
-    from cli.jobs import build, terms_of
-    from client import posting
+    from cli.jobs import build
+    from cli.node import serve_blocks
 
     app = app_of(context)
     body, value = read_job_file(file), parse_amount(budget)
@@ -120,21 +125,37 @@ def post(
     app.output.say("tracing the training step into a program")
     files = build(body)
     connection, storage = app.connect(), app.storage(name)
-    market = connection.writer
-    nonce = secrets.randbits(63)
+    with serve_blocks(name, connection, storage) as url:
+        job_id = publish_and_post(app, connection, storage, body, files, value)
+        app.output.result("job-post", {"job": job_id, "budget": str(value)}, f"posted job {job_id.hex()}")
+        if serve:
+            app.output.say(f"serving its files at {url}; stop with Ctrl-C")
+            wait_for_signal(connection)
+
+
+def publish_and_post(
+    app: App, connection: Connection, storage: NodeStorage, body: JobFile, files: JobArtifacts, budget: Wei
+) -> JobId:
+    """Store the job's files, check that it can be paid for, ask, and post it."""
+    from cli.jobs import terms_of
+    from client import posting
+
+    market, nonce = connection.writer, secrets.randbits(63)
     terms = posting.publish(
         storage.blocks, files, lambda published: terms_of(body, published, market.me, nonce)
     )
-    found = posting.quote(market, terms, value)
-    app.announce(
-        f"post a job: worst case {show_amount(found.worst_case)}", value, worst_loss=found.worst_case
-    )
-    job_id = posting.post(market, terms, value)
-    app.output.result("job-post", {"job": job_id, "budget": str(value)}, f"posted job {job_id.hex()}")
-    if serve:
-        from cli.node import serve_blocks
+    found = posting.quote(market, terms, budget)
+    worst = found.worst_case
+    app.announce(f"post a job: worst case {show_amount(worst)}", budget, worst_loss=worst)
+    return posting.post(market, terms, budget)
 
-        serve_blocks(name, connection, storage, app.output.say)
+
+def wait_for_signal(connection: Connection) -> None:
+    """Return on SIGTERM or SIGINT."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: connection.clock.stop())
+    while connection.clock.wait(3600):
+        continue
 
 
 @commands.command("serve")
@@ -144,7 +165,10 @@ def serve_files(context: typer.Context) -> None:
 
     app = app_of(context)
     name = app.settings.account
-    serve_blocks(name, app.connect(), app.storage(name), app.output.say)
+    connection = app.connect()
+    with serve_blocks(name, connection, app.storage(name)) as url:
+        app.output.say(f"serving at {url}; stop with Ctrl-C")
+        wait_for_signal(connection)
 
 
 @commands.command("ls")

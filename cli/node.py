@@ -12,7 +12,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -31,7 +32,8 @@ PEERS_EVERY_S = 2.0
 
 
 class NodeClock:
-    """The Clock port of a node: the chain's time; before each wait the node looks after its peers."""
+    """The Clock port of a node: the chain's time; before each wait the node looks after its peers and pending
+    transactions."""
 
     def __init__(self, chain: ChainClock, before_wait: Callable[[], None]) -> None:
         self._chain = chain
@@ -109,29 +111,24 @@ def _follow_peers(connection: Connection, storage: NodeStorage, emit: EventLog) 
             return
         last = time.monotonic()
         try:
+            connection.writer.sender.resume()
             endpoints = connection.market.endpoints()
             storage.set_peers(url for account, url in endpoints.items() if account != connection.market.me)
         except AssayError as error:
-            emit({"event": "peers-unknown", "error": error.message})
+            emit({"event": "chain-unreachable", "error": error.message})
 
     return follow
 
 
-def serve_blocks(name: str, connection: Connection, storage: NodeStorage, say: Callable[[str], None]) -> None:
-    """Serve an account's blocks until SIGTERM or SIGINT."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: connection.clock.stop())
-    url = start_serving(connection, storage, {"role": "client", "action": "serving", "name": name})[1]
-    say(f"serving blocks at {url}; stop with Ctrl-C")
-    while connection.clock.wait(3600):
-        continue
-
-
-def start_serving(
-    connection: Connection, storage: NodeStorage, status: dict[str, str]
-) -> tuple[WebServer, str]:
-    """Serve an account's blocks in a thread, and announce where."""
-    server = WebServer(node_app(storage.store, lambda: status, status["role"]), "127.0.0.1", 0)
+@contextmanager
+def serve_blocks(name: str, connection: Connection, storage: NodeStorage) -> Iterator[str]:
+    """Serve an account's blocks for the length of a `with` block, and announce where; the base URL."""
+    status = {"role": "client", "action": "serving", "name": name}
+    server = WebServer(node_app(storage.store, lambda: status, "client"), "127.0.0.1", 0)
     url = server.start()
-    connection.writer.set_endpoint(connection.fresh_intent("endpoint"), url)
-    return server, url
+    try:
+        connection.writer.set_endpoint(connection.fresh_intent("endpoint"), url)
+        yield url
+    finally:
+        server.stop()
+        storage.close()
