@@ -78,6 +78,9 @@ def publish(blocks: Blocks, files: JobFiles, terms_of: Callable[[Published], Ter
 
 def post(market: Market, terms: Terms, budget: Wei) -> JobId:
     """Deposit what is missing and post. Raises what `quote` and the port raise."""
+    for job in market.jobs():
+        if job.terms == terms:
+            return job.job_id
     key = intent("post", terms.manifest, terms.nonce)
     found = quote(market, terms, budget)
     if found.to_deposit:

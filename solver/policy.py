@@ -106,6 +106,8 @@ class CommitTask:
     round: int
     shard: int
     epoch: int
+    since: Seconds
+    """When we took the shard."""
     reason: str
 
 
@@ -114,6 +116,8 @@ class CommitOuter:
     job_id: JobId
     round: int
     epoch: int
+    since: Seconds
+    """When the last of the round's tasks was accepted."""
     reason: str
 
 
@@ -295,7 +299,7 @@ def _outer(sight: Sight, job: JobSight) -> Iterator[Action]:
         )
         return
     reason = f"all {terms.shards} tasks of round {progress.round} are accepted"
-    yield CommitOuter(job.view.job_id, progress.round, progress.epoch, reason)
+    yield CommitOuter(job.view.job_id, progress.round, progress.epoch, since, reason)
 
 
 def _tasks(sight: Sight, job: JobSight) -> Iterator[Action]:
@@ -326,7 +330,7 @@ def _tasks(sight: Sight, job: JobSight) -> Iterator[Action]:
             )
         else:
             reason = f"all {terms.segments} segments are trained and published"
-            yield CommitTask(job_id, progress.round, shard, progress.epoch, reason)
+            yield CommitTask(job_id, progress.round, shard, progress.epoch, since, reason)
 
 
 def _shards(sight: Sight, job: JobSight) -> Iterator[Action]:

@@ -17,7 +17,7 @@ from program.execute import Kernels
 from program.player import play
 from program.replay import Replay
 from protocol.ports import Blocks, Clock, Market
-from protocol.types import Claim, Game, JobId, JobView, Role, Terms, Wei
+from protocol.types import Claim, Game, JobId, JobView, Role, Seconds, Terms, Wei
 from solver import policy
 from solver.policy import JobSight, Limits, Sight
 from solver.progress import TaskProgress
@@ -166,9 +166,9 @@ class SolverService(Service):
         place = {"job": action.job_id.hex(), "round": action.round, "shard": action.shard}
         self.emit("trained", **place, segment=segment, step=step, loss=loss)
 
-    def _commit(self, draft: Draft, epoch: int, loss: float | None) -> None:
+    def _commit(self, draft: Draft, epoch: int, since: Seconds, loss: float | None) -> None:
         claim: Claim = draft.claim
-        key = intent("commit", claim.job_id, claim.kind.name, claim.round, claim.shard, epoch)
+        key = intent("commit", claim.job_id, claim.kind.name, claim.round, claim.shard, epoch, since)
         claim_id = self.market.commit(key, claim, draft.first, draft.last)
         self.count("claims")
         place = {
@@ -181,10 +181,11 @@ class SolverService(Service):
 
     def _commit_task(self, action: policy.CommitTask) -> None:
         draft = self._shop(action.job_id).task_draft(action.round, action.shard, action.epoch)
-        self._commit(draft, action.epoch, self.status.loss)
+        self._commit(draft, action.epoch, action.since, self.status.loss)
 
     def _commit_outer(self, action: policy.CommitOuter) -> None:
-        self._commit(self._shop(action.job_id).outer_draft(action.round), action.epoch, None)
+        draft = self._shop(action.job_id).outer_draft(action.round)
+        self._commit(draft, action.epoch, action.since, None)
 
     def _poke(self, action: upkeep.Poke) -> None:
         upkeep.send(self.market, action)

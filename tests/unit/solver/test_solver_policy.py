@@ -1,0 +1,160 @@
+"""The solver's decisions as a table: same sight, same actions, each with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from protocol.types import (
+    ZERO_ADDRESS,
+    ZERO_DIGEST,
+    Claim,
+    ClaimId,
+    ClaimStatus,
+    ClaimView,
+    Holder,
+    JobId,
+    JobView,
+    Kind,
+    Phase,
+    ProgramRef,
+    Progress,
+    Seconds,
+    Terms,
+    Wei,
+)
+from solver.policy import (
+    CommitOuter,
+    CommitTask,
+    Examine,
+    Expire,
+    JobSight,
+    Limits,
+    Release,
+    Sight,
+    TakeShard,
+    TrainSegment,
+    Wait,
+    decide,
+    why,
+)
+from tests.fakes.jobs import account, tiny_terms
+from training.artifacts import Published
+from training.upkeep import Poke
+
+ME, OTHER, CLIENT = account("me"), account("other"), account("client")
+JOB = JobId(bytes([7]) * 32)
+NOW = 10_000
+
+
+def terms(**changes: int) -> Terms:
+    ref = ProgramRef(ZERO_DIGEST, 9, 3, 1)
+    digests = (ZERO_DIGEST, ZERO_DIGEST, ZERO_DIGEST)
+    published = Published(bytes([1]) * 32, ref, replace(ref, slots=4), *digests, 16, 8)
+    return tiny_terms(published, CLIENT, **changes)
+
+
+def claim(kind: Kind, round_: int, shard: int, phase: Phase, by: str = OTHER, since: int = NOW) -> ClaimView:
+    roots = (ZERO_DIGEST,) * 4
+    body = Claim(JOB, kind, round_, shard, 0, by, *roots, Wei(10), Seconds(since), 0)  # type: ignore[arg-type]
+    status = ClaimStatus(phase, 5, Seconds(since), 1, 0, 0, 0, ZERO_DIGEST)
+    return ClaimView(ClaimId(bytes([kind, round_, shard]) + bytes(29)), body, status, (), False)
+
+
+def sight(
+    holders: tuple[str, ...] = (ZERO_ADDRESS, ZERO_ADDRESS),
+    claims: tuple[ClaimView, ...] = (),
+    unlocked: int = 1_000,
+    now: int = NOW,
+    **changes: object,
+) -> Sight:
+    progress = Progress(0, 0, 0, False, False, Seconds(NOW - 100))
+    progress = changes.pop("progress", progress)  # type: ignore[assignment]
+    limits = changes.pop("limits", Limits(Wei(0), 2, Seconds(20)))
+    held = tuple(Holder(h, Wei(10), Seconds(NOW - 50)) for h in holders)  # type: ignore[arg-type]
+    view = JobView(JOB, terms(), progress, Wei(1_000))
+    parts = {"examined": True, "refusal": "", "trained": {}, **changes}
+    job = JobSight(
+        view, parts["examined"], parts["refusal"], held, (Wei(10),) * 2, claims, (), parts["trained"]
+    )  # type: ignore[arg-type]
+    return Sight(ME, Seconds(now), 50, Wei(unlocked), (job,), limits)  # type: ignore[arg-type]
+
+
+def kinds(seen: Sight) -> list[type]:
+    actions = decide(seen)
+    assert actions == decide(seen) and all(action.reason for action in actions)
+    return [type(action) for action in actions]
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (sight(examined=False), [Examine]),
+        (sight(), [TakeShard]),
+        (sight(refusal="hostile"), []),
+        (sight(unlocked=99), []),
+        (sight(limits=Limits(Wei(11), 2, Seconds(20))), []),
+        (sight(limits=Limits(Wei(0), 2, Seconds(20), retire=True)), []),
+        (sight((OTHER, OTHER)), []),
+        (sight((ME, OTHER)), [TrainSegment]),
+        (sight((ME, OTHER), trained={(0, 0): 3}), [TrainSegment]),
+        (sight((ME, OTHER), trained={(0, 0): 4}), [CommitTask]),
+        (sight((ME, OTHER), trained={(0, 0): 4}, unlocked=99), [Wait]),
+        (sight((ME, OTHER), examined=False), [Examine]),
+        (sight((ME, OTHER), progress=Progress(2, 2, 0, False, False, Seconds(NOW))), [Release]),
+        (sight((ME, OTHER), now=NOW + 571), [TrainSegment]),
+    ],
+)
+def test_what_a_solver_does(seen: Sight, expected: list[type]) -> None:
+    if seen.now > NOW + 500:
+        expected = [Expire, *expected]
+    if Release in expected:
+        closing = kinds(seen)
+        assert closing[-1] is Release and len(closing) == 2
+        return
+    assert kinds(seen) == expected
+
+
+def test_the_outer_claim_is_the_first_shards_at_once_and_the_others_later() -> None:
+    accepted = tuple(claim(Kind.TASK, 0, k, Phase.ACCEPTED) for k in range(2))
+    assert kinds(sight((ME, OTHER), accepted)) == [CommitOuter]
+    assert kinds(sight((OTHER, ME), accepted)) == []
+    assert kinds(sight((OTHER, ME), accepted, now=NOW + 20)) == [CommitOuter]
+    assert kinds(sight((ME, OTHER), accepted[:1])) == []
+
+
+def test_a_solver_pokes_its_own_claims_at_once_and_others_after_its_patience() -> None:
+    own = (claim(Kind.TASK, 0, 0, Phase.COMMITTED, ME),)
+    assert [a.what for a in decide(sight((ME, OTHER), own)) if isinstance(a, Poke)] == ["record_seed"]
+    other = (claim(Kind.TASK, 0, 1, Phase.COMMITTED, OTHER), *own)
+    pokes = [a.claim_id for a in decide(sight((ME, OTHER), other)) if isinstance(a, Poke)]
+    assert pokes == [own[0].claim_id]
+    later = [a.claim_id for a in decide(sight((ME, OTHER), other, now=NOW + 60)) if isinstance(a, Poke)]
+    assert other[0].claim_id in later
+
+
+def test_a_stale_claim_is_voided_and_nothing_else_is_done_with_it() -> None:
+    old = replace(claim(Kind.TASK, 0, 0, Phase.ACCEPTED, ME), stale=True)
+    actions = decide(sight((ME, OTHER), (old,), trained={(0, 0): 4}))
+    assert [getattr(a, "what", type(a).__name__) for a in actions] == ["void", "CommitTask"]
+
+
+def test_a_full_pipeline_stops_training() -> None:
+    full = Progress(1, 0, 0, False, False, Seconds(NOW))
+    seen = sight((ME, OTHER), progress=full)
+    job = replace(seen.jobs[0], view=replace(seen.jobs[0].view, terms=terms(max_unsettled=1)))
+    assert decide(replace(seen, jobs=(job,))) == []
+
+
+def test_why_names_the_reason() -> None:
+    for seen, word in [
+        (sight((OTHER, OTHER)), "taken"),
+        (sight(refusal="hostile"), "hostile"),
+        (sight(unlocked=99), "stake"),
+        (sight(limits=Limits(Wei(11), 2, Seconds(20))), "price"),
+        (sight(limits=Limits(Wei(0), 0, Seconds(20))), "holds"),
+        (sight(progress=Progress(0, 0, 0, True, False, Seconds(NOW))), "over"),
+    ]:
+        assert word in why(seen, seen.jobs[0])
+    assert why(sight(), sight().jobs[0]) == ""
