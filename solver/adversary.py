@@ -6,8 +6,11 @@ bit, and it defends that claim to the end with the same faulty replay. Once conv
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
+
+import torch
 
 from program.fault import Fault, NodeFault
 from protocol.types import JobView, Kind, Phase, Terms
@@ -66,21 +69,34 @@ class FaultySolver(SolverService):
         return replace(sight, limits=replace(sight.limits, retire=True)) if convicted else sight
 
 
-class _WrongStart(Workshop):
-    """A workshop that starts every task of a later round from the genesis state."""
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        honest = self.lineage.input_state
-
-        def input_state(kind: Kind, round_: int, shard: int) -> State:
-            return honest(kind, 0 if kind == Kind.TASK else round_, shard)
-
-        self.lineage.input_state = input_state  # type: ignore[method-assign]
+InputPatch = Callable[[Kind, int, int, Callable[[Kind, int, int], State]], State]
+"""(kind, round, shard, the honest function) -> the input state that the cheat uses."""
 
 
-class WrongStartSolver(SolverService):
-    """`SolverService` that ignores what the others did: it restarts each round from the genesis state."""
+class WrongInputSolver(SolverService):
+    """`SolverService` that computes honestly from a wrong input state."""
+
+    def __init__(self, *args: Any, patch: InputPatch, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.patch = patch
 
     def make_shop(self, job: JobView, work: Work) -> Workshop:
-        return _WrongStart(self.market, self.blocks, job, work, self._progress)
+        shop = Workshop(self.market, self.blocks, job, work, self._progress)
+        honest = shop.lineage.input_state
+
+        def input_state(kind: Kind, round_: int, shard: int) -> State:
+            return self.patch(kind, round_, shard, honest)
+
+        shop.lineage.input_state = input_state  # type: ignore[method-assign]
+        return shop
+
+
+def restart(kind: Kind, round_: int, shard: int, honest: Callable[[Kind, int, int], State]) -> State:
+    """Every task starts from the genesis state, whatever the others did."""
+    return honest(kind, 0 if kind == Kind.TASK else round_, shard)
+
+
+def omit_last_shard(kind: Kind, round_: int, shard: int, honest: Callable[[Kind, int, int], State]) -> State:
+    """The aggregate counts the last shard's last parameter tensor as zero."""
+    state = honest(kind, round_, shard)
+    return [*state[:-1], torch.zeros_like(state[-1])] if kind == Kind.OUTER else state

@@ -51,8 +51,8 @@ class WrongVote:
     segment: int
     roots: tuple[bytes, ...]
     """All leaves of the claim's segments tree."""
-    traces: tuple[bytes, ...] | None
-    """Leaves of the vote's traces tree, if they can be known."""
+    traces: tuple[bytes, ...]
+    """Leaves of the vote's traces tree."""
 
 
 @dataclass(frozen=True)
@@ -192,8 +192,7 @@ def audit_vote(
 ) -> Finding | None:
     """Whether a revealed valid vote's keyed traces are the true ones.
 
-    `shown`: the leaves of its traces tree, if its verifier published them. Without them the first sample's
-    leaf is known only if there is one sample.
+    `shown`: the leaves of its traces tree, if they are known. With one sample the root is the leaf.
     """
     segments = sampled(lineage, view, vote.verifier)
     key = sampling.verifier_key(vote.verifier, view.status.seed)
@@ -211,7 +210,7 @@ def audit_vote(
     if trees.root(right) == vote.traces_root:
         return None
     traces = (vote.traces_root,) if len(segments) == 1 else shown
-    sample = 0
-    if traces is not None:
-        sample = next((i for i, root in enumerate(right) if traces[i] != root), 0)
+    if traces is None or len(traces) != len(right) or trees.root(traces) != vote.traces_root:
+        return Unprovable(view.claim_id, f"the leaves of the traces tree that {vote.verifier} attested")
+    sample = next(i for i, root in enumerate(right) if traces[i] != root)
     return WrongVote(view.claim_id, vote.verifier, sample, segments[sample], roots, traces)

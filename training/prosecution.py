@@ -119,8 +119,6 @@ class Prosecutor:
         return Pursuit("convicted", None, f"slot {finding.slot} of the input is not what it must be")
 
     def _open_vote(self, view: ClaimView, finding: WrongVote, key: str, salt: bytes) -> Pursuit:
-        if finding.traces is None:
-            return Pursuit("hidden", None, "the verifier shows no leaves of its traces tree")
         tree, segment = trees.build(finding.roots), finding.segment
         traces, at = trees.build(finding.traces), finding.sample
         game_id = self.market.open_vote_game(

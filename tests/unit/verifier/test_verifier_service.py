@@ -11,7 +11,7 @@ import torch
 
 from program.fault import StateFault
 from protocol.types import Kind, Phase, Role
-from solver.adversary import FaultySolver, Plan, WeightPlan, WrongStartSolver
+from solver.adversary import FaultySolver, Plan, WeightPlan, WrongInputSolver, restart
 from tests.fakes.jobs import APPETITE, account
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import Killed
@@ -56,8 +56,8 @@ def test_06_right_weights_with_a_wrong_moment_are_found(day: MarketDay) -> None:
 
 def test_07_a_wrong_initial_state_is_convicted_in_one_move(day: MarketDay) -> None:
     job_id = day.post()
-    day.solver("ann", WrongStartSolver)
-    day.solver("bob", WrongStartSolver)
+    day.solver("ann", partial(WrongInputSolver, patch=restart))
+    day.solver("bob", partial(WrongInputSolver, patch=restart))
     for i in range(3):
         day.verifier(f"v{i}")
     assert day.run(settled_or_convicted(day, job_id)), [s.status for s in day.services.values()]

@@ -10,7 +10,7 @@ import torch
 
 from program.fault import Fault, NodeFault, StateFault
 from protocol.types import Kind, Phase, Role
-from solver.adversary import FaultySolver, Plan
+from solver.adversary import FaultySolver, Plan, WrongInputSolver, omit_last_shard
 from tests.fakes.jobs import account, inner_program
 from tests.fakes.market_day import MarketDay
 from verifier.adversary import ColludingVerifier, LazyVerifier
@@ -132,3 +132,61 @@ def test_an_honest_job_is_audited_and_nobody_is_accused(day: MarketDay) -> None:
     audited = {e["claim"] for e in day.named("audited")}
     assert len(audited) == len(day.phases(job_id)) == 3
     assert [e.claim.kind for e in day.world.claims.values()].count(Kind.OUTER) == 1
+
+
+def test_08_an_aggregate_that_omits_a_shard_is_convicted_in_one_move(day: MarketDay) -> None:
+    job_id = day.post()
+    for name in ("ann", "bob"):
+        day.solver(name, partial(WrongInputSolver, patch=omit_last_shard))
+    for i in range(2):
+        day.verifier(f"v{i}")
+    day.whistleblower("wendy")
+    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id, Kind.OUTER)), day.events[-5:]
+    assert not day.world.games and Phase.CONVICTED not in day.phases(job_id, Kind.TASK)
+    progress = day.world.jobs[job_id].view.progress
+    assert (progress.round, progress.epoch) == (0, 1)
+
+
+def test_19_a_sock_puppets_lost_challenge_does_not_clear_the_claim(day: MarketDay) -> None:
+    from protocol import trees
+    from tests.fakes.jobs import APPETITE
+    from training.lineage import open_lineage
+
+    job_id = day.post(rounds=1, shards=1)
+    plan = Plan(0, 0, NodeFault(step=3, node=NODES - 1, element=0))
+    day.solver("ann", partial(FaultySolver, plan=plan))
+    for i in range(2):
+        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=frozenset({account("ann")})))
+    assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id, Kind.TASK))
+    puppet = day.join("puppet")
+    view = next(v for v in puppet.claims(job_id) if v.claim.kind == Kind.TASK)
+    lineage = open_lineage(puppet, day.blocks(), puppet.job(job_id), APPETITE)
+    roots = [c.root for c in lineage.checkpoints(view)]  # type: ignore[union-attr]
+    tree = trees.build(roots)
+    puppet.announce("a", view.claim_id, 0, "0x" + "0" * 40, bytes(32))  # type: ignore[arg-type]
+    puppet.open_game("o", view.claim, 0, roots[0], tree.proof(0), roots[1], tree.proof(1), bytes(32))
+    day.whistleblower("wendy")
+    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
+    won = [p.view.game.challenger for p in day.world.games.values() if p.view.challenger_won]
+    assert won == [account("wendy")]
+
+
+def test_a_restarted_whistleblower_goes_on_with_its_game(day: MarketDay) -> None:
+    job_id = day.post(rounds=1)
+    conspiracy(day, Plan(0, 1, NodeFault(step=3, node=NODES - 1, element=0)))
+    day.whistleblower("wendy")
+    assert day.run(lambda: bool(day.named("opened")))
+    day.whistleblower("wendy")
+    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id))
+    assert len(day.world.games) == 1
+
+
+def test_a_lazy_vote_over_several_samples_is_reported_as_unprovable(day: MarketDay) -> None:
+    day.post(rounds=1, shards=1, samples=2)
+    day.solver("ann")
+    day.verifier("lazy", LazyVerifier)
+    day.verifier("vera")
+    day.whistleblower("wendy")
+    assert day.run(lambda: bool(day.named("advice")))
+    assert account("lazy") in day.named("advice")[0]["reason"]
+    assert not day.world.games and not day.world.announced
