@@ -1,0 +1,46 @@
+"""One chain for all twin tests; each run starts from the same snapshot of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chain.anvil import Anvil
+from chain.compile import Artifacts
+from chain.journal import Journal
+from protocol import events as e
+from protocol.types import Role, Wei
+from tests.twin.deployed import ACCOUNTS, DeployedMarket
+from tests.twin.twin import Twin
+
+
+class Stage:
+    """A deployed market with funded accounts, and the way back to it."""
+
+    def __init__(self, deployed: DeployedMarket) -> None:
+        self.twin = Twin.begin(deployed)
+        self.twin.compare()
+        for number, account in enumerate(ACCOUNTS[1:], 1):
+            assert self.twin.act(e.Deposit(account, Wei(100_000)), account)
+            assert self.twin.act(e.Stake(Role.SOLVER, Wei(900 + 700 * (number % 3))), account)
+            if number % 2:
+                assert self.twin.act(e.Stake(Role.VERIFIER, Wei(400 * number)), account)
+        self._snapshot = deployed.node.ask("evm_snapshot")
+
+    def enter(self) -> Twin:
+        """The same market as at the first time, on both sides."""
+        node = self.twin.deployed.node
+        node.ask("evm_revert", self._snapshot)
+        self._snapshot = node.ask("evm_snapshot")
+        return self.twin.fork()
+
+
+@pytest.fixture(scope="session")
+def stage(artifacts: Artifacts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """The market that every run starts from."""
+    with Anvil(DeployedMarket.options()) as node:
+        journal = Journal(tmp_path_factory.mktemp("twin") / "journal.db")
+        yield Stage(DeployedMarket(node, artifacts, journal))
+        journal.close()

@@ -1,0 +1,266 @@
+"""The deployed market without ceremony: one Anvil, raw calls, every event one block at a time we choose.
+
+Contract: `act` mines exactly one block for each event, whether the contracts accept it or not, and returns the
+custom error's name ("" when accepted). Accounts are Anvil's own, unlocked; nothing here is fit for real keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import requests
+from eth_utils.crypto import keccak
+
+from chain.abi import Entry, decode_log, decode_result, encode_call, find, topic
+from chain.anvil import Anvil, AnvilOptions, dev_account
+from chain.compile import Artifacts
+from chain.contract import Contract
+from chain.deploy import Deployment, deploy
+from chain.journal import Journal
+from chain.market_plan import market_plan, registry_of
+from chain.records import unpack
+from chain.rpc import HttpRpc
+from chain.sender import FeePolicy, Sender
+from protocol import dispute, events
+from protocol.encoding import as_tuple, encode
+from protocol.types import ZERO_ADDRESS, Address, Claim, Game, Seconds, Wei
+from protocol.world import Moment
+
+GENESIS_S = 1_700_000_000
+SUPPLY = Wei(10**24)
+UNBOND_DELAY = Seconds(500)
+GAS = hex(15_000_000)
+MODULES = {"Vault": "Vault", "Stakes": "Stakes", "Jobs": "Jobs", "Tasks": "Tasks"}
+MODULES |= {"Challenges": "Challenges", "Court": "Court", "Token": "AssayToken"}
+ACCOUNTS = [Address(dev_account(i).address) for i in range(8)]
+NO_CLAIM = as_tuple(
+    Claim(*([bytes(32), 0, 0, 0, 0, ZERO_ADDRESS] + [bytes(32)] * 4 + [0, 0, 0]))  # type: ignore[arg-type]
+)
+_COURT = {
+    dispute.RevealSteps: "revealSteps",
+    dispute.PickStep: "pickStep",
+    dispute.RevealTrace: "revealTrace",
+    dispute.Split: "split",
+    dispute.Pick: "pick",
+    dispute.OpenOutput: "openOutput",
+    dispute.ProveOutput: "proveOutput",
+    dispute.RevealLeaf: "revealLeaf",
+    dispute.Prove: "prove",
+    dispute.Timeout: "timeout",
+}
+_PLAIN = {
+    events.Deposit: ("Vault", "deposit"),
+    events.Withdraw: ("Vault", "claim"),
+    events.Destroy: ("Vault", "destroy"),
+    events.Stake: ("Stakes", "stake"),
+    events.StartUnbond: ("Stakes", "startUnbond"),
+    events.FinishUnbond: ("Stakes", "finishUnbond"),
+    events.Post: ("Jobs", "post"),
+    events.TopUp: ("Jobs", "topUp"),
+    events.Halt: ("Jobs", "halt"),
+    events.Close: ("Jobs", "close"),
+    events.ClaimShard: ("Tasks", "claimShard"),
+    events.Release: ("Tasks", "release"),
+    events.Expire: ("Tasks", "expire"),
+    events.Commit: ("Tasks", "commit"),
+    events.CommitVote: ("Tasks", "commitVote"),
+    events.RevealVote: ("Tasks", "revealVote"),
+    events.Tally: ("Tasks", "tally"),
+    events.Settle: ("Tasks", "settle"),
+    events.Void: ("Tasks", "void"),
+    events.Open: ("Challenges", "open"),
+    events.OpenVote: ("Challenges", "openVote"),
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the contracts made of one event: the error's name, or "" and what they logged."""
+
+    error: str
+    logs: tuple[tuple[str, dict[str, Any]], ...] = ()
+    gas_used: int = 0
+
+
+class Node:
+    """JSON-RPC with batches."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._session = requests.Session()
+        self._ids = count(1)
+
+    def batch(self, asked: Sequence[tuple[str, list[Any]]]) -> list[Any]:
+        """The results of several calls, in order. Raises AssertionError when one of them failed."""
+        body = [
+            {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
+            for method, params in asked
+        ]
+        answers = self._session.post(self._url, json=body, timeout=60).json()
+        by_id = {answer["id"]: answer for answer in answers}
+        ordered = [by_id[request["id"]] for request in body]
+        failed = [answer["error"] for answer in ordered if "error" in answer]
+        assert not failed, failed
+        return [answer["result"] for answer in ordered]
+
+    def ask(self, method: str, *params: Any) -> Any:
+        """One call."""
+        return self.batch([(method, list(params))])[0]
+
+
+class DeployedMarket:
+    """The contracts on a fresh chain; every account has tokens and has approved the vault."""
+
+    def __init__(self, anvil: Anvil, artifacts: Artifacts, journal: Journal) -> None:
+        rpc = HttpRpc(anvil.url, timeout_s=30.0)
+        self.node = Node(anvil.url)
+        self.registry = registry_of(artifacts)
+        sender = Sender(rpc, dev_account(0), journal, self.registry, FeePolicy(poll_s=0.005))
+        plan = market_plan(sender.address, token_supply=SUPPLY, unbond_delay=UNBOND_DELAY)
+        self.deployment: Deployment = deploy(sender, artifacts, plan)
+        self.contracts = {
+            name: Contract(rpc, name, self.deployment.addresses[name], artifacts[artifact].abi, self.registry)
+            for name, artifact in MODULES.items()
+        }
+        self._events = {
+            (contract.address.lower(), topic(entry)): (name, entry)
+            for name, contract in self.contracts.items()
+            for entry in contract.abi
+            if entry.get("type") == "event"
+        }
+        self._functions: dict[tuple[str, str, int], Entry] = {}
+        self._views: dict[tuple[str, str, tuple[Any, ...]], tuple[str, list[Any]]] = {}
+        vault = self.contracts["Vault"].address
+        for account in ACCOUNTS:
+            self.node.ask("anvil_setBalance", account, hex(10**24))
+            if account != ACCOUNTS[0]:
+                self.send("Token", "transfer", (account, SUPPLY // len(ACCOUNTS)), ACCOUNTS[0])
+            self.send("Token", "approve", (vault, 2**256 - 1), account)
+
+    @staticmethod
+    def options() -> AnvilOptions:
+        """A chain whose blocks are the same in every run."""
+        return AnvilOptions(accounts=len(ACCOUNTS), genesis_time_s=GENESIS_S, extra=("--no-request-size-limit",))
+
+    def head(self) -> Moment:
+        """The latest block."""
+        block = self.node.ask("eth_getBlockByNumber", "latest", False)
+        return Moment(Seconds(int(block["timestamp"], 16)), int(block["number"], 16))
+
+    def block_hash(self, number: int) -> bytes:
+        """Hash of a mined block."""
+        return bytes.fromhex(self.node.ask("eth_getBlockByNumber", hex(number), False)["hash"][2:])
+
+    def mine(self, blocks: int, seconds: int) -> None:
+        """Empty blocks; the last of them `seconds` after the present head."""
+        time_s = self.head().time + seconds
+        if blocks > 1:
+            self.node.ask("anvil_mine", hex(blocks - 1), "0x0")
+        self.node.batch([("evm_setNextBlockTimestamp", [time_s]), ("evm_mine", [])])
+
+    def act(self, event: events.Event, by: Address, time_s: Seconds) -> Outcome:
+        """One event in the next block, at this time."""
+        contract, function, arguments = self._call(event, by)
+        return self.send(contract, function, arguments, by, time_s)
+
+    def _call(self, event: events.Event, by: Address) -> tuple[str, str, tuple[Any, ...]]:
+        if isinstance(event, events.Play):
+            name = _COURT[type(event.move)]
+            return "Court", name, (event.game_id, event.game, *_fields(event.move))
+        if isinstance(event, events.Announce):
+            finding = encode(by, event.claim_id, event.segment, event.verifier, event.salt)
+            return "Challenges", "announce", (keccak(finding),)
+        if isinstance(event, events.RecordSeed):
+            return "Tasks", "recordSeed", (event.claim,)
+        if isinstance(event, events.ProveBinding):
+            fields = _fields(event)
+            if event.source is None:
+                fields[4] = NO_CLAIM
+            return "Challenges", "proveBinding", tuple(fields)
+        contract, function = _PLAIN[type(event)]
+        return contract, function, tuple(_fields(event))
+
+    def send(
+        self,
+        contract: str,
+        function: str,
+        arguments: Sequence[Any],
+        by: Address,
+        time_s: Seconds | None = None,
+    ) -> Outcome:
+        """One transaction in a block of its own."""
+        data = "0x" + self._encoded(contract, function, arguments).hex()
+        fields = {"from": by, "to": self.contracts[contract].address, "data": data, "gas": GAS}
+        fields["gasPrice"] = hex(10**10)
+        asked: list[tuple[str, list[Any]]] = [("eth_sendTransaction", [fields])]
+        if time_s is not None:
+            asked.insert(0, ("evm_setNextBlockTimestamp", [int(time_s)]))
+        tx_hash = self.node.batch(asked)[-1]
+        receipt = None
+        while receipt is None:  # mining a block takes Anvil a moment longer than answering
+            receipt = self.node.ask("eth_getTransactionReceipt", tx_hash)
+        if receipt["status"] == "0x1":
+            return Outcome("", tuple(self._logs(receipt["logs"])), int(receipt["gasUsed"], 16))
+        tracer = {"tracer": "callTracer", "tracerConfig": {"onlyTopCall": True}}
+        trace = self.node.ask("debug_traceTransaction", tx_hash, tracer)
+        refusal = self.registry.decode(bytes.fromhex(trace.get("output", "0x")[2:]))
+        return Outcome(refusal.name or refusal.text)
+
+    def read(self, asked: Sequence[tuple[str, str, tuple[Any, ...]]]) -> list[Any]:
+        """Several views at the latest block, in one request."""
+        answers = self.node.batch([self._view(*question) for question in asked])
+        return [
+            self._decoded(self._function(contract, function, len(arguments)), answer)
+            for (contract, function, arguments), answer in zip(asked, answers, strict=True)
+        ]
+
+    def _view(self, contract: str, function: str, arguments: tuple[Any, ...]) -> tuple[str, list[Any]]:
+        key = (contract, function, arguments)
+        if key not in self._views:
+            data = "0x" + self._encoded(contract, function, arguments).hex()
+            call = {"to": self.contracts[contract].address, "data": data}
+            self._views[key] = ("eth_call", [call, "latest"])
+        return self._views[key]
+
+    @staticmethod
+    def _decoded(function: Entry, answer: str) -> Any:
+        if [output["type"] for output in function["outputs"]] == ["uint256"]:
+            return int(answer, 16)  # most answers are: the ABI decoder would take most of a run's time
+        return decode_result(function, bytes.fromhex(answer[2:]))
+
+    def _encoded(self, contract: str, function: str, arguments: Sequence[Any]) -> bytes:
+        entry = self._function(contract, function, len(arguments))
+        return encode_call(entry, [as_tuple(argument) for argument in arguments])
+
+    def _function(self, contract: str, function: str, arity: int) -> Entry:
+        key = (contract, function, arity)
+        if key not in self._functions:
+            self._functions[key] = find(self.contracts[contract].abi, "function", function, arity)
+        return self._functions[key]
+
+    def _logs(self, logs: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+        found = []
+        for log in logs:
+            topics = [bytes.fromhex(word[2:]) for word in log["topics"]]
+            known = self._events.get((log["address"].lower(), topics[0]))
+            if known is not None:
+                name, entry = known
+                values = decode_log(entry, topics, bytes.fromhex(log["data"][2:]))
+                found.append((f"{name}.{entry['name']}", values))
+        return found
+
+
+def _fields(value: Any) -> list[Any]:
+    return [getattr(value, name) for name in value.__dataclass_fields__]
+
+
+def game_of(outcome: Outcome) -> Game | None:
+    """The game as the transaction's last court event shows it."""
+    for name, values in reversed(outcome.logs):
+        if name in ("Court.GameOpened", "Court.Moved", "Court.LeafRevealed"):
+            return unpack(Game, values["game"])
+    return None
+

@@ -1,0 +1,406 @@
+"""What may happen next in a twin run: useful events, disputes, and nonsense.
+
+Contract: `Player.step` does one thing in both worlds. Useful events are what honest and lying participants
+would do now; disputes open games and play them with random content; nonsense calls entry points with anything
+at hand, and mostly meets a refusal, which both worlds must give alike.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+from protocol import dispute, sampling, trees
+from protocol import events as e
+from protocol.ledger import free
+from protocol.lifecycle import Refused, transition
+from protocol.params import worst_case
+from protocol.types import (
+    ZERO_ADDRESS,
+    ZERO_DIGEST,
+    Address,
+    Claim,
+    ClaimId,
+    JobId,
+    Kind,
+    Phase,
+    Role,
+    Seconds,
+    Wei,
+)
+from protocol.world import BallotState, ClaimState, Job, Moment
+from tests.twin.deployed import ACCOUNTS
+from tests.twin.games import game_moves
+from tests.twin.scene import INNER, OUTERS, Scene, Secret
+from tests.twin.twin import Twin
+
+PLAYERS = ACCOUNTS[1:]
+Doing = tuple[e.Event, Address]
+
+
+class Player:
+    """Drives one twin run."""
+
+    def __init__(self, twin: Twin, rng: random.Random) -> None:
+        self.twin, self.rng = twin, rng
+        self.scene = Scene(rng)
+        self.secrets: dict[tuple[ClaimId, Address], Secret] = {}
+        self.findings: list[tuple[e.Event, Address]] = []
+        self.nonce = 0
+
+    # -- one step
+
+    def step(self, kind: str) -> None:
+        """Do one thing of this kind, or wait if there is nothing of it to do."""
+        kinds: dict[str, Callable[[], list[Doing]]] = {
+            "useful": self.useful,
+            "dispute": self.disputes,
+            "money": self.money,
+            "job": self.job_events,
+            "nonsense": self.nonsense,
+        }
+        doings = kinds[kind]() if kind in kinds else []
+        if kind in ("useful", "dispute") and self.rng.random() < 0.9:
+            doings = [doing for doing in doings if self._welcome(*doing)]
+        if not doings:
+            self.wait()
+            return
+        event, by = self.rng.choice(doings)
+        if kind == "nonsense" and self.rng.random() < 0.3:
+            by = self.rng.choice(PLAYERS)
+        accepted = self.twin.act(event, by, self.rng.choice([1, 1, 1, 2]))
+        self._remember(event, by, accepted)
+
+    def _welcome(self, event: e.Event, by: Address) -> bool:
+        """Whether the pure rules would accept it in the next block."""
+        if isinstance(event, e.RecordSeed):
+            event = replace(event, block_hash=self.rng.randbytes(32))
+        try:
+            transition(self.twin.world, event, by, Moment(Seconds(self.twin.time + 1), self.twin.block + 1))
+        except Refused:
+            return False
+        return True
+
+    def _remember(self, event: e.Event, by: Address, accepted: bool) -> None:
+        if isinstance(event, e.Play) and accepted:
+            move = event.move
+            if isinstance(move, dispute.RevealSteps):
+                self.scene.steps[event.game_id] = move.roots
+            if isinstance(move, dispute.RevealTrace | dispute.Split):
+                self.scene.children[trees.root(move.children)] = move.children
+
+    def wait(self) -> None:
+        """To just before, at or just after some deadline, or a few blocks."""
+        due = [t for t in self._deadlines() if t > self.twin.time]
+        if due and self.rng.random() < 0.7:
+            seconds = self.rng.choice(due) - self.twin.time + self.rng.choice([-1, 0, 1])
+        else:
+            seconds = self.rng.choice([2, 10])
+        self.twin.wait(max(1, seconds), self.rng.choice([1, 2]))
+
+    def _deadlines(self) -> list[int]:
+        found = [challenge.game.deadline for challenge in self.twin.world.games.values()]
+        for job in self.twin.world.jobs.values():
+            found.append(max(job.round_start, job.last_shard_claim) + job.terms.task_time)
+        for state in self.twin.world.claims.values():
+            terms, since = self._job(state).terms, state.status.since
+            if state.status.phase == Phase.SEEDED:
+                found += [since + terms.vote_time, since + terms.vote_time + terms.reveal_time]
+            if state.status.phase == Phase.ACCEPTED:
+                found.append(since + terms.challenge_window)
+        return [int(time) for time in found]
+
+    # -- useful
+
+    def useful(self) -> list[Doing]:
+        """The market's ordinary business."""
+        doings: list[Doing] = []
+        if not self.twin.world.jobs:
+            return [self.posting()]
+        for job_id, job in self.twin.world.jobs.items():
+            doings += self._shard_work(job_id, job)
+        for claim_id, state in self.twin.world.claims.items():
+            doings += self._claim_work(claim_id, state)
+        return doings
+
+    def posting(self) -> Doing:
+        """A new job."""
+        self.nonce += 1
+        client = self.rng.choice(PLAYERS)
+        terms = self.scene.terms(client, self.nonce)
+        budget = Wei(worst_case(terms) + self.rng.choice([0, 0, 5, -1]))
+        return e.Post(terms, budget), client
+
+    def _shard_work(self, job_id: JobId, job: Job) -> list[Doing]:
+        if not job.begun:
+            return [(e.Close(job_id), self.rng.choice(PLAYERS))] if not job.closed else []
+        doings: list[Doing] = []
+        accepted = [t for t in self.twin.world.tasks(job_id, job.round) if t.status.phase >= Phase.ACCEPTED]
+        if len(accepted) == job.terms.shards:
+            doings.append(self._outer(job_id, job))
+        for number, shard in enumerate(job.shards):
+            if shard.solver == ZERO_ADDRESS:
+                doings.append((e.ClaimShard(job_id, number), self.rng.choice(PLAYERS)))
+            elif self.twin.world.current(job_id, Kind.TASK, job.round, number) is None:
+                doings.append(self._task(job_id, job, number, shard.solver))
+        return doings
+
+    def _claim(self, place: tuple[JobId, Kind, int, int]) -> Claim | None:
+        current = self.twin.world.current(*place)
+        return None if current is None else self.twin.world.claims[current].claim
+
+    def _task(self, job_id: JobId, job: Job, shard: int, solver: Address) -> Doing:
+        input_root = job.terms.genesis_root
+        if job.round:
+            given: dict[int, bytes] = {}
+            outer = self._claim((job_id, Kind.OUTER, job.round - 1, 0))
+            before = self._claim((job_id, Kind.TASK, job.round - 1, shard))
+            if outer is not None and before is not None:
+                given = dict(enumerate(self.scene.states[before.output_root]))
+                given[0] = self.scene.states[outer.output_root][0]
+            if self.rng.random() < 0.2:
+                given.pop(self.rng.choice([0, 1]), None)
+            input_root = self.scene.state(INNER, given)
+        return self._commit(job_id, job, Kind.TASK, shard, input_root), solver
+
+    def _outer(self, job_id: JobId, job: Job) -> Doing:
+        given = dict(enumerate(self.scene.states[job.terms.outer_genesis_root]))
+        if job.round:
+            before = self._claim((job_id, Kind.OUTER, job.round - 1, 0))
+            given = {} if before is None else dict(enumerate(self.scene.states[before.output_root]))
+        for shard in range(job.terms.shards):
+            task = self._claim((job_id, Kind.TASK, job.round, shard))
+            if task is not None:
+                given[2 + shard] = self.scene.states[task.output_root][0]
+        if self.rng.random() < 0.2:
+            given.pop(self.rng.choice([0, 2]), None)
+        input_root = self.scene.state(OUTERS[job.terms.shards], given)
+        return self._commit(job_id, job, Kind.OUTER, 0, input_root), self.rng.choice(PLAYERS)
+
+    def _commit(self, job_id: JobId, job: Job, kind: Kind, shard: int, input_root: bytes) -> e.Commit:
+        claim = self.scene.claim(job_id, job.terms, kind, job.round, shard, input_root)
+        tree = self.scene.segments[claim.segments_root]
+        return e.Commit(claim, tuple(tree.proof(0)), tuple(tree.proof(tree.count - 1)))
+
+    def _claim_work(self, claim_id: ClaimId, state: ClaimState) -> list[Doing]:
+        claim, phase = state.claim, state.status.phase
+        anyone = self.rng.choice(PLAYERS)
+        doings: list[Doing] = []
+        if state.live and not self.twin.world.stands(state):
+            doings.append((e.Void(claim), anyone))
+        if phase == Phase.COMMITTED and self.twin.block >= state.status.seed_block:
+            doings.append((e.RecordSeed(claim, ZERO_DIGEST), anyone))
+        if phase == Phase.SEEDED:
+            doings += self._vote_work(claim_id, state)
+            doings.append((e.Tally(claim), anyone))
+        if phase == Phase.ACCEPTED:
+            doings.append((e.Settle(claim), anyone))
+        return doings
+
+    def _vote_work(self, claim_id: ClaimId, state: ClaimState) -> list[Doing]:
+        doings: list[Doing] = []
+        for ballot in state.present():
+            if ballot.state == BallotState.DRAWN:
+                doings.append((self._vote(claim_id, state, ballot.verifier), ballot.verifier))
+            secret = self.secrets.get((claim_id, ballot.verifier))
+            if ballot.state == BallotState.COMMITTED and secret is not None:
+                reveal = e.RevealVote(state.claim, secret.valid, secret.traces_root, secret.salt)
+                doings.append((reveal, ballot.verifier))
+        return doings * 2
+
+    def _vote(self, claim_id: ClaimId, state: ClaimState, verifier: Address) -> e.CommitVote:
+        valid = self.rng.random() < 0.85
+        key = sampling.verifier_key(verifier, state.status.seed)
+        samples = self._job(state).terms.samples
+        traces_root = self.scene.tracesroot(INNER, key, samples) if valid else ZERO_DIGEST
+        secret = Secret(claim_id, valid, traces_root, self.rng.randbytes(32))
+        self.secrets[claim_id, verifier] = secret
+        commitment = self.twin.world.vote_commitment(claim_id, verifier, valid, traces_root, secret.salt)
+        return e.CommitVote(state.claim, commitment)
+
+    # -- disputes
+
+    def disputes(self) -> list[Doing]:
+        """A move in an open game, a finding announced before, or a new finding."""
+        doings: list[Doing] = []
+        for game_id, challenge in self.twin.world.games.items():
+            moves = game_moves(self.scene, game_id, challenge.game, self.rng, self.twin.time)
+            doings += [(e.Play(game_id, challenge.game, move), by) for move, by in moves] * 2
+        if self.findings and self.rng.random() < 0.8:
+            doings += [self.findings.pop(self.rng.randrange(len(self.findings)))] * 3
+        live = [state for state in self.twin.world.claims.values() if self.twin.world.stands(state)]
+        if live and self.rng.random() < (0.4 if doings else 1.0):
+            found = self._finding(self.rng.choice(live))
+            doings += [found] if found else []
+        return doings
+
+    def _finding(self, state: ClaimState) -> Doing | None:
+        claim, by, salt = state.claim, self.rng.choice(PLAYERS), self.rng.randbytes(32)
+        claim_id = self.twin.world.claim_id(claim)
+        voters = [b.verifier for b in state.present() if b.state == BallotState.VALID]
+        tree = self.scene.segments[claim.segments_root]
+        choice = self.rng.choice(["segment", "vote", "binding"])
+        if choice == "vote" and voters:
+            verifier = self.rng.choice(voters)
+            event = self._vote_finding(state, verifier, salt)
+            where, who = event.sample, verifier
+            self.findings.append((event, by))
+        elif choice == "binding":
+            binding = self._binding(claim, salt)
+            where, who = binding.slot, ZERO_ADDRESS
+            self.findings.append((binding, by))
+        else:
+            where, who = self.rng.randrange(tree.count - 1), ZERO_ADDRESS
+            leaves, proofs = tree.levels[0], [tuple(tree.proof(where + i)) for i in (0, 1)]
+            opened = e.Open(claim, where, leaves[where], proofs[0], leaves[where + 1], proofs[1], salt)
+            self.findings.append((opened, by))
+        return e.Announce(claim_id, where, who, salt), by
+
+    def _vote_finding(self, state: ClaimState, verifier: Address, salt: bytes) -> e.OpenVote:
+        terms, claim = self._job(state).terms, state.claim
+        sample = self.rng.randrange(terms.samples)
+        drawn = sampling.sample_segments(state.status.seed, verifier, terms.samples, terms.segments)
+        traces = self.scene.samples[state.ballots[state.status.draws, verifier].word]
+        tree, at = self.scene.segments[claim.segments_root], drawn[sample]
+        start, way = tree.levels[0][at], tuple(tree.proof(at))
+        root, proof = traces.levels[0][sample], tuple(traces.proof(sample))
+        return e.OpenVote(claim, verifier, sample, start, way, root, proof, salt)
+
+    def _binding(self, claim: Claim, salt: bytes) -> e.ProveBinding:
+        slot = self.rng.randrange(3)
+        mine = self.scene.state_tree(claim.input_root)
+        root, at, source = self._source(claim, slot)
+        theirs = self.scene.state_tree(root)
+        leaf, proof = mine.levels[0][slot], tuple(mine.proof(slot))
+        return e.ProveBinding(
+            claim, slot, leaf, proof, source, theirs.levels[0][at], tuple(theirs.proof(at)), salt
+        )
+
+    def _source(self, claim: Claim, slot: int) -> tuple[bytes, int, Claim | None]:
+        """Where the slot comes from, or at least some state, if that place has no claim."""
+        terms, job_id = self.twin.world.jobs[claim.job_id].terms, claim.job_id
+        if claim.kind == Kind.OUTER and slot >= 2:
+            place, at = (job_id, Kind.TASK, claim.round, slot - 2), 0
+        elif claim.round == 0:
+            outer = claim.kind == Kind.OUTER
+            return (terms.outer_genesis_root if outer else terms.genesis_root), slot, None
+        elif claim.kind == Kind.OUTER or slot == 0:
+            place, at = (job_id, Kind.OUTER, claim.round - 1, 0), slot
+        else:
+            place, at = (job_id, Kind.TASK, claim.round - 1, claim.shard), slot
+        source = self._claim(place)
+        return (terms.genesis_root, slot, None) if source is None else (source.output_root, at, source)
+
+    # -- money and jobs
+
+    def money(self) -> list[Doing]:
+        """Deposits, stakes, withdrawals of odd amounts."""
+        by, rng = self.rng.choice(PLAYERS), self.rng
+        funds, role = self.twin.world.funds, rng.choice(list(Role))
+        unlocked, held = funds.unlocked(by, role), funds.ledger.balance(free(by))
+        requests = len(funds.accounts[by, role].requests) if (by, role) in funds.accounts else 0
+        return [
+            (e.Deposit(rng.choice(PLAYERS), Wei(rng.choice([0, 1, 999]))), by),
+            (e.Withdraw(by, Wei(rng.choice([0, held // 3, held + 1]))), by),
+            (e.Stake(role, Wei(rng.choice([0, 77, 1_500, held + 1]))), by),
+            (e.Stake(Role.VERIFIER, Wei(rng.choice([0, 300, 1_500]))), by),
+            (e.StartUnbond(role, Wei(rng.choice([0, unlocked, unlocked // 2, unlocked + 1]))), by),
+            (e.FinishUnbond(role, rng.randrange(requests + 1)), by),
+            (e.Destroy(), by),
+        ]
+
+    def job_events(self) -> list[Doing]:
+        """What clients and holders do now and then."""
+        doings = [self.posting()] if len(self.twin.world.jobs) < 2 else []
+        for job_id, job in self.twin.world.jobs.items():
+            anyone, shard = self.rng.choice(PLAYERS), self.rng.randrange(job.terms.shards)
+            doings.append((e.TopUp(job_id, Wei(self.rng.choice([0, 3]))), anyone))
+            doings.append((e.Expire(job_id, shard), anyone))
+            doings.append((e.Close(job_id), anyone))
+            if self.rng.random() < 0.3:
+                doings.append((e.Halt(job_id), job.terms.client))
+            if job.shards[shard].solver != ZERO_ADDRESS and self.rng.random() < 0.5:
+                doings.append((e.Release(job_id, shard), job.shards[shard].solver))
+        return doings
+
+    # -- nonsense
+
+    def nonsense(self) -> list[Doing]:
+        """Anything, with anything at hand."""
+        rng, world, by = self.rng, self.twin.world, self.rng.choice(PLAYERS)
+        job_ids = [*world.jobs, JobId(rng.randbytes(32))]
+        job_id, shard = rng.choice(job_ids), rng.choice([0, 1, 7])
+        doings: list[Doing] = [
+            (e.Halt(job_id), by),
+            (e.Close(job_id), by),
+            (e.TopUp(job_id, Wei(10**23)), by),
+            (e.ClaimShard(job_id, shard), by),
+            (e.Release(job_id, shard), by),
+            (e.Expire(job_id, shard), by),
+        ]
+        if not world.claims:
+            return doings
+        state = rng.choice(list(world.claims.values()))
+        claim = self._twisted(state.claim)
+        tree = self.scene.segments[state.claim.segments_root]
+        proofs = tuple(tree.proof(0)), tuple(tree.proof(tree.count - 1))
+        salt, digest = rng.randbytes(32), rng.choice([ZERO_DIGEST, rng.randbytes(32)])
+        opened = e.Open(claim, 0, claim.input_root, proofs[0], tree.levels[0][1], tuple(tree.proof(1)), salt)
+        sample = rng.choice([0, 9])
+        vote = e.OpenVote(claim, by, sample, claim.input_root, proofs[0], digest, (), salt)
+        return [
+            *doings,
+            (e.Commit(claim, *proofs), rng.choice([by, claim.claimant])),
+            (e.Commit(claim, proofs[1], proofs[0]), by),
+            (e.RecordSeed(claim, ZERO_DIGEST), by),
+            (e.CommitVote(claim, digest), by),
+            (e.RevealVote(claim, rng.random() < 0.5, digest, salt), by),
+            (e.Tally(claim), by),
+            (e.Settle(claim), by),
+            (e.Void(claim), by),
+            (opened, by),
+            (vote, by),
+            (self._binding(state.claim, salt), by),
+            *self._odd_moves(by),
+        ]
+
+    def _twisted(self, claim: Claim) -> Claim:
+        """The claim itself, or one that differs somewhere."""
+        rng = self.rng
+        twists: list[dict[str, object]] = [
+            {},
+            {},
+            {"round": claim.round + 1},
+            {"shard": claim.shard + 1},
+            {"epoch": claim.epoch + 1},
+            {"attempt": claim.attempt + 1},
+            {"price": claim.price + 1},
+            {"job_id": JobId(rng.randbytes(32))},
+            {"kind": Kind(1 - claim.kind)},
+        ]
+        return replace(claim, **rng.choice(twists))  # type: ignore[arg-type]
+
+    def _odd_moves(self, by: Address) -> list[Doing]:
+        doings: list[Doing] = []
+        for game_id, challenge in self.twin.world.games.items():
+            game = challenge.game
+            who = self.rng.choice([by, game.challenger, game.defender])
+            digests = tuple(self.rng.randbytes(32) for _ in range(self.rng.choice([0, 1, 3, 16])))
+            moves = [
+                dispute.RevealSteps(digests),
+                dispute.PickStep(digests, self.rng.randrange(4)),
+                dispute.RevealTrace(self.rng.randbytes(32), digests),
+                dispute.Split(digests),
+                dispute.Pick(digests, self.rng.randrange(17), b"", ()),
+                dispute.OpenOutput(),
+                dispute.RevealLeaf(self.rng.randbytes(16)),
+                dispute.Prove(self.rng.randbytes(16), b"node", 0, ()),
+                dispute.Timeout(),
+            ]
+            doings += [(e.Play(game_id, game, move), who) for move in moves]
+            doings.append((e.Play(game_id + 1, game, dispute.Timeout()), who))
+        return doings
+
+    def _job(self, state: ClaimState) -> Job:
+        return self.twin.world.jobs[state.claim.job_id]

@@ -1,0 +1,177 @@
+"""What a twin run talks about: two tiny programs, states and traces with known preimages, terms.
+
+Contract: every root that a run puts on chain is remembered with what is below it, so that proofs can be made.
+States and traces are random bytes, hence almost always wrong: games about them can end in every way.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from program.build import ProgramBuilder
+from program.isa import DType, Input, Program
+from protocol import trees
+from protocol.types import Address, Claim, ClaimId, JobId, Kind, ProgramRef, Seconds, Terms, Wei
+
+
+def inner_program() -> Program:
+    """Three slots, one of them a parameter."""
+    b = ProgramBuilder()
+    p, m, n = b.state(DType.F32, (4,)), b.state(DType.F32, (4,)), b.state(DType.I32, ())
+    return b.finish([b.add(p, m), b.mul(m, b.const(0.5, DType.F32)), b.iadd(n, b.const(1, DType.I32))], 1)
+
+
+def outer_program(shards: int) -> Program:
+    """The first shard's parameters become the model; everything else passes through."""
+    b = ProgramBuilder()
+    slots: list[Input] = [b.state(DType.F32, (4,)) for _ in range(2 + shards)]
+    return b.finish([slots[2], *slots[1:]], 1)
+
+
+INNER = inner_program()
+OUTERS = {shards: outer_program(shards) for shards in (1, 2)}
+
+
+def reference(program: Program) -> ProgramRef:
+    """What the terms say about a program."""
+    return ProgramRef(program.root, len(program.nodes), program.slots, program.params)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """The claimed outputs of every node of a step, under a key or not."""
+
+    key: bytes
+    outputs: tuple[bytes, ...]
+    tree: trees.Tree
+
+
+@dataclass
+class Scene:
+    """Roots and what is below them."""
+
+    rng: random.Random
+    states: dict[bytes, tuple[bytes, ...]] = field(default_factory=dict)
+    traces: dict[bytes, Trace] = field(default_factory=dict)
+    segments: dict[bytes, trees.Tree] = field(default_factory=dict)
+    samples: dict[bytes, trees.Tree] = field(default_factory=dict)
+    steps: dict[int, tuple[bytes, ...]] = field(default_factory=dict)
+    """Roots that a game's defender revealed."""
+    children: dict[bytes, tuple[bytes, ...]] = field(default_factory=dict)
+    """What a defender opened, by digest."""
+
+    def bytes(self, size: int) -> bytes:
+        """Random bytes that are canonical for every dtype of the programs here."""
+        return b"".join(self.rng.randbytes(3) + bytes([self.rng.randrange(0x7F)]) for _ in range(size // 4))
+
+    def state(self, program: Program, like: dict[int, bytes] | None = None) -> bytes:
+        """The root of a new state; the slots in `like` hold the given bytes."""
+        given = like or {}
+        slots = tuple(given.get(i) or self.bytes(node.bytes) for i, node in enumerate(program.state))
+        root = trees.root([trees.tensor_root(slot) for slot in slots])
+        self.states[root] = slots
+        return root
+
+    def state_tree(self, root: bytes) -> trees.Tree:
+        """Tree over a state's tensor roots."""
+        return trees.build([trees.tensor_root(slot) for slot in self.states[root]])
+
+    def trace(self, program: Program, key: bytes = b"") -> Trace:
+        """A new trace of random outputs."""
+        outputs = tuple(self.bytes(node.bytes) for node in program.nodes)
+        tree = trees.build([trees.tensor_root(output, key) for output in outputs])
+        self.traces[tree.root] = trace = Trace(key, outputs, tree)
+        return trace
+
+    def segment_tree(self, program: Program, segments: int, first: bytes, last: bytes) -> trees.Tree:
+        """A claim's segments tree between two states."""
+        roots = [first, *(self.state(program) for _ in range(segments - 1)), last]
+        tree = trees.build(roots)
+        self.segments[tree.root] = tree
+        return tree
+
+    def terms(self, client: Address, nonce: int) -> Terms:
+        """Small terms of odd amounts."""
+        rng = self.rng
+        shards, rounds = rng.choice([1, 1, 2]), rng.choice([1, 2, 3])
+        segment_steps = rng.choice([1, 2, 4])
+        verifiers = rng.choice([1, 2, 3])
+        floor = rng.choice([0, 7, 333])
+        outer = OUTERS[shards]
+        return Terms(
+            client=client,
+            inner=reference(INNER),
+            outer=reference(outer),
+            dataset_root=rng.randbytes(32),
+            genesis_root=self.state(INNER),
+            outer_genesis_root=self.state(outer),
+            manifest=rng.randbytes(32),
+            seed=rng.randbytes(32),
+            records=5,
+            record_size=8,
+            shards=shards,
+            rounds=rounds,
+            steps_per_round=4,
+            segment_steps=segment_steps,
+            samples=rng.randint(1, 4 // segment_steps),
+            verifiers=verifiers,
+            quorum=rng.randint(1, verifiers),
+            seed_delay=rng.choice([1, 2]),
+            max_unsettled=rng.choice([1, 2]),
+            task_time=Seconds(rng.choice([40, 400])),
+            vote_time=Seconds(30),
+            reveal_time=Seconds(20),
+            challenge_window=Seconds(rng.choice([25, 120])),
+            move_time=Seconds(rng.choice([15, 60])),
+            price_period=Seconds(rng.choice([1, 50])),
+            nonce=nonce,
+            price_floor=Wei(floor),
+            price_cap=Wei(floor + rng.choice([0, 101, 1_000])),
+            verifier_fee=Wei(rng.choice([0, 13])),
+            outer_fee=Wei(rng.choice([0, 29])),
+            solver_stake=Wei(rng.choice([0, 301, 1_001])),
+            verifier_stake=Wei(rng.choice([0, 203, 505])),
+            challenge_bond=Wei(rng.choice([0, 57])),
+            miss_penalty=Wei(rng.choice([0, 31, 5_000])),
+        )
+
+    def claim(
+        self, job_id: JobId, terms: Terms, kind: Kind, round_: int, shard: int, input_root: bytes
+    ) -> Claim:
+        """A claim with a new output state; the contract fills in the rest."""
+        program = INNER if kind == Kind.TASK else OUTERS[terms.shards]
+        segments = terms.segments if kind == Kind.TASK else 1
+        output_root = self.state(program)
+        tree = self.segment_tree(program, segments, input_root, output_root)
+        return Claim(
+            job_id=job_id,
+            kind=kind,
+            round=round_,
+            shard=shard,
+            attempt=0,
+            claimant=terms.client,
+            input_root=input_root,
+            output_root=output_root,
+            segments_root=tree.root,
+            manifest=self.rng.randbytes(32),
+            price=Wei(0),
+            committed_at=Seconds(0),
+            epoch=0,
+        )
+
+    def tracesroot(self, program: Program, key: bytes, samples: int) -> bytes:
+        """A verifier's tree over one keyed trace for each sample."""
+        tree = trees.build([self.trace(program, key).tree.root for _ in range(samples)])
+        self.samples[tree.root] = tree
+        return tree.root
+
+
+@dataclass(frozen=True)
+class Secret:
+    """What a verifier committed to."""
+
+    claim_id: ClaimId
+    valid: bool
+    traces_root: bytes
+    salt: bytes

@@ -1,0 +1,60 @@
+"""Twin test: the market's rules and the deployed contracts, through whole lives of jobs, with disputes."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
+
+from tests.twin.conftest import Stage
+from tests.twin.player import Player
+
+KINDS = ["useful"] * 9 + ["dispute"] * 5 + ["wait"] * 2 + ["money", "job", "nonsense", "nonsense"]
+
+
+def machine(stage: Stage, accepted: Counter[str], refused: Counter[str]) -> type[RuleBasedStateMachine]:
+    """The state machine on this stage; what happened is counted."""
+
+    class Market(RuleBasedStateMachine):
+        """A client, solvers, verifiers, challengers and fools on one market."""
+
+        @initialize(seed=st.integers(0, 2**32 - 1))
+        def begin(self, seed: int) -> None:
+            self.player = Player(stage.enter(), random.Random(seed))
+            self.player.twin.accepted, self.player.twin.refused = accepted, refused
+
+        @rule(kinds=st.lists(st.sampled_from(KINDS), min_size=8, max_size=8))
+        def happen(self, kinds: list[str]) -> None:
+            for kind in kinds:
+                self.player.step(kind)
+
+    return Market
+
+
+def run(stage: Stage, examples: int, steps: int) -> tuple[Counter[str], Counter[str]]:
+    """Run the machine; what was accepted and refused, by name."""
+    accepted: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    limits = settings(max_examples=examples, stateful_step_count=steps)
+    run_state_machine_as_test(machine(stage, accepted, refused), settings=limits)
+    return accepted, refused
+
+
+def test_rules_and_contracts_agree(stage: Stage) -> None:
+    accepted, refused = run(stage, examples=12, steps=10)
+    report(accepted, refused)
+
+
+@pytest.mark.slow
+def test_rules_and_contracts_agree_for_long(stage: Stage) -> None:
+    accepted, refused = run(stage, examples=150, steps=25)
+    report(accepted, refused)
+
+
+def report(accepted: Counter[str], refused: Counter[str]) -> None:
+    print(f"\n{sum(accepted.values())} events accepted: {dict(sorted(accepted.items()))}")
+    print(f"{sum(refused.values())} refused: {dict(sorted(refused.items()))}")

@@ -1,0 +1,197 @@
+"""Both worlds side by side: `Twin.act` gives one event to the pure rules and to the contracts, and compares.
+
+Compared after each event: the error's name, or else every balance in every bucket, all stakes, the token's
+supply, every job's progress and holders, every claim's status, votes and standing, and every open game.
+The Court's own Keccak hashes inside a game (`revealed`, `node_hash`) are the one thing left out: the pure game
+uses another hash for them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from eth_utils.crypto import keccak
+
+from chain.records import unpack
+from program.evidence import ARITHMETIC
+from protocol import events
+from protocol.encoding import as_tuple, encode, words
+from protocol.ledger import Bucket
+from protocol.lifecycle import Refused, transition
+from protocol.types import ZERO_DIGEST, Address, ClaimStatus, Game, Kind, Progress, Role, Seconds, Vote
+from protocol.world import Market, Moment, World, new_world
+from tests.twin.deployed import ACCOUNTS, SUPPLY, UNBOND_DELAY, DeployedMarket, Outcome, game_of
+
+Question = tuple[str, str, tuple[Any, ...]]
+UNSOUND_OPENING = "an opening that proves nothing"
+_UNSOUND = ("BadProof", "MissingInput", "WrongProofLength", "EmptyRange", "OutOfRange")
+
+
+@dataclass
+class Twin:
+    """A pure world, a deployed one, and what was done so far."""
+
+    deployed: DeployedMarket
+    world: World
+    time: Seconds
+    block: int
+    chain_games: dict[int, Game] = field(default_factory=dict)
+    history: list[str] = field(default_factory=list)
+    accepted: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+
+    @staticmethod
+    def begin(deployed: DeployedMarket) -> Twin:
+        """A market that was just deployed."""
+        jobs = Address(deployed.contracts["Jobs"].address)
+        market = Market(31337, jobs, UNBOND_DELAY, keccak, ARITHMETIC)
+        share = SUPPLY // len(ACCOUNTS)
+        wallets = {account: share for account in ACCOUNTS[1:]}
+        wallets[ACCOUNTS[0]] = SUPPLY - share * (len(ACCOUNTS) - 1)
+        head = deployed.head()
+        return Twin(deployed, new_world(market, wallets), head.time, head.block)  # type: ignore[arg-type]
+
+    def fork(self) -> Twin:
+        """The same moment again, for another run."""
+        return replace(self, chain_games=dict(self.chain_games), history=[])
+
+    def wait(self, seconds: int, blocks: int = 1) -> None:
+        """Empty blocks."""
+        self.deployed.mine(blocks, seconds)
+        self.time = Seconds(self.time + seconds)
+        self.block += blocks
+        self.history.append(f"wait {seconds} s, {blocks} blocks")
+
+    def act(self, event: events.Event, by: Address, after_s: int = 1) -> bool:
+        """One event in the next block; whether it was accepted. Raises AssertionError where the two differ."""
+        now = Moment(Seconds(self.time + after_s), self.block + 1)
+        if isinstance(event, events.RecordSeed):
+            event = replace(event, block_hash=self._seed_hash(event))
+        outcome = self.deployed.act(self._on_chain(event), by, now.time)
+        self.time, self.block = now.time, now.block
+        name = type(event).__name__
+        if isinstance(event, events.Play):
+            name += "." + type(event.move).__name__
+        self.history.append(f"{name} by {ACCOUNTS.index(by)} at +{after_s} s: {outcome.error or 'ok'}")
+        try:
+            world = transition(self.world, event, by, now)
+            error = ""
+        except Refused as refusal:
+            world, error = self.world, refusal.error
+        assert _same(error, outcome.error), self._differ("error", error, outcome.error, event)
+        if error:
+            self.refused[f"{name} {error}"] += 1
+            return False
+        self.accepted[name] += 1
+        assert world.funds.ledger.supply == self.world.funds.ledger.supply
+        self.world = world
+        self._follow_games(event, outcome)
+        self.compare()
+        return True
+
+    def compare(self) -> None:
+        """Everything that both worlds say of themselves. Raises AssertionError where they differ."""
+        asked = list(self._expected())
+        found = self.deployed.read([question for question, _ in asked])
+        for (question, expected), answer in zip(asked, found, strict=True):
+            if isinstance(expected, ClaimStatus | Progress):
+                answer = unpack(type(expected), answer)
+            elif question[1] == "votes":
+                answer = [unpack(Vote, vote) for vote in answer]
+            elif question[1] == "holder":
+                answer = tuple(answer.values())
+            assert answer == expected, self._differ(str(question), expected, answer)
+
+    # -- the two worlds' words for the same thing
+
+    def _on_chain(self, event: events.Event) -> events.Event:
+        """The event with the game as the chain hashes it."""
+        if not isinstance(event, events.Play) or event.game_id not in self.chain_games:
+            return event
+        pure = self.world.games.get(event.game_id)
+        stands = pure is not None and pure.game == event.game
+        ours = self.chain_games[event.game_id]
+        return replace(event, game=ours) if stands else event
+
+    def _follow_games(self, event: events.Event, outcome: Outcome) -> None:
+        assert not any(name == "Court.Undelivered" for name, _ in outcome.logs), "a verdict was not delivered"
+        game_id = event.game_id if isinstance(event, events.Play) else self.world.games_opened
+        game = game_of(outcome)
+        if game is not None:
+            self.chain_games[game_id] = game
+        for game_id, challenge in self.world.games.items():
+            theirs, ours = self.chain_games[game_id], challenge.game
+            hashes = {"revealed": theirs.revealed, "node_hash": theirs.node_hash}
+            same = replace(ours, **hashes) == theirs  # type: ignore[arg-type]
+            assert same, self._differ(f"game {game_id}", ours, theirs)
+            assert (ours.revealed == ZERO_DIGEST) == (theirs.revealed == ZERO_DIGEST)
+
+    def _seed_hash(self, event: events.RecordSeed) -> bytes:
+        state = self.world.claims.get(self.world.claim_id(event.claim))
+        if state is None or state.status.seed_block > self.block:
+            return ZERO_DIGEST
+        old = self.block + 1 - state.status.seed_block > 8191
+        return ZERO_DIGEST if old else self.deployed.block_hash(state.status.seed_block)
+
+    def _expected(self) -> Iterator[tuple[Question, Any]]:
+        yield from self._money()
+        for job_id, job in self.world.jobs.items():
+            yield ("Jobs", "progress", (job_id,)), self.world.progress(job_id)
+            yield ("Vault", "balance", (Bucket.ESCROW, job_id)), self._balance(Bucket.ESCROW, job_id)
+            for epoch in range(1, job.epoch + 1):
+                key = keccak(encode(job_id, epoch))
+                held = self._balance(Bucket.COMPENSATION, (job_id, epoch))
+                yield ("Vault", "balance", (Bucket.COMPENSATION, key)), held
+            for shard in range(job.terms.shards):
+                yield ("Tasks", "holder", (job_id, shard)), as_tuple(self.world.holder(job_id, shard))
+        for place, last in self.world.places.items():
+            job_id, kind, round_, shard = place
+            current = self.world.current(job_id, Kind(kind), round_, shard) or ZERO_DIGEST
+            yield ("Tasks", "current", place), current
+            state = self.world.claims[last]
+            yield ("Tasks", "status", (last,)), state.status
+            yield ("Tasks", "votes", (last,)), [ballot.vote for ballot in state.present()]
+        for game_id in range(1, self.world.games_opened + 1):
+            stands = game_id in self.world.games
+            stored = keccak(words(self.chain_games[game_id])) if stands else ZERO_DIGEST
+            yield ("Court", "gameHash", (game_id,)), stored
+            yield ("Vault", "balance", (Bucket.BOND, _word(game_id))), self._balance(Bucket.BOND, game_id)
+
+    def _money(self) -> Iterator[tuple[Question, Any]]:
+        funds, ledger = self.world.funds, self.world.funds.ledger
+        for account in ACCOUNTS[1:]:
+            yield ("Vault", "free", (account,)), self._balance(Bucket.FREE, account)
+            yield ("Token", "balanceOf", (account,)), self._balance(Bucket.WALLET, account)
+            for role in Role:
+                yield ("Stakes", "active", (account, role)), funds.active(account, role)
+                yield ("Stakes", "locked", (account, role)), funds.locked(account, role)
+                yield ("Stakes", "unbonding", (account, role)), funds.unbonding(account, role)
+        held = sum(ledger.total(bucket) for bucket in Bucket if bucket != Bucket.WALLET)
+        for bucket in Bucket:
+            if bucket != Bucket.WALLET:
+                yield ("Vault", "total", (bucket,)), ledger.total(bucket)
+        yield ("Vault", "burned", ()), ledger.burned
+        yield ("Vault", "undestroyed", ()), ledger.undestroyed
+        yield ("Token", "totalSupply", ()), ledger.supply - ledger.burned + ledger.undestroyed
+        vault = self.deployed.contracts["Vault"].address
+        yield ("Token", "balanceOf", (vault,)), held + ledger.undestroyed
+
+    def _balance(self, bucket: Bucket, key: Any) -> int:
+        return self.world.funds.ledger.balance((bucket, key))
+
+    def _differ(self, what: str, pure: Any, chain: Any, event: Any = None) -> str:
+        story = "\n  ".join(self.history[-40:])
+        return f"{what}: the pure rules say {pure!r}, the contracts {chain!r}\n  {story}\n  {event!r}"
+
+
+def _same(pure: str, chain: str) -> bool:
+    if pure == chain:
+        return True
+    return pure in _UNSOUND and chain in _UNSOUND
+
+
+def _word(number: int) -> bytes:
+    return number.to_bytes(32, "big")
