@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {IVault} from "../../src/interfaces/IMarket.sol";
+import {Claim, ClaimStatus, Phase, Role, Vote} from "../../src/interfaces/Types.sol";
+import {Test} from "../Vm.sol";
+import {MarketHandler} from "./MarketHandler.sol";
+
+/// @notice The handler with what is true of it at any time, numbered as in the contracts' design.
+contract CheckedMarket is MarketHandler {
+    function check1_theVaultHoldsExactlyItsBuckets() external view {
+        uint256 sum = vault.undestroyed() + donated;
+        for (uint256 i; i < 6; ++i) {
+            sum += vault.total(IVault.Bucket(i));
+        }
+        assertEq(token.balanceOf(address(vault)), sum);
+    }
+
+    function check2_everyBucketIsTheSumOfItsEntries() external view {
+        uint256 freeSum = free(client) + free(whistle) + free(address(tasks));
+        uint256 stakeSum;
+        uint256 unbondingSum;
+        for (uint256 i; i < solvers.length; ++i) {
+            freeSum += free(solvers[i]);
+            stakeSum += activeOf(solvers[i], Role.SOLVER);
+            unbondingSum += stakes.unbonding(solvers[i], Role.SOLVER);
+        }
+        for (uint256 i; i < verifiers.length; ++i) {
+            freeSum += free(verifiers[i]);
+            stakeSum += activeOf(verifiers[i], Role.VERIFIER);
+            unbondingSum += stakes.unbonding(verifiers[i], Role.VERIFIER);
+        }
+        assertEq(vault.total(IVault.Bucket.FREE), freeSum, "free");
+        assertEq(free(address(tasks)), 0, "nothing stays with the module");
+        assertEq(vault.total(IVault.Bucket.STAKE), stakeSum, "stake");
+        assertEq(vault.total(IVault.Bucket.UNBONDING), unbondingSum, "unbonding");
+        assertEq(vault.total(IVault.Bucket.BOND), open.length * 30 ether, "bonds of open games");
+        uint256 escrow;
+        uint256 compensation;
+        for (uint256 i; i < jobIds.length; ++i) {
+            escrow += vault.balance(IVault.Bucket.ESCROW, jobIds[i]);
+            uint32 epochs = jobs.progress(jobIds[i]).epoch;
+            for (uint32 e = 1; e <= epochs; ++e) {
+                compensation += vault.balance(IVault.Bucket.COMPENSATION, keccak256(abi.encode(jobIds[i], e)));
+            }
+        }
+        assertEq(vault.total(IVault.Bucket.ESCROW), escrow, "escrow");
+        assertEq(vault.total(IVault.Bucket.COMPENSATION), compensation, "compensation");
+    }
+
+    function check3_theSupplyChangesOnlyByBurns() external view {
+        assertEq(token.totalSupply(), SUPPLY - (vault.burned() - vault.undestroyed()));
+    }
+
+    function check4_escrowIsWhatWasFundedLessPaidAndRefundedAndCoversTheRest() external view {
+        for (uint256 i; i < jobIds.length; ++i) {
+            bytes32 id = jobIds[i];
+            uint256 escrow = vault.balance(IVault.Bucket.ESCROW, id);
+            assertEq(escrow, funded[id] - paid[id] - refunded[id], "escrow");
+            assertGe(escrow, outstanding[id], "what may still be owed is there");
+        }
+    }
+
+    function check5_locksAreExactlyLiveClaimsAndVotes() external view {
+        for (uint256 i; i < solvers.length; ++i) {
+            uint256 expected;
+            for (uint256 c; c < claims.length; ++c) {
+                if (claims[c].claimant == solvers[i] && _live(claims[c])) expected += 100 ether;
+            }
+            assertEq(lockedOf(solvers[i], Role.SOLVER), expected, "solver");
+            assertLe(expected, activeOf(solvers[i], Role.SOLVER), "locked <= active");
+        }
+        for (uint256 i; i < verifiers.length; ++i) {
+            uint256 expected = heldVotes[verifiers[i]] * 50 ether;
+            for (uint256 c; c < claims.length; ++c) {
+                if (_live(claims[c]) && _voteLocked(claims[c], verifiers[i])) expected += 50 ether;
+            }
+            assertEq(lockedOf(verifiers[i], Role.VERIFIER), expected, "verifier");
+            assertLe(expected, activeOf(verifiers[i], Role.VERIFIER), "locked <= active");
+        }
+    }
+
+    function _voteLocked(Claim memory claim, address verifier) private view returns (bool) {
+        bytes32 id = idOf(claim);
+        Vote[] memory cast = tasks.votes(id);
+        for (uint256 i; i < cast.length; ++i) {
+            if (cast[i].verifier != verifier || cast[i].commitment == 0) continue;
+            return cast[i].valid || !cast[i].revealed || !convictedVote[id][verifier];
+        }
+        return false;
+    }
+
+    function check8_noRequestsDateEverMoves() external view {
+        for (uint256 i; i < unbondings.length; ++i) {
+            (, uint64 due) = stakes.request(unbondings[i].account, unbondings[i].role, unbondings[i].index);
+            assertEq(due, unbondings[i].due);
+        }
+    }
+
+    function check14_phasesOnlyMoveForward() external {
+        for (uint256 i; i < claims.length; ++i) {
+            Phase now_ = statusOf(claims[i]).phase;
+            Phase before = lastPhase[i];
+            bool redrawn = before == Phase.SEEDED && now_ == Phase.COMMITTED;
+            assertTrue(now_ >= before || redrawn, "forward");
+            bool ended = before == Phase.SETTLED || before == Phase.CONVICTED || before == Phase.VOID;
+            assertTrue(!ended || now_ == before, "the end is the end");
+            lastPhase[i] = now_;
+        }
+    }
+
+    function check15_countedVotesAreDrawnVotes() external view {
+        for (uint256 i; i < claims.length; ++i) {
+            bytes32 id = idOf(claims[i]);
+            ClaimStatus memory st = tasks.status(id);
+            Vote[] memory cast = tasks.votes(id);
+            uint256 revealed;
+            uint256 valid;
+            for (uint256 v; v < cast.length; ++v) {
+                assertTrue(cast[v].verifier != claims[i].claimant, "nobody votes on his own claim");
+                if (cast[v].revealed) ++revealed;
+                if (cast[v].valid) ++valid;
+                for (uint256 w; w < v; ++w) {
+                    assertTrue(cast[v].verifier != cast[w].verifier, "distinct");
+                }
+            }
+            assertEq(st.revealed, revealed, "revealed");
+            assertEq(st.valid, valid, "valid");
+        }
+    }
+
+    function check16_nobodyClaimsMoreThanCameIn() external view {
+        uint256 inside = vault.burned();
+        for (uint256 i; i < 6; ++i) {
+            inside += vault.total(IVault.Bucket(i));
+        }
+        assertEq(withdrawn + inside, deposited);
+    }
+
+    /// @dev Wind everything up: whatever happened, every game ends, every claim ends, every unbonded token comes out.
+    function check18_everythingThatIsDueCanBeCarriedOut() external {
+        while (open.length > 0) {
+            this.decide(open.length - 1, open.length % 2 == 0);
+        }
+        for (uint256 i; i < claims.length; ++i) {
+            if (_live(claims[i]) && !_stands(claims[i])) tasks.void(claims[i]);
+        }
+        skip(UNBOND_DELAY);
+        for (uint256 i; i < unbondings.length; ++i) {
+            if (unbondings[i].done) continue;
+            vm.prank(unbondings[i].account);
+            stakes.finishUnbond(unbondings[i].role, unbondings[i].index);
+            unbondings[i].done = true;
+        }
+        for (uint256 i; i < solvers.length; ++i) {
+            uint256 amount = free(solvers[i]);
+            vm.prank(solvers[i]);
+            vault.claim(solvers[i], amount);
+            withdrawn += amount;
+        }
+    }
+}
+
+/// forge-config: default.invariant.runs = 12
+/// forge-config: default.invariant.depth = 80
+contract MarketInvariantTest is Test {
+    CheckedMarket private market;
+
+    function setUp() external {
+        market = new CheckedMarket();
+    }
+
+    function targetContracts() external view returns (address[] memory targets) {
+        targets = new address[](1);
+        targets[0] = address(market);
+    }
+
+    function targetSelectors() external view returns (FuzzSelector[] memory targets) {
+        bytes4[16] memory list = [
+            market.advance.selector,
+            market.advance.selector,
+            market.advance.selector,
+            market.advance.selector,
+            market.challenge.selector,
+            market.challengeVote.selector,
+            market.decide.selector,
+            market.decide.selector,
+            market.settle.selector,
+            market.voidStale.selector,
+            market.releaseShard.selector,
+            market.unbond.selector,
+            market.finishUnbond.selector,
+            market.wait.selector,
+            market.withdraw.selector,
+            market.haltJob.selector
+        ];
+        targets = new FuzzSelector[](1);
+        targets[0].addr = address(market);
+        targets[0].selectors = new bytes4[](list.length);
+        for (uint256 i; i < list.length; ++i) {
+            targets[0].selectors[i] = list[i];
+        }
+    }
+
+    function invariant_theMarketKeepsItsBooks() external {
+        check();
+    }
+
+    function check() private {
+        market.check1_theVaultHoldsExactlyItsBuckets();
+        market.check2_everyBucketIsTheSumOfItsEntries();
+        market.check3_theSupplyChangesOnlyByBurns();
+        market.check4_escrowIsWhatWasFundedLessPaidAndRefundedAndCoversTheRest();
+        market.check5_locksAreExactlyLiveClaimsAndVotes();
+        market.check8_noRequestsDateEverMoves();
+        market.check14_phasesOnlyMoveForward();
+        market.check15_countedVotesAreDrawnVotes();
+        market.check16_nobodyClaimsMoreThanCameIn();
+    }
+
+    /// @dev A run in which nothing was committed, voted on or challenged has shown nothing.
+    function afterInvariant() external {
+        string[6] memory needed = ["commit", "accept", "challenge", "decide", "unbond", "withdraw"];
+        for (uint256 i; i < needed.length; ++i) {
+            assertGt(market.calls(needed[i]), 0, needed[i]);
+        }
+        market.check18_everythingThatIsDueCanBeCarriedOut();
+        check();
+    }
+}

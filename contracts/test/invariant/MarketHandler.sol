@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {ITasks, IVault} from "../../src/interfaces/IMarket.sol";
+import {Claim, ClaimStatus, Kind, Phase, Role, Terms, Vote} from "../../src/interfaces/Types.sol";
+import {Sampling} from "../../src/libraries/Sampling.sol";
+import {Market} from "../market/Market.sol";
+
+/// @notice Plays a market at random, without ever making a call that the rules forbid (so no call may revert), and keeps
+/// its own books beside the contracts'.
+contract MarketHandler is Market {
+    struct OpenGame {
+        uint256 id;
+        uint256 claim; // index
+        address verifier; // 0: on the claim
+    }
+
+    struct Unbonding {
+        address account;
+        Role role;
+        uint256 index;
+        uint64 due;
+        bool done;
+    }
+
+    Claim[] internal claims;
+    OpenGame[] internal open;
+    Unbonding[] internal unbondings;
+    mapping(uint256 claim => Phase) internal lastPhase;
+    mapping(bytes32 claimId => mapping(address verifier => uint256)) internal voteGames;
+    mapping(bytes32 claimId => mapping(address verifier => bool)) internal convictedVote;
+    mapping(address verifier => uint256) internal heldVotes;
+    mapping(bytes32 claimId => mapping(address verifier => bool)) internal held;
+    bytes32[] internal jobIds;
+    uint256 public games;
+
+    // The handler's own books
+    uint256 public deposited;
+    uint256 public withdrawn;
+    uint256 public donated;
+    mapping(bytes32 jobId => uint256) public funded;
+    mapping(bytes32 jobId => uint256) public paid;
+    mapping(bytes32 jobId => uint256) public refunded;
+    mapping(bytes32 jobId => uint256) public outstanding; // worst case of the places that have not settled
+    mapping(string action => uint256) public calls;
+
+    constructor() {
+        setUpMarket();
+        deposited = vault.total(IVault.Bucket.FREE) + vault.total(IVault.Bucket.STAKE);
+        _post();
+    }
+
+    function _post() private {
+        Terms memory t = aTerms();
+        t.nonce = uint64(jobIds.length);
+        (t.rounds, t.quorum) = (4, 2);
+        postJob(t);
+        jobIds.push(jobId);
+        funded[jobId] = jobs.worstCase(t);
+        outstanding[jobId] = jobs.worstCase(t);
+    }
+
+    // Actions
+
+    /// @dev The next thing that the current job needs, whatever it is.
+    function advance(uint256 seed) external {
+        for (uint256 i; i < 4; ++i) {
+            _advance(uint256(keccak256(abi.encode(seed, i))));
+        }
+    }
+
+    function _advance(uint256 seed) private {
+        ++calls["advance"];
+        (bool running, uint32 round,) = jobs.running(jobId, 2);
+        if (!running) return _settleOrPost();
+        uint32 shard = uint32(seed % SHARDS);
+        for (uint256 i; i < SHARDS; ++i) {
+            bytes32 id = tasks.current(jobId, Kind.TASK, round, shard);
+            if (id == 0) return _work(shard, round, seed);
+            if (tasks.status(id).phase == Phase.COMMITTED || tasks.status(id).phase == Phase.SEEDED) {
+                return _vote(_find(id), seed);
+            }
+            shard = (shard + 1) % SHARDS;
+        }
+        address aggregator = _solverWithStake(seed);
+        claims.push(submit(aggregator, draft(Kind.OUTER, round, 0)));
+        ++calls["outer"];
+    }
+
+    function _work(uint32 shard, uint32 round, uint256 seed) private {
+        (address solver,, uint64 since) = tasks.holder(jobId, shard);
+        if (solver == address(0)) {
+            if (jobs.progress(jobId).halted) return _settleOrPost();
+            solver = _solverWithStake(seed);
+            vm.prank(solver);
+            tasks.claimShard(jobId, shard);
+            return;
+        }
+        (,, uint64 start) = jobs.running(jobId, 2);
+        if (block.timestamp > (start > since ? start : since) + 1000) {
+            tasks.expire(jobId, shard);
+            ++calls["expire"];
+            return;
+        }
+        _ensureStake(solver, Role.SOLVER, 100 ether);
+        claims.push(submit(solver, draft(Kind.TASK, round, shard)));
+        ++calls["commit"];
+    }
+
+    function _vote(uint256 index, uint256 seed) private {
+        Claim memory claim = claims[index];
+        if (statusOf(claim).phase == Phase.SEEDED) skip(201);
+        else _castVotes(claim, seedFor(claim), seed);
+        if (statusOf(claim).valid < 2) _noteHeld(claim);
+        tasks.tally(claim);
+        ++calls[statusOf(claim).phase == Phase.ACCEPTED ? "accept" : "redraw"];
+    }
+
+    /// @dev Three bits of the seed for each verifier: valid, or 2: invalid, or 3: committed and never revealed.
+    function _castVotes(Claim memory claim, address[] memory drawn, uint256 seed) private {
+        for (uint256 i; i < drawn.length; ++i) {
+            _ensureStake(drawn[i], Role.VERIFIER, 50 ether);
+            commitVoteAs(drawn[i], claim, (seed >> (3 * i + 8)) & 7 != 2);
+        }
+        bool missed;
+        for (uint256 i; i < drawn.length; ++i) {
+            uint256 choice = (seed >> (3 * i + 8)) & 7;
+            if (choice == 3) missed = true;
+            else revealVoteAs(drawn[i], claim, choice != 2);
+        }
+        if (missed) {
+            skip(201);
+            ++calls["missed vote"];
+        }
+    }
+
+    /// @dev Votes with open games stay locked when their draw fails.
+    function _noteHeld(Claim memory claim) private {
+        bytes32 id = idOf(claim);
+        Vote[] memory cast = tasks.votes(id);
+        for (uint256 i; i < cast.length; ++i) {
+            address v = cast[i].verifier;
+            if (cast[i].valid && voteGames[id][v] > 0 && !convictedVote[id][v]) {
+                ++heldVotes[v];
+                held[id][v] = true;
+                ++calls["held vote"];
+            }
+        }
+    }
+
+    function _settleOrPost() private {
+        for (uint256 i; i < claims.length; ++i) {
+            if (claims[i].jobId == jobId && statusOf(claims[i]).phase == Phase.ACCEPTED) settle(i);
+        }
+        if (jobs.progress(jobId).closed) _post();
+        else closeJob();
+    }
+
+    function challenge(uint256 seed) external {
+        uint256 index = _pick(seed);
+        if (index == type(uint256).max) return;
+        Claim memory claim = claims[index];
+        uint32 segment = claim.kind == Kind.TASK ? uint32(seed % SEGMENTS) : 0;
+        _ensureFree(whistle, 30 ether);
+        open.push(OpenGame(challengeAs(whistle, claim, segment), index, address(0)));
+        ++games;
+        ++calls["challenge"];
+    }
+
+    function challengeVote(uint256 seed) external {
+        uint256 index = _pick(seed);
+        if (index == type(uint256).max) return;
+        Claim memory claim = claims[index];
+        bytes32 id = idOf(claim);
+        Vote[] memory cast = tasks.votes(id);
+        if (cast.length == 0) return;
+        Vote memory vote = cast[seed % cast.length];
+        if (!vote.revealed || !vote.valid) return;
+        _ensureFree(whistle, 30 ether);
+        open.push(OpenGame(_openVote(claim, vote.verifier, uint32(seed % 2)), index, vote.verifier));
+        ++games;
+        ++voteGames[id][vote.verifier];
+        ++calls["challenge vote"];
+    }
+
+    function _openVote(Claim memory claim, address verifier, uint32 sample) private returns (uint256) {
+        bytes32[] memory roots = tracesOf(verifier);
+        bytes32[] memory ends = segmentEnds(claim);
+        uint256 segment = Sampling.segment(statusOf(claim).seed, verifier, sample, SEGMENTS);
+        bytes32[] memory fromProof = memberProof(ends, segment);
+        bytes32[] memory traceProof = memberProof(roots, sample);
+        bytes32 salt = announceAs(whistle, idOf(claim), sample, verifier);
+        vm.prank(whistle);
+        return challenges.openVote(
+            claim, verifier, sample, ends[segment], fromProof, roots[sample], traceProof, salt
+        );
+    }
+
+    function decide(uint256 seed, bool won) external {
+        if (open.length == 0) return;
+        OpenGame memory game = open[seed % open.length];
+        open[seed % open.length] = open[open.length - 1];
+        open.pop();
+        Claim memory claim = claims[game.claim];
+        bytes32 id = idOf(claim);
+        bool stood = _stands(claim);
+        bool live = stood && (game.verifier == address(0) || !convictedVote[id][game.verifier]);
+        uint256[4] memory before = _purse();
+        court.decide(game.id, won);
+        uint256[4] memory later = _purse();
+        // What leaves the stakes is burnt, set aside, or the challenger's (with its bond); half or more is burnt.
+        uint256 bondBurnt = live && !won ? 15 ether : 0;
+        uint256 toDefender = bondBurnt;
+        uint256 slashed = before[0] - later[0];
+        uint256 burnt = later[1] - before[1] - bondBurnt;
+        uint256 reward = later[2] - before[2] + toDefender + bondBurnt - 30 ether;
+        assertEq(slashed, burnt + reward + later[3] - before[3], "a slash splits exactly");
+        assertEq(burnt, slashed - slashed / 2, "the larger half is burnt");
+        if (game.verifier == address(0)) {
+            if (live && won) ++calls["convict"];
+        } else {
+            _voteGameOver(id, game.verifier, live && won);
+        }
+        ++calls["decide"];
+    }
+
+    function _voteGameOver(bytes32 id, address verifier, bool convicted) private {
+        --voteGames[id][verifier];
+        if (convicted) {
+            assertFalse(convictedVote[id][verifier], "a vote is convicted once");
+            convictedVote[id][verifier] = true;
+            ++calls["convict vote"];
+        }
+        if (held[id][verifier] && (convicted || voteGames[id][verifier] == 0)) {
+            held[id][verifier] = false;
+            --heldVotes[verifier];
+        }
+    }
+
+    /// @dev Stake at work, burnt, the challenger's balance, compensation set aside.
+    function _purse() private view returns (uint256[4] memory) {
+        return [
+            vault.total(IVault.Bucket.STAKE) + vault.total(IVault.Bucket.UNBONDING),
+            vault.burned(),
+            free(whistle),
+            vault.total(IVault.Bucket.COMPENSATION)
+        ];
+    }
+
+    function settle(uint256 seed) public {
+        if (claims.length == 0) return;
+        Claim memory claim = claims[seed % claims.length];
+        ClaimStatus memory st = statusOf(claim);
+        if (st.phase != Phase.ACCEPTED) return;
+        uint256 before = vault.balance(IVault.Bucket.ESCROW, claim.jobId);
+        uint256 valid = _paidVotes(claim);
+        try tasks.settle(claim) {
+            assertEq(st.openGames, 0, "no payout with an open game");
+            assertGt(block.timestamp, st.since + 500, "no payout before the window ends");
+            uint256 due = claim.price + valid * 1 ether;
+            assertEq(before - vault.balance(IVault.Bucket.ESCROW, claim.jobId), due, "paid what is due");
+            paid[claim.jobId] += due;
+            outstanding[claim.jobId] -= claim.kind == Kind.TASK ? 23 ether : 5 ether;
+            ++calls["settle"];
+        } catch (bytes memory reason) {
+            bytes4 why = bytes4(reason);
+            assertTrue(
+                why == ITasks.EarlierUnsettled.selector || why == ITasks.GamesOpen.selector
+                    || why == ITasks.NotDue.selector || why == ITasks.NotStanding.selector,
+                "settlement waits for named reasons only"
+            );
+        }
+    }
+
+    function _paidVotes(Claim memory claim) private view returns (uint256 n) {
+        Vote[] memory cast = tasks.votes(idOf(claim));
+        for (uint256 i; i < cast.length; ++i) {
+            if (cast[i].valid) ++n;
+        }
+    }
+
+    function voidStale(uint256 seed) external {
+        for (uint256 i; i < claims.length; ++i) {
+            Claim memory claim = claims[(seed % claims.length + i) % claims.length];
+            if (_live(claim) && !_stands(claim)) {
+                tasks.void(claim);
+                assertPhase(claim, Phase.VOID);
+                ++calls["void"];
+                return;
+            }
+        }
+    }
+
+    function releaseShard(uint256 seed) external {
+        if (seed % 4 != 0) return;
+        uint32 shard = uint32(seed % SHARDS);
+        (address solver,,) = tasks.holder(jobId, shard);
+        if (solver == address(0)) return;
+        vm.prank(solver);
+        tasks.release(jobId, shard);
+        ++calls["release"];
+    }
+
+    function unbond(uint256 seed, uint256 amount) external {
+        (address account, Role role) = _staker(seed);
+        uint256 unlocked = activeOf(account, role) - lockedOf(account, role);
+        if (unlocked == 0) return;
+        amount = bound(amount, 1, unlocked);
+        vm.prank(account);
+        uint256 index = stakes.startUnbond(role, amount);
+        unbondings.push(Unbonding(account, role, index, uint64(block.timestamp) + UNBOND_DELAY, false));
+        ++calls["unbond"];
+    }
+
+    function finishUnbond(uint256 seed) external {
+        if (unbondings.length == 0) return;
+        Unbonding storage u = unbondings[seed % unbondings.length];
+        if (u.done) return;
+        if (block.timestamp < u.due) {
+            vm.prank(u.account);
+            try stakes.finishUnbond(u.role, u.index) {
+                assertTrue(false, "no exit before its deadline");
+            } catch {}
+            if (seed % 8 != 0) return;
+            vm.warp(u.due);
+        }
+        vm.prank(u.account);
+        stakes.finishUnbond(u.role, u.index);
+        u.done = true;
+        ++calls["finish unbond"];
+    }
+
+    function wait(uint256 seed) external {
+        skip(bound(seed, 1, 200));
+        vm.roll(block.number + bound(seed, 1, 50));
+    }
+
+    function withdraw(uint256 seed, uint256 amount) external {
+        (address account,) = _staker(seed);
+        amount = bound(amount, 0, free(account));
+        uint256 before = token.balanceOf(account);
+        vm.prank(account);
+        vault.claim(account, amount);
+        assertEq(token.balanceOf(account) - before, amount);
+        withdrawn += amount;
+        donated += seed % 3;
+        require(token.transfer(address(vault), seed % 3));
+        vault.destroy();
+        ++calls["withdraw"];
+    }
+
+    function haltJob(uint256 seed) external {
+        if (seed % 16 != 0 || jobs.progress(jobId).halted) return;
+        (, uint32 round,) = jobs.running(jobId, 2);
+        if (round >= 4) return;
+        vm.prank(client);
+        jobs.halt(jobId);
+        ++calls["halt"];
+    }
+
+    function closeJob() public {
+        if (jobs.progress(jobId).closed) return;
+        uint256 rest = vault.balance(IVault.Bucket.ESCROW, jobId);
+        try jobs.close(jobId) {
+            refunded[jobId] = rest;
+            outstanding[jobId] = 0;
+            ++calls["close"];
+        } catch {}
+    }
+
+    // Choices
+
+    function _solverWithStake(uint256 seed) private returns (address solver) {
+        solver = solvers[(seed >> 200) % solvers.length];
+        _ensureStake(solver, Role.SOLVER, 100 ether);
+    }
+
+    function _ensureStake(address account, Role role, uint256 needed) private {
+        uint256 unlocked = activeOf(account, role) - lockedOf(account, role);
+        if (unlocked >= needed) return;
+        _ensureFree(account, needed);
+        stakeAs(account, role, needed);
+    }
+
+    function _ensureFree(address account, uint256 needed) private {
+        if (free(account) >= needed) return;
+        fund(account, needed);
+        deposited += needed;
+    }
+
+    function _staker(uint256 seed) private view returns (address, Role) {
+        uint256 i = seed % (solvers.length + verifiers.length);
+        return i < solvers.length ? (solvers[i], Role.SOLVER) : (verifiers[i - solvers.length], Role.VERIFIER);
+    }
+
+    function _find(bytes32 id) private view returns (uint256 index) {
+        for (index = claims.length - 1; idOf(claims[index]) != id; --index) {}
+    }
+
+    /// @dev A standing claim within its window, scanning from a random place; max if there is none.
+    function _pick(uint256 seed) private view returns (uint256) {
+        for (uint256 i; i < claims.length; ++i) {
+            uint256 index = (seed % claims.length + i) % claims.length;
+            if (!_stands(claims[index])) continue;
+            ClaimStatus memory st = statusOf(claims[index]);
+            if (st.phase != Phase.ACCEPTED || block.timestamp <= st.since + 500) return index;
+        }
+        return type(uint256).max;
+    }
+
+    function _live(Claim memory claim) internal view returns (bool) {
+        Phase phase = statusOf(claim).phase;
+        return phase == Phase.COMMITTED || phase == Phase.SEEDED || phase == Phase.ACCEPTED;
+    }
+
+    function _stands(Claim memory claim) internal view returns (bool) {
+        return _live(claim) && !jobs.overtaken(claim.jobId, claim.kind, claim.round, claim.epoch);
+    }
+}
