@@ -1,17 +1,18 @@
 """The deployed market without ceremony: one Anvil, raw calls, every event one block at a time we choose.
 
-Contract: `act` mines exactly one block for each event, whether the contracts accept it or not, and returns the
-custom error's name ("" when accepted). Accounts are Anvil's own, unlocked; nothing here is fit for real keys.
+Contract: `act` mines exactly one block for each event, whether the contracts accept it or not, and returns
+the custom error's name ("" when accepted). Accounts are Anvil's own, unlocked: nothing for real keys.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from http.client import HTTPConnection
 from itertools import count
 from typing import Any
 
-import requests
 from eth_utils.crypto import keccak
 
 from chain.abi import Entry, decode_log, decode_result, encode_call, find, topic
@@ -89,8 +90,7 @@ class Node:
     """JSON-RPC with batches."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
-        self._session = requests.Session()
+        self._connection = HTTPConnection(url.removeprefix("http://"), timeout=60)
         self._ids = count(1)
 
     def batch(self, asked: Sequence[tuple[str, list[Any]]]) -> list[Any]:
@@ -99,7 +99,9 @@ class Node:
             {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
             for method, params in asked
         ]
-        answers = self._session.post(self._url, json=body, timeout=60).json()
+        headers = {"Content-Type": "application/json"}
+        self._connection.request("POST", "/", json.dumps(body), headers)
+        answers = json.loads(self._connection.getresponse().read())
         by_id = {answer["id"]: answer for answer in answers}
         ordered = [by_id[request["id"]] for request in body]
         failed = [answer["error"] for answer in ordered if "error" in answer]
@@ -143,7 +145,9 @@ class DeployedMarket:
     @staticmethod
     def options() -> AnvilOptions:
         """A chain whose blocks are the same in every run."""
-        return AnvilOptions(accounts=len(ACCOUNTS), genesis_time_s=GENESIS_S, extra=("--no-request-size-limit",))
+        return AnvilOptions(
+            accounts=len(ACCOUNTS), genesis_time_s=GENESIS_S, extra=("--no-request-size-limit",)
+        )
 
     def head(self) -> Moment:
         """The latest block."""
@@ -263,4 +267,3 @@ def game_of(outcome: Outcome) -> Game | None:
         if name in ("Court.GameOpened", "Court.Moved", "Court.LeafRevealed"):
             return unpack(Game, values["game"])
     return None
-

@@ -35,7 +35,10 @@ def game_moves(scene: Scene, game_id: int, game: Game, rng: random.Random, now: 
         GamePhase.TRACE: lambda: [_trace(scene, game, program, rng)],
         GamePhase.PICK_NODE: lambda: _pick_node(scene, game, program, rng),
         GamePhase.SPLIT_OUTPUT: lambda: [Split(_padded(_state_leaves(scene, game)))],
-        GamePhase.PICK_OUTPUT: lambda: [_prove_output(scene, game, program, rng), _pick_output(scene, game, rng)],
+        GamePhase.PICK_OUTPUT: lambda: [
+            _prove_output(scene, game, program, rng),
+            _pick_output(scene, game, rng),
+        ],
         GamePhase.REVEAL_LEAF: lambda: [RevealLeaf(_leaf(scene, game))],
         GamePhase.PROVE: lambda: _prove(scene, game, program, rng),
     }

@@ -39,6 +39,8 @@ class Twin:
     time: Seconds
     block: int
     chain_games: dict[int, Game] = field(default_factory=dict)
+    verdicts: dict[int, bool] = field(default_factory=dict)
+    """Whether the challenger won, for each decided game."""
     history: list[str] = field(default_factory=list)
     accepted: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -49,14 +51,14 @@ class Twin:
         jobs = Address(deployed.contracts["Jobs"].address)
         market = Market(31337, jobs, UNBOND_DELAY, keccak, ARITHMETIC)
         share = SUPPLY // len(ACCOUNTS)
-        wallets = {account: share for account in ACCOUNTS[1:]}
+        wallets = dict.fromkeys(ACCOUNTS[1:], share)
         wallets[ACCOUNTS[0]] = SUPPLY - share * (len(ACCOUNTS) - 1)
         head = deployed.head()
         return Twin(deployed, new_world(market, wallets), head.time, head.block)  # type: ignore[arg-type]
 
     def fork(self) -> Twin:
         """The same moment again, for another run."""
-        return replace(self, chain_games=dict(self.chain_games), history=[])
+        return replace(self, chain_games={}, verdicts={}, history=[])
 
     def wait(self, seconds: int, blocks: int = 1) -> None:
         """Empty blocks."""
@@ -119,6 +121,9 @@ class Twin:
     def _follow_games(self, event: events.Event, outcome: Outcome) -> None:
         assert not any(name == "Court.Undelivered" for name, _ in outcome.logs), "a verdict was not delivered"
         game_id = event.game_id if isinstance(event, events.Play) else self.world.games_opened
+        for name, values in outcome.logs:
+            if name == "Court.GameDecided":
+                self.verdicts[values["gameId"]] = values["challengerWon"]
         game = game_of(outcome)
         if game is not None:
             self.chain_games[game_id] = game

@@ -1,0 +1,344 @@
+"""Twin test of disputes: real programs, an honest side and a liar, through the deployed market and its Court.
+
+Every move goes to ``protocol.game`` (with ``program.evidence`` as its arithmetic) and to the Court; now and then
+the liar, or somebody who has no say, first tries a spoilt move. The honest side must win each game in both
+worlds (docs/protocol.md, 6.6).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from program.disputant import Disputant
+from program.fault import NodeFault, StateFault
+from program.replay import Replay
+from protocol import events as e
+from protocol import sampling, trees
+from protocol.dispute import Move, Prove, RevealLeaf, RevealSteps, RevealTrace, Split, Timeout
+from protocol.params import worst_case
+from protocol.types import (
+    ZERO_ADDRESS,
+    ZERO_DIGEST,
+    Address,
+    Claim,
+    ClaimId,
+    GameView,
+    JobId,
+    Kind,
+    Opened,
+    Phase,
+    ProgramRef,
+    Seconds,
+    Terms,
+    Wei,
+)
+from tests.fakes.programs import Sample, random_sample
+from tests.twin.conftest import Stage
+from tests.twin.deployed import ACCOUNTS
+from tests.twin.twin import Twin
+
+CLIENT, SOLVER, CHALLENGER, STRANGER = ACCOUNTS[6], ACCOUNTS[2], ACCOUNTS[4], ACCOUNTS[6]
+SEED = bytes(range(32))
+SALT = b"s" * 32
+TRIES: Counter[str] = Counter()
+
+
+def terms_of(sample: Sample, genesis_root: bytes, segment_steps: int) -> Terms:
+    """One shard, one round, two segments, one verifier who replays both."""
+    program = sample.program
+    params = program.params
+    return Terms(
+        client=CLIENT,
+        inner=ProgramRef(program.root, len(program.nodes), program.slots, params),
+        outer=ProgramRef(b"\x01" * 32, 3 * params, 3 * params, params),
+        dataset_root=sample.dataset.tree.root,
+        genesis_root=genesis_root,
+        outer_genesis_root=b"\x02" * 32,
+        manifest=b"\x03" * 32,
+        seed=SEED,
+        records=len(sample.dataset),
+        record_size=sample.dataset.record_size,
+        shards=1,
+        rounds=1,
+        steps_per_round=2 * segment_steps,
+        segment_steps=segment_steps,
+        samples=2,
+        verifiers=1,
+        quorum=1,
+        seed_delay=1,
+        max_unsettled=1,
+        task_time=Seconds(600),
+        vote_time=Seconds(60),
+        reveal_time=Seconds(60),
+        challenge_window=Seconds(600),
+        move_time=Seconds(60),
+        price_period=Seconds(60),
+        nonce=1,
+        price_floor=Wei(10),
+        price_cap=Wei(1_000),
+        verifier_fee=Wei(11),
+        outer_fee=Wei(12),
+        solver_stake=Wei(501),
+        verifier_stake=Wei(303),
+        challenge_bond=Wei(57),
+        miss_penalty=Wei(31),
+    )
+
+
+@dataclass
+class Case:
+    """A job whose first task is committed, and what each side believes the task computes."""
+
+    twin: Twin
+    rng: random.Random
+    terms: Terms
+    job_id: JobId
+    claim: Claim
+    claim_id: ClaimId
+    claimed: Replay
+    tree: trees.Tree
+
+    def do(self, event: e.Event, by: Address) -> None:
+        """An event that must be accepted."""
+        assert self.twin.act(event, by), self.twin.history[-1]
+
+
+def begin(twin: Twin, rng: random.Random, sample: Sample, fault: NodeFault | StateFault | None) -> Case:
+    """Post, claim the shard and commit what a solver with this fault computes."""
+    segment_steps = rng.choice([1, 2, 3])
+    claimed = Replay(sample.program, sample.state, sample.dataset, SEED, 0, 0, fault=fault)
+    tree = trees.build(claimed.segment_roots(2, segment_steps))
+    terms = terms_of(sample, tree.levels[0][0], segment_steps)
+    job_id = twin.world.job_id(terms)
+    assert twin.act(e.Post(terms, worst_case(terms)), CLIENT)
+    assert twin.act(e.ClaimShard(job_id, 0), SOLVER)
+    roots = tree.levels[0]
+    wanted = Claim(
+        job_id=job_id,
+        kind=Kind.TASK,
+        round=0,
+        shard=0,
+        attempt=0,
+        claimant=SOLVER,
+        input_root=roots[0],
+        output_root=roots[2],
+        segments_root=tree.root,
+        manifest=b"\x04" * 32,
+        price=Wei(0),
+        committed_at=Seconds(0),
+        epoch=0,
+    )
+    assert twin.act(e.Commit(wanted, tuple(tree.proof(0)), tuple(tree.proof(2))), SOLVER)
+    claim_id = twin.world.current(job_id, Kind.TASK, 0, 0)
+    assert claim_id is not None
+    return Case(twin, rng, terms, job_id, twin.world.claims[claim_id].claim, claim_id, claimed, tree)
+
+
+def play(case: Case, game_id: int, players: dict[Address, Replay], liar: Address) -> bool:
+    """Play a game to its end; whether the challenger won."""
+    twin = case.twin
+    game = twin.world.games[game_id].game
+    view = GameView(game_id, game, (), (), b"", 0, False, False, "")
+    sides = {who: Disputant(who, lambda _, r=replay: r) for who, replay in players.items()}
+    while game_id in twin.world.games:
+        game = twin.world.games[game_id].game
+        move = sides[game.mover].move(view)
+        if move is not None and case.rng.random() < 0.5:
+            spoilt, by = spoil(case.rng, move), case.rng.choice([liar, STRANGER])
+            view = attempt(twin, view, spoilt, by)
+            if game_id not in twin.world.games or twin.world.games[game_id].game != game:
+                continue
+        before = twin.world.games[game_id].game
+        if move is not None:
+            view = attempt(twin, view, move, game.mover)
+        if game_id in twin.world.games and twin.world.games[game_id].game == before:
+            assert game.mover == liar, f"the honest side has no move in {game.phase.name}"
+            attempt(twin, view, Timeout(), STRANGER)
+            twin.wait(int(before.deadline - twin.time) + 1)
+            attempt(twin, view, Timeout(), STRANGER)
+    TRIES["games"] += 1
+    return twin.verdicts[game_id]
+
+
+def attempt(twin: Twin, view: GameView, move: Move, by: Address) -> GameView:
+    """Try a move in both worlds; the view after it."""
+    accepted = twin.act(e.Play(view.game_id, view.game, move), by)
+    TRIES["accepted" if accepted else "refused"] += 1
+    if not accepted or view.game_id not in twin.world.games:
+        return view
+    game = twin.world.games[view.game_id].game
+    digests: tuple[bytes, ...] = ()
+    opened = view.opened
+    if isinstance(move, RevealSteps):
+        digests = move.roots
+    elif isinstance(move, RevealTrace | Split):
+        digests = move.children
+        opened = (*opened, Opened(game.digest, digests))
+    data = move.data if isinstance(move, RevealLeaf) else view.leaf_data
+    return replace(view, game=game, digests=digests, opened=opened, leaf_data=data, moves=view.moves + 1)
+
+
+def spoil(rng: random.Random, move: Move) -> Move:
+    """The move with something wrong in one field, or another move."""
+    if isinstance(move, Prove) and move.openings and rng.random() < 0.5:
+        first = move.openings[0]
+        worse = rng.choice(
+            [
+                replace(first, data=flip(rng, first.data)),
+                replace(first, siblings=(*first.siblings, ZERO_DIGEST)),
+                replace(first, path=first.path[1:]),
+                replace(first, first_leaf=first.first_leaf + 1),
+                replace(first, input=first.input + 7),
+            ]
+        )
+        return replace(move, openings=(worse, *move.openings[1:]))
+    if isinstance(move, Prove):
+        return replace(move, element=rng.choice([move.element + 1, 2**40, 0]))
+    names = [f.name for f in fields(move)]
+    if not names or rng.random() < 0.1:
+        return rng.choice([Split((ZERO_DIGEST,) * 16), RevealLeaf(b"\x00" * 4), Timeout()])
+    name = rng.choice(names)
+    value = getattr(move, name)
+    if isinstance(value, bytes):
+        return replace(move, **{name: flip(rng, value)})  # type: ignore[arg-type]
+    if isinstance(value, int):
+        return replace(move, **{name: value + rng.choice([1, 16, 1000])})  # type: ignore[arg-type]
+    if value and rng.random() < 0.7:
+        at = rng.randrange(len(value))
+        changed = (*value[:at], flip(rng, value[at]), *value[at + 1 :])
+        return replace(move, **{name: changed})  # type: ignore[arg-type]
+    return replace(move, **{name: (*value, ZERO_DIGEST)})  # type: ignore[arg-type]
+
+
+def flip(rng: random.Random, data: bytes) -> bytes:
+    """One bit changed; of nothing, one byte made."""
+    if not data:
+        return b"\x00"
+    at = rng.randrange(len(data))
+    return data[:at] + bytes([data[at] ^ (1 << rng.randrange(8))]) + data[at + 1 :]
+
+
+def open_claim(case: Case, segment: int) -> int:
+    """Announce and open a game on a segment of the claim."""
+    leaves, proofs = case.tree.levels[0], [tuple(case.tree.proof(segment + i)) for i in (0, 1)]
+    case.do(e.Announce(case.claim_id, segment, ZERO_ADDRESS, SALT), CHALLENGER)
+    opened = e.Open(case.claim, segment, leaves[segment], proofs[0], leaves[segment + 1], proofs[1], SALT)
+    case.do(opened, CHALLENGER)
+    return case.twin.world.games_opened
+
+
+def vote(case: Case, attested: Replay) -> tuple[Address, trees.Tree, list[int]]:
+    """Have the task seeded, and a valid vote revealed from this replay; voter, its traces, its segments."""
+    case.twin.wait(2, 3)
+    case.do(e.RecordSeed(case.claim, ZERO_DIGEST), STRANGER)
+    state = case.twin.world.claims[case.claim_id]
+    (verifier,) = state.drawn
+    key = sampling.verifier_key(verifier, state.status.seed)
+    drawn = sampling.sample_segments(state.status.seed, verifier, 2, 2)
+    steps = case.terms.segment_steps
+    traces = trees.build([attested.trace((s + 1) * steps - 1, key).root for s in drawn])
+    commitment = case.twin.world.vote_commitment(case.claim_id, verifier, True, traces.root, SALT)
+    case.do(e.CommitVote(case.claim, commitment), verifier)
+    case.do(e.RevealVote(case.claim, True, traces.root, SALT), verifier)
+    case.do(e.Tally(case.claim), STRANGER)
+    return verifier, traces, drawn
+
+
+def open_vote(case: Case, verifier: Address, traces: trees.Tree, segment: int, sample: int) -> int:
+    """Announce and open a game on one sample of a vote."""
+    case.do(e.Announce(case.claim_id, sample, verifier, SALT), CHALLENGER)
+    start, way = case.tree.levels[0][segment], tuple(case.tree.proof(segment))
+    root, proof = traces.levels[0][sample], tuple(traces.proof(sample))
+    case.do(e.OpenVote(case.claim, verifier, sample, start, way, root, proof, SALT), CHALLENGER)
+    return case.twin.world.games_opened
+
+
+def random_fault(rng: random.Random, sample: Sample, steps: int) -> NodeFault | StateFault:
+    """One wrong bit in the first `steps` steps."""
+    program, step = sample.program, rng.randrange(steps)
+    if rng.random() < 0.3:
+        slot = rng.randrange(program.slots)
+        return StateFault(step, slot, rng.randrange(program.nodes[slot].elements))
+    node = rng.randrange(program.slots, len(program.nodes))
+    return NodeFault(step, node, rng.randrange(program.nodes[node].elements))
+
+
+def claim_game(stage: Stage, seed: int) -> None:
+    """A claim with a wrong bit falls; a right one survives a challenger who believes in a wrong bit."""
+    rng = random.Random(seed)
+    sample = random_sample(seed, instructions=15)
+    fault = random_fault(rng, sample, 2)
+    lying_defender = rng.random() < 0.6
+    case = begin(stage.enter(), rng, sample, fault if lying_defender else None)
+    believed = None if lying_defender else fault
+    other = Replay(sample.program, sample.state, sample.dataset, SEED, 0, 0, fault=believed)
+    ours, theirs = (r.segment_roots(2, case.terms.segment_steps) for r in (case.claimed, other))
+    wrong = [s for s in range(2) if ours[s] == theirs[s] and ours[s + 1] != theirs[s + 1]]
+    if not wrong:
+        return  # the flipped bit did not reach the state
+    game_id = open_claim(case, wrong[0])
+    players = {SOLVER: case.claimed, CHALLENGER: other}
+    won = play(case, game_id, players, SOLVER if lying_defender else CHALLENGER)
+    assert won == lying_defender
+    status = case.twin.world.claims[case.claim_id].status
+    assert status.phase == (Phase.CONVICTED if won else Phase.COMMITTED)
+
+
+def vote_game(stage: Stage, seed: int) -> None:
+    """A vote with a wrong trace falls, whatever the claim; a right one survives."""
+    rng = random.Random(seed)
+    sample = random_sample(seed, instructions=15)
+    case = begin(stage.enter(), rng, sample, None)
+    steps = case.terms.segment_steps
+    node = rng.randrange(len(sample.program.nodes))
+    fault = NodeFault(2 * steps - 1, node, rng.randrange(sample.program.nodes[node].elements))
+    lying = Replay(sample.program, sample.state, sample.dataset, SEED, 0, 0, fault=fault)
+    lying_defender = rng.random() < 0.6
+    verifier, traces, drawn = vote(case, lying if lying_defender else case.claimed)
+    game_id = open_vote(case, verifier, traces, 1, drawn.index(1))
+    attested, other = (lying, case.claimed) if lying_defender else (case.claimed, lying)
+    players = {verifier: attested, CHALLENGER: other}
+    if verifier == CHALLENGER:
+        return
+    won = play(case, game_id, players, verifier if lying_defender else CHALLENGER)
+    assert won == lying_defender
+    assert case.twin.world.claims[case.claim_id].status.phase == Phase.ACCEPTED
+
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def test_games_about_claims(stage: Stage) -> None:
+    run(stage, claim_game, 12)
+
+
+def test_games_about_votes(stage: Stage) -> None:
+    run(stage, vote_game, 8)
+
+
+def run(stage: Stage, one: Callable[[Stage, int], None], examples: int) -> None:
+    """Some games; both worlds must have taken and refused moves in them."""
+    before = TRIES.copy()
+
+    @given(seed=SEEDS)
+    @settings(max_examples=examples)
+    def games(seed: int) -> None:
+        one(stage, seed)
+
+    games()
+    done = TRIES - before
+    assert done["games"] >= examples // 2 and done["accepted"] >= 4 * done["games"] and done["refused"], done
+
+
+@pytest.mark.slow
+def test_many_games(stage: Stage) -> None:
+    run(stage, claim_game, 150)
+    run(stage, vote_game, 150)
+    print(dict(TRIES))
