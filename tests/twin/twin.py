@@ -2,8 +2,8 @@
 
 Compared after each event: the error's name, or else every balance in every bucket, all stakes, the token's
 supply, every job's progress and holders, every claim's status, votes and standing, and every open game.
-The Court's own Keccak hashes inside a game (`revealed`, `node_hash`) are the one thing left out: the pure game
-uses another hash for them.
+The Court's own Keccak hashes inside a game (`revealed`, `node_hash`) are the one thing left out: the pure
+game uses another hash for them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Twin:
         self.history.append(f"wait {seconds} s, {blocks} blocks")
 
     def act(self, event: events.Event, by: Address, after_s: int = 1) -> bool:
-        """One event in the next block; whether it was accepted. Raises AssertionError where the two differ."""
+        """One event in the next block; whether it was accepted. AssertionError where the two differ."""
         now = Moment(Seconds(self.time + after_s), self.block + 1)
         if isinstance(event, events.RecordSeed):
             event = replace(event, block_hash=self._seed_hash(event))
