@@ -20,14 +20,15 @@ from chain.anvil import Anvil, AnvilOptions, dev_account
 from chain.compile import Artifacts
 from chain.contract import Contract
 from chain.deploy import Deployment, deploy
+from chain.errors import Refusal, revert_data
 from chain.journal import Journal
 from chain.market_plan import market_plan, registry_of
 from chain.records import unpack
-from chain.rpc import HttpRpc
+from chain.rpc import HttpRpc, RpcFailed
 from chain.sender import FeePolicy, Sender
 from protocol import dispute, events
 from protocol.encoding import as_tuple, encode
-from protocol.types import ZERO_ADDRESS, Address, Claim, Game, Seconds, Wei
+from protocol.types import ZERO_ADDRESS, Address, Claim, Game, Seconds, Terms, Wei
 from protocol.world import Moment
 
 GENESIS_S = 1_700_000_000
@@ -117,7 +118,7 @@ class DeployedMarket:
     """The contracts on a fresh chain; every account has tokens and has approved the vault."""
 
     def __init__(self, anvil: Anvil, artifacts: Artifacts, journal: Journal) -> None:
-        rpc = HttpRpc(anvil.url, timeout_s=30.0)
+        self.rpc = rpc = HttpRpc(anvil.url, timeout_s=30.0)
         self.node = Node(anvil.url)
         self.registry = registry_of(artifacts)
         sender = Sender(rpc, dev_account(0), journal, self.registry, FeePolicy(poll_s=0.005))
@@ -212,6 +213,16 @@ class DeployedMarket:
         trace = self.node.ask("debug_traceTransaction", tx_hash, tracer)
         refusal = self.registry.decode(bytes.fromhex(trace.get("output", "0x")[2:]))
         return Outcome(refusal.name or refusal.text)
+
+    def ask_post(self, terms: Terms, budget: Wei, by: Address) -> Refusal:
+        """What `Jobs.post` would say; an empty name if it would accept. Nothing is sent."""
+        data = "0x" + self._encoded("Jobs", "post", (terms, budget)).hex()
+        call = {"from": by, "to": self.contracts["Jobs"].address, "data": data}
+        try:
+            self.rpc.request("eth_call", [call, "latest"])
+        except RpcFailed as failure:
+            return self.registry.decode(revert_data(failure) or b"")
+        return Refusal("", {}, "")
 
     def read(self, asked: Sequence[tuple[str, str, tuple[Any, ...]]]) -> list[Any]:
         """Several views at the latest block, in one request."""

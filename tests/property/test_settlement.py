@@ -1,0 +1,151 @@
+"""Every amount that is divided is divided exactly, whatever the amounts (docs/protocol.md, 4.8 and 5)."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.ledger import Bucket, Ledger, free
+from protocol.params import shard_price
+from protocol.settlement import (
+    CompensationPot,
+    burnt_half,
+    convicted_vote,
+    conviction,
+    is_stale,
+    lost_bond,
+    position,
+)
+from protocol.stakes import SEIZED, Funds
+from protocol.types import Address, Role, Seconds, Wei
+from tests.property.markets import TERMS
+
+AMOUNTS = st.integers(0, 2**96).map(Wei)
+ALICE, BOB = Address("0x" + "a" * 40), Address("0x" + "b" * 40)
+
+
+@given(st.lists(AMOUNTS, max_size=17), AMOUNTS)
+def test_conviction_splits_exactly_and_burns_at_least_half(taken: list[Wei], wasted: Wei) -> None:
+    verdict = conviction(taken, wasted)
+    assert verdict.slashed == sum(taken)
+    assert verdict.burned + verdict.compensation + verdict.reward == verdict.slashed
+    assert 2 * verdict.burned >= verdict.slashed
+    assert 0 <= verdict.compensation <= wasted
+    assert verdict.reward >= verdict.compensation
+
+
+@given(AMOUNTS)
+def test_a_lost_bond_or_vote_burns_at_least_half(amount: Wei) -> None:
+    for split in (lost_bond(amount), convicted_vote(amount)):
+        assert split.burned + split.paid == amount and split.burned == burnt_half(amount)
+        assert 0 <= split.burned - split.paid <= 1
+
+
+@given(AMOUNTS, st.lists(st.integers(0, 2**90).map(Wei), min_size=1, max_size=12))
+def test_compensation_is_paid_out_to_the_last_unit(amount: Wei, prices: list[Wei]) -> None:
+    total = Wei(sum(prices))
+    pot = CompensationPot(amount, total, amount, total)
+    shares = []
+    for price in prices:
+        share, pot = pot.take(price)
+        assert share >= amount * price // total if total else share in (0, amount)
+        shares.append(share)
+    assert sum(shares) + pot.left == amount and pot.prices_left == 0
+    assert pot.left == 0
+
+
+@given(st.integers(0, 2**40), st.integers(0, 2**40))
+def test_price_rises_from_floor_to_cap_and_never_falls(opened: int, elapsed: int) -> None:
+    now = opened + elapsed
+    price = shard_price(TERMS, opened, now)
+    assert TERMS.price_floor <= price <= TERMS.price_cap
+    assert price <= shard_price(TERMS, opened, now + 1)
+    assert shard_price(TERMS, opened, opened) == TERMS.price_floor
+    assert shard_price(TERMS, opened, opened + TERMS.price_period) == TERMS.price_cap
+
+
+@given(st.lists(st.integers(0, 20), max_size=6), st.integers(0, 1), st.integers(0, 10), st.integers(0, 6))
+def test_a_claim_is_stale_iff_a_later_rewind_went_below_it(
+    rewinds: list[int], kind: int, round_: int, epoch: int
+) -> None:
+    at = position(kind, round_)
+    assert is_stale(at, epoch, rewinds) == any(at > rewind for rewind in rewinds[epoch:])
+    assert not is_stale(at, len(rewinds), rewinds)
+    assert position(0, round_) < position(1, round_) < position(0, round_ + 1)
+
+
+@given(st.data())
+def test_slashes_and_unbonding_conserve_and_never_gain(data: st.DataObject) -> None:
+    """Invariants 5 to 9: any order of stakes, unbondings, slashes; nobody gets more than he put in."""
+    start = Wei(data.draw(st.integers(1, 10**6)))
+    funds = Funds(Ledger({free(ALICE): start}))
+    now, slashed = Seconds(0), 0
+    role = Role.VERIFIER
+    for _ in range(data.draw(st.integers(1, 25))):
+        choice = data.draw(st.sampled_from(["stake", "unbond", "finish", "slash", "lock"]))
+        now = Seconds(now + data.draw(st.integers(0, 60)))
+        if choice == "stake" and funds.ledger.balance(free(ALICE)):
+            held = funds.ledger.balance(free(ALICE))
+            funds = funds.stake(ALICE, role, Wei(data.draw(st.integers(1, held))))
+        elif choice == "unbond" and funds.unlocked(ALICE, role):
+            amount = Wei(data.draw(st.integers(1, funds.unlocked(ALICE, role))))
+            funds = funds.start_unbond(ALICE, role, amount, now, Seconds(50))
+        elif choice == "lock":
+            funds = funds.lock(ALICE, role, Wei(funds.unlocked(ALICE, role) // 2))
+        elif choice == "slash":
+            asked = Wei(data.draw(st.integers(0, 10**6)))
+            there = funds.unlocked(ALICE, role) + funds.unbonding(ALICE, role)
+            funds, taken = funds.slash(ALICE, role, asked)
+            assert taken == min(asked, there)
+            slashed += taken
+        else:
+            funds = finish_all(funds, role, now)
+        assert funds.ledger.supply == start
+        assert funds.locked(ALICE, role) <= funds.active(ALICE, role)
+        entry = funds.accounts.get((ALICE, role))
+        if entry is not None:
+            assert (entry.shares > 0) == (funds.unbonding(ALICE, role) > 0)
+    funds = finish_all(funds, role, Seconds(now + 51))
+    assert funds.unbonding(ALICE, role) == 0
+    mine = funds.ledger.balance(free(ALICE)) + funds.active(ALICE, role)
+    assert mine + slashed == start
+    assert funds.ledger.balance(SEIZED) == slashed
+
+
+def finish_all(funds: Funds, role: Role, now: Seconds) -> Funds:
+    """Every request that is due and not yet paid."""
+    entry = funds.accounts.get((ALICE, role))
+    for index, request in enumerate(entry.requests if entry else ()):
+        if request.shares and request.due <= now:
+            funds = funds.finish_unbond(ALICE, role, index, now)
+    return funds
+
+
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=8), st.binary(min_size=32, max_size=32))
+def test_draw_is_distinct_complete_and_only_of_those_with_stake(weights: list[int], seed: bytes) -> None:
+    accounts = [Address(f"0x{i:040x}") for i in range(1, len(weights) + 1)]
+    funds = Funds(Ledger({free(a): Wei(w) for a, w in zip(accounts, weights, strict=True)}))
+    for account, weight in zip(accounts, weights, strict=True):
+        funds = funds.stake(account, Role.VERIFIER, Wei(weight))
+    gone, _ = funds.slash(accounts[0], Role.VERIFIER, Wei(weights[0]))
+
+    def draw(of: Funds, count: int) -> list[Address]:
+        return of.draw(seed, count, lambda data: sha256(data).digest())
+
+    for count in range(len(weights) + 2):
+        drawn = draw(funds, count)
+        assert len(drawn) == len(set(drawn)) == min(count, len(weights))
+        assert draw(funds, count + 1)[: len(drawn)] == drawn
+        assert accounts[0] not in draw(gone, count)
+
+
+def test_a_ledger_moves_what_is_there_and_nothing_else() -> None:
+    ledger = Ledger({free(ALICE): Wei(5)})
+    moved = ledger.move(free(ALICE), free(BOB), Wei(5))
+    assert dict(moved.entries) == {free(BOB): 5} and dict(ledger.entries) == {free(ALICE): 5}
+    burnt = moved.burn(free(BOB), Wei(2))
+    assert (burnt.burned, burnt.undestroyed, burnt.supply) == (2, 2, 5)
+    assert (burnt.destroy().undestroyed, burnt.destroy().burned) == (0, 2)
+    assert burnt.total(Bucket.FREE) == 3
