@@ -47,6 +47,13 @@ class Connection:
         """Ether of an account in wei."""
         return quantity(self.rpc.request("eth_getBalance", [address, "latest"]), "a balance")
 
+    def total_supply(self) -> int:
+        """The token's supply in smallest units."""
+        token = self.market.contracts["Token"].address
+        selector = "0x18160ddd"
+        answer = self.rpc.request("eth_call", [{"to": token, "data": selector}, "latest"])
+        return quantity(hex(int(answer, 16)), "the token's supply")
+
     def fresh_intent(self, purpose: str) -> str:
         """Intent of a command that a person gave: each time it is given, it is meant anew."""
         return f"cli/{purpose}/{secrets.token_hex(8)}"

@@ -58,7 +58,7 @@ abstract contract Shards is Claims {
         returns (address solver, uint128 price_, uint64 since)
     {
         Shard storage entry = shardsOf[jobId][shard];
-        if (entry.solver == address(0)) return (address(0), 0, 0);
+        if (entry.solver == address(0)) return (address(0), 0, _openedAt(jobId, entry));
         return (entry.solver, entry.price, entry.since);
     }
 
@@ -93,11 +93,16 @@ abstract contract Shards is Claims {
         VAULT.burn(IVault.Bucket.FREE, _key(address(this)), STAKES.slash(solver, Role.SOLVER, penalty));
     }
 
+    function _openedAt(bytes32 jobId, Shard storage entry) private view returns (uint64) {
+        return entry.openedAt == 0 ? JOBS.postedAt(jobId) : entry.openedAt;
+    }
+
     /// @dev Rises from floor to cap over pricePeriod, rounding down.
     function _openPrice(bytes32 jobId, Shard storage entry, Terms memory t) private view returns (uint128) {
-        uint256 openedAt = entry.openedAt == 0 ? JOBS.postedAt(jobId) : entry.openedAt;
-        uint256 elapsed = block.timestamp - openedAt;
+        uint256 elapsed = block.timestamp - _openedAt(jobId, entry);
         if (elapsed >= t.pricePeriod) return t.priceCap;
+        // Between floor and cap.
+        // forge-lint: disable-next-line(unsafe-typecast)
         return uint128(t.priceFloor + uint256(t.priceCap - t.priceFloor) * elapsed / t.pricePeriod);
     }
 }

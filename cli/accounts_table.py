@@ -1,0 +1,89 @@
+"""Every party's tokens, wherever they are: the sum over all rows is the token's whole supply.
+
+Contract: balances are read from the contracts at one block; a table whose parts do not add up to the supply
+raises, so no
+demonstration can end with tokens unaccounted for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rich.table import Table
+
+from cli.output import table
+from cli.units import show_amount
+from cli.wiring import Connection
+from protocol.errors import Stop
+from protocol.types import Address, Role
+
+BUCKETS = ("FREE", "STAKE", "UNBONDING", "ESCROW", "BOND", "COMPENSATION")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Tokens at one block, in smallest units. `parties`: wallet + free + stakes of each; `held`: in the
+    vault for jobs and games."""
+
+    parties: dict[str, int]
+    held: int
+    burned: int
+    supply: int
+
+    @property
+    def total(self) -> int:
+        return sum(self.parties.values()) + self.held
+
+    def check(self, minted: int) -> None:
+        """Raises Stop unless parties and vault hold the supply, and supply and burns make up what was
+        minted."""
+        if self.total != self.supply or self.supply + self.burned != minted:
+            raise Stop(
+                f"tokens do not add up: parties and vault hold {self.total}, supply {self.supply}, burnt {self.burned}"
+                f", minted {minted}",
+                hint="this is a bug in the contracts; keep the devnet's folder and report it",
+                code="tokens-lost",
+            )
+
+
+def snapshot(connection: Connection, parties: Mapping[str, Address]) -> Snapshot:
+    """Read every party's tokens. `parties` must name every account that ever held any."""
+    market = connection.market
+    market.refresh()
+    contracts = market.contracts
+    with market.snapshot():
+        holdings = {}
+        for name, address in parties.items():
+            stakes = [market.stake(address, role) for role in Role]
+            holdings[name] = (
+                market.wallet(address)
+                + market.free(address)
+                + sum(stake.active + stake.unbonding for stake in stakes)
+            )
+        vault = contracts["Vault"]
+        held = sum(
+            int(vault.read("total", BUCKETS.index(name))) for name in ("ESCROW", "BOND", "COMPENSATION")
+        )
+        burned = int(vault.read("burned"))
+    supply = int(connection.total_supply())
+    return Snapshot(holdings, held, burned, supply)
+
+
+def balance_table(before: Snapshot, after: Snapshot) -> Table:
+    """Before, after, and the difference, for every party; the last row adds up to nothing lost."""
+    rows = table("tokens before and after", "party", "#before", "#after", "#change")
+
+    def add(name: str, old: int, new: int) -> None:
+        change = new - old
+        sign = "+" if change > 0 else ""
+        rows.add_row(
+            name, show_amount(old), show_amount(new), f"{sign}{show_amount(change)}" if change else "0"
+        )
+
+    for name in before.parties:
+        add(name, before.parties[name], after.parties[name])
+    add("held for jobs and games", before.held, after.held)
+    add("burnt", before.burned, after.burned)
+    add("all together", before.total + before.burned, after.total + after.burned)
+    return rows

@@ -1,0 +1,405 @@
+"""Scenarios: a whole market on this machine in which somebody cheats, from the first block to the checked
+model.
+
+Contract: every process is the same command that a person would run, with the documented drill options for
+the cheats. A scenario
+succeeds only if what it promises was seen on chain: the fault was planted, the cheat was convicted by the
+contract's own
+arithmetic, the job ended, the model was checked against its receipt, and the tokens add up. Otherwise it
+fails, with the reasons.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from cli.accounts_table import Snapshot, balance_table, snapshot
+from cli.app import App
+from cli.devnet import NodeSpec, bring_up, default_nodes, fund_account, make_account, node_events
+from cli.jobfile import JobFile, parse_job_file, template
+from cli.narrator import Event, EventTail, Narrator
+from cli.output import table
+from cli.units import parse_amount, show_amount
+from cli.wiring import Connection, NodeStorage
+from protocol.errors import AssayError, Stop
+from protocol.types import Address, GameView, JobId, Kind, Phase
+
+BUDGET = parse_amount("400tok")
+CLIENT_TOKENS = parse_amount("1000tok")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """`nodes`: who takes part. `faulty`: the account whose claim must be convicted, if any."""
+
+    name: str
+    summary: str
+    nodes: Callable[[], list[NodeSpec]]
+    promised: Callable[[Outcome], list[str]]
+    """What the outcome lacks of what the scenario promises."""
+
+
+@dataclass
+class Outcome:
+    """Everything that a run showed."""
+
+    seconds_ready: float = 0.0
+    seconds_run: float = 0.0
+    events: list[tuple[str, Event]] = field(default_factory=list)
+    convicted: list[dict[str, Any]] = field(default_factory=list)
+    games: list[GameView] = field(default_factory=list)
+    game_gas: int = 0
+    gas: dict[str, list[int]] = field(default_factory=dict)
+    held_out_loss: list[float] = field(default_factory=list)
+    parameters: int = 0
+    verified: Any = None
+    sample: str = ""
+    before: Snapshot | None = None
+    after: Snapshot | None = None
+
+    def reported(self, name: str, event: str) -> bool:
+        return any(who == name and e["event"] == event for who, e in self.events)
+
+
+def _one_ulp_nodes() -> list[NodeSpec]:
+    """solver-1 lies in round 1; every verifier passes whatever solver-1 claims; one whistleblower watches."""
+    specs = []
+    for spec in default_nodes(2, 3, 1):
+        arguments: tuple[str, ...] = ("--poll", "0.4", "--patience", "3s")
+        if spec.name == "solver-1":
+            arguments += ("--fault", "1:9:4:777", "--max-shards", "1")
+        if spec.name == "solver-2":
+            arguments += ("--min-price", "10.5tok")
+        if spec.role == "verifier":
+            arguments += ("--collude-with", "solver-1")
+        if spec.role == "whistleblower":
+            arguments = ("--poll", "0.4", "--no-audit-votes")
+        specs.append(NodeSpec(spec.name, spec.role, spec.tokens, spec.stake, arguments))
+    return specs
+
+
+def _one_ulp_promises(outcome: Outcome) -> list[str]:
+    missing = []
+    if not outcome.reported("solver-1", "fault-planted"):
+        missing.append("the fault was not planted")
+    guilty = [
+        c
+        for c in outcome.convicted
+        if c["claimant"] == "solver-1" and c["kind"] == "task" and c["round"] == 1
+    ]
+    if len(guilty) != 1:
+        missing.append(f"solver-1's task of round 1 was convicted {len(guilty)} times instead of once")
+    elif guilty[0]["passedBy"] < 2:
+        missing.append("the convicted claim had not been passed by two colluding verifiers")
+    if any(c["claimant"] != "solver-1" for c in outcome.convicted):
+        missing.append("an honest claim was convicted")
+    won = [g for g in outcome.games if g.decided and g.challenger_won]
+    if not any(g.reason == "arithmetic" for g in won):
+        missing.append("no game was decided by the contract's arithmetic")
+    return missing
+
+
+def _honest_promises(outcome: Outcome) -> list[str]:
+    return ["a claim was convicted although nobody cheated"] if outcome.convicted or outcome.games else []
+
+
+def _honest_nodes() -> list[NodeSpec]:
+    return [NodeSpec(s.name, s.role, s.tokens, s.stake, ("--poll", "0.4")) for s in default_nodes(2, 3, 1)]
+
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario(
+            "one-ulp",
+            "a solver changes one weight by one unit in the last place and every verifier covers for it",
+            _one_ulp_nodes,
+            _one_ulp_promises,
+        ),
+        Scenario("honest", "nobody cheats", _honest_nodes, _honest_promises),
+    )
+}
+
+
+def demo_job(source: str, quick: bool) -> JobFile:
+    """The job that scenarios train: a byte-level GPT of 0.86 million parameters (`quick`: a smaller one)."""
+    times = {"task": "180s", "vote": "90s", "window": "40s" if not quick else "12s", "move": "45s"}
+    text = template("gpt", source=source, rounds=3, times=times)
+    text = text.replace("batch = 4 ", "batch = 8 ")
+    if quick:
+        for old, new in (
+            ("layers = 4", "layers = 1"),
+            ("width = 128", "width = 32"),
+            ("context = 64", "context = 32"),
+        ):
+            text = text.replace(old, new)
+    return parse_job_file(text, "the scenario's job")
+
+
+class Run:
+    """One run of a scenario."""
+
+    def __init__(self, app: App, scenario: Scenario, body: JobFile, out: Path) -> None:
+        self.app, self.scenario, self.body, self.out = app, scenario, body, out
+        self.outcome = Outcome()
+        self.say = app.output.err.print
+        self.addresses: dict[str, Address] = {}
+
+    def play(self) -> Outcome:
+        """The whole run. Raises AssayError where it cannot go on; leaves the devnet to the caller."""
+        begin = time.monotonic()
+        specs = self.scenario.nodes()
+        self.say(f"[bold]{self.scenario.name}[/]: {self.scenario.summary}")
+        self._accounts(specs)
+        bring_up(self.app, specs, 1.0)
+        self.addresses["client"] = fund_account(self.app, "client", CLIENT_TOKENS)
+        self.outcome.seconds_ready = time.monotonic() - begin
+        self._job(specs)
+        self.outcome.seconds_run = time.monotonic() - begin
+        return self.outcome
+
+    def _accounts(self, specs: list[NodeSpec]) -> None:
+        for spec in specs:
+            self.addresses[spec.name] = make_account(self.app, spec.name)
+
+    def _parties(self) -> dict[str, Address]:
+        from chain.anvil import dev_account
+
+        return {**self.addresses, "faucet": Address(dev_account(0).address)}
+
+    def _job(self, specs: list[NodeSpec]) -> None:
+        from cli.job import publish_and_post
+        from cli.jobs import build
+        from cli.node import serve_blocks
+
+        self.say("[yellow]client[/]      traces the model's training step into a program")
+        files = build(self.body)
+        self.outcome.parameters = sum(x.numel() for x in files.genesis[: files.inner.params])
+        self.say(
+            f"[yellow]client[/]      {self.outcome.parameters:,} parameters, {len(files.inner.nodes):,} nodes,"
+            f" {len(files.records):,} records of {files.records.record_size} bytes"
+        )
+        connection, storage = self.app.connect("client"), self.app.storage("client")
+        connection.writer.deposit("scenario/deposit", CLIENT_TOKENS)
+        self.outcome.before = snapshot(connection, self._parties())
+        with serve_blocks("client", connection, storage):
+            job_id = publish_and_post(self.app, connection, storage, self.body, files, BUDGET)
+            self.say(
+                f"[yellow]client[/]      posts job {job_id.hex()[:16]} with a budget of {show_amount(BUDGET)}"
+            )
+            self._follow(connection, storage, job_id, [spec.name for spec in specs])
+            self._finish(connection, storage, job_id, files.held_out)
+        self.outcome.gas = gas_by_kind(self.app, self.addresses)
+
+    def _follow(
+        self,
+        connection: Connection,
+        storage: NodeStorage,
+        job_id: JobId,
+        names: list[str],
+        limit_s: float = 600.0,
+    ) -> None:
+        from cli.job import progress_table
+        from client.following import follow
+
+        tail = EventTail({name: node_events(self.app.settings.home, name) for name in names})
+        narrator = Narrator({address: name for name, address in self.addresses.items()}, {})
+        deadline = time.monotonic() + limit_s
+        terminal = self.app.output.err.is_terminal
+        with Live(
+            console=self.app.output.err, transient=True, auto_refresh=False, redirect_stderr=False
+        ) as live:
+            while True:
+                for name, event in tail.new():
+                    self.outcome.events.append((name, event))
+                    if line := narrator.line(name, event):
+                        self.say(line)
+                connection.market.refresh()
+                following = follow(connection.market, storage.blocks, job_id)
+                if terminal:
+                    live.update(Group(Text(), progress_table(following)), refresh=True)
+                if following.job.progress.closed:
+                    return
+                if time.monotonic() > deadline:
+                    raise Stop(
+                        f"the job did not end within {limit_s:.0f} s",
+                        hint=f"see the logs in {self.app.settings.home / 'logs'}",
+                        code="too-slow",
+                    )
+                time.sleep(0.4)
+
+    def _finish(self, connection: Connection, storage: NodeStorage, job_id: JobId, held_out: bytes) -> None:
+        from cli.job import sample_text
+        from cli.roles import APPETITE
+        from client.fetching import fetch
+        from client.receipt import verify
+
+        outcome, market = self.outcome, connection.market
+        names = {address: name for name, address in self.addresses.items()}
+        for view in market.claims(job_id):
+            if view.status.phase == Phase.CONVICTED:
+                passed = sum(vote.revealed and vote.valid for vote in view.votes)
+                outcome.convicted.append(
+                    {
+                        "claimant": names.get(view.claim.claimant, view.claim.claimant),
+                        "kind": view.claim.kind.name.lower(),
+                        "round": view.claim.round,
+                        "shard": view.claim.shard,
+                        "passedBy": passed,
+                    }
+                )
+        outcome.games = list(market.games(job_id))
+        storage.set_peers(url for owner, url in market.endpoints().items() if owner != market.me)
+        self.say("[yellow]client[/]      fetches the model by its CID and checks it against the chain")
+        fetch(market, storage.blocks, job_id, self.out, APPETITE, connection.clock.block())
+        outcome.verified = verify(self.out)
+        self.say(
+            f"[yellow]client[/]      checked offline against {self.out / 'receipt.json'}: it is the settled model"
+        )
+        outcome.held_out_loss = held_out_losses(connection, storage, job_id, self.body, held_out)
+        outcome.sample = sample_text(self.out, "def ", 160, 0)
+        outcome.after = snapshot(connection, self._parties())
+        assert outcome.before is not None
+        minted = outcome.before.supply + outcome.before.burned
+        for shot in (outcome.before, outcome.after):
+            shot.check(minted)
+
+
+def held_out_losses(
+    connection: Connection, storage: NodeStorage, job_id: JobId, body: JobFile, held_out: bytes
+) -> list[float]:
+    """Held-out loss (nats a byte) of the global model at genesis and after each round."""
+    import torch
+
+    from cli.jobs import dataset_of
+    from cli.roles import APPETITE
+    from client.fetching import parameters
+    from training.evaluate import held_out_loss
+    from training.lineage import Known, open_lineage
+
+    market = connection.market
+    lineage = open_lineage(market, storage.blocks, market.job(job_id), APPETITE)
+    files = lineage.work.files
+    states = [files.outer_genesis]
+    for round_ in range(market.job(job_id).progress.settled_rounds):
+        view = market.current(job_id, Kind.OUTER, round_, 0)
+        found = lineage.leaf(view, 1) if view is not None else None
+        if not isinstance(found, Known):
+            raise Stop(
+                f"the state after round {round_} cannot be had",
+                hint="see the nodes' logs",
+                code="state-missing",
+            )
+        states.append(found.state)
+    dataset = dataset_of(body)
+    size = dataset.layout.record_size
+    rows = torch.frombuffer(bytearray(held_out[: 256 * size]), dtype=torch.uint8).view(-1, size)
+    return [held_out_loss(parameters(files, state), files.model, dataset.layout, rows) for state in states]
+
+
+def gas_by_kind(app: App, accounts: dict[str, Address]) -> dict[str, list[int]]:
+    """Gas used by each mined transaction of these accounts, by entry point."""
+    from chain.journal import Journal
+
+    found: dict[str, list[int]] = {}
+    for name, address in accounts.items():
+        path = app.node_home(name) / "journal.db"
+        if not path.exists():
+            continue
+        journal = Journal(path)
+        for intent in journal.executed(address, 0):
+            if intent.receipt is not None:
+                found.setdefault(intent.call.purpose, []).append(intent.receipt.gas_used)
+        journal.close()
+    return found
+
+
+def report(app: App, scenario: Scenario, outcome: Outcome, missing: list[str]) -> None:
+    """The closing tables, or one object with --json."""
+    data = {
+        "scenario": scenario.name,
+        "passed": not missing,
+        "missing": missing,
+        "secondsReady": round(outcome.seconds_ready, 1),
+        "secondsRun": round(outcome.seconds_run, 1),
+        "parameters": outcome.parameters,
+        "heldOutLoss": [round(loss, 4) for loss in outcome.held_out_loss],
+        "convicted": outcome.convicted,
+        "games": [
+            {"moves": g.moves, "reason": g.reason, "challengerWon": g.challenger_won} for g in outcome.games
+        ],
+        "disputeGas": dispute_gas(outcome.gas),
+        "gas": {kind: int(statistics.median(used)) for kind, used in sorted(outcome.gas.items())},
+        "verified": outcome.verified,
+        "before": outcome.before,
+        "after": outcome.after,
+    }
+    if app.output.as_json:
+        app.output.result("scenario", data)
+        return
+    out = app.output.out
+    losses = " → ".join(f"{loss:.3f}" for loss in outcome.held_out_loss)
+    out.print(f"\nheld-out loss, nats a byte, at genesis and after each round: [bold]{losses}[/]")
+    for game in outcome.games:
+        side = "challenger" if game.challenger_won else "defender"
+        out.print(f"game {game.game_id}: {game.moves} moves, won by the {side} ({game.reason})")
+    out.print(f"gas of the whole dispute: {data['disputeGas']:,}")
+    rows = table("gas by transaction", "entry point", "#count", "#median", "#most")
+    for kind, used in sorted(outcome.gas.items()):
+        rows.add_row(kind, str(len(used)), f"{int(statistics.median(used)):,}", f"{max(used):,}")
+    out.print(rows)
+    if outcome.before and outcome.after:
+        out.print(balance_table(outcome.before, outcome.after))
+    out.print(Text("what the model writes after 'def ':\n" + outcome.sample, style="italic"))
+    out.print(f"ready after {outcome.seconds_ready:.0f} s, done after {outcome.seconds_run:.0f} s")
+    if missing:
+        out.print("[bold red]FAILED:[/] " + "; ".join(missing))
+    else:
+        out.print(f"[bold green]{scenario.name}: everything that it promises happened.[/]")
+
+
+def dispute_gas(gas: dict[str, list[int]]) -> int:
+    """Gas of all transactions of disputes: finding, opening and every move."""
+    return sum(sum(used) for kind, used in gas.items() if kind.split(".")[0] in ("Court", "Challenges"))
+
+
+def judge(scenario: Scenario, outcome: Outcome) -> list[str]:
+    """What is missing of what was promised; empty when the scenario passed."""
+    missing = scenario.promised(outcome)
+    losses = outcome.held_out_loss
+    if len(losses) < 2 or not losses[-1] < losses[0]:
+        missing.append(f"the loss did not fall: {losses}")
+    if outcome.verified is None:
+        missing.append("the model was not checked against its receipt")
+    return missing
+
+
+def run_scenario(app: App, name: str, *, source: str, quick: bool, out: Path) -> bool:
+    """Run one scenario, report, and say whether it passed. Raises Stop for an unknown name."""
+    from cli.devnet import take_down
+
+    scenario = SCENARIOS.get(name)
+    if scenario is None:
+        raise Stop(
+            f"there is no scenario {name!r}", hint=f"there are: {', '.join(SCENARIOS)}", code="not-found"
+        )
+    run = Run(app, scenario, demo_job(source, quick), out)
+    try:
+        outcome = run.play()
+    finally:
+        try:
+            take_down(app.settings.home)
+        except AssayError as error:
+            app.output.say(f"taking the devnet down: {error.message}")
+    missing = judge(scenario, outcome)
+    report(app, scenario, outcome, missing)
+    return not missing
