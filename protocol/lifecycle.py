@@ -3,7 +3,8 @@
 Contract: ``transition(world, event, by, now)`` gives the next world, or raises ``Refused`` with the name of
 the contracts' custom error where they revert; the world given is never changed. No sequence of events changes
 ``world.funds.ledger.supply``.
-Does not model what a token other than ours might do, nor gas: a verdict is always delivered at once.
+Does not model what a token other than ours might do, nor gas: a verdict is always delivered at once, and one
+`void` is always enough (the contracts want another for each 64 rewinds that left the claim standing).
 
 Source: ``contracts/src``; ``tests/twin`` holds the two together, event by event.
 """

@@ -273,10 +273,10 @@ class World:
                 yield self.claims[claim_id]
 
     def holder(self, job_id: JobId, shard: int) -> Holder:
-        """As ``ITasks.holder`` shows it."""
+        """As ``ITasks.holder`` shows it: nobody holds an open shard, since it was opened."""
         held = self.jobs[job_id].shards[shard]
         if held.solver == ZERO_ADDRESS:
-            return Holder(ZERO_ADDRESS, Wei(0), Seconds(0))
+            return Holder(ZERO_ADDRESS, NOTHING, held.opened_at)
         return Holder(held.solver, held.price, held.since)
 
     def progress(self, job_id: JobId) -> Progress:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
 from protocol import dispute, sampling, trees
 from protocol import events as e
@@ -29,20 +30,33 @@ from protocol.types import (
     Seconds,
     Wei,
 )
-from protocol.world import BallotState, ClaimState, Job, Moment
+from protocol.world import BallotState, ClaimState, Job, Moment, World
 from tests.twin.deployed import ACCOUNTS
 from tests.twin.games import game_moves
 from tests.twin.scene import INNER, OUTERS, Scene, Secret
-from tests.twin.twin import Twin
 
 PLAYERS = ACCOUNTS[1:]
 Doing = tuple[e.Event, Address]
 
 
-class Player:
-    """Drives one twin run."""
+class Driven(Protocol):
+    """What a player drives: both worlds side by side (`Twin`), or the pure one alone."""
 
-    def __init__(self, twin: Twin, rng: random.Random) -> None:
+    world: World
+    time: Seconds
+    block: int
+
+    def act(self, event: e.Event, by: Address, after_s: int = 1) -> bool:
+        """One event; whether it was accepted."""
+
+    def wait(self, seconds: int, blocks: int = 1) -> None:
+        """Empty blocks."""
+
+
+class Player:
+    """Drives one run."""
+
+    def __init__(self, twin: Driven, rng: random.Random) -> None:
         self.twin, self.rng = twin, rng
         self.scene = Scene(rng)
         self.secrets: dict[tuple[ClaimId, Address], Secret] = {}
@@ -109,6 +123,9 @@ class Player:
                 found += [since + terms.vote_time, since + terms.vote_time + terms.reveal_time]
             if state.status.phase == Phase.ACCEPTED:
                 found.append(since + terms.challenge_window)
+        found += [
+            request.due for entry in self.twin.world.funds.accounts.values() for request in entry.requests
+        ]
         return [int(time) for time in found]
 
     # -- useful
@@ -135,7 +152,7 @@ class Player:
     def _shard_work(self, job_id: JobId, job: Job) -> list[Doing]:
         if not job.begun:
             return [(e.Close(job_id), self.rng.choice(PLAYERS))] if not job.closed else []
-        doings: list[Doing] = []
+        doings: list[Doing] = [(e.Close(job_id), self.rng.choice(PLAYERS))] if job.halted else []
         accepted = [t for t in self.twin.world.tasks(job_id, job.round) if t.status.phase >= Phase.ACCEPTED]
         if len(accepted) == job.terms.shards:
             doings.append(self._outer(job_id, job))
@@ -268,14 +285,20 @@ class Player:
         return e.OpenVote(claim, verifier, sample, start, way, root, proof, salt)
 
     def _binding(self, claim: Claim, salt: bytes) -> e.ProveBinding:
-        slot = self.rng.randrange(3)
         mine = self.scene.state_tree(claim.input_root)
-        root, at, source = self._source(claim, slot)
+        sources = {slot: self._source(claim, slot) for slot in range(3)}
+        wrong = [s for s in sources if self._slot_root(sources[s]) != mine.levels[0][s]]
+        slot = self.rng.choice(wrong or list(sources))
+        root, at, source = sources[slot]
         theirs = self.scene.state_tree(root)
         leaf, proof = mine.levels[0][slot], tuple(mine.proof(slot))
         return e.ProveBinding(
             claim, slot, leaf, proof, source, theirs.levels[0][at], tuple(theirs.proof(at)), salt
         )
+
+    def _slot_root(self, source: tuple[bytes, int, Claim | None]) -> bytes:
+        root, at, _ = source
+        return self.scene.state_tree(root).levels[0][at]
 
     def _source(self, claim: Claim, slot: int) -> tuple[bytes, int, Claim | None]:
         """Where the slot comes from, or at least some state, if that place has no claim."""
@@ -300,7 +323,14 @@ class Player:
         funds, role = self.twin.world.funds, rng.choice(list(Role))
         unlocked, held = funds.unlocked(by, role), funds.ledger.balance(free(by))
         requests = len(funds.accounts[by, role].requests) if (by, role) in funds.accounts else 0
+        due = [
+            (e.FinishUnbond(kind, index), who)
+            for (who, kind), entry in funds.accounts.items()
+            for index, request in enumerate(entry.requests)
+            if request.shares and request.due <= self.twin.time
+        ]
         return [
+            *due,
             (e.Deposit(rng.choice(PLAYERS), Wei(rng.choice([0, 1, 999]))), by),
             (e.Withdraw(by, Wei(rng.choice([0, held // 3, held + 1]))), by),
             (e.Stake(role, Wei(rng.choice([0, 77, 1_500, held + 1]))), by),

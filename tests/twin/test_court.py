@@ -279,11 +279,24 @@ def random_fault(rng: random.Random, sample: Sample, steps: int) -> NodeFault | 
     return NodeFault(step, node, rng.randrange(program.nodes[node].elements))
 
 
+def effective_fault(rng: random.Random, sample: Sample) -> NodeFault | StateFault | None:
+    """A wrong bit that reaches the state after two steps; None if none was found."""
+    honest = Replay(sample.program, sample.state, sample.dataset, SEED, 0, 0).root(2)
+    for _ in range(6):
+        fault = random_fault(rng, sample, 2)
+        lying = Replay(sample.program, sample.state, sample.dataset, SEED, 0, 0, fault=fault)
+        if lying.root(1) != honest and lying.root(2) != honest:
+            return fault
+    return None
+
+
 def claim_game(stage: Stage, seed: int) -> None:
     """A claim with a wrong bit falls; a right one survives a challenger who believes in a wrong bit."""
     rng = random.Random(seed)
     sample = random_sample(seed, instructions=15)
-    fault = random_fault(rng, sample, 2)
+    fault = effective_fault(rng, sample)
+    if fault is None:
+        return
     lying_defender = rng.random() < 0.6
     case = begin(stage.enter(), rng, sample, fault if lying_defender else None)
     believed = None if lying_defender else fault
@@ -291,7 +304,7 @@ def claim_game(stage: Stage, seed: int) -> None:
     ours, theirs = (r.segment_roots(2, case.terms.segment_steps) for r in (case.claimed, other))
     wrong = [s for s in range(2) if ours[s] == theirs[s] and ours[s + 1] != theirs[s + 1]]
     if not wrong:
-        return  # the flipped bit did not reach the state
+        return  # a later step undid it
     game_id = open_claim(case, wrong[0])
     players = {SOLVER: case.claimed, CHALLENGER: other}
     won = play(case, game_id, players, SOLVER if lying_defender else CHALLENGER)
@@ -314,8 +327,6 @@ def vote_game(stage: Stage, seed: int) -> None:
     game_id = open_vote(case, verifier, traces, 1, drawn.index(1))
     attested, other = (lying, case.claimed) if lying_defender else (case.claimed, lying)
     players = {verifier: attested, CHALLENGER: other}
-    if verifier == CHALLENGER:
-        return
     won = play(case, game_id, players, verifier if lying_defender else CHALLENGER)
     assert won == lying_defender
     assert case.twin.world.claims[case.claim_id].status.phase == Phase.ACCEPTED
@@ -343,7 +354,7 @@ def run(stage: Stage, one: Callable[[Stage, int], None], examples: int) -> None:
 
     games()
     done = TRIES - before
-    assert done["games"] >= examples // 2 and done["accepted"] >= 4 * done["games"] and done["refused"], done
+    assert done["games"] >= examples // 3 and done["accepted"] >= 4 * done["games"] and done["refused"], done
 
 
 @pytest.mark.slow

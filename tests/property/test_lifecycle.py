@@ -1,0 +1,168 @@
+"""The pure market through random lives of jobs: what must hold after every event; nothing gets stuck.
+
+The same player drives the contracts in ``tests/twin``; here it is alone with the rules, hence faster.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+from eth_utils.crypto import keccak
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from program.evidence import ARITHMETIC
+from protocol import events as e
+from protocol.dispute import Timeout
+from protocol.ledger import Bucket, bond, compensation, escrow
+from protocol.lifecycle import Market, Moment, Refused, World, new_world, transition
+from protocol.stakes import SEIZED
+from protocol.types import ZERO_ADDRESS, Address, Kind, Phase, Role, Seconds, Wei
+from tests.twin.player import PLAYERS, Player
+
+KINDS = ["useful"] * 9 + ["dispute"] * 5 + ["wait"] * 2 + ["money", "job", "nonsense"]
+MARKET = Market(1, ZERO_ADDRESS, Seconds(500), keccak, ARITHMETIC)
+
+
+@dataclass
+class Alone:
+    """The pure world under a player, checked after every event."""
+
+    world: World
+    time: Seconds = Seconds(1_000)  # noqa: RUF009
+    block: int = 100
+    accepted: Counter[str] = field(default_factory=Counter)
+
+    def wait(self, seconds: int, blocks: int = 1) -> None:
+        self.time = Seconds(self.time + seconds)
+        self.block += blocks
+
+    def act(self, event: e.Event, by: Address, after_s: int = 1) -> bool:
+        self.wait(after_s)
+        if isinstance(event, e.RecordSeed):
+            event = replace(event, block_hash=keccak(self.block.to_bytes(8, "big")))
+        before = self.world
+        try:
+            self.world = transition(before, event, by, Moment(self.time, self.block))
+        except Refused as refusal:
+            assert not (isinstance(event, e.Settle) and refusal.error == "InsufficientBalance")
+            assert self.world is before
+            return False
+        name = type(event).__name__
+        self.accepted[f"Play.{type(event.move).__name__}" if isinstance(event, e.Play) else name] += 1
+        check(before, self.world)
+        return True
+
+
+def check(before: World, world: World) -> None:
+    """The invariants, numbered as in the contracts' own tests where they have one."""
+    ledger = world.funds.ledger
+    assert ledger.supply == before.funds.ledger.supply  # 1 to 3
+    assert all(amount > 0 for amount in ledger.entries.values())
+    assert ledger.balance(SEIZED) == 0
+    check_locks(world)
+    for job_id, job in world.jobs.items():
+        for epoch, rewind in enumerate(job.rewinds, 1):
+            assert ledger.balance(compensation(job_id, epoch)) == rewind.pot.left  # 9
+        assert job.settled_rounds <= job.round <= job.terms.rounds
+        if job.closed:
+            assert ledger.balance(escrow(job_id)) == 0
+        assert ledger.balance(escrow(job_id)) >= owed(world, job_id)  # 4
+    open_bonds = sum(ledger.balance(bond(game_id)) for game_id in world.games)
+    assert ledger.total(Bucket.BOND) == open_bonds  # 10
+    for claim_id, state in before.claims.items():
+        check_phase(state.status.phase, world.claims[claim_id].status.phase)
+
+
+def check_locks(world: World) -> None:
+    """Invariant 5: what is locked is exactly what live claims and votes hold."""
+    locks: Counter[tuple[Address, Role]] = Counter()
+    for state in world.claims.values():
+        terms = world.jobs[state.claim.job_id].terms
+        if state.live:
+            locks[state.claim.claimant, Role.SOLVER] += terms.solver_stake
+        for (draw, verifier), ballot in state.ballots.items():
+            present = state.live and draw == state.status.draws and verifier in state.drawn
+            held = ballot.state.name == "HELD"
+            if ballot.state.locks and (present or held):
+                locks[verifier, Role.VERIFIER] += terms.verifier_stake
+    for account in PLAYERS:
+        for role in Role:
+            locked = world.funds.locked(account, role)
+            assert locked == locks[account, role] and locked <= world.funds.active(account, role)
+
+
+def owed(world: World, job_id: bytes) -> Wei:
+    """What the standing unsettled claims of a job will be paid at most."""
+    total = 0
+    for state in world.claims.values():
+        if state.claim.job_id == job_id and world.stands(state):
+            terms = world.jobs[state.claim.job_id].terms
+            total += state.claim.price
+            total += terms.verifiers * terms.verifier_fee if state.claim.kind == Kind.TASK else 0
+    return Wei(total)
+
+
+def check_phase(before: Phase, after: Phase) -> None:
+    """Invariant 14: phases move forward, but for a draw that failed; what has ended has ended."""
+    assert after >= before or (before, after) == (Phase.SEEDED, Phase.COMMITTED)
+    assert before < Phase.SETTLED or after == before
+
+
+def market() -> Alone:
+    """Players with tokens and some stake."""
+    alone = Alone(new_world(MARKET, {account: Wei(10**9) for account in PLAYERS}))
+    for number, account in enumerate(PLAYERS, 1):
+        assert alone.act(e.Deposit(account, Wei(100_000)), account)
+        assert alone.act(e.Stake(Role.SOLVER, Wei(900 + 700 * (number % 3))), account)
+        assert number % 2 == 0 or alone.act(e.Stake(Role.VERIFIER, Wei(400 * number)), account)
+    return alone
+
+
+def drain(alone: Alone, player: Player) -> None:
+    """Halt every job and let its participants finish: nothing stays locked and nothing stays in escrow."""
+    for job_id, job in alone.world.jobs.items():
+        alone.act(e.Halt(job_id), job.terms.client)
+    for account in PLAYERS:
+        for role in Role:
+            alone.act(e.Deposit(account, Wei(100_000)), account)
+            alone.act(e.Stake(role, Wei(50_000)), account)
+    for _ in range(3_000):
+        if finished(alone.world):
+            break
+        for game_id, challenge in list(alone.world.games.items()):
+            alone.act(e.Play(game_id, challenge.game, Timeout()), challenge.game.challenger)
+        player.step("useful")
+    world = alone.world
+    assert all(job.closed for job in world.jobs.values())
+    assert all(world.funds.locked(a, role) == 0 for a in PLAYERS for role in Role)
+    for bucket in (Bucket.ESCROW, Bucket.BOND, Bucket.COMPENSATION):
+        assert world.funds.ledger.total(bucket) == 0, bucket
+
+
+def finished(world: World) -> bool:
+    """Every job closed, every game over, every claim ended."""
+    ended = all(job.closed for job in world.jobs.values()) and not world.games
+    return ended and not any(state.live for state in world.claims.values())
+
+
+def test_invariants_hold_and_everything_is_paid_out() -> None:
+    seen: Counter[str] = Counter()
+
+    @given(st.integers(0, 2**32 - 1))
+    @settings(max_examples=120)
+    def live(seed: int) -> None:
+        rng = random.Random(seed)
+        alone = market()
+        player = Player(alone, rng)
+        for _ in range(120):
+            player.step(rng.choice(KINDS))
+        drain(alone, player)
+        seen.update(alone.accepted)
+
+    live()
+    everything = [name for name in e.__dict__ if isinstance(getattr(e, name), type) and name[0].isupper()]
+    events = {name for name in everything if getattr(e, name).__module__ == e.__name__} - {"Play"}
+    assert events <= set(seen), f"never accepted: {sorted(events - set(seen))}"
