@@ -247,6 +247,7 @@ interface ITasks {
     /// @notice Anyone, after the challenge window: pay claimant and verifiers, unlock stakes.
     function settle(Claim calldata claim) external;
     /// @notice Anyone: unlock and compensate a claim that a rewind has overtaken.
+    /// Changes nothing but a cursor, and has to be called again, for each 64 rewinds that left the claim standing.
     function void(Claim calldata claim) external;
     // drawn verifiers
     function commitVote(Claim calldata claim, bytes32 commitment) external;

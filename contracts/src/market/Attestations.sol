@@ -45,8 +45,10 @@ abstract contract Attestations is Claims {
         seeds[claimId] = seed;
         entry.phase = Phase.SEEDED;
         entry.since = _now();
+        // At most t.verifiers, which is at most 16.
+        // forge-lint: disable-next-line(unsafe-typecast)
         entry.drawn = uint8(drawn.length);
-        for (uint256 i; i < drawn.length; ++i) {
+        for (uint64 i; i < drawn.length; ++i) {
             ballots[claimId][_ballot(st.draws + 1, i)].verifier = drawn[i];
         }
         emit SeedRecorded(claimId, seed, drawn);
@@ -55,7 +57,7 @@ abstract contract Attestations is Claims {
     function commitVote(Claim calldata claim, bytes32 commitment) external {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.SEEDED);
         uint256 deadline = uint256(st.since) + t.voteTime;
-        if (block.timestamp > deadline) revert TooLate(uint64(deadline));
+        if (block.timestamp > deadline) revert TooLate(_time(deadline));
         if (commitment == 0) revert WrongReveal();
         Ballot storage ballot = _ballotOf(claimId, st, msg.sender);
         if (ballot.state != BallotState.DRAWN) revert AlreadyVoted(msg.sender);
@@ -68,8 +70,8 @@ abstract contract Attestations is Claims {
     function revealVote(Claim calldata claim, bool valid, bytes32 tracesRoot, bytes32 salt) external {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.SEEDED);
         uint256 voting = uint256(st.since) + t.voteTime;
-        if (block.timestamp <= voting && st.committed < st.drawn) revert NotDue(uint64(voting + 1));
-        if (block.timestamp > voting + t.revealTime) revert TooLate(uint64(voting + t.revealTime));
+        if (block.timestamp <= voting && st.committed < st.drawn) revert NotDue(_time(voting + 1));
+        if (block.timestamp > voting + t.revealTime) revert TooLate(_time(voting + t.revealTime));
         Ballot storage ballot = _ballotOf(claimId, st, msg.sender);
         if (ballot.state == BallotState.DRAWN) revert WrongReveal();
         if (ballot.state != BallotState.COMMITTED) revert AlreadyVoted(msg.sender);
@@ -95,7 +97,7 @@ abstract contract Attestations is Claims {
             return;
         }
         uint256 deadline = uint256(st.since) + t.voteTime + t.revealTime;
-        if (st.revealed < st.drawn && block.timestamp <= deadline) revert NotDue(uint64(deadline + 1));
+        if (st.revealed < st.drawn && block.timestamp <= deadline) revert NotDue(_time(deadline + 1));
         if (!_stands(st.phase, claim.jobId, claim.kind, claim.round, st.epoch)) revert NotStanding();
         entry.phase = Phase.COMMITTED;
         entry.since = _now();
@@ -108,7 +110,7 @@ abstract contract Attestations is Claims {
     function votes(bytes32 claimId) external view returns (Vote[] memory cast) {
         Status memory st = statuses[claimId];
         cast = new Vote[](st.drawn);
-        for (uint256 i; i < st.drawn; ++i) {
+        for (uint64 i; i < st.drawn; ++i) {
             Ballot storage b = ballots[claimId][_ballot(st.draws, i)];
             bool sealed_ = b.state == BallotState.COMMITTED;
             bool revealed = b.state > BallotState.COMMITTED;
@@ -120,7 +122,7 @@ abstract contract Attestations is Claims {
     /// @dev End of a draw that did not accept: whoever committed and did not reveal pays, the others are free again.
     function _dismiss(bytes32 claimId, Status memory st, Terms memory t) private {
         uint256 penalties;
-        for (uint256 i; i < st.drawn; ++i) {
+        for (uint64 i; i < st.drawn; ++i) {
             Ballot storage ballot = ballots[claimId][_ballot(st.draws, i)];
             BallotState state = ballot.state;
             if (state == BallotState.DRAWN || state == BallotState.DONE) continue;
@@ -138,24 +140,26 @@ abstract contract Attestations is Claims {
         VAULT.burn(IVault.Bucket.FREE, _key(address(this)), penalties);
     }
 
-    /// @dev Those of the present draw whose stake is locked: all who committed, or only those whose vote is valid.
-    function _voters(bytes32 claimId, Status memory st, bool onlyValid)
+    /// @dev Of the present draw: all whose stake is locked, and those among them whose vote is valid.
+    function _voters(bytes32 claimId, Status memory st)
         internal
         view
-        returns (address[] memory voters)
+        returns (address[] memory voters, address[] memory valid)
     {
         voters = new address[](st.drawn);
+        valid = new address[](st.drawn);
         uint256 n;
-        for (uint256 i; i < st.drawn; ++i) {
+        uint256 m;
+        for (uint64 i; i < st.drawn; ++i) {
             Ballot storage ballot = ballots[claimId][_ballot(st.draws, i)];
-            BallotState state = ballot.state;
-            bool counts = onlyValid
-                ? state == BallotState.VALID
-                : state != BallotState.DRAWN && state != BallotState.DONE;
-            if (counts) voters[n++] = ballot.verifier;
+            (address verifier, BallotState state) = (ballot.verifier, ballot.state);
+            if (state == BallotState.DRAWN || state == BallotState.DONE) continue;
+            voters[n++] = verifier;
+            if (state == BallotState.VALID) valid[m++] = verifier;
         }
         assembly ("memory-safe") {
             mstore(voters, n)
+            mstore(valid, m)
         }
     }
 
@@ -168,15 +172,15 @@ abstract contract Attestations is Claims {
     }
 
     function _ballotKey(bytes32 claimId, Status memory st, address verifier) internal view returns (uint64) {
-        for (uint256 i; i < st.drawn; ++i) {
+        for (uint64 i; i < st.drawn; ++i) {
             uint64 key = _ballot(st.draws, i);
             if (ballots[claimId][key].verifier == verifier) return key;
         }
         revert NotDrawn(verifier);
     }
 
-    function _ballot(uint32 draw, uint256 i) internal pure returns (uint64) {
-        return uint64((uint256(draw) << 8) | i);
+    function _ballot(uint32 draw, uint64 i) internal pure returns (uint64) {
+        return (uint64(draw) << 8) | i;
     }
 
     /// @dev A claimant that the seed draws is passed over for the next in line.

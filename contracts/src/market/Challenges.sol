@@ -164,8 +164,8 @@ contract Challenges is IChallenges {
     {
         uint256 params = t.inner.params;
         if (claim.kind == Kind.OUTER && slot >= 2 * params) {
-            uint256 shard = (slot - 2 * params) / params;
-            _requireCurrent(source, claim.jobId, Kind.TASK, claim.round, uint32(shard));
+            uint32 shard = (slot - 2 * t.inner.params) / t.inner.params;
+            _requireCurrent(source, claim.jobId, Kind.TASK, claim.round, shard);
             return (source.outputRoot, (slot - 2 * params) % params, t.inner.slots);
         }
         if (claim.round == 0) {

@@ -4,13 +4,10 @@ pragma solidity ^0.8.28;
 import {IJobs, IStakes, ITasks, IVault} from "../interfaces/IMarket.sol";
 import {Accused, Claim, ClaimStatus, Kind, Phase, Terms} from "../interfaces/Types.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
-import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
 /// @title What the parts of Tasks share: claims by hash, their status, and where they stand in the job
 /// @notice A claim itself is never stored. Whoever acts on one brings it along, and it counts only if its hash is known.
 abstract contract Claims is ITasks {
-    using SafeCast for uint256;
-
     /// @dev One slot. `drawn` .. `valid` count the present draw; `draws` names it.
     struct Status {
         Phase phase;
@@ -26,10 +23,10 @@ abstract contract Claims is ITasks {
         uint32 epoch;
     }
 
-    IVault public immutable VAULT;
-    IStakes public immutable STAKES;
-    IJobs public immutable JOBS;
-    address public immutable CHALLENGES;
+    IVault internal immutable VAULT;
+    IStakes internal immutable STAKES;
+    IJobs internal immutable JOBS;
+    address internal immutable CHALLENGES;
 
     mapping(bytes32 claimId => Status) internal statuses;
     mapping(bytes32 claimId => bytes32) internal seeds;
@@ -116,11 +113,19 @@ abstract contract Claims is ITasks {
     }
 
     function _newSeedBlock(Terms memory t) internal view returns (uint48) {
-        return (block.number + t.seedDelay).toUint48();
+        // forge-lint: disable-next-line(unsafe-typecast)
+        return uint48(block.number + t.seedDelay); // a block number fits
+    }
+
+    /// @dev A time made of 64-bit terms that Jobs has bounded.
+    function _time(uint256 seconds_) internal pure returns (uint64) {
+        // forge-lint: disable-next-line(unsafe-typecast)
+        return uint64(seconds_);
     }
 
     function _now() internal view returns (uint40) {
-        return block.timestamp.toUint40();
+        // forge-lint: disable-next-line(unsafe-typecast)
+        return uint40(block.timestamp); // seconds fit for 30,000 years
     }
 
     function _key(address account) internal pure returns (bytes32) {

@@ -84,7 +84,8 @@ abstract contract Convictions is Attestations, Shards {
         Terms memory t = _terms(claim.jobId);
         statuses[claimId].phase = Phase.VOID;
         STAKES.unlock(claim.claimant, Role.SOLVER, t.solverStake);
-        STAKES.unlockEach(_voters(claimId, st, false), Role.VERIFIER, t.verifierStake);
+        (address[] memory voters,) = _voters(claimId, st);
+        STAKES.unlockEach(voters, Role.VERIFIER, t.verifierStake);
         emit Voided(claimId, claim.claimant, paid);
     }
 
@@ -95,7 +96,7 @@ abstract contract Convictions is Attestations, Shards {
         if (!_stands(st.phase, claim.jobId, claim.kind, claim.round, st.epoch)) revert NotStanding();
         if (st.phase == Phase.ACCEPTED) {
             uint256 end = uint256(st.since) + _terms(claim.jobId).challengeWindow;
-            if (block.timestamp > end) revert WindowClosed(uint64(end));
+            if (block.timestamp > end) revert WindowClosed(_time(end));
         }
     }
 
@@ -119,9 +120,9 @@ abstract contract Convictions is Attestations, Shards {
         returns (uint256 taken)
     {
         STAKES.unlock(claimant, Role.SOLVER, t.solverStake);
-        STAKES.unlockEach(_voters(claimId, st, false), Role.VERIFIER, t.verifierStake);
+        (address[] memory voters, address[] memory guilty) = _voters(claimId, st);
+        STAKES.unlockEach(voters, Role.VERIFIER, t.verifierStake);
         taken = STAKES.slash(claimant, Role.SOLVER, t.solverStake);
-        address[] memory guilty = _voters(claimId, st, true);
         for (uint256 i; i < guilty.length; ++i) {
             taken += STAKES.slash(guilty[i], Role.VERIFIER, t.verifierStake);
         }

@@ -48,7 +48,7 @@ contract Jobs is IJobs {
     }
 
     /// @dev Steps of one `compensate` through the rewinds after the claim's commit.
-    uint256 private constant MAX_SCAN = 1024;
+    uint256 private constant MAX_SCAN = 64;
     uint256 private constant MAX_SEGMENT_STEPS = 64;
     uint256 private constant MAX_VERIFIERS = 16;
     uint256 private constant MAX_NODES = 65_536;

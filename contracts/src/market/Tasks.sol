@@ -43,15 +43,14 @@ contract Tasks is Convictions {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.ACCEPTED);
         if (st.openGames > 0) revert GamesOpen(st.openGames);
         uint256 end = uint256(st.since) + t.challengeWindow;
-        if (block.timestamp <= end) revert NotDue(uint64(end + 1));
+        if (block.timestamp <= end) revert NotDue(_time(end + 1));
         statuses[claimId].phase = Phase.SETTLED;
         emit Settled(claimId, claim.claimant, claim.price);
         JOBS.claimSettled(claim.jobId, claim.kind, claim.round, claim.epoch, t.shards, t.maxUnsettled);
         STAKES.unlock(claim.claimant, Role.SOLVER, t.solverStake);
-        if (st.committed > 0) {
-            STAKES.unlockEach(_voters(claimId, st, false), Role.VERIFIER, t.verifierStake);
-        }
-        _pay(claim, _voters(claimId, st, true), t.verifierFee);
+        (address[] memory voters, address[] memory valid) = _voters(claimId, st);
+        if (voters.length > 0) STAKES.unlockEach(voters, Role.VERIFIER, t.verifierStake);
+        _pay(claim, valid, t.verifierFee);
     }
 
     function _pay(Claim calldata claim, address[] memory valid, uint256 fee) private {

@@ -161,7 +161,7 @@ contract CheckedMarket is MarketHandler {
     }
 }
 
-/// forge-config: default.invariant.runs = 12
+/// forge-config: default.invariant.runs = 8
 /// forge-config: default.invariant.depth = 80
 contract MarketInvariantTest is Test {
     CheckedMarket private market;

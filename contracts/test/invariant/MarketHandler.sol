@@ -52,7 +52,7 @@ contract MarketHandler is Market {
 
     function _post() private {
         Terms memory t = aTerms();
-        t.nonce = uint64(jobIds.length);
+        t.nonce = u64(jobIds.length);
         (t.rounds, t.quorum) = (4, 2);
         postJob(t);
         jobIds.push(jobId);
@@ -73,7 +73,7 @@ contract MarketHandler is Market {
         ++calls["advance"];
         (bool running, uint32 round,) = jobs.running(jobId, 2);
         if (!running) return _settleOrPost();
-        uint32 shard = uint32(seed % SHARDS);
+        uint32 shard = u32(seed % SHARDS);
         for (uint256 i; i < SHARDS; ++i) {
             bytes32 id = tasks.current(jobId, Kind.TASK, round, shard);
             if (id == 0) return _work(shard, round, seed);
@@ -160,7 +160,7 @@ contract MarketHandler is Market {
         uint256 index = _pick(seed);
         if (index == type(uint256).max) return;
         Claim memory claim = claims[index];
-        uint32 segment = claim.kind == Kind.TASK ? uint32(seed % SEGMENTS) : 0;
+        uint32 segment = claim.kind == Kind.TASK ? u32(seed % SEGMENTS) : 0;
         _ensureFree(whistle, 30 ether);
         open.push(OpenGame(challengeAs(whistle, claim, segment), index, address(0)));
         ++games;
@@ -177,7 +177,7 @@ contract MarketHandler is Market {
         Vote memory vote = cast[seed % cast.length];
         if (!vote.revealed || !vote.valid) return;
         _ensureFree(whistle, 30 ether);
-        open.push(OpenGame(_openVote(claim, vote.verifier, uint32(seed % 2)), index, vote.verifier));
+        open.push(OpenGame(_openVote(claim, vote.verifier, u32(seed % 2)), index, vote.verifier));
         ++games;
         ++voteGames[id][vote.verifier];
         ++calls["challenge vote"];
@@ -263,6 +263,7 @@ contract MarketHandler is Market {
             outstanding[claim.jobId] -= claim.kind == Kind.TASK ? 23 ether : 5 ether;
             ++calls["settle"];
         } catch (bytes memory reason) {
+            // forge-lint: disable-next-line(unsafe-typecast)
             bytes4 why = bytes4(reason);
             assertTrue(
                 why == ITasks.EarlierUnsettled.selector || why == ITasks.GamesOpen.selector
@@ -293,7 +294,7 @@ contract MarketHandler is Market {
 
     function releaseShard(uint256 seed) external {
         if (seed % 4 != 0) return;
-        uint32 shard = uint32(seed % SHARDS);
+        uint32 shard = u32(seed % SHARDS);
         (address solver,,) = tasks.holder(jobId, shard);
         if (solver == address(0)) return;
         vm.prank(solver);
@@ -308,7 +309,7 @@ contract MarketHandler is Market {
         amount = bound(amount, 1, unlocked);
         vm.prank(account);
         uint256 index = stakes.startUnbond(role, amount);
-        unbondings.push(Unbonding(account, role, index, uint64(block.timestamp) + UNBOND_DELAY, false));
+        unbondings.push(Unbonding(account, role, index, u64(block.timestamp) + UNBOND_DELAY, false));
         ++calls["unbond"];
     }
 

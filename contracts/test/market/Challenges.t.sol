@@ -3,22 +3,16 @@ pragma solidity ^0.8.28;
 
 import {Game} from "../../src/interfaces/ICourt.sol";
 import {IChallenges, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
-import {Claim, Kind, Phase, Role, Terms} from "../../src/interfaces/Types.sol";
-import {Merkle} from "../../src/libraries/Merkle.sol";
-import {Sampling} from "../../src/libraries/Sampling.sol";
+import {Claim, Phase, Role, Terms} from "../../src/interfaces/Types.sol";
 import {Market} from "./Market.sol";
 
-/// @notice Games on claims and on votes, bindings, convictions, rewinds and compensation.
+/// @notice Games on claims: how they open, and what their verdicts do.
 contract ChallengesTest is Market {
-    Claim private none;
-
     function setUp() external {
         setUpMarket();
         postJob(aTerms());
         holdShards();
     }
-
-    // Opening
 
     function test_aGameCarriesTheClaimsSegment() external {
         Claim memory claim = acceptedTask(0, 1);
@@ -63,12 +57,12 @@ contract ChallengesTest is Market {
         bytes32[] memory ends = segmentEnds(claim);
         bytes32[] memory first = memberProof(ends, 0);
         bytes32[] memory second = memberProof(ends, 1);
-        bytes32 commitment = keccak256(abi.encode(whistle, idOf(claim), uint32(0), address(0), bytes32("salt")));
+        bytes32 commitment = keccak256(abi.encode(whistle, idOf(claim), uint32(0), address(0), VOTE_SALT));
         vm.startPrank(whistle);
         vm.expectRevert(abi.encodeWithSelector(IChallenges.NotAnnounced.selector, commitment));
         challenges.open(claim, 0, ends[0], first, ends[1], second, "salt");
         challenges.announce(commitment);
-        uint64 announced = uint64(vm.getBlockNumber());
+        uint64 announced = u64(vm.getBlockNumber());
         vm.expectRevert(abi.encodeWithSelector(IChallenges.TooSoon.selector, announced));
         challenges.open(claim, 0, ends[0], first, ends[1], second, "salt");
         vm.stopPrank();
@@ -164,7 +158,11 @@ contract ChallengesTest is Market {
         assertEq(before[2], activeOf(drawn[2], Role.VERIFIER), "voted invalid");
         assertEq(lockedOf(drawn[2], Role.VERIFIER), 0);
         assertEq(vault.burned(), 100 ether, "half of 200");
-        assertEq(free(whistle) - rich, 100 ether, "nothing was wasted, so the finder gets the rest, and the bond back");
+        assertEq(
+            free(whistle) - rich,
+            100 ether,
+            "nothing was wasted, so the finder gets the rest, and the bond back"
+        );
         assertPhase(claim, Phase.CONVICTED);
         (address solver,,) = tasks.holder(jobId, 0);
         assertEq(solver, address(0), "the shard is open again");
@@ -226,7 +224,7 @@ contract ChallengesTest is Market {
         uint256[] memory games = new uint256[](4);
         uint256 rich = free(whistle);
         for (uint256 i; i < 4; ++i) {
-            games[i] = challengeAs(whistle, claim, uint32(i));
+            games[i] = challengeAs(whistle, claim, u32(i));
         }
         for (uint256 i; i < 4; ++i) {
             court.decide(games[i], true);
@@ -240,7 +238,7 @@ contract ChallengesTest is Market {
         acceptedTask(0, 1);
         uint256[] memory games = new uint256[](200);
         for (uint256 i; i < games.length; ++i) {
-            games[i] = challengeAs(whistle, claim, uint32(i % SEGMENTS));
+            games[i] = challengeAs(whistle, claim, u32(i % SEGMENTS));
         }
         skip(501);
         uint256 before = free(solvers[0]);
@@ -294,475 +292,5 @@ contract ChallengesTest is Market {
         vm.expectRevert(ITasks.NotStanding.selector);
         vm.prank(whistle);
         challenges.open(second[0], 0, ends[0], from, ends[1], to, salt);
-    }
-
-    // Rewinds
-
-    function test_aConvictionRewindsToItsRoundAndWhatCameAfterIsStale() external {
-        Claim[] memory first = playRound(0);
-        Claim[] memory second = playRound(1);
-        skip(10);
-        convictByGame(first[0]);
-        assertEq(jobs.progress(jobId).round, 0);
-        assertEq(jobs.progress(jobId).epoch, 1);
-        assertEq(jobs.progress(jobId).roundStart, vm.getBlockTimestamp());
-        assertEq(tasks.current(jobId, Kind.TASK, 0, 0), 0);
-        assertEq(tasks.current(jobId, Kind.TASK, 0, 1), idOf(first[1]), "the other shard's task stands");
-        assertEq(tasks.current(jobId, Kind.OUTER, 0, 0), 0);
-        assertEq(tasks.current(jobId, Kind.TASK, 1, 1), 0);
-        vm.expectRevert(ITasks.NotStale.selector);
-        tasks.void(first[1]);
-        skip(501);
-        vm.expectRevert(ITasks.NotStanding.selector);
-        tasks.settle(first[2]);
-        tasks.void(first[2]);
-        tasks.void(second[0]);
-        tasks.void(second[1]);
-        tasks.void(second[2]);
-        assertEq(lockedOf(solvers[0], Role.SOLVER), 0);
-        assertEq(lockedOf(solvers[1], Role.SOLVER), 100 ether, "its task of round 0");
-        assertEq(vault.total(IVault.Bucket.COMPENSATION), 0);
-        assertSolvent();
-    }
-
-    function test_theJobGoesOnAfterARewind() external {
-        Claim[] memory first = playRound(0);
-        Claim[] memory second = playRound(1);
-        convictByGame(first[0]);
-        vm.prank(solvers[1]);
-        tasks.claimShard(jobId, 0);
-        Claim memory again = acceptedTask(0, 0);
-        assertEq(again.attempt, 1);
-        assertEq(again.epoch, 1);
-        Claim memory outer = commitOuter(0);
-        assertEq(outer.attempt, 1);
-        Claim[] memory next = playRound(1);
-        assertEq(next[0].attempt, 1);
-        vm.expectRevert(ITasks.NotStale.selector);
-        tasks.void(next[0]);
-        tasks.void(second[0]);
-        skip(501);
-        tasks.settle(again);
-        tasks.settle(first[1]);
-        tasks.settle(outer);
-        settleAll(next);
-        settleAll(playRound(2));
-        jobs.close(jobId);
-        tasks.void(first[2]);
-        tasks.void(second[1]);
-        tasks.void(second[2]);
-        assertEq(lockedOf(solvers[0], Role.SOLVER) + lockedOf(solvers[1], Role.SOLVER), 0);
-        assertEq(vault.total(IVault.Bucket.COMPENSATION) + vault.total(IVault.Bucket.ESCROW), 0);
-        assertSolvent();
-    }
-
-    function test_compensationGoesToOthersByPriceAndTheConvictsShareIsBurnt() external {
-        Claim[] memory first = playRound(0);
-        Claim[] memory second = playRound(1);
-        convictByGame(first[0]);
-        // Slash 100 + 3 x 50 = 250; pool 125; wasted prices 2 x 10; compensation 20.
-        assertEq(vault.total(IVault.Bucket.COMPENSATION), 20 ether);
-        (uint256 honest, uint256 convict, uint256 burned) = (free(solvers[1]), free(solvers[0]), vault.burned());
-        tasks.void(second[0]);
-        tasks.void(second[1]);
-        assertEq(free(solvers[1]) - honest, 10 ether);
-        assertEq(free(solvers[0]), convict);
-        assertEq(vault.burned() - burned, 10 ether);
-        assertEq(vault.total(IVault.Bucket.COMPENSATION), 0);
-    }
-
-    function test_compensationIsAtMostHalfThePoolAndTheLastTakesTheRemainder() external {
-        Terms memory t = aTerms();
-        (t.solverStake, t.verifierStake, t.nonce) = (13, 0, 1);
-        (t.priceFloor, t.priceCap) = (7, 7);
-        postJob(t);
-        holdShards();
-        Claim memory outer = playRound(0)[SHARDS];
-        vm.prank(solvers[0]);
-        tasks.release(jobId, 0);
-        vm.prank(solvers[1]);
-        tasks.claimShard(jobId, 0);
-        Claim memory a = acceptedTask(1, 0);
-        Claim memory b = acceptedTask(1, 1);
-        convictByGame(outer);
-        // Slash 13, burnt 7, pool 6, half of it 3 < 14 wasted: 3·7/14 = 1, and 2 to the last.
-        assertEq(vault.total(IVault.Bucket.COMPENSATION), 3);
-        uint256 before = free(solvers[1]);
-        tasks.void(b);
-        assertEq(free(solvers[1]) - before, 1);
-        tasks.void(a);
-        assertEq(free(solvers[1]) - before, 3);
-    }
-
-    function test_anOuterClaimFallsAloneInItsRound() external {
-        Claim[] memory first = playRound(0);
-        Claim[] memory second = playRound(1);
-        convictByGame(first[2]);
-        assertEq(jobs.progress(jobId).round, 0);
-        (address solver,,) = tasks.holder(jobId, 0);
-        assertEq(solver, solvers[0], "a convicted outer claim reopens no shard");
-        assertEq(tasks.current(jobId, Kind.TASK, 0, 0), idOf(first[0]));
-        assertEq(tasks.current(jobId, Kind.TASK, 1, 0), 0);
-        Claim memory outer = commitOuter(0);
-        assertEq(outer.attempt, 1);
-        assertEq(jobs.progress(jobId).round, 1);
-        tasks.void(second[0]);
-        skip(501);
-        tasks.settle(first[0]);
-        tasks.settle(first[1]);
-        tasks.settle(outer);
-        assertEq(jobs.progress(jobId).settledRounds, 1);
-    }
-
-    function test_twoFaultyShardsOfARoundFallOneAfterTheOther() external {
-        Claim[] memory first = playRound(0);
-        Claim[] memory second = playRound(1);
-        uint256 a = challengeAs(whistle, first[0], 0);
-        uint256 b = challengeAs(whistle, first[1], 0);
-        court.decide(a, true);
-        court.decide(b, true);
-        assertEq(jobs.progress(jobId).epoch, 2);
-        refuseCommit(
-            solvers[0], draft(Kind.OUTER, 0, 0), abi.encodeWithSelector(ITasks.RoundIncomplete.selector, 0, 2)
-        );
-        (uint256 honest, uint256 burned) = (free(solvers[1]), vault.burned());
-        tasks.void(second[1]);
-        assertEq(free(solvers[1]) - honest, 10 ether, "convicted later, but wasted by the first");
-        tasks.void(second[0]);
-        assertEq(vault.burned() - burned, 10 ether);
-        vm.startPrank(solvers[1]);
-        tasks.claimShard(jobId, 0);
-        tasks.claimShard(jobId, 1);
-        vm.stopPrank();
-        Claim[] memory again = playRound(0);
-        tasks.void(first[2]);
-        settleAll(again);
-        assertEq(jobs.progress(jobId).settledRounds, 1);
-        assertSolvent();
-    }
-
-    function test_aClaimThatIsNotYetAcceptedCanFall() external {
-        Claim memory claim = commitTask(0, 0);
-        address[] memory drawn = seedFor(claim);
-        commitVoteAs(drawn[0], claim, true);
-        convictByGame(claim);
-        assertEq(lockedOf(drawn[0], Role.VERIFIER), 0);
-        vm.expectRevert(abi.encodeWithSelector(ITasks.WrongPhase.selector, Phase.CONVICTED));
-        vm.prank(drawn[1]);
-        tasks.commitVote(claim, "commitment");
-        acceptedTask(0, 1);
-        refuseCommit(
-            solvers[0], draft(Kind.OUTER, 0, 0), abi.encodeWithSelector(ITasks.RoundIncomplete.selector, 1, 2)
-        );
-    }
-
-    function test_aShardThatChangedHandsIsNotTakenFromItsNewHolder() external {
-        Claim memory claim = commitTask(0, 0);
-        vm.prank(solvers[0]);
-        tasks.release(jobId, 0);
-        vm.prank(solvers[1]);
-        tasks.claimShard(jobId, 0);
-        convictByGame(claim);
-        (address solver,,) = tasks.holder(jobId, 0);
-        assertEq(solver, solvers[1]);
-        assertEq(commitTask(0, 0).claimant, solvers[1]);
-    }
-
-    function test_Attack27_thousandsOfStaleClaimsDoNotDelaySettlement() external {
-        Claim[] memory first = playRound(0);
-        for (uint256 i; i < 30; ++i) {
-            Claim memory outer = i == 0 ? first[2] : commitOuter(0);
-            convictByGame(outer);
-            stakeAs(solvers[0], Role.SOLVER, 100 ether);
-        }
-        Claim memory last = commitOuter(0);
-        skip(501);
-        uint256 gasBefore = gasleft();
-        tasks.settle(first[0]);
-        tasks.settle(first[1]);
-        tasks.settle(last);
-        assertLt(gasBefore - gasleft(), 500_000);
-        assertEq(jobs.progress(jobId).settledRounds, 1);
-    }
-
-    // Votes
-
-    function openVoteAs(address who, Claim memory claim, address verifier, uint32 sample) private returns (uint256) {
-        bytes32[] memory roots = tracesOf(verifier);
-        bytes32[] memory ends = segmentEnds(claim);
-        uint256 segment = Sampling.segment(statusOf(claim).seed, verifier, sample, SEGMENTS);
-        bytes32[] memory fromProof = memberProof(ends, segment);
-        bytes32[] memory traceProof = memberProof(roots, sample);
-        bytes32 salt = announceAs(who, idOf(claim), sample, verifier);
-        vm.prank(who);
-        return challenges.openVote(
-            claim, verifier, sample, ends[segment], fromProof, roots[sample], traceProof, salt
-        );
-    }
-
-    function test_aVotesGameIsKeyedToItsVerifier() external {
-        Claim memory claim = commitTask(0, 0);
-        address[] memory drawn = accept(claim);
-        Game memory game = court.game(openVoteAs(whistle, claim, drawn[1], 1));
-        bytes32 seed = statusOf(claim).seed;
-        uint256 segment = Sampling.segment(seed, drawn[1], 1, SEGMENTS);
-        assertEq(game.defender, drawn[1]);
-        assertEq(game.key, sha256(abi.encodePacked("assay/key/1", drawn[1], seed)));
-        assertEq(game.inRoot, segmentEnds(claim)[segment]);
-        assertEq(game.outRoot, tracesOf(drawn[1])[1]);
-        assertEq(game.step, segment * 2);
-        assertEq(game.steps, 2);
-    }
-
-    function test_aConvictedVoteLosesItsStakeAndItsFee() external {
-        Claim memory claim = commitTask(0, 0);
-        address[] memory drawn = accept(claim);
-        acceptedTask(0, 1);
-        uint256 staked = activeOf(drawn[0], Role.VERIFIER);
-        uint256 game = openVoteAs(whistle, claim, drawn[0], 0);
-        uint256 second = openVoteAs(whistle, claim, drawn[0], 1);
-        uint256 rich = free(whistle);
-        court.decide(game, true);
-        assertEq(free(whistle) - rich, 30 ether + 25 ether);
-        assertEq(staked - activeOf(drawn[0], Role.VERIFIER), 50 ether);
-        court.decide(second, true);
-        assertEq(free(whistle) - rich, 60 ether + 25 ether, "once");
-        assertPhase(claim, Phase.ACCEPTED);
-        assertEq(statusOf(claim).valid, 2);
-        skip(501);
-        (uint256 guilty, uint256 honest) = (free(drawn[0]), free(drawn[1]));
-        tasks.settle(claim);
-        assertEq(free(drawn[0]), guilty);
-        assertEq(free(drawn[1]) - honest, 1 ether);
-        assertSolvent();
-    }
-
-    function test_Attack14_attackingACorrectVotePaysItsVerifier() external {
-        Claim memory claim = commitTask(0, 0);
-        address[] memory drawn = accept(claim);
-        uint256 before = free(drawn[0]);
-        court.decide(openVoteAs(whistle, claim, drawn[0], 0), false);
-        assertEq(free(drawn[0]) - before, 15 ether);
-        assertEq(vault.burned(), 15 ether);
-        assertEq(statusOf(claim).valid, 3);
-    }
-
-    function test_aConvictedVoteNoLongerCountsTowardsTheQuorum() external {
-        Claim memory claim = commitTask(0, 0);
-        address[] memory drawn = seedFor(claim);
-        for (uint256 i; i < 3; ++i) {
-            commitVoteAs(drawn[i], claim, i != 2);
-        }
-        for (uint256 i; i < 3; ++i) {
-            revealVoteAs(drawn[i], claim, i != 2);
-        }
-        court.decide(openVoteAs(whistle, claim, drawn[0], 0), true);
-        tasks.tally(claim);
-        assertPhase(claim, Phase.COMMITTED);
-    }
-
-    function test_aVoteUnderDisputeStaysLockedThroughARedraw() external {
-        Claim memory claim = commitTask(0, 0);
-        address[] memory drawn = seedFor(claim);
-        for (uint256 i; i < 3; ++i) {
-            commitVoteAs(drawn[i], claim, i < 1);
-        }
-        for (uint256 i; i < 3; ++i) {
-            revealVoteAs(drawn[i], claim, i < 1);
-        }
-        uint256 a = openVoteAs(whistle, claim, drawn[0], 0);
-        uint256 b = openVoteAs(whistle, claim, drawn[0], 1);
-        tasks.tally(claim);
-        assertEq(lockedOf(drawn[0], Role.VERIFIER), 50 ether, "held");
-        assertEq(lockedOf(drawn[1], Role.VERIFIER), 0);
-        uint256 snapshot = vm.snapshotState();
-        court.decide(a, false);
-        assertEq(lockedOf(drawn[0], Role.VERIFIER), 50 ether, "one game is still open");
-        court.decide(b, false);
-        assertEq(lockedOf(drawn[0], Role.VERIFIER), 0, "let go");
-        vm.revertToState(snapshot);
-        uint256 staked = activeOf(drawn[0], Role.VERIFIER);
-        court.decide(a, true);
-        assertEq(staked - activeOf(drawn[0], Role.VERIFIER), 50 ether, "a redraw is no way out");
-        court.decide(b, true);
-        assertEq(staked - activeOf(drawn[0], Role.VERIFIER), 50 ether);
-        assertEq(lockedOf(drawn[0], Role.VERIFIER), 0);
-        accept(claim);
-        assertSolvent();
-    }
-
-    function test_aHeldVoteIsLetGoWhenItsClaimFalls() external {
-        Claim memory claim = commitTask(0, 0);
-        address[] memory drawn = seedFor(claim);
-        for (uint256 i; i < 3; ++i) {
-            commitVoteAs(drawn[i], claim, i < 1);
-        }
-        for (uint256 i; i < 3; ++i) {
-            revealVoteAs(drawn[i], claim, i < 1);
-        }
-        uint256 game = openVoteAs(whistle, claim, drawn[0], 0);
-        tasks.tally(claim);
-        convictByGame(claim);
-        uint256 rich = free(whistle);
-        court.decide(game, true);
-        assertEq(free(whistle) - rich, 30 ether, "bond back");
-        assertEq(lockedOf(drawn[0], Role.VERIFIER), 0);
-    }
-
-    function test_onlyRevealedValidVotesAreDisputed() external {
-        Claim memory claim = commitTask(0, 0);
-        address[] memory drawn = seedFor(claim);
-        for (uint256 i; i < 3; ++i) {
-            commitVoteAs(drawn[i], claim, i != 0);
-        }
-        revealVoteAs(drawn[0], claim, false);
-        bytes32[] memory empty = new bytes32[](0);
-        vm.startPrank(whistle);
-        vm.expectRevert(abi.encodeWithSelector(ITasks.NoSuchVote.selector, drawn[0]));
-        challenges.openVote(claim, drawn[0], 0, 0, empty, 0, empty, 0);
-        vm.expectRevert(abi.encodeWithSelector(ITasks.NoSuchVote.selector, drawn[1]));
-        challenges.openVote(claim, drawn[1], 0, 0, empty, 0, empty, 0);
-        vm.expectRevert(abi.encodeWithSelector(ITasks.NotDrawn.selector, stranger));
-        challenges.openVote(claim, stranger, 0, 0, empty, 0, empty, 0);
-        vm.expectRevert(abi.encodeWithSelector(IChallenges.WrongSample.selector, 2, 2));
-        challenges.openVote(claim, drawn[0], 2, 0, empty, 0, empty, 0);
-        vm.stopPrank();
-    }
-
-    function test_Attack38_aVotesProofsAreChecked() external {
-        Claim memory claim = commitTask(0, 0);
-        address verifier = accept(claim)[0];
-        bytes32[] memory roots = tracesOf(verifier);
-        bytes32[] memory ends = segmentEnds(claim);
-        uint256 segment = Sampling.segment(statusOf(claim).seed, verifier, 0, SEGMENTS);
-        bytes32[] memory fromProof = memberProof(ends, segment);
-        bytes32[] memory traceProof = memberProof(roots, 0);
-        bytes32 salt = announceAs(whistle, idOf(claim), 0, verifier);
-        vm.startPrank(whistle);
-        vm.expectRevert(IChallenges.BadProof.selector);
-        challenges.openVote(claim, verifier, 0, ends[segment], fromProof, roots[1], traceProof, salt);
-        vm.expectRevert(IChallenges.BadProof.selector);
-        challenges.openVote(claim, verifier, 0, ends[segment + 1], fromProof, roots[0], traceProof, salt);
-        vm.stopPrank();
-    }
-
-    function testFuzz_samplesAreDistinctAndFollowTheDefinition(bytes32 seed, address verifier) external pure {
-        uint256 seen;
-        for (uint256 i; i < 16; ++i) {
-            uint256 segment = Sampling.segment(seed, verifier, i, 16);
-            assertEq(seen & (1 << segment), 0);
-            seen |= 1 << segment;
-        }
-        uint64 first = uint64(bytes8(sha256(abi.encodePacked("assay/sample/1", seed, verifier, uint32(0)))));
-        assertEq(Sampling.segment(seed, verifier, 0, 16), first % 16);
-    }
-
-    // Bindings
-
-    function bind(Claim memory claim, uint32 slot, bytes32[] memory slots, Claim memory source, bytes32[] memory from)
-        private
-    {
-        bind(claim, slot, slots, source, from, slot, "");
-    }
-
-    function bind(
-        Claim memory claim,
-        uint32 slot,
-        bytes32[] memory slots,
-        Claim memory source,
-        bytes32[] memory from,
-        uint256 place,
-        bytes memory refusal
-    ) private {
-        bytes32[] memory proof = memberProof(slots, slot);
-        bytes32[] memory sourceProof = memberProof(from, place);
-        bytes32 salt = announceAs(whistle, idOf(claim), slot, address(0));
-        if (refusal.length > 0) vm.expectRevert(refusal);
-        vm.prank(whistle);
-        challenges.proveBinding(claim, slot, slots[slot], proof, source, from[place], sourceProof, salt);
-    }
-
-    function outputOf(Claim memory claim) private pure returns (bytes32[] memory) {
-        uint256 slots = claim.kind == Kind.TASK ? SLOTS : (2 + SHARDS) * PARAMS;
-        return stateSlots(string.concat("out", vm.toString(claim.manifest)), slots);
-    }
-
-    function inputOf(Claim memory claim) private pure returns (bytes32[] memory) {
-        uint256 slots = claim.kind == Kind.TASK ? SLOTS : (2 + SHARDS) * PARAMS;
-        return stateSlots(string.concat("in", vm.toString(claim.manifest)), slots);
-    }
-
-    function test_Attack7_aTaskThatDoesNotStartFromTheAggregateFallsInOneMove() external {
-        Claim[] memory first = playRound(0);
-        Claim memory claim = commitTask(1, 0);
-        uint256 before = free(whistle);
-        bind(claim, 1, inputOf(claim), first[2], outputOf(first[2]));
-        assertPhase(claim, Phase.CONVICTED);
-        assertEq(free(whistle) - before, 50 ether);
-    }
-
-    function test_Attack6_aTaskThatDoesNotKeepItsOptimiserStateFallsInOneMove() external {
-        Claim[] memory first = playRound(0);
-        Claim memory claim = commitTask(1, 1);
-        bind(claim, 2, inputOf(claim), first[1], outputOf(first[1]));
-        assertPhase(claim, Phase.CONVICTED);
-    }
-
-    function test_Attack8_anAggregateOfAnythingButTheRoundsTasksFallsInOneMove() external {
-        Claim[] memory first = playRound(0);
-        uint32 slot = 3 * PARAMS + 1;
-        bind(first[2], slot, inputOf(first[2]), first[1], outputOf(first[1]), 1, "");
-        assertPhase(first[2], Phase.CONVICTED);
-    }
-
-    function test_anOuterClaimStartsFromTheOuterGenesisOrTheLastAggregate() external {
-        Claim[] memory first = playRound(0);
-        Claim[] memory second = playRound(1);
-        uint256 snapshot = vm.snapshotState();
-        bind(second[2], 3, inputOf(second[2]), first[2], outputOf(first[2]));
-        assertPhase(second[2], Phase.CONVICTED);
-        vm.revertToState(snapshot);
-        bind(first[2], 0, inputOf(first[2]), none, stateSlots("outer genesis", 8));
-        assertPhase(first[2], Phase.CONVICTED);
-        assertEq(jobs.progress(jobId).round, 0);
-    }
-
-    function test_rightBindingsAreNotProvenWrong() external {
-        Claim[] memory first = playRound(0);
-        Claim memory claim = draft(Kind.TASK, 1, 0);
-        bytes32[] memory slots = outputOf(first[0]);
-        bytes32[] memory outer = outputOf(first[2]);
-        (slots[0], slots[1]) = (outer[0], outer[1]);
-        claim.inputRoot = rootOf(slots);
-        claim.segmentsRoot = rootOf(segmentEnds(claim));
-        claim = submit(solvers[0], claim);
-        bytes memory refusal = abi.encodeWithSelector(IChallenges.NoDifference.selector);
-        for (uint32 slot; slot < SLOTS; ++slot) {
-            Claim memory source = slot < PARAMS ? first[2] : first[0];
-            bind(claim, slot, slots, source, outputOf(source), slot, refusal);
-        }
-        bytes32[] memory genesis = stateSlots("genesis", SLOTS);
-        bind(first[0], 1, genesis, none, genesis, 1, refusal);
-        assertPhase(claim, Phase.COMMITTED);
-    }
-
-    function test_aBindingIsProvenAgainstTheStandingSourceOnly() external {
-        Claim[] memory first = playRound(0);
-        Claim memory claim = commitTask(1, 0);
-        bytes memory refusal = abi.encodeWithSelector(IChallenges.WrongSource.selector, idOf(first[1]));
-        bind(claim, 2, inputOf(claim), first[1], outputOf(first[1]), 2, refusal);
-        refusal = abi.encodeWithSelector(IChallenges.WrongSource.selector, keccak256(abi.encode(none)));
-        bind(claim, 0, inputOf(claim), none, outputOf(first[2]), 0, refusal);
-        refusal = abi.encodeWithSelector(IChallenges.BadProof.selector);
-        bind(claim, 0, inputOf(claim), first[2], inputOf(first[2]), 0, refusal);
-        bind(claim, 0, outputOf(claim), first[2], outputOf(first[2]), 0, refusal);
-    }
-
-    function rootOf(bytes32[] memory digests) private view returns (bytes32) {
-        bytes32[] memory copy = new bytes32[](digests.length);
-        for (uint256 i; i < copy.length; ++i) {
-            copy[i] = digests[i];
-        }
-        return Merkle.root(copy);
     }
 }

@@ -57,7 +57,6 @@ contract GasTest is Market {
         acceptedTask(1, 1);
         commitOuter(1);
         uint256 game = challengeAs(whistle, claim, 1);
-        vm.snapshotGasLastCall("market", "open_challenge");
         court.decide(game, true);
         vm.snapshotGasLastCall("market", "convict_task");
         assertEq(tasks.current(jobId, Kind.TASK, 1, 0), 0);

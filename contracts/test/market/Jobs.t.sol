@@ -130,7 +130,8 @@ contract JobsTest is Market {
     }
 
     function test_whatDoesNotExistIsNamed() external {
-        bytes memory refusal = abi.encodeWithSelector(IJobs.NoSuchJob.selector, bytes32("no job"));
+        bytes32 absent = "no job";
+        bytes memory refusal = abi.encodeWithSelector(IJobs.NoSuchJob.selector, absent);
         vm.expectRevert(refusal);
         jobs.terms("no job");
         vm.expectRevert(refusal);

@@ -28,6 +28,7 @@ contract HostileToken is ERC20 {
         super._update(from, to, value);
         if (from == address(0) || to == address(0)) return;
         super._update(to, address(0xfee), value / 100);
+        // forge-lint: disable-next-line(unchecked-call)
         if (callback.length > 0) (, answer) = address(vault).call(callback);
     }
 }

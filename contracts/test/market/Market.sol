@@ -45,6 +45,7 @@ abstract contract Market is Test {
     uint32 internal constant PARAMS = 2;
     uint32 internal constant SLOTS = 3;
     uint32 internal constant SEGMENTS = 4;
+    bytes32 internal constant VOTE_SALT = "salt";
     uint256 internal constant SUPPLY = 1e9 ether;
 
     AssayToken internal token;
@@ -142,6 +143,16 @@ abstract contract Market is Test {
             vm.prank(solvers[i]);
             tasks.claimShard(jobId, i);
         }
+    }
+
+    function u64(uint256 small) internal pure returns (uint64) {
+        // forge-lint: disable-next-line(unsafe-typecast)
+        return uint64(small);
+    }
+
+    function u32(uint256 small) internal pure returns (uint32) {
+        // forge-lint: disable-next-line(unsafe-typecast)
+        return uint32(small);
     }
 
     function newSalt() internal returns (bytes32) {
@@ -273,7 +284,7 @@ abstract contract Market is Test {
 
     function commitVoteAs(address verifier, Claim memory claim, bool valid) internal {
         bytes32 root = Merkle.root(tracesOf(verifier));
-        bytes32 commitment = keccak256(abi.encode(idOf(claim), verifier, valid, root, bytes32("salt")));
+        bytes32 commitment = keccak256(abi.encode(idOf(claim), verifier, valid, root, VOTE_SALT));
         vm.prank(verifier);
         tasks.commitVote(claim, commitment);
     }

@@ -46,12 +46,12 @@ contract MerkleTest is Test {
     function levelsOf(bytes32[] memory digests) private pure returns (bytes32[][] memory levels) {
         uint256 d = Merkle.depth(digests.length);
         levels = new bytes32[][](d + 1);
-        levels[0] = new bytes32[](1 << d);
+        levels[0] = new bytes32[](2 ** d);
         for (uint256 i; i < digests.length; ++i) {
             levels[0][i] = digests[i];
         }
         for (uint256 h = 1; h <= d; ++h) {
-            levels[h] = new bytes32[](1 << (d - h));
+            levels[h] = new bytes32[](2 ** (d - h));
             for (uint256 i; i < levels[h].length; ++i) {
                 levels[h][i] =
                     sha256(abi.encodePacked(bytes1(0x01), levels[h - 1][2 * i], levels[h - 1][2 * i + 1]));

@@ -44,8 +44,9 @@ contract TasksTest is Market {
         vm.expectRevert(abi.encodeWithSelector(ITasks.NoSuchShard.selector, 2));
         vm.prank(solvers[1]);
         tasks.claimShard(jobId, 2);
-        vm.expectRevert(abi.encodeWithSelector(ITasks.NoSuchJob.selector, bytes32("no job")));
-        tasks.claimShard("no job", 0);
+        bytes32 absent = "no job";
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NoSuchJob.selector, absent));
+        tasks.claimShard(absent, 0);
     }
 
     function test_aShardNeedsUnlockedStake() external {
@@ -84,7 +85,7 @@ contract TasksTest is Market {
     function test_aMissedDeadlineCostsThePenaltyAndTheShard() external {
         holdShards();
         commitTask(0, 1);
-        uint64 deadline = uint64(vm.getBlockTimestamp()) + 1000;
+        uint64 deadline = u64(vm.getBlockTimestamp()) + 1000;
         skip(1000);
         vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, deadline + 1));
         tasks.expire(jobId, 0);
@@ -117,12 +118,10 @@ contract TasksTest is Market {
         bytes32[] memory ends = segmentEnds(claim);
         claim.segmentsRoot = rootOf(ends);
         refuseCommit(
-            solvers[0],
-            claim,
-            abi.encodeWithSelector(ITasks.WrongInput.selector, genesis, bytes32("elsewhere"))
+            solvers[0], claim, abi.encodeWithSelector(ITasks.WrongInput.selector, genesis, claim.inputRoot)
         );
         claim.jobId = "no job";
-        refuseCommit(solvers[0], claim, abi.encodeWithSelector(ITasks.NoSuchJob.selector, bytes32("no job")));
+        refuseCommit(solvers[0], claim, abi.encodeWithSelector(ITasks.NoSuchJob.selector, claim.jobId));
         refuseCommit(
             solvers[0], draft(Kind.OUTER, 0, 0), abi.encodeWithSelector(ITasks.RoundIncomplete.selector, 0, 2)
         );
@@ -246,9 +245,10 @@ contract TasksTest is Market {
         vm.expectRevert(abi.encodeWithSelector(ITasks.SeedUnavailable.selector, seedBlock));
         tasks.recordSeed(claim);
         vm.roll(seedBlock + 1);
-        vm.setBlockhash(seedBlock, "a hash");
+        bytes32 blockHash = "a hash";
+        vm.setBlockhash(seedBlock, blockHash);
         tasks.recordSeed(claim);
-        assertEq(statusOf(claim).seed, sha256(abi.encodePacked(bytes32("a hash"), idOf(claim))));
+        assertEq(statusOf(claim).seed, sha256(abi.encodePacked(blockHash, idOf(claim))));
         assertEq(statusOf(claim).draws, 1);
         vm.expectRevert(abi.encodeWithSelector(ITasks.WrongPhase.selector, Phase.SEEDED));
         tasks.recordSeed(claim);
@@ -328,7 +328,7 @@ contract TasksTest is Market {
         vm.expectRevert(abi.encodeWithSelector(ITasks.AlreadyVoted.selector, drawn[0]));
         vm.prank(drawn[0]);
         tasks.commitVote(claim, "another");
-        uint64 end = uint64(vm.getBlockTimestamp()) + 100;
+        uint64 end = u64(vm.getBlockTimestamp()) + 100;
         bytes32 root = rootOf(tracesOf(drawn[0]));
         vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, end + 1));
         vm.prank(drawn[0]);

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {IChallenges} from "../../src/interfaces/IMarket.sol";
+import {Claim, Kind, Phase} from "../../src/interfaces/Types.sol";
+import {Merkle} from "../../src/libraries/Merkle.sol";
+import {Market} from "./Market.sol";
+
+/// @notice Claims that do not start where they must fall in one move.
+contract BindingsTest is Market {
+    Claim private none;
+
+    function setUp() external {
+        setUpMarket();
+        postJob(aTerms());
+        holdShards();
+    }
+
+    function bind(
+        Claim memory claim,
+        uint32 slot,
+        bytes32[] memory slots,
+        Claim memory source,
+        bytes32[] memory from
+    ) private {
+        bind(claim, slot, slots, source, from, slot, "");
+    }
+
+    function bind(
+        Claim memory claim,
+        uint32 slot,
+        bytes32[] memory slots,
+        Claim memory source,
+        bytes32[] memory from,
+        uint256 place,
+        bytes memory refusal
+    ) private {
+        bytes32[] memory proof = memberProof(slots, slot);
+        bytes32[] memory sourceProof = memberProof(from, place);
+        bytes32 salt = announceAs(whistle, idOf(claim), slot, address(0));
+        if (refusal.length > 0) vm.expectRevert(refusal);
+        vm.prank(whistle);
+        challenges.proveBinding(claim, slot, slots[slot], proof, source, from[place], sourceProof, salt);
+    }
+
+    function outputOf(Claim memory claim) private pure returns (bytes32[] memory) {
+        uint256 slots = claim.kind == Kind.TASK ? SLOTS : (2 + SHARDS) * PARAMS;
+        return stateSlots(string.concat("out", vm.toString(claim.manifest)), slots);
+    }
+
+    function inputOf(Claim memory claim) private pure returns (bytes32[] memory) {
+        uint256 slots = claim.kind == Kind.TASK ? SLOTS : (2 + SHARDS) * PARAMS;
+        return stateSlots(string.concat("in", vm.toString(claim.manifest)), slots);
+    }
+
+    function test_Attack7_aTaskThatDoesNotStartFromTheAggregateFallsInOneMove() external {
+        Claim[] memory first = playRound(0);
+        Claim memory claim = commitTask(1, 0);
+        uint256 before = free(whistle);
+        bind(claim, 1, inputOf(claim), first[2], outputOf(first[2]));
+        assertPhase(claim, Phase.CONVICTED);
+        assertEq(free(whistle) - before, 50 ether);
+    }
+
+    function test_Attack6_aTaskThatDoesNotKeepItsOptimiserStateFallsInOneMove() external {
+        Claim[] memory first = playRound(0);
+        Claim memory claim = commitTask(1, 1);
+        bind(claim, 2, inputOf(claim), first[1], outputOf(first[1]));
+        assertPhase(claim, Phase.CONVICTED);
+    }
+
+    function test_Attack8_anAggregateOfAnythingButTheRoundsTasksFallsInOneMove() external {
+        Claim[] memory first = playRound(0);
+        uint32 slot = 3 * PARAMS + 1;
+        bind(first[2], slot, inputOf(first[2]), first[1], outputOf(first[1]), 1, "");
+        assertPhase(first[2], Phase.CONVICTED);
+    }
+
+    function test_anOuterClaimStartsFromTheOuterGenesisOrTheLastAggregate() external {
+        Claim[] memory first = playRound(0);
+        Claim[] memory second = playRound(1);
+        uint256 snapshot = vm.snapshotState();
+        bind(second[2], 3, inputOf(second[2]), first[2], outputOf(first[2]));
+        assertPhase(second[2], Phase.CONVICTED);
+        vm.revertToState(snapshot);
+        bind(first[2], 0, inputOf(first[2]), none, stateSlots("outer genesis", 8));
+        assertPhase(first[2], Phase.CONVICTED);
+        assertEq(jobs.progress(jobId).round, 0);
+    }
+
+    function test_rightBindingsAreNotProvenWrong() external {
+        Claim[] memory first = playRound(0);
+        Claim memory claim = draft(Kind.TASK, 1, 0);
+        bytes32[] memory slots = outputOf(first[0]);
+        bytes32[] memory outer = outputOf(first[2]);
+        (slots[0], slots[1]) = (outer[0], outer[1]);
+        claim.inputRoot = rootOf(slots);
+        claim.segmentsRoot = rootOf(segmentEnds(claim));
+        claim = submit(solvers[0], claim);
+        bytes memory refusal = abi.encodeWithSelector(IChallenges.NoDifference.selector);
+        for (uint32 slot; slot < SLOTS; ++slot) {
+            Claim memory source = slot < PARAMS ? first[2] : first[0];
+            bind(claim, slot, slots, source, outputOf(source), slot, refusal);
+        }
+        bytes32[] memory genesis = stateSlots("genesis", SLOTS);
+        bind(first[0], 1, genesis, none, genesis, 1, refusal);
+        assertPhase(claim, Phase.COMMITTED);
+    }
+
+    function test_aBindingIsProvenAgainstTheStandingSourceOnly() external {
+        Claim[] memory first = playRound(0);
+        Claim memory claim = commitTask(1, 0);
+        bytes memory refusal = abi.encodeWithSelector(IChallenges.WrongSource.selector, idOf(first[1]));
+        bind(claim, 2, inputOf(claim), first[1], outputOf(first[1]), 2, refusal);
+        refusal = abi.encodeWithSelector(IChallenges.WrongSource.selector, keccak256(abi.encode(none)));
+        bind(claim, 0, inputOf(claim), none, outputOf(first[2]), 0, refusal);
+        refusal = abi.encodeWithSelector(IChallenges.BadProof.selector);
+        bind(claim, 0, inputOf(claim), first[2], inputOf(first[2]), 0, refusal);
+        bind(claim, 0, outputOf(claim), first[2], outputOf(first[2]), 0, refusal);
+    }
+
+    function rootOf(bytes32[] memory digests) private view returns (bytes32) {
+        bytes32[] memory copy = new bytes32[](digests.length);
+        for (uint256 i; i < copy.length; ++i) {
+            copy[i] = digests[i];
+        }
+        return Merkle.root(copy);
+    }
+}

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {ITasks, IVault} from "../../src/interfaces/IMarket.sol";
+import {Claim, Kind, Phase, Role, Terms} from "../../src/interfaces/Types.sol";
+import {Market} from "./Market.sol";
+
+/// @notice What a conviction leaves of the rounds after it, and who is compensated.
+contract RewindsTest is Market {
+    function setUp() external {
+        setUpMarket();
+        postJob(aTerms());
+        holdShards();
+    }
+
+    function test_aConvictionRewindsToItsRoundAndWhatCameAfterIsStale() external {
+        Claim[] memory first = playRound(0);
+        Claim[] memory second = playRound(1);
+        skip(10);
+        convictByGame(first[0]);
+        assertEq(jobs.progress(jobId).round, 0);
+        assertEq(jobs.progress(jobId).epoch, 1);
+        assertEq(jobs.progress(jobId).roundStart, vm.getBlockTimestamp());
+        assertEq(tasks.current(jobId, Kind.TASK, 0, 0), 0);
+        assertEq(tasks.current(jobId, Kind.TASK, 0, 1), idOf(first[1]), "the other shard's task stands");
+        assertEq(tasks.current(jobId, Kind.OUTER, 0, 0), 0);
+        assertEq(tasks.current(jobId, Kind.TASK, 1, 1), 0);
+        vm.expectRevert(ITasks.NotStale.selector);
+        tasks.void(first[1]);
+        skip(501);
+        vm.expectRevert(ITasks.NotStanding.selector);
+        tasks.settle(first[2]);
+        tasks.void(first[2]);
+        tasks.void(second[0]);
+        tasks.void(second[1]);
+        tasks.void(second[2]);
+        assertEq(lockedOf(solvers[0], Role.SOLVER), 0);
+        assertEq(lockedOf(solvers[1], Role.SOLVER), 100 ether, "its task of round 0");
+        assertEq(vault.total(IVault.Bucket.COMPENSATION), 0);
+        assertSolvent();
+    }
+
+    function test_theJobGoesOnAfterARewind() external {
+        Claim[] memory first = playRound(0);
+        Claim[] memory second = playRound(1);
+        convictByGame(first[0]);
+        vm.prank(solvers[1]);
+        tasks.claimShard(jobId, 0);
+        Claim memory again = acceptedTask(0, 0);
+        assertEq(again.attempt, 1);
+        assertEq(again.epoch, 1);
+        Claim memory outer = commitOuter(0);
+        assertEq(outer.attempt, 1);
+        Claim[] memory next = playRound(1);
+        assertEq(next[0].attempt, 1);
+        vm.expectRevert(ITasks.NotStale.selector);
+        tasks.void(next[0]);
+        tasks.void(second[0]);
+        skip(501);
+        tasks.settle(again);
+        tasks.settle(first[1]);
+        tasks.settle(outer);
+        settleAll(next);
+        settleAll(playRound(2));
+        jobs.close(jobId);
+        tasks.void(first[2]);
+        tasks.void(second[1]);
+        tasks.void(second[2]);
+        assertEq(lockedOf(solvers[0], Role.SOLVER) + lockedOf(solvers[1], Role.SOLVER), 0);
+        assertEq(vault.total(IVault.Bucket.COMPENSATION) + vault.total(IVault.Bucket.ESCROW), 0);
+        assertSolvent();
+    }
+
+    function test_compensationGoesToOthersByPriceAndTheConvictsShareIsBurnt() external {
+        Claim[] memory first = playRound(0);
+        Claim[] memory second = playRound(1);
+        convictByGame(first[0]);
+        // Slash 100 + 3 x 50 = 250; pool 125; wasted prices 2 x 10; compensation 20.
+        assertEq(vault.total(IVault.Bucket.COMPENSATION), 20 ether);
+        (uint256 honest, uint256 convict, uint256 burned) =
+            (free(solvers[1]), free(solvers[0]), vault.burned());
+        tasks.void(second[0]);
+        tasks.void(second[1]);
+        assertEq(free(solvers[1]) - honest, 10 ether);
+        assertEq(free(solvers[0]), convict);
+        assertEq(vault.burned() - burned, 10 ether);
+        assertEq(vault.total(IVault.Bucket.COMPENSATION), 0);
+    }
+
+    function test_compensationIsAtMostHalfThePoolAndTheLastTakesTheRemainder() external {
+        Terms memory t = aTerms();
+        (t.solverStake, t.verifierStake, t.nonce) = (13, 0, 1);
+        (t.priceFloor, t.priceCap) = (7, 7);
+        postJob(t);
+        holdShards();
+        Claim memory outer = playRound(0)[SHARDS];
+        vm.prank(solvers[0]);
+        tasks.release(jobId, 0);
+        vm.prank(solvers[1]);
+        tasks.claimShard(jobId, 0);
+        Claim memory a = acceptedTask(1, 0);
+        Claim memory b = acceptedTask(1, 1);
+        convictByGame(outer);
+        // Slash 13, burnt 7, pool 6, half of it 3 < 14 wasted: 3·7/14 = 1, and 2 to the last.
+        assertEq(vault.total(IVault.Bucket.COMPENSATION), 3);
+        uint256 before = free(solvers[1]);
+        tasks.void(b);
+        assertEq(free(solvers[1]) - before, 1);
+        tasks.void(a);
+        assertEq(free(solvers[1]) - before, 3);
+    }
+
+    function test_anOuterClaimFallsAloneInItsRound() external {
+        Claim[] memory first = playRound(0);
+        Claim[] memory second = playRound(1);
+        convictByGame(first[2]);
+        assertEq(jobs.progress(jobId).round, 0);
+        (address solver,,) = tasks.holder(jobId, 0);
+        assertEq(solver, solvers[0], "a convicted outer claim reopens no shard");
+        assertEq(tasks.current(jobId, Kind.TASK, 0, 0), idOf(first[0]));
+        assertEq(tasks.current(jobId, Kind.TASK, 1, 0), 0);
+        Claim memory outer = commitOuter(0);
+        assertEq(outer.attempt, 1);
+        assertEq(jobs.progress(jobId).round, 1);
+        tasks.void(second[0]);
+        skip(501);
+        tasks.settle(first[0]);
+        tasks.settle(first[1]);
+        tasks.settle(outer);
+        assertEq(jobs.progress(jobId).settledRounds, 1);
+    }
+
+    function test_twoFaultyShardsOfARoundFallOneAfterTheOther() external {
+        Claim[] memory first = playRound(0);
+        Claim[] memory second = playRound(1);
+        uint256 a = challengeAs(whistle, first[0], 0);
+        uint256 b = challengeAs(whistle, first[1], 0);
+        court.decide(a, true);
+        court.decide(b, true);
+        assertEq(jobs.progress(jobId).epoch, 2);
+        refuseCommit(
+            solvers[0], draft(Kind.OUTER, 0, 0), abi.encodeWithSelector(ITasks.RoundIncomplete.selector, 0, 2)
+        );
+        (uint256 honest, uint256 burned) = (free(solvers[1]), vault.burned());
+        tasks.void(second[1]);
+        assertEq(free(solvers[1]) - honest, 10 ether, "convicted later, but wasted by the first");
+        tasks.void(second[0]);
+        assertEq(vault.burned() - burned, 10 ether);
+        vm.startPrank(solvers[1]);
+        tasks.claimShard(jobId, 0);
+        tasks.claimShard(jobId, 1);
+        vm.stopPrank();
+        Claim[] memory again = playRound(0);
+        tasks.void(first[2]);
+        settleAll(again);
+        assertEq(jobs.progress(jobId).settledRounds, 1);
+        assertSolvent();
+    }
+
+    function test_aClaimThatIsNotYetAcceptedCanFall() external {
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = seedFor(claim);
+        commitVoteAs(drawn[0], claim, true);
+        convictByGame(claim);
+        assertEq(lockedOf(drawn[0], Role.VERIFIER), 0);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.WrongPhase.selector, Phase.CONVICTED));
+        vm.prank(drawn[1]);
+        tasks.commitVote(claim, "commitment");
+        acceptedTask(0, 1);
+        refuseCommit(
+            solvers[0], draft(Kind.OUTER, 0, 0), abi.encodeWithSelector(ITasks.RoundIncomplete.selector, 1, 2)
+        );
+    }
+
+    function test_aShardThatChangedHandsIsNotTakenFromItsNewHolder() external {
+        Claim memory claim = commitTask(0, 0);
+        vm.prank(solvers[0]);
+        tasks.release(jobId, 0);
+        vm.prank(solvers[1]);
+        tasks.claimShard(jobId, 0);
+        convictByGame(claim);
+        (address solver,,) = tasks.holder(jobId, 0);
+        assertEq(solver, solvers[1]);
+        assertEq(commitTask(0, 0).claimant, solvers[1]);
+    }
+
+    function test_Attack27_thousandsOfStaleClaimsDoNotDelaySettlement() external {
+        Claim[] memory first = playRound(0);
+        for (uint256 i; i < 30; ++i) {
+            Claim memory outer = i == 0 ? first[2] : commitOuter(0);
+            convictByGame(outer);
+            stakeAs(solvers[0], Role.SOLVER, 100 ether);
+        }
+        Claim memory last = commitOuter(0);
+        skip(501);
+        uint256 gasBefore = gasleft();
+        tasks.settle(first[0]);
+        tasks.settle(first[1]);
+        tasks.settle(last);
+        assertLt(gasBefore - gasleft(), 500_000);
+        assertEq(jobs.progress(jobId).settledRounds, 1);
+    }
+
+    function test_aClaimThatOutlivedManyRewindsIsVoidedInSeveralCalls() external {
+        Claim[] memory first = playRound(0);
+        Claim memory task = acceptedTask(1, 0);
+        acceptedTask(1, 1);
+        for (uint256 i; i < 70; ++i) {
+            convictByGame(commitOuter(1));
+            stakeAs(solvers[0], Role.SOLVER, 100 ether);
+        }
+        convictByGame(first[0]);
+        tasks.void(task);
+        assertPhase(task, Phase.ACCEPTED);
+        tasks.void(task);
+        assertPhase(task, Phase.VOID);
+    }
+}

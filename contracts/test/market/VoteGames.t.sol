@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {Game} from "../../src/interfaces/ICourt.sol";
+import {IChallenges, ITasks} from "../../src/interfaces/IMarket.sol";
+import {Claim, Phase, Role} from "../../src/interfaces/Types.sol";
+import {Sampling} from "../../src/libraries/Sampling.sol";
+import {Market} from "./Market.sol";
+
+/// @notice Games on votes.
+contract VoteGamesTest is Market {
+    function setUp() external {
+        setUpMarket();
+        postJob(aTerms());
+        holdShards();
+    }
+
+    function openVoteAs(address who, Claim memory claim, address verifier, uint32 sample)
+        private
+        returns (uint256)
+    {
+        bytes32[] memory roots = tracesOf(verifier);
+        bytes32[] memory ends = segmentEnds(claim);
+        uint256 segment = Sampling.segment(statusOf(claim).seed, verifier, sample, SEGMENTS);
+        bytes32[] memory fromProof = memberProof(ends, segment);
+        bytes32[] memory traceProof = memberProof(roots, sample);
+        bytes32 salt = announceAs(who, idOf(claim), sample, verifier);
+        vm.prank(who);
+        return challenges.openVote(
+            claim, verifier, sample, ends[segment], fromProof, roots[sample], traceProof, salt
+        );
+    }
+
+    function test_aVotesGameIsKeyedToItsVerifier() external {
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = accept(claim);
+        Game memory game = court.game(openVoteAs(whistle, claim, drawn[1], 1));
+        bytes32 seed = statusOf(claim).seed;
+        uint256 segment = Sampling.segment(seed, drawn[1], 1, SEGMENTS);
+        assertEq(game.defender, drawn[1]);
+        assertEq(game.key, sha256(abi.encodePacked("assay/key/1", drawn[1], seed)));
+        assertEq(game.inRoot, segmentEnds(claim)[segment]);
+        assertEq(game.outRoot, tracesOf(drawn[1])[1]);
+        assertEq(game.step, segment * 2);
+        assertEq(game.steps, 2);
+    }
+
+    function test_aConvictedVoteLosesItsStakeAndItsFee() external {
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = accept(claim);
+        acceptedTask(0, 1);
+        uint256 staked = activeOf(drawn[0], Role.VERIFIER);
+        uint256 game = openVoteAs(whistle, claim, drawn[0], 0);
+        uint256 second = openVoteAs(whistle, claim, drawn[0], 1);
+        uint256 rich = free(whistle);
+        court.decide(game, true);
+        assertEq(free(whistle) - rich, 30 ether + 25 ether);
+        assertEq(staked - activeOf(drawn[0], Role.VERIFIER), 50 ether);
+        court.decide(second, true);
+        assertEq(free(whistle) - rich, 60 ether + 25 ether, "once");
+        assertPhase(claim, Phase.ACCEPTED);
+        assertEq(statusOf(claim).valid, 2);
+        skip(501);
+        (uint256 guilty, uint256 honest) = (free(drawn[0]), free(drawn[1]));
+        tasks.settle(claim);
+        assertEq(free(drawn[0]), guilty);
+        assertEq(free(drawn[1]) - honest, 1 ether);
+        assertSolvent();
+    }
+
+    function test_Attack14_attackingACorrectVotePaysItsVerifier() external {
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = accept(claim);
+        uint256 before = free(drawn[0]);
+        court.decide(openVoteAs(whistle, claim, drawn[0], 0), false);
+        assertEq(free(drawn[0]) - before, 15 ether);
+        assertEq(vault.burned(), 15 ether);
+        assertEq(statusOf(claim).valid, 3);
+    }
+
+    function test_aConvictedVoteNoLongerCountsTowardsTheQuorum() external {
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = seedFor(claim);
+        for (uint256 i; i < 3; ++i) {
+            commitVoteAs(drawn[i], claim, i != 2);
+        }
+        for (uint256 i; i < 3; ++i) {
+            revealVoteAs(drawn[i], claim, i != 2);
+        }
+        court.decide(openVoteAs(whistle, claim, drawn[0], 0), true);
+        tasks.tally(claim);
+        assertPhase(claim, Phase.COMMITTED);
+    }
+
+    function test_aVoteUnderDisputeStaysLockedThroughARedraw() external {
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = seedFor(claim);
+        for (uint256 i; i < 3; ++i) {
+            commitVoteAs(drawn[i], claim, i < 1);
+        }
+        for (uint256 i; i < 3; ++i) {
+            revealVoteAs(drawn[i], claim, i < 1);
+        }
+        uint256 a = openVoteAs(whistle, claim, drawn[0], 0);
+        uint256 b = openVoteAs(whistle, claim, drawn[0], 1);
+        tasks.tally(claim);
+        assertEq(lockedOf(drawn[0], Role.VERIFIER), 50 ether, "held");
+        assertEq(lockedOf(drawn[1], Role.VERIFIER), 0);
+        uint256 snapshot = vm.snapshotState();
+        court.decide(a, false);
+        assertEq(lockedOf(drawn[0], Role.VERIFIER), 50 ether, "one game is still open");
+        court.decide(b, false);
+        assertEq(lockedOf(drawn[0], Role.VERIFIER), 0, "let go");
+        vm.revertToState(snapshot);
+        uint256 staked = activeOf(drawn[0], Role.VERIFIER);
+        court.decide(a, true);
+        assertEq(staked - activeOf(drawn[0], Role.VERIFIER), 50 ether, "a redraw is no way out");
+        court.decide(b, true);
+        assertEq(staked - activeOf(drawn[0], Role.VERIFIER), 50 ether);
+        assertEq(lockedOf(drawn[0], Role.VERIFIER), 0);
+        accept(claim);
+        assertSolvent();
+    }
+
+    function test_aHeldVoteIsLetGoWhenItsClaimFalls() external {
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = seedFor(claim);
+        for (uint256 i; i < 3; ++i) {
+            commitVoteAs(drawn[i], claim, i < 1);
+        }
+        for (uint256 i; i < 3; ++i) {
+            revealVoteAs(drawn[i], claim, i < 1);
+        }
+        uint256 game = openVoteAs(whistle, claim, drawn[0], 0);
+        tasks.tally(claim);
+        convictByGame(claim);
+        uint256 rich = free(whistle);
+        court.decide(game, true);
+        assertEq(free(whistle) - rich, 30 ether, "bond back");
+        assertEq(lockedOf(drawn[0], Role.VERIFIER), 0);
+    }
+
+    function test_onlyRevealedValidVotesAreDisputed() external {
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = seedFor(claim);
+        for (uint256 i; i < 3; ++i) {
+            commitVoteAs(drawn[i], claim, i != 0);
+        }
+        revealVoteAs(drawn[0], claim, false);
+        bytes32[] memory empty = new bytes32[](0);
+        vm.startPrank(whistle);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NoSuchVote.selector, drawn[0]));
+        challenges.openVote(claim, drawn[0], 0, 0, empty, 0, empty, 0);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NoSuchVote.selector, drawn[1]));
+        challenges.openVote(claim, drawn[1], 0, 0, empty, 0, empty, 0);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NotDrawn.selector, stranger));
+        challenges.openVote(claim, stranger, 0, 0, empty, 0, empty, 0);
+        vm.expectRevert(abi.encodeWithSelector(IChallenges.WrongSample.selector, 2, 2));
+        challenges.openVote(claim, drawn[0], 2, 0, empty, 0, empty, 0);
+        vm.stopPrank();
+    }
+
+    function test_Attack38_aVotesProofsAreChecked() external {
+        Claim memory claim = commitTask(0, 0);
+        address verifier = accept(claim)[0];
+        bytes32[] memory roots = tracesOf(verifier);
+        bytes32[] memory ends = segmentEnds(claim);
+        uint256 segment = Sampling.segment(statusOf(claim).seed, verifier, 0, SEGMENTS);
+        bytes32[] memory fromProof = memberProof(ends, segment);
+        bytes32[] memory traceProof = memberProof(roots, 0);
+        bytes32 salt = announceAs(whistle, idOf(claim), 0, verifier);
+        vm.startPrank(whistle);
+        vm.expectRevert(IChallenges.BadProof.selector);
+        challenges.openVote(claim, verifier, 0, ends[segment], fromProof, roots[1], traceProof, salt);
+        vm.expectRevert(IChallenges.BadProof.selector);
+        challenges.openVote(claim, verifier, 0, ends[segment + 1], fromProof, roots[0], traceProof, salt);
+        vm.stopPrank();
+    }
+
+    function testFuzz_samplesAreDistinctAndFollowTheDefinition(bytes32 seed, address verifier) external pure {
+        uint256 seen;
+        for (uint256 i; i < 16; ++i) {
+            uint256 segment = Sampling.segment(seed, verifier, i, 16);
+            assertEq(seen & (2 ** segment), 0);
+            seen |= 2 ** segment;
+        }
+        uint64 first = uint64(bytes8(sha256(abi.encodePacked("assay/sample/1", seed, verifier, uint32(0)))));
+        assertEq(Sampling.segment(seed, verifier, 0, 16), first % 16);
+    }
+}
