@@ -1,0 +1,152 @@
+"""One task's whole life through the market's adapter on a real local chain: from commit to payment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from chain.anvil import dev_account
+from chain.compile import Artifacts
+from chain.deploy import Deployment, deploy
+from chain.journal import Journal
+from chain.market import ChainMarket
+from chain.market_plan import market_plan, registry_of
+from chain.rpc import HttpRpc
+from chain.sender import FeePolicy, Sender
+from protocol import trees
+from protocol.errors import Reverted
+from protocol.params import worst_case
+from protocol.types import ZERO_ADDRESS, Address, Claim, JobId, Kind, Phase, Role, Seconds, Wei
+from tests.property.markets import TERMS
+
+SALT = b"s" * 32
+
+
+@pytest.fixture
+def markets(rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path) -> list[ChainMarket]:
+    """A client, a solver and a verifier on a market that was just deployed."""
+    registry = registry_of(artifacts)
+    senders = [
+        Sender(rpc, dev_account(i), Journal(tmp_path / f"j{i}.db"), registry, FeePolicy(poll_s=0.005))
+        for i in range(3)
+    ]
+    plan = market_plan(senders[0].address, token_supply=Wei(10**9), unbond_delay=Seconds(1_000))
+    deployment: Deployment = deploy(senders[0], artifacts, plan)
+    found = [
+        ChainMarket(rpc, deployment, artifacts, sender, tmp_path / f"e{i}.db", max_age_s=0.0)
+        for i, sender in enumerate(senders)
+    ]
+    token = found[0].contracts["Token"]
+    transfer = {
+        "type": "function",
+        "name": "transfer",
+        "inputs": [{"name": "to", "type": "address"}, {"name": "amount", "type": "uint256"}],
+        "outputs": [{"name": "", "type": "bool"}],
+    }
+    token.abi = [*token.abi, transfer]
+    for market in found[1:]:
+        senders[0].send(f"give {market.me}", token.call("transfer", market.me, 10**6))
+    for market in found:
+        market.deposit("deposit", Wei(500_000))
+    return found
+
+
+def pass_time(rpc: HttpRpc, seconds: int, blocks: int = 1) -> None:
+    rpc.request("evm_increaseTime", [seconds])
+    rpc.request("anvil_mine", [hex(blocks)])
+
+
+def committed(markets: list[ChainMarket]) -> tuple[JobId, Claim]:
+    """A posted job and its only shard's first task claim, of two segments."""
+    client, solver, _ = markets
+    terms = replace(
+        TERMS,
+        client=client.me,
+        shards=1,
+        rounds=1,
+        steps_per_round=4,
+        outer=replace(TERMS.outer, slots=3),
+        verifiers=1,
+        quorum=1,
+    )
+    job_id = client.post("post", terms, worst_case(terms))
+    solver.stake_up("stake", Role.SOLVER, Wei(2 * terms.solver_stake))
+    solver.claim_shard("claim", job_id, 0)
+    tree = trees.build([terms.genesis_root, b"\x21" * 32, b"\x22" * 32])
+    wanted = Claim(
+        job_id=job_id,
+        kind=Kind.TASK,
+        round=0,
+        shard=0,
+        attempt=0,
+        claimant=ZERO_ADDRESS,
+        input_root=terms.genesis_root,
+        output_root=b"\x22" * 32,
+        segments_root=tree.root,
+        manifest=b"\x23" * 32,
+        price=Wei(0),
+        committed_at=Seconds(0),
+        epoch=0,
+    )
+    claim_id = solver.commit("commit", wanted, tree.proof(0), tree.proof(2))
+    return job_id, solver.claim(claim_id).claim
+
+
+def test_a_task_is_committed_attested_accepted_and_paid(rpc: HttpRpc, markets: list[ChainMarket]) -> None:
+    client, solver, verifier = markets
+    verifier.stake_up("stake", Role.VERIFIER, Wei(1_000))
+    job_id, claim = committed(markets)
+    terms = client.job(job_id).terms
+    assert (claim.claimant, claim.epoch) == (Address(solver.me), 0)
+    assert terms.price_floor <= claim.price <= terms.price_cap
+    claim_id = client.claims(job_id)[0].claim_id
+
+    with pytest.raises(Reverted) as early:
+        verifier.record_seed("early", claim)
+    assert early.value.error == "SeedUnavailable"
+    pass_time(rpc, 1, blocks=3)
+    verifier.record_seed("seed", claim)
+    (vote,) = verifier.claim(claim_id).votes
+    assert (vote.verifier, vote.commitment) == (verifier.me, bytes(32))
+    traces = b"\x24" * 32
+    commitment = verifier.vote_commitment(claim_id, True, traces, SALT)
+    verifier.commit_vote("vote", claim, commitment)
+    verifier.reveal_vote("reveal", claim, True, traces, SALT)
+    client.tally("tally", claim)
+    assert client.claim(claim_id).status.phase == Phase.ACCEPTED
+
+    with pytest.raises(Reverted) as window:
+        solver.settle("early settle", claim)
+    assert window.value.error == "NotDue"
+    pass_time(rpc, terms.challenge_window + 1)
+    before = {m.me: m.free(m.me) for m in markets}
+    solver.settle("settle", claim)
+    assert solver.free(solver.me) == before[solver.me] + claim.price
+    assert verifier.free(verifier.me) == before[verifier.me] + terms.verifier_fee
+    assert client.job(job_id).escrow == worst_case(terms) - claim.price - terms.verifier_fee
+    assert solver.stake(solver.me, Role.SOLVER).locked == 0
+    assert verifier.stake(verifier.me, Role.VERIFIER).locked == 0
+
+
+def test_a_challenger_that_says_nothing_pays_the_solver(rpc: HttpRpc, markets: list[ChainMarket]) -> None:
+    client, solver, challenger = markets
+    job_id, claim = committed(markets)
+    terms = client.job(job_id).terms
+    claim_id = client.claims(job_id)[0].claim_id
+    tree = trees.build([claim.input_root, b"\x21" * 32, claim.output_root])
+    challenger.announce("find", claim_id, 1, ZERO_ADDRESS, SALT)
+    pass_time(rpc, 1)
+    leaves = (tree.levels[0][1], tree.proof(1), tree.levels[0][2], tree.proof(2))
+    game_id = challenger.open_game("open", claim, 1, *leaves, SALT)
+    game = solver.game(game_id).game
+    assert (game.steps, game.defender, game.challenger) == (terms.segment_steps, solver.me, challenger.me)
+    solver.reveal_steps("steps", game_id, game, [b"\x25" * 32] * (game.steps - 1))
+    pass_time(rpc, terms.move_time + 1)
+    before = solver.free(solver.me)
+    solver.timeout("timeout", game_id, solver.game(game_id).game)
+    view = solver.game(game_id)
+    assert (view.decided, view.challenger_won, view.reason) == (True, False, "timeout")
+    assert solver.free(solver.me) == before + terms.challenge_bond // 2
+    assert solver.claim(claim_id).status.open_games == 0
