@@ -23,12 +23,17 @@ BUCKETS = ("FREE", "STAKE", "UNBONDING", "ESCROW", "BOND", "COMPENSATION")
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Tokens at one block, in smallest units. `parties`: wallet + free + stakes of each; `held`: in the
-    vault for jobs and games."""
+    """Tokens at one block, in smallest units.
+
+    `parties`: wallet, free balance and stakes of each. `held`: in the vault for jobs and games. `burned`:
+    gone from the
+    ledger for good; `undestroyed` of it is still in the vault's balance until anyone calls `destroy`.
+    """
 
     parties: dict[str, int]
     held: int
     burned: int
+    undestroyed: int
     supply: int
 
     @property
@@ -36,12 +41,13 @@ class Snapshot:
         return sum(self.parties.values()) + self.held
 
     def check(self, minted: int) -> None:
-        """Raises Stop unless parties and vault hold the supply, and supply and burns make up what was
+        """Raises Stop unless what parties and vault hold and what was burnt make up exactly what was
         minted."""
-        if self.total != self.supply or self.supply + self.burned != minted:
+        gone = self.burned - self.undestroyed
+        if self.total + self.burned != minted or self.supply + gone != minted:
             raise Stop(
-                f"tokens do not add up: parties and vault hold {self.total}, supply {self.supply}, burnt {self.burned}"
-                f", minted {minted}",
+                f"tokens do not add up: held {self.total}, burnt {self.burned} ({self.undestroyed} not yet"
+                f" destroyed), supply {self.supply}, minted {minted}",
                 hint="this is a bug in the contracts; keep the devnet's folder and report it",
                 code="tokens-lost",
             )
@@ -65,9 +71,9 @@ def snapshot(connection: Connection, parties: Mapping[str, Address]) -> Snapshot
         held = sum(
             int(vault.read("total", BUCKETS.index(name))) for name in ("ESCROW", "BOND", "COMPENSATION")
         )
-        burned = int(vault.read("burned"))
+        burned, undestroyed = int(vault.read("burned")), int(vault.read("undestroyed"))
     supply = int(connection.total_supply())
-    return Snapshot(holdings, held, burned, supply)
+    return Snapshot(holdings, held, burned, undestroyed, supply)
 
 
 def balance_table(before: Snapshot, after: Snapshot) -> Table:

@@ -185,7 +185,8 @@ class Run:
         files = build(self.body)
         self.outcome.parameters = sum(x.numel() for x in files.genesis[: files.inner.params])
         self.say(
-            f"[yellow]client[/]      {self.outcome.parameters:,} parameters, {len(files.inner.nodes):,} nodes,"
+            f"[yellow]client[/]      {self.outcome.parameters:,} parameters,"
+            f" {len(files.inner.nodes):,} nodes,"
             f" {len(files.records):,} records of {files.records.record_size} bytes"
         )
         connection, storage = self.app.connect("client"), self.app.storage("client")
@@ -263,13 +264,14 @@ class Run:
         fetch(market, storage.blocks, job_id, self.out, APPETITE, connection.clock.block())
         outcome.verified = verify(self.out)
         self.say(
-            f"[yellow]client[/]      checked offline against {self.out / 'receipt.json'}: it is the settled model"
+            f"[yellow]client[/]      checked offline against {self.out / 'receipt.json'}:"
+            " it is the settled model"
         )
         outcome.held_out_loss = held_out_losses(connection, storage, job_id, self.body, held_out)
         outcome.sample = sample_text(self.out, "def ", 160, 0)
         outcome.after = snapshot(connection, self._parties())
         assert outcome.before is not None
-        minted = outcome.before.supply + outcome.before.burned
+        minted = outcome.before.supply + outcome.before.burned - outcome.before.undestroyed
         for shot in (outcome.before, outcome.after):
             shot.check(minted)
 
