@@ -7,6 +7,7 @@ not rules between nodes; those are in ``program.validate``. It imports nothing b
 
 from __future__ import annotations
 
+import builtins
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
@@ -130,7 +131,7 @@ class Node:
         """Leaves of the output's tensor tree."""
         return -(-self.bytes // trees.LEAF_BYTES)
 
-    def encode(self) -> bytes:
+    def encode(self) -> builtins.bytes:
         head = struct.pack(
             ">5B", self.op, self.dtype, len(self.shape), len(self.inputs), len(self.attrs)
         ) + struct.pack(f">{len(self.shape)}I", *self.shape)

@@ -148,7 +148,7 @@ class _Sources(TorchDispatchMode):
             raise UnsupportedOperation(str(func), source, why) from error
         except UnsupportedOperatorException as error:
             raise UnsupportedOperation(str(func), source) from error
-        if root is not None:
+        if root is not None and last is not None:
             while last._next is not root:
                 last = last._next
                 last.meta.setdefault("source", source)

@@ -310,6 +310,8 @@ contract Court is ICourt {
         uint256 leaves = Openings.leaves(size);
         next.node = uint32(next.index);
         next.nodeHash = keccak256(node);
+        // casting to 'uint64' is safe because a tensor has at most 2^28 elements of 4 bytes
+        // forge-lint: disable-next-line(unsafe-typecast)
         next.size = uint64(size);
         next.level = uint32(Merkle.depth(leaves));
         next.index = 0;
@@ -407,8 +409,11 @@ contract Court is ICourt {
         view
         returns (bytes calldata data)
     {
+        // casting to 'uint32' is safe because a dimension is at most 2^28; 'bytes8' means the first 8 bytes (rule 2.6)
+        // forge-lint: disable-next-item(unsafe-typecast)
         bytes32 drawn =
             sha256(abi.encodePacked("assay/record/1", game.seed, game.shard, game.step, uint32(row)));
+        // forge-lint: disable-next-item(unsafe-typecast)
         uint256 record = uint64(bytes8(drawn)) % game.records;
         data = opening.data;
         if (opening.firstLeaf != record) revert MissingInput(0, record);

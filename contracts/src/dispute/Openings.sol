@@ -72,6 +72,8 @@ library Openings {
             if (!Merkle.verify(game.traceRoot, root, input.ref, game.program.nodes, opening.path)) {
                 revert ICourt.BadProof();
             }
+            // casting to 'uint64' is safe because it is a constant of a few thousand
+            // forge-lint: disable-next-line(unsafe-typecast)
             proven[i] = IArbiter.Span(opening.input, opening.firstLeaf * uint64(LEAF_BYTES), opening.data);
         }
     }
