@@ -1,7 +1,8 @@
 """Eager evaluation in blocks that stay in cache: a matter of speed alone.
 
 Contract: the functions applied here treat each element, or each row, by itself, so blocks give the bits
-of one call. Compiled code and other devices get one call. Not guaranteed: any memory bound.
+of one call. Compiled code, tracers (their tensors are of a subclass) and other devices get one call. Not
+guaranteed: any memory bound.
 """
 
 from __future__ import annotations
@@ -37,4 +38,5 @@ def by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 
 def _at_once(x: Tensor) -> bool:
-    return torch.compiler.is_compiling() or x.numel() <= _BLOCK or x.device.type != "cpu"
+    traced = torch.compiler.is_compiling() or type(x) is not Tensor
+    return traced or x.numel() <= _BLOCK or x.device.type != "cpu"

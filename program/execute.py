@@ -106,7 +106,8 @@ def _iota(node: Node, device: torch.device) -> Tensor:
     return line.view([-1 if d == dim else 1 for d in range(len(node.shape))]).expand(node.shape)
 
 
-def _data(node: Node, device: torch.device, context: StepContext) -> Tensor:
+def read_data(node: Node, device: torch.device, context: StepContext) -> Tensor:
+    """Output of a data node."""
     if context.dataset is None:
         raise Stop("the program reads data, and no dataset was given", hint="give the job's dataset")
     rows, length = node.shape
@@ -141,7 +142,7 @@ def _compute(node: Node, kernels: Kernels, device: torch.device) -> Compute:
         ready = _constant(node, device) if node.op is Op.CONST else _iota(node, device)
         return lambda context, tensors: ready
     if node.op is Op.DATA:
-        return lambda context, tensors: _data(node, device, context)
+        return lambda context, tensors: read_data(node, device, context)
     if node.op is Op.STEP:
         return lambda context, tensors: torch.tensor(
             context.step & 0x7FFFFFFF, dtype=torch.int32, device=device
@@ -157,7 +158,7 @@ def _compute(node: Node, kernels: Kernels, device: torch.device) -> Compute:
     return lambda context, tensors: kernel(*[tensors[i] for i in refs])
 
 
-def _own(x: Tensor) -> Tensor:
+def own(x: Tensor) -> Tensor:
     """The same elements, contiguous and without a larger tensor behind them."""
     x = x.contiguous()
     return x if x.untyped_storage().nbytes() == x.numel() * x.element_size() else x.clone()
@@ -179,7 +180,8 @@ class Executor:
                 if node.op is not Op.STATE
             ]
 
-    def _check_state(self, state: Sequence[Tensor]) -> None:
+    def check_state(self, state: Sequence[Tensor]) -> None:
+        """Raises Stop unless the tensors have the shapes and dtypes of the slots."""
         slots = self.program.state
         if len(state) != len(slots):
             raise Stop(f"{len(state)} tensors given for {len(slots)} slots", hint="load the right state")
@@ -204,7 +206,7 @@ class Executor:
         With `until`, execution ends after that node and the result is empty. Raises Stop when state or
         context do not fit the program.
         """
-        self._check_state(state)
+        self.check_state(state)
         nodes = len(self.program.nodes)
         tensors: list[Tensor | None] = [None] * nodes
         with torch.inference_mode():
@@ -226,7 +228,7 @@ class Executor:
                     tensors[gone] = None
             if until is not None:
                 return []
-            return [_own(tensors[ref]) for ref in self.program.outputs]  # type: ignore[arg-type]
+            return [own(tensors[ref]) for ref in self.program.outputs]  # type: ignore[arg-type]
 
     def run(self, state: Sequence[Tensor], context: StepContext, steps: int) -> list[Tensor]:
         """The state after `steps` steps, the first at `context.step`."""

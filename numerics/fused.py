@@ -1,0 +1,192 @@
+"""Forms of the operations for compilation: the bits of `numerics.REFERENCE`, shaped for a fusing compiler.
+
+Contract: functional (nothing written in place), vectorisable dtypes only (quantised values and exponents are
+i32 or integer-valued f32 here, never i16), and what a product or a quantisation needs of an operand is computed once
+an operand, not once a use. Not guaranteed: speed without a compiler; the values of a poisoned row where
+`quantise_own` is told that only products see them; results for |q| > 8192, which `Quantised` never holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+import torch._inductor.inductor_prims  # registers the marker that `kept` uses
+from torch import Tensor
+
+from numerics import constants as c
+
+_NAN = float("nan")
+_INT32_PRODUCT_LENGTH = 2048
+"""Up to this length 128 * HH + cross fits int32: 2048 * (64 * 64 * 128 + 2 * 64 * 64) < 2^31."""
+
+
+def kept(x: Tensor) -> Tensor:
+    """x, which the compiler computes once and stores instead of repeating it in every use."""
+    if x.numel() == 1:
+        return x
+    return torch.ops.prims.inductor_force_stride_order.default(x, x.stride())
+
+
+def power_of_two(n: Tensor) -> Tensor:
+    """2^n as f64 for an i32 tensor n, -1022 <= n <= 1023."""
+    return ((n.to(torch.int64) + 1023) << 52).view(torch.float64)
+
+
+def _power_of_two_f32(n: Tensor) -> Tensor:
+    return ((n + 127) << 23).view(torch.float32)
+
+
+def _field(x: Tensor) -> Tensor:
+    """Largest exponent field of each row as i32, 1 to 255; 255 where the row holds Inf or NaN."""
+    bits = x.abs().amax(-1).view(torch.int32)
+    return ((bits >> 23) & 255).clamp(min=1)
+
+
+class Exponents:
+    """Exponents of rows as i32, with the scales that follow from them, each made once.
+
+    `own`: they come from A30, so they lie in [-125, 129]; others are clamped as A31 and A32 say.
+    """
+
+    def __init__(self, e: Tensor, own: bool) -> None:
+        self.i32 = e
+        self.own = own
+        self._made: dict[str, tuple[Tensor, ...]] = {}
+
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Exponents:
+        """The same exponents in other places."""
+        return Exponents(move(self.i32), self.own)
+
+    @property
+    def clamped(self) -> Tensor:
+        return self.i32 if self.own else self.i32.clamp(c.EXPONENT_MIN, c.EXPONENT_POISONED)
+
+    def scales(self) -> tuple[Tensor, ...]:
+        """Two f32 factors whose product is 2^(13-e)."""
+        if "scales" not in self._made:
+            shift = c.QUANTISED_BITS - self.clamped
+            first = shift >> 1
+            self._made["scales"] = tuple(
+                kept(_power_of_two_f32(n)).unsqueeze(-1) for n in (first, shift - first)
+            )
+        return self._made["scales"]
+
+    def factor(self) -> Tensor:
+        """2^(e-13) as f64, NaN where poisoned."""
+        if "factor" not in self._made:
+            e = self.clamped
+            power = power_of_two(e - c.QUANTISED_BITS)
+            self._made["factor"] = (kept(torch.where(e == c.EXPONENT_POISONED, _NAN, power)),)
+        return self._made["factor"][0]
+
+
+def exponent(x: Tensor) -> Exponents:
+    """Shared exponent of each row, f32[..., K] -> i32[...] (A30): 255 - 126 is the poisoned 129."""
+    return Exponents(_field(x) - 126, own=True)
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """An output of quantise, as integer-valued f32; its other forms are made when first asked for.
+
+    `integers` f32[..., K] with |q| <= 8192.
+    """
+
+    integers: Tensor
+    _made: dict[str, tuple[Tensor, ...]] = field(default_factory=dict)
+
+    def moved(self, move: Callable[[Tensor], Tensor]) -> Quantised:
+        """The same elements in other places."""
+        return Quantised(move(self.integers))
+
+    def split(self) -> tuple[Tensor, ...]:
+        """(hi, lo, hi + lo) as int8 (A51)."""
+        if "split" not in self._made:
+            hi = torch.floor((self.integers + 64.0) * 0.0078125)
+            lo = self.integers - hi * 128.0
+            self._made["split"] = tuple(part.to(torch.int8) for part in (hi, lo, hi + lo))
+        return self._made["split"]
+
+
+def quantise_own(x: Tensor, e: Exponents, *, product_only: bool) -> Quantised:
+    """`quantise` where e is the exponent of x itself, so that the clamp of A31 never acts.
+
+    `product_only`: only products with e read the result, which are NaN wherever a poisoned row takes part.
+    """
+    first, second = e.scales()
+    scaled = torch.round(x * first * second)
+    if product_only:
+        return Quantised(scaled)
+    return Quantised(torch.where((e.i32 == c.EXPONENT_POISONED).unsqueeze(-1), 0.0, scaled))
+
+
+def quantise(x: Tensor, e: Exponents) -> Quantised:
+    """RNE(x * 2^(13-e)) in [-8192, 8192] for any e (A31)."""
+    first, second = e.scales()
+    bound = float(c.QUANTISED_MAX)
+    clamped = torch.round(x * first * second).clamp(-bound, bound)
+    unusable = torch.isnan(x) | (e.clamped == c.EXPONENT_POISONED).unsqueeze(-1)
+    return Quantised(torch.where(unusable, 0.0, clamped))
+
+
+def product(qa: Quantised, ea: Exponents, qb: Quantised, eb: Exponents) -> Tensor:
+    """f32[b..., M, N] from operands [b..., M, K] and [b..., N, K] (A32).
+
+    S is exact as f64 and never -0, since every term of it is made from an integer.
+    """
+    high, low, both = _products(qa, qb)
+    cross = both - high - low
+    if qa.integers.shape[-1] <= _INT32_PRODUCT_LENGTH:
+        upper = (high * 128 + cross).to(torch.float64)
+    else:
+        upper = high.to(torch.float64) * 128.0 + cross.to(torch.float64)
+    total = upper * 128.0 + low.to(torch.float64)
+    return (total * ea.factor().unsqueeze(-1) * eb.factor().unsqueeze(-2)).to(torch.float32)
+
+
+def _products(qa: Quantised, qb: Quantised) -> tuple[Tensor, ...]:
+    """(HH, LL, T) of A51 as int32."""
+    if qa.integers.dim() == 2:
+        return tuple(torch._int_mm(a, b.t()) for a, b in zip(qa.split(), qb.split(), strict=True))
+    batch, rows, columns = qa.integers.shape[:-2], qa.integers.shape[-2], qb.integers.shape[-2]
+    flat_a, flat_b = ([part.flatten(0, -3) for part in q.split()] for q in (qa, qb))
+    made = [torch.ops.assay.int8_products(a, b) for a, b in zip(flat_a, flat_b, strict=True)]
+    return tuple(part.view(*batch, rows, columns) for part in made)
+
+
+_LIBRARY = torch.library.Library("assay", "DEF")
+_LIBRARY.define("int8_products(Tensor a, Tensor b) -> Tensor")
+
+
+def _int8_products(a: Tensor, b: Tensor) -> Tensor:
+    """i32[B, M, N] from int8 [B, M, K] and [B, N, K]: one of PyTorch's int8 products for each batch."""
+    out = torch.empty(a.shape[0], a.shape[1], b.shape[1], dtype=torch.int32, device=a.device)
+    for left, right, place in zip(a.unbind(0), b.transpose(1, 2).unbind(0), out.unbind(0), strict=True):
+        torch._int_mm(left, right, out=place)
+    return out
+
+
+def _int8_products_shape(a: Tensor, b: Tensor) -> Tensor:
+    return torch.empty(a.shape[0], a.shape[1], b.shape[1], dtype=torch.int32, device=a.device)
+
+
+_LIBRARY.impl("int8_products", _int8_products, "CompositeExplicitAutograd")
+torch.library.register_fake("assay::int8_products", _int8_products_shape, lib=_LIBRARY)
+
+
+def sum(x: Tensor) -> Tensor:  # the instruction's name, kept
+    """Order-free sum of each row, f32[..., n] -> f32[...] (A33).
+
+    In a row with Inf or NaN the scaled terms keep it, so the binary64 sum is what A33 says; no other row overflows.
+    """
+    shift = c.SUM_BITS - (x.shape[-1] - 1).bit_length()
+    scale = kept(power_of_two(shift + 126 - _field(x)))
+    total = torch.round(x.to(torch.float64) * scale.unsqueeze(-1)).sum(-1)
+    return (torch.where(total == 0.0, 0.0, total) / scale).to(torch.float32)
+
+
+def sqrt(x: Tensor) -> Tensor:
+    """Correctly rounded square root (A11): a compiler for CPUs emits the machine's own instruction."""
+    return torch.sqrt(x) if x.device.type == "cpu" else torch.sqrt(x.to(torch.float64)).to(torch.float32)

@@ -1,0 +1,159 @@
+"""A program as one graph of tensor operations, for a fusing compiler.
+
+Contract: `trace` returns a graph that maps (state tensors, data tensors in node order, step counter) to the next
+state with the bits of ``program.execute``, apart from the sign and payload of NaNs. The graph is that of the
+program alone: no value of a state or dataset enters it. i16 tensors travel as i32 inside, since compilers do
+not vectorise i16. Not guaranteed: intermediate outputs; use ``program.trace`` for those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from numerics import REFERENCE, fused
+from numerics.fused import Exponents, Quantised
+from program.affine import strided
+from program.execute import TORCH_DTYPES
+from program.isa import DType, Node, Op, Program
+
+Value = Tensor | Quantised | Exponents
+
+_FUSED: dict[Op, Callable[..., Value]] = {Op.EXPONENT: fused.exponent, Op.SUM: fused.sum, Op.SQRT: fused.sqrt}
+_MOVES = (Op.STRIDED, Op.RESHAPE)
+_COSTLY = (Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW, Op.PRODUCT)
+"""Computed once and stored, however many nodes read them."""
+
+
+def trace(program: Program, device: torch.device) -> GraphModule:
+    """The graph; placeholders are the state, then one u8 tensor for each data node, then the i32 step."""
+    data = [node for node in program.nodes if node.op is Op.DATA]
+    with FakeTensorMode():
+        inputs = [_example(node, device) for node in (*program.state, *data)]
+        inputs.append(torch.zeros((), dtype=torch.int32, device=device))
+    return make_fx(partial(_run, program), tracing_mode="fake")(*inputs)
+
+
+def example_inputs(program: Program, device: torch.device) -> list[Tensor]:
+    """Zeros of the shapes and dtypes that the graph takes."""
+    data = [node for node in program.nodes if node.op is Op.DATA]
+    step = torch.zeros((), dtype=torch.int32, device=device)
+    return [*(_example(node, device) for node in (*program.state, *data)), step]
+
+
+def _example(node: Node, device: torch.device) -> Tensor:
+    return torch.zeros(node.shape, dtype=TORCH_DTYPES[node.dtype], device=device)
+
+
+def _run(program: Program, *inputs: Tensor) -> list[Tensor]:
+    pending = list(inputs[:-1])
+    products_only = _read_by_products_only(program)
+    values: list[Value] = []
+    for node in program.nodes:
+        if node.op in (Op.STATE, Op.DATA):
+            values.append(_internal(pending.pop(0)))
+        elif node.op is Op.STEP:
+            values.append(inputs[-1])
+        else:
+            operands = [values[ref.ref] for ref in node.inputs]
+            if node.op is Op.QUANTISE:
+                values.append(_quantise(program, node, operands, len(values) in products_only))
+            else:
+                value = _value(node, operands, inputs[-1].device)
+                values.append(fused.kept(value) if node.op in _COSTLY else value)
+    return [_external(program.nodes[ref], values[ref]) for ref in program.outputs]
+
+
+def _read_by_products_only(program: Program) -> set[int]:
+    """quantise nodes whose every reader is a product that also reads the exponents that they were made with."""
+    found = {i for i, node in enumerate(program.nodes) if node.op is Op.QUANTISE} - set(program.outputs)
+    for node in program.nodes:
+        refs = [ref.ref for ref in node.inputs]
+        pairs = set(zip(refs[::2], refs[1::2], strict=True)) if node.op is Op.PRODUCT else set()
+        for ref in refs:
+            if ref in found and (ref, program.nodes[ref].inputs[1].ref) not in pairs:
+                found.discard(ref)
+    return found
+
+
+def _internal(x: Tensor) -> Tensor:
+    return x.to(torch.int32) if x.dtype is torch.int16 else x
+
+
+def _external(node: Node, value: Value) -> Tensor:
+    plain = _plain(value)
+    return plain.to(torch.int16) if node.dtype is DType.I16 else plain
+
+
+def _plain(value: Value) -> Tensor:
+    if isinstance(value, Quantised):
+        return value.integers.to(torch.int32)
+    return value.i32 if isinstance(value, Exponents) else value
+
+
+def _value(node: Node, operands: Sequence[Value], device: torch.device) -> Value:
+    """Output of one node that neither reads outside the program nor quantises."""
+    if node.op in _MOVES:
+        move = partial(_move, node)
+        first = operands[0]
+        return move(first) if isinstance(first, Tensor) else first.moved(move)
+    if node.op is Op.PRODUCT:
+        qa, ea, qb, eb = operands
+        return fused.product(_quantised(qa), _exponents(ea), _quantised(qb), _exponents(eb))
+    if node.op is Op.CONST:
+        return _constant(node, device)
+    if node.op is Op.IOTA:
+        line = torch.arange(node.shape[node.attrs[0]], dtype=torch.int32, device=device)
+        return line.view([-1 if d == node.attrs[0] else 1 for d in range(len(node.shape))]).expand(node.shape)
+    tensors = [_plain(value) for value in operands]
+    if node.op is Op.CONCAT:
+        return torch.cat(tensors, node.attrs[0])
+    return _computed(node, tensors)
+
+
+def _quantised(value: Value) -> Quantised:
+    """A product's operand, also where it came through a concat or take as plain numbers."""
+    return value if isinstance(value, Quantised) else Quantised(_plain(value).to(torch.float32))
+
+
+def _exponents(value: Value) -> Exponents:
+    return value if isinstance(value, Exponents) else Exponents(_plain(value), own=False)
+
+
+def _quantise(program: Program, node: Node, operands: Sequence[Value], product_only: bool) -> Quantised:
+    x, e = _plain(operands[0]), _exponents(operands[1])
+    maker = program.nodes[node.inputs[1].ref]
+    if maker.op is Op.EXPONENT and maker.inputs[0].ref == node.inputs[0].ref:
+        return fused.quantise_own(x, e, product_only=product_only)
+    return fused.quantise(x, e)
+
+
+def _move(node: Node, x: Tensor) -> Tensor:
+    if node.op is Op.RESHAPE:
+        return x.reshape(node.shape)
+    return strided(x, node.shape, node.attrs[0], node.attrs[1:])
+
+
+def _constant(node: Node, device: torch.device) -> Tensor:
+    raw = node.attrs[0].to_bytes(node.dtype.size, "little")
+    value = torch.frombuffer(bytearray(raw), dtype=TORCH_DTYPES[node.dtype]).item()
+    dtype = torch.int32 if node.dtype is DType.I16 else TORCH_DTYPES[node.dtype]
+    return torch.full((), value, dtype=dtype, device=device).expand(node.shape)
+
+
+def _computed(node: Node, tensors: Sequence[Tensor]) -> Value:
+    kernel: Callable[..., Value] = _FUSED.get(node.op) or REFERENCE[node.op.name.lower()]
+    if node.op is Op.CONVERT:
+        kernel = partial(kernel, dtype=TORCH_DTYPES[node.dtype])
+    if node.op is Op.SCATTER_SUM:
+        kernel = partial(kernel, V=node.shape[-1])
+    result = kernel(*tensors)
+    if isinstance(result, Tensor) and result.shape != node.shape:
+        return result.expand(node.shape)
+    return result
