@@ -33,6 +33,7 @@ from protocol.types import (
 from protocol.world import BallotState, ClaimState, Job, Moment, World
 from tests.twin.deployed import ACCOUNTS
 from tests.twin.games import game_moves
+from tests.twin.nonsense import nonsense
 from tests.twin.scene import INNER, OUTERS, Scene, Secret
 
 PLAYERS = ACCOUNTS[1:]
@@ -81,7 +82,7 @@ class Player:
             self.wait()
             return
         event, by = self.rng.choice(doings)
-        if kind == "nonsense" and self.rng.random() < 0.3:
+        if kind == "nonsense" and self.rng.random() < 0.5:
             by = self.rng.choice(PLAYERS)
         accepted = self.twin.act(event, by, self.rng.choice([1, 1, 1, 2]))
         self._remember(event, by, accepted)
@@ -354,83 +355,14 @@ class Player:
                 doings.append((e.Release(job_id, shard), job.shards[shard].solver))
         return doings
 
-    # -- nonsense
-
     def nonsense(self) -> list[Doing]:
         """Anything, with anything at hand."""
-        rng, world, by = self.rng, self.twin.world, self.rng.choice(PLAYERS)
-        job_ids = [*world.jobs, JobId(rng.randbytes(32))]
-        job_id, shard = rng.choice(job_ids), rng.choice([0, 1, 7])
-        doings: list[Doing] = [
-            (e.Halt(job_id), by),
-            (e.Close(job_id), by),
-            (e.TopUp(job_id, Wei(10**23)), by),
-            (e.ClaimShard(job_id, shard), by),
-            (e.Release(job_id, shard), by),
-            (e.Expire(job_id, shard), by),
-        ]
-        if not world.claims:
-            return doings
-        state = rng.choice(list(world.claims.values()))
-        claim = self._twisted(state.claim)
-        tree = self.scene.segments[state.claim.segments_root]
-        proofs = tuple(tree.proof(0)), tuple(tree.proof(tree.count - 1))
-        salt, digest = rng.randbytes(32), rng.choice([ZERO_DIGEST, rng.randbytes(32)])
-        opened = e.Open(claim, 0, claim.input_root, proofs[0], tree.levels[0][1], tuple(tree.proof(1)), salt)
-        sample = rng.choice([0, 9])
-        vote = e.OpenVote(claim, by, sample, claim.input_root, proofs[0], digest, (), salt)
-        return [
-            *doings,
-            (e.Commit(claim, *proofs), rng.choice([by, claim.claimant])),
-            (e.Commit(claim, proofs[1], proofs[0]), by),
-            (e.RecordSeed(claim, ZERO_DIGEST), by),
-            (e.CommitVote(claim, digest), by),
-            (e.RevealVote(claim, rng.random() < 0.5, digest, salt), by),
-            (e.Tally(claim), by),
-            (e.Settle(claim), by),
-            (e.Void(claim), by),
-            (opened, by),
-            (vote, by),
-            (self._binding(state.claim, salt), by),
-            *self._odd_moves(by),
-        ]
-
-    def _twisted(self, claim: Claim) -> Claim:
-        """The claim itself, or one that differs somewhere."""
-        rng = self.rng
-        twists: list[dict[str, object]] = [
-            {},
-            {},
-            {"round": claim.round + 1},
-            {"shard": claim.shard + 1},
-            {"epoch": claim.epoch + 1},
-            {"attempt": claim.attempt + 1},
-            {"price": claim.price + 1},
-            {"job_id": JobId(rng.randbytes(32))},
-            {"kind": Kind(1 - claim.kind)},
-        ]
-        return replace(claim, **rng.choice(twists))  # type: ignore[arg-type]
-
-    def _odd_moves(self, by: Address) -> list[Doing]:
-        doings: list[Doing] = []
-        for game_id, challenge in self.twin.world.games.items():
-            game = challenge.game
-            who = self.rng.choice([by, game.challenger, game.defender])
-            digests = tuple(self.rng.randbytes(32) for _ in range(self.rng.choice([0, 1, 3, 16])))
-            moves = [
-                dispute.RevealSteps(digests),
-                dispute.PickStep(digests, self.rng.randrange(4)),
-                dispute.RevealTrace(self.rng.randbytes(32), digests),
-                dispute.Split(digests),
-                dispute.Pick(digests, self.rng.randrange(17), b"", ()),
-                dispute.OpenOutput(),
-                dispute.RevealLeaf(self.rng.randbytes(16)),
-                dispute.Prove(self.rng.randbytes(16), b"node", 0, ()),
-                dispute.Timeout(),
-            ]
-            doings += [(e.Play(game_id, game, move), who) for move in moves]
-            doings.append((e.Play(game_id + 1, game, dispute.Timeout()), who))
-        return doings
+        by = self.rng.choice(PLAYERS)
+        events = nonsense(self.scene, self.twin.world, self.rng, by)
+        claims = [state.claim for state in self.twin.world.claims.values()]
+        if claims:
+            events.append(self._binding(self.rng.choice(claims), self.rng.randbytes(32)))
+        return [(event, by) for event in events]
 
     def _job(self, state: ClaimState) -> Job:
         return self.twin.world.jobs[state.claim.job_id]

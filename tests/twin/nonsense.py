@@ -1,0 +1,87 @@
+"""Calls that make little sense: anything at hand, in any order, sometimes twisted. Most must be refused."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from protocol import dispute
+from protocol import events as e
+from protocol.types import ZERO_DIGEST, Address, Claim, JobId, Kind, Wei
+from protocol.world import World
+from tests.twin.scene import Scene
+
+
+def nonsense(scene: Scene, world: World, rng: random.Random, by: Address) -> list[e.Event]:
+    """Calls of account `by` to every entry point, with what is at hand."""
+    job_ids = [*world.jobs, JobId(rng.randbytes(32))]
+    job_id, shard = rng.choice(job_ids), rng.choice([0, 1, 7])
+    calls: list[e.Event] = [
+        e.Halt(job_id),
+        e.Close(job_id),
+        e.TopUp(job_id, Wei(10**23)),
+        e.ClaimShard(job_id, shard),
+        e.Release(job_id, shard),
+        e.Expire(job_id, shard),
+    ]
+    if not world.claims:
+        return calls
+    state = rng.choice(list(world.claims.values()))
+    claim = _twisted(state.claim, rng)
+    tree = scene.segments[state.claim.segments_root]
+    proofs = tuple(tree.proof(0)), tuple(tree.proof(tree.count - 1))
+    salt, digest = rng.randbytes(32), rng.choice([ZERO_DIGEST, rng.randbytes(32)])
+    opened = e.Open(claim, 0, claim.input_root, proofs[0], tree.levels[0][1], tuple(tree.proof(1)), salt)
+    sample = rng.choice([0, 9])
+    vote = e.OpenVote(claim, by, sample, claim.input_root, proofs[0], digest, (), salt)
+    return [
+        *calls,
+        e.Commit(claim, *proofs),
+        e.Commit(claim, proofs[1], proofs[0]),
+        e.RecordSeed(claim, ZERO_DIGEST),
+        e.CommitVote(claim, digest),
+        e.RevealVote(claim, rng.random() < 0.5, digest, salt),
+        e.Tally(claim),
+        e.Settle(claim),
+        e.Void(claim),
+        opened,
+        vote,
+        *_odd_moves(world, rng),
+    ]
+
+
+def _twisted(claim: Claim, rng: random.Random) -> Claim:
+    """The claim itself, or one that differs somewhere."""
+    twists: list[dict[str, object]] = [
+        {},
+        {},
+        {"round": claim.round + 1},
+        {"shard": claim.shard + 1},
+        {"epoch": claim.epoch + 1},
+        {"attempt": claim.attempt + 1},
+        {"price": claim.price + 1},
+        {"job_id": JobId(rng.randbytes(32))},
+        {"kind": Kind(1 - claim.kind)},
+    ]
+    return replace(claim, **rng.choice(twists))  # type: ignore[arg-type]
+
+
+def _odd_moves(world: World, rng: random.Random) -> list[e.Event]:
+    calls: list[e.Event] = []
+    for game_id, challenge in world.games.items():
+        game = challenge.game
+        digests = tuple(rng.randbytes(32) for _ in range(rng.choice([0, 1, 3, 16])))
+        moves: list[dispute.Move] = [
+            dispute.RevealSteps(digests),
+            dispute.PickStep(digests, rng.randrange(4)),
+            dispute.RevealTrace(rng.randbytes(32), digests),
+            dispute.Split(digests),
+            dispute.Pick(digests, rng.randrange(17), b"", ()),
+            dispute.OpenOutput(),
+            dispute.RevealLeaf(rng.randbytes(16)),
+            dispute.Prove(rng.randbytes(16), b"node", 0, ()),
+            dispute.Timeout(),
+        ]
+        calls += [e.Play(game_id, game, move) for move in moves]
+        calls.append(e.Play(game_id + 1, game, dispute.Timeout()))
+    return calls
