@@ -47,7 +47,8 @@ lint-python: setup
 
 lint-contracts: setup
 	$(FORGE) fmt --check
-	$(FORGE) lint --deny warnings
+	@# forge lint leaves artifacts without bytecode behind, with which forge test would silently skip suites
+	export FOUNDRY_OUT=cache/lint/out FOUNDRY_CACHE_PATH=cache/lint && $(FORGE) lint --deny warnings
 
 check: lint test
 
