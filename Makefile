@@ -26,8 +26,10 @@ demo: setup
 	@$(PY) scripts/demo.py
 
 test: setup
-	@$(MAKE) --no-print-directory test-contracts
-	@$(MAKE) --no-print-directory test-python
+	@status=0; \
+	$(MAKE) --no-print-directory test-contracts || status=1; \
+	$(MAKE) --no-print-directory test-python || status=1; \
+	exit $$status
 
 test-contracts: setup
 	$(FORGE) test
