@@ -128,7 +128,7 @@ def _kernel(node: Node, kernels: Kernels) -> Callable[..., Tensor]:
         return lambda *parts: torch.cat(parts, node.attrs[0])
     kernel = kernels[node.op.name.lower()]
     if node.op is Op.CONVERT:
-        return partial(kernel, dtype=TORCH_DTYPES[node.dtype])
+        kernel = partial(kernel, dtype=TORCH_DTYPES[node.dtype])
     if node.op is Op.SCATTER_SUM:
         return partial(kernel, V=node.shape[-1])
     if node.op.elementwise and broadcast([ref.shape for ref in node.inputs]) != node.shape:
