@@ -35,7 +35,6 @@ GENESIS_S = 1_700_000_000
 SUPPLY = Wei(10**24)
 UNBOND_DELAY = Seconds(500)
 GAS = hex(15_000_000)
-MOST_BLOCKS = 500  # mined in one request, so that no request takes long
 MODULES = {"Vault": "Vault", "Stakes": "Stakes", "Jobs": "Jobs", "Tasks": "Tasks"}
 MODULES |= {"Challenges": "Challenges", "Court": "Court", "Token": "AssayToken"}
 ACCOUNTS = [Address(dev_account(i).address) for i in range(8)]
@@ -163,8 +162,8 @@ class DeployedMarket:
     def mine(self, blocks: int, seconds: int) -> None:
         """Empty blocks; the last of them `seconds` after the present head."""
         time_s = self.head().time + seconds
-        for start in range(0, blocks - 1, MOST_BLOCKS):
-            self.node.ask("anvil_mine", hex(min(MOST_BLOCKS, blocks - 1 - start)), "0x0")
+        if blocks > 1:
+            self.node.ask("anvil_mine", hex(blocks - 1), "0x0")
         self.node.batch([("evm_setNextBlockTimestamp", [time_s]), ("evm_mine", [])])
 
     def act(self, event: events.Event, by: Address, time_s: Seconds) -> Outcome:

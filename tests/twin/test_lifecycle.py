@@ -45,7 +45,7 @@ def run(stage: Stage, examples: int, steps: int) -> tuple[Counter[str], Counter[
 
 
 def test_rules_and_contracts_agree(stage: Stage) -> None:
-    accepted, refused = run(stage, examples=16, steps=10)
+    accepted, refused = run(stage, examples=25, steps=10)
     report(accepted, refused)
     # A twin test whose every event is refused, or every one the same, would prove nothing.
     assert sum(accepted.values()) >= 400 and len(accepted) >= 24 and len(refused) >= 30

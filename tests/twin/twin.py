@@ -38,6 +38,8 @@ class Twin:
     world: World
     time: Seconds
     block: int
+    history_blocks: int = 8_191
+    """How far back the chain knows its block hashes (EIP-2935)."""
     chain_games: dict[int, Game] = field(default_factory=dict)
     verdicts: dict[int, bool] = field(default_factory=dict)
     """Whether the challenger won, for each decided game."""
@@ -138,7 +140,7 @@ class Twin:
         state = self.world.claims.get(self.world.claim_id(event.claim))
         if state is None or state.status.seed_block > self.block:
             return ZERO_DIGEST
-        old = self.block + 1 - state.status.seed_block > 8191
+        old = self.block + 1 - state.status.seed_block > self.history_blocks
         return ZERO_DIGEST if old else self.deployed.block_hash(state.status.seed_block)
 
     def _expected(self) -> Iterator[tuple[Question, Any]]:
