@@ -166,14 +166,19 @@ def _drawn(sight: Sight, job: JobSight) -> Iterator[tuple[ClaimView, Vote]]:
             yield view, vote
 
 
+def voted_by(vote: Vote) -> bool:
+    """Whether a drawn verifier has voted. (After the reveal of an invalid vote its commitment reads zero.)"""
+    return vote.revealed or vote.commitment != ZERO_DIGEST
+
+
 def _reveals(sight: Sight, job: JobSight) -> Iterator[Action]:
     terms = job.view.terms
     for view, vote in _drawn(sight, job):
         status = view.status
-        if vote.commitment == ZERO_DIGEST or vote.revealed:
+        if not voted_by(vote) or vote.revealed:
             continue
         voted = status.since + terms.vote_time
-        everyone = all(other.commitment != ZERO_DIGEST for other in view.votes)
+        everyone = all(voted_by(other) for other in view.votes)
         if (everyone or sight.now > voted) and sight.now <= voted + terms.reveal_time:
             reason = "every drawn verifier has voted" if everyone else "voting is over"
             yield RevealVote(job.view.job_id, view.claim_id, status.seed, reason)
@@ -183,7 +188,7 @@ def _votes(sight: Sight, job: JobSight) -> Iterator[Action]:
     terms, spent = job.view.terms, 0
     for view, vote in _drawn(sight, job):
         status = view.status
-        if vote.commitment != ZERO_DIGEST or sight.now > status.since + terms.vote_time:
+        if voted_by(vote) or sight.now > status.since + terms.vote_time:
             continue
         if job.refusal:
             yield Wait(job.view.job_id, f"drawn, but the job's files are refused: {job.refusal}")
