@@ -345,9 +345,18 @@ def verify(context: typer.Context, folder: Annotated[Path, typer.Argument(help="
             "job-verify", {"valid": False, "reason": error.message}, f"NOT the settled model: {error.message}"
         )
         raise typer.Exit(int(Exit.FRAUD)) from None
-    app.output.result(
-        "job-verify", {"valid": True, "found": found}, f"the model is the one that the chain settled: {found}"
-    )
+    rows = table("the model is the one that the chain settled", "what", "#value")
+    for name, value in (
+        ("job", found.job_id),
+        ("output root of the last round", found.params_root),
+        ("rounds", str(found.rounds)),
+        ("tasks", str(found.tasks)),
+        ("segments replayed by verifiers", f"{found.replayed_segments} of {found.segments}"),
+        ("disputes", f"{found.disputes}, convictions {found.convictions}"),
+        ("fetched at block", str(found.block)),
+    ):
+        rows.add_row(name, value)
+    app.output.result("job-verify", {"valid": True, "found": found}, rows)
 
 
 @commands.command()

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import Annotated, NoReturn
 
-import click
 import typer
 
 from cli import account, devnet, dispute, job, solver, stake, token, verifier, whistle
 from cli.app import App
 from cli.output import Exit, Output
 from cli.settings import Flags
-from protocol.errors import AssayError
+from protocol.errors import AssayError, Stop
 
 root = typer.Typer(
     name="assay",
@@ -75,23 +75,41 @@ def config(context: typer.Context) -> None:
     app.output.result("config", settings, rows)
 
 
+# Typer carries its own copy of click, of which it shows only leaves: the base of all usage errors is theirs.
+UsageProblem: type[Exception] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
+ROOT_OPTIONS = frozenset(
+    {"-r", "--rpc-url", "--home", "--account", "--password-file", "--keystore", "--deployment", "--device"}
+    | {"--json", "-q", "--quiet", "-y", "--yes", "--dry-run", "--max-spend"}
+)
+
+
+def _misused(error: Exception, as_json: bool) -> NoReturn:
+    """Report a command line that cannot be understood, and end with status 2."""
+    message = error.format_message().strip()  # type: ignore[attr-defined]
+    if message:  # without one, Typer has printed the help that was wanted
+        context, option = getattr(error, "ctx", None), getattr(error, "option_name", "")
+        hint = f"`{context.command_path if context else 'assay'} --help` shows what it takes"
+        if option in ROOT_OPTIONS:
+            hint = f"put it before the command's name: assay {option} ..."
+        Output(as_json).report(Stop(message, hint=hint, code="usage"))
+    raise SystemExit(int(Exit.USAGE))
+
+
 def main() -> None:
     """Entry point: every AssayError becomes a report and an exit status, everything else is a bug (1)."""
-    as_json = False
+    as_json = "--json" in sys.argv
     try:
-        import sys
-
-        as_json = "--json" in sys.argv
-        root(standalone_mode=False)
+        status = root(standalone_mode=False)
     except AssayError as error:
         Output(as_json).fail(error)
-    except click.exceptions.Exit as leaving:
-        raise SystemExit(leaving.exit_code) from leaving
-    except click.exceptions.Abort as aborted:
+    except typer.Abort as aborted:
         raise SystemExit(int(Exit.CONFIRM)) from aborted
-    except click.ClickException as usage:
-        usage.show()
-        raise SystemExit(int(Exit.USAGE)) from usage
+    except UsageProblem as error:
+        _misused(error, as_json)
+    # A command that ends by `typer.Exit` gives its status back here instead of raising it.
+    raise SystemExit(status if isinstance(status, int) else int(Exit.OK))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,8 @@
 """What a command prints and how it ends.
 
-Contract: with ``--json`` one object ``{"schema", "data"}`` on stdout and nothing else there; errors go to
-stderr with code,
-message and hint; the exit status says what kind of thing happened (see EXIT). Amounts are decimal strings in
-JSON, so
-that no reader loses digits.
+Contract: with ``--json`` one object ``{"schema", "data"}`` on stdout and nothing else; errors go to stderr
+with code, message and hint; the exit status says what kind of thing happened (see Exit). Amounts are decimal
+strings in JSON, so that no reader loses digits. Nothing of a table is left out, however narrow the terminal.
 """
 
 from __future__ import annotations
@@ -15,9 +13,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, TextIO
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from protocol.errors import (
@@ -90,6 +89,17 @@ def plain(value: Any, name: str = "") -> Any:
     return value
 
 
+FILE_COLUMNS = 240
+"""Width of what is not a terminal: no table that is piped or kept in a file is cut."""
+
+
+def _console(file: TextIO) -> Console:
+    terminal = file.isatty()
+    return Console(
+        file=file, highlight=False, soft_wrap=not terminal, width=None if terminal else FILE_COLUMNS
+    )
+
+
 @dataclass
 class Output:
     """Where a command's words go."""
@@ -98,8 +108,7 @@ class Output:
     quiet: bool = False
 
     def __post_init__(self) -> None:
-        self.out = Console(file=sys.stdout, highlight=False, soft_wrap=not sys.stdout.isatty())
-        self.err = Console(file=sys.stderr, highlight=False, soft_wrap=not sys.stderr.isatty())
+        self.out, self.err = _console(sys.stdout), _console(sys.stderr)
 
     def result(self, schema: str, data: Any, text: str | Table | None = None) -> None:
         """The command's result: an object with --json, else `text` (or nothing if quiet)."""
@@ -107,22 +116,26 @@ class Output:
             sys.stdout.write(json.dumps({"schema": f"assay/{schema}/1", "data": plain(data)}) + "\n")
             sys.stdout.flush()
         elif text is not None:
-            self.out.print(text)
+            self.out.print(text, markup=False)
 
     def say(self, text: str) -> None:
         """Progress, on stderr; silent when quiet."""
         if not self.quiet:
-            self.err.print(text)
+            self.err.print(text, markup=False)
 
-    def fail(self, error: AssayError) -> NoReturn:
-        """Report an error and end with its status."""
+    def report(self, error: AssayError) -> None:
+        """Say on stderr what went wrong and what to do next."""
         if self.as_json:
             body = {"code": error.code, "message": error.message, "hint": error.hint}
             sys.stderr.write(json.dumps({"schema": "assay/error/1", "error": body}) + "\n")
         else:
-            self.err.print(f"[bold red]error[/] \\[{error.code}] {error.message}", markup=True)
+            self.err.print(f"[bold red]error[/] \\[{error.code}] {escape(error.message)}")
             if error.hint:
-                self.err.print(f"  [bold]next:[/] {error.hint}")
+                self.err.print(f"  [bold]next:[/] {escape(error.hint)}")
+
+    def fail(self, error: AssayError) -> NoReturn:
+        """Report an error and end with its status."""
+        self.report(error)
         raise SystemExit(int(exit_status(error)))
 
 
@@ -139,5 +152,6 @@ def table(title: str, *columns: str) -> Table:
     """A table in the house's look; columns whose name starts with '#' are right-aligned."""
     result = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for column in columns:
-        result.add_column(column.removeprefix("#"), justify="right" if column.startswith("#") else "left")
+        justify: Literal["left", "right"] = "right" if column.startswith("#") else "left"
+        result.add_column(column.removeprefix("#"), justify=justify, overflow="fold")
     return result

@@ -1,10 +1,8 @@
 """The main job, from nothing: a real model is trained through the whole market on a local chain, a cheat is
-caught and slashed
-on chain, and the model is fetched and checked.
+caught and slashed on chain, and the model is fetched and checked.
 
-Usage: demo.py [--json] [--quick] [--data PATH]; the environment variable DATA does as --data. Exit status 0
-only if all of it
-happened. It is ``assay devnet scenario run one-ulp`` in a folder of its own.
+Usage: demo.py [--json] [--quick] [--data PATH] [--home FOLDER]; the environment variable DATA does as --data.
+Exit status 0 only if all of it happened. It is ``assay devnet scenario run one-ulp`` in a folder of its own.
 """
 
 from __future__ import annotations
@@ -23,8 +21,9 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one object on stdout")
     parser.add_argument("--quick", action="store_true", help="a smaller model, under 45 s")
     parser.add_argument("--data", default=os.environ.get("DATA") or "stdlib", help="your own text")
+    parser.add_argument("--home", default=HOME, help="folder for the market; an earlier run is removed")
     options = parser.parse_args()
-    command = [sys.executable, "-m", "cli.main", "--home", HOME]
+    command = [sys.executable, "-m", "cli.main", "--home", options.home]
     command += ["--json"] if options.json else []
     command += ["devnet", "scenario", "run", "one-ulp", "--fresh", "--data", options.data]
     command += ["--quick"] if options.quick else []
