@@ -43,7 +43,9 @@ class CompiledExecutor(Executor):
         """
         super().__init__(program, device, FAST)
         self._data = [node for node in program.nodes if node.op is Op.DATA]
-        self._stored = None if cache_dir is None else StoredForm(cache_dir / form_key(program.root, self.device))
+        self._stored = (
+            None if cache_dir is None else StoredForm(cache_dir / form_key(program.root, self.device))
+        )
         self._form: Form | None = self._prepare()
         self._unchecked = self_check and not (self._stored is not None and self._stored.checked)
 
@@ -82,7 +84,9 @@ class CompiledExecutor(Executor):
 
     def _compared(self, compiled: list[Tensor], reference: list[Tensor]) -> list[Tensor]:
         """The reference's result; the form is trusted from now on if it gave the same bytes, else dropped."""
-        wrong = [i for i, (a, b) in enumerate(zip(compiled, reference, strict=True)) if to_bytes(a) != to_bytes(b)]
+        wrong = [
+            i for i, (a, b) in enumerate(zip(compiled, reference, strict=True)) if to_bytes(a) != to_bytes(b)
+        ]
         self._unchecked = False
         if wrong:
             log.error(

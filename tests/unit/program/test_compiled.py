@@ -1,0 +1,163 @@
+"""Compiled steps: the reference's states, kept on disk, and never trusted when they differ."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from program.build import ProgramBuilder
+from program.compiled import CompiledExecutor
+from program.compiled_cache import StoredForm, form_key
+from program.execute import Executor, StepContext
+from program.isa import DType, Program
+from program.state import state_root
+from program.trace import trace_step
+from protocol.errors import Stop
+from tests.fakes.programs import Sample, random_sample, training_sample
+from training import job, models
+
+SEED = b"s" * 32
+CPU = torch.device("cpu")
+
+
+def context(sample: Sample) -> StepContext:
+    return StepContext(sample.dataset, SEED, 1, 7)
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache that holds the checked form of `training_sample`."""
+    sample, directory = training_sample(), tmp_path_factory.mktemp("forms")
+    CompiledExecutor(sample.program, cache_dir=directory).step(sample.state, context(sample))
+    return directory
+
+
+@pytest.fixture
+def own_cache(cache: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    return Path(shutil.copytree(cache, tmp_path / "forms"))
+
+
+def form_directory(cache: Path, program: Program) -> Path:
+    return cache / form_key(program.root, CPU)
+
+
+def test_a_stored_form_is_loaded_and_gives_the_reference_states(
+    cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sample = training_sample()
+    before = {p: p.stat().st_mtime_ns for p in cache.rglob("*.so")}
+    form = CompiledExecutor(sample.program, cache_dir=cache)
+    found = form.run(sample.state, context(sample), 3)
+    assert state_root(found) == state_root(Executor(sample.program).run(sample.state, context(sample), 3))
+    assert {p: p.stat().st_mtime_ns for p in cache.rglob("*.so")} == before != {}
+    assert not [record for record in caplog.records if record.name.startswith("program")]
+
+
+def test_a_trace_takes_the_reference_way(cache: Path) -> None:
+    sample = training_sample()
+    form = CompiledExecutor(sample.program, cache_dir=cache)
+    made = trace_step(sample.program, sample.state, context(sample), executor=form)
+    assert made.root == trace_step(sample.program, sample.state, context(sample)).root
+
+
+def test_a_state_that_does_not_fit_is_refused(cache: Path) -> None:
+    sample = training_sample()
+    form = CompiledExecutor(sample.program, cache_dir=cache)
+    with pytest.raises(Stop, match="slots"):
+        form.step(sample.state[:1], context(sample))
+    with pytest.raises(Stop, match="slot 1"):
+        form.step([sample.state[0], sample.state[0], sample.state[2]], context(sample))
+
+
+@pytest.mark.parametrize("damage", ["changed", "interrupted", "removed"])
+def test_a_damaged_form_is_reported_and_compiled_again(
+    own_cache: Path, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    sample = training_sample()
+    directory = form_directory(own_cache, sample.program)
+    library = next(directory.rglob("*.so"))
+    if damage == "changed":
+        library.write_bytes(library.read_bytes()[:-1] + b"x")
+    elif damage == "removed":
+        library.unlink()
+    else:
+        (directory / "form.json").unlink()
+    form = CompiledExecutor(sample.program, cache_dir=own_cache)
+    assert "compiled again" in caplog.text
+    found = form.run(sample.state, context(sample), 2)
+    assert state_root(found) == state_root(Executor(sample.program).run(sample.state, context(sample), 2))
+
+
+def test_a_form_with_other_bits_is_deleted_and_never_used(
+    own_cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The form of another program of the same shapes lies in this program's place."""
+    sample = training_sample()
+    b = ProgramBuilder(sample.program.record_size)
+    slots = [b.state(node.dtype, node.shape) for node in sample.program.state]
+    read = b.convert(b.slice(b.slice(b.data(20, 24), 0, 0, 1), 1, 0, 1), DType.F32)
+    other = b.finish([b.mul(slots[0], b.reshape(read, ())), slots[1], slots[2]], 2)
+    directory = form_directory(own_cache, sample.program)
+    wrong = CompiledExecutor(other, cache_dir=own_cache, self_check=False)
+    shutil.rmtree(directory)
+    shutil.copytree(form_directory(own_cache, other), directory)
+    form = CompiledExecutor(sample.program, cache_dir=own_cache)
+    found = form.run(sample.state, context(sample), 2)
+    assert state_root(found) == state_root(Executor(sample.program).run(sample.state, context(sample), 2))
+    assert state_root(found) != state_root(wrong.run(sample.state, context(sample), 2))
+    assert "other bits" in caplog.text
+    assert StoredForm(directory).load() is None
+
+
+def test_the_key_names_program_and_threads() -> None:
+    one, other = training_sample().program.root, random_sample(0).program.root
+    assert form_key(one, CPU) == form_key(one, CPU) != form_key(other, CPU)
+    threads, first = torch.get_num_threads(), form_key(one, CPU)
+    torch.set_num_threads(threads + 1)
+    try:
+        assert form_key(one, CPU) != first
+    finally:
+        torch.set_num_threads(threads)
+
+
+def agree(made: job.JobArtifacts, steps: int) -> None:
+    """The compiled run of a job's inner program gives the reference's state after every step."""
+    form, reference = CompiledExecutor(made.inner, self_check=False), Executor(made.inner)
+    state = made.genesis
+    for step in range(steps):
+        at = StepContext(made.records, SEED, 0, step)
+        after = reference.step(state, at)
+        assert state_root(form.step(state, at)) == state_root(after)
+        state = after
+
+
+def test_an_mlp_trains_with_the_same_bits() -> None:
+    agree(job.mlp(models.MlpConfig(hidden=32, layers=1), batch=16), 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_gpt_trains_with_the_same_bits(threads: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        config = models.GptConfig(n_layer=1, n_head=2, d_model=64, context=32, activation="gelu_erf")
+        agree(job.gpt(config, batch=3, max_bytes=1 << 16), 3)
+        agree(job.mlp(models.MlpConfig(hidden=96, layers=2), batch=64), 3)
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_random_programs_have_the_same_bits(seed: int) -> None:
+    sample = random_sample(seed)
+    form = CompiledExecutor(sample.program, self_check=False)
+    at = context(sample)
+    assert state_root(form.step(sample.state, at)) == state_root(
+        Executor(sample.program).step(sample.state, at)
+    )

@@ -1,0 +1,170 @@
+"""Every instruction, compiled, gives the reference's bytes on uniform, special and adversarial bit patterns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from numerics.encoding import to_bytes
+from program.build import ProgramBuilder
+from program.compiled import CompiledExecutor
+from program.execute import Executor, StepContext
+from program.isa import DType, Input, Op, Program
+from tests.unit.numerics import patterns
+
+CONTEXT = StepContext(None, bytes(32), 0, 3)
+ELEMENTS = 1 << 17
+ROWS, LENGTH = 512, 256
+UNARY = [op for op in Op if Op.NEG <= op <= Op.FLOOR]
+BINARY = [op for op in Op if Op.ADD <= op <= Op.POW]
+
+
+def finished(b: ProgramBuilder, made: list[Input]) -> Program:
+    """The program that passes its state on and writes `made` to slots of their own."""
+    given = b.slots
+    for x in made:
+        b.state(x.dtype, x.shape)
+    return b.finish([*given, *made], 1)
+
+
+def elementwise() -> Program:
+    b = ProgramBuilder()
+    x, y = (b.state(DType.F32, (ELEMENTS,)) for _ in range(2))
+    i, j = (b.state(DType.I32, (ELEMENTS,)) for _ in range(2))
+    made = [b.emit(op, DType.F32, x.shape, (x,)) for op in UNARY]
+    made += [b.emit(op, DType.F32, x.shape, (x, y)) for op in BINARY]
+    for value in (0.0, -0.0, 1.0, -1.0, 3.0):
+        number = b.const(value, DType.F32)
+        for op in (Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.MAX, Op.MIN):
+            made += [b.emit(op, DType.F32, x.shape, pair) for pair in ((x, number), (number, x))]
+    comparisons = [compare(a, c) for compare in (b.eq, b.lt, b.le) for a, c in ((x, y), (i, j))]
+    made += [*comparisons, b.and_(*comparisons[:2]), b.or_(*comparisons[2:4]), b.not_(comparisons[0])]
+    made += [b.iadd(i, j), b.isub(i, j), b.imul(i, j), b.select(comparisons[2], x, y)]
+    made += [
+        b.convert(x, DType.I32),
+        b.convert(x, DType.BOOL),
+        b.convert(i, DType.F32),
+        b.convert(i, DType.U8),
+    ]
+    made += [b.convert(b.convert(i, DType.BOOL), DType.F32), b.sub(b.mul(x, y), b.mul(y, y))]
+    made += [b.neg(b.sub(x, y)), b.add(b.mul(x, y), y), b.sub(b.const(0.0, DType.F32), b.mul(x, y))]
+    folded = b.mul(b.const(0.1, DType.F32), b.const(3.0, DType.F32))
+    made += [b.mul(x, folded), b.mul(b.convert(b.iota((ELEMENTS,), 0), DType.F32), b.const(0.1, DType.F32))]
+    return finished(b, made)
+
+
+def contractions() -> Program:
+    b = ProgramBuilder()
+    x, y = (b.state(DType.F32, (ROWS, LENGTH)) for _ in range(2))
+    idx = b.state(DType.I32, (LENGTH,))
+    foreign = b.state(DType.I16, (ROWS,))
+    xt = b.transpose(x)
+    ex, ey, et = b.exponent(x), b.exponent(y), b.exponent(xt)
+    qx, qy, qt = b.quantise(x, ex), b.quantise(y, ey), b.quantise(xt, et)
+    odd = b.quantise(x, foreign)
+    made = [ex, ey, et, qx, odd, b.product(qx, ex, qy, ey), b.product(odd, foreign, qy, ey)]
+    made += [
+        b.product(qt, et, b.quantise(b.transpose(y), b.exponent(b.transpose(y))), et),
+        b.product(odd, ex, qy, ey),
+    ]
+    made += [
+        b.product(
+            b.reshape(q, (8, 64, LENGTH)),
+            b.reshape(e, (8, 64)),
+            b.reshape(qy, (8, 64, LENGTH)),
+            b.reshape(ey, (8, 64)),
+        )
+        for q, e in ((qx, ex),)
+    ]
+    backward = b.flip(qx, 0)
+    made += [b.product(backward, b.flip(ex, 0), b.take(qy, idx), b.take(ey, idx))]
+    made += [
+        b.sum(x),
+        b.sum(xt),
+        b.sum(b.reshape(x, (ROWS * LENGTH // 2, 2))),
+        b.sum(b.reshape(x, (ROWS * LENGTH, 1))),
+    ]
+    made += [b.sum(b.mul(x, y)), b.amax(x), b.amax(xt), b.argmax(x), b.scatter_sum(x, idx, 33)]
+    made += [
+        b.take(x, idx),
+        b.pick(x, b.argmax(y)),
+        b.concat([qx, b.slice(qy, 0, 3, 9)], 0),
+        b.strided(x, (3, 5), 7, (1, 2)),
+    ]
+    return finished(b, made)
+
+
+def adversarial(seed: int) -> list[Tensor]:
+    """f32 pairs, i32 pairs: special patterns first, then uniform bits and ordinary numbers."""
+    a, c = patterns.pairs(seed, ELEMENTS + 5_000)
+    generator = np.random.default_rng(seed)
+    i = generator.integers(-(2**31), 2**31, (2, ELEMENTS)).astype(np.int32)
+    i[:, :4] = [[-(2**31), 2**31 - 1, 0, -1], [-1, 2**31 - 1, 0, -(2**31)]]
+    order = generator.permutation(len(a))[:ELEMENTS] if seed % 2 else slice(0, ELEMENTS)
+    return [patterns.tensor(a[order]), patterns.tensor(c[order]), *(torch.from_numpy(k) for k in i)]
+
+
+def rows(seed: int) -> list[Tensor]:
+    """Rows of every scale, some poisoned, zero, subnormal or at the edge of overflow; indices also out of range."""
+    generator = torch.Generator().manual_seed(seed)
+    pair = []
+    for _ in range(2):
+        x = torch.randn(ROWS, LENGTH, generator=generator)
+        x *= torch.exp2(torch.randint(-140, 120, (ROWS, 1), generator=generator).float())
+        x[:8] = 0.0
+        x[8:12] = -0.0
+        x[20, 3], x[21, 4], x[22, 5] = float("nan"), float("inf"), float("-inf")
+        x[23, :2] = torch.tensor([float("inf"), float("-inf")])
+        x[24:28] = torch.tensor(3.4028235e38)
+        x[28:32] = torch.tensor(1e-45)
+        x[32:40] = torch.randint(-8192, 8193, (8, LENGTH), generator=generator).float() * 0.5
+        pair.append(x[torch.randperm(ROWS, generator=generator)])
+    idx = torch.randint(-3, 40, (LENGTH,), generator=generator, dtype=torch.int32)
+    foreign = torch.randint(-200, 200, (ROWS,), generator=generator).to(torch.int16)
+    return [*pair, idx, foreign]
+
+
+def compare(program: Program, form: CompiledExecutor, given: list[Tensor]) -> None:
+    outputs = [torch.zeros(n.shape, dtype=t) for n, t in zip(program.state, dtypes(program), strict=True)]
+    state = [*given, *outputs[len(given) :]]
+    with torch.inference_mode():
+        wanted, found = Executor(program).step(state, CONTEXT), form.step(state, CONTEXT)
+    for slot, (a, c) in enumerate(zip(wanted, found, strict=True)):
+        node = program.nodes[program.outputs[slot]]
+        assert to_bytes(a) == to_bytes(c), f"slot {slot}: {node.op.name} {node.shape}"
+
+
+def dtypes(program: Program) -> list[torch.dtype]:
+    known = {DType.F32: torch.float32, DType.I32: torch.int32, DType.I16: torch.int16}
+    return [{**known, DType.U8: torch.uint8, DType.BOOL: torch.bool}[node.dtype] for node in program.state]
+
+
+CASES: list[tuple[Callable[[], Program], Callable[[int], list[Tensor]]]] = [
+    (elementwise, adversarial),
+    (contractions, rows),
+]
+
+
+@pytest.mark.parametrize(("make", "inputs"), CASES, ids=["elementwise", "contractions"])
+def test_compiled_operations_give_the_reference_bytes(
+    make: Callable[[], Program], inputs: Callable[[int], list[Tensor]]
+) -> None:
+    program = make()
+    form = CompiledExecutor(program, self_check=False)
+    for seed in range(2):
+        compare(program, form, inputs(seed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("make", "inputs"), CASES, ids=["elementwise", "contractions"])
+def test_a_million_inputs_of_every_operation(
+    make: Callable[[], Program], inputs: Callable[[int], list[Tensor]]
+) -> None:
+    program = make()
+    form = CompiledExecutor(program, self_check=False)
+    for seed in range(10, 20):
+        compare(program, form, inputs(seed))
