@@ -1,0 +1,114 @@
+"""The demonstration, small: separate processes on a local chain; a lie about one bit, covered for by every
+verifier, is convicted on chain (attacks 5 and 15), and the model that comes out is checked offline."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.output import Exit
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 600
+ROUNDS = 3
+
+
+def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("ASSAY_", "ETH_")) and k != "DATA"}
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=ROOT,
+        env={**kept, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
+def assay(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run(["-m", "cli.main", "--json", "--home", str(home), *arguments])
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("market")
+
+
+@pytest.fixture(scope="module")
+def outcome(home: Path) -> Any:
+    """The demonstration's own account of itself."""
+    try:
+        ended = run(["scripts/demo.py", "--quick", "--json", "--home", str(home)])
+    finally:
+        down = assay(home, "devnet", "down")
+    assert ended.returncode == 0, ended.stdout + ended.stderr[-4000:]
+    assert json.loads(down.stdout)["data"]["stopped"] == 0, "the demonstration left processes behind"
+    body = json.loads(ended.stdout)
+    assert body["schema"] == "assay/scenario/1"
+    return body["data"]
+
+
+def test_everything_that_the_scenario_promises_happened(outcome: Any) -> None:
+    assert outcome["passed"] is True and outcome["missing"] == []
+
+
+def test_the_cheat_is_convicted_once_by_arithmetic_though_its_verifiers_passed_it(outcome: Any) -> None:
+    (guilty,) = outcome["convicted"]
+    assert (guilty["claimant"], guilty["kind"], guilty["round"]) == ("solver-1", "task", 1)
+    assert guilty["passedBy"] >= 2
+    won = [game for game in outcome["games"] if game["challengerWon"]]
+    assert [game["reason"] for game in won] == ["arithmetic"]
+    assert outcome["disputeGas"] > 0
+
+
+def test_the_cheat_pays_the_whistleblower(outcome: Any) -> None:
+    before, after = outcome["before"]["parties"], outcome["after"]["parties"]
+    change = {name: int(after[name]) - int(before[name]) for name in before}
+    assert change["whistle-1"] > 0 and change["solver-1"] < 0
+    assert change["solver-2"] > 0 and change["client"] < 0
+    assert sum(change[name] < 0 for name in change if name.startswith("verifier")) == 2
+
+
+def test_tokens_add_up_to_what_was_minted(outcome: Any) -> None:
+    def parts(shot: Any) -> tuple[int, int, int, int]:
+        held = sum(map(int, shot["parties"].values())) + int(shot["held"])
+        return held, int(shot["burned"]), int(shot["undestroyed"]), int(shot["supply"])
+
+    held, burned, undestroyed, minted = parts(outcome["before"])
+    assert (burned, undestroyed) == (0, 0) and held == minted
+    held, burned, undestroyed, supply = parts(outcome["after"])
+    assert held + burned == minted, "what is held and what was burnt"
+    assert supply + burned - undestroyed == minted, "the token's own supply"
+    assert burned > 0 and outcome["after"]["held"] == 0, "the job and its games left nothing behind"
+
+
+def test_the_model_learnt(outcome: Any) -> None:
+    losses = outcome["heldOutLoss"]
+    assert len(losses) == 1 + ROUNDS and losses[-1] < losses[0]
+
+
+def test_the_model_is_verified_offline(outcome: Any, home: Path) -> None:
+    assert outcome["verified"]["rounds"] == ROUNDS and outcome["verified"]["convictions"] == 1
+    ended = assay(home, "job", "verify", str(home / "model"))
+    assert ended.returncode == Exit.OK, ended.stderr
+    assert json.loads(ended.stdout)["data"]["valid"] is True
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "receipt.json"])
+def test_one_flipped_bit_is_found(outcome: Any, home: Path, tmp_path: Path, name: str) -> None:
+    folder = Path(shutil.copytree(home / "model", tmp_path / "model"))
+    data = bytearray((folder / name).read_bytes())
+    data[2 * len(data) // 3] ^= 1
+    (folder / name).write_bytes(data)
+    ended = assay(home, "job", "verify", str(folder))
+    assert ended.returncode == Exit.FRAUD, ended.stdout + ended.stderr
+    found = json.loads(ended.stdout)["data"]
+    assert found["valid"] is False and name in found["reason"]
