@@ -11,6 +11,7 @@ fails, with the reasons.
 
 from __future__ import annotations
 
+import signal
 import statistics
 import time
 from collections.abc import Callable
@@ -385,6 +386,10 @@ def judge(scenario: Scenario, outcome: Outcome) -> list[str]:
     return missing
 
 
+def _leave(*_: object) -> None:
+    raise SystemExit(128 + signal.SIGTERM)
+
+
 def run_scenario(app: App, name: str, *, source: str, quick: bool, out: Path) -> bool:
     """Run one scenario, report, and say whether it passed. Raises Stop for an unknown name."""
     from cli.devnet import take_down
@@ -395,6 +400,7 @@ def run_scenario(app: App, name: str, *, source: str, quick: bool, out: Path) ->
             f"there is no scenario {name!r}", hint=f"there are: {', '.join(SCENARIOS)}", code="not-found"
         )
     run = Run(app, scenario, demo_job(source, quick), out)
+    signal.signal(signal.SIGTERM, _leave)
     try:
         outcome = run.play()
     finally:

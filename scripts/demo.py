@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 
 HOME = ".assay/demo"
 
 
-def main() -> int:
-    """Run the scenario; its exit status."""
+def main() -> None:
+    """Become the scenario's process, so that a signal to this one ends the market."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="one object on stdout")
     parser.add_argument("--quick", action="store_true", help="a smaller model, under 45 s")
@@ -27,8 +26,8 @@ def main() -> int:
     command += ["--json"] if options.json else []
     command += ["devnet", "scenario", "run", "one-ulp", "--fresh", "--data", options.data]
     command += ["--quick"] if options.quick else []
-    return subprocess.run(command, check=False).returncode
+    os.execv(sys.executable, command)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
