@@ -1,9 +1,10 @@
 """Forms of the operations for compilation: the bits of `numerics.REFERENCE`, shaped for a fusing compiler.
 
-Contract: functional (nothing written in place), vectorisable dtypes only (quantised values and exponents are
-i32 or integer-valued f32 here, never i16), and what a product or a quantisation needs of an operand is computed once
-an operand, not once a use. Not guaranteed: speed without a compiler; the values of a poisoned row where
-`quantise_own` is told that only products see them; results for |q| > 8192, which `Quantised` never holds.
+Contract: functional (nothing written in place), vectorisable dtypes only (quantised values and exponents
+are i32 or integer-valued f32 here, never i16), and what a product or a quantisation needs of an operand
+is computed once an operand, not once a use. Not guaranteed: speed without a compiler; the values of a
+poisoned row where `quantise_own` is told that only products see them; results for |q| > 8192, which
+`Quantised` never holds.
 """
 
 from __future__ import annotations
@@ -106,7 +107,10 @@ class Quantised:
         if "split" not in self._made:
             hi = torch.floor((self.integers + 64.0) * 0.0078125)
             lo = self.integers - hi * 128.0
-            self._made["split"] = tuple(part.to(torch.int8) for part in (hi, lo, hi + lo))
+            parts = [part.to(torch.int8) for part in (hi, lo, hi + lo)]
+            # Stored as the operand lies, transposed or not: the int8 product reads both alike, and a
+            # transposing store takes five times as long.
+            self._made["split"] = tuple(kept(part) if part.dim() == 2 else part for part in parts)
         return self._made["split"]
 
 
@@ -179,7 +183,8 @@ torch.library.register_fake("assay::int8_products", _int8_products_shape, lib=_L
 def sum(x: Tensor) -> Tensor:  # the instruction's name, kept
     """Order-free sum of each row, f32[..., n] -> f32[...] (A33).
 
-    In a row with Inf or NaN the scaled terms keep it, so the binary64 sum is what A33 says; no other row overflows.
+    In a row with Inf or NaN the scaled terms keep it, so the binary64 sum is what A33 says; no other row
+    overflows.
     """
     shift = c.SUM_BITS - (x.shape[-1] - 1).bit_length()
     scale = kept(power_of_two(shift + 126 - _field(x)))

@@ -1,8 +1,8 @@
 """A strided node as ordinary views, where it is one.
 
-Contract: `strided` gives out[i] = x_flat[offset + sum of i_d * stride_d] for every valid attribute. Transposes, slices,
-repetitions and reversals of x become reshape, narrow, permute, expand and flip, which a compiler fuses; only overlapping
-windows and diagonals are read by address. Not guaranteed: a copy.
+Contract: `strided` gives out[i] = x_flat[offset + sum of i_d * stride_d] for every valid attribute.
+Transposes, slices, repetitions and reversals of x become reshape, narrow, permute, expand and flip, which
+a compiler fuses; only overlapping windows and diagonals are read by address. Not guaranteed: a copy.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ def digits(elements: int, shape: Sequence[int], offset: int, strides: Sequence[i
     walked = sorted(
         ((s, n, d) for d, (s, n) in enumerate(zip(strides, shape, strict=True)) if s and n > 1), reverse=True
     )
-    sizes, starts, lengths, dims = [], [], [], []
+    sizes: list[int] = []
+    starts: list[int] = []
+    lengths: list[int] = []
+    dims: list[int | None] = []
     room, rest = elements, offset
     for stride, length, dim in walked:
         if room % stride:

@@ -1,9 +1,10 @@
 """Compiled execution of a program: the bits of ``program.execute`` at the speed of compiled training.
 
-Contract: a `CompiledExecutor` is an `Executor` whose plain `step` runs one compiled graph; observing, patching or
-stopping early takes the reference's way. Before a newly compiled form is trusted, its first step is compared bit by
-bit with the reference; a form that differs is deleted, reported, and never used. Not guaranteed: canonical NaN bits
-inside tensors, and speed at the first use of a program on a machine, when compiling takes minutes.
+Contract: a `CompiledExecutor` is an `Executor` whose plain `step` runs one compiled graph; observing,
+patching or stopping early takes the reference's way. Before a newly compiled form is trusted, its first
+step is compared bit by bit with the reference; a form that differs is deleted, reported, and never used.
+Not guaranteed: canonical NaN bits inside tensors, and speed at the first use of a program on a machine,
+when compiling takes minutes.
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ class CompiledExecutor(Executor):
         self._unchecked = False
         if wrong:
             log.error(
-                "the compiled form of program %s gives other bits than the definition in slots %s; it is deleted, "
-                "and this run goes on with the slower reference: check this machine and its compiler",
+                "the compiled form of program %s gives other bits than the definition in slots %s; it is "
+                "deleted, and this run goes on with the slower reference: check this machine and compiler",
                 self.program.root.hex(),
                 wrong,
             )

@@ -1,10 +1,11 @@
 """Compiled forms on disk, one directory for each program, machine and setting.
 
-Contract: `open_form` returns a callable form of the graph, from disk if a whole and untouched one is there, else
-freshly compiled; a form whose files are not exactly those that were written is deleted and compiled again, with a
-warning that says so. A directory's name depends on everything that the form's code depends on. The directory must be
-the operator's own: it holds machine code and pickles, which nobody else may write. Not guaranteed: that a form is
-right; ``program.compiled`` compares it with the definition before it is trusted.
+Contract: `open_form` returns a callable form of the graph, from disk if a whole and untouched one is
+there, else freshly compiled; a form whose files are not exactly those that were written is deleted and
+compiled again, with a warning that says so. A directory's name depends on everything that the form's code
+depends on. The directory must be the operator's own: it holds machine code and pickles, which nobody else
+may write. Not guaranteed: that a form is right; ``program.compiled`` compares it with the definition
+before it is trusted.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ SETTINGS: dict[str, Any] = {
     "eager_numerics.disable_ftz": True,
     "fx_graph_cache": True,
 }
-_FORM_SOURCES = ("numerics/*.py", "program/compiled*.py", "program/affine.py")
+_FORM_SOURCES = ("numerics/*.py", "program/compiled_graph.py", "program/affine.py")
+"""What decides the graph of a program."""
 _MANIFEST = "form.json"
 _CHECKED = "checked"
 

@@ -1,9 +1,10 @@
 """A program as one graph of tensor operations, for a fusing compiler.
 
-Contract: `trace` returns a graph that maps (state tensors, data tensors in node order, step counter) to the next
-state with the bits of ``program.execute``, apart from the sign and payload of NaNs. The graph is that of the
-program alone: no value of a state or dataset enters it. i16 tensors travel as i32 inside, since compilers do
-not vectorise i16. Not guaranteed: intermediate outputs; use ``program.trace`` for those.
+Contract: `trace` returns a graph that maps (state tensors, data tensors in node order, step counter) to
+the next state with the bits of ``program.execute``, apart from the sign and payload of NaNs. The graph is
+that of the program alone: no value of a state or dataset enters it. i16 tensors travel as i32 inside,
+since compilers do not vectorise i16. Not guaranteed: intermediate outputs; use ``program.trace`` for
+those.
 """
 
 from __future__ import annotations
@@ -66,12 +67,13 @@ def _run(program: Program, *inputs: Tensor) -> list[Tensor]:
                 values.append(_quantise(program, node, operands, len(values) in products_only))
             else:
                 value = _value(node, operands, inputs[-1].device)
-                values.append(fused.kept(value) if node.op in _COSTLY else value)
+                keep = node.op in _COSTLY and isinstance(value, Tensor)
+                values.append(fused.kept(value) if keep else value)
     return [_external(program.nodes[ref], values[ref]) for ref in program.outputs]
 
 
 def _read_by_products_only(program: Program) -> set[int]:
-    """quantise nodes whose every reader is a product that also reads the exponents that they were made with."""
+    """quantise nodes whose every reader is a product that also reads the exponents they were made with."""
     found = {i for i, node in enumerate(program.nodes) if node.op is Op.QUANTISE} - set(program.outputs)
     for node in program.nodes:
         refs = [ref.ref for ref in node.inputs]

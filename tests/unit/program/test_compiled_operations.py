@@ -1,4 +1,4 @@
-"""Every instruction, compiled, gives the reference's bytes on uniform, special and adversarial bit patterns."""
+"""Every instruction, compiled, gives the reference's bytes on uniform, special and adversarial patterns."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def adversarial(seed: int) -> list[Tensor]:
 
 
 def rows(seed: int) -> list[Tensor]:
-    """Rows of every scale, some poisoned, zero, subnormal or at the edge of overflow; indices also out of range."""
+    """Rows of every scale, some poisoned, zero, subnormal or close to overflow; some indices out of range."""
     generator = torch.Generator().manual_seed(seed)
     pair = []
     for _ in range(2):
