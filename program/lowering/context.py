@@ -28,10 +28,18 @@ class Refused(Exception):
 class Lowering:
     """A program builder seen through views."""
 
-    def __init__(self, builder: ProgramBuilder) -> None:
+    def __init__(self, builder: ProgramBuilder, seed: int = 0) -> None:
         self.builder = builder
+        self.seed = seed
+        """Of the random numbers, together with the step and the place in the program."""
+        self._sites = 0
         self.softmax_parts: dict[View, View] = {}
         """Result of a log-softmax -> the softmax of the same rows, for its gradient."""
+
+    def next_site(self) -> int:
+        """The number of a tensor of random numbers: 1, 2, ... in the order of the program."""
+        self._sites += 1
+        return self._sites
 
     # Between views and nodes
 

@@ -40,7 +40,7 @@ def ones(context: Lowering, traced: Traced, *_shape: Any, **_layout: Any) -> Vie
     return context.const(1, result_dtype(traced), tuple(traced.meta["val"].shape))
 
 
-@lowers("empty.memory_format", "empty_like.default", "new_empty.default")
+@lowers("empty.memory_format", "empty_permuted.default", "empty_like.default", "new_empty.default")
 def empty(context: Lowering, traced: Traced, *_shape: Any, **_layout: Any) -> View:
     """Uninitialised memory is defined as zeros."""
     return zeros(context, traced)

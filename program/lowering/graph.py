@@ -20,14 +20,23 @@ from torch.fx.node import map_arg
 
 from program.build import ProgramBuilder
 from program.isa import DType, Program
-from program.lowering import activation, contraction, creation, elementwise, indexing, loss, normalisation
+from program.lowering import (
+    activation,
+    contraction,
+    creation,
+    elementwise,
+    indexing,
+    loss,
+    normalisation,
+    random,
+)
 from program.lowering.context import Lowering, Refused
 from program.lowering.registry import RULES, Rule
 from program.lowering.views import View, whole
 from program.rules import RuleBroken
 from program.tracing import UNKNOWN_SOURCE, UnsupportedOperation
 
-RULE_MODULES = (activation, contraction, creation, elementwise, indexing, loss, normalisation)
+RULE_MODULES = (activation, contraction, creation, elementwise, indexing, loss, normalisation, random)
 """Importing them fills the table of rules."""
 
 DTYPES = {
@@ -39,16 +48,16 @@ DTYPES = {
 }
 
 
-def lower_step(graph: GraphModule, *, params: int) -> Program:
+def lower_step(graph: GraphModule, *, params: int, seed: int = 0) -> Program:
     """The program of a graph from `program.tracing.trace_step`.
 
     Its first `params` slots are the model's parameters; the last placeholder is the batch, u8 [rows, record
-    size]. Raises UnsupportedOperation.
+    size]. `seed` is that of random numbers (dropout). Raises UnsupportedOperation.
     """
     placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
     batch = placeholders[-1].meta["val"]
     builder = ProgramBuilder(record_size=batch.shape[1])
-    walk = _Walk(Lowering(builder))
+    walk = _Walk(Lowering(builder, seed))
     for placeholder in placeholders[:-1]:
         value = placeholder.meta["val"]
         walk.bind(placeholder, whole(builder.state(_dtype(placeholder, value), tuple(value.shape))))
@@ -137,10 +146,11 @@ class _Walk:
     def _rule(self, traced: Traced) -> tuple[Rule, Traced | None]:
         """The operation's rule, and the tensor it writes in place, if any. Raises UnsupportedOperation."""
         target = traced.target
-        if target in RULES:
-            return RULES[target], None
         packet, _, overload = str(getattr(target, "__name__", target)).partition(".")
-        if packet.endswith("_") and not packet.startswith("_"):
+        in_place = packet.endswith("_") and not packet.startswith("_")
+        if target in RULES:
+            return RULES[target], _first(traced) if in_place else None
+        if in_place:
             functional = getattr(getattr(torch.ops.aten, packet[:-1], None), overload, None)
             if functional in RULES:
                 return RULES[functional], _first(traced)
