@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-LEAF_BYTES = 4096
+LEAF_BYTES = 2048
 ZERO = bytes(32)
 
 

@@ -8,7 +8,7 @@ import {Merkle} from "../libraries/Merkle.sol";
 /// @title Tensor leaves and proofs of them
 /// @notice Sizes come from the node, never from the proof (docs/protocol.md, 1.2 to 1.4).
 library Openings {
-    uint256 internal constant LEAF_BYTES = 4096;
+    uint256 internal constant LEAF_BYTES = 2048;
 
     /// @notice Leaves of a tensor of `size` bytes.
     function leaves(uint256 size) internal pure returns (uint256) {

@@ -6,6 +6,7 @@ import {ArbiterElementwise} from "../../src/arbiter/ArbiterElementwise.sol";
 import {ArbiterIndex} from "../../src/arbiter/ArbiterIndex.sol";
 import {ArbiterTranscendental} from "../../src/arbiter/ArbiterTranscendental.sol";
 import {Court} from "../../src/dispute/Court.sol";
+import {Openings} from "../../src/dispute/Openings.sol";
 import {Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
 import {ProgramRef} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
@@ -249,9 +250,8 @@ abstract contract CourtGame is Test {
     }
 
     function _leafOf(Game memory game, bytes memory tensor) internal pure returns (bytes memory) {
-        uint256 start = 4096 * game.index;
-        uint256 left = tensor.length - start;
-        return Trees.slice(tensor, start, left < 4096 ? left : 4096);
+        uint256 size = Openings.leafSize(tensor.length, game.index);
+        return Trees.slice(tensor, Openings.LEAF_BYTES * game.index, size);
     }
 
     /// @dev Every leaf of every input of node `node`, proven as its kind demands.
@@ -286,7 +286,7 @@ abstract contract CourtGame is Test {
         returns (Opening memory)
     {
         Tree memory tree = Trees.tensor(tensor, key);
-        bytes32[] memory siblings = tree.rangeProof(0, (tensor.length + 4095) / 4096);
+        bytes32[] memory siblings = tree.rangeProof(0, Openings.leaves(tensor.length));
         return Opening(uint32(input), 0, tensor, siblings, path);
     }
 

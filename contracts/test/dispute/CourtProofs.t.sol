@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.30;
 
+import {Openings} from "../../src/dispute/Openings.sol";
 import {Game, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {CourtGame} from "./CourtGame.sol";
@@ -76,7 +77,7 @@ contract CourtProofsTest is CourtGame {
         game = _descend(id, game, s.honest, 17, 0);
         bytes memory leaf = _leafOf(game, s.honest[17]);
         vm.startPrank(defender);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 4096, 64));
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, Openings.LEAF_BYTES, 64));
         court.revealLeaf(id, game, both);
         leaf[5] ^= 0x01;
         vm.expectRevert(ICourt.BadProof.selector);
@@ -112,7 +113,7 @@ contract CourtProofsTest is CourtGame {
             if (kind == 2) bad[0].data = ""; // nothing
             if (kind == 3) bad[0].firstLeaf = 1; // shifted out of the tensor
             if (kind == 4) bad[0].firstLeaf = type(uint64).max; // overflow
-            if (kind == 5) bad[0].siblings = new bytes32[](1); // a sibling too many
+            if (kind == 5) bad[0].siblings = new bytes32[](good[0].siblings.length + 1); // a sibling too many
             if (kind == 6) bad[0].path = new bytes32[](4); // a path that is one short
             if (kind == 7) bad[0].path[0] ^= bytes32(uint256(1)); // a wrong path
             if (kind == 8) bad[0].input = 2; // no such input

@@ -2,6 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {ArbiterContraction} from "../../src/arbiter/ArbiterContraction.sol";
+import {Openings} from "../../src/dispute/Openings.sol";
 import {Game, GamePhase, IArbiter, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {CourtGame} from "./CourtGame.sol";
@@ -34,7 +35,7 @@ contract GasTest is CourtGame {
         assertLe(cost, 450_000);
     }
 
-    /// @notice K = 1,024 with 64 × 64 outputs: a full 4 KiB of them comes along.
+    /// @notice K = 1,024 with 64 × 64 outputs: a full leaf of them comes along.
     function test_check1024Wide() external {
         uint256 cost = _check(64, 1024, "check_1024_wide");
         assertLe(cost, 650_000);
@@ -174,12 +175,12 @@ contract GasTest is CourtGame {
     {
         bytes memory tensor = s.honest[ref];
         Tree memory tree = Trees.tensor(tensor, 0);
-        uint256 first = row * rowSize / 4096;
-        uint256 end = (row + 1) * rowSize < tensor.length
-            ? ((row + 1) * rowSize + 4095) / 4096
-            : (tensor.length + 4095) / 4096;
-        uint256 stop = end * 4096 < tensor.length ? end * 4096 : tensor.length;
-        bytes memory data = Trees.slice(tensor, first * 4096, stop - first * 4096);
+        uint256 size = Openings.LEAF_BYTES;
+        uint256 first = row * rowSize / size;
+        uint256 stop = (row + 1) * rowSize < tensor.length ? (row + 1) * rowSize : tensor.length;
+        uint256 end = Openings.leaves(stop);
+        stop = end * size < tensor.length ? end * size : tensor.length;
+        bytes memory data = Trees.slice(tensor, first * size, stop - first * size);
         return Opening(uint32(ref), uint64(first), data, tree.rangeProof(first, end), trace.proof(ref));
     }
 

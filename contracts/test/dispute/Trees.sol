@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.30;
 
+import {Openings} from "../../src/dispute/Openings.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 
 /// @notice A whole tree in memory: `levels[0]` are the padded leaves, the last level is the root.
@@ -71,10 +72,10 @@ library Trees {
     }
 
     function tensor(bytes memory data, bytes32 key) internal view returns (Tree memory) {
-        bytes32[] memory digests = new bytes32[]((data.length + 4095) / 4096);
+        bytes32[] memory digests = new bytes32[](Openings.leaves(data.length));
         for (uint256 i; i < digests.length; ++i) {
-            uint256 left = data.length - 4096 * i;
-            digests[i] = Merkle.leafUnder(key, slice(data, 4096 * i, left < 4096 ? left : 4096));
+            uint256 size = Openings.leafSize(data.length, i);
+            digests[i] = Merkle.leafUnder(key, slice(data, Openings.LEAF_BYTES * i, size));
         }
         return build(digests);
     }
