@@ -137,9 +137,12 @@ class ChainMarket(ChainView):
         """Take a shard from a solver that missed its deadline."""
         return self._do(intent, "Tasks", "expire", job_id, shard)
 
-    def commit(self, intent: str, claim: Claim, first: Sequence[bytes], last: Sequence[bytes]) -> ClaimId:
-        """Commit a claim; claimant, price, committed_at, attempt and epoch are the contract's to fill in."""
-        receipt = self._send(intent, "Tasks", "commit", claim, first, last)
+    def commit(self, intent: str, claim: Claim, roots: Sequence[bytes]) -> ClaimId:
+        """Commit a claim; `roots`: the states at its segments' ends.
+
+        segments_root, claimant, price, committed_at, attempt and epoch are the contract's to fill in.
+        """
+        receipt = self._send(intent, "Tasks", "commit", claim, roots)
         return ClaimId(self._logged(receipt, "Tasks", "Committed")["claimId"])
 
     def record_seed(self, intent: str, claim: Claim) -> TxResult:
@@ -163,10 +166,10 @@ class ChainMarket(ChainView):
         return self._do(intent, "Tasks", "commitVote", claim, commitment)
 
     def reveal_vote(
-        self, intent: str, claim: Claim, valid: bool, traces_root: bytes, salt: bytes
+        self, intent: str, claim: Claim, valid: bool, traces: Sequence[bytes], salt: bytes
     ) -> TxResult:
-        """Reveal a vote."""
-        return self._do(intent, "Tasks", "revealVote", claim, valid, traces_root, salt)
+        """Reveal a vote, with the leaves of its traces tree."""
+        return self._do(intent, "Tasks", "revealVote", claim, valid, traces, salt)
 
     def vote_commitment(self, claim_id: ClaimId, valid: bool, traces_root: bytes, salt: bytes) -> bytes:
         """Commitment of the caller's vote (rule 4.7)."""
@@ -177,7 +180,8 @@ class ChainMarket(ChainView):
     def announce(
         self, intent: str, claim_id: ClaimId, segment: int, verifier: Address, salt: bytes
     ) -> TxResult:
-        """Commit to a finding. For a binding `segment` is the slot and `verifier` the zero address."""
+        """Commit to a finding. For a binding `segment` is the slot, for an input state INPUT_SEGMENT, and
+        `verifier` the zero address."""
         finding = encode(self.me, claim_id, segment, verifier, salt)
         return self._do(intent, "Challenges", "announce", keccak(finding))
 
@@ -211,6 +215,10 @@ class ChainMarket(ChainView):
         """Dispute a revealed vote; the new game's id."""
         arguments = (claim, verifier, sample, from_leaf, from_proof, trace_root, trace_proof, salt)
         return self._open(intent, "openVote", *arguments)
+
+    def open_input(self, intent: str, claim: Claim, salt: bytes) -> int:
+        """Make the claimant open its input state's tree; the new game's id."""
+        return self._open(intent, "openInput", claim, salt)
 
     def prove_binding(
         self,

@@ -22,6 +22,9 @@ class MarketIndex:
 
     jobs: dict[JobId, Terms] = field(default_factory=dict)
     claims: dict[ClaimId, Claim] = field(default_factory=dict)
+    roots: dict[ClaimId, tuple[bytes, ...]] = field(default_factory=dict)
+    traces: dict[ClaimId, dict[Address, tuple[bytes, ...]]] = field(default_factory=dict)
+    """Of each claim, the leaves that each verifier last revealed."""
     claims_of: dict[JobId, list[ClaimId]] = field(default_factory=dict)
     games: dict[int, GameView] = field(default_factory=dict)
     endpoints: dict[Address, str] = field(default_factory=dict)
@@ -40,7 +43,12 @@ class MarketIndex:
     def _on_Tasks_Committed(self, a: dict) -> None:
         claim_id = ClaimId(a["claimId"])
         self.claims[claim_id] = unpack(Claim, a["claim"])
+        self.roots[claim_id] = tuple(a["roots"])
         self.claims_of.setdefault(JobId(a["jobId"]), []).append(claim_id)
+
+    def _on_Tasks_VoteRevealed(self, a: dict) -> None:
+        shown = self.traces.setdefault(ClaimId(a["claimId"]), {})
+        shown[Address(a["verifier"])] = tuple(a["traces"])
 
     def _on_Stakes_Endpoint(self, a: dict) -> None:
         self.endpoints[Address(a["account"])] = a["url"]

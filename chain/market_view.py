@@ -20,7 +20,7 @@ from chain.compile import Artifacts
 from chain.contract import Contract
 from chain.deploy import Deployment
 from chain.errors import Registry
-from chain.events import EventFollower, RolledBack
+from chain.events import Event, EventFollower, RolledBack
 from chain.market_index import MarketIndex
 from chain.records import unpack
 from chain.rpc import Rpc
@@ -73,7 +73,6 @@ TOKEN_ABI: Abi = [
     },
 ]
 _ESCROW = 3  # IVault.Bucket
-_FINISHED = (Phase.SETTLED, Phase.CONVICTED, Phase.VOID)
 _STANDING = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
 
 
@@ -123,7 +122,7 @@ class ChainView:
         )
         self._index = MarketIndex()
         self._answers: dict[tuple[Any, ...], Any] = {}
-        self._finished: dict[ClaimId, ClaimView] = {}
+        self._kept: dict[ClaimId, ClaimView] = {}
         self._seen_s = float("-inf")
         self._readers = 0
         self._restart_index()
@@ -148,6 +147,7 @@ class ChainView:
             else:
                 for change in changes:
                     if not isinstance(change, RolledBack):
+                        self._forget(change)
                         self._index.apply(change)
             self._answers.clear()
             self._seen_s = self._clock()
@@ -197,9 +197,9 @@ class ChainView:
     def claim(self, claim_id: ClaimId) -> ClaimView:
         """One claim. Raises Unknown."""
         with self._pinned() as index:
-            finished = self._finished.get(claim_id)
-            if finished is not None:
-                return finished
+            kept = self._kept.get(claim_id)
+            if kept is not None:
+                return kept
             claim = index.claims.get(claim_id)
             if claim is None:
                 raise Unknown(
@@ -267,10 +267,19 @@ class ChainView:
         votes = tuple(unpack(Vote, vote) for vote in self._read("Tasks", "votes", claim_id))
         place = (claim.job_id, int(claim.kind), claim.round, claim.shard)
         stale = status.phase in _STANDING and self._read("Tasks", "current", *place) != claim_id
-        view = ClaimView(claim_id, claim, status, votes, stale)
-        if status.phase in _FINISHED and status.open_games == 0:
-            self._finished[claim_id] = view
+        roots, traces = self._index.roots[claim_id], self._index.traces.get(claim_id, {})
+        view = ClaimView(claim_id, claim, status, votes, stale, roots, dict(traces))
+        if status.phase != Phase.SEEDED:  # a committed vote changes a seeded claim without an event
+            self._kept[claim_id] = view
         return view
+
+    def _forget(self, event: Event) -> None:
+        """Drop what an event may have changed; every other change of a claim names it in an event."""
+        if event.name == "Rewound":
+            for claim_id in self._index.claims_of.get(JobId(event.arguments["jobId"]), []):
+                self._kept.pop(claim_id, None)
+        elif "claimId" in event.arguments:
+            self._kept.pop(ClaimId(event.arguments["claimId"]), None)
 
     def _read(self, contract: str, function: str, *arguments: Any) -> Any:
         """A view's answer at this block, asked once."""
@@ -282,6 +291,6 @@ class ChainView:
 
     def _restart_index(self) -> None:
         self._index = MarketIndex()
-        self._finished.clear()
+        self._kept.clear()
         for event in self._follower.history():
             self._index.apply(event)

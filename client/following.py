@@ -67,8 +67,7 @@ def claim_loss(blocks: Blocks, work: Work, view: ClaimView) -> float | None:
     if LOSS_SLOT not in files.slot_names or claim.kind != Kind.TASK:
         return None
     try:
-        leaves = work.segments(claim.kind) + 1
-        last = read_checkpoints(blocks, claim.manifest, leaves, claim.segments_root)[-1]
+        last = read_checkpoints(blocks, claim.manifest, view.roots)[-1]
         data = blocks.read_file(last.cid, files.inner.state_bytes)
         return training_loss(files.slot_names, work.load(Kind.TASK, data))
     except AssayError:

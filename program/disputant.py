@@ -95,7 +95,8 @@ class _Side:
     def __init__(self, view: GameView, replay: Replay) -> None:
         self._view, self._game, self._replay = view, view.game, replay
         self._at = view.game.step - replay.first_step
-        if self._at < 0 or replay.root(self._at) != view.game.in_root:
+        agreed = view.game.steps == 0 or self._at >= 0 and replay.root(self._at) == view.game.in_root
+        if not agreed:
             raise WrongReplay(
                 f"the replay from step {replay.first_step} does not reach the state that game {view.game_id} "
                 f"starts from at step {view.game.step}; a move from it could lose",
@@ -112,7 +113,7 @@ class _Side:
         if phase in (GamePhase.TRACE, GamePhase.PICK_NODE, GamePhase.SPLIT_NODE):
             return self._trace().tree
         if phase in (GamePhase.PICK_OUTPUT, GamePhase.SPLIT_OUTPUT):
-            return self._replay.state_tree(self._at + 1)
+            return self._replay.state_tree(self._at + self._game.steps)  # 0 steps: the input state itself
         return self._trace().tensor_tree(self._game.node)
 
     def _children(self) -> list[bytes]:
@@ -154,7 +155,8 @@ class _Side:
         level = self._game.level - min(SPLIT_LEVELS, self._game.level)
         leaf = self._game.index + child
         if level == 0 and phase == GamePhase.PICK_OUTPUT and leaf < self._game.program.slots:
-            return self._prove_output(leaf)
+            # A slot of an input state is not the court's business: it is bound to its source (rule 4.4).
+            return self._prove_output(leaf) if self._game.steps else None
         if level == 0 and phase == GamePhase.PICK_NODE and leaf < self._game.program.nodes:
             program = self._replay.program
             encoded, proof = program.nodes[leaf].encode(), node_proof(program, leaf)

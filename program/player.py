@@ -14,7 +14,7 @@ from program.disputant import Disputant, overdue
 from protocol import dispute
 from protocol.errors import Stop
 from protocol.ports import Market
-from protocol.types import GameView, Seconds
+from protocol.types import GameView, Phase, Seconds
 
 
 class UnknownMove(Stop):
@@ -39,10 +39,12 @@ def play(market: Market, disputant: Disputant, game_id: int, now: Seconds) -> Pl
         winner = "challenger" if view.challenger_won else "defender"
         return Played(view, "", f"decided for the {winner}: {view.reason}")
     if (late := overdue(view, now)) is not None:
-        if view.game.mover == market.me:
+        ours = view.game.mover == market.me
+        if ours and _stands(market, view):
             return Played(view, "", "our own clock has run out")
         send(market, view, late)
-        return Played(view, type(late).__name__, "the other side's clock has run out")
+        why = "the claim has fallen: the bond comes back" if ours else "the other side's clock has run out"
+        return Played(view, type(late).__name__, why)
     if view.game.mover != market.me:
         return Played(view, "", "the other side is to move")
     move = disputant.move(view)
@@ -50,6 +52,12 @@ def play(market: Market, disputant: Disputant, game_id: int, now: Seconds) -> Pl
         return Played(view, "", f"there is nothing sound to say in {view.game.phase.name}")
     send(market, view, move)
     return Played(view, type(move).__name__, f"our move in {view.game.phase.name}")
+
+
+def _stands(market: Market, view: GameView) -> bool:
+    """Whether the claim that a game is about can still fall; if not, nobody loses its bond (rule 5.3)."""
+    claim = market.claim(view.game.claim_id)
+    return claim.status.phase in (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED) and not claim.stale
 
 
 def send(market: Market, view: GameView, move: dispute.Move) -> None:

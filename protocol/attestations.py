@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from protocol import sampling
+from protocol import sampling, trees
 from protocol.events import CommitVote, RecordSeed, RevealVote, Tally
 from protocol.refusal import require
 from protocol.stakes import Funds
@@ -61,10 +61,12 @@ def reveal_vote(world: World, event: RevealVote, by: Address, now: Moment) -> Wo
     ballot = ballot_of(state, by)
     require(ballot.state != BallotState.DRAWN, "WrongReveal", "nothing was committed")
     require(ballot.state == BallotState.COMMITTED, "AlreadyVoted")
-    opened = world.vote_commitment(claim_id, by, event.valid, event.traces_root, event.salt)
+    require(not event.valid or len(event.traces) == terms.samples, "WrongReveal", "a leaf for each sample")
+    traces_root = trees.root(event.traces) if event.traces else ZERO_DIGEST
+    opened = world.vote_commitment(claim_id, by, event.valid, traces_root, event.salt)
     require(opened == ballot.word, "WrongReveal")
     kind = BallotState.VALID if event.valid else BallotState.INVALID
-    state = state.with_ballot(status.draws, replace(ballot, state=kind, word=event.traces_root))
+    state = state.with_ballot(status.draws, replace(ballot, state=kind, word=traces_root))
     counted = state.with_status(revealed=status.revealed + 1, valid=status.valid + int(event.valid))
     return world.with_claim(claim_id, counted)
 

@@ -12,12 +12,13 @@ from protocol import sampling, trees
 from protocol.attestations import ballot_of
 from protocol.claims import segments_of
 from protocol.convictions import convicted, convicted_ballot
-from protocol.events import Announce, Open, OpenVote, Play, ProveBinding
-from protocol.game import Verdict, play
+from protocol.events import Announce, Open, OpenInput, OpenVote, Play, ProveBinding
+from protocol.game import Verdict, input_game, play
 from protocol.ledger import bond, free
 from protocol.refusal import require
 from protocol.settlement import lost_bond
 from protocol.types import (
+    INPUT_SEGMENT,
     ZERO_ADDRESS,
     ZERO_DIGEST,
     Address,
@@ -92,6 +93,19 @@ def open_vote(world: World, event: OpenVote, by: Address, now: Moment) -> World:
     draw = state.status.draws
     state = state.with_ballot(draw, replace(ballot, games=ballot.games + 1))
     return _start(world, claim_id, state, Challenge(game, verifier, draw), by)
+
+
+def open_input(world: World, event: OpenInput, by: Address, now: Moment) -> World:
+    """Make the claimant open its input state's tree.
+
+    Refused: WrongClaim, WrongPhase, NotStanding, WindowClosed, NotAnnounced, TooSoon, InsufficientBalance.
+    """
+    claim = event.claim
+    claim_id, state = _challengeable(world, claim, now)
+    world = _spend(world, claim_id, INPUT_SEGMENT, ZERO_ADDRESS, event.salt, by, now)
+    game = _game_on(claim, claim_id, 0, world.jobs[claim.job_id].terms, by, now.time)
+    game = input_game(replace(game, defender=claim.claimant), claim.input_root)
+    return _start(world, claim_id, state, Challenge(game, ZERO_ADDRESS, 0), by)
 
 
 def prove_binding(world: World, event: ProveBinding, by: Address, now: Moment) -> World:

@@ -42,7 +42,7 @@ def commit(world: World, event: Commit, by: Address, now: Moment) -> World:
     given = event.claim
     job = world.job(given.job_id)
     terms = job.terms
-    _check_segments(event, segments_of(given, terms))
+    segments_root = _segments_root(event, segments_of(given, terms))
     place = (given.job_id, given.kind, given.round, given.shard)
     require(world.current(*place) is None, "PlaceTaken")
     if given.kind == Kind.TASK:
@@ -54,6 +54,7 @@ def commit(world: World, event: Commit, by: Address, now: Moment) -> World:
     claim = replace(
         given,
         claimant=by,
+        segments_root=segments_root,
         price=price,
         committed_at=now.time,
         epoch=job.epoch,
@@ -114,11 +115,12 @@ def unlock_votes(funds: Funds, state: ClaimState, terms: Terms) -> Funds:
     return funds
 
 
-def _check_segments(event: Commit, segments: int) -> None:
-    claim = event.claim
-    first = trees.verify(claim.segments_root, segments + 1, 0, claim.input_root, event.first)
-    last = trees.verify(claim.segments_root, segments + 1, segments, claim.output_root, event.last)
-    require(first and last, "BadSegments")
+def _segments_root(event: Commit, segments: int) -> bytes:
+    """The root over the states at segment ends, which lead from the claim's input to its output."""
+    claim, roots = event.claim, event.roots
+    require(len(roots) == segments + 1, "BadSegments")
+    require(roots[0] == claim.input_root and roots[-1] == claim.output_root, "BadSegments")
+    return trees.root(roots)
 
 
 def _task_price(job: Job, claim: Claim, by: Address, now: Moment) -> Wei:

@@ -94,11 +94,10 @@ class Expire:
 
 @dataclass(frozen=True)
 class Commit:
-    """`first` and `last` prove input and output root in the segments root."""
+    """`roots`: the states at the ends of the claim's segments."""
 
     claim: Claim
-    first: Digests
-    last: Digests
+    roots: Digests
 
 
 @dataclass(frozen=True)
@@ -115,9 +114,11 @@ class CommitVote:
 
 @dataclass(frozen=True)
 class RevealVote:
+    """`traces`: the leaves below the traces root that was committed to."""
+
     claim: Claim
     valid: bool
-    traces_root: bytes
+    traces: Digests
     salt: bytes
 
 
@@ -138,7 +139,8 @@ class Void:
 
 @dataclass(frozen=True)
 class Announce:
-    """`segment`: the sample for a vote, the slot for a binding; `verifier`: zero but for a vote."""
+    """`segment`: the sample for a vote, the slot for a binding, `INPUT_SEGMENT` for an input state; `verifier`: zero
+    but for a vote."""
 
     claim_id: ClaimId
     segment: int
@@ -166,6 +168,14 @@ class OpenVote:
     from_proof: Digests
     trace_root: bytes
     trace_proof: Digests
+    salt: bytes
+
+
+@dataclass(frozen=True)
+class OpenInput:
+    """Make the claimant open its input state's tree."""
+
+    claim: Claim
     salt: bytes
 
 
@@ -216,6 +226,7 @@ Event = (
     | Announce
     | Open
     | OpenVote
+    | OpenInput
     | ProveBinding
     | Play
 )

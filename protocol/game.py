@@ -186,22 +186,25 @@ def _enter_node(game: Game, move: Pick, now: Seconds, arithmetic: Arithmetic) ->
     )
 
 
+def _open_state(game: Game) -> Game:
+    """From here on the defender opens the tree of `out_root`."""
+    level = trees.depth(game.program.slots)
+    return replace(game, phase=GamePhase.SPLIT_OUTPUT, digest=game.out_root, level=level, index=0)
+
+
+def input_game(game: Game, input_root: bytes) -> Game:
+    """The start of a game about what a claim's input root is the root of."""
+    return _open_state(replace(game, steps=0, out_root=input_root))
+
+
 def _open_output(game: Game, now: Seconds) -> Game:
     _require(game.key == ZERO_DIGEST, "WrongPhase", "a keyed trace has no output state")
-    level = trees.depth(game.program.slots)
-    return _next(
-        game,
-        now,
-        phase=GamePhase.SPLIT_OUTPUT,
-        digest=game.out_root,
-        level=level,
-        index=0,
-        revealed=ZERO_DIGEST,
-    )
+    return _next(_open_state(game), now, revealed=ZERO_DIGEST)
 
 
 def _prove_output(game: Game, move: ProveOutput) -> Verdict:
     _require(game.key == ZERO_DIGEST, "WrongPhase", "a keyed trace has no output state")
+    _require(game.steps > 0, "WrongPhase", "an input state has no trace yet")
     _require(move.state_leaf != move.trace_leaf, "NoDifference")
     program = game.program
     _require(move.slot < program.slots, "IndexOutOfRange")

@@ -81,6 +81,7 @@ _RULES: dict[type, Rule] = {
     e.Announce: challenges.announce,
     e.Open: challenges.open_game,
     e.OpenVote: challenges.open_vote,
+    e.OpenInput: challenges.open_input,
     e.ProveBinding: challenges.prove_binding,
     e.Play: challenges.move,
 }

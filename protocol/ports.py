@@ -148,8 +148,11 @@ class Market(MarketView, Protocol):
     def claim_shard(self, intent: str, job_id: JobId, shard: int) -> TxResult: ...
     def release(self, intent: str, job_id: JobId, shard: int) -> TxResult: ...
     def expire(self, intent: str, job_id: JobId, shard: int) -> TxResult: ...
-    def commit(self, intent: str, claim: Claim, first: Sequence[bytes], last: Sequence[bytes]) -> ClaimId:
-        """Commit a claim; claimant, price, committed_at, attempt and epoch are the contract's to fill in."""
+    def commit(self, intent: str, claim: Claim, roots: Sequence[bytes]) -> ClaimId:
+        """Commit a claim; `roots`: the states at its segments' ends, input and output included.
+
+        segments_root, claimant, price, committed_at, attempt and epoch are the contract's to fill in.
+        """
         ...
 
     def record_seed(self, intent: str, claim: Claim) -> TxResult: ...
@@ -158,7 +161,7 @@ class Market(MarketView, Protocol):
     def void(self, intent: str, claim: Claim) -> TxResult: ...
     def commit_vote(self, intent: str, claim: Claim, commitment: bytes) -> TxResult: ...
     def reveal_vote(
-        self, intent: str, claim: Claim, valid: bool, traces_root: bytes, salt: bytes
+        self, intent: str, claim: Claim, valid: bool, traces: Sequence[bytes], salt: bytes
     ) -> TxResult: ...
     def vote_commitment(self, claim_id: ClaimId, valid: bool, traces_root: bytes, salt: bytes) -> bytes:
         """Commitment of the caller's vote (rule 4.7); a pure function, here because it is Keccak-256 over
@@ -168,8 +171,8 @@ class Market(MarketView, Protocol):
     def announce(
         self, intent: str, claim_id: ClaimId, segment: int, verifier: Address, salt: bytes
     ) -> TxResult:
-        """Commit to a finding. For a binding (`prove_binding`) `segment` is the slot and `verifier` the zero
-        address."""
+        """Commit to a finding. For a binding (`prove_binding`) `segment` is the slot, for `open_input`
+        INPUT_SEGMENT, and `verifier` the zero address."""
         ...
 
     def open_game(
@@ -198,6 +201,10 @@ class Market(MarketView, Protocol):
         trace_proof: Sequence[bytes],
         salt: bytes,
     ) -> int: ...
+    def open_input(self, intent: str, claim: Claim, salt: bytes) -> int:
+        """Make the claimant open its input state's tree; the new game's id."""
+        ...
+
     def prove_binding(
         self,
         intent: str,

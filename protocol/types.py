@@ -8,6 +8,7 @@ field has a default: a job's author states every consensus parameter.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NewType
@@ -21,6 +22,8 @@ ClaimId = NewType("ClaimId", bytes)
 
 ZERO_ADDRESS = Address("0x" + "0" * 40)
 ZERO_DIGEST = bytes(32)
+INPUT_SEGMENT = 2**32 - 1
+"""Stands for the segment where a claim's input state itself is disputed (rule 6.2)."""
 
 
 class Role(IntEnum):
@@ -160,6 +163,8 @@ class Progress:
     halted: bool
     closed: bool
     round_start: Seconds
+    final_round: int
+    """The job is over when `round` reaches it: the terms' rounds, or less once it is halted."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +199,7 @@ class Game:
     key: bytes
     step: int
     steps: int
+    """0: the game is about what `out_root`, an input state's, is the root of."""
     in_root: bytes
     out_root: bytes
     trace_root: bytes
@@ -269,6 +275,10 @@ class ClaimView:
     votes: tuple[Vote, ...]
     stale: bool
     """Overtaken by a rewind, and not yet voided."""
+    roots: tuple[bytes, ...]
+    """State roots at the ends of its segments, as the commit gave them: the leaves of its segments tree."""
+    traces: Mapping[Address, tuple[bytes, ...]]
+    """Leaves of each revealed vote's traces tree, as the reveal gave them."""
 
 
 @dataclass(frozen=True)

@@ -282,7 +282,15 @@ class World:
     def progress(self, job_id: JobId) -> Progress:
         """As ``IJobs.progress`` shows it."""
         job = self.job(job_id)
-        return Progress(job.round, job.settled_rounds, job.epoch, job.halted, job.closed, job.round_start)
+        return Progress(
+            job.round,
+            job.settled_rounds,
+            job.epoch,
+            job.halted,
+            job.closed,
+            job.round_start,
+            job.last_round + 1,
+        )
 
     # -- changes
 

@@ -96,6 +96,14 @@ def restart(kind: Kind, round_: int, shard: int, honest: Callable[[Kind, int, in
     return honest(kind, 0 if kind == Kind.TASK else round_, shard)
 
 
+def invent(kind: Kind, round_: int, shard: int, honest: Callable[[Kind, int, int], State]) -> State:
+    """Every task after the first round starts from a state that nobody else has."""
+    state = honest(kind, round_, shard)
+    if kind == Kind.OUTER or round_ == 0:
+        return state
+    return [x + 1 if x.is_floating_point() else x for x in state]
+
+
 def omit_last_shard(kind: Kind, round_: int, shard: int, honest: Callable[[Kind, int, int], State]) -> State:
     """The aggregate counts the last shard's last parameter tensor as zero."""
     state = honest(kind, round_, shard)

@@ -199,12 +199,9 @@ def holds(sight: Sight, job: JobSight) -> list[int]:
 def round_open(job: JobSight) -> bool:
     """Whether tasks of the job's present round may be committed."""
     progress, terms = job.view.progress, job.view.terms
-    if progress.closed or progress.round >= terms.rounds:
+    if progress.closed or progress.round >= progress.final_round:
         return False
-    if progress.round - progress.settled_rounds >= terms.max_unsettled:
-        return False
-    begun = any(job.standing(Kind.TASK, progress.round, k) for k in range(terms.shards))
-    return begun or not progress.halted
+    return progress.round - progress.settled_rounds < terms.max_unsettled
 
 
 def why(sight: Sight, job: JobSight) -> str:
@@ -212,7 +209,7 @@ def why(sight: Sight, job: JobSight) -> str:
     terms, progress = job.view.terms, job.view.progress
     if sight.limits.retire:
         return "this solver is retiring and takes nothing new"
-    if progress.closed or progress.halted or progress.round >= terms.rounds:
+    if progress.closed or progress.halted or progress.round >= progress.final_round:
         return "the job is over: it begins no further round"
     if job.refusal:
         return f"the job is refused: {job.refusal}"
@@ -238,7 +235,7 @@ def _stake_owed(sight: Sight, job: JobSight) -> int:
     """Stake that the tasks held but not yet committed will lock."""
     round_ = job.view.progress.round
     owed = [k for k in holds(sight, job) if not job.standing(Kind.TASK, round_, k)]
-    return len(owed) * job.view.terms.solver_stake if round_ < job.view.terms.rounds else 0
+    return len(owed) * job.view.terms.solver_stake if round_ < job.view.progress.final_round else 0
 
 
 def _defences(sight: Sight, job: JobSight) -> Iterator[Action]:
@@ -275,14 +272,15 @@ def _pokes(sight: Sight, job: JobSight) -> Iterator[Action]:
             if sight.now > end + sight.limits.patience:
                 reason = f"shard {shard} missed its deadline and holds the round up"
                 yield Expire(job.view.job_id, shard, holder.since, reason)
-    if progress.settled_rounds >= terms.rounds and not progress.closed:
+    if progress.settled_rounds >= progress.final_round and not progress.closed:
         yield Close(job.view.job_id, "every round is settled: refund the client")
 
 
 def _outer(sight: Sight, job: JobSight) -> Iterator[Action]:
     progress, terms = job.view.progress, job.view.terms
     mine = holds(sight, job)
-    if not mine or progress.closed or progress.round >= terms.rounds or job.refusal or not job.examined:
+    over = progress.closed or progress.round >= progress.final_round
+    if not mine or over or job.refusal or not job.examined:
         return
     tasks = [job.standing(Kind.TASK, progress.round, k) for k in range(terms.shards)]
     passed = [task for task in tasks if task is not None and task.status.phase in PASSED]
@@ -308,7 +306,7 @@ def _tasks(sight: Sight, job: JobSight) -> Iterator[Action]:
         since = job.holders[shard].since
         done = job.standing(Kind.TASK, progress.round, shard)
         leaving = sight.limits.retire or (job_id, shard) in sight.limits.release
-        over = progress.closed or progress.round >= terms.rounds
+        over = progress.closed or progress.round >= progress.final_round
         if (leaving and done) or over:
             yield Release(job_id, shard, since, "asked to give it back" if leaving else "the job is over")
             continue
@@ -335,7 +333,7 @@ def _tasks(sight: Sight, job: JobSight) -> Iterator[Action]:
 
 def _shards(sight: Sight, job: JobSight) -> Iterator[Action]:
     progress = job.view.progress
-    over = progress.closed or progress.halted or progress.round >= job.view.terms.rounds
+    over = progress.closed or progress.halted or progress.round >= progress.final_round
     if over or sight.limits.retire or job.refusal:
         return
     opened = [k for k, holder in enumerate(job.holders) if holder.solver == ZERO_ADDRESS]

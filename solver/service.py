@@ -84,7 +84,7 @@ class SolverService(Service):
 
     def _trained(self, job: JobView, shards: list[int]) -> dict[tuple[int, int], int]:
         shop, progress = self._shops.get(job.job_id), job.progress
-        if shop is None or progress.round >= job.terms.rounds:
+        if shop is None or progress.round >= progress.final_round:
             return {}
         done = {}
         for shard in shards:
@@ -169,7 +169,7 @@ class SolverService(Service):
     def _commit(self, draft: Draft, epoch: int, since: Seconds, loss: float | None) -> None:
         claim: Claim = draft.claim
         key = intent("commit", claim.job_id, claim.kind.name, claim.round, claim.shard, epoch, since)
-        claim_id = self.market.commit(key, claim, draft.first, draft.last)
+        claim_id = self.market.commit(key, claim, draft.roots)
         self.count("claims")
         place = {
             "job": claim.job_id.hex(),

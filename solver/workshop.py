@@ -23,11 +23,10 @@ from training.work import Work
 
 @dataclass(frozen=True)
 class Draft:
-    """A claim ready to be committed, with the proofs of its first and last leaf."""
+    """A claim ready to be committed, with the states at its segments' ends."""
 
     claim: Claim
-    first: tuple[bytes, ...]
-    last: tuple[bytes, ...]
+    roots: tuple[bytes, ...]
 
 
 class Workshop:
@@ -99,7 +98,7 @@ class Workshop:
         return self._draft(Kind.OUTER, round_, 0, [first, publish_state(self._blocks, after)])
 
     def _draft(self, kind: Kind, round_: int, shard: int, leaves: list[Checkpoint]) -> Draft:
-        tree = trees.build([leaf.root for leaf in leaves])
+        roots = tuple(leaf.root for leaf in leaves)
         claim = Claim(
             job_id=self.job_id,
             kind=kind,
@@ -107,12 +106,12 @@ class Workshop:
             shard=shard,
             attempt=0,
             claimant=ZERO_ADDRESS,
-            input_root=leaves[0].root,
-            output_root=leaves[-1].root,
-            segments_root=tree.root,
+            input_root=roots[0],
+            output_root=roots[-1],
+            segments_root=trees.root(roots),
             manifest=publish_checkpoints(self._blocks, leaves),
             price=Wei(0),
             committed_at=Seconds(0),
             epoch=0,
         )
-        return Draft(claim, tuple(tree.proof(0)), tuple(tree.proof(len(leaves) - 1)))
+        return Draft(claim, roots)

@@ -23,7 +23,6 @@ from program.execute import Records
 from program.isa import MalformedProgram, Program
 from program.state import load_state, state_bytes, state_root
 from program.validate import validate
-from protocol import trees
 from protocol.errors import Stop
 from protocol.ports import RAW, Blocks
 from protocol.types import ProgramRef, Terms
@@ -333,23 +332,21 @@ def publish_checkpoints(blocks: Blocks, checkpoints: Sequence[Checkpoint]) -> by
     return sha256(body).digest()
 
 
-def read_checkpoints(
-    blocks: Blocks, digest: bytes, leaves: int, segments_root: bytes
-) -> tuple[Checkpoint, ...]:
-    """A claim's checkpoints. Raises BadManifest if they are not the leaves of its tree, and as `get`."""
+def read_checkpoints(blocks: Blocks, digest: bytes, roots: Sequence[bytes]) -> tuple[Checkpoint, ...]:
+    """Where a claim's states are. Raises BadManifest if they are not those of its `roots`, and as `get`."""
     try:
         manifest = parse_canonical(blocks.get(raw_cid(digest)), MAX_MANIFEST_BYTES)
         if set(manifest) != {"schema", "states"} or manifest["schema"] != CHECKPOINT_SCHEMA:
             raise ValueError(f"it is not of schema {CHECKPOINT_SCHEMA}")
         entries = manifest["states"]
-        if not isinstance(entries, list) or len(entries) != leaves:
-            raise ValueError(f"it does not list {leaves} states")
+        if not isinstance(entries, list) or len(entries) != len(roots):
+            raise ValueError(f"it does not list {len(roots)} states")
         checkpoints = tuple(_checkpoint(entry) for entry in entries)
     except ValueError as error:
         raise BadManifest(
             f"the checkpoint manifest is refused: {error}", hint="treat it as withheld"
         ) from error
-    if trees.root([c.root for c in checkpoints]) != segments_root:
+    if [c.root for c in checkpoints] != list(roots):
         raise BadManifest(
             "the checkpoint manifest lists other roots than the claim committed to",
             hint="treat it as withheld",

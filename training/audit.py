@@ -1,9 +1,8 @@
 """Judging claims and votes by one's own replay.
 
 Contract: a judgement is a value. `None` means: what was looked at is right. A `Finding` names the first
-thing that is wrong, with all that is needed to dispute it; `Unprovable` is wrong as well, but what would
-show it is hidden. Missing or malformed input never counts as right. An exception means: could not decide
-(yet).
+thing that is wrong, with all that is needed to dispute it. Missing or malformed input never counts as right.
+An exception means: could not decide (yet).
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from dataclasses import dataclass
 
 from program.state import state_tree
 from protocol import sampling, trees
-from protocol.types import ZERO_DIGEST, Address, Claim, ClaimId, ClaimView, Kind, Vote
-from training.artifacts import State
+from protocol.errors import Retry
+from protocol.types import Address, Claim, ClaimId, ClaimView, Kind, Vote
 from training.lineage import Broken, Hidden, Known, Lineage
 
 
@@ -34,11 +33,13 @@ class WrongInput:
 
     claim_id: ClaimId
     slot: int
-    slot_roots: tuple[bytes, ...]
+    leaf: bytes
+    """The slot's root in the input state, with its way up."""
+    proof: tuple[bytes, ...]
     source: Claim | None
     """None: a genesis state."""
-    source_slot: int
-    source_roots: tuple[bytes, ...]
+    source_leaf: bytes
+    source_proof: tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,13 @@ class WrongVote:
 
 
 @dataclass(frozen=True)
-class Unprovable:
-    """The claim is false, but what would prove it is hidden."""
+class HiddenInput:
+    """The input root is not the one it must be, and the claimant shows nobody what it is the root of."""
 
     claim_id: ClaimId
-    what: str
 
 
-Finding = WrongSegment | WrongInput | WrongVote | Unprovable
+Finding = WrongSegment | WrongInput | WrongVote | HiddenInput
 
 
 @dataclass(frozen=True)
@@ -71,15 +71,11 @@ class Attestation:
     """What an honest drawn verifier votes."""
 
     valid: bool
-    traces_root: bytes
+    traces: tuple[bytes, ...]
+    """Keyed trace roots, one for each segment; none for an invalid vote."""
     finding: Finding | None
     segments: tuple[int, ...]
     """Segments that were replayed."""
-
-
-def slot_roots(state: State) -> tuple[bytes, ...]:
-    """Leaves of a state's tree."""
-    return state_tree(state).levels[0]
 
 
 def source_place(
@@ -103,46 +99,44 @@ def audit_input(lineage: Lineage, view: ClaimView) -> Finding | None:
     tree = state_tree(wanted)
     if tree.root == claim.input_root:
         return None
-    checkpoints = lineage.checkpoints(view)
-    if isinstance(checkpoints, Hidden):
-        return Unprovable(view.claim_id, checkpoints.what)
     shown = lineage.leaf(view, 0)
-    if not isinstance(shown, Known):
-        return Unprovable(view.claim_id, "the input state, which is not the one it must be")
-    claimed, right = slot_roots(shown.state), tree.levels[0]
-    slot = next(i for i in range(len(right)) if claimed[i] != right[i])
-    place, at = source_place(claim.kind, claim.round, claim.shard, slot, lineage.work.files.inner.params)
+    if isinstance(shown, Known):
+        claimed = state_tree(shown.state)
+    elif tree.count == 1:
+        claimed = trees.build([claim.input_root])
+    else:
+        return HiddenInput(view.claim_id)
+    slot = next(i for i in range(tree.count) if claimed.levels[0][i] != tree.levels[0][i])
+    return wrong_input(lineage, view, slot, claimed.levels[0][slot], claimed.proof(slot))
+
+
+def wrong_input(
+    lineage: Lineage, view: ClaimView, slot: int, leaf: bytes, proof: Sequence[bytes]
+) -> WrongInput:
+    """What convicts a claim whose input has this leaf at a slot where another should be. Raises
+    SourceMissing."""
+    claim, files = view.claim, lineage.work.files
+    place, at = source_place(claim.kind, claim.round, claim.shard, slot, files.inner.params)
     if place is None:
-        files = lineage.work.files
-        genesis = files.genesis if claim.kind == Kind.TASK else files.outer_genesis
-        return WrongInput(view.claim_id, slot, claimed, None, at, slot_roots(genesis))
-    source = lineage.market.current(lineage.job_id, *place)
-    if source is None:
-        return None
-    output = lineage.leaf(source, lineage.work.segments(source.claim.kind))
-    if not isinstance(output, Known):
-        return None
-    return WrongInput(view.claim_id, slot, claimed, source.claim, at, slot_roots(output.state))
-
-
-def _roots(lineage: Lineage, view: ClaimView) -> tuple[bytes, ...] | Hidden:
-    checkpoints = lineage.checkpoints(view)
-    return checkpoints if isinstance(checkpoints, Hidden) else tuple(c.root for c in checkpoints)
+        source, state = None, files.genesis if claim.kind == Kind.TASK else files.outer_genesis
+    else:
+        source, state = lineage.output(*place)
+    tree = state_tree(state)
+    standing = None if source is None else source.claim
+    right = tree.levels[0][at]
+    return WrongInput(view.claim_id, slot, leaf, tuple(proof), standing, right, tuple(tree.proof(at)))
 
 
 def audit_segment(lineage: Lineage, view: ClaimView, segment: int) -> Finding | None:
     """Whether the segment (or what leads to its start, where that must be recomputed) is right."""
     claim = view.claim
-    roots = _roots(lineage, view)
-    if isinstance(roots, Hidden):
-        return Unprovable(view.claim_id, roots.what)
     start = lineage.leaf(view, segment)
     if isinstance(start, Hidden):
-        return Unprovable(view.claim_id, start.what)
+        return HiddenInput(view.claim_id)
     if isinstance(start, Broken):
-        return WrongSegment(view.claim_id, start.segment, roots)
+        return WrongSegment(view.claim_id, start.segment, view.roots)
     _, root = lineage.work.segment(claim.kind, claim.round, claim.shard, segment, start.state)
-    return None if root == roots[segment + 1] else WrongSegment(view.claim_id, segment, roots)
+    return None if root == view.roots[segment + 1] else WrongSegment(view.claim_id, segment, view.roots)
 
 
 def audit_claim(lineage: Lineage, view: ClaimView, segments: Sequence[int] | None = None) -> Finding | None:
@@ -177,40 +171,28 @@ def attest(lineage: Lineage, view: ClaimView, verifier: Address) -> Attestation:
     segments = tuple(sampled(lineage, view, verifier))
     finding = audit_claim(lineage, view, segments)
     if finding:
-        return Attestation(False, ZERO_DIGEST, finding, segments)
+        return Attestation(False, (), finding, segments)
     key = sampling.verifier_key(verifier, view.status.seed)
     traces = [keyed_trace(lineage, view, segment, key) for segment in segments]
-    good = [root for root in traces if isinstance(root, bytes)]
+    good = tuple(root for root in traces if isinstance(root, bytes))
     if len(good) < len(traces):
-        hidden = Unprovable(view.claim_id, "a state that it was just computed from")
-        return Attestation(False, ZERO_DIGEST, hidden, segments)
-    return Attestation(True, trees.root(good), None, segments)
+        raise Retry("a state that was just computed is gone", hint="replay the sample again")
+    return Attestation(True, good, None, segments)
 
 
-def audit_vote(
-    lineage: Lineage, view: ClaimView, vote: Vote, shown: tuple[bytes, ...] | None = None
-) -> Finding | None:
-    """Whether a revealed valid vote's keyed traces are the true ones.
-
-    `shown`: the leaves of its traces tree, if they are known. With one sample the root is the leaf.
-    """
+def audit_vote(lineage: Lineage, view: ClaimView, vote: Vote) -> Finding | None:
+    """Whether a revealed valid vote's keyed traces are the true ones. Raises Retry."""
     segments = sampled(lineage, view, vote.verifier)
     key = sampling.verifier_key(vote.verifier, view.status.seed)
-    roots = _roots(lineage, view)
-    if isinstance(roots, Hidden):
-        return Unprovable(view.claim_id, roots.what)
-    right: list[bytes] = []
-    for segment in segments:
+    shown = view.traces.get(vote.verifier, ())
+    if len(shown) != len(segments) or trees.root(shown) != vote.traces_root:
+        raise Retry(f"the reveal of {vote.verifier} is not in this view", hint="read the events again")
+    for sample, segment in enumerate(segments):
         root = keyed_trace(lineage, view, segment, key)
         if isinstance(root, Broken):
-            return WrongSegment(view.claim_id, root.segment, roots)
+            return WrongSegment(view.claim_id, root.segment, view.roots)
         if isinstance(root, Hidden):
-            return Unprovable(view.claim_id, root.what)
-        right.append(root)
-    if trees.root(right) == vote.traces_root:
-        return None
-    traces = (vote.traces_root,) if len(segments) == 1 else shown
-    if traces is None or len(traces) != len(right) or trees.root(traces) != vote.traces_root:
-        return Unprovable(view.claim_id, f"the leaves of the traces tree that {vote.verifier} attested")
-    sample = next(i for i, root in enumerate(right) if traces[i] != root)
-    return WrongVote(view.claim_id, vote.verifier, sample, segments[sample], roots, traces)
+            return HiddenInput(view.claim_id)
+        if root != shown[sample]:
+            return WrongVote(view.claim_id, vote.verifier, sample, segment, view.roots, shown)
+    return None

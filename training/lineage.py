@@ -3,8 +3,8 @@
 Contract: every state returned has the root that was asked for. A claim's input is put together from the
 claims before it (docs/protocol.md, rule 4.4), so everything follows from the genesis states, and withholding
 hides no true claim. Where the true run leaves the committed roots, the answer is `Broken` with the first
-segment that is wrong: a value, to be disputed. `Hidden` is false too, but cannot be shown. Not guaranteed:
-speed, when nothing is published.
+segment that is wrong: a value, to be disputed. `Hidden` is false too: its claimant shows no preimage of its
+input root, which is not the one it must be. Not guaranteed: speed, when nothing is published.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from torch import Tensor
 from numerics import REFERENCE
 from program.execute import Kernels
 from program.state import InvalidState, state_root
-from protocol import trees
 from protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, PeerUnreachable, Retry
 from protocol.ports import Blocks, MarketView
 from protocol.types import ClaimId, ClaimView, JobId, JobView, Kind
@@ -43,7 +42,7 @@ class Broken:
 
 @dataclass(frozen=True)
 class Hidden:
-    """The claimant shows no preimage of something that it committed to, so nothing about it can be proven."""
+    """The claimant shows no preimage of its input root, which is not the one it must be."""
 
     what: str
 
@@ -91,20 +90,23 @@ class Lineage:
     ) -> None:
         self.market, self.blocks, self.job_id, self.work = market, blocks, job_id, work
         self._cache = StateCache(cache_bytes)
-        self._checkpoints: dict[ClaimId, tuple[Checkpoint, ...] | Hidden] = {}
+        self._checkpoints: dict[ClaimId, tuple[Checkpoint, ...]] = {}
 
     # -- inputs
 
-    def _source(self, kind: Kind, round_: int, shard: int) -> State:
-        """Output state of the standing claim of a place."""
+    def output(self, kind: Kind, round_: int, shard: int) -> tuple[ClaimView, State]:
+        """The standing claim of a place, and its output state. Raises SourceMissing."""
         view = self.market.current(self.job_id, kind, round_, shard)
         place = f"the {kind.name.lower()} claim of round {round_}, shard {shard}"
         if view is None:
             raise SourceMissing(f"{place} does not stand; what builds on it cannot be computed", hint="wait")
         found = self.leaf(view, self.work.segments(kind))
         if isinstance(found, Known):
-            return found.state
+            return view, found.state
         raise SourceMissing(f"{place} is false ({found}) and awaits its conviction", hint="dispute it first")
+
+    def _source(self, kind: Kind, round_: int, shard: int) -> State:
+        return self.output(kind, round_, shard)[1]
 
     def input_state(self, kind: Kind, round_: int, shard: int) -> State:
         """What the claim of a place must start from. Raises SourceMissing."""
@@ -123,35 +125,18 @@ class Lineage:
 
     # -- leaves
 
-    def checkpoints(self, view: ClaimView) -> tuple[Checkpoint, ...] | Hidden:
-        """Roots (and CIDs, empty if unpublished) of the leaves of a claim's segments tree.
-
-        Published; or both on chain, if there is one segment; or, for a true claim, recomputed. Raises
-        SourceMissing.
-        """
+    def checkpoints(self, view: ClaimView) -> tuple[Checkpoint, ...]:
+        """Roots of the leaves of a claim's segments tree, with the CIDs of their states (empty if
+        unpublished)."""
         if view.claim_id not in self._checkpoints:
             self._checkpoints[view.claim_id] = self._find_checkpoints(view)
         return self._checkpoints[view.claim_id]
 
-    def _find_checkpoints(self, view: ClaimView) -> tuple[Checkpoint, ...] | Hidden:
-        claim = view.claim
-        leaves = self.work.segments(claim.kind) + 1
+    def _find_checkpoints(self, view: ClaimView) -> tuple[Checkpoint, ...]:
         try:
-            return read_checkpoints(self.blocks, claim.manifest, leaves, claim.segments_root)
-        except (BadManifest, *UNFETCHABLE) as error:
-            if leaves == 2:
-                return (Checkpoint("", claim.input_root), Checkpoint("", claim.output_root))
-            why = error.message
-        state = self.input_state(claim.kind, claim.round, claim.shard)
-        roots = [state_root(state)]
-        self._cache.put(roots[0], state)
-        for segment in range(leaves - 1):
-            state, root = self.work.segment(claim.kind, claim.round, claim.shard, segment, state)
-            self._cache.put(root, state)
-            roots.append(root)
-        if trees.root(roots) == claim.segments_root:
-            return tuple(Checkpoint("", root) for root in roots)
-        return Hidden(f"the roots inside its segments tree ({why}); the true run has others")
+            return read_checkpoints(self.blocks, view.claim.manifest, view.roots)
+        except (BadManifest, *UNFETCHABLE):
+            return tuple(Checkpoint("", root) for root in view.roots)
 
     def _published(self, kind: Kind, checkpoint: Checkpoint) -> State | None:
         """A published state, if it can be fetched and has its root."""
@@ -171,10 +156,7 @@ class Lineage:
 
     def leaf(self, view: ClaimView, leaf: int) -> Known | Broken | Hidden:
         """The state at a leaf of a claim's segments tree, published or recomputed from the leaf before it."""
-        checkpoints = self.checkpoints(view)
-        if isinstance(checkpoints, Hidden):
-            return checkpoints
-        claim = view.claim
+        checkpoints, claim = self.checkpoints(view), view.claim
         start = leaf
         while start >= 0 and (state := self._published(claim.kind, checkpoints[start])) is None:
             start -= 1

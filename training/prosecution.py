@@ -2,7 +2,8 @@
 
 Contract: `pursue` does at most one of these steps a call and may be repeated at any time, also after a
 crash: salts and intents follow from the operator's secret and the finding. It opens no second game on what
-it is already disputing. Not guaranteed: that a finding can be disputed; `Unprovable` never can.
+it is already disputing. A hidden input takes two: a game until the claimant has opened a slot that is wrong,
+then `bind` proves that slot; the game's bond comes back when its clock has run out.
 """
 
 from __future__ import annotations
@@ -10,12 +11,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import sha256
 
+from program.disputant import disputed_path
 from program.replay import Replay
+from program.state import state_tree
 from protocol import trees
 from protocol.errors import Retry
+from protocol.game import SPLIT_LEVELS
 from protocol.ports import Market
-from protocol.types import ZERO_ADDRESS, Address, ClaimId, ClaimView, Game, GameView, Phase, TxResult
-from training.audit import Finding, Unprovable, WrongInput, WrongSegment, WrongVote
+from protocol.types import (
+    INPUT_SEGMENT,
+    ZERO_ADDRESS,
+    Address,
+    ClaimId,
+    ClaimView,
+    Game,
+    GamePhase,
+    GameView,
+    Phase,
+    TxResult,
+)
+from training.audit import Finding, HiddenInput, WrongInput, WrongSegment, WrongVote, wrong_input
 from training.lineage import Known, Lineage
 from training.service import intent
 
@@ -24,7 +39,7 @@ CHALLENGEABLE = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
 
 @dataclass(frozen=True)
 class Pursuit:
-    """How far a finding got. `stage`: announced, opened, convicted, playing, moot or hidden."""
+    """How far a finding got. `stage`: announced, opened, convicted, playing or moot."""
 
     stage: str
     game_id: int | None
@@ -40,8 +55,8 @@ def key_of(finding: Finding) -> tuple[ClaimId, int, Address]:
             return claim_id, slot, ZERO_ADDRESS
         case WrongVote(claim_id, verifier, sample):
             return claim_id, sample, verifier
-        case Unprovable(claim_id):
-            return claim_id, 0, ZERO_ADDRESS
+        case HiddenInput(claim_id):
+            return claim_id, INPUT_SEGMENT, ZERO_ADDRESS
 
 
 def salt_of(secret: bytes, finding: Finding) -> bytes:
@@ -57,6 +72,9 @@ def replay_for(lineage: Lineage, game: Game) -> Replay:
     """This node's own run of the segment that a game is about. Raises Retry when its start cannot be had."""
     view = lineage.market.claim(game.claim_id)
     claim, work = view.claim, lineage.work
+    if game.steps == 0 and game.defender != lineage.market.me:
+        state = lineage.input_state(claim.kind, claim.round, claim.shard)
+        return work.replay(claim.kind, claim.round, claim.shard, 0, state)
     past = game.step - work.first_step(claim.kind, claim.round, 0)
     segment = past // work.segment_steps(claim.kind)
     start = lineage.leaf(view, segment)
@@ -78,11 +96,10 @@ class Prosecutor:
         """The next step for a finding, at block number `block`. Raises what the port raises."""
         claim_id, place, verifier = key_of(finding)
         view = self.market.claim(claim_id)
-        if isinstance(finding, Unprovable):
-            return Pursuit("hidden", None, f"the claim is false but cannot be disputed: {finding.what}")
         if view.status.phase not in CHALLENGEABLE or view.stale:
             return Pursuit("moot", None, f"the claim is {view.status.phase.name.lower()} by now")
-        if (game := self._open_game(view, finding)) is not None:
+        binding = isinstance(finding, WrongInput)
+        if not binding and (game := self._open_game(view, finding)) is not None:
             return Pursuit("playing", game.game_id, "the game is on")
         salt = salt_of(self._secret, finding)
         kind = type(finding).__name__
@@ -114,7 +131,9 @@ class Prosecutor:
             return Pursuit("opened", game_id, f"segment {at} is disputed")
         if isinstance(finding, WrongVote):
             return self._open_vote(view, finding, key, salt)
-        assert isinstance(finding, WrongInput)
+        if isinstance(finding, HiddenInput):
+            game_id = self.market.open_input(key, claim, salt)
+            return Pursuit("opened", game_id, "the input state must be opened")
         self._prove_input(view, finding, key, salt)
         return Pursuit("convicted", None, f"slot {finding.slot} of the input is not what it must be")
 
@@ -135,15 +154,42 @@ class Prosecutor:
         return Pursuit("opened", game_id, f"sample {at} of {finding.verifier}'s vote is disputed")
 
     def _prove_input(self, view: ClaimView, finding: WrongInput, key: str, salt: bytes) -> TxResult:
-        claimed, source = trees.build(finding.slot_roots), trees.build(finding.source_roots)
         return self.market.prove_binding(
             key,
             view.claim,
             finding.slot,
-            finding.slot_roots[finding.slot],
-            claimed.proof(finding.slot),
+            finding.leaf,
+            finding.proof,
             finding.source,
-            finding.source_roots[finding.source_slot],
-            source.proof(finding.source_slot),
+            finding.source_leaf,
+            finding.source_proof,
             salt,
         )
+
+    def bind(self, lineage: Lineage, game: GameView, block: int) -> Pursuit | None:
+        """The next step against the input state that a game has opened, at block number `block`.
+
+        None while no slot is opened that is wrong. Raises SourceMissing, IncompleteHistory, and what the
+        port raises.
+        """
+        if game.decided or not slots_shown(game.game):
+            return None
+        view = self.market.claim(game.game.claim_id)
+        claim = view.claim
+        right = state_tree(lineage.input_state(claim.kind, claim.round, claim.shard))
+        first, shown = game.game.index, game.digests
+        slot = next((first + i for i, x in enumerate(shown) if _differs(right, first + i, x)), None)
+        if slot is None:
+            return None
+        proof = disputed_path(claim.input_root, slot, right, game.opened)
+        return self.pursue(wrong_input(lineage, view, slot, shown[slot - first], proof), block)
+
+
+def slots_shown(game: Game) -> bool:
+    """Whether a game about an input state has come to the roots of single slots."""
+    at_leaves = game.phase == GamePhase.PICK_OUTPUT and game.level <= SPLIT_LEVELS
+    return game.steps == 0 and at_leaves
+
+
+def _differs(right: trees.Tree, slot: int, shown: bytes) -> bool:
+    return slot < right.count and right.digest(0, slot) != shown

@@ -120,6 +120,15 @@ def send(market: Market, poke: Poke) -> TxResult:
     return calls[poke.what](f"{key}/{poke.since}", view.claim)
 
 
+def fallen(claims: Sequence[ClaimView], game: GameView, challenger: Address) -> bool:
+    """Whether this challenger's game is about a claim that has ended otherwise: its bond comes back once the
+    clock has run out, whoever is to move (rule 5.3)."""
+    if game.game.challenger != challenger:
+        return False
+    about = next((view for view in claims if view.claim_id == game.game.claim_id), None)
+    return about is not None and (about.stale or about.status.phase in (Phase.CONVICTED, Phase.VOID))
+
+
 def others_suffice(now: Seconds, job: JobView, view: ClaimView, games: Sequence[GameView]) -> bool:
     """Whether somebody else's running game on a claim may be waited for, instead of opening one's own.
 

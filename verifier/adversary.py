@@ -8,7 +8,7 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any
 
-from protocol import sampling, trees
+from protocol import sampling
 from protocol.types import ZERO_DIGEST, Address, ClaimView
 from training.audit import Attestation, attest, keyed_trace, sampled
 from verifier.service import VerifierService
@@ -22,7 +22,7 @@ class LazyVerifier(VerifierService):
         me = self.market.me
         segments = sampling.sample_segments(view.status.seed, me, terms.samples, terms.segments)
         invented = [sha256(b"invented" + view.claim_id + bytes([s % 256])).digest() for s in segments]
-        return Attestation(True, trees.root(invented), None, tuple(segments))
+        return Attestation(True, tuple(invented), None, tuple(segments))
 
 
 class ColludingVerifier(VerifierService):
@@ -40,5 +40,5 @@ class ColludingVerifier(VerifierService):
         segments = sampled(lineage, view, self.market.me)
         key = sampling.verifier_key(self.market.me, view.status.seed)
         traces = [keyed_trace(lineage, view, segment, key) for segment in segments]
-        known = [root if isinstance(root, bytes) else ZERO_DIGEST for root in traces]
-        return Attestation(True, trees.root(known), None, tuple(segments))
+        known = tuple(root if isinstance(root, bytes) else ZERO_DIGEST for root in traces)
+        return Attestation(True, known, None, tuple(segments))

@@ -28,7 +28,7 @@ class Ballots:
             try:
                 entry = json.loads(path.read_text())
                 key = (ClaimId(bytes.fromhex(entry["claim"])), bytes.fromhex(entry["seed"]))
-                traces = bytes.fromhex(entry["traces"])
+                traces = tuple(bytes.fromhex(trace) for trace in entry["traces"])
                 self._known[key] = Ballot(bool(entry["valid"]), traces, bool(entry["finding"]))
             except (OSError, ValueError, TypeError, KeyError):
                 continue
@@ -54,7 +54,7 @@ class Ballots:
             "claim": claim_id.hex(),
             "seed": seed.hex(),
             "valid": ballot.valid,
-            "traces": ballot.traces_root.hex(),
+            "traces": [trace.hex() for trace in ballot.traces],
             "finding": ballot.finding,
         }
         with fresh.open("w") as file:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from protocol import trees
 from protocol.types import (
     ZERO_DIGEST,
     Address,
@@ -23,7 +24,7 @@ from protocol.types import (
     Vote,
     Wei,
 )
-from training.upkeep import Poke, Watcher, others_suffice, poke_for
+from training.upkeep import Poke, Watcher, fallen, others_suffice, poke_for
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,14 @@ class Ballot:
     """What this verifier found about a claim, drawn with one seed."""
 
     valid: bool
-    traces_root: bytes
+    traces: tuple[bytes, ...]
     finding: bool
-    """Whether the fault it found can be brought before the court."""
+    """Whether it found a fault."""
+
+    @property
+    def traces_root(self) -> bytes:
+        """What the vote commits to."""
+        return trees.root(self.traces) if self.traces else ZERO_DIGEST
 
 
 @dataclass(frozen=True)
@@ -153,6 +159,10 @@ def _games(sight: Sight, job: JobSight) -> Iterator[Action]:
         if view.decided or sight.me not in (game.challenger, game.defender):
             continue
         late = sight.now > game.deadline
+        if fallen(job.claims, view, sight.me):
+            if late:
+                yield Play(job.view.job_id, view.game_id, f"game {view.game_id}: its claim has fallen")
+            continue
         if late == (game.mover == sight.me):
             continue
         what = "the other side let its deadline pass" if late else f"our move ({game.phase.name})"

@@ -13,7 +13,7 @@ from program.state import state_root
 from protocol.errors import Retry
 from protocol.types import ClaimView, Kind
 from training.audit import sampled
-from training.lineage import Hidden, Known, Lineage
+from training.lineage import Known, Lineage
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,10 @@ class StepReport:
 def replay_steps(lineage: Lineage, view: ClaimView, first: int, stop: int) -> Iterator[StepReport]:
     """Replay the segments of a task that hold its steps [first, stop), counted from the task's start.
 
-    Raises Retry when the claim's roots or states cannot be had.
+    Raises Retry when the claim's states cannot be had.
     """
     claim, work = view.claim, lineage.work
     steps = work.segment_steps(claim.kind)
-    checkpoints = lineage.checkpoints(view)
-    if isinstance(checkpoints, Hidden):
-        raise Retry(f"the claim hides {checkpoints.what}", hint="dispute it, or try again later")
     for segment in range(first // steps, -(-stop // steps)):
         start = lineage.leaf(view, segment)
         if not isinstance(start, Known):
@@ -48,7 +45,7 @@ def replay_steps(lineage: Lineage, view: ClaimView, first: int, stop: int) -> It
             )
         end = work.replay(claim.kind, claim.round, claim.shard, segment, start.state).state(steps)
         at = work.first_step(claim.kind, claim.round, segment)
-        yield StepReport(segment, at, checkpoints[segment + 1].root, state_root(end))
+        yield StepReport(segment, at, view.roots[segment + 1], state_root(end))
 
 
 @dataclass(frozen=True)

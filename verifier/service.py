@@ -19,12 +19,12 @@ from program.player import play
 from program.replay import Replay
 from protocol.errors import Retry
 from protocol.ports import Blocks, Clock, Market
-from protocol.types import ClaimId, ClaimView, Game, JobId, JobView, Role, Wei
+from protocol.types import ClaimId, ClaimView, Game, GameView, JobId, JobView, Role, Wei
 from training import upkeep
 from training.artifacts import Appetite
-from training.audit import Attestation, Finding, Unprovable, attest
+from training.audit import Attestation, Finding, attest
 from training.lineage import Lineage, open_lineage
-from training.prosecution import Prosecutor, replay_for
+from training.prosecution import Prosecutor, replay_for, slots_shown
 from training.service import Emit, Service, ignore, intent
 from verifier import policy
 from verifier.ballots import Ballots
@@ -122,8 +122,8 @@ class VerifierService(Service):
         claim = view.claim
         if found.finding is not None:
             self._findings[view.claim_id] = found.finding
-        provable = found.finding is not None and not isinstance(found.finding, Unprovable)
-        self._ballots.put(view.claim_id, view.status.seed, Ballot(found.valid, found.traces_root, provable))
+        ballot = Ballot(found.valid, found.traces, found.finding is not None)
+        self._ballots.put(view.claim_id, view.status.seed, ballot)
         self.count("replays")
         self.note(job=claim.job_id.hex(), round=claim.round)
         place = {"job": claim.job_id.hex(), "round": claim.round, "shard": claim.shard}
@@ -152,7 +152,7 @@ class VerifierService(Service):
         view = self.market.claim(action.claim_id)
         salt = self._ballots.salt(action.claim_id, action.seed)
         key = intent("reveal", action.claim_id, action.seed)
-        self.market.reveal_vote(key, view.claim, ballot.valid, ballot.traces_root, salt)
+        self.market.reveal_vote(key, view.claim, ballot.valid, ballot.traces, salt)
         self.count("reveals")
         self.emit("revealed", job=action.job_id.hex(), claim=action.claim_id.hex(), valid=ballot.valid)
 
@@ -172,11 +172,23 @@ class VerifierService(Service):
         return replay_for(self.lineage(self.market.claim(game.claim_id).claim.job_id), game)
 
     def _play(self, action: policy.Play) -> None:
+        view = self.market.game(action.game_id)
+        if slots_shown(view.game) and view.game.mover == self.market.me and self._bind(view):
+            return
         played = play(self.market, self._disputant, action.game_id, self.clock.now())
         if played.move:
             side = "challenger" if played.view.game.challenger == self.market.me else "defender"
             self.count("moves")
             self.emit("moved", game=action.game_id, move=played.move, reason=played.reason, side=side)
+
+    def _bind(self, view: GameView) -> bool:
+        """Prove a wrong slot of an input state that its claimant had to open; whether there was one."""
+        job_id = self.market.claim(view.game.claim_id).claim.job_id
+        pursuit = self._prosecutor.bind(self.lineage(job_id), view, self.clock.block())
+        if pursuit is not None:
+            self.count(pursuit.stage)
+            self.emit(pursuit.stage, job=job_id.hex(), game=view.game_id, reason=pursuit.reason)
+        return pursuit is not None
 
     def _poke(self, action: upkeep.Poke) -> None:
         upkeep.send(self.market, action)

@@ -25,7 +25,7 @@ from protocol.types import (
     Seconds,
     Wei,
 )
-from training.upkeep import others_suffice
+from training.upkeep import fallen, others_suffice
 
 CHALLENGEABLE = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
 
@@ -53,7 +53,6 @@ class Limits:
 class Suspicion:
     """A finding, as far as a decision needs it."""
 
-    provable: bool
     what: str
 
 
@@ -121,7 +120,7 @@ class Play:
 
 @dataclass(frozen=True)
 class Advise:
-    """Tell the operator what would be done in mode `play`, or what cannot be done."""
+    """Tell the operator what would be done in mode `play`, or what the limits forbid."""
 
     job_id: JobId
     claim_id: ClaimId
@@ -152,6 +151,10 @@ def _games(sight: Sight, job: JobSight) -> Iterator[Action]:
         if view.decided or sight.me not in (game.challenger, game.defender):
             continue
         late = sight.now > game.deadline
+        if fallen(job.claims, view, sight.me):
+            if late:
+                yield Play(job.view.job_id, view.game_id, f"game {view.game_id}: its claim has fallen")
+            continue
         if late == (game.mover == sight.me):
             continue
         what = "the other side let its deadline pass" if late else f"our move ({game.phase.name})"
@@ -179,9 +182,7 @@ def _pursuits(sight: Sight, job: JobSight) -> Iterator[Action]:
             begun = any(g.game.claim_id == target[0] and _defends(g, view, target[1]) for g in own)
             if begun:
                 continue
-            if not suspicion.provable:
-                yield Advise(*subject, f"false, but it cannot be disputed: {suspicion.what}")
-            elif sight.limits.mode == Mode.ADVISE:
+            if sight.limits.mode == Mode.ADVISE:
                 yield Advise(*subject, f"{suspicion.what}; a challenge takes a bond of {bond}")
             elif target[1] == ZERO_ADDRESS and others_suffice(sight.now, job.view, view, job.games):
                 continue

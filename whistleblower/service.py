@@ -17,11 +17,11 @@ from program.execute import Kernels
 from program.player import play
 from program.replay import Replay
 from protocol.ports import Blocks, Clock, Market
-from protocol.types import ZERO_ADDRESS, Address, ClaimId, Game, JobId, JobView
+from protocol.types import ZERO_ADDRESS, Address, ClaimId, Game, GameView, JobId, JobView
 from training.artifacts import Appetite
-from training.audit import Finding, Unprovable, audit_claim, audit_vote
+from training.audit import Finding, audit_claim, audit_vote
 from training.lineage import Lineage, SourceMissing, open_lineage
-from training.prosecution import Prosecutor, replay_for
+from training.prosecution import Prosecutor, replay_for, slots_shown
 from training.service import Emit, Service, ignore, intent
 from whistleblower import policy
 from whistleblower.policy import JobSight, Limits, Sight, Suspicion, Target
@@ -82,9 +82,7 @@ class WhistleblowerService(Service):
         """One consistent look at everything that decisions depend on."""
         me = self.market.me
         jobs = tuple(self._job_sight(job) for job in self.market.jobs() if not job.progress.closed)
-        suspicions = {
-            t: Suspicion(not isinstance(f, Unprovable), describe(f)) for t, f in self.findings.items()
-        }
+        suspicions = {target: Suspicion(describe(finding)) for target, finding in self.findings.items()}
         audited = frozenset(self._audited.targets)
         free = self.market.free(me)
         return Sight(me, self.clock.now(), free, jobs, audited, suspicions, self.limits)
@@ -174,11 +172,25 @@ class WhistleblowerService(Service):
         return replay_for(self.lineage(self.market.claim(game.claim_id).claim.job_id), game)
 
     def _play(self, action: policy.Play) -> None:
+        view = self.market.game(action.game_id)
+        if slots_shown(view.game) and view.game.mover == self.market.me and self._bind(view):
+            return
         played = play(self.market, self._disputant, action.game_id, self.clock.now())
         if played.move:
             side = "challenger" if played.view.game.challenger == self.market.me else "defender"
             self.count("moves")
             self.emit("moved", game=action.game_id, move=played.move, reason=played.reason, side=side)
+
+    def _bind(self, view: GameView) -> bool:
+        """Prove a wrong slot of an input state that its claimant had to open; whether there was one."""
+        claim = self.market.claim(view.game.claim_id)
+        job_id = claim.claim.job_id
+        pursuit = self._prosecutor.bind(self.lineage(job_id), view, self.clock.block())
+        if pursuit is not None:
+            self.count(pursuit.stage)
+            place = {"job": job_id.hex(), "claim": claim.claim_id.hex()}
+            self.emit(pursuit.stage, **place, game=view.game_id, reason=pursuit.reason)
+        return pursuit is not None
 
     def _advise(self, action: policy.Advise) -> None:
         said = ((action.claim_id, action.verifier), action.reason)
@@ -189,11 +201,9 @@ class WhistleblowerService(Service):
 
 def describe(finding: Finding) -> str:
     """A finding in one line."""
-    if isinstance(finding, Unprovable):
-        return finding.what
     where = {"segment": "segment", "slot": "input slot", "sample": "sampled trace"}
     parts = [f"{label} {getattr(finding, name)}" for name, label in where.items() if hasattr(finding, name)]
-    return f"{type(finding).__name__}: {', '.join(parts)}"
+    return f"{type(finding).__name__}: {', '.join(parts) or 'nobody knows the input state but its claimant'}"
 
 
 def _subject(action: policy.Action) -> tuple[object, ...]:

@@ -13,8 +13,9 @@ from protocol.dispute import (
     RevealTrace,
     Split,
 )
-from protocol.game import Arithmetic, IllegalMove, Verdict, play
+from protocol.game import Arithmetic, IllegalMove, Verdict, input_game, play
 from protocol.types import (
+    INPUT_SEGMENT,
     ZERO_ADDRESS,
     ZERO_DIGEST,
     Address,
@@ -28,7 +29,7 @@ from protocol.types import (
     Role,
     Seconds,
 )
-from tests.fakes.market import Entry, World, refuse, require
+from tests.fakes.market import LIVE, Entry, World, refuse, require
 
 
 @dataclass
@@ -95,7 +96,10 @@ class CourtWorld(World):
             deadline=Seconds(self.time + terms.move_time),
             **facts,  # type: ignore[arg-type]
         )
-        game = replace(game, phase=GamePhase.STEPS if game.steps > 1 else GamePhase.TRACE)
+        if game.steps:
+            game = replace(game, phase=GamePhase.STEPS if game.steps > 1 else GamePhase.TRACE)
+        else:
+            game = input_game(game, game.out_root)
         game_id = len(self.games) + 1
         view = GameView(game_id, game, (), (), b"", 0, False, False, "")
         self.games[game_id] = Played(view, vote, terms.challenge_bond)
@@ -169,6 +173,24 @@ class CourtWorld(World):
             phase=GamePhase.STEPS,
         )
 
+    def open_input(self, caller: Address, claim: Claim, salt: bytes) -> int:
+        entry = self._challengeable(claim)
+        self._announced(caller, entry.claim_id, INPUT_SEGMENT, ZERO_ADDRESS, salt)
+        terms = self.job(claim.job_id).view.terms
+        first = claim.round * terms.steps_per_round if claim.kind == Kind.TASK else claim.round
+        return self._begin(
+            entry,
+            caller,
+            claim.claimant,
+            ZERO_ADDRESS,
+            key=ZERO_DIGEST,
+            step=first,
+            steps=0,
+            in_root=ZERO_DIGEST,
+            out_root=claim.input_root,
+            phase=GamePhase.SPLIT_OUTPUT,
+        )
+
     def _source(self, entry: Entry, slot: int, source: Claim | None) -> tuple[bytes, int, int]:
         """Root, number of slots and slot that the claim's slot must equal (rule 4.4)."""
         claim, terms = entry.claim, self.job(entry.claim.job_id).view.terms
@@ -211,16 +233,7 @@ class CourtWorld(World):
         require(trees.verify(claim.input_root, slots, slot, leaf, proof), "BadProof")
         require(trees.verify(root, source_slots, at, source_leaf, source_proof), "BadProof")
         require(leaf != source_leaf, "NoDifference")
-        self.end_games(entry)
         self.convict(entry, caller)
-
-    def end_games(self, entry: Entry) -> None:
-        """Games on a claim that fell otherwise: the bond goes back (rule 5.3)."""
-        for played in self.games.values():
-            if played.view.game.claim_id == entry.claim_id and not played.view.decided:
-                self.credit(played.view.game.challenger, played.bond)
-                played.bond = 0
-                played.view = replace(played.view, decided=True, reason="moot")
 
     def move(self, caller: Address, game_id: int, game: Game, move: Move) -> None:
         played = self.games[game_id]
@@ -265,6 +278,9 @@ class CourtWorld(World):
         bond, played.bond = played.bond, 0
         self._set(entry, open_games=entry.status.open_games - 1)
         terms = self.job(entry.claim.job_id).view.terms
+        if entry.status.phase not in LIVE or self.stale(entry):  # it fell otherwise (rule 5.3)
+            self.credit(game.challenger, bond)
+            return
         if not verdict.challenger_won:
             split = settlement.lost_bond(bond)  # type: ignore[arg-type]
             self.burned += split.burned
@@ -278,5 +294,4 @@ class CourtWorld(World):
             self.credit(game.challenger, split.paid)
             del entry.votes[played.vote]
             return
-        self.end_games(entry)
         self.convict(entry, game.challenger)

@@ -7,6 +7,7 @@ the contract's error name. Claim and job ids are SHA-256 instead of Keccak-256. 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
@@ -52,7 +53,6 @@ def require(holds: bool, error: str, why: str = "") -> None:
 class Job:
     view: JobView
     holders: list[Holder]
-    final_round: int
     rewinds: list[int] = field(default_factory=list)
     pots: list[settlement.CompensationPot] = field(default_factory=list)
 
@@ -65,6 +65,8 @@ class Entry:
     claim: Claim
     status: ClaimStatus
     votes: dict[Address, Vote] = field(default_factory=dict)
+    roots: tuple[bytes, ...] = ()
+    traces: dict[Address, tuple[bytes, ...]] = field(default_factory=dict)
 
 
 class World:
@@ -136,9 +138,9 @@ class World:
         self.debit(caller, budget)
         job_id = JobId(sha256(b"job" + words(terms)).digest())
         require(job_id not in self.jobs, "JobExists")
-        progress = Progress(0, 0, 0, False, False, self.time)
+        progress = Progress(0, 0, 0, False, False, self.time, terms.rounds)
         holders = [Holder(ZERO_ADDRESS, Wei(0), self.time) for _ in range(terms.shards)]
-        self.jobs[job_id] = Job(JobView(job_id, terms, progress, Wei(budget)), holders, terms.rounds)
+        self.jobs[job_id] = Job(JobView(job_id, terms, progress, Wei(budget)), holders)
         return job_id
 
     def job(self, job_id: JobId) -> Job:
@@ -154,15 +156,20 @@ class World:
     def halt(self, caller: Address, job_id: JobId) -> None:
         job = self.job(job_id)
         require(job.view.terms.client == caller, "NotClient")
-        round_ = job.view.progress.round
-        begun = any(self.current(job_id, Kind.TASK, round_, k) for k in range(job.view.terms.shards))
-        job.final_round = round_ + (1 if begun else 0)
-        self._update(job, halted=True)
+        progress = job.view.progress
+        require(not progress.halted and progress.round < progress.final_round, "JobEnded")
+        self._update(job, halted=True, final_round=progress.round + 1)
 
     def close(self, job_id: JobId) -> None:
         job = self.job(job_id)
-        require(job.view.progress.settled_rounds >= job.final_round, "NotFinished")
-        require(not job.view.progress.closed, "NotFinished")
+        progress, terms = job.view.progress, job.view.terms
+        require(not progress.closed, "JobEnded")
+        tasks = [self.current(job_id, Kind.TASK, progress.round, k) for k in range(terms.shards)]
+        settled = all(t is None or t.status.phase == Phase.SETTLED for t in tasks)
+        require(progress.settled_rounds == progress.round and settled, "NotFinished")
+        if progress.round < progress.final_round:
+            late = max(self.task_deadline(job, k) for k in range(terms.shards))
+            require(progress.halted and self.time > late, "NotFinished")
         self.credit(job.view.terms.client, job.view.escrow)
         self._update(job, escrow=0, closed=True)
 
@@ -185,7 +192,7 @@ class World:
         job = self.job(job_id)
         require(job.holders[shard].solver == caller, "NotHolder")
         progress = job.view.progress
-        owed = progress.round < job.final_round and not self.current(job_id, Kind.TASK, progress.round, shard)
+        owed = progress.round < progress.final_round and not self.current(job_id, Kind.TASK, progress.round, shard)
         require(not owed, "NotDue")
         self._reopen(job, shard)
 
@@ -210,7 +217,8 @@ class World:
 
     def view(self, entry: Entry) -> ClaimView:
         votes = tuple(entry.votes.values())
-        return ClaimView(entry.claim_id, entry.claim, entry.status, votes, self.stale(entry))
+        shown = entry.roots, dict(entry.traces)
+        return ClaimView(entry.claim_id, entry.claim, entry.status, votes, self.stale(entry), *shown)
 
     def current(self, job_id: JobId, kind: Kind, round_: int, shard: int) -> Entry | None:
         for entry in reversed(self.claims.values()):
@@ -227,7 +235,7 @@ class World:
 
     def _check_commit(self, caller: Address, job: Job, claim: Claim) -> None:
         terms, progress = job.view.terms, job.view.progress
-        require(claim.round == progress.round < job.final_round, "WrongRound")
+        require(claim.round == progress.round < progress.final_round, "WrongRound")
         require(not self.pipeline_full(job), "PipelineFull")
         require(self.current(claim.job_id, claim.kind, claim.round, claim.shard) is None, "WrongPhase")
         if claim.kind == Kind.TASK:
@@ -239,14 +247,13 @@ class World:
         accepted = sum(1 for t in tasks if t and t.status.phase in (Phase.ACCEPTED, Phase.SETTLED))
         require(accepted == terms.shards, "RoundIncomplete", f"{accepted}")
 
-    def commit(self, caller: Address, claim: Claim, first: list[bytes], last: list[bytes]) -> ClaimId:
+    def commit(self, caller: Address, claim: Claim, roots: Sequence[bytes]) -> ClaimId:
         job = self.job(claim.job_id)
         terms, progress = job.view.terms, job.view.progress
         self._check_commit(caller, job, claim)
         n = terms.segments if claim.kind == Kind.TASK else 1
-        good = trees.verify(claim.segments_root, n + 1, 0, claim.input_root, first)
-        good = good and trees.verify(claim.segments_root, n + 1, n, claim.output_root, last)
-        require(good, "BadSegments")
+        require(len(roots) == n + 1, "BadSegments")
+        require((roots[0], roots[n]) == (claim.input_root, claim.output_root), "BadSegments")
         self.lock(caller, Role.SOLVER, terms.solver_stake)
         place = (claim.job_id, claim.kind, claim.round, claim.shard)
         attempt = self.attempts.get(place, 0)
@@ -255,6 +262,7 @@ class World:
         claim = replace(
             claim,
             claimant=caller,
+            segments_root=trees.root(roots),
             price=price,
             committed_at=self.time,
             epoch=progress.epoch,
@@ -263,7 +271,7 @@ class World:
         claim_id = ClaimId(sha256(b"claim" + words(claim)).digest())
         phase = Phase.COMMITTED if claim.kind == Kind.TASK else Phase.ACCEPTED
         status = ClaimStatus(phase, self.block + terms.seed_delay, self.time, 1, 0, 0, 0, ZERO_DIGEST)
-        self.claims[claim_id] = Entry(claim_id, claim, status)
+        self.claims[claim_id] = Entry(claim_id, claim, status, roots=tuple(roots))
         if claim.kind == Kind.OUTER:
             self._update(job, round=progress.round + 1, round_start=self.time)
         return claim_id
@@ -320,7 +328,9 @@ class World:
     ) -> bytes:
         return sha256(b"vote" + claim_id + who.encode() + bytes([valid]) + traces + salt).digest()
 
-    def reveal_vote(self, caller: Address, claim: Claim, valid: bool, traces: bytes, salt: bytes) -> None:
+    def reveal_vote(
+        self, caller: Address, claim: Claim, valid: bool, traces: Sequence[bytes], salt: bytes
+    ) -> None:
         entry = self._live(claim, Phase.SEEDED)
         terms = self.job(claim.job_id).view.terms
         vote = entry.votes.get(caller)
@@ -329,9 +339,12 @@ class World:
         all_in = all(v.commitment != ZERO_DIGEST for v in entry.votes.values())
         require(all_in or self.time > entry.status.since + terms.vote_time, "NotDue")
         require(self.time <= entry.status.since + terms.vote_time + terms.reveal_time, "TooLate")
-        expected = self.vote_commitment(entry.claim_id, caller, valid, traces, salt)
-        require(vote.commitment == expected, "WrongCommitment")
-        entry.votes[caller] = replace(vote, revealed=True, valid=valid, traces_root=traces)
+        require(not valid or len(traces) == terms.samples, "WrongReveal")
+        root = trees.root(traces) if traces else ZERO_DIGEST
+        expected = self.vote_commitment(entry.claim_id, caller, valid, root, salt)
+        require(vote.commitment == expected, "WrongReveal")
+        entry.votes[caller] = replace(vote, revealed=True, valid=valid, traces_root=root)
+        entry.traces[caller] = tuple(traces)
         counted = {"revealed": entry.status.revealed + 1, "valid": entry.status.valid + int(valid)}
         self._set(entry, **counted)
 
@@ -437,5 +450,7 @@ class World:
         self._set(entry, phase=Phase.CONVICTED, since=self.time)
         progress = job.view.progress
         self._update(job, round=at // 2, epoch=progress.epoch + 1, round_start=self.time)
+        if progress.halted:
+            self._update(job, final_round=min(progress.final_round, at // 2 + 1))
         if claim.kind == Kind.TASK:
             self._reopen(job, claim.shard)

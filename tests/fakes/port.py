@@ -177,10 +177,8 @@ class FakeMarket:
     def expire(self, intent: str, job_id: JobId, shard: int) -> TxResult:
         return self._send(intent, "expire", lambda: self.world.expire(job_id, shard))
 
-    def commit(self, intent: str, claim: Claim, first: Sequence[bytes], last: Sequence[bytes]) -> ClaimId:
-        return self._send(
-            intent, "commit", lambda: self.world.commit(self._me, claim, list(first), list(last))
-        )
+    def commit(self, intent: str, claim: Claim, roots: Sequence[bytes]) -> ClaimId:
+        return self._send(intent, "commit", lambda: self.world.commit(self._me, claim, roots))
 
     def record_seed(self, intent: str, claim: Claim) -> TxResult:
         return self._send(intent, "recordSeed", lambda: self.world.record_seed(claim))
@@ -198,10 +196,10 @@ class FakeMarket:
         return self._send(intent, "commitVote", lambda: self.world.commit_vote(self._me, claim, commitment))
 
     def reveal_vote(
-        self, intent: str, claim: Claim, valid: bool, traces_root: bytes, salt: bytes
+        self, intent: str, claim: Claim, valid: bool, traces: Sequence[bytes], salt: bytes
     ) -> TxResult:
         return self._send(
-            intent, "revealVote", lambda: self.world.reveal_vote(self._me, claim, valid, traces_root, salt)
+            intent, "revealVote", lambda: self.world.reveal_vote(self._me, claim, valid, traces, salt)
         )
 
     def vote_commitment(self, claim_id: ClaimId, valid: bool, traces_root: bytes, salt: bytes) -> bytes:
@@ -221,6 +219,9 @@ class FakeMarket:
 
     def open_vote_game(self, intent: str, *args: Any) -> int:
         return self._send(intent, "openVote", lambda: self.world.open_vote_game(self._me, *args))
+
+    def open_input(self, intent: str, claim: Claim, salt: bytes) -> int:
+        return self._send(intent, "openInput", lambda: self.world.open_input(self._me, claim, salt))
 
     def prove_binding(self, intent: str, *args: Any) -> TxResult:
         return self._send(intent, "proveBinding", lambda: self.world.prove_binding(self._me, *args))

@@ -75,6 +75,7 @@ _PLAIN = {
     events.Void: ("Tasks", "void"),
     events.Open: ("Challenges", "open"),
     events.OpenVote: ("Challenges", "openVote"),
+    events.OpenInput: ("Challenges", "openInput"),
 }
 
 

@@ -35,10 +35,7 @@ def game_moves(scene: Scene, game_id: int, game: Game, rng: random.Random, now: 
         GamePhase.TRACE: lambda: [_trace(scene, game, program, rng)],
         GamePhase.PICK_NODE: lambda: _pick_node(scene, game, program, rng),
         GamePhase.SPLIT_OUTPUT: lambda: [Split(_padded(_state_leaves(scene, game)))],
-        GamePhase.PICK_OUTPUT: lambda: [
-            _prove_output(scene, game, program, rng),
-            _pick_output(scene, game, rng),
-        ],
+        GamePhase.PICK_OUTPUT: lambda: _pick_output(scene, game, program, rng),
         GamePhase.REVEAL_LEAF: lambda: [RevealLeaf(_leaf(scene, game))],
         GamePhase.PROVE: lambda: _prove(scene, game, program, rng),
     }
@@ -86,9 +83,14 @@ def _state_leaves(scene: Scene, game: Game) -> tuple[bytes, ...]:
     return scene.state_tree(game.out_root).levels[0]
 
 
-def _pick_output(scene: Scene, game: Game, rng: random.Random) -> Pick:
+def _pick_output(scene: Scene, game: Game, program: Program, rng: random.Random) -> list[Move]:
     children = scene.children[game.out_root]
-    return Pick(children, rng.randrange(len(children)), b"", ())
+    pick = Pick(children, rng.randrange(len(children)), b"", ())
+    if game.steps:
+        return [_prove_output(scene, game, program, rng), pick]
+    slot, none = rng.randrange(program.slots), ()
+    leaf, way = children[slot], output_proof(program, slot)
+    return [pick, ProveOutput(slot, program.outputs[slot], way, leaf, none, ZERO_DIGEST, none)]
 
 
 def _prove_output(scene: Scene, game: Game, program: Program, rng: random.Random) -> ProveOutput:

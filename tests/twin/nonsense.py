@@ -29,23 +29,25 @@ def nonsense(scene: Scene, world: World, rng: random.Random, by: Address) -> lis
     state = rng.choice(list(world.claims.values()))
     claim = _twisted(state.claim, rng)
     tree = scene.segments[state.claim.segments_root]
-    proofs = tuple(tree.proof(0)), tuple(tree.proof(tree.count - 1))
+    proof = tuple(tree.proof(0))
     salt, digest = rng.randbytes(32), rng.choice([ZERO_DIGEST, rng.randbytes(32)])
-    opened = e.Open(claim, 0, claim.input_root, proofs[0], tree.levels[0][1], tuple(tree.proof(1)), salt)
+    opened = e.Open(claim, 0, claim.input_root, proof, tree.levels[0][1], tuple(tree.proof(1)), salt)
     sample = rng.choice([0, 9])
-    vote = e.OpenVote(claim, by, sample, claim.input_root, proofs[0], digest, (), salt)
+    vote = e.OpenVote(claim, by, sample, claim.input_root, proof, digest, (), salt)
     return [
         *calls,
-        e.Commit(claim, *proofs),
-        e.Commit(claim, proofs[1], proofs[0]),
+        e.Commit(claim, tree.levels[0]),
+        e.Commit(claim, tree.levels[0][::-1]),
+        e.Commit(claim, tree.levels[0][1:]),
         e.RecordSeed(claim, ZERO_DIGEST),
         e.CommitVote(claim, digest),
-        e.RevealVote(claim, rng.random() < 0.5, digest, salt),
+        e.RevealVote(claim, rng.random() < 0.5, rng.choice([(), (digest,), (digest,) * 3]), salt),
         e.Tally(claim),
         e.Settle(claim),
         e.Void(claim),
         opened,
         vote,
+        e.OpenInput(claim, salt),
         *_odd_moves(world, rng),
     ]
 

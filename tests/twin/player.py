@@ -18,6 +18,7 @@ from protocol.ledger import free
 from protocol.lifecycle import Refused, transition
 from protocol.params import worst_case
 from protocol.types import (
+    INPUT_SEGMENT,
     ZERO_ADDRESS,
     ZERO_DIGEST,
     Address,
@@ -199,7 +200,7 @@ class Player:
     def _commit(self, job_id: JobId, job: Job, kind: Kind, shard: int, input_root: bytes) -> e.Commit:
         claim = self.scene.claim(job_id, job.terms, kind, job.round, shard, input_root)
         tree = self.scene.segments[claim.segments_root]
-        return e.Commit(claim, tuple(tree.proof(0)), tuple(tree.proof(tree.count - 1)))
+        return e.Commit(claim, tree.levels[0])
 
     def _claim_work(self, claim_id: ClaimId, state: ClaimState) -> list[Doing]:
         claim, phase = state.claim, state.status.phase
@@ -223,7 +224,7 @@ class Player:
                 doings.append((self._vote(claim_id, state, ballot.verifier), ballot.verifier))
             secret = self.secrets.get((claim_id, ballot.verifier))
             if ballot.state == BallotState.COMMITTED and secret is not None:
-                reveal = e.RevealVote(state.claim, secret.valid, secret.traces_root, secret.salt)
+                reveal = e.RevealVote(state.claim, secret.valid, secret.traces, secret.salt)
                 doings.append((reveal, ballot.verifier))
         return doings * 2
 
@@ -231,8 +232,10 @@ class Player:
         valid = self.rng.random() < 0.85
         key = sampling.verifier_key(verifier, state.status.seed)
         samples = self._job(state).terms.samples
-        traces_root = self.scene.tracesroot(INNER, key, samples) if valid else ZERO_DIGEST
-        secret = Secret(claim_id, valid, traces_root, self.rng.randbytes(32))
+        count = samples if self.rng.random() < 0.95 else samples + 1
+        traces = self.scene.sampled(INNER, key, count) if valid or self.rng.random() < 0.2 else ()
+        traces_root = trees.root(traces) if traces else ZERO_DIGEST
+        secret = Secret(claim_id, valid, traces, self.rng.randbytes(32))
         self.secrets[claim_id, verifier] = secret
         commitment = self.twin.world.vote_commitment(claim_id, verifier, valid, traces_root, secret.salt)
         return e.CommitVote(state.claim, commitment)
@@ -258,7 +261,7 @@ class Player:
         claim_id = self.twin.world.claim_id(claim)
         voters = [b.verifier for b in state.present() if b.state == BallotState.VALID]
         tree = self.scene.segments[claim.segments_root]
-        choice = self.rng.choice(["segment", "vote", "binding"])
+        choice = self.rng.choice(["segment", "vote", "binding", "binding", "input"])
         if choice == "vote" and voters:
             verifier = self.rng.choice(voters)
             event = self._vote_finding(state, verifier, salt)
@@ -268,6 +271,9 @@ class Player:
             binding = self._binding(claim, salt)
             where, who = binding.slot, ZERO_ADDRESS
             self.findings.append((binding, by))
+        elif choice == "input":
+            where, who = INPUT_SEGMENT, ZERO_ADDRESS
+            self.findings.append((e.OpenInput(claim, salt), by))
         else:
             where, who = self.rng.randrange(tree.count - 1), ZERO_ADDRESS
             leaves, proofs = tree.levels[0], [tuple(tree.proof(where + i)) for i in (0, 1)]

@@ -160,11 +160,11 @@ class Scene:
             epoch=0,
         )
 
-    def tracesroot(self, program: Program, key: bytes, samples: int) -> bytes:
-        """A verifier's tree over one keyed trace for each sample."""
+    def sampled(self, program: Program, key: bytes, samples: int) -> tuple[bytes, ...]:
+        """Leaves of a verifier's tree over one keyed trace for each sample."""
         tree = trees.build([self.trace(program, key).tree.root for _ in range(samples)])
         self.samples[tree.root] = tree
-        return tree.root
+        return tree.levels[0]
 
 
 @dataclass(frozen=True)
@@ -173,5 +173,5 @@ class Secret:
 
     claim_id: ClaimId
     valid: bool
-    traces_root: bytes
+    traces: tuple[bytes, ...]
     salt: bytes

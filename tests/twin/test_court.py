@@ -135,7 +135,7 @@ def begin(twin: Twin, rng: random.Random, sample: Sample, fault: NodeFault | Sta
         committed_at=Seconds(0),
         epoch=0,
     )
-    assert twin.act(e.Commit(wanted, tuple(tree.proof(0)), tuple(tree.proof(2))), SOLVER)
+    assert twin.act(e.Commit(wanted, tree.levels[0]), SOLVER)
     claim_id = twin.world.current(job_id, Kind.TASK, 0, 0)
     assert claim_id is not None
     return Case(twin, rng, terms, job_id, twin.world.claims[claim_id].claim, claim_id, claimed, tree)
@@ -255,7 +255,7 @@ def vote(case: Case, attested: Replay) -> tuple[Address, trees.Tree, list[int]]:
     traces = trees.build([attested.trace((s + 1) * steps - 1, key).root for s in drawn])
     commitment = case.twin.world.vote_commitment(case.claim_id, verifier, True, traces.root, SALT)
     case.do(e.CommitVote(case.claim, commitment), verifier)
-    case.do(e.RevealVote(case.claim, True, traces.root, SALT), verifier)
+    case.do(e.RevealVote(case.claim, True, traces.levels[0], SALT), verifier)
     case.do(e.Tally(case.claim), STRANGER)
     return verifier, traces, drawn
 

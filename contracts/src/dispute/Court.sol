@@ -51,9 +51,10 @@ contract Court is ICourt {
         if (msg.sender != CHALLENGES) revert NotChallenges();
         gameId = ++_games;
         Game memory next = game;
-        next.phase = game.steps > 1 ? GamePhase.STEPS : GamePhase.TRACE;
         (next.traceRoot, next.digest, next.revealed, next.nodeHash) = (0, 0, 0, 0);
         (next.level, next.index, next.node, next.size) = (0, 0, 0, 0);
+        if (game.steps == 0) _openState(next);
+        else next.phase = game.steps > 1 ? GamePhase.STEPS : GamePhase.TRACE;
         next.deadline = uint64(block.timestamp) + next.moveTime;
         _hashes[gameId] = keccak256(abi.encode(next));
         emit GameOpened(gameId, next.claimId, next);
@@ -149,11 +150,8 @@ contract Court is ICourt {
         _enter(gameId, game, GamePhase.PICK_NODE);
         if (game.key != 0) revert WrongPhase(game.phase);
         Game memory next = game;
-        next.phase = GamePhase.SPLIT_OUTPUT;
         next.revealed = 0;
-        next.digest = game.outRoot;
-        next.level = uint32(Merkle.depth(game.program.slots));
-        next.index = 0;
+        _openState(next);
         _leave(gameId, next, GamePhase.PICK_NODE, new bytes32[](0));
     }
 
@@ -171,7 +169,8 @@ contract Court is ICourt {
         _enter(
             gameId, game, game.phase == GamePhase.PICK_OUTPUT ? GamePhase.PICK_OUTPUT : GamePhase.PICK_NODE
         );
-        if (game.key != 0) revert WrongPhase(game.phase);
+        // Where an input state is disputed there is no trace yet, and traceRoot is nobody's.
+        if (game.key != 0 || game.steps == 0) revert WrongPhase(game.phase);
         if (stateLeaf == traceLeaf) revert NoDifference();
         uint256 slots = game.program.slots;
         uint256 nodes = game.program.nodes;
@@ -272,6 +271,14 @@ contract Court is ICourt {
 
     function _challengerMoves(GamePhase phase) private pure returns (bool) {
         return uint8(phase) & 1 == 1;
+    }
+
+    /// @dev From here on the defender opens outRoot's tree.
+    function _openState(Game memory next) private pure {
+        next.phase = GamePhase.SPLIT_OUTPUT;
+        next.digest = next.outRoot;
+        next.level = uint32(Merkle.depth(next.program.slots));
+        next.index = 0;
     }
 
     // ---- trees

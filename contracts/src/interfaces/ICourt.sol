@@ -13,8 +13,8 @@ enum GamePhase {
     PICK_LEAF, // 5 challenger: point at a child inside the node's output tensor
     SPLIT_LEAF, // 6 defender: open the child
     PROVE, // 7 challenger: prove one element wrong
-    REVEAL_LEAF, // 8 defender: reveal the disputed 4 KiB
-    PICK_OUTPUT, // 9 challenger: point at a child inside the claimed output state (or prove an output mismatch)
+    REVEAL_LEAF, // 8 defender: reveal the disputed leaf
+    PICK_OUTPUT, // 9 challenger: point at a child inside the claimed state (or prove an output mismatch)
     SPLIT_OUTPUT // 10 defender: open the child (digest: a node of outRoot's tree)
 }
 
@@ -31,7 +31,7 @@ struct Game {
     uint32 shard;
     bytes32 key; // 0, or the prefix of every leaf of the last step's keyed trace
     uint64 step; // counter of the first step in dispute
-    uint32 steps; // steps between inRoot and outRoot
+    uint32 steps; // steps between inRoot and outRoot; 0: the game is about what outRoot, an input state's, is the root of
     bytes32 inRoot; // state root that both sides accept
     bytes32 outRoot; // disputed: a state root, or a keyed trace root if key != 0 and steps == 1
     bytes32 traceRoot;

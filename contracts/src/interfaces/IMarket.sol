@@ -121,6 +121,7 @@ interface IJobs {
         bool halted; // no new rounds
         bool closed;
         uint64 roundStart;
+        uint32 finalRound; // the job is over when `round` reaches it: `rounds`, or less once it is halted
     }
 
     /// @notice Post a job; `budget` comes from the caller's free balance and must cover the worst case (`worstCase`).
@@ -204,12 +205,13 @@ interface ITasks {
         bytes32 indexed jobId,
         address indexed claimant,
         Claim claim,
+        bytes32[] roots,
         uint64 seedBlock
     );
     event SeedRecorded(bytes32 indexed claimId, bytes32 seed, address[] drawn);
     event Accepted(bytes32 indexed claimId, uint64 windowEnds);
     event Redrawn(bytes32 indexed claimId, uint64 seedBlock);
-    event VoteRevealed(bytes32 indexed claimId, address indexed verifier, bool valid, bytes32 tracesRoot);
+    event VoteRevealed(bytes32 indexed claimId, address indexed verifier, bool valid, bytes32[] traces);
     event VoteMissed(bytes32 indexed claimId, address indexed verifier, uint256 penalty);
     event VoteConvicted(
         bytes32 indexed claimId,
@@ -235,11 +237,10 @@ interface ITasks {
     function release(bytes32 jobId, uint32 shard) external;
     /// @notice Anyone: take the shard from a solver that missed its deadline (penalty burnt).
     function expire(bytes32 jobId, uint32 shard) external;
-    /// @notice Commit a task or an outer claim. `first`/`last` prove inputRoot and outputRoot in segmentsRoot.
-    /// claim.claimant, price, committedAt, epoch, attempt are filled in by the contract; the given values are ignored.
-    function commit(Claim calldata claim, bytes32[] calldata first, bytes32[] calldata last)
-        external
-        returns (bytes32 claimId);
+    /// @notice Commit a task or an outer claim. `roots`: the state roots at the ends of its segments, from inputRoot to
+    /// outputRoot. claim.segmentsRoot (the root over them), claimant, price, committedAt, epoch, attempt are filled in by the
+    /// contract; the given values are ignored.
+    function commit(Claim calldata claim, bytes32[] calldata roots) external returns (bytes32 claimId);
     /// @notice Anyone, after the seed block: record its hash (EIP-2935 history) as the seed and draw the verifiers.
     function recordSeed(Claim calldata claim) external;
     /// @notice Anyone: accept a task whose votes are in, or redraw when they are not and time is up.
@@ -251,7 +252,9 @@ interface ITasks {
     function void(Claim calldata claim) external;
     // drawn verifiers
     function commitVote(Claim calldata claim, bytes32 commitment) external;
-    function revealVote(Claim calldata claim, bool valid, bytes32 tracesRoot, bytes32 salt) external;
+    /// @notice Open a vote. `traces`: the leaves below the tracesRoot that was committed to, one for each sample; none, for a
+    /// tracesRoot of zero, is enough for an invalid vote.
+    function revealVote(Claim calldata claim, bool valid, bytes32[] calldata traces, bytes32 salt) external;
 
     function status(bytes32 claimId) external view returns (ClaimStatus memory);
     function votes(bytes32 claimId) external view returns (Vote[] memory);
@@ -315,7 +318,7 @@ interface IChallenges {
 
     /// @notice keccak256(abi.encode(challenger, claimId, segment, verifier, salt)), at least one block before `open`,
     /// so that a finding cannot be copied from the mempool. `segment` is the sample for `openVote` and the slot for
-    /// `proveBinding`; `verifier` is zero except for `openVote`. Announcing again changes nothing; use spends it.
+    /// `proveBinding`, and 2^32 - 1 for `openInput`; `verifier` is zero except for `openVote`. Announcing again changes nothing; use spends it.
     function announce(bytes32 commitment) external;
     /// @notice Dispute segment `segment` of a claim: `from` (leaf `segment`) is accepted, `to` (the next leaf) is not.
     function open(
@@ -338,6 +341,9 @@ interface IChallenges {
         bytes32[] calldata traceProof,
         bytes32 salt
     ) external returns (uint256 gameId);
+    /// @notice Make the claimant open the tree of its claim's input state, whose leaves nobody else need know, until there is
+    /// a slot for `proveBinding`.
+    function openInput(Claim calldata claim, bytes32 salt) external returns (uint256 gameId);
     /// @notice One-move conviction: slot `slot` of the claim's input root is not the same slot of the claim (or genesis)
     /// it must come from (docs/protocol.md 4.4). `source` is all zero where the source is a genesis root.
     function proveBinding(

@@ -3,6 +3,7 @@ pragma solidity ^0.8.28;
 
 import {IVault} from "../interfaces/IMarket.sol";
 import {Claim, Phase, Role, Terms, Vote} from "../interfaces/Types.sol";
+import {Merkle} from "../libraries/Merkle.sol";
 import {Claims} from "./Claims.sol";
 import {Blockhash} from "@openzeppelin/contracts/utils/Blockhash.sol";
 
@@ -67,7 +68,7 @@ abstract contract Attestations is Claims {
         STAKES.lock(msg.sender, Role.VERIFIER, t.verifierStake);
     }
 
-    function revealVote(Claim calldata claim, bool valid, bytes32 tracesRoot, bytes32 salt) external {
+    function revealVote(Claim calldata claim, bool valid, bytes32[] calldata traces, bytes32 salt) external {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.SEEDED);
         uint256 voting = uint256(st.since) + t.voteTime;
         if (block.timestamp <= voting && st.committed < st.drawn) revert NotDue(_time(voting + 1));
@@ -75,6 +76,8 @@ abstract contract Attestations is Claims {
         Ballot storage ballot = _ballotOf(claimId, st, msg.sender);
         if (ballot.state == BallotState.DRAWN) revert WrongReveal();
         if (ballot.state != BallotState.COMMITTED) revert AlreadyVoted(msg.sender);
+        if (valid && traces.length != t.samples) revert WrongReveal();
+        bytes32 tracesRoot = traces.length == 0 ? bytes32(0) : Merkle.root(traces);
         if (ballot.word != keccak256(abi.encode(claimId, msg.sender, valid, tracesRoot, salt))) {
             revert WrongReveal();
         }
@@ -83,7 +86,7 @@ abstract contract Attestations is Claims {
         Status storage entry = statuses[claimId];
         entry.revealed = st.revealed + 1;
         if (valid) entry.valid = st.valid + 1;
-        emit VoteRevealed(claimId, msg.sender, valid, tracesRoot);
+        emit VoteRevealed(claimId, msg.sender, valid, traces);
     }
 
     function tally(Claim calldata claim) external {

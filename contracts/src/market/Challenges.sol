@@ -28,6 +28,9 @@ contract Challenges is IChallenges {
         uint256 leaves;
     }
 
+    /// @dev Stands for the segment where the input state itself is disputed.
+    uint32 private constant INPUT = type(uint32).max;
+
     IVault public immutable VAULT;
     address public immutable JOBS;
     ITasks public immutable TASKS;
@@ -92,6 +95,18 @@ contract Challenges is IChallenges {
         gameId = _start(claim, v.game);
         records[gameId] = Record(v.game.claimId, msg.sender, v.ballot, verifier);
         emit Challenged(gameId, v.game.claimId, msg.sender, v.segment, verifier);
+    }
+
+    function openInput(Claim calldata claim, bytes32 salt) external returns (uint256 gameId) {
+        bytes32 claimId = TASKS.gameOpened(claim);
+        _spend(claimId, INPUT, address(0), salt);
+        Game memory game = _gameOn(claim, claimId, 0);
+        game.defender = claim.claimant;
+        game.steps = 0;
+        game.outRoot = claim.inputRoot;
+        gameId = _start(claim, game);
+        records[gameId] = Record(claimId, msg.sender, 0, address(0));
+        emit Challenged(gameId, claimId, msg.sender, INPUT, address(0));
     }
 
     function proveBinding(

@@ -252,7 +252,9 @@ contract Jobs is IJobs {
     function progress(bytes32 jobId) external view returns (Progress memory) {
         _requireJob(jobId);
         Counts storage c = counts[jobId];
-        return Progress(c.round, c.settledRounds, c.epoch, c.halted, c.closed, clocks[jobId].roundStart);
+        return Progress(
+            c.round, c.settledRounds, c.epoch, c.halted, c.closed, clocks[jobId].roundStart, c.lastRound + 1
+        );
     }
 
     function terms(bytes32 jobId) public view returns (Terms memory) {

@@ -14,13 +14,11 @@ contract Tasks is Convictions {
         Claims(vault, stakes, jobs, challenges)
     {}
 
-    function commit(Claim calldata given, bytes32[] calldata first, bytes32[] calldata last)
-        external
-        returns (bytes32 claimId)
-    {
+    function commit(Claim calldata given, bytes32[] calldata roots) external returns (bytes32 claimId) {
         Claim memory claim = given;
         Terms memory t = _terms(claim.jobId);
-        _checkSegments(given, claim.kind == Kind.TASK ? t.stepsPerRound / t.segmentSteps : 1, first, last);
+        claim.segmentsRoot =
+            _segmentsRoot(given, claim.kind == Kind.TASK ? t.stepsPerRound / t.segmentSteps : 1, roots);
         claim.claimant = msg.sender;
         claim.committedAt = uint64(block.timestamp);
         bytes32 place = _place(claim.jobId, claim.kind, claim.round, claim.shard);
@@ -34,7 +32,7 @@ contract Tasks is Convictions {
         uint48 seedBlock = isTask ? _newSeedBlock(t) : 0;
         (st.phase, st.seedBlock, st.since) = (isTask ? Phase.COMMITTED : Phase.ACCEPTED, seedBlock, _now());
         if (claim.attempt | claim.epoch != 0) (st.attempt, st.epoch) = (claim.attempt, claim.epoch);
-        emit Committed(claimId, claim.jobId, msg.sender, claim, seedBlock);
+        emit Committed(claimId, claim.jobId, msg.sender, claim, roots, seedBlock);
         if (!isTask) emit Accepted(claimId, uint64(block.timestamp + t.challengeWindow));
         STAKES.lock(msg.sender, Role.SOLVER, t.solverStake);
     }
@@ -91,14 +89,14 @@ contract Tasks is Convictions {
         return statuses[before].attempt + 1;
     }
 
-    function _checkSegments(
-        Claim calldata claim,
-        uint256 segments,
-        bytes32[] calldata first,
-        bytes32[] calldata last
-    ) private view {
-        bool whole = Merkle.verify(claim.segmentsRoot, claim.inputRoot, 0, segments + 1, first)
-        && Merkle.verify(claim.segmentsRoot, claim.outputRoot, segments, segments + 1, last);
-        if (!whole) revert BadSegments();
+    /// @dev The root over the states at segment ends, which lead from the claim's input to its output.
+    function _segmentsRoot(Claim calldata claim, uint256 segments, bytes32[] calldata roots)
+        private
+        view
+        returns (bytes32)
+    {
+        if (roots.length != segments + 1) revert BadSegments();
+        if (roots[0] != claim.inputRoot || roots[segments] != claim.outputRoot) revert BadSegments();
+        return Merkle.root(roots);
     }
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.30;
 
+import {Openings} from "../../src/dispute/Openings.sol";
 import {Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
+import {Merkle} from "../../src/libraries/Merkle.sol";
 import {CourtGame} from "./CourtGame.sol";
 import {Tree, Trees} from "./Trees.sol";
 
@@ -32,16 +34,16 @@ contract CourtTest is CourtGame {
     }
 
     function test_lieInAnInnerLeafIsFound() external {
-        _convict(18, 4096 * 17 + 8, 0x40, 0); // strided, leaf 17 of 20
-        _convict(17, 4096 + 1020, 0x40, 0); // sub, last element
-        _convict(0, 4096 + 4, 0x01, 0); // state, second leaf
+        _convict(18, 2048 * 35 + 8, 0x40, 0); // strided, leaf 35 of 40
+        _convict(17, 5116, 0x40, 0); // sub, last element
+        _convict(0, 2048 + 4, 0x01, 0); // state, second leaf
     }
 
     function _convict(uint256 node, uint256 cursor, uint8 change, bytes32 key) private {
         bytes[] memory tensors = _lie(node, cursor, change);
         bytes32 outRoot = key == 0 ? _outState(tensors).root() : Trees.over(tensors, key).root();
         (uint256 id, Game memory game) = _open(_newGame(key, outRoot));
-        game = _descend(id, game, tensors, node, cursor / 4096);
+        game = _descend(id, game, tensors, node, cursor / Openings.LEAF_BYTES);
         game = _revealLeaf(id, game, tensors[node]);
         uint256 width = [uint256(4), 4, 2, 1, 1][uint8(s.nodes[node][1])];
         _prove(id, game, tensors, cursor / width);
@@ -340,6 +342,69 @@ contract CourtTest is CourtGame {
         assertEq(challenges.verdicts(id), 2);
     }
 
+    /// @notice Attack 35: nobody but the claimant knows what its input root is the root of. The game starts with its tree, and
+    /// what is opened is for `proveBinding`: this game itself is won or lost by the clock alone.
+    function test_attack35_anUnknownInputStateMustBeOpened() external {
+        (Tree memory claimed, uint256 id, Game memory game) = _inputGame();
+        assertEq(uint8(game.phase), uint8(GamePhase.SPLIT_OUTPUT));
+        assertEq(game.digest, claimed.root());
+        assertEq(game.level, 1);
+        uint256 snapshot = vm.snapshotState();
+        vm.warp(game.deadline + 1);
+        court.timeout(id, game);
+        assertEq(challenges.verdicts(id), 2, "silence loses");
+        vm.revertToState(snapshot);
+        vm.expectRevert(ICourt.WrongChildren.selector);
+        vm.prank(defender);
+        court.split(id, game, new bytes32[](2));
+        game = _split(id, game, claimed);
+        assertEq(uint8(game.phase), uint8(GamePhase.PICK_OUTPUT));
+        vm.warp(game.deadline + 1);
+        court.timeout(id, game);
+        assertEq(challenges.verdicts(id), 1, "who asked without cause loses");
+    }
+
+    function test_attack35_noTraceIsProvenAgainstAnInputState() external {
+        (Tree memory claimed, uint256 id, Game memory game) = _inputGame();
+        bytes memory refusal = abi.encodeWithSelector(ICourt.WrongPhase.selector, GamePhase.SPLIT_OUTPUT);
+        _proveOutput(id, game, claimed, Trees.over(s.honest, 0), 0, refusal);
+        game = _split(id, game, claimed);
+        refusal = abi.encodeWithSelector(ICourt.WrongPhase.selector, GamePhase.PICK_OUTPUT);
+        _proveOutput(id, game, claimed, Trees.over(s.honest, 0), 0, refusal);
+        vm.startPrank(challenger);
+        vm.expectRevert(refusal);
+        court.openOutput(id, game);
+        vm.expectRevert(refusal);
+        court.prove(id, game, "", "", 0, new Opening[](0));
+        vm.stopPrank();
+    }
+
+    /// @dev A trace of one node needs no proof below its root, and the root of no trace is zero.
+    function test_attack35_noTraceOfOneNodeEither() external {
+        Game memory start = _newGame(0, keccak256("a state of one slot"));
+        bytes32[] memory program = new bytes32[](3);
+        program[2] = Merkle.leaf(abi.encodePacked(uint32(0)));
+        Tree memory tree = Trees.build(program);
+        (start.steps, start.program.nodes, start.program.slots) = (0, 1, 1);
+        start.program.root = tree.root();
+        bytes32[] memory one = new bytes32[](1);
+        one[0] = start.outRoot;
+        (uint256 id, Game memory game) = _open(start);
+        game = _split(id, game, Trees.build(one));
+        bytes32[] memory none = new bytes32[](0);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongPhase.selector, GamePhase.PICK_OUTPUT));
+        vm.prank(challenger);
+        court.proveOutput(id, game, 0, 0, tree.proof(2), one[0], none, 0, none);
+    }
+
+    function _inputGame() private returns (Tree memory claimed, uint256 id, Game memory game) {
+        claimed = _outState(_lie(12, 0, 1));
+        Game memory start = _newGame(0, claimed.root());
+        (start.steps, start.inRoot, start.traceRoot) = (0, 0, keccak256("planted"));
+        (id, game) = _open(start);
+        assertEq(game.traceRoot, 0);
+    }
+
     function test_outputOfAKeyedTraceCannotBeDisputed() external {
         Tree memory trace = Trees.over(s.honest, KEY);
         (uint256 id, Game memory game) = _open(_newGame(KEY, trace.root()));
@@ -411,7 +476,7 @@ contract CourtTest is CourtGame {
 
     function test_plantedPaddingInsideATensorLoses() external {
         Tree memory tensor = Trees.tensor(s.honest[18], 0);
-        tensor.levels[0][30] = keccak256("planted");
+        tensor.levels[0][62] = keccak256("planted"); // 40 leaves of 64 are the tensor's
         tensor = Trees.build(tensor.levels[0]);
         bytes32[] memory roots = Trees.over(s.honest, 0).levels[0];
         roots[18] = tensor.root();
@@ -421,7 +486,7 @@ contract CourtTest is CourtGame {
         game = _pick(id, game, trace, 18);
         game = _pick(id, _split(id, game, trace), trace, 18);
         game = _split(id, game, tensor);
-        bytes32[] memory children = tensor.children(5, 0);
+        bytes32[] memory children = tensor.children(6, 0);
         vm.expectRevert(ICourt.NoDifference.selector);
         vm.prank(challenger);
         court.pick(id, game, children, 11, "", new bytes32[](0));

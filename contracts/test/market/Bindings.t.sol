@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {IChallenges} from "../../src/interfaces/IMarket.sol";
+import {Game} from "../../src/interfaces/ICourt.sol";
+import {IChallenges, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
 import {Claim, Kind, Phase} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Market} from "./Market.sol";
@@ -86,6 +87,67 @@ contract BindingsTest is Market {
         bind(first[2], 0, inputOf(first[2]), none, stateSlots("outer genesis", 8));
         assertPhase(first[2], Phase.CONVICTED);
         assertEq(jobs.progress(jobId).round, 0);
+    }
+
+    function openInputAs(address who, Claim memory claim) private returns (uint256) {
+        bytes32 salt = announceAs(who, idOf(claim), type(uint32).max, address(0));
+        vm.prank(who);
+        return challenges.openInput(claim, salt);
+    }
+
+    /// @notice A random input root binds to nothing. Its claimant has to open it; then one slot convicts, and the bond of the
+    /// game that it took comes back.
+    function test_Attack35_anInputStateThatNobodyKnowsIsOpenedAndConvicts() external {
+        Claim[] memory first = playRound(0);
+        Claim memory claim = commitTask(1, 0);
+        accept(claim);
+        uint256 rich = free(whistle);
+        uint256 id = openInputAs(whistle, claim);
+        assertEq(rich - free(whistle), 30 ether, "bond");
+        Game memory game = court.game(id);
+        assertEq(game.claimId, idOf(claim));
+        assertEq(game.defender, claim.claimant);
+        assertEq(game.outRoot, claim.inputRoot);
+        assertEq(game.steps, 0);
+        assertEq(game.key, 0);
+        assertEq(game.program.slots, SLOTS);
+        bind(claim, 1, inputOf(claim), first[2], outputOf(first[2]));
+        assertPhase(claim, Phase.CONVICTED);
+        uint256 reward = free(whistle) + 30 ether - rich;
+        court.decide(id, false);
+        assertEq(free(whistle) - rich, reward, "bond back");
+        assertEq(vault.balance(IVault.Bucket.BOND, bytes32(id)), 0);
+        assertSolvent();
+    }
+
+    function test_Attack35_aClaimantThatOpensNothingIsConvicted() external {
+        Claim[] memory first = playRound(0);
+        uint256 id = openInputAs(whistle, first[2]);
+        assertEq(court.game(id).program.slots, (2 + SHARDS) * PARAMS);
+        court.decide(id, true);
+        assertPhase(first[2], Phase.CONVICTED);
+    }
+
+    function test_Attack35_askingWithoutCauseCostsTheBond() external {
+        Claim memory claim = commitTask(0, 0);
+        uint256 before = free(claim.claimant);
+        court.decide(openInputAs(whistle, claim), false);
+        assertEq(free(claim.claimant) - before, 15 ether);
+        assertEq(vault.burned(), 15 ether);
+        assertPhase(claim, Phase.COMMITTED);
+    }
+
+    function test_openingAnInputIsAnnouncedAndForStandingClaimsOnly() external {
+        Claim memory claim = commitTask(0, 0);
+        bytes32 salt = announceAs(whistle, idOf(claim), 0, address(0)); // a finding about segment 0
+        bytes32 finding = keccak256(abi.encode(whistle, idOf(claim), type(uint32).max, address(0), salt));
+        vm.expectRevert(abi.encodeWithSelector(IChallenges.NotAnnounced.selector, finding));
+        vm.prank(whistle);
+        challenges.openInput(claim, salt);
+        convictByGame(claim);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.WrongPhase.selector, Phase.CONVICTED));
+        vm.prank(whistle);
+        challenges.openInput(claim, salt);
     }
 
     function test_rightBindingsAreNotProvenWrong() external {

@@ -20,11 +20,9 @@ contract GasTest is Market {
     function test_gasOfATaskFromCommitToSettlement() external {
         Claim memory claim = draft(Kind.TASK, 1, 0);
         bytes32[] memory ends = segmentEnds(claim);
-        bytes32[] memory first = memberProof(ends, 0);
-        bytes32[] memory last = memberProof(ends, ends.length - 1);
         uint256 before = vm.snapshotState();
         vm.prank(solvers[0]);
-        tasks.commit(claim, first, last);
+        tasks.commit(claim, ends);
         vm.snapshotGasLastCall("market", "commit_task");
         vm.revertToState(before);
         claim = submit(solvers[0], claim);

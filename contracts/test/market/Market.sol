@@ -215,28 +215,22 @@ abstract contract Market is Test {
     }
 
     function submit(address claimant, Claim memory claim) internal returns (Claim memory committed) {
-        bytes32[] memory ends = segmentEnds(claim);
-        bytes32[] memory first = memberProof(ends, 0);
-        bytes32[] memory last = memberProof(ends, ends.length - 1);
         vm.recordLogs();
         vm.prank(claimant);
-        bytes32 id = tasks.commit(claim, first, last);
+        bytes32 id = tasks.commit(claim, segmentEnds(claim));
         Vm.Log[] memory logs = vm.getRecordedLogs();
         for (uint256 i; i < logs.length; ++i) {
             if (logs[i].topics[0] == ITasks.Committed.selector) {
-                (committed,) = abi.decode(logs[i].data, (Claim, uint64));
+                (committed,,) = abi.decode(logs[i].data, (Claim, bytes32[], uint64));
                 assertEq(keccak256(abi.encode(committed)), id, "claim id");
             }
         }
     }
 
     function refuseCommit(address claimant, Claim memory claim, bytes memory refusal) internal {
-        bytes32[] memory ends = segmentEnds(claim);
-        bytes32[] memory first = memberProof(ends, 0);
-        bytes32[] memory last = memberProof(ends, ends.length - 1);
         vm.expectRevert(refusal);
         vm.prank(claimant);
-        tasks.commit(claim, first, last);
+        tasks.commit(claim, segmentEnds(claim));
     }
 
     function commitTask(uint32 round, uint32 shard) internal returns (Claim memory) {
@@ -290,9 +284,8 @@ abstract contract Market is Test {
     }
 
     function revealVoteAs(address verifier, Claim memory claim, bool valid) internal {
-        bytes32 root = Merkle.root(tracesOf(verifier));
         vm.prank(verifier);
-        tasks.revealVote(claim, valid, root, "salt");
+        tasks.revealVote(claim, valid, tracesOf(verifier), VOTE_SALT);
     }
 
     function accept(Claim memory claim) internal returns (address[] memory drawn) {

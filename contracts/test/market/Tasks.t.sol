@@ -5,6 +5,7 @@ import {IJobs, IStakes, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
 import {Accused, Claim, ClaimStatus, Kind, Phase, Role, Vote} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Lens} from "../../src/market/Lens.sol";
+import {Vm} from "../Vm.sol";
 import {Market} from "./Market.sol";
 
 /// @notice Shards, commits, votes and settlement: every rule, every error.
@@ -115,8 +116,6 @@ contract TasksTest is Market {
         Claim memory claim = draft(Kind.TASK, 0, 0);
         bytes32 genesis = claim.inputRoot;
         claim.inputRoot = "elsewhere";
-        bytes32[] memory ends = segmentEnds(claim);
-        claim.segmentsRoot = rootOf(ends);
         refuseCommit(
             solvers[0], claim, abi.encodeWithSelector(ITasks.WrongInput.selector, genesis, claim.inputRoot)
         );
@@ -153,24 +152,83 @@ contract TasksTest is Market {
         assertEq(tasks.current(jobId, Kind.TASK, 0, 1), 0);
     }
 
-    function test_Attack38_segmentsThatDoNotHoldBothEndsAreRefused() external {
+    function test_Attack38_rootsThatDoNotLeadFromInputToOutputAreRefused() external {
         holdShards();
         Claim memory claim = draft(Kind.TASK, 0, 0);
         bytes32[] memory ends = segmentEnds(claim);
-        bytes32[] memory first = memberProof(ends, 0);
-        bytes32[] memory last = memberProof(ends, ends.length - 1);
-        bytes32[] memory inner = memberProof(ends, 1);
-        vm.startPrank(solvers[0]);
+        bytes32[] memory fewer = new bytes32[](SEGMENTS);
+        bytes32[] memory more = new bytes32[](SEGMENTS + 2);
+        for (uint256 i; i < SEGMENTS; ++i) {
+            (fewer[i], more[i]) = (ends[i], ends[i]);
+        }
+        (fewer[SEGMENTS - 1], more[SEGMENTS], more[SEGMENTS + 1]) =
+            (claim.outputRoot, claim.outputRoot, claim.outputRoot);
+        refuseRoots(claim, fewer);
+        refuseRoots(claim, more);
+        refuseRoots(claim, new bytes32[](0));
+        (ends[0], ends[1]) = (ends[1], ends[0]);
+        refuseRoots(claim, ends);
+        ends = segmentEnds(claim);
+        (ends[SEGMENTS], ends[1]) = (ends[1], ends[SEGMENTS]);
+        refuseRoots(claim, ends);
+    }
+
+    function refuseRoots(Claim memory claim, bytes32[] memory roots) private {
         vm.expectRevert(ITasks.BadSegments.selector);
-        tasks.commit(claim, first, inner);
-        vm.expectRevert(ITasks.BadSegments.selector);
-        tasks.commit(claim, inner, last);
-        vm.expectRevert(ITasks.BadSegments.selector);
-        tasks.commit(claim, first, new bytes32[](0));
-        claim.outputRoot = ends[1];
-        vm.expectRevert(ITasks.BadSegments.selector);
-        tasks.commit(claim, first, last);
-        vm.stopPrank();
+        vm.prank(solvers[0]);
+        tasks.commit(claim, roots);
+    }
+
+    /// @notice Nobody has to be asked for the roots inside a claim: they are logged, and segmentsRoot is made of them.
+    function test_Attack33_theRootsOfAClaimAreOnChain() external {
+        holdShards();
+        Claim memory claim = draft(Kind.TASK, 0, 0);
+        claim.segmentsRoot = "hidden";
+        bytes32[] memory ends = segmentEnds(claim);
+        (Claim memory committed, bytes32[] memory logged) = commitAs(solvers[0], claim, ends);
+        assertEq(keccak256(abi.encode(logged)), keccak256(abi.encode(ends)), "logged roots");
+        assertEq(committed.segmentsRoot, rootOf(ends));
+        assertPhase(committed, Phase.COMMITTED);
+    }
+
+    /// @notice A quorum of the solver's own vouches for a claim of which nothing was ever published. What the log holds is
+    /// enough to dispute any segment of it, and all of them pay.
+    function test_Attack34_aClaimOfWhichNothingIsPublishedFallsWithItsQuorum() external {
+        holdShards();
+        Claim memory claim = draft(Kind.TASK, 0, 0);
+        bytes32[] memory roots;
+        (claim, roots) = commitAs(solvers[0], claim, segmentEnds(claim));
+        address[] memory drawn = accept(claim);
+        bytes32 salt = announceAs(whistle, idOf(claim), 2, address(0));
+        bytes32[] memory fromProof = memberProof(roots, 2);
+        bytes32[] memory toProof = memberProof(roots, 3);
+        vm.prank(whistle);
+        uint256 id = challenges.open(claim, 2, roots[2], fromProof, roots[3], toProof, salt);
+        uint256[4] memory staked;
+        for (uint256 i; i < 3; ++i) {
+            staked[i] = activeOf(drawn[i], Role.VERIFIER);
+        }
+        staked[3] = activeOf(solvers[0], Role.SOLVER);
+        court.decide(id, true);
+        assertPhase(claim, Phase.CONVICTED);
+        for (uint256 i; i < 3; ++i) {
+            assertEq(staked[i] - activeOf(drawn[i], Role.VERIFIER), 50 ether);
+        }
+        assertEq(staked[3] - activeOf(solvers[0], Role.SOLVER), 100 ether);
+    }
+
+    function commitAs(address claimant, Claim memory claim, bytes32[] memory roots)
+        private
+        returns (Claim memory committed, bytes32[] memory logged)
+    {
+        vm.recordLogs();
+        vm.prank(claimant);
+        tasks.commit(claim, roots);
+        Vm.Log[] memory logs = vm.getRecordedLogs();
+        for (uint256 i; i < logs.length; ++i) {
+            if (logs[i].topics[0] != ITasks.Committed.selector) continue;
+            (committed, logged,) = abi.decode(logs[i].data, (Claim, bytes32[], uint64));
+        }
     }
 
     function test_Attack36_aTaskCopiedFromTheMempoolIsNotTheCopiersToCommit() external {
@@ -191,10 +249,43 @@ contract TasksTest is Market {
         tasks.commitVote(claim, seen);
         commitVoteAs(drawn[2], claim, true);
         revealVoteAs(drawn[0], claim, true);
-        bytes32 root = rootOf(tracesOf(drawn[0]));
+        bytes32[] memory traces = tracesOf(drawn[0]);
         vm.expectRevert(ITasks.WrongReveal.selector);
         vm.prank(drawn[1]);
-        tasks.revealVote(claim, true, root, "salt");
+        tasks.revealVote(claim, true, traces, "salt");
+    }
+
+    /// @notice The leaves below a vote are logged, and there is one for each sample: every one can be disputed.
+    function test_Attack9_aVoteShowsEveryTraceItAttests() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = seedFor(claim);
+        bytes32[] memory traces = tracesOf(drawn[0]);
+        bytes32 root = rootOf(traces);
+        bytes32[] memory hidden = new bytes32[](1);
+        hidden[0] = root; // a tree of one leaf with the same root
+        commitVoteAs(drawn[0], claim, true);
+        bytes32 bare = keccak256(abi.encode(idOf(claim), drawn[1], true, bytes32(0), VOTE_SALT));
+        vm.prank(drawn[1]);
+        tasks.commitVote(claim, bare);
+        bare = keccak256(abi.encode(idOf(claim), drawn[2], false, bytes32(0), VOTE_SALT));
+        vm.prank(drawn[2]);
+        tasks.commitVote(claim, bare);
+        refuseReveal(drawn[0], claim, hidden);
+        refuseReveal(drawn[1], claim, new bytes32[](0));
+        vm.expectEmit(true, true, true, true);
+        emit ITasks.VoteRevealed(idOf(claim), drawn[0], true, traces);
+        revealVoteAs(drawn[0], claim, true);
+        vm.prank(drawn[2]);
+        tasks.revealVote(claim, false, new bytes32[](0), VOTE_SALT);
+        assertEq(tasks.votes(idOf(claim))[0].tracesRoot, root);
+        assertEq(statusOf(claim).revealed, 2);
+    }
+
+    function refuseReveal(address verifier, Claim memory claim, bytes32[] memory traces) private {
+        vm.expectRevert(ITasks.WrongReveal.selector);
+        vm.prank(verifier);
+        tasks.revealVote(claim, true, traces, VOTE_SALT);
     }
 
     function test_aClaimCountsOnlyAsItWasCommitted() external {
@@ -207,7 +298,7 @@ contract TasksTest is Market {
         vm.expectRevert(refusal);
         tasks.commitVote(claim, "commitment");
         vm.expectRevert(refusal);
-        tasks.revealVote(claim, true, 0, 0);
+        tasks.revealVote(claim, true, new bytes32[](0), 0);
         vm.expectRevert(refusal);
         tasks.tally(claim);
         vm.expectRevert(refusal);
@@ -329,30 +420,30 @@ contract TasksTest is Market {
         vm.prank(drawn[0]);
         tasks.commitVote(claim, "another");
         uint64 end = u64(vm.getBlockTimestamp()) + 100;
-        bytes32 root = rootOf(tracesOf(drawn[0]));
+        bytes32[] memory traces = tracesOf(drawn[0]);
         vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, end + 1));
         vm.prank(drawn[0]);
-        tasks.revealVote(claim, true, root, "salt");
+        tasks.revealVote(claim, true, traces, "salt");
         vm.warp(end + 1);
         vm.expectRevert(abi.encodeWithSelector(ITasks.TooLate.selector, end));
         vm.prank(drawn[1]);
         tasks.commitVote(claim, "late");
         vm.expectRevert(ITasks.WrongReveal.selector);
         vm.prank(drawn[1]);
-        tasks.revealVote(claim, true, root, "salt");
+        tasks.revealVote(claim, true, traces, "salt");
         vm.expectRevert(ITasks.WrongReveal.selector);
         vm.prank(drawn[0]);
-        tasks.revealVote(claim, false, root, "salt");
+        tasks.revealVote(claim, false, traces, "salt");
         revealVoteAs(drawn[0], claim, true);
         vm.expectRevert(abi.encodeWithSelector(ITasks.AlreadyVoted.selector, drawn[0]));
         vm.prank(drawn[0]);
-        tasks.revealVote(claim, true, root, "salt");
+        tasks.revealVote(claim, true, traces, "salt");
         vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, end + 101));
         tasks.tally(claim);
         vm.warp(end + 101);
         vm.expectRevert(abi.encodeWithSelector(ITasks.TooLate.selector, end + 100));
         vm.prank(drawn[0]);
-        tasks.revealVote(claim, true, root, "salt");
+        tasks.revealVote(claim, true, traces, "salt");
     }
 
     function test_votesAreShownAsTheyStand() external {
@@ -468,7 +559,7 @@ contract TasksTest is Market {
         vm.expectRevert(refusal);
         tasks.commitVote(claim, "commitment");
         vm.expectRevert(refusal);
-        tasks.revealVote(claim, true, 0, 0);
+        tasks.revealVote(claim, true, new bytes32[](0), 0);
         vm.expectRevert(refusal);
         tasks.tally(claim);
         vm.expectRevert(refusal);

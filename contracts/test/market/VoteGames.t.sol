@@ -45,6 +45,35 @@ contract VoteGamesTest is Market {
         assertEq(game.steps, 2);
     }
 
+    /// @notice Traces that were invented are disputed one by one: the reveal shows the leaf of the second sample as well as
+    /// that of the first, to everyone.
+    function test_Attack9_eachOfSeveralInventedTracesCanBeDisputed() external {
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = seedFor(claim);
+        for (uint256 i; i < drawn.length; ++i) {
+            commitVoteAs(drawn[i], claim, true);
+        }
+        vm.recordLogs();
+        revealVoteAs(drawn[0], claim, true);
+        (, bytes32[] memory shown) = abi.decode(vm.getRecordedLogs()[0].data, (bool, bytes32[]));
+        assertEq(shown.length, 2, "one for each sample");
+        uint256 staked = activeOf(drawn[0], Role.VERIFIER);
+        uint32 sample = 1;
+        bytes32[] memory ends = segmentEnds(claim);
+        uint256 segment = Sampling.segment(statusOf(claim).seed, drawn[0], sample, SEGMENTS);
+        bytes32[] memory fromProof = memberProof(ends, segment);
+        bytes32[] memory traceProof = memberProof(shown, sample);
+        bytes32 salt = announceAs(whistle, idOf(claim), sample, drawn[0]);
+        vm.prank(whistle);
+        uint256 id = challenges.openVote(
+            claim, drawn[0], sample, ends[segment], fromProof, shown[sample], traceProof, salt
+        );
+        assertEq(court.game(id).outRoot, tracesOf(drawn[0])[1]);
+        court.decide(id, true);
+        assertEq(staked - activeOf(drawn[0], Role.VERIFIER), 50 ether);
+        assertEq(statusOf(claim).valid, 0);
+    }
+
     function test_aConvictedVoteLosesItsStakeAndItsFee() external {
         Claim memory claim = commitTask(0, 0);
         address[] memory drawn = accept(claim);

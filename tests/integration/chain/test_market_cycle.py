@@ -90,7 +90,7 @@ def committed(markets: list[ChainMarket]) -> tuple[JobId, Claim]:
         committed_at=Seconds(0),
         epoch=0,
     )
-    claim_id = solver.commit("commit", wanted, tree.proof(0), tree.proof(2))
+    claim_id = solver.commit("commit", wanted, tree.levels[0])
     return job_id, solver.claim(claim_id).claim
 
 
@@ -110,8 +110,8 @@ def test_a_task_is_committed_attested_accepted_and_paid(rpc: HttpRpc, markets: l
     verifier.record_seed("seed", claim)
     (vote,) = verifier.claim(claim_id).votes
     assert (vote.verifier, vote.commitment) == (verifier.me, bytes(32))
-    traces = b"\x24" * 32
-    commitment = verifier.vote_commitment(claim_id, True, traces, SALT)
+    traces = (b"\x24" * 32,)
+    commitment = verifier.vote_commitment(claim_id, True, traces[0], SALT)
     verifier.commit_vote("vote", claim, commitment)
     verifier.reveal_vote("reveal", claim, True, traces, SALT)
     client.tally("tally", claim)

@@ -191,7 +191,7 @@ WRITES = [
     ("settle", (CLAIM,), "settle"),
     ("void", (CLAIM,), "void"),
     ("commit_vote", (CLAIM, D), "commitVote"),
-    ("reveal_vote", (CLAIM, True, D, D), "revealVote"),
+    ("reveal_vote", (CLAIM, True, [D, D], D), "revealVote"),
     ("announce", (D, 1, ME, D), "announce"),
     ("prove_binding", (CLAIM, 0, D, [D], CLAIM, D, [D, D], D), "proveBinding"),
     ("prove_binding", (CLAIM, 0, D, [D], None, D, [], D), "proveBinding"),
@@ -224,15 +224,17 @@ def test_every_write_encodes_for_its_entry_point(
 
 def test_writes_that_create_something_return_its_id(market: ChainMarket, node: MarketNode) -> None:
     sender: Any = market.sender
+    common = {"jobId": D, "claimant": ME}
     sender.logs = [
         node.log("Jobs", "JobPosted", jobId=D, client=ME, budget=5, terms=as_tuple(TERMS)),
-        node.log("Tasks", "Committed", claimId=D, jobId=D, claimant=ME, claim=as_tuple(CLAIM), seedBlock=9),
+        node.log("Tasks", "Committed", claimId=D, claim=as_tuple(CLAIM), roots=[D, D], **common, seedBlock=9),
         node.log("Challenges", "Challenged", gameId=6, claimId=D, challenger=ME, segment=0, verifier=ME),
     ]
     assert market.post("p", TERMS, 5) == D
-    assert market.commit("c", CLAIM, [D], [D, D]) == D
+    assert market.commit("c", CLAIM, [D, D]) == D
     assert market.open_game("g", CLAIM, 0, D, [D], D, [D], D) == 6
     assert market.open_vote_game("v", CLAIM, ME, 0, D, [D], D, [D], D) == 6
+    assert market.open_input("i", CLAIM, D) == 6
 
 
 def test_commitments_are_keccak_over_the_abi_encoding(market: ChainMarket) -> None:
@@ -246,11 +248,13 @@ def test_claims_and_jobs_come_from_events_and_state(market: ChainMarket, node: M
     claim = replace(CLAIM, job_id=job_id)
     progress, vote = sample(Progress), sample(Vote)
     status = sample(ClaimStatus, phase=Phase.SEEDED)
+    roots, traces = [digest("in"), digest("mid"), digest("out")], [digest("first"), digest("second")]
     node.emit("Jobs", "JobPosted", jobId=job_id, client=ME, budget=5, terms=as_tuple(TERMS))
+    node.emit("Tasks", "VoteRevealed", claimId=claim_id, verifier=ME, valid=True, traces=[digest("old")])
+    node.emit("Tasks", "VoteRevealed", claimId=claim_id, verifier=ME, valid=True, traces=traces)
     for key in (claim_id, other_id):
-        node.emit(
-            "Tasks", "Committed", claimId=key, jobId=job_id, claimant=ME, claim=as_tuple(claim), seedBlock=1
-        )
+        whose = {"claimId": key, "jobId": job_id, "claimant": ME}
+        node.emit("Tasks", "Committed", claim=as_tuple(claim), roots=roots, seedBlock=1, **whose)
     node.answers = {
         "progress": as_tuple(progress),
         "balance": 77,
@@ -262,6 +266,8 @@ def test_claims_and_jobs_come_from_events_and_state(market: ChainMarket, node: M
     assert (job.terms, job.progress, job.escrow) == (TERMS, progress, 77)
     first, second = market.claims(job_id)
     assert (first.claim, first.status, first.votes, first.stale) == (claim, status, (vote,), False)
+    assert first.roots == second.roots == tuple(roots), "of the commit's event"
+    assert first.traces == {ME: tuple(traces)} and second.traces == {}, "of the last reveal's"
     assert second.stale, "a claim that is not its place's current one was overtaken"
     assert market.current(job_id, Kind.TASK, 0, 0) == first
     with pytest.raises(Unknown):

@@ -60,7 +60,7 @@ class Story:
         input_root = genesis if job.round == 0 else self.scene.state(program)
         claim = self.scene.claim(self.job_id, job.terms, kind, job.round, shard, input_root)
         tree = self.scene.segments[claim.segments_root]
-        self.tell(e.Commit(claim, tuple(tree.proof(0)), tuple(tree.proof(tree.count - 1))), by)
+        self.tell(e.Commit(claim, tree.levels[0]), by)
         claim_id = self.world.current(self.job_id, kind, job.round, shard)
         assert claim_id is not None
         return claim_id
@@ -70,11 +70,11 @@ class Story:
 
     def vote(self, claim_id: ClaimId, valid: bool = True, reveal: bool = True) -> None:
         claim = self.world.claims[claim_id].claim
-        traces_root = self.scene.tracesroot(INNER, b"k" * 32, 1)
-        commitment = self.world.vote_commitment(claim_id, VERA, valid, traces_root, SALT)
+        traces = self.scene.sampled(INNER, b"k" * 32, 1)
+        commitment = self.world.vote_commitment(claim_id, VERA, valid, traces[0], SALT)
         self.tell(e.CommitVote(claim, commitment), VERA)
         if reveal:
-            self.tell(e.RevealVote(claim, valid, traces_root, SALT), VERA)
+            self.tell(e.RevealVote(claim, valid, traces, SALT), VERA)
 
     def accept(self, claim_id: ClaimId) -> ClaimId:
         self.seed(claim_id)
@@ -270,9 +270,8 @@ def test_what_is_held_up_by_a_full_pipeline_gets_its_time_back(story: Story) -> 
         tasks.append([story.accept(story.commit(Kind.TASK, s, by)) for s, by in ((0, ANN), (1, BOB))])
         tasks[-1].append(story.commit(Kind.OUTER, 0, BOB))
     claim = story.scene.claim(story.job_id, terms, Kind.TASK, 2, 0, story.scene.state(INNER))
-    proof = tuple(story.scene.segments[claim.segments_root].proof(0))
-    last = tuple(story.scene.segments[claim.segments_root].proof(1))
-    assert story.refuse(e.Commit(claim, proof, last), ANN) == "PipelineFull"
+    roots = story.scene.segments[claim.segments_root].levels[0]
+    assert story.refuse(e.Commit(claim, roots), ANN) == "PipelineFull"
     assert story.refuse(e.Expire(story.job_id, 0), BOB, terms.task_time + 1) == "NotDue"
     first, second, outer = (story.world.claims[c].claim for c in tasks[0])
     assert story.refuse(e.Settle(outer), BOB, 200_000) == "EarlierUnsettled"
@@ -280,7 +279,7 @@ def test_what_is_held_up_by_a_full_pipeline_gets_its_time_back(story: Story) -> 
         story.tell(e.Settle(settled), BOB)
     assert story.world.progress(story.job_id).round_start == story.time
     assert story.refuse(e.Expire(story.job_id, 0), BOB, terms.task_time - 5) == "NotDue"
-    story.tell(e.Commit(claim, proof, last), ANN)
+    story.tell(e.Commit(claim, roots), ANN)
     story.tell(e.Expire(story.job_id, 1), ANN, 6)
     assert story.world.holder(story.job_id, 1).solver == ZERO_ADDRESS
 

@@ -59,7 +59,7 @@ def claim(kind: Kind, round_: int, shard: int, phase: Phase, by: str = OTHER, si
     roots = (ZERO_DIGEST,) * 4
     body = Claim(JOB, kind, round_, shard, 0, by, *roots, Wei(10), Seconds(since), 0)  # type: ignore[arg-type]
     status = ClaimStatus(phase, 5, Seconds(since), 1, 0, 0, 0, ZERO_DIGEST)
-    return ClaimView(ClaimId(bytes([kind, round_, shard]) + bytes(29)), body, status, (), False)
+    return ClaimView(ClaimId(bytes([kind, round_, shard]) + bytes(29)), body, status, (), False, (), {})
 
 
 def sight(
@@ -69,7 +69,7 @@ def sight(
     now: int = NOW,
     **changes: object,
 ) -> Sight:
-    progress = Progress(0, 0, 0, False, False, Seconds(NOW - 100))
+    progress = Progress(0, 0, 0, False, False, Seconds(NOW - 100), 2)
     progress = changes.pop("progress", progress)  # type: ignore[assignment]
     limits = changes.pop("limits", Limits(Wei(0), 2, Seconds(20)))
     held = tuple(Holder(h, Wei(10), Seconds(NOW - 50)) for h in holders)  # type: ignore[arg-type]
@@ -102,7 +102,7 @@ def kinds(seen: Sight) -> list[type]:
         (sight((ME, OTHER), trained={(0, 0): 4}), [CommitTask]),
         (sight((ME, OTHER), trained={(0, 0): 4}, unlocked=99), [Wait]),
         (sight((ME, OTHER), examined=False), [Examine]),
-        (sight((ME, OTHER), progress=Progress(2, 2, 0, False, False, Seconds(NOW))), [Release]),
+        (sight((ME, OTHER), progress=Progress(2, 2, 0, False, False, Seconds(NOW), 2)), [Release]),
         (sight((ME, OTHER), now=NOW + 571), [TrainSegment]),
     ],
 )
@@ -141,10 +141,18 @@ def test_a_stale_claim_is_voided_and_nothing_else_is_done_with_it() -> None:
 
 
 def test_a_full_pipeline_stops_training() -> None:
-    full = Progress(1, 0, 0, False, False, Seconds(NOW))
+    full = Progress(1, 0, 0, False, False, Seconds(NOW), 2)
     seen = sight((ME, OTHER), progress=full)
     job = replace(seen.jobs[0], view=replace(seen.jobs[0].view, terms=terms(max_unsettled=1)))
     assert decide(replace(seen, jobs=(job,))) == []
+
+
+def test_a_halted_jobs_present_round_is_finished_and_no_other_begun() -> None:
+    halted = Progress(1, 0, 0, True, False, Seconds(NOW), 2)
+    assert kinds(sight((ME, OTHER), progress=halted)) == [TrainSegment]
+    assert kinds(sight((ZERO_ADDRESS, OTHER), progress=halted)) == []
+    over = replace(halted, round=2)
+    assert [k for k in kinds(sight((ME, OTHER), progress=over))] == [Release]
 
 
 def test_why_names_the_reason() -> None:
@@ -154,7 +162,7 @@ def test_why_names_the_reason() -> None:
         (sight(unlocked=99), "stake"),
         (sight(limits=Limits(Wei(11), 2, Seconds(20))), "price"),
         (sight(limits=Limits(Wei(0), 0, Seconds(20))), "holds"),
-        (sight(progress=Progress(0, 0, 0, True, False, Seconds(NOW))), "over"),
+        (sight(progress=Progress(0, 0, 0, True, False, Seconds(NOW), 1)), "over"),
     ]:
         assert word in why(seen, seen.jobs[0])
     assert why(sight(), sight().jobs[0]) == ""

@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from program.fault import StateFault
+from protocol.errors import BlockNotFound
 from protocol.types import Kind, Phase, Role
 from solver.adversary import FaultySolver, Plan, WeightPlan, WrongInputSolver, restart
 from tests.fakes.jobs import APPETITE, account
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import Killed
-from training.artifacts import BadManifest, publish_checkpoints
+from training.artifacts import BadManifest, publish_checkpoints, raw_cid
 from training.lineage import open_lineage
 from verifier.adversary import ColludingVerifier
 from verifier.report import coverage, replay_steps
@@ -111,16 +112,18 @@ def test_a_verifier_defends_its_true_vote_against_a_false_challenge(day: MarketD
     assert day.world.free[troll.me] == 10_000 - 40
 
 
-def test_33_a_false_claim_whose_checkpoints_are_withheld_is_not_accepted(day: MarketDay) -> None:
-    job_id = day.post(rounds=1, shards=1)
+def test_33_a_false_claim_whose_checkpoints_are_withheld_is_convicted(day: MarketDay) -> None:
+    job_id = day.post(rounds=1, shards=1, samples=4)
     plan = WeightPlan(0, 0, 0, 5)
     day.solver("ann", partial(FaultySolver, plan=plan), blocks=day.blocks(withholds=True))
     for i in range(3):
         day.verifier(f"v{i}")
-    assert day.run(lambda: len(day.named("replayed")) >= 4)
+    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id))
+    (claim,) = [e.claim for e in day.world.claims.values() if e.status.phase == Phase.CONVICTED]
+    with pytest.raises(BlockNotFound):
+        day.blocks().get(raw_cid(claim.manifest))
     assert not any(e["valid"] for e in day.named("replayed"))
-    assert "Unprovable" in day.named("replayed")[0]["finding"]
-    assert Phase.ACCEPTED not in day.phases(job_id)
+    assert "WrongSegment" in day.named("replayed")[0]["finding"]
 
 
 def test_a_checkpoint_manifest_of_other_roots_than_the_claim_is_not_believed(day: MarketDay) -> None:
@@ -129,9 +132,10 @@ def test_a_checkpoint_manifest_of_other_roots_than_the_claim_is_not_believed(day
     blocks = day.blocks()
     digest = publish_checkpoints(blocks, [Checkpoint("x", bytes(32)), Checkpoint("y", bytes(32))])
     with pytest.raises(BadManifest, match="other roots"):
-        read_checkpoints(blocks, digest, 2, bytes(32))
+        read_checkpoints(blocks, digest, [bytes(32), b"x" * 32])
     with pytest.raises(BadManifest, match="does not list"):
-        read_checkpoints(blocks, digest, 3, bytes(32))
+        read_checkpoints(blocks, digest, [bytes(32)] * 3)
+    assert len(read_checkpoints(blocks, digest, [bytes(32)] * 2)) == 2
 
 
 def test_replay_and_coverage_tell_what_was_looked_at(day: MarketDay) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -9,10 +10,14 @@ import pytest
 import torch
 
 from program.fault import Fault, NodeFault, StateFault
-from protocol.types import Kind, Phase, Role
-from solver.adversary import FaultySolver, Plan, WrongInputSolver, omit_last_shard
-from tests.fakes.jobs import account, inner_program
+from program.state import state_root
+from protocol.types import INPUT_SEGMENT, ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role
+from solver.adversary import FaultySolver, Plan, WrongInputSolver, invent, omit_last_shard
+from solver.service import SolverService
+from tests.fakes.jobs import APPETITE, account, inner_program
 from tests.fakes.market_day import MarketDay
+from training.artifacts import raw_cid
+from training.lineage import open_lineage
 from verifier.adversary import ColludingVerifier, LazyVerifier
 from whistleblower.policy import Mode
 
@@ -149,8 +154,6 @@ def test_08_an_aggregate_that_omits_a_shard_is_convicted_in_one_move(day: Market
 
 def test_19_a_sock_puppets_lost_challenge_does_not_clear_the_claim(day: MarketDay) -> None:
     from protocol import trees
-    from tests.fakes.jobs import APPETITE
-    from training.lineage import open_lineage
 
     job_id = day.post(rounds=1, shards=1)
     plan = Plan(0, 0, NodeFault(step=3, node=NODES - 1, element=0))
@@ -160,8 +163,7 @@ def test_19_a_sock_puppets_lost_challenge_does_not_clear_the_claim(day: MarketDa
     assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id, Kind.TASK))
     puppet = day.join("puppet")
     view = next(v for v in puppet.claims(job_id) if v.claim.kind == Kind.TASK)
-    lineage = open_lineage(puppet, day.blocks(), puppet.job(job_id), APPETITE)
-    roots = [c.root for c in lineage.checkpoints(view)]  # type: ignore[union-attr]
+    roots = view.roots
     tree = trees.build(roots)
     puppet.announce("a", view.claim_id, 0, "0x" + "0" * 40, bytes(32))  # type: ignore[arg-type]
     puppet.open_game("o", view.claim, 0, roots[0], tree.proof(0), roots[1], tree.proof(1), bytes(32))
@@ -181,12 +183,97 @@ def test_a_restarted_whistleblower_goes_on_with_its_game(day: MarketDay) -> None
     assert len(day.world.games) == 1
 
 
-def test_a_lazy_vote_over_several_samples_is_reported_as_unprovable(day: MarketDay) -> None:
-    day.post(rounds=1, shards=1, samples=2)
+def convicted(day: MarketDay) -> ClaimView:
+    """The one convicted claim, as everybody sees it."""
+    (entry,) = [e for e in day.world.claims.values() if e.status.phase == Phase.CONVICTED]
+    return day.world.view(entry)
+
+
+def collusion(day: MarketDay, solver: Callable[..., SolverService], **terms: int) -> JobId:
+    """A cheat that publishes nothing, and a quorum that attests whatever it claims."""
+    job_id = day.post(shards=1, **terms)
+    day.solver("ann", solver, blocks=day.blocks(withholds=True))
+    for i in range(2):
+        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=frozenset({account("ann")})))
+    return job_id
+
+
+def test_33_34_a_claim_of_which_nothing_is_published_is_convicted_with_its_quorum(day: MarketDay) -> None:
+    plan = Plan(0, 0, NodeFault(step=3, node=NODES - 1, element=0))
+    job_id = collusion(day, partial(FaultySolver, plan=plan), rounds=1)
+    assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id, Kind.TASK))
+    day.whistleblower("wendy")
+    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
+    view = convicted(day)
+    lineage = open_lineage(day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), APPETITE)
+    replay = lineage.work.replay(Kind.TASK, 0, 0, 0, lineage.work.files.genesis)
+    honest = tuple(replay.segment_roots(4, 2))
+    assert view.roots[:2] == honest[:2] and view.roots[2] != honest[2], "the fault is in step 3"
+    assert raw_cid(view.claim.manifest) in day.network.withheld, "and nobody was shown the states"
+    game = next(p.view for p in day.world.games.values() if p.view.decided)
+    assert game.challenger_won and game.game.challenger == account("wendy")
+    assert [day.world.active[account(v), Role.VERIFIER] for v in ("v0", "v1")] == [950, 950]
+    assert day.world.active[account("ann"), Role.SOLVER] == 1_900
+
+
+def test_35_a_task_that_starts_from_a_state_nobody_knows_is_convicted(day: MarketDay) -> None:
+    job_id = collusion(day, partial(WrongInputSolver, patch=invent), rounds=2)
+    whistle = day.whistleblower("wendy")
+    supply = day.world.supply
+    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
+    view = convicted(day)
+    assert (view.claim.kind, view.claim.round) == (Kind.TASK, 1)
+    right = whistle.lineage(job_id).input_state(Kind.TASK, 1, 0)
+    assert state_root(right) != view.claim.input_root, "the fault was planted"
+    assert view.status.valid == 2, "the whole quorum vouched for it"
+    assert [e["finding"] for e in day.named("found")][0].startswith("HiddenInput")
+    assert [e["move"] for e in day.named("moved")] == ["Split"], "the cheat knew the state, and had to open it"
+    (game,) = (p for p in day.world.games.values() if p.view.game.steps == 0)
+    assert not game.view.decided and game.bond == 40
+    assert day.run(lambda: game.view.decided), "its claim has fallen: the bond comes back"
+    assert (game.bond, game.view.challenger_won) == (0, False)
+    assert day.world.free[whistle.market.me] > 10_000
+    assert day.world.supply == supply
+
+
+def test_35_a_claimant_that_does_not_open_its_input_is_convicted_by_the_clock(day: MarketDay) -> None:
+    job_id = collusion(day, partial(WrongInputSolver, patch=invent), rounds=2)
+    day.whistleblower("wendy")
+    assert day.run(lambda: bool(day.named("opened")))
+    del day.services["ann"]
+    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
+    game = next(p.view for p in day.world.games.values())
+    assert (game.reason, game.challenger_won, game.game.steps) == ("timeout", True, 0)
+    assert convicted(day).claim.round == 1
+
+
+def test_whoever_makes_an_honest_claimant_open_its_input_pays(day: MarketDay) -> None:
+    job_id = day.post(rounds=1, shards=1)
+    ann = day.solver("ann")
+    assert day.run(lambda: bool(day.phases(job_id)))
+    troll = day.join("troll")
+    (view,) = troll.claims(job_id)
+    troll.announce("a", view.claim_id, INPUT_SEGMENT, ZERO_ADDRESS, bytes(32))
+    game_id = troll.open_input("o", view.claim, bytes(32))
+    assert day.run(lambda: troll.game(game_id).decided)
+    assert troll.game(game_id).moves == 2 and not troll.game(game_id).challenger_won
+    assert troll.free(troll.me) == 10_000 - 40
+    assert day.world.free[ann.market.me] == 10_000 - 2_000 + 20
+    assert Phase.CONVICTED not in day.phases(job_id)
+
+
+def test_09_invented_traces_of_several_samples_cost_the_verifier_its_stake(day: MarketDay) -> None:
+    job_id = day.post(rounds=1, shards=1, samples=2)
     day.solver("ann")
     day.verifier("lazy", LazyVerifier)
     day.verifier("vera")
     day.whistleblower("wendy")
-    assert day.run(lambda: bool(day.named("advice")))
-    assert account("lazy") in day.named("advice")[0]["reason"]
-    assert not day.world.games and not day.world.announced
+    assert day.run(lambda: any(p.view.challenger_won for p in day.world.games.values())), day.events[-5:]
+    (view,) = (v for v in day.markets["wendy"].claims(job_id) if v.claim.kind == Kind.TASK)
+    assert len(view.traces[account("lazy")]) == 2 and len(set(view.traces[account("lazy")])) == 2
+    game = next(p.view for p in day.world.games.values() if p.view.challenger_won)
+    assert game.game.defender == account("lazy") and game.game.out_root in view.traces[account("lazy")]
+    assert day.world.active[account("lazy"), Role.VERIFIER] == 950
+    assert day.world.active[account("vera"), Role.VERIFIER] == 1_000
+    assert day.run(day.closed(job_id))
+    assert Phase.CONVICTED not in day.phases(job_id)
