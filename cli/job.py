@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import signal
 import time
@@ -12,7 +13,7 @@ import typer
 from rich.table import Table
 
 from cli.app import App, app_of
-from cli.jobfile import LOCAL, PUBLIC, JobFile, read_job_file, template
+from cli.jobfile import LOCAL, PUBLIC, JobFile, own_template, parse_job_file, read_job_file, template
 from cli.output import Exit, table
 from cli.solver import parse_id
 from cli.units import parse_amount, show_amount
@@ -35,6 +36,10 @@ def init(
     file: Annotated[Path, typer.Argument(help="Where to write the job file.")] = Path("job.toml"),
     model: Annotated[str, typer.Option("--template", help="gpt or mlp.")] = "gpt",
     data: Annotated[str, typer.Option(help="gpt: stdlib, or a path to your text.")] = "stdlib",
+    own: Annotated[
+        str, typer.Option("--from", help="Your own model: FILE.py:FUNCTION that returns a training Recipe.")
+    ] = "",
+    batch: Annotated[int, typer.Option(min=1, help="With --from: rows a step.")] = 8,
     rounds: Annotated[int, typer.Option(min=1)] = 3,
     local: Annotated[bool, typer.Option(help="Deadlines for a chain on this machine.")] = True,
 ) -> None:
@@ -46,9 +51,35 @@ def init(
             hint="choose another name, or remove it",
             code="file-exists",
         )
-    file.write_text(template(model, source=data, rounds=rounds, times=LOCAL if local else PUBLIC))
+    times = LOCAL if local else PUBLIC
+    if own:
+        init_own(app, file, own, batch, rounds, times)
+        return
+    file.write_text(template(model, source=data, rounds=rounds, times=times))
     app.output.result(
         "job-init", {"file": str(file)}, f"wrote {file}; check it with `assay job validate {file}`"
+    )
+
+
+def init_own(app: App, file: Path, own: str, batch: int, rounds: int, times: dict[str, str]) -> None:
+    """Trace a client's own model, and write its job file only if that gives a program."""
+    from cli.jobs import build
+    from training.recipe import parts
+
+    path, function = parts(own)
+    source = f"{os.path.relpath(path, file.parent)}:{function}"
+    text = own_template(source, batch=batch, rounds=rounds, times=times)
+    app.output.say(f"tracing {own} into a program")
+    absolute = own_template(f"{Path(path).resolve()}:{function}", batch=batch, rounds=rounds, times=times)
+    files = build(parse_job_file(absolute, str(file)))
+    file.write_text(text)
+    count = sum(x.numel() for x in files.genesis[: files.inner.params])
+    data = {"file": str(file), "nodes": len(files.inner.nodes), "parameters": count}
+    app.output.result(
+        "job-init",
+        data,
+        f"{own} is a program of {len(files.inner.nodes):,} instructions that trains {count:,} parameters;"
+        f" wrote {file}; check it with `assay job validate {file}`",
     )
 
 

@@ -11,7 +11,17 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
 from cli.units import parse_amount, parse_duration
 from protocol.errors import AssayError, Stop
@@ -72,6 +82,14 @@ class MlpModel(_Section):
     template: Literal["mlp"]
     hidden: Count
     layers: Count
+
+
+class OwnModel(_Section):
+    """The client's own model: `from` is a Python file and a function that returns a
+    ``training.recipe.Recipe``; dataset and optimiser are the recipe's.
+    """
+
+    source: str = Field(alias="from")
 
 
 class Data(_Section):
@@ -150,17 +168,44 @@ class Money(_Section):
     miss_penalty: Amount
 
 
-class JobFile(_Section):
-    """A whole job file."""
+def _kind(model: object) -> str | None:
+    """Which kind of model a [model] section is."""
+    if isinstance(model, dict):
+        return "from" if "from" in model else model.get("template")
+    return "from" if isinstance(model, OwnModel) else getattr(model, "template", None)
 
-    model: Annotated[GptModel | MlpModel, Field(discriminator="template")]
-    data: Data
-    optimiser: Annotated[AdamW | Sgd, Field(discriminator="name")]
+
+Model = Annotated[
+    Annotated[GptModel, Tag("gpt")] | Annotated[MlpModel, Tag("mlp")] | Annotated[OwnModel, Tag("from")],
+    Discriminator(
+        _kind,
+        custom_error_type="model_kind",
+        custom_error_message='write template = "gpt" or "mlp", or from = "my_model.py:build"',
+    ),
+]
+
+
+class JobFile(_Section):
+    """A whole job file; [data] and [optimiser] belong to the templates, a model of one's own brings both."""
+
+    model: Model
+    data: Data | None = None
+    optimiser: Annotated[AdamW | Sgd, Field(discriminator="name")] | None = None
     outer: Outer
     training: Training
     verification: Verification
     times: Times
     money: Money
+
+    @model_validator(mode="after")
+    def _sections_fit(self) -> JobFile:
+        own = isinstance(self.model, OwnModel)
+        for name, section in (("data", self.data), ("optimiser", self.optimiser)):
+            if own and section is not None:
+                raise ValueError(f"[{name}] has no place beside a model of your own: build() gives it")
+            if not own and section is None:
+                raise ValueError(f"[{name}] is missing: a template needs it")
+        return self
 
 
 def parse_job_file(text: str, origin: str) -> JobFile:
@@ -179,12 +224,16 @@ def parse_job_file(text: str, origin: str) -> JobFile:
 
 
 def read_job_file(path: Path) -> JobFile:
-    """Job file from disk. Raises BadJobFile."""
+    """Job file from disk; a model of one's own is looked for from the file's folder. Raises BadJobFile."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise BadJobFile(f"cannot read {path}: {error}", hint="`assay job init FILE` writes one") from error
-    return parse_job_file(text, str(path))
+    body = parse_job_file(text, str(path))
+    if isinstance(body.model, OwnModel):
+        here = body.model.model_copy(update={"source": str(path.resolve().parent / body.model.source)})
+        return body.model_copy(update={"model": here})
+    return body
 
 
 _COMMON = """
@@ -269,6 +318,12 @@ warmup_steps = 0
 clip_norm = 0.0             # 0: no clipping
 """
 
+_OWN = """# A model of your own: {function} returns a training.recipe.Recipe with module, loss, dataset and
+# optimiser. It runs on this machine only; the others run the program that is traced from it.
+[model]
+from = "{source}"
+"""
+
 LOCAL = {"task": "120s", "vote": "60s", "window": "60s", "move": "30s"}
 """Times for a chain on one's own machine."""
 PUBLIC = {"task": "1h", "vote": "30m", "window": "1d", "move": "1h"}
@@ -284,3 +339,10 @@ def template(name: str, *, source: str, rounds: int, times: dict[str, str]) -> s
     if name == "mlp":
         return _MLP + _COMMON.format(batch=32, rounds=rounds, **times)
     raise BadJobFile(f"there is no template {name!r}", hint="choose gpt or mlp")
+
+
+def own_template(source: str, *, batch: int, rounds: int, times: dict[str, str]) -> str:
+    """Text of a complete job file for the recipe that `source` ("my_model.py:build") names."""
+    escaped = source.replace("\\", "\\\\").replace('"', '\\"')
+    head = _OWN.format(function=source.rpartition(":")[2], source=escaped)
+    return head + _COMMON.format(batch=batch, rounds=rounds, **times)

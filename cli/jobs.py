@@ -8,19 +8,21 @@ from __future__ import annotations
 from pathlib import Path
 
 from cli.jobfile import AdamW as AdamWSection
-from cli.jobfile import GptModel, JobFile
+from cli.jobfile import Data, GptModel, JobFile, MlpModel, OwnModel
 from protocol.errors import Stop
 from protocol.types import Address, Seconds, Terms, Wei
-from training import datasets, models
+from training import datasets, models, recipe
 from training.artifacts import Published
 from training.datasets import Dataset
-from training.job import JobArtifacts, build_job, cross_entropy
+from training.job import JobArtifacts, build_job, cross_entropy, from_recipe
 from training.optimisers import AdamW, Optimiser, Sgd
 from training.outer import DiLoCo
+from training.schedules import Schedule
 
 
 def _optimiser(file: JobFile) -> Optimiser:
     section = file.optimiser
+    assert section is not None, "the job file was validated"
     clip = section.clip_norm or None
     if isinstance(section, AdamWSection):
         return AdamW(
@@ -29,7 +31,7 @@ def _optimiser(file: JobFile) -> Optimiser:
             section.beta2,
             section.epsilon,
             section.weight_decay,
-            section.warmup_steps,
+            Schedule(section.warmup_steps),
             clip,
         )
     return Sgd(
@@ -37,13 +39,16 @@ def _optimiser(file: JobFile) -> Optimiser:
         section.momentum,
         section.nesterov,
         section.weight_decay,
-        section.warmup_steps,
+        Schedule(section.warmup_steps),
         clip,
     )
 
 
 def dataset_of(file: JobFile) -> Dataset:
     """The job's dataset. Raises Stop where the source does not fit the model or cannot be read."""
+    if isinstance(file.model, OwnModel):
+        return recipe.load(file.model.source).dataset
+    assert isinstance(file.data, Data), "the job file was validated"
     source, limit = file.data.source, file.data.max_bytes
     if not isinstance(file.model, GptModel):
         if source != "digits":
@@ -56,9 +61,8 @@ def dataset_of(file: JobFile) -> Dataset:
     return datasets.text(Path(source), file.model.context, max_bytes=limit)
 
 
-def config_of(file: JobFile) -> models.GptConfig | models.MlpConfig:
+def config_of(model: GptModel | MlpModel) -> models.GptConfig | models.MlpConfig:
     """Shape of the template's model."""
-    model = file.model
     if isinstance(model, GptModel):
         return models.GptConfig(
             n_layer=model.layers, n_head=model.heads, d_model=model.width, context=model.context
@@ -68,7 +72,17 @@ def config_of(file: JobFile) -> models.GptConfig | models.MlpConfig:
 
 def build(file: JobFile) -> JobArtifacts:
     """Trace the job's step and make every file that it needs. Raises Stop."""
-    config = config_of(file)
+    outer = DiLoCo(file.outer.learning_rate, file.outer.momentum)
+    if isinstance(file.model, OwnModel):
+        return from_recipe(
+            recipe.load(file.model.source),
+            batch=file.training.batch,
+            shards=file.training.shards,
+            outer=outer,
+            seed=file.training.seed,
+            name=Path(file.model.source).name,
+        )
+    config = config_of(file.model)
     return build_job(
         models.build(config, file.training.seed),
         cross_entropy,
@@ -76,7 +90,7 @@ def build(file: JobFile) -> JobArtifacts:
         dataset_of(file),
         batch=file.training.batch,
         shards=file.training.shards,
-        outer=DiLoCo(file.outer.learning_rate, file.outer.momentum),
+        outer=outer,
         description=models.describe(config),
     )
 

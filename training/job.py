@@ -1,10 +1,12 @@
 """From a module, a loss and an optimiser to everything that a client publishes.
 
-Contract: the inner state is [parameters (named_parameters order), buffers, optimiser state,
-``metric.loss``]; its step computes the loss of one batch, the gradient, and the optimiser's update, and
-writes the batch's loss to ``metric.loss`` (0 before the first step). The same module, data and arguments
-give the same roots. Raises UnsupportedOperation (with the source line) where the instruction set cannot
-express the step. Not guaranteed: that a model trains well.
+Contract: the inner state is [trained parameters (named_parameters order), frozen parameters (those that do
+not require a gradient), buffers, optimiser state, ``metric.loss``]; its step computes the loss of one batch,
+the gradient, and the optimiser's update, and writes the batch's loss to ``metric.loss`` (0 before the first
+step). Frozen parameters pass through: they are no `params`, so the outer step and the settled model leave
+them out. A buffer changes where the module writes to it in place (``self.seen.add_(1)``). The same module,
+data and arguments give the same roots. Raises UnsupportedOperation (with the source line) where the
+instruction set cannot express the step. Not guaranteed: that a model trains well.
 """
 
 from __future__ import annotations
@@ -28,11 +30,9 @@ from training import datasets, models
 from training.datasets import Dataset, Layout
 from training.optimisers import AdamW, Optimiser, Sgd
 from training.outer import DiLoCo, outer_genesis, outer_program
+from training.recipe import LossFunction, Recipe
 
 LOSS_SLOT = "metric.loss"
-
-LossFunction = Callable[[Tensor, Tensor], Tensor]
-"""(model outputs, targets) -> f32 scalar."""
 
 
 @dataclass(frozen=True)
@@ -54,39 +54,101 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     return functional.cross_entropy(outputs.reshape(-1, outputs.shape[-1]), targets.reshape(-1))
 
 
+@dataclass(frozen=True)
+class _Slots:
+    """Names of the inner state's tensors in their order: see the module's contract."""
+
+    params: list[str]
+    frozen: list[str]
+    buffers: list[str]
+    rest: list[str]
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.params, *self.frozen, *self.buffers, *self.rest, LOSS_SLOT]
+
+
+def _slots(model: nn.Module, optimiser: Optimiser) -> _Slots:
+    params = _trainable(model)
+    frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
+    buffers = [name for name, _ in model.named_buffers()]
+    return _Slots(list(params), frozen, buffers, list(optimiser.genesis(params)))
+
+
+def _trainable(model: nn.Module) -> dict[str, Tensor]:
+    return {name: p.detach().clone() for name, p in model.named_parameters() if p.requires_grad}
+
+
+def _gradients(loss: Tensor, params: dict[str, Tensor]) -> dict[str, Tensor]:
+    found = torch.autograd.grad(loss, list(params.values()), allow_unused=True)
+    given = {name: g for name, g in zip(params, found, strict=True) if g is not None}
+    if unused := [name for name in params if name not in given]:
+        raise Stop(
+            f"parameters {', '.join(unused)} have no part in the loss",
+            hint="use them, remove them, or freeze them with requires_grad_(False)",
+        )
+    return given
+
+
 def step_function(
-    model: nn.Module, loss_fn: LossFunction, optimiser: Optimiser, layout: Layout
+    model: nn.Module, loss_fn: LossFunction, optimiser: Optimiser, layout: Layout, accumulate: int = 1
 ) -> StepFunction:
-    """One training step as a function of (state, batch), for tracing and for running natively."""
-    names = [name for name, _ in model.named_parameters()]
-    buffer_names = [name for name, _ in model.named_buffers()]
-    first, rest = len(names), len(names) + len(buffer_names)
+    """One training step as a function of (state, batch), for tracing and for running natively.
+
+    The batch is cut into `accumulate` equal parts one after the other; loss and gradient are their means.
+    """
+    slots = _slots(model, optimiser)
 
     def step(state: list[Tensor], batch: Tensor) -> list[Tensor]:
-        inputs, targets = layout.split(batch)
-        params = [p.detach().requires_grad_() for p in state[:first]]
-        buffers = dict(zip(buffer_names, state[first:rest], strict=True))
-        with torch.enable_grad():
-            outputs = functional_call(model, (dict(zip(names, params, strict=True)), buffers), (inputs,))
-            loss = loss_fn(outputs, targets)
-            grads = torch.autograd.grad(loss, params)
+        held = dict(zip(slots.names, state, strict=True))
+        params = {name: held[name].detach().requires_grad_() for name in slots.params}
+        fixed = {name: held[name] for name in (*slots.frozen, *slots.buffers)}
+        losses: list[Tensor] = []
+        sums: dict[str, Tensor] = {}
+        for part in batch.chunk(accumulate) if accumulate > 1 else (batch,):
+            inputs, targets = layout.split(part)
+            with torch.enable_grad():
+                loss = loss_fn(functional_call(model, {**params, **fixed}, (inputs,)), targets)
+                grads = _gradients(loss, params)
+            losses.append(loss.detach())
+            for name, g in grads.items():
+                sums[name] = sums[name] + g if name in sums else g
         with torch.no_grad():
-            after, moments = optimiser.update([p.detach() for p in params], grads, state[rest:-1])
-        return [*after, *(buffers[name] for name in buffer_names), *moments, loss.detach()]
+            mean_loss = losses[0] if accumulate == 1 else torch.stack(losses).sum() / accumulate
+            means = sums if accumulate == 1 else {name: g / accumulate for name, g in sums.items()}
+            after, rest = optimiser.update({n: p.detach() for n, p in params.items()}, means, held)
+        return [
+            *(after[name] for name in slots.params),
+            *(fixed[name] for name in (*slots.frozen, *slots.buffers)),
+            *(rest[name] for name in slots.rest),
+            mean_loss,
+        ]
 
     return step
 
 
-def _checked_parameters(model: nn.Module) -> dict[str, Tensor]:
-    params = {name: p.detach().clone() for name, p in model.named_parameters()}
-    if not params:
-        raise Stop("the model has no parameters", hint="give a module with trainable parameters")
-    wrong = [name for name, p in params.items() if p.dtype != torch.float32 or p.numel() == 0]
+def _check_model(model: nn.Module) -> None:
+    if not any(p.requires_grad for p in model.parameters()):
+        raise Stop("the model has no parameters to train", hint="give a module with trainable parameters")
+    wrong = [name for name, p in model.named_parameters() if p.dtype != torch.float32 or p.numel() == 0]
     if wrong:
         raise Stop(
             f"parameters {', '.join(wrong)} are not float32 tensors", hint="convert the module with .float()"
         )
-    return params
+
+
+def genesis_of(model: nn.Module, optimiser: Optimiser) -> dict[str, Tensor]:
+    """The inner state before the first step, by slot name in the order of the slots."""
+    params, slots = _trainable(model), _slots(model, optimiser)
+    held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    start = {name: held[name].detach().clone() for name in (*slots.params, *slots.frozen, *slots.buffers)}
+    rest = {**optimiser.genesis(params), LOSS_SLOT: torch.zeros(())}
+    if twice := start.keys() & rest.keys():
+        raise Stop(
+            f"the optimiser's state and the model both have {', '.join(sorted(twice))}",
+            hint="give the module's tensor another name",
+        )
+    return {**start, **rest}
 
 
 def build_job(
@@ -98,30 +160,49 @@ def build_job(
     batch: int,
     shards: int,
     outer: DiLoCo,
+    accumulate: int = 1,
+    seed: int = 0,
     description: dict[str, Any] | None = None,
 ) -> JobArtifacts:
-    """Trace one step of `batch` records and make every artifact of the job.
+    """Trace one step of `accumulate` times `batch` records and make every artifact of the job.
 
-    `description` is the manifest's model entry. Raises UnsupportedOperation, or Stop for a model that cannot
-    be trained at all.
+    `seed` is that of random numbers inside the program (dropout); `description` is the manifest's model
+    entry. Raises UnsupportedOperation, or Stop for a model that cannot be trained at all.
     """
-    params = _checked_parameters(model)
-    buffers = {name: b.detach().clone() for name, b in model.named_buffers()}
-    start = list(params.values())
-    state = [*start, *buffers.values(), *optimiser.genesis(start), torch.zeros(())]
-    names = [*params, *buffers, *optimiser.slots(list(params)), LOSS_SLOT]
-    step = step_function(model, loss_fn, optimiser, dataset.layout)
-    example = torch.zeros((batch, dataset.layout.record_size), dtype=torch.uint8)
-    inner = lower_step(trace_step(step, state, example), params=len(params))
+    _check_model(model)
+    genesis = genesis_of(model, optimiser)
+    state = list(genesis.values())
+    params = len(_trainable(model))
+    step = step_function(model, loss_fn, optimiser, dataset.layout, accumulate)
+    example = torch.zeros((batch * accumulate, dataset.layout.record_size), dtype=torch.uint8)
+    inner = lower_step(trace_step(step, state, example), params=params, seed=seed)
     return JobArtifacts(
         inner=inner,
-        outer=outer_program([tuple(p.shape) for p in start], shards, outer),
+        outer=outer_program([tuple(p.shape) for p in state[:params]], shards, outer),
         genesis=[x.to(torch.int32) if x.dtype == torch.int64 else x for x in state],
-        outer_genesis=outer_genesis(start, shards),
-        slot_names=names,
+        outer_genesis=outer_genesis(state[:params], shards),
+        slot_names=list(genesis),
         records=Records(dataset.records, dataset.layout.record_size),
         held_out=dataset.held_out,
         model=description or {},
+    )
+
+
+def from_recipe(
+    recipe: Recipe, *, batch: int, shards: int, outer: DiLoCo, seed: int, name: str
+) -> JobArtifacts:
+    """The job of a client's own model; `name` tells people where it came from."""
+    return build_job(
+        recipe.model,
+        recipe.loss,
+        recipe.optimiser,
+        recipe.dataset,
+        batch=batch,
+        shards=shards,
+        outer=outer,
+        accumulate=recipe.accumulate,
+        seed=seed,
+        description={"kind": "own", "name": name},
     )
 
 

@@ -1,53 +1,70 @@
-"""Optimisers as functions from (parameters, gradients, moments) to the next (parameters, moments).
+"""Optimisers as functions from (parameters, gradients, state) to the next (parameters, state), all by name.
 
 Contract: everything that changes from step to step is a tensor of the state, so that a step can be replayed
 from its input state alone: also the powers of the betas and the step counter, as f32 scalars. Constants are
-rounded to f32 once.
+rounded to f32 once. Weight decay is left out for names that match a pattern of `no_decay` (as in a shell).
 
 Sources: AdamW, Loshchilov and Hutter 2019 (decoupled weight decay); SGD as in torch.optim.SGD without
-dampening.
+dampening; Lion, Chen and others 2023. Muon is in ``training.muon``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-Tensors = list[Tensor]
+from training.schedules import Schedule
+
+Named = Mapping[str, Tensor]
+STEP = "step"
 
 
 class Optimiser(Protocol):
     """What `training.job` needs of an optimiser."""
 
-    def slots(self, names: Sequence[str]) -> list[str]:
-        """Names of the optimiser's state for parameters of these names."""
+    def genesis(self, params: Named) -> dict[str, Tensor]:
+        """The state before the first step; its order is that of the slots."""
         ...
 
-    def genesis(self, params: Sequence[Tensor]) -> Tensors:
-        """The state before the first step, in the order of `slots`."""
+    def update(
+        self, params: Named, grads: Named, state: Named
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Next parameters and next state, under the same names."""
         ...
 
-    def update(self, params: Tensors, grads: Sequence[Tensor], state: Tensors) -> tuple[Tensors, Tensors]:
-        """Next parameters and next optimiser state."""
-        ...
+
+def matches(name: str, patterns: Sequence[str]) -> bool:
+    """Whether a parameter's name matches one of the patterns, such as ``"*.bias"``."""
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _warmed(rate: float, warmup_steps: int, step: Tensor) -> Tensor:
-    """rate · min(1, (step + 1) / warmup_steps)."""
-    return torch.clamp((step + 1) / warmup_steps, max=1.0) * rate
-
-
-def clipped(grads: Sequence[Tensor], norm: float | None) -> Sequence[Tensor]:
+def clipped(grads: Named, norm: float | None) -> dict[str, Tensor]:
     """Gradients scaled so that their joint Euclidean norm is at most `norm` (None: unchanged)."""
     if norm is None:
-        return grads
-    total = torch.stack([(g * g).sum() for g in grads]).sum().sqrt()
+        return dict(grads)
+    total = torch.stack([(g * g).sum() for g in grads.values()]).sum().sqrt()
     scale = torch.clamp(norm / (total + 1e-6), max=1.0)
-    return [g * scale for g in grads]
+    return {name: g * scale for name, g in grads.items()}
+
+
+def counter(schedule: Schedule) -> dict[str, Tensor]:
+    """The slot that a schedule counts in, at its start; none for a constant rate."""
+    return {} if schedule.constant else {STEP: torch.zeros(())}
+
+
+def rate_at(lr: float, schedule: Schedule, state: Named) -> float | Tensor:
+    """The learning rate of this step."""
+    return lr if schedule.constant else schedule.factor(state[STEP]) * lr
+
+
+def counted(state: Named) -> dict[str, Tensor]:
+    """The counter after this step."""
+    return {STEP: state[STEP] + 1} if STEP in state else {}
 
 
 @dataclass(frozen=True)
@@ -61,32 +78,45 @@ class AdamW:
     beta2: float = 0.95
     eps: float = 1e-8
     weight_decay: float = 0.1
-    warmup_steps: int = 0
+    schedule: Schedule = field(default_factory=Schedule)
     clip_norm: float | None = None
+    no_decay: tuple[str, ...] = ()
 
-    def slots(self, names: Sequence[str]) -> list[str]:
-        moments = [f"{moment}.{name}" for moment in ("exp_avg", "exp_avg_sq") for name in names]
-        return [*moments, "beta1_power", "beta2_power", *(["step"] if self.warmup_steps else [])]
+    def genesis(self, params: Named) -> dict[str, Tensor]:
+        """Two moments for each parameter, two powers, and the counter of a schedule."""
+        zeros = {
+            f"{moment}.{name}": torch.zeros_like(p)
+            for moment in ("exp_avg", "exp_avg_sq")
+            for name, p in params.items()
+        }
+        powers = {"beta1_power": torch.ones(()), "beta2_power": torch.ones(())}
+        return {**zeros, **powers, **counter(self.schedule)}
 
-    def genesis(self, params: Sequence[Tensor]) -> Tensors:
-        moments = [torch.zeros_like(p) for _ in range(2) for p in params]
-        return [*moments, torch.ones(()), torch.ones(()), *([torch.zeros(())] if self.warmup_steps else [])]
-
-    def update(self, params: Tensors, grads: Sequence[Tensor], state: Tensors) -> tuple[Tensors, Tensors]:
-        count = len(params)
-        means, squares, (power1, power2, *step) = state[:count], state[count : 2 * count], state[2 * count :]
-        power1, power2 = power1 * self.beta1, power2 * self.beta2
-        rate = _warmed(self.lr, self.warmup_steps, step[0]) if step else self.lr
+    def update(
+        self, params: Named, grads: Named, state: Named
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """One step of AdamW."""
+        power1, power2 = state["beta1_power"] * self.beta1, state["beta2_power"] * self.beta2
+        rate = rate_at(self.lr, self.schedule, state)
         stride, root = rate / (1 - power1), torch.sqrt(1 - power2)
         keep = 1 - rate * self.weight_decay
         grads = clipped(grads, self.clip_norm)
-        means = [m * self.beta1 + g * (1 - self.beta1) for m, g in zip(means, grads, strict=True)]
-        squares = [s * self.beta2 + (g * g) * (1 - self.beta2) for s, g in zip(squares, grads, strict=True)]
-        after = []
-        for p, m, s in zip(params, means, squares, strict=True):
-            kept = p * keep if self.weight_decay and p.dim() >= 2 else p
-            after.append(kept - stride * (m / (torch.sqrt(s) / root + self.eps)))
-        return after, [*means, *squares, power1, power2, *(t + 1 for t in step)]
+        means = {n: state[f"exp_avg.{n}"] * self.beta1 + g * (1 - self.beta1) for n, g in grads.items()}
+        squares = {
+            n: state[f"exp_avg_sq.{n}"] * self.beta2 + (g * g) * (1 - self.beta2) for n, g in grads.items()
+        }
+        after = {}
+        for n, p in params.items():
+            decays = self.weight_decay and p.dim() >= 2 and not matches(n, self.no_decay)
+            kept = p * keep if decays else p
+            after[n] = kept - stride * (means[n] / (torch.sqrt(squares[n]) / root + self.eps))
+        return after, {
+            **{f"exp_avg.{n}": m for n, m in means.items()},
+            **{f"exp_avg_sq.{n}": s for n, s in squares.items()},
+            "beta1_power": power1,
+            "beta2_power": power2,
+            **counted(state),
+        }
 
 
 @dataclass(frozen=True)
@@ -97,28 +127,64 @@ class Sgd:
     momentum: float = 0.9
     nesterov: bool = False
     weight_decay: float = 0.0
-    warmup_steps: int = 0
+    schedule: Schedule = field(default_factory=Schedule)
     clip_norm: float | None = None
+    no_decay: tuple[str, ...] = ()
 
-    def slots(self, names: Sequence[str]) -> list[str]:
-        buffers = [f"momentum.{name}" for name in names] if self.momentum else []
-        return [*buffers, *(["step"] if self.warmup_steps else [])]
+    def genesis(self, params: Named) -> dict[str, Tensor]:
+        """A buffer for each parameter if there is momentum, and the counter of a schedule."""
+        buffers = {f"momentum.{n}": torch.zeros_like(p) for n, p in params.items()} if self.momentum else {}
+        return {**buffers, **counter(self.schedule)}
 
-    def genesis(self, params: Sequence[Tensor]) -> Tensors:
-        buffers = [torch.zeros_like(p) for p in params] if self.momentum else []
-        return [*buffers, *([torch.zeros(())] if self.warmup_steps else [])]
-
-    def update(self, params: Tensors, grads: Sequence[Tensor], state: Tensors) -> tuple[Tensors, Tensors]:
-        count = len(params) if self.momentum else 0
-        buffers, step = state[:count], state[count:]
-        rate = _warmed(self.lr, self.warmup_steps, step[0]) if step else self.lr
+    def update(
+        self, params: Named, grads: Named, state: Named
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """One step of SGD."""
+        rate = rate_at(self.lr, self.schedule, state)
         grads = clipped(grads, self.clip_norm)
         if self.weight_decay:
-            grads = [g + p * self.weight_decay for p, g in zip(params, grads, strict=True)]
-        moves = grads
+            grads = {
+                n: g if matches(n, self.no_decay) else g + params[n] * self.weight_decay
+                for n, g in grads.items()
+            }
+        moves, buffers = grads, {}
         if self.momentum:
-            buffers = [b * self.momentum + g for b, g in zip(buffers, grads, strict=True)]
+            buffers = {n: state[f"momentum.{n}"] * self.momentum + g for n, g in grads.items()}
             moves = buffers
             if self.nesterov:
-                moves = [g + b * self.momentum for b, g in zip(buffers, grads, strict=True)]
-        return [p - m * rate for p, m in zip(params, moves, strict=True)], [*buffers, *(t + 1 for t in step)]
+                moves = {n: g + buffers[n] * self.momentum for n, g in grads.items()}
+        after = {n: p - moves[n] * rate for n, p in params.items()}
+        return after, {**{f"momentum.{n}": b for n, b in buffers.items()}, **counted(state)}
+
+
+@dataclass(frozen=True)
+class Lion:
+    """The sign of an interpolated momentum; decoupled weight decay as in `AdamW`."""
+
+    lr: float = 1e-4
+    beta1: float = 0.9
+    beta2: float = 0.99
+    weight_decay: float = 0.1
+    schedule: Schedule = field(default_factory=Schedule)
+    clip_norm: float | None = None
+    no_decay: tuple[str, ...] = ()
+
+    def genesis(self, params: Named) -> dict[str, Tensor]:
+        """A momentum for each parameter, and the counter of a schedule."""
+        return {**{f"exp_avg.{n}": torch.zeros_like(p) for n, p in params.items()}, **counter(self.schedule)}
+
+    def update(
+        self, params: Named, grads: Named, state: Named
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """One step of Lion."""
+        rate = rate_at(self.lr, self.schedule, state)
+        grads = clipped(grads, self.clip_norm)
+        keep = 1 - rate * self.weight_decay
+        after, means = {}, {}
+        for n, p in params.items():
+            mean, g = state[f"exp_avg.{n}"], grads[n]
+            move = torch.sign(mean * self.beta1 + g * (1 - self.beta1))
+            decays = self.weight_decay and p.dim() >= 2 and not matches(n, self.no_decay)
+            after[n] = (p * keep if decays else p) - move * rate
+            means[f"exp_avg.{n}"] = mean * self.beta2 + g * (1 - self.beta2)
+        return after, {**means, **counted(state)}

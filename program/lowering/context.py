@@ -44,10 +44,25 @@ class Lowering:
     # Between views and nodes
 
     def node(self, x: View) -> Input:
-        """A node whose output is x, in x's shape."""
+        """A node whose output is x, in x's shape; part of the data's rows are read, not copied."""
+        if (rows := self._rows_of_data(x)) is not None:
+            return rows
         if x.plain:
             return self.builder.reshape(x.base, x.shape)
         return self.builder.strided(x.base, x.shape, x.offset, x.strides)
+
+    def _rows_of_data(self, x: View) -> Input | None:
+        """Some of a batch's rows (one part of several): a data node of their own, and of their columns."""
+        node = self.builder.node(x.base)
+        if node.op is not Op.DATA or len(x.shape) not in (1, 2) or x.shape[0] == node.shape[0]:
+            return None
+        rows, width = x.shape[0], x.shape[1] if len(x.shape) == 2 else 1
+        first, column = divmod(x.offset, node.shape[1])
+        wanted = (node.shape[1] if rows > 1 else 0, 1 if width > 1 else 0)
+        if x.strides != wanted[: len(x.shape)] or column + width > node.shape[1]:
+            return None
+        made = self.builder.data(rows, width, node.attrs[0] + column, node.attrs[1] + first)
+        return self.builder.reshape(made, x.shape)
 
     def rows(self, x: View) -> Input:
         """A node [..., n] whose rows are the rows of x (n its last dimension); leading dimensions may be

@@ -15,6 +15,7 @@ from training import datasets, job, models
 from training.datasets import Dataset, LabelledLayout, TextLayout
 from training.optimisers import AdamW, Optimiser, Sgd
 from training.outer import DiLoCo, outer_genesis, outer_program
+from training.schedules import Schedule
 
 SEED = bytes(range(32))
 
@@ -83,13 +84,15 @@ def test_a_gpt_step_is_what_pytorch_computes(name: str) -> None:
     _compare(models.build(config, 1), rule, _corpus(config.context), steps=2, relative=2e-3)
 
 
-@pytest.mark.parametrize("rule", [AdamW(), AdamW(warmup_steps=3, clip_norm=0.5, eps=1e-4)])
+@pytest.mark.parametrize("rule", [AdamW(), AdamW(schedule=Schedule(3), clip_norm=0.5, eps=1e-4)])
 def test_adamw_is_what_pytorch_computes(rule: AdamW) -> None:
     config = GPTS["plain"]
     _compare(models.build(config, 1), rule, _corpus(config.context), steps=4, relative=2e-2)
 
 
-@pytest.mark.parametrize("rule", [Sgd(), Sgd(momentum=0.0, warmup_steps=2), Sgd(nesterov=True, clip_norm=1)])
+@pytest.mark.parametrize(
+    "rule", [Sgd(), Sgd(momentum=0.0, schedule=Schedule(2)), Sgd(nesterov=True, clip_norm=1)]
+)
 def test_an_mlp_step_is_what_pytorch_computes(rule: Sgd) -> None:
     _compare(models.build(models.MlpConfig(hidden=16), 3), rule, _images(), steps=2, relative=1e-3)
 
@@ -97,37 +100,37 @@ def test_an_mlp_step_is_what_pytorch_computes(rule: Sgd) -> None:
 def test_adamw_agrees_with_the_library() -> None:
     generator = torch.Generator().manual_seed(5)
     params = [torch.randn(3, 4, generator=generator), torch.randn(2, 2, generator=generator)]
-    ours, rule = [p.clone() for p in params], AdamW(lr=0.01, beta2=0.99)
+    ours, rule = {str(i): p.clone() for i, p in enumerate(params)}, AdamW(lr=0.01, beta2=0.99)
     theirs = [nn.Parameter(p.clone()) for p in params]
     library = torch.optim.AdamW(theirs, lr=0.01, betas=(0.9, 0.99), eps=rule.eps, weight_decay=0.1)
-    state = rule.genesis(params)
+    state = rule.genesis(ours)
     for _ in range(5):
         grads = [torch.randn(p.shape, generator=generator) for p in params]
         for p, g in zip(theirs, grads, strict=True):
             p.grad = g
         library.step()
-        ours, state = rule.update(ours, grads, state)
-    for x, y in zip(ours, theirs, strict=True):
+        ours, state = rule.update(ours, {str(i): g for i, g in enumerate(grads)}, state)
+    for x, y in zip(ours.values(), theirs, strict=True):
         torch.testing.assert_close(x, y.detach(), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_sgd_agrees_with_the_library(nesterov: bool) -> None:
-    ours = [torch.tensor([[1.0, -2.0]])]
-    theirs = nn.Parameter(ours[0].clone())
+    ours = {"w": torch.tensor([[1.0, -2.0]])}
+    theirs = nn.Parameter(ours["w"].clone())
     rule = Sgd(lr=0.1, momentum=0.8, nesterov=nesterov, weight_decay=0.05)
     library = torch.optim.SGD([theirs], lr=0.1, momentum=0.8, nesterov=nesterov, weight_decay=0.05)
     state = rule.genesis(ours)
     for i in range(4):
         theirs.grad = torch.tensor([[0.5 * i, 1.0]])
         library.step()
-        ours, state = rule.update(ours, [theirs.grad], state)
-    torch.testing.assert_close(ours[0], theirs.detach())
+        ours, state = rule.update(ours, {"w": theirs.grad}, state)
+    torch.testing.assert_close(ours["w"], theirs.detach())
 
 
 def test_slots_come_in_the_order_of_the_contract() -> None:
     config = GPTS["plain"]
-    made = _job(models.build(config, 0), AdamW(warmup_steps=2), _corpus(config.context))
+    made = _job(models.build(config, 0), AdamW(schedule=Schedule(2)), _corpus(config.context))
     names, count = made.slot_names, made.inner.params
     model_names = [name for name, _ in models.build(config, 0).named_parameters()]
     assert names[:count] == model_names

@@ -1,0 +1,134 @@
+"""A client's own model: what `build` in a Python file returns, and how that file is loaded.
+
+Contract: ``load("my_model.py:build")`` runs the file once, on the client's machine only; nobody else ever
+runs it, they run the program that was traced from it. Anything that is not a `Recipe` is refused by name. Not
+guaranteed: that two runs of a `build` that draws random numbers give the same genesis; call
+``torch.manual_seed`` in it.
+
+Example::
+
+    def build() -> Recipe:
+        torch.manual_seed(0)
+        return Recipe(
+            model=MyModel(),
+            loss=cross_entropy,
+            dataset=Dataset(TextLayout(64), records, held_out),
+            optimiser=AdamW(lr=3e-4, schedule=Schedule(100, "cosine", 2000)),
+        )
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor, nn
+
+from protocol.errors import Stop
+from training.datasets import Dataset
+from training.optimisers import Optimiser
+
+LossFunction = Callable[[Tensor, Tensor], Tensor]
+"""(model outputs, targets) -> f32 scalar."""
+
+
+class BadRecipe(Stop):
+    """The client's file gives no recipe; the message says what it gave."""
+
+    code = "bad-recipe"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that a training step is made of.
+
+    `model` maps the layout's inputs to what `loss` takes first; `loss` maps (outputs, targets) to an f32
+    scalar. Parameters that require no gradient are frozen. `optimiser` is one of ``training.optimisers`` and
+    ``training.muon``, or an object with their two methods. A step takes `accumulate` batches one after the
+    other and uses their mean gradient.
+    """
+
+    model: nn.Module
+    loss: LossFunction
+    dataset: Dataset
+    optimiser: Optimiser
+    accumulate: int = 1
+
+
+def parts(reference: str) -> tuple[str, str]:
+    """(path of the file, name of the function) of ``"my_model.py:build"``. Raises BadRecipe."""
+    path, colon, name = reference.rpartition(":")
+    if not colon or not path.endswith(".py") or not name.isidentifier():
+        raise BadRecipe(
+            f"{reference!r} names no function in a Python file",
+            hint='write the file, a colon and the function, such as "my_model.py:build"',
+        )
+    return path, name
+
+
+def load(reference: str, folder: Path = Path()) -> Recipe:
+    """The recipe that a function of a file returns; a relative path begins at `folder`.
+
+    The file's own folder can be imported from while it runs. Raises BadRecipe where there is no such file or
+    function, or it returns something else; what the client's code raises goes through.
+    """
+    path, name = parts(reference)
+    file = (folder / path).resolve()
+    if not file.is_file():
+        raise BadRecipe(f"there is no file {file}", hint="a relative path begins at the job file's folder")
+    spec = importlib.util.spec_from_file_location(f"_recipe_{file.stem}", file)
+    if spec is None or spec.loader is None:
+        raise BadRecipe(f"{file} cannot be loaded as Python", hint="name a .py file")
+    module = importlib.util.module_from_spec(spec)
+    with _importable(file.parent, spec.name, module):
+        spec.loader.exec_module(module)
+        build = getattr(module, name, None)
+        if not callable(build):
+            raise BadRecipe(f"{file} has no function {name}", hint="check the name after the colon")
+        return _checked(build(), f"{file.name}:{name}")
+
+
+@contextmanager
+def _importable(folder: Path, name: str, module: object) -> Iterator[None]:
+    """The module under its name (dataclasses need that) and its folder on the path, for a while."""
+    sys.path.insert(0, str(folder))
+    sys.modules[name] = module  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        sys.path.remove(str(folder))
+        del sys.modules[name]
+
+
+def _checked(made: object, origin: str) -> Recipe:
+    if not isinstance(made, Recipe):
+        raise BadRecipe(
+            f"{origin} returned a {type(made).__name__}, not a training.recipe.Recipe",
+            hint="return Recipe(model=..., loss=..., dataset=..., optimiser=...)",
+        )
+    wanted: tuple[tuple[str, bool, str], ...] = (
+        ("model", isinstance(made.model, nn.Module), "an nn.Module"),
+        ("loss", callable(made.loss), "a function of (outputs, targets)"),
+        ("dataset", isinstance(made.dataset, Dataset), "a training.datasets.Dataset"),
+        (
+            "optimiser",
+            all(callable(getattr(made.optimiser, m, None)) for m in ("genesis", "update")),
+            "an optimiser with genesis and update",
+        ),
+        ("accumulate", isinstance(made.accumulate, int) and made.accumulate >= 1, "a whole number from 1"),
+    )
+    for field, holds, what in wanted:
+        if not holds:
+            found = type(getattr(made, field)).__name__
+            raise BadRecipe(f"{origin}: {field} is a {found}, not {what}", hint=f"give {what}")
+    size = made.dataset.layout.record_size
+    if not made.dataset.records or len(made.dataset.records) % size:
+        raise BadRecipe(
+            f"{origin}: {len(made.dataset.records)} bytes are no whole records of {size} bytes",
+            hint="cut the dataset to a multiple of layout.record_size",
+        )
+    return made
