@@ -28,7 +28,7 @@ from cli.devnet_file import (
     write_devnet,
 )
 from cli.node import EVENTS_FILE
-from cli.output import Exit, table
+from cli.output import table
 from cli.settings import Settings
 from cli.units import parse_amount
 from protocol.errors import Ask, Stop
@@ -313,41 +313,3 @@ def warp(context: typer.Context, duration: str) -> None:
     rpc.request("evm_increaseTime", [int(seconds)])
     rpc.request("evm_mine", [])
     app.output.result("devnet-warp", {"seconds": seconds}, f"the chain's clock moved {seconds} s forward")
-
-
-scenarios = typer.Typer(no_args_is_help=True, help="Watch a cheat being caught.")
-commands.add_typer(scenarios, name="scenario")
-
-
-@scenarios.command("ls")
-def list_scenarios(context: typer.Context) -> None:
-    """Scenarios there are."""
-    from cli.scenario import SCENARIOS
-
-    app = app_of(context)
-    rows = table("scenarios", "name", "what happens")
-    for scenario in SCENARIOS.values():
-        rows.add_row(scenario.name, scenario.summary)
-    app.output.result("scenarios", {s.name: s.summary for s in SCENARIOS.values()}, rows)
-
-
-@scenarios.command("run")
-def run_one(
-    context: typer.Context,
-    name: str,
-    data: Annotated[str, typer.Option(help="stdlib, or a path to your text.")] = "stdlib",
-    small: Annotated[bool, typer.Option("--quick", help="A smaller model and shorter windows.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for the fetched model.")] = None,
-    fresh: Annotated[bool, typer.Option(help="Remove what an earlier run left in --home.")] = False,
-) -> None:
-    """Run one; exit status 1 if anything that it promises did not happen."""
-    from cli.scenario import run_scenario
-
-    app = app_of(context)
-    app.yes = True
-    if fresh:
-        take_down(app.settings.home)
-        wipe_data(app.settings.home)
-    folder = out or app.settings.home / "model"
-    if not run_scenario(app, name, source=data, quick=small, out=folder):
-        raise typer.Exit(int(Exit.BUG))

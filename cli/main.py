@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from cli import account, devnet, dispute, job, solver, stake, token, verifier, whistle
+from cli import account, devnet, dispute, job, scenarios, solver, stake, token, verifier, whistle
 from cli.app import App
 from cli.output import Exit, Output
 from cli.settings import Flags
@@ -32,6 +32,9 @@ for name, commands in (
     ("dispute", dispute.commands),
 ):
     root.add_typer(commands, name=name)
+
+
+devnet.commands.add_typer(scenarios.commands, name="scenario")
 
 
 @root.callback()

@@ -12,27 +12,25 @@ fails, with the reasons.
 from __future__ import annotations
 
 import signal
-import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from cli.accounts_table import Snapshot, balance_table, snapshot
+from cli.accounts_table import snapshot
 from cli.app import App
 from cli.devnet import NodeSpec, bring_up, default_nodes, fund_account, make_account, node_events
 from cli.jobfile import JobFile, parse_job_file, template
-from cli.narrator import Event, EventTail, Narrator
-from cli.output import table
+from cli.narrator import EventTail, Narrator
+from cli.outcome import Outcome, gas_by_kind, report
 from cli.units import parse_amount, show_amount
 from cli.wiring import Connection, NodeStorage
 from protocol.errors import AssayError, Stop
-from protocol.types import Address, GameView, JobId, Kind, Phase
+from protocol.types import Address, JobId, Kind, Phase
 
 BUDGET = parse_amount("400tok")
 CLIENT_TOKENS = parse_amount("1000tok")
@@ -47,28 +45,6 @@ class Scenario:
     nodes: Callable[[], list[NodeSpec]]
     promised: Callable[[Outcome], list[str]]
     """What the outcome lacks of what the scenario promises."""
-
-
-@dataclass
-class Outcome:
-    """Everything that a run showed."""
-
-    seconds_ready: float = 0.0
-    seconds_run: float = 0.0
-    events: list[tuple[str, Event]] = field(default_factory=list)
-    convicted: list[dict[str, Any]] = field(default_factory=list)
-    games: list[GameView] = field(default_factory=list)
-    game_gas: int = 0
-    gas: dict[str, list[int]] = field(default_factory=dict)
-    held_out_loss: list[float] = field(default_factory=list)
-    parameters: int = 0
-    verified: Any = None
-    sample: str = ""
-    before: Snapshot | None = None
-    after: Snapshot | None = None
-
-    def reported(self, name: str, event: str) -> bool:
-        return any(who == name and e["event"] == event for who, e in self.events)
 
 
 def _one_ulp_nodes() -> list[NodeSpec]:
@@ -309,72 +285,6 @@ def held_out_losses(
     return [held_out_loss(parameters(files, state), files.model, dataset.layout, rows) for state in states]
 
 
-def gas_by_kind(app: App, accounts: dict[str, Address]) -> dict[str, list[int]]:
-    """Gas used by each mined transaction of these accounts, by entry point."""
-    from chain.journal import Journal
-
-    found: dict[str, list[int]] = {}
-    for name, address in accounts.items():
-        path = app.node_home(name) / "journal.db"
-        if not path.exists():
-            continue
-        journal = Journal(path)
-        for intent in journal.executed(address, 0):
-            if intent.receipt is not None:
-                found.setdefault(intent.call.purpose, []).append(intent.receipt.gas_used)
-        journal.close()
-    return found
-
-
-def report(app: App, scenario: Scenario, outcome: Outcome, missing: list[str]) -> None:
-    """The closing tables, or one object with --json."""
-    data = {
-        "scenario": scenario.name,
-        "passed": not missing,
-        "missing": missing,
-        "secondsReady": round(outcome.seconds_ready, 1),
-        "secondsRun": round(outcome.seconds_run, 1),
-        "parameters": outcome.parameters,
-        "heldOutLoss": [round(loss, 4) for loss in outcome.held_out_loss],
-        "convicted": outcome.convicted,
-        "games": [
-            {"moves": g.moves, "reason": g.reason, "challengerWon": g.challenger_won} for g in outcome.games
-        ],
-        "disputeGas": dispute_gas(outcome.gas),
-        "gas": {kind: int(statistics.median(used)) for kind, used in sorted(outcome.gas.items())},
-        "verified": outcome.verified,
-        "before": outcome.before,
-        "after": outcome.after,
-    }
-    if app.output.as_json:
-        app.output.result("scenario", data)
-        return
-    out = app.output.out
-    losses = " → ".join(f"{loss:.3f}" for loss in outcome.held_out_loss)
-    out.print(f"\nheld-out loss, nats a byte, at genesis and after each round: [bold]{losses}[/]")
-    for game in outcome.games:
-        side = "challenger" if game.challenger_won else "defender"
-        out.print(f"game {game.game_id}: {game.moves} moves, won by the {side} ({game.reason})")
-    out.print(f"gas of the whole dispute: {data['disputeGas']:,}")
-    rows = table("gas by transaction", "entry point", "#count", "#median", "#most")
-    for kind, used in sorted(outcome.gas.items()):
-        rows.add_row(kind, str(len(used)), f"{int(statistics.median(used)):,}", f"{max(used):,}")
-    out.print(rows)
-    if outcome.before and outcome.after:
-        out.print(balance_table(outcome.before, outcome.after))
-    out.print(Text("what the model writes after 'def ':\n" + outcome.sample, style="italic"))
-    out.print(f"ready after {outcome.seconds_ready:.0f} s, done after {outcome.seconds_run:.0f} s")
-    if missing:
-        out.print("[bold red]FAILED:[/] " + "; ".join(missing))
-    else:
-        out.print(f"[bold green]{scenario.name}: everything that it promises happened.[/]")
-
-
-def dispute_gas(gas: dict[str, list[int]]) -> int:
-    """Gas of all transactions of disputes: finding, opening and every move."""
-    return sum(sum(used) for kind, used in gas.items() if kind.split(".")[0] in ("Court", "Challenges"))
-
-
 def judge(scenario: Scenario, outcome: Outcome) -> list[str]:
     """What is missing of what was promised; empty when the scenario passed."""
     missing = scenario.promised(outcome)
@@ -409,5 +319,5 @@ def run_scenario(app: App, name: str, *, source: str, quick: bool, out: Path) ->
         except AssayError as error:
             app.output.say(f"taking the devnet down: {error.message}")
     missing = judge(scenario, outcome)
-    report(app, scenario, outcome, missing)
+    report(app, scenario.name, outcome, missing)
     return not missing
