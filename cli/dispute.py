@@ -52,7 +52,10 @@ def list_games(
 ) -> None:
     """Games, oldest first."""
     app = app_of(context)
-    games = app.view().market.games(JobId(parse_id(job)) if job else None)
+    market, job_id = app.view().market, JobId(parse_id(job)) if job is not None else None
+    if job_id is not None:
+        market.job(job_id)
+    games = market.games(job_id)
     rows = table("games", "#game", "claim", "#moves", "state")
     for view in games:
         rows.add_row(str(view.game_id), view.game.claim_id.hex()[:16], str(view.moves), state_of(view))
@@ -141,7 +144,7 @@ def open_game(
     app.announce(f"challenge: {finding}; bond {show_amount(bond)}", bond, worst_loss=bond)
     market = connection.writer
     if (missing := bond - market.free(market.me)) > 0:
-        market.deposit(connection.fresh_intent("deposit"), type(bond)(missing))
+        market.deposit(connection.intent("deposit", missing), type(bond)(missing))
     prosecutor = Prosecutor(market, secret_of(app.node_home(app.settings.account)))
     while (pursuit := prosecutor.pursue(finding, connection.clock.block())).stage == "announced":
         app.output.say(pursuit.reason)

@@ -6,6 +6,7 @@ import os
 import secrets
 import signal
 import time
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -171,14 +172,29 @@ def publish_and_post(
     from cli.jobs import terms_of
     from client import posting
 
-    market, nonce = connection.writer, secrets.randbits(63)
+    market = connection.writer
     terms = posting.publish(
-        storage.blocks, files, lambda published: terms_of(body, published, market.me, nonce)
+        storage.blocks,
+        files,
+        lambda published: terms_of(
+            body, published, market.me, _nonce(connection, published.manifest, body, budget)
+        ),
     )
     found = posting.quote(market, terms, budget)
     worst = found.worst_case
     app.announce(f"post a job: worst case {show_amount(worst)}", budget, worst_loss=worst)
     return posting.post(market, terms, budget)
+
+
+def _nonce(connection: Connection, manifest: bytes, body: JobFile, budget: Wei) -> int:
+    """A fresh nonce; that of the same job and budget where its posting was cut off under way."""
+    tag = int.from_bytes(sha256(f"{body!r} {budget}".encode()).digest()[:5], "big")
+    prefix = f"post/{manifest.hex()}/"
+    for key in connection.unfinished(prefix):
+        nonce = int(key.removeprefix(prefix).split("/")[0])
+        if nonce >> 23 == tag:
+            return nonce
+    return tag << 23 | secrets.randbits(23)
 
 
 def wait_for_signal(connection: Connection) -> None:
@@ -308,10 +324,11 @@ def fund(context: typer.Context, job: JobArgument, amount: str) -> None:
     value, job_id = parse_amount(amount), JobId(parse_id(job))
     connection = app.connect()
     market = connection.writer
+    market.job(job_id)
     app.announce(f"add {show_amount(value)} to the job's budget", value, worst_loss=value)
     if (missing := value - market.free(market.me)) > 0:
-        market.deposit(connection.fresh_intent("deposit"), type(value)(missing))
-    result = market.top_up(connection.fresh_intent("top-up"), job_id, value)
+        market.deposit(connection.intent("deposit", missing), type(value)(missing))
+    result = market.top_up(connection.intent("top-up", job_id.hex(), value), job_id, value)
     app.output.result("transaction", result, f"funded; transaction {result.tx_hash}")
 
 
@@ -321,6 +338,7 @@ def halt(context: typer.Context, job: JobArgument) -> None:
     app = app_of(context)
     job_id = JobId(parse_id(job))
     connection = app.connect()
+    connection.market.job(job_id)
     app.announce("halt the job: no further round begins")
     result = connection.writer.halt(f"halt/{job_id.hex()}", job_id)
     app.output.result("transaction", result, f"halted; transaction {result.tx_hash}")

@@ -92,7 +92,7 @@ def run_node(app: App, host: str, port: int, make: Callable[[NodeParts], Service
     url = server.start()
     try:
         if connection.market.endpoints().get(connection.market.me) != url:
-            connection.writer.set_endpoint(connection.fresh_intent("endpoint"), url)
+            connection.writer.set_endpoint(connection.intent("endpoint", url), url)
         follow()
         emit({"event": "started", "role": service.status.role, "name": name, "url": url})
         service.run()
@@ -127,7 +127,7 @@ def serve_blocks(name: str, connection: Connection, storage: NodeStorage) -> Ite
     server = WebServer(node_app(storage.store, lambda: status, "client"), "127.0.0.1", 0)
     url = server.start()
     try:
-        connection.writer.set_endpoint(connection.fresh_intent("endpoint"), url)
+        connection.writer.set_endpoint(connection.intent("endpoint", url), url)
         yield url
     finally:
         server.stop()

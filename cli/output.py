@@ -61,6 +61,7 @@ _BY_CODE = {
     "not-found": Exit.NOT_FOUND,
     "no-such-job": Exit.NOT_FOUND,
     "no-such-claim": Exit.NOT_FOUND,
+    "unfunded": Exit.FUNDS,
 }
 
 

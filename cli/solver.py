@@ -82,6 +82,7 @@ def why(context: typer.Context, job: str) -> None:
 
     app = app_of(context)
     connection = app.connect()
+    connection.market.job(JobId(parse_id(job)))
     storage = app.storage(app.settings.account)
     storage.set_peers(connection.market.endpoints().values())
     service = SolverService(

@@ -34,8 +34,8 @@ def deposit(context: typer.Context, amount: str, role: RoleName) -> None:
     market = connection.writer
     app.announce(f"stake {show_amount(value)} as {role}", value, worst_loss=value)
     if (missing := value - market.free(market.me)) > 0:
-        market.deposit(connection.fresh_intent("deposit"), type(value)(missing))
-    result = market.stake_up(connection.fresh_intent("stake"), kind, value)
+        market.deposit(connection.intent("deposit", missing), type(value)(missing))
+    result = market.stake_up(connection.intent("stake", role, value), kind, value)
     app.output.result("transaction", result, f"staked; transaction {result.tx_hash}")
 
 
@@ -59,7 +59,7 @@ def unbond(context: typer.Context, amount: str, role: RoleName) -> None:
     value, kind = parse_amount(amount), parse_role(role)
     connection = app.connect()
     app.announce(f"unbond {show_amount(value)} of the {role} stake", value)
-    result = connection.writer.start_unbond(connection.fresh_intent("unbond"), kind, value)
+    result = connection.writer.start_unbond(connection.intent("unbond", role, value), kind, value)
     app.output.result("transaction", result, f"unbonding; transaction {result.tx_hash}")
 
 
@@ -72,5 +72,5 @@ def withdraw(
     kind = parse_role(role)
     connection = app.connect()
     app.announce(f"finish unbonding request {index} of the {role} stake")
-    result = connection.writer.finish_unbond(connection.fresh_intent("finish-unbond"), kind, index)
+    result = connection.writer.finish_unbond(connection.intent("finish-unbond", role, index), kind, index)
     app.output.result("transaction", result, f"finished; transaction {result.tx_hash}")

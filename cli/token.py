@@ -37,7 +37,7 @@ def deposit(context: typer.Context, amount: Amount) -> None:
     value = parse_amount(amount)
     connection = app.connect()
     app.announce(f"deposit {show_amount(value)} into the vault", value)
-    result = connection.writer.deposit(connection.fresh_intent("deposit"), value)
+    result = connection.writer.deposit(connection.intent("deposit", value), value)
     app.output.result("transaction", result, f"deposited; transaction {result.tx_hash}")
 
 
@@ -48,7 +48,7 @@ def withdraw(context: typer.Context, amount: Amount) -> None:
     value = parse_amount(amount)
     connection = app.connect()
     app.announce(f"withdraw {show_amount(value)} from the vault", value)
-    result = connection.writer.withdraw(connection.fresh_intent("withdraw"), value)
+    result = connection.writer.withdraw(connection.intent("withdraw", value), value)
     app.output.result("transaction", result, f"withdrawn; transaction {result.tx_hash}")
 
 

@@ -1,11 +1,11 @@
-"""Adapters behind the ports, made from settings: the one place where ``chain`` and ``storage`` meet the
-roles."""
+"""Adapters behind the ports, made from settings: where ``chain`` and ``storage`` meet the roles."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from chain.clock import ChainClock
@@ -20,7 +20,7 @@ from chain.rpc import HttpRpc, Rpc, quantity
 from chain.sender import FeePolicy, Sender
 from cli.settings import Settings
 from cli.units import parse_amount
-from protocol.errors import Ask
+from protocol.errors import Ask, Reverted
 from protocol.types import ZERO_ADDRESS, Address
 from storage.blockstore import BlockStore
 from storage.exchange import Exchange
@@ -35,6 +35,9 @@ class Connection:
     market: ChainView
     clock: ChainClock
     journal: Journal | None
+    interrupted: list[str] = field(default_factory=list)
+    """Keys of intents that were under way when this connection was made; each is taken up at most once."""
+    _finished: bool = False
 
     @property
     def writer(self) -> ChainMarket:
@@ -54,9 +57,28 @@ class Connection:
         answer = self.rpc.request("eth_call", [{"to": token, "data": selector}, "latest"])
         return quantity(hex(int(answer, 16)), "the token's supply")
 
-    def fresh_intent(self, purpose: str) -> str:
-        """Intent of a command that a person gave: each time it is given, it is meant anew."""
-        return f"cli/{purpose}/{secrets.token_hex(8)}"
+    def unfinished(self, prefix: str) -> list[str]:
+        """Keys under this prefix that an earlier command has signed and not seen mined."""
+        self._finish()
+        return [key for key in self.interrupted if key.startswith(prefix)]
+
+    def _finish(self) -> None:
+        """Wait, once, for the transactions that were under way: what comes next builds on them."""
+        if self._finished:
+            return
+        self._finished = True
+        for intent in self.writer.sender.resume():
+            with suppress(Reverted):  # told to whoever gives that command again
+                self.writer.sender.wait(intent.key)
+
+    def intent(self, *parts: object) -> str:
+        """Intent of a command that a person gave: each time it is given it is meant anew, unless the same
+        command was cut off under way; then it is that one, so that repeating it finishes it once."""
+        prefix = "/".join(("cli", *map(str, parts))) + "/"
+        for key in self.unfinished(prefix):
+            self.interrupted.remove(key)
+            return prefix + key.removeprefix(prefix).split("/")[0]
+        return prefix + secrets.token_hex(8)
 
     def close(self) -> None:
         """Close the event cursor and the journal."""
@@ -77,8 +99,9 @@ def connect(settings: Settings, account: str, *, max_spend: str | None = None) -
     journal = Journal(home / "journal.db")
     policy = FeePolicy(spend_limit_wei=parse_amount(max_spend) if max_spend else None)
     sender = Sender(rpc, key, journal, registry_of(artifacts), policy)
+    interrupted = [intent.key for intent in journal.open_intents(sender.address)]
     market = ChainMarket(rpc, deployment, artifacts, sender, home / "events.db")
-    return Connection(rpc, market, ChainClock(rpc), journal)
+    return Connection(rpc, market, ChainClock(rpc), journal, interrupted)
 
 
 def connect_readonly(settings: Settings) -> Connection:

@@ -1,0 +1,184 @@
+"""What a person or a peer can get wrong around a running devnet: it is said with its next step, nothing is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.output import Exit
+from cli.wiring import open_storage
+from protocol.errors import BlockNotFound
+from storage.blockstore import BlockStore
+from tests.integration.cli.conftest import Assay, Ran, run
+
+
+@pytest.fixture
+def with_flags(home: Path) -> Any:
+    def go(*flags: str, command: tuple[str, ...] = ("token", "deposit", "1tok")) -> Ran:
+        return run("--home", str(home), "--json", "--account", "client", "--yes", *flags, *command)
+
+    return go
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_lost(assay: Assay) -> Iterator[None]:
+    before = assay("token", "balance").data
+    yield
+    assert assay("token", "balance").data == before
+
+
+def test_a_wrong_password_opens_nothing(with_flags: Any, tmp_path: Path) -> None:
+    path = tmp_path / "password"
+    path.touch(mode=0o600)
+    path.write_text("guess\n")
+    refused = with_flags("--password-file", str(path))
+    assert refused.status == Exit.CONFIG and "--password-file" in refused.error["hint"]
+    assert "guess" not in refused.err
+
+
+def test_a_password_file_that_others_can_read_is_refused(with_flags: Any, home: Path, tmp_path: Path) -> None:
+    path = Path(shutil.copy(home / "password", tmp_path / "password"))
+    path.chmod(0o644)
+    refused = with_flags("--password-file", str(path))
+    assert refused.status == Exit.CONFIG and refused.error["hint"] == f"chmod 600 {path}"
+
+
+def test_a_password_file_that_is_not_there_is_said(with_flags: Any, tmp_path: Path) -> None:
+    refused = with_flags("--password-file", str(tmp_path / "none"))
+    assert refused.status == Exit.CONFIG and "--password-file" in refused.error["hint"]
+
+
+def test_an_account_that_is_not_there_is_said(home: Path) -> None:
+    common = ("--home", str(home), "--json", "--yes")
+    unknown = run(*common, "--account", "nobody", "token", "deposit", "1tok")
+    assert unknown.status == Exit.CONFIG and "client" in unknown.error["message"]
+    none = run(*common, "token", "deposit", "1tok")
+    assert none.status == Exit.CONFIG and "--account" in none.error["hint"]
+    misspelt = run(*common, "account", "balance", "0x1234")
+    assert misspelt.status == Exit.USAGE and misspelt.error["hint"]
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [(None, "no-deployment"), ("{", "no-deployment"), ('{"schema": "x"}', "no-deployment")],
+    ids=["missing", "no JSON", "another schema"],
+)
+def test_without_a_deployment_file_nothing_is_sent(
+    with_flags: Any, tmp_path: Path, content: str | None, code: str
+) -> None:
+    path = tmp_path / "deployment.json"
+    if content is not None:
+        path.write_text(content)
+    refused = with_flags("--deployment", str(path))
+    assert refused.status in (Exit.USAGE, Exit.CONFIG) and refused.error["code"] == code
+
+
+def test_a_deployment_with_foreign_code_is_refused(with_flags: Any, home: Path, tmp_path: Path) -> None:
+    body = json.loads((home / "deployment.json").read_text())
+    names = list(body["contracts"])
+    one, other = names[0], names[1]
+    body["contracts"][one]["address"] = body["contracts"][other]["address"]
+    path = tmp_path / "deployment.json"
+    path.write_text(json.dumps(body))
+    refused = with_flags("--deployment", str(path))
+    assert refused.status in (Exit.USAGE, Exit.CONFIG) and one in refused.error["message"]
+
+
+@pytest.mark.parametrize("fault", ["", "1:2:3", "a:b:c:d", "1:2:3:4:5", "1:9:4:-"])
+def test_a_fault_that_cannot_be_read_starts_no_node(with_flags: Any, fault: str) -> None:
+    refused = with_flags(command=("solver", "run", "--fault", fault))
+    assert refused.status == Exit.USAGE and refused.error["code"] == "bad-fault"
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (("whistle", "run", "--auto", "maybe"), "bad-mode"),
+        (("solver", "run", "--min-price", "7"), "bad-amount"),
+        (("verifier", "run", "--patience", "soon"), "bad-duration"),
+        (("verifier", "run", "--collude-with", "nobody"), "no-account"),
+        (("verifier", "replay", "ab" * 32, "--round", "0", "--segments", "3:1"), "bad-range"),
+        (("devnet", "warp", "yesterday"), "bad-duration"),
+        (("devnet", "scenario", "run", "nothing"), "not-found"),
+        (("devnet", "logs", "nobody"), "not-found"),
+        (("devnet", "up"), "devnet-running"),
+        (("job", "init", "x.toml", "--template", "cnn"), "bad-job-file"),
+    ],
+    ids=lambda value: " ".join(value[:3]) if isinstance(value, tuple) else value,
+)
+def test_an_option_that_cannot_be_is_refused_before_anything_starts(
+    with_flags: Any, command: tuple[str, ...], code: str
+) -> None:
+    refused = with_flags(command=command)
+    assert refused.status in (Exit.USAGE, Exit.CONFIG, Exit.NOT_FOUND)
+    assert refused.error["code"] == code
+
+
+def test_a_device_that_is_not_there_is_said(with_flags: Any) -> None:
+    refused = with_flags("--device", "abacus", command=("solver", "run"))
+    assert refused.status == Exit.CONFIG and refused.error["code"] == "bad-device"
+
+
+def test_a_port_in_use_is_said(with_flags: Any) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        refused = with_flags(command=("whistle", "run", "--port", str(taken.getsockname()[1])))
+    assert refused.status == Exit.USAGE and refused.error["code"] == "port-in-use"
+
+
+def test_a_url_that_is_no_chain_is_said(with_flags: Any) -> None:
+    refused = with_flags("-r", "http://127.0.0.1:1", command=("job", "ls"))
+    assert refused.status == Exit.UNREACHABLE and "ETH_RPC_URL" in refused.error["hint"]
+
+
+class _Liar(BaseHTTPRequestHandler):
+    """A gateway that serves every block with one bit changed."""
+
+    def do_GET(self) -> None:
+        data = bytearray(b"the block")
+        data[0] ^= 1
+        self.send_response(200)
+        self.send_header("Content-Type", "application/vnd.ipld.raw")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_corrupted_block_from_a_peer_is_not_taken(tmp_path: Path) -> None:
+    cid = BlockStore(tmp_path / "honest").put(b"the block")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Liar)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    storage = open_storage(tmp_path / "node")
+    try:
+        storage.set_peers([f"http://127.0.0.1:{server.server_address[1]}"])
+        with pytest.raises(BlockNotFound, match=r"corrupt|match|wrong"):
+            storage.blocks.get(cid)
+        assert not storage.store.has(cid)
+    finally:
+        storage.close()
+        server.shutdown()
+        server.server_close()
+
+
+def test_a_configuration_with_an_unknown_key_is_refused(with_flags: Any) -> None:
+    Path("assay.toml").write_text('rpcurl = "http://127.0.0.1:1"\n')
+    try:
+        refused = with_flags(command=("job", "ls"))
+        assert refused.status == Exit.CONFIG and refused.error["code"] == "bad-config"
+        Path("assay.toml").write_text('rpc_url = "http://127.0.0.1:1"\n')
+        assert with_flags(command=("config",)).data["rpc_url"]["origin"] == "assay.toml"
+    finally:
+        os.remove("assay.toml")

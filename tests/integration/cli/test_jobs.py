@@ -1,0 +1,281 @@
+"""Jobs by hand on a running devnet: a job file, a posted, funded, halted job, and all that is refused."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.app import App
+from cli.jobfile import read_job_file
+from cli.jobs import build, terms_of
+from cli.node import serve_blocks
+from cli.output import Exit, Output
+from cli.settings import Flags
+from cli.wiring import Connection, NodeStorage
+from client.posting import publish
+from protocol.types import Terms, Wei
+from tests.integration.cli.conftest import Assay
+from training.artifacts import raw_cid
+
+TOK = 10**18
+UNKNOWN = "ab" * 32
+
+
+@pytest.fixture(scope="module")
+def job_file(home: Path, assay: Assay) -> Path:
+    """The smallest job that the templates give: 3 rounds of a tiny network on digits."""
+    path = home / "job.toml"
+    assert assay("job", "init", str(path), "--template", "mlp", "--rounds", "2").status == Exit.OK
+    path.write_text(path.read_text().replace("hidden = 64", "hidden = 4"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def job(assay: Assay, job_file: Path) -> str:
+    """Id of a posted job that nobody works on."""
+    posted = assay("job", "post", str(job_file), "--budget", "200tok", "--no-serve")
+    return str(posted.data["job"])
+
+
+def test_a_job_file_is_written_once(assay: Assay, job_file: Path) -> None:
+    before = job_file.read_text()
+    again = assay("job", "init", str(job_file))
+    assert again.status == Exit.CONFIG and again.error["code"] == "file-exists"
+    assert job_file.read_text() == before
+
+
+def test_a_sound_job_is_validated_with_its_worst_case(assay: Assay, job_file: Path) -> None:
+    data = assay("job", "validate", str(job_file)).data
+    # 2 rounds of 2 shards at 20 tok and 2 verifiers at 1 tok, and an outer step at 1 tok
+    assert data["worstCase"] == str(2 * (2 * (20 + 2) + 1) * TOK)
+    assert data["parameters"] > 0 and data["nodes"] > data["outerNodes"] > 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("batch = 32", "batch = 32\nbatches = 3", "training.batches"),
+        ("quorum = 2", "", "verification.quorum"),
+        ('price_cap = "20tok"', "price_cap = 20", "money.price_cap"),
+        ('price_cap = "20tok"', 'price_cap = "20s"', "money.price_cap"),
+        ('task = "120s"', 'task = "120tok"', "times.task"),
+        ("rounds = 2", "rounds = 0", "training.rounds"),
+        ("learning_rate = 0.1", "learning_rate = nan", "learning_rate"),
+        ('template = "mlp"', 'template = "cnn"', "model"),
+        ("[model]", "[model", "not TOML"),
+        ('source = "digits"', 'source = "stdlib"', "digits"),
+        ("segment_steps = 4 ", "segment_steps = 5 ", "segment"),
+        ("quorum = 2", "quorum = 3", "quorum"),
+        ('price_floor = "10tok"', 'price_floor = "30tok"', "price"),
+    ],
+)
+def test_a_bad_job_file_is_refused_by_the_name_of_what_is_wrong(
+    assay: Assay, job_file: Path, tmp_path: Path, old: str, new: str, says: str
+) -> None:
+    text = job_file.read_text()
+    assert text.count(old) >= 1
+    bad = tmp_path / "bad.toml"
+    bad.write_text(text.replace(old, new, 1))
+    refused = assay("job", "validate", str(bad))
+    assert refused.status == Exit.USAGE
+    assert says.lower() in refused.error["message"].lower()
+
+
+def test_a_job_file_that_is_not_there_is_said(assay: Assay, tmp_path: Path) -> None:
+    refused = assay("job", "validate", str(tmp_path / "none.toml"))
+    assert refused.status == Exit.USAGE and "assay job init" in refused.error["hint"]
+
+
+def test_a_posted_job_is_listed_and_shown(assay: Assay, home: Path, job: str) -> None:
+    listed = {entry["job_id"]: entry for entry in assay("job", "ls").data}
+    assert listed[job]["escrow"] == str(200 * TOK)
+    with serving(home):
+        shown = assay("job", "show", job.removeprefix("0x")).data
+    assert shown["job"]["job_id"] == job and shown["paid"] in (0, "0")
+    assert len(shown["tasks"]) == 4
+
+
+def test_a_job_is_funded(assay: Assay, job: str) -> None:
+    before = next(e for e in assay("job", "ls").data if e["job_id"] == job)["escrow"]
+    assert assay("job", "fund", job, "5tok").status == Exit.OK
+    after = next(e for e in assay("job", "ls").data if e["job_id"] == job)["escrow"]
+    assert int(after) - int(before) == 5 * TOK
+
+
+def test_a_stranger_cannot_halt_a_job_and_its_client_can(assay: Assay, job_file: Path) -> None:
+    posted = assay("job", "post", str(job_file), "--budget", "100tok", "--no-serve").data["job"]
+    assay("account", "new", "stranger")
+    assay("token", "faucet", "stranger", "1tok")
+    refused = assay("job", "halt", posted, account="stranger")
+    assert refused.status == Exit.REVERTED and refused.error["hint"]
+    assert assay("job", "halt", posted).status == Exit.OK
+    (entry,) = [e for e in assay("job", "ls").data if e["job_id"] == posted]
+    assert entry["progress"]["halted"] is True
+
+
+def test_a_budget_below_the_worst_case_posts_nothing(assay: Assay, job_file: Path) -> None:
+    jobs, balance = assay("job", "ls").data, assay("token", "balance").data
+    refused = assay("job", "post", str(job_file), "--budget", "89tok", "--no-serve")
+    assert refused.status == Exit.USAGE and refused.error["code"] == "over-budget"
+    assert assay("job", "ls").data == jobs and assay("token", "balance").data == balance
+
+
+def test_a_budget_that_the_client_has_not_got_posts_nothing(assay: Assay, job_file: Path) -> None:
+    jobs = assay("job", "ls").data
+    refused = assay("job", "post", str(job_file), "--budget", "99999999tok", "--no-serve")
+    assert refused.status == Exit.FUNDS and refused.error["code"] == "unfunded"
+    assert assay("job", "ls").data == jobs
+
+
+def test_a_dry_run_posts_nothing(assay: Assay, job_file: Path) -> None:
+    jobs = assay("job", "ls").data
+    dry = assay("--dry-run", "job", "post", str(job_file), "--budget", "200tok", "--no-serve")
+    assert dry.status == Exit.OK and dry.data["amount"] == str(200 * TOK)
+    assert assay("job", "ls").data == jobs
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("job", "show", UNKNOWN),
+        ("job", "watch", UNKNOWN),
+        ("job", "fetch", UNKNOWN, "--out", "nowhere"),
+        ("job", "fund", UNKNOWN, "1tok"),
+        ("job", "halt", UNKNOWN),
+        ("solver", "why", UNKNOWN),
+        ("verifier", "replay", UNKNOWN, "--round", "0"),
+        ("whistle", "scan", UNKNOWN),
+        ("dispute", "open", UNKNOWN, "--round", "0"),
+        ("dispute", "show", "77"),
+        ("dispute", "tree", "77"),
+        ("dispute", "move", "77"),
+        ("dispute", "prove", "77"),
+        ("dispute", "ls", "--job", UNKNOWN),
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_what_does_not_exist_is_not_found(assay: Assay, home: Path, command: tuple[str, ...]) -> None:
+    balance = assay("token", "balance").data
+    refused = assay(*command)
+    assert refused.status == Exit.NOT_FOUND, refused.out + refused.err
+    assert refused.error["hint"] and assay("token", "balance").data == balance
+    assert not Path("nowhere").exists()
+
+
+@pytest.mark.parametrize("text", ["", "12", "zz" * 32, "0x" + "ab" * 31, "../../etc/passwd"])
+def test_what_is_no_id_is_refused(assay: Assay, text: str) -> None:
+    refused = assay("job", "show", text)
+    assert refused.status == Exit.USAGE and refused.error["code"] == "bad-id"
+
+
+def test_there_are_no_games(assay: Assay) -> None:
+    assert assay("dispute", "ls").data == []
+
+
+def test_a_claim_that_does_not_stand_is_not_found(assay: Assay, home: Path, job: str) -> None:
+    with serving(home):
+        refused = assay("verifier", "replay", job, "--round", "0")
+    assert refused.status == Exit.NOT_FOUND and refused.error["code"] == "no-such-claim"
+
+
+def test_a_model_that_is_not_settled_is_not_fetched(assay: Assay, job: str, tmp_path: Path) -> None:
+    refused = assay("job", "fetch", job, "--out", str(tmp_path / "model"))
+    assert refused.status == Exit.TIMEOUT and refused.error["code"] == "not-settled"
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_folder_that_is_no_fetched_model_is_not_valid(assay: Assay, tmp_path: Path) -> None:
+    checked = assay("job", "verify", str(tmp_path))
+    assert checked.status == Exit.FRAUD and checked.data["valid"] is False
+
+
+def app_for(home: Path) -> App:
+    return App(Flags(home=str(home), account="client"), Output(True, True), True, False, None)
+
+
+class serving:
+    """The client's blocks, served for the length of a `with` block."""
+
+    def __init__(self, home: Path) -> None:
+        self.app = app_for(home)
+
+    def __enter__(self) -> tuple[Connection, NodeStorage]:
+        connection, storage = self.app.connect(), self.app.storage("client")
+        self._served = serve_blocks("client", connection, storage)
+        self._served.__enter__()
+        return connection, storage
+
+    def __exit__(self, *_: object) -> None:
+        self._served.__exit__(None, None, None)
+        self.app.close()
+
+
+@pytest.fixture(scope="module")
+def sound_terms(home: Path, job_file: Path) -> Iterator[Terms]:
+    app = app_for(home)
+    body = read_job_file(job_file)
+    connection, storage = app.connect(), app.storage("client")
+    me = connection.writer.me
+    yield publish(storage.blocks, build(body), lambda files: terms_of(body, files, me, 7))
+    storage.close()
+    app.close()
+
+
+def manifest_with(**changes: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda body: {**body, **changes}
+
+
+HOSTILE: dict[str, Any] = {
+    "not JSON": b"\xff\xfe not JSON",
+    "deep nesting": b"[" * 100_000,
+    "huge": b" " * ((1 << 20) + 1),
+    "another schema": manifest_with(schema="assay/job/2"),
+    "a wrong root": lambda body: {**body, "genesis": {**body["genesis"], "root": "00" * 32}},
+    "another file's CID": lambda body: {**body, "inner": {**body["inner"], "cid": body["genesis"]["cid"]}},
+    "no CID at all": lambda body: {**body, "inner": {**body["inner"], "cid": "../../etc/passwd"}},
+    "records without end": lambda body: {**body, "dataset": {**body["dataset"], "records": 1 << 60}},
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_attack_43_a_hostile_manifest_is_refused_by_every_reader(
+    assay: Assay, home: Path, sound_terms: Terms, kind: str
+) -> None:
+    import json
+
+    from training.artifacts import canonical_json
+
+    with serving(home) as (connection, storage):
+        body = HOSTILE[kind]
+        if callable(body):
+            sound = json.loads(storage.blocks.get(raw_cid(sound_terms.manifest)))
+            body = canonical_json(body(sound))
+        storage.blocks.put(body)
+        terms = replace(sound_terms, manifest=sha256(body).digest(), nonce=secrets.randbits(60))
+        market = connection.writer
+        market.deposit(connection.intent("deposit"), Wei(100 * TOK))
+        job_id = market.post(connection.intent("post"), terms, Wei(100 * TOK)).hex()
+        for command in (("job", "show", job_id), ("whistle", "scan", job_id)):
+            refused = assay(*command)
+            assert refused.status == Exit.USAGE, refused.err
+            assert refused.error["code"] in ("bad-manifest", "bad-cid")
+        why = assay("solver", "why", job_id)
+        assert why.status == Exit.OK and why.data["reason"]
+
+
+def test_files_that_nobody_serves_are_missing(assay: Assay, sound_terms: Terms, home: Path) -> None:
+    app = app_for(home)
+    connection = app.connect()
+    market = connection.writer
+    terms = replace(sound_terms, manifest=sha256(b"withheld").digest(), nonce=secrets.randbits(60))
+    market.deposit(connection.intent("deposit"), Wei(100 * TOK))
+    job_id = market.post(connection.intent("post"), terms, Wei(100 * TOK)).hex()
+    app.close()
+    refused = assay("job", "show", job_id)
+    assert refused.status == Exit.NOT_FOUND and refused.error["code"] == "block-not-found"

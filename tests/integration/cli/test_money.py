@@ -1,0 +1,153 @@
+"""Accounts, tokens and stakes by hand, on a running devnet."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from cli.output import Exit
+from tests.integration.cli.conftest import Assay, run
+
+TOK = 10**18
+KEY = "0x" + "4c" * 32
+ADDRESS_OF_KEY = "0x0BFc799dF7e440b7C88cC2454f12C58f8a29D986"
+
+
+def wallet_and_free(assay: Assay, name: str = "client") -> tuple[int, int]:
+    data = assay("token", "balance", name).data
+    return int(data["wallet"]), int(data["free"])
+
+
+def test_a_fresh_account_is_a_private_file_and_is_listed(assay: Assay, home: Path) -> None:
+    made = assay("account", "new", "fresh")
+    listed = {entry["name"]: entry["address"] for entry in assay("account", "ls").data}
+    assert listed["fresh"] == made.data["address"]
+    path = home / "keystore" / "fresh"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert json.loads(path.read_text())["version"] == 3
+    again = assay("account", "new", "fresh")
+    assert again.status == Exit.CONFIG and "exists" in again.error["message"]
+
+
+def test_a_key_is_imported_from_standard_input_and_never_shown(assay: Assay, home: Path) -> None:
+    imported = assay("account", "import", "known", stdin=KEY + "\n")
+    assert imported.data["address"].lower() == assay("account", "balance", "known").data["address"].lower()
+    path = home / "keystore" / "known"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    secret = KEY.removeprefix("0x")
+    assert secret not in imported.out + imported.err and secret not in path.read_text()
+
+
+@pytest.mark.parametrize("text", ["", "not a key", "0x1234", KEY + "00", "0x" + "00" * 32])
+def test_what_is_no_key_is_refused_and_not_quoted(assay: Assay, home: Path, text: str) -> None:
+    refused = assay("account", "import", "bad", stdin=text + "\n")
+    assert refused.status in (Exit.USAGE, Exit.CONFIG) and "nothing was stored" in refused.error["message"]
+    assert len(text) < 5 or text.removeprefix("0x") not in refused.err
+    assert not (home / "keystore" / "bad").exists()
+
+
+def test_tokens_go_into_the_vault_and_out_again(assay: Assay) -> None:
+    wallet, free = wallet_and_free(assay)
+    assert assay("token", "deposit", "12.5tok").data["block"] > 0
+    assert wallet_and_free(assay) == (wallet - 25 * TOK // 2, free + 25 * TOK // 2)
+    assert assay("token", "withdraw", "2500000000000000000wei").status == Exit.OK
+    assert wallet_and_free(assay) == (wallet - 10 * TOK, free + 10 * TOK)
+
+
+def test_the_faucet_gives_tokens_and_ether(assay: Assay) -> None:
+    assay("account", "new", "thirsty")
+    assert assay("token", "faucet", "thirsty", "3tok").status == Exit.OK
+    data = assay("account", "balance", "thirsty").data
+    assert int(data["wallet"]) == 3 * TOK and int(data["ether"]) > 0
+
+
+def test_a_stake_is_deposited_listed_unbonded_and_not_yet_withdrawn(assay: Assay) -> None:
+    wallet, free = wallet_and_free(assay)
+    assert assay("stake", "deposit", "40tok", "--role", "solver").status == Exit.OK
+    assert sum(wallet_and_free(assay)) == wallet + free - 40 * TOK
+    assert assay("stake", "ls").data["solver"]["active"] == str(40 * TOK)
+    assert assay("stake", "unbond", "15tok", "--role", "solver").status == Exit.OK
+    stake = assay("stake", "ls").data["solver"]
+    assert (stake["active"], stake["unbonding"]) == (str(25 * TOK), str(15 * TOK))
+    early = assay("stake", "withdraw", "--role", "solver", "--index", "0")
+    assert early.status == Exit.REVERTED and early.error["code"] == "reverted"
+    assert assay("devnet", "warp", "8d").data["seconds"] == 8 * 86_400
+    assert assay("stake", "withdraw", "--role", "solver", "--index", "0").status == Exit.OK
+    assert assay("stake", "ls").data["solver"]["unbonding"] in (0, "0")
+
+
+def test_a_dry_run_sends_nothing(assay: Assay, home: Path) -> None:
+    before, ether = wallet_and_free(assay), assay("account", "balance").data["ether"]
+    for command in (
+        ("token", "deposit", "1tok"),
+        ("token", "withdraw", "1tok"),
+        ("stake", "deposit", "1tok", "--role", "verifier"),
+        ("stake", "unbond", "1tok", "--role", "solver"),
+        ("token", "faucet", "client", "1tok"),
+    ):
+        dry = run("--home", str(home), "--json", "--account", "client", "--dry-run", *command)
+        assert dry.status == Exit.OK and dry.data["action"], command
+    assert wallet_and_free(assay) == before and assay("account", "balance").data["ether"] == ether
+
+
+def test_without_a_terminal_nothing_is_sent_unasked(assay: Assay) -> None:
+    before = wallet_and_free(assay)
+    unasked = assay("token", "deposit", "1tok", yes=False)
+    assert unasked.status == Exit.CONFIRM and unasked.error["code"] == "needs-confirmation"
+    assert "--yes" in unasked.error["hint"] and wallet_and_free(assay) == before
+
+
+def test_every_setting_names_its_origin(assay: Assay, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ETH_KEYSTORE", str(home / "keystore"))
+    settings = assay("config").data
+    assert settings["home"] == {"value": str(home), "origin": "flag"}
+    assert settings["account"] == {"value": "client", "origin": "flag"}
+    assert settings["keystore"]["origin"] == "ETH_KEYSTORE"
+    assert settings["device"] == {"value": "auto", "origin": "default"}
+    assert settings["rpc_url"]["value"].startswith("http://127.0.0.1:")
+
+
+def test_an_account_without_tokens_is_told_so(assay: Assay) -> None:
+    assay("account", "new", "penniless")
+    assay("token", "faucet", "penniless", "1wei")
+    refused = assay("token", "deposit", "5tok", account="penniless")
+    assert refused.status in (Exit.FUNDS, Exit.REVERTED)
+    assert wallet_and_free(assay, "penniless") == (1, 0)
+    assert refused.error["hint"]
+
+
+def test_an_account_without_ether_is_told_so_before_anything_is_signed(assay: Assay) -> None:
+    assay("account", "new", "gasless")
+    refused = assay("token", "deposit", "1wei", account="gasless")
+    assert refused.status == Exit.FUNDS and refused.error["code"] == "insufficient-funds"
+
+
+def test_more_than_there_is_cannot_be_taken(assay: Assay) -> None:
+    before = wallet_and_free(assay)
+    refused = assay("token", "withdraw", "999999tok")
+    assert refused.status == Exit.REVERTED and refused.error["hint"]
+    refused = assay("stake", "unbond", "999999tok", "--role", "solver")
+    assert refused.status == Exit.REVERTED and refused.error["hint"]
+    assert wallet_and_free(assay) == before
+
+
+def test_a_spending_limit_is_kept(assay: Assay, home: Path) -> None:
+    before = wallet_and_free(assay)
+    common = ["--home", str(home), "--json", "--account", "client", "--yes", "--max-spend", "1wei"]
+    refused = run(*common, "token", "deposit", "1tok")
+    assert refused.status == Exit.CONFIG and refused.error["hint"]
+    assert wallet_and_free(assay) == before
+
+
+@pytest.mark.parametrize("amount", ["5", "5 apples", "-1tok", "0.0000000000000000001tok", "1e3tok", "tok"])
+def test_an_amount_without_a_sound_number_and_unit_is_refused(assay: Assay, amount: str) -> None:
+    refused = assay("token", "deposit", "--", amount)
+    assert refused.status == Exit.USAGE and refused.error["code"] == "bad-amount"
+
+
+def test_a_role_that_does_not_exist_is_refused(assay: Assay) -> None:
+    refused = assay("stake", "deposit", "1tok", "--role", "king")
+    assert refused.status == Exit.USAGE and refused.error["code"] == "bad-role"

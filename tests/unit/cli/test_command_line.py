@@ -1,0 +1,187 @@
+"""The command line itself: misuse, exit statuses, error objects, amounts, settings; no chain is needed."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.main import get_command
+
+from cli.jobfile import LOCAL, PUBLIC, BadJobFile, parse_job_file, template
+from cli.main import main, root
+from cli.output import Exit, Output, exit_status, plain, table
+from cli.settings import Flags, Settings
+from cli.units import parse_amount, parse_duration, show_amount
+from protocol.errors import (
+    Ask,
+    AssayError,
+    BlockNotFound,
+    InsufficientFunds,
+    PeerUnreachable,
+    Retry,
+    Reverted,
+    RpcUnreachable,
+    Stop,
+)
+from protocol.types import Phase
+
+
+def assay(*arguments: str) -> tuple[int, str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["assay", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    return int(ended.value.code or 0), out.getvalue(), err.getvalue()
+
+
+def commands(group: Any = None, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Every command and group, by its words."""
+    group = get_command(root) if group is None else group
+    found = [path]
+    for name, command in getattr(group, "commands", {}).items():
+        found += commands(command, (*path, name))
+    return found
+
+
+@pytest.mark.parametrize("path", commands(), ids=" ".join)
+def test_every_command_helps(path: tuple[str, ...]) -> None:
+    status, out, _ = assay(*path, "--help")
+    assert status == Exit.OK and "Usage:" in out
+    described = [line for line in out.splitlines()[2:] if line.strip() and "Usage:" not in line]
+    assert not described[0].lstrip().startswith("╭"), "a sentence stands before the options"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--json", "token", "deposit"), "amount"),
+        (("--json", "job", "bogus"), "bogus"),
+        (("--json", "token", "deposit", "1tok", "--bogus"), "--bogus"),
+        (("--json", "job", "init", "--rounds", "0"), "--rounds"),
+        (("--json", "dispute", "show", "seven"), "game_id"),
+    ],
+)
+def test_misuse_is_status_2_with_a_next_step(arguments: tuple[str, ...], says: str) -> None:
+    status, out, err = assay(*arguments)
+    body = json.loads(err)
+    assert status == Exit.USAGE and out == "" and body["schema"] == "assay/error/1"
+    assert body["error"]["code"] == "usage" and says in body["error"]["message"]
+    assert body["error"]["hint"].endswith("--help` shows what it takes")
+
+
+def test_an_option_of_every_command_given_too_late_is_told_its_place() -> None:
+    status, _, err = assay("job", "ls", "--json")
+    assert status == Exit.USAGE
+    assert json.loads(err)["error"]["hint"] == "put it before the command's name: assay --json ..."
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (Stop("x"), Exit.USAGE),
+        (Ask("x"), Exit.CONFIG),
+        (BlockNotFound("x"), Exit.NOT_FOUND),
+        (Ask("x", code="no-such-claim"), Exit.NOT_FOUND),
+        (InsufficientFunds("x"), Exit.FUNDS),
+        (Ask("x", code="unfunded"), Exit.FUNDS),
+        (Reverted("x"), Exit.REVERTED),
+        (RpcUnreachable("x"), Exit.UNREACHABLE),
+        (PeerUnreachable("x"), Exit.UNREACHABLE),
+        (Retry("x"), Exit.TIMEOUT),
+        (Ask("x", code="needs-confirmation"), Exit.CONFIRM),
+    ],
+)
+def test_each_kind_of_error_has_its_status(error: AssayError, status: Exit) -> None:
+    assert exit_status(error) is status
+
+
+def test_statuses_are_those_of_the_documentation() -> None:
+    assert [int(status) for status in Exit] == list(range(11)) and Exit.FRAUD == 9
+
+
+def test_an_error_keeps_its_brackets() -> None:
+    err = io.StringIO()
+    with redirect_stderr(err):
+        Output(False).report(Stop("refused: [1, 2] and [bold] and [/red]", hint="see [x]"))
+    assert "[1, 2] and [bold] and [/red]" in err.getvalue() and "see [x]" in err.getvalue()
+
+
+def test_what_is_said_is_not_markup() -> None:
+    out = io.StringIO()
+    with redirect_stdout(out):
+        Output(False).result("x", {}, 'log {"segments": [/1]} [info]')
+    assert out.getvalue() == 'log {"segments": [/1]} [info]\n'
+
+
+def test_a_table_outside_a_terminal_is_not_cut() -> None:
+    out, rows = io.StringIO(), table("t", "id", "#n")
+    rows.add_row("ab" * 32, "7")
+    rows.add_row("cd" * 200, "8")
+    with redirect_stdout(out):
+        Output(False).result("x", {}, rows)
+    assert "ab" * 32 in out.getvalue() and "…" not in out.getvalue()
+
+
+def test_json_keeps_every_digit() -> None:
+    assert plain({"a": 2**53, "b": 2**53 - 1, "c": b"\x01", "d": Phase.SETTLED, "e": True}) == {
+        "a": str(2**53),
+        "b": 2**53 - 1,
+        "c": "0x01",
+        "d": "settled",
+        "e": True,
+    }
+
+
+@given(st.integers(0, 10**30))
+def test_amounts_are_read_as_they_are_shown(amount: int) -> None:
+    assert parse_amount(show_amount(amount).replace(" ", "")) == amount
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("5m", 300), ("2h", 7200), ("7d", 604_800)])
+def test_durations_are_read(text: str, seconds: int) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("name", ["gpt", "mlp"])
+@pytest.mark.parametrize("times", [LOCAL, PUBLIC], ids=["local", "public"])
+def test_a_template_is_a_whole_job_file(name: str, times: dict[str, str]) -> None:
+    text = template(name, source="stdlib", rounds=3, times=times)
+    assert parse_job_file(text, "a template").training.rounds == 3
+    for line in [line for line in text.splitlines() if " = " in line]:
+        with pytest.raises(BadJobFile):  # no key has a default
+            parse_job_file(text.replace(line + "\n", "", 1), "a template without " + line)
+
+
+def test_settings_are_found_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("ASSAY_RPC_URL", "ETH_RPC_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+    def found(flags: Flags) -> tuple[str, str]:
+        setting = Settings(flags).find("rpc_url")
+        return (setting.value, setting.origin) if setting else ("", "")
+
+    assert found(Flags()) == ("", "")
+    (tmp_path / "assay.toml").write_text('rpc_url = "file"\n')
+    assert found(Flags()) == ("file", "assay.toml")
+    monkeypatch.setenv("ETH_RPC_URL", "foundry")
+    assert found(Flags()) == ("foundry", "ETH_RPC_URL")
+    monkeypatch.setenv("ASSAY_RPC_URL", "assay")
+    assert found(Flags()) == ("assay", "ASSAY_RPC_URL")
+    assert found(Flags(rpc_url="flag")) == ("flag", "flag")
+
+
+def test_without_a_chain_the_next_step_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("ASSAY_RPC_URL", "ETH_RPC_URL", "ASSAY_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    status, _, err = assay("--json", "job", "ls")
+    assert status == Exit.CONFIG and "assay devnet up" in json.loads(err)["error"]["hint"]
