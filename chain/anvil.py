@@ -1,7 +1,9 @@
 """A local chain: Foundry's Anvil as a child process.
 
 Contract: `start` returns once the node answers with the chain id asked for; the process ends with this one,
-also when this one is killed (Linux), unless `detached`. The state file, if given, is written every second and
+also when this one is killed (Linux), unless `detached`. The state file, if given, is written every
+`state_interval_s` seconds (it grows with the chain's history, so a long-lived chain wants a long interval)
+and
 read at start.
 Does not guarantee anything about real networks: Anvil has no peers and no finality.
 """
@@ -57,6 +59,7 @@ class AnvilOptions:
     block_time_s: float | None = None
     hardfork: str = "prague"
     state_file: Path | None = None
+    state_interval_s: int = 1
     log_file: Path | None = None
     genesis_time_s: int | None = None
     detached: bool = False
@@ -170,7 +173,7 @@ class Anvil:
                 "--state",
                 str(o.state_file),
                 "--state-interval",
-                "1",
+                str(o.state_interval_s),
                 "--preserve-historical-states",
             ]
         if o.genesis_time_s is not None:

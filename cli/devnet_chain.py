@@ -33,6 +33,7 @@ def start_chain(home: Path, block_time_s: float) -> Anvil:
         AnvilOptions(
             block_time_s=block_time_s,
             state_file=home / "chain.state",
+            state_interval_s=60,
             log_file=home / "logs" / "chain.log",
             detached=True,
             extra=("--mixed-mining",),
