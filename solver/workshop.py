@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from math import nan
 
 from program.state import InvalidState, state_root
-from protocol import trees
 from protocol.ports import Blocks, MarketView
-from protocol.types import ZERO_ADDRESS, Claim, JobId, JobView, Kind, Seconds, Wei
+from protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Claim, JobId, JobView, Kind, Seconds, Wei
 from solver.progress import TaskProgress
 from training.artifacts import Checkpoint, State, publish_checkpoints, publish_state
 from training.evaluate import training_loss
@@ -108,7 +107,7 @@ class Workshop:
             claimant=ZERO_ADDRESS,
             input_root=roots[0],
             output_root=roots[-1],
-            segments_root=trees.root(roots),
+            segments_root=ZERO_DIGEST,
             manifest=publish_checkpoints(self._blocks, leaves),
             price=Wei(0),
             committed_at=Seconds(0),

@@ -53,25 +53,48 @@ library Merkle {
     /// @notice Fold of 2^k digests (`digests` is overwritten). Any other count reverts.
     function fold(bytes32[] memory digests) internal view returns (bytes32) {
         uint256 n = digests.length;
-        if (n == 0 || n & (n - 1) != 0) revert EmptyRange();
-        for (; n > 1; n >>= 1) {
-            for (uint256 i; i < n; i += 2) {
-                digests[i >> 1] = node(digests[i], digests[i + 1]);
-            }
-        }
-        return digests[0];
+        if (n > 0 && n & (n - 1) != 0) revert EmptyRange();
+        return root(digests);
     }
 
     /// @notice Root of the tree over any number ≥ 1 of digests, padded (`digests` is overwritten).
     function root(bytes32[] memory digests) internal view returns (bytes32) {
         uint256 n = digests.length;
         if (n == 0) revert EmptyRange();
-        bytes32 z;
-        for (; n > 1; n = (n + 1) >> 1) {
-            for (uint256 i; i < n; i += 2) {
-                digests[i >> 1] = node(digests[i], i + 1 < n ? digests[i + 1] : z);
+        assembly ("memory-safe") {
+            function hash(p, to) {
+                if iszero(staticcall(gas(), 2, p, 65, to, 32)) {
+                    mstore(0, 0x832d990500000000000000000000000000000000000000000000000000000000)
+                    revert(0, 4)
+                }
             }
-            z = node(z, z);
+            let p := mload(0x40)
+            let pair := add(p, 1)
+            mstore8(p, 1)
+            let z := 0 // root of a subtree of padding, of the height of this level
+            for {} gt(n, 1) {} {
+                let from := add(digests, 32)
+                let to := from
+                for { let end := add(from, shl(6, shr(1, n))) } lt(from, end) {} {
+                    mcopy(pair, from, 64)
+                    hash(p, to)
+                    from := add(from, 64)
+                    to := add(to, 32)
+                }
+                if and(n, 1) {
+                    mstore(pair, mload(from))
+                    mstore(add(pair, 32), z)
+                    hash(p, to)
+                }
+                n := shr(1, add(n, 1))
+                // Unless what is left is a power of two, some level above has a gap.
+                if and(n, sub(n, 1)) {
+                    mstore(pair, z)
+                    mstore(add(pair, 32), z)
+                    hash(p, 0)
+                    z := mload(0)
+                }
+            }
         }
         return digests[0];
     }

@@ -11,13 +11,13 @@ library TermsStore {
         SSTORE2.writeDeterministic(abi.encode(terms), jobId);
     }
 
-    /// @notice False, and empty terms, if there is no such job.
+    /// @notice Where in memory the terms are; 0 if there is no such job.
     /// @dev The code is a zero byte and abi.encode(terms): 40 words, of which words 1 to 4 and 5 to 8 are the two programs.
     /// In memory a struct keeps a pointer for each nested struct, so the words before and after them are copied apart.
     /// SAFETY: nothing is validated again, since only `write` above, from decoded terms, creates code at such an address.
-    function read(address jobs, bytes32 jobId) internal view returns (bool exists, Terms memory terms) {
+    function read(address jobs, bytes32 jobId) internal view returns (uint256 terms) {
         address pointer = SSTORE2.predictDeterministicAddress(jobId, jobs);
-        if (pointer.code.length == 0) return (false, terms);
+        if (pointer.code.length == 0) return 0;
         assembly ("memory-safe") {
             let programs := mload(0x40)
             terms := add(programs, 0x100)
@@ -28,6 +28,5 @@ library TermsStore {
             mstore(add(terms, 0x20), programs)
             mstore(add(terms, 0x40), add(programs, 0x80))
         }
-        exists = true;
     }
 }

@@ -277,10 +277,12 @@ contract Challenges is IChallenges {
         return t.stepsPerRound / t.segmentSteps + 1;
     }
 
-    function _terms(bytes32 jobId) private view returns (Terms memory) {
-        (bool exists, Terms memory t) = TermsStore.read(JOBS, jobId);
-        if (!exists) revert ITasks.NoSuchJob(jobId);
-        return t;
+    function _terms(bytes32 jobId) private view returns (Terms memory t) {
+        uint256 found = TermsStore.read(JOBS, jobId);
+        if (found == 0) revert ITasks.NoSuchJob(jobId);
+        assembly ("memory-safe") {
+            t := found
+        }
     }
 
     function _key(address account) private pure returns (bytes32) {

@@ -59,10 +59,12 @@ abstract contract Claims is ITasks {
         return keccak256(abi.encode(jobId, kind, round, shard));
     }
 
-    function _terms(bytes32 jobId) internal view returns (Terms memory) {
-        (bool exists, Terms memory t) = TermsStore.read(address(JOBS), jobId);
-        if (!exists) revert NoSuchJob(jobId);
-        return t;
+    function _terms(bytes32 jobId) internal view returns (Terms memory t) {
+        uint256 found = TermsStore.read(address(JOBS), jobId);
+        if (found == 0) revert NoSuchJob(jobId);
+        assembly ("memory-safe") {
+            t := found
+        }
     }
 
     function _known(Claim calldata claim) internal view returns (bytes32 claimId, Status memory st) {

@@ -139,13 +139,13 @@ contract Jobs is IJobs {
         onlyTasks
         returns (uint32 epoch, uint64 roundStart)
     {
-        Counts storage c = counts[jobId];
+        Counts memory c = counts[jobId];
         if (c.closed || c.round > c.lastRound) revert JobEnded(jobId);
         if (round != c.round) revert ITasks.WrongRound(c.round, round);
         if (c.round - c.settledRounds >= maxUnsettled) revert ITasks.PipelineFull(c.round, c.settledRounds);
-        ++c.standing;
-        Clock storage clock = clocks[jobId];
-        clock.worth += price;
+        counts[jobId].standing = c.standing + 1;
+        Clock memory clock = clocks[jobId];
+        clocks[jobId].worth = clock.worth + price;
         return (c.epoch, clock.roundStart);
     }
 
@@ -257,10 +257,12 @@ contract Jobs is IJobs {
         );
     }
 
-    function terms(bytes32 jobId) public view returns (Terms memory) {
+    function terms(bytes32 jobId) public view returns (Terms memory t) {
         _requireJob(jobId);
-        (, Terms memory t) = TermsStore.read(address(this), jobId);
-        return t;
+        uint256 found = TermsStore.read(address(this), jobId);
+        assembly ("memory-safe") {
+            t := found
+        }
     }
 
     function worstCase(Terms calldata t) public pure returns (uint256) {

@@ -115,8 +115,9 @@ contract Stakes is IStakes {
 
     function lock(address account, Role role, uint256 amount) external onlyTasks {
         Account storage entry = accounts[account][role];
-        _requireUnlocked(entry, account, role, amount);
-        entry.locked += amount.toUint96();
+        (uint256 all, uint256 locked_) = (entry.active, entry.locked);
+        if (all - locked_ < amount) revert InsufficientStake(account, role, amount, all - locked_);
+        entry.locked = (locked_ + amount).toUint96();
     }
 
     function unlock(address account, Role role, uint256 amount) external onlyTasks {

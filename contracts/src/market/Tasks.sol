@@ -26,13 +26,13 @@ contract Tasks is Convictions {
         bool isTask = claim.kind == Kind.TASK;
         if (isTask) _enterTask(claim, t);
         else _enterOuter(claim, t);
-        claimId = keccak256(abi.encode(claim));
+        uint48 seedBlock = isTask ? _newSeedBlock(t) : 0;
+        claimId = _log(claim, roots, seedBlock);
         places[place] = claimId;
         Status storage st = statuses[claimId];
-        uint48 seedBlock = isTask ? _newSeedBlock(t) : 0;
-        (st.phase, st.seedBlock, st.since) = (isTask ? Phase.COMMITTED : Phase.ACCEPTED, seedBlock, _now());
+        Phase phase = isTask ? Phase.COMMITTED : Phase.ACCEPTED;
+        (st.phase, st.seedBlock, st.since) = (phase, seedBlock, _now());
         if (claim.attempt | claim.epoch != 0) (st.attempt, st.epoch) = (claim.attempt, claim.epoch);
-        emit Committed(claimId, claim.jobId, msg.sender, claim, roots, seedBlock);
         if (!isTask) emit Accepted(claimId, uint64(block.timestamp + t.challengeWindow));
         STAKES.lock(msg.sender, Role.SOLVER, t.solverStake);
     }
@@ -51,6 +51,26 @@ contract Tasks is Convictions {
         _pay(claim, valid, t.verifierFee);
     }
 
+    /// @dev emit Committed(claimId, claim.jobId, msg.sender, claim, roots, seedBlock), with claimId =
+    /// keccak256(abi.encode(claim)). A claim has 13 words of plain values, in memory as in the encoding.
+    function _log(Claim memory claim, bytes32[] calldata roots, uint64 seedBlock)
+        private
+        returns (bytes32 claimId)
+    {
+        bytes32 topic = Committed.selector;
+        assembly ("memory-safe") {
+            claimId := keccak256(claim, 0x1a0)
+            let p := mload(0x40)
+            let size := shl(5, roots.length)
+            mcopy(p, claim, 0x1a0)
+            mstore(add(p, 0x1a0), 0x1e0) // where the roots begin
+            mstore(add(p, 0x1c0), seedBlock)
+            mstore(add(p, 0x1e0), roots.length)
+            calldatacopy(add(p, 0x200), roots.offset, size)
+            log4(p, add(0x200, size), topic, claimId, mload(claim), caller())
+        }
+    }
+
     function _pay(Claim calldata claim, address[] memory valid, uint256 fee) private {
         address[] memory to = new address[](valid.length + 1);
         uint256[] memory amounts = new uint256[](to.length);
@@ -63,14 +83,15 @@ contract Tasks is Convictions {
 
     function _enterTask(Claim memory claim, Terms memory t) private {
         Shard storage shard = shardsOf[claim.jobId][claim.shard];
-        if (shard.solver != msg.sender) revert NotHolder(shard.solver);
+        (address solver, uint64 since) = (shard.solver, shard.since);
+        if (solver != msg.sender) revert NotHolder(solver);
         if (claim.round == 0 && claim.inputRoot != t.genesisRoot) {
             revert WrongInput(t.genesisRoot, claim.inputRoot);
         }
         claim.price = shard.price;
         uint64 roundStart;
         (claim.epoch, roundStart) = JOBS.taskCommitted(claim.jobId, claim.round, claim.price, t.maxUnsettled);
-        uint64 deadline = _deadline(roundStart, shard.since, t.taskTime);
+        uint64 deadline = _deadline(roundStart, since, t.taskTime);
         if (block.timestamp > deadline) revert TooLate(deadline);
     }
 

@@ -162,7 +162,7 @@ contract TasksTest is Market {
             (fewer[i], more[i]) = (ends[i], ends[i]);
         }
         (fewer[SEGMENTS - 1], more[SEGMENTS], more[SEGMENTS + 1]) =
-            (claim.outputRoot, claim.outputRoot, claim.outputRoot);
+        (claim.outputRoot, claim.outputRoot, claim.outputRoot);
         refuseRoots(claim, fewer);
         refuseRoots(claim, more);
         refuseRoots(claim, new bytes32[](0));

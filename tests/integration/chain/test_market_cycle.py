@@ -110,12 +110,16 @@ def test_a_task_is_committed_attested_accepted_and_paid(rpc: HttpRpc, markets: l
     verifier.record_seed("seed", claim)
     (vote,) = verifier.claim(claim_id).votes
     assert (vote.verifier, vote.commitment) == (verifier.me, bytes(32))
-    traces = (b"\x24" * 32,)
-    commitment = verifier.vote_commitment(claim_id, True, traces[0], SALT)
+    traces = [b"\x24" * 32, b"\x26" * 32]
+    commitment = verifier.vote_commitment(claim_id, True, trees.root(traces), SALT)
     verifier.commit_vote("vote", claim, commitment)
     verifier.reveal_vote("reveal", claim, True, traces, SALT)
     client.tally("tally", claim)
-    assert client.claim(claim_id).status.phase == Phase.ACCEPTED
+    view = client.claim(claim_id)
+    assert view.status.phase == Phase.ACCEPTED
+    assert view.traces == {verifier.me: tuple(traces)}
+    assert (view.roots[0], view.roots[-1]) == (claim.input_root, claim.output_root)
+    assert trees.root(view.roots) == claim.segments_root
 
     with pytest.raises(Reverted) as window:
         solver.settle("early settle", claim)

@@ -152,7 +152,7 @@ def test_a_halted_jobs_present_round_is_finished_and_no_other_begun() -> None:
     assert kinds(sight((ME, OTHER), progress=halted)) == [TrainSegment]
     assert kinds(sight((ZERO_ADDRESS, OTHER), progress=halted)) == []
     over = replace(halted, round=2)
-    assert [k for k in kinds(sight((ME, OTHER), progress=over))] == [Release]
+    assert kinds(sight((ME, OTHER), progress=over)) == [Release]
 
 
 def test_why_names_the_reason() -> None:

@@ -226,8 +226,10 @@ def test_35_a_task_that_starts_from_a_state_nobody_knows_is_convicted(day: Marke
     right = whistle.lineage(job_id).input_state(Kind.TASK, 1, 0)
     assert state_root(right) != view.claim.input_root, "the fault was planted"
     assert view.status.valid == 2, "the whole quorum vouched for it"
-    assert [e["finding"] for e in day.named("found")][0].startswith("HiddenInput")
-    assert [e["move"] for e in day.named("moved")] == ["Split"], "the cheat knew the state, and had to open it"
+    assert next(e["finding"] for e in day.named("found")).startswith("HiddenInput")
+    assert [e["move"] for e in day.named("moved")] == ["Split"], (
+        "the cheat knew the state, and had to open it"
+    )
     (game,) = (p for p in day.world.games.values() if p.view.game.steps == 0)
     assert not game.view.decided and game.bond == 40
     assert day.run(lambda: game.view.decided), "its claim has fallen: the bond comes back"
