@@ -81,11 +81,11 @@ def replay(
     """Recompute a committed claim and compare every root; exit status 9 if it is false."""
     from cli.inspect import audit_place, open_inspection
 
-    app = app_of(context)
+    app, wanted = app_of(context), _range(segments)
     inspection = open_inspection(app, JobId(parse_id(job)))
     try:
         kind = Kind.OUTER if outer else Kind.TASK
-        finding, view = audit_place(inspection, kind, round_, shard, _range(segments))
+        finding, view = audit_place(inspection, kind, round_, shard, wanted)
     finally:
         inspection.close()
     data = {

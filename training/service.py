@@ -145,6 +145,8 @@ class Service:
             self._failed(what, job_id, error)
             return False
         self.backoff.succeeded(what)
+        if self.status.error.startswith(f"{what}: "):
+            self.note(error="")
         if str(what) in self.status.questions:
             self.note(questions={k: v for k, v in self.status.questions.items() if k != str(what)})
         return True

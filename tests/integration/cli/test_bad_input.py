@@ -1,4 +1,4 @@
-"""What a person or a peer can get wrong around a running devnet: it is said with its next step, nothing is lost."""
+"""What a person or a peer can get wrong around a devnet: it is said with its next step, nothing is lost."""
 
 from __future__ import annotations
 
@@ -128,6 +128,7 @@ def test_a_device_that_is_not_there_is_said(with_flags: Any) -> None:
     assert refused.status == Exit.CONFIG and refused.error["code"] == "bad-device"
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # uvicorn ends its thread
 def test_a_port_in_use_is_said(with_flags: Any) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
