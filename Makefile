@@ -11,10 +11,16 @@ PY := $(VENV)/bin/python
 FORGE := cd contracts && bin/foundry forge
 PY_STAMP := $(VENV)/.assay-installed
 NPM_STAMP := contracts/node_modules/.assay-installed
+BUILT_STAMP := contracts/out-assay/.built
 
 .PHONY: setup demo test test-contracts test-python test-slow lint lint-python lint-contracts check format clean
 
-setup: $(PY_STAMP) $(NPM_STAMP)
+setup: $(BUILT_STAMP)
+
+$(BUILT_STAMP): $(PY_STAMP) $(NPM_STAMP) contracts/foundry.toml $(shell find contracts/src -name '*.sol')
+	@echo "setup: compiling the contracts"
+	@$(PY) -c 'from chain.compile import compile_contracts; compile_contracts()'
+	@touch $@
 
 $(PY_STAMP): requirements.lock pyproject.toml scripts/setup.sh
 	@PYTHON="$(PYTHON)" scripts/setup.sh python
