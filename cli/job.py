@@ -381,8 +381,7 @@ def fetch(
 
 @commands.command()
 def verify(context: typer.Context, folder: Annotated[Path, typer.Argument(help="A fetched model.")]) -> None:
-    """Check a fetched model offline against its receipt; exit status 9 if it is not what the chain
-    settled."""
+    """Check a fetched model offline against its receipt; exit status 9 if it does not hold."""
     from client.receipt import BadReceipt
     from client.receipt import verify as check
 
