@@ -83,6 +83,16 @@ _LOWERED_WHOLE = (
     "masked_fill",
     "rsub",
     "native_dropout",
+    "max_pool2d_with_indices_backward",
+    "avg_pool2d",
+    "avg_pool2d_backward",
+    "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool2d_backward",
+    "native_group_norm",
+    "native_group_norm_backward",
+    "native_batch_norm_backward",
+    "upsample_nearest2d",
+    "upsample_nearest2d_backward",
     "t",
     "transpose",
     "eye",
@@ -163,7 +173,7 @@ def trace_step(step: StepFunction, state: Sequence[Tensor], batch: Tensor) -> Gr
     """
 
     def run(*flat: Tensor) -> list[Tensor]:
-        with _Sources(), sdpa_kernel(SDPBackend.MATH):
+        with _Sources(), sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False):
             return list(step(list(flat[:-1]), flat[-1]))
 
     with FakeTensorMode(allow_non_fake_inputs=True) as fake:

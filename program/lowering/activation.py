@@ -30,6 +30,22 @@ def leaky_relu(context: Lowering, traced: Traced, x: View, slope: Number = 0.01)
     return context.where(context.compare(Op.LT, 0.0, x), x, context.mul(x, slope), DType.F32)
 
 
+@lowers("elu.default")
+def elu(
+    context: Lowering, traced: Traced, x: View, alpha: Number = 1.0, scale: Number = 1.0, inner: Number = 1.0
+) -> View:
+    """scale·x above 0, scale·alpha·(exp(inner·x) − 1) below."""
+    bent = context.sub(context.unary(Op.EXP, x if inner == 1 else context.mul(x, inner)), 1.0)
+    bent = context.mul(bent, float(alpha * scale))
+    straight = x if scale == 1 else context.mul(x, scale)
+    return context.where(context.compare(Op.LT, 0.0, x), straight, bent, DType.F32)
+
+
+@lowers("hardtanh.default")
+def hardtanh(context: Lowering, traced: Traced, x: View, low: Number = -1.0, high: Number = 1.0) -> View:
+    return context.binary(Op.MIN, context.binary(Op.MAX, x, float(low)), float(high))
+
+
 def _sigmoid(context: Lowering, x: View) -> View:
     return context.div(1.0, context.add(context.unary(Op.EXP, context.unary(Op.NEG, x)), 1.0))
 

@@ -32,6 +32,8 @@ class Lowering:
         self.builder = builder
         self.seed = seed
         """Of the random numbers, together with the step and the place in the program."""
+        self.written: dict[int, View] = {}
+        """What a rule writes besides its result: the number of an argument -> that tensor's next value."""
         self._sites = 0
         self.softmax_parts: dict[View, View] = {}
         """Result of a log-softmax -> the softmax of the same rows, for its gradient."""

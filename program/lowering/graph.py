@@ -22,21 +22,36 @@ from program.build import ProgramBuilder
 from program.isa import DType, Program
 from program.lowering import (
     activation,
+    batches,
     contraction,
+    convolution,
     creation,
     elementwise,
     indexing,
     loss,
     normalisation,
+    pooling,
     random,
 )
 from program.lowering.context import Lowering, Refused
 from program.lowering.registry import RULES, Rule
-from program.lowering.views import View, whole
+from program.lowering.views import View, view, whole
 from program.rules import RuleBroken
 from program.tracing import UNKNOWN_SOURCE, UnsupportedOperation
 
-RULE_MODULES = (activation, contraction, creation, elementwise, indexing, loss, normalisation, random)
+RULE_MODULES = (
+    activation,
+    batches,
+    contraction,
+    convolution,
+    creation,
+    elementwise,
+    indexing,
+    loss,
+    normalisation,
+    pooling,
+    random,
+)
 """Importing them fills the table of rules."""
 
 DTYPES = {
@@ -46,6 +61,15 @@ DTYPES = {
     torch.uint8: DType.U8,
     torch.bool: DType.BOOL,
 }
+
+
+_RENAMING = {
+    "transpose_": torch.ops.aten.transpose.int,
+    "t_": torch.ops.aten.t.default,
+    "squeeze_": torch.ops.aten.squeeze.default,
+    "unsqueeze_": torch.ops.aten.unsqueeze.default,
+}
+"""In-place operations that write nothing: they give a tensor another shape."""
 
 
 def lower_step(graph: GraphModule, *, params: int, seed: int = 0) -> Program:
@@ -129,6 +153,8 @@ class _Walk:
         if traced.target is operator.getitem:
             self.bind(traced, self.values[_first(traced)][traced.args[1]])
             return
+        if not traced.users and "empty" in str(traced.target):
+            return
         rule, written = self._rule(traced)
         for value in _tensors(traced.meta.get("val")):
             _dtype(traced, value)
@@ -141,6 +167,11 @@ class _Walk:
         self._check(traced, result)
         if written is not None:
             self._rebind(traced, written, result)
+        for place, after in self.context.written.items():
+            target = traced.args[place]
+            assert isinstance(target, Traced)
+            self._rebind(traced, target, after)
+        self.context.written = {}
         self.bind(traced, result)
 
     def _rule(self, traced: Traced) -> tuple[Rule, Traced | None]:
@@ -150,6 +181,8 @@ class _Walk:
         in_place = packet.endswith("_") and not packet.startswith("_")
         if target in RULES:
             return RULES[target], _first(traced) if in_place else None
+        if packet in _RENAMING:
+            return RULES[_RENAMING[packet]], None
         if in_place:
             functional = getattr(getattr(torch.ops.aten, packet[:-1], None), overload, None)
             if functional in RULES:
@@ -169,20 +202,52 @@ class _Walk:
                 )
 
     def _rebind(self, traced: Traced, written: Traced, result: View) -> None:
-        """Give every name of the written tensor its new value; refuse where a view of it would need one."""
+        """Give every name of the written elements their new value; refuse where a name has others as well."""
         meta = written.meta["val"]
         for other in self._sharing.get(meta.untyped_storage()._cdata, []):
-            seen = other.meta["val"]
-            if (seen.shape, seen.stride(), seen.storage_offset()) == (
-                meta.shape,
-                meta.stride(),
-                meta.storage_offset(),
-            ):
+            if _layout(other.meta["val"]) == _layout(meta):
                 self.values[other] = result
-            elif any(user > traced for user in other.users) or other.op == "placeholder":
+                continue
+            if not any(user > traced for user in other.users) and other.op != "placeholder":
+                continue
+            places = _places(meta, other.meta["val"])
+            if bool((places < 0).all()):
+                continue
+            seen = None if bool((places < 0).any()) else self._moved(result, places)
+            if seen is None:
                 raise UnsupportedOperation(
                     str(traced.target),
                     source_of(traced),
                     "it writes in place to part of a tensor that is read later",
                     hint="Build a new tensor instead, for instance with torch.cat or torch.where.",
                 )
+            self.values[other] = seen
+
+    def _moved(self, x: View, places: Tensor) -> View | None:
+        """x's elements at these flat indices, where strides can tell them."""
+        offset = int(places.flatten()[0])
+        strides = [
+            int(places.narrow(d, 1, 1).flatten()[0]) - offset if n > 1 else 0
+            for d, n in enumerate(places.shape)
+        ]
+        expected = torch.tensor(offset)
+        for d, (n, stride) in enumerate(zip(places.shape, strides, strict=True)):
+            line = torch.arange(n) * stride
+            expected = expected + line.view([-1 if d == e else 1 for e in range(places.dim())])
+        if not torch.equal(expected.expand(places.shape), places):
+            return None
+        return view(self.context.node(x), tuple(places.shape), strides, offset)
+
+
+def _layout(x: Tensor) -> tuple[torch.Size, tuple[int, ...], int]:
+    return x.shape, x.stride(), int(x.storage_offset())
+
+
+def _places(written: Tensor, other: Tensor) -> Tensor:
+    """Like `other`, which shares memory: the flat index in `written` of each of its elements, or -1."""
+    size = written.untyped_storage().nbytes() // written.element_size()
+    memory = torch.arange(size)
+    known = torch.full((size,), -1)
+    at = memory.as_strided(written.shape, written.stride(), written.storage_offset())
+    known[at.flatten()] = torch.arange(written.numel())
+    return known[memory.as_strided(other.shape, other.stride(), other.storage_offset())]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from program.tracing import UnsupportedOperation, trace_step
-from tests.unit.program.lowered import BATCH, lowered
+from tests.unit.program.lowered import BATCH, agree, lowered
 
 X = torch.ones(3, 4)
 
@@ -38,11 +38,11 @@ def test_an_unknown_operation_is_named_with_its_line() -> None:
 
 
 def test_an_operation_inside_a_module_is_blamed_on_the_user_that_called_it() -> None:
-    convolution = torch.nn.Conv1d(3, 2, 1)
+    convolution = torch.nn.ConvTranspose1d(3, 2, 1)
 
     def function(x: Tensor, batch: Tensor) -> list[Tensor]:
         x = x * 2
-        weights = {"weight": x[:2, :3, None], "bias": x[0, :2]}
+        weights = {"weight": x[:3, :2, None], "bias": x[0, :2]}
         return [torch.func.functional_call(convolution, weights, (x[None],))]
 
     assert _refused(function).source.endswith(_line(function, "functional_call"))
@@ -113,3 +113,14 @@ def test_a_constant_of_different_values_asks_for_a_buffer() -> None:
 
     error = _refused(function)
     assert "buffer" in error.hint and error.source.endswith(_line(function, "x + table"))
+
+
+def test_writing_into_one_view_leaves_the_others_alone() -> None:
+    def function(x: Tensor, batch: Tensor) -> list[Tensor]:
+        first, second = (x * 2).split(2, 1)
+        first.sigmoid_()
+        whole = x * 3
+        whole.t().mul_(x.t())
+        return [first, second, whole]
+
+    agree(function, torch.arange(12.0).view(3, 4))
