@@ -139,8 +139,8 @@ class Void:
 
 @dataclass(frozen=True)
 class Announce:
-    """`segment`: the sample for a vote, the slot for a binding, `INPUT_SEGMENT` for an input state; `verifier`: zero
-    but for a vote."""
+    """`segment`: the sample for a vote, the slot for a binding, `INPUT_SEGMENT` for an input state.
+    `verifier`: zero but for a vote."""
 
     claim_id: ClaimId
     segment: int

@@ -192,7 +192,8 @@ class World:
         job = self.job(job_id)
         require(job.holders[shard].solver == caller, "NotHolder")
         progress = job.view.progress
-        owed = progress.round < progress.final_round and not self.current(job_id, Kind.TASK, progress.round, shard)
+        running = progress.round < progress.final_round
+        owed = running and not self.current(job_id, Kind.TASK, progress.round, shard)
         require(not owed, "NotDue")
         self._reopen(job, shard)
 

@@ -17,18 +17,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from program.disputant import Disputant, IncompleteHistory, WrongReplay
+from program.evidence import output_proof
 from program.fault import NodeFault, StateFault
 from program.replay import Replay
 from protocol import events as e
 from protocol import sampling, trees
-from protocol.dispute import Move, Prove, RevealLeaf, RevealSteps, RevealTrace, Split, Timeout
+from protocol.dispute import (
+    Move,
+    Prove,
+    ProveOutput,
+    RevealLeaf,
+    RevealSteps,
+    RevealTrace,
+    Split,
+    Timeout,
+)
 from protocol.params import worst_case
 from protocol.types import (
+    INPUT_SEGMENT,
     ZERO_ADDRESS,
     ZERO_DIGEST,
     Address,
     Claim,
     ClaimId,
+    GamePhase,
     GameView,
     JobId,
     Kind,
@@ -330,6 +342,44 @@ def vote_game(stage: Stage, seed: int) -> None:
     won = play(case, game_id, players, verifier if lying_defender else CHALLENGER)
     assert won == lying_defender
     assert case.twin.world.claims[case.claim_id].status.phase == Phase.ACCEPTED
+
+
+def input_case(stage: Stage, seed: int, honest: bool) -> None:
+    """Attack 35: an input state that only its claimant knows is opened, and binds to nothing; an honest
+    claimant that is made to open its own is paid."""
+    rng = random.Random(seed)
+    case = begin(stage.enter(), rng, random_sample(seed, instructions=15), None)
+    terms, slots = case.terms, case.terms.inner.slots
+    state = case.twin.world.claims[case.claim_id]
+    wanted = case.claimed.state_tree(0)
+    assert (state.claim.input_root == wanted.root) and slots > 1
+    case.do(e.Announce(case.claim_id, INPUT_SEGMENT, ZERO_ADDRESS, SALT), CHALLENGER)
+    case.do(e.OpenInput(case.claim, SALT), CHALLENGER)
+    game_id = case.twin.world.games_opened
+    view = GameView(game_id, case.twin.world.games[game_id].game, (), (), b"", 0, False, False, "")
+    assert view.game.move_time == terms.move_time and view.game.digest == case.claim.input_root
+    if honest:
+        opened = Split(tuple(wanted.descendants(wanted.depth, 0, min(4, wanted.depth))))
+        view = attempt(case.twin, view, spoil(rng, opened), SOLVER)
+        view = attempt(case.twin, view, opened, SOLVER)
+        if case.twin.world.games[game_id].game.phase == GamePhase.PICK_OUTPUT:
+            proof = output_proof(case.claimed.program, 0)
+            forged = ProveOutput(0, 0, proof, view.digests[0], tuple(wanted.proof(0)), ZERO_DIGEST, ())
+            attempt(case.twin, view, forged, CHALLENGER)
+            assert game_id in case.twin.world.games, "there is no trace to prove against"
+    case.twin.wait(int(case.twin.world.games[game_id].game.deadline - case.twin.time) + 1)
+    view = replace(view, game=case.twin.world.games[game_id].game)
+    attempt(case.twin, view, Timeout(), STRANGER)
+    assert case.twin.verdicts[game_id] != honest
+    status = case.twin.world.claims[case.claim_id].status
+    assert status.phase == (Phase.COMMITTED if honest else Phase.CONVICTED)
+    TRIES["games"] += 1
+
+
+@pytest.mark.parametrize("honest", [True, False])
+def test_games_about_inputs(stage: Stage, honest: bool) -> None:
+    for seed in range(3):
+        input_case(stage, seed, honest)
 
 
 SEEDS = st.integers(0, 2**32 - 1)

@@ -5,16 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
+from program.build import ProgramBuilder
 from program.disputant import Disputant, IncompleteHistory, WrongReplay, disputed_path, overdue
+from program.evidence import output_proof
 from program.fault import Fault, NodeFault, StateFault
-from program.isa import Op
+from program.isa import DType, Op
 from program.replay import Replay
 from protocol import trees
-from protocol.dispute import OpenOutput, PickStep, RevealTrace, Split, Timeout
+from protocol.dispute import OpenOutput, Pick, PickStep, ProveOutput, RevealTrace, Split, Timeout
+from protocol.game import IllegalMove, input_game
 from protocol.types import GameView, Opened, Seconds
 from tests.fakes.arena import CHALLENGER, DEFENDER, FIRST_STEP, SEED, SHARD, apply, open_game, referee
 from tests.fakes.programs import training_sample
+from training.prosecution import slots_shown
 
 SAMPLE = training_sample()
 KEY = b"k" * 32
@@ -137,6 +142,69 @@ def test_replay_of_another_run_makes_no_move() -> None:
     for wrong in (view, later):
         with pytest.raises(WrongReplay):
             Disputant(DEFENDER, lambda _: honest).move(wrong)
+
+
+def many_slots(count: int, last: float = 0.0) -> Replay:
+    """Scalars that keep their values; the last but one has this one."""
+    b = ProgramBuilder()
+    slots = [b.state(DType.F32, ()) for _ in range(count)]
+    program = b.finish(slots, 1)
+    state = [torch.tensor(float(i)) for i in range(count)]
+    state[-2] = torch.tensor(last)
+    return Replay(program, state, SAMPLE.dataset, SEED, SHARD, FIRST_STEP)
+
+
+@pytest.mark.parametrize("count", [5, 16, 17, 300])
+def test_a_hidden_input_state_is_opened_down_to_the_slot_that_is_wrong(count: int) -> None:
+    """Attack 35: the claimant alone knows its input state; what it has to open proves one slot of it."""
+    right, cheat = many_slots(count), many_slots(count, 7.5)
+    game = input_game(open_game(right, 1, bytes(32), bytes(32)), cheat.root(0))
+    view = GameView(1, game, (), (), b"", 0, False, False, "")
+    players = {
+        DEFENDER: Disputant(DEFENDER, lambda _: cheat),
+        CHALLENGER: Disputant(CHALLENGER, lambda _: right),
+    }
+    while not slots_shown(view.game):
+        move = players[view.game.mover].move(view)
+        assert move is not None
+        view = apply(view, move, view.game.mover)
+    assert players[CHALLENGER].move(view) is None, "the rest is not the court's business"
+    slot, known = count - 2, right.state_tree(0)
+    leaf = view.digests[slot - view.game.index]
+    assert leaf == cheat.state_tree(0).digest(0, slot) != known.digest(0, slot)
+    proof = disputed_path(cheat.root(0), slot, known, view.opened)
+    assert trees.verify(cheat.root(0), count, slot, leaf, proof)
+    assert view.moves <= 2 * max(1, -(-trees.depth(count) // 4)) - 1
+
+
+def test_a_challenger_that_accepts_the_input_state_has_no_move() -> None:
+    right = many_slots(20)
+    game = input_game(open_game(right, 1, bytes(32), bytes(32)), right.root(0))
+    view = referee(game, right, right)
+    assert (view.challenger_won, view.reason, view.moves) == (False, "timeout", 1)
+
+
+def test_an_input_tree_with_something_beyond_its_slots_loses() -> None:
+    right = many_slots(5)
+    forged = trees.build([*right.state_tree(0).levels[0], b"\x09" * 32])
+    game = input_game(open_game(right, 1, bytes(32), bytes(32)), forged.root)
+    view = GameView(1, game, (), (), b"", 0, False, False, "")
+    view = apply(view, Split(tuple(forged.descendants(3, 0, 3))), DEFENDER)
+    move = Disputant(CHALLENGER, lambda _: right).move(view)
+    assert isinstance(move, Pick) and move.child == 5
+    view = apply(view, move, CHALLENGER)
+    assert (view.challenger_won, view.reason) == (True, "padding")
+
+
+def test_no_trace_is_proven_against_an_input_state() -> None:
+    right, cheat = many_slots(5), many_slots(5, 7.5)
+    game = input_game(open_game(right, 1, bytes(32), bytes(32)), cheat.root(0))
+    view = GameView(1, game, (), (), b"", 0, False, False, "")
+    view = apply(view, Split(tuple(cheat.state_tree(0).descendants(3, 0, 3))), DEFENDER)
+    proof = tuple(cheat.state_tree(0).proof(3))
+    forged = ProveOutput(3, 3, output_proof(right.program, 3), view.digests[3], proof, bytes(32), ())
+    with pytest.raises(IllegalMove, match="WrongPhase"):
+        apply(view, forged, CHALLENGER)
 
 
 def test_overdue_is_after_the_deadline_only() -> None:
