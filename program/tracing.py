@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -165,6 +166,11 @@ class _Sources(TorchDispatchMode):
         return result
 
 
+def _plain_layers() -> AbstractContextManager[None]:
+    """Recurrent layers as ordinary operations, not as one of oneDNN's."""
+    return torch.backends.mkldnn.flags(enabled=False, allow_tf32=None)  # type: ignore[arg-type]
+
+
 def trace_step(step: StepFunction, state: Sequence[Tensor], batch: Tensor) -> GraphModule:
     """Graph of one step; placeholders are the state's tensors in order, then the batch.
 
@@ -173,7 +179,7 @@ def trace_step(step: StepFunction, state: Sequence[Tensor], batch: Tensor) -> Gr
     """
 
     def run(*flat: Tensor) -> list[Tensor]:
-        with _Sources(), sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False):
+        with _Sources(), sdpa_kernel(SDPBackend.MATH), _plain_layers():
             return list(step(list(flat[:-1]), flat[-1]))
 
     with FakeTensorMode(allow_non_fake_inputs=True) as fake:

@@ -93,7 +93,8 @@ def max_pool_backward(
 def _mean_window(
     kernel: Sequence[int], stride: Sequence[int], padding: Sequence[int], rest: Sequence[Any]
 ) -> Window:
-    ceil_mode, count_pad, divisor = [*rest, *[False, True, None][len(rest) :]]
+    defaults: list[Any] = [False, True, None]
+    ceil_mode, count_pad, divisor = list(rest) + defaults[len(rest) :]
     if ceil_mode or divisor is not None or (not count_pad and any(padding)):
         raise Refused("average pooling has no ceil_mode, divisor_override or uncounted padding here")
     size = each(kernel, 2)

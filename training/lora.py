@@ -1,0 +1,87 @@
+"""Low-rank adapters: fine-tuning a model whose own weights stay as they are.
+
+Contract: `adapt` freezes every parameter of a model and adds to each chosen linear layer W a trained product:
+x·Wᵀ + (x·downᵀ·upᵀ)·alpha ÷ rank, with `up` = 0 at the start, so that nothing changes before the first step.
+In a job the frozen weights are slots that pass through a step unchanged: part of the genesis and of every
+state root, no part of `params`, so that rounds exchange and the settled model holds the adapters alone;
+`merge` adds them into the weights. Not guaranteed: that the file's weights are those of any published model;
+compare its hash.
+
+Source: Hu and others 2021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.nn import functional
+
+from protocol.errors import Stop
+from training.optimisers import matches
+
+
+class Adapted(nn.Module):
+    """A frozen linear layer and its adapter."""
+
+    def __init__(self, base: nn.Linear, rank: int, alpha: float) -> None:
+        super().__init__()
+        self.base = base
+        self.scale = alpha / rank
+        self.down = nn.Parameter(torch.randn(rank, base.in_features) / base.in_features**0.5)
+        self.up = nn.Parameter(torch.zeros(base.out_features, rank))
+
+    def forward(self, x: Tensor) -> Tensor:
+        low = functional.linear(functional.linear(x, self.down), self.up)
+        return self.base(x) + low * self.scale
+
+    def merged(self) -> nn.Linear:
+        """The linear layer with the adapter added into its weight."""
+        with torch.no_grad():
+            self.base.weight += (self.up @ self.down) * self.scale
+        return self.base
+
+
+def load(model: nn.Module, path: Path) -> None:
+    """Give the model the float32 weights of a safetensors file by name. Raises Stop where they do not fit."""
+    if not path.is_file():
+        raise Stop(f"there is no file {path}", hint="name a .safetensors file")
+    try:
+        model.load_state_dict({n: x.float() for n, x in load_file(path).items()})
+    except (SafetensorError, RuntimeError) as error:
+        raise Stop(
+            f"{path} does not fit the model: {error}", hint="build the module it was saved from"
+        ) from error
+
+
+def adapt(model: nn.Module, layers: Sequence[str], *, rank: int, alpha: float) -> list[str]:
+    """Freeze the model and adapt its linear layers whose name matches a pattern; returns their names.
+
+    Adapters begin from PyTorch's global generator. Raises Stop where no layer matches.
+    """
+    chosen = [n for n, m in model.named_modules() if isinstance(m, nn.Linear) and matches(n, layers)]
+    if not chosen:
+        raise Stop(
+            f"no linear layer matches {', '.join(layers)}", hint='see model.named_modules(); "*" is all'
+        )
+    model.requires_grad_(False)
+    for name in chosen:
+        parent, attribute = _place(model, name)
+        setattr(parent, attribute, Adapted(getattr(parent, attribute), rank, alpha))
+    return chosen
+
+
+def merge(model: nn.Module) -> None:
+    """Add every adapter into the weight below it; the model has its old names again."""
+    for name in [n for n, m in model.named_modules() if isinstance(m, Adapted)]:
+        parent, attribute = _place(model, name)
+        setattr(parent, attribute, getattr(parent, attribute).merged())
+
+
+def _place(model: nn.Module, name: str) -> tuple[nn.Module, str]:
+    above, _, attribute = name.rpartition(".")
+    return model.get_submodule(above), attribute
