@@ -92,6 +92,7 @@ def recommended_rules() -> Rules:
         verifier_fee=2 * TOK,
         solver_stake=240 * TOK,
         verifier_stake=40 * TOK,
+        miss_penalty=20 * TOK,
     )
 
 
