@@ -31,7 +31,7 @@ WHAT_IS_ASKED = {
     GamePhase.SPLIT_NODE: "open that part of the trace",
     GamePhase.PICK_LEAF: "point at the first wrong part of the node's output",
     GamePhase.SPLIT_LEAF: "open that part of the output",
-    GamePhase.REVEAL_LEAF: "reveal the disputed 4 KiB",
+    GamePhase.REVEAL_LEAF: "reveal the disputed leaf",
     GamePhase.PROVE: "prove one element wrong",
     GamePhase.PICK_OUTPUT: "point at the first wrong slot of the claimed state",
     GamePhase.SPLIT_OUTPUT: "open the claimed state",
@@ -176,11 +176,11 @@ def prove(context: typer.Context, game_id: GameId) -> None:
 
 
 def _play(app: App, game_id: int) -> None:
-    from cli.roles import APPETITE, device_of, kernels
+    from cli.roles import APPETITE, device_of, kernels, secret_of
     from program.disputant import Disputant
     from program.player import play
     from training.lineage import open_lineage
-    from training.prosecution import replay_for
+    from training.prosecution import Prosecutor, replay_for, slots_shown
 
     connection = app.connect()
     market = connection.writer
@@ -193,6 +193,14 @@ def _play(app: App, game_id: int) -> None:
             market, storage.blocks, job, APPETITE, device=device_of(app.settings.device), kernels=kernels()
         )
         app.announce(f"move in game {game_id}: {state_of(view)}")
+        pursuit = None
+        if slots_shown(view.game) and view.game.challenger == market.me:
+            prosecutor = Prosecutor(market, secret_of(app.node_home(app.settings.account)))
+            while (pursuit := prosecutor.bind(lineage, view, connection.clock.block())) is not None:
+                app.output.say(pursuit.reason)
+                if pursuit.stage != "announced":
+                    break
+                time.sleep(0.5)
         played = play(
             market,
             Disputant(market.me, lambda game: replay_for(lineage, game)),
@@ -202,6 +210,10 @@ def _play(app: App, game_id: int) -> None:
     finally:
         storage.close()
     after = market.game(game_id)
+    if pursuit is not None:
+        said = {"move": pursuit.stage, "reason": pursuit.reason, "game": after}
+        app.output.result("dispute-move", said, f"{pursuit.stage}: {pursuit.reason}")
+        return
     app.output.result(
         "dispute-move",
         {"move": played.move, "reason": played.reason, "game": after},

@@ -95,7 +95,7 @@ class _Side:
     def __init__(self, view: GameView, replay: Replay) -> None:
         self._view, self._game, self._replay = view, view.game, replay
         self._at = view.game.step - replay.first_step
-        agreed = view.game.steps == 0 or self._at >= 0 and replay.root(self._at) == view.game.in_root
+        agreed = view.game.steps == 0 or (self._at >= 0 and replay.root(self._at) == view.game.in_root)
         if not agreed:
             raise WrongReplay(
                 f"the replay from step {replay.first_step} does not reach the state that game {view.game_id} "
