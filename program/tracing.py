@@ -51,7 +51,7 @@ class UnsupportedOperation(Stop):
         why = f": {reason}" if reason else " has no lowering to the instruction set"
         super().__init__(
             f"{operation}{why} (used at {source}). The job's program cannot be built.",
-            hint=hint or "Rewrite this line with operations listed in docs/decisions/0004-lowering.md.",
+            hint=hint or "Rewrite this line with operations listed in docs/operations.md.",
         )
         self.operation = operation
         self.source = source
@@ -168,7 +168,7 @@ class _Sources(TorchDispatchMode):
 
 def _plain_layers() -> AbstractContextManager[None]:
     """Recurrent layers as ordinary operations, not as one of oneDNN's."""
-    return torch.backends.mkldnn.flags(enabled=False, allow_tf32=None)  # type: ignore[arg-type]
+    return torch.backends.mkldnn.flags(enabled=False, allow_tf32=None)
 
 
 def trace_step(step: StepFunction, state: Sequence[Tensor], batch: Tensor) -> GraphModule:
