@@ -18,7 +18,19 @@ from chain.sender import FeePolicy, Sender
 from protocol import trees
 from protocol.errors import Reverted
 from protocol.params import worst_case
-from protocol.types import ZERO_ADDRESS, Address, Claim, JobId, Kind, Phase, Role, Seconds, Wei
+from protocol.types import (
+    INPUT_SEGMENT,
+    ZERO_ADDRESS,
+    Address,
+    Claim,
+    GamePhase,
+    JobId,
+    Kind,
+    Phase,
+    Role,
+    Seconds,
+    Wei,
+)
 from tests.property.markets import TERMS
 
 SALT = b"s" * 32
@@ -154,3 +166,26 @@ def test_a_challenger_that_says_nothing_pays_the_solver(rpc: HttpRpc, markets: l
     assert (view.decided, view.challenger_won, view.reason) == (True, False, "timeout")
     assert solver.free(solver.me) == before + terms.challenge_bond // 2
     assert solver.claim(claim_id).status.open_games == 0
+
+
+def test_a_claimant_is_made_to_open_its_input_state(rpc: HttpRpc, markets: list[ChainMarket]) -> None:
+    """Attack 35: what it opens is in the view for everyone; a claimant that opens nothing is convicted."""
+    client, solver, challenger = markets
+    job_id, claim = committed(markets)
+    terms = client.job(job_id).terms
+    claim_id = client.claims(job_id)[0].claim_id
+    before = challenger.free(challenger.me)
+    challenger.announce("find", claim_id, INPUT_SEGMENT, ZERO_ADDRESS, SALT)
+    pass_time(rpc, 1)
+    game_id = challenger.open_input("open", claim, SALT)
+    assert challenger.open_input("open", claim, SALT) == game_id, "once for its intent"
+    game = solver.game(game_id).game
+    assert (game.phase, game.steps, game.digest) == (GamePhase.SPLIT_OUTPUT, 0, claim.input_root)
+    assert challenger.free(challenger.me) == before - terms.challenge_bond
+    with pytest.raises(Reverted) as silent:
+        solver.split("wrong", game_id, game, [b"\x27" * 32] * (1 << game.level))
+    assert silent.value.error == "WrongChildren"
+    pass_time(rpc, terms.move_time + 1)
+    challenger.timeout("timeout", game_id, game)
+    assert client.claim(claim_id).status.phase == Phase.CONVICTED
+    assert challenger.free(challenger.me) > before
