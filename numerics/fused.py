@@ -17,6 +17,7 @@ import torch._inductor.inductor_prims  # registers the marker that `kept` uses
 from torch import Tensor
 
 from numerics import constants as c
+from numerics.backends import integer_product_fast
 
 _NAN = float("nan")
 _INT32_PRODUCT_LENGTH = 2048
@@ -136,18 +137,26 @@ def quantise(x: Tensor, e: Exponents) -> Quantised:
 
 
 def product(qa: Quantised, ea: Exponents, qb: Quantised, eb: Exponents) -> Tensor:
-    """f32[b..., M, N] from operands [b..., M, K] and [b..., N, K] (A32).
+    """f32[b..., M, N] from operands [b..., M, K] and [b..., N, K] (A32)."""
+    total = _total_int8(qa, qb) if qa.integers.device.type == "cpu" else _total_elsewhere(qa, qb)
+    return (total * ea.factor().unsqueeze(-1) * eb.factor().unsqueeze(-2)).to(torch.float32)
 
-    S is exact as f64 and never -0, since every term of it is made from an integer.
-    """
+
+def _total_elsewhere(qa: Quantised, qb: Quantised) -> Tensor:
+    """S as f64, never -0, by the backend for the device, which knows its alignment."""
+    total = integer_product_fast(qa.integers.to(torch.int16), qb.integers.to(torch.int16))
+    return torch.where(total == 0.0, 0.0, total)
+
+
+def _total_int8(qa: Quantised, qb: Quantised) -> Tensor:
+    """S as f64, exact, and never -0 since every term of it is made from an integer."""
     high, low, both = _products(qa, qb)
     cross = both - high - low
     if qa.integers.shape[-1] <= _INT32_PRODUCT_LENGTH:
         upper = (high * 128 + cross).to(torch.float64)
     else:
         upper = high.to(torch.float64) * 128.0 + cross.to(torch.float64)
-    total = upper * 128.0 + low.to(torch.float64)
-    return (total * ea.factor().unsqueeze(-1) * eb.factor().unsqueeze(-2)).to(torch.float32)
+    return upper * 128.0 + low.to(torch.float64)
 
 
 def _products(qa: Quantised, qb: Quantised) -> tuple[Tensor, ...]:

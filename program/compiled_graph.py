@@ -67,8 +67,9 @@ def _run(program: Program, *inputs: Tensor) -> list[Tensor]:
                 values.append(_quantise(program, node, operands, len(values) in products_only))
             else:
                 value = _value(node, operands, inputs[-1].device)
-                keep = node.op in _COSTLY and isinstance(value, Tensor)
-                values.append(fused.kept(value) if keep else value)
+                if node.op in _COSTLY and isinstance(value, Tensor):
+                    value = fused.kept(value)
+                values.append(value)
     return [_external(program.nodes[ref], values[ref]) for ref in program.outputs]
 
 

@@ -73,23 +73,37 @@ def test_a_state_that_does_not_fit_is_refused(cache: Path) -> None:
         form.step([sample.state[0], sample.state[0], sample.state[2]], context(sample))
 
 
-@pytest.mark.parametrize("damage", ["changed", "interrupted", "removed"])
-def test_a_damaged_form_is_reported_and_compiled_again(
+@pytest.mark.parametrize("damage", ["removed", "interrupted", "unreadable"])
+def test_a_damaged_form_is_reported_and_deleted(
     own_cache: Path, caplog: pytest.LogCaptureFixture, damage: str
 ) -> None:
-    sample = training_sample()
-    directory = form_directory(own_cache, sample.program)
-    library = next(directory.rglob("*.so"))
-    if damage == "changed":
-        library.write_bytes(library.read_bytes()[:-1] + b"x")
-    elif damage == "removed":
-        library.unlink()
-    else:
+    directory = form_directory(own_cache, training_sample().program)
+    if damage == "removed":
+        next(directory.rglob("*.so")).unlink()
+    elif damage == "interrupted":
         (directory / "form.json").unlink()
-    form = CompiledExecutor(sample.program, cache_dir=own_cache)
+    else:
+        (directory / "form.json").write_text("{}")
+        shutil.rmtree(directory / "aotautograd")
+    assert StoredForm(directory).load() is None
     assert "compiled again" in caplog.text
+    assert not directory.exists()
+
+
+def test_a_changed_form_is_compiled_again(own_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
+    sample = training_sample()
+    library = next(form_directory(own_cache, sample.program).rglob("*.so"))
+    library.write_bytes(library.read_bytes()[:-1] + b"x")
+    form = CompiledExecutor(sample.program, cache_dir=own_cache)
+    assert "files changed" in caplog.text
     found = form.run(sample.state, context(sample), 2)
     assert state_root(found) == state_root(Executor(sample.program).run(sample.state, context(sample), 2))
+
+
+def test_a_form_leaves_subnormals_alone(cache: Path) -> None:
+    """Compilers may link start-up code into a fast-math library that flushes subnormals in a whole thread."""
+    CompiledExecutor(training_sample().program, cache_dir=cache)
+    assert (torch.full((64,), 2.0**-140) * 0.5).tolist() == [2.0**-141] * 64
 
 
 def test_a_form_with_other_bits_is_deleted_and_never_used(
