@@ -122,7 +122,7 @@ def prove_binding(world: World, event: ProveBinding, by: Address, now: Moment) -
     root, place, count = _source_of(world, event, terms)
     require(trees.verify(root, count, place, event.source_leaf, event.source_proof), "BadProof")
     require(event.leaf != event.source_leaf, "NoDifference")
-    claim_id, _ = _challengeable(world, claim, now)
+    claim_id, _ = _challengeable(world, claim, now, proof=True)
     return convicted(world, claim_id, by, now)
 
 
@@ -137,12 +137,15 @@ def move(world: World, event: Play, by: Address, now: Moment) -> World:
     return replace(world, games={**world.games, event.game_id: replace(challenge, game=result)})
 
 
-def _challengeable(world: World, claim: Claim, now: Moment) -> tuple[ClaimId, ClaimState]:
-    """Exists, stands, and is not past its challenge window."""
+def _challengeable(
+    world: World, claim: Claim, now: Moment, *, proof: bool = False
+) -> tuple[ClaimId, ClaimState]:
+    """Exists, stands, and is not past its challenge window; a `proof` is in time while any game on it is
+    open."""
     claim_id, state = world.known(claim)
     require(state.live, "WrongPhase", state.status.phase.name)
     require(world.stands(state), "NotStanding")
-    if state.status.phase == Phase.ACCEPTED:
+    if state.status.phase == Phase.ACCEPTED and not (proof and state.status.open_games):
         end = state.status.since + world.jobs[claim.job_id].terms.challenge_window
         require(now.time <= end, "WindowClosed")
     return claim_id, state

@@ -63,11 +63,11 @@ class CourtWorld(World):
         require(key in self.announced, "NotAnnounced")
         require(self.announced[key] < self.block, "TooSoon")
 
-    def _challengeable(self, claim: Claim) -> Entry:
+    def _challengeable(self, claim: Claim, *, proof: bool = False) -> Entry:
         entry = self._live(claim, Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
         window = self.job(claim.job_id).view.terms.challenge_window
         late = entry.status.phase == Phase.ACCEPTED and self.time > entry.status.since + window
-        require(not late, "WindowClosed")
+        require(not late or (proof and entry.status.open_games > 0), "WindowClosed")
         return entry
 
     def _begin(self, entry: Entry, caller: Address, defender: Address, vote: Address, **facts: object) -> int:
@@ -225,7 +225,7 @@ class CourtWorld(World):
         source_proof: Sequence[bytes],
         salt: bytes,
     ) -> None:
-        entry = self._challengeable(claim)
+        entry = self._challengeable(claim, proof=True)
         self._announced(caller, entry.claim_id, slot, ZERO_ADDRESS, salt)
         terms = self.job(claim.job_id).view.terms
         slots = terms.inner.slots if claim.kind == Kind.TASK else terms.outer.slots

@@ -285,7 +285,7 @@ interface ITasks {
         address challenger,
         bool won
     ) external returns (bool stood);
-    /// @notice Convict a claim that stands and may still be challenged.
+    /// @notice Convict a claim that stands and may still be challenged, or on which a game is open.
     function convict(Claim calldata claim, address challenger) external;
 }
 

@@ -15,7 +15,7 @@ abstract contract Convictions is Attestations, Shards {
 
     function gameOpened(Claim calldata claim) external onlyChallenges returns (bytes32 claimId) {
         Status memory st;
-        (claimId, st) = _challengeable(claim);
+        (claimId, st) = _challengeable(claim, false);
         statuses[claimId].openGames = st.openGames + 1;
     }
 
@@ -25,7 +25,7 @@ abstract contract Convictions is Attestations, Shards {
         returns (bytes32 claimId, uint64 ballot, bytes32 tracesRoot, bytes32 seed)
     {
         Status memory st;
-        (claimId, st) = _challengeable(claim);
+        (claimId, st) = _challengeable(claim, false);
         ballot = _ballotKey(claimId, st, verifier);
         Ballot storage entry = ballots[claimId][ballot];
         if (entry.state != BallotState.VALID) revert NoSuchVote(verifier);
@@ -71,7 +71,7 @@ abstract contract Convictions is Attestations, Shards {
     }
 
     function convict(Claim calldata claim, address challenger) external onlyChallenges {
-        (bytes32 claimId, Status memory st) = _challengeable(claim);
+        (bytes32 claimId, Status memory st) = _challengeable(claim, true);
         _convict(claimId, st, _accused(claim), challenger);
     }
 
@@ -89,12 +89,17 @@ abstract contract Convictions is Attestations, Shards {
         emit Voided(claimId, claim.claimant, paid);
     }
 
-    /// @dev Exists, stands, and is not past its challenge window.
-    function _challengeable(Claim calldata claim) private view returns (bytes32 claimId, Status memory st) {
+    /// @dev Exists, stands, and is not past its challenge window; a `proof` is in time while any game on it is open, since
+    /// what it takes may only come out in that game.
+    function _challengeable(Claim calldata claim, bool proof)
+        private
+        view
+        returns (bytes32 claimId, Status memory st)
+    {
         (claimId, st) = _known(claim);
         if (!_live(st.phase)) revert WrongPhase(st.phase);
         if (!_stands(st.phase, claim.jobId, claim.kind, claim.round, st.epoch)) revert NotStanding();
-        if (st.phase == Phase.ACCEPTED) {
+        if (st.phase == Phase.ACCEPTED && !(proof && st.openGames > 0)) {
             uint256 end = uint256(st.since) + _terms(claim.jobId).challengeWindow;
             if (block.timestamp > end) revert WindowClosed(_time(end));
         }

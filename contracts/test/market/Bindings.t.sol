@@ -120,6 +120,25 @@ contract BindingsTest is Market {
         assertSolvent();
     }
 
+    /// @notice A claimant that opens its state as slowly as it may does not outlast the window: while the game is open the
+    /// proof is in time.
+    function test_Attack35_whatAGameOpensAfterTheWindowStillConvicts() external {
+        Claim[] memory first = playRound(0);
+        Claim memory claim = commitTask(1, 0);
+        accept(claim);
+        skip(500); // the window's last second
+        uint256 snapshot = vm.snapshotState();
+        skip(1);
+        bytes memory refusal =
+            abi.encodeWithSelector(ITasks.WindowClosed.selector, u64(vm.getBlockTimestamp()) - 1);
+        bind(claim, 1, inputOf(claim), first[2], outputOf(first[2]), 1, refusal);
+        vm.revertToState(snapshot);
+        openInputAs(whistle, claim);
+        skip(60);
+        bind(claim, 1, inputOf(claim), first[2], outputOf(first[2]));
+        assertPhase(claim, Phase.CONVICTED);
+    }
+
     function test_Attack35_aClaimantThatOpensNothingIsConvicted() external {
         Claim[] memory first = playRound(0);
         uint256 id = openInputAs(whistle, first[2]);

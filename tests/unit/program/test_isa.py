@@ -54,5 +54,5 @@ def test_count_of_nodes_beyond_the_limit_is_refused_before_reading_them() -> Non
 def test_leaves_of_an_output() -> None:
     program = training_sample().program
     sizes = {node.bytes: node.leaves for node in program.nodes if node.op is Op.STATE}
-    assert sizes == {24 * 64 * 4: 2, 64 * 4: 1, 4: 1}
+    assert sizes == {24 * 64 * 4: 3, 64 * 4: 1, 4: 1}
     assert isinstance(program.nodes[0], Node)

@@ -238,6 +238,23 @@ def test_35_a_task_that_starts_from_a_state_nobody_knows_is_convicted(day: Marke
     assert day.world.supply == supply
 
 
+def test_35_what_is_opened_after_the_window_still_convicts(day: MarketDay) -> None:
+    times = {"challenge_window": 40, "move_time": 300}
+    job_id = collusion(day, partial(WrongInputSolver, patch=invent), rounds=2, **times)
+    day.whistleblower("wendy")
+    assert day.run(lambda: bool(day.named("opened")))
+    slow = day.services.pop("ann")
+    (game,) = day.world.games.values()
+    accused = day.world.claims[game.view.game.claim_id]
+    assert day.run(lambda: accused.status.phase == Phase.ACCEPTED)
+    window_ends = accused.status.since + 40
+    assert day.run(lambda: day.world.time > window_ends)
+    assert game.view.moves == 0 and accused.status.phase == Phase.ACCEPTED
+    day.services["ann"] = slow
+    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
+    assert [e["move"] for e in day.named("moved")] == ["Split"] and not game.view.decided
+
+
 def test_35_a_claimant_that_does_not_open_its_input_is_convicted_by_the_clock(day: MarketDay) -> None:
     job_id = collusion(day, partial(WrongInputSolver, patch=invent), rounds=2)
     day.whistleblower("wendy")
