@@ -32,13 +32,13 @@ contract GasTest is CourtGame {
     /// @notice K = 1,024 with 4 × 4 outputs.
     function test_check1024() external {
         uint256 cost = _check(4, 1024, "check_1024");
-        assertLe(cost, 450_000);
+        assertLe(cost, 350_000);
     }
 
     /// @notice K = 1,024 with 64 × 64 outputs: a full leaf of them comes along.
     function test_check1024Wide() external {
         uint256 cost = _check(64, 1024, "check_1024_wide");
-        assertLe(cost, 650_000);
+        assertLe(cost, 450_000);
     }
 
     /// @notice The bound, K = 4,096.

@@ -24,7 +24,7 @@ contract GasTest is Market {
         uint256 before = vm.snapshotState();
         vm.prank(solvers[0]);
         tasks.commit(claim, ends);
-        vm.snapshotGasLastCall("market", "commit_task");
+        assertLe(vm.snapshotGasLastCall("market", "commit_task"), 120_000);
         vm.revertToState(before);
         claim = submit(solvers[0], claim);
 
