@@ -18,7 +18,7 @@ def main() -> None:
     """Become the scenario's process, so that a signal to this one ends the market."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", action="store_true", help="one object on stdout")
-    parser.add_argument("--quick", action="store_true", help="a smaller model, under 45 s")
+    parser.add_argument("--quick", action="store_true", help="a smaller model and two rounds, about a minute")
     parser.add_argument("--data", default=os.environ.get("DATA") or "stdlib", help="your own text")
     parser.add_argument("--home", default=HOME, help="folder for the market; an earlier run is removed")
     options = parser.parse_args()

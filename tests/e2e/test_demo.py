@@ -17,7 +17,7 @@ from cli.output import Exit
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 600
-ROUNDS = 3
+ROUNDS = 2
 
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:
