@@ -19,7 +19,7 @@ from training.job import LOSS_SLOT, cross_entropy
 EVALUATION_BATCH = 64
 
 
-def loaded(params: Mapping[str, Tensor], description: Mapping[str, Any]) -> models.Gpt | models.Mlp:
+def loaded(params: Mapping[str, Tensor], description: Mapping[str, Any]) -> models.Model:
     """A built-in model with these parameters. Raises Stop where names or shapes do not fit."""
     model = models.build(models.from_description(dict(description)), seed=0)
     try:

@@ -259,7 +259,30 @@ def mlp(
     )
 
 
-TEMPLATES: dict[str, Callable[..., JobArtifacts]] = {"gpt": gpt, "mlp": mlp}
+def cnn(
+    config: models.CnnConfig | None = None,
+    *,
+    batch: int = 32,
+    shards: int = 2,
+    seed: int = 0,
+    optimiser: Optimiser | None = None,
+    outer: DiLoCo | None = None,
+) -> JobArtifacts:
+    """The template of a residual convolutional network on scikit-learn's digits."""
+    config = config or models.CnnConfig()
+    return build_job(
+        models.build(config, seed),
+        cross_entropy,
+        optimiser or Sgd(lr=0.05),
+        datasets.digits(),
+        batch=batch,
+        shards=shards,
+        outer=outer or DiLoCo(),
+        description=models.describe(config),
+    )
+
+
+TEMPLATES: dict[str, Callable[..., JobArtifacts]] = {"gpt": gpt, "mlp": mlp, "cnn": cnn}
 
 
 def parameters_of(slot_names: Sequence[str], params: int, state: Sequence[Tensor]) -> dict[str, Tensor]:

@@ -1,7 +1,7 @@
-"""The built-in models, ordinary modules: a byte-level GPT and a classifier of small images.
+"""The built-in models, ordinary modules: a byte-level GPT and two classifiers of small images.
 
-Contract: `Gpt` maps i64 [B, T] bytes to f32 [B, T, 256] logits, `Mlp` maps f32 [B, inputs] to f32 [B,
-classes]; a `config` rebuilds the same shapes through `build`. Parameters come from the seed given to
+Contract: `Gpt` maps i64 [B, T] bytes to f32 [B, T, 256] logits, `Mlp` and `Cnn` map f32 [B, inputs] to f32
+[B, classes]; a `config` rebuilds the same shapes through `build`. Parameters come from the seed given to
 `build`, not from PyTorch's global generator.
 """
 
@@ -118,6 +118,58 @@ class Mlp(nn.Module):
         return last(x)
 
 
+@dataclass(frozen=True)
+class CnnConfig:
+    """Shape of a `Cnn`; an image has side × side pixels, `width` channels (a multiple of 4) at first."""
+
+    side: int = 8
+    width: int = 16
+    classes: int = 10
+
+    @property
+    def inputs(self) -> int:
+        """Pixels of an image."""
+        return self.side * self.side
+
+
+class Residual(nn.Module):
+    """Two 3×3 convolutions beside a shortcut, which is a 1×1 convolution where the shape changes."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.second = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.norm_1, self.norm_2 = nn.GroupNorm(4, outputs), nn.GroupNorm(4, outputs)
+        changes = stride > 1 or inputs != outputs
+        self.shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False) if changes else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = functional.relu(self.norm_1(self.first(x)))
+        return functional.relu(self.norm_2(self.second(y)) + self.shortcut(x))
+
+
+class Cnn(nn.Module):
+    """A small residual network on one channel: a stem, two residual blocks, a mean over the plane."""
+
+    def __init__(self, config: CnnConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.stem = nn.Conv2d(1, config.width, 3, padding=1)
+        self.blocks = nn.Sequential(
+            Residual(config.width, config.width, 1), Residual(config.width, 2 * config.width, 2)
+        )
+        self.head = nn.Linear(2 * config.width, config.classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.blocks(functional.relu(self.stem(x.view(-1, 1, self.config.side, self.config.side))))
+        return self.head(functional.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
+Config = GptConfig | MlpConfig | CnnConfig
+Model = Gpt | Mlp | Cnn
+_KINDS: dict[str, type[Config]] = {"gpt": GptConfig, "mlp": MlpConfig, "cnn": CnnConfig}
+
+
 def _activation(name: str) -> nn.Module:
     known: dict[str, nn.Module] = {
         "gelu": nn.GELU(approximate="tanh"),
@@ -139,17 +191,17 @@ def _initialise(model: nn.Module, seed: int) -> None:
             if parameter.dim() < 2:
                 parameter.fill_(1.0 if "norm" in name and name.endswith("weight") else 0.0)
                 continue
-            std = INITIAL_STD if depth else math.sqrt(2 / parameter.shape[1])
+            std = INITIAL_STD if depth else math.sqrt(2 / parameter[0].numel())
             if name.endswith(("attention.out.weight", "down.weight")):
                 std /= math.sqrt(2 * depth)
             parameter.normal_(0.0, std, generator=generator)
 
 
-def build(config: GptConfig | MlpConfig, seed: int) -> Gpt | Mlp:
+def build(config: Config, seed: int) -> Model:
     """A freshly initialised model; equal arguments give equal parameters. Raises Stop for an impossible
     shape.
     """
-    model: Gpt | Mlp
+    model: Model
     if isinstance(config, GptConfig):
         if config.d_model % config.n_head:
             raise Stop(
@@ -157,23 +209,27 @@ def build(config: GptConfig | MlpConfig, seed: int) -> Gpt | Mlp:
                 hint="change d_model or n_head",
             )
         model = Gpt(config)
+    elif isinstance(config, CnnConfig):
+        if config.width % 4:
+            raise Stop(f"width {config.width} is no multiple of 4", hint="change width")
+        model = Cnn(config)
     else:
         model = Mlp(config)
     _initialise(model, seed)
     return model
 
 
-def describe(config: GptConfig | MlpConfig) -> dict[str, Any]:
+def describe(config: Config) -> dict[str, Any]:
     """The config as the manifest's model entry."""
-    return {"kind": "gpt" if isinstance(config, GptConfig) else "mlp", **asdict(config)}
+    kind = next(name for name, made in _KINDS.items() if isinstance(config, made))
+    return {"kind": kind, **asdict(config)}
 
 
-def from_description(entry: dict[str, Any]) -> GptConfig | MlpConfig:
+def from_description(entry: dict[str, Any]) -> Config:
     """The config that `describe` wrote. Raises Stop for another kind of model."""
     fields = {k: v for k, v in entry.items() if k != "kind"}
-    kinds: dict[Any, type[GptConfig] | type[MlpConfig]] = {"gpt": GptConfig, "mlp": MlpConfig}
     try:
-        return kinds[entry.get("kind")](**fields)
+        return _KINDS[entry["kind"]](**fields)
     except (KeyError, TypeError) as error:
         raise Stop(
             f"the manifest's model is not a built-in one ({entry.get('kind')!r})",

@@ -56,6 +56,7 @@ def test_digits_are_pixels_and_a_label() -> None:
     inputs, targets = made.layout.split(rows)
     assert rows.shape == (359, 65) and rows[:, :64].max() == 16
     assert made.layout == evaluate.layout_of(models.describe(models.MlpConfig()))
+    assert made.layout == evaluate.layout_of(models.describe(models.CnnConfig()))
     assert inputs.max() == 1.0 and set(targets.tolist()) == set(range(10))
 
 
@@ -82,6 +83,8 @@ def test_what_does_not_fit_is_refused() -> None:
         evaluate.generate(params, models.describe(config), b"x", 1, seed=0)
     with pytest.raises(Stop):
         models.build(models.GptConfig(d_model=10, n_head=4), 0)
+    with pytest.raises(Stop):
+        models.build(models.CnnConfig(width=6), 0)
 
 
 def test_the_training_loss_is_read_by_name() -> None:

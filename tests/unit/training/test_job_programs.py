@@ -215,4 +215,7 @@ def test_the_templates_make_whole_jobs() -> None:
     images = job.TEMPLATES["mlp"](models.MlpConfig(hidden=8), batch=4, shards=3)
     assert images.outer.slots == 5 * images.inner.params and isinstance(images.records, Records)
     assert len(images.records) == 1797 - 359
+    planes = job.TEMPLATES["cnn"](models.CnnConfig(width=4), batch=4, shards=2)
+    assert planes.model == {"kind": "cnn", "side": 8, "width": 4, "classes": 10}
+    assert planes.records.data == images.records.data
     assert datasets.digits().held_out == images.held_out
