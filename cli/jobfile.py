@@ -242,7 +242,7 @@ seed = 1                    # data order; with the shard and the step it decides
 batch = {batch}                   # rows a step
 shards = 2
 rounds = {rounds}                  # outer steps
-steps_per_round = 16        # inner steps between two outer steps
+steps_per_round = 64        # inner steps between two outer steps
 segment_steps = 4           # a solver commits to its state this often; a verifier replays whole segments
 
 [outer]                     # DiLoCo: Nesterov momentum on the mean change of the shards
@@ -264,15 +264,15 @@ challenge_window = "{window}"
 move = "{move}"
 price_period = "60s"
 
-[money]
+[money]                     # why these amounts: docs/economics.md; in proportion to the price cap
 price_floor = "10tok"       # a task; rises to the cap until somebody takes the shard
 price_cap = "20tok"
-verifier_fee = "1tok"
+verifier_fee = "3tok"       # above what a replay costs
 outer_fee = "1tok"
-solver_stake = "100tok"     # locked by each claim
-verifier_stake = "50tok"    # locked by each vote
+solver_stake = "360tok"     # locked by each claim
+verifier_stake = "40tok"    # locked by each vote
 challenge_bond = "20tok"
-miss_penalty = "5tok"
+miss_penalty = "20tok"      # of a drawn verifier that shows no vote
 """
 
 _GPT = """# A byte-level GPT (about 0.8 million parameters) trained on text.

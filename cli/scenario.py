@@ -111,6 +111,7 @@ def demo_job(source: str, quick: bool) -> JobFile:
     """The job that scenarios train: a byte-level GPT of 0.86 million parameters (`quick`: a smaller one)."""
     times = {"task": "180s", "vote": "90s", "window": "32s" if not quick else "12s", "move": "45s"}
     text = template("gpt", source=source, rounds=2 if quick else 3, times=times)
+    text = text.replace("steps_per_round = 64", "steps_per_round = 16")
     if quick:
         for old, new in (
             ("layers = 4", "layers = 1"),

@@ -166,18 +166,35 @@ def keyed_trace(lineage: Lineage, view: ClaimView, segment: int, key: bytes) -> 
     return replay.trace(work.segment_steps(claim.kind) - 1, key).root
 
 
+def _replayed(lineage: Lineage, view: ClaimView, segment: int, key: bytes) -> Finding | bytes:
+    """One run of a segment: what is wrong with it, or the keyed trace root of its last step."""
+    claim, work = view.claim, lineage.work
+    start = lineage.leaf(view, segment)
+    if isinstance(start, Hidden):
+        return HiddenInput(view.claim_id)
+    if isinstance(start, Broken):
+        return WrongSegment(view.claim_id, start.segment, view.roots)
+    steps = work.segment_steps(claim.kind)
+    replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
+    trace = replay.trace(steps - 1, key).root
+    if replay.root(steps) != view.roots[segment + 1]:
+        return WrongSegment(view.claim_id, segment, view.roots)
+    return trace
+
+
 def attest(lineage: Lineage, view: ClaimView, verifier: Address) -> Attestation:
-    """Replay the verifier's sample of a seeded claim. Raises SourceMissing."""
+    """Replay the verifier's sample of a seeded claim, each segment once. Raises SourceMissing."""
     segments = tuple(sampled(lineage, view, verifier))
-    finding = audit_claim(lineage, view, segments)
-    if finding:
+    if finding := audit_input(lineage, view):
         return Attestation(False, (), finding, segments)
     key = sampling.verifier_key(verifier, view.status.seed)
-    traces = [keyed_trace(lineage, view, segment, key) for segment in segments]
-    good = tuple(root for root in traces if isinstance(root, bytes))
-    if len(good) < len(traces):
-        raise Retry("a state that was just computed is gone", hint="replay the sample again")
-    return Attestation(True, good, None, segments)
+    traces: list[bytes] = []
+    for segment in segments:
+        found = _replayed(lineage, view, segment, key)
+        if not isinstance(found, bytes):
+            return Attestation(False, (), found, segments)
+        traces.append(found)
+    return Attestation(True, tuple(traces), None, segments)
 
 
 def audit_vote(lineage: Lineage, view: ClaimView, vote: Vote) -> Finding | None:

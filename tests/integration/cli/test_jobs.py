@@ -52,8 +52,8 @@ def test_a_job_file_is_written_once(assay: Assay, job_file: Path) -> None:
 
 def test_a_sound_job_is_validated_with_its_worst_case(assay: Assay, job_file: Path) -> None:
     data = assay("job", "validate", str(job_file)).data
-    # 2 rounds of 2 shards at 20 tok and 2 verifiers at 1 tok, and an outer step at 1 tok
-    assert data["worstCase"] == str(2 * (2 * (20 + 2) + 1) * TOK)
+    # 2 rounds of 2 shards at 20 tok and 2 verifiers at 3 tok, and an outer step at 1 tok
+    assert data["worstCase"] == str(2 * (2 * (20 + 2 * 3) + 1) * TOK)
     assert data["parameters"] > 0 and data["nodes"] > data["outerNodes"] > 0
 
 
@@ -109,7 +109,7 @@ def test_a_job_is_funded(assay: Assay, job: str) -> None:
 
 
 def test_a_stranger_cannot_halt_a_job_and_its_client_can(assay: Assay, job_file: Path) -> None:
-    posted = assay("job", "post", str(job_file), "--budget", "100tok", "--no-serve").data["job"]
+    posted = assay("job", "post", str(job_file), "--budget", "110tok", "--no-serve").data["job"]
     assay("account", "new", "stranger")
     assay("token", "faucet", "stranger", "1tok")
     refused = assay("job", "halt", posted, account="stranger")
@@ -121,7 +121,7 @@ def test_a_stranger_cannot_halt_a_job_and_its_client_can(assay: Assay, job_file:
 
 def test_a_budget_below_the_worst_case_posts_nothing(assay: Assay, job_file: Path) -> None:
     jobs, balance = assay("job", "ls").data, assay("token", "balance").data
-    refused = assay("job", "post", str(job_file), "--budget", "89tok", "--no-serve")
+    refused = assay("job", "post", str(job_file), "--budget", "105tok", "--no-serve")
     assert refused.status == Exit.USAGE and refused.error["code"] == "over-budget"
     assert assay("job", "ls").data == jobs and assay("token", "balance").data == balance
 
@@ -259,8 +259,8 @@ def test_attack_43_a_hostile_manifest_is_refused_by_every_reader(
         storage.blocks.put(body)
         terms = replace(sound_terms, manifest=sha256(body).digest(), nonce=secrets.randbits(60))
         market = connection.writer
-        market.deposit(connection.intent("deposit"), Wei(100 * TOK))
-        job_id = market.post(connection.intent("post"), terms, Wei(100 * TOK)).hex()
+        market.deposit(connection.intent("deposit"), Wei(110 * TOK))
+        job_id = market.post(connection.intent("post"), terms, Wei(110 * TOK)).hex()
         for command in (("job", "show", job_id), ("whistle", "scan", job_id)):
             refused = assay(*command)
             assert refused.status == Exit.USAGE, refused.err
@@ -274,8 +274,8 @@ def test_files_that_nobody_serves_are_missing(assay: Assay, sound_terms: Terms, 
     connection = app.connect()
     market = connection.writer
     terms = replace(sound_terms, manifest=sha256(b"withheld").digest(), nonce=secrets.randbits(60))
-    market.deposit(connection.intent("deposit"), Wei(100 * TOK))
-    job_id = market.post(connection.intent("post"), terms, Wei(100 * TOK)).hex()
+    market.deposit(connection.intent("deposit"), Wei(110 * TOK))
+    job_id = market.post(connection.intent("post"), terms, Wei(110 * TOK)).hex()
     app.close()
     refused = assay("job", "show", job_id)
     assert refused.status == Exit.NOT_FOUND and refused.error["code"] == "block-not-found"
