@@ -30,7 +30,10 @@ def market_plan(deployer: str, *, token_supply: Wei, unbond_delay: Seconds) -> l
         Planned("Vault", "Vault", lambda at: _at(at, "Token", "Stakes", "Jobs", "Tasks", "Challenges")),
         Planned("Stakes", "Stakes", lambda at: [*_at(at, "Vault", "Tasks"), unbond_delay]),
         Planned("Jobs", "Jobs", lambda at: _at(at, "Vault", "Tasks")),
-        Planned("Tasks", "Tasks", lambda at: _at(at, "Vault", "Stakes", "Jobs", "Challenges")),
+        Planned("Tasks", "Tasks", lambda at: _at(at, "Vault", "Stakes", "Jobs", "TasksExtension")),
+        Planned(
+            "TasksExtension", "TasksExtension", lambda at: _at(at, "Vault", "Stakes", "Jobs", "Challenges")
+        ),
         Planned("Challenges", "Challenges", lambda at: _at(at, "Vault", "Jobs", "Tasks", "Court")),
         *(Planned(name, name, lambda _: []) for name in ARBITERS),
         Planned("Court", "Court", lambda at: _at(at, "Challenges", *ARBITERS)),

@@ -171,6 +171,7 @@ interface IJobs {
 }
 
 /// @title Tasks: shards, claims, acceptance, settlement
+/// @notice One address: what is called seldom stands in TasksExtension, to which Tasks hands it on.
 interface ITasks {
     error NotModule(address caller);
     error NoSuchJob(bytes32 jobId);

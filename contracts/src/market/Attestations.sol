@@ -1,44 +1,23 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {IVault} from "../interfaces/IMarket.sol";
-import {Claim, Phase, Role, Terms, Vote} from "../interfaces/Types.sol";
+import {ITasks, IVault} from "../interfaces/IMarket.sol";
+import {Claim, Phase, Role, Terms} from "../interfaces/Types.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {Claims} from "./Claims.sol";
 import {Blockhash} from "@openzeppelin/contracts/utils/Blockhash.sol";
 
 /// @title Seeds, draws and votes (docs/protocol.md 4.5 to 4.7)
 abstract contract Attestations is Claims {
-    /// @dev HELD: a vote of a draw that failed, still locked because a game on it is open.
-    enum BallotState {
-        DRAWN,
-        COMMITTED,
-        VALID,
-        INVALID,
-        HELD,
-        DONE
-    }
-
-    /// @dev Two slots. `word`: the commitment, then, once revealed, tracesRoot.
-    struct Ballot {
-        address verifier;
-        BallotState state;
-        uint32 games;
-        bytes32 word;
-    }
-
-    /// @dev Keyed by the draw and the ordinal in it, so that a new draw leaves the ballots of the old one as they were.
-    mapping(bytes32 claimId => mapping(uint256 ballot => Ballot)) internal ballots;
-
     function recordSeed(Claim calldata claim) external {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.COMMITTED);
-        if (block.number <= st.seedBlock) revert SeedUnavailable(st.seedBlock);
+        if (block.number <= st.seedBlock) revert ITasks.SeedUnavailable(st.seedBlock);
         Status storage entry = statuses[claimId];
         entry.draws = st.draws + 1;
         bytes32 blockHash = Blockhash.blockHash(st.seedBlock);
         if (blockHash == 0) {
             entry.seedBlock = _newSeedBlock(t);
-            emit Redrawn(claimId, entry.seedBlock);
+            emit ITasks.Redrawn(claimId, entry.seedBlock);
             return;
         }
         bytes32 seed = sha256(abi.encodePacked(blockHash, claimId));
@@ -52,16 +31,16 @@ abstract contract Attestations is Claims {
         for (uint64 i; i < drawn.length; ++i) {
             ballots[claimId][_ballot(st.draws + 1, i)].verifier = drawn[i];
         }
-        emit SeedRecorded(claimId, seed, drawn);
+        emit ITasks.SeedRecorded(claimId, seed, drawn);
     }
 
     function commitVote(Claim calldata claim, bytes32 commitment) external {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.SEEDED);
         uint256 deadline = uint256(st.since) + t.voteTime;
-        if (block.timestamp > deadline) revert TooLate(_time(deadline));
-        if (commitment == 0) revert WrongReveal();
+        if (block.timestamp > deadline) revert ITasks.TooLate(_time(deadline));
+        if (commitment == 0) revert ITasks.WrongReveal();
         Ballot storage ballot = _ballotOf(claimId, st, msg.sender);
-        if (ballot.state != BallotState.DRAWN) revert AlreadyVoted(msg.sender);
+        if (ballot.state != BallotState.DRAWN) revert ITasks.AlreadyVoted(msg.sender);
         ballot.state = BallotState.COMMITTED;
         ballot.word = commitment;
         statuses[claimId].committed = st.committed + 1;
@@ -71,22 +50,22 @@ abstract contract Attestations is Claims {
     function revealVote(Claim calldata claim, bool valid, bytes32[] calldata traces, bytes32 salt) external {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.SEEDED);
         uint256 voting = uint256(st.since) + t.voteTime;
-        if (block.timestamp <= voting && st.committed < st.drawn) revert NotDue(_time(voting + 1));
-        if (block.timestamp > voting + t.revealTime) revert TooLate(_time(voting + t.revealTime));
+        if (block.timestamp <= voting && st.committed < st.drawn) revert ITasks.NotDue(_time(voting + 1));
+        if (block.timestamp > voting + t.revealTime) revert ITasks.TooLate(_time(voting + t.revealTime));
         Ballot storage ballot = _ballotOf(claimId, st, msg.sender);
-        if (ballot.state == BallotState.DRAWN) revert WrongReveal();
-        if (ballot.state != BallotState.COMMITTED) revert AlreadyVoted(msg.sender);
-        if (valid && traces.length != t.samples) revert WrongReveal();
+        if (ballot.state == BallotState.DRAWN) revert ITasks.WrongReveal();
+        if (ballot.state != BallotState.COMMITTED) revert ITasks.AlreadyVoted(msg.sender);
+        if (valid && traces.length != t.samples) revert ITasks.WrongReveal();
         bytes32 tracesRoot = traces.length == 0 ? bytes32(0) : Merkle.root(traces);
         if (ballot.word != keccak256(abi.encode(claimId, msg.sender, valid, tracesRoot, salt))) {
-            revert WrongReveal();
+            revert ITasks.WrongReveal();
         }
         ballot.state = valid ? BallotState.VALID : BallotState.INVALID;
         ballot.word = tracesRoot;
         Status storage entry = statuses[claimId];
         entry.revealed = st.revealed + 1;
         if (valid) entry.valid = st.valid + 1;
-        emit VoteRevealed(claimId, msg.sender, valid, traces);
+        emit ITasks.VoteRevealed(claimId, msg.sender, valid, traces);
     }
 
     function tally(Claim calldata claim) external {
@@ -96,30 +75,18 @@ abstract contract Attestations is Claims {
             entry.phase = Phase.ACCEPTED;
             entry.since = _now();
             JOBS.taskAccepted(claim.jobId, claim.round, claim.epoch);
-            emit Accepted(claimId, uint64(block.timestamp + t.challengeWindow));
+            emit ITasks.Accepted(claimId, uint64(block.timestamp + t.challengeWindow));
             return;
         }
         uint256 deadline = uint256(st.since) + t.voteTime + t.revealTime;
-        if (st.revealed < st.drawn && block.timestamp <= deadline) revert NotDue(_time(deadline + 1));
-        if (!_stands(st.phase, claim.jobId, claim.kind, claim.round, st.epoch)) revert NotStanding();
+        if (st.revealed < st.drawn && block.timestamp <= deadline) revert ITasks.NotDue(_time(deadline + 1));
+        if (!_stands(st.phase, claim.jobId, claim.kind, claim.round, st.epoch)) revert ITasks.NotStanding();
         entry.phase = Phase.COMMITTED;
         entry.since = _now();
         entry.seedBlock = _newSeedBlock(t);
         (entry.drawn, entry.committed, entry.revealed, entry.valid) = (0, 0, 0, 0);
-        emit Redrawn(claimId, entry.seedBlock);
+        emit ITasks.Redrawn(claimId, entry.seedBlock);
         _dismiss(claimId, st, t);
-    }
-
-    function votes(bytes32 claimId) external view returns (Vote[] memory cast) {
-        Status memory st = statuses[claimId];
-        cast = new Vote[](st.drawn);
-        for (uint64 i; i < st.drawn; ++i) {
-            Ballot storage b = ballots[claimId][_ballot(st.draws, i)];
-            bool sealed_ = b.state == BallotState.COMMITTED;
-            bool revealed = b.state > BallotState.COMMITTED;
-            bool valid = b.state == BallotState.VALID;
-            cast[i] = Vote(b.verifier, b.word, revealed, valid, sealed_ ? bytes32(0) : b.word);
-        }
     }
 
     /// @dev End of a draw that did not accept: whoever committed and did not reveal pays, the others are free again.
@@ -137,53 +104,10 @@ abstract contract Attestations is Claims {
             if (state == BallotState.COMMITTED) {
                 uint256 taken = STAKES.slash(ballot.verifier, Role.VERIFIER, t.missPenalty);
                 penalties += taken;
-                emit VoteMissed(claimId, ballot.verifier, taken);
+                emit ITasks.VoteMissed(claimId, ballot.verifier, taken);
             }
         }
         VAULT.burn(IVault.Bucket.FREE, _key(address(this)), penalties);
-    }
-
-    /// @dev Of the present draw: all whose stake is locked, and those among them whose vote is valid.
-    function _voters(bytes32 claimId, Status memory st)
-        internal
-        view
-        returns (address[] memory voters, address[] memory valid)
-    {
-        voters = new address[](st.drawn);
-        valid = new address[](st.drawn);
-        uint256 n;
-        uint256 m;
-        for (uint64 i; i < st.drawn; ++i) {
-            Ballot storage ballot = ballots[claimId][_ballot(st.draws, i)];
-            (address verifier, BallotState state) = (ballot.verifier, ballot.state);
-            if (state == BallotState.DRAWN || state == BallotState.DONE) continue;
-            voters[n++] = verifier;
-            if (state == BallotState.VALID) valid[m++] = verifier;
-        }
-        assembly ("memory-safe") {
-            mstore(voters, n)
-            mstore(valid, m)
-        }
-    }
-
-    function _ballotOf(bytes32 claimId, Status memory st, address verifier)
-        internal
-        view
-        returns (Ballot storage)
-    {
-        return ballots[claimId][_ballotKey(claimId, st, verifier)];
-    }
-
-    function _ballotKey(bytes32 claimId, Status memory st, address verifier) internal view returns (uint64) {
-        for (uint64 i; i < st.drawn; ++i) {
-            uint64 key = _ballot(st.draws, i);
-            if (ballots[claimId][key].verifier == verifier) return key;
-        }
-        revert NotDrawn(verifier);
-    }
-
-    function _ballot(uint32 draw, uint64 i) internal pure returns (uint64) {
-        return (uint64(draw) << 8) | i;
     }
 
     /// @dev A claimant that the seed draws is passed over for the next in line.

@@ -2,12 +2,13 @@
 pragma solidity ^0.8.28;
 
 import {IJobs, IStakes, ITasks, IVault} from "../interfaces/IMarket.sol";
-import {Accused, Claim, ClaimStatus, Kind, Phase, Terms} from "../interfaces/Types.sol";
+import {Claim, Kind, Phase, Terms} from "../interfaces/Types.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
 
-/// @title What the parts of Tasks share: claims by hash, their status, and where they stand in the job
+/// @title What the parts of Tasks share: all their storage, claims by hash, and where these stand in the job
 /// @notice A claim itself is never stored. Whoever acts on one brings it along, and it counts only if its hash is known.
-abstract contract Claims is ITasks {
+/// @dev Tasks and TasksExtension work on the same storage, so every variable of either is declared here.
+abstract contract Claims {
     /// @dev One slot. `drawn` .. `valid` count the present draw; `draws` names it.
     struct Status {
         Phase phase;
@@ -23,31 +24,50 @@ abstract contract Claims is ITasks {
         uint32 epoch;
     }
 
+    /// @dev HELD: a vote of a draw that failed, still locked because a game on it is open.
+    enum BallotState {
+        DRAWN,
+        COMMITTED,
+        VALID,
+        INVALID,
+        HELD,
+        DONE
+    }
+
+    /// @dev Two slots. `word`: the commitment, then, once revealed, tracesRoot.
+    struct Ballot {
+        address verifier;
+        BallotState state;
+        uint32 games;
+        bytes32 word;
+    }
+
+    struct Shard {
+        address solver;
+        uint64 since; // held since; seconds
+        uint128 price;
+        uint64 openedAt; // 0 until it has been held once
+    }
+
     IVault internal immutable VAULT;
     IStakes internal immutable STAKES;
     IJobs internal immutable JOBS;
-    address internal immutable CHALLENGES;
 
     mapping(bytes32 claimId => Status) internal statuses;
     mapping(bytes32 claimId => bytes32) internal seeds;
     /// @dev The last claim of each place of each job; whether it stands, its status says.
     mapping(bytes32 place => bytes32 claimId) internal places;
+    /// @dev Keyed by the draw and the ordinal in it, so that a new draw leaves the ballots of the old one as they were.
+    mapping(bytes32 claimId => mapping(uint256 ballot => Ballot)) internal ballots;
+    mapping(bytes32 jobId => mapping(uint32 shard => Shard)) internal shardsOf;
 
-    constructor(IVault vault, IStakes stakes, IJobs jobs, address challenges) {
+    constructor(IVault vault, IStakes stakes, IJobs jobs) {
         VAULT = vault;
         STAKES = stakes;
         JOBS = jobs;
-        CHALLENGES = challenges;
     }
 
-    function status(bytes32 claimId) external view returns (ClaimStatus memory) {
-        Status memory st = statuses[claimId];
-        return ClaimStatus(
-            st.phase, st.seedBlock, st.since, st.draws, st.openGames, st.revealed, st.valid, seeds[claimId]
-        );
-    }
-
-    function current(bytes32 jobId, Kind kind, uint32 round, uint32 shard) public view returns (bytes32) {
+    function _current(bytes32 jobId, Kind kind, uint32 round, uint32 shard) internal view returns (bytes32) {
         bytes32 claimId = places[_place(jobId, kind, round, shard)];
         if (claimId == 0) return 0;
         Status memory st = statuses[claimId];
@@ -61,7 +81,7 @@ abstract contract Claims is ITasks {
 
     function _terms(bytes32 jobId) internal view returns (Terms memory t) {
         uint256 found = TermsStore.read(address(JOBS), jobId);
-        if (found == 0) revert NoSuchJob(jobId);
+        if (found == 0) revert ITasks.NoSuchJob(jobId);
         assembly ("memory-safe") {
             t := found
         }
@@ -70,7 +90,7 @@ abstract contract Claims is ITasks {
     function _known(Claim calldata claim) internal view returns (bytes32 claimId, Status memory st) {
         claimId = _id(claim);
         st = statuses[claimId];
-        if (st.phase == Phase.NONE) revert WrongClaim(claimId);
+        if (st.phase == Phase.NONE) revert ITasks.WrongClaim(claimId);
     }
 
     /// @dev keccak256(abi.encode(claim)): a claim is 13 words in both. Words that are not canonical for their type give a
@@ -90,15 +110,8 @@ abstract contract Claims is ITasks {
         returns (bytes32 claimId, Status memory st, Terms memory t)
     {
         (claimId, st) = _known(claim);
-        if (st.phase != phase) revert WrongPhase(st.phase);
+        if (st.phase != phase) revert ITasks.WrongPhase(st.phase);
         t = _terms(claim.jobId);
-    }
-
-    function _accused(Claim calldata claim) internal pure returns (Accused memory) {
-        return
-            Accused(
-                claim.jobId, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.epoch
-            );
     }
 
     function _live(Phase phase) internal pure returns (bool) {
@@ -114,9 +127,56 @@ abstract contract Claims is ITasks {
         return _live(phase) && !JOBS.overtaken(jobId, kind, round, epoch);
     }
 
+    /// @dev Of the present draw: all whose stake is locked, and those among them whose vote is valid.
+    function _voters(bytes32 claimId, Status memory st)
+        internal
+        view
+        returns (address[] memory voters, address[] memory valid)
+    {
+        voters = new address[](st.drawn);
+        valid = new address[](st.drawn);
+        uint256 n;
+        uint256 m;
+        for (uint64 i; i < st.drawn; ++i) {
+            Ballot storage ballot = ballots[claimId][_ballot(st.draws, i)];
+            (address verifier, BallotState state) = (ballot.verifier, ballot.state);
+            if (state == BallotState.DRAWN || state == BallotState.DONE) continue;
+            voters[n++] = verifier;
+            if (state == BallotState.VALID) valid[m++] = verifier;
+        }
+        assembly ("memory-safe") {
+            mstore(voters, n)
+            mstore(valid, m)
+        }
+    }
+
+    function _ballotOf(bytes32 claimId, Status memory st, address verifier)
+        internal
+        view
+        returns (Ballot storage)
+    {
+        return ballots[claimId][_ballotKey(claimId, st, verifier)];
+    }
+
+    function _ballotKey(bytes32 claimId, Status memory st, address verifier) internal view returns (uint64) {
+        for (uint64 i; i < st.drawn; ++i) {
+            uint64 key = _ballot(st.draws, i);
+            if (ballots[claimId][key].verifier == verifier) return key;
+        }
+        revert ITasks.NotDrawn(verifier);
+    }
+
+    function _ballot(uint32 draw, uint64 i) internal pure returns (uint64) {
+        return (uint64(draw) << 8) | i;
+    }
+
     function _newSeedBlock(Terms memory t) internal view returns (uint48) {
         // forge-lint: disable-next-line(unsafe-typecast)
         return uint48(block.number + t.seedDelay); // a block number fits
+    }
+
+    function _deadline(uint64 roundStart, uint64 since, uint64 taskTime) internal pure returns (uint64) {
+        return (roundStart > since ? roundStart : since) + taskTime;
     }
 
     /// @dev A time made of 64-bit terms that Jobs has bounded.

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {IVault} from "../interfaces/IMarket.sol";
+import {ITasks, IVault} from "../interfaces/IMarket.sol";
 import {Accused, Claim, Kind, Phase, Role, Terms} from "../interfaces/Types.sol";
-import {Attestations} from "./Attestations.sol";
 import {Shards} from "./Shards.sol";
 
 /// @title Games on claims and votes, convictions, and what a rewind leaves behind (docs/protocol.md, section 5)
-abstract contract Convictions is Attestations, Shards {
+abstract contract Convictions is Shards {
+    address internal immutable CHALLENGES;
+
+    constructor(address challenges) {
+        CHALLENGES = challenges;
+    }
+
     modifier onlyChallenges() {
-        if (msg.sender != CHALLENGES) revert NotModule(msg.sender);
+        if (msg.sender != CHALLENGES) revert ITasks.NotModule(msg.sender);
         _;
     }
 
@@ -28,7 +33,7 @@ abstract contract Convictions is Attestations, Shards {
         (claimId, st) = _challengeable(claim, false);
         ballot = _ballotKey(claimId, st, verifier);
         Ballot storage entry = ballots[claimId][ballot];
-        if (entry.state != BallotState.VALID) revert NoSuchVote(verifier);
+        if (entry.state != BallotState.VALID) revert ITasks.NoSuchVote(verifier);
         ++entry.games;
         statuses[claimId].openGames = st.openGames + 1;
         return (claimId, ballot, entry.word, seeds[claimId]);
@@ -77,8 +82,8 @@ abstract contract Convictions is Attestations, Shards {
 
     function void(Claim calldata claim) external {
         (bytes32 claimId, Status memory st) = _known(claim);
-        if (!_live(st.phase)) revert WrongPhase(st.phase);
-        if (_stands(st.phase, claim.jobId, claim.kind, claim.round, st.epoch)) revert NotStale();
+        if (!_live(st.phase)) revert ITasks.WrongPhase(st.phase);
+        if (_stands(st.phase, claim.jobId, claim.kind, claim.round, st.epoch)) revert ITasks.NotStale();
         (bool found, uint256 paid) = JOBS.compensate(claimId, _accused(claim));
         if (!found) return;
         Terms memory t = _terms(claim.jobId);
@@ -86,7 +91,7 @@ abstract contract Convictions is Attestations, Shards {
         STAKES.unlock(claim.claimant, Role.SOLVER, t.solverStake);
         (address[] memory voters,) = _voters(claimId, st);
         STAKES.unlockEach(voters, Role.VERIFIER, t.verifierStake);
-        emit Voided(claimId, claim.claimant, paid);
+        emit ITasks.Voided(claimId, claim.claimant, paid);
     }
 
     /// @dev Exists, stands, and is not past its challenge window; a `proof` is in time while any game on it is open, since
@@ -97,11 +102,11 @@ abstract contract Convictions is Attestations, Shards {
         returns (bytes32 claimId, Status memory st)
     {
         (claimId, st) = _known(claim);
-        if (!_live(st.phase)) revert WrongPhase(st.phase);
-        if (!_stands(st.phase, claim.jobId, claim.kind, claim.round, st.epoch)) revert NotStanding();
+        if (!_live(st.phase)) revert ITasks.WrongPhase(st.phase);
+        if (!_stands(st.phase, claim.jobId, claim.kind, claim.round, st.epoch)) revert ITasks.NotStanding();
         if (st.phase == Phase.ACCEPTED && !(proof && st.openGames > 0)) {
             uint256 end = uint256(st.since) + _terms(claim.jobId).challengeWindow;
-            if (block.timestamp > end) revert WindowClosed(_time(end));
+            if (block.timestamp > end) revert ITasks.WindowClosed(_time(end));
         }
     }
 
@@ -116,7 +121,7 @@ abstract contract Convictions is Attestations, Shards {
         }
         uint256 reward = pool - JOBS.rewind(accused, st.phase == Phase.ACCEPTED, t.shards, pool);
         VAULT.move(IVault.Bucket.FREE, _key(address(this)), IVault.Bucket.FREE, _key(challenger), reward);
-        emit Convicted(claimId, accused.claimant, challenger, taken, taken - pool, reward);
+        emit ITasks.Convicted(claimId, accused.claimant, challenger, taken, taken - pool, reward);
     }
 
     /// @dev Frees every lock that the claim and its votes hold, then takes from the claimant and the valid voters.
@@ -140,6 +145,13 @@ abstract contract Convictions is Attestations, Shards {
         bytes32 from = _key(address(this));
         VAULT.burn(IVault.Bucket.FREE, from, taken - reward);
         VAULT.move(IVault.Bucket.FREE, from, IVault.Bucket.FREE, _key(challenger), reward);
-        emit VoteConvicted(claimId, verifier, challenger, taken, taken - reward);
+        emit ITasks.VoteConvicted(claimId, verifier, challenger, taken, taken - reward);
+    }
+
+    function _accused(Claim calldata claim) private pure returns (Accused memory) {
+        return
+            Accused(
+                claim.jobId, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.epoch
+            );
     }
 }

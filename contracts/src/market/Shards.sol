@@ -1,26 +1,17 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {IStakes, IVault} from "../interfaces/IMarket.sol";
+import {IStakes, ITasks, IVault} from "../interfaces/IMarket.sol";
 import {Kind, Role, Terms} from "../interfaces/Types.sol";
 import {Claims} from "./Claims.sol";
 
 /// @title Who holds which shard, at what price, and until when (docs/protocol.md 4.2, 4.3)
 abstract contract Shards is Claims {
-    struct Shard {
-        address solver;
-        uint64 since; // held since; seconds
-        uint128 price;
-        uint64 openedAt; // 0 until it has been held once
-    }
-
-    mapping(bytes32 jobId => mapping(uint32 shard => Shard)) internal shardsOf;
-
     function claimShard(bytes32 jobId, uint32 shard) external {
         Terms memory t = _terms(jobId);
-        if (shard >= t.shards) revert NoSuchShard(shard);
+        if (shard >= t.shards) revert ITasks.NoSuchShard(shard);
         Shard storage entry = shardsOf[jobId][shard];
-        if (entry.solver != address(0)) revert ShardTaken(entry.solver);
+        if (entry.solver != address(0)) revert ITasks.ShardTaken(entry.solver);
         uint256 unlocked = STAKES.active(msg.sender, Role.SOLVER) - STAKES.locked(msg.sender, Role.SOLVER);
         if (unlocked < t.solverStake) {
             revert IStakes.InsufficientStake(msg.sender, Role.SOLVER, t.solverStake, unlocked);
@@ -29,14 +20,14 @@ abstract contract Shards is Claims {
         entry.solver = msg.sender;
         entry.since = uint64(block.timestamp);
         entry.price = asked;
-        emit ShardClaimed(jobId, shard, msg.sender, asked);
+        emit ITasks.ShardClaimed(jobId, shard, msg.sender, asked);
         JOBS.shardClaimed(jobId);
     }
 
     function release(bytes32 jobId, uint32 shard) external {
         Terms memory t = _terms(jobId);
         address solver = shardsOf[jobId][shard].solver;
-        if (solver != msg.sender) revert NotHolder(solver);
+        if (solver != msg.sender) revert ITasks.NotHolder(solver);
         (bool owed,) = _owed(jobId, shard, t);
         _open(jobId, shard, "released");
         if (owed) _penalise(solver, t.missPenalty);
@@ -45,9 +36,9 @@ abstract contract Shards is Claims {
     function expire(bytes32 jobId, uint32 shard) external {
         Terms memory t = _terms(jobId);
         address solver = shardsOf[jobId][shard].solver;
-        if (solver == address(0)) revert NotHolder(solver);
+        if (solver == address(0)) revert ITasks.NotHolder(solver);
         (bool owed, uint64 deadline) = _owed(jobId, shard, t);
-        if (!owed || block.timestamp <= deadline) revert NotDue(deadline + 1);
+        if (!owed || block.timestamp <= deadline) revert ITasks.NotDue(deadline + 1);
         _open(jobId, shard, "deadline missed");
         _penalise(solver, t.missPenalty);
     }
@@ -69,13 +60,9 @@ abstract contract Shards is Claims {
 
     function _open(bytes32 jobId, uint32 shard, string memory reason) internal {
         Shard storage entry = shardsOf[jobId][shard];
-        emit ShardReleased(jobId, shard, entry.solver, reason);
+        emit ITasks.ShardReleased(jobId, shard, entry.solver, reason);
         entry.solver = address(0);
         entry.openedAt = uint64(block.timestamp);
-    }
-
-    function _deadline(uint64 roundStart, uint64 since, uint64 taskTime) internal pure returns (uint64) {
-        return (roundStart > since ? roundStart : since) + taskTime;
     }
 
     /// @dev Whether the shard owes the present round a task, and by when.
@@ -86,7 +73,7 @@ abstract contract Shards is Claims {
     {
         (bool running, uint32 round, uint64 roundStart) = JOBS.running(jobId, t.maxUnsettled);
         deadline = _deadline(roundStart, shardsOf[jobId][shard].since, t.taskTime);
-        owed = running && current(jobId, Kind.TASK, round, shard) == 0;
+        owed = running && _current(jobId, Kind.TASK, round, shard) == 0;
     }
 
     function _penalise(address solver, uint256 penalty) private {

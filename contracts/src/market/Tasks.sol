@@ -1,18 +1,33 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {IJobs, IStakes, IVault} from "../interfaces/IMarket.sol";
+import {IJobs, IStakes, ITasks, IVault} from "../interfaces/IMarket.sol";
 import {Claim, Kind, Phase, Role, Terms} from "../interfaces/Types.sol";
 import {Merkle} from "../libraries/Merkle.sol";
+import {Attestations} from "./Attestations.sol";
 import {Claims} from "./Claims.sol";
-import {Convictions} from "./Convictions.sol";
 
-/// @notice See ITasks; docs/protocol.md, section 4. The life of a claim from commit to settlement; its parts are inherited:
-/// who holds the shards (Shards), votes (Attestations), what happens when it falls (Convictions).
-contract Tasks is Convictions {
-    constructor(IVault vault, IStakes stakes, IJobs jobs, address challenges)
-        Claims(vault, stakes, jobs, challenges)
-    {}
+/// @notice See ITasks; docs/protocol.md, section 4. The life of a claim that nobody disputes, from commit over votes
+/// (Attestations) to settlement. Everything else of ITasks is done by TasksExtension on this contract's storage.
+contract Tasks is Attestations {
+    address public immutable EXTENSION;
+
+    constructor(IVault vault, IStakes stakes, IJobs jobs, address extension) Claims(vault, stakes, jobs) {
+        EXTENSION = extension;
+    }
+
+    /// @dev SAFETY: the code that is called is fixed at deployment and declares no storage but that of Claims.
+    fallback() external {
+        address extension = EXTENSION;
+        assembly ("memory-safe") {
+            let p := mload(0x40)
+            calldatacopy(p, 0, calldatasize())
+            let done := delegatecall(gas(), extension, p, calldatasize(), 0, 0)
+            returndatacopy(p, 0, returndatasize())
+            if iszero(done) { revert(p, returndatasize()) }
+            return(p, returndatasize())
+        }
+    }
 
     function commit(Claim calldata given, bytes32[] calldata roots) external returns (bytes32 claimId) {
         Claim memory claim = given;
@@ -33,17 +48,17 @@ contract Tasks is Convictions {
         Phase phase = isTask ? Phase.COMMITTED : Phase.ACCEPTED;
         (st.phase, st.seedBlock, st.since) = (phase, seedBlock, _now());
         if (claim.attempt | claim.epoch != 0) (st.attempt, st.epoch) = (claim.attempt, claim.epoch);
-        if (!isTask) emit Accepted(claimId, uint64(block.timestamp + t.challengeWindow));
+        if (!isTask) emit ITasks.Accepted(claimId, uint64(block.timestamp + t.challengeWindow));
         STAKES.lock(msg.sender, Role.SOLVER, t.solverStake);
     }
 
     function settle(Claim calldata claim) external {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.ACCEPTED);
-        if (st.openGames > 0) revert GamesOpen(st.openGames);
+        if (st.openGames > 0) revert ITasks.GamesOpen(st.openGames);
         uint256 end = uint256(st.since) + t.challengeWindow;
-        if (block.timestamp <= end) revert NotDue(_time(end + 1));
+        if (block.timestamp <= end) revert ITasks.NotDue(_time(end + 1));
         statuses[claimId].phase = Phase.SETTLED;
-        emit Settled(claimId, claim.claimant, claim.price);
+        emit ITasks.Settled(claimId, claim.claimant, claim.price);
         JOBS.claimSettled(claim.jobId, claim.kind, claim.round, claim.epoch, t.shards, t.maxUnsettled);
         STAKES.unlock(claim.claimant, Role.SOLVER, t.solverStake);
         (address[] memory voters, address[] memory valid) = _voters(claimId, st);
@@ -51,13 +66,13 @@ contract Tasks is Convictions {
         _pay(claim, valid, t.verifierFee);
     }
 
-    /// @dev emit Committed(claimId, claim.jobId, msg.sender, claim, roots, seedBlock), with claimId =
+    /// @dev emit ITasks.Committed(claimId, claim.jobId, msg.sender, claim, roots, seedBlock), with claimId =
     /// keccak256(abi.encode(claim)). A claim has 13 words of plain values, in memory as in the encoding.
     function _log(Claim memory claim, bytes32[] calldata roots, uint64 seedBlock)
         private
         returns (bytes32 claimId)
     {
-        bytes32 topic = Committed.selector;
+        bytes32 topic = ITasks.Committed.selector;
         assembly ("memory-safe") {
             claimId := keccak256(claim, 0x1a0)
             let p := mload(0x40)
@@ -84,19 +99,19 @@ contract Tasks is Convictions {
     function _enterTask(Claim memory claim, Terms memory t) private {
         Shard storage shard = shardsOf[claim.jobId][claim.shard];
         (address solver, uint64 since) = (shard.solver, shard.since);
-        if (solver != msg.sender) revert NotHolder(solver);
+        if (solver != msg.sender) revert ITasks.NotHolder(solver);
         if (claim.round == 0 && claim.inputRoot != t.genesisRoot) {
-            revert WrongInput(t.genesisRoot, claim.inputRoot);
+            revert ITasks.WrongInput(t.genesisRoot, claim.inputRoot);
         }
         claim.price = shard.price;
         uint64 roundStart;
         (claim.epoch, roundStart) = JOBS.taskCommitted(claim.jobId, claim.round, claim.price, t.maxUnsettled);
         uint64 deadline = _deadline(roundStart, since, t.taskTime);
-        if (block.timestamp > deadline) revert TooLate(deadline);
+        if (block.timestamp > deadline) revert ITasks.TooLate(deadline);
     }
 
     function _enterOuter(Claim memory claim, Terms memory t) private {
-        if (claim.shard != 0) revert NoSuchShard(claim.shard);
+        if (claim.shard != 0) revert ITasks.NoSuchShard(claim.shard);
         claim.price = t.outerFee;
         claim.epoch = JOBS.outerCommitted(claim.jobId, claim.round, t.shards);
     }
@@ -105,8 +120,8 @@ contract Tasks is Convictions {
     function _attempt(Claim memory claim, bytes32 place) private view returns (uint32) {
         bytes32 before = places[place];
         if (before == 0) return 0;
-        bytes32 standing = current(claim.jobId, claim.kind, claim.round, claim.shard);
-        if (standing != 0) revert PlaceTaken(standing);
+        bytes32 standing = _current(claim.jobId, claim.kind, claim.round, claim.shard);
+        if (standing != 0) revert ITasks.PlaceTaken(standing);
         return statuses[before].attempt + 1;
     }
 
@@ -116,8 +131,8 @@ contract Tasks is Convictions {
         view
         returns (bytes32)
     {
-        if (roots.length != segments + 1) revert BadSegments();
-        if (roots[0] != claim.inputRoot || roots[segments] != claim.outputRoot) revert BadSegments();
+        if (roots.length != segments + 1) revert ITasks.BadSegments();
+        if (roots[0] != claim.inputRoot || roots[segments] != claim.outputRoot) revert ITasks.BadSegments();
         return Merkle.root(roots);
     }
 }

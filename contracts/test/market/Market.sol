@@ -9,6 +9,7 @@ import {Challenges} from "../../src/market/Challenges.sol";
 import {Jobs} from "../../src/market/Jobs.sol";
 import {Stakes} from "../../src/market/Stakes.sol";
 import {Tasks} from "../../src/market/Tasks.sol";
+import {TasksExtension} from "../../src/market/TasksExtension.sol";
 import {Vault} from "../../src/market/Vault.sol";
 import {AssayToken} from "../../src/token/AssayToken.sol";
 import {Test, Vm} from "../Vm.sol";
@@ -52,7 +53,7 @@ abstract contract Market is Test {
     Vault internal vault;
     Stakes internal stakes;
     Jobs internal jobs;
-    Tasks internal tasks;
+    ITasks internal tasks;
     Challenges internal challenges;
     FakeCourt internal court;
 
@@ -76,9 +77,11 @@ abstract contract Market is Test {
         vault = new Vault(IERC20(address(token)), stakes_, jobs_, tasks_, challenges_);
         stakes = new Stakes(IVault(vault_), tasks_, UNBOND_DELAY);
         jobs = new Jobs(IVault(vault_), tasks_);
-        tasks = new Tasks(IVault(vault_), IStakes(stakes_), IJobs(jobs_), challenges_);
+        address extension = vm.computeCreateAddress(address(this), nonce + 6);
+        tasks = ITasks(address(new Tasks(IVault(vault_), IStakes(stakes_), IJobs(jobs_), extension)));
         challenges = new Challenges(IVault(vault_), jobs_, ITasks(tasks_), ICourt(court_));
         court = new FakeCourt(challenges_);
+        new TasksExtension(IVault(vault_), IStakes(stakes_), IJobs(jobs_), challenges_);
     }
 
     function setUpMarket() internal {

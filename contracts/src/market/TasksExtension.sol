@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {IJobs, IStakes, IVault} from "../interfaces/IMarket.sol";
+import {ClaimStatus, Kind, Vote} from "../interfaces/Types.sol";
+import {Claims} from "./Claims.sol";
+import {Convictions} from "./Convictions.sol";
+
+/// @title What Tasks is seldom asked for: shards, games and convictions, voids, views
+/// @notice Tasks calls this code on its own storage (decision 0008). Its own storage stays empty, and called directly it
+/// can do nothing, since no module takes it for Tasks.
+contract TasksExtension is Convictions {
+    constructor(IVault vault, IStakes stakes, IJobs jobs, address challenges)
+        Claims(vault, stakes, jobs)
+        Convictions(challenges)
+    {}
+
+    function status(bytes32 claimId) external view returns (ClaimStatus memory) {
+        Status memory st = statuses[claimId];
+        return ClaimStatus(
+            st.phase, st.seedBlock, st.since, st.draws, st.openGames, st.revealed, st.valid, seeds[claimId]
+        );
+    }
+
+    function current(bytes32 jobId, Kind kind, uint32 round, uint32 shard) external view returns (bytes32) {
+        return _current(jobId, kind, round, shard);
+    }
+
+    function votes(bytes32 claimId) external view returns (Vote[] memory cast) {
+        Status memory st = statuses[claimId];
+        cast = new Vote[](st.drawn);
+        for (uint64 i; i < st.drawn; ++i) {
+            Ballot storage b = ballots[claimId][_ballot(st.draws, i)];
+            bool sealed_ = b.state == BallotState.COMMITTED;
+            bool revealed = b.state > BallotState.COMMITTED;
+            bool valid = b.state == BallotState.VALID;
+            cast[i] = Vote(b.verifier, b.word, revealed, valid, sealed_ ? bytes32(0) : b.word);
+        }
+    }
+}
