@@ -25,6 +25,7 @@ from cli.web import WebServer, node_app
 from cli.wiring import Connection, NodeStorage
 from protocol.errors import AssayError
 from protocol.types import Seconds
+from storage.blockstore import BlockStore
 from training.service import Service
 
 EVENTS_FILE = "events.jsonl"
@@ -78,8 +79,10 @@ class NodeParts:
     home: Path
 
 
-def run_node(app: App, host: str, port: int, make: Callable[[NodeParts], Service]) -> None:
-    """Run one role until told to stop."""
+def run_node(
+    app: App, host: str, port: int, make: Callable[[NodeParts], Service], *, serve: bool = True
+) -> None:
+    """Run one role until told to stop. Not to `serve` its blocks is for drills."""
     name = app.settings.account
     home = app.node_home(name)
     connection, storage = app.connect(), app.storage(name)
@@ -88,7 +91,8 @@ def run_node(app: App, host: str, port: int, make: Callable[[NodeParts], Service
     emit = EventLog(home / EVENTS_FILE, echo=not app.output.quiet)
     follow = _follow_peers(connection, storage, emit)
     service = make(NodeParts(connection, storage, NodeClock(connection.clock, follow), emit, home))
-    server = WebServer(node_app(storage.store, lambda: service.status, service.status.role), host, port)
+    served = storage.store if serve else BlockStore(home / "served")
+    server = WebServer(node_app(served, lambda: service.status, service.status.role), host, port)
     url = server.start()
     try:
         if connection.market.endpoints().get(connection.market.me) != url:

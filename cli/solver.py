@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cli import drills
 from cli.app import app_of
 from cli.units import parse_amount, parse_duration
 from protocol.errors import Stop
@@ -36,14 +37,13 @@ def run(
     max_shards: Annotated[int, typer.Option(help="Most shards held at once.")] = 4,
     patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
     poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
-    fault: Annotated[
-        str | None, typer.Option(help="Drills only: lie about one weight, ROUND:STEP:SLOT:ELEMENT.")
-    ] = None,
+    fault: Annotated[str | None, typer.Option(help=drills.FAULT_HELP)] = None,
+    cheat: Annotated[str | None, typer.Option(help=drills.CHEAT_HELP)] = None,
+    withhold: Annotated[bool, typer.Option(help="Drills only: serve no block to anybody.")] = False,
 ) -> None:
     """Run a solver until stopped."""
     from cli.node import NodeParts, run_node
     from cli.roles import APPETITE, device_of, kernels
-    from solver.adversary import FaultySolver, WeightPlan
     from solver.policy import Limits
     from solver.service import SolverService
 
@@ -51,26 +51,13 @@ def run(
     device = device_of(app.settings.device)
     limits = Limits(parse_amount(min_price), max_shards, parse_duration(patience))
 
+    kind = drills.solver_kind(fault, cheat)
+
     def make(parts: NodeParts) -> SolverService:
         common = (parts.connection.writer, parts.storage.blocks, parts.clock, parts.home, limits, APPETITE)
-        if fault is not None:
-            plan = WeightPlan(*_parse_fault(fault))
-            return FaultySolver(
-                *common, plan=plan, emit=parts.emit, device=device, kernels=kernels(), poll_s=poll
-            )
-        return SolverService(*common, emit=parts.emit, device=device, kernels=kernels(), poll_s=poll)
+        return kind(*common, emit=parts.emit, device=device, kernels=kernels(), poll_s=poll)
 
-    run_node(app, host, port, make)
-
-
-def _parse_fault(text: str) -> tuple[int, int, int, int]:
-    try:
-        round_, step, slot, element = (int(part) for part in text.split(":"))
-    except ValueError:
-        raise Stop(
-            f"{text!r} is not a fault", hint="write ROUND:STEP:SLOT:ELEMENT", code="bad-fault"
-        ) from None
-    return round_, step, slot, element
+    run_node(app, host, port, make, serve=not withhold)
 
 
 @commands.command()

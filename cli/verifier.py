@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -28,19 +30,27 @@ def run(
         str | None, typer.Option(help="Drills only: attest whatever these accounts claim (comma-separated).")
     ] = None,
     lazy: Annotated[bool, typer.Option(help="Drills only: attest without replaying.")] = False,
+    copy_from: Annotated[
+        str | None, typer.Option(help="Drills only: attest with this account's traces.")
+    ] = None,
 ) -> None:
     """Run a verifier until stopped."""
     from cli.account import resolve
     from cli.node import NodeParts, run_node
     from cli.roles import APPETITE, device_of, kernels, secret_of
-    from verifier.adversary import ColludingVerifier, LazyVerifier
+    from verifier.adversary import ColludingVerifier, CopyingVerifier, LazyVerifier
     from verifier.policy import Limits
     from verifier.service import VerifierService
 
     app = app_of(context)
     device = device_of(app.settings.device)
     limits = Limits(parse_duration(patience), parse_amount(bond_budget))
-    accomplices = frozenset(resolve(app, name) for name in collude_with.split(",")) if collude_with else None
+    kind: Callable[..., VerifierService] = LazyVerifier if lazy else VerifierService
+    if collude_with:
+        accomplices = frozenset(resolve(app, name) for name in collude_with.split(","))
+        kind = partial(ColludingVerifier, accomplices=accomplices)
+    elif copy_from:
+        kind = partial(CopyingVerifier, source=resolve(app, copy_from))
 
     def make(parts: NodeParts) -> VerifierService:
         common = (
@@ -52,16 +62,6 @@ def run(
             limits,
             APPETITE,
         )
-        if accomplices is not None:
-            return ColludingVerifier(
-                *common,
-                accomplices=accomplices,
-                emit=parts.emit,
-                device=device,
-                kernels=kernels(),
-                poll_s=poll,
-            )
-        kind = LazyVerifier if lazy else VerifierService
         return kind(*common, emit=parts.emit, device=device, kernels=kernels(), poll_s=poll)
 
     run_node(app, host, port, make)

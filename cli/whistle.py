@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cli import drills
 from cli.app import app_of
 from cli.output import Exit, table
 from cli.solver import parse_id
@@ -24,6 +25,9 @@ def run(
     bond_budget: Annotated[str, typer.Option(help="Most in bonds at once.")] = "200tok",
     audit_votes: Annotated[bool, typer.Option(help="Recheck keyed traces of votes too.")] = True,
     poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
+    accuse: Annotated[
+        str | None, typer.Option(help="Drills only: accuse the task ROUND:SHARD, whoever claims it.")
+    ] = None,
 ) -> None:
     """Run a whistleblower until stopped."""
     from cli.node import NodeParts, run_node
@@ -37,9 +41,10 @@ def run(
     if auto not in set(Mode):
         raise Stop(f"there is no mode {auto!r}", hint="choose off, advise or play", code="bad-mode")
     limits = Limits(Mode(auto), parse_amount(bond_budget), audit_votes)
+    kind = drills.whistleblower_kind(accuse)
 
     def make(parts: NodeParts) -> WhistleblowerService:
-        return WhistleblowerService(
+        return kind(
             parts.connection.writer,
             parts.storage.blocks,
             parts.clock,

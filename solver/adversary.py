@@ -1,24 +1,49 @@
-"""A solver that cheats on purpose, for devnets, drills and tests. No honest node is ever made from this.
+"""Solvers that cheat on purpose, for devnets, drills and tests. No honest node is ever made from these.
 
-It is the honest solver with one thing patched: at one step of one task a single element differs by its lowest
-bit, and it defends that claim to the end with the same faulty replay. Once convicted it takes no new shard.
+Each is the honest solver with one thing patched, and defends what it claims to the end with the same patch.
+It says so with the event ``fault-planted``. Once convicted it takes no new shard and commits no further
+aggregate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 import torch
 
-from program.fault import Fault, NodeFault
+from program.fault import Fault, NodeFault, StateFault
+from program.state import state_root
 from protocol.types import JobView, Kind, Phase, Terms
+from solver import policy
 from solver.policy import Sight
 from solver.service import SolverService
-from solver.workshop import Workshop
-from training.artifacts import LoadedJob, State
+from solver.workshop import Draft, Workshop
+from training.artifacts import Checkpoint, LoadedJob, State
 from training.work import Work
+
+
+class CheatingSolver(SolverService):
+    """`SolverService` that keeps out of the way after its conviction, so that the others can end the job."""
+
+    def convicted(self, sight: Sight) -> bool:
+        """Whether a claim of this account has fallen."""
+        return any(
+            view.claim.claimant == self.market.me and view.status.phase == Phase.CONVICTED
+            for job in sight.jobs
+            for view in job.claims
+        )
+
+    def see(self) -> Sight:
+        sight = super().see()
+        retire = sight.limits.retire or self.convicted(sight)
+        return replace(sight, limits=replace(sight.limits, retire=retire))
+
+    def _commit_outer(self, action: policy.CommitOuter) -> None:
+        if not self.convicted(self.see()):
+            super()._commit_outer(action)
 
 
 @dataclass(frozen=True)
@@ -41,39 +66,86 @@ class WeightPlan:
     element: int
 
 
-class FaultySolver(SolverService):
+@dataclass(frozen=True)
+class StatePlan(WeightPlan):
+    """The same, but in the claimed state alone: the step's own trace is honest."""
+
+
+@dataclass(frozen=True)
+class AggregatePlan:
+    """One element of a slot that the outer step computes is off by one ulp, in every round."""
+
+    slot: int
+    element: int
+
+
+class FaultySolver(CheatingSolver):
     """`SolverService` whose own computation carries one planted fault."""
 
-    def __init__(self, *args: Any, plan: Plan | WeightPlan, **options: Any) -> None:
+    def __init__(self, *args: Any, plan: Plan | WeightPlan | AggregatePlan, **options: Any) -> None:
         super().__init__(*args, **options)
         self.plan = plan
 
     def make_work(self, terms: Terms, files: LoadedJob) -> Work:
         plan = self.plan
+        tasks: dict[tuple[int, int], Fault] = {}
+        outer: dict[int, Fault] = {}
         if isinstance(plan, Plan):
-            faults: dict[tuple[int, int], Fault] = {(plan.round, plan.shard): plan.fault}
+            tasks = {(plan.round, plan.shard): plan.fault}
+        elif isinstance(plan, AggregatePlan):
+            node = files.outer.outputs[plan.slot]
+            outer = {round_: NodeFault(round_, node, plan.element) for round_ in range(terms.rounds)}
         else:
             step = plan.round * terms.steps_per_round + plan.step
-            fault = NodeFault(step, files.inner.outputs[plan.slot], plan.element)
-            faults = {(plan.round, shard): fault for shard in range(terms.shards)}
-        self.emit("fault-planted", plan=str(plan), faults=str(faults))
-        return Work(terms, files, device=self._device, kernels=self._kernels, faults=faults)
+            fault: Fault = (
+                StateFault(step, plan.slot, plan.element)
+                if isinstance(plan, StatePlan)
+                else NodeFault(step, files.inner.outputs[plan.slot], plan.element)
+            )
+            tasks = {(plan.round, shard): fault for shard in range(terms.shards)}
+        self.emit("fault-planted", plan=str(plan), faults=str(tasks or outer))
+        work = super().make_work(terms, files)
+        work.faults.update(tasks)
+        work.outer_faults.update(outer)
+        return work
 
-    def see(self) -> Sight:
-        sight = super().see()
-        convicted = any(
-            view.claim.claimant == self.market.me and view.status.phase == Phase.CONVICTED
-            for job in sight.jobs
-            for view in job.claims
-        )
-        return replace(sight, limits=replace(sight.limits, retire=True)) if convicted else sight
+
+class WrongDataSolver(CheatingSolver):
+    """`SolverService` that trains on other records than those it is told to: those of another seed."""
+
+    def make_work(self, terms: Terms, files: LoadedJob) -> Work:
+        other = sha256(b"records of my own choice" + terms.seed).digest()
+        self.emit("fault-planted", plan="trains on records of its own choice")
+        return super().make_work(replace(terms, seed=other), files)
+
+
+class _Inventions(Workshop):
+    """Claims of tasks that nobody ever computed; nothing is published of them."""
+
+    def segments_done(self, round_: int, shard: int, epoch: int) -> int:
+        self._input_root(round_, shard, epoch)
+        return self.work.terms.segments
+
+    def task_draft(self, round_: int, shard: int, epoch: int) -> Draft:
+        start = self._input_root(round_, shard, epoch)
+        place = b"invented" + self.job_id + bytes([round_ % 256, shard % 256])
+        ends = (sha256(place + bytes([i % 256])).digest() for i in range(self.work.terms.segments))
+        return self._draft(Kind.TASK, round_, shard, [Checkpoint("", root) for root in (start, *ends)])
+
+
+class InventingSolver(CheatingSolver):
+    """`SolverService` that invents the states at all segments' ends and computes none of them."""
+
+    def make_shop(self, job: JobView, work: Work) -> Workshop:
+        self.emit("fault-planted", plan="invents every segment of its tasks")
+        return _Inventions(self.market, self.blocks, job, work, self._progress)
 
 
 InputPatch = Callable[[Kind, int, int, Callable[[Kind, int, int], State]], State]
 """(kind, round, shard, the honest function) -> the input state that the cheat uses."""
 
 
-class WrongInputSolver(SolverService):
+class WrongInputSolver(CheatingSolver):
     """`SolverService` that computes honestly from a wrong input state."""
 
     def __init__(self, *args: Any, patch: InputPatch, **options: Any) -> None:
@@ -81,11 +153,17 @@ class WrongInputSolver(SolverService):
         self.patch = patch
 
     def make_shop(self, job: JobView, work: Work) -> Workshop:
-        shop = Workshop(self.market, self.blocks, job, work, self._progress)
+        shop = super().make_shop(job, work)
         honest = shop.lineage.input_state
+        told: set[tuple[Kind, int, int]] = set()
 
         def input_state(kind: Kind, round_: int, shard: int) -> State:
-            return self.patch(kind, round_, shard, honest)
+            state, place = self.patch(kind, round_, shard, honest), (kind, round_, shard)
+            if place not in told and state_root(state) != state_root(honest(*place)):
+                told.add(place)
+                where = f"{kind.name.lower()} {round_}/{shard}"
+                self.emit("fault-planted", plan=f"{self.patch.__name__}: {where} starts from a wrong state")
+            return state
 
         shop.lineage.input_state = input_state  # type: ignore[method-assign]
         return shop

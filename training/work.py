@@ -2,7 +2,7 @@
 
 Contract: a claim is a run of steps of one of the job's two programs (docs/protocol.md, 2.6 and 4.3); this
 module knows which steps, with which counter and shard. Executors are made once and shared by all replays of
-the job. Not thread-safe. A fault (``program.fault``) touches task runs only; honest roles never give one.
+the job. Not thread-safe. Honest roles never give a fault (``program.fault``).
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class Work:
         self.terms = terms
         self.files = files
         self.faults = dict(faults or {})
+        self.outer_faults: dict[int, Fault] = {}
+        """Planted faults of outer steps, by round."""
         self._device, self._kernels = device, kernels
 
     @cached_property
@@ -70,7 +72,7 @@ class Work:
     def replay(self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]) -> Replay:
         """The run that starts with `state` at the beginning of a segment."""
         executor = self._inner if kind == Kind.TASK else self._outer
-        fault = self.faults.get((round_, shard)) if kind == Kind.TASK else None
+        fault = self.faults.get((round_, shard)) if kind == Kind.TASK else self.outer_faults.get(round_)
         first = self.first_step(kind, round_, segment)
         records = self.files.records if kind == Kind.TASK else None
         return Replay(

@@ -1,6 +1,7 @@
 """Verifiers that cheat on purpose, for devnets, drills and tests. No honest node is ever made from these.
 
-Each is the honest verifier with one thing patched: what it thinks of a claim.
+Each is the honest verifier with one thing patched: what it thinks of a claim. Those that have nothing true to
+defend say so with the event ``fault-planted``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,22 @@ class LazyVerifier(VerifierService):
         me = self.market.me
         segments = sampling.sample_segments(view.status.seed, me, terms.samples, terms.segments)
         invented = [sha256(b"invented" + view.claim_id + bytes([s % 256])).digest() for s in segments]
+        self.emit("fault-planted", plan="attests with invented traces", claim=view.claim_id.hex())
         return Attestation(True, tuple(invented), None, tuple(segments))
+
+
+class CopyingVerifier(VerifierService):
+    """Attests every claim with the traces of another verifier, as if that one had handed them over."""
+
+    def __init__(self, *args: Any, source: Address, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.source = source
+
+    def judge(self, view: ClaimView) -> Attestation:
+        copied = attest(self.lineage(view.claim.job_id), view, self.source)
+        mine = tuple(sampled(self.lineage(view.claim.job_id), view, self.market.me))
+        self.emit("fault-planted", plan=f"copies the traces of {self.source}", claim=view.claim_id.hex())
+        return Attestation(True, copied.traces, None, mine) if copied.valid else copied
 
 
 class ColludingVerifier(VerifierService):

@@ -1,0 +1,89 @@
+"""Solvers that cheat: each one's fault is really there, and it is convicted as its kind of lie is."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from protocol.types import ClaimView, JobId, Kind, Phase, Role
+from solver.adversary import AggregatePlan, FaultySolver, InventingSolver, StatePlan, WrongDataSolver
+from tests.fakes.jobs import APPETITE, account
+from tests.fakes.market_day import MarketDay
+from training.audit import Finding, WrongSegment, audit_claim
+from training.lineage import open_lineage
+from verifier.adversary import ColludingVerifier
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> MarketDay:
+    return MarketDay(tmp_path)
+
+
+def cheated(day: MarketDay, kind: Any, **terms: int) -> tuple[JobId, ClaimView]:
+    """One cheat alone, verifiers that cover for it, a whistleblower: the job and the claim that fell."""
+    job_id = day.post(shards=1, **terms)
+    day.solver("ann", kind)
+    for i in range(2):
+        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=frozenset({account("ann")})))
+    day.whistleblower("wendy")
+    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
+    assert day.named("fault-planted")
+    (entry,) = [e for e in day.world.claims.values() if e.status.phase == Phase.CONVICTED]
+    return job_id, day.world.view(entry)
+
+
+def replayed(day: MarketDay, job_id: JobId, view: ClaimView) -> Finding | None:
+    """What an honest replay says of a claim."""
+    lineage = open_lineage(day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), APPETITE)
+    return audit_claim(lineage, view)
+
+
+def verdict(day: MarketDay) -> str:
+    (game,) = [p.view for p in day.world.games.values() if p.view.decided]
+    assert game.challenger_won and game.game.challenger == account("wendy")
+    return game.reason
+
+
+def test_08_a_faulty_aggregate_is_convicted_by_arithmetic(day: MarketDay) -> None:
+    job_id, view = cheated(day, partial(FaultySolver, plan=AggregatePlan(0, 1)), rounds=1)
+    assert (view.claim.kind, view.claim.round) == (Kind.OUTER, 0)
+    assert replayed(day, job_id, view) == WrongSegment(view.claim_id, 0, view.roots), "the fault was planted"
+    assert verdict(day) == "arithmetic"
+    assert day.phases(job_id, Kind.TASK) == [Phase.ACCEPTED], "the task itself was honest"
+    assert day.world.active[account("ann"), Role.SOLVER] == 1_900
+
+
+def test_a_wrong_state_after_an_honest_step_is_convicted_by_its_output(day: MarketDay) -> None:
+    job_id, view = cheated(day, partial(FaultySolver, plan=StatePlan(0, 3, 1, 2)), rounds=1)
+    assert replayed(day, job_id, view) == WrongSegment(view.claim_id, 1, view.roots)
+    assert verdict(day) == "output"
+
+
+def test_training_on_other_records_is_convicted_by_the_record_itself(day: MarketDay) -> None:
+    job_id, view = cheated(day, WrongDataSolver, rounds=1)
+    assert replayed(day, job_id, view) == WrongSegment(view.claim_id, 0, view.roots)
+    assert verdict(day) == "arithmetic"
+
+
+def test_invented_segments_lose_by_the_clock(day: MarketDay) -> None:
+    job_id, view = cheated(day, InventingSolver, rounds=1)
+    assert replayed(day, job_id, view) == WrongSegment(view.claim_id, 0, view.roots)
+    assert not day.named("trained"), "nothing was computed"
+    assert verdict(day) == "timeout"
+
+
+def test_a_convicted_cheat_leaves_the_job_to_others(day: MarketDay) -> None:
+    job_id, _ = cheated(day, partial(FaultySolver, plan=AggregatePlan(0, 1)), rounds=1)
+    outers = len(day.phases(job_id, Kind.OUTER))
+    assert not day.run(lambda: len(day.phases(job_id, Kind.OUTER)) > outers, turns=20)
+    day.solver("bob")
+    while any(h.solver == account("ann") for h in day.world.jobs[job_id].holders):
+        day.services["ann"].tick()
+    assert day.run(day.closed(job_id), turns=400), [s.status for s in day.services.values()]
+    assert day.phases(job_id).count(Phase.CONVICTED) == 1

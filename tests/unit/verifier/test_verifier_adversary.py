@@ -1,0 +1,38 @@
+"""Verifiers that attest without work of their own lose their stakes, whatever becomes of the claim."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from protocol.sampling import verifier_key
+from protocol.types import Kind, Phase, Role
+from tests.fakes.jobs import APPETITE, account
+from tests.fakes.market_day import MarketDay
+from training.audit import keyed_trace, sampled
+from training.lineage import open_lineage
+from verifier.adversary import CopyingVerifier
+
+torch.set_num_threads(1)
+
+
+def test_10_traces_that_a_peer_handed_over_cost_the_copier_its_stake(tmp_path: Path) -> None:
+    day = MarketDay(tmp_path)
+    job_id = day.post(rounds=1, shards=1)
+    day.solver("ann")
+    day.verifier("vera")
+    day.verifier("carl", partial(CopyingVerifier, source=account("vera")))
+    day.whistleblower("wendy")
+    assert day.run(lambda: any(p.view.challenger_won for p in day.world.games.values())), day.events[-5:]
+    (view,) = (v for v in day.markets["wendy"].claims(job_id) if v.claim.kind == Kind.TASK)
+    lineage = open_lineage(day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), APPETITE)
+    (segment,) = sampled(lineage, view, account("vera"))
+    true = keyed_trace(lineage, view, segment, verifier_key(account("vera"), view.status.seed))
+    assert view.traces[account("carl")] == (true,) == view.traces[account("vera")], "it was really copied"
+    game = next(p.view for p in day.world.games.values() if p.view.challenger_won)
+    assert game.game.defender == account("carl") and game.reason == "timeout"
+    assert day.world.active[account("carl"), Role.VERIFIER] == 950
+    assert day.world.active[account("vera"), Role.VERIFIER] == 1_000
+    assert day.run(day.closed(job_id)) and Phase.CONVICTED not in day.phases(job_id)

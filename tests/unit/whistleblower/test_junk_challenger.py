@@ -1,0 +1,39 @@
+"""A junk challenge, played to its last move, and what it costs."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from protocol.types import Phase, Wei
+from tests.fakes.clock import FakeClock
+from tests.fakes.jobs import APPETITE, account
+from tests.fakes.market_day import MarketDay, secret
+from whistleblower.adversary import JunkChallenger
+from whistleblower.policy import Limits, Mode
+
+torch.set_num_threads(1)
+
+
+def test_23_a_junk_challenge_played_to_the_end_pays_the_defender_half_its_bond(tmp_path: Path) -> None:
+    day = MarketDay(tmp_path)
+    job_id = day.post(rounds=1, shards=1)
+    ann = day.solver("ann")
+    for i in range(2):
+        day.verifier(f"v{i}")
+    market = day.join("jack")
+    parts = (market, day.blocks(), FakeClock(day.world), tmp_path / "jack", secret("jack"))
+    make = partial(JunkChallenger, round=0, shard=0)
+    day.services["jack"] = make(*parts, Limits(Mode.PLAY, Wei(100)), APPETITE, emit=day.events.append)
+    before = day.world.free[ann.market.me]
+    assert day.run(day.closed(job_id), turns=600), [s.status for s in day.services.values()]
+    (entry,) = day.world.games.values()
+    assert entry.view.decided and not entry.view.challenger_won and entry.view.reason == "timeout"
+    assert [e["move"] for e in day.named("moved")].count("RevealLeaf") == 1, "it came to the last element"
+    assert market.free(account("jack")) == 10_000 - 40
+    paid = day.world.free[ann.market.me] - before
+    price = next(e.claim.price for e in day.world.claims.values() if e.claim.shard == 0)
+    assert paid >= price + 20
+    assert Phase.CONVICTED not in day.phases(job_id)

@@ -1,0 +1,32 @@
+"""A whistleblower that accuses the innocent on purpose, for devnets, drills and tests.
+
+It is the honest one with a faulty replay of one task, so that it plays a junk challenge through all its
+moves. No honest node is ever made from this.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from program.fault import NodeFault
+from protocol.types import JobId
+from training.lineage import Lineage
+from whistleblower.service import WhistleblowerService
+
+
+class JunkChallenger(WhistleblowerService):
+    """Finds in the task of this round and shard a wrong weight that is right."""
+
+    def __init__(self, *args: Any, round: int, shard: int, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.round, self.shard = round, shard
+
+    def lineage(self, job_id: JobId) -> Lineage:
+        lineage = super().lineage(job_id)
+        work = lineage.work
+        if not work.faults:
+            step = self.round * work.terms.steps_per_round
+            node = work.files.inner.outputs[0]
+            work.faults[self.round, self.shard] = NodeFault(step, node, 0)
+            self.emit("fault-planted", plan=f"will accuse task {self.round}/{self.shard}, whoever claims it")
+        return lineage
