@@ -122,7 +122,9 @@ def start_node(app: App, spec: NodeSpec) -> int:
     log = home / "logs" / f"{spec.name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "cli.main", "--home", str(home), "--account", spec.name, "--yes"]
-    command += ["--device", app.settings.device, ROLE_COMMAND[spec.role], "run", *spec.arguments]
+    command += ["--device", app.settings.device, "--executor", app.settings.executor]
+    command += ["--threads", app.settings.threads] if app.settings.threads else []
+    command += [ROLE_COMMAND[spec.role], "run", *spec.arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with log.open("ab") as out:
         process = subprocess.Popen(

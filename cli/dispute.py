@@ -176,7 +176,7 @@ def prove(context: typer.Context, game_id: GameId) -> None:
 
 
 def _play(app: App, game_id: int) -> None:
-    from cli.roles import APPETITE, device_of, kernels, secret_of
+    from cli.roles import APPETITE, engine_of, secret_of
     from program.disputant import Disputant
     from program.player import play
     from training.lineage import open_lineage
@@ -189,9 +189,7 @@ def _play(app: App, game_id: int) -> None:
     storage.set_peers(url for owner, url in market.endpoints().items() if owner != market.me)
     try:
         job = market.job(market.claim(view.game.claim_id).claim.job_id)
-        lineage = open_lineage(
-            market, storage.blocks, job, APPETITE, device=device_of(app.settings.device), kernels=kernels()
-        )
+        lineage = open_lineage(market, storage.blocks, job, APPETITE, engine=engine_of(app.settings))
         app.announce(f"move in game {game_id}: {state_of(view)}")
         pursuit = None
         if slots_shown(view.game) and view.game.challenger == market.me:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cli.app import App
-from cli.roles import APPETITE, device_of, kernels
+from cli.roles import APPETITE, engine_of
 from cli.wiring import Connection, NodeStorage
 from protocol.errors import Ask
 from protocol.types import ClaimView, JobId, JobView, Kind
@@ -40,8 +40,7 @@ def open_inspection(app: App, job_id: JobId) -> Inspection:
         storage.blocks,
         job,
         APPETITE,
-        device=device_of(app.settings.device),
-        kernels=kernels(),
+        engine=engine_of(app.settings),
     )
     return Inspection(connection, storage, job, lineage)
 

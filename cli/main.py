@@ -49,6 +49,10 @@ def options(
     keystore: Annotated[str | None, typer.Option(help="Folder of key files (ETH_KEYSTORE).")] = None,
     deployment: Annotated[str | None, typer.Option(help="File with the contracts' addresses.")] = None,
     device: Annotated[str | None, typer.Option(help="auto, cuda or cpu.")] = None,
+    executor: Annotated[
+        str | None, typer.Option(help="auto, compiled, eager or reference; the bits are the same.")
+    ] = None,
+    threads: Annotated[str | None, typer.Option(help="Processor threads for training.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Send without asking.")] = False,
@@ -58,7 +62,7 @@ def options(
     ] = None,
 ) -> None:
     """Options that every command takes, before its name."""
-    flags = Flags(home, rpc_url, account, password_file, keystore, deployment, device)
+    flags = Flags(home, rpc_url, account, password_file, keystore, deployment, device, executor, threads)
     app = App(flags, Output(as_json, quiet), yes, dry_run, max_spend)
     context.obj = app
     context.call_on_close(app.close)
@@ -83,7 +87,8 @@ UsageProblem: type[Exception] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
 ROOT_OPTIONS = frozenset(
-    {"-r", "--rpc-url", "--home", "--account", "--password-file", "--keystore", "--deployment", "--device"}
+    {"-r", "--rpc-url", "--home", "--account", "--password-file", "--keystore", "--deployment"}
+    | {"--device", "--executor", "--threads"}
     | {"--json", "-q", "--quiet", "-y", "--yes", "--dry-run", "--max-spend"}
 )
 

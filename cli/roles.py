@@ -4,41 +4,52 @@ device, secrets."""
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 
-from program.execute import Kernels
+from cli.settings import Settings
+from program.execute import open_device
 from protocol.errors import Ask
 from training.artifacts import Appetite
+from training.engine import Engine, Way
 
 APPETITE = Appetite(dataset_bytes=4 << 30, state_bytes=8 << 30, step_bytes=16 << 30, step_operations=10**15)
 """The most that a node of this installation fetches and runs for one job."""
 SECRET_FILE = "secret"
+FORMS_FOLDER = "forms"
+"""Compiled forms of programs, shared by this home's nodes."""
 
 
 def device_of(name: str) -> str:
     """`cpu` or `cuda` from auto, cuda or cpu. Raises Ask where there is no such device."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda" and not torch.cuda.is_available():
-        raise Ask(
-            "PyTorch sees no CUDA device, so nothing was started",
-            hint="run with --device cpu, or install a CUDA build of PyTorch",
-            code="no-cuda",
-        )
     if name not in ("cpu", "cuda"):
         raise Ask(f"there is no device {name!r}", hint="choose auto, cuda or cpu", code="bad-device")
-    return name
+    return str(open_device(name))
 
 
-def kernels() -> Kernels:
-    """The fastest implementation of each operation; all implementations give the same bits."""
-    from numerics import FAST
-
-    fast: Mapping[str, object] = FAST
-    return fast  # type: ignore[return-value]
+def engine_of(settings: Settings) -> Engine:
+    """How this node computes. Raises Ask for an unknown executor, a device that is not there, no number."""
+    try:
+        way = Way(settings.executor)
+    except ValueError:
+        raise Ask(
+            f"there is no executor {settings.executor!r}",
+            hint=f"choose {', '.join(Way)}",
+            code="bad-executor",
+        ) from None
+    if settings.threads:
+        try:
+            torch.set_num_threads(int(settings.threads))
+        except (ValueError, RuntimeError):
+            raise Ask(
+                f"{settings.threads!r} is not a number of threads",
+                hint="give a whole number from 1, or leave it out for all processors",
+                code="bad-threads",
+            ) from None
+    return Engine(device_of(settings.device), way, settings.home / FORMS_FOLDER)
 
 
 def secret_of(home: Path) -> bytes:

@@ -37,6 +37,8 @@ class FileConfig(BaseModel):
     account: str | None = None
     password_file: str | None = None
     device: str | None = None
+    executor: str | None = None
+    threads: str | None = None
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class Flags:
     keystore: str | None = None
     deployment: str | None = None
     device: str | None = None
+    executor: str | None = None
+    threads: str | None = None
 
 
 _ENVIRONMENT = {
@@ -68,6 +72,8 @@ _ENVIRONMENT = {
     "keystore": ("ASSAY_KEYSTORE", "ETH_KEYSTORE"),
     "deployment": ("ASSAY_DEPLOYMENT",),
     "device": ("ASSAY_DEVICE",),
+    "executor": ("ASSAY_EXECUTOR",),
+    "threads": ("ASSAY_THREADS",),
 }
 
 
@@ -103,6 +109,8 @@ class Settings:
             "password_file": str(self.home / "password"),
             "account": "",
             "device": "auto",
+            "executor": "auto",
+            "threads": "",
         }[name]
 
     def _devnet_url(self) -> str | None:
@@ -159,6 +167,15 @@ class Settings:
     @property
     def device(self) -> str:
         return self._value("device")
+
+    @property
+    def executor(self) -> str:
+        return self._value("executor")
+
+    @property
+    def threads(self) -> str:
+        """Empty: as many as PyTorch chooses."""
+        return self._value("threads")
 
 
 def _read_file(path: Path) -> FileConfig:

@@ -43,19 +43,19 @@ def run(
 ) -> None:
     """Run a solver until stopped."""
     from cli.node import NodeParts, run_node
-    from cli.roles import APPETITE, device_of, kernels
+    from cli.roles import APPETITE, engine_of
     from solver.policy import Limits
     from solver.service import SolverService
 
     app = app_of(context)
-    device = device_of(app.settings.device)
+    engine = engine_of(app.settings)
     limits = Limits(parse_amount(min_price), max_shards, parse_duration(patience))
 
     kind = drills.solver_kind(fault, cheat)
 
     def make(parts: NodeParts) -> SolverService:
         common = (parts.connection.writer, parts.storage.blocks, parts.clock, parts.home, limits, APPETITE)
-        return kind(*common, emit=parts.emit, device=device, kernels=kernels(), poll_s=poll)
+        return kind(*common, emit=parts.emit, engine=engine, poll_s=poll)
 
     run_node(app, host, port, make, serve=not withhold)
 
@@ -63,7 +63,7 @@ def run(
 @commands.command()
 def why(context: typer.Context, job: str) -> None:
     """Why this account's solver would take no shard of a job."""
-    from cli.roles import APPETITE, device_of
+    from cli.roles import APPETITE, engine_of
     from solver.policy import Limits
     from solver.service import SolverService
 
@@ -79,7 +79,7 @@ def why(context: typer.Context, job: str) -> None:
         app.node_home(app.settings.account),
         Limits(parse_amount("0tok"), 4, parse_duration("5s")),
         APPETITE,
-        device=device_of(app.settings.device),
+        engine=engine_of(app.settings),
     )
     reason = service.why(JobId(parse_id(job)))
     storage.close()

@@ -37,13 +37,13 @@ def run(
     """Run a verifier until stopped."""
     from cli.account import resolve
     from cli.node import NodeParts, run_node
-    from cli.roles import APPETITE, device_of, kernels, secret_of
+    from cli.roles import APPETITE, engine_of, secret_of
     from verifier.adversary import ColludingVerifier, CopyingVerifier, LazyVerifier
     from verifier.policy import Limits
     from verifier.service import VerifierService
 
     app = app_of(context)
-    device = device_of(app.settings.device)
+    engine = engine_of(app.settings)
     limits = Limits(parse_duration(patience), parse_amount(bond_budget))
     kind: Callable[..., VerifierService] = LazyVerifier if lazy else VerifierService
     if collude_with:
@@ -62,7 +62,7 @@ def run(
             limits,
             APPETITE,
         )
-        return kind(*common, emit=parts.emit, device=device, kernels=kernels(), poll_s=poll)
+        return kind(*common, emit=parts.emit, engine=engine, poll_s=poll)
 
     run_node(app, host, port, make)
 

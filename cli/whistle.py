@@ -31,13 +31,13 @@ def run(
 ) -> None:
     """Run a whistleblower until stopped."""
     from cli.node import NodeParts, run_node
-    from cli.roles import APPETITE, device_of, kernels, secret_of
+    from cli.roles import APPETITE, engine_of, secret_of
     from protocol.errors import Stop
     from whistleblower.policy import Limits, Mode
     from whistleblower.service import WhistleblowerService
 
     app = app_of(context)
-    device = device_of(app.settings.device)
+    engine = engine_of(app.settings)
     if auto not in set(Mode):
         raise Stop(f"there is no mode {auto!r}", hint="choose off, advise or play", code="bad-mode")
     limits = Limits(Mode(auto), parse_amount(bond_budget), audit_votes)
@@ -53,8 +53,7 @@ def run(
             limits,
             APPETITE,
             emit=parts.emit,
-            device=device,
-            kernels=kernels(),
+            engine=engine,
             poll_s=poll,
         )
 

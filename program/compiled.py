@@ -1,10 +1,12 @@
 """Compiled execution of a program: the bits of ``program.execute`` at the speed of compiled training.
 
 Contract: a `CompiledExecutor` is an `Executor` whose plain `step` runs one compiled graph; observing,
-patching or stopping early takes the reference's way. Before a newly compiled form is trusted, its first
-step is compared bit by bit with the reference; a form that differs is deleted, reported, and never used.
+patching or stopping early takes the eager way, which gives the same bits. Before a newly compiled form is
+trusted, its first step is compared bit by bit with the definition; a form that differs is refused for good,
+reported with the instructions that differ, and the run goes on eagerly. Where nothing can be compiled, the
+run is eager from the start, with a warning.
 Not guaranteed: canonical NaN bits inside tensors, and speed at the first use of a program on a machine,
-when compiling takes minutes.
+when compiling takes minutes (``program.warming`` trains meanwhile).
 """
 
 from __future__ import annotations
@@ -15,15 +17,42 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch._inductor.cpp_builder import get_cpp_compiler
+from torch._inductor.exc import InvalidCxxCompiler
 
 from numerics import FAST
 from numerics.encoding import to_bytes
 from program.compiled_cache import Form, StoredForm, compile_form, form_key
 from program.compiled_graph import example_inputs, trace
-from program.execute import Executor, Observe, Patch, StepContext, own, read_data
+from program.execute import Executor, Observe, Patch, StepContext, guarded, own, read_data
 from program.isa import Op, Program
 
 log = logging.getLogger(__name__)
+
+
+def cannot_compile() -> str:
+    """Why this machine can compile nothing; empty if it can."""
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler:
+        return "there is no C++ compiler (install g++ or set CXX to one)"
+    return ""
+
+
+def obstacle(stored: StoredForm | None) -> str:
+    """Why this program is not to be compiled here; empty if it may be."""
+    return (stored.refusal if stored is not None else "") or cannot_compile()
+
+
+def stored_form(program: Program, device: torch.device, cache_dir: Path) -> StoredForm:
+    """Where the program's form for this machine, device and number of threads is kept."""
+    return StoredForm(cache_dir / form_key(program.root, device))
+
+
+def compile_program(program: Program, device: torch.device, stored: StoredForm | None) -> Form:
+    """Compile a program, into the cache if there is one. Takes minutes; raises what the compiler raises."""
+    graph, inputs = trace(program, device), example_inputs(program, device)
+    return compile_form(graph, inputs) if stored is None else stored.compile(graph, inputs)
 
 
 class CompiledExecutor(Executor):
@@ -36,27 +65,46 @@ class CompiledExecutor(Executor):
         cache_dir: Path | None = None,
         *,
         self_check: bool = True,
+        form: Form | None = None,
     ) -> None:
-        """Load or compile the program's form.
+        """Load or compile the program's form, unless it is given.
 
         `cache_dir` is a directory of the operator's own, None to keep nothing on disk. Without `self_check`
         a form is trusted unseen.
         """
         super().__init__(program, device, FAST)
         self._data = [node for node in program.nodes if node.op is Op.DATA]
-        self._stored = (
-            None if cache_dir is None else StoredForm(cache_dir / form_key(program.root, self.device))
-        )
-        self._form: Form | None = self._prepare()
+        self._stored = None if cache_dir is None else stored_form(program, self.device, cache_dir)
+        self._form = form or self._prepare()
         self._unchecked = self_check and not (self._stored is not None and self._stored.checked)
 
-    def _prepare(self) -> Form:
+    @classmethod
+    def stored(cls, program: Program, device: str, cache_dir: Path) -> CompiledExecutor | None:
+        """The executor with the form from disk; None without a usable one or while another process has it."""
+        stored = stored_form(program, torch.device(device), cache_dir)
+        with stored.held(wait=False) as mine:
+            form = stored.load() if mine and not stored.refusal else None
+        return None if form is None else cls(program, device, cache_dir, form=form)
+
+    @property
+    def ready(self) -> bool:
+        """Whether plain steps run compiled."""
+        return self._form is not None
+
+    def _prepare(self) -> Form | None:
+        """Load the form, or compile it now; None where it cannot be."""
         stored = self._stored
-        loaded = stored.load() if stored is not None else None
-        if loaded is not None:
-            return loaded
-        graph, inputs = trace(self.program, self.device), example_inputs(self.program, self.device)
-        return compile_form(graph, inputs) if stored is None else stored.compile(graph, inputs)
+        if stored is None:
+            return None if self._impossible() else compile_program(self.program, self.device, None)
+        with stored.held():
+            if not stored.refusal and (form := stored.load()) is not None:
+                return form
+            return None if self._impossible() else compile_program(self.program, self.device, stored)
+
+    def _impossible(self) -> bool:
+        if reason := obstacle(self._stored):
+            log.warning("program %s is not compiled and runs slower: %s", self.program.root.hex(), reason)
+        return bool(reason)
 
     def step(
         self,
@@ -71,7 +119,8 @@ class CompiledExecutor(Executor):
         if not plain or self._form is None:
             return super().step(state, context, observe, patch, until)
         self.check_state(state)
-        result = self._run(self._form, state, context)
+        with guarded(self.program, self.device):
+            result = self._run(self._form, state, context)
         if self._unchecked:
             result = self._compared(result, super().step(state, context))
         return result
@@ -83,22 +132,33 @@ class CompiledExecutor(Executor):
             inputs += [read_data(node, self.device, context) for node in self._data]
             return [own(x) for x in form([*inputs, counter])]
 
-    def _compared(self, compiled: list[Tensor], reference: list[Tensor]) -> list[Tensor]:
-        """The reference's result; the form is trusted from now on if it gave the same bytes, else dropped."""
+    def _compared(self, compiled: list[Tensor], wanted: list[Tensor]) -> list[Tensor]:
+        """The eager result; the form is trusted from now on if it gave the same bytes, else refused."""
         wrong = [
-            i for i, (a, b) in enumerate(zip(compiled, reference, strict=True)) if to_bytes(a) != to_bytes(b)
+            i for i, (a, b) in enumerate(zip(compiled, wanted, strict=True)) if to_bytes(a) != to_bytes(b)
         ]
         self._unchecked = False
         if wrong:
-            log.error(
-                "the compiled form of program %s gives other bits than the definition in slots %s; it is "
-                "deleted, and this run goes on with the slower reference: check this machine and compiler",
-                self.program.root.hex(),
-                wrong,
-            )
-            self._form = None
-            if self._stored is not None:
-                self._stored.discard()
+            self._refuse(wrong)
         elif self._stored is not None:
             self._stored.mark_checked()
-        return reference
+        return wanted
+
+    def _refuse(self, slots: Sequence[int]) -> None:
+        self._form = None
+        where = ", ".join(f"slot {slot} from {self._named(slot)}" for slot in slots[:4])
+        more = f" and {len(slots) - 4} more" if len(slots) > 4 else ""
+        what = f"it gives other bits than the definition in {where}{more}"
+        log.error(
+            "the compiled form of program %s is refused: %s; this run goes on eagerly, with the right bits: "
+            "check this machine's memory and compiler",
+            self.program.root.hex(),
+            what,
+        )
+        if self._stored is not None:
+            self._stored.refuse(what)
+
+    def _named(self, slot: int) -> str:
+        index = self.program.outputs[slot]
+        node = self.program.nodes[index]
+        return f"node {index} ({node.op.name.lower()} {node.dtype.name.lower()} {list(node.shape)})"

@@ -1,22 +1,23 @@
 """Compiled forms on disk, one directory for each program, machine and setting.
 
-Contract: `open_form` returns a callable form of the graph, from disk if a whole and untouched one is
-there, else freshly compiled; a form whose files are not exactly those that were written is deleted and
-compiled again, with a warning that says so. A directory's name depends on everything that the form's code
-depends on. The directory must be the operator's own: it holds machine code and pickles, which nobody else
-may write. Not guaranteed: that a form is right; ``program.compiled`` compares it with the definition
-before it is trusted.
+Contract: a `StoredForm` loads a form only if all its files are exactly those that were written; a damaged
+one is deleted, with a warning that says so, and can be compiled again. A directory's name depends on
+everything that the form's code depends on. Of several processes one compiles, the others wait or see that it
+is busy. A form that gave other bits than the definition is refused for good. The directory must be the
+operator's own: it holds machine code and pickles, which nobody else may write. Not guaranteed: that a form is
+right; ``program.compiled`` compares it with the definition before it is trusted.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import logging
 import platform
 import shutil
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def form_key(root: bytes, device: torch.device) -> str:
         "program": root.hex(),
         "form": sources.hexdigest(),
         "torch": torch.__version__,
-        "machine": [platform.machine(), platform.processor(), str(torch.cpu.get_capabilities())],
+        "machine": [platform.machine(), _processor_flags(), str(torch.cpu.get_capabilities())],
         "device": str(device) if device.type == "cpu" else torch.cuda.get_device_name(device),
         "threads": torch.get_num_threads(),
         "settings": SETTINGS,
@@ -73,11 +74,49 @@ def form_key(root: bytes, device: torch.device) -> str:
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
+def _processor_flags() -> str:
+    """What the processor can do: forms are compiled for exactly this one. Its name where that is unknown."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    flags = [line for line in lines if line.startswith(("flags", "Features"))]
+    return flags[0] if flags else platform.processor()
+
+
 class StoredForm:
-    """One directory of the cache."""
+    """One directory of the cache, and beside it a lock, a log of compiling, and the reason of a refusal."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.log = directory.with_suffix(".log")
+        self._lock = directory.with_suffix(".lock")
+        self._refused = directory.with_suffix(".refused")
+
+    @property
+    def exists(self) -> bool:
+        """Whether a form lies there, whole or not."""
+        return self.directory.exists()
+
+    @property
+    def refusal(self) -> str:
+        """Why this form must not be compiled again on this machine; empty if it may."""
+        return self._refused.read_text() if self._refused.exists() else ""
+
+    def refuse(self, reason: str) -> None:
+        """Delete the form and remember why, until the operator removes the note."""
+        self.discard()
+        self._refused.write_text(reason)
+
+    @contextmanager
+    def held(self, *, wait: bool = True) -> Iterator[bool]:
+        """Keep other processes from writing or reading the form; yields whether the lock was had."""
+        self._lock.parent.mkdir(parents=True, exist_ok=True)
+        with self._lock.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            yield True
 
     @property
     def checked(self) -> bool:

@@ -8,7 +8,8 @@ reader. Not guaranteed: canonical NaN bits inside tensors (``numerics.encoding``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -19,9 +20,9 @@ from torch import Tensor
 from numerics import REFERENCE
 from program.isa import DType, Node, Op, Program
 from program.rules import broadcast
-from program.validate import last_uses
+from program.validate import last_uses, measure
 from protocol import trees
-from protocol.errors import Stop
+from protocol.errors import Ask, Stop
 from protocol.sampling import record_index
 
 TORCH_DTYPES: dict[DType, torch.dtype] = {
@@ -164,12 +165,60 @@ def own(x: Tensor) -> Tensor:
     return x if x.untyped_storage().nbytes() == x.numel() * x.element_size() else x.clone()
 
 
+class OutOfMemory(Ask):
+    """This machine has not the memory for a step; nothing was computed."""
+
+    code = "out-of-memory"
+
+
+@contextmanager
+def guarded(program: Program, device: torch.device) -> Iterator[None]:
+    """Turn a refusal of memory inside the `with` block into OutOfMemory; its results are lost."""
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
+        refused = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not refused and not any(words in str(error) for words in _NO_MEMORY):
+            raise
+        needs, said = measure(program).peak_bytes >> 20, str(error).partition("\n")[0] or "no memory"
+        raise OutOfMemory(
+            f"{device} has not the memory for a step of program {program.root.hex()[:16]}, so it was not "
+            f"computed: a step needs up to {needs:,} MiB, of which the state is "
+            f"{program.state_bytes >> 20:,} MiB ({said})",
+            hint="end other programs on this machine, or leave this job to a larger one",
+        ) from error
+
+
+_NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
+"""What PyTorch's allocators for CPUs say, in a plain RuntimeError."""
+
+
+def open_device(name: str) -> torch.device:
+    """The device of this name. Raises Ask where PyTorch cannot use it."""
+    device = torch.device(name)
+    if device.type == "cuda":
+        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if not found or (device.index or 0) >= found:
+            raise Ask(
+                f"{name} was asked for and PyTorch sees {found} CUDA devices, so nothing was started",
+                hint="run with --device cpu, or install a CUDA build of PyTorch and its driver",
+                code="no-cuda",
+            )
+    elif device.type != "cpu":
+        raise Ask(
+            f"order-free arithmetic is not known to be exact on {name!r}, so nothing was started",
+            hint="choose cuda or cpu",
+            code="bad-device",
+        )
+    return device
+
+
 class Executor:
     """A validated program made ready to run; reusable for any number of steps, not by two threads at once."""
 
     def __init__(self, program: Program, device: str = "cpu", kernels: Kernels = REFERENCE) -> None:
         self.program = program
-        self.device = torch.device(device)
+        self.device = open_device(device)
         dying: list[list[int]] = [[] for _ in range(len(program.nodes) + 1)]
         for index, last in enumerate(last_uses(program)):
             dying[last].append(index)
@@ -209,7 +258,7 @@ class Executor:
         self.check_state(state)
         nodes = len(self.program.nodes)
         tensors: list[Tensor | None] = [None] * nodes
-        with torch.inference_mode():
+        with guarded(self.program, self.device), torch.inference_mode():
             for index, x in enumerate(state):
                 x = x.to(self.device)
                 tensors[index] = x if patch is None else patch(index, x)

@@ -11,9 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from numerics import REFERENCE
 from program.disputant import Disputant
-from program.execute import Kernels
 from program.player import play
 from program.replay import Replay
 from protocol.ports import Blocks, Clock, Market
@@ -24,6 +22,7 @@ from solver.progress import TaskProgress
 from solver.workshop import Draft, Workshop
 from training import upkeep
 from training.artifacts import Appetite, LoadedJob, load_job
+from training.engine import REFERENCE_ENGINE, Engine
 from training.lineage import SourceMissing
 from training.prosecution import replay_for
 from training.service import Emit, Service, ignore, intent
@@ -45,14 +44,13 @@ class SolverService(Service):
         appetite: Appetite,
         *,
         emit: Emit = ignore,
-        device: str = "cpu",
-        kernels: Kernels = REFERENCE,
+        engine: Engine = REFERENCE_ENGINE,
         poll_s: float = POLL_S,
     ) -> None:
         super().__init__("solver", market.me, clock, emit, poll_s)
         self.market, self.blocks = market, blocks
         self.limits, self.appetite = limits, appetite
-        self._device, self._kernels = device, kernels
+        self._engine = engine
         self._progress = TaskProgress(folder / "tasks")
         self._shops: dict[JobId, Workshop] = {}
         self._waits: dict[JobId, str] = {}
@@ -132,7 +130,7 @@ class SolverService(Service):
 
     def make_work(self, terms: Terms, files: LoadedJob) -> Work:
         """The job made ready to compute (an adversary overrides this)."""
-        return Work(terms, files, device=self._device, kernels=self._kernels)
+        return Work(terms, files, engine=self._engine)
 
     def make_shop(self, job: JobView, work: Work) -> Workshop:
         """Where the job's tasks are trained (an adversary overrides this)."""

@@ -15,13 +15,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from numerics import REFERENCE
-from program.execute import Kernels
 from program.state import InvalidState, state_root
 from protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, PeerUnreachable, Retry
 from protocol.ports import Blocks, MarketView
 from protocol.types import ClaimId, ClaimView, JobId, JobView, Kind
 from training.artifacts import Appetite, BadManifest, Checkpoint, State, load_job, read_checkpoints
+from training.engine import REFERENCE_ENGINE, Engine
 from training.work import Work
 
 UNFETCHABLE = (BlockNotFound, CorruptBlock, PeerUnreachable, BlockTooLarge, BadCid)
@@ -180,9 +179,8 @@ def open_lineage(
     job: JobView,
     appetite: Appetite,
     *,
-    device: str = "cpu",
-    kernels: Kernels = REFERENCE,
+    engine: Engine = REFERENCE_ENGINE,
 ) -> Lineage:
     """Fetch and check a job's files, ready to replay any claim. Raises what ``load_job`` raises."""
     files = load_job(blocks, job.terms, appetite)
-    return Lineage(market, blocks, job.job_id, Work(job.terms, files, device=device, kernels=kernels))
+    return Lineage(market, blocks, job.job_id, Work(job.terms, files, engine=engine))

@@ -12,14 +12,14 @@ from functools import cached_property
 
 from torch import Tensor
 
-from numerics import REFERENCE
-from program.execute import Executor, Kernels
+from program.execute import Executor
 from program.fault import Fault
 from program.isa import Program
 from program.replay import Replay
 from program.state import load_state, state_root
 from protocol.types import Kind, Terms
 from training.artifacts import LoadedJob, State
+from training.engine import REFERENCE_ENGINE, Engine
 
 Faults = Mapping[tuple[int, int], Fault]
 """Planted faults by (round, shard)."""
@@ -33,8 +33,7 @@ class Work:
         terms: Terms,
         files: LoadedJob,
         *,
-        device: str = "cpu",
-        kernels: Kernels = REFERENCE,
+        engine: Engine = REFERENCE_ENGINE,
         faults: Faults | None = None,
     ) -> None:
         self.terms = terms
@@ -42,15 +41,15 @@ class Work:
         self.faults = dict(faults or {})
         self.outer_faults: dict[int, Fault] = {}
         """Planted faults of outer steps, by round."""
-        self._device, self._kernels = device, kernels
+        self._engine = engine
 
     @cached_property
     def _inner(self) -> Executor:
-        return Executor(self.files.inner, self._device, self._kernels)
+        return self._engine.executor(self.files.inner, self.terms.rounds * self.terms.steps_per_round)
 
     @cached_property
     def _outer(self) -> Executor:
-        return Executor(self.files.outer, self._device, self._kernels)
+        return self._engine.eager(self.files.outer)
 
     def program(self, kind: Kind) -> Program:
         """Inner program for tasks, outer program for outer claims."""

@@ -12,9 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from numerics import REFERENCE
 from program.disputant import Disputant
-from program.execute import Kernels
 from program.player import play
 from program.replay import Replay
 from protocol.errors import Retry
@@ -23,6 +21,7 @@ from protocol.types import ClaimId, ClaimView, Game, GameView, JobId, JobView, R
 from training import upkeep
 from training.artifacts import Appetite
 from training.audit import Attestation, Finding, attest
+from training.engine import REFERENCE_ENGINE, Engine
 from training.lineage import Lineage, open_lineage
 from training.prosecution import Prosecutor, replay_for, slots_shown
 from training.service import Emit, Service, ignore, intent
@@ -47,14 +46,13 @@ class VerifierService(Service):
         appetite: Appetite,
         *,
         emit: Emit = ignore,
-        device: str = "cpu",
-        kernels: Kernels = REFERENCE,
+        engine: Engine = REFERENCE_ENGINE,
         poll_s: float = POLL_S,
     ) -> None:
         super().__init__("verifier", market.me, clock, emit, poll_s)
         self.market, self.blocks = market, blocks
         self.limits, self.appetite = limits, appetite
-        self._device, self._kernels = device, kernels
+        self._engine = engine
         self._ballots = Ballots(folder / "ballots", secret)
         self._lineages: dict[JobId, Lineage] = {}
         self._findings: dict[ClaimId, Finding] = {}
@@ -84,7 +82,7 @@ class VerifierService(Service):
         if job_id not in self._lineages:
             job = self.market.job(job_id)
             self._lineages[job_id] = open_lineage(
-                self.market, self.blocks, job, self.appetite, device=self._device, kernels=self._kernels
+                self.market, self.blocks, job, self.appetite, engine=self._engine
             )
         return self._lineages[job_id]
 

@@ -11,15 +11,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from numerics import REFERENCE
 from program.disputant import Disputant
-from program.execute import Kernels
 from program.player import play
 from program.replay import Replay
 from protocol.ports import Blocks, Clock, Market
 from protocol.types import ZERO_ADDRESS, Address, ClaimId, Game, GameView, JobId, JobView
 from training.artifacts import Appetite
 from training.audit import Finding, audit_claim, audit_vote
+from training.engine import REFERENCE_ENGINE, Engine
 from training.lineage import Lineage, SourceMissing, open_lineage
 from training.prosecution import Prosecutor, replay_for, slots_shown
 from training.service import Emit, Service, ignore, intent
@@ -61,14 +60,13 @@ class WhistleblowerService(Service):
         appetite: Appetite,
         *,
         emit: Emit = ignore,
-        device: str = "cpu",
-        kernels: Kernels = REFERENCE,
+        engine: Engine = REFERENCE_ENGINE,
         poll_s: float = POLL_S,
     ) -> None:
         super().__init__("whistleblower", market.me, clock, emit, poll_s)
         self.market, self.blocks = market, blocks
         self.limits, self.appetite = limits, appetite
-        self._device, self._kernels = device, kernels
+        self._engine = engine
         self._audited = Audited(folder / "audited")
         self._lineages: dict[JobId, Lineage] = {}
         self.findings: dict[Target, Finding] = {}
@@ -97,7 +95,7 @@ class WhistleblowerService(Service):
         if job_id not in self._lineages:
             job = self.market.job(job_id)
             self._lineages[job_id] = open_lineage(
-                self.market, self.blocks, job, self.appetite, device=self._device, kernels=self._kernels
+                self.market, self.blocks, job, self.appetite, engine=self._engine
             )
         return self._lineages[job_id]
 

@@ -123,9 +123,20 @@ def test_an_option_that_cannot_be_is_refused_before_anything_starts(
     assert refused.error["code"] == code
 
 
-def test_a_device_that_is_not_there_is_said(with_flags: Any) -> None:
-    refused = with_flags("--device", "abacus", command=("solver", "run"))
-    assert refused.status == Exit.CONFIG and refused.error["code"] == "bad-device"
+@pytest.mark.parametrize(
+    ("option", "code"),
+    [
+        (("--device", "abacus"), "bad-device"),
+        (("--executor", "magic"), "bad-executor"),
+        (("--threads", "0"), "bad-threads"),
+        (("--threads", "all"), "bad-threads"),
+    ],
+)
+def test_a_way_to_compute_that_is_not_there_is_said(
+    with_flags: Any, option: tuple[str, str], code: str
+) -> None:
+    refused = with_flags(*option, command=("solver", "run"))
+    assert refused.status == Exit.CONFIG and refused.error["code"] == code
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # uvicorn ends its thread

@@ -28,11 +28,11 @@ def context(sample: Sample) -> StepContext:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache(forms: Path) -> Path:
     """A cache that holds the checked form of `training_sample`."""
-    sample, directory = training_sample(), tmp_path_factory.mktemp("forms")
-    CompiledExecutor(sample.program, cache_dir=directory).step(sample.state, context(sample))
-    return directory
+    sample = training_sample()
+    CompiledExecutor(sample.program, cache_dir=forms).step(sample.state, context(sample))
+    return forms
 
 
 @pytest.fixture
@@ -123,8 +123,10 @@ def test_a_form_with_other_bits_is_deleted_and_never_used(
     found = form.run(sample.state, context(sample), 2)
     assert state_root(found) == state_root(Executor(sample.program).run(sample.state, context(sample), 2))
     assert state_root(found) != state_root(wrong.run(sample.state, context(sample), 2))
-    assert "other bits" in caplog.text
+    assert "other bits" in caplog.text and "slot 0 from node" in caplog.text
     assert StoredForm(directory).load() is None
+    again = CompiledExecutor(sample.program, cache_dir=own_cache)
+    assert not again.ready and "slot 0 from node" in StoredForm(directory).refusal
 
 
 def test_the_key_names_program_and_threads() -> None:

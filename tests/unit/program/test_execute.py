@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import resource
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
 from program.build import ProgramBuilder
-from program.execute import Executor, Records, StepContext
-from program.isa import DType
+from program.execute import Executor, OutOfMemory, Records, StepContext
+from program.isa import DType, Program
 from program.state import state_root
 from program.trace import trace_step
 from protocol import trees
-from protocol.errors import Stop
+from protocol.errors import Ask, Stop
 from protocol.sampling import record_index
 from tests.fakes.programs import RECORD_SIZE, random_sample, training_sample
 
@@ -128,3 +132,50 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(Stop, match="dataset"):
         executor.step(sample.state, StepContext(None, SEED, 0, 0))
     assert sample.dataset.record_size == RECORD_SIZE
+
+
+def doubled(elements: int) -> Program:
+    b = ProgramBuilder()
+    x = b.state(DType.F32, (elements,))
+    return b.finish([b.add(x, x)], 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="address space is limited in this way on Linux")
+def test_too_little_memory_is_said_with_sizes() -> None:
+    """The processor's own allocator refuses, since this process may have no more address space."""
+    elements = 1 << 26  # 256 MiB
+    executor, state = Executor(doubled(elements)), [torch.zeros(elements)]
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), before[1]))
+    try:
+        with pytest.raises(OutOfMemory, match="the state is 256 MiB") as refused:
+            executor.step(state, StepContext(None, bytes(32), 0, 0))
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+    assert refused.value.code == "out-of-memory" and refused.value.hint
+    assert executor.step(state, StepContext(None, bytes(32), 0, 0))[0].sum() == 0
+
+
+@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory")])
+def test_every_way_of_running_out_of_memory_is_the_same_error(error: Exception) -> None:
+    def refuse(_: int, __: torch.Tensor) -> None:
+        raise error
+
+    with pytest.raises(OutOfMemory):
+        Executor(doubled(4)).step([torch.zeros(4)], StepContext(None, bytes(32), 0, 0), observe=refuse)
+
+
+def test_other_errors_of_a_step_stay_what_they_are() -> None:
+    def fail(_: int, __: torch.Tensor) -> None:
+        raise RuntimeError("something else")
+
+    with pytest.raises(RuntimeError, match="something else"):
+        Executor(doubled(4)).step([torch.zeros(4)], StepContext(None, bytes(32), 0, 0), observe=fail)
+
+
+@pytest.mark.parametrize(("device", "code"), [("cuda:99", "no-cuda"), ("meta", "bad-device")])
+def test_a_device_that_cannot_be_used_is_said(device: str, code: str) -> None:
+    with pytest.raises(Ask) as refused:
+        Executor(doubled(4), device)
+    assert refused.value.code == code and refused.value.hint

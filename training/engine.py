@@ -1,0 +1,53 @@
+"""How a node computes: on which device, and whether its steps run compiled.
+
+Contract: every choice gives the same bits (docs/arithmetic.md), so it is the operator's, and no consensus
+parameter. `reference` is the definition; `eager` the same kernels with the fastest backends; `compiled`
+compiles a job's inner program at its first step; `auto` does so where the job's steps make it worth while.
+Outer programs run eagerly: they are one step a round. Not guaranteed: speed before a form is ready.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from numerics import FAST, REFERENCE
+from program.execute import Executor
+from program.isa import Program
+from program.warming import WarmingExecutor
+
+
+class Way(StrEnum):
+    """How steps are executed."""
+
+    AUTO = "auto"
+    COMPILED = "compiled"
+    EAGER = "eager"
+    REFERENCE = "reference"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Makes executors. `forms` is the operator's own folder of compiled forms; without one nothing is
+    compiled."""
+
+    device: str = "cpu"
+    way: Way = Way.REFERENCE
+    forms: Path | None = None
+
+    def executor(self, program: Program, steps: int) -> Executor:
+        """An executor for a validated program of which about `steps` steps are to come. Raises Ask where the
+        device is not there."""
+        if self.forms is None or self.way in (Way.EAGER, Way.REFERENCE):
+            return self.eager(program)
+        always = self.way is Way.COMPILED
+        return WarmingExecutor(program, self.device, self.forms, steps=steps, always=always)
+
+    def eager(self, program: Program) -> Executor:
+        """An executor that is never compiled."""
+        return Executor(program, self.device, REFERENCE if self.way is Way.REFERENCE else FAST)
+
+
+REFERENCE_ENGINE = Engine()
+"""The definition, on the processor."""
