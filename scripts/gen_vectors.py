@@ -7,8 +7,9 @@ Format, integers big-endian: file = group*; group = u16 length, node encoding, u
 element, u8 spans, (u8 input, u32 byte offset, u16 length, bytes)*, u32 expected bits, zero-extended.
 
 Contract: the same `--count` and `--seed` give the same bytes. The small committed set is the default; the
-large one (`--count 10000 --out tests/vectors/large`) is for the slow differential run: `ASSAY_VECTORS` and
-`ASSAY_VECTOR_COUNT` point forge's VectorsTest at it. Not guaranteed: coverage beyond what is listed here.
+large one is written and run in parts by `scripts/run_vectors.py`: `ASSAY_VECTORS` and `ASSAY_VECTOR_COUNT`
+point forge's VectorsTest at them. Half of the cases are at the hard places of `_hard_places.py`, the others
+uniform over bit patterns or special. Not guaranteed: coverage beyond what is listed here.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 
+import _hard_places as hard
 import numpy as np
 
 from numerics import scalar
@@ -104,6 +106,14 @@ def any_value(rng: random.Random, dtype: DType) -> int:
     return rng.randrange(2 if dtype is BOOL else 256)
 
 
+def any_operands(rng: random.Random, sources: list[DType]) -> tuple[int, ...]:
+    values = tuple(any_value(rng, d) for d in sources)
+    if len(values) == 2 and sources[0] is F32 and rng.randrange(4) == 0:
+        # Close in size, so that sums cancel and quotients and comparisons are near a tie.
+        return values[0], (values[0] + rng.randrange(-3, 4) ^ rng.randrange(2) << 31) % 2**32
+    return values
+
+
 Model = Callable[..., int]
 
 
@@ -118,11 +128,14 @@ def elementwise(
 ) -> Iterator[Group]:
     """Cases on one-element tensors, `first` before random ones; then a few on broadcast shapes."""
     group = Group(Node(op, to, (1,), tuple(Input(i, d, (1,)) for i, d in enumerate(sources))))
+    draw = hard.operands(op, sources, to)
     for n in range(count):
-        values = first[n] if n < len(first) else tuple(any_value(rng, d) for d in sources)
-        if n >= len(first) and len(values) == 2 and sources[0] is F32 and rng.randrange(4) == 0:
-            # Close in size, so that sums cancel and quotients and comparisons are near a tie.
-            values = (values[0], (values[0] + rng.randrange(-3, 4) ^ rng.randrange(2) << 31) % 2**32)
+        if n < len(first):
+            values = first[n]
+        elif draw is not None and n % 2:
+            values = draw(rng)
+        else:
+            values = any_operands(rng, sources)
         spans = [(i, 0, raw([v], d)) for i, (v, d) in enumerate(zip(values, sources, strict=True))]
         group.cases.append(Case(0, spans, bits_of(model(*values), to)))
     yield group
@@ -193,8 +206,10 @@ def conversions(rng: random.Random, count: int) -> Iterator[Group]:
 
 
 def row_of(rng: random.Random, length: int) -> list[int]:
-    """A row of f32: ordinary numbers, one wide in range, with specials, or near a tie."""
-    kind = rng.randrange(8)
+    """A row of f32: ordinary numbers, one wide in range, with specials, or at a hard place."""
+    kind = rng.randrange(12)
+    if kind >= 8:
+        return hard.row(rng, length)
     if kind == 0:
         return [any_f32(rng) for _ in range(length)]
     if kind == 1:
@@ -214,10 +229,12 @@ def row_of(rng: random.Random, length: int) -> list[int]:
 
 
 def length_of(rng: random.Random, case: int) -> int:
-    """A row's length; the first case of a file is at the bound, and every thousandth."""
-    if case % 1000 == 0:
+    """A row's length; the first case of a file is at the bound, and every 250th."""
+    if case % 250 == 0:
         return 4096
-    return rng.choice((1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, rng.randrange(1, 70)))
+    if case % 50 == 0:
+        return rng.choice((255, 256, 257, 511, 512, 513, 1023, 1024, 1025, 2047, 2049, 4095))
+    return rng.choice((1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, rng.randrange(1, 130)))
 
 
 def any_exponent(rng: random.Random) -> int:
@@ -242,6 +259,8 @@ def quantise_groups(rng: random.Random, count: int) -> Iterator[Group]:
         x = any_f32(rng)
         near = (x >> 23 & 255) - 126 + rng.randrange(-2, 3)
         e = near if rng.randrange(2) else any_exponent(rng)
+        if rng.randrange(2):
+            x, e = hard.quantised(rng)
         spans = [(0, 16, raw([x], F32)), (1, 0, raw([0, e], I16))]
         group.cases.append(Case(4, spans, bits_of(scalar.quantise(x, e), I16)))
     yield group
@@ -254,7 +273,9 @@ def product_groups(rng: random.Random, count: int) -> Iterator[Group]:
         a, b = ([rng.randrange(-bound, bound) for _ in range(k)] for _ in range(2))
         if case == 0:
             a, b = [-32768] * k, [-32768] * k  # the largest sum there is, 2^42
-        ea, eb = any_exponent(rng), any_exponent(rng)
+        elif rng.randrange(2):
+            a, b = hard.factors(rng, k)
+        ea, eb = hard.exponents(rng) if rng.randrange(2) else (any_exponent(rng), any_exponent(rng))
         row, column, b_index = rng.randrange(m), rng.randrange(n), rng.randrange(batch)
         i, j = b_index * m + row, b_index * n + column
         inputs = (
@@ -272,6 +293,8 @@ def scatter_groups(rng: random.Random, count: int) -> Iterator[Group]:
         n, d, v = length_of(rng, case), rng.randrange(1, 4), rng.randrange(1, 5)
         row, wanted, at = row_of(rng, n), rng.randrange(v), rng.randrange(d)
         idx = [rng.randrange(-1, v + 1) for _ in range(n)]
+        if case % 8 == 1:
+            idx = hard.indices(rng, n, v)
         node = Node(Op.SCATTER_SUM, F32, (d, v), (Input(0, F32, (d, n)), Input(1, I32, (n,))))
         spans = [(0, 4 * n * at, raw(row, F32)), (1, 0, raw(idx, I32))]
         yield Group(node, [Case(at * v + wanted, spans, scalar.scatter_sum(row, idx, v=wanted, V=v))])
@@ -281,7 +304,15 @@ def tensor(rng: random.Random, shape: tuple[int, ...], dtype: DType) -> np.ndarr
     return np.array([any_value(rng, dtype) for _ in range(prod(shape))], dtype=np.int64).reshape(shape)
 
 
+def any_indices(rng: random.Random, count: int, limit: int) -> np.ndarray:
+    values = hard.indices(rng, count, limit) if rng.randrange(4) == 0 else rng.choices(range(-2, 7), k=count)
+    return np.array(values, dtype=np.int64)
+
+
 def shape_of(rng: random.Random, least: int = 0) -> tuple[int, ...]:
+    """Up to four dimensions of up to four; one time in eight up to seven of up to two."""
+    if rng.randrange(8) == 0:
+        return tuple(rng.randrange(1, 3) for _ in range(rng.randrange(max(least, 5), 8)))
     return tuple(rng.randrange(1, 5) for _ in range(rng.randrange(least, 5)))
 
 
@@ -302,17 +333,17 @@ def index_case(
     if op is Op.CONCAT:
         along = rng.randrange(x.ndim)
         parts = [x]
-        for _ in range(rng.randrange(4)):
+        for _ in range(rng.choice((0, 1, 2, 3, 15))):
             shape = list(x.shape)
             shape[along] = rng.randrange(1, 4)
             parts.append(tensor(rng, tuple(shape), dtype))
         return parts, np.concatenate(parts, axis=along), (along,)
     if op is Op.TAKE:
-        idx = np.array([rng.randrange(-2, 7) for _ in range(6)]).reshape(
-            rng.choice([(6,), (2, 3), (3, 1, 2)])
+        idx = any_indices(rng, 6, x.shape[0]).reshape(
+            rng.choice([(6,), (2, 3), (3, 1, 2)] if x.ndim < 7 else [(6,), (3, 2)])
         )
         return [x, idx], x[np.clip(idx, 0, x.shape[0] - 1)], ()
-    idx = np.array([rng.randrange(-2, 7) for _ in range(prod(x.shape[:-1]))]).reshape(x.shape[:-1])
+    idx = any_indices(rng, prod(x.shape[:-1]), x.shape[-1]).reshape(x.shape[:-1])
     picked = np.take_along_axis(x, np.clip(idx, 0, x.shape[-1] - 1)[..., None], -1)[..., 0]
     return [x, idx], picked, ()
 
@@ -367,6 +398,12 @@ def groups(op: Op, count: int, seed: int) -> Iterator[Group]:
 OPS = tuple(op for op in Op if op not in (Op.STATE, Op.DATA, Op.STEP))
 
 
+def encoded(op: Op, count: int, seed: int) -> tuple[bytes, int]:
+    """A vector file of an instruction, and the number of its cases."""
+    made = list(groups(op, count, seed))
+    return b"".join(group.encode() for group in made), sum(len(group.cases) for group in made)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write the arithmetic test vectors.")
     parser.add_argument("--count", type=int, default=150, help="cases an instruction, at least")
@@ -380,7 +417,7 @@ def main() -> None:
         name = op.name.lower()
         if args.only and name not in args.only:
             continue
-        data = b"".join(group.encode() for group in groups(op, args.count, args.seed))
+        data, _ = encoded(op, args.count, args.seed)
         path = args.out / f"{name}.bin"
         if not args.check:
             path.write_bytes(data)

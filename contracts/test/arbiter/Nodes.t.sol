@@ -61,10 +61,15 @@ contract NodesTest is Test {
         assertGe(seen[1], 300);
     }
 
+    /// @dev Records have 2^31 bytes; that a data node stays inside them is the court's to check (`_dataElement`).
     function check(bytes calldata encoded) external pure {
         Node memory node = Nodes.decode(encoded);
         if (node.op <= Nodes.STEP) NodeRules.checkSource(node);
-        else if (node.op <= Nodes.CONVERT) NodeRules.checkElementwise(node);
+        if (node.op == Nodes.DATA && uint256(node.attrs[0]) + node.dims[1] > 1 << 31) {
+            revert ICourt.MalformedNode();
+        }
+        if (node.op <= Nodes.STEP) return;
+        if (node.op <= Nodes.CONVERT) NodeRules.checkElementwise(node);
         else if (node.op <= Nodes.ARGMAX) NodeRules.checkContraction(node);
         else NodeRules.checkIndex(node);
     }
