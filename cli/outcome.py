@@ -27,6 +27,9 @@ class Outcome:
     seconds_run: float = 0.0
     events: list[tuple[str, Event]] = field(default_factory=list)
     convicted: list[dict[str, Any]] = field(default_factory=list)
+    """Claims that fell, each with what the client's own replay finds in it."""
+    lies: list[dict[str, Any]] = field(default_factory=list)
+    """Votes that were convicted, likewise."""
     games: list[GameView] = field(default_factory=list)
     game_gas: int = 0
     gas: dict[str, list[int]] = field(default_factory=dict)
@@ -39,6 +42,11 @@ class Outcome:
 
     def reported(self, name: str, event: str) -> bool:
         return any(who == name and e["event"] == event for who, e in self.events)
+
+    def change(self, name: str) -> int:
+        """What a party has more (or less) after the run, in smallest units."""
+        assert self.before is not None and self.after is not None
+        return self.after.parties[name] - self.before.parties[name]
 
 
 def gas_by_kind(app: App, accounts: dict[str, Address]) -> dict[str, list[int]]:
@@ -69,6 +77,7 @@ def report(app: App, name: str, outcome: Outcome, missing: list[str]) -> None:
         "parameters": outcome.parameters,
         "heldOutLoss": [round(loss, 4) for loss in outcome.held_out_loss],
         "convicted": outcome.convicted,
+        "lies": outcome.lies,
         "games": [
             {"moves": g.moves, "reason": g.reason, "challengerWon": g.challenger_won} for g in outcome.games
         ],
@@ -84,6 +93,11 @@ def report(app: App, name: str, outcome: Outcome, missing: list[str]) -> None:
     out = app.output.out
     losses = " → ".join(f"{loss:.3f}" for loss in outcome.held_out_loss)
     out.print(f"\nheld-out loss, nats a byte, at genesis and after each round: [bold]{losses}[/]")
+    for fallen in outcome.convicted:
+        place = f"{fallen['kind']} {fallen['round']}/{fallen['shard']}"
+        out.print(f"convicted: {place} of {fallen['claimant']}; the client's own replay: {fallen['finding']}")
+    for lie in outcome.lies:
+        out.print(f"convicted: a vote of {lie['verifier']}; the client's own replay: {lie['finding']}")
     for game in outcome.games:
         side = "challenger" if game.challenger_won else "defender"
         out.print(f"game {game.game_id}: {game.moves} moves, won by the {side} ({game.reason})")

@@ -1,21 +1,18 @@
-"""Scenarios: a whole market on this machine in which somebody cheats, from the first block to the checked
-model.
+"""Running a scenario: a whole market on this machine in which somebody cheats, from the first block to the
+checked model.
 
 Contract: every process is the same command that a person would run, with the documented drill options for
-the cheats. A scenario
-succeeds only if what it promises was seen on chain: the fault was planted, the cheat was convicted by the
-contract's own
-arithmetic, the job ended, the model was checked against its receipt, and the tokens add up. Otherwise it
-fails, with the reasons.
+the cheats. A scenario (``cli.plays``) succeeds only if what it promises was seen, the job ended, the model
+was checked against its receipt, and the tokens add up. Otherwise it fails, with the reasons.
 """
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.live import Live
@@ -23,93 +20,28 @@ from rich.text import Text
 
 from cli.accounts_table import snapshot
 from cli.app import App
-from cli.devnet import NodeSpec, bring_up, default_nodes, fund_account, make_account, node_events
+from cli.devnet import NodeSpec, bring_up, fund_account, make_account, node_events
 from cli.jobfile import JobFile, parse_job_file, template
 from cli.narrator import EventTail, Narrator
 from cli.outcome import Outcome, gas_by_kind, report
+from cli.plays import SCENARIOS, Scenario
 from cli.units import parse_amount, show_amount
 from cli.wiring import Connection, NodeStorage
 from protocol.errors import AssayError, Stop
 from protocol.types import Address, JobId, Kind, Phase
 
+if TYPE_CHECKING:
+    from training.lineage import Lineage
+
 BUDGET = parse_amount("400tok")
 CLIENT_TOKENS = parse_amount("1000tok")
 
 
-@dataclass(frozen=True)
-class Scenario:
-    """`nodes`: who takes part. `faulty`: the account whose claim must be convicted, if any."""
-
-    name: str
-    summary: str
-    nodes: Callable[[], list[NodeSpec]]
-    promised: Callable[[Outcome], list[str]]
-    """What the outcome lacks of what the scenario promises."""
-
-
-def _one_ulp_nodes() -> list[NodeSpec]:
-    """solver-1 lies in round 1; every verifier passes whatever solver-1 claims; one whistleblower watches."""
-    specs = []
-    for spec in default_nodes(2, 3, 1):
-        arguments: tuple[str, ...] = ("--poll", "0.4", "--patience", "3s")
-        if spec.name == "solver-1":
-            arguments += ("--fault", "1:9:4:777", "--max-shards", "1")
-        if spec.name == "solver-2":
-            arguments += ("--min-price", "10.5tok")
-        if spec.role == "verifier":
-            arguments += ("--collude-with", "solver-1")
-        if spec.role == "whistleblower":
-            arguments = ("--poll", "0.4", "--no-audit-votes")
-        specs.append(NodeSpec(spec.name, spec.role, spec.tokens, spec.stake, arguments))
-    return specs
-
-
-def _one_ulp_promises(outcome: Outcome) -> list[str]:
-    missing = []
-    if not outcome.reported("solver-1", "fault-planted"):
-        missing.append("the fault was not planted")
-    guilty = [
-        c
-        for c in outcome.convicted
-        if c["claimant"] == "solver-1" and c["kind"] == "task" and c["round"] == 1
-    ]
-    if len(guilty) != 1:
-        missing.append(f"solver-1's task of round 1 was convicted {len(guilty)} times instead of once")
-    elif guilty[0]["passedBy"] < 2:
-        missing.append("the convicted claim had not been passed by two colluding verifiers")
-    if any(c["claimant"] != "solver-1" for c in outcome.convicted):
-        missing.append("an honest claim was convicted")
-    won = [g for g in outcome.games if g.decided and g.challenger_won]
-    if not any(g.reason == "arithmetic" for g in won):
-        missing.append("no game was decided by the contract's arithmetic")
-    return missing
-
-
-def _honest_promises(outcome: Outcome) -> list[str]:
-    return ["a claim was convicted although nobody cheated"] if outcome.convicted or outcome.games else []
-
-
-def _honest_nodes() -> list[NodeSpec]:
-    return [NodeSpec(s.name, s.role, s.tokens, s.stake, ("--poll", "0.4")) for s in default_nodes(2, 3, 1)]
-
-
-SCENARIOS = {
-    scenario.name: scenario
-    for scenario in (
-        Scenario(
-            "one-ulp",
-            "a solver changes one weight by one unit in the last place and every verifier covers for it",
-            _one_ulp_nodes,
-            _one_ulp_promises,
-        ),
-        Scenario("honest", "nobody cheats", _honest_nodes, _honest_promises),
-    )
-}
-
-
-def demo_job(source: str, quick: bool) -> JobFile:
-    """The job that scenarios train: a byte-level GPT of 0.86 million parameters (`quick`: a smaller one)."""
+def demo_job(source: str, quick: bool, other: Mapping[str, str] | None = None) -> JobFile:
+    """The job that scenarios train: a byte-level GPT of 0.86 million parameters (`quick`: a smaller one).
+    `other` times replace the usual ones."""
     times = {"task": "180s", "vote": "90s", "window": "32s" if not quick else "12s", "move": "45s"}
+    times |= other or {}
     text = template("gpt", source=source, rounds=2 if quick else 3, times=times)
     text = text.replace("steps_per_round = 64", "steps_per_round = 16")
     if quick:
@@ -217,24 +149,12 @@ class Run:
 
     def _finish(self, connection: Connection, storage: NodeStorage, job_id: JobId, held_out: bytes) -> None:
         from cli.job import sample_text
-        from cli.roles import APPETITE
+        from cli.roles import APPETITE, kernels
         from client.fetching import fetch
         from client.receipt import verify
+        from training.lineage import open_lineage
 
         outcome, market = self.outcome, connection.market
-        names = {address: name for name, address in self.addresses.items()}
-        for view in market.claims(job_id):
-            if view.status.phase == Phase.CONVICTED:
-                passed = sum(vote.revealed and vote.valid for vote in view.votes)
-                outcome.convicted.append(
-                    {
-                        "claimant": names.get(view.claim.claimant, view.claim.claimant),
-                        "kind": view.claim.kind.name.lower(),
-                        "round": view.claim.round,
-                        "shard": view.claim.shard,
-                        "passedBy": passed,
-                    }
-                )
         outcome.games = list(market.games(job_id))
         storage.set_peers(url for owner, url in market.endpoints().items() if owner != market.me)
         self.say("[yellow]client[/]      fetches the model by its CID and checks it against the chain")
@@ -244,7 +164,9 @@ class Run:
             f"[yellow]client[/]      checked offline against {self.out / 'receipt.json'}:"
             " it is the settled model"
         )
-        outcome.held_out_loss = held_out_losses(connection, storage, job_id, self.body, held_out)
+        lineage = open_lineage(market, storage.blocks, market.job(job_id), APPETITE, kernels=kernels())
+        self._check_verdicts(lineage, job_id)
+        outcome.held_out_loss = held_out_losses(lineage, job_id, self.body, held_out)
         outcome.sample = sample_text(self.out, "def ", 160, 0)
         outcome.after = snapshot(connection, self._parties())
         assert outcome.before is not None
@@ -253,20 +175,40 @@ class Run:
             shot.check(minted)
 
 
-def held_out_losses(
-    connection: Connection, storage: NodeStorage, job_id: JobId, body: JobFile, held_out: bytes
-) -> list[float]:
+    def _check_verdicts(self, lineage: Lineage, job_id: JobId) -> None:
+        """What was convicted, each with the client's own replay of it."""
+        from training.audit import audit_claim, audit_vote
+        from whistleblower.service import describe
+
+        market, names = lineage.market, {address: name for name, address in self.addresses.items()}
+        for view in market.claims(job_id):
+            if view.status.phase == Phase.CONVICTED:
+                claim = view.claim
+                place = {"kind": claim.kind.name.lower(), "round": claim.round, "shard": claim.shard}
+                self.outcome.convicted.append(
+                    {"claimant": names.get(claim.claimant, claim.claimant), **place}
+                    | {"passedBy": sum(vote.revealed and vote.valid for vote in view.votes)}
+                    | {"finding": describe(found) if (found := audit_claim(lineage, view)) else ""}
+                )
+        for game in self.outcome.games:
+            view = market.claim(game.game.claim_id)
+            for vote in view.votes:
+                if game.challenger_won and vote.verifier == game.game.defender:
+                    lie = audit_vote(lineage, view, vote)
+                    said = {"verifier": names[vote.verifier], "finding": describe(lie) if lie else ""}
+                    self.outcome.lies.append(said)
+
+
+def held_out_losses(lineage: Lineage, job_id: JobId, body: JobFile, held_out: bytes) -> list[float]:
     """Held-out loss (nats a byte) of the global model at genesis and after each round."""
     import torch
 
     from cli.jobs import dataset_of
-    from cli.roles import APPETITE
     from client.fetching import parameters
     from training.evaluate import held_out_loss
-    from training.lineage import Known, open_lineage
+    from training.lineage import Known
 
-    market = connection.market
-    lineage = open_lineage(market, storage.blocks, market.job(job_id), APPETITE)
+    market = lineage.market
     files = lineage.work.files
     states = [files.outer_genesis]
     for round_ in range(market.job(job_id).progress.settled_rounds):
@@ -309,7 +251,7 @@ def run_scenario(app: App, name: str, *, source: str, quick: bool, out: Path) ->
         raise Stop(
             f"there is no scenario {name!r}", hint=f"there are: {', '.join(SCENARIOS)}", code="not-found"
         )
-    run = Run(app, scenario, demo_job(source, quick), out)
+    run = Run(app, scenario, demo_job(source, quick, scenario.times), out)
     signal.signal(signal.SIGTERM, _leave)
     try:
         outcome = run.play()

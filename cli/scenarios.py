@@ -10,12 +10,14 @@ import typer
 from cli.app import app_of
 from cli.devnet import take_down, wipe_data
 from cli.output import Exit, table
-from cli.scenario import SCENARIOS, run_scenario
+from cli.plays import SCENARIOS
+from cli.scenario import run_scenario
 
 commands = typer.Typer(no_args_is_help=True, help="Watch a cheat being caught.")
 
 
-@commands.command("ls")
+@commands.command("ls", hidden=True)
+@commands.command("list")
 def list_scenarios(context: typer.Context) -> None:
     """Scenarios there are."""
     app = app_of(context)
