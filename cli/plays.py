@@ -137,7 +137,7 @@ SCENARIOS = {
         Scenario(
             "wrong-state",
             "a solver computes a step honestly and claims another optimiser moment than the step gives",
-            covered("--fault", "state:1:9:29:77"),
+            covered("--fault", "state:1:11:29:77"),
             falls("task", 1, "WrongSegment", "output"),
         ),
         Scenario(
