@@ -6,163 +6,55 @@ What a strategy spends on computing and gas is kept beside the ledger. The same 
 Not modelled: latency, moves of a game (the honest side wins), finite balances, reputation, prices that rise.
 
 A task is drawn as in docs/protocol.md: a solver, then ``verifiers`` distinct verifiers by stake, each with
-``samples`` distinct segments; a draw without a quorum is repeated; challengers come last.
+``samples`` distinct segments; a draw without a quorum is repeated; challengers come last. Samples are sets
+of bits, because a conviction takes the stakes of those votes alone whose sample held the disputed segment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 
 import numpy as np
 
 from protocol.settlement import CompensationPot, convicted_vote, conviction, lost_bond
 from protocol.types import Wei
+from scripts._strategies import (
+    CHALLENGE_GAS,
+    CODE,
+    DEFENCE_GAS,
+    OPEN_GAS,
+    PLANT_GAS,
+    REPLAYING,
+    SOLVERS,
+    TASK_GAS,
+    TOK,
+    VERIFIERS,
+    VOTE_GAS,
+    Outcome,
+    Population,
+    Rules,
+    S,
+    Strategy,
+)
 
-TOK = 10**6
-"""Smallest units in a token of the simulation."""
-VOTE_GAS, TASK_GAS, CHALLENGE_GAS, DEFENCE_GAS = 270_000, 264_000, 2_000_000, 950_000
-"""Gas of a vote with its share of seed and tally; of a task's commit and settlement; of the longest game for
-each side. From contracts/snapshots, rounded up."""
+__all__ = ["TOK", "Market", "Outcome", "Population", "Rules", "S", "Strategy", "simulate"]
+
 MOST_DRAWS = 64
 
 
-class Strategy(StrEnum):
-    """What an account does, whenever it can."""
-
-    HONEST_SOLVER = "honest solver"
-    CHEAT = "cheat: every segment invented"
-    SHAVE = "cheat: one segment invented"
-    CARTEL_SOLVER = "colluding solver"
-    ESCAPE = "cheat that disputes itself first"
-    PLANTER = "planter: a fault that it discloses itself"
-    HONEST_VERIFIER = "honest verifier"
-    LAZY = "lazy verifier"
-    COPY = "copying verifier"
-    CARTEL_VERIFIER = "colluding verifier"
-    ABSENT = "verifier that never votes"
-    SYBIL = "Sybil verifier: one owner, many accounts"
-    WHALE = "whale: the same stake, one account"
-    WHISTLE = "honest whistleblower"
-    SYBIL_WHISTLE = "Sybil whistleblower: three accounts"
-    JUNK = "griefer: junk challenges"
-
-
-S = Strategy
-SOLVERS = (S.HONEST_SOLVER, S.CHEAT, S.SHAVE, S.CARTEL_SOLVER, S.ESCAPE, S.PLANTER)
-VERIFIERS = (S.HONEST_VERIFIER, S.LAZY, S.COPY, S.CARTEL_VERIFIER, S.ABSENT, S.SYBIL, S.WHALE)
-REPLAYING = (S.HONEST_VERIFIER, S.SYBIL, S.WHALE)
-WHISTLES = (S.WHISTLE, S.SYBIL_WHISTLE)
-_CODE = {strategy: code for code, strategy in enumerate(Strategy)}
-
-
-@dataclass(frozen=True)
-class Rules:
-    """A job's terms and what the world adds; amounts in 1/TOK tokens."""
-
-    price: int = 10 * TOK
-    verifier_fee: int = 1 * TOK
-    solver_stake: int = 100 * TOK
-    verifier_stake: int = 50 * TOK
-    bond: int = 20 * TOK
-    miss_penalty: int = 5 * TOK
-    segments: int = 4
-    samples: int = 1
-    verifiers: int = 2
-    quorum: int = 2
-    cost: int = 8 * TOK
-    """Computing an honest task."""
-    replay_overhead: float = 1.2
-    """Replaying a segment and committing to its trace, against computing it."""
-    gas_price: int = TOK // 2
-    """Of a million gas."""
-    claim_audits: float = 0.1
-    """Chance that a whistleblower replays the whole of an accepted claim."""
-    vote_audits: float = 0.1
-    """Chance that a whistleblower recomputes the traces of a valid vote."""
-    junk: float = 0.0
-    """Junk challenges on an honest claim, on average."""
-    race: float = 1.0
-    """Chance that a self-disputer's or cartel's own challenge is decided before its exposer's."""
-    wasted: int = 0
-    """Most later tasks that a conviction makes worthless."""
-    planted: int = 1
-    """Segments that a planter invents."""
-    keyed: bool = True
-    """Whether traces are keyed; if not, a copied one passes an audit."""
-
-    @property
-    def replay(self) -> int:
-        """Computing what one vote needs."""
-        return round(self.samples * self.cost * self.replay_overhead / self.segments)
-
-    def gas(self, amount: int) -> int:
-        """What this gas costs."""
-        return amount * self.gas_price // 1_000_000
-
-
-@dataclass(frozen=True)
-class Population:
-    """How many accounts follow each strategy, and stakes other than 1 (in verifier stakes)."""
-
-    counts: Mapping[Strategy, int]
-    weights: Mapping[Strategy, int] = field(default_factory=dict)
-
-    def members(self, *strategies: Strategy) -> np.ndarray:
-        """Ids of the accounts, which are numbered in the order of `Strategy`."""
-        ids, start = [], 0
-        for strategy in Strategy:
-            count = self.counts.get(strategy, 0)
-            if strategy in strategies:
-                ids.append(np.arange(start, start + count))
-            start += count
-        return np.concatenate(ids) if ids else np.empty(0, np.int64)
-
-    @property
-    def size(self) -> int:
-        return sum(self.counts.values())
-
-
 @dataclass
-class Outcome:
-    """Per account: ledger balance (i64), costs (i64), actions; per strategy: sums of squares for errors."""
+class Claims:
+    """One row a task. `drawn`, `valid`, `samples`: (tasks, verifiers). `fakes`: its invented segments as
+    bits. `finders`: who exposed it, in order. `counts`: whether its draw came to a quorum, so that its valid
+    votes are held to the end; those of a draw without one are free again at its tally."""
 
-    codes: np.ndarray
-    balance: np.ndarray
-    spent: np.ndarray
-    actions: np.ndarray
-    client: int = 0
-    burned: int = 0
-    tasks: int = 0
-    faulty: int = 0
-    convicted: int = 0
-    accepted: int = 0
-    votes_audited: int = 0
-    claims_audited: int = 0
-    draws: int = 0
-    by_verifiers: int = 0
-
-    def imbalance(self) -> int:
-        """INVARIANT: zero; no unit appears or disappears."""
-        return int(self.balance.sum()) + self.client + self.burned
-
-    def profit(self, strategy: Strategy) -> tuple[float, float, int]:
-        """Tokens an action (task, vote, audit, challenge), its standard error over accounts, and actions."""
-        mine = self.codes == _CODE[strategy]
-        net = (self.balance - self.spent)[mine] / TOK
-        actions = self.actions[mine]
-        total = int(actions.sum())
-        if total == 0:
-            return 0.0, 0.0, 0
-        mean = float(net.sum()) / total
-        residual = net - mean * actions
-        error = float(np.sqrt((residual**2).sum())) / total
-        return mean, error, total
-
-    @property
-    def detection(self) -> float:
-        return self.convicted / self.faulty if self.faulty else 0.0
+    solver: np.ndarray
+    fakes: np.ndarray
+    drawn: np.ndarray
+    valid: np.ndarray
+    samples: np.ndarray
+    quorum: np.ndarray
+    finders: dict[int, list[int]]
 
 
 class Market:
@@ -172,34 +64,38 @@ class Market:
         self.rules, self.population, self.tasks = rules, population, tasks
         self.rng = np.random.default_rng(seed)
         codes = np.concatenate(
-            [np.full(population.counts.get(s, 0), code, np.int8) for s, code in _CODE.items()]
+            [np.full(population.counts.get(s, 0), code, np.int8) for s, code in CODE.items()]
         )
         zeros = [np.zeros(len(codes), np.int64) for _ in range(3)]
         self.out = Outcome(codes, *zeros, tasks=tasks)
         self.verifiers = population.members(*VERIFIERS)
+        self.whistles = population.members(S.WHISTLE)
         stakes = [population.weights.get(s, 1) for s in Strategy]
         self.cumulative = np.cumsum(np.array(stakes)[codes[self.verifiers]])
 
     def run(self) -> Outcome:
-        """Commit, vote, audit, settle."""
+        """Commit, vote, audit, convict, settle."""
         solver = self.rng.choice(self.population.members(*SOLVERS), self.tasks)
-        fakes = self._commit(solver)
-        drawn, valid, finder = self._vote(solver, fakes)
-        finder = self._audit_claims(fakes, finder)
-        fallen = np.flatnonzero(finder >= 0)
-        fallen = self._self_disputes(solver, fallen, finder)
-        for task in fallen:
-            self._convict(int(solver[task]), drawn[task][valid[task]], int(finder[task]))
+        claims = self._vote(solver, self._commit(solver))
+        self._demand(claims)
+        self.out.by_verifiers = len(claims.finders)
+        self._audit_claims(claims)
+        self._disclose(claims)
+        for task in sorted(claims.finders):
+            self._convict(claims, task)
         stands = np.ones(self.tasks, bool)
-        stands[fallen] = False
-        self._settle(solver[stands], drawn[stands], valid[stands])
-        self._grieve(solver[stands & (fakes == 0)])
-        self.out.faulty = int((fakes > 0).sum())
-        self.out.convicted, self.out.accepted = len(fallen), int(stands.sum())
+        stands[list(claims.finders)] = False
+        self._settle(claims, stands)
+        self._grieve(solver[stands & (claims.fakes == 0)])
+        self.out.faulty = int(((claims.fakes > 0) | self._is(solver, S.WITHHOLDER)).sum())
+        self.out.convicted, self.out.accepted = len(claims.finders), int(stands.sum())
         return self.out
 
     def _is(self, accounts: np.ndarray, *strategies: Strategy) -> np.ndarray:
-        return np.isin(self.out.codes[accounts], [_CODE[s] for s in strategies])
+        return np.isin(self.out.codes[accounts], [CODE[s] for s in strategies])
+
+    def _follows(self, account: int, *strategies: Strategy) -> bool:
+        return int(self.out.codes[account]) in [CODE[s] for s in strategies]
 
     def _spend(self, accounts: np.ndarray, amount: int | np.ndarray) -> None:
         np.add.at(self.out.spent, accounts, amount)
@@ -208,15 +104,16 @@ class Market:
         np.add.at(self.out.actions, accounts, 1)
 
     def _commit(self, solver: np.ndarray) -> np.ndarray:
-        """Number of invented segments of each claim; honest segments cost what they cost."""
+        """Invented segments of each claim, as bits; honest segments cost what they cost."""
         rules = self.rules
-        fakes = np.where(self._is(solver, S.CHEAT, S.CARTEL_SOLVER, S.ESCAPE), rules.segments, 0)
-        fakes = np.where(self._is(solver, S.SHAVE), 1, fakes)
-        fakes = np.where(self._is(solver, S.PLANTER), rules.planted, fakes)
-        done = (rules.segments - fakes) * rules.cost // rules.segments
-        self._spend(solver, done + rules.gas(TASK_GAS))
+        count = np.where(self._is(solver, S.CHEAT, S.CARTEL_SOLVER, S.ESCAPE), rules.segments, 0)
+        count = np.where(self._is(solver, S.SHAVE), 1, count)
+        planted = self._is(solver, S.ROBBER, S.PLANTER)
+        count = np.where(planted, rules.planted, count)
+        self._spend(solver, (rules.segments - count) * rules.cost // rules.segments + rules.gas(TASK_GAS))
+        self._spend(solver[self._is(solver, S.PLANTER)], rules.gas(PLANT_GAS))
         self._act(solver)
-        return fakes
+        return (np.uint64(1) << count.astype(np.uint64)) - np.uint64(1)
 
     def _draw(self, count: int) -> np.ndarray:
         """(count, verifiers) distinct accounts, each by stake among those not drawn yet."""
@@ -231,87 +128,134 @@ class Market:
                 open_ = open_[twice]
         return self.verifiers[picks]
 
-    def _vote(self, solver: np.ndarray, fakes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Drawn verifiers and which of them voted valid, (tasks, verifiers); the first that found a fault
-        or -1. A draw without a quorum and without a finding is repeated."""
+    def _sample(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Distinct segments of each vote, as bits. A task has up to 63 segments."""
+        chosen = np.zeros(shape, np.uint64)
+        for _ in range(self.rules.samples):
+            open_ = np.ones(shape, bool)
+            while open_.any():
+                at = self.rng.integers(0, self.rules.segments, int(open_.sum())).astype(np.uint64)
+                fresh = np.uint64(1) << at
+                twice = (chosen[open_] & fresh) > 0
+                chosen[open_] |= fresh
+                open_[open_] = twice
+        return chosen
+
+    def _vote(self, solver: np.ndarray, fakes: np.ndarray) -> Claims:
+        """Votes on every claim. A draw without a quorum and without a finding is repeated."""
         rules, shape = self.rules, (self.tasks, self.rules.verifiers)
-        drawn, valid = np.zeros(shape, np.int64), np.zeros(shape, bool)
-        finder = np.full(self.tasks, -1, np.int64)
+        empty = np.zeros(shape, np.int64), np.zeros(shape, bool), np.zeros(shape, np.uint64)
+        claims = Claims(solver, fakes, *empty, np.zeros(self.tasks, bool), {})
         open_ = np.arange(self.tasks)
         for _ in range(MOST_DRAWS):
             self.out.draws += len(open_)
-            drawn[open_] = self._draw(len(open_))
-            found, valid[open_] = self._ballots(solver[open_], drawn[open_], fakes[open_])
-            rows, columns = found.any(axis=1), found.argmax(axis=1)
-            finder[open_[rows]] = drawn[open_[rows], columns[rows]]
-            open_ = open_[~rows & (valid[open_].sum(axis=1) < rules.quorum)]
+            claims.drawn[open_] = self._draw(len(open_))
+            claims.samples[open_] = self._sample((len(open_), rules.verifiers))
+            found, valid, silent = self._ballots(claims, open_)
+            claims.valid[open_] = valid
+            quorum = valid.sum(axis=1) >= rules.quorum
+            claims.quorum[open_] = quorum
+            for row in np.flatnonzero(found.any(axis=1)):
+                claims.finders[int(open_[row])] = claims.drawn[open_[row]][found[row]].tolist()
+            missed = claims.drawn[open_][silent & ~quorum[:, None]]
+            np.subtract.at(self.out.balance, missed, rules.miss_penalty)
+            self.out.burned += rules.miss_penalty * len(missed)
+            open_ = open_[~found.any(axis=1) & ~quorum]
             if not len(open_):
-                return drawn, valid, finder
+                return claims
         raise RuntimeError(f"{len(open_)} tasks found no quorum in {MOST_DRAWS} draws")
 
-    def _ballots(
-        self, solver: np.ndarray, drawn: np.ndarray, fakes: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Who finds a fault, and whose vote is valid and revealed, (n, verifiers) both."""
-        rules = self.rules
+    def _ballots(self, claims: Claims, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Who finds a fault, whose vote is valid, and who shows no vote, (n, verifiers) each."""
+        rules, drawn = self.rules, claims.drawn[rows]
         cartel = self._is(drawn, S.CARTEL_VERIFIER)
-        theirs = self._is(solver, S.CARTEL_SOLVER)[:, None]
+        theirs = self._is(claims.solver[rows], S.CARTEL_SOLVER)[:, None]
         replaying = self._is(drawn, *REPLAYING) | (cartel & ~theirs)
-        bad = np.broadcast_to(fakes[:, None], drawn.shape)
-        hits = self.rng.hypergeometric(bad, rules.segments - bad, rules.samples) > 0
+        hits = (claims.samples[rows] & claims.fakes[rows][:, None]) > 0
         found = replaying & hits
+        # A vote that is valid beside one that is not is free again at the tally: nothing to hide.
         lazy = self._is(drawn, S.LAZY, S.COPY)
         passed = cartel & theirs & cartel.all(axis=1, keepdims=True)
-        # Who has not replayed reveals last, and hides its vote when a peer has found a fault.
-        hidden = lazy & found.any(axis=1, keepdims=True)
-        valid = (replaying & ~hits) | (lazy & ~hidden) | passed
-        voted = drawn[~self._is(drawn, S.ABSENT)]
-        self._spend(voted, rules.gas(VOTE_GAS))
+        silent = self._is(drawn, S.ABSENT)
+        self._spend(drawn[~silent], rules.gas(VOTE_GAS))
         self._act(drawn.ravel())
         self._spend(drawn[replaying], rules.replay)
-        np.subtract.at(self.out.balance, drawn[hidden], rules.miss_penalty)
-        self.out.burned += rules.miss_penalty * int(hidden.sum())
-        return found, valid
+        return found, (replaying & ~hits) | lazy | passed, silent
 
-    def _audit_claims(self, fakes: np.ndarray, finder: np.ndarray) -> np.ndarray:
-        """Whistleblowers replay whole claims; whoever finds a fault first is the finder."""
-        self.out.by_verifiers = int((finder >= 0).sum())
-        whistles = self.population.members(*WHISTLES)
-        chosen = np.flatnonzero((self.rng.random(self.tasks) < self.rules.claim_audits) & (finder < 0))
-        if not len(whistles) or not len(chosen):
-            return finder
-        auditor = self.rng.choice(whistles, len(chosen))
-        self._spend(auditor, self.rules.cost)
-        self._act(auditor)
-        self.out.claims_audited += len(chosen)
-        faulty = fakes[chosen] > 0
-        finder[chosen[faulty]] = auditor[faulty]
-        return finder
+    def _demand(self, claims: Claims) -> None:
+        """States that nobody is shown are demanded by the drawn who replay; their holder supplies none."""
+        for task in np.flatnonzero(self._is(claims.solver, S.WITHHOLDER)):
+            by = claims.drawn[task][self._is(claims.drawn[task], *REPLAYING)]
+            if len(by):
+                claims.finders[int(task)] = by.tolist()
 
-    def _self_disputes(self, solver: np.ndarray, fallen: np.ndarray, finder: np.ndarray) -> np.ndarray:
-        """Planters disclose what nobody found; a self-disputer overtakes its exposer, who has spent gas."""
-        rules = self.rules
-        disclosed = np.flatnonzero(self._is(solver, S.PLANTER) & (finder < 0))
-        finder[disclosed] = solver[disclosed]
-        gas = rules.gas(CHALLENGE_GAS)
-        self._spend(finder[fallen], np.where(self._is(finder[fallen], S.SYBIL_WHISTLE), 3 * gas, gas))
-        racing = fallen[self._is(solver[fallen], S.ESCAPE, S.CARTEL_SOLVER)]
-        racing = racing[self.rng.random(len(racing)) < rules.race]
-        finder[racing] = solver[racing]
-        self._spend(solver[np.concatenate([racing, disclosed])], gas)
-        return np.sort(np.concatenate([fallen, disclosed]))
+    def _audit_claims(self, claims: Claims) -> None:
+        """Whistleblowers replay whole claims that no verifier exposed: as many as come, independently."""
+        if not len(self.whistles) or self.rules.claim_audits <= 0:
+            return
+        audits = self.rng.poisson(self.rules.audits, self.tasks)
+        audits[list(claims.finders)] = 0
+        by = self.rng.choice(self.whistles, int(audits.sum()))
+        self._spend(by, self.rules.cost)
+        self._act(by)
+        self.out.claims_audited += len(by)
+        for task, auditor in zip(np.repeat(np.arange(self.tasks), audits), by, strict=True):
+            if claims.fakes[task]:
+                claims.finders.setdefault(int(task), []).append(int(auditor))
 
-    def _convict(self, solver: int, passed: np.ndarray, finder: int) -> None:
-        rules, balance = self.rules, self.out.balance
+    def _disclose(self, claims: Claims) -> None:
+        """Robbers and planting clients fell their own claims when nobody else has."""
+        own = np.flatnonzero(self._is(claims.solver, S.ROBBER, S.PLANTER))
+        for task in own.tolist():
+            claims.finders.setdefault(task, [int(claims.solver[task])])
+
+    def _disputed(self, claims: Claims, task: int, winner: int) -> int:
+        """The segment that the game is about, as a bit: a verifier's is of its sample; others choose the one
+        that most valid votes vouched for, and a cheat one that none of its own did, if there is such."""
+        fakes = int(claims.fakes[task])
+        held = [int(x) for x in claims.samples[task][claims.valid[task]]]
+        if winner in claims.drawn[task]:
+            fakes &= int(claims.samples[task][list(claims.drawn[task]).index(winner)])
+        bits = [1 << i for i in range(self.rules.segments) if fakes >> i & 1]
+        escape = self._follows(winner, S.ESCAPE, S.CARTEL_SOLVER)
+        guilty = [sum(bool(x & bit) for x in held) for bit in bits]
+        return bits[guilty.index(min(guilty) if escape else max(guilty))]
+
+    def _convict(self, claims: Claims, task: int) -> None:
+        rules, out, solver = self.rules, self.out, int(claims.solver[task])
+        finders = [finder for finder in claims.finders[task] for _ in range(rules.games)]
+        planted = self._follows(solver, S.PLANTER)
+        if self._follows(solver, S.ESCAPE, S.CARTEL_SOLVER) and rules.puppets:
+            finders = [solver] * rules.puppets + finders
+        guilty = np.empty(0, np.int64)
+        if claims.fakes[task]:
+            bit = np.uint64(self._disputed(claims, task, finders[0]))
+            held = claims.valid[task] & ((claims.samples[task] & bit) > 0) & claims.quorum[task]
+            guilty = claims.drawn[task][held]
         wasted = int(self.rng.integers(0, rules.wasted + 1))
-        stakes = [Wei(rules.solver_stake), *[Wei(rules.verifier_stake)] * len(passed)]
-        verdict = conviction(stakes, Wei(wasted * rules.price))
-        balance[solver] -= rules.solver_stake
-        np.subtract.at(balance, passed, rules.verifier_stake)
-        balance[finder] += verdict.reward
-        self.out.burned += verdict.burned
+        votes = [Wei(rules.verifier_stake)] * len(guilty)
+        verdict = conviction(
+            [Wei(rules.solver_stake), *([] if planted else votes)], Wei(wasted * rules.price)
+        )
+        # A plant pays the pool alone; what its guilty votes lose indemnifies the client.
+        out.balance[solver] -= rules.solver_stake - (verdict.burned if planted else 0)
+        np.subtract.at(out.balance, guilty, rules.verifier_stake)
+        out.honest_stakes_lost += int(self._is(guilty, *REPLAYING).sum())
+        out.burned += 0 if planted else verdict.burned
+        if planted:
+            split = convicted_vote(Wei(sum(votes)))
+            out.balance[solver] += split.paid
+            out.burned += split.burned
+        self._reward(finders, int(verdict.reward))
         if wasted:
             self._compensate(solver, wasted, verdict.compensation)
+
+    def _reward(self, finders: list[int], reward: int) -> None:
+        """Equal shares; the winner, the first of them, has the remainder and played the longest game."""
+        share = reward // len(finders)
+        for place, account in enumerate(finders):
+            self.out.balance[account] += share if place else reward - share * (len(finders) - 1)
+            self.out.spent[account] += self.rules.gas(OPEN_GAS if place else CHALLENGE_GAS)
 
     def _compensate(self, convict: int, wasted: int, amount: Wei) -> None:
         """The first wasted task is the convict's own, whose share is burnt; the others lose their work."""
@@ -327,20 +271,19 @@ class Market:
             self.out.balance[account] += share
             self.out.spent[account] += self.rules.cost
 
-    def _settle(self, solver: np.ndarray, drawn: np.ndarray, valid: np.ndarray) -> None:
+    def _settle(self, claims: Claims, stands: np.ndarray) -> None:
         """Pay what stands, but for votes that an audit shows to be invented."""
         rules, out = self.rules, self.out
+        solver = claims.solver[stands]
         np.add.at(out.balance, solver, rules.price)
-        voters = drawn[valid]
-        whistles = self.population.members(*WHISTLES)
-        audited = (self.rng.random(len(voters)) < rules.vote_audits) & bool(len(whistles))
+        voters = claims.drawn[stands][claims.valid[stands]]
+        audited = (self.rng.random(len(voters)) < rules.vote_audits) & bool(len(self.whistles))
         caught = audited & self._is(voters, *((S.LAZY, S.COPY) if rules.keyed else (S.LAZY,)))
         if audited.any():
-            auditor = self.rng.choice(whistles, len(voters))
+            auditor = self.rng.choice(self.whistles, len(voters))
             self._spend(auditor[audited], rules.replay)
             self._spend(auditor[caught], rules.gas(CHALLENGE_GAS))
             self._act(auditor[audited])
-            out.votes_audited += int(audited.sum())
             split = convicted_vote(Wei(rules.verifier_stake))
             np.subtract.at(out.balance, voters[caught], rules.verifier_stake)
             np.add.at(out.balance, auditor[caught], split.paid)

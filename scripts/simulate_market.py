@@ -2,8 +2,8 @@
 
 The market is ``scripts._market`` (10,000 accounts, 100,000 tasks; money divided by ``protocol.settlement``),
 the questions ``scripts._experiments``, the formulas ``scripts._incentives``, their derivation
-``docs/economics.md``. Terms are those that `assay job init` writes, and those that docs/economics.md
-recommends. Amounts are in tokens.
+``docs/economics.md``. Terms are those that `assay job init` writes, at the cap and at the floor of the price.
+Amounts are in tokens.
 
 Usage: `python scripts/simulate_market.py [--quick] [--seed 1] [--json [FILE]] [--plots DIR]`.
 """
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from scripts import _experiments as ask
 from scripts import _incentives as formulas
 from scripts._bench import report, table
-from scripts._market import TOK, Rules
+from scripts._strategies import TOK, Rules
 from scripts._svg import Series, plot
 
 
@@ -40,26 +40,35 @@ def plots(results: dict[str, Any], size: ask.Size, rules: Rules) -> dict[str, st
     series = []
     for audits in (0.05, 0.1, 0.2):
         name = f"{audits:.0%} of claims audited"
-        at = [replace(rules, claim_audits=audits, solver_stake=stake * TOK) for stake in range(0, 401, 80)]
+        at = [replace(rules, claim_audits=audits, solver_stake=stake * TOK) for stake in range(0, 601, 120)]
         exact = [(r.solver_stake / TOK, formulas.capture_gain(r)) for r in at]
         dots = [(r.solver_stake / TOK, ask.capture_gain(size, r)) for r in at]
         series += [Series(name, exact), Series(name, dots, False)]
-    text = "Gain of a solver with a bought quorum that disputes itself"
+    text = "Gain of a solver with a bought quorum that also disputes itself"
     out["capture.svg"] = plot(text, "solver stake (tokens)", "tokens a task", series)
-    rows = results["whistleblowing"]
-    dots = [(r["faulty"], r["simulated"]) for r in rows]
-    overtaken = [(r["faulty"], r["overtaken"]) for r in rows]
-    lines = [(r["faulty"], r["formula"]) for r in rows]
-    series = [Series("first", lines), Series("first", dots, False), Series("overtaken", overtaken)]
-    text = "A whistleblower's audit of a whole claim (faults of one segment)"
-    out["whistleblower.svg"] = plot(text, "share of faulty claims", "tokens an audit", series)
+    series = []
+    for lazy in (0.1, 0.9):
+        rows = [row for row in results["planting"] if row["lazy"] == lazy]
+        name = f"{lazy:.0%} of the others lazy"
+        series.append(Series(name, [(row["rate"], row["formula"]) for row in rows]))
+        series.append(Series(name, [(row["rate"], row["lazy gain"]) for row in rows], False))
+    text = "What laziness gains where nobody audits, by the rate of plants"
+    out["plants.svg"] = plot(text, "wholly invented plants, of all tasks", "tokens a vote", series)
+    series = []
+    for stake in (180, 360, 720, 1440):
+        now = replace(rules, solver_stake=stake * TOK)
+        rates = [x / 400 for x in range(101)]
+        exact = [(x, formulas.audits_at(now, x)) for x in rates]
+        series.append(Series(f"solver stake {stake}", exact))
+    text = "Claims that free entry audits, by the share of plants among them"
+    out["audits.svg"] = plot(text, "plants among accepted claims", "chance of an audit", series)
     return out
 
 
 def run(size: ask.Size) -> dict[str, Any]:
-    """Everything, for the template's terms and for the recommended ones."""
+    """Everything, for the template's terms at the cap of its price and at its floor."""
     results: dict[str, Any] = {"size": asdict(size), "terms": {}}
-    for name, rules in (("template", ask.template_rules()), ("recommended", ask.recommended_rules())):
+    for name, rules in (("cap", ask.template_rules()), ("floor", ask.template_rules(capped=False))):
         rows, out = ask.strategies(size, rules)
         results["terms"][name] = {
             "rules": asdict(rules),
@@ -67,14 +76,16 @@ def run(size: ask.Size) -> dict[str, Any]:
             "imbalance": out.imbalance(),
             "faulty": out.faulty,
             "convicted": out.convicted,
+            "honest_stakes_lost": out.honest_stakes_lost,
             "attacks": ask.attacks(size, rules),
             "bounds": ask.bounds(rules),
         }
     rules = ask.template_rules()
     results["detection"] = ask.detection(size)
     results["whistleblowing"] = ask.whistleblowing(size, rules)
-    results["planting"] = ask.planting(size, rules)
-    results["traps"] = ask.traps(size)
+    results["planting"] = ask.planting(size, rules, 0.1) + ask.planting(size, rules, 0.9)
+    results["auditing"] = ask.auditing(size, rules)
+    results["robberies"] = ask.robberies(size)
     results["absence"] = ask.absence(size, rules)
     return results
 
@@ -85,15 +96,18 @@ def describe(results: dict[str, Any]) -> str:
     for name, block in results["terms"].items():
         caught = f"{block['convicted']} of {block['faulty']} faulty claims fell"
         caught += f"; imbalance {block['imbalance']}"
-        parts += [f"## {name.capitalize()} terms", "Profit by strategy (tokens an action). " + caught]
+        caught += f"; {block['honest_stakes_lost']} stakes of honest verifiers lost"
+        parts += [f"## The template's terms, price at its {name}"]
+        parts += ["Profit by strategy (tokens an action). " + caught]
         parts += [_rows(block["strategies"]), "Gain over honesty, and the smallest stake that ends it"]
         parts += [_rows(block["attacks"]), "By the formulas"]
         parts.append(_rows([{"what": k, "value": v} for k, v in block["bounds"].items()]))
     for key, title in (
         ("detection", "Detection"),
         ("whistleblowing", "An audit of a whole claim"),
-        ("planting", "Planted faults"),
-        ("traps", "Faults planted under honest verifiers"),
+        ("planting", "Plants, where nobody audits"),
+        ("auditing", "Plants that pay for audits"),
+        ("robberies", "Faults disclosed by their own solver"),
         ("absence", "Verifiers that never vote"),
     ):
         parts += [f"## {title}", _rows(results[key])]
@@ -119,7 +133,7 @@ def main() -> None:
     parser.add_argument("--plots", type=Path, help="directory for the SVG files")
     asked = parser.parse_args()
     accounts, tasks = (1_000, 20_000) if asked.quick else (10_000, 100_000)
-    size = ask.Size(accounts, tasks, tasks, asked.seed)
+    size = ask.Size(accounts, tasks, tasks // 4, asked.seed)
     results = run(size)
     if asked.plots:
         asked.plots.mkdir(parents=True, exist_ok=True)
