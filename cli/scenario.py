@@ -149,7 +149,7 @@ class Run:
 
     def _finish(self, connection: Connection, storage: NodeStorage, job_id: JobId, held_out: bytes) -> None:
         from cli.job import sample_text
-        from cli.roles import APPETITE, kernels
+        from cli.roles import APPETITE, engine_of
         from client.fetching import fetch
         from client.receipt import verify
         from training.lineage import open_lineage
@@ -164,7 +164,8 @@ class Run:
             f"[yellow]client[/]      checked offline against {self.out / 'receipt.json'}:"
             " it is the settled model"
         )
-        lineage = open_lineage(market, storage.blocks, market.job(job_id), APPETITE, kernels=kernels())
+        engine = engine_of(self.app.settings)
+        lineage = open_lineage(market, storage.blocks, market.job(job_id), APPETITE, engine=engine)
         self._check_verdicts(lineage, job_id)
         outcome.held_out_loss = held_out_losses(lineage, job_id, self.body, held_out)
         outcome.sample = sample_text(self.out, "def ", 160, 0)
