@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from cli.app import App, app_of
 from cli.jobfile import LOCAL, PUBLIC, JobFile, own_template, parse_job_file, read_job_file, template
@@ -19,7 +18,7 @@ from cli.output import Exit, table
 from cli.solver import parse_id
 from cli.units import parse_amount, show_amount
 from protocol.errors import Ask, Stop
-from protocol.types import Address, JobId, Phase, Wei
+from protocol.types import Address, JobId, Wei
 
 if TYPE_CHECKING:
     from cli.wiring import Connection, NodeStorage
@@ -238,48 +237,23 @@ def list_jobs(context: typer.Context) -> None:
     app.output.result("jobs", jobs, rows)
 
 
-def progress_table(following: object) -> Table:
-    """Rounds by shards: who holds what, in which phase, at which loss."""
-    from client.following import Following
-
-    assert isinstance(following, Following)
-    job = following.job
-    at = f"round {job.progress.round} of {job.terms.rounds}, paid {show_amount(following.paid)}"
-    title = f"job {job.job_id.hex()[:SHORT]}: {at}"
-    rows = table(title, "#round", *(f"shard {k}" for k in range(job.terms.shards)), "outer step", "#loss")
-    losses = following.loss_by_round()
-    for round_ in range(job.terms.rounds):
-        cells = []
-        for line in following.tasks:
-            if line.round == round_:
-                disputed = " (disputed)" if line.disputes else ""
-                cells.append("-" if line.phase == Phase.NONE else line.phase.name.lower() + disputed)
-        outer = following.outer[round_]
-        loss = losses[round_]
-        rows.add_row(
-            str(round_),
-            *cells,
-            "-" if outer == Phase.NONE else outer.name.lower(),
-            "" if loss is None else f"{loss:.3f}",
-        )
-    return rows
-
-
 @commands.command()
 def show(context: typer.Context, job: JobArgument) -> None:
     """Where a job stands; losses are read from published checkpoints."""
-    from cli.roles import APPETITE
-    from client.following import follow
+    from cli.progress import progress_table
+    from cli.roles import APPETITE, engine_of
+    from client.following import follow, losses_of
     from training.artifacts import load_job
 
     app = app_of(context)
     connection, storage = app.view(), app.storage("view")
-    job_id = JobId(parse_id(job))
-    terms = connection.market.job(job_id).terms
-    storage.set_peers(connection.market.endpoints().values())
+    job_id, market = JobId(parse_id(job)), connection.market
+    terms = market.job(job_id).terms
+    storage.set_peers(market.endpoints().values())
     try:
+        files = load_job(storage.blocks, terms, APPETITE)
         following = follow(
-            connection.market, storage.blocks, job_id, load_job(storage.blocks, terms, APPETITE)
+            market, job_id, losses_of(market, storage.blocks, job_id, files, engine_of(app.settings))
         )
     finally:
         storage.close()
@@ -288,25 +262,32 @@ def show(context: typer.Context, job: JobArgument) -> None:
 
 @commands.command()
 def watch(
-    context: typer.Context, job: JobArgument, every: Annotated[float, typer.Option(help="Seconds.")] = 2.0
+    context: typer.Context,
+    job: JobArgument,
+    every: Annotated[float, typer.Option(help="Seconds.")] = 2.0,
+    losses: Annotated[bool, typer.Option(help="Fetch each task's last state and read its loss.")] = True,
 ) -> None:
     """Follow a job until it is settled."""
     from rich.live import Live
 
-    from client.following import follow
+    from cli.progress import line_of, losses_if_fetched, progress_table
+    from client.following import Losses, follow
 
     app = app_of(context)
     connection, storage = app.view(), app.storage("view")
-    job_id = JobId(parse_id(job))
+    job_id, market = JobId(parse_id(job)), connection.market
     last = ""
+    known: Losses | None = None
     try:
         with Live(console=app.output.err, transient=True, auto_refresh=False) as live:
             while True:
-                following = follow(connection.market, storage.blocks, job_id)
+                if losses and known is None:
+                    known = losses_if_fetched(app, connection, storage, job_id)
+                following = follow(market, job_id, known)
                 shown = progress_table(following)
                 if app.output.err.is_terminal:
                     live.update(shown, refresh=True)
-                elif (line := str(following.job.progress)) != last:
+                elif (line := line_of(following)) != last:
                     last = line
                     app.output.say(line)
                 if following.done:
@@ -355,6 +336,7 @@ def fetch(
     """Fetch the settled model by its CID, check it against the chain, and write it with its receipt."""
     from cli.roles import APPETITE
     from client.fetching import fetch as fetch_model
+    from training.divergence import not_finite
 
     app = app_of(context)
     connection, storage = app.view(), app.storage("view")
@@ -371,11 +353,13 @@ def fetch(
     finally:
         storage.close()
     count = sum(x.numel() for x in params.values())
+    bad = not_finite(list(params), len(params), list(params.values()))
+    diverged = f"\nTHE TRAINING DIVERGED: {bad}; the receipt says at which step" if bad else ""
     app.output.result(
         "job-fetch",
         {"folder": str(folder), "tensors": len(params), "parameters": count},
         f"wrote {len(params)} tensors ({count:,} parameters) to {folder};"
-        f" check them offline with `assay job verify {folder}`",
+        f" check them offline with `assay job verify {folder}`{diverged}",
     )
 
 
@@ -402,6 +386,8 @@ def verify(context: typer.Context, folder: Annotated[Path, typer.Argument(help="
         ("segments replayed by verifiers", f"{found.replayed_segments} of {found.segments}"),
         ("disputes", f"{found.disputes}, convictions {found.convictions}"),
         ("fetched at block", str(found.block)),
+        ("Inf or NaN", found.not_finite or "none"),
+        *((("the job", found.diverged),) if found.diverged else ()),
     ):
         rows.add_row(name, value)
     app.output.result("job-verify", {"valid": True, "found": found}, rows)

@@ -58,7 +58,11 @@ class Narrator:
         return f"takes shard {event['shard']} for {show_amount(int(event['price']))} a task"
 
     def _trained(self, event: Event) -> str:
-        return f"trained shard {event['shard']} to step {event['step']}: loss {event['loss']:.3f}"
+        return f"trained shard {event['shard']} to step {event['step']}: loss {float(event['loss']):.3f}"
+
+    def _diverged(self, event: Event) -> str:
+        where = f"shard {event['shard']} of round {event['round']}"
+        return f"[bold red]the job diverged[/] at step {event['step']} ({where}): {event['what']}"
 
     def _committed(self, event: Event) -> str:
         kind = event["kind"].lower()

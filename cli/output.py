@@ -8,6 +8,7 @@ strings in JSON, so that no reader loses digits. Nothing of a table is left out,
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -74,7 +75,7 @@ def exit_status(error: AssayError) -> Exit:
 
 def plain(value: Any, name: str = "") -> Any:
     """JSON form of a value: digests as 0x-hex, amounts beyond 2^53 as decimal strings, dataclasses as
-    objects."""
+    objects, numbers that are none as "nan" and "inf"."""
     if is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name), f.name) for f in fields(value)}
     if isinstance(value, IntEnum):
@@ -87,6 +88,8 @@ def plain(value: Any, name: str = "") -> Any:
         return [plain(item) for item in value]
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1 << 53:
         return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such numbers
     return value
 
 

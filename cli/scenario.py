@@ -118,7 +118,7 @@ class Run:
         names: list[str],
         limit_s: float = 600.0,
     ) -> None:
-        from cli.job import progress_table
+        from cli.progress import progress_table
         from client.following import follow
 
         tail = EventTail({name: node_events(self.app.settings.home, name) for name in names})
@@ -134,7 +134,7 @@ class Run:
                     if line := narrator.line(name, event):
                         self.say(line)
                 connection.market.refresh()
-                following = follow(connection.market, storage.blocks, job_id)
+                following = follow(connection.market, job_id)
                 if terminal:
                     live.update(Group(Text(), progress_table(following)), refresh=True)
                 if following.job.progress.closed:

@@ -12,6 +12,7 @@ from typing import Any
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
+from client.following import Losses, follow
 from client.receipt import INNER, MODEL, OUTER, claim_json, game_json, header, write_receipt
 from program import isa
 from program.state import state_tree
@@ -20,6 +21,7 @@ from protocol.errors import Retry, Stop
 from protocol.ports import Blocks, MarketView
 from protocol.types import ClaimView, JobId, Kind, Phase, Terms
 from training.artifacts import Appetite, LoadedJob, load_job
+from training.divergence import not_finite
 from training.lineage import Known, Lineage
 from training.upkeep import standing
 from training.work import Work
@@ -51,6 +53,16 @@ def replayed_segments(terms: Terms, claims: list[ClaimView]) -> dict[str, int]:
                     seen.update(drawn)
             replayed += len(seen)
     return {"segments": segments, "replayed": replayed}
+
+
+def _divergence(
+    market: MarketView, blocks: Blocks, job_id: JobId, work: Work, params: dict[str, Tensor]
+) -> str:
+    """Where the numbers of a model with Inf or NaN ceased to be finite; empty for any other model."""
+    if not not_finite(list(params), len(params), list(params.values())):
+        return ""
+    found = follow(market, job_id, Losses(blocks, work)).divergence
+    return str(found) if found else "diverged at a step that its published states do not tell"
 
 
 def fetch(
@@ -89,6 +101,7 @@ def fetch(
         "claims": [claim_json(view) for view in claims],
         "disputes": [game_json(game) for game in market.games(job_id)],
         "coverage": replayed_segments(job.terms, claims),
+        "diverged": _divergence(market, blocks, job_id, lineage.work, params),
         "block": block,
     }
     named = {name: tensor.contiguous() for name, tensor in params.items()}

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from protocol.errors import AssayError
 from protocol.ports import Blocks, MarketView
 from protocol.types import Address, ClaimId, ClaimView, JobId, JobView, Kind, Phase, Wei
-from training.artifacts import LoadedJob, read_checkpoints
+from training.artifacts import LoadedJob, State, read_checkpoints
+from training.divergence import Divergence, divergence_of, earlier, not_finite
+from training.engine import REFERENCE_ENGINE, Engine
 from training.evaluate import training_loss
 from training.job import LOSS_SLOT
 from training.upkeep import standing
@@ -45,6 +48,8 @@ class Following:
     paid: Wei
     convictions: int
     rewinds: int
+    divergence: Divergence | None = None
+    """The first step after which a task's numbers are not finite; None if there is none or nobody looked."""
 
     @property
     def done(self) -> bool:
@@ -61,32 +66,71 @@ class Following:
         return means
 
 
-def claim_loss(blocks: Blocks, work: Work, view: ClaimView) -> float | None:
-    """Loss that a task's output state holds; None where it cannot be fetched or the job has no loss slot."""
-    claim, files = view.claim, work.files
-    if LOSS_SLOT not in files.slot_names or claim.kind != Kind.TASK:
-        return None
-    try:
-        last = read_checkpoints(blocks, claim.manifest, view.roots)[-1]
-        data = blocks.read_file(last.cid, files.inner.state_bytes)
-        return training_loss(files.slot_names, work.load(Kind.TASK, data))
-    except AssayError:
-        return None
+class Losses:
+    """What the published states of a job's tasks say, each fetched once."""
+
+    def __init__(self, blocks: Blocks, work: Work) -> None:
+        self._blocks, self._work = blocks, work
+        self._ends: dict[ClaimId, tuple[float | None, str]] = {}
+        self._divergences: dict[ClaimId, Divergence | None] = {}
+
+    def of(self, view: ClaimView) -> float | None:
+        """Loss that a task's output state holds; None where it cannot be fetched or the job has no loss
+        slot."""
+        return self._end(view)[0]
+
+    def divergence(self, view: ClaimView) -> Divergence | None:
+        """Where a task's numbers cease to be finite; None if they are at its end, or cannot be fetched."""
+        if view.claim_id not in self._divergences:
+            if not self._end(view)[1]:
+                return None
+            claim = view.claim
+            leaf = partial(self._leaf, view)
+            self._divergences[view.claim_id] = divergence_of(self._work, claim.round, claim.shard, leaf)
+        return self._divergences[view.claim_id]
+
+    def _end(self, view: ClaimView) -> tuple[float | None, str]:
+        """Loss of a task's output state, and what in it is not finite."""
+        files = self._work.files
+        if view.claim_id not in self._ends:
+            state = self._leaf(view, self._work.segments(Kind.TASK))
+            if state is None:
+                return None, ""
+            loss = training_loss(files.slot_names, state) if LOSS_SLOT in files.slot_names else None
+            self._ends[view.claim_id] = loss, not_finite(files.slot_names, files.inner.params, state)
+        return self._ends[view.claim_id]
+
+    def _leaf(self, view: ClaimView, leaf: int) -> State | None:
+        try:
+            checkpoint = read_checkpoints(self._blocks, view.claim.manifest, view.roots)[leaf]
+            data = self._blocks.read_file(checkpoint.cid, self._work.files.inner.state_bytes)
+            return self._work.load(Kind.TASK, data)
+        except AssayError:
+            return None
 
 
-def follow(market: MarketView, blocks: Blocks, job_id: JobId, files: LoadedJob | None = None) -> Following:
-    """Where a job stands; with its files, also the losses. Raises Stop when there is no such job."""
+def losses_of(
+    market: MarketView, blocks: Blocks, job_id: JobId, files: LoadedJob, engine: Engine = REFERENCE_ENGINE
+) -> Losses:
+    """What `follow` reads losses with; keep it to follow a job for longer."""
+    return Losses(blocks, Work(market.job(job_id).terms, files, engine=engine))
+
+
+def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> Following:
+    """Where a job stands. Raises Stop when there is no such job."""
     job = market.job(job_id)
     claims: Sequence[ClaimView] = market.claims(job_id)
     games = market.games(job_id)
-    work = None if files is None else Work(job.terms, files)
+    first: Divergence | None = None
     tasks = []
     for round_ in range(job.terms.rounds):
         for shard in range(job.terms.shards):
             view = standing(claims, Kind.TASK, round_, shard)
             holder = market.holder(job_id, shard).solver if view is None else view.claim.claimant
             disputes = 0 if view is None else sum(g.game.claim_id == view.claim_id for g in games)
-            loss = None if view is None or work is None else claim_loss(blocks, work, view)
+            loss = None if view is None or losses is None else losses.of(view)
+            if view is not None and losses is not None and (first is None or first.round == round_):
+                first = earlier(first, losses.divergence(view))
             phase = Phase.NONE if view is None else view.status.phase
             claim_id = None if view is None else view.claim_id
             tasks.append(TaskLine(round_, shard, holder, phase, claim_id, loss, disputes))
@@ -95,7 +139,8 @@ def follow(market: MarketView, blocks: Blocks, job_id: JobId, files: LoadedJob |
         found = standing(claims, Kind.OUTER, round_, 0)
         outer.append(Phase.NONE if found is None else found.status.phase)
     convictions = sum(view.status.phase == Phase.CONVICTED for view in claims)
-    return Following(job, tuple(tasks), tuple(outer), paid(job, claims), convictions, job.progress.epoch)
+    amount, rewinds = paid(job, claims), job.progress.epoch
+    return Following(job, tuple(tasks), tuple(outer), amount, convictions, rewinds, first)
 
 
 def paid(job: JobView, claims: Sequence[ClaimView]) -> Wei:

@@ -26,6 +26,7 @@ from protocol import trees
 from protocol.errors import Stop
 from protocol.types import Claim, ClaimView, GameView, JobView, Kind, ProgramRef, Terms
 from training.artifacts import canonical_json, parse_canonical, program_ref
+from training.divergence import not_finite
 
 SCHEMA = "assay/receipt/1"
 RECEIPT, MODEL, INNER, OUTER = "receipt.json", "model.safetensors", "inner.program", "outer.program"
@@ -114,6 +115,10 @@ class Verified:
     convictions: int
     disputes: int
     block: int
+    not_finite: str = ""
+    """What in the model is Inf or NaN; empty if nothing is."""
+    diverged: str = ""
+    """Where the training's numbers ceased to be finite, as the fetching client found."""
 
 
 def _read(folder: Path, name: str) -> bytes:
@@ -188,8 +193,8 @@ def _check_claims(body: dict[str, Any], terms: Terms) -> list[Claim]:
     return sorted(outer, key=lambda c: c.round)
 
 
-def _check_model(folder: Path, body: dict[str, Any], terms: Terms, root: bytes) -> None:
-    """The parameters' tensor roots are the first leaves of the last outer state."""
+def _check_model(folder: Path, body: dict[str, Any], terms: Terms, root: bytes) -> dict[str, Tensor]:
+    """The parameters, whose tensor roots are the first leaves of the last outer state."""
     try:
         tensors: dict[str, Tensor] = load_tensors(_read(folder, MODEL))
     except (SafetensorError, ValueError) as error:
@@ -204,6 +209,7 @@ def _check_model(folder: Path, body: dict[str, Any], terms: Terms, root: bytes) 
     proof = [bytes.fromhex(digest) for digest in body["proof"]]
     if not trees.verify_range(root, terms.outer.slots, 0, roots, proof):
         raise _bad("the parameters do not lead to the last outer claim's output root")
+    return {name: tensors[name] for name in names}
 
 
 def verify(folder: Path) -> Verified:
@@ -214,7 +220,7 @@ def verify(folder: Path) -> Verified:
         outer = _check_claims(body, terms)
         _check_program(folder, INNER, terms.inner)
         _check_program(folder, OUTER, terms.outer)
-        _check_model(folder, body, terms, outer[-1].output_root)
+        params = _check_model(folder, body, terms, outer[-1].output_root)
         coverage = body["coverage"]
         return Verified(
             job_id=body["job"],
@@ -226,6 +232,8 @@ def verify(folder: Path) -> Verified:
             convictions=sum(entry["phase"] == "CONVICTED" for entry in body["claims"]),
             disputes=len(body["disputes"]),
             block=body["block"],
+            not_finite=not_finite(list(params), len(params), list(params.values())),
+            diverged=body["diverged"],
         )
     except (KeyError, TypeError, ValueError, IndexError, json.JSONDecodeError) as error:
         raise _bad(f"{RECEIPT} lacks or garbles {error}") from error

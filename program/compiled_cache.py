@@ -57,7 +57,8 @@ _CHECKED = "checked"
 
 
 def form_key(root: bytes, device: torch.device) -> str:
-    """Name of the directory: the program, this code, PyTorch, the processor, its threads and the settings."""
+    """Name of the directory: the program's, and a digest of all that its form depends on: this code, PyTorch,
+    the processor, its threads and the settings."""
     sources = hashlib.sha256()
     base = Path(numerics.__file__).parent.parent
     for path in sorted(p for pattern in _FORM_SOURCES for p in base.glob(pattern)):
@@ -71,7 +72,7 @@ def form_key(root: bytes, device: torch.device) -> str:
         "threads": torch.get_num_threads(),
         "settings": SETTINGS,
     }
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+    return f"{root.hex()[:16]}-{hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]}"
 
 
 def _processor_flags() -> str:

@@ -105,8 +105,17 @@ class WarmingExecutor(Executor):
         """Take the next step towards a compiled form, if it is due."""
         if self._worker is not None:
             self._collect(self._worker)
-        elif self._always or (len(self._eager_s) == MEASURED_STEPS and self._pays(LOAD_S)):
+        elif self._always or (len(self._eager_s) == MEASURED_STEPS and self._promising()):
             self._begin()
+
+    def _promising(self) -> bool:
+        """Whether it may pay to look closer, which takes the compiler's import of a second."""
+        some = next(self._cache_dir.glob(f"{self.program.root.hex()[:16]}-*"), None) is not None
+        return self._pays(LOAD_S if some else self._compile_s)
+
+    @property
+    def _compile_s(self) -> float:
+        return LOAD_S + COMPILE_S_A_NODE * len(self.program.nodes)
 
     def _begin(self) -> None:
         from program.compile_worker import start
@@ -115,7 +124,7 @@ class WarmingExecutor(Executor):
         stored = self._stored = self._stored or stored_form(self.program, self.device, self._cache_dir)
         if not stored.refusal and stored.exists:
             self._load()
-        elif self._pays(LOAD_S + COMPILE_S_A_NODE * len(self.program.nodes)):
+        elif self._pays(self._compile_s):
             if reason := obstacle(stored):
                 self._give_up(reason)
                 return

@@ -6,8 +6,8 @@ taking turns, so that a busy machine slows all of them alike; the table gives th
 turn, and ratios of the fastest. The first step of the compiled form is compared with the reference, bit
 by bit. Memory is the most that PyTorch's allocator holds in a step, with the state that goes in.
 
-Usage: `python scripts/bench_numerics.py [--quick] [--size gpt-512 ...] [--turns 15] [--threads 2] [--json
-FILE]`. Compiling takes minutes, once; forms are kept under `--cache`.
+Usage: `python scripts/bench_numerics.py [--quick] [--size gpt-512 ...] [--turns 15] [--threads 1 --threads 2]
+[--json FILE]`. Compiling takes minutes, once; forms are kept under `--cache`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ NATIVE_EAGER, NATIVE, REFERENCE, COMPILED = (
 class Size:
     """A model of a template and its batch."""
 
-    config: models.GptConfig | models.MlpConfig
+    config: models.GptConfig | models.MlpConfig | models.CnnConfig
     batch: int
 
 
@@ -56,6 +56,7 @@ SIZES = {
     "gpt-512": Size(models.GptConfig(n_layer=4, n_head=8, d_model=512, context=128), 8),
     "gpt-256": Size(models.GptConfig(n_layer=4, n_head=4, d_model=256, context=128), 8),
     "mlp": Size(models.MlpConfig(hidden=1024, layers=3), 512),
+    "cnn": Size(models.CnnConfig(width=32), 128),
 }
 
 
@@ -67,30 +68,36 @@ class Timing:
     processor: list[float] = field(default_factory=list)
 
 
-def forms(size: Size, cache: Path) -> tuple[dict[str, Step], dict[str, float]]:
-    """The four steps, and what is known of them before timing."""
+def built(size: Size) -> tuple[job.JobArtifacts, datasets.Layout, optimisers.Optimiser]:
+    """The template's job, how its records are laid out, and its optimiser."""
     if isinstance(size.config, models.GptConfig):
         made = job.gpt(size.config, batch=size.batch, max_bytes=CORPUS_BYTES)
-        layout, rule = (
-            datasets.standard_library(size.config.context, max_bytes=CORPUS_BYTES).layout,
-            optimisers.AdamW(),
-        )
-    else:
-        made = job.mlp(size.config, batch=size.batch)
-        layout, rule = datasets.digits().layout, optimisers.Sgd(lr=0.05)
+        return made, datasets.TextLayout(size.config.context), optimisers.AdamW()
+    layout, rule = datasets.digits().layout, optimisers.Sgd(lr=0.05)
+    if isinstance(size.config, models.CnnConfig):
+        return job.cnn(size.config, batch=size.batch), layout, rule
+    return job.mlp(size.config, batch=size.batch), layout, rule
+
+
+def forms(size: Size, cache: Path) -> tuple[dict[str, Step], dict[str, float]]:
+    """The four steps, and what is known of them before timing."""
+    made, layout, rule = built(size)
     context = StepContext(made.records, SEED, 0, 0)
     started = time.perf_counter()
     compiled = CompiledExecutor(made.inner, cache_dir=cache)
     prepared = time.perf_counter() - started
+    if not compiled.ready:
+        raise SystemExit("nothing could be compiled (see the warning above), so there is nothing to time")
     reference = Executor(made.inner, kernels=FAST)
     wanted = state_root(reference.step(made.genesis, context))
-    if state_root(compiled.step(made.genesis, context)) != wanted:
+    if state_root(compiled.step(made.genesis, context)) != wanted or not compiled.ready:
         raise SystemExit("the compiled step differs from the reference; the timings would mean nothing")
     native = job.step_function(models.build(size.config, 0), job.cross_entropy, rule, layout)
     batch = next(
         read_data(node, torch.device("cpu"), context) for node in made.inner.nodes if node.op is Op.DATA
     )
     state = [x.clone() for x in made.genesis]
+    torch._dynamo.reset()  # of another size or number of threads nothing may be left
     fused = torch.compile(native)
     steps: dict[str, Step] = {
         NATIVE_EAGER: lambda: native(state, batch),
@@ -149,6 +156,7 @@ def measured(name: str, size: Size, cache: Path, turns: int, quick: bool) -> dic
     best_processor = {n: min(t.processor) for n, t in found.items()}
     return {
         "size": name,
+        "threads": torch.get_num_threads(),
         **known,
         "step_ms": {n: round(s * 1e3, 1) for n, s in best.items()},
         "median_ms": {n: round(statistics.median(t.wall) * 1e3, 1) for n, t in found.items()},
@@ -168,6 +176,7 @@ def rows(result: dict[str, Any]) -> list[list[str]]:
     return [
         [
             result["size"],
+            str(result["threads"]),
             name,
             f"{ms:.1f}",
             f"{result['median_ms'][name]:.1f}",
@@ -186,17 +195,20 @@ def main() -> None:
         "--size", action="append", choices=sorted(SIZES), help="default: all (quick: gpt-512)"
     )
     parser.add_argument("--turns", type=int)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--threads", type=int, action="append", help="default: as PyTorch chooses")
     parser.add_argument("--cache", type=Path, default=ROOT / ".assay" / "forms")
     parser.add_argument(
         "--json", nargs="?", const="-", help="write results as JSON; without a name, to stdout"
     )
     chosen = parser.parse_args()
-    torch.set_num_threads(chosen.threads)
     names = chosen.size or (["gpt-512"] if chosen.quick else list(SIZES))
     turns = chosen.turns or (5 if chosen.quick else 15)
-    results = [measured(name, SIZES[name], chosen.cache, turns, chosen.quick) for name in names]
-    head = ["size", "step", "ms (least)", "ms (median)", "CPU ms", "to native compiled", "peak MiB"]
+    results = []
+    for name in names:
+        for threads in chosen.threads or [torch.get_num_threads()]:
+            torch.set_num_threads(threads)
+            results.append(measured(name, SIZES[name], chosen.cache, turns, chosen.quick))
+    head = ["size", "threads", "step", "ms (least)", "ms (median)", "CPU ms", "to native", "peak MiB"]
     first = {key: results[0][key] for key in results[0] if "ratio" in key}
     text = table(head, [row for result in results for row in rows(result)])
     report({**first, "sizes": results}, text, chosen.json)

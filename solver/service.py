@@ -7,6 +7,7 @@ segment, so that games and deadlines are looked at between segments. Not guarant
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,8 @@ from training.lineage import SourceMissing
 from training.prosecution import replay_for
 from training.service import Emit, Service, ignore, intent
 from training.work import Work
+
+log = logging.getLogger(__name__)
 
 POLL_S = 2.0
 
@@ -157,12 +160,17 @@ class SolverService(Service):
     def _train(self, action: policy.TrainSegment) -> None:
         job = self.market.job(action.job_id)
         shop = self._shop(action.job_id)
-        segment, loss = shop.train_segment(action.round, action.shard, job.progress.epoch)
+        done = shop.train_segment(action.round, action.shard, job.progress.epoch)
+        segment, loss = done.segment, done.loss
         step = action.round * job.terms.steps_per_round + (segment + 1) * job.terms.segment_steps
         self.count("segments")
         self.note(job=action.job_id.hex(), round=action.round, step=step, loss=loss)
         place = {"job": action.job_id.hex(), "round": action.round, "shard": action.shard}
         self.emit("trained", **place, segment=segment, step=step, loss=loss)
+        if found := done.divergence:
+            self.count("diverged")
+            log.warning("job %s %s; its work stays exact, provable and paid", action.job_id.hex()[:16], found)
+            self.emit("diverged", **place, step=found.step, what=found.what)
 
     def _commit(self, draft: Draft, epoch: int, since: Seconds, loss: float | None) -> None:
         claim: Claim = draft.claim

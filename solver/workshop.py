@@ -14,10 +14,21 @@ from protocol.ports import Blocks, MarketView
 from protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Claim, JobId, JobView, Kind, Seconds, Wei
 from solver.progress import TaskProgress
 from training.artifacts import Checkpoint, State, publish_checkpoints, publish_state
+from training.divergence import Divergence, divergence_in, not_finite
 from training.evaluate import training_loss
 from training.job import LOSS_SLOT
 from training.lineage import UNFETCHABLE, Lineage
 from training.work import Work
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A segment that is trained and published. `loss` at its end; NaN in a job without one."""
+
+    segment: int
+    loss: float
+    divergence: Divergence | None
+    """The step at which the job's numbers ceased to be finite, if that was in this segment."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,7 @@ class Workshop:
         self._blocks = blocks
         self._progress = progress
         self._latest: tuple[bytes, State] | None = None
+        self._diverged = False
         self._inputs: dict[tuple[int, int, int], bytes] = {}
 
     def _input_root(self, round_: int, shard: int, epoch: int) -> bytes:
@@ -63,8 +75,8 @@ class Workshop:
         except (*UNFETCHABLE, InvalidState):
             return None
 
-    def train_segment(self, round_: int, shard: int, epoch: int) -> tuple[int, float]:
-        """Train and publish the next segment; its number and the loss at its end. Raises SourceMissing."""
+    def train_segment(self, round_: int, shard: int, epoch: int) -> Trained:
+        """Train and publish the next segment. Raises SourceMissing."""
         root = self._input_root(round_, shard, epoch)
         done = self._progress.load(self.job_id, round_, shard, root)
         state = self._state(done[-1]) if done else None
@@ -72,11 +84,22 @@ class Workshop:
             state = self.lineage.input_state(Kind.TASK, round_, shard)
             done = [publish_state(self._blocks, state)]
         segment = len(done) - 1
-        state, end = self.work.segment(Kind.TASK, round_, shard, segment, state)
+        start = state
+        state, end = self.work.segment(Kind.TASK, round_, shard, segment, start)
         done.append(publish_state(self._blocks, state))
         self._progress.save(self.job_id, round_, shard, done)
         self._latest = (end, state)
-        return segment, self.loss(state)
+        return Trained(segment, self.loss(state), self._divergence(round_, shard, segment, start, state))
+
+    def _divergence(
+        self, round_: int, shard: int, segment: int, start: State, end: State
+    ) -> Divergence | None:
+        """Told once a job: replaying costs a segment."""
+        files = self.work.files
+        if self._diverged or not not_finite(files.slot_names, files.inner.params, end):
+            return None
+        self._diverged = True
+        return divergence_in(self.work, round_, shard, segment, start)
 
     def loss(self, state: State) -> float:
         """Loss that the last step wrote into its metric slot (NaN before the first step)."""

@@ -41,23 +41,24 @@ class TinyFiles:
     model: dict[str, Any] = field(default_factory=lambda: {"template": "tiny"})
 
 
-def inner_program() -> Program:
-    """State w [8], momentum [8], loss []: w moves towards the rows' mean with momentum."""
+def inner_program(rate: float = 0.25) -> Program:
+    """State w [8], momentum [8], loss []: w moves towards the rows' mean with momentum. It diverges with a
+    `rate` far above 1."""
     b = ProgramBuilder(record_size=WIDTH)
     w, momentum, _ = (b.state(DType.F32, s) for s in ((WIDTH,), (WIDTH,), ()))
     rows = b.convert(b.convert(b.data(ROWS, WIDTH), DType.I32), DType.F32)
     mean = b.mul(b.sum(b.transpose(rows)), b.const(1 / (255 * ROWS), DType.F32))
     grad = b.sub(w, mean)
     moved = b.add(b.mul(momentum, b.const(0.5, DType.F32)), grad)
-    after = b.sub(w, b.mul(moved, b.const(0.25, DType.F32)))
+    after = b.sub(w, b.mul(moved, b.const(rate, DType.F32)))
     return b.finish([after, moved, b.sum(b.mul(grad, grad))], params=1)
 
 
-def tiny_files(shards: int = 2) -> TinyFiles:
+def tiny_files(shards: int = 2, rate: float = 0.25) -> TinyFiles:
     start = [torch.linspace(-1, 1, WIDTH)]
     data = bytes((7 * i) % 256 for i in range(16 * WIDTH))
     return TinyFiles(
-        inner_program(),
+        inner_program(rate),
         outer_program([(WIDTH,)], shards, DiLoCo()),
         Records(data, WIDTH),
         [start[0], torch.zeros(WIDTH), torch.tensor(float("nan"))],

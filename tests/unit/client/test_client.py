@@ -11,7 +11,7 @@ import torch
 
 from client import posting, receipt
 from client.fetching import NotSettled, fetch
-from client.following import follow
+from client.following import follow, losses_of
 from protocol.errors import Ask, Stop
 from protocol.params import worst_case
 from protocol.types import Phase, Wei
@@ -99,7 +99,7 @@ def test_following_shows_phases_losses_and_payments(fetched: tuple[MarketDay, by
     day, job_id, _ = fetched
     market = day.markets["client"]
     files = load_job(day.blocks(), market.job(job_id).terms, APPETITE)
-    seen = follow(market, day.blocks(), job_id, files)
+    seen = follow(market, job_id, losses_of(market, day.blocks(), job_id, files))
     assert seen.done and seen.outer == (Phase.SETTLED, Phase.SETTLED)
     assert all(line.phase == Phase.SETTLED and line.loss is not None for line in seen.tasks)
     assert all(loss is not None for loss in seen.loss_by_round())

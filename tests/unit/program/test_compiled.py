@@ -141,14 +141,27 @@ def test_the_key_names_program_and_threads() -> None:
 
 
 def agree(made: job.JobArtifacts, steps: int) -> None:
-    """The compiled run of a job's inner program gives the reference's state after every step."""
+    """The compiled run of a job's inner program gives the reference's state after every step, also after its
+    numbers have ceased to be finite."""
     form, reference = CompiledExecutor(made.inner, self_check=False), Executor(made.inner)
     state = made.genesis
-    for step in range(steps):
+    for step in range(steps + 2):
+        if step == steps:
+            state = poisoned(made, state)
         at = StepContext(made.records, SEED, 0, step)
         after = reference.step(state, at)
         assert state_root(form.step(state, at)) == state_root(after)
         state = after
+    assert any(x.isnan().any() for x in state if x.is_floating_point())
+
+
+def poisoned(made: job.JobArtifacts, state: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The state with Inf in its first parameter, NaN in the last, and a number close to overflow between."""
+    changed = [x.clone() for x in state]
+    last = made.inner.params - 1
+    for slot, value in ((0, float("inf")), (last // 2, 3e38), (last, float("nan"))):
+        changed[slot].view(-1)[-1] = value
+    return changed
 
 
 def test_an_mlp_trains_with_the_same_bits() -> None:

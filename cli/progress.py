@@ -1,0 +1,64 @@
+"""A job at one moment, as a table for a terminal and as a line for a log."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from cli.app import App
+from cli.output import table
+from cli.roles import APPETITE, engine_of
+from cli.units import show_amount
+from cli.wiring import Connection, NodeStorage
+from client.following import Following, Losses, losses_of
+from protocol.errors import Retry
+from protocol.types import JobId, Phase
+from training.artifacts import load_job
+
+SHORT = 16
+"""Hex digits of an id in a title."""
+
+
+def progress_table(following: Following) -> Table:
+    """Rounds by shards: who holds what, in which phase, at which loss."""
+    job = following.job
+    at = f"round {job.progress.round} of {job.terms.rounds}, paid {show_amount(following.paid)}"
+    title = f"job {job.job_id.hex()[:SHORT]}: {at}"
+    rows = table(title, "#round", *(f"shard {k}" for k in range(job.terms.shards)), "outer step", "#loss")
+    losses = following.loss_by_round()
+    for round_ in range(job.terms.rounds):
+        cells = []
+        for line in following.tasks:
+            if line.round == round_:
+                disputed = " (disputed)" if line.disputes else ""
+                cells.append("-" if line.phase == Phase.NONE else line.phase.name.lower() + disputed)
+        outer = following.outer[round_]
+        loss = losses[round_]
+        rows.add_row(
+            str(round_),
+            *cells,
+            "-" if outer == Phase.NONE else outer.name.lower(),
+            "" if loss is None else f"{loss:.3f}",
+        )
+    if following.divergence:
+        rows.caption = f"{following.divergence}; `assay job halt` ends it before the next round"
+        rows.caption_justify = "left"
+    return rows
+
+
+def line_of(following: Following) -> str:
+    """Where the job stands, and whether its numbers still are ones."""
+    diverged = f"; {following.divergence}" if following.divergence else ""
+    return f"{following.job.progress}{diverged}"
+
+
+def losses_if_fetched(
+    app: App, connection: Connection, storage: NodeStorage, job_id: JobId
+) -> Losses | None:
+    """What a job's losses are read with; None while its files cannot be fetched."""
+    market = connection.market
+    storage.set_peers(market.endpoints().values())
+    try:
+        files = load_job(storage.blocks, market.job(job_id).terms, APPETITE)
+    except Retry:
+        return None
+    return losses_of(market, storage.blocks, job_id, files, engine_of(app.settings))
