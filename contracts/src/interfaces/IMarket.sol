@@ -18,6 +18,7 @@ interface IVault {
 
     error NotModule(address caller);
     error InsufficientBalance(Bucket bucket, bytes32 key, uint256 asked, uint256 there);
+    error NotOwner(address owner);
 
     event Deposited(address indexed payer, address indexed account, uint256 amount);
     event Claimed(address indexed account, address indexed to, uint256 amount);
@@ -38,8 +39,10 @@ interface IVault {
         bytes32 r,
         bytes32 s
     ) external;
-    /// @notice Pay out the caller's free balance.
+    /// @notice Pay out the caller's free balance; if the caller is an operator, its owner alone may (`claimFor`).
     function claim(address to, uint256 amount) external;
+    /// @notice Pay out an operator's free balance; by its owner.
+    function claimFor(address account, address to, uint256 amount) external;
     /// @notice Take burnt tokens, which no ledger entry can reach any more, out of the token's supply.
     function destroy() external;
     function move(Bucket from, bytes32 fromKey, Bucket to, bytes32 toKey, uint256 amount) external; // modules
@@ -62,6 +65,7 @@ interface IStakes {
     error InsufficientStake(address account, Role role, uint256 asked, uint256 unlocked);
     error NotDue(uint64 due);
     error NoSuchRequest(uint256 index);
+    error NotOwner(address owner);
 
     event Staked(address indexed account, Role indexed role, uint256 amount);
     event UnbondStarted(
@@ -74,6 +78,10 @@ interface IStakes {
     function stake(Role role, uint256 amount) external; // from the caller's free balance
     function startUnbond(Role role, uint256 amount) external returns (uint256 index);
     function finishUnbond(Role role, uint256 index) external returns (uint256 amount);
+    /// @notice The same three by the owner of an operator: tokens come from and go to the owner's free balance.
+    function stakeFor(address account, Role role, uint256 amount) external;
+    function startUnbondFor(address account, Role role, uint256 amount) external returns (uint256 index);
+    function finishUnbondFor(address account, Role role, uint256 index) external returns (uint256 amount);
     /// @notice Announce where the caller serves its blocks ("http://host:port").
     function setEndpoint(string calldata url) external;
     function lock(address account, Role role, uint256 amount) external; // modules
@@ -92,7 +100,10 @@ interface IStakes {
         view
         returns (uint256 amount, uint64 due);
     function verifiers() external view returns (uint256 count);
-    /// @notice `count` distinct verifiers drawn with probability proportional to active stake; fewer if there are fewer.
+    /// @notice What the account counts for in a draw in this block: its active verifier stake at the end of the epoch (of
+    /// WEIGHT_EPOCH blocks) before the last.
+    function drawWeight(address account) external view returns (uint256);
+    /// @notice `count` distinct verifiers drawn with probability proportional to weight; fewer if there are fewer.
     function draw(bytes32 seed, uint256 count) external view returns (address[] memory);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {IGuardian} from "../interfaces/IGuardian.sol";
 import {IJobs, ITasks, IVault} from "../interfaces/IMarket.sol";
 import {Accused, Kind, ProgramRef, Terms} from "../interfaces/Types.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
@@ -58,6 +59,7 @@ contract Jobs is IJobs {
 
     IVault public immutable VAULT;
     address public immutable TASKS;
+    IGuardian private immutable GUARDIAN;
 
     mapping(bytes32 jobId => Counts) private counts;
     mapping(bytes32 jobId => Clock) private clocks;
@@ -67,9 +69,10 @@ contract Jobs is IJobs {
     /// @dev Where a search that ran out of steps goes on.
     mapping(bytes32 claimId => uint32 epoch) private scanned;
 
-    constructor(IVault vault, address tasks) {
+    constructor(IVault vault, address tasks, IGuardian guardian) {
         VAULT = vault;
         TASKS = tasks;
+        GUARDIAN = guardian;
     }
 
     modifier onlyTasks() {
@@ -78,6 +81,7 @@ contract Jobs is IJobs {
     }
 
     function post(Terms calldata given, uint256 budget) external returns (bytes32 jobId) {
+        GUARDIAN.requireOpen(IGuardian.Business.JOBS);
         if (msg.sender != given.client) revert NotClient(given.client);
         _validate(given);
         _validateTimes(given);
@@ -129,6 +133,7 @@ contract Jobs is IJobs {
     }
 
     function shardClaimed(bytes32 jobId) external onlyTasks {
+        GUARDIAN.requireOpen(IGuardian.Business.SHARDS);
         Counts storage c = counts[jobId];
         if (c.halted || c.closed || c.round > c.lastRound) revert JobEnded(jobId);
         clocks[jobId].lastShardClaim = _now();

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {IGuardian} from "../interfaces/IGuardian.sol";
+import {IKeys} from "../interfaces/IKeys.sol";
 import {IStakes, IVault} from "../interfaces/IMarket.sol";
 import {Role} from "../interfaces/Types.sol";
 import {SumTree} from "../libraries/SumTree.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
-/// @notice See IStakes. Does not guarantee that a draw cannot be influenced by stake that comes or goes between the seed
-/// block and `recordSeed`: record seeds at once.
+/// @notice See IStakes. A change of a verifier's stake counts in draws two epochs later, so what is moved once a seed block
+/// is known cannot steer a draw whose seed is recorded within WEIGHT_EPOCH blocks.
 contract Stakes is IStakes {
     using SumTree for SumTree.Tree;
     using SafeCast for uint256;
@@ -38,6 +40,10 @@ contract Stakes is IStakes {
     address public immutable TASKS;
     /// @notice Seconds from `startUnbond` to `finishUnbond`.
     uint64 public immutable UNBOND_DELAY;
+    /// @notice Blocks in an epoch of the draw's weights.
+    uint64 public immutable WEIGHT_EPOCH;
+    IKeys private immutable KEYS;
+    IGuardian private immutable GUARDIAN;
 
     mapping(address account => mapping(Role role => Account)) private accounts;
     mapping(address account => mapping(Role role => Pool)) private pools;
@@ -46,10 +52,20 @@ contract Stakes is IStakes {
     SumTree.Tree private weights;
     mapping(uint256 place => address) private accountAt;
 
-    constructor(IVault vault, address tasks, uint64 unbondDelay) {
+    constructor(
+        IVault vault,
+        address tasks,
+        IKeys keys,
+        IGuardian guardian,
+        uint64 unbondDelay,
+        uint64 weightEpoch
+    ) {
         VAULT = vault;
         TASKS = tasks;
+        KEYS = keys;
+        GUARDIAN = guardian;
         UNBOND_DELAY = unbondDelay;
+        WEIGHT_EPOCH = weightEpoch;
     }
 
     modifier onlyTasks() {
@@ -57,55 +73,80 @@ contract Stakes is IStakes {
         _;
     }
 
+    modifier onlyOwnerOf(address account) {
+        address owner = KEYS.ownerOf(account);
+        if (owner != msg.sender) revert NotOwner(owner);
+        _;
+    }
+
     function stake(Role role, uint256 amount) external {
-        if (amount == 0) revert ZeroAmount();
-        Account storage account = accounts[msg.sender][role];
-        account.active = (account.active + amount).toUint96();
-        if (role == Role.VERIFIER) {
-            if (account.place == 0) {
-                uint256 place = weights.push();
-                account.place = place.toUint32();
-                accountAt[place] = msg.sender;
-            }
-            weights.add(account.place, amount);
-        }
-        emit Staked(msg.sender, role, amount);
-        VAULT.move(IVault.Bucket.FREE, _key(msg.sender), IVault.Bucket.STAKE, _key(msg.sender, role), amount);
+        stakeFor(msg.sender, role, amount);
     }
 
     function startUnbond(Role role, uint256 amount) external returns (uint256 index) {
-        if (amount == 0) revert ZeroAmount();
-        Account storage account = accounts[msg.sender][role];
-        _requireUnlocked(account, msg.sender, role, amount);
-        _lower(account, role, amount);
-        Pool storage pool = pools[msg.sender][role];
-        uint256 shares = pool.shares == 0 ? amount : amount * pool.shares / pool.tokens;
-        pool.shares += shares;
-        pool.tokens += amount.toUint128();
-        index = requests[msg.sender][role].length;
-        uint64 due = block.timestamp.toUint64() + UNBOND_DELAY;
-        requests[msg.sender][role].push(Request(shares, due, account.nonce));
-        emit UnbondStarted(msg.sender, role, index, shares, due);
-        bytes32 key = _key(msg.sender, role);
-        VAULT.move(IVault.Bucket.STAKE, key, IVault.Bucket.UNBONDING, key, amount);
+        return startUnbondFor(msg.sender, role, amount);
     }
 
     function finishUnbond(Role role, uint256 index) external returns (uint256 amount) {
-        if (index >= requests[msg.sender][role].length) revert NoSuchRequest(index);
-        Request storage asked = requests[msg.sender][role][index];
+        return finishUnbondFor(msg.sender, role, index);
+    }
+
+    function stakeFor(address account, Role role, uint256 amount) public onlyOwnerOf(account) {
+        GUARDIAN.requireOpen(IGuardian.Business.STAKES);
+        if (amount == 0) revert ZeroAmount();
+        Account storage entry = accounts[account][role];
+        entry.active = (entry.active + amount).toUint96();
+        if (role == Role.VERIFIER) {
+            if (entry.place == 0) {
+                uint256 place = weights.push();
+                entry.place = place.toUint32();
+                accountAt[place] = account;
+            }
+            weights.add(entry.place, amount, _epoch());
+        }
+        emit Staked(account, role, amount);
+        VAULT.move(IVault.Bucket.FREE, _key(msg.sender), IVault.Bucket.STAKE, _key(account, role), amount);
+    }
+
+    function startUnbondFor(address account, Role role, uint256 amount)
+        public
+        onlyOwnerOf(account)
+        returns (uint256 index)
+    {
+        if (amount == 0) revert ZeroAmount();
+        Account storage entry = accounts[account][role];
+        _requireUnlocked(entry, account, role, amount);
+        _lower(entry, role, amount);
+        Pool storage pool = pools[account][role];
+        uint256 shares = pool.shares == 0 ? amount : amount * pool.shares / pool.tokens;
+        pool.shares += shares;
+        pool.tokens += amount.toUint128();
+        index = requests[account][role].length;
+        uint64 due = block.timestamp.toUint64() + UNBOND_DELAY;
+        requests[account][role].push(Request(shares, due, entry.nonce));
+        emit UnbondStarted(account, role, index, shares, due);
+        bytes32 key = _key(account, role);
+        VAULT.move(IVault.Bucket.STAKE, key, IVault.Bucket.UNBONDING, key, amount);
+    }
+
+    function finishUnbondFor(address account, Role role, uint256 index)
+        public
+        onlyOwnerOf(account)
+        returns (uint256 amount)
+    {
+        if (index >= requests[account][role].length) revert NoSuchRequest(index);
+        Request storage asked = requests[account][role][index];
         if (asked.shares == 0) revert NoSuchRequest(index);
         if (block.timestamp < asked.due) revert NotDue(asked.due);
-        amount = _worth(msg.sender, role, asked);
-        if (asked.nonce == accounts[msg.sender][role].nonce) {
-            Pool storage pool = pools[msg.sender][role];
+        amount = _worth(account, role, asked);
+        if (asked.nonce == accounts[account][role].nonce) {
+            Pool storage pool = pools[account][role];
             pool.shares -= asked.shares;
             pool.tokens -= amount.toUint128();
         }
         asked.shares = 0;
-        emit UnbondFinished(msg.sender, role, index, amount);
-        VAULT.move(
-            IVault.Bucket.UNBONDING, _key(msg.sender, role), IVault.Bucket.FREE, _key(msg.sender), amount
-        );
+        emit UnbondFinished(account, role, index, amount);
+        VAULT.move(IVault.Bucket.UNBONDING, _key(account, role), IVault.Bucket.FREE, _key(msg.sender), amount);
     }
 
     function setEndpoint(string calldata url) external {
@@ -116,8 +157,12 @@ contract Stakes is IStakes {
     function lock(address account, Role role, uint256 amount) external onlyTasks {
         Account storage entry = accounts[account][role];
         (uint256 all, uint256 locked_) = (entry.active, entry.locked);
-        if (all - locked_ < amount) revert InsufficientStake(account, role, amount, all - locked_);
-        entry.locked = (locked_ + amount).toUint96();
+        unchecked {
+            // INVARIANT: locked <= active, before and after.
+            if (all - locked_ < amount) revert InsufficientStake(account, role, amount, all - locked_);
+            // forge-lint: disable-next-line(unsafe-typecast)
+            entry.locked = uint96(locked_ + amount);
+        }
     }
 
     function unlock(address account, Role role, uint256 amount) external onlyTasks {
@@ -182,13 +227,19 @@ contract Stakes is IStakes {
         return weights.count;
     }
 
+    function drawWeight(address account) external view returns (uint256) {
+        uint256 place = accounts[account][Role.VERIFIER].place;
+        return place == 0 ? 0 : weights.weightOf(place, _epoch());
+    }
+
     /// @dev Each draw takes a point of what is not yet drawn and skips the runs of those already drawn, which are kept in
     /// order of their start: exact weights, no retries.
     function draw(bytes32 seed, uint256 count) external view returns (address[] memory drawn) {
         uint256[] memory starts = new uint256[](count);
         uint256[] memory lengths = new uint256[](count);
         drawn = new address[](count);
-        uint256 rest = weights.total();
+        uint256 epoch = _epoch();
+        uint256 rest = weights.total(epoch);
         uint256 n;
         for (; n < count && rest > 0; ++n) {
             uint256 target = uint256(keccak256(abi.encode(seed, n))) % rest;
@@ -196,10 +247,8 @@ contract Stakes is IStakes {
             for (; position < n && target >= starts[position]; ++position) {
                 target += lengths[position];
             }
-            (uint256 place, uint256 start) = weights.find(target);
-            address account = accountAt[place];
-            uint256 weight = accounts[account][Role.VERIFIER].active;
-            drawn[n] = account;
+            (uint256 place, uint256 start, uint256 weight) = weights.find(target, epoch);
+            drawn[n] = accountAt[place];
             rest -= weight;
             for (uint256 i = n; i > position; --i) {
                 (starts[i], lengths[i]) = (starts[i - 1], lengths[i - 1]);
@@ -225,7 +274,11 @@ contract Stakes is IStakes {
 
     function _lower(Account storage entry, Role role, uint256 amount) private {
         entry.active -= amount.toUint96();
-        if (role == Role.VERIFIER) weights.sub(entry.place, amount);
+        if (role == Role.VERIFIER) weights.sub(entry.place, amount, _epoch());
+    }
+
+    function _epoch() private view returns (uint256) {
+        return block.number / WEIGHT_EPOCH;
     }
 
     function _worth(address account, Role role, Request storage asked) private view returns (uint256) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {IKeys} from "../interfaces/IKeys.sol";
 import {IVault} from "../interfaces/IMarket.sol";
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {ERC20Burnable} from "@openzeppelin/contracts/token/ERC20/extensions/ERC20Burnable.sol";
@@ -19,6 +20,7 @@ contract Vault is IVault, ReentrancyGuardTransient {
     address public immutable JOBS;
     address public immutable TASKS;
     address public immutable CHALLENGES;
+    IKeys private immutable KEYS;
 
     mapping(Bucket bucket => mapping(bytes32 key => uint256)) private entries;
     /// @dev Two to a slot, by `_rank`: free|escrow, stake|unbonding, bond|compensation.
@@ -26,12 +28,13 @@ contract Vault is IVault, ReentrancyGuardTransient {
     uint256 public burned;
     uint256 public undestroyed;
 
-    constructor(IERC20 token, address stakes, address jobs, address tasks, address challenges) {
+    constructor(IERC20 token, address stakes, address jobs, address tasks, address challenges, IKeys keys) {
         TOKEN = token;
         STAKES = stakes;
         JOBS = jobs;
         TASKS = tasks;
         CHALLENGES = challenges;
+        KEYS = keys;
     }
 
     modifier onlyModule() {
@@ -60,9 +63,11 @@ contract Vault is IVault, ReentrancyGuardTransient {
     }
 
     function claim(address to, uint256 amount) external nonReentrant {
-        _take(Bucket.FREE, _key(msg.sender), amount);
-        emit Claimed(msg.sender, to, amount);
-        TOKEN.safeTransfer(to, amount);
+        _claim(msg.sender, to, amount);
+    }
+
+    function claimFor(address account, address to, uint256 amount) external nonReentrant {
+        _claim(account, to, amount);
     }
 
     function destroy() external nonReentrant {
@@ -123,6 +128,14 @@ contract Vault is IVault, ReentrancyGuardTransient {
         uint256 received = TOKEN.balanceOf(address(this)) - before;
         _put(Bucket.FREE, _key(account), received);
         emit Deposited(msg.sender, account, received);
+    }
+
+    function _claim(address account, address to, uint256 amount) private {
+        address owner = KEYS.ownerOf(account);
+        if (owner != msg.sender) revert NotOwner(owner);
+        _take(Bucket.FREE, _key(account), amount);
+        emit Claimed(account, to, amount);
+        TOKEN.safeTransfer(to, amount);
     }
 
     function _take(Bucket bucket, bytes32 key, uint256 amount) private {

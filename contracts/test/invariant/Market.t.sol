@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {IGuardian} from "../../src/interfaces/IGuardian.sol";
 import {IVault} from "../../src/interfaces/IMarket.sol";
 import {Claim, ClaimStatus, Phase, Role, Vote} from "../../src/interfaces/Types.sol";
 import {Test} from "../Vm.sol";
@@ -137,8 +138,13 @@ contract CheckedMarket is MarketHandler {
         assertEq(withdrawn + inside, deposited);
     }
 
-    /// @dev Wind everything up: whatever happened, every game ends, every claim ends, every unbonded token comes out.
+    /// @dev Wind everything up: whatever happened, and with everything paused that can be, every game ends, every claim ends,
+    /// every unbonded token comes out.
     function check18_everythingThatIsDueCanBeCarriedOut() external {
+        for (uint8 i; i <= uint8(type(IGuardian.Business).max); ++i) {
+            vm.prank(keeper);
+            guardian.setPaused(IGuardian.Business(i), true);
+        }
         while (open.length > 0) {
             this.decide(open.length - 1, open.length % 2 == 0);
         }

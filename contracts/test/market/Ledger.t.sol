@@ -123,7 +123,8 @@ contract LedgerTest is Market {
 
     function test_Attack22_aTokenThatCallsBackFindsTheVaultClosed() external {
         HostileToken hostile = new HostileToken();
-        Vault other = new Vault(IERC20(address(hostile)), address(1), address(2), address(3), address(4));
+        Vault other =
+            new Vault(IERC20(address(hostile)), address(1), address(2), address(3), address(4), keys);
         hostile.approve(address(other), type(uint256).max);
         hostile.callBack(other, abi.encodeCall(Vault.deposit, (address(this), 1)));
         other.deposit(address(this), 100 ether);
@@ -289,6 +290,8 @@ contract LedgerTest is Market {
     function test_whoHasNoActiveStakeIsNotDrawn() external {
         vm.prank(verifiers[4]);
         stakes.startUnbond(Role.VERIFIER, 1000 ether);
+        assertEq(stakes.draw(0, 5).length, 5, "not yet");
+        vm.roll(vm.getBlockNumber() + 2 * WEIGHT_EPOCH);
         for (uint256 i; i < 50; ++i) {
             address[] memory drawn = stakes.draw(bytes32(i), 5);
             assertEq(drawn.length, 4);
@@ -302,19 +305,67 @@ contract LedgerTest is Market {
         for (uint256 i = 1; i <= places; ++i) {
             assertEq(tree.push(), i);
             weights[i] = uint256(keccak256(abi.encode(seed, i))) % 5;
-            tree.add(i, weights[i] + 3);
-            tree.sub(i, 3);
+            tree.add(i, weights[i] + 3, 7);
+            tree.sub(i, 3, 7);
             sum += weights[i];
-            assertEq(tree.total(), sum, "total");
+            assertEq(tree.total(9), sum, "total");
         }
         uint256 target;
         for (uint256 i = 1; i <= places; ++i) {
             for (uint256 j; j < weights[i]; ++j) {
-                (uint256 place, uint256 start) = tree.find(target + j);
+                (uint256 place, uint256 start, uint256 weight) = tree.find(target + j, 9);
                 assertEq(place, i);
                 assertEq(start, target);
+                assertEq(weight, weights[i]);
             }
             target += weights[i];
         }
+    }
+
+    /// @dev A tree that is asked in epoch e is compared with a plain list of what stood at the end of epoch e - 2.
+    function testFuzz_theSumTreeCountsAChangeTwoEpochsLater(uint256 seed) external {
+        uint256[] memory latest = new uint256[](9);
+        uint256[] memory before = new uint256[](9); // at the end of the last epoch
+        uint256[] memory counted = new uint256[](9); // at the end of the epoch before
+        uint256 epoch = 5;
+        for (uint256 step; step < 60; ++step) {
+            uint256 r = uint256(keccak256(abi.encode(seed, step)));
+            if (r % 3 == 0) {
+                for (uint256 passed = r / 3 % 4; passed > 0; --passed) {
+                    ++epoch;
+                    for (uint256 i; i < 9; ++i) {
+                        (counted[i], before[i]) = (before[i], latest[i]);
+                    }
+                }
+            }
+            if (tree.count < 8 && r % 5 == 0) tree.push();
+            if (tree.count == 0) continue;
+            uint256 place = 1 + (r >> 8) % tree.count;
+            uint256 amount = (r >> 16) % 100;
+            if ((r >> 32) % 2 == 0) {
+                tree.add(place, amount, epoch);
+                latest[place] += amount;
+            } else {
+                amount %= latest[place] + 1;
+                tree.sub(place, amount, epoch);
+                latest[place] -= amount;
+            }
+            _compare(counted, epoch);
+        }
+    }
+
+    function _compare(uint256[] memory counted, uint256 epoch) private view {
+        uint256 sum;
+        for (uint256 i = 1; i <= tree.count; ++i) {
+            assertEq(tree.weightOf(i, epoch), counted[i], "weight");
+            if (counted[i] > 0) {
+                (uint256 place, uint256 start, uint256 weight) = tree.find(sum + counted[i] - 1, epoch);
+                assertEq(place, i, "place");
+                assertEq(start, sum, "start");
+                assertEq(weight, counted[i], "run");
+            }
+            sum += counted[i];
+        }
+        assertEq(tree.total(epoch), sum, "total");
     }
 }

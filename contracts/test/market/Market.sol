@@ -6,7 +6,9 @@ import {IChallenges, IJobs, IStakes, ITasks, IVault} from "../../src/interfaces/
 import {Claim, ClaimStatus, Kind, Phase, ProgramRef, Role, Terms, Vote} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Challenges} from "../../src/market/Challenges.sol";
+import {Guardian} from "../../src/market/Guardian.sol";
 import {Jobs} from "../../src/market/Jobs.sol";
+import {Keys} from "../../src/market/Keys.sol";
 import {Stakes} from "../../src/market/Stakes.sol";
 import {Tasks} from "../../src/market/Tasks.sol";
 import {TasksExtension} from "../../src/market/TasksExtension.sol";
@@ -42,6 +44,8 @@ contract FakeCourt {
 /// @notice A market with two shards, two solvers, five verifiers, and the steps of a job's life as functions.
 abstract contract Market is Test {
     uint64 internal constant UNBOND_DELAY = 7 days;
+    uint64 internal constant UNBIND_DELAY = 14 days;
+    uint64 internal constant WEIGHT_EPOCH = 1; // blocks: stake counts two blocks later
     uint32 internal constant SHARDS = 2;
     uint32 internal constant PARAMS = 2;
     uint32 internal constant SLOTS = 3;
@@ -50,6 +54,8 @@ abstract contract Market is Test {
     uint256 internal constant SUPPLY = 1e9 ether;
 
     AssayToken internal token;
+    Keys internal keys;
+    Guardian internal guardian;
     Vault internal vault;
     Stakes internal stakes;
     Jobs internal jobs;
@@ -57,6 +63,7 @@ abstract contract Market is Test {
     Challenges internal challenges;
     FakeCourt internal court;
 
+    address internal keeper = makeAddr("keeper");
     address internal client = makeAddr("client");
     address internal whistle = makeAddr("whistleblower");
     address internal stranger = makeAddr("stranger");
@@ -67,16 +74,18 @@ abstract contract Market is Test {
 
     function deployMarket() internal {
         token = new AssayToken(address(this), SUPPLY);
-        uint256 nonce = vm.getNonce(address(this));
+        uint256 nonce = vm.getNonce(address(this)) + 2; // after Keys and Guardian
         address vault_ = vm.computeCreateAddress(address(this), nonce);
         address stakes_ = vm.computeCreateAddress(address(this), nonce + 1);
         address jobs_ = vm.computeCreateAddress(address(this), nonce + 2);
         address tasks_ = vm.computeCreateAddress(address(this), nonce + 3);
         address challenges_ = vm.computeCreateAddress(address(this), nonce + 4);
         address court_ = vm.computeCreateAddress(address(this), nonce + 5);
-        vault = new Vault(IERC20(address(token)), stakes_, jobs_, tasks_, challenges_);
-        stakes = new Stakes(IVault(vault_), tasks_, UNBOND_DELAY);
-        jobs = new Jobs(IVault(vault_), tasks_);
+        keys = new Keys(UNBIND_DELAY);
+        guardian = new Guardian(keeper);
+        vault = new Vault(IERC20(address(token)), stakes_, jobs_, tasks_, challenges_, keys);
+        stakes = new Stakes(IVault(vault_), tasks_, keys, guardian, UNBOND_DELAY, WEIGHT_EPOCH);
+        jobs = new Jobs(IVault(vault_), tasks_, guardian);
         address extension = vm.computeCreateAddress(address(this), nonce + 6);
         tasks = ITasks(address(new Tasks(IVault(vault_), IStakes(stakes_), IJobs(jobs_), extension)));
         challenges = new Challenges(IVault(vault_), jobs_, ITasks(tasks_), ICourt(court_));
@@ -101,6 +110,7 @@ abstract contract Market is Test {
             fund(verifiers[i], 1e5 ether);
             stakeAs(verifiers[i], Role.VERIFIER, (i + 1) * 200 ether);
         }
+        vm.roll(1000 + 2 * WEIGHT_EPOCH);
     }
 
     function fund(address account, uint256 amount) internal {

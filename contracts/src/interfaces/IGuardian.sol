@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+/// @title Guardian: who may stop new business (docs/protocol.md, section 7.2)
+/// @notice Pauses new jobs, claims of shards and new stakes. Nothing else asks it: whatever is under way goes on to its end, and
+/// tokens leave, paused or not.
+interface IGuardian {
+    /// @dev What can be paused.
+    enum Business {
+        JOBS,
+        SHARDS,
+        STAKES
+    }
+
+    error NotKeeper(address keeper);
+    error BusinessPaused(Business business);
+    error StillPaused(Business business);
+
+    event PauseChanged(Business indexed business, bool paused);
+    event KeeperChanged(address indexed from, address indexed to);
+
+    function setPaused(Business business, bool paused) external; // keeper
+    /// @notice Keeper: give the office to another account; to zero, for good, once nothing is paused.
+    function handOver(address to) external;
+    function keeper() external view returns (address);
+    function isPaused(Business business) external view returns (bool);
+    /// @notice Reverts while the business is paused.
+    function requireOpen(Business business) external view;
+}
