@@ -82,27 +82,27 @@ class ChainMarket(ChainView):
         vault = self.contracts["Vault"].address
         if self.contracts["Token"].read("allowance", self.me, vault) < amount:
             self._send(f"{intent}/approve", "Token", "approve", vault, amount)
-        return self._do(f"{intent}/deposit", "Vault", "deposit", self.me, amount)
+        return self.do(f"{intent}/deposit", "Vault", "deposit", self.me, amount)
 
     def withdraw(self, intent: str, amount: Wei) -> TxResult:
         """Pay out from the free balance to the caller."""
-        return self._do(intent, "Vault", "claim", self.me, amount)
+        return self.do(intent, "Vault", "claim", self.me, amount)
 
     def stake_up(self, intent: str, role: Role, amount: Wei) -> TxResult:
         """Stake from the free balance."""
-        return self._do(intent, "Stakes", "stake", role, amount)
+        return self.do(intent, "Stakes", "stake", role, amount)
 
     def start_unbond(self, intent: str, role: Role, amount: Wei) -> TxResult:
         """Begin to take stake out."""
-        return self._do(intent, "Stakes", "startUnbond", role, amount)
+        return self.do(intent, "Stakes", "startUnbond", role, amount)
 
     def finish_unbond(self, intent: str, role: Role, index: int) -> TxResult:
         """Move stake whose delay is over into the free balance."""
-        return self._do(intent, "Stakes", "finishUnbond", role, index)
+        return self.do(intent, "Stakes", "finishUnbond", role, index)
 
     def set_endpoint(self, intent: str, url: str) -> TxResult:
         """Announce where the caller serves its blocks."""
-        return self._do(intent, "Stakes", "setEndpoint", url)
+        return self.do(intent, "Stakes", "setEndpoint", url)
 
     # Jobs
 
@@ -113,29 +113,29 @@ class ChainMarket(ChainView):
 
     def top_up(self, intent: str, job_id: JobId, amount: Wei) -> TxResult:
         """Add to a job's budget."""
-        return self._do(intent, "Jobs", "topUp", job_id, amount)
+        return self.do(intent, "Jobs", "topUp", job_id, amount)
 
     def halt(self, intent: str, job_id: JobId) -> TxResult:
         """Begin no further round."""
-        return self._do(intent, "Jobs", "halt", job_id)
+        return self.do(intent, "Jobs", "halt", job_id)
 
     def close(self, intent: str, job_id: JobId) -> TxResult:
         """Refund what a finished job has left."""
-        return self._do(intent, "Jobs", "close", job_id)
+        return self.do(intent, "Jobs", "close", job_id)
 
     # Tasks
 
     def claim_shard(self, intent: str, job_id: JobId, shard: int) -> TxResult:
         """Take an open shard."""
-        return self._do(intent, "Tasks", "claimShard", job_id, shard)
+        return self.do(intent, "Tasks", "claimShard", job_id, shard)
 
     def release(self, intent: str, job_id: JobId, shard: int) -> TxResult:
         """Give a shard back."""
-        return self._do(intent, "Tasks", "release", job_id, shard)
+        return self.do(intent, "Tasks", "release", job_id, shard)
 
     def expire(self, intent: str, job_id: JobId, shard: int) -> TxResult:
         """Take a shard from a solver that missed its deadline."""
-        return self._do(intent, "Tasks", "expire", job_id, shard)
+        return self.do(intent, "Tasks", "expire", job_id, shard)
 
     def commit(self, intent: str, claim: Claim, roots: Sequence[bytes]) -> ClaimId:
         """Commit a claim; `roots`: the states at its segments' ends.
@@ -147,29 +147,29 @@ class ChainMarket(ChainView):
 
     def record_seed(self, intent: str, claim: Claim) -> TxResult:
         """Record the seed block's hash and draw the verifiers."""
-        return self._do(intent, "Tasks", "recordSeed", claim)
+        return self.do(intent, "Tasks", "recordSeed", claim)
 
     def tally(self, intent: str, claim: Claim) -> TxResult:
         """Accept a task whose votes are in, or redraw."""
-        return self._do(intent, "Tasks", "tally", claim)
+        return self.do(intent, "Tasks", "tally", claim)
 
     def settle(self, intent: str, claim: Claim) -> TxResult:
         """Pay a claim whose window is over."""
-        return self._do(intent, "Tasks", "settle", claim)
+        return self.do(intent, "Tasks", "settle", claim)
 
     def void(self, intent: str, claim: Claim) -> TxResult:
         """End a claim that a rewind has overtaken."""
-        return self._do(intent, "Tasks", "void", claim)
+        return self.do(intent, "Tasks", "void", claim)
 
     def commit_vote(self, intent: str, claim: Claim, commitment: bytes) -> TxResult:
         """Commit to a vote."""
-        return self._do(intent, "Tasks", "commitVote", claim, commitment)
+        return self.do(intent, "Tasks", "commitVote", claim, commitment)
 
     def reveal_vote(
         self, intent: str, claim: Claim, valid: bool, traces: Sequence[bytes], salt: bytes
     ) -> TxResult:
         """Reveal a vote, with the leaves of its traces tree."""
-        return self._do(intent, "Tasks", "revealVote", claim, valid, traces, salt)
+        return self.do(intent, "Tasks", "revealVote", claim, valid, traces, salt)
 
     def vote_commitment(self, claim_id: ClaimId, valid: bool, traces_root: bytes, salt: bytes) -> bytes:
         """Commitment of the caller's vote (rule 4.7)."""
@@ -183,7 +183,7 @@ class ChainMarket(ChainView):
         """Commit to a finding. For a binding `segment` is the slot, for an input state INPUT_SEGMENT, and
         `verifier` the zero address."""
         finding = encode(self.me, claim_id, segment, verifier, salt)
-        return self._do(intent, "Challenges", "announce", keccak(finding))
+        return self.do(intent, "Challenges", "announce", keccak(finding))
 
     def open_game(
         self,
@@ -234,27 +234,27 @@ class ChainMarket(ChainView):
     ) -> TxResult:
         """Convict a claim whose input is not what it must be (rule 4.4); `source` None: a genesis root."""
         arguments = (claim, slot, leaf, proof, source or _NO_CLAIM, source_leaf, source_proof, salt)
-        return self._do(intent, "Challenges", "proveBinding", *arguments)
+        return self.do(intent, "Challenges", "proveBinding", *arguments)
 
     # Moves
 
     def reveal_steps(self, intent: str, game_id: int, game: Game, roots: Sequence[bytes]) -> TxResult:
         """Defender: the state roots inside the segment."""
-        return self._do(intent, "Court", "revealSteps", game_id, game, roots)
+        return self.do(intent, "Court", "revealSteps", game_id, game, roots)
 
     def pick_step(self, intent: str, game_id: int, game: Game, roots: Sequence[bytes], j: int) -> TxResult:
         """Challenger: the first wrong step."""
-        return self._do(intent, "Court", "pickStep", game_id, game, roots, j)
+        return self.do(intent, "Court", "pickStep", game_id, game, roots, j)
 
     def reveal_trace(
         self, intent: str, game_id: int, game: Game, trace_root: bytes, children: Sequence[bytes]
     ) -> TxResult:
         """Defender: the step's trace root and its top."""
-        return self._do(intent, "Court", "revealTrace", game_id, game, trace_root, children)
+        return self.do(intent, "Court", "revealTrace", game_id, game, trace_root, children)
 
     def split(self, intent: str, game_id: int, game: Game, children: Sequence[bytes]) -> TxResult:
         """Defender: open the disputed tree node."""
-        return self._do(intent, "Court", "split", game_id, game, children)
+        return self.do(intent, "Court", "split", game_id, game, children)
 
     def pick(
         self,
@@ -267,11 +267,11 @@ class ChainMarket(ChainView):
         node_proof: Sequence[bytes],
     ) -> TxResult:
         """Challenger: the first wrong child."""
-        return self._do(intent, "Court", "pick", game_id, game, children, child, node, node_proof)
+        return self.do(intent, "Court", "pick", game_id, game, children, child, node, node_proof)
 
     def open_output(self, intent: str, game_id: int, game: Game) -> TxResult:
         """Challenger: the defender must open the claimed output state."""
-        return self._do(intent, "Court", "openOutput", game_id, game)
+        return self.do(intent, "Court", "openOutput", game_id, game)
 
     def prove_output(
         self,
@@ -288,11 +288,11 @@ class ChainMarket(ChainView):
     ) -> TxResult:
         """Challenger: the claimed output state is not the trace's."""
         proofs = (slot, ref, ref_proof, state_leaf, state_proof, trace_leaf, trace_proof)
-        return self._do(intent, "Court", "proveOutput", game_id, game, *proofs)
+        return self.do(intent, "Court", "proveOutput", game_id, game, *proofs)
 
     def reveal_leaf(self, intent: str, game_id: int, game: Game, data: bytes) -> TxResult:
         """Defender: the bytes of the disputed leaf."""
-        return self._do(intent, "Court", "revealLeaf", game_id, game, data)
+        return self.do(intent, "Court", "revealLeaf", game_id, game, data)
 
     def prove(
         self,
@@ -305,15 +305,15 @@ class ChainMarket(ChainView):
         openings: Sequence[Opening],
     ) -> TxResult:
         """Challenger: one element is not what the node's definition gives."""
-        return self._do(intent, "Court", "prove", game_id, game, data, node, element, openings)
+        return self.do(intent, "Court", "prove", game_id, game, data, node, element, openings)
 
     def timeout(self, intent: str, game_id: int, game: Game) -> TxResult:
         """End a game whose clock has run out."""
-        return self._do(intent, "Court", "timeout", game_id, game)
+        return self.do(intent, "Court", "timeout", game_id, game)
 
     def deliver(self, intent: str, game_id: int) -> TxResult:
         """Hand over a verdict that could not be delivered when it fell."""
-        return self._do(intent, "Court", "deliver", game_id)
+        return self.do(intent, "Court", "deliver", game_id)
 
     # Sending
 
@@ -323,7 +323,8 @@ class ChainMarket(ChainView):
         self.refresh()
         return receipt
 
-    def _do(self, intent: str, contract: str, function: str, *arguments: Any) -> TxResult:
+    def do(self, intent: str, contract: str, function: str, *arguments: Any) -> TxResult:
+        """One call of a contract of the market, by name."""
         receipt = self._send(intent, contract, function, *arguments)
         return TxResult(receipt.tx_hash, receipt.block_number, receipt.gas_used, f"{contract}.{function}")
 

@@ -2,12 +2,13 @@
 
 Contract: the names are those that `chain.market_view` looks for, and "Token" and "Lens"; every contract knows
 the others from its constructor, so nothing has to be wired afterwards and nobody owns anything.
-Does not choose the market's two parameters: whoever deploys a market states them.
+Does not choose the market's parameters: whoever deploys a market states them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from chain.compile import Artifact
@@ -18,18 +19,40 @@ from protocol.types import Seconds, Wei
 ARBITERS = ("ArbiterElementwise", "ArbiterTranscendental", "ArbiterContraction", "ArbiterIndex")
 """The Court's arbiters, in the order of its constructor."""
 
+_VAULT = ("Token", "Stakes", "Jobs", "Tasks", "Challenges", "Keys")
 
-def market_plan(deployer: str, *, token_supply: Wei, unbond_delay: Seconds) -> list[Planned]:
+
+@dataclass(frozen=True)
+class Delays:
+    """What a market's deployment fixes for good beside who its token's first holder is."""
+
+    unbond_s: Seconds
+    """From `startUnbond` to `finishUnbond`. It should exceed the time in which anything that the stake
+    vouched for can still be convicted: windows and games of the jobs that the market is meant for."""
+    unbind_s: Seconds
+    """Until an operator owns itself again; more than `unbond_s`, so that its owner can take everything out
+    first."""
+    weight_epoch: int
+    """Blocks: a change of stake counts in draws one to two of them later, and a seed should be recorded
+    within one."""
+
+
+def market_plan(deployer: str, *, token_supply: Wei, delays: Delays) -> list[Planned]:
     """Every contract of a market with its own token, whose whole supply the deployer gets.
 
-    `unbond_delay`: from `startUnbond` to `finishUnbond`. It should exceed the time in which anything that the
-    stake vouched for can still be convicted: windows and games of the jobs that the market is meant for.
+    The deployer is the guardian's keeper until it hands the office over.
     """
     return [
         Planned("Token", "AssayToken", lambda _: [deployer, token_supply]),
-        Planned("Vault", "Vault", lambda at: _at(at, "Token", "Stakes", "Jobs", "Tasks", "Challenges")),
-        Planned("Stakes", "Stakes", lambda at: [*_at(at, "Vault", "Tasks"), unbond_delay]),
-        Planned("Jobs", "Jobs", lambda at: _at(at, "Vault", "Tasks")),
+        Planned("Keys", "Keys", lambda _: [delays.unbind_s]),
+        Planned("Guardian", "Guardian", lambda _: [deployer]),
+        Planned("Vault", "Vault", lambda at: _at(at, *_VAULT)),
+        Planned(
+            "Stakes",
+            "Stakes",
+            lambda at: [*_at(at, "Vault", "Tasks", "Keys", "Guardian"), delays.unbond_s, delays.weight_epoch],
+        ),
+        Planned("Jobs", "Jobs", lambda at: _at(at, "Vault", "Tasks", "Guardian")),
         Planned("Tasks", "Tasks", lambda at: _at(at, "Vault", "Stakes", "Jobs", "TasksExtension")),
         Planned(
             "TasksExtension", "TasksExtension", lambda at: _at(at, "Vault", "Stakes", "Jobs", "Challenges")

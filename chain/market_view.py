@@ -51,6 +51,8 @@ INTERFACES = {
     "Tasks": "ITasks",
     "Challenges": "IChallenges",
     "Court": "ICourt",
+    "Keys": "IKeys",
+    "Guardian": "IGuardian",
 }
 TOKEN_ABI: Abi = [
     {

@@ -92,7 +92,7 @@ class Sender:
         self._clock = clock
         self._sleep = sleep
         self.identity = identity(rpc)
-        self._chain_id = int(self.identity.split(":")[0])
+        self.chain_id = int(self.identity.split(":")[0])
         journal.bind(self.identity)
 
     def send(self, key: str, call: Call) -> Receipt:
@@ -196,7 +196,7 @@ class Sender:
     def _signed(self, call: Call, nonce: int, gas: int, max_fee_wei: int, tip_wei: int) -> Attempt:
         fields: dict[str, Any] = {
             "type": 2,
-            "chainId": self._chain_id,
+            "chainId": self.chain_id,
             "nonce": nonce,
             "value": call.value_wei,
             "data": call.data,

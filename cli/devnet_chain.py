@@ -14,14 +14,15 @@ from chain.contract import Contract
 from chain.deploy import Deployment, deploy
 from chain.errors import Registry
 from chain.journal import Call, Journal
-from chain.market_plan import market_plan, registry_of
+from chain.market_plan import Delays, market_plan, registry_of
 from chain.rpc import HttpRpc
 from chain.sender import Sender
 from cli.settings import Settings
 from protocol.types import Address, Seconds, Wei
 
 TOKEN_SUPPLY = Wei(1_000_000_000 * 10**18)
-UNBOND_DELAY = Seconds(7 * 86_400)
+DELAYS = Delays(unbond_s=Seconds(7 * 86_400), unbind_s=Seconds(14 * 86_400), weight_epoch=4)
+"""Epochs of few blocks, so that a devnet's verifiers are drawn soon after they have staked."""
 GAS_ETHER_WEI = 10 * 10**18
 """Ether that an account gets for gas together with its tokens."""
 
@@ -55,7 +56,11 @@ def deploy_market(settings: Settings) -> Deployment:
     deployment = deploy(
         sender,
         artifacts,
-        market_plan(sender.address, token_supply=TOKEN_SUPPLY, unbond_delay=UNBOND_DELAY),
+        market_plan(
+            sender.address,
+            token_supply=TOKEN_SUPPLY,
+            delays=DELAYS,
+        ),
     )
     deployment.save(settings.deployment)
     return deployment

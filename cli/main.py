@@ -7,7 +7,20 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from cli import account, devnet, dispute, job, scenarios, solver, stake, token, verifier, whistle
+from cli import (
+    account,
+    devnet,
+    dispute,
+    guardian,
+    job,
+    keys,
+    scenarios,
+    solver,
+    stake,
+    token,
+    verifier,
+    whistle,
+)
 from cli.app import App
 from cli.output import Exit, Output
 from cli.settings import Flags
@@ -25,6 +38,8 @@ for name, commands in (
     ("account", account.commands),
     ("token", token.commands),
     ("stake", stake.commands),
+    ("keys", keys.commands),
+    ("guardian", guardian.commands),
     ("job", job.commands),
     ("solver", solver.commands),
     ("verifier", verifier.commands),

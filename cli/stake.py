@@ -15,6 +15,7 @@ from protocol.types import Role
 
 commands = typer.Typer(no_args_is_help=True, help="Stakes.")
 RoleName = Annotated[str, typer.Option("--role", help="solver or verifier")]
+Operator = Annotated[str | None, typer.Option("--for", help="An operator that this account owns.")]
 
 
 def parse_role(text: str) -> Role:
@@ -26,8 +27,10 @@ def parse_role(text: str) -> Role:
 
 
 @commands.command()
-def deposit(context: typer.Context, amount: str, role: RoleName) -> None:
-    """Stake tokens; what is missing in the vault is deposited from the wallet first."""
+def deposit(context: typer.Context, amount: str, role: RoleName, operator: Operator = None) -> None:
+    """Stake tokens, or for an operator; what is missing in the vault is deposited from the wallet first."""
+    from chain.offices import Owner
+
     app = app_of(context)
     value, kind = parse_amount(amount), parse_role(role)
     connection = app.connect()
@@ -35,7 +38,11 @@ def deposit(context: typer.Context, amount: str, role: RoleName) -> None:
     app.announce(f"stake {show_amount(value)} as {role}", value, worst_loss=value)
     if (missing := value - market.free(market.me)) > 0:
         market.deposit(connection.intent("deposit", missing), type(value)(missing))
-    result = market.stake_up(connection.intent("stake", role, value), kind, value)
+    intent = connection.intent("stake", role, value, *([operator] if operator else []))
+    if operator is None:
+        result = market.stake_up(intent, kind, value)
+    else:
+        result = Owner(market).stake(intent, resolve(app, operator), kind, value)
     app.output.result("transaction", result, f"staked; transaction {result.tx_hash}")
 
 
@@ -53,24 +60,39 @@ def list_stakes(context: typer.Context, name: Annotated[str | None, typer.Argume
 
 
 @commands.command()
-def unbond(context: typer.Context, amount: str, role: RoleName) -> None:
+def unbond(context: typer.Context, amount: str, role: RoleName, operator: Operator = None) -> None:
     """Begin to take a stake out; it stays slashable until the delay has passed."""
+    from chain.offices import Owner
+
     app = app_of(context)
     value, kind = parse_amount(amount), parse_role(role)
     connection = app.connect()
     app.announce(f"unbond {show_amount(value)} of the {role} stake", value)
-    result = connection.writer.start_unbond(connection.intent("unbond", role, value), kind, value)
+    intent = connection.intent("unbond", role, value, *([operator] if operator else []))
+    if operator is None:
+        result = connection.writer.start_unbond(intent, kind, value)
+    else:
+        result = Owner(connection.writer).start_unbond(intent, resolve(app, operator), kind, value)
     app.output.result("transaction", result, f"unbonding; transaction {result.tx_hash}")
 
 
 @commands.command()
 def withdraw(
-    context: typer.Context, role: RoleName, index: Annotated[int, typer.Option(help="Number of the request.")]
+    context: typer.Context,
+    role: RoleName,
+    index: Annotated[int, typer.Option(help="Number of the request.")],
+    operator: Operator = None,
 ) -> None:
     """Finish an unbonding whose delay has passed."""
+    from chain.offices import Owner
+
     app = app_of(context)
     kind = parse_role(role)
     connection = app.connect()
     app.announce(f"finish unbonding request {index} of the {role} stake")
-    result = connection.writer.finish_unbond(connection.intent("finish-unbond", role, index), kind, index)
+    intent = connection.intent("finish-unbond", role, index, *([operator] if operator else []))
+    if operator is None:
+        result = connection.writer.finish_unbond(intent, kind, index)
+    else:
+        result = Owner(connection.writer).finish_unbond(intent, resolve(app, operator), kind, index)
     app.output.result("transaction", result, f"finished; transaction {result.tx_hash}")

@@ -42,13 +42,24 @@ def deposit(context: typer.Context, amount: Amount) -> None:
 
 
 @commands.command()
-def withdraw(context: typer.Context, amount: Amount) -> None:
-    """Move free tokens from the vault back into the wallet."""
+def withdraw(
+    context: typer.Context,
+    amount: Amount,
+    operator: Annotated[str | None, typer.Option("--from", help="An operator that this account owns.")] =
+    None,
+) -> None:
+    """Move free tokens (this account's, or an operator's) from the vault into the wallet."""
+    from chain.offices import Owner
+
     app = app_of(context)
     value = parse_amount(amount)
     connection = app.connect()
     app.announce(f"withdraw {show_amount(value)} from the vault", value)
-    result = connection.writer.withdraw(connection.intent("withdraw", value), value)
+    intent = connection.intent("withdraw", value, *([operator] if operator else []))
+    if operator is None:
+        result = connection.writer.withdraw(intent, value)
+    else:
+        result = Owner(connection.writer).withdraw(intent, resolve(app, operator), value)
     app.output.result("transaction", result, f"withdrawn; transaction {result.tx_hash}")
 
 

@@ -14,6 +14,7 @@ from protocol.events import CommitVote, RecordSeed, RevealVote, Tally
 from protocol.refusal import require
 from protocol.stakes import Funds
 from protocol.types import ZERO_DIGEST, Address, Claim, Phase, Role, Seconds, Terms
+from protocol.weights import draw
 from protocol.world import Ballot, BallotState, ClaimState, Moment, World
 
 
@@ -31,7 +32,7 @@ def record_seed(world: World, event: RecordSeed, by: Address, now: Moment) -> Wo
         again = state.with_status(draws=draw, seed_block=now.block + terms.seed_delay)
         return world.with_claim(claim_id, again)
     seed = sampling.claim_seed(event.block_hash, claim_id)
-    drawn = _draw_others(world, seed, claim, terms)
+    drawn = _draw_others(world, seed, claim, terms, now)
     seeded = state.with_status(phase=Phase.SEEDED, since=now.time, draws=draw, seed=seed)
     for verifier in drawn:
         seeded = seeded.with_ballot(draw, Ballot(verifier, BallotState.DRAWN, ZERO_DIGEST, 0))
@@ -118,7 +119,7 @@ def ballot_of(state: ClaimState, verifier: Address) -> Ballot:
     return state.ballots[state.status.draws, verifier]
 
 
-def _draw_others(world: World, seed: bytes, claim: Claim, terms: Terms) -> list[Address]:
+def _draw_others(world: World, seed: bytes, claim: Claim, terms: Terms, now: Moment) -> list[Address]:
     """A claimant that the seed draws is passed over for the next in line."""
-    drawn = world.funds.draw(seed, terms.verifiers + 1, world.market.keccak)
+    drawn = draw(world.draw_weights(now), seed, terms.verifiers + 1, world.market.keccak)
     return [verifier for verifier in drawn if verifier != claim.claimant][: terms.verifiers]

@@ -1,8 +1,8 @@
 """Everything that can happen to a market from outside, as values: one class for each entry point.
 
-Contract: fields are the entry point's arguments, with two differences. `Announce` names the finding instead
-of its hash, and `RecordSeed` brings the hash of the claim's seed block, which the chain knows by itself
-(32 zero bytes once the history no longer holds it).
+Contract: fields are the entry point's arguments, with three differences. `Announce` names the finding instead
+of its hash, `Bind` what was signed instead of the signature, and `RecordSeed` brings the hash of the
+claim's seed block, which the chain knows by itself (32 zero bytes once the history no longer holds it).
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from protocol.dispute import Digests, Move
-from protocol.types import Address, Claim, ClaimId, Game, JobId, Role, Terms, Wei
+from protocol.guardian import Business
+from protocol.keys import Consent
+from protocol.types import Address, Claim, ClaimId, Game, JobId, Role, Seconds, Terms, Wei
 
 
 @dataclass(frozen=True)
@@ -23,10 +25,11 @@ class Deposit:
 
 @dataclass(frozen=True)
 class Withdraw:
-    """Pay out from the free balance to the account `to`."""
+    """Pay out from the free balance (the operator `account`'s, if one is given) to the account `to`."""
 
     to: Address
     amount: Wei
+    account: Address | None = None
 
 
 @dataclass(frozen=True)
@@ -36,20 +39,61 @@ class Destroy:
 
 @dataclass(frozen=True)
 class Stake:
+    """`account`, here and below: the operator for which its owner acts; None for oneself."""
+
     role: Role
     amount: Wei
+    account: Address | None = None
 
 
 @dataclass(frozen=True)
 class StartUnbond:
     role: Role
     amount: Wei
+    account: Address | None = None
 
 
 @dataclass(frozen=True)
 class FinishUnbond:
     role: Role
     index: int
+    account: Address | None = None
+
+
+@dataclass(frozen=True)
+class Bind:
+    """Own an operator; `consent`: what its signature says."""
+
+    operator: Address
+    expiry: Seconds
+    consent: Consent
+
+
+@dataclass(frozen=True)
+class Unbind:
+    """Give an operator back to itself, after the delay."""
+
+    operator: Address
+
+
+@dataclass(frozen=True)
+class RevokeConsents:
+    """The caller's own consents count no more."""
+
+
+@dataclass(frozen=True)
+class SetPaused:
+    """Keeper: stop or allow one kind of new business."""
+
+    business: Business
+    paused: bool
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """Keeper: give the office away."""
+
+    to: Address
 
 
 @dataclass(frozen=True)
@@ -209,6 +253,11 @@ Event = (
     | Stake
     | StartUnbond
     | FinishUnbond
+    | Bind
+    | Unbind
+    | RevokeConsents
+    | SetPaused
+    | HandOver
     | Post
     | TopUp
     | Halt

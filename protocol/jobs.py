@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from protocol.events import ClaimShard, Close, Expire, Halt, Post, Release, TopUp
+from protocol.guardian import Business
 from protocol.ledger import escrow, free
 from protocol.params import BadTerms, check_terms, shard_price, worst_case
 from protocol.refusal import Refused, require
@@ -17,8 +18,10 @@ from protocol.world import Job, Moment, Shard, World
 
 
 def post(world: World, event: Post, by: Address, now: Moment) -> World:
-    """Escrow the budget and open every shard. Refused: NotClient, BadTerms, BudgetTooSmall, JobExists."""
+    """Escrow the budget and open every shard. Refused: BusinessPaused, NotClient, BadTerms,
+    BudgetTooSmall, JobExists."""
     terms = event.terms
+    world.guardian.require_open(Business.JOBS)
     require(by == terms.client, "NotClient")
     try:
         check_terms(terms)
@@ -66,12 +69,14 @@ def close(world: World, event: Close, by: Address, now: Moment) -> World:
 
 
 def claim_shard(world: World, event: ClaimShard, by: Address, now: Moment) -> World:
-    """Take an open shard. Refused: NoSuchJob, NoSuchShard, ShardTaken, InsufficientStake, JobEnded."""
+    """Take an open shard. Refused: NoSuchJob, NoSuchShard, ShardTaken, InsufficientStake, BusinessPaused,
+    JobEnded."""
     job = world.job(event.job_id)
     require(event.shard < job.terms.shards, "NoSuchShard")
     shard = job.shards[event.shard]
     require(shard.solver == ZERO_ADDRESS, "ShardTaken")
     require(world.funds.unlocked(by, Role.SOLVER) >= job.terms.solver_stake, "InsufficientStake")
+    world.guardian.require_open(Business.SHARDS)
     require(not job.halted and job.begun, "JobEnded")
     price = shard_price(job.terms, shard.opened_at, now.time)
     taken = replace(shard, solver=by, price=price, since=now.time)

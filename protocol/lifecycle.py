@@ -17,9 +17,10 @@ from typing import Any
 
 from protocol import attestations, challenges, claims, convictions, jobs
 from protocol import events as e
+from protocol.guardian import Business
 from protocol.ledger import free, wallet
-from protocol.refusal import Refused
-from protocol.types import Address
+from protocol.refusal import Refused, require
+from protocol.types import Address, Role
 from protocol.world import Market, Moment, World, new_world
 
 __all__ = ["Market", "Moment", "Refused", "World", "new_world", "transition"]
@@ -29,7 +30,23 @@ Rule = Callable[[World, Any, Address, Moment], World]
 
 def transition(world: World, event: e.Event, by: Address, now: Moment) -> World:
     """The world after account `by` did `event` in block `now`. Raises Refused."""
-    return _RULES[type(event)](world, event, by, now)
+    return _weighed(world, _RULES[type(event)](world, event, by, now), now)
+
+
+def _weighed(before: World, after: World, now: Moment) -> World:
+    """With every verifier stake that the event changed noted for later draws."""
+    if after.funds is before.funds:
+        return after
+    weights, epoch = after.weights, now.block // after.market.weight_epoch
+    for account in after.funds.places:
+        stake = after.funds.active(account, Role.VERIFIER)
+        if stake != before.funds.active(account, Role.VERIFIER):
+            weights = weights.noted(account, stake, epoch)
+    return replace(after, weights=weights)
+
+
+def _require_owner(world: World, account: Address, by: Address, now: Moment) -> None:
+    require(world.keys.owner_of(account, now.time) == by, "NotOwner")
 
 
 def _deposit(world: World, event: e.Deposit, by: Address, now: Moment) -> World:
@@ -37,7 +54,9 @@ def _deposit(world: World, event: e.Deposit, by: Address, now: Moment) -> World:
 
 
 def _withdraw(world: World, event: e.Withdraw, by: Address, now: Moment) -> World:
-    return world.with_funds(world.funds.moved(free(by), wallet(event.to), event.amount))
+    account = event.account or by
+    _require_owner(world, account, by, now)
+    return world.with_funds(world.funds.moved(free(account), wallet(event.to), event.amount))
 
 
 def _destroy(world: World, event: e.Destroy, by: Address, now: Moment) -> World:
@@ -45,16 +64,44 @@ def _destroy(world: World, event: e.Destroy, by: Address, now: Moment) -> World:
 
 
 def _stake(world: World, event: e.Stake, by: Address, now: Moment) -> World:
-    return world.with_funds(world.funds.stake(by, event.role, event.amount))
+    account = event.account or by
+    _require_owner(world, account, by, now)
+    world.guardian.require_open(Business.STAKES)
+    return world.with_funds(world.funds.stake(account, event.role, event.amount, by))
 
 
 def _start_unbond(world: World, event: e.StartUnbond, by: Address, now: Moment) -> World:
-    delay = world.market.unbond_delay
-    return world.with_funds(world.funds.start_unbond(by, event.role, event.amount, now.time, delay))
+    account, delay = event.account or by, world.market.unbond_delay
+    _require_owner(world, account, by, now)
+    return world.with_funds(world.funds.start_unbond(account, event.role, event.amount, now.time, delay))
 
 
 def _finish_unbond(world: World, event: e.FinishUnbond, by: Address, now: Moment) -> World:
-    return world.with_funds(world.funds.finish_unbond(by, event.role, event.index, now.time))
+    account = event.account or by
+    _require_owner(world, account, by, now)
+    return world.with_funds(world.funds.finish_unbond(account, event.role, event.index, now.time, by))
+
+
+def _bind(world: World, event: e.Bind, by: Address, now: Moment) -> World:
+    keys = world.keys.bound(by, event.operator, event.expiry, event.consent, now.time)
+    return replace(world, keys=keys)
+
+
+def _unbind(world: World, event: e.Unbind, by: Address, now: Moment) -> World:
+    keys = world.keys.unbound(by, event.operator, now.time, world.market.unbind_delay)
+    return replace(world, keys=keys)
+
+
+def _revoke_consents(world: World, event: e.RevokeConsents, by: Address, now: Moment) -> World:
+    return replace(world, keys=world.keys.revoked(by))
+
+
+def _set_paused(world: World, event: e.SetPaused, by: Address, now: Moment) -> World:
+    return replace(world, guardian=world.guardian.with_pause(by, event.business, event.paused))
+
+
+def _hand_over(world: World, event: e.HandOver, by: Address, now: Moment) -> World:
+    return replace(world, guardian=world.guardian.handed_over(by, event.to))
 
 
 _RULES: dict[type, Rule] = {
@@ -64,6 +111,11 @@ _RULES: dict[type, Rule] = {
     e.Stake: _stake,
     e.StartUnbond: _start_unbond,
     e.FinishUnbond: _finish_unbond,
+    e.Bind: _bind,
+    e.Unbind: _unbind,
+    e.RevokeConsents: _revoke_consents,
+    e.SetPaused: _set_paused,
+    e.HandOver: _hand_over,
     e.Post: jobs.post,
     e.TopUp: jobs.top_up,
     e.Halt: jobs.halt,

@@ -1,4 +1,4 @@
-"""Stakes: locks, unbonding, slashing and the stake-weighted draw (the Stakes contract's pure twin).
+"""Stakes: locks, unbonding and slashing (the Stakes contract's pure twin; draws: ``protocol.weights``).
 
 Contract: amounts live in the ledger alone (buckets STAKE and UNBONDING); this module adds what is locked,
 who asked for what back, and in which order accounts first staked as verifiers. A slash never fails: it takes
@@ -8,10 +8,9 @@ Amounts are below 2^96.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from protocol.encoding import encode
 from protocol.ledger import NOTHING, Bucket, Entry, Ledger, active_stake, free, unbonding_stake
 from protocol.refusal import require
 from protocol.types import Address, Role, Seconds, Wei
@@ -76,10 +75,10 @@ class Funds:
 
     # -- the account's own moves
 
-    def stake(self, account: Address, role: Role, amount: Wei) -> Funds:
-        """From the free balance. Raises Refused(ZeroAmount, InsufficientBalance)."""
+    def stake(self, account: Address, role: Role, amount: Wei, payer: Address) -> Funds:
+        """From the payer's free balance. Raises Refused(ZeroAmount, InsufficientBalance)."""
         require(amount > 0, "ZeroAmount")
-        funds = self.moved(free(account), active_stake(account, role), amount)
+        funds = self.moved(free(payer), active_stake(account, role), amount)
         if role == Role.VERIFIER and account not in self.places:
             return replace(funds, places=(*self.places, account))
         return funds
@@ -96,8 +95,8 @@ class Funds:
         changed = replace(entry, shares=entry.shares + shares, requests=(*entry.requests, request))
         return funds._with(account, role, changed)
 
-    def finish_unbond(self, account: Address, role: Role, index: int, now: Seconds) -> Funds:
-        """Into the free balance. Raises Refused(NoSuchRequest, NotDue)."""
+    def finish_unbond(self, account: Address, role: Role, index: int, now: Seconds, to: Address) -> Funds:
+        """Into the free balance of `to`. Raises Refused(NoSuchRequest, NotDue)."""
         entry = self._account(account, role)
         require(0 <= index < len(entry.requests), "NoSuchRequest")
         asked = entry.requests[index]
@@ -107,7 +106,7 @@ class Funds:
         left = entry.shares - asked.shares if asked.nonce == entry.nonce else entry.shares
         spent = replace(asked, shares=0)
         requests = (*entry.requests[:index], spent, *entry.requests[index + 1 :])
-        funds = self.moved(unbonding_stake(account, role), free(account), worth)
+        funds = self.moved(unbonding_stake(account, role), free(to), worth)
         return funds._with(account, role, replace(entry, shares=left, requests=requests))
 
     # -- the market's moves
@@ -140,22 +139,6 @@ class Funds:
         """Slash, and burn all of it."""
         funds, taken = self.slash(account, role, asked)
         return funds.burnt(SEIZED, taken)
-
-    def draw(self, seed: bytes, count: int, keccak: Callable[[bytes], bytes]) -> list[Address]:
-        """`count` distinct verifiers (fewer if there are fewer), each drawn with probability proportional to
-        its active stake among those not drawn yet.
-        """
-        left = {account: self.active(account, Role.VERIFIER) for account in self.places}
-        drawn: list[Address] = []
-        while len(drawn) < count and (rest := sum(left.values())) > 0:
-            target = int.from_bytes(keccak(encode(seed, len(drawn))), "big") % rest
-            for account, weight in left.items():
-                if target < weight:
-                    drawn.append(account)
-                    break
-                target -= weight
-            del left[drawn[-1]]
-        return drawn
 
     def moved(self, source: Entry, target: Entry, amount: Wei) -> Funds:
         """A ledger move. Raises Refused(InsufficientBalance)."""

@@ -13,6 +13,8 @@ from enum import IntEnum
 
 from protocol.encoding import encode, words
 from protocol.game import Arithmetic
+from protocol.guardian import Guardian
+from protocol.keys import Keys
 from protocol.ledger import NOTHING, Ledger, wallet
 from protocol.refusal import require
 from protocol.settlement import CompensationPot, is_stale, position
@@ -34,6 +36,7 @@ from protocol.types import (
     Vote,
     Wei,
 )
+from protocol.weights import Weights
 
 LIVE = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
 """Phases of a claim that has not ended."""
@@ -55,6 +58,9 @@ class Market:
     chain_id: int
     jobs: Address
     unbond_delay: Seconds
+    unbind_delay: Seconds
+    weight_epoch: int
+    """Blocks in an epoch of the draw's weights."""
     keccak: Callable[[bytes], bytes]
     arithmetic: Arithmetic
 
@@ -210,6 +216,9 @@ class World:
     """Block of each announcement that is not spent yet."""
     games: Mapping[int, Challenge] = field(default_factory=dict)
     games_opened: int = 0
+    weights: Weights = field(default_factory=Weights)
+    keys: Keys = field(default_factory=Keys)
+    guardian: Guardian = field(default_factory=Guardian)
 
     # -- identity
 
@@ -292,6 +301,11 @@ class World:
             job.last_round + 1,
         )
 
+    def draw_weights(self, now: Moment) -> list[tuple[Address, Wei]]:
+        """What everybody who ever staked as a verifier counts for in a draw now, in order of first stakes."""
+        epoch = now.block // self.market.weight_epoch
+        return [(account, self.weights.at(account, epoch)) for account in self.funds.places]
+
     # -- changes
 
     def with_job(self, job_id: JobId, job: Job) -> World:
@@ -307,6 +321,7 @@ class World:
         return replace(self, funds=funds)
 
 
-def new_world(market: Market, wallets: Mapping[Address, Wei]) -> World:
-    """A market that was just deployed, and who holds its token."""
-    return World(market, Funds(Ledger({wallet(account): amount for account, amount in wallets.items()})))
+def new_world(market: Market, wallets: Mapping[Address, Wei], keeper: Address = ZERO_ADDRESS) -> World:
+    """A market that was just deployed, who holds its token, and who may pause new business."""
+    funds = Funds(Ledger({wallet(account): amount for account, amount in wallets.items()}))
+    return World(market, funds, guardian=Guardian(keeper))

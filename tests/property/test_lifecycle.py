@@ -23,7 +23,7 @@ from protocol.types import ZERO_ADDRESS, Address, Kind, Phase, Role, Seconds, We
 from tests.twin.player import PLAYERS, Player
 
 KINDS = ["useful"] * 9 + ["dispute"] * 5 + ["wait"] * 2 + ["money", "job", "nonsense"]
-MARKET = Market(1, ZERO_ADDRESS, Seconds(500), keccak, ARITHMETIC)
+MARKET = Market(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 2, keccak, ARITHMETIC)
 
 
 @dataclass

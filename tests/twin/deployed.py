@@ -18,25 +18,29 @@ from eth_utils.crypto import keccak
 from chain.abi import Entry, decode_log, decode_result, encode_call, find, topic
 from chain.anvil import Anvil, AnvilOptions, dev_account
 from chain.compile import Artifacts
+from chain.consent import sign_consent
 from chain.contract import Contract
 from chain.deploy import Deployment, deploy
 from chain.errors import Refusal, revert_data
 from chain.journal import Journal
-from chain.market_plan import market_plan, registry_of
+from chain.market_plan import Delays, market_plan, registry_of
 from chain.records import unpack
 from chain.rpc import HttpRpc, RpcFailed
 from chain.sender import FeePolicy, Sender
 from protocol import dispute, events
 from protocol.encoding import as_tuple, encode
+from protocol.keys import Consent
 from protocol.types import ZERO_ADDRESS, Address, Claim, Game, Seconds, Terms, Wei
 from protocol.world import Moment
 
 GENESIS_S = 1_700_000_000
 SUPPLY = Wei(10**24)
-UNBOND_DELAY = Seconds(500)
+DELAYS = Delays(unbond_s=Seconds(500), unbind_s=Seconds(800), weight_epoch=3)
 GAS = hex(15_000_000)
+CHAIN_ID = 31_337
 MODULES = {"Vault": "Vault", "Stakes": "Stakes", "Jobs": "Jobs", "Tasks": "ITasks"}
 MODULES |= {"Challenges": "Challenges", "Court": "Court", "Token": "AssayToken"}
+MODULES |= {"Keys": "Keys", "Guardian": "Guardian"}
 ACCOUNTS = [Address(dev_account(i).address) for i in range(8)]
 NO_CLAIM = as_tuple(
     Claim(*([bytes(32), 0, 0, 0, 0, ZERO_ADDRESS] + [bytes(32)] * 4 + [0, 0, 0]))  # type: ignore[arg-type]
@@ -60,6 +64,10 @@ _PLAIN = {
     events.Stake: ("Stakes", "stake"),
     events.StartUnbond: ("Stakes", "startUnbond"),
     events.FinishUnbond: ("Stakes", "finishUnbond"),
+    events.Unbind: ("Keys", "unbind"),
+    events.RevokeConsents: ("Keys", "revokeConsents"),
+    events.SetPaused: ("Guardian", "setPaused"),
+    events.HandOver: ("Guardian", "handOver"),
     events.Post: ("Jobs", "post"),
     events.TopUp: ("Jobs", "topUp"),
     events.Halt: ("Jobs", "halt"),
@@ -77,6 +85,9 @@ _PLAIN = {
     events.OpenVote: ("Challenges", "openVote"),
     events.OpenInput: ("Challenges", "openInput"),
 }
+
+
+_FOR_AN_ACCOUNT = (events.Withdraw, events.Stake, events.StartUnbond, events.FinishUnbond)
 
 
 @dataclass(frozen=True)
@@ -123,7 +134,11 @@ class DeployedMarket:
         self.node = Node(anvil.url)
         self.registry = registry_of(artifacts)
         sender = Sender(rpc, dev_account(0), journal, self.registry, FeePolicy(poll_s=0.005))
-        plan = market_plan(sender.address, token_supply=SUPPLY, unbond_delay=UNBOND_DELAY)
+        plan = market_plan(
+            sender.address,
+            token_supply=SUPPLY,
+            delays=DELAYS,
+        )
         self.deployment: Deployment = deploy(sender, artifacts, plan)
         self.contracts = {
             name: Contract(rpc, name, self.deployment.addresses[name], artifacts[artifact].abi, self.registry)
@@ -186,8 +201,20 @@ class DeployedMarket:
             if event.source is None:
                 fields[4] = NO_CLAIM
             return "Challenges", "proveBinding", tuple(fields)
+        if isinstance(event, events.Bind):
+            return "Keys", "bind", (event.operator, event.expiry, self.consent(event.consent))
         contract, function = _PLAIN[type(event)]
+        if isinstance(event, _FOR_AN_ACCOUNT):
+            *arguments, account = _fields(event)
+            if account is not None:
+                return contract, f"{function}For", (account, *arguments)
+            return contract, function, tuple(arguments)
         return contract, function, tuple(_fields(event))
+
+    def consent(self, consent: Consent) -> bytes:
+        """The operator's signature."""
+        key = dev_account(ACCOUNTS.index(consent.operator))
+        return sign_consent(key, consent, CHAIN_ID, Address(self.contracts["Keys"].address))
 
     def send(
         self,

@@ -34,7 +34,7 @@ def game_moves(scene: Scene, game_id: int, game: Game, rng: random.Random, now: 
         GamePhase.PICK_STEP: lambda: [PickStep(scene.steps[game_id], rng.randrange(game.steps + 1))],
         GamePhase.TRACE: lambda: [_trace(scene, game, program, rng)],
         GamePhase.PICK_NODE: lambda: _pick_node(scene, game, program, rng),
-        GamePhase.SPLIT_OUTPUT: lambda: [Split(_padded(_state_leaves(scene, game)))],
+        GamePhase.SPLIT_OUTPUT: lambda: _split_output(scene, game),
         GamePhase.PICK_OUTPUT: lambda: _pick_output(scene, game, program, rng),
         GamePhase.REVEAL_LEAF: lambda: [RevealLeaf(_leaf(scene, game))],
         GamePhase.PROVE: lambda: _prove(scene, game, program, rng),
@@ -74,9 +74,14 @@ def _pick_node(scene: Scene, game: Game, program: Program, rng: random.Random) -
         if rng.random() < 0.1:
             proof = proof[1:]
     moves: list[Move] = [Pick(children, child, node, proof)] * 3
-    if game.key == ZERO_DIGEST:
+    # A defender may have revealed roots of nothing at all; then nobody can open that state.
+    if game.key == ZERO_DIGEST and game.out_root in scene.states:
         moves += [_prove_output(scene, game, program, rng)]
     return [*moves, OpenOutput()]
+
+
+def _split_output(scene: Scene, game: Game) -> list[Move]:
+    return [Split(_padded(_state_leaves(scene, game)))] if game.out_root in scene.states else []
 
 
 def _state_leaves(scene: Scene, game: Game) -> tuple[bytes, ...]:

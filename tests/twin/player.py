@@ -14,6 +14,8 @@ from typing import Protocol
 
 from protocol import dispute, sampling, trees
 from protocol import events as e
+from protocol.guardian import Business
+from protocol.keys import Consent
 from protocol.ledger import free
 from protocol.lifecycle import Refused, transition
 from protocol.params import worst_case
@@ -125,6 +127,8 @@ class Player:
                 found += [since + terms.vote_time, since + terms.vote_time + terms.reveal_time]
             if state.status.phase == Phase.ACCEPTED:
                 found.append(since + terms.challenge_window)
+        bindings = self.twin.world.keys.bindings.values()
+        found += [binding.due for binding in bindings if binding.due is not None]
         found += [
             request.due for entry in self.twin.world.funds.accounts.values() for request in entry.requests
         ]
@@ -345,6 +349,39 @@ class Player:
             (e.StartUnbond(role, Wei(rng.choice([0, unlocked, unlocked // 2, unlocked + 1]))), by),
             (e.FinishUnbond(role, rng.randrange(requests + 1)), by),
             (e.Destroy(), by),
+            *self._offices(by),
+        ]
+
+    def _offices(self, by: Address) -> list[Doing]:
+        """Owners, operators and the keeper of the guardian; what is paused is soon open again."""
+        rng, world = self.rng, self.twin.world
+        paused, keeper = world.guardian.paused, world.guardian.keeper
+        if paused:
+            return [(e.SetPaused(rng.choice(sorted(paused)), False), keeper)] * 9
+        owned = [o for o in PLAYERS if world.keys.owner_of(o, self.twin.time) != o]
+        if not owned or rng.random() < 0.1:
+            operator = rng.choice(PLAYERS)
+            expiry = Seconds(self.twin.time + rng.choice([-1, 1, 2, 100]))
+            owner = rng.choice([by, by, by, operator])
+            nonce = world.keys.nonce(operator) + rng.choice([0, 0, 0, 1])
+            consent = Consent(owner, operator, nonce, Seconds(expiry + rng.choice([0, 0, 0, 1])))
+            return [
+                (e.Bind(operator, expiry, consent), by),
+                (e.SetPaused(rng.choice(list(Business)), True), rng.choice([keeper, keeper, by])),
+                (e.HandOver(rng.choice([keeper, ZERO_ADDRESS])), rng.choice([keeper, by])),
+            ]
+        operator, role = rng.choice(owned), rng.choice(list(Role))
+        owner = rng.choice([world.keys.owner_of(operator, self.twin.time), by])
+        held = world.funds.ledger.balance(free(operator))
+        requests = world.funds.accounts.get((operator, role))
+        index = rng.randrange(len(requests.requests) + 1) if requests else 0
+        return [
+            (e.Unbind(operator), owner),
+            (e.RevokeConsents(), operator),
+            (e.Stake(role, Wei(300), operator), owner),
+            (e.StartUnbond(role, Wei(50), operator), owner),
+            (e.FinishUnbond(role, index, operator), owner),
+            (e.Withdraw(by, Wei(held // 2), operator), owner),
         ]
 
     def job_events(self) -> list[Doing]:

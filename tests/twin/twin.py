@@ -19,11 +19,20 @@ from chain.records import unpack
 from program.evidence import ARITHMETIC
 from protocol import events
 from protocol.encoding import as_tuple, encode, words
+from protocol.guardian import Business
 from protocol.ledger import Bucket
 from protocol.lifecycle import Refused, transition
 from protocol.types import ZERO_DIGEST, Address, ClaimStatus, Game, Kind, Progress, Role, Seconds, Vote
 from protocol.world import Market, Moment, World, new_world
-from tests.twin.deployed import ACCOUNTS, SUPPLY, UNBOND_DELAY, DeployedMarket, Outcome, game_of
+from tests.twin.deployed import (
+    ACCOUNTS,
+    CHAIN_ID,
+    DELAYS,
+    SUPPLY,
+    DeployedMarket,
+    Outcome,
+    game_of,
+)
 
 Question = tuple[str, str, tuple[Any, ...]]
 UNSOUND_OPENING = "an opening that proves nothing"
@@ -51,12 +60,15 @@ class Twin:
     def begin(deployed: DeployedMarket) -> Twin:
         """A market that was just deployed."""
         jobs = Address(deployed.contracts["Jobs"].address)
-        market = Market(31337, jobs, UNBOND_DELAY, keccak, ARITHMETIC)
+        market = Market(
+            CHAIN_ID, jobs, DELAYS.unbond_s, DELAYS.unbind_s, DELAYS.weight_epoch, keccak, ARITHMETIC
+        )
         share = SUPPLY // len(ACCOUNTS)
         wallets = dict.fromkeys(ACCOUNTS[1:], share)
         wallets[ACCOUNTS[0]] = SUPPLY - share * (len(ACCOUNTS) - 1)
         head = deployed.head()
-        return Twin(deployed, new_world(market, wallets), head.time, head.block)  # type: ignore[arg-type]
+        world = new_world(market, wallets, keeper=ACCOUNTS[0])  # type: ignore[arg-type]
+        return Twin(deployed, world, head.time, head.block)
 
     def fork(self) -> Twin:
         """The same moment again, for another run."""
@@ -176,6 +188,14 @@ class Twin:
                 yield ("Stakes", "active", (account, role)), funds.active(account, role)
                 yield ("Stakes", "locked", (account, role)), funds.locked(account, role)
                 yield ("Stakes", "unbonding", (account, role)), funds.unbonding(account, role)
+            owner = self.world.keys.owner_of(account, self.time)
+            yield ("Keys", "ownerOf", (account,)), owner
+            yield ("Keys", "nonces", (account,)), self.world.keys.nonce(account)
+        for account, weight in self.world.draw_weights(Moment(self.time, self.block)):
+            yield ("Stakes", "drawWeight", (account,)), weight
+        yield ("Guardian", "keeper", ()), self.world.guardian.keeper
+        for business in Business:
+            yield ("Guardian", "isPaused", (business,)), business in self.world.guardian.paused
         held = sum(ledger.total(bucket) for bucket in Bucket if bucket != Bucket.WALLET)
         for bucket in Bucket:
             if bucket != Bucket.WALLET:

@@ -12,7 +12,7 @@ from chain.compile import Artifacts
 from chain.deploy import Deployment, deploy
 from chain.journal import Journal
 from chain.market import ChainMarket
-from chain.market_plan import market_plan, registry_of
+from chain.market_plan import Delays, market_plan, registry_of
 from chain.rpc import HttpRpc
 from chain.sender import FeePolicy, Sender
 from protocol import trees
@@ -34,6 +34,7 @@ from protocol.types import (
 from tests.property.markets import TERMS
 
 SALT = b"s" * 32
+DELAYS = Delays(unbond_s=Seconds(1_000), unbind_s=Seconds(2_000), weight_epoch=1)
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def markets(rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path) -> list[ChainMar
         Sender(rpc, dev_account(i), Journal(tmp_path / f"j{i}.db"), registry, FeePolicy(poll_s=0.005))
         for i in range(3)
     ]
-    plan = market_plan(senders[0].address, token_supply=Wei(10**9), unbond_delay=Seconds(1_000))
+    plan = market_plan(senders[0].address, token_supply=Wei(10**9), delays=DELAYS)
     deployment: Deployment = deploy(senders[0], artifacts, plan)
     found = [
         ChainMarket(rpc, deployment, artifacts, sender, tmp_path / f"e{i}.db", max_age_s=0.0)

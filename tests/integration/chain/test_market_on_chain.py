@@ -15,12 +15,13 @@ from chain.deploy import Deployment, deploy
 from chain.errors import Registry
 from chain.journal import Journal
 from chain.market import ChainMarket
-from chain.market_plan import market_plan
+from chain.market_plan import Delays, market_plan
 from chain.rpc import HttpRpc
 from chain.sender import FeePolicy, Sender
 from protocol.errors import Reverted
 from protocol.types import ZERO_ADDRESS, Address, JobId, ProgramRef, Role, Seconds, Terms, Wei
 
+DELAYS = Delays(unbond_s=Seconds(86_400), unbind_s=Seconds(2 * 86_400), weight_epoch=1)
 UNIT = 10**18
 
 
@@ -80,7 +81,7 @@ def sender_of(rpc: HttpRpc, artifacts: Artifacts, index: int, path: Path) -> Sen
 @pytest.fixture
 def deployment(rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path) -> Deployment:
     sender = sender_of(rpc, artifacts, 0, tmp_path)
-    plan = market_plan(sender.address, token_supply=Wei(1_000 * UNIT), unbond_delay=Seconds(86_400))
+    plan = market_plan(sender.address, token_supply=Wei(1_000 * UNIT), delays=DELAYS)
     return deploy(sender, artifacts, plan)
 
 
@@ -151,7 +152,7 @@ def test_market_on_a_token_that_exists(
 ) -> None:
     sender = sender_of(rpc, artifacts, 0, tmp_path)
     existing = {"Token": deployment.addresses["Token"]}
-    plan = market_plan(sender.address, token_supply=Wei(0), unbond_delay=Seconds(86_400))
+    plan = market_plan(sender.address, token_supply=Wei(0), delays=DELAYS)
     second = deploy(sender, artifacts, [p for p in plan if p.name != "Token"], "second", existing)
     assert second.addresses["Token"] == deployment.addresses["Token"]
     assert second.addresses["Vault"] != deployment.addresses["Vault"]

@@ -1,0 +1,43 @@
+"""Who may stop new business, and which (docs/protocol.md 7.2; the Guardian contract's pure twin).
+
+Contract: only new jobs, claims of shards and new stakes ask here; whatever is under way never does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from protocol.refusal import require
+from protocol.types import ZERO_ADDRESS, Address
+
+
+class Business(IntEnum):
+    """``IGuardian.Business``."""
+
+    JOBS = 0
+    SHARDS = 1
+    STAKES = 2
+
+
+@dataclass(frozen=True)
+class Guardian:
+    """The keeper, and what is paused."""
+
+    keeper: Address = ZERO_ADDRESS
+    paused: frozenset[Business] = frozenset()
+
+    def require_open(self, business: Business) -> None:
+        """Refused: BusinessPaused."""
+        require(business not in self.paused, "BusinessPaused", business.name)
+
+    def with_pause(self, by: Address, business: Business, paused: bool) -> Guardian:
+        """Refused: NotKeeper."""
+        require(by == self.keeper, "NotKeeper")
+        return replace(self, paused=self.paused | {business} if paused else self.paused - {business})
+
+    def handed_over(self, by: Address, to: Address) -> Guardian:
+        """Refused: NotKeeper, StillPaused (the office is given up only with nothing paused)."""
+        require(by == self.keeper, "NotKeeper")
+        require(to != ZERO_ADDRESS or not self.paused, "StillPaused")
+        return replace(self, keeper=to)

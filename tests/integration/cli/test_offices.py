@@ -1,0 +1,84 @@
+"""Owners, operators and the guardian by hand, on a running devnet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cli.output import Exit
+from tests.integration.cli.conftest import Assay, run
+
+TOK = 10**18
+
+
+def give(assay: Assay, *names: str) -> None:
+    for name in names:
+        assert assay("account", "new", name).status == Exit.OK
+        assert assay("token", "faucet", name, "100tok").status == Exit.OK
+
+
+def test_an_owner_stakes_for_its_operator_and_takes_everything_back(assay: Assay, home: Path) -> None:
+    give(assay, "owner", "worker")
+    consent = assay("keys", "consent", "owner", account="worker").data
+    assert consent["nonce"] == 0
+    arguments = ("--expiry", str(consent["expiry"]), "--consent", consent["signature"])
+    stolen = assay("keys", "bind", "worker", *arguments)
+    assert stolen.status == Exit.REVERTED and "WrongConsent" in stolen.error["message"]
+    assert assay("keys", "bind", "worker", *arguments, account="owner").status == Exit.OK
+    assert assay("keys", "show", "worker").data["owner"] == consent["owner"]
+
+    staked = assay("stake", "deposit", "60tok", "--role", "solver", "--for", "worker", account="owner")
+    assert staked.status == Exit.OK
+    assert assay("stake", "ls", "worker").data["solver"]["active"] == str(60 * TOK)
+    refused = assay("stake", "unbond", "60tok", "--role", "solver", account="worker")
+    assert refused.status == Exit.REVERTED and "NotOwner" in refused.error["message"]
+    assert assay("token", "deposit", "5tok", account="worker").status == Exit.OK
+    refused = assay("token", "withdraw", "5tok", account="worker")
+    assert refused.status == Exit.REVERTED and "NotOwner" in refused.error["message"]
+    assert assay("token", "withdraw", "5tok", "--from", "worker", account="owner").status == Exit.OK
+
+    assert assay("keys", "unbind", "worker", account="owner").status == Exit.OK
+    out = ("--role", "solver", "--for", "worker")
+    assert assay("stake", "unbond", "60tok", *out, account="owner").status == Exit.OK
+    assert assay("devnet", "warp", "7d").status == Exit.OK
+    assert assay("stake", "withdraw", "--index", "0", *out, account="owner").status == Exit.OK
+    assert assay("token", "balance", "owner").data == {
+        **assay("token", "balance", "owner").data,
+        "wallet": str(45 * TOK),
+        "free": str(60 * TOK),
+    }
+    assert assay("keys", "show", "worker").data["owner"] == consent["owner"], "not yet"
+    assert assay("devnet", "warp", "7d").status == Exit.OK
+    assert assay("keys", "show", "worker").data["owner"] == consent["operator"], "its own again"
+    again = assay("keys", "bind", "worker", *arguments, account="owner")
+    assert again.status == Exit.REVERTED, "a consent is good once"
+
+
+def test_a_revoked_consent_is_worth_nothing(assay: Assay) -> None:
+    give(assay, "boss", "hand")
+    consent = assay("keys", "consent", "boss", account="hand").data
+    assert assay("keys", "revoke", account="hand").status == Exit.OK
+    arguments = ("--expiry", str(consent["expiry"]), "--consent", consent["signature"])
+    refused = assay("keys", "bind", "hand", *arguments, account="boss")
+    assert refused.status == Exit.REVERTED and "WrongConsent" in refused.error["message"]
+    malformed = assay("keys", "bind", "hand", "--expiry", "1", "--consent", "zz", account="boss")
+    assert malformed.error["code"] == "bad-consent"
+
+
+def test_the_keeper_pauses_new_stakes_and_nobody_else_does(assay: Assay, home: Path) -> None:
+    key = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"  # Anvil's first account
+    assert assay("account", "import", "deployer", stdin=key + "\n").status == Exit.OK
+    refused = assay("guardian", "pause", "stakes")
+    assert refused.status == Exit.REVERTED and "NotKeeper" in refused.error["message"]
+    assert assay("guardian", "pause", "stakes", account="deployer").status == Exit.OK
+    assert assay("guardian", "show").data["stakes"] is True
+    stopped = assay("stake", "deposit", "1tok", "--role", "solver")
+    assert stopped.status == Exit.REVERTED and "BusinessPaused" in stopped.error["message"]
+    assert assay("guardian", "unpause", "stakes", account="deployer").status == Exit.OK
+    assert assay("stake", "deposit", "1tok", "--role", "solver").status == Exit.OK
+    assert assay("guardian", "pause", "lunch").error["code"] == "bad-business"
+    assert assay("guardian", "hand-over", "client", account="deployer").status == Exit.OK
+    assert assay("guardian", "pause", "jobs").status == Exit.OK, "the client is the keeper now"
+    up = run("--home", str(home), "--json", "guardian", "show")
+    assert up.data["jobs"] is True and up.data["shards"] is False
+    assert assay("guardian", "unpause", "jobs").status == Exit.OK
+    assert assay("guardian", "hand-over", "--renounce").status == Exit.OK
