@@ -17,7 +17,11 @@ from program.state import state_root
 from program.trace import trace_step
 from protocol.errors import Stop
 from tests.fakes.programs import Sample, random_sample, training_sample
+from tests.unit.training.architectures import CharGru, Llama
+from tests.unit.training.steps import built, corpus
 from training import job, models
+from training.muon import Muon
+from training.optimisers import AdamW
 
 SEED = b"s" * 32
 CPU = torch.device("cpu")
@@ -179,6 +183,25 @@ def test_a_gpt_trains_with_the_same_bits(threads: int) -> None:
         agree(job.mlp(models.MlpConfig(hidden=96, layers=2), batch=64), 3)
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.slow
+def test_a_recurrent_network_with_dropout_trains_with_the_same_bits() -> None:
+    torch.manual_seed(5)
+    agree(built(CharGru(dropout=0.5), AdamW(lr=0.01), corpus(5), batch=8), 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_llama_under_muon_trains_with_the_same_bits(accumulate: int) -> None:
+    torch.manual_seed(5)
+    rule = Muon(lr=0.02, clip_norm=1.0)
+    agree(built(Llama(), rule, corpus(8), batch=8, accumulate=accumulate), 4)
+
+
+@pytest.mark.slow
+def test_a_convolutional_network_trains_with_the_same_bits() -> None:
+    agree(job.cnn(models.CnnConfig(width=8), batch=16), 3)
 
 
 @pytest.mark.slow
