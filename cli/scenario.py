@@ -11,6 +11,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,16 +32,19 @@ from protocol.errors import AssayError, Stop
 from protocol.types import Address, JobId, Kind, Phase
 
 if TYPE_CHECKING:
+    from training.job import JobArtifacts
     from training.lineage import Lineage
 
 BUDGET = parse_amount("400tok")
 CLIENT_TOKENS = parse_amount("1000tok")
+BLOCK_TIME_S = 0.5
+"""Between empty blocks; every transaction is mined at once."""
 
 
 def demo_job(source: str, quick: bool, other: Mapping[str, str] | None = None) -> JobFile:
     """The job that scenarios train: a byte-level GPT of 0.86 million parameters (`quick`: a smaller one).
     `other` times replace the usual ones."""
-    times = {"task": "180s", "vote": "90s", "window": "32s" if not quick else "12s", "move": "45s"}
+    times = {"task": "180s", "vote": "90s", "window": "32s" if not quick else "7s", "move": "45s"}
     times |= other or {}
     text = template("gpt", source=source, rounds=2 if quick else 3, times=times)
     text = text.replace("steps_per_round = 64", "steps_per_round = 16")
@@ -65,14 +69,19 @@ class Run:
 
     def play(self) -> Outcome:
         """The whole run. Raises AssayError where it cannot go on; leaves the devnet to the caller."""
+        from cli.jobs import build
+
         begin = time.monotonic()
         specs = self.scenario.nodes()
         self.say(f"[bold]{self.scenario.name}[/]: {self.scenario.summary}")
-        self._accounts(specs)
-        bring_up(self.app, specs, 1.0)
-        self.addresses["client"] = fund_account(self.app, "client", CLIENT_TOKENS)
-        self.outcome.seconds_ready = time.monotonic() - begin
-        self._job(specs)
+        self.say("[yellow]client[/]      traces the model's training step into a program")
+        with ThreadPoolExecutor(1) as beside:
+            files = beside.submit(build, self.body)
+            self._accounts(specs)
+            bring_up(self.app, specs, BLOCK_TIME_S)
+            self.addresses["client"] = fund_account(self.app, "client", CLIENT_TOKENS)
+            self.outcome.seconds_ready = time.monotonic() - begin
+            self._job(specs, files.result())
         self.outcome.seconds_run = time.monotonic() - begin
         return self.outcome
 
@@ -85,13 +94,10 @@ class Run:
 
         return {**self.addresses, "faucet": Address(dev_account(0).address)}
 
-    def _job(self, specs: list[NodeSpec]) -> None:
+    def _job(self, specs: list[NodeSpec], files: JobArtifacts) -> None:
         from cli.job import publish_and_post
-        from cli.jobs import build
         from cli.node import serve_blocks
 
-        self.say("[yellow]client[/]      traces the model's training step into a program")
-        files = build(self.body)
         self.outcome.parameters = sum(x.numel() for x in files.genesis[: files.inner.params])
         self.say(
             f"[yellow]client[/]      {self.outcome.parameters:,} parameters,"
