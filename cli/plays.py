@@ -26,6 +26,8 @@ class Scenario:
     promised: Callable[[Outcome], list[str]]
     times: Mapping[str, str] = field(default_factory=dict)
     """Times of the job other than usual, such as a short one for a move that never comes."""
+    quick_rounds: int = 2
+    """Rounds of the smaller job: as many as the cheat needs."""
 
 
 def cast(verifiers: int, **arguments: tuple[str, ...]) -> list[NodeSpec]:
@@ -159,12 +161,14 @@ SCENARIOS = {
             alone("--cheat", "invented-segments"),
             falls("task", 0, "WrongSegment", "timeout", winner=None),
             SHORT_MOVES,
+            quick_rounds=1,
         ),
         Scenario(
             "wrong-data",
             "a solver trains on records of its own choice",
             alone("--cheat", "wrong-data"),
             falls("task", 0, "WrongSegment", "arithmetic", winner=None),
+            quick_rounds=1,
         ),
         Scenario(
             "wrong-outer",
@@ -190,6 +194,7 @@ SCENARIOS = {
             lambda: cast(2, verifier_1=("--lazy",)),
             _vote_promises,
             SHORT_MOVES,
+            quick_rounds=1,
         ),
         Scenario(
             "copied-trace",
@@ -197,6 +202,7 @@ SCENARIOS = {
             lambda: cast(2, verifier_1=("--copy-from", "verifier-2")),
             _vote_promises,
             SHORT_MOVES,
+            quick_rounds=1,
         ),
         Scenario(
             "junk-challenge",

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,12 +40,11 @@ BLOCK_TIME_S = 0.5
 """Between empty blocks; every transaction is mined at once."""
 
 
-def demo_job(source: str, quick: bool, other: Mapping[str, str] | None = None) -> JobFile:
-    """The job that scenarios train: a byte-level GPT of 0.86 million parameters (`quick`: a smaller one).
-    `other` times replace the usual ones."""
+def demo_job(source: str, quick: bool, scenario: Scenario) -> JobFile:
+    """What a scenario trains: a byte-level GPT of 0.86 million parameters, or a smaller one."""
     times = {"task": "180s", "vote": "90s", "window": "32s" if not quick else "7s", "move": "45s"}
-    times |= other or {}
-    text = template("gpt", source=source, rounds=2 if quick else 3, times=times)
+    rounds = scenario.quick_rounds if quick else 3
+    text = template("gpt", source=source, rounds=rounds, times=times | dict(scenario.times))
     text = text.replace("steps_per_round = 64", "steps_per_round = 16")
     if quick:
         for old, new in (
@@ -258,7 +256,7 @@ def run_scenario(app: App, name: str, *, source: str, quick: bool, out: Path) ->
         raise Stop(
             f"there is no scenario {name!r}", hint=f"there are: {', '.join(SCENARIOS)}", code="not-found"
         )
-    run = Run(app, scenario, demo_job(source, quick, scenario.times), out)
+    run = Run(app, scenario, demo_job(source, quick, scenario), out)
     signal.signal(signal.SIGTERM, _leave)
     try:
         outcome = run.play()

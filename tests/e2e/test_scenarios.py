@@ -1,0 +1,65 @@
+"""Every cheat by name: separate processes on a local chain, the fault planted, found, and paid for.
+
+A scenario judges itself: it exits with 0 only if the client's own replay finds in what was convicted the very
+fault that was planted, the job ended, its model was verified, and the tokens add up. A false claim and a
+false vote are played in every run; the others are slow.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.plays import SCENARIOS
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 600
+QUICK = ("wrong-data", "lazy-verifier")
+ELSEWHERE = ("one-ulp",)
+"""Played by test_demo."""
+
+
+def play(name: str, home: Path) -> Any:
+    """The scenario's own account of itself, and its exit status."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("ASSAY_", "ETH_"))}
+    command = [sys.executable, "-m", "cli.main", "--json", "--home", str(home)]
+    command += ["devnet", "scenario", "run", name, "--quick"]
+    ended = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**kept, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr[-4000:]
+    return json.loads(ended.stdout)["data"]
+
+
+def marked(name: str) -> Any:
+    return pytest.param(name, marks=() if name in QUICK else pytest.mark.slow)
+
+
+@pytest.mark.parametrize("name", [marked(name) for name in SCENARIOS if name not in ELSEWHERE])
+def test_everything_that_a_scenario_promises_happened(name: str, tmp_path: Path) -> None:
+    outcome = play(name, tmp_path)
+    assert outcome["passed"] is True and outcome["missing"] == []
+    before, after = outcome["before"], outcome["after"]
+    minted = sum(map(int, before["parties"].values())) + int(before["held"])
+    assert sum(map(int, after["parties"].values())) + int(after["held"]) + int(after["burned"]) == minted
+    change = {who: int(after["parties"][who]) - int(had) for who, had in before["parties"].items()}
+    guilty = {c["claimant"] for c in outcome["convicted"]} | {lie["verifier"] for lie in outcome["lies"]}
+    if name == "junk-challenge":
+        assert not guilty and change["whistle-1"] < 0 < int(after["burned"])
+    elif name == "honest":
+        assert not guilty and int(after["burned"]) == 0 == change["whistle-1"]
+    else:
+        assert guilty and all(change[who] < 0 for who in guilty) and int(after["burned"]) > 0
+        assert all(found["finding"] for found in outcome["convicted"] + outcome["lies"])

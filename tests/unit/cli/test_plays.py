@@ -1,0 +1,94 @@
+"""What a scenario promises is not fulfilled by a cheat that was not played, or fell for something else."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from cli.accounts_table import Snapshot
+from cli.outcome import Outcome
+from cli.plays import SCENARIOS
+from cli.plays import cast as cast_of
+from protocol.types import GameView
+
+NAMES = ("solver-1", "solver-2", "verifier-1", "verifier-2", "whistle-1", "client")
+
+
+class Decided:
+    """A game of which only the verdict is looked at."""
+
+    def __init__(self, reason: str, won: bool = True) -> None:
+        self.decided, self.challenger_won, self.reason = True, won, reason
+
+
+def outcome(change: dict[str, int], reasons: tuple[str, ...] = (), **parts: Any) -> Outcome:
+    before = Snapshot(dict.fromkeys(NAMES, 100), 0, 0, 0, 600)
+    after = Snapshot({name: 100 + change.get(name, 0) for name in NAMES}, 0, 0, 0, 600)
+    games = [cast(GameView, Decided(reason)) for reason in reasons]
+    return Outcome(before=before, after=after, games=games, **parts)
+
+
+def fell(finding: str, claimant: str = "solver-1", kind: str = "task", round_: int = 1) -> dict[str, Any]:
+    place = {"claimant": claimant, "kind": kind, "round": round_, "shard": 0}
+    return place | {"passedBy": 2, "finding": finding}
+
+
+PLANTED = [("solver-1", {"event": "fault-planted"})]
+PAID = {"solver-1": -50, "whistle-1": 20}
+
+
+def test_what_was_promised_and_happened_misses_nothing() -> None:
+    right = outcome(PAID, ("output",), events=PLANTED, convicted=[fell("WrongSegment: segment 2")])
+    assert SCENARIOS["wrong-state"].promised(right) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"events": []}, "not planted"),
+        ({"convicted": []}, "0 times"),
+        ({"convicted": [fell("WrongInput: input slot 3")]}, "instead of WrongSegment"),
+        ({"convicted": [fell("")]}, "instead of WrongSegment"),
+        ({"convicted": [fell("WrongSegment", round_=0)]}, "instead of once"),
+        ({"convicted": [fell("WrongSegment"), fell("WrongSegment", "solver-2")]}, "honest claim"),
+        ({"reasons": ("arithmetic",)}, "no game was decided by output"),
+        ({"change": {"solver-1": 0, "whistle-1": 20}}, "solver-1 lost nothing"),
+        ({"change": {"solver-1": -50}}, "whistle-1 won nothing"),
+    ],
+)
+def test_what_is_missing_of_it_is_said(changes: dict[str, Any], says: str) -> None:
+    parts: dict[str, Any] = {"events": PLANTED, "convicted": [fell("WrongSegment: segment 2")]}
+    parts |= changes
+    seen = outcome(parts.pop("change", PAID), parts.pop("reasons", ("output",)), **parts)
+    missing = SCENARIOS["wrong-state"].promised(seen)
+    assert any(says in line for line in missing), missing
+
+
+def test_a_lie_of_a_verifier_must_be_in_its_trace() -> None:
+    planted = [("verifier-1", {"event": "fault-planted"})]
+    change = {"verifier-1": -40, "whistle-1": 20, "solver-1": 10}
+    for finding, missing in (("WrongVote: sampled trace 0", 0), ("WrongSegment: segment 1", 1), ("", 1)):
+        lies = [{"verifier": "verifier-1", "finding": finding}]
+        seen = outcome(change, ("timeout",), events=planted, lies=lies)
+        assert len(SCENARIOS["lazy-verifier"].promised(seen)) == missing
+
+
+def test_an_honest_market_has_no_game() -> None:
+    assert SCENARIOS["honest"].promised(outcome({})) == []
+    assert SCENARIOS["honest"].promised(outcome({}, ("arithmetic",)))
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_scenario_has_a_cast_of_two_solvers_and_enough_verifiers(name: str) -> None:
+    specs = SCENARIOS[name].nodes()
+    roles = [spec.role for spec in specs]
+    assert roles.count("solver") == 2 and roles.count("verifier") >= 2
+    assert len({spec.name for spec in specs}) == len(specs)
+    drills = {"--fault", "--cheat", "--lazy", "--copy-from", "--accuse"}
+    assert (name == "honest") != any(drills & set(spec.arguments) for spec in specs)
+
+
+def test_arguments_are_added_to_a_nodes_own() -> None:
+    first = cast_of(2, solver_1=("--withhold",))[0]
+    assert first.name == "solver-1" and first.arguments[-3:] == ("--max-shards", "1", "--withhold")
