@@ -6,15 +6,19 @@ encoding. A state file is the canonical bytes of all slots in order, joined.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
 from numerics.encoding import EncodingError, from_bytes, to_bytes
+from program import hashing
 from program.execute import TORCH_DTYPES
 from program.isa import Program
 from protocol import trees
 from protocol.errors import Stop
+
+BACKGROUND_BYTES = 16 << 20
+"""States of at least this size are hashed by processes of their own (``program.hashing``)."""
 
 
 class InvalidState(Stop):
@@ -56,8 +60,20 @@ def slot_tree(state: Sequence[Tensor], slot: int) -> trees.Tree:
 
 
 def state_tree(state: Sequence[Tensor]) -> trees.Tree:
-    """Tree over the tensor roots of all slots."""
-    return trees.build([trees.tensor_root(to_bytes(x)) for x in state])
+    """Tree over the tensor roots of all slots. Raises HashingFailed (``program.hashing``)."""
+    return begin_tree(state)()
+
+
+def begin_tree(state: Sequence[Tensor]) -> Callable[[], trees.Tree]:
+    """`state_tree` in the background: the result waits for it. The tensors must not be changed meanwhile.
+
+    A small state is hashed at once.
+    """
+    if sum(x.numel() * x.element_size() for x in state) < BACKGROUND_BYTES:
+        tree = trees.build([trees.tensor_root(to_bytes(x)) for x in state])
+        return lambda: tree
+    roots = hashing.shared().roots(state)
+    return lambda: trees.build([root.result() for root in roots])
 
 
 def state_root(state: Sequence[Tensor]) -> bytes:

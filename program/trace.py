@@ -10,13 +10,14 @@ from __future__ import annotations
 import time
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
 from numerics.encoding import to_bytes
 from program.execute import Executor, Patch, StepContext
+from program.hashing import PLAIN_BYTES, Hasher, shared
 from program.isa import Node, Op, Program
 from program.state import slot_tree, state_tree
 from protocol import trees
@@ -37,9 +38,14 @@ def _repeated_tree(element: bytes, size: int, key: bytes) -> trees.Tree:
     return trees.build(digests)
 
 
+def _uniform(output: Tensor) -> bool:
+    """Whether a tensor repeats one element, as its strides tell."""
+    return not any(stride for size, stride in zip(output.shape, output.stride(), strict=True) if size > 1)
+
+
 def output_tree(node: Node, output: Tensor, key: bytes = b"") -> trees.Tree:
     """Tensor tree of a node's output, keyed if `key` is given."""
-    if not any(stride for size, stride in zip(output.shape, output.stride(), strict=True) if size > 1):
+    if _uniform(output):
         return _repeated_tree(bytes(to_bytes(output.reshape(-1)[:1])), node.bytes, key)
     return trees.tensor_tree(to_bytes(output), key)
 
@@ -102,12 +108,12 @@ class StepTrace:
         return slot_tree(self.state, slot)
 
 
-class _Hasher:
-    """Hashes outputs on threads while the step goes on; bounds what waits to be hashed."""
+class _Roots:
+    """Has outputs hashed while the step goes on; bounds what waits to be hashed."""
 
-    def __init__(self, program: Program, key: bytes, pool: ThreadPoolExecutor, keep_bytes: int) -> None:
-        self._program, self._key, self._pool = program, key, pool
-        self._keep_bytes = keep_bytes
+    def __init__(self, program: Program, key: bytes, hasher: Hasher, keep_bytes: int, patched: bool) -> None:
+        self._program, self._key, self._hasher = program, key, hasher
+        self._keep_bytes, self._patched = keep_bytes, patched
         self._waiting: deque[tuple[int, Future[bytes]]] = deque()
         self._waiting_bytes = 0
         self.roots: list[Future[bytes]] = []
@@ -118,14 +124,24 @@ class _Hasher:
         if node.bytes <= self._keep_bytes or node.op is Op.CONST:
             self.kept[index] = output
             self._keep_bytes -= 0 if node.op in (Op.CONST, Op.STATE) else node.bytes
-        future = self._pool.submit(lambda: output_tree(node, output, self._key).root)
+        if node.op is Op.RESHAPE and not self._patched:
+            self.roots.append(self.roots[node.inputs[0].ref])  # the same bytes
+            return
+        future = self._begin(node, output)
         self.roots.append(future)
         self._waiting.append((node.bytes, future))
         self._waiting_bytes += node.bytes
-        while self._waiting and self._waiting_bytes > _BACKLOG_BYTES:
+        while self._waiting_bytes > _BACKLOG_BYTES:
             size, first = self._waiting.popleft()
             first.result()
             self._waiting_bytes -= size
+
+    def _begin(self, node: Node, output: Tensor) -> Future[bytes]:
+        if node.bytes > PLAIN_BYTES and not _uniform(output):
+            return self._hasher.tensor_root(output, self._key)
+        future: Future[bytes] = Future()
+        future.set_result(output_tree(node, output, self._key).root)
+        return future
 
 
 def trace_step(
@@ -137,17 +153,17 @@ def trace_step(
     executor: Executor | None = None,
     patch: Patch | None = None,
     keep_bytes: int = KEEP_BYTES,
-    threads: int = 2,
+    hasher: Hasher | None = None,
 ) -> StepTrace:
-    """Execute one step and commit to every node's output. `key` is empty or 32 bytes. Raises what the
-    executor raises.
+    """Execute one step and commit to every node's output, hashing beside it. `key` is empty or 32 bytes.
+
+    Raises what the executor raises, and HashingFailed (``program.hashing``).
     """
     executor = executor or Executor(program)
     started = time.perf_counter()
-    with ThreadPoolExecutor(max_workers=threads) as pool:
-        hasher = _Hasher(program, key, pool, keep_bytes)
-        next_state = executor.step(state, context, hasher.observe, patch)
-        tree = trees.build([future.result() for future in hasher.roots])
+    roots = _Roots(program, key, hasher or shared(), keep_bytes, patch is not None)
+    next_state = executor.step(state, context, roots.observe, patch)
+    tree = trees.build([future.result() for future in roots.roots])
     elapsed_ms = (time.perf_counter() - started) * 1e3
-    kept = hasher.kept
+    kept = roots.kept
     return StepTrace(program, list(state), context, key, tree, next_state, elapsed_ms, executor, patch, kept)

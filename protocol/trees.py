@@ -22,6 +22,11 @@ def leaf(data: bytes | memoryview) -> bytes:
     return sha256(b"\x00" + data).digest()
 
 
+def prefix(key: bytes = b"") -> bytes:
+    """What is hashed before a leaf's bytes."""
+    return b"\x02" + key if key else b"\x00"
+
+
 def keyed_leaf(key: bytes, data: bytes | memoryview) -> bytes:
     """Digest of a leaf's bytes that only the holder of `key` (32 bytes) can have computed for itself."""
     return sha256(b"\x02" + key + data).digest()
@@ -103,14 +108,44 @@ class Tree:
         return siblings
 
 
+def _parents(row: Sequence[bytes], level: int) -> list[bytes]:
+    """Digests above a row, which is padded if it is odd."""
+    below = b"".join(row) + (ZEROS[level] if len(row) % 2 else b"")
+    return [sha256(b"\x01" + below[i : i + 64]).digest() for i in range(0, len(below), 64)]
+
+
 def build(digests: Sequence[bytes]) -> Tree:
     """Tree over leaf digests. Raises ValueError if there are none."""
     levels = [tuple(digests)]
     for level in range(depth(len(digests))):
-        row = levels[-1]
-        padded = row if len(row) % 2 == 0 else (*row, ZEROS[level])
-        levels.append(tuple(node(padded[i], padded[i + 1]) for i in range(0, len(padded), 2)))
+        levels.append(tuple(_parents(levels[-1], level)))
     return Tree(tuple(levels))
+
+
+def subtree(digests: Sequence[bytes], height: int) -> bytes:
+    """Root of the aligned subtree of this height whose first leaves these are; what is missing is padding.
+
+    Raises ValueError if there are none, or too many.
+    """
+    if not 0 < len(digests) <= 1 << height:
+        raise ValueError(f"{len(digests)} leaves do not begin a subtree of height {height}")
+    row: Sequence[bytes] = digests
+    for level in range(height):
+        row = _parents(row, level)
+    return row[0]
+
+
+def join(subtrees: Sequence[bytes], height: int, leaves: int) -> bytes:
+    """Root of a tree of `leaves` > 2^height leaves from the roots of its subtrees of this height.
+
+    Raises ValueError when there are not as many as such a tree has.
+    """
+    if len(subtrees) < 2 or len(subtrees) != -(-leaves >> height):
+        raise ValueError(f"{len(subtrees)} subtrees of height {height} are not those of {leaves} leaves")
+    row: Sequence[bytes] = subtrees
+    for level in range(height, depth(leaves)):
+        row = _parents(row, level)
+    return row[0]
 
 
 def root(digests: Sequence[bytes]) -> bytes:
@@ -170,10 +205,10 @@ def split_leaves(data: bytes | memoryview) -> list[memoryview]:
 
 def tensor_tree(data: bytes | memoryview, key: bytes = b"") -> Tree:
     """Tree over a tensor's canonical bytes, keyed if `key` is given (rule 1.4)."""
-    prefix = b"\x02" + key if key else b"\x00"
+    begun = sha256(prefix(key))
     digests = []
     for part in split_leaves(data):
-        digest = sha256(prefix)
+        digest = begun.copy()
         digest.update(part)
         digests.append(digest.digest())
     return build(digests)

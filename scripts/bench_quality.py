@@ -5,8 +5,9 @@ from, compiled by `torch.compile` in fp32; and once more by that function uncomp
 that round differently drift apart as well: their distance is what any difference has to be measured by.
 Held-out loss and accuracy are computed in fp32 for all. Curves of all seeds are kept and drawn.
 
-Usage: `python scripts/bench_quality.py [--quick] [--subject gpt ...] [--seeds 3] [--threads 1] [--work DIR]
-[--plots DIR] [--curves FILE] [--json [FILE]]`. Interrupted runs go on from their last evaluation.
+Usage: `python scripts/bench_quality.py [--quick] [--subject gpt ...] [--seeds 3] [--floor 3] [--threads 1]
+[--work DIR] [--plots DIR] [--curves FILE] [--json [FILE]]`. Interrupted runs go on from their last
+evaluation.
 """
 
 from __future__ import annotations
@@ -72,10 +73,10 @@ SUBJECTS = {
     "gpt": Subject(
         models.GptConfig(n_layer=4, n_head=4, d_model=256, context=64),
         optimisers.AdamW(lr=1e-3, schedule=Schedule(50, "cosine", 500, 0.1)),
-        batch=8,
+        batch=4,
         steps=500,
-        every=25,
-        records=128,
+        every=50,
+        records=64,
     ),
     "cnn": Subject(
         models.CnnConfig(),
@@ -92,6 +93,7 @@ QUICK = {
         config=models.GptConfig(n_layer=2, n_head=2, d_model=64, context=32),
         optimiser=optimisers.AdamW(lr=2e-3, schedule=Schedule(10, "cosine", 100, 0.1)),
         steps=100,
+        every=25,
         max_bytes=1 << 18,
     ),
     "cnn": replace(
@@ -207,18 +209,17 @@ def compared(curves: dict[int, dict[str, Curve]]) -> dict[str, Any]:
     ends = {seed: {form: _last(c) for form, c in forms.items()} for seed, forms in curves.items()}
     out: dict[str, Any] = {"ends": ends}
     for key in ("held_out_loss", "train_loss", "accuracy"):
-
-        def of(form: str, key: str = key) -> list[float]:
-            return [e[form][key] for e in ends.values()]
-
-        native, scale = of(NATIVE), (lambda x: 1.0) if key == "accuracy" else abs
+        native = [e[NATIVE][key] for e in ends.values()]
+        scale: Callable[[float], float] = (lambda x: 1.0) if key == "accuracy" else abs
         row: dict[str, Any] = {"seed_spread": (max(native) - min(native)) / scale(statistics.fmean(native))}
         for form in (ORDER_FREE, EAGER):
-            if all(form in e for e in ends.values()):
+            known = [e for e in ends.values() if form in e]
+            pairs = [(e[form][key], e[NATIVE][key]) for e in known]
+            if pairs:
+                a, b = (statistics.fmean(side) for side in zip(*pairs, strict=True))
                 row[form] = {
-                    "by_seed": [(a - b) / scale(b) for a, b in zip(of(form), native, strict=True)],
-                    "of_means": (statistics.fmean(of(form)) - statistics.fmean(native))
-                    / scale(statistics.fmean(native)),
+                    "by_seed": [(x - y) / scale(y) for x, y in pairs],
+                    "of_means": (a - b) / scale(b),
                 }
         out[key] = row
     return out
@@ -238,12 +239,11 @@ def rows(name: str, result: dict[str, Any]) -> list[list[str]]:
                 values = [result["ends"][s][form][key] for s in (seeds if seed is None else [seed])]
                 cells.append(f"{statistics.fmean(values):.{digits}f}")
             for form in (ORDER_FREE, EAGER):
-                found = result[key].get(form)
-                cells.append(
-                    ""
-                    if found is None
-                    else _percent(found["of_means"] if seed is None else found["by_seed"][i])
-                )
+                found = result[key].get(form, {"by_seed": []})
+                if seed is None and "of_means" in found:
+                    cells.append(_percent(found["of_means"]))
+                else:
+                    cells.append(_percent(found["by_seed"][i]) if i < len(found["by_seed"]) else "")
         out.append(cells)
     return out
 
@@ -278,6 +278,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one seed of small models")
     parser.add_argument("--subject", action="append", choices=sorted(SUBJECTS), help="default: all")
     parser.add_argument("--seeds", type=int)
+    parser.add_argument("--floor", type=int, default=3, help="seeds that are also trained uncompiled")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--work", type=Path, default=ROOT / ".assay" / "quality")
     parser.add_argument("--cache", type=Path, default=ROOT / ".assay" / "forms")
@@ -294,7 +295,7 @@ def main() -> None:
     for name in chosen.subject or list(subjects):
         trainer = Trainer(name, subjects[name], chosen.work, chosen.cache)
         forms = {seed: {f: trainer.run(f, seed) for f in (ORDER_FREE, NATIVE)} for seed in seeds}
-        for seed in seeds:
+        for seed in seeds[: chosen.floor]:
             forms[seed][EAGER] = trainer.run(EAGER, seed)
         curves[name], results[name] = forms, compared(forms)
         lines += rows(name, results[name])

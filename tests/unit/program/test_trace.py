@@ -40,7 +40,7 @@ def test_tree_is_over_the_output_roots(key: bytes) -> None:
 
 def test_memory_bound_and_threads_change_nothing() -> None:
     sample = random_sample(5)
-    whole, lean = trace(sample), trace(sample, keep_bytes=0, threads=1)
+    whole, lean = trace(sample), trace(sample, keep_bytes=0)
     assert whole.root == lean.root
     for i in range(0, len(sample.program.nodes), 7):
         assert bytes(lean.output(i)) == bytes(whole.output(i))
