@@ -51,9 +51,7 @@ def line_of(following: Following) -> str:
     return f"{following.job.progress}{diverged}"
 
 
-def losses_if_fetched(
-    app: App, connection: Connection, storage: NodeStorage, job_id: JobId
-) -> Losses | None:
+def losses_if_fetched(app: App, connection: Connection, storage: NodeStorage, job_id: JobId) -> Losses | None:
     """What a job's losses are read with; None while its files cannot be fetched."""
     market = connection.market
     storage.set_peers(market.endpoints().values())

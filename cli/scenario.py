@@ -179,7 +179,6 @@ class Run:
         for shot in (outcome.before, outcome.after):
             shot.check(minted)
 
-
     def _check_verdicts(self, lineage: Lineage, job_id: JobId) -> None:
         """What was convicted, each with the client's own replay of it."""
         from training.audit import audit_claim, audit_vote

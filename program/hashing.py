@@ -130,7 +130,7 @@ class Hasher:
         EncodingError for a dtype that has no bytes."""
         if x.dtype not in ITEM_BYTES or x.numel() * x.element_size() <= PLAIN_BYTES:
             return self._threads.submit(lambda: trees.tensor_root(to_bytes(x), key))
-        ready = None
+        x, ready = x.detach().contiguous(), None
         if x.device.type == "cuda":
             ready = torch.cuda.Event()
             ready.record(torch.cuda.current_stream(x.device))
@@ -143,10 +143,9 @@ class Hasher:
     def _root(self, x: Tensor, key: bytes, ready: torch.cuda.Event | None) -> bytes:
         if ready is not None:
             x = self._fetched(x, ready)
-        array = np.ascontiguousarray(x.detach().numpy())
         lane = self._idle.get()
         try:
-            return lane.root(array, key)
+            return lane.root(x.numpy(), key)
         finally:
             self._idle.put(lane)
 
@@ -156,7 +155,7 @@ class Hasher:
         with torch.cuda.stream(stream):
             ready.wait(stream)
             pinned = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
-            pinned.copy_(x.contiguous(), non_blocking=True)
+            pinned.copy_(x, non_blocking=True)
             copied = torch.cuda.Event()
             copied.record(stream)
         copied.synchronize()

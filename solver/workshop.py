@@ -1,15 +1,19 @@
 """One job on a solver's bench: training its tasks segment by segment, and making its claims.
 
 Contract: what is published has the roots that are claimed. Input states come from ``training.lineage``;
-segments done are kept by ``solver.progress``. Not thread-safe.
+segments done are kept by ``solver.progress``. A large state is hashed and published while the next segment is
+trained; it counts on disk, and enters a claim, only when it is stored and its root is there, so that a crash
+costs at most the segment whose state is under way, and the one in training. Not thread-safe.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from math import nan
 
-from program.state import InvalidState, state_root
+from program.state import BACKGROUND_BYTES, InvalidState, state_root
 from protocol.ports import Blocks, MarketView
 from protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Claim, JobId, JobView, Kind, Seconds, Wei
 from solver.progress import TaskProgress
@@ -39,8 +43,30 @@ class Draft:
     roots: tuple[bytes, ...]
 
 
+@dataclass
+class _Task:
+    """The task that is being trained."""
+
+    round: int
+    shard: int
+    input_root: bytes
+    leaves: list[Checkpoint]
+    """Published and on disk."""
+    state: State
+    """Where training is."""
+    publishing: deque[Future[Checkpoint]] = field(default_factory=deque)
+
+    @property
+    def segments(self) -> int:
+        """Segments that are trained."""
+        return len(self.leaves) + len(self.publishing) - 1
+
+
 class Workshop:
     """Computes and publishes for one job."""
+
+    background_bytes = BACKGROUND_BYTES
+    """States of at least this size are published while training goes on."""
 
     def __init__(
         self, market: MarketView, blocks: Blocks, job: JobView, work: Work, progress: TaskProgress
@@ -50,7 +76,8 @@ class Workshop:
         self.lineage = Lineage(market, blocks, job.job_id, work)
         self._blocks = blocks
         self._progress = progress
-        self._latest: tuple[bytes, State] | None = None
+        self._task: _Task | None = None
+        self._publisher = ThreadPoolExecutor(1, thread_name_prefix="publishing")
         self._diverged = False
         self._inputs: dict[tuple[int, int, int], bytes] = {}
 
@@ -61,34 +88,66 @@ class Workshop:
         return self._inputs[key]
 
     def segments_done(self, round_: int, shard: int, epoch: int) -> int:
-        """Segments of a task that are trained and published. Raises SourceMissing."""
+        """Segments of a task that are trained. Raises SourceMissing."""
         root = self._input_root(round_, shard, epoch)
+        if self._is_open(round_, shard, root):
+            assert self._task is not None
+            return self._task.segments
         return max(len(self._progress.load(self.job_id, round_, shard, root)) - 1, 0)
+
+    def _is_open(self, round_: int, shard: int, root: bytes) -> bool:
+        task = self._task
+        return task is not None and (task.round, task.shard, task.input_root) == (round_, shard, root)
 
     def _state(self, checkpoint: Checkpoint) -> State | None:
         """A state of our own, or None if the block store has lost it."""
-        if self._latest is not None and self._latest[0] == checkpoint.root:
-            return self._latest[1]
         limit = self.work.files.inner.state_bytes
         try:
             return self.work.load(Kind.TASK, self._blocks.read_file(checkpoint.cid, limit))
         except (*UNFETCHABLE, InvalidState):
             return None
 
-    def train_segment(self, round_: int, shard: int, epoch: int) -> Trained:
-        """Train and publish the next segment. Raises SourceMissing."""
-        root = self._input_root(round_, shard, epoch)
+    def _open(self, round_: int, shard: int, root: bytes) -> _Task:
+        """The task, where it was left."""
+        if self._task is not None and self._is_open(round_, shard, root):
+            return self._task
+        self._land()
         done = self._progress.load(self.job_id, round_, shard, root)
         state = self._state(done[-1]) if done else None
         if state is None:
-            state = self.lineage.input_state(Kind.TASK, round_, shard)
-            done = [publish_state(self._blocks, state)]
-        segment = len(done) - 1
-        start = state
-        state, end = self.work.segment(Kind.TASK, round_, shard, segment, start)
-        done.append(publish_state(self._blocks, state))
-        self._progress.save(self.job_id, round_, shard, done)
-        self._latest = (end, state)
+            done, state = [], self.lineage.input_state(Kind.TASK, round_, shard)
+        self._task = task = _Task(round_, shard, root, done, state)
+        if not done:
+            self._publish(task)
+        return task
+
+    def _publish(self, task: _Task) -> None:
+        """Begin to publish the open task's state; to its end, if it is small."""
+        task.publishing.append(self._publisher.submit(publish_state, self._blocks, task.state))
+        if self.work.files.inner.state_bytes < self.background_bytes:
+            self._land()
+
+    def _land(self) -> None:
+        """Wait until the open task's states are published, and record them.
+
+        Raises what publishing raised: the task is then opened again, from what is on disk.
+        """
+        task, self._task = self._task, None
+        if task is None:
+            return
+        while task.publishing:
+            task.leaves.append(task.publishing.popleft().result())
+            self._progress.save(self.job_id, task.round, task.shard, task.leaves)
+        self._task = task
+
+    def train_segment(self, round_: int, shard: int, epoch: int) -> Trained:
+        """Train the next segment. Raises SourceMissing, and what publishing it or the one before raised."""
+        task = self._open(round_, shard, self._input_root(round_, shard, epoch))
+        segment, start = task.segments, task.state
+        state = self.work.run(Kind.TASK, round_, shard, segment, start)
+        self._land()
+        task.state = state
+        self._publish(task)
         return Trained(segment, self.loss(state), self._divergence(round_, shard, segment, start, state))
 
     def _divergence(
@@ -107,8 +166,9 @@ class Workshop:
         return training_loss(names, state) if LOSS_SLOT in names else nan
 
     def task_draft(self, round_: int, shard: int, epoch: int) -> Draft:
-        """The claim of a task whose segments are all done."""
+        """The claim of a task whose segments are all done. Raises what publishing them raised."""
         root = self._input_root(round_, shard, epoch)
+        self._land()
         done = self._progress.load(self.job_id, round_, shard, root)
         return self._draft(Kind.TASK, round_, shard, done)
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from program import isa
 from program.execute import Records
 from program.isa import MalformedProgram, Program
-from program.state import load_state, state_bytes, state_root
+from program.state import begin_tree, load_state, state_bytes, state_root
 from program.validate import validate
 from protocol.errors import Stop
 from protocol.ports import RAW, Blocks
@@ -318,10 +318,11 @@ class Checkpoint:
 
 
 def publish_state(blocks: Blocks, state: Sequence[Tensor]) -> Checkpoint:
-    """Store and pin a state."""
+    """Store and pin a state; it is hashed meanwhile."""
+    tree = begin_tree(state)
     cid = blocks.add_file(state_bytes(state))
     blocks.pin(cid)
-    return Checkpoint(cid, state_root(state))
+    return Checkpoint(cid, tree().root)
 
 
 def publish_checkpoints(blocks: Blocks, checkpoints: Sequence[Checkpoint]) -> bytes:

@@ -85,12 +85,16 @@ class Work:
             fault=fault,
         )
 
+    def run(self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]) -> State:
+        """The state at a segment's end."""
+        return list(self.replay(kind, round_, shard, segment, state).state(self.segment_steps(kind)))
+
     def segment(
         self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]
     ) -> tuple[State, bytes]:
         """The state at a segment's end, and its root."""
-        end = self.replay(kind, round_, shard, segment, state).state(self.segment_steps(kind))
-        return list(end), state_root(end)
+        end = self.run(kind, round_, shard, segment, state)
+        return end, state_root(end)
 
     def load(self, kind: Kind, data: bytes) -> State:
         """A state from its bytes. Raises InvalidState."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+from typing import Any
+
 import pytest
 import torch
 
+import program.trace
 from numerics.encoding import to_bytes
+from program import hashing
 from program.build import ProgramBuilder
 from program.execute import Executor, StepContext
+from program.hashing import Hasher, HashingFailed
 from program.isa import DType, Op
 from program.state import state_root
 from program.trace import StepTrace, trace_step
@@ -17,7 +23,7 @@ from tests.fakes.programs import Sample, random_sample
 KEY = b"k" * 32
 
 
-def trace(sample: Sample, key: bytes = b"", **options: int) -> StepTrace:
+def trace(sample: Sample, key: bytes = b"", **options: Any) -> StepTrace:
     context = StepContext(sample.dataset, b"s" * 32, 1, 6)
     return trace_step(sample.program, sample.state, context, key, **options)
 
@@ -47,6 +53,62 @@ def test_memory_bound_and_threads_change_nothing() -> None:
         assert lean.tensor_tree(i) == whole.tensor_tree(i)
     with pytest.raises(IndexError):
         lean.tensor(len(sample.program.nodes))
+
+
+@pytest.mark.parametrize("key", [b"", KEY])
+def test_roots_from_hashing_processes_are_the_same(monkeypatch: pytest.MonkeyPatch, key: bytes) -> None:
+    sample, made = random_sample(5), Hasher(2)
+    plain = trace(sample, key)
+    monkeypatch.setattr(hashing, "PLAIN_BYTES", 0)
+    monkeypatch.setattr(program.trace, "PLAIN_BYTES", 0)
+    beside = trace(sample, key, hasher=made)
+    assert any(lane._process for lane in made._lanes)
+    assert beside.tree == plain.tree
+    made.close()
+
+
+class Outstanding:
+    """A hasher that answers when it is asked for a result, and counts the bytes that wait."""
+
+    def __init__(self, fails_at: int = -1) -> None:
+        self.waiting = self.most = self.largest = self.asked = 0
+        self._fails_at = fails_at
+
+    def tensor_root(self, x: torch.Tensor, key: bytes) -> Future[bytes]:
+        size, outer, number = x.numel() * x.element_size(), self, self.asked
+        self.asked, self.waiting = self.asked + 1, self.waiting + size
+        self.most, self.largest = max(self.most, self.waiting), max(self.largest, size)
+
+        class Late(Future[bytes]):
+            settled = False
+
+            def result(self, timeout: float | None = None) -> bytes:
+                if number == outer._fails_at:
+                    raise HashingFailed("a hashing process ended", hint="compute it again")
+                outer.waiting -= 0 if self.settled else size
+                self.settled = True
+                return trees.tensor_root(to_bytes(x), key)
+
+        return Late()
+
+
+def test_what_waits_to_be_hashed_is_bounded_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    sample, slow = random_sample(5), Outstanding()
+    plain = trace(sample)
+    monkeypatch.setattr(program.trace, "PLAIN_BYTES", 0)
+    monkeypatch.setattr(program.trace, "_BACKLOG_BYTES", 64)
+    assert trace(sample, hasher=slow).tree == plain.tree
+    assert slow.asked > 10 and slow.waiting == 0
+    assert 64 < slow.most <= 64 + slow.largest
+
+
+@pytest.mark.parametrize("number", [0, 5])
+def test_a_root_that_fails_ends_the_trace(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(program.trace, "PLAIN_BYTES", 0)
+    with pytest.raises(HashingFailed):
+        trace(random_sample(5), hasher=Outstanding(fails_at=number))
 
 
 def test_key_changes_every_output_root() -> None:

@@ -154,7 +154,10 @@ def test_a_compilation_under_way_is_ended_with_its_owner(tmp_path: Path, sample:
 
 
 def test_without_a_compiler_training_is_eager_with_a_warning(
-    tmp_path: Path, sample: Sample, workers: list[FakeWorker], logged: pytest.LogCaptureFixture,
+    tmp_path: Path,
+    sample: Sample,
+    workers: list[FakeWorker],
+    logged: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def none() -> str:

@@ -7,13 +7,17 @@ from pathlib import Path
 import pytest
 import torch
 
+from protocol.errors import Retry
+from protocol.ports import Blocks
 from protocol.types import Kind, Phase
+from solver import workshop
 from solver.service import SolverService
+from solver.workshop import Workshop
 from tests.fakes.blocks import cid_of
 from tests.fakes.jobs import TinyFiles, tiny_files
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import Killed
-from training.artifacts import canonical_json, raw_cid
+from training.artifacts import Checkpoint, State, canonical_json, raw_cid
 
 torch.set_num_threads(1)
 
@@ -74,6 +78,41 @@ def test_48_a_solver_killed_between_segments_trains_none_of_them_twice(day: Mark
     day.solver("bob")
     assert day.run(lambda: len(day.phases(job_id)) >= 2)
     assert first >= 3 and len(day.named("trained")) == 8
+
+
+def test_48_a_solver_killed_while_it_publishes_beside_training_repeats_one_segment_at_most(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Workshop, "background_bytes", 0)
+    job_id = day.post()
+    staffed(day)
+    day.run(lambda: len(day.named("trained")) >= 3)
+    first = len(day.named("trained"))
+    day.solver("ann")
+    day.solver("bob")
+    assert day.run(day.closed(job_id))
+    assert day.phases(job_id) == [Phase.SETTLED] * 6 and day.world.burned == 0
+    assert first >= 3 and 16 < len(day.named("trained")) <= 18
+
+
+def test_a_segment_that_cannot_be_published_is_not_claimed_and_is_trained_again(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, publish = iter(range(100)), workshop.publish_state
+
+    def failing(blocks: Blocks, state: State) -> Checkpoint:
+        if next(calls) == 2:
+            raise Retry("the disk is full", hint="make room")
+        return publish(blocks, state)
+
+    monkeypatch.setattr(Workshop, "background_bytes", 0)
+    monkeypatch.setattr(workshop, "publish_state", failing)
+    job_id = day.post()
+    staffed(day)
+    assert day.run(day.closed(job_id))
+    assert [e["error"] for e in day.named("retry")] == ["the disk is full; make room"]
+    assert day.phases(job_id) == [Phase.SETTLED] * 6 and day.world.burned == 0
+    assert len(day.named("trained")) >= 16
 
 
 def test_33_withheld_checkpoints_of_an_honest_solver_are_recomputed(day: MarketDay) -> None:
