@@ -111,5 +111,3 @@ def _bytes(text: str) -> bytes:
         raise Stop(
             "the consent is not hex", hint="`assay keys consent OWNER` prints it", code="bad-consent"
         ) from None
-
-

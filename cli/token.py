@@ -45,8 +45,9 @@ def deposit(context: typer.Context, amount: Amount) -> None:
 def withdraw(
     context: typer.Context,
     amount: Amount,
-    operator: Annotated[str | None, typer.Option("--from", help="An operator that this account owns.")] =
-    None,
+    operator: Annotated[
+        str | None, typer.Option("--from", help="An operator that this account owns.")
+    ] = None,
 ) -> None:
     """Move free tokens (this account's, or an operator's) from the vault into the wallet."""
     from chain.offices import Owner

@@ -104,8 +104,6 @@ def test_what_waits_to_be_hashed_is_bounded_and_nothing_is_left(monkeypatch: pyt
 
 @pytest.mark.parametrize("number", [0, 5])
 def test_a_root_that_fails_ends_the_trace(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
     monkeypatch.setattr(program.trace, "PLAIN_BYTES", 0)
     with pytest.raises(HashingFailed):
         trace(random_sample(5), hasher=Outstanding(fails_at=number))
