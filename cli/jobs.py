@@ -14,7 +14,8 @@ from protocol.types import Address, Seconds, Terms, Wei
 from training import datasets, models, recipe
 from training.artifacts import Published
 from training.datasets import Dataset
-from training.job import JobArtifacts, build_job, cross_entropy, from_recipe
+from training.job import JobArtifacts, build_job, from_recipe
+from training.losses import cross_entropy
 from training.optimisers import AdamW, Optimiser, Sgd
 from training.outer import DiLoCo
 from training.schedules import Schedule

@@ -20,8 +20,8 @@ from solver.progress import TaskProgress
 from training.artifacts import Checkpoint, State, publish_checkpoints, publish_state
 from training.divergence import Divergence, divergence_in, not_finite
 from training.evaluate import training_loss
-from training.job import LOSS_SLOT
 from training.lineage import UNFETCHABLE, Lineage
+from training.losses import LOSS_SLOT
 from training.work import Work
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from protocol.types import Kind
 from training.artifacts import State
-from training.job import LOSS_SLOT
+from training.losses import LOSS_SLOT
 from training.work import Work
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from protocol.errors import Stop
 from training import models
 from training.datasets import DIGITS_SCALE, LabelledLayout, Layout, TextLayout
-from training.job import LOSS_SLOT, cross_entropy
+from training.losses import LOSS_SLOT, cross_entropy
 
 EVALUATION_BATCH = 64
 

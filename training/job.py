@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn import functional
 
 from program.execute import Records
 from program.isa import Program
@@ -28,11 +27,10 @@ from program.tracing import StepFunction, trace_step
 from protocol.errors import Stop
 from training import datasets, models
 from training.datasets import Dataset, Layout
+from training.losses import LOSS_SLOT, cross_entropy
 from training.optimisers import AdamW, Optimiser, Sgd
 from training.outer import DiLoCo, outer_genesis, outer_program
 from training.recipe import LossFunction, Recipe
-
-LOSS_SLOT = "metric.loss"
 
 
 @dataclass(frozen=True)
@@ -47,11 +45,6 @@ class JobArtifacts:
     records: Records
     held_out: bytes
     model: dict[str, Any] = field(default_factory=dict)
-
-
-def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross entropy of f32 [.., classes] logits and i64 [..] targets."""
-    return functional.cross_entropy(outputs.reshape(-1, outputs.shape[-1]), targets.reshape(-1))
 
 
 @dataclass(frozen=True)
