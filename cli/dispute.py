@@ -189,7 +189,8 @@ def _play(app: App, game_id: int) -> None:
     storage.set_peers(url for owner, url in market.endpoints().items() if owner != market.me)
     try:
         job = market.job(market.claim(view.game.claim_id).claim.job_id)
-        lineage = open_lineage(market, storage.blocks, job, APPETITE, engine=engine_of(app.settings))
+        engine = engine_of(app.settings, brief=True)
+        lineage = open_lineage(market, storage.blocks, job, APPETITE, engine=engine)
         app.announce(f"move in game {game_id}: {state_of(view)}")
         pursuit = None
         if slots_shown(view.game) and view.game.challenger == market.me:

@@ -40,7 +40,7 @@ def open_inspection(app: App, job_id: JobId) -> Inspection:
         storage.blocks,
         job,
         APPETITE,
-        engine=engine_of(app.settings),
+        engine=engine_of(app.settings, brief=True),
     )
     return Inspection(connection, storage, job, lineage)
 

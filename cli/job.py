@@ -252,9 +252,8 @@ def show(context: typer.Context, job: JobArgument) -> None:
     storage.set_peers(market.endpoints().values())
     try:
         files = load_job(storage.blocks, terms, APPETITE)
-        following = follow(
-            market, job_id, losses_of(market, storage.blocks, job_id, files, engine_of(app.settings))
-        )
+        engine = engine_of(app.settings, brief=True)
+        following = follow(market, job_id, losses_of(market, storage.blocks, job_id, files, engine))
     finally:
         storage.close()
     app.output.result("job", following, progress_table(following))

@@ -59,4 +59,4 @@ def losses_if_fetched(app: App, connection: Connection, storage: NodeStorage, jo
         files = load_job(storage.blocks, market.job(job_id).terms, APPETITE)
     except Retry:
         return None
-    return losses_of(market, storage.blocks, job_id, files, engine_of(app.settings))
+    return losses_of(market, storage.blocks, job_id, files, engine_of(app.settings, brief=True))

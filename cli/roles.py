@@ -30,8 +30,9 @@ def device_of(name: str) -> str:
     return str(open_device(name))
 
 
-def engine_of(settings: Settings) -> Engine:
-    """How this node computes. Raises Ask for an unknown executor, a device that is not there, no number."""
+def engine_of(settings: Settings, *, brief: bool = False) -> Engine:
+    """How this node (or, if `brief`, this one command) computes. Raises Ask for an unknown executor, a device
+    that is not there, no number of threads."""
     try:
         way = Way(settings.executor)
     except ValueError:
@@ -49,7 +50,7 @@ def engine_of(settings: Settings) -> Engine:
                 hint="give a whole number from 1, or leave it out for all processors",
                 code="bad-threads",
             ) from None
-    return Engine(device_of(settings.device), way, settings.home / FORMS_FOLDER)
+    return Engine(device_of(settings.device), way, settings.home / FORMS_FOLDER, brief)
 
 
 def secret_of(home: Path) -> bytes:

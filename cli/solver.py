@@ -79,7 +79,7 @@ def why(context: typer.Context, job: str) -> None:
         app.node_home(app.settings.account),
         Limits(parse_amount("0tok"), 4, parse_duration("5s")),
         APPETITE,
-        engine=engine_of(app.settings),
+        engine=engine_of(app.settings, brief=True),
     )
     reason = service.why(JobId(parse_id(job)))
     storage.close()

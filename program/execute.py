@@ -256,28 +256,37 @@ class Executor:
         context do not fit the program.
         """
         self.check_state(state)
-        nodes = len(self.program.nodes)
-        tensors: list[Tensor | None] = [None] * nodes
         with guarded(self.program, self.device), torch.inference_mode():
-            for index, x in enumerate(state):
-                x = x.to(self.device)
-                tensors[index] = x if patch is None else patch(index, x)
-                if observe is not None:
-                    observe(index, tensors[index])  # type: ignore[arg-type]
-            for index, compute, dead in self._plan:
-                if until is not None and index > until:
-                    return []
-                out = compute(context, tensors)  # type: ignore[arg-type]
-                if patch is not None:
-                    out = patch(index, out)
-                tensors[index] = out
-                if observe is not None:
-                    observe(index, out)
-                for gone in dead:
-                    tensors[gone] = None
-            if until is not None:
+            return self._run_plan(state, context, observe, patch, until)
+
+    def _run_plan(
+        self,
+        state: Sequence[Tensor],
+        context: StepContext,
+        observe: Observe | None,
+        patch: Patch | None,
+        until: int | None,
+    ) -> list[Tensor]:
+        tensors: list[Tensor | None] = [None] * len(self.program.nodes)
+        for index, x in enumerate(state):
+            x = x.to(self.device)
+            tensors[index] = x if patch is None else patch(index, x)
+            if observe is not None:
+                observe(index, tensors[index])  # type: ignore[arg-type]
+        for index, compute, dead in self._plan:
+            if until is not None and index > until:
                 return []
-            return [own(tensors[ref]) for ref in self.program.outputs]  # type: ignore[arg-type]
+            out = compute(context, tensors)  # type: ignore[arg-type]
+            if patch is not None:
+                out = patch(index, out)
+            tensors[index] = out
+            if observe is not None:
+                observe(index, out)
+            for gone in dead:
+                tensors[gone] = None
+        if until is not None:
+            return []
+        return [own(tensors[ref]) for ref in self.program.outputs]  # type: ignore[arg-type]
 
     def run(self, state: Sequence[Tensor], context: StepContext, steps: int) -> list[Tensor]:
         """The state after `steps` steps, the first at `context.step`."""

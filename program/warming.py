@@ -51,13 +51,15 @@ class WarmingExecutor(Executor):
         *,
         steps: int,
         always: bool = False,
+        compiles: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`cache_dir` is a directory of the operator's own."""
+        """`cache_dir` is a directory of the operator's own. Without `compiles` a form is used only if it is
+        there already."""
         super().__init__(program, device, FAST)
         self._cache_dir = cache_dir
         self._stored: StoredForm | None = None
-        self._left, self._always, self._clock = steps, always, clock
+        self._left, self._always, self._compiles, self._clock = steps, always, compiles, clock
         self._eager_s: list[float] = []
         self._worker: Worker | None = None
         self._compiled: CompiledExecutor | None = None
@@ -111,7 +113,7 @@ class WarmingExecutor(Executor):
     def _promising(self) -> bool:
         """Whether it may pay to look closer, which takes the compiler's import of a second."""
         some = next(self._cache_dir.glob(f"{self.program.root.hex()[:16]}-*"), None) is not None
-        return self._pays(LOAD_S if some else self._compile_s)
+        return self._pays(LOAD_S) if some else self._compiles and self._pays(self._compile_s)
 
     @property
     def _compile_s(self) -> float:
@@ -124,7 +126,7 @@ class WarmingExecutor(Executor):
         stored = self._stored = self._stored or stored_form(self.program, self.device, self._cache_dir)
         if not stored.refusal and stored.exists:
             self._load()
-        elif self._pays(self._compile_s):
+        elif self._compiles and self._pays(self._compile_s):
             if reason := obstacle(stored):
                 self._give_up(reason)
                 return

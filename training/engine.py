@@ -30,11 +30,12 @@ class Way(StrEnum):
 @dataclass(frozen=True)
 class Engine:
     """Makes executors. `forms` is the operator's own folder of compiled forms; without one nothing is
-    compiled."""
+    compiled. `brief`: this process ends soon, so it uses forms that are there and compiles none."""
 
     device: str = "cpu"
     way: Way = Way.REFERENCE
     forms: Path | None = None
+    brief: bool = False
 
     def executor(self, program: Program, steps: int) -> Executor:
         """An executor for a validated program of which about `steps` steps are to come. Raises Ask where the
@@ -42,7 +43,10 @@ class Engine:
         if self.forms is None or self.way in (Way.EAGER, Way.REFERENCE):
             return self.eager(program)
         always = self.way is Way.COMPILED
-        return WarmingExecutor(program, self.device, self.forms, steps=steps, always=always)
+        compiles = not self.brief
+        return WarmingExecutor(
+            program, self.device, self.forms, steps=steps, always=always, compiles=compiles
+        )
 
     def eager(self, program: Program) -> Executor:
         """An executor that is never compiled."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -202,6 +205,30 @@ def test_a_refused_form_is_not_compiled_again(
     form = WarmingExecutor(sample.program, "cpu", tmp_path, steps=10, always=True)
     assert run(form, 3) == wanted(3)
     assert not workers and "other bits in slot 1" in logged.text
+
+
+def test_a_command_that_ends_soon_uses_what_is_there_and_compiles_nothing(
+    forms: Path, tmp_path: Path, sample: Sample, workers: list[FakeWorker]
+) -> None:
+    none = WarmingExecutor(sample.program, "cpu", tmp_path, steps=10, always=True, compiles=False)
+    assert run(none, 5) == wanted(5) and not workers and not none.ready
+    some = WarmingExecutor(sample.program, "cpu", forms, steps=10, always=True, compiles=False)
+    assert run(some, 5) == wanted(5) and some.ready
+
+
+def test_nobody_imports_a_compiler_before_it_pays(tmp_path: Path) -> None:
+    """Importing it takes each node a second, which a short job never gets back."""
+    script = (
+        "import sys; from pathlib import Path; from training.engine import Engine, Way\n"
+        "from program.execute import StepContext; from tests.fakes.programs import training_sample\n"
+        "sample = training_sample()\n"
+        f"executor = Engine('cpu', Way.AUTO, Path({str(tmp_path)!r})).executor(sample.program, 500)\n"
+        "executor.run(sample.state, StepContext(sample.dataset, bytes(32), 0, 0), 6)\n"
+        "sys.exit('torch._inductor.standalone_compile' in sys.modules)\n"
+    )
+    root = Path(__file__).resolve().parents[3]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    assert subprocess.run([sys.executable, "-c", script], cwd=root, env=environment).returncode == 0
 
 
 def test_traces_are_made_eagerly(forms: Path, sample: Sample) -> None:

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from program.compiled import CompiledExecutor
+from program.execute import Executor
+from program.warming import WarmingExecutor
 from protocol.errors import Retry
 from protocol.ports import Blocks
 from protocol.types import Kind, Phase
@@ -14,10 +17,11 @@ from solver import workshop
 from solver.service import SolverService
 from solver.workshop import Workshop
 from tests.fakes.blocks import cid_of
-from tests.fakes.jobs import TinyFiles, tiny_files
+from tests.fakes.jobs import TinyFiles, inner_program, tiny_files
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import Killed
 from training.artifacts import Checkpoint, State, canonical_json, raw_cid
+from training.engine import Engine, Way
 
 torch.set_num_threads(1)
 
@@ -258,3 +262,46 @@ def test_a_solver_whose_store_lost_its_checkpoints_trains_them_again(day: Market
     assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
     assert day.phases(job_id) == [Phase.SETTLED] * 2
     assert [e["segment"] for e in day.named("trained")] == [0, 1, 2, 0, 1, 2, 3]
+
+
+def test_too_little_memory_is_a_question_until_there_is_more(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = day.post()
+    staffed(day)
+    computed = Executor._run_plan
+    scarce = True
+
+    def starved(executor: Executor, *given: object) -> object:
+        if scarce:
+            raise MemoryError
+        return computed(executor, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Executor, "_run_plan", starved)
+    ann = day.services["ann"]
+    assert day.run(lambda: bool(ann.status.questions)), ann.status
+    (question,) = ann.status.questions.values()
+    assert "has not the memory for a step" in question and "end other programs" in question
+    assert not ann.status.abandoned and day.named("ask")[0]["code"] == "out-of-memory"
+    scarce = False
+    assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
+    assert day.phases(job_id) == [Phase.SETTLED] * 6 and not ann.status.questions
+
+
+@pytest.mark.slow
+def test_compiled_and_eager_nodes_agree_on_a_whole_job(day: MarketDay, tmp_path: Path) -> None:
+    forms = tmp_path / "forms"
+    CompiledExecutor(inner_program(), cache_dir=forms)
+    engines = [Engine("cpu", way, forms) for way in (Way.COMPILED, Way.REFERENCE)]
+    job_id = day.post()
+    for name, engine in zip(("ann", "bob"), engines, strict=True):
+        day.solver(name, engine=engine)
+    for i, engine in enumerate([*engines, Engine("cpu", Way.EAGER)]):
+        day.verifier(f"v{i}", engine=engine)
+    day.whistleblower("wendy")
+    assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
+    assert day.phases(job_id) == [Phase.SETTLED] * 6 and not day.world.games
+    ann = day.services["ann"]
+    assert isinstance(ann, SolverService)
+    (used,) = (shop.work._inner for shop in ann._shops.values())
+    assert isinstance(used, WarmingExecutor) and used.ready
