@@ -14,7 +14,7 @@ from typing import Any
 from chain.compile import Artifact
 from chain.deploy import Planned
 from chain.errors import Registry
-from protocol.types import Seconds, Wei
+from protocol.types import ZERO_ADDRESS, Seconds, Wei
 
 ARBITERS = ("ArbiterElementwise", "ArbiterTranscendental", "ArbiterContraction", "ArbiterIndex")
 """The Court's arbiters, in the order of its constructor."""
@@ -54,14 +54,18 @@ def market_plan(deployer: str, *, token_supply: Wei, delays: Delays) -> list[Pla
         ),
         Planned("Jobs", "Jobs", lambda at: _at(at, "Vault", "Tasks", "Guardian")),
         Planned("Tasks", "Tasks", lambda at: _at(at, "Vault", "Stakes", "Jobs", "TasksExtension")),
-        Planned(
-            "TasksExtension", "TasksExtension", lambda at: _at(at, "Vault", "Stakes", "Jobs", "Challenges")
-        ),
+        Planned("TasksExtension", "TasksExtension", _extension),
         Planned("Challenges", "Challenges", lambda at: _at(at, "Vault", "Jobs", "Tasks", "Court")),
         *(Planned(name, name, lambda _: []) for name in ARBITERS),
         Planned("Court", "Court", lambda at: _at(at, "Challenges", *ARBITERS)),
         Planned("Lens", "Lens", lambda at: _at(at, "Vault", "Stakes", "Jobs", "Tasks")),
     ]
+
+
+def _extension(at: Mapping[str, str]) -> list[Any]:
+    """Modules that this market does not have are the zero address."""
+    modules = [at.get(name, ZERO_ADDRESS) for name in ("Availability", "Plants")]
+    return [*_at(at, "Vault", "Stakes", "Jobs", "Challenges"), *modules]
 
 
 def registry_of(artifacts: Mapping[str, Artifact]) -> Registry:

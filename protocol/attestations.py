@@ -99,16 +99,17 @@ def _await_seed(state: ClaimState, terms: Terms, now: Moment) -> ClaimState:
 
 
 def _dismiss(funds: Funds, state: ClaimState, terms: Terms) -> tuple[Funds, ClaimState]:
-    """Whoever committed and did not reveal pays; the others are free, but for those with an open game."""
+    """Whoever was drawn and did not reveal pays; the others are free, but for those with an open game."""
     after = state
     for ballot in state.present():
-        if not ballot.state.locks:
+        if ballot.state == BallotState.DONE:
             continue
         if ballot.games:
             after = after.with_ballot(state.status.draws, replace(ballot, state=BallotState.HELD))
             continue
-        funds = funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
-        if ballot.state == BallotState.COMMITTED:
+        if ballot.state.locks:
+            funds = funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
+        if ballot.state in (BallotState.DRAWN, BallotState.COMMITTED):
             funds = funds.fined(ballot.verifier, Role.VERIFIER, terms.miss_penalty)
     return funds, after
 

@@ -17,6 +17,7 @@ from protocol.game import Verdict, input_game, play
 from protocol.ledger import bond, free
 from protocol.refusal import require
 from protocol.settlement import lost_bond
+from protocol.stakes import SEIZED
 from protocol.types import (
     INPUT_SEGMENT,
     ZERO_ADDRESS,
@@ -49,8 +50,8 @@ def open_game(world: World, event: Open, by: Address, now: Moment) -> World:
     InsufficientBalance.
     """
     claim = event.claim
+    world, announced = _spend(world, world.claim_id(claim), event.segment, ZERO_ADDRESS, event.salt, by, now)
     claim_id, state = _challengeable(world, claim, now)
-    world = _spend(world, claim_id, event.segment, ZERO_ADDRESS, event.salt, by, now)
     terms = world.jobs[claim.job_id].terms
     root, leaves = claim.segments_root, segments_of(claim, terms) + 1
     require(trees.verify(root, leaves, event.segment, event.from_leaf, event.from_proof), "BadProof")
@@ -61,7 +62,8 @@ def open_game(world: World, event: Open, by: Address, now: Moment) -> World:
         in_root=event.from_leaf,
         out_root=event.to_leaf,
     )
-    return _start(world, claim_id, state, Challenge(game, ZERO_ADDRESS, 0), by)
+    state, early = _on_claim(state, announced, now)
+    return _start(world, claim_id, state, Challenge(game, ZERO_ADDRESS, 0, event.segment, early), by)
 
 
 def open_vote(world: World, event: OpenVote, by: Address, now: Moment) -> World:
@@ -76,7 +78,7 @@ def open_vote(world: World, event: OpenVote, by: Address, now: Moment) -> World:
     claim_id, state = _challengeable(world, claim, now)
     ballot = ballot_of(state, verifier)
     require(ballot.state == BallotState.VALID, "NoSuchVote")
-    world = _spend(world, claim_id, event.sample, verifier, event.salt, by, now)
+    world, _ = _spend(world, claim_id, event.sample, verifier, event.salt, by, now)
     root, samples = ballot.word, terms.samples
     require(trees.verify(root, samples, event.sample, event.trace_root, event.trace_proof), "BadProof")
     seed = state.status.seed
@@ -92,7 +94,7 @@ def open_vote(world: World, event: OpenVote, by: Address, now: Moment) -> World:
     )
     draw = state.status.draws
     state = state.with_ballot(draw, replace(ballot, games=ballot.games + 1))
-    return _start(world, claim_id, state, Challenge(game, verifier, draw), by)
+    return _start(world, claim_id, state, Challenge(game, verifier, draw, segment, False), by)
 
 
 def open_input(world: World, event: OpenInput, by: Address, now: Moment) -> World:
@@ -101,11 +103,12 @@ def open_input(world: World, event: OpenInput, by: Address, now: Moment) -> Worl
     Refused: WrongClaim, WrongPhase, NotStanding, WindowClosed, NotAnnounced, TooSoon, InsufficientBalance.
     """
     claim = event.claim
+    world, announced = _spend(world, world.claim_id(claim), INPUT_SEGMENT, ZERO_ADDRESS, event.salt, by, now)
     claim_id, state = _challengeable(world, claim, now)
-    world = _spend(world, claim_id, INPUT_SEGMENT, ZERO_ADDRESS, event.salt, by, now)
     game = _game_on(claim, claim_id, 0, world.jobs[claim.job_id].terms, by, now.time)
     game = input_game(replace(game, defender=claim.claimant), claim.input_root)
-    return _start(world, claim_id, state, Challenge(game, ZERO_ADDRESS, 0), by)
+    state, early = _on_claim(state, announced, now)
+    return _start(world, claim_id, state, Challenge(game, ZERO_ADDRESS, 0, INPUT_SEGMENT, early), by)
 
 
 def prove_binding(world: World, event: ProveBinding, by: Address, now: Moment) -> World:
@@ -115,7 +118,7 @@ def prove_binding(world: World, event: ProveBinding, by: Address, now: Moment) -
     NotStanding, WindowClosed.
     """
     claim = event.claim
-    world = _spend(world, world.claim_id(claim), event.slot, ZERO_ADDRESS, event.salt, by, now)
+    world, _ = _spend(world, world.claim_id(claim), event.slot, ZERO_ADDRESS, event.salt, by, now)
     terms = world.job(claim.job_id).terms
     slots = terms.inner.slots if claim.kind == Kind.TASK else terms.outer.slots
     require(trees.verify(claim.input_root, slots, event.slot, event.leaf, event.proof), "BadProof")
@@ -123,7 +126,7 @@ def prove_binding(world: World, event: ProveBinding, by: Address, now: Moment) -
     require(trees.verify(root, count, place, event.source_leaf, event.source_proof), "BadProof")
     require(event.leaf != event.source_leaf, "NoDifference")
     claim_id, _ = _challengeable(world, claim, now, proof=True)
-    return convicted(world, claim_id, by, now)
+    return convicted(world, claim_id, by, INPUT_SEGMENT, now)
 
 
 def move(world: World, event: Play, by: Address, now: Moment) -> World:
@@ -153,11 +156,19 @@ def _challengeable(
 
 def _spend(
     world: World, claim_id: ClaimId, segment: int, verifier: Address, salt: bytes, by: Address, now: Moment
-) -> World:
+) -> tuple[World, int]:
+    """Without the announcement; also the block in which it was made."""
     finding = world.finding(by, claim_id, segment, verifier, salt)
     require(finding in world.announced, "NotAnnounced")
     require(now.block > world.announced[finding], "TooSoon")
-    return replace(world, announced={f: b for f, b in world.announced.items() if f != finding})
+    announced = {f: b for f, b in world.announced.items() if f != finding}
+    return replace(world, announced=announced), world.announced[finding]
+
+
+def _on_claim(state: ClaimState, announced: int, now: Moment) -> tuple[ClaimState, bool]:
+    """The claim with a game on it begun; also whether that was announced before the first one (rule 5.4)."""
+    opened = state.opened or now.block
+    return replace(state, opened=opened), announced < opened
 
 
 def _game_on(claim: Claim, claim_id: ClaimId, segment: int, terms: Terms, by: Address, now: Seconds) -> Game:
@@ -239,7 +250,9 @@ def _decided(world: World, game_id: int, challenger_won: bool, now: Moment) -> W
     if challenge.verifier == ZERO_ADDRESS:
         stood = world.stands(state)
         if stood and challenger_won:
-            world = convicted(world, claim_id, challenger, now)
+            world = convicted(world, claim_id, challenger, challenge.segment, now)
+        elif challenge.early and state.status.phase == Phase.CONVICTED:
+            world = world.with_funds(world.funds.moved(SEIZED, free(challenger), state.share))
     else:
         world, stood = _vote_decided(world, challenge, challenger_won)
     amount = world.funds.ledger.balance(bond(game_id))

@@ -13,25 +13,32 @@ from protocol.events import Void
 from protocol.jobs import reopened
 from protocol.ledger import compensation, free
 from protocol.refusal import require
-from protocol.settlement import CompensationPot, Conviction, convicted_vote, conviction, position
+from protocol.sampling import sample_segments
+from protocol.settlement import CompensationPot, Conviction, convicted_vote, conviction, position, shared
 from protocol.stakes import SEIZED, Funds
-from protocol.types import Address, Claim, ClaimId, Kind, Phase, Role, Seconds, Terms, Wei
+from protocol.types import INPUT_SEGMENT, Address, Claim, ClaimId, Kind, Phase, Role, Seconds, Terms, Wei
 from protocol.world import Ballot, BallotState, ClaimState, Moment, Rewind, World
 
 
-def convicted(world: World, claim_id: ClaimId, challenger: Address, now: Moment) -> World:
-    """The claim falls (rules 5.1 and 5.2)."""
+def convicted(world: World, claim_id: ClaimId, challenger: Address, segment: int, now: Moment) -> World:
+    """The claim falls for what is wrong in `segment`, or INPUT_SEGMENT (rules 5.1, 5.2 and 5.4).
+
+    The winner's own game is no longer in `world.games`.
+    """
     state = world.claims[claim_id]
     claim, job = state.claim, world.jobs[state.claim.job_id]
     wasted = _wasted(world, claim)
-    funds, taken = _slash_all(world.funds, state, job.terms)
+    funds, taken = _slash_all(world.funds, state, segment, job.terms)
     verdict = conviction(taken, wasted)
-    world = world.with_claim(claim_id, state.with_status(phase=Phase.CONVICTED))
+    others = sum(game.early and game.game.claim_id == claim_id for game in world.games.values())
+    won = shared(verdict.reward, others)
+    fallen = replace(state.with_status(phase=Phase.CONVICTED), share=won.share)
+    world = world.with_claim(claim_id, fallen)
     if claim.kind == Kind.TASK and job.shards[claim.shard].solver == claim.claimant:
         world = reopened(world, claim.job_id, claim.shard, now.time)
     world = _rewound(world, claim, verdict, wasted, now.time)
     funds = funds.burnt(SEIZED, verdict.burned)
-    funds = funds.moved(SEIZED, free(challenger), verdict.reward)
+    funds = funds.moved(SEIZED, free(challenger), won.winner)
     pot = compensation(claim.job_id, job.epoch + 1)
     return world.with_funds(funds.moved(SEIZED, pot, verdict.compensation))
 
@@ -64,18 +71,25 @@ def void(world: World, event: Void, by: Address, now: Moment) -> World:
     return _compensated(world, claim) if claim.kind == Kind.TASK else world
 
 
-def _slash_all(funds: Funds, state: ClaimState, terms: Terms) -> tuple[Funds, list[Wei]]:
-    """Free every lock that the claim and its votes hold, then take from the claimant and the valid voters."""
+def _slash_all(funds: Funds, state: ClaimState, segment: int, terms: Terms) -> tuple[Funds, list[Wei]]:
+    """Free every lock that the claim and its votes hold, then take from claimant and guilty voters."""
     claimant = state.claim.claimant
     funds = funds.unlock(claimant, Role.SOLVER, terms.solver_stake)
     funds = unlock_votes(funds, state, terms)
     funds, from_claimant = funds.slash(claimant, Role.SOLVER, terms.solver_stake)
     taken = [from_claimant]
     for ballot in state.present():
-        if ballot.state == BallotState.VALID:
+        if ballot.state == BallotState.VALID and _guilty(state, ballot.verifier, segment, terms):
             funds, from_voter = funds.slash(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
             taken.append(from_voter)
     return funds, taken
+
+
+def _guilty(state: ClaimState, verifier: Address, segment: int, terms: Terms) -> bool:
+    """Whether a valid vote of this verifier vouched for the segment: it is one of its samples (rule 5.1)."""
+    if segment == INPUT_SEGMENT:
+        return True
+    return segment in sample_segments(state.status.seed, verifier, terms.samples, terms.segments)
 
 
 def _wasted(world: World, fallen: Claim) -> Wei:

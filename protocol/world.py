@@ -169,6 +169,10 @@ class ClaimState:
     claim: Claim
     status: ClaimStatus
     drawn: tuple[Address, ...] = ()
+    opened: int = 0
+    """Block of the first game on the claim itself; 0: there was none."""
+    share: Wei = NOTHING
+    """Of a convicted claim: what each early game that was still open then gets when it ends (rule 5.4)."""
     ballots: Mapping[tuple[int, Address], Ballot] = field(default_factory=dict)
 
     @property
@@ -191,11 +195,16 @@ class ClaimState:
 
 @dataclass(frozen=True)
 class Challenge:
-    """An open game. `verifier` and `draw` name the disputed vote; the zero address: the claim itself."""
+    """An open game. `verifier` and `draw` name the disputed vote; the zero address: the claim itself.
+
+    `segment`: the disputed one, or INPUT_SEGMENT. `early`: announced before the first game on the claim.
+    """
 
     game: Game
     verifier: Address
     draw: int
+    segment: int
+    early: bool
 
 
 Place = tuple[JobId, Kind, int, int]

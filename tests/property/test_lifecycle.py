@@ -61,7 +61,7 @@ def check(before: World, world: World) -> None:
     ledger = world.funds.ledger
     assert ledger.supply == before.funds.ledger.supply  # 1 to 3
     assert all(amount > 0 for amount in ledger.entries.values())
-    assert ledger.balance(SEIZED) == 0
+    assert ledger.balance(SEIZED) == shares_due(world)
     check_locks(world)
     for job_id, job in world.jobs.items():
         for epoch, rewind in enumerate(job.rewinds, 1):
@@ -74,6 +74,12 @@ def check(before: World, world: World) -> None:
     assert ledger.total(Bucket.BOND) == open_bonds  # 10
     for claim_id, state in before.claims.items():
         check_phase(state.status.phase, world.claims[claim_id].status.phase)
+
+
+def shares_due(world: World) -> int:
+    """What the early games that are still open on convicted claims will be paid."""
+    fallen = [world.claims[game.game.claim_id] for game in world.games.values() if game.early]
+    return sum(state.share for state in fallen if state.status.phase == Phase.CONVICTED)
 
 
 def check_locks(world: World) -> None:
@@ -123,6 +129,9 @@ def market() -> Alone:
 
 def drain(alone: Alone, player: Player) -> None:
     """Halt every job and let its participants finish: nothing stays locked and nothing stays in escrow."""
+    guardian = alone.world.guardian
+    for business in guardian.paused:
+        alone.act(e.SetPaused(business, False), guardian.keeper)
     for job_id, job in alone.world.jobs.items():
         alone.act(e.Halt(job_id), job.terms.client)
     for account in PLAYERS:

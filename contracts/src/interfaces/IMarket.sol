@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {Accused, Claim, ClaimStatus, Kind, Phase, Role, Terms, Vote} from "./Types.sol";
+import {Accused, Claim, ClaimStatus, Finding, Kind, Phase, Role, Terms, Vote} from "./Types.sol";
 
 /// @title Token ledger
 /// @notice The only contract that holds tokens. Modules move ledger entries; tokens leave only through `claim`.
@@ -242,6 +242,8 @@ interface ITasks {
         uint256 burned,
         uint256 reward
     );
+    /// @dev An early challenger's part of the reward of another's conviction.
+    event RewardShared(bytes32 indexed claimId, address indexed challenger, uint256 amount);
 
     /// @notice Take an open shard at its present price; needs solverStake unlocked.
     function claimShard(bytes32 jobId, uint32 shard) external;
@@ -278,16 +280,19 @@ interface ITasks {
         returns (address solver, uint128 price, uint64 since);
     function price(bytes32 jobId, uint32 shard) external view returns (uint128);
 
-    // modules (Challenges)
-    /// @notice Count a game on a claim that stands and may still be challenged; reverts if it may not.
-    function gameOpened(Claim calldata claim) external returns (bytes32 claimId);
+    // modules (Challenges, Availability)
+    /// @notice Count a game on a claim that stands and may still be challenged; reverts if it may not. `announced`: block in
+    /// which the finding was announced; `early` if that was before the block of the first game on this claim.
+    function gameOpened(Claim calldata claim, uint256 announced)
+        external
+        returns (bytes32 claimId, bool early);
     /// @notice The same for a revealed valid vote. `ballot` names it in `voteGameClosed`.
     function voteGameOpened(Claim calldata claim, address verifier)
         external
         returns (bytes32 claimId, uint64 ballot, bytes32 tracesRoot, bytes32 seed);
     /// @notice A game on a claim is over; convict the claim if the challenger won. False if the claim no longer stood:
-    /// then nothing happens to it.
-    function gameClosed(bytes32 claimId, Accused calldata accused, address challenger, bool won)
+    /// then nothing happens to it, and an early challenger of a claim that another has convicted gets its share.
+    function gameClosed(bytes32 claimId, Accused calldata accused, Finding calldata finding, bool won)
         external
         returns (bool stood);
     function voteGameClosed(
@@ -297,8 +302,15 @@ interface ITasks {
         address challenger,
         bool won
     ) external returns (bool stood);
-    /// @notice Convict a claim that stands and may still be challenged, or on which a game is open.
-    function convict(Claim calldata claim, address challenger) external;
+    /// @notice Convict a claim that stands and may still be challenged, or on which a game is open. `finding.early` says
+    /// nothing here: no game of it is open.
+    function convict(Claim calldata claim, Finding calldata finding) external;
+}
+
+/// @title Plants: faults that a client has planted in its own job
+interface IPlants {
+    /// @notice The client that has revealed, with a deposit, that it planted this claim's fault; 0 if nobody has.
+    function planter(bytes32 claimId) external view returns (address);
 }
 
 /// @title Challenges: bonds, linked to one claim or one vote

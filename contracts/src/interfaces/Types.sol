@@ -69,7 +69,7 @@ struct Terms {
     uint128 solverStake; // locked per claim
     uint128 verifierStake; // locked per vote
     uint128 challengeBond;
-    uint128 missPenalty; // taken from a solver that misses a deadline and from a vote that is not revealed
+    uint128 missPenalty; // taken from a solver that misses a deadline and from whoever was drawn and did not reveal
 }
 
 /// @dev "Program P, from input root, for n steps, gives output root", as its claimant committed it.
@@ -121,3 +121,15 @@ struct Accused {
     uint128 price;
     uint32 epoch;
 }
+
+/// @dev What a game or a proof on a claim has found.
+struct Finding {
+    address challenger;
+    uint32 segment; // the disputed one, or INPUT or WITHHELD
+    bool early; // announced before the first game on the claim was opened
+}
+
+/// @dev Stands for the segment where a claim's input is at fault, which every vote is about.
+uint32 constant INPUT = type(uint32).max;
+/// @dev Stands for the segment where the fault is the claimant's alone and no vote's.
+uint32 constant WITHHELD = INPUT - 1;

@@ -17,12 +17,40 @@ library Sampling {
         uint256[] memory before = new uint256[](ordinal);
         uint256 found;
         for (uint32 j;; ++j) {
-            drawn = uint64(bytes8(sha256(abi.encodePacked("assay/sample/1", seed, verifier, j)))) % segments;
+            drawn = _draw(seed, verifier, j, segments);
             uint256 i;
             while (i < found && before[i] != drawn) ++i;
             if (i < found) continue;
             if (found == ordinal) return drawn;
             before[found++] = drawn;
         }
+    }
+
+    /// @notice Whether one of the verifier's `samples` segments is `sought`. `samples` <= `segments`.
+    function holds(bytes32 seed, address verifier, uint256 samples, uint256 segments, uint256 sought)
+        internal
+        pure
+        returns (bool)
+    {
+        uint256[] memory found = new uint256[](samples);
+        uint256 n;
+        for (uint32 j; n < samples; ++j) {
+            uint256 drawn = _draw(seed, verifier, j, segments);
+            if (drawn == sought) return true;
+            uint256 i;
+            while (i < n && found[i] != drawn) ++i;
+            if (i == n) found[n++] = drawn;
+        }
+        return false;
+    }
+
+    function _draw(bytes32 seed, address verifier, uint32 j, uint256 segments)
+        private
+        pure
+        returns (uint256)
+    {
+        // The first 8 bytes, by definition.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        return uint64(bytes8(sha256(abi.encodePacked("assay/sample/1", seed, verifier, j)))) % segments;
     }
 }

@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import {Game, ICourt} from "../interfaces/ICourt.sol";
 import {IChallenges, ITasks, IVault} from "../interfaces/IMarket.sol";
-import {Accused, Claim, Kind, Terms} from "../interfaces/Types.sol";
+import {Accused, Claim, Finding, INPUT, Kind, Terms} from "../interfaces/Types.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {Sampling} from "../libraries/Sampling.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
@@ -16,6 +16,8 @@ contract Challenges is IChallenges {
         address challenger;
         uint64 ballot;
         address verifier;
+        uint32 segment;
+        bool early;
     }
 
     /// @dev A game being opened on a vote, in memory only. `segment` is the one that the sample replays.
@@ -27,9 +29,6 @@ contract Challenges is IChallenges {
         bytes32 segmentsRoot;
         uint256 leaves;
     }
-
-    /// @dev Stands for the segment where the input state itself is disputed.
-    uint32 private constant INPUT = type(uint32).max;
 
     IVault public immutable VAULT;
     address public immutable JOBS;
@@ -62,18 +61,15 @@ contract Challenges is IChallenges {
         bytes32[] calldata toProof,
         bytes32 salt
     ) external returns (uint256 gameId) {
-        bytes32 claimId = TASKS.gameOpened(claim);
-        _spend(claimId, segment, address(0), salt);
+        Record memory record = _enter(claim, segment, salt);
         uint256 leaves = _leaves(claim);
         if (!Merkle.verify(claim.segmentsRoot, from, segment, leaves, fromProof)) revert BadProof();
         if (!Merkle.verify(claim.segmentsRoot, to, uint256(segment) + 1, leaves, toProof)) revert BadProof();
-        Game memory game = _gameOn(claim, claimId, segment);
+        Game memory game = _gameOn(claim, record.claimId, segment);
         game.defender = claim.claimant;
         game.inRoot = from;
         game.outRoot = to;
-        gameId = _start(claim, game);
-        records[gameId] = Record(claimId, msg.sender, 0, address(0));
-        emit Challenged(gameId, claimId, msg.sender, segment, address(0));
+        return _start(claim, game, record);
     }
 
     function openVote(
@@ -92,21 +88,16 @@ contract Challenges is IChallenges {
         if (!Merkle.verify(v.segmentsRoot, from, v.segment, v.leaves, fromProof)) revert BadProof();
         v.game.inRoot = from;
         v.game.outRoot = traceRoot;
-        gameId = _start(claim, v.game);
-        records[gameId] = Record(v.game.claimId, msg.sender, v.ballot, verifier);
-        emit Challenged(gameId, v.game.claimId, msg.sender, v.segment, verifier);
+        return _start(claim, v.game, Record(v.game.claimId, msg.sender, v.ballot, verifier, v.segment, false));
     }
 
     function openInput(Claim calldata claim, bytes32 salt) external returns (uint256 gameId) {
-        bytes32 claimId = TASKS.gameOpened(claim);
-        _spend(claimId, INPUT, address(0), salt);
-        Game memory game = _gameOn(claim, claimId, 0);
+        Record memory record = _enter(claim, INPUT, salt);
+        Game memory game = _gameOn(claim, record.claimId, 0);
         game.defender = claim.claimant;
         game.steps = 0;
         game.outRoot = claim.inputRoot;
-        gameId = _start(claim, game);
-        records[gameId] = Record(claimId, msg.sender, 0, address(0));
-        emit Challenged(gameId, claimId, msg.sender, INPUT, address(0));
+        return _start(claim, game, record);
     }
 
     function proveBinding(
@@ -125,7 +116,7 @@ contract Challenges is IChallenges {
         _requireSource(claim, slot, source, sourceLeaf, sourceProof);
         if (leaf == sourceLeaf) revert NoDifference();
         emit BindingConvicted(claimId, slot, msg.sender);
-        TASKS.convict(claim, msg.sender);
+        TASKS.convict(claim, Finding(msg.sender, INPUT, false));
     }
 
     function resolve(uint256 gameId, bool challengerWon) external {
@@ -135,7 +126,12 @@ contract Challenges is IChallenges {
         Accused memory accused = dossiers[record.claimId];
         bool onClaim = record.verifier == address(0);
         bool stood = onClaim
-            ? TASKS.gameClosed(record.claimId, accused, record.challenger, challengerWon)
+            ? TASKS.gameClosed(
+                record.claimId,
+                accused,
+                Finding(record.challenger, record.segment, record.early),
+                challengerWon
+            )
             : TASKS.voteGameClosed(record.claimId, accused, record.ballot, record.challenger, challengerWon);
         bytes32 key = bytes32(gameId);
         uint256 paid = VAULT.balance(IVault.Bucket.BOND, key);
@@ -246,7 +242,10 @@ contract Challenges is IChallenges {
         v.game.outRoot = tracesRoot;
     }
 
-    function _start(Claim calldata claim, Game memory game) private returns (uint256 gameId) {
+    function _start(Claim calldata claim, Game memory game, Record memory record)
+        private
+        returns (uint256 gameId)
+    {
         if (dossiers[game.claimId].jobId == 0) {
             dossiers[game.claimId] = Accused(
                 claim.jobId, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.epoch
@@ -260,11 +259,26 @@ contract Challenges is IChallenges {
             bytes32(gameId),
             _terms(claim.jobId).challengeBond
         );
+        records[gameId] = record;
+        emit Challenged(gameId, record.claimId, msg.sender, record.segment, record.verifier);
     }
 
-    function _spend(bytes32 claimId, uint32 segment, address verifier, bytes32 salt) private {
+    /// @dev Count a game on the claim, whose finding must have been announced.
+    function _enter(Claim calldata claim, uint32 segment, bytes32 salt)
+        private
+        returns (Record memory record)
+    {
+        uint256 announced = _spend(keccak256(abi.encode(claim)), segment, address(0), salt);
+        (record.challenger, record.segment) = (msg.sender, segment);
+        (record.claimId, record.early) = TASKS.gameOpened(claim, announced);
+    }
+
+    function _spend(bytes32 claimId, uint32 segment, address verifier, bytes32 salt)
+        private
+        returns (uint64 announced)
+    {
         bytes32 commitment = keccak256(abi.encode(msg.sender, claimId, segment, verifier, salt));
-        uint64 announced = announcedAt[commitment];
+        announced = announcedAt[commitment];
         if (announced == 0) revert NotAnnounced(commitment);
         if (block.number <= announced) revert TooSoon(announced);
         delete announcedAt[commitment];

@@ -9,27 +9,28 @@ import {TermsStore} from "../libraries/TermsStore.sol";
 /// @notice A claim itself is never stored. Whoever acts on one brings it along, and it counts only if its hash is known.
 /// @dev Tasks and TasksExtension work on the same storage, so every variable of either is declared here.
 abstract contract Claims {
-    /// @dev One slot. `drawn` .. `valid` count the present draw; `draws` names it.
+    /// @dev One slot. `drawn` counts the present draw, which `draws` names; of its i-th vote, bit i of `first` and `second`
+    /// say: 0 0 nothing yet, 1 0 committed, 1 1 valid, 0 1 invalid. `opened`: block of the first game on the claim.
+    /// `early`: of the open games on the claim, those announced before that block.
     struct Status {
         Phase phase;
-        uint48 seedBlock;
-        uint40 since;
-        uint32 draws;
-        uint32 openGames;
+        uint40 seedBlock;
+        uint40 since; // seconds
+        uint40 opened;
+        uint16 draws;
+        uint16 openGames; // on the claim or on a vote
+        uint16 early;
+        uint16 first;
+        uint16 second;
         uint8 drawn;
-        uint8 committed;
-        uint8 revealed;
-        uint8 valid;
-        uint32 attempt;
-        uint32 epoch;
+        uint16 attempt;
+        uint24 epoch;
     }
 
-    /// @dev HELD: a vote of a draw that failed, still locked because a game on it is open.
+    /// @dev What became of a vote beside what Status says. HELD: of a draw that failed, still locked because a game on it
+    /// is open. DONE: convicted.
     enum BallotState {
-        DRAWN,
-        COMMITTED,
-        VALID,
-        INVALID,
+        CAST,
         HELD,
         DONE
     }
@@ -53,13 +54,16 @@ abstract contract Claims {
     IStakes internal immutable STAKES;
     IJobs internal immutable JOBS;
 
-    mapping(bytes32 claimId => Status) internal statuses;
+    /// @dev Status, packed as in _setStatus.
+    mapping(bytes32 claimId => uint256) internal statuses;
     mapping(bytes32 claimId => bytes32) internal seeds;
     /// @dev The last claim of each place of each job; whether it stands, its status says.
     mapping(bytes32 place => bytes32 claimId) internal places;
     /// @dev Keyed by the draw and the ordinal in it, so that a new draw leaves the ballots of the old one as they were.
     mapping(bytes32 claimId => mapping(uint256 ballot => Ballot)) internal ballots;
     mapping(bytes32 jobId => mapping(uint32 shard => Shard)) internal shardsOf;
+    /// @dev Of a convicted claim, what each early game that was still open then gets when it ends.
+    mapping(bytes32 claimId => uint256) internal shares;
 
     constructor(IVault vault, IStakes stakes, IJobs jobs) {
         VAULT = vault;
@@ -70,7 +74,7 @@ abstract contract Claims {
     function _current(bytes32 jobId, Kind kind, uint32 round, uint32 shard) internal view returns (bytes32) {
         bytes32 claimId = places[_place(jobId, kind, round, shard)];
         if (claimId == 0) return 0;
-        Status memory st = statuses[claimId];
+        Status memory st = _status(claimId);
         if (st.phase == Phase.CONVICTED || st.phase == Phase.VOID) return 0;
         return JOBS.overtaken(jobId, kind, round, st.epoch) ? bytes32(0) : claimId;
     }
@@ -87,9 +91,47 @@ abstract contract Claims {
         }
     }
 
+    /// @dev The whole status by one load; the compiler's own copying would load the slot once for each field.
+    function _status(bytes32 claimId) internal view returns (Status memory st) {
+        uint256 word = statuses[claimId];
+        // Each field takes the bits that _setStatus gives it.
+        // forge-lint: disable-start(unsafe-typecast)
+        st.phase = Phase(uint8(word));
+        st.seedBlock = uint40(word >> 8);
+        st.since = uint40(word >> 48);
+        st.opened = uint40(word >> 88);
+        st.draws = uint16(word >> 128);
+        st.openGames = uint16(word >> 144);
+        st.early = uint16(word >> 160);
+        st.first = uint16(word >> 176);
+        st.second = uint16(word >> 192);
+        st.drawn = uint8(word >> 208);
+        st.attempt = uint16(word >> 216);
+        st.epoch = uint24(word >> 232);
+        // forge-lint: disable-end(unsafe-typecast)
+    }
+
+    /// @dev Status of a claim just committed. A claim cannot be tried 2^16 times, nor a job rewound 2^24 times, for less than
+    /// as many stakes.
+    function _setNew(bytes32 claimId, Phase phase, uint256 seedBlock, uint256 attempt, uint256 epoch)
+        internal
+    {
+        if (attempt >> 16 | epoch >> 24 != 0) revert ITasks.WrongClaim(claimId);
+        statuses[claimId] =
+            uint256(phase) | seedBlock << 8 | block.timestamp << 48 | attempt << 216 | epoch << 232;
+    }
+
+    function _setStatus(bytes32 claimId, Status memory st) internal {
+        uint256 word = uint256(st.phase) | (uint256(st.seedBlock) << 8) | (uint256(st.since) << 48)
+            | (uint256(st.opened) << 88) | (uint256(st.draws) << 128) | (uint256(st.openGames) << 144)
+            | (uint256(st.early) << 160) | (uint256(st.first) << 176) | (uint256(st.second) << 192)
+            | (uint256(st.drawn) << 208) | (uint256(st.attempt) << 216) | (uint256(st.epoch) << 232);
+        statuses[claimId] = word;
+    }
+
     function _known(Claim calldata claim) internal view returns (bytes32 claimId, Status memory st) {
         claimId = _id(claim);
-        st = statuses[claimId];
+        st = _status(claimId);
         if (st.phase == Phase.NONE) revert ITasks.WrongClaim(claimId);
     }
 
@@ -137,12 +179,13 @@ abstract contract Claims {
         valid = new address[](st.drawn);
         uint256 n;
         uint256 m;
-        for (uint64 i; i < st.drawn; ++i) {
+        for (uint256 i; i < st.drawn; ++i) {
+            if (!_cast(st, i)) continue;
             Ballot storage ballot = ballots[claimId][_ballot(st.draws, i)];
             (address verifier, BallotState state) = (ballot.verifier, ballot.state);
-            if (state == BallotState.DRAWN || state == BallotState.DONE) continue;
+            if (state == BallotState.DONE) continue;
             voters[n++] = verifier;
-            if (state == BallotState.VALID) valid[m++] = verifier;
+            if (_valid(st, i)) valid[m++] = verifier;
         }
         assembly ("memory-safe") {
             mstore(voters, n)
@@ -150,29 +193,57 @@ abstract contract Claims {
         }
     }
 
-    function _ballotOf(bytes32 claimId, Status memory st, address verifier)
-        internal
-        view
-        returns (Ballot storage)
-    {
-        return ballots[claimId][_ballotKey(claimId, st, verifier)];
-    }
-
-    function _ballotKey(bytes32 claimId, Status memory st, address verifier) internal view returns (uint64) {
-        for (uint64 i; i < st.drawn; ++i) {
-            uint64 key = _ballot(st.draws, i);
-            if (ballots[claimId][key].verifier == verifier) return key;
+    function _ordinal(bytes32 claimId, Status memory st, address verifier) internal view returns (uint256) {
+        for (uint256 i; i < st.drawn; ++i) {
+            if (ballots[claimId][_ballot(st.draws, i)].verifier == verifier) return i;
         }
         revert ITasks.NotDrawn(verifier);
     }
 
-    function _ballot(uint32 draw, uint64 i) internal pure returns (uint64) {
-        return (uint64(draw) << 8) | i;
+    function _ballot(uint256 draw, uint256 i) internal pure returns (uint64) {
+        // forge-lint: disable-next-line(unsafe-typecast)
+        return uint64((draw << 8) | i); // a draw's number has 16 bits
     }
 
-    function _newSeedBlock(Terms memory t) internal view returns (uint48) {
+    /// @dev Whether the i-th vote was committed (and perhaps revealed).
+    function _cast(Status memory st, uint256 i) internal pure returns (bool) {
+        return (st.first | st.second) >> i & 1 == 1;
+    }
+
+    function _revealed(Status memory st, uint256 i) internal pure returns (bool) {
+        return st.second >> i & 1 == 1;
+    }
+
+    function _valid(Status memory st, uint256 i) internal pure returns (bool) {
+        return (st.first & st.second) >> i & 1 == 1;
+    }
+
+    function _bit(uint256 i) internal pure returns (uint16) {
         // forge-lint: disable-next-line(unsafe-typecast)
-        return uint48(block.number + t.seedDelay); // a block number fits
+        return uint16(2 ** i); // a draw has at most 16 places
+    }
+
+    function _castCount(Status memory st) internal pure returns (uint256) {
+        return _ones(st.first | st.second);
+    }
+
+    function _revealedCount(Status memory st) internal pure returns (uint256) {
+        return _ones(st.second);
+    }
+
+    function _validCount(Status memory st) internal pure returns (uint256) {
+        return _ones(st.first & st.second);
+    }
+
+    function _ones(uint256 bits) private pure returns (uint256 count) {
+        for (; bits > 0; bits &= bits - 1) {
+            ++count;
+        }
+    }
+
+    function _newSeedBlock(Terms memory t) internal view returns (uint40) {
+        // forge-lint: disable-next-line(unsafe-typecast)
+        return uint40(block.number + t.seedDelay); // a block number fits
     }
 
     function _deadline(uint64 roundStart, uint64 since, uint64 taskTime) internal pure returns (uint64) {

@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {ITasks, IVault} from "../interfaces/IMarket.sol";
-import {Accused, Claim, Kind, Phase, Role, Terms} from "../interfaces/Types.sol";
+import {IPlants, ITasks, IVault} from "../interfaces/IMarket.sol";
+import {Accused, Claim, Finding, INPUT, Kind, Phase, Role, Terms, WITHHELD} from "../interfaces/Types.sol";
+import {Sampling} from "../libraries/Sampling.sol";
 import {Shards} from "./Shards.sol";
 
 /// @title Games on claims and votes, convictions, and what a rewind leaves behind (docs/protocol.md, section 5)
 abstract contract Convictions is Shards {
-    address internal immutable CHALLENGES;
+    address public immutable CHALLENGES;
+    /// @notice A second module that may accuse claims; 0: none.
+    address public immutable AVAILABILITY;
+    /// @notice 0: no plants.
+    IPlants public immutable PLANTS;
 
-    constructor(address challenges) {
+    constructor(address challenges, address availability, IPlants plants) {
         CHALLENGES = challenges;
+        AVAILABILITY = availability;
+        PLANTS = plants;
     }
 
     modifier onlyChallenges() {
@@ -18,10 +25,24 @@ abstract contract Convictions is Shards {
         _;
     }
 
-    function gameOpened(Claim calldata claim) external onlyChallenges returns (bytes32 claimId) {
+    modifier onlyAccuser() {
+        if (msg.sender != CHALLENGES && msg.sender != AVAILABILITY) revert ITasks.NotModule(msg.sender);
+        _;
+    }
+
+    function gameOpened(Claim calldata claim, uint256 announced)
+        external
+        onlyAccuser
+        returns (bytes32 claimId, bool early)
+    {
         Status memory st;
         (claimId, st) = _challengeable(claim, false);
-        statuses[claimId].openGames = st.openGames + 1;
+        ++st.openGames;
+        // forge-lint: disable-next-line(unsafe-typecast)
+        if (st.opened == 0) st.opened = uint40(block.number); // a block number fits
+        early = announced < st.opened;
+        if (early) ++st.early;
+        _setStatus(claimId, st);
     }
 
     function voteGameOpened(Claim calldata claim, address verifier)
@@ -31,23 +52,28 @@ abstract contract Convictions is Shards {
     {
         Status memory st;
         (claimId, st) = _challengeable(claim, false);
-        ballot = _ballotKey(claimId, st, verifier);
+        uint256 i = _ordinal(claimId, st, verifier);
+        ballot = _ballot(st.draws, i);
         Ballot storage entry = ballots[claimId][ballot];
-        if (entry.state != BallotState.VALID) revert ITasks.NoSuchVote(verifier);
+        if (!_valid(st, i) || entry.state != BallotState.CAST) revert ITasks.NoSuchVote(verifier);
         ++entry.games;
-        statuses[claimId].openGames = st.openGames + 1;
+        ++st.openGames;
+        _setStatus(claimId, st);
         return (claimId, ballot, entry.word, seeds[claimId]);
     }
 
-    function gameClosed(bytes32 claimId, Accused calldata accused, address challenger, bool won)
+    function gameClosed(bytes32 claimId, Accused calldata accused, Finding calldata finding, bool won)
         external
-        onlyChallenges
+        onlyAccuser
         returns (bool stood)
     {
-        Status memory st = statuses[claimId];
-        statuses[claimId].openGames = --st.openGames;
+        Status memory st = _status(claimId);
+        --st.openGames;
+        if (finding.early) --st.early;
         stood = _stands(st.phase, accused.jobId, accused.kind, accused.round, st.epoch);
-        if (stood && won) _convict(claimId, st, accused, challenger);
+        if (stood && won) return _convict(claimId, st, accused, finding);
+        _setStatus(claimId, st);
+        if (finding.early && st.phase == Phase.CONVICTED) _payShare(claimId, finding.challenger);
     }
 
     function voteGameClosed(
@@ -57,27 +83,29 @@ abstract contract Convictions is Shards {
         address challenger,
         bool won
     ) external onlyChallenges returns (bool stood) {
-        Status memory st = statuses[claimId];
-        statuses[claimId].openGames = --st.openGames;
+        Status memory st = _status(claimId);
+        --st.openGames;
         Ballot storage entry = ballots[claimId][ballot];
         uint32 games = --entry.games;
         BallotState state = entry.state;
-        if (state != BallotState.VALID && state != BallotState.HELD) return false;
-        Terms memory t = _terms(accused.jobId);
-        stood = _stands(st.phase, accused.jobId, accused.kind, accused.round, st.epoch);
-        if (stood && won) {
-            entry.state = BallotState.DONE;
-            if (state == BallotState.VALID) statuses[claimId].valid = st.valid - 1;
-            _penaliseVote(claimId, entry.verifier, challenger, t);
-        } else if (state == BallotState.HELD && games == 0) {
-            entry.state = BallotState.DONE;
-            STAKES.unlock(entry.verifier, Role.VERIFIER, t.verifierStake);
+        if (state != BallotState.DONE) {
+            stood = _stands(st.phase, accused.jobId, accused.kind, accused.round, st.epoch);
+            if (stood && won) {
+                entry.state = BallotState.DONE;
+                // It stays revealed, and counts as invalid from now on.
+                if (state == BallotState.CAST) st.first &= ~_bit(ballot & 0xff);
+                _penaliseVote(claimId, entry.verifier, challenger, _terms(accused.jobId));
+            } else if (state == BallotState.HELD && games == 0) {
+                entry.state = BallotState.DONE;
+                STAKES.unlock(entry.verifier, Role.VERIFIER, _terms(accused.jobId).verifierStake);
+            }
         }
+        _setStatus(claimId, st);
     }
 
-    function convict(Claim calldata claim, address challenger) external onlyChallenges {
+    function convict(Claim calldata claim, Finding calldata finding) external onlyAccuser {
         (bytes32 claimId, Status memory st) = _challengeable(claim, true);
-        _convict(claimId, st, _accused(claim), challenger);
+        _convict(claimId, st, _accused(claim), finding);
     }
 
     function void(Claim calldata claim) external {
@@ -87,7 +115,8 @@ abstract contract Convictions is Shards {
         (bool found, uint256 paid) = JOBS.compensate(claimId, _accused(claim));
         if (!found) return;
         Terms memory t = _terms(claim.jobId);
-        statuses[claimId].phase = Phase.VOID;
+        st.phase = Phase.VOID;
+        _setStatus(claimId, st);
         STAKES.unlock(claim.claimant, Role.SOLVER, t.solverStake);
         (address[] memory voters,) = _voters(claimId, st);
         STAKES.unlockEach(voters, Role.VERIFIER, t.verifierStake);
@@ -110,41 +139,86 @@ abstract contract Convictions is Shards {
         }
     }
 
-    function _convict(bytes32 claimId, Status memory st, Accused memory accused, address challenger) private {
+    /// @dev Rules 5.1 and 5.2. Returns true: the claim stood until now.
+    function _convict(bytes32 claimId, Status memory st, Accused memory accused, Finding memory finding)
+        private
+        returns (bool)
+    {
         Terms memory t = _terms(accused.jobId);
-        statuses[claimId].phase = Phase.CONVICTED;
-        uint256 taken = _slashAll(claimId, st, accused.claimant, t);
-        uint256 pool = taken / 2;
-        VAULT.burn(IVault.Bucket.FREE, _key(address(this)), taken - pool);
+        bool accepted = st.phase == Phase.ACCEPTED;
+        st.phase = Phase.CONVICTED;
+        _setStatus(claimId, st);
+        (uint256 taken, uint256 pool) = _seize(claimId, st, accused, finding.segment, t);
         if (accused.kind == Kind.TASK && shardsOf[accused.jobId][accused.shard].solver == accused.claimant) {
             _open(accused.jobId, accused.shard, "convicted");
         }
-        uint256 reward = pool - JOBS.rewind(accused, st.phase == Phase.ACCEPTED, t.shards, pool);
-        VAULT.move(IVault.Bucket.FREE, _key(address(this)), IVault.Bucket.FREE, _key(challenger), reward);
-        emit ITasks.Convicted(claimId, accused.claimant, challenger, taken, taken - pool, reward);
+        uint256 reward = pool - JOBS.rewind(accused, accepted, t.shards, pool);
+        if (st.early > 0) {
+            uint256 share = reward / (uint256(st.early) + 1);
+            shares[claimId] = share;
+            reward -= share * st.early;
+        }
+        _pay(finding.challenger, reward);
+        emit ITasks.Convicted(claimId, accused.claimant, finding.challenger, taken, taken - pool, reward);
+        return true;
     }
 
-    /// @dev Frees every lock that the claim and its votes hold, then takes from the claimant and the valid voters.
-    function _slashAll(bytes32 claimId, Status memory st, address claimant, Terms memory t)
+    /// @dev Frees every lock that the claim and its votes hold, then takes from the claimant and from the guilty voters.
+    /// `pool` is what is left of it, in this contract's free balance, once the half is burnt or the planter indemnified.
+    function _seize(bytes32 claimId, Status memory st, Accused memory accused, uint32 segment, Terms memory t)
+        private
+        returns (uint256 taken, uint256 pool)
+    {
+        address planter = address(PLANTS) == address(0) ? address(0) : PLANTS.planter(claimId);
+        STAKES.unlock(accused.claimant, Role.SOLVER, t.solverStake);
+        // A planter risks what the finder earns, and nothing is burnt of it.
+        uint256 asked = planter == address(0) ? t.solverStake : t.solverStake / 2;
+        uint256 own = STAKES.slash(accused.claimant, Role.SOLVER, asked);
+        taken = own + _seizeVotes(claimId, st, segment, t);
+        if (planter == address(0)) {
+            pool = taken / 2;
+        } else {
+            pool = own;
+            _pay(planter, (taken - own) / 2);
+            taken -= (taken - own) / 2;
+        }
+        VAULT.burn(IVault.Bucket.FREE, _key(address(this)), taken - pool);
+    }
+
+    /// @dev Guilty is a valid vote one of whose samples is the segment; every one where the input is at fault.
+    function _seizeVotes(bytes32 claimId, Status memory st, uint32 segment, Terms memory t)
         private
         returns (uint256 taken)
     {
-        STAKES.unlock(claimant, Role.SOLVER, t.solverStake);
-        (address[] memory voters, address[] memory guilty) = _voters(claimId, st);
+        (address[] memory voters, address[] memory valid) = _voters(claimId, st);
+        if (voters.length == 0) return 0;
         STAKES.unlockEach(voters, Role.VERIFIER, t.verifierStake);
-        taken = STAKES.slash(claimant, Role.SOLVER, t.solverStake);
-        for (uint256 i; i < guilty.length; ++i) {
-            taken += STAKES.slash(guilty[i], Role.VERIFIER, t.verifierStake);
+        if (segment == WITHHELD) return 0;
+        bytes32 seed = seeds[claimId];
+        uint256 segments = t.stepsPerRound / t.segmentSteps;
+        for (uint256 i; i < valid.length; ++i) {
+            if (segment == INPUT || Sampling.holds(seed, valid[i], t.samples, segments, segment)) {
+                taken += STAKES.slash(valid[i], Role.VERIFIER, t.verifierStake);
+            }
         }
+    }
+
+    function _payShare(bytes32 claimId, address challenger) private {
+        uint256 share = shares[claimId];
+        _pay(challenger, share);
+        emit ITasks.RewardShared(claimId, challenger, share);
+    }
+
+    function _pay(address account, uint256 amount) private {
+        VAULT.move(IVault.Bucket.FREE, _key(address(this)), IVault.Bucket.FREE, _key(account), amount);
     }
 
     function _penaliseVote(bytes32 claimId, address verifier, address challenger, Terms memory t) private {
         STAKES.unlock(verifier, Role.VERIFIER, t.verifierStake);
         uint256 taken = STAKES.slash(verifier, Role.VERIFIER, t.verifierStake);
         uint256 reward = taken / 2;
-        bytes32 from = _key(address(this));
-        VAULT.burn(IVault.Bucket.FREE, from, taken - reward);
-        VAULT.move(IVault.Bucket.FREE, from, IVault.Bucket.FREE, _key(challenger), reward);
+        VAULT.burn(IVault.Bucket.FREE, _key(address(this)), taken - reward);
+        _pay(challenger, reward);
         emit ITasks.VoteConvicted(claimId, verifier, challenger, taken, taken - reward);
     }
 

@@ -41,13 +41,10 @@ contract Tasks is Attestations {
         bool isTask = claim.kind == Kind.TASK;
         if (isTask) _enterTask(claim, t);
         else _enterOuter(claim, t);
-        uint48 seedBlock = isTask ? _newSeedBlock(t) : 0;
+        uint40 seedBlock = isTask ? _newSeedBlock(t) : 0;
         claimId = _log(claim, roots, seedBlock);
         places[place] = claimId;
-        Status storage st = statuses[claimId];
-        Phase phase = isTask ? Phase.COMMITTED : Phase.ACCEPTED;
-        (st.phase, st.seedBlock, st.since) = (phase, seedBlock, _now());
-        if (claim.attempt | claim.epoch != 0) (st.attempt, st.epoch) = (claim.attempt, claim.epoch);
+        _setNew(claimId, isTask ? Phase.COMMITTED : Phase.ACCEPTED, seedBlock, claim.attempt, claim.epoch);
         if (!isTask) emit ITasks.Accepted(claimId, uint64(block.timestamp + t.challengeWindow));
         STAKES.lock(msg.sender, Role.SOLVER, t.solverStake);
     }
@@ -57,7 +54,8 @@ contract Tasks is Attestations {
         if (st.openGames > 0) revert ITasks.GamesOpen(st.openGames);
         uint256 end = uint256(st.since) + t.challengeWindow;
         if (block.timestamp <= end) revert ITasks.NotDue(_time(end + 1));
-        statuses[claimId].phase = Phase.SETTLED;
+        st.phase = Phase.SETTLED;
+        _setStatus(claimId, st);
         emit ITasks.Settled(claimId, claim.claimant, claim.price);
         JOBS.claimSettled(claim.jobId, claim.kind, claim.round, claim.epoch, t.shards, t.maxUnsettled);
         STAKES.unlock(claim.claimant, Role.SOLVER, t.solverStake);
@@ -122,7 +120,7 @@ contract Tasks is Attestations {
         if (before == 0) return 0;
         bytes32 standing = _current(claim.jobId, claim.kind, claim.round, claim.shard);
         if (standing != 0) revert ITasks.PlaceTaken(standing);
-        return statuses[before].attempt + 1;
+        return uint32(_status(before).attempt) + 1;
     }
 
     /// @dev The root over the states at segment ends, which lead from the claim's input to its output.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {IJobs, IStakes, IVault} from "../interfaces/IMarket.sol";
+import {IJobs, IPlants, IStakes, IVault} from "../interfaces/IMarket.sol";
 import {ClaimStatus, Kind, Vote} from "../interfaces/Types.sol";
 import {Claims} from "./Claims.sol";
 import {Convictions} from "./Convictions.sol";
@@ -10,15 +10,29 @@ import {Convictions} from "./Convictions.sol";
 /// @notice Tasks calls this code on its own storage (decision 0008). Its own storage stays empty, and called directly it
 /// can do nothing, since no module takes it for Tasks.
 contract TasksExtension is Convictions {
-    constructor(IVault vault, IStakes stakes, IJobs jobs, address challenges)
-        Claims(vault, stakes, jobs)
-        Convictions(challenges)
-    {}
+    constructor(
+        IVault vault,
+        IStakes stakes,
+        IJobs jobs,
+        address challenges,
+        address availability,
+        IPlants plants
+    ) Claims(vault, stakes, jobs) Convictions(challenges, availability, plants) {}
 
     function status(bytes32 claimId) external view returns (ClaimStatus memory) {
-        Status memory st = statuses[claimId];
+        Status memory st = _status(claimId);
         return ClaimStatus(
-            st.phase, st.seedBlock, st.since, st.draws, st.openGames, st.revealed, st.valid, seeds[claimId]
+            st.phase,
+            st.seedBlock,
+            st.since,
+            st.draws,
+            st.openGames,
+            // At most 16.
+            // forge-lint: disable-next-line(unsafe-typecast)
+            uint32(_revealedCount(st)),
+            // forge-lint: disable-next-line(unsafe-typecast)
+            uint32(_validCount(st)),
+            seeds[claimId]
         );
     }
 
@@ -27,14 +41,12 @@ contract TasksExtension is Convictions {
     }
 
     function votes(bytes32 claimId) external view returns (Vote[] memory cast) {
-        Status memory st = statuses[claimId];
+        Status memory st = _status(claimId);
         cast = new Vote[](st.drawn);
-        for (uint64 i; i < st.drawn; ++i) {
+        for (uint256 i; i < st.drawn; ++i) {
             Ballot storage b = ballots[claimId][_ballot(st.draws, i)];
-            bool sealed_ = b.state == BallotState.COMMITTED;
-            bool revealed = b.state > BallotState.COMMITTED;
-            bool valid = b.state == BallotState.VALID;
-            cast[i] = Vote(b.verifier, b.word, revealed, valid, sealed_ ? bytes32(0) : b.word);
+            bool revealed = _revealed(st, i);
+            cast[i] = Vote(b.verifier, b.word, revealed, _valid(st, i), revealed ? b.word : bytes32(0));
         }
     }
 }

@@ -13,6 +13,7 @@ contract MarketHandler is Market {
         uint256 id;
         uint256 claim; // index
         address verifier; // 0: on the claim
+        bool early;
     }
 
     struct Unbonding {
@@ -31,6 +32,9 @@ contract MarketHandler is Market {
     mapping(bytes32 claimId => mapping(address verifier => bool)) internal convictedVote;
     mapping(address verifier => uint256) internal heldVotes;
     mapping(bytes32 claimId => mapping(address verifier => bool)) internal held;
+    mapping(uint256 claim => uint256 blockNumber) internal firstGame;
+    mapping(uint256 claim => uint256) internal shareOf; // of each early game that was open when the claim fell
+    uint256 internal sharesDue;
     bytes32[] internal jobIds;
     uint256 public games;
 
@@ -161,10 +165,26 @@ contract MarketHandler is Market {
         if (index == type(uint256).max) return;
         Claim memory claim = claims[index];
         uint32 segment = claim.kind == Kind.TASK ? u32(seed % SEGMENTS) : 0;
-        _ensureFree(whistle, 30 ether);
-        open.push(OpenGame(challengeAs(whistle, claim, segment), index, address(0)));
-        ++games;
+        // Two findings, announced before either is opened, or one.
+        uint256 announced = vm.getBlockNumber();
+        bytes32 second = announceAs(whistle, idOf(claim), segment, address(0));
+        bytes32 salt = announceAs(whistle, idOf(claim), segment, address(0));
+        _challenge(index, segment, salt, announced + 1);
+        if (seed & 1024 != 0) _challenge(index, segment, second, announced);
         ++calls["challenge"];
+    }
+
+    function _challenge(uint256 index, uint32 segment, bytes32 salt, uint256 announced) private {
+        Claim memory claim = claims[index];
+        bytes32[] memory ends = segmentEnds(claim);
+        bytes32[] memory from = memberProof(ends, segment);
+        bytes32[] memory to = memberProof(ends, segment + 1);
+        _ensureFree(whistle, 30 ether);
+        vm.prank(whistle);
+        uint256 id = challenges.open(claim, segment, ends[segment], from, ends[segment + 1], to, salt);
+        if (firstGame[index] == 0) firstGame[index] = vm.getBlockNumber();
+        open.push(OpenGame(id, index, address(0), announced < firstGame[index]));
+        ++games;
     }
 
     function challengeVote(uint256 seed) external {
@@ -177,7 +197,7 @@ contract MarketHandler is Market {
         Vote memory vote = cast[seed % cast.length];
         if (!vote.revealed || !vote.valid) return;
         _ensureFree(whistle, 30 ether);
-        open.push(OpenGame(_openVote(claim, vote.verifier, u32(seed % 2)), index, vote.verifier));
+        open.push(OpenGame(_openVote(claim, vote.verifier, u32(seed % 2)), index, vote.verifier, false));
         ++games;
         ++voteGames[id][vote.verifier];
         ++calls["challenge vote"];
@@ -217,11 +237,27 @@ contract MarketHandler is Market {
         assertEq(slashed, burnt + reward + later[3] - before[3], "a slash splits exactly");
         assertEq(burnt, slashed - slashed / 2, "the larger half is burnt");
         if (game.verifier == address(0)) {
-            if (live && won) ++calls["convict"];
+            if (live && won) _claimFell(game.claim);
+            else if (game.early && statusOf(claim).phase == Phase.CONVICTED) sharesDue -= shareOf[game.claim];
         } else {
             _voteGameOver(id, game.verifier, live && won);
         }
         ++calls["decide"];
+    }
+
+    /// @dev What the conviction has left with the module is for the early games on the claim, in equal parts.
+    function _claimFell(uint256 index) private {
+        uint256 n;
+        for (uint256 i; i < open.length; ++i) {
+            if (open[i].claim == index && open[i].early) ++n;
+        }
+        uint256 left = free(address(tasks)) - sharesDue;
+        if (n == 0) assertEq(left, 0, "nobody to share with");
+        else shareOf[index] = left / n;
+        assertEq(shareOf[index] * n, left, "equal parts");
+        sharesDue += left;
+        ++calls["convict"];
+        if (n > 0) ++calls["share"];
     }
 
     function _voteGameOver(bytes32 id, address verifier, bool convicted) private {
@@ -242,7 +278,7 @@ contract MarketHandler is Market {
         return [
             vault.total(IVault.Bucket.STAKE) + vault.total(IVault.Bucket.UNBONDING),
             vault.burned(),
-            free(whistle),
+            free(whistle) + free(address(tasks)),
             vault.total(IVault.Bucket.COMPENSATION)
         ];
     }

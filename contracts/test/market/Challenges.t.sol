@@ -4,6 +4,7 @@ pragma solidity ^0.8.28;
 import {Game} from "../../src/interfaces/ICourt.sol";
 import {IChallenges, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
 import {Claim, Phase, Role, Terms} from "../../src/interfaces/Types.sol";
+import {Sampling} from "../../src/libraries/Sampling.sol";
 import {Market} from "./Market.sol";
 
 /// @notice Games on claims: how they open, and what their verdicts do.
@@ -151,16 +152,19 @@ contract ChallengesTest is Market {
             before[i] = activeOf(drawn[i], Role.VERIFIER);
         }
         uint256 rich = free(whistle);
-        convictByGame(claim);
+        uint32 segment = u32(Sampling.segment(statusOf(claim).seed, drawn[0], 1, SEGMENTS));
+        bool both = isAsked(claim, drawn[1], segment);
+        court.decide(challengeAs(whistle, claim, segment), true);
+        uint256 taken = both ? 200 ether : 150 ether;
         assertEq(activeOf(solvers[0], Role.SOLVER), 900 ether);
         assertEq(before[0] - activeOf(drawn[0], Role.VERIFIER), 50 ether);
-        assertEq(before[1] - activeOf(drawn[1], Role.VERIFIER), 50 ether);
+        assertEq(before[1] - activeOf(drawn[1], Role.VERIFIER), both ? 50 ether : 0);
         assertEq(before[2], activeOf(drawn[2], Role.VERIFIER), "voted invalid");
-        assertEq(lockedOf(drawn[2], Role.VERIFIER), 0);
-        assertEq(vault.burned(), 100 ether, "half of 200");
+        assertEq(lockedOf(drawn[1], Role.VERIFIER) + lockedOf(drawn[2], Role.VERIFIER), 0);
+        assertEq(vault.burned(), taken / 2, "half");
         assertEq(
             free(whistle) - rich,
-            100 ether,
+            taken / 2,
             "nothing was wasted, so the finder gets the rest, and the bond back"
         );
         assertPhase(claim, Phase.CONVICTED);
@@ -219,8 +223,141 @@ contract ChallengesTest is Market {
         assertEq(before - free(stranger) - activeOf(solvers[0], Role.SOLVER), 50 ether);
     }
 
+    /// @notice The robbery: a solver fakes a segment that an honest verifier was not asked to replay, gets its honest vote,
+    /// and convicts itself through a second account. The verifier loses nothing, and the robber half of its own stake.
+    function test_aSolverThatConvictsItselfTakesNothingFromVerifiersThatCouldNotSeeTheFault() external {
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = accept(claim);
+        uint256 before = _verifierStakes();
+        uint32 segment = _unasked(claim, drawn);
+        assertEq(askedFor(claim, drawn, segment), 0, "the fault is where nobody had to look");
+        fund(stranger, 30 ether);
+        uint256 robber = free(stranger) + activeOf(solvers[0], Role.SOLVER);
+        court.decide(challengeAs(stranger, claim, segment), true);
+        assertPhase(claim, Phase.CONVICTED);
+        assertEq(_verifierStakes(), before, "nobody honest lost");
+        for (uint256 i; i < drawn.length; ++i) {
+            assertEq(lockedOf(drawn[i], Role.VERIFIER), 0, "and all are free again");
+        }
+        assertEq(robber - free(stranger) - activeOf(solvers[0], Role.SOLVER), 50 ether);
+        assertSolvent();
+    }
+
+    /// @dev New seeds until one of the segments is in nobody's sample.
+    function _unasked(Claim memory claim, address[] memory drawn) private returns (uint32 segment) {
+        for (uint256 nonce;; ++nonce) {
+            for (segment = 0; segment < SEGMENTS; ++segment) {
+                if (askedFor(claim, drawn, segment) == 0) return segment;
+            }
+            // The seed's slot: the drawn verifiers stay as they are.
+            vm.store(
+                address(tasks), keccak256(abi.encode(idOf(claim), uint256(1))), keccak256(abi.encode(nonce))
+            );
+        }
+    }
+
+    function _verifierStakes() private view returns (uint256 sum) {
+        for (uint256 i; i < verifiers.length; ++i) {
+            sum += activeOf(verifiers[i], Role.VERIFIER);
+        }
+    }
+
+    // Several challengers
+
+    function test_theRewardIsSharedByThoseThatAnnouncedBeforeTheFirstGame() external {
+        Claim memory claim = acceptedTask(0, 0);
+        fund(stranger, 100 ether);
+        bytes32 early = announceAs(stranger, idOf(claim), 1, address(0));
+        uint256 first = challengeAs(whistle, claim, 0); // announced after the stranger's finding
+        uint256 second = _openAnnounced(stranger, claim, 1, early);
+        fund(client, 100 ether);
+        uint256 copy = challengeAs(client, claim, 0); // announced when the first game could be seen
+        uint256[3] memory before = [free(whistle), free(stranger), free(client)];
+        uint256 burned = vault.burned();
+        court.decide(first, true);
+        uint256 pool = vault.burned() - burned; // all stakes are even
+        assertEq(free(whistle) - before[0], 30 ether + pool / 2, "half of the reward");
+        court.decide(second, false);
+        assertEq(
+            free(stranger) - before[1], 30 ether + pool / 2, "the other half, whatever its own game gave"
+        );
+        court.decide(copy, true);
+        assertEq(free(client) - before[2], 30 ether, "a copy gets its bond");
+        assertEq(free(address(tasks)), 0);
+        assertSolvent();
+    }
+
+    /// @notice The cheat's second account opens first and wins first: whoever had announced before it still gets its part.
+    function test_Attack19_overtakingTheExposerDoesNotTakeItsReward() external {
+        Claim memory claim = acceptedTask(0, 0);
+        fund(stranger, 30 ether);
+        bytes32 salt = announceAs(whistle, idOf(claim), 0, address(0));
+        uint256 puppet = challengeAs(stranger, claim, 0);
+        uint256 real = _openAnnounced(whistle, claim, 0, salt);
+        (uint256 rich, uint256 burned) = (free(whistle), vault.burned());
+        court.decide(puppet, true);
+        uint256 pool = vault.burned() - burned;
+        court.decide(real, true);
+        assertEq(free(whistle) - rich, 30 ether + pool / 2);
+        assertSolvent();
+    }
+
+    function test_aCopyThatWinsSharesWithThoseBeforeItAndTheRemainderIsTheWinners() external {
+        Terms memory t = aTerms();
+        (t.solverStake, t.nonce) = (10, 1);
+        postJob(t);
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        uint256 a = challengeAs(whistle, claim, 0);
+        fund(stranger, 100 ether);
+        uint256 copy = challengeAs(stranger, claim, 1);
+        (uint256 rich, uint256 copied) = (free(whistle), free(stranger));
+        court.decide(copy, true);
+        court.decide(a, true);
+        assertEq(free(stranger) - copied, 30 ether + 3, "of 5: the winner takes what division leaves");
+        assertEq(free(whistle) - rich, 30 ether + 2);
+    }
+
+    function test_anEarlyGameThatIsOverBeforeTheConvictionHasNoShare() external {
+        Claim memory claim = acceptedTask(0, 0);
+        fund(stranger, 100 ether);
+        bytes32 salt = announceAs(stranger, idOf(claim), 1, address(0));
+        uint256 first = challengeAs(whistle, claim, 0);
+        uint256 lost = _openAnnounced(stranger, claim, 1, salt);
+        court.decide(lost, false);
+        (uint256 rich, uint256 burned) = (free(whistle), vault.burned());
+        court.decide(first, true);
+        assertEq(free(whistle) - rich, 30 ether + vault.burned() - burned);
+    }
+
+    function test_anAnnouncementInTheBlockOfTheFirstGameComesTooLate() external {
+        Claim memory claim = acceptedTask(0, 0);
+        fund(stranger, 100 ether);
+        uint256 first = challengeAs(whistle, claim, 0);
+        // challengeAs rolled one block between announcing and opening: this is the block of the opening
+        bytes32 salt = announceAs(stranger, idOf(claim), 0, address(0));
+        uint256 copy = _openAnnounced(stranger, claim, 0, salt);
+        uint256 before = free(stranger);
+        court.decide(first, true);
+        court.decide(copy, true);
+        assertEq(free(stranger) - before, 30 ether);
+    }
+
+    function _openAnnounced(address who, Claim memory claim, uint32 segment, bytes32 salt)
+        private
+        returns (uint256)
+    {
+        bytes32[] memory ends = segmentEnds(claim);
+        bytes32[] memory from = memberProof(ends, segment);
+        bytes32[] memory to = memberProof(ends, segment + 1);
+        vm.prank(who);
+        return challenges.open(claim, segment, ends[segment], from, ends[segment + 1], to, salt);
+    }
+
     function test_Attack12_moreGamesOnOneFaultPayNoMore() external {
         Claim memory claim = acceptedTask(0, 0);
+        address[] memory drawn = drawnOf(claim);
+        uint256 guilty = askedFor(claim, drawn, 0);
         uint256[] memory games = new uint256[](4);
         uint256 rich = free(whistle);
         for (uint256 i; i < 4; ++i) {
@@ -229,7 +366,12 @@ contract ChallengesTest is Market {
         for (uint256 i; i < 4; ++i) {
             court.decide(games[i], true);
         }
-        assertEq(free(whistle) - rich, 125 ether, "half of 100 + 3 x 50, once; every bond back");
+        uint256 reward = 50 ether + guilty * 25 ether;
+        assertEq(
+            free(whistle) - rich,
+            reward,
+            "half of 100 + 50 for each that had to see it, once; every bond back"
+        );
         assertEq(activeOf(solvers[0], Role.SOLVER), 900 ether);
     }
 
@@ -258,7 +400,7 @@ contract ChallengesTest is Market {
         uint256 won = challengeAs(whistle, claim, 0);
         uint256 lost = challengeAs(whistle, claim, 1);
         convictByGame(claim);
-        (uint256 rich, uint256 burned) = (free(whistle), vault.burned());
+        (uint256 rich, uint256 burned) = (free(whistle) + free(address(tasks)), vault.burned());
         court.decide(won, true);
         court.decide(lost, false);
         assertEq(free(whistle) - rich, 60 ether);

@@ -2,9 +2,10 @@
 pragma solidity ^0.8.28;
 
 import {Game, ICourt} from "../../src/interfaces/ICourt.sol";
-import {IChallenges, IJobs, IStakes, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
+import {IChallenges, IJobs, IPlants, IStakes, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
 import {Claim, ClaimStatus, Kind, Phase, ProgramRef, Role, Terms, Vote} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
+import {Sampling} from "../../src/libraries/Sampling.sol";
 import {Challenges} from "../../src/market/Challenges.sol";
 import {Guardian} from "../../src/market/Guardian.sol";
 import {Jobs} from "../../src/market/Jobs.sol";
@@ -90,7 +91,9 @@ abstract contract Market is Test {
         tasks = ITasks(address(new Tasks(IVault(vault_), IStakes(stakes_), IJobs(jobs_), extension)));
         challenges = new Challenges(IVault(vault_), jobs_, ITasks(tasks_), ICourt(court_));
         court = new FakeCourt(challenges_);
-        new TasksExtension(IVault(vault_), IStakes(stakes_), IJobs(jobs_), challenges_);
+        new TasksExtension(
+            IVault(vault_), IStakes(stakes_), IJobs(jobs_), challenges_, address(0), IPlants(address(0))
+        );
     }
 
     function setUpMarket() internal {
@@ -331,6 +334,23 @@ abstract contract Market is Test {
         for (uint256 i; i < claims.length; ++i) {
             tasks.settle(claims[i]);
         }
+    }
+
+    /// @dev How many of the verifiers were asked to replay the segment.
+    function askedFor(Claim memory claim, address[] memory verifiers_, uint256 segment)
+        internal
+        view
+        returns (uint256 n)
+    {
+        for (uint256 i; i < verifiers_.length; ++i) {
+            if (isAsked(claim, verifiers_[i], segment)) ++n;
+        }
+    }
+
+    function isAsked(Claim memory claim, address verifier, uint256 segment) internal view returns (bool) {
+        bytes32 seed = statusOf(claim).seed;
+        return Sampling.segment(seed, verifier, 0, SEGMENTS) == segment
+            || Sampling.segment(seed, verifier, 1, SEGMENTS) == segment;
     }
 
     // Challenges

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.28;
 
 import {IJobs, IStakes, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
-import {Accused, Claim, ClaimStatus, Kind, Phase, Role, Vote} from "../../src/interfaces/Types.sol";
+import {Accused, Claim, ClaimStatus, Finding, Kind, Phase, Role, Vote} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Lens} from "../../src/market/Lens.sol";
 import {Vm} from "../Vm.sol";
@@ -211,8 +211,10 @@ contract TasksTest is Market {
         staked[3] = activeOf(solvers[0], Role.SOLVER);
         court.decide(id, true);
         assertPhase(claim, Phase.CONVICTED);
+        assertGt(askedFor(claim, drawn, 2), 0);
         for (uint256 i; i < 3; ++i) {
-            assertEq(staked[i] - activeOf(drawn[i], Role.VERIFIER), 50 ether);
+            uint256 due = isAsked(claim, drawn[i], 2) ? 50 ether : 0;
+            assertEq(staked[i] - activeOf(drawn[i], Role.VERIFIER), due);
         }
         assertEq(staked[3] - activeOf(solvers[0], Role.SOLVER), 100 ether);
     }
@@ -467,12 +469,14 @@ contract TasksTest is Market {
         assertEq(st.valid, 1);
     }
 
-    function test_Attack32_whoDropsADrawAfterVotingPaysAndANewSeedDraws() external {
+    function test_Attack32_whoLeavesADrawWithoutAVotePaysAndANewSeedDraws() external {
         holdShards();
         Claim memory claim = commitTask(0, 0);
         address[] memory drawn = seedFor(claim);
         bytes32 firstSeed = statusOf(claim).seed;
         uint256 staked = activeOf(drawn[0], Role.VERIFIER);
+        uint256 silent = activeOf(drawn[2], Role.VERIFIER);
+        uint256 honest = activeOf(drawn[1], Role.VERIFIER);
         commitVoteAs(drawn[0], claim, true);
         commitVoteAs(drawn[1], claim, true);
         skip(101);
@@ -481,7 +485,9 @@ contract TasksTest is Market {
         tasks.tally(claim);
         assertPhase(claim, Phase.COMMITTED);
         assertEq(activeOf(drawn[0], Role.VERIFIER), staked - 7 ether, "committed, not revealed");
-        assertEq(vault.burned(), 7 ether);
+        assertEq(activeOf(drawn[2], Role.VERIFIER), silent - 7 ether, "drawn, never committed");
+        assertEq(activeOf(drawn[1], Role.VERIFIER), honest, "revealed");
+        assertEq(vault.burned(), 14 ether);
         assertEq(lockedOf(drawn[0], Role.VERIFIER) + lockedOf(drawn[1], Role.VERIFIER), 0);
         assertEq(tasks.votes(idOf(claim)).length, 0);
         accept(claim);
@@ -591,15 +597,15 @@ contract TasksTest is Market {
         Accused memory nobody;
         bytes memory refusal = abi.encodeWithSelector(ITasks.NotModule.selector, address(this));
         vm.expectRevert(refusal);
-        tasks.gameOpened(claim);
+        tasks.gameOpened(claim, 0);
         vm.expectRevert(refusal);
         tasks.voteGameOpened(claim, stranger);
         vm.expectRevert(refusal);
-        tasks.gameClosed(0, nobody, stranger, true);
+        tasks.gameClosed(0, nobody, Finding(stranger, 0, false), true);
         vm.expectRevert(refusal);
         tasks.voteGameClosed(0, nobody, 0, stranger, true);
         vm.expectRevert(refusal);
-        tasks.convict(claim, stranger);
+        tasks.convict(claim, Finding(stranger, 0, false));
     }
 
     function test_theLensShowsShardsClaimsAndAccounts() external {
