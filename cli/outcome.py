@@ -43,6 +43,10 @@ class Outcome:
     def reported(self, name: str, event: str) -> bool:
         return any(who == name and e["event"] == event for who, e in self.events)
 
+    def parties(self) -> list[str]:
+        """Everybody whose tokens are counted."""
+        return list(self.after.parties) if self.after is not None else []
+
     def change(self, name: str) -> int:
         """What a party has more (or less) after the run, in smallest units."""
         assert self.before is not None and self.after is not None
@@ -95,7 +99,9 @@ def report(app: App, name: str, outcome: Outcome, missing: list[str]) -> None:
     out.print(f"\nheld-out loss, nats a byte, at genesis and after each round: [bold]{losses}[/]")
     for fallen in outcome.convicted:
         place = f"{fallen['kind']} {fallen['round']}/{fallen['shard']}"
+        guilty = ", ".join(fallen["guilty"]) or "nobody"
         out.print(f"convicted: {place} of {fallen['claimant']}; the client's own replay: {fallen['finding']}")
+        out.print(f"verifiers that had vouched for what was wrong: {guilty}")
     for lie in outcome.lies:
         out.print(f"convicted: a vote of {lie['verifier']}; the client's own replay: {lie['finding']}")
     for game in outcome.games:

@@ -66,6 +66,15 @@ def _winners(outcome: Outcome, *names: str) -> list[str]:
     return [f"{name} won nothing" for name in names if outcome.change(name) <= 0]
 
 
+def _votes(outcome: Outcome) -> list[str]:
+    """Verifiers lose if they vouched for what was wrong, and otherwise nothing."""
+    guilty = {name for fallen in outcome.convicted for name in fallen["guilty"]}
+    verifiers = {name for name in outcome.parties() if name.startswith("verifier")}
+    spared = [f"{name} lost nothing, though guilty" for name in guilty if outcome.change(name) >= 0]
+    robbed = [f"{name} lost, though not guilty" for name in verifiers - guilty if outcome.change(name) < 0]
+    return spared + robbed
+
+
 def falls(
     kind: str, round_: int | None, finding: str, reason: str | None, winner: str | None = "whistle-1"
 ) -> Callable[[Outcome], list[str]]:
@@ -86,7 +95,8 @@ def falls(
             missing.append(f"no game was decided by {reason}, but by {reasons or 'none'}")
         if reason is None and reasons:
             missing.append(f"a game was needed: {reasons}")
-        return missing + _losers(outcome, "solver-1") + _winners(outcome, *([winner] if winner else []))
+        missing += _votes(outcome) + _losers(outcome, "solver-1")
+        return missing + _winners(outcome, *([winner] if winner else []))
 
     return promised
 

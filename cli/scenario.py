@@ -28,7 +28,7 @@ from cli.plays import SCENARIOS, Scenario
 from cli.units import parse_amount, show_amount
 from cli.wiring import Connection, NodeStorage
 from protocol.errors import AssayError, Stop
-from protocol.types import Address, JobId, Kind, Phase
+from protocol.types import Address, ClaimView, JobId, Kind, Phase, Vote
 
 if TYPE_CHECKING:
     from training.job import JobArtifacts
@@ -187,12 +187,17 @@ class Run:
         market, names = lineage.market, {address: name for name, address in self.addresses.items()}
         for view in market.claims(job_id):
             if view.status.phase == Phase.CONVICTED:
-                claim = view.claim
-                place = {"kind": claim.kind.name.lower(), "round": claim.round, "shard": claim.shard}
+                claim, found = view.claim, audit_claim(lineage, view)
                 self.outcome.convicted.append(
-                    {"claimant": names.get(claim.claimant, claim.claimant), **place}
-                    | {"passedBy": sum(vote.revealed and vote.valid for vote in view.votes)}
-                    | {"finding": describe(found) if (found := audit_claim(lineage, view)) else ""}
+                    {
+                        "claimant": names.get(claim.claimant, claim.claimant),
+                        "kind": claim.kind.name.lower(),
+                        "round": claim.round,
+                        "shard": claim.shard,
+                        "passedBy": sum(vote.revealed and vote.valid for vote in view.votes),
+                        "guilty": [names[vote.verifier] for vote in self._guilty(lineage, view)],
+                        "finding": describe(found) if found else "",
+                    }
                 )
         for game in self.outcome.games:
             view = market.claim(game.game.claim_id)
@@ -201,6 +206,22 @@ class Run:
                     lie = audit_vote(lineage, view, vote)
                     said = {"verifier": names[vote.verifier], "finding": describe(lie) if lie else ""}
                     self.outcome.lies.append(said)
+
+
+    def _guilty(self, lineage: Lineage, view: ClaimView) -> list[Vote]:
+        """Valid votes on a fallen claim that had to see its fault: a sample of theirs is the segment on which
+        the game was won, or no game was, and the input is at fault (rule 5.1)."""
+        from training.audit import sampled
+
+        won = [g.game for g in self.outcome.games if g.challenger_won and g.game.claim_id == view.claim_id]
+        won = [game for game in won if game.defender == view.claim.claimant]
+        valid = [vote for vote in view.votes if vote.revealed and vote.valid]
+        if not won:
+            return valid
+        kind, work = view.claim.kind, lineage.work
+        past = won[0].step - work.first_step(kind, view.claim.round, 0)
+        segment = past // work.segment_steps(kind)
+        return [vote for vote in valid if segment in sampled(lineage, view, vote.verifier)]
 
 
 def held_out_losses(lineage: Lineage, job_id: JobId, body: JobFile, held_out: bytes) -> list[float]:

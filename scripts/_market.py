@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocol.settlement import CompensationPot, convicted_vote, conviction, lost_bond
+from protocol.settlement import CompensationPot, convicted_vote, conviction, lost_bond, shared
 from protocol.types import Wei
 from scripts._strategies import (
     CHALLENGE_GAS,
@@ -246,15 +246,15 @@ class Market:
             split = convicted_vote(Wei(sum(votes)))
             out.balance[solver] += split.paid
             out.burned += split.burned
-        self._reward(finders, int(verdict.reward))
+        self._reward(finders, verdict.reward)
         if wasted:
             self._compensate(solver, wasted, verdict.compensation)
 
-    def _reward(self, finders: list[int], reward: int) -> None:
+    def _reward(self, finders: list[int], reward: Wei) -> None:
         """Equal shares; the winner, the first of them, has the remainder and played the longest game."""
-        share = reward // len(finders)
+        parts = shared(reward, len(finders) - 1)
         for place, account in enumerate(finders):
-            self.out.balance[account] += share if place else reward - share * (len(finders) - 1)
+            self.out.balance[account] += parts.share if place else parts.winner
             self.out.spent[account] += self.rules.gas(OPEN_GAS if place else CHALLENGE_GAS)
 
     def _compensate(self, convict: int, wasted: int, amount: Wei) -> None:

@@ -74,7 +74,8 @@ def test_the_cheat_pays_the_whistleblower(outcome: Any) -> None:
     change = {name: int(after[name]) - int(before[name]) for name in before}
     assert change["whistle-1"] > 0 and change["solver-1"] < 0
     assert change["solver-2"] > 0 and change["client"] < 0
-    assert sum(change[name] < 0 for name in change if name.startswith("verifier")) == 2
+    lost = {name for name in change if name.startswith("verifier") and change[name] < 0}
+    assert lost == set(outcome["convicted"][0]["guilty"]), "those that vouched for the lie, no others"
 
 
 def test_tokens_add_up_to_what_was_minted(outcome: Any) -> None:

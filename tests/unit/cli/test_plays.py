@@ -31,11 +31,11 @@ def outcome(change: dict[str, int], reasons: tuple[str, ...] = (), **parts: Any)
 
 def fell(finding: str, claimant: str = "solver-1", kind: str = "task", round_: int = 1) -> dict[str, Any]:
     place = {"claimant": claimant, "kind": kind, "round": round_, "shard": 0}
-    return place | {"passedBy": 2, "finding": finding}
+    return place | {"passedBy": 2, "guilty": ["verifier-1"], "finding": finding}
 
 
 PLANTED = [("solver-1", {"event": "fault-planted"})]
-PAID = {"solver-1": -50, "whistle-1": 20}
+PAID = {"solver-1": -50, "whistle-1": 20, "verifier-1": -40, "verifier-2": 3}
 
 
 def test_what_was_promised_and_happened_misses_nothing() -> None:
@@ -53,8 +53,10 @@ def test_what_was_promised_and_happened_misses_nothing() -> None:
         ({"convicted": [fell("WrongSegment", round_=0)]}, "instead of once"),
         ({"convicted": [fell("WrongSegment"), fell("WrongSegment", "solver-2")]}, "honest claim"),
         ({"reasons": ("arithmetic",)}, "no game was decided by output"),
-        ({"change": {"solver-1": 0, "whistle-1": 20}}, "solver-1 lost nothing"),
-        ({"change": {"solver-1": -50}}, "whistle-1 won nothing"),
+        ({"change": PAID | {"solver-1": 0}}, "solver-1 lost nothing"),
+        ({"change": PAID | {"whistle-1": 0}}, "whistle-1 won nothing"),
+        ({"change": PAID | {"verifier-1": 0}}, "verifier-1 lost nothing"),
+        ({"change": PAID | {"verifier-2": -1}}, "verifier-2 lost, though not guilty"),
     ],
 )
 def test_what_is_missing_of_it_is_said(changes: dict[str, Any], says: str) -> None:
