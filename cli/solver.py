@@ -42,6 +42,7 @@ def run(
     withhold: Annotated[bool, typer.Option(help="Drills only: serve no block to anybody.")] = False,
 ) -> None:
     """Run a solver until stopped."""
+    from cli.fitness import before_work
     from cli.node import NodeParts, run_node
     from cli.roles import APPETITE, engine_of
     from solver.policy import Limits
@@ -49,6 +50,7 @@ def run(
 
     app = app_of(context)
     engine = engine_of(app.settings)
+    before_work(app, engine.device)
     limits = Limits(parse_amount(min_price), max_shards, parse_duration(patience))
 
     kind = drills.solver_kind(fault, cheat)
@@ -58,6 +60,22 @@ def run(
         return kind(*common, emit=parts.emit, engine=engine, poll_s=poll)
 
     run_node(app, host, port, make, serve=not withhold)
+
+
+@commands.command()
+def bench(
+    context: typer.Context,
+    compiled: Annotated[
+        bool, typer.Option("--compiled", help="Training steps compiled too: some minutes.")
+    ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Every stored digest, operations compiled too: many minutes.")
+    ] = False,
+) -> None:
+    """Compare this machine with the definition bit by bit, and time training steps; before you stake."""
+    from cli.fitness import bench as run_bench
+
+    run_bench(app_of(context), full=full, compiled=compiled)
 
 
 @commands.command()

@@ -16,8 +16,8 @@ from torch import Tensor
 
 IntegerProduct = Callable[[Tensor, Tensor], Tensor]
 
-_CUDA_ALIGN = 8
-_CUDA_MIN_ROWS = 17
+_ALIGN = 8
+_MIN_ROWS = 24
 _INT8_MIN_LENGTH = 512
 
 
@@ -55,22 +55,22 @@ def split(q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return hi.to(torch.int8), lo.to(torch.int8), (hi + lo).to(torch.int8)
 
 
+def aligned(q: Tensor) -> Tensor:
+    """[rows, K] as CUDA's int8 product takes it on either side: contiguous, zeros up to at least 24 rows (it
+    refuses fewer than 17 on the left) and up to multiples of 8 both ways.
+
+    Contiguous operands make it the one layout (left by rows, right transposed) that cuBLAS has on every GPU.
+    """
+    rows = max(-(-q.shape[0] // _ALIGN) * _ALIGN, _MIN_ROWS)
+    return torch.nn.functional.pad(q, (0, -q.shape[1] % _ALIGN, 0, rows - q.shape[0])).contiguous()
+
+
 def _int8_2d(qa: Tensor, qb: Tensor) -> Tensor:
     rows, columns = qa.shape[0], qb.shape[0]
-    qa, qb = _aligned(qa, qb)
+    if qa.device.type == "cuda":
+        qa, qb = aligned(qa), aligned(qb)
     (ah, al, at), (bh, bl, bt) = split(qa), split(qb)
     high, low = torch._int_mm(ah, bh.t()), torch._int_mm(al, bl.t())
     cross = torch._int_mm(at, bt.t()).sub_(high).sub_(low)
     total = high.to(torch.float64).mul_(128.0).add_(cross).mul_(128.0).add_(low)
     return total[:rows, :columns]
-
-
-def _aligned(qa: Tensor, qb: Tensor) -> tuple[Tensor, Tensor]:
-    """Zero padding to the shapes that CUDA's _int_mm takes; other devices take any shape."""
-    if qa.device.type != "cuda":
-        return qa, qb
-    depth = -qa.shape[1] % _CUDA_ALIGN
-    rows = max(_CUDA_MIN_ROWS - qa.shape[0], 0)
-    columns = -qb.shape[0] % _CUDA_ALIGN
-    pad = torch.nn.functional.pad
-    return pad(qa, (0, depth, 0, rows)), pad(qb, (0, depth, 0, columns))

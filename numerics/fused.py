@@ -17,7 +17,7 @@ import torch._inductor.inductor_prims  # registers the marker that `kept` uses
 from torch import Tensor
 
 from numerics import constants as c
-from numerics.backends import integer_product_fast
+from numerics.backends import aligned, integer_product_f64
 
 _NAN = float("nan")
 _INT32_PRODUCT_LENGTH = 2048
@@ -107,13 +107,15 @@ class Quantised:
         return Quantised(move(self.integers))
 
     def split(self) -> tuple[Tensor, ...]:
-        """(hi, lo, hi + lo) as int8 (A51)."""
+        """(hi, lo, hi + lo) as int8 (A51); on accelerators with the zeros that `aligned` adds."""
         if "split" not in self._made:
-            hi = torch.floor((self.integers + 64.0) * 0.0078125)
-            lo = self.integers - hi * 128.0
+            on_cpu = self.integers.device.type == "cpu"
+            integers = self.integers if on_cpu else aligned(self.integers)
+            hi = torch.floor((integers + 64.0) * 0.0078125)
+            lo = integers - hi * 128.0
             parts = [part.to(torch.int8) for part in (hi, lo, hi + lo)]
-            # Stored as the operand lies, transposed or not: the int8 product reads both alike, and a
-            # transposing store takes five times as long.
+            # On a processor stored as the operand lies, transposed or not: its int8 product reads both alike,
+            # and a transposing store takes five times as long.
             self._made["split"] = tuple(kept(part) if part.dim() == 2 else part for part in parts)
         return self._made["split"]
 
@@ -141,24 +143,18 @@ def quantise(x: Tensor, e: Exponents) -> Quantised:
 
 def product(qa: Quantised, ea: Exponents, qb: Quantised, eb: Exponents) -> Tensor:
     """f32[b..., M, N] from operands [b..., M, K] and [b..., N, K] (A32)."""
-    if qa.integers.device.type != "cpu":
-        total = _total_elsewhere(qa, qb)
-    elif qa.integers.dim() == 2 or torch.get_num_threads() <= _INT8_BATCH_THREADS:
-        total = _total_int8(qa, qb)
-    else:
+    batched = qa.integers.dim() > 2
+    many = torch.get_num_threads() > _INT8_BATCH_THREADS
+    if batched and (many or qa.integers.device.type != "cpu"):
         total = _total_f64(qa, qb)
+    else:
+        total = _total_int8(qa, qb)
     return (total * ea.factor().unsqueeze(-1) * eb.factor().unsqueeze(-2)).to(torch.float32)
 
 
-def _total_elsewhere(qa: Quantised, qb: Quantised) -> Tensor:
-    """S as f64, never -0, by the backend for the device, which knows its alignment."""
-    total = integer_product_fast(qa.integers.to(torch.int16), qb.integers.to(torch.int16))
-    return torch.where(total == 0.0, 0.0, total)
-
-
 def _total_f64(qa: Quantised, qb: Quantised) -> Tensor:
-    """S as f64, never -0: one binary64 product, which runs on many threads."""
-    total = torch.matmul(qa.integers.to(torch.float64), qb.integers.to(torch.float64).transpose(-1, -2))
+    """S as f64, exact, never -0: one binary64 product of a whole batch, for many threads and accelerators."""
+    total = integer_product_f64(qa.integers, qb.integers)
     return torch.where(total == 0.0, 0.0, total)
 
 
@@ -176,7 +172,9 @@ def _total_int8(qa: Quantised, qb: Quantised) -> Tensor:
 def _products(qa: Quantised, qb: Quantised) -> tuple[Tensor, ...]:
     """(HH, LL, T) of A51 as int32."""
     if qa.integers.dim() == 2:
-        return tuple(torch._int_mm(a, b.t()) for a, b in zip(qa.split(), qb.split(), strict=True))
+        whole = tuple(torch._int_mm(a, b.t()) for a, b in zip(qa.split(), qb.split(), strict=True))
+        m, n = qa.integers.shape[0], qb.integers.shape[0]
+        return whole if whole[0].shape == (m, n) else tuple(part[:m, :n] for part in whole)
     batch, rows, columns = qa.integers.shape[:-2], qa.integers.shape[-2], qb.integers.shape[-2]
     flat_a, flat_b = ([part.flatten(0, -3) for part in q.split()] for q in (qa, qb))
     made = [torch.ops.assay.int8_products(a, b) for a, b in zip(flat_a, flat_b, strict=True)]
@@ -227,3 +225,15 @@ def sum(x: Tensor) -> Tensor:  # the instruction's name, kept
 def sqrt(x: Tensor) -> Tensor:
     """Correctly rounded square root (A11): a compiler for CPUs emits the machine's own instruction."""
     return torch.sqrt(x) if x.device.type == "cpu" else torch.sqrt(x.to(torch.float64)).to(torch.float32)
+
+
+def div(a: Tensor, b: Tensor) -> Tensor:
+    """a / b rounded once (A13).
+
+    For accelerators the compiler turns a division by a number that it knows into a multiplication by a
+    rounded reciprocal, whatever its settings; after an operation on its bits, the divisor is a number that it
+    does not know.
+    """
+    if b.device.type == "cpu":
+        return a / b
+    return a / (b.view(torch.int32) ^ 0).view(torch.float32)

@@ -26,7 +26,12 @@ from program.isa import DType, Node, Op, Program
 
 Value = Tensor | Quantised | Exponents
 
-_FUSED: dict[Op, Callable[..., Value]] = {Op.EXPONENT: fused.exponent, Op.SUM: fused.sum, Op.SQRT: fused.sqrt}
+_FUSED: dict[Op, Callable[..., Value]] = {
+    Op.EXPONENT: fused.exponent,
+    Op.SUM: fused.sum,
+    Op.SQRT: fused.sqrt,
+    Op.DIV: fused.div,
+}
 _MOVES = (Op.STRIDED, Op.RESHAPE)
 _COSTLY = (Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW, Op.PRODUCT)
 """Computed once and stored, however many nodes read them."""

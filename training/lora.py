@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -50,6 +48,10 @@ def load(model: nn.Module, path: Path) -> None:
     """Give the model the float32 weights of a safetensors file by name. Raises Stop where they do not fit."""
     if not path.is_file():
         raise Stop(f"there is no file {path}", hint="name a .safetensors file")
+    # Imported here: a machine that only checks or replays needs no more than PyTorch and NumPy.
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
     try:
         model.load_state_dict({n: x.float() for n, x in load_file(path).items()})
     except (SafetensorError, RuntimeError) as error:

@@ -1,0 +1,44 @@
+"""What trains and checks needs PyTorch, NumPy and the standard library, and imports nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("protocol", "numerics", "program", "training")
+BLOCKED = """
+    web3 eth_account eth_abi eth_utils eth_keys solcx requests rlp fastapi uvicorn httpx typer rich pydantic
+    prometheus_client safetensors sklearn scipy hypothesis aiohttp
+"""
+
+PROGRAM = """
+import importlib, pkgutil, sys
+
+blocked, packages = sys.argv[1].split(), sys.argv[2].split()
+sys.modules.update(dict.fromkeys(blocked))  # importing a name that is None there fails
+count = 0
+for package in packages:
+    for found in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
+        importlib.import_module(found.name)
+        count += 1
+print(count)
+"""
+
+
+def imported(blocked: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", PROGRAM, blocked, " ".join(PACKAGES)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+
+
+def test_every_module_is_imported_with_other_packages_blocked() -> None:
+    done = imported(BLOCKED)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) > 60
+
+
+def test_the_block_would_be_noticed() -> None:
+    assert "import of numpy halted" in imported("numpy").stderr
