@@ -50,7 +50,8 @@ def engine_of(settings: Settings, *, brief: bool = False) -> Engine:
                 hint="give a whole number from 1, or leave it out for all processors",
                 code="bad-threads",
             ) from None
-    return Engine(device_of(settings.device), way, settings.home / FORMS_FOLDER, brief)
+    forms = (settings.home / FORMS_FOLDER).resolve()
+    return Engine(device_of(settings.device), way, forms, brief)
 
 
 def secret_of(home: Path) -> bytes:
