@@ -124,6 +124,8 @@ interface IJobs {
     event RoundStarted(bytes32 indexed jobId, uint32 round);
     event Rewound(bytes32 indexed jobId, uint32 indexed epoch, uint32 round, uint256 compensation);
     event JobClosed(bytes32 indexed jobId, uint256 refunded);
+    /// @dev The round was closed without `missing` of its shards.
+    event ShardsMissing(bytes32 indexed jobId, uint32 indexed round, uint32 missing);
 
     struct Progress {
         uint32 round; // the round now worked on; == rounds when the last outer claim is in
@@ -146,39 +148,38 @@ interface IJobs {
     function progress(bytes32 jobId) external view returns (Progress memory);
     function worstCase(Terms calldata terms) external pure returns (uint256);
     function jobIdOf(Terms calldata terms) external view returns (bytes32);
-    /// @notice Whether a rewind has overtaken the claims of this place that were committed in `epoch`.
-    function overtaken(bytes32 jobId, Kind kind, uint32 round, uint32 epoch) external view returns (bool);
-    /// @notice Whether tasks of the present round can be committed now (begun, not closed, pipeline not full).
-    function running(bytes32 jobId, uint32 maxUnsettled)
+    /// @notice Whether a rewind has overtaken the claims of this place that were committed in `epoch`; with `pending`, also
+    /// whether the round was closed without those that were not accepted.
+    function overtaken(bytes32 jobId, Kind kind, uint32 round, uint32 epoch, bool pending)
         external
         view
-        returns (bool, uint32 round, uint64 roundStart);
+        returns (bool);
+    /// @notice Whether the present round wants tasks now: it has begun, the job is not closed, the pipeline not full, and the
+    /// outer claim cannot be committed yet.
+    function running(bytes32 jobId) external view returns (bool, uint32 round, uint64 roundStart);
     /// @notice When the job was posted, in seconds: the price of a shard that nobody has held yet rises from here.
     function postedAt(bytes32 jobId) external view returns (uint64);
 
-    // modules (Tasks); the caller brings the terms that it has read anyway
+    // modules (Tasks)
     function shardClaimed(bytes32 jobId) external;
     function taskCommitted(bytes32 jobId, uint32 round, uint128 price, uint32 maxUnsettled)
         external
         returns (uint32 epoch, uint64 roundStart);
-    function outerCommitted(bytes32 jobId, uint32 round, uint32 shards) external returns (uint32 epoch);
-    function taskAccepted(bytes32 jobId, uint32 round, uint32 epoch) external;
-    function claimSettled(
-        bytes32 jobId,
-        Kind kind,
-        uint32 round,
-        uint32 epoch,
-        uint32 shards,
-        uint32 maxUnsettled
-    ) external;
-    /// @notice Go back to the convicted claim's round. `compensation` = the part of `pool` (the unburnt half of the slash,
-    /// in the caller's free balance) that is set aside for those whose task claims become stale.
-    function rewind(Accused calldata accused, bool wasAccepted, uint32 shards, uint256 pool)
+    /// @notice Close the round. `inTurn`: the claimant holds the shard that the outer claim is reserved to.
+    function outerCommitted(bytes32 jobId, uint32 round, bool inTurn) external returns (uint32 epoch);
+    function taskAccepted(bytes32 jobId, uint32 round, uint32 epoch, uint128 price) external;
+    function claimSettled(bytes32 jobId, Kind kind, uint32 round, uint32 epoch, uint32 maxUnsettled) external;
+    /// @notice Go back to the convicted claim's round, unless that round was closed without the claim. `compensation` = the
+    /// part of `pool` (the unburnt half of the slash, in the caller's free balance) that is set aside for those whose task
+    /// claims become stale.
+    function rewind(Accused calldata accused, bool wasAccepted, uint256 pool)
         external
         returns (uint256 compensation);
-    /// @notice Pay an overtaken claim its share of what its rewind set aside. Not `found` when the search for that rewind
-    /// needs another call.
-    function compensate(bytes32 claimId, Accused calldata claim) external returns (bool found, uint256 paid);
+    /// @notice Pay an overtaken claim its share of what its rewind set aside; nothing if its round was closed without it.
+    /// Not `found` when the search for that rewind needs another call.
+    function compensate(bytes32 claimId, Accused calldata claim, bool pending)
+        external
+        returns (bool found, uint256 paid);
 }
 
 /// @title Tasks: shards, claims, acceptance, settlement
@@ -194,7 +195,8 @@ interface ITasks {
     error NotDue(uint64 due);
     error TooLate(uint64 deadline);
     error SeedUnavailable(uint64 seedBlock);
-    error RoundIncomplete(uint32 accepted, uint32 shards);
+    error RoundIncomplete(uint32 accepted, uint32 needed);
+    error OuterReserved(uint64 until);
     error PipelineFull(uint32 round, uint32 settled);
     error GamesOpen(uint32 count);
     error EarlierUnsettled();

@@ -47,6 +47,7 @@ struct Terms {
     uint32 records;
     uint32 recordSize; // bytes
     uint32 shards;
+    uint32 minShards; // accepted tasks with which a round may be closed once its stragglers' time is over
     uint32 rounds;
     uint32 stepsPerRound;
     uint32 segmentSteps; // divides stepsPerRound
@@ -56,6 +57,8 @@ struct Terms {
     uint32 seedDelay; // blocks between commit and the block whose hash is the seed
     uint32 maxUnsettled; // rounds the pipeline may run ahead of settlement
     uint64 taskTime; // seconds from the start of a round to its commit deadline
+    uint64 stragglerTime; // seconds after taskTime for a round's tasks to be accepted, if minShards of them are
+    uint64 outerTime; // seconds for which a round's outer claim is reserved to one shard's holder
     uint64 voteTime; // seconds to commit a vote after the seed
     uint64 revealTime; // seconds to reveal after voting ends
     uint64 challengeWindow; // seconds after acceptance

@@ -72,7 +72,7 @@ abstract contract Attestations is Claims {
         if (_validCount(st) >= t.quorum) {
             (st.phase, st.since) = (Phase.ACCEPTED, _now());
             _setStatus(claimId, st);
-            JOBS.taskAccepted(claim.jobId, claim.round, claim.epoch);
+            JOBS.taskAccepted(claim.jobId, claim.round, claim.epoch, claim.price);
             emit ITasks.Accepted(claimId, uint64(block.timestamp + t.challengeWindow));
             return;
         }

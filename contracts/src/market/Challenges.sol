@@ -30,6 +30,9 @@ contract Challenges is IChallenges {
         uint256 leaves;
     }
 
+    /// @dev Rounds that a shard's own state outlives without a task; so that no proof needs more look-ups than these.
+    uint32 private constant MAX_ABSENCE = 256;
+
     IVault public immutable VAULT;
     address public immutable JOBS;
     ITasks public immutable TASKS;
@@ -173,30 +176,47 @@ contract Challenges is IChallenges {
         view
         returns (bytes32 root, uint256 place, uint256 count)
     {
-        uint256 params = t.inner.params;
-        if (claim.kind == Kind.OUTER && slot >= 2 * params) {
-            uint32 shard = (slot - 2 * t.inner.params) / t.inner.params;
-            _requireCurrent(source, claim.jobId, Kind.TASK, claim.round, shard);
-            return (source.outputRoot, (slot - 2 * params) % params, t.inner.slots);
+        uint32 params = t.inner.params;
+        if (claim.kind == Kind.TASK) {
+            if (claim.round > 0 && slot < params) return _ofRoundBefore(claim, slot, source, t);
+            bytes32 task = _latestTask(claim);
+            if (task == 0) return (t.genesisRoot, slot, t.inner.slots);
+            _requireIs(source, task);
+            return (source.outputRoot, slot, t.inner.slots);
         }
-        if (claim.round == 0) {
-            if (claim.kind == Kind.OUTER) return (t.outerGenesisRoot, slot, t.outer.slots);
-            return (t.genesisRoot, slot, t.inner.slots);
-        }
-        if (claim.kind == Kind.OUTER || slot < params) {
-            _requireCurrent(source, claim.jobId, Kind.OUTER, claim.round - 1, 0);
-            return (source.outputRoot, slot, t.outer.slots);
-        }
-        _requireCurrent(source, claim.jobId, Kind.TASK, claim.round - 1, claim.shard);
-        return (source.outputRoot, slot, t.inner.slots);
+        if (slot < 2 * params) return _ofRoundBefore(claim, slot, source, t);
+        place = (slot - 2 * params) % params;
+        uint32 shard = (slot - 2 * params) / params;
+        bytes32 summed = TASKS.current(claim.jobId, Kind.TASK, claim.round, shard);
+        // A shard that the round was closed without has not moved: it counts with the round's own base.
+        if (summed == 0) return _ofRoundBefore(claim, place, source, t);
+        _requireIs(source, summed);
+        return (source.outputRoot, place, t.inner.slots);
     }
 
-    function _requireCurrent(Claim calldata source, bytes32 jobId, Kind kind, uint32 round, uint32 shard)
+    function _ofRoundBefore(Claim calldata claim, uint256 slot, Claim calldata source, Terms memory t)
         private
         view
+        returns (bytes32, uint256, uint256)
     {
+        if (claim.round == 0) return (t.outerGenesisRoot, slot, t.outer.slots);
+        _requireIs(source, TASKS.current(claim.jobId, Kind.OUTER, claim.round - 1, 0));
+        return (source.outputRoot, slot, t.outer.slots);
+    }
+
+    /// @dev The shard's task of the latest earlier round that was not closed without it; 0 if it is MAX_ABSENCE rounds away
+    /// or there is none.
+    function _latestTask(Claim calldata claim) private view returns (bytes32 claimId) {
+        uint32 round = claim.round;
+        uint32 first = round > MAX_ABSENCE ? round - MAX_ABSENCE : 0;
+        while (round > first && claimId == 0) {
+            claimId = TASKS.current(claim.jobId, Kind.TASK, --round, claim.shard);
+        }
+    }
+
+    function _requireIs(Claim calldata source, bytes32 claimId) private pure {
         bytes32 given = keccak256(abi.encode(source));
-        if (given != TASKS.current(jobId, kind, round, shard)) revert WrongSource(given);
+        if (claimId == 0 || given != claimId) revert WrongSource(given);
     }
 
     /// @dev A game on steps of the claim's own program, from the first step of the segment.

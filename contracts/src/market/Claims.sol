@@ -76,7 +76,7 @@ abstract contract Claims {
         if (claimId == 0) return 0;
         Status memory st = _status(claimId);
         if (st.phase == Phase.CONVICTED || st.phase == Phase.VOID) return 0;
-        return JOBS.overtaken(jobId, kind, round, st.epoch) ? bytes32(0) : claimId;
+        return _overtaken(jobId, kind, round, st.epoch, st.phase < Phase.ACCEPTED) ? bytes32(0) : claimId;
     }
 
     function _place(bytes32 jobId, Kind kind, uint32 round, uint32 shard) internal pure returns (bytes32) {
@@ -160,13 +160,30 @@ abstract contract Claims {
         return phase == Phase.COMMITTED || phase == Phase.SEEDED || phase == Phase.ACCEPTED;
     }
 
-    /// @dev Neither ended nor overtaken by a rewind.
+    function _overtaken(bytes32 jobId, Kind kind, uint32 round, uint32 epoch, bool pending)
+        internal
+        view
+        returns (bool)
+    {
+        return JOBS.overtaken(jobId, kind, round, epoch, pending);
+    }
+
+    /// @dev Neither ended, nor overtaken by a rewind, nor left out when its round was closed.
     function _stands(Phase phase, bytes32 jobId, Kind kind, uint32 round, uint32 epoch)
         internal
         view
         returns (bool)
     {
-        return _live(phase) && !JOBS.overtaken(jobId, kind, round, epoch);
+        return _live(phase) && !_overtaken(jobId, kind, round, epoch, phase < Phase.ACCEPTED);
+    }
+
+    /// @dev Stands, or was left out when its round was closed: then it still answers for the games open on it.
+    function _liable(Phase phase, bytes32 jobId, Kind kind, uint32 round, uint32 epoch)
+        internal
+        view
+        returns (bool)
+    {
+        return _live(phase) && !_overtaken(jobId, kind, round, epoch, false);
     }
 
     /// @dev Of the present draw: all whose stake is locked, and those among them whose vote is valid.

@@ -70,7 +70,7 @@ abstract contract Convictions is Shards {
         Status memory st = _status(claimId);
         --st.openGames;
         if (finding.early) --st.early;
-        stood = _stands(st.phase, accused.jobId, accused.kind, accused.round, st.epoch);
+        stood = _liable(st.phase, accused.jobId, accused.kind, accused.round, st.epoch);
         if (stood && won) return _convict(claimId, st, accused, finding);
         _setStatus(claimId, st);
         if (finding.early && st.phase == Phase.CONVICTED) _payShare(claimId, finding.challenger);
@@ -89,7 +89,7 @@ abstract contract Convictions is Shards {
         uint32 games = --entry.games;
         BallotState state = entry.state;
         if (state != BallotState.DONE) {
-            stood = _stands(st.phase, accused.jobId, accused.kind, accused.round, st.epoch);
+            stood = _liable(st.phase, accused.jobId, accused.kind, accused.round, st.epoch);
             if (stood && won) {
                 entry.state = BallotState.DONE;
                 // It stays revealed, and counts as invalid from now on.
@@ -112,7 +112,9 @@ abstract contract Convictions is Shards {
         (bytes32 claimId, Status memory st) = _known(claim);
         if (!_live(st.phase)) revert ITasks.WrongPhase(st.phase);
         if (_stands(st.phase, claim.jobId, claim.kind, claim.round, st.epoch)) revert ITasks.NotStale();
-        (bool found, uint256 paid) = JOBS.compensate(claimId, _accused(claim));
+        bool liable = _liable(st.phase, claim.jobId, claim.kind, claim.round, st.epoch);
+        if (liable && st.openGames > 0) revert ITasks.GamesOpen(st.openGames);
+        (bool found, uint256 paid) = JOBS.compensate(claimId, _accused(claim), st.phase < Phase.ACCEPTED);
         if (!found) return;
         Terms memory t = _terms(claim.jobId);
         st.phase = Phase.VOID;
@@ -132,8 +134,10 @@ abstract contract Convictions is Shards {
     {
         (claimId, st) = _known(claim);
         if (!_live(st.phase)) revert ITasks.WrongPhase(st.phase);
-        if (!_stands(st.phase, claim.jobId, claim.kind, claim.round, st.epoch)) revert ITasks.NotStanding();
-        if (st.phase == Phase.ACCEPTED && !(proof && st.openGames > 0)) {
+        bool late = proof && st.openGames > 0;
+        bool pending = st.phase < Phase.ACCEPTED && !late;
+        if (_overtaken(claim.jobId, claim.kind, claim.round, st.epoch, pending)) revert ITasks.NotStanding();
+        if (st.phase == Phase.ACCEPTED && !late) {
             uint256 end = uint256(st.since) + _terms(claim.jobId).challengeWindow;
             if (block.timestamp > end) revert ITasks.WindowClosed(_time(end));
         }
@@ -152,7 +156,7 @@ abstract contract Convictions is Shards {
         if (accused.kind == Kind.TASK && shardsOf[accused.jobId][accused.shard].solver == accused.claimant) {
             _open(accused.jobId, accused.shard, "convicted");
         }
-        uint256 reward = pool - JOBS.rewind(accused, accepted, t.shards, pool);
+        uint256 reward = pool - JOBS.rewind(accused, accepted, pool);
         if (st.early > 0) {
             uint256 share = reward / (uint256(st.early) + 1);
             shares[claimId] = share;

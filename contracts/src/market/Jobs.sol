@@ -12,37 +12,47 @@ import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 contract Jobs is IJobs {
     using SafeCast for uint256;
 
-    /// @dev First slot: counts. `standing`, `accepted`: task claims of the present round; `settledTasks`: of round
-    /// `settledRounds`, the only one whose tasks can settle. Rounds after `lastRound` do not begin.
+    /// @dev One slot. `standing`, `accepted`: task claims of the present round; `settledTasks`: of round `settledRounds`,
+    /// the only one whose tasks can settle. Rounds after `lastRound` do not begin. `acceptedAfter`: seconds from roundStart
+    /// to the last acceptance.
     struct Counts {
         uint32 round;
         uint32 settledRounds;
         uint32 epoch;
         uint32 lastRound;
-        uint32 standing;
-        uint32 accepted;
-        uint32 settledTasks;
-        bool halted;
-        bool closed;
+        uint16 standing;
+        uint16 accepted;
+        uint16 settledTasks;
+        uint8 ended; // HALTED, CLOSED
+        uint40 roundStart;
+        uint32 acceptedAfter;
     }
 
-    /// @dev Second slot. `worth`: sum of the prices of all task claims of this job that stand.
-    struct Clock {
-        uint128 worth;
-        uint64 roundStart;
+    /// @dev One slot. Sums of the prices of the task claims that stand: accepted ones of all rounds, and those of the
+    /// present round that are not accepted.
+    struct Worth {
+        uint128 accepted;
+        uint128 pending;
+    }
+
+    struct Times {
+        uint64 posted;
         uint64 lastShardClaim;
     }
 
-    /// @dev How things stood when a round last began: what of it is left over after a rewind below it.
+    /// @dev How things stood when a round last began: what of it is left over after a rewind below it. `present`: shards
+    /// that the round before was closed with; never 0 once the round has begun.
     struct Mark {
         uint128 worth;
         uint32 epoch;
+        uint16 present;
     }
 
     /// @dev Three slots. `total`: sum of the wasted prices; `left`: of those not yet compensated.
     struct Rewind {
         address convict;
         uint32 round;
+        uint32 from; // the round that it went back from
         uint128 compensation;
         uint128 total;
         uint128 left;
@@ -53,7 +63,9 @@ contract Jobs is IJobs {
     uint256 private constant MAX_SEGMENT_STEPS = 64;
     uint256 private constant MAX_VERIFIERS = 16;
     uint256 private constant MAX_NODES = 65_536;
-    uint256 private constant MAX_SLOTS = 4096;
+    uint256 private constant MAX_SLOTS = 4096; // and with it fewer shards than that
+    uint8 private constant HALTED = 1;
+    uint8 private constant CLOSED = 2;
     /// @dev So that no sum of times leaves 64 bits and no deadline is out of reach.
     uint256 private constant MAX_TIME = type(uint32).max;
 
@@ -62,8 +74,8 @@ contract Jobs is IJobs {
     IGuardian private immutable GUARDIAN;
 
     mapping(bytes32 jobId => Counts) private counts;
-    mapping(bytes32 jobId => Clock) private clocks;
-    mapping(bytes32 jobId => uint64) public postedAt;
+    mapping(bytes32 jobId => Worth) private worths;
+    mapping(bytes32 jobId => Times) private times;
     mapping(bytes32 jobId => mapping(uint32 round => Mark)) private marks;
     mapping(bytes32 jobId => mapping(uint32 epoch => Rewind)) private rewinds;
     /// @dev Where a search that ran out of steps goes on.
@@ -88,10 +100,9 @@ contract Jobs is IJobs {
         uint256 needed = worstCase(given);
         if (budget < needed) revert BudgetTooSmall(needed, budget);
         jobId = jobIdOf(given);
-        if (postedAt[jobId] != 0) revert JobExists(jobId);
-        postedAt[jobId] = _now();
-        counts[jobId].lastRound = given.rounds - 1;
-        clocks[jobId].roundStart = _now();
+        if (times[jobId].posted != 0) revert JobExists(jobId);
+        times[jobId].posted = _now();
+        (counts[jobId].lastRound, counts[jobId].roundStart) = (given.rounds - 1, _now40());
         TermsStore.write(jobId, given);
         emit JobPosted(jobId, msg.sender, budget, given);
         emit RoundStarted(jobId, 0);
@@ -100,7 +111,7 @@ contract Jobs is IJobs {
 
     function topUp(bytes32 jobId, uint256 amount) external {
         _requireJob(jobId);
-        if (counts[jobId].closed) revert JobEnded(jobId);
+        if (counts[jobId].ended & CLOSED != 0) revert JobEnded(jobId);
         emit JobFunded(jobId, amount);
         VAULT.move(IVault.Bucket.FREE, _key(msg.sender), IVault.Bucket.ESCROW, jobId, amount);
     }
@@ -109,8 +120,8 @@ contract Jobs is IJobs {
         address client = terms(jobId).client;
         if (msg.sender != client) revert NotClient(client);
         Counts storage c = counts[jobId];
-        if (c.halted || c.round > c.lastRound) revert JobEnded(jobId);
-        c.halted = true;
+        if (c.ended != 0 || c.round > c.lastRound) revert JobEnded(jobId);
+        c.ended = HALTED;
         c.lastRound = c.round;
         emit JobHalted(jobId, c.round);
     }
@@ -118,15 +129,15 @@ contract Jobs is IJobs {
     function close(bytes32 jobId) external {
         Terms memory t = terms(jobId);
         Counts storage c = counts[jobId];
-        if (c.closed) revert JobEnded(jobId);
+        if (c.ended & CLOSED != 0) revert JobEnded(jobId);
         if (c.settledRounds != c.round || c.settledTasks != c.standing) revert NotFinished(jobId);
         if (c.round <= c.lastRound) {
             // The present round is unfinished: only a halted job ends here, once nobody can still commit to it.
-            if (!c.halted || block.timestamp <= _lastDeadline(clocks[jobId], t.taskTime)) {
+            if (c.ended != HALTED || block.timestamp <= _lastDeadline(c, times[jobId], t.taskTime)) {
                 revert NotFinished(jobId);
             }
         }
-        c.closed = true;
+        c.ended |= CLOSED;
         uint256 rest = VAULT.balance(IVault.Bucket.ESCROW, jobId);
         emit JobClosed(jobId, rest);
         VAULT.move(IVault.Bucket.ESCROW, jobId, IVault.Bucket.FREE, _key(t.client), rest);
@@ -135,8 +146,8 @@ contract Jobs is IJobs {
     function shardClaimed(bytes32 jobId) external onlyTasks {
         GUARDIAN.requireOpen(IGuardian.Business.SHARDS);
         Counts storage c = counts[jobId];
-        if (c.halted || c.closed || c.round > c.lastRound) revert JobEnded(jobId);
-        clocks[jobId].lastShardClaim = _now();
+        if (c.ended != 0 || c.round > c.lastRound) revert JobEnded(jobId);
+        times[jobId].lastShardClaim = _now();
     }
 
     function taskCommitted(bytes32 jobId, uint32 round, uint128 price, uint32 maxUnsettled)
@@ -145,129 +156,139 @@ contract Jobs is IJobs {
         returns (uint32 epoch, uint64 roundStart)
     {
         Counts memory c = counts[jobId];
-        if (c.closed || c.round > c.lastRound) revert JobEnded(jobId);
-        if (round != c.round) revert ITasks.WrongRound(c.round, round);
-        if (c.round - c.settledRounds >= maxUnsettled) revert ITasks.PipelineFull(c.round, c.settledRounds);
-        counts[jobId].standing = c.standing + 1;
-        Clock memory clock = clocks[jobId];
-        clocks[jobId].worth = clock.worth + price;
-        return (c.epoch, clock.roundStart);
+        _requireRound(c, jobId, round);
+        unchecked {
+            // No round is settled before it is over, and every shard has one standing task at most.
+            if (c.round - c.settledRounds >= maxUnsettled) revert ITasks.PipelineFull(c.round, c.settledRounds);
+            counts[jobId].standing = c.standing + 1;
+        }
+        worths[jobId].pending += price;
+        return (c.epoch, c.roundStart);
     }
 
-    function outerCommitted(bytes32 jobId, uint32 round, uint32 shards)
+    function outerCommitted(bytes32 jobId, uint32 round, bool inTurn)
         external
         onlyTasks
         returns (uint32 epoch)
     {
-        Counts storage c = counts[jobId];
-        if (c.closed || c.round > c.lastRound) revert JobEnded(jobId);
-        if (round != c.round) revert ITasks.WrongRound(c.round, round);
-        if (c.accepted != shards) revert ITasks.RoundIncomplete(c.accepted, shards);
+        Counts memory c = counts[jobId];
+        _requireRound(c, jobId, round);
+        Terms memory t = _read(jobId);
+        _requireClosable(c, t, inTurn);
         epoch = c.epoch;
-        c.round = round + 1;
-        c.standing = 0;
-        c.accepted = 0;
-        Clock storage clock = clocks[jobId];
-        clock.roundStart = _now();
-        marks[jobId][round + 1] = Mark(clock.worth, epoch);
+        marks[jobId][round + 1] = Mark(worths[jobId].accepted, epoch, c.accepted);
+        if (c.accepted < t.shards) {
+            worths[jobId].pending = 0;
+            emit ShardsMissing(jobId, round, t.shards - c.accepted);
+        }
+        (c.round, c.standing, c.accepted) = (round + 1, 0, 0);
+        (c.roundStart, c.acceptedAfter) = (_now40(), 0);
+        counts[jobId] = c;
         if (round < c.lastRound) emit RoundStarted(jobId, round + 1);
     }
 
-    function taskAccepted(bytes32 jobId, uint32 round, uint32 epoch) external onlyTasks {
-        Counts storage c = counts[jobId];
-        _requireStanding(c, jobId, Kind.TASK, round, epoch);
+    function taskAccepted(bytes32 jobId, uint32 round, uint32 epoch, uint128 price) external onlyTasks {
+        Counts memory c = counts[jobId];
+        if (_overtaken(c, jobId, Kind.TASK, round, epoch, true)) revert ITasks.NotStanding();
+        Terms memory t = _read(jobId);
+        if (_closable(c, t)) revert ITasks.TooLate(_stragglersEnd(c, t));
         ++c.accepted;
+        c.acceptedAfter = (block.timestamp - c.roundStart).toUint32();
+        counts[jobId] = c;
+        Worth memory w = worths[jobId];
+        worths[jobId] = Worth(w.accepted + price, w.pending - price);
     }
 
-    function claimSettled(
-        bytes32 jobId,
-        Kind kind,
-        uint32 round,
-        uint32 epoch,
-        uint32 shards,
-        uint32 maxUnsettled
-    ) external onlyTasks {
-        Counts storage c = counts[jobId];
-        _requireStanding(c, jobId, kind, round, epoch);
+    function claimSettled(bytes32 jobId, Kind kind, uint32 round, uint32 epoch, uint32 maxUnsettled)
+        external
+        onlyTasks
+    {
+        Counts memory c = counts[jobId];
+        if (_overtaken(c, jobId, kind, round, epoch, false)) revert ITasks.NotStanding();
         if (round != c.settledRounds) revert ITasks.EarlierUnsettled();
         if (kind == Kind.TASK) {
-            ++c.settledTasks;
+            counts[jobId].settledTasks = c.settledTasks + 1;
             return;
         }
-        if (c.settledTasks != shards) revert ITasks.EarlierUnsettled();
+        if (c.settledTasks != marks[jobId][round + 1].present) revert ITasks.EarlierUnsettled();
         // A pipeline that was full starts again now, and with it the clock of the tasks that it held up.
-        if (c.round - c.settledRounds >= maxUnsettled) clocks[jobId].roundStart = _now();
-        c.settledRounds = round + 1;
-        c.settledTasks = 0;
+        if (c.round - c.settledRounds >= maxUnsettled) c.roundStart = _now40();
+        (c.settledRounds, c.settledTasks) = (round + 1, 0);
+        counts[jobId] = c;
     }
 
-    function rewind(Accused calldata accused, bool wasAccepted, uint32 shards, uint256 pool)
+    function rewind(Accused calldata accused, bool wasAccepted, uint256 pool)
         external
         onlyTasks
         returns (uint256 compensation)
     {
-        uint256 wasted;
-        Counts storage c = counts[accused.jobId];
-        Clock storage clock = clocks[accused.jobId];
+        Counts memory c = counts[accused.jobId];
         uint32 round = accused.round;
-        if (c.round > round) {
-            uint128 kept = marks[accused.jobId][round + 1].worth;
-            wasted = clock.worth - kept;
-            clock.worth = kept;
-            c.standing = shards;
-            c.accepted = shards;
-            c.round = round;
-            if (c.halted && c.lastRound > round) c.lastRound = round;
+        bool isTask = accused.kind == Kind.TASK;
+        if (isTask && !wasAccepted && _leftOut(c, accused.jobId, round, accused.epoch)) return 0;
+        Worth memory w = worths[accused.jobId];
+        uint32 from = c.round;
+        uint256 wasted;
+        if (from > round) {
+            Mark memory mark = marks[accused.jobId][round + 1];
+            wasted = uint256(w.accepted - mark.worth) + w.pending;
+            w = Worth(mark.worth, 0);
+            (c.standing, c.accepted) = (mark.present, mark.present);
+            if (c.ended & HALTED != 0 && c.lastRound > round) c.lastRound = round;
         }
-        if (accused.kind == Kind.TASK) {
-            clock.worth -= accused.price;
+        if (isTask) {
             --c.standing;
-            if (wasAccepted) --c.accepted;
+            if (wasAccepted) (w.accepted, c.accepted) = (w.accepted - accused.price, c.accepted - 1);
+            else w.pending -= accused.price;
         }
-        clock.roundStart = _now();
+        c.round = round;
+        (c.roundStart, c.acceptedAfter) = (_now40(), 0);
         compensation = pool / 2 < wasted ? pool / 2 : wasted;
         emit Rewound(accused.jobId, ++c.epoch, round, compensation);
-        _recordRewind(accused, c.epoch, wasted, compensation);
+        (counts[accused.jobId], worths[accused.jobId]) = (c, w);
+        _recordRewind(accused, c.epoch, from, wasted, compensation);
     }
 
-    function compensate(bytes32 claimId, Accused calldata claim)
+    function compensate(bytes32 claimId, Accused calldata claim, bool pending)
         external
         onlyTasks
         returns (bool found, uint256 paid)
     {
-        uint32 epoch = _overtaker(claimId, claim);
-        if (epoch == 0) return (false, 0);
-        return (true, claim.kind == Kind.TASK ? _compensate(claim, epoch) : 0);
+        uint32 epoch;
+        (found, epoch) = _overtaker(claimId, claim, pending);
+        if (epoch != 0 && claim.kind == Kind.TASK) paid = _compensate(claim, epoch);
     }
 
-    function overtaken(bytes32 jobId, Kind kind, uint32 round, uint32 epoch) external view returns (bool) {
-        return _overtaken(counts[jobId], jobId, kind, round, epoch);
-    }
-
-    function running(bytes32 jobId, uint32 maxUnsettled)
+    function overtaken(bytes32 jobId, Kind kind, uint32 round, uint32 epoch, bool pending)
         external
         view
-        returns (bool, uint32 round, uint64 roundStart)
+        returns (bool)
     {
-        Counts storage c = counts[jobId];
-        bool begun = !c.closed && c.round <= c.lastRound;
-        return (begun && c.round - c.settledRounds < maxUnsettled, c.round, clocks[jobId].roundStart);
+        return _overtaken(counts[jobId], jobId, kind, round, epoch, pending);
+    }
+
+    function running(bytes32 jobId) external view returns (bool, uint32 round, uint64 roundStart) {
+        Counts memory c = counts[jobId];
+        Terms memory t = _read(jobId);
+        bool begun = c.ended & CLOSED == 0 && c.round <= c.lastRound;
+        bool room = c.round - c.settledRounds < t.maxUnsettled;
+        return (begun && room && !_closable(c, t), c.round, c.roundStart);
+    }
+
+    function postedAt(bytes32 jobId) external view returns (uint64) {
+        return times[jobId].posted;
     }
 
     function progress(bytes32 jobId) external view returns (Progress memory) {
         _requireJob(jobId);
-        Counts storage c = counts[jobId];
-        return Progress(
-            c.round, c.settledRounds, c.epoch, c.halted, c.closed, clocks[jobId].roundStart, c.lastRound + 1
-        );
+        Counts memory c = counts[jobId];
+        (bool halted, bool closed) = (c.ended & HALTED != 0, c.ended & CLOSED != 0);
+        return Progress(c.round, c.settledRounds, c.epoch, halted, closed, c.roundStart, c.lastRound + 1);
     }
 
     function terms(bytes32 jobId) public view returns (Terms memory t) {
         _requireJob(jobId);
-        uint256 found = TermsStore.read(address(this), jobId);
-        assembly ("memory-safe") {
-            t := found
-        }
+        return _read(jobId);
     }
 
     function worstCase(Terms calldata t) public pure returns (uint256) {
@@ -285,6 +306,7 @@ contract Jobs is IJobs {
         if (t.manifest == 0) revert BadTerms("manifest");
         if (t.shards == 0) revert BadTerms("shards");
         if (t.outer.slots != (2 + uint256(t.shards)) * t.inner.params) revert BadTerms("outer.slots");
+        if (t.minShards == 0 || t.minShards > t.shards) revert BadTerms("minShards");
         if (t.rounds == 0) revert BadTerms("rounds");
         if (t.stepsPerRound == 0) revert BadTerms("stepsPerRound");
         if (
@@ -309,6 +331,8 @@ contract Jobs is IJobs {
     function _validateTimes(Terms calldata t) private pure {
         if (t.seedDelay == 0) revert BadTerms("seedDelay");
         if (t.taskTime == 0 || t.taskTime > MAX_TIME) revert BadTerms("taskTime");
+        if (t.stragglerTime == 0 || t.stragglerTime > MAX_TIME) revert BadTerms("stragglerTime");
+        if (t.outerTime == 0 || t.outerTime > MAX_TIME) revert BadTerms("outerTime");
         if (t.voteTime == 0 || t.voteTime > MAX_TIME) revert BadTerms("voteTime");
         if (t.revealTime == 0 || t.revealTime > MAX_TIME) revert BadTerms("revealTime");
         if (t.challengeWindow == 0 || t.challengeWindow > MAX_TIME) revert BadTerms("challengeWindow");
@@ -316,35 +340,85 @@ contract Jobs is IJobs {
         if (t.pricePeriod == 0 || t.pricePeriod > MAX_TIME) revert BadTerms("pricePeriod");
     }
 
+    /// @dev Of a job that exists.
+    function _read(bytes32 jobId) private view returns (Terms memory t) {
+        uint256 found = TermsStore.read(address(this), jobId);
+        assembly ("memory-safe") {
+            t := found
+        }
+    }
+
     function _requireJob(bytes32 jobId) private view {
-        if (postedAt[jobId] == 0) revert NoSuchJob(jobId);
+        if (times[jobId].posted == 0) revert NoSuchJob(jobId);
     }
 
-    function _requireStanding(Counts storage c, bytes32 jobId, Kind kind, uint32 round, uint32 epoch)
-        private
-        view
-    {
-        if (_overtaken(c, jobId, kind, round, epoch)) revert ITasks.NotStanding();
+    function _requireRound(Counts memory c, bytes32 jobId, uint32 round) private pure {
+        if (c.ended & CLOSED != 0 || c.round > c.lastRound) revert JobEnded(jobId);
+        if (round != c.round) revert ITasks.WrongRound(c.round, round);
     }
 
-    /// @dev A claim's place exists from when round `from` begins: a task's own round, the round after an outer claim. It
-    /// is overtaken if the job went back below that round after the claim's epoch, whether or not it began again since.
-    function _overtaken(Counts storage c, bytes32 jobId, Kind kind, uint32 round, uint32 epoch)
+    /// @dev Whether the round wants nothing but its outer claim: every task is accepted, or the stragglers' time is over and
+    /// enough of them are. From then on no task is accepted, so that whoever computes the outer step knows of which tasks.
+    function _closable(Counts memory c, Terms memory t) private view returns (bool) {
+        if (c.accepted == t.shards) return true;
+        return c.accepted >= t.minShards && block.timestamp > _stragglersEnd(c, t);
+    }
+
+    function _stragglersEnd(Counts memory c, Terms memory t) private pure returns (uint64) {
+        return c.roundStart + t.taskTime + t.stragglerTime;
+    }
+
+    /// @dev Reserved for outerTime from when the round became closable: copying the claim from the mempool pays only after
+    /// its owner has failed.
+    function _requireClosable(Counts memory c, Terms memory t, bool inTurn) private view {
+        bool whole = c.accepted == t.shards;
+        uint64 end = _stragglersEnd(c, t);
+        if (!_closable(c, t)) {
+            if (c.accepted < t.minShards) revert ITasks.RoundIncomplete(c.accepted, t.minShards);
+            revert ITasks.NotDue(end + 1);
+        }
+        uint64 since = uint64(c.roundStart) + c.acceptedAfter;
+        uint64 until = (whole || since > end ? since : end) + t.outerTime;
+        if (!inTurn && block.timestamp <= until) revert ITasks.OuterReserved(until);
+    }
+
+    /// @dev Whether the round was closed after the epoch's claims were committed to it: without those not accepted by then.
+    function _leftOut(Counts memory c, bytes32 jobId, uint32 round, uint32 epoch)
         private
         view
         returns (bool)
     {
+        if (c.round > round) return true;
+        if (c.epoch == epoch) return false;
+        Mark memory mark = marks[jobId][round + 1];
+        return mark.present != 0 && mark.epoch >= epoch;
+    }
+
+    /// @dev A claim's place exists from when round `from` begins: a task's own round, the round after an outer claim. It
+    /// is overtaken if the job went back below that round after the claim's epoch, whether or not it began again since.
+    function _overtaken(
+        Counts memory c,
+        bytes32 jobId,
+        Kind kind,
+        uint32 round,
+        uint32 epoch,
+        bool pending
+    ) private view returns (bool) {
+        if (pending && _leftOut(c, jobId, round, epoch)) return true;
         if (epoch == c.epoch) return false;
         uint32 from = kind == Kind.TASK ? round : round + 1;
         return c.round < from || marks[jobId][from].epoch > epoch;
     }
 
-    function _recordRewind(Accused calldata accused, uint32 epoch, uint256 wasted, uint256 compensation)
-        private
-    {
+    function _recordRewind(
+        Accused calldata accused,
+        uint32 epoch,
+        uint32 from,
+        uint256 wasted,
+        uint256 compensation
+    ) private {
         Rewind storage entry = rewinds[accused.jobId][epoch];
-        entry.convict = accused.claimant;
-        entry.round = accused.round;
+        (entry.convict, entry.round, entry.from) = (accused.claimant, accused.round, from);
         if (wasted == 0) return;
         entry.compensation = compensation.toUint128();
         entry.total = wasted.toUint128();
@@ -358,18 +432,25 @@ contract Jobs is IJobs {
         );
     }
 
-    /// @dev The rewind that overtook the claim: the first after its commit to a round before its place existed. 0 if it
-    /// was not reached in MAX_SCAN steps; then the next call goes on. The caller knows that there is one.
-    function _overtaker(bytes32 claimId, Accused calldata claim) private returns (uint32 epoch) {
-        uint32 from = claim.kind == Kind.TASK ? claim.round : claim.round + 1;
+    /// @dev The rewind that overtook the claim: the first after its commit to a round before its place existed. 0 if its
+    /// round was closed without it before any did. Not found if neither was reached in MAX_SCAN steps; then the next call
+    /// goes on. The caller knows that there is one.
+    function _overtaker(bytes32 claimId, Accused calldata claim, bool pending)
+        private
+        returns (bool found, uint32 epoch)
+    {
+        uint32 place = claim.kind == Kind.TASK ? claim.round : claim.round + 1;
+        uint32 last = counts[claim.jobId].epoch;
         uint32 done = scanned[claimId];
         epoch = (done > claim.epoch ? done : claim.epoch) + 1;
         for (uint256 i; i < MAX_SCAN; ++i) {
-            if (rewinds[claim.jobId][epoch].round < from) return epoch;
+            Rewind storage entry = rewinds[claim.jobId][epoch];
+            if (pending && (epoch > last || entry.from > claim.round)) return (true, 0);
+            if (entry.round < place) return (true, epoch);
             ++epoch;
         }
         scanned[claimId] = epoch - 1;
-        return 0;
+        return (false, 0);
     }
 
     /// @dev The convict's own share is burnt. The last to be voided takes what rounding has left.
@@ -393,9 +474,17 @@ contract Jobs is IJobs {
         return keccak256(abi.encode(jobId, epoch));
     }
 
-    function _lastDeadline(Clock storage clock, uint64 taskTime) private view returns (uint256) {
-        uint64 start = clock.roundStart > clock.lastShardClaim ? clock.roundStart : clock.lastShardClaim;
+    function _lastDeadline(Counts storage c, Times storage seen, uint64 taskTime)
+        private
+        view
+        returns (uint256)
+    {
+        uint64 start = c.roundStart > seen.lastShardClaim ? c.roundStart : seen.lastShardClaim;
         return uint256(start) + taskTime;
+    }
+
+    function _now40() private view returns (uint40) {
+        return block.timestamp.toUint40();
     }
 
     function _now() private view returns (uint64) {

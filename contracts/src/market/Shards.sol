@@ -71,7 +71,7 @@ abstract contract Shards is Claims {
         view
         returns (bool owed, uint64 deadline)
     {
-        (bool running, uint32 round, uint64 roundStart) = JOBS.running(jobId, t.maxUnsettled);
+        (bool running, uint32 round, uint64 roundStart) = JOBS.running(jobId);
         deadline = _deadline(roundStart, shardsOf[jobId][shard].since, t.taskTime);
         owed = running && _current(jobId, Kind.TASK, round, shard) == 0;
     }

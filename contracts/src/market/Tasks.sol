@@ -57,7 +57,7 @@ contract Tasks is Attestations {
         st.phase = Phase.SETTLED;
         _setStatus(claimId, st);
         emit ITasks.Settled(claimId, claim.claimant, claim.price);
-        JOBS.claimSettled(claim.jobId, claim.kind, claim.round, claim.epoch, t.shards, t.maxUnsettled);
+        JOBS.claimSettled(claim.jobId, claim.kind, claim.round, claim.epoch, t.maxUnsettled);
         STAKES.unlock(claim.claimant, Role.SOLVER, t.solverStake);
         (address[] memory voters, address[] memory valid) = _voters(claimId, st);
         if (voters.length > 0) STAKES.unlockEach(voters, Role.VERIFIER, t.verifierStake);
@@ -111,7 +111,8 @@ contract Tasks is Attestations {
     function _enterOuter(Claim memory claim, Terms memory t) private {
         if (claim.shard != 0) revert ITasks.NoSuchShard(claim.shard);
         claim.price = t.outerFee;
-        claim.epoch = JOBS.outerCommitted(claim.jobId, claim.round, t.shards);
+        address holder_ = shardsOf[claim.jobId][claim.round % t.shards].solver;
+        claim.epoch = JOBS.outerCommitted(claim.jobId, claim.round, holder_ == msg.sender);
     }
 
     /// @dev A place can be claimed again once its last claim has fallen or has been overtaken.

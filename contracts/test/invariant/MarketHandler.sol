@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {ITasks, IVault} from "../../src/interfaces/IMarket.sol";
+import {IJobs, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
 import {Claim, ClaimStatus, Kind, Phase, Role, Terms, Vote} from "../../src/interfaces/Types.sol";
 import {Sampling} from "../../src/libraries/Sampling.sol";
 import {Market} from "../market/Market.sol";
@@ -58,6 +58,7 @@ contract MarketHandler is Market {
         Terms memory t = aTerms();
         t.nonce = u64(jobIds.length);
         (t.rounds, t.quorum) = (4, 2);
+        t.minShards = jobIds.length % 2 == 0 ? 1 : SHARDS;
         postJob(t);
         jobIds.push(jobId);
         funded[jobId] = jobs.worstCase(t);
@@ -75,8 +76,14 @@ contract MarketHandler is Market {
 
     function _advance(uint256 seed) private {
         ++calls["advance"];
-        (bool running, uint32 round,) = jobs.running(jobId, 2);
-        if (!running) return _settleOrPost();
+        IJobs.Progress memory p = jobs.progress(jobId);
+        if (p.closed || p.round >= p.finalRound || p.round - p.settledRounds >= 2) return _settleOrPost();
+        (bool running, uint32 round, uint64 start) = jobs.running(jobId);
+        if (!running) return _outer(round, seed);
+        if (seed % 16 == 0 && block.timestamp <= start + 1300) {
+            vm.warp(start + 1301); // the stragglers' time is over
+            return;
+        }
         uint32 shard = u32(seed % SHARDS);
         for (uint256 i; i < SHARDS; ++i) {
             bytes32 id = tasks.current(jobId, Kind.TASK, round, shard);
@@ -86,7 +93,20 @@ contract MarketHandler is Market {
             }
             shard = (shard + 1) % SHARDS;
         }
-        address aggregator = _solverWithStake(seed);
+    }
+
+    /// @dev By whose turn it is, or by anyone once the reserved time is over.
+    function _outer(uint32 round, uint256 seed) private {
+        address aggregator = ownerOf(round);
+        if (aggregator == address(0) || seed % 4 == 0) {
+            aggregator = _solverWithStake(seed);
+            skip(101);
+        }
+        _ensureStake(aggregator, Role.SOLVER, 100 ether);
+        for (uint32 i; i < SHARDS; ++i) {
+            bytes32 id = tasks.current(jobId, Kind.TASK, round, i);
+            if (id == 0 || tasks.status(id).phase < Phase.ACCEPTED) ++calls["missing"];
+        }
         claims.push(submit(aggregator, draft(Kind.OUTER, round, 0)));
         ++calls["outer"];
     }
@@ -100,7 +120,7 @@ contract MarketHandler is Market {
             tasks.claimShard(jobId, shard);
             return;
         }
-        (,, uint64 start) = jobs.running(jobId, 2);
+        (,, uint64 start) = jobs.running(jobId);
         if (block.timestamp > (start > since ? start : since) + 1000) {
             tasks.expire(jobId, shard);
             ++calls["expire"];
@@ -115,7 +135,13 @@ contract MarketHandler is Market {
         Claim memory claim = claims[index];
         if (statusOf(claim).phase == Phase.SEEDED) skip(201);
         else _castVotes(claim, seedFor(claim), seed);
-        if (statusOf(claim).valid < 2) _noteHeld(claim);
+        (bool running,,) = jobs.running(jobId);
+        if (statusOf(claim).valid < 2) {
+            _noteHeld(claim);
+        } else if (!running) {
+            ++calls["too late"];
+            return;
+        }
         tasks.tally(claim);
         ++calls[statusOf(claim).phase == Phase.ACCEPTED ? "accept" : "redraw"];
     }
@@ -223,7 +249,7 @@ contract MarketHandler is Market {
         open.pop();
         Claim memory claim = claims[game.claim];
         bytes32 id = idOf(claim);
-        bool stood = _stands(claim);
+        bool stood = _liable(claim);
         bool live = stood && (game.verifier == address(0) || !convictedVote[id][game.verifier]);
         uint256[4] memory before = _purse();
         court.decide(game.id, won);
@@ -320,6 +346,7 @@ contract MarketHandler is Market {
         for (uint256 i; i < claims.length; ++i) {
             Claim memory claim = claims[(seed % claims.length + i) % claims.length];
             if (_live(claim) && !_stands(claim)) {
+                if (_liable(claim) && statusOf(claim).openGames > 0) continue;
                 tasks.void(claim);
                 assertPhase(claim, Phase.VOID);
                 ++calls["void"];
@@ -388,7 +415,7 @@ contract MarketHandler is Market {
 
     function haltJob(uint256 seed) external {
         if (seed % 16 != 0 || jobs.progress(jobId).halted) return;
-        (, uint32 round,) = jobs.running(jobId, 2);
+        (, uint32 round,) = jobs.running(jobId);
         if (round >= 4) return;
         vm.prank(client);
         jobs.halt(jobId);
@@ -451,6 +478,13 @@ contract MarketHandler is Market {
     }
 
     function _stands(Claim memory claim) internal view returns (bool) {
-        return _live(claim) && !jobs.overtaken(claim.jobId, claim.kind, claim.round, claim.epoch);
+        bool pending = statusOf(claim).phase < Phase.ACCEPTED;
+        return
+            _live(claim) && !jobs.overtaken(claim.jobId, claim.kind, claim.round, claim.epoch, pending);
+    }
+
+    /// @dev Stands, or was left out when its round was closed.
+    function _liable(Claim memory claim) internal view returns (bool) {
+        return _live(claim) && !jobs.overtaken(claim.jobId, claim.kind, claim.round, claim.epoch, false);
     }
 }

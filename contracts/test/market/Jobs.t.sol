@@ -42,6 +42,11 @@ contract JobsTest is Market {
         t.shards = 0;
         refused(t, "shards");
         t = aTerms();
+        t.minShards = 0;
+        refused(t, "minShards");
+        t.minShards = SHARDS + 1;
+        refused(t, "minShards");
+        t = aTerms();
         t.rounds = 0;
         refused(t, "rounds");
         t = aTerms();
@@ -83,6 +88,12 @@ contract JobsTest is Market {
             Terms memory t = aTerms();
             t.taskTime = bad[i];
             refused(t, "taskTime");
+            t = aTerms();
+            t.stragglerTime = bad[i];
+            refused(t, "stragglerTime");
+            t = aTerms();
+            t.outerTime = bad[i];
+            refused(t, "outerTime");
             t = aTerms();
             t.voteTime = bad[i];
             refused(t, "voteTime");
@@ -152,15 +163,15 @@ contract JobsTest is Market {
         vm.expectRevert(refusal);
         jobs.taskCommitted("job", 0, 0, 1);
         vm.expectRevert(refusal);
-        jobs.outerCommitted("job", 0, 1);
+        jobs.outerCommitted("job", 0, true);
         vm.expectRevert(refusal);
-        jobs.taskAccepted("job", 0, 0);
+        jobs.taskAccepted("job", 0, 0, 0);
         vm.expectRevert(refusal);
-        jobs.claimSettled("job", Kind.TASK, 0, 0, 1, 1);
+        jobs.claimSettled("job", Kind.TASK, 0, 0, 1);
         vm.expectRevert(refusal);
-        jobs.rewind(nobody, false, 1, 1);
+        jobs.rewind(nobody, false, 1);
         vm.expectRevert(refusal);
-        jobs.compensate("claim", nobody);
+        jobs.compensate("claim", nobody, false);
     }
 
     function test_topUpsAreRefundedToo() external {

@@ -135,11 +135,12 @@ abstract contract Market is Test {
         t.manifest = keccak256("manifest");
         t.seed = keccak256("seed");
         (t.records, t.recordSize) = (100, 64);
-        (t.shards, t.rounds) = (SHARDS, 3);
+        (t.shards, t.minShards, t.rounds) = (SHARDS, SHARDS, 3);
         (t.stepsPerRound, t.segmentSteps, t.samples) = (8, 2, 2);
         (t.verifiers, t.quorum) = (3, 2);
         (t.seedDelay, t.maxUnsettled) = (2, 2);
-        (t.taskTime, t.voteTime, t.revealTime) = (1000, 100, 100);
+        (t.taskTime, t.stragglerTime, t.outerTime) = (1000, 300, 100);
+        (t.voteTime, t.revealTime) = (100, 100);
         (t.challengeWindow, t.moveTime, t.pricePeriod) = (500, 60, 600);
         (t.priceFloor, t.priceCap) = (10 ether, 20 ether);
         (t.verifierFee, t.outerFee) = (1 ether, 5 ether);
@@ -254,8 +255,13 @@ abstract contract Market is Test {
         return submit(solver, draft(Kind.TASK, round, shard));
     }
 
+    /// @dev Whom the round's outer claim is reserved to.
+    function ownerOf(uint32 round) internal view returns (address owner) {
+        (owner,,) = tasks.holder(jobId, round % SHARDS);
+    }
+
     function commitOuter(uint32 round) internal returns (Claim memory) {
-        return submit(solvers[0], draft(Kind.OUTER, round, 0));
+        return submit(ownerOf(round), draft(Kind.OUTER, round, 0));
     }
 
     function idOf(Claim memory claim) internal pure returns (bytes32) {

@@ -207,7 +207,7 @@ contract RewindsTest is Market {
         acceptedTask(1, 1);
         for (uint256 i; i < 70; ++i) {
             convictByGame(commitOuter(1));
-            stakeAs(solvers[0], Role.SOLVER, 100 ether);
+            stakeAs(ownerOf(1), Role.SOLVER, 100 ether);
         }
         convictByGame(first[0]);
         tasks.void(task);
