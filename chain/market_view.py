@@ -269,15 +269,21 @@ class ChainView:
         votes = tuple(unpack(Vote, vote) for vote in self._read("Tasks", "votes", claim_id))
         place = (claim.job_id, int(claim.kind), claim.round, claim.shard)
         stale = status.phase in _STANDING and self._read("Tasks", "current", *place) != claim_id
+        left_out = stale and not self._overtaken(claim)
         roots, traces = self._index.roots[claim_id], self._index.traces.get(claim_id, {})
-        view = ClaimView(claim_id, claim, status, votes, stale, roots, dict(traces))
+        view = ClaimView(claim_id, claim, status, votes, stale, left_out, roots, dict(traces))
         if status.phase != Phase.SEEDED:  # a committed vote changes a seeded claim without an event
             self._kept[claim_id] = view
         return view
 
+    def _overtaken(self, claim: Claim) -> bool:
+        """Whether a rewind has overtaken the claim, whatever became of its round."""
+        place = (claim.job_id, int(claim.kind), claim.round, claim.epoch)
+        return bool(self._read("Jobs", "overtaken", *place, False))
+
     def _forget(self, event: Event) -> None:
         """Drop what an event may have changed; every other change of a claim names it in an event."""
-        if event.name == "Rewound":
+        if event.name in ("Rewound", "ShardsMissing"):
             for claim_id in self._index.claims_of.get(JobId(event.arguments["jobId"]), []):
                 self._kept.pop(claim_id, None)
         elif "claimId" in event.arguments:

@@ -135,6 +135,7 @@ class Training(_Section):
     seed: Count
     batch: Count
     shards: Count
+    min_shards: Count
     rounds: Count
     steps_per_round: Count
     segment_steps: Count
@@ -150,6 +151,8 @@ class Verification(_Section):
 
 class Times(_Section):
     task: Duration
+    straggler: Duration
+    outer: Duration
     vote: Duration
     reveal: Duration
     challenge_window: Duration
@@ -241,6 +244,7 @@ _COMMON = """
 seed = 1                    # data order; with the shard and the step it decides every batch
 batch = {batch}                   # rows a step
 shards = 2
+min_shards = 2              # accepted tasks with which a round closes once its stragglers' time is over
 rounds = {rounds}                  # outer steps
 steps_per_round = 64        # inner steps between two outer steps
 segment_steps = 4           # a solver commits to its state this often; a verifier replays whole segments
@@ -258,6 +262,8 @@ max_unsettled_rounds = 4
 
 [times]
 task = "{task}"
+straggler = "{straggler}"         # after `task`, to be voted on: a round may then close without the others
+outer = "{outer}"              # for which the outer step is reserved to one shard's holder
 vote = "{vote}"
 reveal = "{vote}"
 challenge_window = "{window}"
@@ -324,9 +330,23 @@ _OWN = """# A model of your own: {function} returns a training.recipe.Recipe wit
 from = "{source}"
 """
 
-LOCAL = {"task": "120s", "vote": "60s", "window": "60s", "move": "30s"}
+LOCAL = {
+    "task": "120s",
+    "straggler": "180s",
+    "outer": "30s",
+    "vote": "60s",
+    "window": "60s",
+    "move": "30s",
+}
 """Times for a chain on one's own machine."""
-PUBLIC = {"task": "1h", "vote": "30m", "window": "1d", "move": "1h"}
+PUBLIC = {
+    "task": "1h",
+    "straggler": "2h",
+    "outer": "10m",
+    "vote": "30m",
+    "window": "1d",
+    "move": "1h",
+}
 """Times for a chain with other people on it."""
 
 

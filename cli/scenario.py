@@ -21,7 +21,7 @@ from rich.text import Text
 from cli.accounts_table import snapshot
 from cli.app import App
 from cli.devnet import NodeSpec, bring_up, fund_account, make_account, node_events
-from cli.jobfile import JobFile, parse_job_file, template
+from cli.jobfile import LOCAL, JobFile, parse_job_file, template
 from cli.narrator import EventTail, Narrator
 from cli.outcome import Outcome, gas_by_kind, report
 from cli.plays import SCENARIOS, Scenario
@@ -42,7 +42,8 @@ BLOCK_TIME_S = 0.5
 
 def demo_job(source: str, quick: bool, scenario: Scenario) -> JobFile:
     """What a scenario trains: a byte-level GPT of 0.86 million parameters, or a smaller one."""
-    times = {"task": "180s", "vote": "90s", "window": "32s" if not quick else "7s", "move": "45s"}
+    times = {**LOCAL, "task": "180s", "straggler": "270s", "vote": "90s", "move": "45s"}
+    times["window"] = "7s" if quick else "32s"
     rounds = scenario.quick_rounds if quick else 3
     text = template("gpt", source=source, rounds=rounds, times=times | dict(scenario.times))
     text = text.replace("steps_per_round = 64", "steps_per_round = 16")

@@ -23,7 +23,7 @@ from protocol.types import ClaimView, JobId, Kind, Phase, Terms
 from training.artifacts import Appetite, LoadedJob, load_job
 from training.divergence import not_finite
 from training.lineage import Known, Lineage
-from training.upkeep import standing
+from training.rounds import standing
 from training.work import Work
 
 

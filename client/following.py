@@ -19,7 +19,7 @@ from training.divergence import Divergence, divergence_of, earlier, not_finite
 from training.engine import REFERENCE_ENGINE, Engine
 from training.evaluate import training_loss
 from training.losses import LOSS_SLOT
-from training.upkeep import standing
+from training.rounds import standing
 from training.work import Work
 
 

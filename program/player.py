@@ -57,7 +57,8 @@ def play(market: Market, disputant: Disputant, game_id: int, now: Seconds) -> Pl
 def _stands(market: Market, view: GameView) -> bool:
     """Whether the claim that a game is about can still fall; if not, nobody loses its bond (rule 5.3)."""
     claim = market.claim(view.game.claim_id)
-    return claim.status.phase in (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED) and not claim.stale
+    overtaken = claim.stale and not claim.left_out
+    return claim.status.phase in (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED) and not overtaken
 
 
 def send(market: Market, view: GameView, move: dispute.Move) -> None:

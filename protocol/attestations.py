@@ -73,12 +73,15 @@ def reveal_vote(world: World, event: RevealVote, by: Address, now: Moment) -> Wo
 
 
 def tally(world: World, event: Tally, by: Address, now: Moment) -> World:
-    """Accept, or end the draw that did not. Refused: WrongClaim, WrongPhase, NotDue, NotStanding."""
+    """Accept, or end the draw that did not. Refused: WrongClaim, WrongPhase, NotDue, NotStanding, TooLate."""
     claim_id, state, job = world.in_phase(event.claim, Phase.SEEDED)
     status, terms = state.status, job.terms
     if status.valid >= terms.quorum:
         require(world.stands(state), "NotStanding")
-        return world.with_claim(claim_id, state.with_status(phase=Phase.ACCEPTED, since=now.time))
+        require(not world.closable(state.claim.job_id, now.time), "TooLate")
+        accepted = state.with_status(phase=Phase.ACCEPTED, since=now.time)
+        world = world.with_job(state.claim.job_id, replace(job, accepted_at=now.time))
+        return world.with_claim(claim_id, accepted)
     over = now.time > status.since + terms.vote_time + terms.reveal_time
     require(over or status.revealed >= len(state.drawn), "NotDue")
     require(world.stands(state), "NotStanding")

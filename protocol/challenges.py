@@ -15,6 +15,7 @@ from protocol.convictions import convicted, convicted_ballot
 from protocol.events import Announce, Open, OpenInput, OpenVote, Play, ProveBinding
 from protocol.game import Verdict, input_game, play
 from protocol.ledger import bond, free
+from protocol.params import MAX_ABSENCE
 from protocol.refusal import require
 from protocol.settlement import lost_bond
 from protocol.stakes import SEIZED
@@ -144,11 +145,12 @@ def _challengeable(
     world: World, claim: Claim, now: Moment, *, proof: bool = False
 ) -> tuple[ClaimId, ClaimState]:
     """Exists, stands, and is not past its challenge window; a `proof` is in time while any game on it is
-    open."""
+    open, even if its round was closed without it."""
     claim_id, state = world.known(claim)
     require(state.live, "WrongPhase", state.status.phase.name)
-    require(world.stands(state), "NotStanding")
-    if state.status.phase == Phase.ACCEPTED and not (proof and state.status.open_games):
+    late = proof and state.status.open_games > 0
+    require(world.liable(state) if late else world.stands(state), "NotStanding")
+    if state.status.phase == Phase.ACCEPTED and not late:
         end = state.status.since + world.jobs[claim.job_id].terms.challenge_window
         require(now.time <= end, "WindowClosed")
     return claim_id, state
@@ -217,25 +219,40 @@ def _start(world: World, claim_id: ClaimId, state: ClaimState, challenge: Challe
 def _source_of(world: World, event: ProveBinding, terms: Terms) -> tuple[bytes, int, int]:
     """Where the slot must come from: a root, the slot in it, and its number of slots (rule 4.4)."""
     claim, slot, params = event.claim, event.slot, terms.inner.params
-    outer = claim.kind == Kind.OUTER
-    if outer and slot >= 2 * params:
-        shard, place = divmod(slot - 2 * params, params)
-        source = _current(world, event.source, (claim.job_id, Kind.TASK, claim.round, shard))
-        return source.output_root, place, terms.inner.slots
+    if claim.kind == Kind.TASK:
+        if claim.round and slot < params:
+            return _of_round_before(world, event, slot, terms)
+        task = _latest_task(world, claim)
+        if task is None:
+            return terms.genesis_root, slot, terms.inner.slots
+        return _same(world, event.source, task).output_root, slot, terms.inner.slots
+    if slot < 2 * params:
+        return _of_round_before(world, event, slot, terms)
+    shard, place = divmod(slot - 2 * params, params)
+    summed = world.current(claim.job_id, Kind.TASK, claim.round, shard)
+    if summed is None:  # a shard that the round was closed without counts with the round's own base
+        return _of_round_before(world, event, place, terms)
+    return _same(world, event.source, summed).output_root, place, terms.inner.slots
+
+
+def _of_round_before(world: World, event: ProveBinding, slot: int, terms: Terms) -> tuple[bytes, int, int]:
+    claim = event.claim
     if claim.round == 0:
-        if outer:
-            return terms.outer_genesis_root, slot, terms.outer.slots
-        return terms.genesis_root, slot, terms.inner.slots
-    if outer or slot < params:
-        source = _current(world, event.source, (claim.job_id, Kind.OUTER, claim.round - 1, 0))
-        return source.output_root, slot, terms.outer.slots
-    source = _current(world, event.source, (claim.job_id, Kind.TASK, claim.round - 1, claim.shard))
-    return source.output_root, slot, terms.inner.slots
+        return terms.outer_genesis_root, slot, terms.outer.slots
+    before = world.current(claim.job_id, Kind.OUTER, claim.round - 1, 0)
+    return _same(world, event.source, before).output_root, slot, terms.outer.slots
 
 
-def _current(world: World, source: Claim | None, place: tuple) -> Claim:
-    current = world.current(*place)
-    require(source is not None and current == world.claim_id(source), "WrongSource")
+def _latest_task(world: World, claim: Claim) -> ClaimId | None:
+    """The shard's task of the latest earlier round that was not closed without it, if it is not too long
+    ago."""
+    earlier = range(claim.round - 1, max(claim.round - MAX_ABSENCE, 0) - 1, -1)
+    tasks = (world.current(claim.job_id, Kind.TASK, round_, claim.shard) for round_ in earlier)
+    return next((task for task in tasks if task is not None), None)
+
+
+def _same(world: World, source: Claim | None, claim_id: ClaimId | None) -> Claim:
+    require(source is not None and claim_id == world.claim_id(source), "WrongSource")
     assert source is not None
     return source
 
@@ -248,7 +265,7 @@ def _decided(world: World, game_id: int, challenger_won: bool, now: Moment) -> W
     state = world.claims[claim_id]
     world = world.with_claim(claim_id, state.with_status(open_games=state.status.open_games - 1))
     if challenge.verifier == ZERO_ADDRESS:
-        stood = world.stands(state)
+        stood = world.liable(state)
         if stood and challenger_won:
             world = convicted(world, claim_id, challenger, challenge.segment, now)
         elif challenge.early and state.status.phase == Phase.CONVICTED:
@@ -274,7 +291,7 @@ def _vote_decided(world: World, challenge: Challenge, challenger_won: bool) -> t
     world = world.with_claim(claim_id, state)
     if ballot.state not in (BallotState.VALID, BallotState.HELD):
         return world, False
-    stood = world.stands(state)
+    stood = world.liable(state)
     if stood and challenger_won:
         return convicted_ballot(world, claim_id, challenge.draw, ballot, challenge.game.challenger), True
     if ballot.state == BallotState.HELD and ballot.games == 0:

@@ -25,7 +25,7 @@ from protocol.types import (
     Terms,
     Wei,
 )
-from protocol.world import BallotState, ClaimState, Job, Moment, World
+from protocol.world import BallotState, ClaimState, Closing, Job, Moment, World
 
 
 def segments_of(claim: Claim, terms: Terms) -> int:
@@ -37,7 +37,7 @@ def commit(world: World, event: Commit, by: Address, now: Moment) -> World:
     """Commit a task or an outer claim.
 
     Refused: NoSuchJob, BadSegments, PlaceTaken, NotHolder, WrongInput, NoSuchShard, JobEnded, WrongRound,
-    PipelineFull, TooLate, RoundIncomplete, InsufficientStake.
+    PipelineFull, TooLate, RoundIncomplete, NotDue, OuterReserved, InsufficientStake.
     """
     given = event.claim
     job = world.job(given.job_id)
@@ -48,7 +48,7 @@ def commit(world: World, event: Commit, by: Address, now: Moment) -> World:
     if given.kind == Kind.TASK:
         price = _task_price(job, given, by, now)
     else:
-        _check_outer(world, job, given)
+        _check_outer(world, job, given, by, now)
         price = terms.outer_fee
     before = world.places.get(place)
     claim = replace(
@@ -77,7 +77,9 @@ def commit(world: World, event: Commit, by: Address, now: Moment) -> World:
     world = replace(world, places={**world.places, place: claim_id})
     if task:
         return world
-    return world.with_job(given.job_id, replace(job, round=job.round + 1, round_start=now.time))
+    closings = (*job.closings, Closing(job.round, job.epoch))
+    begun = replace(job, round=job.round + 1, round_start=now.time, closings=closings)
+    return world.with_job(given.job_id, begun)
 
 
 def settle(world: World, event: Settle, by: Address, now: Moment) -> World:
@@ -135,18 +137,23 @@ def _task_price(job: Job, claim: Claim, by: Address, now: Moment) -> Wei:
     return job.shards[claim.shard].price
 
 
-def _check_outer(world: World, job: Job, claim: Claim) -> None:
+def _check_outer(world: World, job: Job, claim: Claim, by: Address, now: Moment) -> None:
     require(claim.shard == 0, "NoSuchShard")
     require(job.begun, "JobEnded")
     require(claim.round == job.round, "WrongRound")
-    accepted = [t for t in world.tasks(claim.job_id, claim.round) if t.status.phase >= Phase.ACCEPTED]
-    require(len(accepted) == job.terms.shards, "RoundIncomplete", f"{len(accepted)} accepted")
+    terms, accepted = job.terms, world.accepted(claim.job_id)
+    require(accepted >= terms.min_shards, "RoundIncomplete", f"{accepted} accepted")
+    require(world.closable(claim.job_id, now.time), "NotDue")
+    ready = max(job.accepted_at, job.round_start)
+    if accepted < terms.shards:
+        ready = max(ready, job.stragglers_end)
+    in_turn = job.shards[claim.round % terms.shards].solver == by
+    require(in_turn or now.time > ready + terms.outer_time, "OuterReserved")
 
 
 def _check_order(world: World, job: Job, claim: Claim) -> None:
     """Tasks of r, outer of r, tasks of r + 1, and so on (rule 4.8)."""
     require(claim.round == job.settled_rounds, "EarlierUnsettled")
     if claim.kind == Kind.OUTER:
-        tasks = list(world.tasks(claim.job_id, claim.round))
-        settled = all(task.status.phase == Phase.SETTLED for task in tasks)
-        require(settled and len(tasks) == job.terms.shards, "EarlierUnsettled")
+        tasks = world.tasks(claim.job_id, claim.round)
+        require(all(task.status.phase == Phase.SETTLED for task in tasks), "EarlierUnsettled")

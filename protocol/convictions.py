@@ -27,7 +27,8 @@ def convicted(world: World, claim_id: ClaimId, challenger: Address, segment: int
     """
     state = world.claims[claim_id]
     claim, job = state.claim, world.jobs[state.claim.job_id]
-    wasted = _wasted(world, claim)
+    left_out = world.left_out(state)
+    wasted = Wei(0) if left_out else _wasted(world, claim)
     funds, taken = _slash_all(world.funds, state, segment, job.terms)
     verdict = conviction(taken, wasted)
     others = sum(game.early and game.game.claim_id == claim_id for game in world.games.values())
@@ -36,9 +37,11 @@ def convicted(world: World, claim_id: ClaimId, challenger: Address, segment: int
     world = world.with_claim(claim_id, fallen)
     if claim.kind == Kind.TASK and job.shards[claim.shard].solver == claim.claimant:
         world = reopened(world, claim.job_id, claim.shard, now.time)
-    world = _rewound(world, claim, verdict, wasted, now.time)
     funds = funds.burnt(SEIZED, verdict.burned)
     funds = funds.moved(SEIZED, free(challenger), won.winner)
+    if left_out:  # nothing builds on it
+        return world.with_funds(funds)
+    world = _rewound(world, claim, verdict, wasted, now.time)
     pot = compensation(claim.job_id, job.epoch + 1)
     return world.with_funds(funds.moved(SEIZED, pot, verdict.compensation))
 
@@ -59,16 +62,22 @@ def convicted_ballot(
 
 
 def void(world: World, event: Void, by: Address, now: Moment) -> World:
-    """End a claim that a rewind has overtaken. Refused: WrongClaim, WrongPhase, NotStale."""
+    """End a claim that a rewind has overtaken, or that its round was closed without.
+
+    Refused: WrongClaim, WrongPhase, NotStale, GamesOpen.
+    """
     claim = event.claim
     claim_id, state = world.known(claim)
     require(state.live, "WrongPhase", state.status.phase.name)
     require(not world.stands(state), "NotStale")
+    require(not world.liable(state) or state.status.open_games == 0, "GamesOpen")
     terms = world.jobs[claim.job_id].terms
     funds = world.funds.unlock(claim.claimant, Role.SOLVER, terms.solver_stake)
     funds = unlock_votes(funds, state, terms)
     world = world.with_funds(funds).with_claim(claim_id, state.with_status(phase=Phase.VOID))
-    return _compensated(world, claim) if claim.kind == Kind.TASK else world
+    overtaker = _overtaker(world, state)
+    wasted = claim.kind == Kind.TASK and overtaker is not None
+    return _compensated(world, claim, overtaker) if wasted and overtaker is not None else world
 
 
 def _slash_all(funds: Funds, state: ClaimState, segment: int, terms: Terms) -> tuple[Funds, list[Wei]]:
@@ -122,11 +131,18 @@ def _rewound(world: World, claim: Claim, verdict: Conviction, wasted: Wei, now: 
     return world.with_job(claim.job_id, back)
 
 
-def _compensated(world: World, claim: Claim) -> World:
-    """The claim's share of what the rewind that overtook it set aside; the convict's own share is burnt."""
-    job = world.jobs[claim.job_id]
+def _overtaker(world: World, state: ClaimState) -> int | None:
+    """Which rewind overtook the claim; None if its round was closed without it before any did."""
+    claim, job = state.claim, world.jobs[state.claim.job_id]
     at = position(claim.kind, claim.round)
-    index = next(i for i in range(claim.epoch, job.epoch) if at > job.rewinds[i].position)
+    overtaking = (i for i in range(claim.epoch, job.epoch) if at > job.rewinds[i].position)
+    first = next(overtaking, None)
+    return None if first is None or world.left_out(state, before=first) else first
+
+
+def _compensated(world: World, claim: Claim, index: int) -> World:
+    """The claim's share of what that rewind set aside; the convict's own share is burnt."""
+    job = world.jobs[claim.job_id]
     rewind = job.rewinds[index]
     share, pot = rewind.pot.take(claim.price)
     rewinds = (*job.rewinds[:index], replace(rewind, pot=pot), *job.rewinds[index + 1 :])

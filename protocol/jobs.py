@@ -88,7 +88,7 @@ def release(world: World, event: Release, by: Address, now: Moment) -> World:
     """Give a shard back, for missPenalty if a task is owed. Refused: NoSuchJob, NotHolder."""
     job = world.job(event.job_id)
     require(_solver(job, event.shard) == by, "NotHolder")
-    owed = _owed(world, event.job_id, event.shard)
+    owed = _owed(world, event.job_id, event.shard, now)
     world = reopened(world, event.job_id, event.shard, now.time)
     return _penalised(world, by, job.terms.miss_penalty) if owed else world
 
@@ -99,7 +99,7 @@ def expire(world: World, event: Expire, by: Address, now: Moment) -> World:
     solver = _solver(job, event.shard)
     require(solver != ZERO_ADDRESS, "NotHolder")
     late = now.time > job.deadline(event.shard)
-    require(_owed(world, event.job_id, event.shard) and late, "NotDue")
+    require(_owed(world, event.job_id, event.shard, now) and late, "NotDue")
     world = reopened(world, event.job_id, event.shard, now.time)
     return _penalised(world, solver, job.terms.miss_penalty)
 
@@ -113,10 +113,10 @@ def _solver(job: Job, shard: int) -> Address:
     return job.shards[shard].solver if shard < job.terms.shards else ZERO_ADDRESS
 
 
-def _owed(world: World, job_id: JobId, shard: int) -> bool:
+def _owed(world: World, job_id: JobId, shard: int, now: Moment) -> bool:
     """Whether the shard owes the present round a task."""
     job = world.jobs[job_id]
-    running = job.begun and not job.pipeline_full
+    running = job.begun and not job.pipeline_full and not world.closable(job_id, now.time)
     return running and world.current(job_id, Kind.TASK, job.round, shard) is None
 
 

@@ -13,11 +13,15 @@ MAX_SEGMENT_STEPS = 64
 MAX_VERIFIERS = 16
 MAX_NODES = 65_536
 MAX_SLOTS = 4_096
+MAX_ABSENCE = 256
+"""Rounds that a shard's own state outlives without a task (rule 4.4)."""
 MAX_TIME = (1 << 32) - 1
 """Seconds; so that no sum of times leaves 64 bits and no deadline is out of reach."""
 
 _TIMES = (
     ("taskTime", "task_time"),
+    ("stragglerTime", "straggler_time"),
+    ("outerTime", "outer_time"),
     ("voteTime", "vote_time"),
     ("revealTime", "reveal_time"),
     ("challengeWindow", "challenge_window"),
@@ -52,6 +56,7 @@ def check_terms(terms: Terms) -> None:
     _require(terms.shards >= 1, "shards", "must be at least 1")
     slots = (2 + terms.shards) * terms.inner.params
     _require(terms.outer.slots == slots, "outer.slots", "must be (2 + shards) * params")
+    _require(1 <= terms.min_shards <= terms.shards, "minShards", "must be 1 to shards")
     _require(terms.rounds >= 1, "rounds", "must be at least 1")
     _check_steps(terms)
     _require(1 <= terms.verifiers <= MAX_VERIFIERS, "verifiers", f"must be 1 to {MAX_VERIFIERS}")

@@ -87,6 +87,7 @@ class Terms:
     records: int
     record_size: int
     shards: int
+    min_shards: int
     rounds: int
     steps_per_round: int
     segment_steps: int
@@ -96,6 +97,8 @@ class Terms:
     seed_delay: int
     max_unsettled: int
     task_time: Seconds
+    straggler_time: Seconds
+    outer_time: Seconds
     vote_time: Seconds
     reveal_time: Seconds
     challenge_window: Seconds
@@ -274,7 +277,9 @@ class ClaimView:
     status: ClaimStatus
     votes: tuple[Vote, ...]
     stale: bool
-    """Overtaken by a rewind, and not yet voided."""
+    """Overtaken by a rewind or left out when its round was closed, and not yet voided."""
+    left_out: bool
+    """Its round was closed without it; it still answers for the games that are open on it."""
     roots: tuple[bytes, ...]
     """State roots at the ends of its segments, as the commit gave them: the leaves of its segments tree."""
     traces: Mapping[Address, tuple[bytes, ...]]

@@ -85,8 +85,16 @@ class Rewind:
 
 
 @dataclass(frozen=True)
+class Closing:
+    """A round was closed by its outer claim, in this epoch: without the tasks not accepted by then."""
+
+    round: int
+    epoch: int
+
+
+@dataclass(frozen=True)
 class Job:
-    """A job's clockwork. Rounds after `last_round` do not begin."""
+    """A job's clockwork. Rounds after `last_round` do not begin. `accepted_at`: the last acceptance."""
 
     terms: Terms
     last_round: int
@@ -98,6 +106,8 @@ class Job:
     halted: bool = False
     closed: bool = False
     rewinds: tuple[Rewind, ...] = ()
+    closings: tuple[Closing, ...] = ()
+    accepted_at: Seconds = NEVER
 
     @property
     def epoch(self) -> int:
@@ -118,6 +128,11 @@ class Job:
         """When the shard's task of the present round is due."""
         start = max(self.round_start, self.shards[shard].since)
         return Seconds(start + self.terms.task_time)
+
+    @property
+    def stragglers_end(self) -> Seconds:
+        """Until when the present round waits for all of its tasks (rule 4.3)."""
+        return Seconds(self.round_start + self.terms.task_time + self.terms.straggler_time)
 
     def is_stale(self, claim: Claim) -> bool:
         """Whether a rewind has overtaken the claim (rule 5.2)."""
@@ -179,6 +194,11 @@ class ClaimState:
     def live(self) -> bool:
         """Whether it has not ended."""
         return self.status.phase in LIVE
+
+    @property
+    def pending(self) -> bool:
+        """Whether it waits to be accepted."""
+        return self.status.phase in (Phase.COMMITTED, Phase.SEEDED)
 
     def present(self) -> list[Ballot]:
         """The ballots of the present draw."""
@@ -270,9 +290,22 @@ class World:
         require(state.status.phase == phase, "WrongPhase", state.status.phase.name)
         return claim_id, state, self.jobs[claim.job_id]
 
-    def stands(self, state: ClaimState) -> bool:
-        """Whether the claim has neither ended nor been overtaken by a rewind."""
+    def liable(self, state: ClaimState) -> bool:
+        """Whether the claim answers for the games open on it: not ended, nor overtaken by a rewind."""
         return state.live and not self.jobs[state.claim.job_id].is_stale(state.claim)
+
+    def left_out(self, state: ClaimState, before: int | None = None) -> bool:
+        """Whether the claim's round was closed without it (before rewind number `before`, if given)."""
+        claim = state.claim
+        return state.pending and any(
+            closing.round == claim.round and claim.epoch <= closing.epoch
+            for closing in self.jobs[claim.job_id].closings
+            if before is None or closing.epoch <= before
+        )
+
+    def stands(self, state: ClaimState) -> bool:
+        """Whether the claim has neither ended, nor been overtaken by a rewind, nor been left out."""
+        return self.liable(state) and not self.left_out(state)
 
     def current(self, job_id: JobId, kind: Kind, round_: int, shard: int) -> ClaimId | None:
         """The standing or settled claim of a place."""
@@ -289,6 +322,17 @@ class World:
             claim_id = self.current(job_id, Kind.TASK, round_, shard)
             if claim_id is not None:
                 yield self.claims[claim_id]
+
+    def accepted(self, job_id: JobId) -> int:
+        """How many tasks of the present round are accepted."""
+        tasks = self.tasks(job_id, self.jobs[job_id].round)
+        return sum(task.status.phase in (Phase.ACCEPTED, Phase.SETTLED) for task in tasks)
+
+    def closable(self, job_id: JobId, now: Seconds) -> bool:
+        """Whether the present round wants nothing but its outer claim (rule 4.3)."""
+        job, accepted = self.jobs[job_id], self.accepted(job_id)
+        late = now > job.stragglers_end
+        return accepted == job.terms.shards or (accepted >= job.terms.min_shards and late)
 
     def holder(self, job_id: JobId, shard: int) -> Holder:
         """As ``ITasks.holder`` shows it: nobody holds an open shard, since it was opened."""

@@ -23,8 +23,9 @@ from protocol.types import (
     Seconds,
     Wei,
 )
+from training.rounds import accepted, closable, closable_since, standing
 from training.service import turn
-from training.upkeep import PASSED, Poke, Watcher, poke_for, standing
+from training.upkeep import Poke, Watcher, poke_for
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ class CommitOuter:
     round: int
     epoch: int
     since: Seconds
-    """When the last of the round's tasks was accepted."""
+    """From when on the round could be closed."""
     reason: str
 
 
@@ -196,12 +197,13 @@ def holds(sight: Sight, job: JobSight) -> list[int]:
     return [k for k, holder in enumerate(job.holders) if holder.solver == sight.me]
 
 
-def round_open(job: JobSight) -> bool:
-    """Whether tasks of the job's present round may be committed."""
+def round_open(job: JobSight, now: Seconds) -> bool:
+    """Whether tasks of the job's present round may still be committed and accepted."""
     progress, terms = job.view.progress, job.view.terms
     if progress.closed or progress.round >= progress.final_round:
         return False
-    return progress.round - progress.settled_rounds < terms.max_unsettled
+    room = progress.round - progress.settled_rounds < terms.max_unsettled
+    return room and not closable(job.view, job.claims, now)
 
 
 def why(sight: Sight, job: JobSight) -> str:
@@ -264,7 +266,7 @@ def _pokes(sight: Sight, job: JobSight) -> Iterator[Action]:
         if poke := poke_for(watcher, job.view, job.claims, view):
             yield poke
     progress, terms = job.view.progress, job.view.terms
-    if round_open(job):
+    if round_open(job, sight.now):
         for shard, holder in enumerate(job.holders):
             if holder.solver in (ZERO_ADDRESS, sight.me) or job.standing(Kind.TASK, progress.round, shard):
                 continue
@@ -282,21 +284,21 @@ def _outer(sight: Sight, job: JobSight) -> Iterator[Action]:
     over = progress.closed or progress.round >= progress.final_round
     if not mine or over or job.refusal or not job.examined:
         return
-    tasks = [job.standing(Kind.TASK, progress.round, k) for k in range(terms.shards)]
-    passed = [task for task in tasks if task is not None and task.status.phase in PASSED]
-    if len(passed) < terms.shards or job.standing(Kind.OUTER, progress.round, 0):
+    if not closable(job.view, job.claims, sight.now) or job.standing(Kind.OUTER, progress.round, 0):
         return
+    since = closable_since(job.view, job.claims)
     first = progress.round % terms.shards
     place = min((k - first) % terms.shards for k in mine)
-    since = max(task.status.since for task in passed)
-    if sight.now < since + place * sight.limits.patience:
+    if place and sight.now <= since + terms.outer_time + (place - 1) * sight.limits.patience:
         return
     if sight.unlocked < terms.solver_stake:
         yield Wait(
             job.view.job_id, f"the outer claim locks {terms.solver_stake}; only {sight.unlocked} is free"
         )
         return
-    reason = f"all {terms.shards} tasks of round {progress.round} are accepted"
+    count = len(accepted(job.view, job.claims))
+    reason = f"{count} of {terms.shards} tasks of round {progress.round} are accepted"
+    reason += "" if count == terms.shards else ": the stragglers' time is over"
     yield CommitOuter(job.view.job_id, progress.round, progress.epoch, since, reason)
 
 
@@ -310,7 +312,7 @@ def _tasks(sight: Sight, job: JobSight) -> Iterator[Action]:
         if (leaving and done) or over:
             yield Release(job_id, shard, since, "asked to give it back" if leaving else "the job is over")
             continue
-        if done or not round_open(job):
+        if done or not round_open(job, sight.now):
             continue
         if job.refusal:
             yield Wait(job_id, f"shard {shard} cannot be trained: {job.refusal}")

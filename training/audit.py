@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from program.state import state_tree
 from protocol import sampling, trees
 from protocol.errors import Retry
-from protocol.types import Address, Claim, ClaimId, ClaimView, Kind, Vote
+from protocol.types import Address, Claim, ClaimId, ClaimView, Vote
 from training.lineage import Broken, Hidden, Known, Lineage
 
 
@@ -78,20 +78,6 @@ class Attestation:
     """Segments that were replayed."""
 
 
-def source_place(
-    kind: Kind, round_: int, shard: int, slot: int, params: int
-) -> tuple[tuple[Kind, int, int] | None, int]:
-    """Where a slot of a claim's input comes from, and which slot there it is (None: the genesis state)."""
-    if kind == Kind.TASK:
-        if round_ == 0:
-            return None, slot
-        return ((Kind.OUTER, round_ - 1, 0) if slot < params else (Kind.TASK, round_ - 1, shard)), slot
-    if slot < 2 * params:
-        return (None if round_ == 0 else (Kind.OUTER, round_ - 1, 0)), slot
-    k, j = divmod(slot - 2 * params, params)
-    return (Kind.TASK, round_, k), j
-
-
 def audit_input(lineage: Lineage, view: ClaimView) -> Finding | None:
     """Whether the claim starts from the state it must start from. Raises SourceMissing."""
     claim = view.claim
@@ -115,12 +101,9 @@ def wrong_input(
 ) -> WrongInput:
     """What convicts a claim whose input has this leaf at a slot where another should be. Raises
     SourceMissing."""
-    claim, files = view.claim, lineage.work.files
-    place, at = source_place(claim.kind, claim.round, claim.shard, slot, files.inner.params)
-    if place is None:
-        source, state = None, files.genesis if claim.kind == Kind.TASK else files.outer_genesis
-    else:
-        source, state = lineage.output(*place)
+    claim = view.claim
+    place, at = lineage.source_of(claim.kind, claim.round, claim.shard, slot)
+    source, state = lineage.source(claim.kind, place)
     tree = state_tree(state)
     standing = None if source is None else source.claim
     right = tree.levels[0][at]

@@ -17,12 +17,16 @@ from torch import Tensor
 
 from program.state import InvalidState, state_root
 from protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, PeerUnreachable, Retry
+from protocol.params import MAX_ABSENCE
 from protocol.ports import Blocks, MarketView
 from protocol.types import ClaimId, ClaimView, JobId, JobView, Kind
 from training.artifacts import Appetite, BadManifest, Checkpoint, State, load_job, read_checkpoints
 from training.engine import REFERENCE_ENGINE, Engine
+from training.rounds import PASSED
 from training.work import Work
 
+Place = tuple[Kind, int, int]
+"""Kind, round and shard of a claim."""
 UNFETCHABLE = (BlockNotFound, CorruptBlock, PeerUnreachable, BlockTooLarge, BadCid)
 
 
@@ -104,22 +108,61 @@ class Lineage:
             return view, found.state
         raise SourceMissing(f"{place} is false ({found}) and awaits its conviction", hint="dispute it first")
 
-    def _source(self, kind: Kind, round_: int, shard: int) -> State:
-        return self.output(kind, round_, shard)[1]
+    def _summed(self, round_: int, shard: int) -> bool:
+        """Whether the outer step of a round adds up this shard's task: whether it was accepted in time."""
+        view = self.market.current(self.job_id, Kind.TASK, round_, shard)
+        return view is not None and view.status.phase in PASSED
+
+    def _latest(self, round_: int, shard: int) -> int | None:
+        """The latest round before this one that has a task of the shard, if it is not too long ago."""
+        earlier = range(round_ - 1, max(round_ - MAX_ABSENCE, 0) - 1, -1)
+        return next((r for r in earlier if self._summed(r, shard)), None)
+
+    def source_of(self, kind: Kind, round_: int, shard: int, slot: int) -> tuple[Place | None, int]:
+        """Where a slot of a claim's input comes from, and which slot there it is (None: the genesis state).
+
+        Rule 4.4. A shard that the round was closed without counts with the round's own base.
+        """
+        params = self.work.files.inner.params
+        before: Place | None = None if round_ == 0 else (Kind.OUTER, round_ - 1, 0)
+        if kind == Kind.TASK:
+            if slot < params:
+                return before, slot
+            latest = self._latest(round_, shard)
+            return (None if latest is None else (Kind.TASK, latest, shard)), slot
+        if slot < 2 * params:
+            return before, slot
+        k, j = divmod(slot - 2 * params, params)
+        return ((Kind.TASK, round_, k) if self._summed(round_, k) else before), j
+
+    def source(self, kind: Kind, place: Place | None) -> tuple[ClaimView | None, State]:
+        """The claim of a place and its output state; the genesis state of a kind of claim for None.
+
+        Raises SourceMissing.
+        """
+        if place is not None:
+            return self.output(*place)
+        return None, self.work.files.genesis if kind == Kind.TASK else self.work.files.outer_genesis
 
     def input_state(self, kind: Kind, round_: int, shard: int) -> State:
         """What the claim of a place must start from. Raises SourceMissing."""
-        files, terms = self.work.files, self.work.terms
-        params = files.inner.params
+        params, terms = self.work.files.inner.params, self.work.terms
         if kind == Kind.TASK:
-            if round_ == 0:
-                return files.genesis
-            outer = self._source(Kind.OUTER, round_ - 1, 0)
-            return outer[:params] + self._source(Kind.TASK, round_ - 1, shard)[params:]
-        base = files.outer_genesis if round_ == 0 else self._source(Kind.OUTER, round_ - 1, 0)
-        state = list(base[: 2 * params])
+            base, rest = (self.source_of(kind, round_, shard, slot)[0] for slot in (0, params))
+            start = self.source(kind, base)[1]
+            return start if rest == base else start[:params] + self.source(kind, rest)[1][params:]
+        present = [shard for shard in range(terms.shards) if self._summed(round_, shard)]
+        if len(present) < terms.min_shards:
+            raise SourceMissing(
+                f"{len(present)} of the {terms.min_shards} tasks are accepted without which round {round_}"
+                " cannot be closed",
+                hint="wait",
+            )
+        base_state = self.source(kind, self.source_of(kind, round_, 0, 0)[0])[1]
+        state = list(base_state[: 2 * params])
         for k in range(terms.shards):
-            state += self._source(Kind.TASK, round_, k)[:params]
+            summed = self.output(Kind.TASK, round_, k)[1] if k in present else base_state
+            state += summed[:params]
         return state
 
     # -- leaves

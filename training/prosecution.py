@@ -96,9 +96,10 @@ class Prosecutor:
         """The next step for a finding, at block number `block`. Raises what the port raises."""
         claim_id, place, verifier = key_of(finding)
         view = self.market.claim(claim_id)
-        if view.status.phase not in CHALLENGEABLE or view.stale:
-            return Pursuit("moot", None, f"the claim is {view.status.phase.name.lower()} by now")
         binding = isinstance(finding, WrongInput)
+        answers = binding and view.left_out and view.status.open_games > 0
+        if view.status.phase not in CHALLENGEABLE or (view.stale and not answers):
+            return Pursuit("moot", None, f"the claim is {view.status.phase.name.lower()} by now")
         if not binding and (game := self._open_game(view, finding)) is not None:
             return Pursuit("playing", game.game_id, "the game is on")
         salt = salt_of(self._secret, finding)

@@ -24,10 +24,8 @@ from protocol.types import (
     Seconds,
     TxResult,
 )
+from training.rounds import STANDING, closable, tasks
 from training.service import intent, turn
-
-STANDING = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED, Phase.SETTLED)
-PASSED = (Phase.ACCEPTED, Phase.SETTLED)
 
 
 @dataclass(frozen=True)
@@ -51,15 +49,6 @@ class Watcher:
     patience: Seconds
 
 
-def standing(claims: Sequence[ClaimView], kind: Kind, round_: int, shard: int) -> ClaimView | None:
-    """The claim that stands at a place, of a job's claims in the order of their commits."""
-    for view in reversed(claims):
-        claim = view.claim
-        if (claim.kind, claim.round, claim.shard) == (kind, round_, shard):
-            return view if view.status.phase in STANDING and not view.stale else None
-    return None
-
-
 def _due(watcher: Watcher, view: ClaimView, since: int) -> bool:
     """Ours at once; other people's when they have had time, each of us at another moment."""
     if view.claim.claimant == watcher.me:
@@ -72,8 +61,7 @@ def _earlier_settled(job: JobView, claims: Sequence[ClaimView], view: ClaimView)
     round_ = view.claim.round
     if view.claim.kind == Kind.TASK:
         return job.progress.settled_rounds >= round_
-    tasks = [standing(claims, Kind.TASK, round_, k) for k in range(job.terms.shards)]
-    return all(task is not None and task.status.phase == Phase.SETTLED for task in tasks)
+    return all(task.status.phase == Phase.SETTLED for task in tasks(job, claims, round_))
 
 
 def poke_for(watcher: Watcher, job: JobView, claims: Sequence[ClaimView], view: ClaimView) -> Poke | None:
@@ -86,12 +74,15 @@ def poke_for(watcher: Watcher, job: JobView, claims: Sequence[ClaimView], view: 
 
     if view.stale:
         live = status.phase in STANDING and status.phase != Phase.SETTLED
-        return poke("void", status.since, "a rewind overtook the claim: free its stakes") if live else None
+        answers = view.left_out and status.open_games > 0
+        how = "its round was closed without the claim" if view.left_out else "a rewind overtook the claim"
+        return poke("void", status.since, f"{how}: free its stakes") if live and not answers else None
     if status.phase == Phase.COMMITTED and watcher.block > status.seed_block:
         return poke("record_seed", status.since, f"seed block {status.seed_block} is mined")
     if status.phase == Phase.SEEDED:
         if status.valid >= terms.quorum:
-            return poke("tally", status.since, "the quorum is in")
+            late = closable(job, claims, watcher.now)
+            return None if late else poke("tally", status.since, "the quorum is in")
         if view.votes and all(vote.revealed for vote in view.votes):
             return poke("tally", status.since, "all votes are in without a quorum: draw again")
         end = status.since + terms.vote_time + terms.reveal_time
@@ -126,7 +117,10 @@ def fallen(claims: Sequence[ClaimView], game: GameView, challenger: Address) -> 
     if game.game.challenger != challenger:
         return False
     about = next((view for view in claims if view.claim_id == game.game.claim_id), None)
-    return about is not None and (about.stale or about.status.phase in (Phase.CONVICTED, Phase.VOID))
+    if about is None:
+        return False
+    overtaken = about.stale and not about.left_out
+    return overtaken or about.status.phase in (Phase.CONVICTED, Phase.VOID)
 
 
 def others_suffice(now: Seconds, job: JobView, view: ClaimView, games: Sequence[GameView]) -> bool:

@@ -14,8 +14,8 @@ from solver.policy import Limits as SolverLimits
 from solver.service import SolverService
 from tests.fakes.blocks import FakeBlocks, Network
 from tests.fakes.clock import FakeClock
-from tests.fakes.court import CourtWorld
 from tests.fakes.jobs import APPETITE, account, tiny_files, tiny_terms
+from tests.fakes.market import World
 from tests.fakes.port import FakeMarket
 from training.artifacts import publish_job
 from training.service import Service
@@ -37,7 +37,7 @@ class MarketDay:
     """The world, and everybody in it by name."""
 
     folder: Path
-    world: CourtWorld = field(default_factory=lambda: CourtWorld(ARITHMETIC))
+    world: World = field(default_factory=lambda: World(ARITHMETIC))
     network: Network = field(default_factory=Network)
     services: dict[str, Service] = field(default_factory=dict)
     markets: dict[str, FakeMarket] = field(default_factory=dict)
@@ -59,6 +59,7 @@ class MarketDay:
 
     def post(self, files: Any = None, **changes: Any) -> JobId:
         client = self.markets.get("client") or self.join("client")
+        changes.setdefault("min_shards", changes.get("shards", 2))
         published = publish_job(self.blocks(), files or tiny_files(changes.get("shards", 2)))
         terms = tiny_terms(published, client.me, **changes)
         return client.post(f"post/{terms.nonce}", terms, worst_case(terms))

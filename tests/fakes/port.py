@@ -1,4 +1,4 @@
-"""The Market port of one account over a `CourtWorld`, with intents and injected crashes."""
+"""The Market port of one account over a `World`, with intents and injected crashes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from protocol import dispute
+from protocol import events as e
 from protocol.errors import Stop
 from protocol.params import shard_price
 from protocol.types import (
+    ZERO_DIGEST,
     Address,
     Claim,
     ClaimId,
@@ -26,7 +28,7 @@ from protocol.types import (
     TxResult,
     Wei,
 )
-from tests.fakes.court import CourtWorld
+from tests.fakes.market import World
 
 
 class Killed(BaseException):
@@ -36,7 +38,7 @@ class Killed(BaseException):
 class FakeMarket:
     """Reads and writes of account `me`. `kill_after(entry)` dies right after that call was mined."""
 
-    def __init__(self, world: CourtWorld, me: Address) -> None:
+    def __init__(self, world: World, me: Address) -> None:
         self.world = world
         self._me = me
         self.outcomes: dict[str, Any] = {}
@@ -50,19 +52,25 @@ class FakeMarket:
     def kill_after(self, entry: str) -> None:
         self._kill = entry
 
-    def _send(self, intent: str, effect: str, call: Callable[[], Any]) -> Any:
+    def _send(self, intent: str, effect: str, event: e.Event) -> TxResult:
+        def value() -> TxResult:
+            return TxResult(f"tx{len(self.sent)}", self.world.block, 21_000, effect)
+
+        return self._once(intent, effect, event, value)
+
+    def _once(self, intent: str, effect: str, event: e.Event | None, value: Callable[[], Any]) -> Any:
+        """Do what an intent stands for, the first time; `value` is what became of it."""
         if intent in self.outcomes:
             return self.outcomes[intent]
-        value = call()
-        self.world.block += 1
+        if event is not None:
+            self.world.act(event, self._me)
         self.world.log.append((effect, self._me))
         self.sent.append(intent)
-        result = TxResult(f"tx{len(self.sent)}", self.world.block, 21_000, effect) if value is None else value
-        self.outcomes[intent] = result
+        self.outcomes[intent] = value()
         if self._kill == effect:
             self._kill = ""
             raise Killed(effect)
-        return result
+        return self.outcomes[intent]
 
     # -- reads
 
@@ -88,8 +96,8 @@ class FakeMarket:
         return self.world.view(self.world.claims[claim_id])
 
     def current(self, job_id: JobId, kind: Kind, round: int, shard: int) -> ClaimView | None:
-        entry = self.world.current(job_id, kind, round, shard)
-        return None if entry is None else self.world.view(entry)
+        claim_id = self.world.rules.current(job_id, kind, round, shard)
+        return None if claim_id is None else self.claim(claim_id)
 
     def games(self, job_id: JobId | None = None) -> Sequence[GameView]:
         views = [played.view for played in self.world.games.values()]
@@ -99,10 +107,8 @@ class FakeMarket:
         return self.world.games[game_id].view
 
     def stake(self, account: Address, role: Role) -> StakeView:
-        key = (account, role)
-        world = self.world
-        active, locked, unbonding = (d.get(key, 0) for d in (world.active, world.locked, world.unbonding))
-        return StakeView(Wei(active), Wei(locked), Wei(unbonding))
+        funds = self.world.rules.funds
+        return StakeView(*(ask(account, role) for ask in (funds.active, funds.locked, funds.unbonding)))
 
     def free(self, account: Address) -> Wei:
         return Wei(self.world.free.get(account, 0))
@@ -116,119 +122,139 @@ class FakeMarket:
     # -- money
 
     def deposit(self, intent: str, amount: Wei) -> TxResult:
-        def effect() -> None:
-            self.world.wallet[self._me] -= amount
-            self.world.credit(self._me, amount)
-
-        return self._send(intent, "deposit", effect)
+        return self._send(intent, "deposit", e.Deposit(self._me, amount))
 
     def withdraw(self, intent: str, amount: Wei) -> TxResult:
-        def effect() -> None:
-            self.world.debit(self._me, amount)
-            self.world.mint(self._me, amount)
-
-        return self._send(intent, "withdraw", effect)
+        return self._send(intent, "withdraw", e.Withdraw(self._me, amount))
 
     def stake_up(self, intent: str, role: Role, amount: Wei) -> TxResult:
-        def effect() -> None:
-            self.world.debit(self._me, amount)
-            key = (self._me, role)
-            self.world.active[key] = self.world.active.get(key, 0) + amount
-
-        return self._send(intent, "stake", effect)
+        return self._send(intent, "stake", e.Stake(role, amount))
 
     def start_unbond(self, intent: str, role: Role, amount: Wei) -> TxResult:
-        def effect() -> None:
-            key = (self._me, role)
-            self.world.active[key] -= amount
-            self.world.unbonding[key] = self.world.unbonding.get(key, 0) + amount
-
-        return self._send(intent, "startUnbond", effect)
+        return self._send(intent, "startUnbond", e.StartUnbond(role, amount))
 
     def finish_unbond(self, intent: str, role: Role, index: int) -> TxResult:
-        def effect() -> None:
-            self.world.credit(self._me, self.world.unbonding.pop((self._me, role)))
-
-        return self._send(intent, "finishUnbond", effect)
+        return self._send(intent, "finishUnbond", e.FinishUnbond(role, index))
 
     def set_endpoint(self, intent: str, url: str) -> TxResult:
-        return self._send(intent, "setEndpoint", lambda: self.world.urls.__setitem__(self._me, url))
+        self.world.urls[self._me] = url
+        result = TxResult(f"tx{len(self.sent)}", self.world.block, 21_000, "setEndpoint")
+        return self._once(intent, "setEndpoint", None, lambda: result)
 
     # -- jobs and claims
 
     def post(self, intent: str, terms: Terms, budget: Wei) -> JobId:
-        return self._send(intent, "post", lambda: self.world.post(self._me, terms, budget))
+        job_id = self.world.rules.job_id(terms)
+        return self._once(intent, "post", e.Post(terms, budget), lambda: job_id)
 
     def top_up(self, intent: str, job_id: JobId, amount: Wei) -> TxResult:
-        raise NotImplementedError
+        return self._send(intent, "topUp", e.TopUp(job_id, amount))
 
     def halt(self, intent: str, job_id: JobId) -> TxResult:
-        return self._send(intent, "halt", lambda: self.world.halt(self._me, job_id))
+        return self._send(intent, "halt", e.Halt(job_id))
 
     def close(self, intent: str, job_id: JobId) -> TxResult:
-        return self._send(intent, "close", lambda: self.world.close(job_id))
+        return self._send(intent, "close", e.Close(job_id))
 
     def claim_shard(self, intent: str, job_id: JobId, shard: int) -> TxResult:
-        return self._send(intent, "claimShard", lambda: self.world.claim_shard(self._me, job_id, shard))
+        return self._send(intent, "claimShard", e.ClaimShard(job_id, shard))
 
     def release(self, intent: str, job_id: JobId, shard: int) -> TxResult:
-        return self._send(intent, "release", lambda: self.world.release(self._me, job_id, shard))
+        return self._send(intent, "release", e.Release(job_id, shard))
 
     def expire(self, intent: str, job_id: JobId, shard: int) -> TxResult:
-        return self._send(intent, "expire", lambda: self.world.expire(job_id, shard))
+        return self._send(intent, "expire", e.Expire(job_id, shard))
 
     def commit(self, intent: str, claim: Claim, roots: Sequence[bytes]) -> ClaimId:
-        return self._send(intent, "commit", lambda: self.world.commit(self._me, claim, roots))
+        place = (claim.job_id, claim.kind, claim.round, claim.shard)
+        event = e.Commit(claim, tuple(roots))
+        return self._once(intent, "commit", event, lambda: self.world.rules.places[place])
 
     def record_seed(self, intent: str, claim: Claim) -> TxResult:
-        return self._send(intent, "recordSeed", lambda: self.world.record_seed(claim))
+        return self._send(intent, "recordSeed", e.RecordSeed(claim, ZERO_DIGEST))
 
     def tally(self, intent: str, claim: Claim) -> TxResult:
-        return self._send(intent, "tally", lambda: self.world.tally(claim))
+        return self._send(intent, "tally", e.Tally(claim))
 
     def settle(self, intent: str, claim: Claim) -> TxResult:
-        return self._send(intent, "settle", lambda: self.world.settle(claim))
+        return self._send(intent, "settle", e.Settle(claim))
 
     def void(self, intent: str, claim: Claim) -> TxResult:
-        return self._send(intent, "void", lambda: self.world.void(claim))
+        return self._send(intent, "void", e.Void(claim))
 
     def commit_vote(self, intent: str, claim: Claim, commitment: bytes) -> TxResult:
-        return self._send(intent, "commitVote", lambda: self.world.commit_vote(self._me, claim, commitment))
+        return self._send(intent, "commitVote", e.CommitVote(claim, commitment))
 
     def reveal_vote(
         self, intent: str, claim: Claim, valid: bool, traces: Sequence[bytes], salt: bytes
     ) -> TxResult:
-        return self._send(
-            intent, "revealVote", lambda: self.world.reveal_vote(self._me, claim, valid, traces, salt)
-        )
+        return self._send(intent, "revealVote", e.RevealVote(claim, valid, tuple(traces), salt))
 
     def vote_commitment(self, claim_id: ClaimId, valid: bool, traces_root: bytes, salt: bytes) -> bytes:
-        return self.world.vote_commitment(claim_id, self._me, valid, traces_root, salt)
+        return self.world.rules.vote_commitment(claim_id, self._me, valid, traces_root, salt)
 
     # -- disputes
 
     def announce(
         self, intent: str, claim_id: ClaimId, segment: int, verifier: Address, salt: bytes
     ) -> TxResult:
-        return self._send(
-            intent, "announce", lambda: self.world.announce(self._me, claim_id, segment, verifier, salt)
-        )
+        return self._send(intent, "announce", e.Announce(claim_id, segment, verifier, salt))
 
-    def open_game(self, intent: str, *args: Any) -> int:
-        return self._send(intent, "open", lambda: self.world.open_game(self._me, *args))
+    def _open(self, intent: str, effect: str, event: e.Event) -> int:
+        return self._once(intent, effect, event, lambda: self.world.rules.games_opened)
 
-    def open_vote_game(self, intent: str, *args: Any) -> int:
-        return self._send(intent, "openVote", lambda: self.world.open_vote_game(self._me, *args))
+    def open_game(
+        self,
+        intent: str,
+        claim: Claim,
+        segment: int,
+        from_leaf: bytes,
+        from_proof: Sequence[bytes],
+        to_leaf: bytes,
+        to_proof: Sequence[bytes],
+        salt: bytes,
+    ) -> int:
+        proofs = tuple(from_proof), tuple(to_proof)
+        event = e.Open(claim, segment, from_leaf, proofs[0], to_leaf, proofs[1], salt)
+        return self._open(intent, "open", event)
+
+    def open_vote_game(
+        self,
+        intent: str,
+        claim: Claim,
+        verifier: Address,
+        sample: int,
+        from_leaf: bytes,
+        from_proof: Sequence[bytes],
+        trace_root: bytes,
+        trace_proof: Sequence[bytes],
+        salt: bytes,
+    ) -> int:
+        proofs = tuple(from_proof), tuple(trace_proof)
+        event = e.OpenVote(claim, verifier, sample, from_leaf, proofs[0], trace_root, proofs[1], salt)
+        return self._open(intent, "openVote", event)
 
     def open_input(self, intent: str, claim: Claim, salt: bytes) -> int:
-        return self._send(intent, "openInput", lambda: self.world.open_input(self._me, claim, salt))
+        return self._open(intent, "openInput", e.OpenInput(claim, salt))
 
-    def prove_binding(self, intent: str, *args: Any) -> TxResult:
-        return self._send(intent, "proveBinding", lambda: self.world.prove_binding(self._me, *args))
+    def prove_binding(
+        self,
+        intent: str,
+        claim: Claim,
+        slot: int,
+        leaf: bytes,
+        proof: Sequence[bytes],
+        source: Claim | None,
+        source_leaf: bytes,
+        source_proof: Sequence[bytes],
+        salt: bytes,
+    ) -> TxResult:
+        proofs = tuple(proof), tuple(source_proof)
+        event = e.ProveBinding(claim, slot, leaf, proofs[0], source, source_leaf, proofs[1], salt)
+        return self._send(intent, "proveBinding", event)
 
     def _move(self, intent: str, game_id: int, game: Game, move: dispute.Move) -> TxResult:
-        name = type(move).__name__
-        return self._send(intent, name, lambda: self.world.move(self._me, game_id, game, move))
+        return self._send(intent, type(move).__name__, e.Play(game_id, game, move))
 
     def reveal_steps(self, intent: str, game_id: int, game: Game, roots: Sequence[bytes]) -> TxResult:
         return self._move(intent, game_id, game, dispute.RevealSteps(tuple(roots)))

@@ -121,6 +121,8 @@ class Player:
         found = [challenge.game.deadline for challenge in self.twin.world.games.values()]
         for job in self.twin.world.jobs.values():
             found.append(max(job.round_start, job.last_shard_claim) + job.terms.task_time)
+            ends = [job.stragglers_end, max(job.accepted_at, job.round_start)]
+            found += [ends[0], *(end + job.terms.outer_time for end in ends)]
         for state in self.twin.world.claims.values():
             terms, since = self._job(state).terms, state.status.since
             if state.status.phase == Phase.SEEDED:
@@ -159,9 +161,8 @@ class Player:
         if not job.begun:
             return [(e.Close(job_id), self.rng.choice(PLAYERS))] if not job.closed else []
         doings: list[Doing] = [(e.Close(job_id), self.rng.choice(PLAYERS))] if job.halted else []
-        accepted = [t for t in self.twin.world.tasks(job_id, job.round) if t.status.phase >= Phase.ACCEPTED]
-        if len(accepted) == job.terms.shards:
-            doings.append(self._outer(job_id, job))
+        if self.twin.world.closable(job_id, self.twin.time):
+            doings += [self._outer(job_id, job)] * 2
         for number, shard in enumerate(job.shards):
             if shard.solver == ZERO_ADDRESS:
                 doings.append((e.ClaimShard(job_id, number), self.rng.choice(PLAYERS)))
@@ -178,9 +179,10 @@ class Player:
         if job.round:
             given: dict[int, bytes] = {}
             outer = self._claim((job_id, Kind.OUTER, job.round - 1, 0))
-            before = self._claim((job_id, Kind.TASK, job.round - 1, shard))
-            if outer is not None and before is not None:
-                given = dict(enumerate(self.scene.states[before.output_root]))
+            before = self._latest(job_id, job.round, shard)
+            if outer is not None:
+                root = job.terms.genesis_root if before is None else before.output_root
+                given = dict(enumerate(self.scene.states[root]))
                 given[0] = self.scene.states[outer.output_root][0]
             if self.rng.random() < 0.2:
                 given.pop(self.rng.choice([0, 1]), None)
@@ -193,13 +195,28 @@ class Player:
             before = self._claim((job_id, Kind.OUTER, job.round - 1, 0))
             given = {} if before is None else dict(enumerate(self.scene.states[before.output_root]))
         for shard in range(job.terms.shards):
-            task = self._claim((job_id, Kind.TASK, job.round, shard))
+            task = self._summed(job_id, job, shard)
             if task is not None:
                 given[2 + shard] = self.scene.states[task.output_root][0]
+            elif 0 in given:
+                given[2 + shard] = given[0]
         if self.rng.random() < 0.2:
-            given.pop(self.rng.choice([0, 2]), None)
+            given.pop(self.rng.choice([0, 2, 1 + job.terms.shards]), None)
         input_root = self.scene.state(OUTERS[job.terms.shards], given)
-        return self._commit(job_id, job, Kind.OUTER, 0, input_root), self.rng.choice(PLAYERS)
+        owner = job.shards[job.round % job.terms.shards].solver
+        by = self.rng.choice(PLAYERS) if owner == ZERO_ADDRESS or self.rng.random() < 0.4 else owner
+        return self._commit(job_id, job, Kind.OUTER, 0, input_root), by
+
+    def _latest(self, job_id: JobId, round_: int, shard: int) -> Claim | None:
+        """The shard's last task before the round."""
+        places = ((job_id, Kind.TASK, earlier, shard) for earlier in reversed(range(round_)))
+        return next((task for task in map(self._claim, places) if task is not None), None)
+
+    def _summed(self, job_id: JobId, job: Job, shard: int) -> Claim | None:
+        """The shard's accepted task of the present round."""
+        claim_id = self.twin.world.current(job_id, Kind.TASK, job.round, shard)
+        state = None if claim_id is None else self.twin.world.claims[claim_id]
+        return None if state is None or state.pending else state.claim
 
     def _commit(self, job_id: JobId, job: Job, kind: Kind, shard: int, input_root: bytes) -> e.Commit:
         claim = self.scene.claim(job_id, job.terms, kind, job.round, shard, input_root)
@@ -254,7 +271,7 @@ class Player:
             doings += [(e.Play(game_id, challenge.game, move), by) for move, by in moves] * 2
         if self.findings and self.rng.random() < 0.8:
             doings += [self.findings.pop(self.rng.randrange(len(self.findings)))] * 3
-        live = [state for state in self.twin.world.claims.values() if self.twin.world.stands(state)]
+        live = [state for state in self.twin.world.claims.values() if self.twin.world.liable(state)]
         if live and self.rng.random() < (0.4 if doings else 1.0):
             found = self._finding(self.rng.choice(live))
             doings += [found] if found else []
@@ -314,17 +331,17 @@ class Player:
     def _source(self, claim: Claim, slot: int) -> tuple[bytes, int, Claim | None]:
         """Where the slot comes from, or at least some state, if that place has no claim."""
         terms, job_id = self.twin.world.jobs[claim.job_id].terms, claim.job_id
-        if claim.kind == Kind.OUTER and slot >= 2:
-            place, at = (job_id, Kind.TASK, claim.round, slot - 2), 0
-        elif claim.round == 0:
-            outer = claim.kind == Kind.OUTER
-            return (terms.outer_genesis_root if outer else terms.genesis_root), slot, None
-        elif claim.kind == Kind.OUTER or slot == 0:
-            place, at = (job_id, Kind.OUTER, claim.round - 1, 0), slot
-        else:
-            place, at = (job_id, Kind.TASK, claim.round - 1, claim.shard), slot
-        source = self._claim(place)
-        return (terms.genesis_root, slot, None) if source is None else (source.output_root, at, source)
+        outer = claim.kind == Kind.OUTER
+        source, at = None, slot
+        if outer and slot >= 2:
+            source, at = self._claim((job_id, Kind.TASK, claim.round, slot - 2)), 0
+        elif not outer and slot:
+            source = self._latest(job_id, claim.round, claim.shard)
+        if source is None and claim.round and (outer or slot == 0):
+            source = self._claim((job_id, Kind.OUTER, claim.round - 1, 0))
+        if source is None:
+            return (terms.outer_genesis_root if outer else terms.genesis_root), at, None
+        return source.output_root, at, source
 
     # -- money and jobs
 

@@ -94,7 +94,7 @@ class Scene:
     def terms(self, client: Address, nonce: int) -> Terms:
         """Small terms of odd amounts."""
         rng = self.rng
-        shards, rounds = rng.choice([1, 1, 2]), rng.choice([1, 2, 3])
+        shards, rounds = rng.choice([1, 2, 2]), rng.choice([1, 2, 3])
         segment_steps = rng.choice([1, 2, 4])
         verifiers = rng.choice([1, 2, 3])
         floor = rng.choice([0, 7, 333])
@@ -111,6 +111,7 @@ class Scene:
             records=5,
             record_size=8,
             shards=shards,
+            min_shards=rng.choice([1, shards]),
             rounds=rounds,
             steps_per_round=4,
             segment_steps=segment_steps,
@@ -120,6 +121,8 @@ class Scene:
             seed_delay=rng.choice([1, 2]),
             max_unsettled=rng.choice([1, 2]),
             task_time=Seconds(rng.choice([40, 400])),
+            straggler_time=Seconds(rng.choice([30, 300])),
+            outer_time=Seconds(rng.choice([10, 60])),
             vote_time=Seconds(30),
             reveal_time=Seconds(20),
             challenge_window=Seconds(rng.choice([25, 120])),

@@ -159,7 +159,9 @@ contract Jobs is IJobs {
         _requireRound(c, jobId, round);
         unchecked {
             // No round is settled before it is over, and every shard has one standing task at most.
-            if (c.round - c.settledRounds >= maxUnsettled) revert ITasks.PipelineFull(c.round, c.settledRounds);
+            if (c.round - c.settledRounds >= maxUnsettled) {
+                revert ITasks.PipelineFull(c.round, c.settledRounds);
+            }
             counts[jobId].standing = c.standing + 1;
         }
         worths[jobId].pending += price;
@@ -396,14 +398,11 @@ contract Jobs is IJobs {
 
     /// @dev A claim's place exists from when round `from` begins: a task's own round, the round after an outer claim. It
     /// is overtaken if the job went back below that round after the claim's epoch, whether or not it began again since.
-    function _overtaken(
-        Counts memory c,
-        bytes32 jobId,
-        Kind kind,
-        uint32 round,
-        uint32 epoch,
-        bool pending
-    ) private view returns (bool) {
+    function _overtaken(Counts memory c, bytes32 jobId, Kind kind, uint32 round, uint32 epoch, bool pending)
+        private
+        view
+        returns (bool)
+    {
         if (pending && _leftOut(c, jobId, round, epoch)) return true;
         if (epoch == c.epoch) return false;
         uint32 from = kind == Kind.TASK ? round : round + 1;

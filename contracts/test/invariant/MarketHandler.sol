@@ -479,8 +479,7 @@ contract MarketHandler is Market {
 
     function _stands(Claim memory claim) internal view returns (bool) {
         bool pending = statusOf(claim).phase < Phase.ACCEPTED;
-        return
-            _live(claim) && !jobs.overtaken(claim.jobId, claim.kind, claim.round, claim.epoch, pending);
+        return _live(claim) && !jobs.overtaken(claim.jobId, claim.kind, claim.round, claim.epoch, pending);
     }
 
     /// @dev Stands, or was left out when its round was closed.

@@ -261,6 +261,7 @@ def test_claims_and_jobs_come_from_events_and_state(market: ChainMarket, node: M
         "status": as_tuple(status),
         "votes": [as_tuple(vote)],
         "current": claim_id,
+        "overtaken": True,
     }
     (job,) = market.jobs()
     assert (job.terms, job.progress, job.escrow) == (TERMS, progress, 77)
@@ -269,6 +270,7 @@ def test_claims_and_jobs_come_from_events_and_state(market: ChainMarket, node: M
     assert first.roots == second.roots == tuple(roots), "of the commit's event"
     assert first.traces == {ME: tuple(traces)} and second.traces == {}, "of the last reveal's"
     assert second.stale, "a claim that is not its place's current one was overtaken"
+    assert not second.left_out, "by a rewind, that is"
     assert market.current(job_id, Kind.TASK, 0, 0) == first
     with pytest.raises(Unknown):
         market.claim(digest("none"))

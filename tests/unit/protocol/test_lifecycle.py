@@ -157,7 +157,7 @@ def test_a_conviction_burns_half_pays_wasted_work_and_rewinds(story: Story) -> N
     terms = story.world.jobs[story.job_id].terms
     wrong = story.accept(story.commit(Kind.TASK, 0, ANN))
     right = story.accept(story.commit(Kind.TASK, 1, BOB))
-    outer = story.commit(Kind.OUTER, 0, BOB)
+    outer = story.commit(Kind.OUTER, 0, ANN)
     anns, bobs = story.commit(Kind.TASK, 0, ANN), story.commit(Kind.TASK, 1, BOB)
     prices = [story.world.claims[claim_id].claim.price for claim_id in (anns, bobs)]
     game_id = story.challenge(wrong)
@@ -266,9 +266,9 @@ def test_what_is_held_up_by_a_full_pipeline_gets_its_time_back(story: Story) -> 
     """Rule 4.3: the clock of tasks that could not be committed starts when the pipeline does."""
     terms = story.world.jobs[story.job_id].terms
     tasks = []
-    for _ in range(2):
+    for round_ in range(2):
         tasks.append([story.accept(story.commit(Kind.TASK, s, by)) for s, by in ((0, ANN), (1, BOB))])
-        tasks[-1].append(story.commit(Kind.OUTER, 0, BOB))
+        tasks[-1].append(story.commit(Kind.OUTER, 0, ANN if round_ % 2 == 0 else BOB))
     claim = story.scene.claim(story.job_id, terms, Kind.TASK, 2, 0, story.scene.state(INNER))
     roots = story.scene.segments[claim.segments_root].levels[0]
     assert story.refuse(e.Commit(claim, roots), ANN) == "PipelineFull"
