@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {IChallenges, IJobs, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
+import {Claim, Kind, Phase, Role, Terms} from "../../src/interfaces/Types.sol";
+import {Merkle} from "../../src/libraries/Merkle.sol";
+import {Market} from "./Market.sol";
+
+/// @notice Rounds that are closed without some of their shards, and whose outer claim is whose (docs/protocol.md 4.3, 4.4).
+contract StragglersTest is Market {
+    Claim private none;
+
+    function setUp() external {
+        setUpMarket();
+        Terms memory t = aTerms();
+        (t.minShards, t.rounds, t.maxUnsettled) = (1, 4, 4);
+        postJob(t);
+        holdShards();
+    }
+
+    function afterTheStragglers() private {
+        vm.warp(jobs.progress(jobId).roundStart + 1301);
+    }
+
+    /// @dev A round of shard 0 alone: its task and its outer claim, by shard 0's holder.
+    function playAlone(uint32 round) private returns (Claim memory task, Claim memory outer) {
+        task = acceptedTask(round, 0);
+        afterTheStragglers();
+        if (round % SHARDS != 0) skip(101);
+        outer = submit(solvers[0], draft(Kind.OUTER, round, 0));
+    }
+
+    function outputOf(Claim memory claim) private pure returns (bytes32[] memory) {
+        uint256 slots = claim.kind == Kind.TASK ? SLOTS : (2 + SHARDS) * PARAMS;
+        return stateSlots(string.concat("out", vm.toString(claim.manifest)), slots);
+    }
+
+    /// @dev By anyone, with slots in it that the test knows.
+    function submitFrom(address by, Kind kind, uint32 round, uint32 shard, bytes32[] memory input)
+        private
+        returns (Claim memory claim)
+    {
+        claim = draft(kind, round, shard);
+        bytes32[] memory leaves = new bytes32[](input.length); // Merkle.root folds in place
+        for (uint256 i; i < input.length; ++i) {
+            leaves[i] = input[i];
+        }
+        claim.inputRoot = Merkle.root(leaves);
+        return submit(by, claim);
+    }
+
+    function bind(
+        Claim memory claim,
+        uint32 slot,
+        bytes32[] memory input,
+        Claim memory source,
+        bytes32[] memory from,
+        uint256 place,
+        bytes memory refusal
+    ) private {
+        (bytes32[] memory proof, bytes32[] memory way) = (memberProof(input, slot), memberProof(from, place));
+        bytes32 salt = announceAs(whistle, idOf(claim), slot, address(0));
+        if (refusal.length > 0) vm.expectRevert(refusal);
+        vm.prank(whistle);
+        challenges.proveBinding(claim, slot, input[slot], proof, source, from[place], way, salt);
+    }
+
+    function wrongSource(Claim memory claim) private pure returns (bytes memory) {
+        return abi.encodeWithSelector(IChallenges.WrongSource.selector, idOf(claim));
+    }
+
+    // Closing
+
+    function test_aRoundClosesWithoutItsStragglersOnceTheirTimeIsOver() external {
+        uint64 start = jobs.progress(jobId).roundStart;
+        Claim memory first = draft(Kind.OUTER, 0, 0);
+        vm.warp(start + 1301);
+        refuseCommit(solvers[0], first, abi.encodeWithSelector(ITasks.RoundIncomplete.selector, 0, 1));
+        vm.warp(start);
+        acceptedTask(0, 0);
+        vm.warp(start + 1300);
+        refuseCommit(solvers[0], first, abi.encodeWithSelector(ITasks.NotDue.selector, start + 1301));
+        vm.warp(start + 1301);
+        vm.expectEmit(address(jobs));
+        emit IJobs.ShardsMissing(jobId, 0, 1);
+        submit(solvers[0], first);
+        assertEq(jobs.progress(jobId).round, 1);
+        assertEq(jobs.progress(jobId).roundStart, start + 1301);
+    }
+
+    function test_aRoundWithAllItsTasksWaitsForNobody() external {
+        acceptedTask(0, 0);
+        acceptedTask(0, 1);
+        commitOuter(0);
+        assertEq(jobs.progress(jobId).round, 1);
+    }
+
+    function test_Attack49_aClosedRoundIsNotReopenedByItsStraggler() external {
+        acceptedTask(0, 0);
+        Claim memory late = commitTask(0, 1);
+        address[] memory drawn = seedFor(late);
+        for (uint256 i; i < drawn.length; ++i) {
+            commitVoteAs(drawn[i], late, true);
+        }
+        for (uint256 i; i < drawn.length; ++i) {
+            revealVoteAs(drawn[i], late, true);
+        }
+        uint64 end = jobs.progress(jobId).roundStart + 1300;
+        vm.warp(end + 1);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.TooLate.selector, end));
+        tasks.tally(late);
+        vm.expectRevert(ITasks.NotStale.selector);
+        tasks.void(late);
+        submit(solvers[0], draft(Kind.OUTER, 0, 0));
+        assertEq(tasks.current(jobId, Kind.TASK, 0, 1), 0);
+        vm.expectRevert(ITasks.NotStanding.selector);
+        tasks.tally(late);
+        refuseCommit(
+            solvers[1], draft(Kind.TASK, 0, 1), abi.encodeWithSelector(ITasks.WrongRound.selector, 1, 0)
+        );
+        uint256[2] memory before = [free(solvers[1]), vault.burned()];
+        tasks.void(late);
+        assertPhase(late, Phase.VOID);
+        assertEq(free(solvers[1]), before[0]);
+        assertEq(vault.burned(), before[1]);
+        assertEq(lockedOf(solvers[1], Role.SOLVER), 0);
+        for (uint256 i; i < drawn.length; ++i) {
+            assertLe(lockedOf(drawn[i], Role.VERIFIER), 50 ether, "at most its vote on the other task");
+        }
+        assertSolvent();
+    }
+
+    function test_whoeverHoldsAShardOfAClosingRoundOwesItNothing() external {
+        acceptedTask(0, 0);
+        vm.warp(jobs.progress(jobId).roundStart + 1001);
+        uint256 snapshot = vm.snapshotState();
+        tasks.expire(jobId, 1);
+        assertEq(activeOf(solvers[1], Role.SOLVER), 993 ether, "penalised while the round waits");
+        vm.revertToState(snapshot);
+        afterTheStragglers();
+        vm.expectRevert();
+        tasks.expire(jobId, 1);
+        vm.prank(solvers[1]);
+        tasks.release(jobId, 1);
+        assertEq(activeOf(solvers[1], Role.SOLVER), 1000 ether);
+    }
+
+    function test_aMissingShardIsNotPaidForAndTheRestIsRefunded() external {
+        uint256 before = free(client);
+        uint256 escrow = vault.balance(IVault.Bucket.ESCROW, jobId);
+        for (uint32 round; round < 4; ++round) {
+            (Claim memory task, Claim memory outer) = playAlone(round);
+            skip(501);
+            vm.expectRevert(ITasks.EarlierUnsettled.selector);
+            tasks.settle(outer);
+            tasks.settle(task);
+            tasks.settle(outer);
+        }
+        assertEq(jobs.progress(jobId).settledRounds, 4);
+        jobs.close(jobId);
+        assertEq(free(client) - before, escrow - 4 * (10 ether + 3 * 1 ether + 5 ether));
+        assertEq(vault.balance(IVault.Bucket.ESCROW, jobId), 0);
+        assertSolvent();
+    }
+
+    function test_aHaltedJobsLastRoundClosesWithoutAStraggler() external {
+        vm.prank(client);
+        jobs.halt(jobId);
+        (Claim memory task, Claim memory outer) = playAlone(0);
+        skip(501);
+        tasks.settle(task);
+        tasks.settle(outer);
+        jobs.close(jobId);
+        assertEq(vault.balance(IVault.Bucket.ESCROW, jobId), 0);
+    }
+
+    // Whose the outer claim is
+
+    function test_Attack36_anOuterClaimCopiedFromTheMempoolIsRefusedWhileItIsReserved() external {
+        acceptedTask(0, 0);
+        acceptedTask(0, 1);
+        uint64 until = u64(vm.getBlockTimestamp()) + 100;
+        Claim memory owned = draft(Kind.OUTER, 0, 0);
+        skip(100);
+        refuseCommit(solvers[1], owned, abi.encodeWithSelector(ITasks.OuterReserved.selector, until));
+        uint256 snapshot = vm.snapshotState();
+        submit(solvers[0], owned);
+        assertEq(jobs.progress(jobId).round, 1, "the shard's holder may");
+        vm.revertToState(snapshot);
+        skip(1);
+        submit(solvers[1], owned);
+        assertEq(jobs.progress(jobId).round, 1, "anyone may once its owner has failed");
+    }
+
+    function test_theReservationOfAnIncompleteRoundBeginsWhenItCanBeClosed() external {
+        acceptedTask(0, 0);
+        afterTheStragglers();
+        uint64 until = jobs.progress(jobId).roundStart + 1300 + 100;
+        Claim memory claim = draft(Kind.OUTER, 0, 0);
+        refuseCommit(solvers[1], claim, abi.encodeWithSelector(ITasks.OuterReserved.selector, until));
+        vm.warp(until + 1);
+        submit(solvers[1], claim);
+    }
+
+    function test_theReservationBeginsAnewAfterAnOuterClaimFell() external {
+        Claim memory outer = playRound(0)[SHARDS];
+        skip(400);
+        convictByGame(outer);
+        uint64 until = u64(vm.getBlockTimestamp()) + 100;
+        bytes memory refusal = abi.encodeWithSelector(ITasks.OuterReserved.selector, until);
+        refuseCommit(solvers[1], draft(Kind.OUTER, 0, 0), refusal);
+        skip(101);
+        submit(solvers[1], draft(Kind.OUTER, 0, 0));
+    }
+
+    // Bindings
+
+    /// @dev θ, momentum, then each shard's parameters as given by `shardParams`.
+    function outerInput(bytes32[] memory base, bytes32[] memory first, bytes32[] memory second)
+        private
+        pure
+        returns (bytes32[] memory input)
+    {
+        input = new bytes32[]((2 + SHARDS) * PARAMS);
+        for (uint256 i; i < 2 * PARAMS; ++i) {
+            input[i] = base[i];
+        }
+        for (uint256 i; i < PARAMS; ++i) {
+            (input[2 * PARAMS + i], input[3 * PARAMS + i]) = (first[i], second[i]);
+        }
+    }
+
+    function test_Attack50_aMissingShardCountsWithTheRoundsOwnBaseAndNothingElse() external {
+        bytes32[] memory genesis = stateSlots("outer genesis", (2 + SHARDS) * PARAMS);
+        Claim memory task = acceptedTask(0, 0);
+        Claim memory late = commitTask(0, 1);
+        afterTheStragglers();
+        uint256 snapshot = vm.snapshotState();
+        // The straggler's parameters, as if it had come in time.
+        bytes32[] memory wrong = outerInput(genesis, outputOf(task), outputOf(late));
+        Claim memory outer = submitFrom(solvers[0], Kind.OUTER, 0, 0, wrong);
+        bind(outer, 3 * PARAMS + 1, wrong, none, genesis, 1, "");
+        assertPhase(outer, Phase.CONVICTED);
+        assertEq(jobs.progress(jobId).round, 0);
+        vm.revertToState(snapshot);
+        // An honest one is not convicted by the straggler's claim, nor by the base.
+        bytes32[] memory right = outerInput(genesis, outputOf(task), genesis);
+        outer = submitFrom(solvers[0], Kind.OUTER, 0, 0, right);
+        bytes memory same = abi.encodeWithSelector(IChallenges.NoDifference.selector);
+        bind(outer, 3 * PARAMS + 1, right, none, genesis, 1, same);
+        bytes memory unsound = abi.encodeWithSelector(IChallenges.BadProof.selector);
+        bind(outer, 3 * PARAMS + 1, right, late, outputOf(late), 1, unsound);
+        assertPhase(outer, Phase.ACCEPTED);
+    }
+
+    function test_Attack50_anAggregateThatTakesAPresentShardForMissingFallsInOneMove() external {
+        bytes32[] memory genesis = stateSlots("outer genesis", (2 + SHARDS) * PARAMS);
+        Claim memory first = acceptedTask(0, 0);
+        Claim memory second = acceptedTask(0, 1);
+        bytes32[] memory wrong = outerInput(genesis, outputOf(first), genesis);
+        Claim memory outer = submitFrom(solvers[0], Kind.OUTER, 0, 0, wrong);
+        bind(outer, 3 * PARAMS, wrong, none, genesis, 0, wrongSource(none));
+        bind(outer, 3 * PARAMS, wrong, second, outputOf(second), 0, "");
+        assertPhase(outer, Phase.CONVICTED);
+    }
+
+    function test_inLaterRoundsTheBaseIsTheLastAggregate() external {
+        (, Claim memory before) = playAlone(0);
+        Claim memory task = acceptedTask(1, 0);
+        afterTheStragglers();
+        bytes32[] memory genesis = stateSlots("outer genesis", (2 + SHARDS) * PARAMS);
+        bytes32[] memory wrong = outerInput(outputOf(before), outputOf(task), genesis);
+        Claim memory outer = submitFrom(solvers[1], Kind.OUTER, 1, 0, wrong);
+        bind(outer, 3 * PARAMS + 1, wrong, before, outputOf(before), 1, "");
+        assertPhase(outer, Phase.CONVICTED);
+    }
+
+    function test_Attack6_aShardThatWasMissingGoesOnFromItsLastTask() external {
+        Claim[] memory first = playRound(0);
+        (, Claim memory outer) = playAlone(1);
+        bytes32[] memory input = outputOf(outer);
+        (input[2], input[3]) = (outputOf(first[1])[2], 0);
+        assembly ("memory-safe") {
+            mstore(input, 3) // SLOTS
+        }
+        Claim memory task = submitFrom(solvers[1], Kind.TASK, 2, 1, input);
+        bind(
+            task,
+            2,
+            input,
+            first[1],
+            outputOf(first[1]),
+            2,
+            abi.encodeWithSelector(IChallenges.NoDifference.selector)
+        );
+        input[2] = keccak256("another moment");
+        task = submitFromAgain(task, first, input);
+        bind(task, 2, input, first[0], outputOf(first[0]), 2, wrongSource(first[0]));
+        bind(task, 2, input, none, stateSlots("genesis", SLOTS), 2, wrongSource(none));
+        bind(task, 2, input, first[1], outputOf(first[1]), 2, "");
+        assertPhase(task, Phase.CONVICTED);
+    }
+
+    /// @dev The place is taken: make room by convicting what stands there.
+    function submitFromAgain(Claim memory task, Claim[] memory, bytes32[] memory input)
+        private
+        returns (Claim memory)
+    {
+        convictByGame(task);
+        stakeAs(solvers[1], Role.SOLVER, 100 ether);
+        vm.prank(solvers[1]);
+        tasks.claimShard(jobId, 1);
+        return submitFrom(solvers[1], Kind.TASK, 2, 1, input);
+    }
+
+    function test_aShardThatHasNoTaskYetStartsFromGenesisWithTheOthersParameters() external {
+        (, Claim memory outer) = playAlone(0);
+        bytes32[] memory input = stateSlots("genesis", SLOTS);
+        (input[0], input[1]) = (outputOf(outer)[0], outputOf(outer)[1]);
+        input[2] = keccak256("an invented moment");
+        Claim memory task = submitFrom(solvers[1], Kind.TASK, 1, 1, input);
+        bind(task, 2, input, none, stateSlots("genesis", SLOTS), 2, "");
+        assertPhase(task, Phase.CONVICTED);
+    }
+
+    /// @notice However long a shard has been away, one transaction says where its state comes from.
+    function test_aShardThatWasAwayForTooLongStartsFromGenesis() external {
+        Terms memory t = aTerms();
+        (t.minShards, t.rounds, t.maxUnsettled, t.nonce) = (1, 300, 300, 1);
+        postJob(t);
+        vm.prank(solvers[0]);
+        tasks.claimShard(jobId, 0);
+        vm.prank(solvers[1]);
+        tasks.claimShard(jobId, 1);
+        fund(solvers[0], 1e6 ether);
+        stakeAs(solvers[0], Role.SOLVER, 1e6 ether);
+        for (uint256 i; i < verifiers.length; ++i) {
+            fund(verifiers[i], 1e6 ether);
+            stakeAs(verifiers[i], Role.VERIFIER, 1e6 ether);
+        }
+        Claim[] memory first = playRound(0);
+        for (uint32 round = 1; round < 256; ++round) {
+            playAlone(round);
+        }
+        bytes32[] memory input = stateSlots("a guess", SLOTS);
+        uint256 snapshot = vm.snapshotState();
+        Claim memory task = submitFrom(solvers[1], Kind.TASK, 256, 1, input);
+        bind(task, 2, input, first[1], outputOf(first[1]), 2, "");
+        assertPhase(task, Phase.CONVICTED);
+        vm.revertToState(snapshot);
+        playAlone(256);
+        task = submitFrom(solvers[1], Kind.TASK, 257, 1, input);
+        uint256 gas = gasleft();
+        bind(task, 2, input, none, stateSlots("genesis", SLOTS), 2, "");
+        assertLt(gas - gasleft(), 4_000_000, "256 look-ups");
+        assertPhase(task, Phase.CONVICTED);
+    }
+
+    // Answering for what was left out
+
+    function test_Attack51_aFalseClaimDoesNotEscapeItsGameBecauseItsRoundIsClosed() external {
+        acceptedTask(0, 0);
+        Claim memory late = commitTask(0, 1);
+        uint256 game = challengeAs(whistle, late, 1);
+        uint256 second = challengeAs(stranger_(), late, 1);
+        afterTheStragglers();
+        submit(solvers[0], draft(Kind.OUTER, 0, 0));
+        vm.expectRevert(abi.encodeWithSelector(ITasks.GamesOpen.selector, 2));
+        tasks.void(late);
+        bytes32 salt = announceAs(whistle, idOf(late), 2, address(0));
+        vm.expectRevert(ITasks.NotStanding.selector);
+        vm.prank(whistle);
+        challenges.openInput(late, salt);
+        uint256 before = free(whistle);
+        court.decide(game, true);
+        assertPhase(late, Phase.CONVICTED);
+        assertEq(free(whistle) - before, 30 ether + 50 ether, "bond, and all of the pool: nothing was wasted");
+        assertEq(jobs.progress(jobId).round, 1, "nothing builds on it");
+        assertEq(jobs.progress(jobId).epoch, 0);
+        (address holder,,) = tasks.holder(jobId, 1);
+        assertEq(holder, address(0), "but its claimant has lost the shard");
+        court.decide(second, true);
+        assertEq(lockedOf(solvers[1], Role.SOLVER), 0);
+        assertSolvent();
+    }
+
+    function stranger_() private returns (address) {
+        fund(stranger, 1e4 ether);
+        return stranger;
+    }
+
+    function test_aLeftOutClaimThatWinsItsGameIsVoided() external {
+        acceptedTask(0, 0);
+        Claim memory late = commitTask(0, 1);
+        uint256 game = challengeAs(whistle, late, 1);
+        afterTheStragglers();
+        submit(solvers[0], draft(Kind.OUTER, 0, 0));
+        uint256 before = free(solvers[1]);
+        court.decide(game, false);
+        assertEq(free(solvers[1]) - before, 15 ether);
+        tasks.void(late);
+        assertEq(lockedOf(solvers[1], Role.SOLVER), 0);
+    }
+
+    // Rewinds
+
+    function test_whatWasLeftOutIsNotCompensatedByALaterRewind() external {
+        Terms memory t = aTerms();
+        (t.minShards, t.challengeWindow, t.nonce) = (1, 5000, 1);
+        postJob(t);
+        holdShards();
+        Claim[] memory first = playRound(0);
+        Claim memory task = acceptedTask(1, 0);
+        Claim memory late = commitTask(1, 1);
+        afterTheStragglers();
+        skip(101);
+        Claim memory outer = submit(solvers[0], draft(Kind.OUTER, 1, 0));
+        Claim memory pending = commitTask(2, 1);
+        uint256 snapshot = vm.snapshotState();
+        convictByGame(first[SHARDS]);
+        assertEq(vault.total(IVault.Bucket.COMPENSATION), 20 ether, "task and pending, not the one left out");
+        uint256 before = free(solvers[1]);
+        tasks.void(late);
+        assertEq(free(solvers[1]), before);
+        tasks.void(pending);
+        assertEq(free(solvers[1]) - before, 10 ether);
+        tasks.void(task);
+        tasks.void(outer);
+        assertEq(vault.total(IVault.Bucket.COMPENSATION), 0);
+        assertEq(lockedOf(solvers[1], Role.SOLVER), 100 ether, "its task of round 0");
+        vm.revertToState(snapshot);
+        tasks.void(late);
+        convictByGame(first[SHARDS]);
+        assertEq(vault.total(IVault.Bucket.COMPENSATION), 20 ether, "voided before or after");
+        assertSolvent();
+    }
+
+    function test_afterARewindAMissingShardMayComeButItsOldClaimIsGone() external {
+        Claim memory task = acceptedTask(0, 0);
+        Claim memory late = commitTask(0, 1);
+        afterTheStragglers();
+        Claim memory outer = submit(solvers[0], draft(Kind.OUTER, 0, 0));
+        convictByGame(outer);
+        assertEq(jobs.progress(jobId).round, 0);
+        assertEq(tasks.current(jobId, Kind.TASK, 0, 0), idOf(task));
+        assertEq(tasks.current(jobId, Kind.TASK, 0, 1), 0, "left out for good");
+        seedFor(late);
+        vm.expectRevert();
+        tasks.tally(late);
+        Claim memory again = acceptedTask(0, 1);
+        assertEq(again.attempt, 1);
+        tasks.void(late);
+        Claim memory whole = commitOuter(0);
+        skip(501);
+        tasks.settle(task);
+        vm.expectRevert(ITasks.EarlierUnsettled.selector);
+        tasks.settle(whole);
+        tasks.settle(again);
+        tasks.settle(whole);
+        assertEq(jobs.progress(jobId).settledRounds, 1);
+        assertSolvent();
+    }
+}
