@@ -372,7 +372,8 @@ class Player:
     def _offices(self, by: Address) -> list[Doing]:
         """Owners, operators and the keeper of the guardian; what is paused is soon open again."""
         rng, world = self.rng, self.twin.world
-        paused, keeper = world.guardian.paused, world.guardian.keeper
+        paused = world.guardian.paused
+        keeper = by if world.guardian.keeper == ZERO_ADDRESS else world.guardian.keeper  # given up for good
         if paused:
             return [(e.SetPaused(rng.choice(sorted(paused)), False), keeper)] * 9
         owned = [o for o in PLAYERS if world.keys.owner_of(o, self.twin.time) != o]

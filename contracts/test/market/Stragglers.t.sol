@@ -406,7 +406,7 @@ contract StragglersTest is Market {
 
     function test_whatWasLeftOutIsNotCompensatedByALaterRewind() external {
         Terms memory t = aTerms();
-        (t.minShards, t.challengeWindow, t.nonce) = (1, 5000, 1);
+        (t.minShards, t.challengeWindow, t.maxUnsettled, t.nonce) = (1, 5000, 4, 1);
         postJob(t);
         holdShards();
         Claim[] memory first = playRound(0);
