@@ -42,7 +42,9 @@ from protocol.types import (
 from protocol.world import Market, Moment, new_world
 
 HISTORY_BLOCKS = 8191
-UNBOND_DELAY = Seconds(500)
+UNBOND_DELAY, UNBIND_DELAY = Seconds(500), Seconds(500)
+WEIGHT_EPOCH = 1
+"""Blocks: a draw goes by the stakes of two blocks ago."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ class World:
     def __init__(self, arithmetic: Arithmetic) -> None:
         self.time = Seconds(1_000_000)
         self.block = 100
-        self.rules = new_world(Market(1, ZERO_ADDRESS, UNBOND_DELAY, keccak, arithmetic), {})
+        market = Market(1, ZERO_ADDRESS, UNBOND_DELAY, UNBIND_DELAY, WEIGHT_EPOCH, keccak, arithmetic)
+        self.rules = new_world(market, {})
         self.games: dict[int, Played] = {}
         self.roots: dict[ClaimId, tuple[bytes, ...]] = {}
         self.traces: dict[ClaimId, dict[Address, tuple[bytes, ...]]] = {}

@@ -200,7 +200,7 @@ def collusion(day: MarketDay, solver: Callable[..., SolverService], **terms: int
 
 def test_33_34_a_claim_of_which_nothing_is_published_is_convicted_with_its_quorum(day: MarketDay) -> None:
     plan = Plan(0, 0, NodeFault(step=3, node=NODES - 1, element=0))
-    job_id = collusion(day, partial(FaultySolver, plan=plan), rounds=1)
+    job_id = collusion(day, partial(FaultySolver, plan=plan), rounds=1, samples=4)
     assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id, Kind.TASK))
     day.whistleblower("wendy")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
