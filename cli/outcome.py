@@ -30,6 +30,8 @@ class Outcome:
     """Claims that fell, each with what the client's own replay finds in it."""
     lies: list[dict[str, Any]] = field(default_factory=list)
     """Votes that were convicted, likewise."""
+    missing_shards: list[dict[str, int]] = field(default_factory=list)
+    """Shards that rounds were closed without."""
     games: list[GameView] = field(default_factory=list)
     game_gas: int = 0
     gas: dict[str, list[int]] = field(default_factory=dict)
@@ -82,6 +84,7 @@ def report(app: App, name: str, outcome: Outcome, missing: list[str]) -> None:
         "heldOutLoss": [round(loss, 4) for loss in outcome.held_out_loss],
         "convicted": outcome.convicted,
         "lies": outcome.lies,
+        "missingShards": outcome.missing_shards,
         "games": [
             {"moves": g.moves, "reason": g.reason, "challengerWon": g.challenger_won} for g in outcome.games
         ],
@@ -102,6 +105,8 @@ def report(app: App, name: str, outcome: Outcome, missing: list[str]) -> None:
         guilty = ", ".join(fallen["guilty"]) or "nobody"
         out.print(f"convicted: {place} of {fallen['claimant']}; the client's own replay: {fallen['finding']}")
         out.print(f"verifiers that had vouched for what was wrong: {guilty}")
+    for gap in outcome.missing_shards:
+        out.print(f"round {gap['round']} was closed without shard {gap['shard']}")
     for lie in outcome.lies:
         out.print(f"convicted: a vote of {lie['verifier']}; the client's own replay: {lie['finding']}")
     for game in outcome.games:

@@ -28,6 +28,8 @@ class Scenario:
     """Times of the job other than usual, such as a short one for a move that never comes."""
     quick_rounds: int = 2
     """Rounds of the smaller job: as many as the cheat needs."""
+    changes: Mapping[str, str] = field(default_factory=dict)
+    """Lines of the job file that read otherwise, by what the template has."""
 
 
 def cast(verifiers: int, **arguments: tuple[str, ...]) -> list[NodeSpec]:
@@ -134,6 +136,15 @@ def _honest_promises(outcome: Outcome) -> list[str]:
     return ["a claim was convicted although nobody cheated"] if outcome.convicted or outcome.games else []
 
 
+def _straggler_promises(outcome: Outcome) -> list[str]:
+    missing = _planted(outcome, "solver-1")
+    if outcome.convicted or outcome.games:
+        missing.append("somebody was accused although nobody lied")
+    if not outcome.missing_shards or any(place["round"] == 0 for place in outcome.missing_shards):
+        missing.append(f"no later round was closed without a shard: {outcome.missing_shards}")
+    return missing + _winners(outcome, "solver-1", "solver-2")
+
+
 SHORT_MOVES = {"move": "15s"}
 """For cheats that have no move to make and lose by the clock."""
 
@@ -220,6 +231,14 @@ SCENARIOS = {
             lambda: cast(2, whistle_1=("--accuse", "1:0")),
             _junk_promises,
             SHORT_MOVES,
+        ),
+        Scenario(
+            "straggler",
+            "a solver holds its shard and stops working; the round is closed without it",
+            lambda: cast(2, solver_1=("--cheat", "idle"), solver_2=("--max-shards", "1")),
+            _straggler_promises,
+            {"task": "40s", "straggler": "20s"},
+            changes={"min_shards = 2": "min_shards = 1"},
         ),
         Scenario("honest", "nobody cheats", lambda: cast(3), _honest_promises),
     )

@@ -47,13 +47,9 @@ def demo_job(source: str, quick: bool, scenario: Scenario) -> JobFile:
     rounds = scenario.quick_rounds if quick else 3
     text = template("gpt", source=source, rounds=rounds, times=times | dict(scenario.times))
     text = text.replace("steps_per_round = 64", "steps_per_round = 16")
-    if quick:
-        for old, new in (
-            ("layers = 4", "layers = 1"),
-            ("width = 128", "width = 32"),
-            ("context = 64", "context = 32"),
-        ):
-            text = text.replace(old, new)
+    small = {"layers = 4": "layers = 1", "width = 128": "width = 32", "context = 64": "context = 32"}
+    for old, new in ({**small, **scenario.changes} if quick else scenario.changes).items():
+        text = text.replace(old, new)
     return parse_job_file(text, "the scenario's job")
 
 
@@ -183,10 +179,15 @@ class Run:
     def _check_verdicts(self, lineage: Lineage, job_id: JobId) -> None:
         """What was convicted, each with the client's own replay of it."""
         from training.audit import audit_claim, audit_vote
+        from training.rounds import missing
         from whistleblower.service import describe
 
         market, names = lineage.market, {address: name for name, address in self.addresses.items()}
-        for view in market.claims(job_id):
+        job, claims = market.job(job_id), market.claims(job_id)
+        for round_ in range(job.progress.round):
+            without = missing(job, claims, round_)
+            self.outcome.missing_shards += [{"round": round_, "shard": shard} for shard in without]
+        for view in claims:
             if view.status.phase == Phase.CONVICTED:
                 claim, found = view.claim, audit_claim(lineage, view)
                 self.outcome.convicted.append(

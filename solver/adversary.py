@@ -141,6 +141,27 @@ class InventingSolver(CheatingSolver):
         return _Inventions(self.market, self.blocks, job, work, self._progress)
 
 
+class IdleSolver(CheatingSolver):
+    """`SolverService` that holds its shard and computes nothing from a round on; once idle, it takes no
+    other."""
+
+    def __init__(self, *args: Any, first_round: int, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.first_round = first_round
+        self.idle = False
+
+    def see(self) -> Sight:
+        sight = super().see()
+        return replace(sight, limits=replace(sight.limits, retire=sight.limits.retire or self.idle))
+
+    def _train(self, action: policy.TrainSegment) -> None:
+        if action.round < self.first_round:
+            super()._train(action)
+        elif not self.idle:
+            self.idle = True
+            self.emit("fault-planted", plan=f"leaves task {action.round}/{action.shard} undone")
+
+
 InputPatch = Callable[[Kind, int, int, Callable[[Kind, int, int], State]], State]
 """(kind, round, shard, the honest function) -> the input state that the cheat uses."""
 

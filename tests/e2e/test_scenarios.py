@@ -58,8 +58,9 @@ def test_everything_that_a_scenario_promises_happened(name: str, tmp_path: Path)
     guilty = {c["claimant"] for c in outcome["convicted"]} | {lie["verifier"] for lie in outcome["lies"]}
     if name == "junk-challenge":
         assert not guilty and change["whistle-1"] < 0 < int(after["burned"])
-    elif name == "honest":
+    elif name in ("honest", "straggler"):
         assert not guilty and int(after["burned"]) == 0 == change["whistle-1"]
+        assert bool(outcome["missingShards"]) == (name == "straggler")
     else:
         assert guilty and all(change[who] < 0 for who in guilty) and int(after["burned"]) > 0
         assert all(found["finding"] for found in outcome["convicted"] + outcome["lies"])

@@ -76,6 +76,16 @@ def test_a_lie_of_a_verifier_must_be_in_its_trace() -> None:
         assert len(SCENARIOS["lazy-verifier"].promised(seen)) == missing
 
 
+def test_a_straggler_leaves_a_gap_and_no_verdict() -> None:
+    paid = {"solver-1": 10, "solver-2": 20}
+    gap = [{"round": 1, "shard": 0}]
+    promised = SCENARIOS["straggler"].promised
+    assert promised(outcome(paid, events=PLANTED, missing_shards=gap)) == []
+    assert promised(outcome(paid, events=PLANTED, missing_shards=[]))
+    assert promised(outcome(paid, events=PLANTED, missing_shards=[{"round": 0, "shard": 0}]))
+    assert promised(outcome(paid, ("timeout",), events=PLANTED, missing_shards=gap))
+
+
 def test_an_honest_market_has_no_game() -> None:
     assert SCENARIOS["honest"].promised(outcome({})) == []
     assert SCENARIOS["honest"].promised(outcome({}, ("arithmetic",)))
