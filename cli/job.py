@@ -382,6 +382,7 @@ def verify(context: typer.Context, folder: Annotated[Path, typer.Argument(help="
         ("output root of the last round", found.params_root),
         ("rounds", str(found.rounds)),
         ("tasks", str(found.tasks)),
+        ("shards missing", ", ".join(f"{k} in round {r}" for r, k in found.missing) or "none"),
         ("segments replayed by verifiers", f"{found.replayed_segments} of {found.segments}"),
         ("disputes", f"{found.disputes}, convictions {found.convictions}"),
         ("fetched at block", str(found.block)),

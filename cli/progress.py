@@ -30,7 +30,8 @@ def progress_table(following: Following) -> Table:
         for line in following.tasks:
             if line.round == round_:
                 disputed = " (disputed)" if line.disputes else ""
-                cells.append("-" if line.phase == Phase.NONE else line.phase.name.lower() + disputed)
+                nothing = "missing" if line.missing else "-"
+                cells.append(nothing if line.phase == Phase.NONE else line.phase.name.lower() + disputed)
         outer = following.outer[round_]
         loss = losses[round_]
         rows.add_row(
@@ -46,9 +47,11 @@ def progress_table(following: Following) -> Table:
 
 
 def line_of(following: Following) -> str:
-    """Where the job stands, and whether its numbers still are ones."""
+    """Where the job stands, which shards were missing, and whether its numbers still are ones."""
+    left = [f"shard {line.shard} in round {line.round}" for line in following.tasks if line.missing]
+    missing = f"; without {', '.join(left)}" if left else ""
     diverged = f"; {following.divergence}" if following.divergence else ""
-    return f"{following.job.progress}{diverged}"
+    return f"{following.job.progress}{missing}{diverged}"
 
 
 def losses_if_fetched(app: App, connection: Connection, storage: NodeStorage, job_id: JobId) -> Losses | None:

@@ -209,7 +209,6 @@ class Run:
                     said = {"verifier": names[vote.verifier], "finding": describe(lie) if lie else ""}
                     self.outcome.lies.append(said)
 
-
     def _guilty(self, lineage: Lineage, view: ClaimView) -> list[Vote]:
         """Valid votes on a fallen claim that had to see its fault: a sample of theirs is the segment on which
         the game was won, or no game was, and the input is at fault (rule 5.1)."""

@@ -35,6 +35,8 @@ class TaskLine:
     loss: float | None
     """Training loss of the task's last step; None if not committed or not fetched."""
     disputes: int
+    missing: bool
+    """The round was closed without the shard."""
 
 
 @dataclass(frozen=True)
@@ -57,10 +59,10 @@ class Following:
         return progress.closed or progress.settled_rounds >= self.job.terms.rounds
 
     def loss_by_round(self) -> list[float | None]:
-        """Mean loss of each round's tasks, None where one is missing."""
+        """Mean loss of each round's tasks but for missing shards, None where one is not known."""
         means: list[float | None] = []
         for round_ in range(self.job.terms.rounds):
-            losses = [t.loss for t in self.tasks if t.round == round_]
+            losses = [t.loss for t in self.tasks if t.round == round_ and not t.missing]
             known = [loss for loss in losses if loss is not None]
             means.append(sum(known) / len(known) if known and len(known) == len(losses) else None)
         return means
@@ -133,7 +135,8 @@ def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> F
                 first = earlier(first, losses.divergence(view))
             phase = Phase.NONE if view is None else view.status.phase
             claim_id = None if view is None else view.claim_id
-            tasks.append(TaskLine(round_, shard, holder, phase, claim_id, loss, disputes))
+            left = view is None and round_ < job.progress.round
+            tasks.append(TaskLine(round_, shard, holder, phase, claim_id, loss, disputes, left))
     outer = []
     for round_ in range(job.terms.rounds):
         found = standing(claims, Kind.OUTER, round_, 0)

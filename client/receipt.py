@@ -115,6 +115,8 @@ class Verified:
     convictions: int
     disputes: int
     block: int
+    missing: tuple[tuple[int, int], ...] = ()
+    """(round, shard) for each task that a round was closed without."""
     not_finite: str = ""
     """What in the model is Inf or NaN; empty if nothing is."""
     diverged: str = ""
@@ -172,15 +174,20 @@ def _check_program(folder: Path, name: str, ref: ProgramRef) -> None:
         raise _bad(f"{name} is not the program of the terms")
 
 
-def _check_claims(body: dict[str, Any], terms: Terms) -> list[Claim]:
-    """One settled claim for each place; outer claims in the order of rounds."""
+def _check_claims(body: dict[str, Any], terms: Terms) -> tuple[list[Claim], tuple[tuple[int, int], ...]]:
+    """One settled claim for each place; outer claims in the order of rounds, and which (round, shard) is
+    missing."""
     settled = [_claim(entry["claim"]) for entry in body["claims"] if entry["phase"] == "SETTLED"]
     places = [(c.round, c.kind, c.shard) for c in settled]
     rounds = body["rounds"]
-    wanted = [(r, Kind.TASK, k) for r in range(rounds) for k in range(terms.shards)]
-    wanted += [(r, Kind.OUTER, 0) for r in range(rounds)]
-    if rounds < 1 or sorted(places) != sorted(wanted):
-        raise _bad("its settled claims are not one task for each shard and one outer claim for each round")
+    every = [(r, k) for r in range(rounds) for k in range(terms.shards)]
+    possible = {*((r, Kind.TASK, k) for r, k in every), *((r, Kind.OUTER, 0) for r in range(rounds))}
+    if rounds < 1 or len(set(places)) != len(places) or not set(places) <= possible:
+        raise _bad("its settled claims are not at most one task for each shard of each round")
+    present = [sum((r, kind) == (round_, Kind.TASK) for r, kind, _ in places) for round_ in range(rounds)]
+    if sum(kind == Kind.OUTER for _, kind, _ in places) != rounds or min(present) < terms.min_shards:
+        raise _bad(f"a round has no outer claim, or fewer than {terms.min_shards} settled tasks")
+    missing = tuple((r, k) for r, k in every if (r, Kind.TASK, k) not in places)
     if any(c.job_id.hex() != body["job"] for c in settled):
         raise _bad("a claim belongs to another job")
     first = [c for c in settled if c.round == 0 and c.kind == Kind.TASK]
@@ -190,7 +197,7 @@ def _check_claims(body: dict[str, Any], terms: Terms) -> list[Claim]:
     for claim in outer:
         if trees.root([claim.input_root, claim.output_root]) != claim.segments_root:
             raise _bad(f"the outer claim of round {claim.round} contradicts its own segments root")
-    return sorted(outer, key=lambda c: c.round)
+    return sorted(outer, key=lambda c: c.round), missing
 
 
 def _check_model(folder: Path, body: dict[str, Any], terms: Terms, root: bytes) -> dict[str, Tensor]:
@@ -217,7 +224,7 @@ def verify(folder: Path) -> Verified:
     body = _open(folder)
     try:
         terms = _terms(body["terms"])
-        outer = _check_claims(body, terms)
+        outer, missing = _check_claims(body, terms)
         _check_program(folder, INNER, terms.inner)
         _check_program(folder, OUTER, terms.outer)
         params = _check_model(folder, body, terms, outer[-1].output_root)
@@ -225,7 +232,8 @@ def verify(folder: Path) -> Verified:
         return Verified(
             job_id=body["job"],
             rounds=body["rounds"],
-            tasks=body["rounds"] * terms.shards,
+            tasks=body["rounds"] * terms.shards - len(missing),
+            missing=missing,
             params_root=outer[-1].output_root.hex(),
             replayed_segments=coverage["replayed"],
             segments=coverage["segments"],

@@ -67,9 +67,7 @@ class Sample:
         return StepContext(self._records(), JOB_SEED, 0, step)
 
     def _records(self) -> Records:
-        return Records(
-            noise(self.program.record_size, self.below, self.last_below), self.program.record_size
-        )
+        return Records(noise(self.program.record_size, self.below, self.last_below), self.program.record_size)
 
     def entry(self) -> dict[str, Any]:
         """What ``digests.json`` keeps of the run besides its roots."""

@@ -95,7 +95,7 @@ contract StragglersTest is Market {
         assertEq(jobs.progress(jobId).round, 1);
     }
 
-    function test_Attack49_aClosedRoundIsNotReopenedByItsStraggler() external {
+    function test_aClosedRoundIsNotReopenedByItsStraggler() external {
         acceptedTask(0, 0);
         Claim memory late = commitTask(0, 1);
         address[] memory drawn = seedFor(late);
@@ -230,7 +230,7 @@ contract StragglersTest is Market {
         }
     }
 
-    function test_Attack50_aMissingShardCountsWithTheRoundsOwnBaseAndNothingElse() external {
+    function test_Attack8_aMissingShardCountsWithTheRoundsOwnBaseAndNothingElse() external {
         bytes32[] memory genesis = stateSlots("outer genesis", (2 + SHARDS) * PARAMS);
         Claim memory task = acceptedTask(0, 0);
         Claim memory late = commitTask(0, 1);
@@ -253,7 +253,7 @@ contract StragglersTest is Market {
         assertPhase(outer, Phase.ACCEPTED);
     }
 
-    function test_Attack50_anAggregateThatTakesAPresentShardForMissingFallsInOneMove() external {
+    function test_Attack8_anAggregateThatTakesAPresentShardForMissingFallsInOneMove() external {
         bytes32[] memory genesis = stateSlots("outer genesis", (2 + SHARDS) * PARAMS);
         Claim memory first = acceptedTask(0, 0);
         Claim memory second = acceptedTask(0, 1);
@@ -358,7 +358,7 @@ contract StragglersTest is Market {
 
     // Answering for what was left out
 
-    function test_Attack51_aFalseClaimDoesNotEscapeItsGameBecauseItsRoundIsClosed() external {
+    function test_aFalseClaimDoesNotEscapeItsGameBecauseItsRoundIsClosed() external {
         acceptedTask(0, 0);
         Claim memory late = commitTask(0, 1);
         uint256 game = challengeAs(whistle, late, 1);

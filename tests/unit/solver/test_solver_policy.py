@@ -75,7 +75,8 @@ def sight(
     progress = changes.pop("progress", progress)  # type: ignore[assignment]
     limits = changes.pop("limits", Limits(Wei(0), 2, Seconds(20)))
     held = tuple(Holder(h, Wei(10), Seconds(NOW - 50)) for h in holders)  # type: ignore[arg-type]
-    view = JobView(JOB, terms(), progress, Wei(1_000))
+    least: int = changes.pop("min_shards", 2)  # type: ignore[assignment]
+    view = JobView(JOB, terms(min_shards=least), progress, Wei(1_000))
     parts = {"examined": True, "refusal": "", "trained": {}, **changes}
     job = JobSight(
         view, parts["examined"], parts["refusal"], held, (Wei(10),) * 2, claims, (), parts["trained"]
@@ -125,6 +126,57 @@ def test_the_outer_claim_is_the_first_shards_at_once_and_the_others_later() -> N
     assert kinds(sight((OTHER, ME), accepted, now=NOW + 60)) == []
     assert kinds(sight((OTHER, ME), accepted, now=NOW + 61)) == [CommitOuter]
     assert kinds(sight((ME, OTHER), accepted[:1])) == []
+
+
+STRAGGLERS_END = NOW + 1_200
+"""Of a round that began at NOW: its task time and its stragglers' time."""
+
+
+def closing(now: int, holders: tuple[str, str] = (ME, OTHER)) -> list[type]:
+    """What a solver does, with shard 0 accepted and shard 1 pending, of two of which one is enough."""
+    one = (claim(Kind.TASK, 0, 0, Phase.ACCEPTED), claim(Kind.TASK, 0, 1, Phase.COMMITTED))
+    begun = Progress(0, 0, 0, False, False, Seconds(NOW), 2)
+    return kinds(sight(holders, one, progress=begun, now=now, min_shards=1))
+
+
+def test_a_round_is_closed_without_its_stragglers_once_their_time_is_over() -> None:
+    assert CommitOuter not in closing(STRAGGLERS_END)
+    assert CommitOuter in closing(STRAGGLERS_END + 1)
+    assert CommitOuter not in closing(STRAGGLERS_END + 60, (OTHER, ME))
+    assert CommitOuter in closing(STRAGGLERS_END + 61, (OTHER, ME)), "the holder in turn did not come"
+
+
+def test_nobody_trains_for_a_round_that_takes_no_task_any_more() -> None:
+    accepted = (claim(Kind.TASK, 0, 0, Phase.ACCEPTED),)
+    begun = Progress(0, 0, 0, False, False, Seconds(NOW), 2)
+    late = {"progress": begun, "min_shards": 1}
+    assert TrainSegment in kinds(sight((OTHER, ME), accepted, now=STRAGGLERS_END, **late))
+    assert TrainSegment not in kinds(sight((OTHER, ME), accepted, now=STRAGGLERS_END + 1, **late))
+
+
+def test_a_quorum_that_comes_too_late_is_not_tallied() -> None:
+    late = claim(Kind.TASK, 0, 1, Phase.SEEDED, ME)
+    voted = replace(late, status=replace(late.status, valid=2))
+    tasks = (claim(Kind.TASK, 0, 0, Phase.ACCEPTED), voted)
+    begun = Progress(0, 0, 0, False, False, Seconds(NOW), 2)
+
+    def tallied(now: int) -> bool:
+        seen = sight((OTHER, ME), tasks, progress=begun, now=now, min_shards=1)
+        return any(isinstance(a, Poke) and a.what == "tally" for a in decide(seen))
+
+    assert tallied(STRAGGLERS_END) and not tallied(STRAGGLERS_END + 1)
+
+
+def test_a_claim_that_was_left_out_is_voided_once_its_games_are_over() -> None:
+    old = replace(claim(Kind.TASK, 0, 0, Phase.COMMITTED, ME), stale=True, left_out=True)
+    disputed = replace(old, status=replace(old.status, open_games=1))
+    over = Progress(1, 0, 0, False, False, Seconds(NOW), 2)
+
+    def voided(view: ClaimView) -> bool:
+        actions = decide(sight((ME, OTHER), (view,), progress=over))
+        return any(isinstance(a, Poke) and a.what == "void" for a in actions)
+
+    assert voided(old) and not voided(disputed)
 
 
 def test_a_solver_pokes_its_own_claims_at_once_and_others_after_its_patience() -> None:
