@@ -3,8 +3,7 @@
 Contract: a `CompiledExecutor` is an `Executor` whose plain `step` runs one compiled graph; observing,
 patching or stopping early takes the eager way, which gives the same bits. Before a newly compiled form is
 trusted, its first step is compared bit by bit with the definition; a form that differs is refused for good,
-reported with the instructions that differ, and the run goes on eagerly. Where nothing can be compiled, the
-run is eager from the start, with a warning.
+reported with the instructions that differ, and the run goes on eagerly.
 Not guaranteed: canonical NaN bits inside tensors, and speed at the first use of a program on a machine,
 when compiling takes minutes (``program.warming`` trains meanwhile).
 """
@@ -26,22 +25,26 @@ from program.compiled_cache import Form, StoredForm, compile_form, form_key
 from program.compiled_graph import example_inputs, trace
 from program.execute import Executor, Observe, Patch, StepContext, guarded, own, read_data
 from program.isa import Op, Program
+from protocol.errors import Ask
 
 log = logging.getLogger(__name__)
 
 
-def cannot_compile() -> str:
-    """Why this machine can compile nothing; empty if it can."""
-    try:
-        get_cpp_compiler()
-    except InvalidCxxCompiler:
-        return "there is no C++ compiler (install g++ or set CXX to one)"
-    return ""
+class CannotCompile(Ask):
+    """This machine has no compiler, or has compiled this program wrongly before."""
+
+    code = "cannot-compile"
 
 
 def obstacle(stored: StoredForm | None) -> str:
     """Why this program is not to be compiled here; empty if it may be."""
-    return (stored.refusal if stored is not None else "") or cannot_compile()
+    if stored is not None and stored.refusal:
+        return f"its compiled form was refused before: {stored.refusal} (remove {stored.note} to try again)"
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler:
+        return "there is no C++ compiler (install g++, or set CXX to one)"
+    return ""
 
 
 def stored_form(program: Program, device: torch.device, cache_dir: Path) -> StoredForm:
@@ -67,7 +70,7 @@ class CompiledExecutor(Executor):
         self_check: bool = True,
         form: Form | None = None,
     ) -> None:
-        """Load or compile the program's form, unless it is given.
+        """Load or compile the program's form, unless it is given. Raises CannotCompile.
 
         `cache_dir` is a directory of the operator's own, None to keep nothing on disk. Without `self_check`
         a form is trusted unseen.
@@ -75,7 +78,7 @@ class CompiledExecutor(Executor):
         super().__init__(program, device, FAST)
         self._data = [node for node in program.nodes if node.op is Op.DATA]
         self._stored = None if cache_dir is None else stored_form(program, self.device, cache_dir)
-        self._form = form or self._prepare()
+        self._form: Form | None = form or self._prepare()
         self._unchecked = self_check and not (self._stored is not None and self._stored.checked)
 
     @classmethod
@@ -91,20 +94,22 @@ class CompiledExecutor(Executor):
         """Whether plain steps run compiled."""
         return self._form is not None
 
-    def _prepare(self) -> Form | None:
-        """Load the form, or compile it now; None where it cannot be."""
+    def _prepare(self) -> Form:
+        """Load the form, or compile it now."""
         stored = self._stored
         if stored is None:
-            return None if self._impossible() else compile_program(self.program, self.device, None)
+            return self._compile()
         with stored.held():
-            if not stored.refusal and (form := stored.load()) is not None:
-                return form
-            return None if self._impossible() else compile_program(self.program, self.device, stored)
+            found = None if stored.refusal else stored.load()
+            return found or self._compile()
 
-    def _impossible(self) -> bool:
+    def _compile(self) -> Form:
         if reason := obstacle(self._stored):
-            log.warning("program %s is not compiled and runs slower: %s", self.program.root.hex(), reason)
-        return bool(reason)
+            raise CannotCompile(
+                f"program {self.program.root.hex()[:16]} cannot be compiled: {reason}",
+                hint="mend that, or run eagerly, which gives the same bits",
+            )
+        return compile_program(self.program, self.device, self._stored)
 
     def step(
         self,

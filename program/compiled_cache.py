@@ -90,7 +90,8 @@ class StoredForm:
         self.directory = directory
         self.log = directory.with_suffix(".log")
         self._lock = directory.with_suffix(".lock")
-        self._refused = directory.with_suffix(".refused")
+        self.note = directory.with_suffix(".refused")
+        """Where the reason of a refusal is kept."""
 
     @property
     def exists(self) -> bool:
@@ -100,12 +101,12 @@ class StoredForm:
     @property
     def refusal(self) -> str:
         """Why this form must not be compiled again on this machine; empty if it may."""
-        return self._refused.read_text() if self._refused.exists() else ""
+        return self.note.read_text() if self.note.exists() else ""
 
     def refuse(self, reason: str) -> None:
         """Delete the form and remember why, until the operator removes the note."""
         self.discard()
-        self._refused.write_text(reason)
+        self.note.write_text(reason)
 
     @contextmanager
     def held(self, *, wait: bool = True) -> Iterator[bool]:

@@ -86,8 +86,6 @@ def forms(size: Size, cache: Path) -> tuple[dict[str, Step], dict[str, float]]:
     started = time.perf_counter()
     compiled = CompiledExecutor(made.inner, cache_dir=cache)
     prepared = time.perf_counter() - started
-    if not compiled.ready:
-        raise SystemExit("nothing could be compiled (see the warning above), so there is nothing to time")
     reference = Executor(made.inner, kernels=FAST)
     wanted = state_root(reference.step(made.genesis, context))
     if state_root(compiled.step(made.genesis, context)) != wanted or not compiled.ready:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from program.build import ProgramBuilder
-from program.compiled import CompiledExecutor
+from program.compiled import CannotCompile, CompiledExecutor
 from program.compiled_cache import StoredForm, form_key
 from program.execute import Executor, StepContext
 from program.isa import DType, Program
@@ -129,8 +129,10 @@ def test_a_form_with_other_bits_is_deleted_and_never_used(
     assert state_root(found) != state_root(wrong.run(sample.state, context(sample), 2))
     assert "other bits" in caplog.text and "slot 0 from node" in caplog.text
     assert StoredForm(directory).load() is None
-    again = CompiledExecutor(sample.program, cache_dir=own_cache)
-    assert not again.ready and "slot 0 from node" in StoredForm(directory).refusal
+    with pytest.raises(CannotCompile, match=r"refused before: .* slot 0 from node"):
+        CompiledExecutor(sample.program, cache_dir=own_cache)
+    StoredForm(directory).note.unlink()
+    assert not StoredForm(directory).refusal
 
 
 def test_the_key_names_program_and_threads() -> None:
