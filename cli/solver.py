@@ -73,7 +73,7 @@ def bench(
     ] = False,
 ) -> None:
     """Compare this machine with the definition bit by bit, and time training steps; before you stake."""
-    from cli.fitness import bench as run_bench
+    from cli.bench import bench as run_bench
 
     run_bench(app_of(context), full=full, compiled=compiled)
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from cli import bench as benchmark
 from cli import fitness
 from cli.app import App
 from cli.output import Exit, Output, exit_status
 from cli.settings import Flags
 from protocol.errors import Ask
 from training.fitness import digests
+
+ROOT = Path(__file__).parents[3]
 
 
 def app_at(home: Path) -> App:
@@ -28,16 +33,16 @@ def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     data["runs"] = {"mlp": data["runs"]["mlp"]}
     path = tmp_path / "digests.json"
     path.write_text(json.dumps(data))
-    whole = fitness.check
+    whole = benchmark.check
     exercise = next(e for e in digests.all_exercises() if e.name == name)
     monkeypatch.setattr(
-        fitness, "check", lambda *given, **named: whole(*given, steps=3, exercises=[exercise], **named)
+        benchmark, "check", lambda *given, **named: whole(*given, steps=3, exercises=[exercise], **named)
     )
     return path
 
 
 def bench(home: Path, path: Path) -> None:
-    fitness.bench(app_at(home), full=False, compiled=False, path=path)
+    benchmark.bench(app_at(home), full=False, compiled=False, path=path)
 
 
 def test_a_machine_that_is_right_is_timed_and_remembered(
@@ -85,3 +90,11 @@ def test_a_solver_that_was_never_compared_is_told_how(
 def test_a_result_of_another_machine_says_nothing(tmp_path: Path, kept: str) -> None:
     (tmp_path / fitness.RECORD).write_text(kept)
     assert fitness.verdict(tmp_path, "cpu") is None
+
+
+def test_a_solver_that_starts_loads_no_compiler() -> None:
+    """What is asked of a machine before work must not slow its start."""
+    program = "import sys, cli.fitness; print([m for m in ('torch._inductor', 'typer') if m in sys.modules])"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "['typer']"
