@@ -25,6 +25,7 @@ from protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
     Address,
+    Chunk,
     Claim,
     ClaimId,
     Game,
@@ -314,6 +315,23 @@ class ChainMarket(ChainView):
     def deliver(self, intent: str, game_id: int) -> TxResult:
         """Hand over a verdict that could not be delivered when it fell."""
         return self.do(intent, "Court", "deliver", game_id)
+
+    # Availability
+
+    def demand(
+        self, intent: str, claim: Claim, segment_end: int, state_root: bytes, proof: Sequence[bytes]
+    ) -> int:
+        """Ask for pieces of a committed state; the new demand's id."""
+        receipt = self._send(intent, "Availability", "demand", claim, segment_end, state_root, proof)
+        return int(self._logged(receipt, "Availability", "Demanded")["demandId"])
+
+    def supply(self, intent: str, demand_id: int, claim: Claim, chunks: Sequence[Chunk]) -> TxResult:
+        """Show all the drawn pieces."""
+        return self.do(intent, "Availability", "supply", demand_id, claim, chunks)
+
+    def expire_demand(self, intent: str, demand_id: int, claim: Claim) -> TxResult:
+        """End a demand whose time is up."""
+        return self.do(intent, "Availability", "expire", demand_id, claim)
 
     # Sending
 

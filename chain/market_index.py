@@ -11,7 +11,19 @@ from dataclasses import dataclass, field, replace
 
 from chain.events import Event
 from chain.records import unpack
-from protocol.types import Address, Claim, ClaimId, Game, GamePhase, GameView, JobId, Opened, Terms
+from protocol.types import (
+    Address,
+    Claim,
+    ClaimId,
+    DemandView,
+    Game,
+    GamePhase,
+    GameView,
+    JobId,
+    Opened,
+    Seconds,
+    Terms,
+)
 
 _PICKS = (GamePhase.PICK_STEP, GamePhase.PICK_NODE, GamePhase.PICK_LEAF, GamePhase.PICK_OUTPUT)
 
@@ -28,6 +40,7 @@ class MarketIndex:
     claims_of: dict[JobId, list[ClaimId]] = field(default_factory=dict)
     games: dict[int, GameView] = field(default_factory=dict)
     endpoints: dict[Address, str] = field(default_factory=dict)
+    demands: dict[int, DemandView] = field(default_factory=dict)
 
     def apply(self, event: Event) -> None:
         """Fold one event in; events of no interest change nothing."""
@@ -52,6 +65,27 @@ class MarketIndex:
 
     def _on_Stakes_Endpoint(self, a: dict) -> None:
         self.endpoints[Address(a["account"])] = a["url"]
+
+    def _on_Availability_Demanded(self, a: dict) -> None:
+        self.demands[a["demandId"]] = DemandView(
+            demand_id=a["demandId"],
+            claim_id=ClaimId(a["claimId"]),
+            demander=Address(a["demander"]),
+            segment_end=a["segmentEnd"],
+            state_root=a["stateRoot"],
+            seed_block=a["seedBlock"],
+            deadline=Seconds(a["deadline"]),
+            outcome="",
+        )
+
+    def _on_Availability_Supplied(self, a: dict) -> None:
+        self._close_demand(a["demandId"], "supplied")
+
+    def _on_Availability_Withheld(self, a: dict) -> None:
+        self._close_demand(a["demandId"], "withheld" if a["convicted"] else "moot")
+
+    def _close_demand(self, demand_id: int, outcome: str) -> None:
+        self.demands[demand_id] = replace(self.demands[demand_id], outcome=outcome)
 
     def _on_Court_GameOpened(self, a: dict) -> None:
         self.games[a["gameId"]] = GameView(

@@ -14,12 +14,13 @@ from typing import Any
 from chain.compile import Artifact
 from chain.deploy import Planned
 from chain.errors import Registry
-from protocol.types import ZERO_ADDRESS, Seconds, Wei
+from protocol.types import Seconds, Wei
 
 ARBITERS = ("ArbiterElementwise", "ArbiterTranscendental", "ArbiterContraction", "ArbiterIndex")
 """The Court's arbiters, in the order of its constructor."""
 
-_VAULT = ("Token", "Stakes", "Jobs", "Tasks", "Challenges", "Keys")
+_VAULT = ("Token", "Stakes", "Jobs", "Tasks", "Challenges", "Availability", "Plants", "Keys")
+_EXTENSION = ("Vault", "Stakes", "Jobs", "Challenges", "Availability", "Plants")
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ class Delays:
     weight_epoch: int
     """Blocks: a change of stake counts in draws one to two of them later, and a seed should be recorded
     within one."""
+    plant_s: Seconds
+    """From a plant to its expiry: longer than a task, its votes, its window and a game take in the jobs
+    that the market is meant for."""
 
 
 def market_plan(deployer: str, *, token_supply: Wei, delays: Delays) -> list[Planned]:
@@ -54,18 +58,14 @@ def market_plan(deployer: str, *, token_supply: Wei, delays: Delays) -> list[Pla
         ),
         Planned("Jobs", "Jobs", lambda at: _at(at, "Vault", "Tasks", "Guardian")),
         Planned("Tasks", "Tasks", lambda at: _at(at, "Vault", "Stakes", "Jobs", "TasksExtension")),
-        Planned("TasksExtension", "TasksExtension", _extension),
+        Planned("TasksExtension", "TasksExtension", lambda at: _at(at, *_EXTENSION)),
         Planned("Challenges", "Challenges", lambda at: _at(at, "Vault", "Jobs", "Tasks", "Court")),
+        Planned("Availability", "Availability", lambda at: _at(at, "Vault", "Jobs", "Tasks")),
+        Planned("Plants", "Plants", lambda at: [*_at(at, "Vault", "Jobs", "Tasks"), delays.plant_s]),
         *(Planned(name, name, lambda _: []) for name in ARBITERS),
         Planned("Court", "Court", lambda at: _at(at, "Challenges", *ARBITERS)),
         Planned("Lens", "Lens", lambda at: _at(at, "Vault", "Stakes", "Jobs", "Tasks")),
     ]
-
-
-def _extension(at: Mapping[str, str]) -> list[Any]:
-    """Modules that this market does not have are the zero address."""
-    modules = [at.get(name, ZERO_ADDRESS) for name in ("Availability", "Plants")]
-    return [*_at(at, "Vault", "Stakes", "Jobs", "Challenges"), *modules]
 
 
 def registry_of(artifacts: Mapping[str, Artifact]) -> Registry:

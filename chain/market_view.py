@@ -23,7 +23,7 @@ from chain.errors import Registry
 from chain.events import Event, EventFollower, RolledBack
 from chain.market_index import MarketIndex
 from chain.records import unpack
-from chain.rpc import Rpc
+from chain.rpc import Rpc, get_block
 from protocol.errors import Stop
 from protocol.types import (
     Address,
@@ -31,6 +31,7 @@ from protocol.types import (
     ClaimId,
     ClaimStatus,
     ClaimView,
+    DemandView,
     GameView,
     Holder,
     JobId,
@@ -53,6 +54,8 @@ INTERFACES = {
     "Court": "ICourt",
     "Keys": "IKeys",
     "Guardian": "IGuardian",
+    "Availability": "IAvailability",
+    "Plants": "IPlants",
 }
 TOKEN_ABI: Abi = [
     {
@@ -112,6 +115,7 @@ class ChainView:
     ) -> None:
         self.contracts = contracts(rpc, deployment, artifacts)
         self._me = me
+        self._rpc = rpc
         self._max_age_s = max_age_s
         self._clock = clock
         self._lock = threading.RLock()
@@ -230,6 +234,17 @@ class ChainView:
             if found is None:
                 raise Unknown(f"there is no game {game_id} on this market", hint="assay dispute ls")
             return found
+
+    def demands(self, job_id: JobId | None = None) -> Sequence[DemandView]:
+        """Demands to show pieces of a state, oldest first."""
+        with self._pinned() as index:
+            found = list(index.demands.values())
+            return [d for d in found if job_id is None or index.claims[d.claim_id].job_id == job_id]
+
+    def block_hash(self, number: int) -> bytes | None:
+        """Hash of a mined block; None if it is not there yet."""
+        block = get_block(self._rpc, number)
+        return None if block is None else bytes.fromhex(block["hash"][2:])
 
     def stake(self, account: Address, role: Role) -> StakeView:
         """An account's stake in one role."""

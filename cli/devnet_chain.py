@@ -21,7 +21,12 @@ from cli.settings import Settings
 from protocol.types import Address, Seconds, Wei
 
 TOKEN_SUPPLY = Wei(1_000_000_000 * 10**18)
-DELAYS = Delays(unbond_s=Seconds(7 * 86_400), unbind_s=Seconds(14 * 86_400), weight_epoch=4)
+DELAYS = Delays(
+    unbond_s=Seconds(7 * 86_400),
+    unbind_s=Seconds(14 * 86_400),
+    weight_epoch=4,
+    plant_s=Seconds(86_400),
+)
 """Epochs of few blocks, so that a devnet's verifiers are drawn soon after they have staked."""
 GAS_ETHER_WEI = 10 * 10**18
 """Ether that an account gets for gas together with its tokens."""

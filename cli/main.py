@@ -9,11 +9,13 @@ import typer
 
 from cli import (
     account,
+    demands,
     devnet,
     dispute,
     guardian,
     job,
     keys,
+    plants,
     scenarios,
     solver,
     stake,
@@ -50,6 +52,8 @@ for name, commands in (
 
 
 devnet.commands.add_typer(scenarios.commands, name="scenario")
+job.commands.add_typer(plants.commands, name="plant")
+dispute.commands.add_typer(demands.commands, name="demand")
 
 
 @root.callback()

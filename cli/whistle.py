@@ -24,6 +24,9 @@ def run(
     auto: Annotated[str, typer.Option(help="off, advise or play.")] = "play",
     bond_budget: Annotated[str, typer.Option(help="Most in bonds at once.")] = "200tok",
     audit_votes: Annotated[bool, typer.Option(help="Recheck keyed traces of votes too.")] = True,
+    demand: Annotated[
+        bool, typer.Option(help="Demand pieces of unpublished states before computing them again.")
+    ] = False,
     poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
     accuse: Annotated[
         str | None, typer.Option(help="Drills only: accuse the task ROUND:SHARD, whoever claims it.")
@@ -40,7 +43,7 @@ def run(
     engine = engine_of(app.settings)
     if auto not in set(Mode):
         raise Stop(f"there is no mode {auto!r}", hint="choose off, advise or play", code="bad-mode")
-    limits = Limits(Mode(auto), parse_amount(bond_budget), audit_votes)
+    limits = Limits(Mode(auto), parse_amount(bond_budget), audit_votes, demand)
     kind = drills.whistleblower_kind(accuse)
 
     def make(parts: NodeParts) -> WhistleblowerService:

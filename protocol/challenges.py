@@ -52,7 +52,7 @@ def open_game(world: World, event: Open, by: Address, now: Moment) -> World:
     """
     claim = event.claim
     world, announced = _spend(world, world.claim_id(claim), event.segment, ZERO_ADDRESS, event.salt, by, now)
-    claim_id, state = _challengeable(world, claim, now)
+    claim_id, state = challengeable(world, claim, now)
     terms = world.jobs[claim.job_id].terms
     root, leaves = claim.segments_root, segments_of(claim, terms) + 1
     require(trees.verify(root, leaves, event.segment, event.from_leaf, event.from_proof), "BadProof")
@@ -76,7 +76,7 @@ def open_vote(world: World, event: OpenVote, by: Address, now: Moment) -> World:
     claim, verifier = event.claim, event.verifier
     terms = world.job(claim.job_id).terms
     require(event.sample < terms.samples, "WrongSample")
-    claim_id, state = _challengeable(world, claim, now)
+    claim_id, state = challengeable(world, claim, now)
     ballot = ballot_of(state, verifier)
     require(ballot.state == BallotState.VALID, "NoSuchVote")
     world, _ = _spend(world, claim_id, event.sample, verifier, event.salt, by, now)
@@ -105,7 +105,7 @@ def open_input(world: World, event: OpenInput, by: Address, now: Moment) -> Worl
     """
     claim = event.claim
     world, announced = _spend(world, world.claim_id(claim), INPUT_SEGMENT, ZERO_ADDRESS, event.salt, by, now)
-    claim_id, state = _challengeable(world, claim, now)
+    claim_id, state = challengeable(world, claim, now)
     game = _game_on(claim, claim_id, 0, world.jobs[claim.job_id].terms, by, now.time)
     game = input_game(replace(game, defender=claim.claimant), claim.input_root)
     state, early = _on_claim(state, announced, now)
@@ -126,7 +126,7 @@ def prove_binding(world: World, event: ProveBinding, by: Address, now: Moment) -
     root, place, count = _source_of(world, event, terms)
     require(trees.verify(root, count, place, event.source_leaf, event.source_proof), "BadProof")
     require(event.leaf != event.source_leaf, "NoDifference")
-    claim_id, _ = _challengeable(world, claim, now, proof=True)
+    claim_id, _ = challengeable(world, claim, now, proof=True)
     return convicted(world, claim_id, by, INPUT_SEGMENT, now)
 
 
@@ -141,7 +141,7 @@ def move(world: World, event: Play, by: Address, now: Moment) -> World:
     return replace(world, games={**world.games, event.game_id: replace(challenge, game=result)})
 
 
-def _challengeable(
+def challengeable(
     world: World, claim: Claim, now: Moment, *, proof: bool = False
 ) -> tuple[ClaimId, ClaimState]:
     """Exists, stands, and is not past its challenge window; a `proof` is in time while any game on it is

@@ -14,9 +14,29 @@ from protocol.jobs import reopened
 from protocol.ledger import compensation, free
 from protocol.refusal import require
 from protocol.sampling import sample_segments
-from protocol.settlement import CompensationPot, Conviction, convicted_vote, conviction, position, shared
+from protocol.settlement import (
+    CompensationPot,
+    Conviction,
+    convicted_vote,
+    conviction,
+    planted_conviction,
+    position,
+    shared,
+)
 from protocol.stakes import SEIZED, Funds
-from protocol.types import INPUT_SEGMENT, Address, Claim, ClaimId, Kind, Phase, Role, Seconds, Terms, Wei
+from protocol.types import (
+    INPUT_SEGMENT,
+    WITHHELD_SEGMENT,
+    Address,
+    Claim,
+    ClaimId,
+    Kind,
+    Phase,
+    Role,
+    Seconds,
+    Terms,
+    Wei,
+)
 from protocol.world import Ballot, BallotState, ClaimState, Moment, Rewind, World
 
 
@@ -29,8 +49,9 @@ def convicted(world: World, claim_id: ClaimId, challenger: Address, segment: int
     claim, job = state.claim, world.jobs[state.claim.job_id]
     left_out = world.left_out(state)
     wasted = Wei(0) if left_out else _wasted(world, claim)
-    funds, taken = _slash_all(world.funds, state, segment, job.terms)
-    verdict = conviction(taken, wasted)
+    planter = world.planters.get(claim_id)
+    funds, own, votes = _slash_all(world.funds, state, segment, job.terms, planted=planter is not None)
+    verdict = conviction([own, *votes], wasted) if planter is None else planted_conviction(own, votes, wasted)
     others = sum(game.early and game.game.claim_id == claim_id for game in world.games.values())
     won = shared(verdict.reward, others)
     fallen = replace(state.with_status(phase=Phase.CONVICTED), share=won.share)
@@ -39,6 +60,7 @@ def convicted(world: World, claim_id: ClaimId, challenger: Address, segment: int
         world = reopened(world, claim.job_id, claim.shard, now.time)
     funds = funds.burnt(SEIZED, verdict.burned)
     funds = funds.moved(SEIZED, free(challenger), won.winner)
+    funds = funds.moved(SEIZED, free(planter), verdict.indemnity) if planter is not None else funds
     if left_out:  # nothing builds on it
         return world.with_funds(funds)
     world = _rewound(world, claim, verdict, wasted, now.time)
@@ -80,24 +102,30 @@ def void(world: World, event: Void, by: Address, now: Moment) -> World:
     return _compensated(world, claim, overtaker) if wasted and overtaker is not None else world
 
 
-def _slash_all(funds: Funds, state: ClaimState, segment: int, terms: Terms) -> tuple[Funds, list[Wei]]:
-    """Free every lock that the claim and its votes hold, then take from claimant and guilty voters."""
+def _slash_all(
+    funds: Funds, state: ClaimState, segment: int, terms: Terms, *, planted: bool
+) -> tuple[Funds, Wei, list[Wei]]:
+    """Free every lock that the claim and its votes hold, then take from claimant and guilty voters.
+
+    The claimant of a `planted` fault pays half (rule 7.4).
+    """
     claimant = state.claim.claimant
     funds = funds.unlock(claimant, Role.SOLVER, terms.solver_stake)
     funds = unlock_votes(funds, state, terms)
-    funds, from_claimant = funds.slash(claimant, Role.SOLVER, terms.solver_stake)
-    taken = [from_claimant]
+    asked = Wei(terms.solver_stake // 2) if planted else terms.solver_stake
+    funds, from_claimant = funds.slash(claimant, Role.SOLVER, asked)
+    taken = []
     for ballot in state.present():
         if ballot.state == BallotState.VALID and _guilty(state, ballot.verifier, segment, terms):
             funds, from_voter = funds.slash(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
             taken.append(from_voter)
-    return funds, taken
+    return funds, from_claimant, taken
 
 
 def _guilty(state: ClaimState, verifier: Address, segment: int, terms: Terms) -> bool:
     """Whether a valid vote of this verifier vouched for the segment: it is one of its samples (rule 5.1)."""
-    if segment == INPUT_SEGMENT:
-        return True
+    if segment in (INPUT_SEGMENT, WITHHELD_SEGMENT):
+        return segment == INPUT_SEGMENT
     return segment in sample_segments(state.status.seed, verifier, terms.samples, terms.segments)
 
 

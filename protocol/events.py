@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from protocol.dispute import Digests, Move
 from protocol.guardian import Business
 from protocol.keys import Consent
-from protocol.types import Address, Claim, ClaimId, Game, JobId, Role, Seconds, Terms, Wei
+from protocol.types import Address, Chunk, Claim, ClaimId, Game, JobId, Role, Seconds, Terms, Wei
 
 
 @dataclass(frozen=True)
@@ -246,6 +246,52 @@ class Play:
     move: Move
 
 
+@dataclass(frozen=True)
+class Demand:
+    """Make the claimant show drawn pieces of the state at leaf `segment_end` of its segments tree."""
+
+    claim: Claim
+    segment_end: int
+    state_root: bytes
+    proof: Digests
+
+
+@dataclass(frozen=True)
+class Supply:
+    """`block_hash`: of the demand's seed block (32 zero bytes once it is gone)."""
+
+    demand_id: int
+    claim: Claim
+    chunks: tuple[Chunk, ...]
+    block_hash: bytes
+
+
+@dataclass(frozen=True)
+class ExpireDemand:
+    demand_id: int
+    claim: Claim
+
+
+@dataclass(frozen=True)
+class Plant:
+    """Commit to a fault in one's own job."""
+
+    commitment: bytes
+    deposit: Wei
+
+
+@dataclass(frozen=True)
+class RevealPlant:
+    claim: Claim
+    salt: bytes
+
+
+@dataclass(frozen=True)
+class FinishPlant:
+    client: Address
+    commitment: bytes
+
+
 Event = (
     Deposit
     | Withdraw
@@ -278,4 +324,10 @@ Event = (
     | OpenInput
     | ProveBinding
     | Play
+    | Demand
+    | Supply
+    | ExpireDemand
+    | Plant
+    | RevealPlant
+    | FinishPlant
 )

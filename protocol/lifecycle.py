@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from protocol import attestations, challenges, claims, convictions, jobs
+from protocol import attestations, availability, challenges, claims, convictions, jobs, plants
 from protocol import events as e
 from protocol.guardian import Business
 from protocol.ledger import free, wallet
@@ -136,4 +136,10 @@ _RULES: dict[type, Rule] = {
     e.OpenInput: challenges.open_input,
     e.ProveBinding: challenges.prove_binding,
     e.Play: challenges.move,
+    e.Demand: availability.demand,
+    e.Supply: availability.supply,
+    e.ExpireDemand: availability.expire,
+    e.Plant: plants.plant,
+    e.RevealPlant: plants.reveal,
+    e.FinishPlant: plants.finish,
 }

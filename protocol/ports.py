@@ -15,9 +15,11 @@ from typing import BinaryIO, Protocol
 
 from protocol.types import (
     Address,
+    Chunk,
     Claim,
     ClaimId,
     ClaimView,
+    DemandView,
     Game,
     GameView,
     Holder,
@@ -115,6 +117,14 @@ class MarketView(Protocol):
         ...
 
     def game(self, game_id: int) -> GameView: ...
+    def demands(self, job_id: JobId | None = None) -> Sequence[DemandView]:
+        """Demands to show pieces of a state, oldest first."""
+        ...
+
+    def block_hash(self, number: int) -> bytes | None:
+        """Hash of a mined block; None if it is not there yet."""
+        ...
+
     def stake(self, account: Address, role: Role) -> StakeView: ...
     def free(self, account: Address) -> Wei:
         """Withdrawable balance in the vault."""
@@ -267,4 +277,15 @@ class Market(MarketView, Protocol):
     def timeout(self, intent: str, game_id: int, game: Game) -> TxResult: ...
     def deliver(self, intent: str, game_id: int) -> TxResult:
         """Hand over a verdict that could not be delivered when it fell."""
+        ...
+
+    def demand(
+        self, intent: str, claim: Claim, segment_end: int, state_root: bytes, proof: Sequence[bytes]
+    ) -> int:
+        """Ask for pieces of the state at leaf `segment_end` of a claim's segments tree; the demand's id."""
+        ...
+
+    def supply(self, intent: str, demand_id: int, claim: Claim, chunks: Sequence[Chunk]) -> TxResult: ...
+    def expire_demand(self, intent: str, demand_id: int, claim: Claim) -> TxResult:
+        """End a demand whose time is up: its claim falls, if it still stands."""
         ...

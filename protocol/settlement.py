@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from protocol.types import Wei
 
+NOTHING = Wei(0)
+
 
 def burnt_half(amount: Wei) -> Wei:
     """The half of a slash that is burnt, rounded up, so that nobody gains by disputing himself."""
@@ -27,6 +29,8 @@ class Conviction:
     burned: Wei
     compensation: Wei
     reward: Wei
+    indemnity: Wei = NOTHING
+    """What a planter gets of the stakes of those that passed its planted fault."""
 
 
 def conviction(taken: Sequence[Wei], wasted_prices: Wei) -> Conviction:
@@ -40,6 +44,19 @@ def conviction(taken: Sequence[Wei], wasted_prices: Wei) -> Conviction:
     pool = slashed - burned
     compensation = Wei(min(pool // 2, wasted_prices))
     return Conviction(slashed, burned, compensation, Wei(pool - compensation))
+
+
+def planted_conviction(own: Wei, votes: Sequence[Wei], wasted_prices: Wei) -> Conviction:
+    """The same for a fault that the client has planted and revealed (rule 7.4).
+
+    `own`: what was taken from the claimant, half its stake at most; all of it is pool. Of what the guilty
+    `votes` paid, half is burnt and the rest is the planter's.
+    """
+    passed = Wei(sum(votes))
+    burned = burnt_half(passed)
+    compensation = Wei(min(own // 2, wasted_prices))
+    reward, indemnity = Wei(own - compensation), Wei(passed - burned)
+    return Conviction(Wei(own + passed), burned, compensation, reward, indemnity)
 
 
 @dataclass(frozen=True)

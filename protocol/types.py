@@ -24,6 +24,8 @@ ZERO_ADDRESS = Address("0x" + "0" * 40)
 ZERO_DIGEST = bytes(32)
 INPUT_SEGMENT = 2**32 - 1
 """Stands for the segment where a claim's input state itself is disputed (rule 6.2)."""
+WITHHELD_SEGMENT = INPUT_SEGMENT - 1
+"""Stands for the segment where the fault is the claimant's alone and no vote's (rule 7.3)."""
 
 
 class Role(IntEnum):
@@ -258,6 +260,33 @@ class Opening:
     data: bytes
     siblings: tuple[bytes, ...]
     path: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One drawn leaf of a committed state (``IAvailability.Chunk``): its bytes, the way up to the state's
+    root, and the encoding of the program's `state(slot)`, which fixes its length."""
+
+    node: bytes
+    node_proof: tuple[bytes, ...]
+    data: bytes
+    leaf_proof: tuple[bytes, ...]
+    slot_proof: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class DemandView:
+    """A demand to show drawn pieces of a claim's state, as the event log tells it."""
+
+    demand_id: int
+    claim_id: ClaimId
+    demander: Address
+    segment_end: int
+    state_root: bytes
+    seed_block: int
+    deadline: Seconds
+    outcome: str
+    """Empty while it is open; then `supplied`, `withheld` (the claim fell by it) or `moot`."""
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ class Market:
     unbind_delay: Seconds
     weight_epoch: int
     """Blocks in an epoch of the draw's weights."""
+    plant_time: Seconds
     keccak: Callable[[bytes], bytes]
     arithmetic: Arithmetic
 
@@ -227,6 +228,26 @@ class Challenge:
     early: bool
 
 
+@dataclass(frozen=True)
+class Demanded:
+    """An open demand to show pieces of a claim's state."""
+
+    claim_id: ClaimId
+    demander: Address
+    state_root: bytes
+    seed_block: int
+    deadline: Seconds
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A client's plant; `claim_id`: None until it is revealed."""
+
+    planted_at: Seconds
+    deposit: Wei
+    claim_id: ClaimId | None = None
+
+
 Place = tuple[JobId, Kind, int, int]
 """Job, kind, round, shard."""
 
@@ -248,6 +269,13 @@ class World:
     weights: Weights = field(default_factory=Weights)
     keys: Keys = field(default_factory=Keys)
     guardian: Guardian = field(default_factory=Guardian)
+    demands: Mapping[int, Demanded] = field(default_factory=dict)
+    """Open demands."""
+    demands_made: int = 0
+    plants: Mapping[tuple[Address, bytes], Planted] = field(default_factory=dict)
+    """By client and commitment, until they are finished."""
+    planters: Mapping[ClaimId, Address] = field(default_factory=dict)
+    """Clients that have revealed a claim as their plant."""
 
     # -- identity
 
@@ -270,6 +298,12 @@ class World:
     ) -> bytes:
         """What a challenger announces before it opens a game."""
         return self.market.keccak(encode(challenger, claim_id, segment, verifier, salt))
+
+    def plant_commitment(
+        self, client: Address, solver: Address, job_id: JobId, round_: int, shard: int, salt: bytes
+    ) -> bytes:
+        """What a client commits to when it plants a fault."""
+        return self.market.keccak(encode(client, solver, job_id, round_, shard, salt))
 
     # -- questions
 

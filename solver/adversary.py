@@ -119,6 +119,20 @@ class WrongDataSolver(CheatingSolver):
         return super().make_work(replace(terms, seed=other), files)
 
 
+class HidingSolver(CheatingSolver):
+    """`SolverService` that trains honestly, and shows nobody a byte of what it has committed to."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._hidden: set[int] = set()
+
+    def _supply(self, action: policy.Supply) -> None:
+        if action.demand_id not in self._hidden:
+            self._hidden.add(action.demand_id)
+            plan = f"shows nothing on demand {action.demand_id}"
+            self.emit("fault-planted", job=action.job_id.hex(), plan=plan)
+
+
 class _Inventions(Workshop):
     """Claims of tasks that nobody ever computed; nothing is published of them."""
 

@@ -15,6 +15,7 @@ from protocol.types import (
     ZERO_ADDRESS,
     Address,
     ClaimView,
+    DemandView,
     GameView,
     Holder,
     JobId,
@@ -25,7 +26,7 @@ from protocol.types import (
 )
 from training.rounds import accepted, closable, closable_since, standing
 from training.service import turn
-from training.upkeep import Poke, Watcher, poke_for
+from training.upkeep import CHALLENGEABLE, Poke, Watcher, poke_for
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class JobSight:
     games: tuple[GameView, ...]
     trained: Mapping[tuple[int, int], int] = field(default_factory=dict)
     """Segments done of (round, shard), from the input state that the round has now."""
+    demands: tuple[DemandView, ...] = ()
 
     def standing(self, kind: Kind, round_: int, shard: int) -> ClaimView | None:
         """The claim that stands at a place of the job."""
@@ -154,6 +156,15 @@ class Defend:
 
 
 @dataclass(frozen=True)
+class Supply:
+    """Show the drawn pieces of a state of ours that somebody demands."""
+
+    job_id: JobId
+    demand_id: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class Wait:
     """Nothing can be done for this job now, and why."""
 
@@ -172,6 +183,7 @@ Action = (
     | Release
     | Close
     | Defend
+    | Supply
     | Wait
 )
 
@@ -181,6 +193,7 @@ def decide(sight: Sight) -> list[Action]:
     actions: list[Action] = []
     for job in sight.jobs:
         actions.extend(_defences(sight, job))
+        actions.extend(_supplies(sight, job))
     for job in sight.jobs:
         actions.extend(_pokes(sight, job))
     for job in sight.jobs:
@@ -252,6 +265,19 @@ def _defences(sight: Sight, job: JobSight) -> Iterator[Action]:
         elif sight.now > game.deadline and game.mover == game.challenger:
             reason = f"game {view.game_id}: the challenger let its deadline pass"
             yield Defend(job.view.job_id, view.game_id, reason)
+
+
+def _supplies(sight: Sight, job: JobSight) -> Iterator[Action]:
+    standing = {view.claim_id: view for view in job.claims if not view.stale or view.left_out}
+    for demand in job.demands:
+        view = standing.get(demand.claim_id)
+        if demand.outcome or view is None or view.claim.claimant != sight.me:
+            continue
+        live = view.status.phase in CHALLENGEABLE
+        if live and demand.seed_block <= sight.block and sight.now <= demand.deadline:
+            left = demand.deadline - sight.now
+            reason = f"demand {demand.demand_id}: pieces of our state are asked for, {left} s left"
+            yield Supply(job.view.job_id, demand.demand_id, reason)
 
 
 def _involved(sight: Sight, job: JobSight) -> bool:

@@ -23,6 +23,7 @@ from solver.progress import TaskProgress
 from solver.workshop import Draft, Workshop
 from training import upkeep
 from training.artifacts import Appetite, LoadedJob, load_job
+from training.availability import answer
 from training.engine import REFERENCE_ENGINE, Engine
 from training.lineage import SourceMissing
 from training.prosecution import replay_for
@@ -80,6 +81,7 @@ class SolverService(Service):
             prices=tuple(self.market.price(job.job_id, k) for k in shards),
             claims=tuple(self.market.claims(job.job_id)),
             games=tuple(self.market.games(job.job_id)),
+            demands=tuple(self.market.demands(job.job_id)),
             trained=self._trained(job, [k for k in shards if holders[k].solver == self.market.me]),
         )
 
@@ -127,6 +129,7 @@ class SolverService(Service):
             policy.Release: self._release,
             policy.Close: self._close,
             policy.Defend: self._defend,
+            policy.Supply: self._supply,
             policy.Wait: self._wait,
         }
         handlers[type(action)](action)
@@ -223,6 +226,12 @@ class SolverService(Service):
         job_id = self.market.claim(game.claim_id).claim.job_id
         return replay_for(self._shop(job_id).lineage, game)
 
+    def _supply(self, action: policy.Supply) -> None:
+        demand = next(d for d in self.market.demands(action.job_id) if d.demand_id == action.demand_id)
+        answer(self.market, self._shop(action.job_id).lineage, demand)
+        self.count("supplies")
+        self.emit("supplied", job=action.job_id.hex(), claim=demand.claim_id.hex(), demand=demand.demand_id)
+
     def _defend(self, action: policy.Defend) -> None:
         played = play(self.market, self._disputant, action.game_id, self.clock.now())
         if played.move:
@@ -232,5 +241,5 @@ class SolverService(Service):
 
 def _subject(action: policy.Action) -> tuple[object, ...]:
     """What a backoff of an action is about."""
-    names = ("job_id", "claim_id", "what", "game_id", "round", "shard")
+    names = ("job_id", "claim_id", "what", "game_id", "demand_id", "round", "shard")
     return tuple(getattr(action, name) for name in names if hasattr(action, name))

@@ -196,6 +196,11 @@ class Lineage:
         self._cache.put(checkpoint.root, state)
         return state
 
+    def published(self, view: ClaimView) -> bool:
+        """Whether the states at the ends of all the claim's segments can be fetched, and are what they should
+        be."""
+        return all(self._published(view.claim.kind, checkpoint) for checkpoint in self.checkpoints(view))
+
     def leaf(self, view: ClaimView, leaf: int) -> Known | Broken | Hidden:
         """The state at a leaf of a claim's segments tree, published or recomputed from the leaf before it."""
         checkpoints, claim = self.checkpoints(view), view.claim

@@ -27,6 +27,8 @@ from protocol.types import (
 from training.rounds import STANDING, closable, tasks
 from training.service import intent, turn
 
+CHALLENGEABLE = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
+
 
 @dataclass(frozen=True)
 class Poke:

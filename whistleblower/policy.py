@@ -17,6 +17,7 @@ from protocol.types import (
     Address,
     ClaimId,
     ClaimView,
+    DemandView,
     GameView,
     JobId,
     JobView,
@@ -47,6 +48,8 @@ class Limits:
     bond_budget: Wei
     """The most that may lie in bonds at once; a lost game loses its bond."""
     audit_votes: bool = True
+    demand: bool = False
+    """Whether to demand pieces of a claim whose states are not published before computing them again."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class JobSight:
     refusal: str
     claims: tuple[ClaimView, ...]
     games: tuple[GameView, ...]
+    demands: tuple[DemandView, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,8 @@ class Sight:
     """Found right, or already looked at."""
     suspicions: Mapping[Target, Suspicion]
     limits: Limits
+    unpublished: frozenset[ClaimId] = frozenset()
+    """Claims whose states at segment ends could not be fetched."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +125,24 @@ class Play:
 
 
 @dataclass(frozen=True)
+class Demand:
+    """Make the claimant of an unpublished claim show drawn pieces of a state, for a bond."""
+
+    job_id: JobId
+    claim_id: ClaimId
+    reason: str
+
+
+@dataclass(frozen=True)
+class Collect:
+    """End our demand that nobody met in time: the claim falls."""
+
+    job_id: JobId
+    demand_id: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class Advise:
     """Tell the operator what would be done in mode `play`, or what the limits forbid."""
 
@@ -128,7 +152,7 @@ class Advise:
     reason: str
 
 
-Action = AuditClaim | AuditVote | Pursue | Play | Advise
+Action = AuditClaim | AuditVote | Pursue | Play | Demand | Collect | Advise
 
 
 def decide(sight: Sight) -> list[Action]:
@@ -136,10 +160,12 @@ def decide(sight: Sight) -> list[Action]:
     actions: list[Action] = []
     for job in sight.jobs:
         actions.extend(_games(sight, job))
+        actions.extend(_collections(sight, job))
     if sight.limits.mode == Mode.OFF:
         return actions
     for job in sight.jobs:
         actions.extend(_pursuits(sight, job))
+        actions.extend(_demands(sight, job))
     audits = [pair for job in sight.jobs if not job.refusal for pair in _audits(sight, job)]
     actions.extend(action for _, action in sorted(audits, key=lambda pair: pair[0]))
     return actions
@@ -159,6 +185,40 @@ def _games(sight: Sight, job: JobSight) -> Iterator[Action]:
             continue
         what = "the other side let its deadline pass" if late else f"our move ({game.phase.name})"
         yield Play(job.view.job_id, view.game_id, f"game {view.game_id}: {what}")
+
+
+def _collections(sight: Sight, job: JobSight) -> Iterator[Action]:
+    for demand in job.demands:
+        if demand.demander == sight.me and not demand.outcome and sight.now > demand.deadline:
+            reason = f"demand {demand.demand_id}: its time is up"
+            yield Collect(job.view.job_id, demand.demand_id, reason)
+
+
+def _demands(sight: Sight, job: JobSight) -> Iterator[Action]:
+    """One demand for each claim that hides its states, while bonds last and its window leaves time."""
+    bond = job.view.terms.challenge_bond
+    if not sight.limits.demand or sight.limits.mode != Mode.PLAY or job.refusal:
+        return
+    lying = bond * sum(not d.outcome and d.demander == sight.me for d in job.demands)
+    lying += bond * sum(not g.decided and g.game.challenger == sight.me for g in job.games)
+    asked = {demand.claim_id for demand in job.demands if demand.demander == sight.me}
+    for view in _open_claims(sight, job):
+        if view.claim_id not in sight.unpublished or view.claim_id in asked:
+            continue
+        if sight.free >= bond and lying + bond <= sight.limits.bond_budget:
+            lying += bond
+            reason = "its states are not published: show drawn pieces, or lose the claim"
+            yield Demand(job.view.job_id, view.claim_id, reason)
+
+
+def _awaits(sight: Sight, job: JobSight, view: ClaimView) -> bool:
+    """Whether a demand on the claim is open or about to be made: its answer, or the claim's fall, comes
+    first."""
+    mine = [d for d in job.demands if d.demander == sight.me and d.claim_id == view.claim_id]
+    if mine:
+        return any(not demand.outcome for demand in mine)
+    demanding = sight.limits.demand and sight.limits.mode == Mode.PLAY
+    return demanding and view.claim_id in sight.unpublished and sight.free >= job.view.terms.challenge_bond
 
 
 def _open_claims(sight: Sight, job: JobSight) -> Iterator[ClaimView]:
@@ -205,7 +265,7 @@ def _audits(sight: Sight, job: JobSight) -> Iterator[tuple[tuple[int, int], Acti
         left = view.status.since + window - sight.now if accepted else window + 1
         claim, target = view.claim, (view.claim_id, ZERO_ADDRESS)
         place = f"{claim.kind.name.lower()} of round {claim.round}, shard {claim.shard}"
-        if target in sight.suspicions:
+        if target in sight.suspicions or (_awaits(sight, job, view) and left > window // 2):
             continue
         if target not in sight.audited:
             yield (left, order), AuditClaim(job.view.job_id, view.claim_id, f"{place}: {max(left, 0)} s left")

@@ -18,6 +18,7 @@ from protocol.ports import Blocks, Clock, Market
 from protocol.types import ZERO_ADDRESS, Address, ClaimId, Game, GameView, JobId, JobView
 from training.artifacts import Appetite
 from training.audit import Finding, audit_claim, audit_vote
+from training.availability import ask
 from training.engine import REFERENCE_ENGINE, Engine
 from training.lineage import Lineage, SourceMissing, open_lineage
 from training.prosecution import Prosecutor, replay_for, slots_shown
@@ -71,6 +72,7 @@ class WhistleblowerService(Service):
         self._lineages: dict[JobId, Lineage] = {}
         self.findings: dict[Target, Finding] = {}
         self._advised: set[tuple[Target, str]] = set()
+        self._unpublished: set[ClaimId] = set()
         self._prosecutor = Prosecutor(market, secret)
         self._disputant = Disputant(market.me, self._replay_for)
 
@@ -83,12 +85,13 @@ class WhistleblowerService(Service):
         suspicions = {target: Suspicion(describe(finding)) for target, finding in self.findings.items()}
         audited = frozenset(self._audited.targets)
         free = self.market.free(me)
-        return Sight(me, self.clock.now(), free, jobs, audited, suspicions, self.limits)
+        unpublished = frozenset(self._unpublished)
+        return Sight(me, self.clock.now(), free, jobs, audited, suspicions, self.limits, unpublished)
 
     def _job_sight(self, job: JobView) -> JobSight:
         refusal = self.status.abandoned.get(job.job_id.hex(), "")
         claims, games = tuple(self.market.claims(job.job_id)), tuple(self.market.games(job.job_id))
-        return JobSight(job, refusal, claims, games)
+        return JobSight(job, refusal, claims, games, tuple(self.market.demands(job.job_id)))
 
     def lineage(self, job_id: JobId) -> Lineage:
         """The job's states, its files fetched and checked at first use. Raises what ``load_job`` raises."""
@@ -131,6 +134,8 @@ class WhistleblowerService(Service):
             policy.AuditVote: self._audit_vote,
             policy.Pursue: self._pursue,
             policy.Play: self._play,
+            policy.Demand: self._demand,
+            policy.Collect: self._collect,
             policy.Advise: self._advise,
         }
         handlers[type(action)](action)
@@ -150,7 +155,12 @@ class WhistleblowerService(Service):
     def _audit_claim(self, action: policy.AuditClaim) -> None:
         view = self.market.claim(action.claim_id)
         self.note(job=action.job_id.hex(), round=view.claim.round)
-        finding = audit_claim(self.lineage(action.job_id), view)
+        lineage = self.lineage(action.job_id)
+        if self.limits.demand and view.claim_id not in self._unpublished and not lineage.published(view):
+            self._unpublished.add(view.claim_id)
+            self.emit("unpublished", job=action.job_id.hex(), claim=view.claim_id.hex())
+            return
+        finding = audit_claim(lineage, view)
         self._found(action.job_id, (action.claim_id, ZERO_ADDRESS), finding)
 
     def _audit_vote(self, action: policy.AuditVote) -> None:
@@ -190,6 +200,18 @@ class WhistleblowerService(Service):
             self.emit(pursuit.stage, **place, game=view.game_id, reason=pursuit.reason)
         return pursuit is not None
 
+    def _demand(self, action: policy.Demand) -> None:
+        demand_id = ask(self.market, self.market.claim(action.claim_id))
+        self.count("demands")
+        place = {"job": action.job_id.hex(), "claim": action.claim_id.hex()}
+        self.emit("demanded", **place, demand=demand_id, reason=action.reason)
+
+    def _collect(self, action: policy.Collect) -> None:
+        demand = next(d for d in self.market.demands(action.job_id) if d.demand_id == action.demand_id)
+        claim = self.market.claim(demand.claim_id).claim
+        self.market.expire_demand(intent("expire-demand", demand.demand_id), demand.demand_id, claim)
+        self.emit("collected", job=action.job_id.hex(), claim=demand.claim_id.hex(), demand=demand.demand_id)
+
     def _advise(self, action: policy.Advise) -> None:
         said = ((action.claim_id, action.verifier), action.reason)
         if said not in self._advised:
@@ -206,5 +228,5 @@ def describe(finding: Finding) -> str:
 
 def _subject(action: policy.Action) -> tuple[object, ...]:
     """What a backoff of an action is about."""
-    names = ("job_id", "claim_id", "verifier", "game_id")
+    names = ("job_id", "claim_id", "verifier", "game_id", "demand_id")
     return tuple(getattr(action, name) for name in names if hasattr(action, name))

@@ -28,12 +28,14 @@ from protocol.types import (
     ClaimId,
     ClaimStatus,
     ClaimView,
+    DemandView,
     Game,
     GameView,
     Holder,
     JobId,
     JobView,
     Opened,
+    Phase,
     Role,
     Seconds,
     Vote,
@@ -43,6 +45,7 @@ from protocol.world import Market, Moment, new_world
 
 HISTORY_BLOCKS = 8191
 UNBOND_DELAY, UNBIND_DELAY = Seconds(500), Seconds(500)
+PLANT_TIME = Seconds(5_000)
 WEIGHT_EPOCH = 1
 """Blocks: a draw goes by the stakes of two blocks ago."""
 
@@ -105,12 +108,14 @@ class World:
     def __init__(self, arithmetic: Arithmetic) -> None:
         self.time = Seconds(1_000_000)
         self.block = 100
-        market = Market(1, ZERO_ADDRESS, UNBOND_DELAY, UNBIND_DELAY, WEIGHT_EPOCH, keccak, arithmetic)
+        times = (UNBOND_DELAY, UNBIND_DELAY, WEIGHT_EPOCH, PLANT_TIME)
+        market = Market(1, ZERO_ADDRESS, *times, keccak, arithmetic)
         self.rules = new_world(market, {})
         self.games: dict[int, Played] = {}
         self.roots: dict[ClaimId, tuple[bytes, ...]] = {}
         self.traces: dict[ClaimId, dict[Address, tuple[bytes, ...]]] = {}
         self.urls: dict[Address, str] = {}
+        self.demands: dict[int, DemandView] = {}
         self.log: list[tuple] = []
 
     def advance(self, seconds: int) -> None:
@@ -128,6 +133,9 @@ class World:
         moment = Moment(self.time, self.block + 1)
         if isinstance(event, e.RecordSeed):
             event = replace(event, block_hash=self._block_hash(event.claim, moment))
+        if isinstance(event, e.Supply) and event.demand_id in self.demands:
+            seed = self.block_hash(self.demands[event.demand_id].seed_block)
+            event = replace(event, block_hash=seed or ZERO_DIGEST)
         try:
             after = transition(self.rules, event, by, moment)
         except Refused as refusal:
@@ -141,7 +149,16 @@ class World:
         state = self.rules.claims.get(self.rules.claim_id(claim))
         number = 0 if state is None else state.status.seed_block
         gone = now.block - number > HISTORY_BLOCKS
-        return ZERO_DIGEST if gone else sha256(b"block" + number.to_bytes(8, "big")).digest()
+        return ZERO_DIGEST if gone else self.hash_of(number)
+
+    def block_hash(self, number: int) -> bytes | None:
+        """Of a mined block."""
+        return self.hash_of(number) if number <= self.block else None
+
+    @staticmethod
+    def hash_of(number: int) -> bytes:
+        """Any block's."""
+        return sha256(b"block" + number.to_bytes(8, "big")).digest()
 
     # -- what the events tell
 
@@ -153,6 +170,16 @@ class World:
         elif isinstance(event, e.RevealVote):
             shown = self.traces.setdefault(self.rules.claim_id(event.claim), {})
             shown[by] = tuple(event.traces)
+        elif isinstance(event, e.Demand):
+            demand_id = self.rules.demands_made
+            made = self.rules.demands[demand_id]
+            where = (event.segment_end, event.state_root, made.seed_block, made.deadline)
+            self.demands[demand_id] = DemandView(demand_id, made.claim_id, by, *where, "")
+        elif isinstance(event, e.Supply | e.ExpireDemand):
+            before = self.demands[event.demand_id]
+            fallen = self.rules.claims[before.claim_id].status.phase == Phase.CONVICTED
+            ended = "supplied" if isinstance(event, e.Supply) else "withheld" if fallen else "moot"
+            self.demands[event.demand_id] = replace(before, outcome=ended)
         elif isinstance(event, e.Play):
             self.log.append((type(event.move).__name__, event.game_id, by))
             self._moved(event, by)

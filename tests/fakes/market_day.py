@@ -88,9 +88,11 @@ class MarketDay:
         self.services[name] = service
         return service
 
-    def whistleblower(self, name: str, mode: Mode = Mode.PLAY, bonds: int = 1_000) -> WhistleblowerService:
+    def whistleblower(
+        self, name: str, mode: Mode = Mode.PLAY, bonds: int = 1_000, demand: bool = False
+    ) -> WhistleblowerService:
         market = self.markets.get(name) or self.join(name)
-        limits = WhistleLimits(mode, Wei(bonds))
+        limits = WhistleLimits(mode, Wei(bonds), demand=demand)
         parts = (market, self.blocks(), FakeClock(self.world), self.folder / name, secret(name))
         service = WhistleblowerService(*parts, limits, APPETITE, emit=self.events.append)
         self.services[name] = service

@@ -12,9 +12,11 @@ from protocol.params import shard_price
 from protocol.types import (
     ZERO_DIGEST,
     Address,
+    Chunk,
     Claim,
     ClaimId,
     ClaimView,
+    DemandView,
     Game,
     GameView,
     Holder,
@@ -105,6 +107,13 @@ class FakeMarket:
 
     def game(self, game_id: int) -> GameView:
         return self.world.games[game_id].view
+
+    def demands(self, job_id: JobId | None = None) -> Sequence[DemandView]:
+        found = self.world.demands.values()
+        return [d for d in found if job_id in (None, self.world.claims[d.claim_id].claim.job_id)]
+
+    def block_hash(self, number: int) -> bytes | None:
+        return self.world.block_hash(number)
 
     def stake(self, account: Address, role: Role) -> StakeView:
         funds = self.world.rules.funds
@@ -306,6 +315,18 @@ class FakeMarket:
 
     def timeout(self, intent: str, game_id: int, game: Game) -> TxResult:
         return self._move(intent, game_id, game, dispute.Timeout())
+
+    def demand(
+        self, intent: str, claim: Claim, segment_end: int, state_root: bytes, proof: Sequence[bytes]
+    ) -> int:
+        event = e.Demand(claim, segment_end, state_root, tuple(proof))
+        return self._once(intent, "demand", event, lambda: self.world.rules.demands_made)
+
+    def supply(self, intent: str, demand_id: int, claim: Claim, chunks: Sequence[Chunk]) -> TxResult:
+        return self._send(intent, "supply", e.Supply(demand_id, claim, tuple(chunks), ZERO_DIGEST))
+
+    def expire_demand(self, intent: str, demand_id: int, claim: Claim) -> TxResult:
+        return self._send(intent, "expireDemand", e.ExpireDemand(demand_id, claim))
 
     def deliver(self, intent: str, game_id: int) -> TxResult:
         raise NotImplementedError

@@ -16,14 +16,15 @@ from hypothesis import strategies as st
 from program.evidence import ARITHMETIC
 from protocol import events as e
 from protocol.dispute import Timeout
-from protocol.ledger import Bucket, bond, compensation, escrow
+from protocol.ledger import Bucket, bond, compensation, demand_bond, escrow
 from protocol.lifecycle import Market, Moment, Refused, World, new_world, transition
 from protocol.stakes import SEIZED
 from protocol.types import ZERO_ADDRESS, Address, Kind, Phase, Role, Seconds, Wei
+from protocol.world import Demanded
 from tests.twin.player import PLAYERS, Player
 
-KINDS = ["useful"] * 9 + ["dispute"] * 5 + ["wait"] * 2 + ["money", "job", "nonsense"]
-MARKET = Market(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 2, keccak, ARITHMETIC)
+KINDS = ["useful"] * 9 + ["dispute"] * 5 + ["wait"] * 2 + ["money", "job", "office", "office", "nonsense"]
+MARKET = Market(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 2, Seconds(900), keccak, ARITHMETIC)
 
 
 @dataclass
@@ -39,10 +40,16 @@ class Alone:
         self.time = Seconds(self.time + seconds)
         self.block += blocks
 
+    def seed_of(self, made: Demanded) -> bytes:
+        known = made.seed_block <= self.block
+        return keccak(made.seed_block.to_bytes(8, "big")) if known else bytes(32)
+
     def act(self, event: e.Event, by: Address, after_s: int = 1) -> bool:
         self.wait(after_s)
         if isinstance(event, e.RecordSeed):
             event = replace(event, block_hash=keccak(self.block.to_bytes(8, "big")))
+        if isinstance(event, e.Supply) and event.demand_id in self.world.demands:
+            event = replace(event, block_hash=self.seed_of(self.world.demands[event.demand_id]))
         before = self.world
         try:
             self.world = transition(before, event, by, Moment(self.time, self.block))
@@ -71,6 +78,8 @@ def check(before: World, world: World) -> None:
             assert ledger.balance(escrow(job_id)) == 0
         assert ledger.balance(escrow(job_id)) >= owed(world, job_id)  # 4
     open_bonds = sum(ledger.balance(bond(game_id)) for game_id in world.games)
+    open_bonds += sum(ledger.balance(demand_bond(demand_id)) for demand_id in world.demands)
+    open_bonds += sum(planted.deposit for planted in world.plants.values())
     assert ledger.total(Bucket.BOND) == open_bonds  # 10
     for claim_id, state in before.claims.items():
         check_phase(state.status.phase, world.claims[claim_id].status.phase)
@@ -143,7 +152,12 @@ def drain(alone: Alone, player: Player) -> None:
             break
         for game_id, challenge in list(alone.world.games.items()):
             alone.act(e.Play(game_id, challenge.game, Timeout()), challenge.game.challenger)
+        for demand_id, made in list(alone.world.demands.items()):
+            alone.act(e.ExpireDemand(demand_id, alone.world.claims[made.claim_id].claim), made.demander)
         player.step("useful")
+    alone.wait(MARKET.plant_time + 1)
+    for client, commitment in list(alone.world.plants):
+        assert alone.act(e.FinishPlant(client, commitment), client)
     world = alone.world
     assert all(job.closed for job in world.jobs.values())
     assert all(world.funds.locked(a, role) == 0 for a in PLAYERS for role in Role)
@@ -153,7 +167,7 @@ def drain(alone: Alone, player: Player) -> None:
 
 def finished(world: World) -> bool:
     """Every job closed, every game over, every claim ended."""
-    ended = all(job.closed for job in world.jobs.values()) and not world.games
+    ended = all(job.closed for job in world.jobs.values()) and not world.games and not world.demands
     return ended and not any(state.live for state in world.claims.values())
 
 

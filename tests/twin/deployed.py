@@ -35,12 +35,12 @@ from protocol.world import Moment
 
 GENESIS_S = 1_700_000_000
 SUPPLY = Wei(10**24)
-DELAYS = Delays(unbond_s=Seconds(500), unbind_s=Seconds(800), weight_epoch=3)
+DELAYS = Delays(unbond_s=Seconds(500), unbind_s=Seconds(800), weight_epoch=3, plant_s=Seconds(900))
 GAS = hex(15_000_000)
 CHAIN_ID = 31_337
 MODULES = {"Vault": "Vault", "Stakes": "Stakes", "Jobs": "Jobs", "Tasks": "ITasks"}
 MODULES |= {"Challenges": "Challenges", "Court": "Court", "Token": "AssayToken"}
-MODULES |= {"Keys": "Keys", "Guardian": "Guardian"}
+MODULES |= {"Keys": "Keys", "Guardian": "Guardian", "Availability": "Availability", "Plants": "Plants"}
 ACCOUNTS = [Address(dev_account(i).address) for i in range(8)]
 NO_CLAIM = as_tuple(
     Claim(*([bytes(32), 0, 0, 0, 0, ZERO_ADDRESS] + [bytes(32)] * 4 + [0, 0, 0]))  # type: ignore[arg-type]
@@ -84,6 +84,11 @@ _PLAIN = {
     events.Open: ("Challenges", "open"),
     events.OpenVote: ("Challenges", "openVote"),
     events.OpenInput: ("Challenges", "openInput"),
+    events.Demand: ("Availability", "demand"),
+    events.ExpireDemand: ("Availability", "expire"),
+    events.Plant: ("Plants", "plant"),
+    events.RevealPlant: ("Plants", "reveal"),
+    events.FinishPlant: ("Plants", "finish"),
 }
 
 
@@ -201,6 +206,8 @@ class DeployedMarket:
             if event.source is None:
                 fields[4] = NO_CLAIM
             return "Challenges", "proveBinding", tuple(fields)
+        if isinstance(event, events.Supply):
+            return "Availability", "supply", (event.demand_id, event.claim, event.chunks)
         if isinstance(event, events.Bind):
             return "Keys", "bind", (event.operator, event.expiry, self.consent(event.consent))
         contract, function = _PLAIN[type(event)]

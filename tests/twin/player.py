@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Protocol
 
+from program.evidence import node_proof
 from protocol import dispute, sampling, trees
 from protocol import events as e
+from protocol.availability import CHUNKS
 from protocol.guardian import Business
 from protocol.keys import Consent
 from protocol.ledger import free
@@ -24,6 +26,7 @@ from protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
     Address,
+    Chunk,
     Claim,
     ClaimId,
     JobId,
@@ -33,7 +36,7 @@ from protocol.types import (
     Seconds,
     Wei,
 )
-from protocol.world import BallotState, ClaimState, Job, Moment, World
+from protocol.world import BallotState, ClaimState, Demanded, Job, Moment, World
 from tests.twin.deployed import ACCOUNTS
 from tests.twin.games import game_moves
 from tests.twin.nonsense import nonsense
@@ -57,6 +60,21 @@ class Driven(Protocol):
         """Empty blocks."""
 
 
+    def seed_of(self, made: Demanded) -> bytes:
+        """Hash of a demand's seed block (32 zero bytes if there is none yet)."""
+
+
+@dataclass(frozen=True)
+class Plot:
+    """What a client has planted, or meant to."""
+
+    job_id: JobId
+    round: int
+    shard: int
+    solver: Address
+    salt: bytes
+
+
 class Player:
     """Drives one run."""
 
@@ -65,6 +83,7 @@ class Player:
         self.scene = Scene(rng)
         self.secrets: dict[tuple[ClaimId, Address], Secret] = {}
         self.findings: list[tuple[e.Event, Address]] = []
+        self.plants: dict[tuple[Address, bytes], Plot] = {}
         self.nonce = 0
 
     # -- one step
@@ -76,8 +95,11 @@ class Player:
             "dispute": self.disputes,
             "money": self.money,
             "job": self.job_events,
+            "office": self.offices,
             "nonsense": self.nonsense,
         }
+        if self.twin.world.guardian.paused and self.rng.random() < 0.3:
+            kind = "office"
         doings = kinds[kind]() if kind in kinds else []
         if kind in ("useful", "dispute") and self.rng.random() < 0.9:
             doings = [doing for doing in doings if self._welcome(*doing)]
@@ -119,6 +141,7 @@ class Player:
 
     def _deadlines(self) -> list[int]:
         found = [challenge.game.deadline for challenge in self.twin.world.games.values()]
+        found += [made.deadline for made in self.twin.world.demands.values()]
         for job in self.twin.world.jobs.values():
             found.append(max(job.round_start, job.last_shard_claim) + job.terms.task_time)
             ends = [job.stragglers_end, max(job.accepted_at, job.round_start)]
@@ -272,6 +295,7 @@ class Player:
         if self.findings and self.rng.random() < 0.8:
             doings += [self.findings.pop(self.rng.randrange(len(self.findings)))] * 3
         live = [state for state in self.twin.world.claims.values() if self.twin.world.liable(state)]
+        doings += [*self._demands(live), *self._planted()]
         if live and self.rng.random() < (0.4 if doings else 1.0):
             found = self._finding(self.rng.choice(live))
             doings += [found] if found else []
@@ -343,6 +367,72 @@ class Player:
             return (terms.outer_genesis_root if outer else terms.genesis_root), at, None
         return source.output_root, at, source
 
+    # -- demands and plants
+
+    def _demands(self, live: list[ClaimState]) -> list[Doing]:
+        """Answers to open demands, right and wrong, their ends, and new ones."""
+        doings: list[Doing] = []
+        for demand_id, made in self.twin.world.demands.items():
+            claim = self.twin.world.claims[made.claim_id].claim
+            anyone = self.rng.choice(PLAYERS)
+            if made.deadline < self.twin.time:
+                doings += [(e.ExpireDemand(demand_id, claim), anyone)] * 3
+            else:
+                doings += [(self._supply(demand_id, made, claim), anyone)] * 2
+        if live and self.rng.random() < 0.3:
+            state = self.rng.choice(live)
+            tree = self.scene.segments[state.claim.segments_root]
+            at, shift = self.rng.randrange(tree.count), self.rng.choice([0, 0, 0, 1])
+            demand = e.Demand(state.claim, at + shift, tree.levels[0][at], tuple(tree.proof(at)))
+            doings.append((demand, self.rng.choice(PLAYERS)))
+        return doings
+
+    def _supply(self, demand_id: int, made: Demanded, claim: Claim) -> e.Supply:
+        """The drawn pieces as far as they can be known before the block: the twin brings its hash later."""
+        terms = self.twin.world.jobs[claim.job_id].terms
+        program = INNER if claim.kind == Kind.TASK else OUTERS[terms.shards]
+        slots = self.scene.states.get(made.state_root)
+        seed = self.twin.seed_of(made) if slots else ZERO_DIGEST
+        chunks = []
+        for i in range(CHUNKS if self.rng.random() < 0.95 else CHUNKS - 1):
+            slot, _ = sampling.drawn_chunk(seed, demand_id, i, program.slots)
+            data = slots[slot] if slots and self.rng.random() < 0.95 else self.scene.bytes(16)
+            way = self.scene.state_tree(made.state_root).proof(slot) if slots else []
+            node, proof = program.nodes[slot].encode(), node_proof(program, slot)
+            chunks.append(Chunk(node, proof, data, (), tuple(way)))
+        return e.Supply(demand_id, claim, tuple(chunks), seed)
+
+    def _planted(self) -> list[Doing]:
+        """Reveals of what clients have planted, and ends."""
+        rng, world = self.rng, self.twin.world
+        doings: list[Doing] = []
+        for (client, commitment), plot in self.plants.items():
+            if (client, commitment) not in world.plants and rng.random() < 0.9:
+                continue
+            current = world.current(plot.job_id, Kind.TASK, plot.round, plot.shard)
+            if current is not None:
+                claim = world.claims[current].claim
+                salt = plot.salt if rng.random() < 0.9 else rng.randbytes(32)
+                doings.append((e.RevealPlant(claim, salt), rng.choice([client, client, client, plot.solver])))
+            doings.append((e.FinishPlant(client, commitment), rng.choice(PLAYERS)))
+        return doings
+
+    def _planting(self) -> list[Doing]:
+        """Plants of clients in what comes next."""
+        rng, world = self.rng, self.twin.world
+        doings: list[Doing] = []
+        for job_id, job in world.jobs.items():
+            shard = rng.randrange(job.terms.shards)
+            solver, client = job.shards[shard].solver, job.terms.client
+            if job.begun and solver != ZERO_ADDRESS and rng.random() < 0.5:
+                plot = Plot(job_id, job.round + rng.choice([0, 1]), shard, solver, rng.randbytes(32))
+                where = (job_id, plot.round, shard, plot.salt)
+                commitment = world.plant_commitment(client, solver, *where)
+                self.plants[client, commitment] = plot
+                deposit = Wei(job.terms.solver_stake - rng.choice([0, 0, 0, 1]))
+                doings += [(e.Plant(commitment, max(deposit, Wei(0))), client)] * 2
+        return doings
+
     # -- money and jobs
 
     def money(self) -> list[Doing]:
@@ -366,16 +456,15 @@ class Player:
             (e.StartUnbond(role, Wei(rng.choice([0, unlocked, unlocked // 2, unlocked + 1]))), by),
             (e.FinishUnbond(role, rng.randrange(requests + 1)), by),
             (e.Destroy(), by),
-            *self._offices(by),
         ]
 
-    def _offices(self, by: Address) -> list[Doing]:
+    def offices(self) -> list[Doing]:
         """Owners, operators and the keeper of the guardian; what is paused is soon open again."""
-        rng, world = self.rng, self.twin.world
-        paused = world.guardian.paused
-        keeper = by if world.guardian.keeper == ZERO_ADDRESS else world.guardian.keeper  # given up for good
+        rng, world, by = self.rng, self.twin.world, self.rng.choice(PLAYERS)
+        paused, keeper = world.guardian.paused, world.guardian.keeper
+        keeper = by if keeper == ZERO_ADDRESS else keeper  # the office was given up
         if paused:
-            return [(e.SetPaused(rng.choice(sorted(paused)), False), keeper)] * 9
+            return [(e.SetPaused(rng.choice(sorted(paused)), False), keeper)]
         owned = [o for o in PLAYERS if world.keys.owner_of(o, self.twin.time) != o]
         if not owned or rng.random() < 0.1:
             operator = rng.choice(PLAYERS)
@@ -394,7 +483,7 @@ class Player:
         requests = world.funds.accounts.get((operator, role))
         index = rng.randrange(len(requests.requests) + 1) if requests else 0
         return [
-            (e.Unbind(operator), owner),
+            *[(e.Unbind(operator), owner)] * 2,
             (e.RevokeConsents(), operator),
             (e.Stake(role, Wei(300), operator), owner),
             (e.StartUnbond(role, Wei(50), operator), owner),
@@ -405,6 +494,7 @@ class Player:
     def job_events(self) -> list[Doing]:
         """What clients and holders do now and then."""
         doings = [self.posting()] if len(self.twin.world.jobs) < 2 else []
+        doings += self._planting()
         for job_id, job in self.twin.world.jobs.items():
             anyone, shard = self.rng.choice(PLAYERS), self.rng.randrange(job.terms.shards)
             doings.append((e.TopUp(job_id, Wei(self.rng.choice([0, 3]))), anyone))

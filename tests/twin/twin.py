@@ -20,10 +20,10 @@ from program.evidence import ARITHMETIC
 from protocol import events
 from protocol.encoding import as_tuple, encode, words
 from protocol.guardian import Business
-from protocol.ledger import Bucket
+from protocol.ledger import Bucket, demand_bond, plant_deposit
 from protocol.lifecycle import Refused, transition
 from protocol.types import ZERO_DIGEST, Address, ClaimStatus, Game, Kind, Progress, Role, Seconds, Vote
-from protocol.world import Market, Moment, World, new_world
+from protocol.world import Demanded, Market, Moment, World, new_world
 from tests.twin.deployed import (
     ACCOUNTS,
     CHAIN_ID,
@@ -60,9 +60,9 @@ class Twin:
     def begin(deployed: DeployedMarket) -> Twin:
         """A market that was just deployed."""
         jobs = Address(deployed.contracts["Jobs"].address)
-        market = Market(
-            CHAIN_ID, jobs, DELAYS.unbond_s, DELAYS.unbind_s, DELAYS.weight_epoch, keccak, ARITHMETIC
-        )
+        unbonding, unbinding, planted = DELAYS.unbond_s, DELAYS.unbind_s, DELAYS.plant_s
+        epoch = DELAYS.weight_epoch
+        market = Market(CHAIN_ID, jobs, unbonding, unbinding, epoch, planted, keccak, ARITHMETIC)
         share = SUPPLY // len(ACCOUNTS)
         wallets = dict.fromkeys(ACCOUNTS[1:], share)
         wallets[ACCOUNTS[0]] = SUPPLY - share * (len(ACCOUNTS) - 1)
@@ -86,6 +86,8 @@ class Twin:
         now = Moment(Seconds(self.time + after_s), self.block + 1)
         if isinstance(event, events.RecordSeed):
             event = replace(event, block_hash=self._seed_hash(event))
+        if isinstance(event, events.Supply):
+            event = replace(event, block_hash=self._chunk_hash(event))
         outcome = self.deployed.act(self._on_chain(event), by, now.time)
         self.time, self.block = now.time, now.block
         name = type(event).__name__
@@ -155,6 +157,17 @@ class Twin:
         old = self.block + 1 - state.status.seed_block > self.history_blocks
         return ZERO_DIGEST if old else self.deployed.block_hash(state.status.seed_block)
 
+    def _chunk_hash(self, event: events.Supply) -> bytes:
+        made = self.world.demands.get(event.demand_id)
+        return ZERO_DIGEST if made is None else self.seed_of(made)
+
+    def seed_of(self, made: Demanded) -> bytes:
+        """Hash of a demand's seed block as the next block knows it (32 zero bytes if it does not)."""
+        if made.seed_block > self.block:
+            return ZERO_DIGEST
+        old = self.block + 1 - made.seed_block > self.history_blocks
+        return ZERO_DIGEST if old else self.deployed.block_hash(made.seed_block)
+
     def _expected(self) -> Iterator[tuple[Question, Any]]:
         yield from self._money()
         for job_id, job in self.world.jobs.items():
@@ -178,6 +191,15 @@ class Twin:
             stored = keccak(words(self.chain_games[game_id])) if stands else ZERO_DIGEST
             yield ("Court", "gameHash", (game_id,)), stored
             yield ("Vault", "balance", (Bucket.BOND, _word(game_id))), self._balance(Bucket.BOND, game_id)
+        for demand_id in range(1, self.world.demands_made + 1):
+            held = self.world.funds.ledger.balance(demand_bond(demand_id))
+            yield ("Vault", "balance", (Bucket.BOND, _word(demand_id | 1 << 255))), held
+        for client, commitment in self.world.plants:
+            key = keccak(encode(client, commitment))
+            held = self.world.funds.ledger.balance(plant_deposit(client, commitment))
+            yield ("Vault", "balance", (Bucket.BOND, key)), held
+        for claim_id, planter in self.world.planters.items():
+            yield ("Plants", "planter", (claim_id,)), planter
 
     def _money(self) -> Iterator[tuple[Question, Any]]:
         funds, ledger = self.world.funds, self.world.funds.ledger

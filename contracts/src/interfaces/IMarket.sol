@@ -12,7 +12,7 @@ interface IVault {
         STAKE, // active stake; key = account and role
         UNBONDING, // key = account and role
         ESCROW, // a job's budget; key = job id
-        BOND, // a challenge's bond; key = game id
+        BOND, // a challenge's bond, a demand's, a plant's deposit; key = game id, demand id with the top bit set, plant
         COMPENSATION // slash proceeds held for those whose work a rewind wasted; key = job id and rewind
     }
 
@@ -307,12 +307,6 @@ interface ITasks {
     /// @notice Convict a claim that stands and may still be challenged, or on which a game is open. `finding.early` says
     /// nothing here: no game of it is open.
     function convict(Claim calldata claim, Finding calldata finding) external;
-}
-
-/// @title Plants: faults that a client has planted in its own job
-interface IPlants {
-    /// @notice The client that has revealed, with a deposit, that it planted this claim's fault; 0 if nobody has.
-    function planter(bytes32 claimId) external view returns (address);
 }
 
 /// @title Challenges: bonds, linked to one claim or one vote

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {IPlants, ITasks, IVault} from "../interfaces/IMarket.sol";
+import {ITasks, IVault} from "../interfaces/IMarket.sol";
+import {IPlants} from "../interfaces/IPlants.sol";
 import {Accused, Claim, Finding, INPUT, Kind, Phase, Role, Terms, WITHHELD} from "../interfaces/Types.sol";
 import {Sampling} from "../libraries/Sampling.sol";
 import {Shards} from "./Shards.sol";

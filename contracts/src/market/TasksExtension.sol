@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {IJobs, IPlants, IStakes, IVault} from "../interfaces/IMarket.sol";
+import {IJobs, IStakes, IVault} from "../interfaces/IMarket.sol";
+import {IPlants} from "../interfaces/IPlants.sol";
 import {ClaimStatus, Kind, Vote} from "../interfaces/Types.sol";
 import {Claims} from "./Claims.sol";
 import {Convictions} from "./Convictions.sol";

@@ -20,6 +20,8 @@ contract Vault is IVault, ReentrancyGuardTransient {
     address public immutable JOBS;
     address public immutable TASKS;
     address public immutable CHALLENGES;
+    address public immutable AVAILABILITY;
+    address public immutable PLANTS;
     IKeys private immutable KEYS;
 
     mapping(Bucket bucket => mapping(bytes32 key => uint256)) private entries;
@@ -28,17 +30,28 @@ contract Vault is IVault, ReentrancyGuardTransient {
     uint256 public burned;
     uint256 public undestroyed;
 
-    constructor(IERC20 token, address stakes, address jobs, address tasks, address challenges, IKeys keys) {
+    constructor(
+        IERC20 token,
+        address stakes,
+        address jobs,
+        address tasks,
+        address challenges,
+        address availability,
+        address plants,
+        IKeys keys
+    ) {
         TOKEN = token;
         STAKES = stakes;
         JOBS = jobs;
         TASKS = tasks;
         CHALLENGES = challenges;
+        AVAILABILITY = availability;
+        PLANTS = plants;
         KEYS = keys;
     }
 
     modifier onlyModule() {
-        if (msg.sender != TASKS && msg.sender != STAKES && msg.sender != JOBS && msg.sender != CHALLENGES) {
+        if (msg.sender != TASKS && msg.sender != STAKES && msg.sender != JOBS && !_holdsBonds(msg.sender)) {
             revert NotModule(msg.sender);
         }
         _;
@@ -150,6 +163,10 @@ contract Vault is IVault, ReentrancyGuardTransient {
     function _put(Bucket bucket, bytes32 key, uint256 amount) private {
         entries[bucket][key] += amount;
         totals[_rank(bucket)] += amount.toUint128();
+    }
+
+    function _holdsBonds(address caller) private view returns (bool) {
+        return caller == CHALLENGES || caller == AVAILABILITY || caller == PLANTS;
     }
 
     function _key(address account) private pure returns (bytes32) {

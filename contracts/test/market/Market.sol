@@ -2,14 +2,17 @@
 pragma solidity ^0.8.28;
 
 import {Game, ICourt} from "../../src/interfaces/ICourt.sol";
-import {IChallenges, IJobs, IPlants, IStakes, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
+import {IChallenges, IJobs, IStakes, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
+import {IPlants} from "../../src/interfaces/IPlants.sol";
 import {Claim, ClaimStatus, Kind, Phase, ProgramRef, Role, Terms, Vote} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Sampling} from "../../src/libraries/Sampling.sol";
+import {Availability} from "../../src/market/Availability.sol";
 import {Challenges} from "../../src/market/Challenges.sol";
 import {Guardian} from "../../src/market/Guardian.sol";
 import {Jobs} from "../../src/market/Jobs.sol";
 import {Keys} from "../../src/market/Keys.sol";
+import {Plants} from "../../src/market/Plants.sol";
 import {Stakes} from "../../src/market/Stakes.sol";
 import {Tasks} from "../../src/market/Tasks.sol";
 import {TasksExtension} from "../../src/market/TasksExtension.sol";
@@ -46,6 +49,7 @@ contract FakeCourt {
 abstract contract Market is Test {
     uint64 internal constant UNBOND_DELAY = 7 days;
     uint64 internal constant UNBIND_DELAY = 14 days;
+    uint64 internal constant PLANT_TIME = 5000;
     uint64 internal constant WEIGHT_EPOCH = 1; // blocks: stake counts two blocks later
     uint32 internal constant SHARDS = 2;
     uint32 internal constant PARAMS = 2;
@@ -57,6 +61,8 @@ abstract contract Market is Test {
     AssayToken internal token;
     Keys internal keys;
     Guardian internal guardian;
+    Availability internal availability;
+    Plants internal plants;
     Vault internal vault;
     Stakes internal stakes;
     Jobs internal jobs;
@@ -84,15 +90,21 @@ abstract contract Market is Test {
         address court_ = vm.computeCreateAddress(address(this), nonce + 5);
         keys = new Keys(UNBIND_DELAY);
         guardian = new Guardian(keeper);
-        vault = new Vault(IERC20(address(token)), stakes_, jobs_, tasks_, challenges_, keys);
+        address availability_ = vm.computeCreateAddress(address(this), nonce + 6);
+        address plants_ = vm.computeCreateAddress(address(this), nonce + 7);
+        vault = new Vault(
+            IERC20(address(token)), stakes_, jobs_, tasks_, challenges_, availability_, plants_, keys
+        );
         stakes = new Stakes(IVault(vault_), tasks_, keys, guardian, UNBOND_DELAY, WEIGHT_EPOCH);
         jobs = new Jobs(IVault(vault_), tasks_, guardian);
-        address extension = vm.computeCreateAddress(address(this), nonce + 6);
+        address extension = vm.computeCreateAddress(address(this), nonce + 8);
         tasks = ITasks(address(new Tasks(IVault(vault_), IStakes(stakes_), IJobs(jobs_), extension)));
         challenges = new Challenges(IVault(vault_), jobs_, ITasks(tasks_), ICourt(court_));
         court = new FakeCourt(challenges_);
+        availability = new Availability(IVault(vault_), jobs_, ITasks(tasks_));
+        plants = new Plants(IVault(vault_), jobs_, ITasks(tasks_), PLANT_TIME);
         new TasksExtension(
-            IVault(vault_), IStakes(stakes_), IJobs(jobs_), challenges_, address(0), IPlants(address(0))
+            IVault(vault_), IStakes(stakes_), IJobs(jobs_), challenges_, availability_, IPlants(plants_)
         );
     }
 

@@ -34,7 +34,7 @@ from protocol.types import (
 from tests.property.markets import TERMS
 
 SALT = b"s" * 32
-DELAYS = Delays(unbond_s=Seconds(1_000), unbind_s=Seconds(2_000), weight_epoch=1)
+DELAYS = Delays(unbond_s=Seconds(1_000), unbind_s=Seconds(2_000), weight_epoch=1, plant_s=Seconds(2_000))
 
 
 @pytest.fixture

@@ -21,7 +21,8 @@ from chain.sender import FeePolicy, Sender
 from protocol.errors import Reverted
 from protocol.types import ZERO_ADDRESS, Address, JobId, ProgramRef, Role, Seconds, Terms, Wei
 
-DELAYS = Delays(unbond_s=Seconds(86_400), unbind_s=Seconds(2 * 86_400), weight_epoch=1)
+DAY = Seconds(86_400)
+DELAYS = Delays(unbond_s=DAY, unbind_s=Seconds(2 * DAY), weight_epoch=1, plant_s=DAY)
 UNIT = 10**18
 
 

@@ -118,7 +118,7 @@ class Story:
 @pytest.fixture
 def story() -> Story:
     """Ann and Bob hold a shard each; Vera is the only verifier."""
-    market = Market(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 1, keccak, ARITHMETIC)
+    market = Market(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 1, Seconds(900), keccak, ARITHMETIC)
     everybody = (CLIENT, ANN, BOB, VERA, WHISTLER)
     scene = Scene(random.Random(1))
     told = Story(new_world(market, {account: Wei(10**6) for account in everybody}), scene)

@@ -1,0 +1,93 @@
+"""``assay dispute demand``: make a claimant show drawn pieces of a state that it has committed to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from cli.app import app_of
+from cli.output import table
+from cli.solver import parse_id
+from cli.units import show_amount
+from protocol.errors import Stop
+from protocol.types import ClaimId, DemandView, JobId
+
+commands = typer.Typer(no_args_is_help=True, help="Demands for pieces of committed states.")
+DemandId = Annotated[int, typer.Argument(help="Number of the demand.")]
+
+
+@commands.command("ls")
+def list_demands(
+    context: typer.Context, job: Annotated[str | None, typer.Option(help="Only this job's.")] = None
+) -> None:
+    """Demands, oldest first."""
+    app = app_of(context)
+    found = app.view().market.demands(None if job is None else JobId(parse_id(job)))
+    rows = table("demands", "#demand", "claim", "#segment end", "demander", "outcome")
+    for demand in found:
+        what = demand.outcome or f"open until {demand.deadline}"
+        rows.add_row(
+            str(demand.demand_id), demand.claim_id.hex()[:16], str(demand.segment_end), demand.demander, what
+        )
+    app.output.result("demands", list(found), rows)
+
+
+@commands.command("make")
+def make(
+    context: typer.Context,
+    claim: Annotated[str, typer.Argument(help="The claim's id.")],
+    end: Annotated[int, typer.Option(help="Which segment's end; 0: the input state.")],
+) -> None:
+    """Demand four drawn leaves of a state: the claimant shows them in time, or loses the claim."""
+    from protocol import trees
+
+    app = app_of(context)
+    connection = app.connect()
+    market = connection.writer
+    view = market.claim(ClaimId(parse_id(claim)))
+    ends = trees.build(view.roots)
+    if not 0 <= end < ends.count:
+        raise Stop(f"the claim has segment ends 0 to {ends.count - 1}", hint="choose --end", code="usage")
+    bond = market.job(view.claim.job_id).terms.challenge_bond
+    app.announce(f"demand pieces of segment end {end} of {claim}", bond, worst_loss=bond)
+    intent = connection.intent("demand", claim, end)
+    demand_id = market.demand(intent, view.claim, end, view.roots[end], tuple(ends.proof(end)))
+    data = {"demand": demand_id, "claim": view.claim_id, "end": end}
+    app.output.result("demand", data, f"demand {demand_id}; a bond of {show_amount(bond)} lies on it")
+
+
+@commands.command("expire")
+def expire(context: typer.Context, demand_id: DemandId) -> None:
+    """End a demand whose time is up: its claim falls, and the bond comes back."""
+    app = app_of(context)
+    connection = app.connect()
+    market = connection.writer
+    claim = market.claim(_demand(market.demands(), demand_id).claim_id).claim
+    app.announce(f"end demand {demand_id}")
+    result = market.expire_demand(connection.intent("expire-demand", demand_id), demand_id, claim)
+    app.output.result("transaction", result, f"ended; transaction {result.tx_hash}")
+
+
+@commands.command("supply")
+def supply(context: typer.Context, demand_id: DemandId) -> None:
+    """Show the drawn pieces; the state is fetched, or computed again on this machine."""
+    from cli.inspect import open_inspection
+    from training.availability import answer
+
+    app = app_of(context)
+    connection = app.connect()
+    market = connection.writer
+    demand = _demand(market.demands(), demand_id)
+    inspection = open_inspection(app, market.claim(demand.claim_id).claim.job_id)
+    app.announce(f"show what demand {demand_id} has drawn")
+    result = answer(market, inspection.lineage, demand)
+    app.output.result("transaction", result, f"shown; transaction {result.tx_hash}")
+
+
+def _demand(demands: Sequence[DemandView], demand_id: int) -> DemandView:
+    for demand in demands:
+        if demand.demand_id == demand_id:
+            return demand
+    raise Stop(f"there is no demand {demand_id}", hint="assay dispute demand ls", code="not-found")

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {Claim} from "./Types.sol";
+
+/// @title Plants: faults that a client plants in its own job, to see who passes them (docs/protocol.md, section 7.4)
+/// @notice The client commits beforehand, with a deposit, to which solver's task will be at fault. A claim that is convicted as
+/// any other, and was revealed as a plant before, costs its claimant no more than its finder and the wasted work are paid;
+/// the deposit comes back. A plant that was not convicted by its expiry loses its deposit.
+interface IPlants {
+    error AlreadyPlanted(bytes32 commitment);
+    error NotPlanted(bytes32 commitment);
+    error NotClient(address client);
+    error NotATask();
+    error PlantedTooLate(uint64 plantedAt, uint64 committedAt);
+    error DepositTooSmall(uint256 needed, uint256 given);
+    error AlreadyRevealed(bytes32 claimId);
+    error PlantExpired(uint64 expiry);
+    error NotDue(uint64 due);
+
+    event Planted(bytes32 indexed commitment, address indexed client, uint256 deposit, uint64 expiry);
+    event PlantRevealed(bytes32 indexed commitment, bytes32 indexed claimId, address indexed client);
+    event PlantFinished(bytes32 indexed commitment, address indexed client, uint256 returned, uint256 burned);
+
+    /// @notice `commitment`: keccak256(abi.encode(client, solver, jobId, round, shard, salt)). The deposit comes from the caller's
+    /// free balance and must be at least the job's solverStake to be of use.
+    function plant(bytes32 commitment, uint256 deposit) external;
+    /// @notice Client: this task claim, committed after the plant, is the plant. Before its conviction.
+    function reveal(Claim calldata claim, bytes32 salt) external;
+    /// @notice Anyone: give the deposit back once the claim is convicted (or a rewind has ended it), or burn it after the expiry.
+    function finish(address client, bytes32 commitment) external;
+    /// @notice The client that has revealed, with a deposit, that it planted this claim's fault; 0 if nobody has.
+    function planter(bytes32 claimId) external view returns (address);
+}

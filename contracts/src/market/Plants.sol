@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {ITasks, IVault} from "../interfaces/IMarket.sol";
+import {IPlants} from "../interfaces/IPlants.sol";
+import {Claim, Kind, Phase, Terms} from "../interfaces/Types.sol";
+import {TermsStore} from "../libraries/TermsStore.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+
+/// @notice See IPlants. A conviction asks `planter`; nothing else depends on this contract.
+contract Plants is IPlants {
+    using SafeCast for uint256;
+
+    /// @dev Two slots and a half.
+    struct Plant {
+        address client;
+        uint64 plantedAt; // seconds
+        uint128 deposit;
+        bytes32 claimId; // 0 until revealed
+    }
+
+    IVault public immutable VAULT;
+    address public immutable JOBS;
+    ITasks public immutable TASKS;
+    /// @notice Seconds from planting to expiry: longer than a task, its votes, its window and a game take.
+    uint64 public immutable PLANT_TIME;
+
+    /// @dev By client and commitment, so that nobody spoils another's by planting it first.
+    mapping(bytes32 id => Plant) private plants;
+    mapping(bytes32 claimId => address) public planter;
+
+    constructor(IVault vault, address jobs, ITasks tasks, uint64 plantTime) {
+        VAULT = vault;
+        JOBS = jobs;
+        TASKS = tasks;
+        PLANT_TIME = plantTime;
+    }
+
+    function plant(bytes32 commitment, uint256 deposit) external {
+        bytes32 id = _id(msg.sender, commitment);
+        if (plants[id].client != address(0)) revert AlreadyPlanted(commitment);
+        uint64 now_ = uint64(block.timestamp);
+        plants[id] = Plant(msg.sender, now_, deposit.toUint128(), 0);
+        emit Planted(commitment, msg.sender, deposit, now_ + PLANT_TIME);
+        VAULT.move(IVault.Bucket.FREE, _key(msg.sender), IVault.Bucket.BOND, id, deposit);
+    }
+
+    function reveal(Claim calldata claim, bytes32 salt) external {
+        bytes32 commitment =
+            keccak256(abi.encode(msg.sender, claim.claimant, claim.jobId, claim.round, claim.shard, salt));
+        bytes32 id = _id(msg.sender, commitment);
+        Plant memory p = plants[id];
+        if (p.client == address(0)) revert NotPlanted(commitment);
+        if (claim.kind != Kind.TASK) revert NotATask();
+        Terms memory t = _terms(claim.jobId);
+        if (t.client != msg.sender) revert NotClient(t.client);
+        if (p.claimId != 0) revert AlreadyRevealed(p.claimId);
+        if (block.timestamp > p.plantedAt + PLANT_TIME) revert PlantExpired(p.plantedAt + PLANT_TIME);
+        if (p.plantedAt >= claim.committedAt) revert PlantedTooLate(p.plantedAt, claim.committedAt);
+        if (p.deposit < t.solverStake) revert DepositTooSmall(t.solverStake, p.deposit);
+        bytes32 claimId = keccak256(abi.encode(claim));
+        Phase phase = TASKS.status(claimId).phase;
+        if (phase == Phase.NONE) revert ITasks.WrongClaim(claimId);
+        if (phase == Phase.CONVICTED || phase == Phase.SETTLED) revert ITasks.WrongPhase(phase);
+        if (planter[claimId] != address(0)) revert AlreadyRevealed(claimId);
+        plants[id].claimId = claimId;
+        planter[claimId] = msg.sender;
+        emit PlantRevealed(commitment, claimId, msg.sender);
+    }
+
+    function finish(address client, bytes32 commitment) external {
+        bytes32 id = _id(client, commitment);
+        Plant memory p = plants[id];
+        if (p.client == address(0)) revert NotPlanted(commitment);
+        Phase phase = p.claimId == 0 ? Phase.NONE : TASKS.status(p.claimId).phase;
+        bool kept = phase == Phase.CONVICTED || phase == Phase.VOID;
+        uint64 expiry = p.plantedAt + PLANT_TIME;
+        if (!kept && block.timestamp <= expiry) revert NotDue(expiry + 1);
+        delete plants[id];
+        emit PlantFinished(commitment, client, kept ? p.deposit : 0, kept ? 0 : p.deposit);
+        if (kept) VAULT.move(IVault.Bucket.BOND, id, IVault.Bucket.FREE, _key(client), p.deposit);
+        else VAULT.burn(IVault.Bucket.BOND, id, p.deposit);
+    }
+
+    function _id(address client, bytes32 commitment) private pure returns (bytes32) {
+        return keccak256(abi.encode(client, commitment));
+    }
+
+    function _terms(bytes32 jobId) private view returns (Terms memory t) {
+        uint256 found = TermsStore.read(JOBS, jobId);
+        if (found == 0) revert ITasks.NoSuchJob(jobId);
+        assembly ("memory-safe") {
+            t := found
+        }
+    }
+
+    function _key(address account) private pure returns (bytes32) {
+        return bytes32(uint256(uint160(account)));
+    }
+}
