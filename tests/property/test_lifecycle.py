@@ -23,7 +23,8 @@ from protocol.types import ZERO_ADDRESS, Address, Kind, Phase, Role, Seconds, We
 from protocol.world import Demanded
 from tests.twin.player import PLAYERS, Player
 
-KINDS = ["useful"] * 9 + ["dispute"] * 5 + ["wait"] * 2 + ["money", "job", "office", "office", "nonsense"]
+KINDS = ["useful"] * 9 + ["dispute"] * 5 + ["wait"] * 2
+KINDS += ["money", "job", "office", "demand", "demand", "nonsense"]
 MARKET = Market(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 2, Seconds(900), keccak, ARITHMETIC)
 
 
@@ -128,7 +129,7 @@ def check_phase(before: Phase, after: Phase) -> None:
 
 def market() -> Alone:
     """Players with tokens and some stake."""
-    alone = Alone(new_world(MARKET, {account: Wei(10**9) for account in PLAYERS}))
+    alone = Alone(new_world(MARKET, {account: Wei(10**9) for account in PLAYERS}, PLAYERS[0]))
     for number, account in enumerate(PLAYERS, 1):
         assert alone.act(e.Deposit(account, Wei(100_000)), account)
         assert alone.act(e.Stake(Role.SOLVER, Wei(900 + 700 * (number % 3))), account)
@@ -175,7 +176,7 @@ def test_invariants_hold_and_everything_is_paid_out() -> None:
     seen: Counter[str] = Counter()
 
     @given(st.integers(0, 2**32 - 1))
-    @settings(max_examples=120)
+    @settings(max_examples=150)
     def live(seed: int) -> None:
         rng = random.Random(seed)
         alone = market()

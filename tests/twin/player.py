@@ -95,13 +95,14 @@ class Player:
             "dispute": self.disputes,
             "money": self.money,
             "job": self.job_events,
+            "demand": self.demands,
             "office": self.offices,
             "nonsense": self.nonsense,
         }
         if self.twin.world.guardian.paused and self.rng.random() < 0.3:
             kind = "office"
         doings = kinds[kind]() if kind in kinds else []
-        if kind in ("useful", "dispute") and self.rng.random() < 0.9:
+        if kind in ("useful", "dispute", "demand") and self.rng.random() < 0.9:
             doings = [doing for doing in doings if self._welcome(*doing)]
         if not doings:
             self.wait()
@@ -295,7 +296,6 @@ class Player:
         if self.findings and self.rng.random() < 0.8:
             doings += [self.findings.pop(self.rng.randrange(len(self.findings)))] * 3
         live = [state for state in self.twin.world.claims.values() if self.twin.world.liable(state)]
-        doings += [*self._demands(live), *self._planted()]
         if live and self.rng.random() < (0.4 if doings else 1.0):
             found = self._finding(self.rng.choice(live))
             doings += [found] if found else []
@@ -369,9 +369,10 @@ class Player:
 
     # -- demands and plants
 
-    def _demands(self, live: list[ClaimState]) -> list[Doing]:
-        """Answers to open demands, right and wrong, their ends, and new ones."""
-        doings: list[Doing] = []
+    def demands(self) -> list[Doing]:
+        """Answers to open demands, right and wrong, their ends, new ones; and what became of plants."""
+        doings = self._planted()
+        live = [state for state in self.twin.world.claims.values() if self.twin.world.liable(state)]
         for demand_id, made in self.twin.world.demands.items():
             claim = self.twin.world.claims[made.claim_id].claim
             anyone = self.rng.choice(PLAYERS)

@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 from tests.twin.conftest import Stage
 from tests.twin.player import Player
 
-KINDS = ["useful"] * 9 + ["dispute"] * 5 + ["wait"] * 2 + ["money", "job", "office", "nonsense", "nonsense"]
+KINDS = ["useful"] * 9 + ["dispute"] * 5 + ["wait"] * 2
+KINDS += ["money", "job", "office", "demand", "nonsense", "nonsense"]
 
 
 def machine(stage: Stage, accepted: Counter[str], refused: Counter[str]) -> type[RuleBasedStateMachine]:
