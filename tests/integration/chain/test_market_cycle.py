@@ -78,6 +78,7 @@ def committed(markets: list[ChainMarket]) -> tuple[JobId, Claim]:
         TERMS,
         client=client.me,
         shards=1,
+        min_shards=1,
         rounds=1,
         steps_per_round=4,
         outer=replace(TERMS.outer, slots=3),
