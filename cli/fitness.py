@@ -1,8 +1,8 @@
 """Whether this machine was found fit to compute for money, by ``assay solver bench``.
 
-Contract: a result, kept in the home folder, holds for the processor, PyTorch and device that it was found with.
-A machine that gave a wrong bit is refused until it passes; one that was never compared is told how. Importing
-this loads nothing that a node does not need anyway; the comparison itself is in ``cli.bench``.
+Contract: a result, kept in the home folder, holds for the processor, PyTorch and device that it was found
+with. A machine that gave a wrong bit is refused until it passes; one that was never compared is told how.
+Importing this loads nothing that a node does not need anyway; the comparison itself is in ``cli.bench``.
 """
 
 from __future__ import annotations
