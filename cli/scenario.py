@@ -90,7 +90,7 @@ class Run:
         return {**self.addresses, "faucet": Address(dev_account(0).address)}
 
     def _job(self, specs: list[NodeSpec], files: JobArtifacts) -> None:
-        from cli.job import publish_and_post
+        from cli.job_post import publish_and_post
         from cli.node import serve_blocks
 
         self.outcome.parameters = sum(x.numel() for x in files.genesis[: files.inner.params])
@@ -149,7 +149,7 @@ class Run:
                 time.sleep(0.4)
 
     def _finish(self, connection: Connection, storage: NodeStorage, job_id: JobId, held_out: bytes) -> None:
-        from cli.job import sample_text
+        from cli.job_model import sample_text
         from cli.roles import APPETITE, engine_of
         from client.fetching import fetch
         from client.receipt import verify

@@ -124,6 +124,10 @@ class Player:
         return True
 
     def _remember(self, event: e.Event, by: Address, accepted: bool) -> None:
+        if isinstance(event, e.Commit) and accepted and event.claim.kind == Kind.OUTER:
+            present = len(list(self.twin.world.tasks(event.claim.job_id, event.claim.round)))
+            if present < self.twin.world.jobs[event.claim.job_id].terms.shards:
+                self.twin.accepted["(closed without a shard)"] += 1
         if isinstance(event, e.Play) and accepted:
             move = event.move
             if isinstance(move, dispute.RevealSteps):

@@ -57,6 +57,7 @@ def test_rules_and_contracts_agree_for_long(stage: Stage) -> None:
     accepted, refused = run(stage, examples=150, steps=25)
     report(accepted, refused)
     assert sum(accepted.values()) >= 5_000 and len(accepted) >= 33 and len(refused) >= 70
+    assert accepted["(closed without a shard)"] >= 10
 
 
 def report(accepted: Counter[str], refused: Counter[str]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from program.build import ProgramBuilder, bits_of
+from program.build import ProgramBuilder
 from program.execute import Executor, StepContext
+from program.instructions import bits_of
 from program.isa import DType, Input, Op
 from program.rules import RuleBroken
 from program.validate import validate

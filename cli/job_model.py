@@ -1,0 +1,114 @@
+"""``assay job fetch``, ``verify`` and ``sample``: the model that a job ended with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.app import app_of
+from cli.output import Exit, table
+from cli.solver import parse_id
+from protocol.errors import Stop
+from protocol.types import JobId
+
+JobArgument = Annotated[str, typer.Argument(help="The job's id.")]
+
+
+def fetch(
+    context: typer.Context,
+    job: JobArgument,
+    folder: Annotated[Path, typer.Option("--out", help="Folder for model, programs and receipt.")] = Path(
+        "model"
+    ),
+) -> None:
+    """Fetch the settled model by its CID, check it against the chain, and write it with its receipt."""
+    from cli.roles import APPETITE
+    from client.fetching import fetch as fetch_model
+    from training.divergence import not_finite
+
+    app = app_of(context)
+    connection, storage = app.view(), app.storage("view")
+    storage.set_peers(connection.market.endpoints().values())
+    try:
+        params = fetch_model(
+            connection.market,
+            storage.blocks,
+            JobId(parse_id(job)),
+            folder,
+            APPETITE,
+            connection.clock.block(),
+        )
+    finally:
+        storage.close()
+    count = sum(x.numel() for x in params.values())
+    bad = not_finite(list(params), len(params), list(params.values()))
+    diverged = f"\nTHE TRAINING DIVERGED: {bad}; the receipt says at which step" if bad else ""
+    app.output.result(
+        "job-fetch",
+        {"folder": str(folder), "tensors": len(params), "parameters": count},
+        f"wrote {len(params)} tensors ({count:,} parameters) to {folder};"
+        f" check them offline with `assay job verify {folder}`{diverged}",
+    )
+
+
+def verify(context: typer.Context, folder: Annotated[Path, typer.Argument(help="A fetched model.")]) -> None:
+    """Check a fetched model offline against its receipt; exit status 9 if it does not hold."""
+    from client.receipt import BadReceipt
+    from client.receipt import verify as check
+
+    app = app_of(context)
+    try:
+        found = check(folder)
+    except BadReceipt as error:
+        app.output.result(
+            "job-verify", {"valid": False, "reason": error.message}, f"NOT the settled model: {error.message}"
+        )
+        raise typer.Exit(int(Exit.FRAUD)) from None
+    rows = table("the model is the one that the chain settled", "what", "#value")
+    for name, value in (
+        ("job", found.job_id),
+        ("output root of the last round", found.params_root),
+        ("rounds", str(found.rounds)),
+        ("tasks", str(found.tasks)),
+        ("shards missing", ", ".join(f"{k} in round {r}" for r, k in found.missing) or "none"),
+        ("segments replayed by verifiers", f"{found.replayed_segments} of {found.segments}"),
+        ("disputes", f"{found.disputes}, convictions {found.convictions}"),
+        ("fetched at block", str(found.block)),
+        ("Inf or NaN", found.not_finite or "none"),
+        *((("the job", found.diverged),) if found.diverged else ()),
+    ):
+        rows.add_row(name, value)
+    app.output.result("job-verify", {"valid": True, "found": found}, rows)
+
+
+def sample(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="A fetched GPT.")],
+    prompt: Annotated[str, typer.Option(help="How the text begins.")] = "def ",
+    count: Annotated[int, typer.Option(help="Bytes to write.")] = 200,
+    seed: Annotated[int, typer.Option()] = 0,
+) -> None:
+    """Have a fetched GPT write some text."""
+    app = app_of(context)
+    text = sample_text(folder, prompt, count, seed)
+    app.output.result("job-sample", {"prompt": prompt, "text": text}, prompt + text)
+
+
+def sample_text(folder: Path, prompt: str, count: int, seed: int) -> str:
+    """What the model in `folder` writes after `prompt`. Raises Stop for a model that writes no text."""
+    import json
+
+    from safetensors.torch import load_file
+
+    from training.evaluate import generate
+
+    try:
+        receipt = json.loads((folder / "receipt.json").read_text())
+        params = load_file(folder / "model.safetensors")
+    except (OSError, ValueError) as error:
+        raise Stop(
+            f"{folder} holds no fetched model: {error}", hint="`assay job fetch JOB --out DIR`"
+        ) from error
+    return generate(params, receipt["model"], prompt.encode(), count, seed).decode("latin-1")

@@ -1,0 +1,208 @@
+"""``assay job init``, ``validate``, ``post`` and ``serve``: from a job file to a job on the market."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.app import App, app_of
+from cli.jobfile import LOCAL, PUBLIC, JobFile, own_template, parse_job_file, read_job_file, template
+from cli.output import table
+from cli.units import parse_amount, show_amount
+from protocol.errors import Ask
+from protocol.types import Address, JobId, Wei
+
+if TYPE_CHECKING:
+    from cli.wiring import Connection, NodeStorage
+    from training.job import JobArtifacts
+
+FileArgument = Annotated[Path, typer.Argument(help="The job file.")]
+
+
+def init(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="Where to write the job file.")] = Path("job.toml"),
+    model: Annotated[str, typer.Option("--template", help="gpt or mlp.")] = "gpt",
+    data: Annotated[str, typer.Option(help="gpt: stdlib, or a path to your text.")] = "stdlib",
+    own: Annotated[
+        str, typer.Option("--from", help="Your own model: FILE.py:FUNCTION that returns a training Recipe.")
+    ] = "",
+    batch: Annotated[int, typer.Option(min=1, help="With --from: rows a step.")] = 8,
+    rounds: Annotated[int, typer.Option(min=1)] = 3,
+    local: Annotated[bool, typer.Option(help="Deadlines for a chain on this machine.")] = True,
+) -> None:
+    """Write a complete job file to start from."""
+    app = app_of(context)
+    if file.exists():
+        raise Ask(
+            f"{file} exists; nothing was written",
+            hint="choose another name, or remove it",
+            code="file-exists",
+        )
+    times = LOCAL if local else PUBLIC
+    if own:
+        init_own(app, file, own, batch, rounds, times)
+        return
+    file.write_text(template(model, source=data, rounds=rounds, times=times))
+    app.output.result(
+        "job-init", {"file": str(file)}, f"wrote {file}; check it with `assay job validate {file}`"
+    )
+
+
+def init_own(app: App, file: Path, own: str, batch: int, rounds: int, times: dict[str, str]) -> None:
+    """Trace a client's own model, and write its job file only if that gives a program."""
+    from cli.jobs import build
+    from training.recipe import parts
+
+    path, function = parts(own)
+    source = f"{os.path.relpath(path, file.parent)}:{function}"
+    text = own_template(source, batch=batch, rounds=rounds, times=times)
+    app.output.say(f"tracing {own} into a program")
+    absolute = own_template(f"{Path(path).resolve()}:{function}", batch=batch, rounds=rounds, times=times)
+    files = build(parse_job_file(absolute, str(file)))
+    file.write_text(text)
+    count = sum(x.numel() for x in files.genesis[: files.inner.params])
+    data = {"file": str(file), "nodes": len(files.inner.nodes), "parameters": count}
+    app.output.result(
+        "job-init",
+        data,
+        f"{own} is a program of {len(files.inner.nodes):,} instructions that trains {count:,} parameters;"
+        f" wrote {file}; check it with `assay job validate {file}`",
+    )
+
+
+def validate(context: typer.Context, file: FileArgument) -> None:
+    """Trace the model, check the program and the terms, and say what the job can cost. Sends nothing."""
+    from cli.jobs import build, terms_of
+    from cli.roles import APPETITE
+    from client.posting import estimate
+    from program.validate import validate as check
+    from training.artifacts import Published, program_ref
+
+    app = app_of(context)
+    body = read_job_file(file)
+    app.output.say("tracing the training step into a program")
+    files = build(body)
+    check(
+        files.inner,
+        files.records.record_size,
+        max_bytes=APPETITE.step_bytes,
+        max_operations=APPETITE.step_operations,
+    )
+    check(
+        files.outer,
+        files.records.record_size,
+        max_bytes=APPETITE.step_bytes,
+        max_operations=APPETITE.step_operations,
+    )
+    published = Published(
+        b"\1" * 32,
+        program_ref(files.inner),
+        program_ref(files.outer),
+        files.records.tree.root,
+        bytes(32),
+        bytes(32),
+        len(files.records),
+        files.records.record_size,
+    )
+    worst = estimate(terms_of(body, published, Address("0x" + "11" * 20), 0))
+    parameters = sum(x.numel() for x in files.genesis[: files.inner.params])
+    data = {
+        "parameters": parameters,
+        "nodes": len(files.inner.nodes),
+        "outerNodes": len(files.outer.nodes),
+        "stateBytes": files.inner.state_bytes,
+        "records": len(files.records),
+        "recordSize": files.records.record_size,
+        "programRoot": files.inner.root,
+        "worstCase": str(worst),
+    }
+    rows = table(f"{file} is a sound job", "what", "#value")
+    for name, value in data.items():
+        shown = (
+            show_amount(worst) if name == "worstCase" else f"{value:,}" if isinstance(value, int) else value
+        )
+        rows.add_row(name, shown.hex() if isinstance(shown, bytes) else str(shown))
+    app.output.result("job-validate", data, rows)
+
+
+def post(
+    context: typer.Context,
+    file: FileArgument,
+    budget: Annotated[str, typer.Option(help="Such as 500tok; must cover the worst case.")],
+    serve: Annotated[bool, typer.Option(help="Go on serving the job's files until stopped.")] = True,
+) -> None:
+    """Publish the job's files and post it with a budget; then serve the files until stopped."""
+    from cli.jobs import build
+    from cli.node import serve_blocks
+
+    app = app_of(context)
+    body, value = read_job_file(file), parse_amount(budget)
+    name = app.settings.account
+    app.output.say("tracing the training step into a program")
+    files = build(body)
+    connection, storage = app.connect(), app.storage(name)
+    with serve_blocks(name, connection, storage) as url:
+        job_id = publish_and_post(app, connection, storage, body, files, value)
+        app.output.result("job-post", {"job": job_id, "budget": str(value)}, f"posted job {job_id.hex()}")
+        if serve:
+            app.output.say(f"serving its files at {url}; stop with Ctrl-C")
+            wait_for_signal(connection)
+
+
+def publish_and_post(
+    app: App, connection: Connection, storage: NodeStorage, body: JobFile, files: JobArtifacts, budget: Wei
+) -> JobId:
+    """Store the job's files, check that it can be paid for, ask, and post it."""
+    from cli.jobs import terms_of
+    from client import posting
+
+    market = connection.writer
+    terms = posting.publish(
+        storage.blocks,
+        files,
+        lambda published: terms_of(
+            body, published, market.me, _nonce(connection, published.manifest, body, budget)
+        ),
+    )
+    found = posting.quote(market, terms, budget)
+    worst = found.worst_case
+    app.announce(f"post a job: worst case {show_amount(worst)}", budget, worst_loss=worst)
+    return posting.post(market, terms, budget)
+
+
+def _nonce(connection: Connection, manifest: bytes, body: JobFile, budget: Wei) -> int:
+    """A fresh nonce; that of the same job and budget where its posting was cut off under way."""
+    tag = int.from_bytes(sha256(f"{body!r} {budget}".encode()).digest()[:5], "big")
+    prefix = f"post/{manifest.hex()}/"
+    for key in connection.unfinished(prefix):
+        nonce = int(key.removeprefix(prefix).split("/")[0])
+        if nonce >> 23 == tag:
+            return nonce
+    return tag << 23 | secrets.randbits(23)
+
+
+def wait_for_signal(connection: Connection) -> None:
+    """Return on SIGTERM or SIGINT."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: connection.clock.stop())
+    while connection.clock.wait(3600):
+        continue
+
+
+def serve_files(context: typer.Context) -> None:
+    """Serve this account's blocks until stopped, so that nodes can fetch its jobs' files."""
+    from cli.node import serve_blocks
+
+    app = app_of(context)
+    name = app.settings.account
+    connection = app.connect()
+    with serve_blocks(name, connection, app.storage(name)) as url:
+        app.output.say(f"serving at {url}; stop with Ctrl-C")
+        wait_for_signal(connection)

@@ -1,0 +1,275 @@
+"""Instructions one by one: a method for each, shapes inferred, equal nodes shared.
+
+Contract: every node that is emitted keeps the rules of `program.rules`, or RuleBroken is raised. Handles are
+`isa.Input`: the index among the nodes made so far, dtype and shape of an earlier node. What is composed of
+instructions, and the program itself, is `program.build`'s.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from program.isa import MAX_SLOTS, DType, Input, Node, Op, Shape
+from program.rules import QUANTISED_MOVERS, RuleBroken, broadcast, check_node, contiguous
+
+F32_NAN = 0x7FC00000
+
+
+def bits_of(value: float | int | bool, dtype: DType) -> int:
+    """The bits, as an unsigned number, of a Python number in `dtype` (f32: rounded to nearest, every NaN
+    0x7fc00000).
+    """
+    if dtype is DType.F32:
+        number = float(value)
+        if number != number:
+            return F32_NAN
+        try:
+            return int.from_bytes(struct.pack(">f", number), "big")
+        except OverflowError:
+            return 0x7F800000 if number > 0 else 0xFF800000
+    if dtype is DType.BOOL:
+        return int(bool(value))
+    return int(value) & ((1 << (8 * dtype.size)) - 1)
+
+
+class Instructions:
+    """Collects nodes; every method returns the handle of a node's output."""
+
+    def __init__(self, record_size: int = 0) -> None:
+        self._record_size = record_size
+        self._nodes: list[Node] = []
+        self._known: dict[Node, int] = {}
+        self._quantised: set[int] = set()
+        self._states: list[int] = []
+
+    @property
+    def slots(self) -> tuple[Input, ...]:
+        """Handles of the state slots made so far."""
+        return tuple(self._handle(i) for i in self._states)
+
+    def node(self, x: Input) -> Node:
+        """The instruction behind a handle."""
+        return self._nodes[x.ref]
+
+    def _handle(self, index: int) -> Input:
+        node = self._nodes[index]
+        return Input(index, node.dtype, node.shape)
+
+    def emit(
+        self, op: Op, dtype: DType, shape: Shape, inputs: Sequence[Input] = (), attrs: Sequence[int] = ()
+    ) -> Input:
+        """Append a node, or return the equal one that is there. Raises RuleBroken when it is not an
+        instruction.
+        """
+        node = Node(op, dtype, tuple(shape), tuple(inputs), tuple(attrs))
+        if (known := self._known.get(node)) is not None:
+            return self._handle(known)
+        for ref in inputs:
+            if ref.ref >= len(self._nodes) or self._handle(ref.ref) != ref:
+                raise RuleBroken(f"{op.name.lower()} reads {ref}, which this builder did not make")
+        check_node(node, self._record_size)
+        if op is Op.PRODUCT and not {inputs[0].ref, inputs[2].ref} <= self._quantised:
+            raise RuleBroken("product operands are outputs of quantise, moved at most by index operations")
+        index = len(self._nodes)
+        moved = op in QUANTISED_MOVERS and all(r.ref in self._quantised for r in inputs if r.dtype is dtype)
+        if op is Op.QUANTISE or (dtype is DType.I16 and moved):
+            self._quantised.add(index)
+        self._nodes.append(node)
+        self._known[node] = index
+        return self._handle(index)
+
+    # Sources
+
+    def state(self, dtype: DType, shape: Shape) -> Input:
+        """The next slot's tensor."""
+        if len(self._states) == MAX_SLOTS:
+            raise RuleBroken(f"a program has at most {MAX_SLOTS} slots")
+        handle = self.emit(Op.STATE, dtype, shape, attrs=(len(self._states),))
+        self._states.append(handle.ref)
+        return handle
+
+    def data(self, rows: int, length: int, offset: int = 0, first_row: int = 0) -> Input:
+        """u8 [rows, length]: bytes [offset, offset + length) of the records of rows first_row, first_row + 1,
+        ...
+        """
+        return self.emit(Op.DATA, DType.U8, (rows, length), attrs=(offset, first_row))
+
+    def const(self, value: float | int | bool, dtype: DType, shape: Shape = ()) -> Input:
+        """A tensor of one repeated number."""
+        return self.const_bits(bits_of(value, dtype), dtype, shape)
+
+    def const_bits(self, bits: int, dtype: DType, shape: Shape = ()) -> Input:
+        """A tensor of one repeated bit pattern (unsigned)."""
+        return self.emit(Op.CONST, dtype, shape, attrs=(bits,))
+
+    def iota(self, shape: Shape, dim: int) -> Input:
+        """i32: the index along `dim`."""
+        return self.emit(Op.IOTA, DType.I32, shape, attrs=(dim % max(len(shape), 1),))
+
+    def step(self) -> Input:
+        """i32 scalar: the step counter."""
+        return self.emit(Op.STEP, DType.I32, ())
+
+    # Element by element
+
+    def _same(self, op: Op, dtype: DType, *inputs: Input) -> Input:
+        return self.emit(op, dtype, broadcast([x.shape for x in inputs]), inputs)
+
+    def neg(self, x: Input) -> Input:
+        return self._same(Op.NEG, DType.F32, x)
+
+    def abs(self, x: Input) -> Input:
+        return self._same(Op.ABS, DType.F32, x)
+
+    def sqrt(self, x: Input) -> Input:
+        return self._same(Op.SQRT, DType.F32, x)
+
+    def exp(self, x: Input) -> Input:
+        return self._same(Op.EXP, DType.F32, x)
+
+    def log(self, x: Input) -> Input:
+        return self._same(Op.LOG, DType.F32, x)
+
+    def tanh(self, x: Input) -> Input:
+        return self._same(Op.TANH, DType.F32, x)
+
+    def erf(self, x: Input) -> Input:
+        return self._same(Op.ERF, DType.F32, x)
+
+    def sin(self, x: Input) -> Input:
+        return self._same(Op.SIN, DType.F32, x)
+
+    def cos(self, x: Input) -> Input:
+        return self._same(Op.COS, DType.F32, x)
+
+    def floor(self, x: Input) -> Input:
+        return self._same(Op.FLOOR, DType.F32, x)
+
+    def add(self, x: Input, y: Input) -> Input:
+        return self._same(Op.ADD, DType.F32, x, y)
+
+    def sub(self, x: Input, y: Input) -> Input:
+        return self._same(Op.SUB, DType.F32, x, y)
+
+    def mul(self, x: Input, y: Input) -> Input:
+        return self._same(Op.MUL, DType.F32, x, y)
+
+    def div(self, x: Input, y: Input) -> Input:
+        return self._same(Op.DIV, DType.F32, x, y)
+
+    def max(self, x: Input, y: Input) -> Input:
+        return self._same(Op.MAX, DType.F32, x, y)
+
+    def min(self, x: Input, y: Input) -> Input:
+        return self._same(Op.MIN, DType.F32, x, y)
+
+    def pow(self, x: Input, y: Input) -> Input:
+        return self._same(Op.POW, DType.F32, x, y)
+
+    def eq(self, x: Input, y: Input) -> Input:
+        return self._same(Op.EQ, DType.BOOL, x, y)
+
+    def lt(self, x: Input, y: Input) -> Input:
+        return self._same(Op.LT, DType.BOOL, x, y)
+
+    def le(self, x: Input, y: Input) -> Input:
+        return self._same(Op.LE, DType.BOOL, x, y)
+
+    def and_(self, x: Input, y: Input) -> Input:
+        return self._same(Op.AND, DType.BOOL, x, y)
+
+    def or_(self, x: Input, y: Input) -> Input:
+        return self._same(Op.OR, DType.BOOL, x, y)
+
+    def not_(self, x: Input) -> Input:
+        return self._same(Op.NOT, DType.BOOL, x)
+
+    def select(self, condition: Input, x: Input, y: Input) -> Input:
+        """x where condition, else y."""
+        return self._same(Op.SELECT, x.dtype, condition, x, y)
+
+    def iadd(self, x: Input, y: Input) -> Input:
+        return self._same(Op.IADD, DType.I32, x, y)
+
+    def isub(self, x: Input, y: Input) -> Input:
+        return self._same(Op.ISUB, DType.I32, x, y)
+
+    def imul(self, x: Input, y: Input) -> Input:
+        return self._same(Op.IMUL, DType.I32, x, y)
+
+    def convert(self, x: Input, dtype: DType) -> Input:
+        """x in another dtype (the pairs of A19); x itself when it has that dtype."""
+        return x if x.dtype is dtype else self._same(Op.CONVERT, dtype, x)
+
+    # Contractions along the last dimension
+
+    def sum(self, x: Input) -> Input:
+        """f32 [..., n] -> [...], n <= 4096."""
+        return self.emit(Op.SUM, DType.F32, x.shape[:-1], (x,))
+
+    def amax(self, x: Input) -> Input:
+        """f32 [..., n] -> [...], n <= 4096."""
+        return self.emit(Op.AMAX, DType.F32, x.shape[:-1], (x,))
+
+    def argmax(self, x: Input) -> Input:
+        """f32 [..., n] -> i32 [...], n <= 4096."""
+        return self.emit(Op.ARGMAX, DType.I32, x.shape[:-1], (x,))
+
+    def exponent(self, x: Input) -> Input:
+        """f32 [..., K] -> i16 [...]."""
+        return self.emit(Op.EXPONENT, DType.I16, x.shape[:-1], (x,))
+
+    def quantise(self, x: Input, e: Input) -> Input:
+        """f32 [..., K], i16 [...] -> i16 [..., K]."""
+        return self.emit(Op.QUANTISE, DType.I16, x.shape, (x, e))
+
+    def product(self, qa: Input, ea: Input, qb: Input, eb: Input) -> Input:
+        """i16 [b.., M, K], i16 [b.., M], i16 [b.., N, K], i16 [b.., N] -> f32 [b.., M, N]."""
+        return self.emit(Op.PRODUCT, DType.F32, (*qa.shape[:-1], *qb.shape[-2:-1]), (qa, ea, qb, eb))
+
+    def scatter_sum(self, x: Input, idx: Input, values: int) -> Input:
+        """f32 [D, n], i32 [n] -> f32 [D, values], n <= 4096."""
+        return self.emit(Op.SCATTER_SUM, DType.F32, (*x.shape[:1], values), (x, idx))
+
+    # Moving elements
+
+    def strided(self, x: Input, shape: Shape, offset: int, strides: Sequence[int]) -> Input:
+        """out[i] = x_flat[offset + sum of i_d * strides_d]; x itself when that is all of it in order."""
+        if offset == 0 and tuple(shape) == x.shape and self._plain(tuple(shape), strides):
+            return x
+        return self.emit(Op.STRIDED, x.dtype, shape, (x,), (offset, *strides))
+
+    @staticmethod
+    def _plain(shape: Shape, strides: Sequence[int]) -> bool:
+        return all(n == 1 or s == t for n, s, t in zip(shape, strides, contiguous(shape), strict=True))
+
+    def reshape(self, x: Input, shape: Shape) -> Input:
+        """Same elements in the same order; reshapes of reshapes become one."""
+        if tuple(shape) == x.shape:
+            return x
+        node = self.node(x)
+        if node.op is Op.RESHAPE:
+            return self.reshape(node.inputs[0], shape)
+        return self.emit(Op.RESHAPE, x.dtype, shape, (x,))
+
+    def concat(self, inputs: Sequence[Input], dim: int) -> Input:
+        """Inputs joined along `dim`; more than 16 become a tree of concats."""
+        dim %= max(len(inputs[0].shape), 1)
+        while len(inputs) > 16:
+            inputs = [self.concat(inputs[i : i + 16], dim) for i in range(0, len(inputs), 16)]
+        if len(inputs) == 1:
+            return inputs[0]
+        first = inputs[0].shape
+        joined = sum(x.shape[dim] if dim < len(x.shape) else 0 for x in inputs)
+        return self.emit(
+            Op.CONCAT, inputs[0].dtype, (*first[:dim], joined, *first[dim + 1 :]), inputs, (dim,)
+        )
+
+    def take(self, table: Input, idx: Input) -> Input:
+        """[V, D..], i32 [I..] -> [I.., D..]."""
+        return self.emit(Op.TAKE, table.dtype, idx.shape + table.shape[1:], (table, idx))
+
+    def pick(self, x: Input, idx: Input) -> Input:
+        """[.., V], i32 [..] -> [..]."""
+        return self.emit(Op.PICK, x.dtype, idx.shape, (x, idx))
