@@ -42,6 +42,10 @@ SETTINGS: dict[str, Any] = {
     "pattern_matcher": False,
     # Inductor passes -fno-signed-zeros; the last flag wins, and these follow it.
     "cpp.march": "native -fsigned-zeros",
+    # Inductor tries out in another process whether the vector instructions that the processor names can be
+    # loaded, and does without them when that takes 60 s, as it does on a busy machine: the form would be slow
+    # for ever, and a stored one be compiled again. What is wrong there ends the compilation instead.
+    "cpp.vec_isa_ok": True,
     "cpp.enable_unsafe_math_opt_flag": False,
     "cpp.enable_floating_point_contract_flag": "off",
     # For accelerators: no fused multiply-add, no flush to zero, true division.
@@ -67,7 +71,12 @@ def form_key(root: bytes, device: torch.device) -> str:
         "program": root.hex(),
         "form": sources.hexdigest(),
         "torch": torch.__version__,
-        "machine": [platform.machine(), _processor_flags(), str(torch.cpu.get_capabilities())],
+        "machine": [
+            platform.machine(),
+            _processor_flags(),
+            str(torch.cpu.get_capabilities()),
+            torch.backends.cpu.get_cpu_capability(),  # what the operator leaves PyTorch of them
+        ],
         "device": str(device) if device.type == "cpu" else torch.cuda.get_device_name(device),
         "threads": torch.get_num_threads(),
         "settings": SETTINGS,
