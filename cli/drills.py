@@ -27,6 +27,7 @@ CHEATS = {
     "omitted-shard": "the aggregate counts a tensor of the last shard as zero",
     "wrong-data": "trains on records of its own choice",
     "invented-segments": "computes nothing and invents every state",
+    "hidden-states": "answers no demand for its states (with --withhold)",
     "idle": "holds its shard and computes nothing after the first round",
 }
 CHEAT_HELP = f"Drills only: {', '.join(CHEATS)}."
@@ -55,6 +56,7 @@ def solver_kind(fault: str | None, cheat: str | None) -> Callable[..., SolverSer
         "omitted-shard": partial(adversary.WrongInputSolver, patch=adversary.omit_last_shard),
         "wrong-data": adversary.WrongDataSolver,
         "invented-segments": adversary.InventingSolver,
+        "hidden-states": adversary.HidingSolver,
         "idle": partial(adversary.IdleSolver, first_round=1),
     }
     if cheat is None:

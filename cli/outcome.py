@@ -30,6 +30,8 @@ class Outcome:
     """Claims that fell, each with what the client's own replay finds in it."""
     lies: list[dict[str, Any]] = field(default_factory=list)
     """Votes that were convicted, likewise."""
+    demands: list[str] = field(default_factory=list)
+    """How each demand for a state ended."""
     missing_shards: list[dict[str, int]] = field(default_factory=list)
     """Shards that rounds were closed without."""
     games: list[GameView] = field(default_factory=list)
@@ -44,6 +46,11 @@ class Outcome:
 
     def reported(self, name: str, event: str) -> bool:
         return any(who == name and e["event"] == event for who, e in self.events)
+
+    def burnt(self) -> int:
+        """What is gone for good since before the run."""
+        assert self.before is not None and self.after is not None
+        return self.after.burned - self.before.burned
 
     def parties(self) -> list[str]:
         """Everybody whose tokens are counted."""
@@ -85,6 +92,7 @@ def report(app: App, name: str, outcome: Outcome, missing: list[str]) -> None:
         "convicted": outcome.convicted,
         "lies": outcome.lies,
         "missingShards": outcome.missing_shards,
+        "demands": outcome.demands,
         "games": [
             {"moves": g.moves, "reason": g.reason, "challengerWon": g.challenger_won} for g in outcome.games
         ],
@@ -105,6 +113,8 @@ def report(app: App, name: str, outcome: Outcome, missing: list[str]) -> None:
         guilty = ", ".join(fallen["guilty"]) or "nobody"
         out.print(f"convicted: {place} of {fallen['claimant']}; the client's own replay: {fallen['finding']}")
         out.print(f"verifiers that had vouched for what was wrong: {guilty}")
+    if outcome.demands:
+        out.print(f"demands for states: {', '.join(outcome.demands)}")
     for gap in outcome.missing_shards:
         out.print(f"round {gap['round']} was closed without shard {gap['shard']}")
     for lie in outcome.lies:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from cli.devnet import NodeSpec, default_nodes
 from cli.outcome import Outcome
+from cli.units import parse_amount
 
 LOOK = ("--poll", "0.4")
 PATIENT = (*LOOK, "--patience", "3s")
@@ -30,6 +31,8 @@ class Scenario:
     """Rounds of the smaller job: as many as the cheat needs."""
     changes: Mapping[str, str] = field(default_factory=dict)
     """Lines of the job file that read otherwise, by what the template has."""
+    planted: bool = False
+    """Whether the client plants a fault in solver-1's task of round 1 (rule 7.4)."""
 
 
 def cast(verifiers: int, **arguments: tuple[str, ...]) -> list[NodeSpec]:
@@ -136,6 +139,28 @@ def _honest_promises(outcome: Outcome) -> list[str]:
     return ["a claim was convicted although nobody cheated"] if outcome.convicted or outcome.games else []
 
 
+def _hidden_promises(outcome: Outcome) -> list[str]:
+    missing = _planted(outcome, "solver-1")
+    guilty = [c for c in outcome.convicted if c["claimant"] == "solver-1"]
+    if len(guilty) != 1 or len(outcome.convicted) != 1:
+        missing.append(f"one claim of solver-1 should have fallen, not {outcome.convicted}")
+    elif guilty[0]["finding"] or guilty[0]["guilty"]:
+        missing.append(f"the claim itself was right, and nobody else's fault: {guilty[0]}")
+    if outcome.demands != ["withheld"]:
+        missing.append(f"the demand was not left without an answer: {outcome.demands}")
+    return missing + _losers(outcome, "solver-1") + _winners(outcome, "whistle-1")
+
+
+def _plant_promises(outcome: Outcome) -> list[str]:
+    missing = falls("task", 1, "WrongSegment", "arithmetic")(outcome)
+    if outcome.change("solver-1") < -SOLVER_STAKE // 2:
+        missing.append("the plant's solver paid more than half of its stake")
+    guilty = sum(len(fallen["guilty"]) for fallen in outcome.convicted)
+    if outcome.burnt() != guilty * VERIFIER_STAKE // 2:
+        missing.append(f"burnt was {outcome.burnt()}, not half the stakes of {guilty} guilty verifier(s)")
+    return missing
+
+
 def _straggler_promises(outcome: Outcome) -> list[str]:
     missing = _planted(outcome, "solver-1")
     if outcome.convicted or outcome.games:
@@ -145,6 +170,8 @@ def _straggler_promises(outcome: Outcome) -> list[str]:
     return missing + _winners(outcome, "solver-1", "solver-2")
 
 
+SOLVER_STAKE, VERIFIER_STAKE = parse_amount("360tok"), parse_amount("40tok")
+"""The template's."""
 SHORT_MOVES = {"move": "15s"}
 """For cheats that have no move to make and lose by the clock."""
 
@@ -231,6 +258,25 @@ SCENARIOS = {
             lambda: cast(2, whistle_1=("--accuse", "1:0")),
             _junk_promises,
             SHORT_MOVES,
+        ),
+        Scenario(
+            "hidden-chunk",
+            "a solver computes honestly and shows its states to nobody, not even on demand",
+            lambda: cast(
+                2,
+                solver_1=("--cheat", "hidden-states", "--withhold"),
+                whistle_1=("--demand", "--no-audit-votes"),
+            ),
+            _hidden_promises,
+            SHORT_MOVES,
+            quick_rounds=1,
+        ),
+        Scenario(
+            "planted-fault",
+            "a client plants a fault in its own job: who passes it pays, who finds it is paid",
+            covered("--fault", "1:9:4:777"),
+            _plant_promises,
+            planted=True,
         ),
         Scenario(
             "straggler",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -107,7 +108,8 @@ class Run:
             self.say(
                 f"[yellow]client[/]      posts job {job_id.hex()[:16]} with a budget of {show_amount(BUDGET)}"
             )
-            self._follow(connection, storage, job_id, [spec.name for spec in specs])
+            own = self._planting(connection, job_id) if self.scenario.planted else lambda: None
+            self._follow(connection, storage, job_id, [spec.name for spec in specs], own)
             self._finish(connection, storage, job_id, files.held_out)
         self.outcome.gas = gas_by_kind(self.app, self.addresses)
 
@@ -117,6 +119,7 @@ class Run:
         storage: NodeStorage,
         job_id: JobId,
         names: list[str],
+        own: Callable[[], None],
         limit_s: float = 600.0,
     ) -> None:
         from cli.progress import progress_table
@@ -135,6 +138,7 @@ class Run:
                     if line := narrator.line(name, event):
                         self.say(line)
                 connection.market.refresh()
+                own()
                 following = follow(connection.market, job_id)
                 if terminal:
                     live.update(Group(Text(), progress_table(following)), refresh=True)
@@ -147,6 +151,15 @@ class Run:
                         code="too-slow",
                     )
                 time.sleep(0.4)
+
+    def _planting(self, connection: Connection, job_id: JobId) -> Callable[[], None]:
+        """What the client does itself, at each look."""
+        from cli.planting import Planting
+
+        def say(text: str) -> None:
+            self.say(f"[yellow]client[/]      {text}")
+
+        return Planting(connection, job_id, self.addresses["solver-1"], 1, say).look
 
     def _finish(self, connection: Connection, storage: NodeStorage, job_id: JobId, held_out: bytes) -> None:
         from cli.job_model import sample_text
@@ -184,6 +197,7 @@ class Run:
 
         market, names = lineage.market, {address: name for name, address in self.addresses.items()}
         job, claims = market.job(job_id), market.claims(job_id)
+        self.outcome.demands = [demand.outcome for demand in market.demands(job_id)]
         for round_ in range(job.progress.round):
             without = missing(job, claims, round_)
             self.outcome.missing_shards += [{"round": round_, "shard": shard} for shard in without]

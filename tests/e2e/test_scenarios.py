@@ -63,4 +63,5 @@ def test_everything_that_a_scenario_promises_happened(name: str, tmp_path: Path)
         assert bool(outcome["missingShards"]) == (name == "straggler")
     else:
         assert guilty and all(change[who] < 0 for who in guilty) and int(after["burned"]) > 0
-        assert all(found["finding"] for found in outcome["convicted"] + outcome["lies"])
+        found = [verdict["finding"] for verdict in outcome["convicted"] + outcome["lies"]]
+        assert all(found) != (name == "hidden-chunk"), "a hidden claim is right, every other is not"
