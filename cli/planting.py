@@ -1,5 +1,5 @@
 """The client's part in a scenario of planted faults: it plants in the place of a solver that it has agreed
-with, reveals the plant once the claim is committed, and takes its deposit back after the conviction.
+with, reveals the plant once somebody has found it, and takes its deposit back after the conviction.
 
 Contract: `look` does at most one of these a call, and each once. The salt is the client's own and is kept in
 memory only: a plant of a scenario is not meant to outlive it.
@@ -55,7 +55,7 @@ class Planting:
         view = self._claim()
         if view is None:
             return
-        if "reveal" not in self._done and view.status.phase != Phase.CONVICTED:
+        if "reveal" not in self._done and view.status.open_games and view.status.phase != Phase.CONVICTED:
             self._done.append("reveal")
             self._planter.reveal("scenario/reveal", view.claim, self._salt)
             self._say("reveals its plant, so that its solver is not punished for it")
