@@ -111,7 +111,8 @@ def report(app: App, name: str, outcome: Outcome, missing: list[str]) -> None:
     for fallen in outcome.convicted:
         place = f"{fallen['kind']} {fallen['round']}/{fallen['shard']}"
         guilty = ", ".join(fallen["guilty"]) or "nobody"
-        out.print(f"convicted: {place} of {fallen['claimant']}; the client's own replay: {fallen['finding']}")
+        found = fallen["finding"] or "nothing wrong"
+        out.print(f"convicted: {place} of {fallen['claimant']}; the client's own replay: {found}")
         out.print(f"verifiers that had vouched for what was wrong: {guilty}")
     if outcome.demands:
         out.print(f"demands for states: {', '.join(outcome.demands)}")

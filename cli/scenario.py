@@ -204,6 +204,7 @@ class Run:
         for view in claims:
             if view.status.phase == Phase.CONVICTED:
                 claim, found = view.claim, audit_claim(lineage, view)
+                guilty = self._guilty(lineage, view) if found else []
                 self.outcome.convicted.append(
                     {
                         "claimant": names.get(claim.claimant, claim.claimant),
@@ -211,7 +212,7 @@ class Run:
                         "round": claim.round,
                         "shard": claim.shard,
                         "passedBy": sum(vote.revealed and vote.valid for vote in view.votes),
-                        "guilty": [names[vote.verifier] for vote in self._guilty(lineage, view)],
+                        "guilty": [names[vote.verifier] for vote in guilty],
                         "finding": describe(found) if found else "",
                     }
                 )
