@@ -10,6 +10,7 @@ from cli.accounts_table import Snapshot
 from cli.outcome import Outcome
 from cli.plays import SCENARIOS
 from cli.plays import cast as cast_of
+from cli.units import parse_amount
 from protocol.types import GameView
 
 NAMES = ("solver-1", "solver-2", "verifier-1", "verifier-2", "whistle-1", "client")
@@ -22,9 +23,11 @@ class Decided:
         self.decided, self.challenger_won, self.reason = True, won, reason
 
 
-def outcome(change: dict[str, int], reasons: tuple[str, ...] = (), **parts: Any) -> Outcome:
+def outcome(
+    change: dict[str, int], reasons: tuple[str, ...] = (), burned: int = 0, **parts: Any
+) -> Outcome:
     before = Snapshot(dict.fromkeys(NAMES, 100), 0, 0, 0, 600)
-    after = Snapshot({name: 100 + change.get(name, 0) for name in NAMES}, 0, 0, 0, 600)
+    after = Snapshot({name: 100 + change.get(name, 0) for name in NAMES}, 0, burned, 0, 600)
     games = [cast(GameView, Decided(reason)) for reason in reasons]
     return Outcome(before=before, after=after, games=games, **parts)
 
@@ -84,6 +87,24 @@ def test_a_straggler_leaves_a_gap_and_no_verdict() -> None:
     assert promised(outcome(paid, events=PLANTED, missing_shards=[]))
     assert promised(outcome(paid, events=PLANTED, missing_shards=[{"round": 0, "shard": 0}]))
     assert promised(outcome(paid, ("timeout",), events=PLANTED, missing_shards=gap))
+
+
+def test_what_falls_for_hiding_its_states_is_right_and_nobody_elses_fault() -> None:
+    fallen = fell("") | {"guilty": []}
+    promised = SCENARIOS["hidden-chunk"].promised
+    right: dict[str, Any] = {"events": PLANTED, "convicted": [fallen], "demands": ["withheld"]}
+    assert promised(outcome(PAID, **right)) == []
+    for wrong in ({"demands": ["supplied"]}, {"demands": []}, {"convicted": [fell("WrongSegment")]}):
+        assert promised(outcome(PAID, **(right | wrong)))
+
+
+def test_a_plant_costs_half_a_stake_and_burns_only_what_the_guilty_lost() -> None:
+    stake, fine = parse_amount("180tok"), parse_amount("20tok")
+    parts: dict[str, Any] = {"events": PLANTED, "convicted": [fell("WrongSegment: segment 2")]}
+    promised = SCENARIOS["planted-fault"].promised
+    for lost, burned, kept in ((stake, fine, True), (2 * stake, fine, False), (stake, 2 * fine, False)):
+        seen = outcome(PAID | {"solver-1": -lost}, ("arithmetic",), burned=burned, **parts)
+        assert (promised(seen) == []) is kept
 
 
 def test_an_honest_market_has_no_game() -> None:
