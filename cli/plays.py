@@ -167,10 +167,13 @@ def _straggler_promises(outcome: Outcome) -> list[str]:
         missing.append("somebody was accused although nobody lied")
     if not outcome.missing_shards or any(place["round"] == 0 for place in outcome.missing_shards):
         missing.append(f"no later round was closed without a shard: {outcome.missing_shards}")
-    return missing + _winners(outcome, "solver-1", "solver-2")
+    if outcome.burnt() != MISS_PENALTY:
+        missing.append(f"burnt was {outcome.burnt()}, not the penalty of one missed deadline")
+    return missing + _winners(outcome, "solver-2")
 
 
 SOLVER_STAKE, VERIFIER_STAKE = parse_amount("360tok"), parse_amount("40tok")
+MISS_PENALTY = parse_amount("20tok")
 """The template's."""
 SHORT_MOVES = {"move": "15s"}
 """For cheats that have no move to make and lose by the clock."""

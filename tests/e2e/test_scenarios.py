@@ -59,8 +59,9 @@ def test_everything_that_a_scenario_promises_happened(name: str, tmp_path: Path)
     if name == "junk-challenge":
         assert not guilty and change["whistle-1"] < 0 < int(after["burned"])
     elif name in ("honest", "straggler"):
-        assert not guilty and int(after["burned"]) == 0 == change["whistle-1"]
-        assert bool(outcome["missingShards"]) == (name == "straggler")
+        late = name == "straggler"
+        assert not guilty and change["whistle-1"] == 0
+        assert bool(outcome["missingShards"]) == bool(int(after["burned"])) == late
     else:
         assert guilty and all(change[who] < 0 for who in guilty) and int(after["burned"]) > 0
         found = [verdict["finding"] for verdict in outcome["convicted"] + outcome["lies"]]

@@ -79,14 +79,15 @@ def test_a_lie_of_a_verifier_must_be_in_its_trace() -> None:
         assert len(SCENARIOS["lazy-verifier"].promised(seen)) == missing
 
 
-def test_a_straggler_leaves_a_gap_and_no_verdict() -> None:
-    paid = {"solver-1": 10, "solver-2": 20}
+def test_a_straggler_leaves_a_gap_pays_for_it_and_there_is_no_verdict() -> None:
+    paid, fine = {"solver-1": -10, "solver-2": 20}, parse_amount("20tok")
     gap = [{"round": 1, "shard": 0}]
     promised = SCENARIOS["straggler"].promised
-    assert promised(outcome(paid, events=PLANTED, missing_shards=gap)) == []
-    assert promised(outcome(paid, events=PLANTED, missing_shards=[]))
-    assert promised(outcome(paid, events=PLANTED, missing_shards=[{"round": 0, "shard": 0}]))
-    assert promised(outcome(paid, ("timeout",), events=PLANTED, missing_shards=gap))
+    assert promised(outcome(paid, burned=fine, events=PLANTED, missing_shards=gap)) == []
+    assert promised(outcome(paid, burned=0, events=PLANTED, missing_shards=gap))
+    assert promised(outcome(paid, burned=fine, events=PLANTED, missing_shards=[]))
+    assert promised(outcome(paid, burned=fine, events=PLANTED, missing_shards=[{"round": 0, "shard": 0}]))
+    assert promised(outcome(paid, ("timeout",), burned=fine, events=PLANTED, missing_shards=gap))
 
 
 def test_what_falls_for_hiding_its_states_is_right_and_nobody_elses_fault() -> None:
