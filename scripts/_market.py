@@ -16,7 +16,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocol.settlement import CompensationPot, convicted_vote, conviction, lost_bond, shared
+from protocol.settlement import (
+    CompensationPot,
+    convicted_vote,
+    conviction,
+    lost_bond,
+    planted_conviction,
+    shared,
+)
 from protocol.types import Wei
 from scripts._strategies import (
     CHALLENGE_GAS,
@@ -233,19 +240,13 @@ class Market:
             held = claims.valid[task] & ((claims.samples[task] & bit) > 0) & claims.quorum[task]
             guilty = claims.drawn[task][held]
         wasted = int(self.rng.integers(0, rules.wasted + 1))
-        votes = [Wei(rules.verifier_stake)] * len(guilty)
-        verdict = conviction(
-            [Wei(rules.solver_stake), *([] if planted else votes)], Wei(wasted * rules.price)
-        )
-        # A plant pays the pool alone; what its guilty votes lose indemnifies the client.
-        out.balance[solver] -= rules.solver_stake - (verdict.burned if planted else 0)
+        votes, prices = [Wei(rules.verifier_stake)] * len(guilty), Wei(wasted * rules.price)
+        own = Wei(rules.solver_stake // 2 if planted else rules.solver_stake)
+        verdict = planted_conviction(own, votes, prices) if planted else conviction([own, *votes], prices)
+        out.balance[solver] += verdict.indemnity - own
         np.subtract.at(out.balance, guilty, rules.verifier_stake)
         out.honest_stakes_lost += int(self._is(guilty, *REPLAYING).sum())
-        out.burned += 0 if planted else verdict.burned
-        if planted:
-            split = convicted_vote(Wei(sum(votes)))
-            out.balance[solver] += split.paid
-            out.burned += split.burned
+        out.burned += verdict.burned
         self._reward(finders, verdict.reward)
         if wasted:
             self._compensate(solver, wasted, verdict.compensation)

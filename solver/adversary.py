@@ -155,18 +155,6 @@ class InventingSolver(CheatingSolver):
         return _Inventions(self.market, self.blocks, job, work, self._progress)
 
 
-class HidingSolver(CheatingSolver):
-    """`SolverService` that computes honestly and shows nobody a state, demanded or not. (That it publishes
-    nothing is its block store's doing.)"""
-
-    def make_work(self, terms: Terms, files: LoadedJob) -> Work:
-        self.emit("fault-planted", plan="shows its states to nobody, whoever demands them")
-        return super().make_work(terms, files)
-
-    def _supply(self, action: policy.Supply) -> None:
-        """Let the demand's time run out."""
-
-
 class IdleSolver(CheatingSolver):
     """`SolverService` that holds its shard and computes nothing from a round on; once idle, it takes no
     other."""
