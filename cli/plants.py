@@ -93,6 +93,8 @@ def make(
     app.announce(f"plant a fault of {address} in {place}", value, worst_loss=value)
     made = Planted(commitment.hex(), job_id.hex(), address, round_, shard, salt.hex(), value)
     _save(app, [*_load(app), made])
+    if (missing := value - market.free(market.me)) > 0:
+        market.deposit(connection.intent("deposit", missing), Wei(missing))
     Planter(market).plant(connection.intent("plant", commitment.hex()), commitment, value)
     app.output.result("plant", made, f"planted {commitment.hex()}; it holds {show_amount(value)}")
 
