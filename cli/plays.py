@@ -146,7 +146,7 @@ def _hidden_promises(outcome: Outcome) -> list[str]:
         missing.append(f"one claim of solver-1 should have fallen, not {outcome.convicted}")
     elif guilty[0]["finding"] or guilty[0]["guilty"]:
         missing.append(f"the claim itself was right, and nobody else's fault: {guilty[0]}")
-    if outcome.demands != ["withheld"]:
+    if "withheld" not in outcome.demands or "supplied" in outcome.demands:
         missing.append(f"the demand was not left without an answer: {outcome.demands}")
     return missing + _losers(outcome, "solver-1") + _winners(outcome, "whistle-1")
 
