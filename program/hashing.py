@@ -70,6 +70,11 @@ class _Lane:
             self._rows = np.frombuffer(memory, np.uint8).reshape(ROWS, ROW_BYTES)[:, LEAF_AT:]
         return self._process
 
+    @property
+    def pid(self) -> int | None:
+        """Id of the process, if it runs."""
+        return None if self._process is None else self._process.pid
+
     def root(self, array: np.ndarray, key: bytes) -> bytes:
         """Tensor root of a contiguous array. Raises HashingFailed."""
         flat = array.reshape(-1)
@@ -135,6 +140,11 @@ class Hasher:
             ready = torch.cuda.Event()
             ready.record(torch.cuda.current_stream(x.device))
         return self._threads.submit(self._root, x, key, ready)
+
+    @property
+    def processes(self) -> list[int]:
+        """Ids of the processes that run."""
+        return [pid for lane in self._lanes if (pid := lane.pid) is not None]
 
     def roots(self, tensors: Sequence[Tensor]) -> list[Future[bytes]]:
         """Tensor roots of a state's slots."""
