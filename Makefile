@@ -3,6 +3,8 @@
 # make test    all quick tests: Solidity, then Python
 # make lint    formatting, types, import rules, Solidity lints
 # make check   lint and test, as CI runs them
+# make vectors   the arbiter against the integer model on a million vectors; make games: ten thousand random programs
+# make symbolic  proofs about the contracts' money; make slither: static analysis (both install their tool when asked)
 
 PYTHON ?= python3.11
 VENV := .venv
@@ -13,7 +15,7 @@ PY_STAMP := $(VENV)/.assay-installed
 NPM_STAMP := contracts/node_modules/.assay-installed
 BUILT_STAMP := contracts/out-assay/.built
 
-.PHONY: setup demo test test-contracts test-python test-slow lint lint-python lint-contracts check format clean
+.PHONY: setup demo test test-contracts test-python test-slow vectors games symbolic slither lint lint-python lint-contracts check format clean
 
 setup: $(BUILT_STAMP)
 
@@ -45,6 +47,18 @@ test-python: setup
 
 test-slow: setup
 	$(PY) -m pytest -m slow
+
+vectors: setup
+	$(PY) scripts/run_vectors.py
+
+games: setup
+	$(PY) scripts/run_games.py --workers 2 --out .assay/games.jsonl
+
+symbolic: setup
+	scripts/symbolic.sh
+
+slither: setup
+	$(PY) scripts/run_slither.py
 
 lint: lint-python lint-contracts
 

@@ -117,7 +117,7 @@ def _log(x: Tensor) -> Tensor:
 def _erf(x: Tensor) -> Tensor:
     a = x.abs().clamp_(max=c.ERF_CLAMP).to(torch.float64)
     shifted = (a + a).add_(_MAGIC)
-    segment = (shifted.view(torch.int64) & 15).clamp_(max=8).view(-1)
+    segment = (shifted.view(torch.int64) & 15).clamp_(max=8).reshape(-1)
     t = a - (shifted - _MAGIC).mul_(0.5)
     table = torch.tensor(c.ERF, dtype=torch.float64, device=x.device).t().contiguous()
     h = torch.index_select(table[12], 0, segment).view(t.shape)

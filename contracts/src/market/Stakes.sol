@@ -6,6 +6,7 @@ import {IKeys} from "../interfaces/IKeys.sol";
 import {IStakes, IVault} from "../interfaces/IMarket.sol";
 import {Role} from "../interfaces/Types.sol";
 import {SumTree} from "../libraries/SumTree.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
 /// @notice See IStakes. A change of a verifier's stake counts in draws two epochs later, so what is moved once a seed block
@@ -284,7 +285,7 @@ contract Stakes is IStakes {
     function _worth(address account, Role role, Request storage asked) private view returns (uint256) {
         if (asked.nonce != accounts[account][role].nonce) return 0;
         Pool storage pool = pools[account][role];
-        return pool.shares == 0 ? 0 : asked.shares * pool.tokens / pool.shares;
+        return pool.shares == 0 ? 0 : Math.mulDiv(asked.shares, pool.tokens, pool.shares);
     }
 
     function _key(address account) private pure returns (bytes32) {

@@ -113,6 +113,14 @@ def test_blocks_do_not_change_bits(op: str) -> None:
     assert (p.bits(whole) == p.bits(pieces)).all()
 
 
+@pytest.mark.parametrize("op", UNARY)
+def test_strides_do_not_change_bits(op: str) -> None:
+    """A view that another node made: transposed, repeated, every second element."""
+    x = torch.randn(6, 8, 10, generator=torch.Generator().manual_seed(1))
+    for view in (x.permute(2, 0, 1), x[:, :1].expand(6, 8, 10), x[::2, :, ::2]):
+        assert (p.bits(REFERENCE[op](view)) == p.bits(REFERENCE[op](view.contiguous()))).all()
+
+
 def test_operands_broadcast_right_aligned() -> None:
     a, b = torch.full((3, 1), 2.0), torch.tensor([1.0, 2.0, 3.0, 4.0])
     for op in ("add", "pow", "max", "lt"):

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.30;
+
+import {IJobs, IStakes, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
+import {Terms} from "../../src/interfaces/Types.sol";
+import {Tasks} from "../../src/market/Tasks.sol";
+import {TasksExtension} from "../../src/market/TasksExtension.sol";
+import {Test} from "../Vm.sol";
+import {SSTORE2} from "solady/utils/SSTORE2.sol";
+
+/// @dev Knows one thing of a job: when it was posted. Its terms are put where the contracts look for them.
+contract PostedFake {
+    uint64 public constant POSTED = 1000;
+
+    function postedAt(bytes32) external pure returns (uint64) {
+        return POSTED;
+    }
+}
+
+/// @notice A proof, for all times at once (`make symbolic`), about the price that the deployed Tasks asks for a shard.
+contract PriceSymbolic is Test {
+    bytes32 private constant JOB = keccak256("job");
+
+    PostedFake private jobs = new PostedFake();
+    ITasks private tasks;
+
+    constructor() {
+        (IVault vault, IStakes stakes) = (IVault(address(0)), IStakes(address(0)));
+        address extension = address(new TasksExtension(vault, stakes, IJobs(address(jobs)), address(0)));
+        tasks = ITasks(address(new Tasks(vault, stakes, IJobs(address(jobs)), extension)));
+    }
+
+    /// @notice From floor to cap, never down, and at the cap from the period's end on.
+    function check_thePriceRisesFromFloorToCap(uint32 earlier, uint32 later) external {
+        vm.assume(earlier <= later);
+        Terms memory t;
+        (t.shards, t.pricePeriod, t.priceFloor, t.priceCap) = (1, 600, 10 ether, 20 ether + 7);
+        vm.etch(
+            SSTORE2.predictDeterministicAddress(JOB, address(jobs)),
+            abi.encodePacked(bytes1(0), abi.encode(t))
+        );
+        vm.warp(jobs.POSTED() + uint256(earlier));
+        uint256 before = tasks.price(JOB, 0);
+        vm.warp(jobs.POSTED() + uint256(later));
+        uint256 then_ = tasks.price(JOB, 0);
+        assert(t.priceFloor <= before && before <= then_ && then_ <= t.priceCap);
+        assert(earlier != 0 || before == t.priceFloor);
+        assert(later < t.pricePeriod || then_ == t.priceCap);
+    }
+}

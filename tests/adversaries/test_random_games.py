@@ -1,0 +1,43 @@
+"""Random programs, random faults: each is convicted where it was planted, and the truth is acquitted.
+
+`scripts/run_games.py` plays ten thousand; docs/log.md has its counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.adversaries.planting import KINDS
+from tests.adversaries.random_games import arrange, judge, play_pure
+
+
+def play(seeds: range) -> tuple[Counter[str], Counter[str]]:
+    """Kinds of fault and operations of the first wrong nodes; raises AssertionError at a wrong verdict."""
+    kinds: Counter[str] = Counter()
+    operations: Counter[str] = Counter()
+    for seed in seeds:
+        case = arrange(seed)
+        judge(case, *play_pure(case))
+        kinds[case.planted.kind] += 1
+        operations[case.op] += 1
+    return kinds, operations
+
+
+def test_every_kind_of_fault_is_convicted_and_the_truth_acquitted() -> None:
+    kinds, _ = play(range(1_000_000, 1_000_060))
+    assert set(kinds) == set(KINDS), "a kind was never planted"
+
+
+def test_a_seed_is_one_case() -> None:
+    one, other = arrange(3), arrange(3)
+    assert one.accusation() == other.accusation()
+    assert (one.planted.kind, one.planted.node, one.op) == (other.planted.kind, other.planted.node, other.op)
+
+
+@pytest.mark.slow
+def test_faults_in_every_operation_are_convicted() -> None:
+    kinds, operations = play(range(2_000_000, 2_000_600))
+    assert min(kinds.values()) >= 10 and len(kinds) == len(KINDS)
+    assert len(operations) >= 35, sorted(operations)

@@ -1,0 +1,92 @@
+"""One game on the deployed Court, move by move, between two players who only see what the chain logs.
+
+Contract: `play` opens the game as the Challenges contract would, plays it to its end and returns what the Court
+decided, in the form of the pure referee (`tests.fakes.arena`). Whoever has no move, or none that the Court takes,
+loses by the clock, which really runs out. Not guaranteed: that Challenges takes the verdict of a game that it
+does not know.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from program.disputant import Disputant
+from program.replay import Replay
+from protocol.dispute import Move, RevealLeaf, RevealSteps, RevealTrace, Split, Timeout
+from protocol.types import Game, GameView, Opened, Seconds
+from tests.twin.deployed import _COURT, ACCOUNTS, DeployedMarket, Outcome, _fields, game_of
+
+CHALLENGER, DEFENDER = ACCOUNTS[1], ACCOUNTS[2]
+MOVE_TIME = Seconds(100_000)
+
+
+class CourtTable:
+    """A deployed Court at which anybody's game can be opened."""
+
+    def __init__(self, deployed: DeployedMarket) -> None:
+        self._deployed = deployed
+        self._challenges = deployed.contracts["Challenges"].address
+        deployed.node.ask("anvil_impersonateAccount", self._challenges)
+        deployed.node.ask("anvil_setBalance", self._challenges, hex(10**24))
+
+    def play(self, game: Game, defender: Replay, challenger: Replay) -> GameView:
+        """The view after the verdict. Raises AssertionError if the Court does not open or end the game."""
+        seated = replace(game, challenger=CHALLENGER, defender=DEFENDER, move_time=MOVE_TIME)
+        outcome = self._send("open", (seated,), self._challenges)
+        assert not outcome.error, outcome.error
+        opened = game_of(outcome)
+        assert opened is not None
+        game_id = next(values["gameId"] for name, values in outcome.logs if name == "Court.GameOpened")
+        view = GameView(game_id, opened, (), (), b"", 0, False, False, "")
+        players = {
+            DEFENDER: Disputant(DEFENDER, lambda _: defender),
+            CHALLENGER: Disputant(CHALLENGER, lambda _: challenger),
+        }
+        while not view.decided:
+            mover = view.game.mover
+            move = players[mover].move(view)
+            refusal = ""
+            if move is not None:
+                outcome = self._move(view, move, mover)
+                refusal = outcome.error
+                if not refusal:
+                    view = _after(view, move, outcome)
+                    continue
+            view = self._timed_out(view, refusal)
+        return view
+
+    def _timed_out(self, view: GameView, refusal: str) -> GameView:
+        self._deployed.mine(1, int(MOVE_TIME) + 1)
+        outcome = self._move(view, Timeout(), ACCOUNTS[3])
+        assert not outcome.error, outcome.error
+        ended = _after(view, Timeout(), outcome)
+        return replace(ended, reason=f"timeout after {refusal}" if refusal else "timeout")
+
+    def _move(self, view: GameView, move: Move, by: str) -> Outcome:
+        return self._send(_COURT[type(move)], (view.game_id, view.game, *_fields(move)), by)
+
+    def _send(self, function: str, arguments: tuple, by: str) -> Outcome:  # type: ignore[type-arg]
+        return self._deployed.send("Court", function, arguments, by)  # type: ignore[arg-type]
+
+
+def _after(view: GameView, move: Move, outcome: Outcome) -> GameView:
+    for name, values in outcome.logs:
+        if name == "Court.GameDecided":
+            return replace(
+                view,
+                decided=True,
+                challenger_won=values["challengerWon"],
+                reason=values["reason"],
+                moves=view.moves + 1,
+            )
+    game = game_of(outcome)
+    assert game is not None, "a move that was taken is logged"
+    digests: tuple[bytes, ...] = ()
+    opened = view.opened
+    if isinstance(move, RevealSteps):
+        digests = move.roots
+    elif isinstance(move, RevealTrace | Split):
+        digests = move.children
+        opened = (*opened, Opened(game.digest, digests))
+    data = move.data if isinstance(move, RevealLeaf) else view.leaf_data
+    return replace(view, game=game, digests=digests, opened=opened, leaf_data=data, moves=view.moves + 1)

@@ -1,0 +1,70 @@
+"""Attack 37: a node whose move was refused, because another transaction came first, plays on and wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from program.fault import NodeFault
+from protocol.errors import Reverted
+from protocol.types import Phase
+from solver.adversary import FaultySolver, Plan
+from tests.fakes.jobs import account, inner_program
+from tests.fakes.market_day import FUNDS, MarketDay
+from tests.fakes.port import FakeMarket
+from verifier.adversary import ColludingVerifier
+
+torch.set_num_threads(1)
+
+FAULT = NodeFault(step=3, node=len(inner_program().nodes) - 1, element=0)
+
+
+class OvertakenMarket(FakeMarket):
+    """Before the first call of each kind in `overtake` arrives, the same call of another process is mined."""
+
+    overtake: set[str]
+    refused: list[str]
+
+    def _send(self, intent: str, effect: str, call: Callable[[], Any]) -> Any:
+        if effect in self.overtake:
+            self.overtake.discard(effect)
+            call()
+            with pytest.raises(Reverted) as refusal:
+                super()._send(intent, effect, call)
+            self.refused.append(effect)
+            raise refusal.value
+        return super()._send(intent, effect, call)
+
+
+def overtaken(day: MarketDay, name: str, moves: set[str], **stakes: int) -> OvertakenMarket:
+    """The account `name`, whose next `moves` come too late."""
+    market = day.join(name, **stakes)
+    market.__class__ = OvertakenMarket
+    assert isinstance(market, OvertakenMarket)
+    market.overtake, market.refused = set(moves), []
+    return market
+
+
+@pytest.mark.parametrize("moves", [{"PickStep"}, {"Pick"}, {"Prove"}, {"PickStep", "Pick", "Prove"}])
+def test_37_a_whistleblower_goes_on_after_its_move_came_too_late(tmp_path: Path, moves: set[str]) -> None:
+    day = MarketDay(tmp_path)
+    job_id = day.post(rounds=1)
+    cheats = frozenset({account("ann"), account("bob")})
+    for name in ("ann", "bob"):
+        day.solver(name, partial(FaultySolver, plan=Plan(0, 1, FAULT)))
+    for i in range(2):
+        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=cheats))
+    market = overtaken(day, "wendy", moves)
+    day.whistleblower("wendy")
+    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), [s.status for s in day.services.values()]
+    assert set(market.refused) == moves, "no move came too late"
+    game = next(p.view for p in day.world.games.values() if p.view.decided)
+    assert game.challenger_won and game.reason == "arithmetic"
+    refusals = day.named("refused")
+    assert len(refusals) == len(moves) and all(r["benign"] for r in refusals), refusals
+    assert market.free(market.me) > FUNDS, "bond and reward have come in"
