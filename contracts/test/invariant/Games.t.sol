@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.30;
+
+import {Test} from "../Vm.sol";
+import {GamesHandler} from "./GamesHandler.sol";
+
+/// @dev The handler with what is true between its actions.
+contract CheckedGames is GamesHandler {
+    function check10_everyGameThatWasOpenedIsOpenOrDecidedOnce() external view {
+        uint256 begun = calls["lie"] + calls["slander"];
+        assertEq(begun, ended + (id == 0 ? 0 : 1));
+    }
+
+    function check12_exactlyOneClockRuns() external view {
+        if (id == 0) return;
+        assertEq(court.gameHash(id), keccak256(abi.encode(game)), "the court holds the game as it stands");
+        assertEq(game.deadline, moved + MOVE_TIME, "one deadline, a move's time after the last move");
+    }
+}
+
+/// forge-config: default.invariant.runs = 4
+/// forge-config: default.invariant.depth = 60
+contract GamesInvariantTest is Test {
+    CheckedGames private games;
+
+    function setUp() external {
+        games = new CheckedGames();
+    }
+
+    function targetContracts() external view returns (address[] memory targets) {
+        targets = new address[](1);
+        targets[0] = address(games);
+    }
+
+    function targetSelectors() external view returns (FuzzSelector[] memory targets) {
+        targets = new FuzzSelector[](1);
+        targets[0].addr = address(games);
+        targets[0].selectors = new bytes4[](4);
+        for (uint256 i; i < 3; ++i) {
+            targets[0].selectors[i] = games.advance.selector;
+        }
+        targets[0].selectors[3] = games.trespass.selector;
+    }
+
+    /// @notice Invariants 10 to 13: the handler checks at each move that the range shrinks inside what it was and that what
+    /// is agreed stays, and at each end that the honest side won within the sum of the clocks.
+    function invariant_theHonestSideAlwaysWins() external view {
+        games.check10_everyGameThatWasOpenedIsOpenOrDecidedOnce();
+        games.check12_exactlyOneClockRuns();
+    }
+
+    /// @dev A run without a decided game has shown nothing.
+    function afterInvariant() external view {
+        assertGt(games.ended(), 0, "ended");
+        assertGt(games.calls("move"), 0, "move");
+        assertGt(games.calls("trespass"), 0, "trespass");
+        assertGt(games.calls("timeout") + games.calls("prove"), 0, "decided");
+    }
+}

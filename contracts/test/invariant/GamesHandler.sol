@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.30;
+
+import {Openings} from "../../src/dispute/Openings.sol";
+import {Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
+import {CourtGame} from "../dispute/CourtGame.sol";
+import {Tree, Trees} from "../dispute/Trees.sol";
+
+/// @notice Plays games one after the other: the honest side by the script, the liar at random. The liar is by turns the
+/// defender, with one bit of one node planted, and the challenger of an honest trace, who points anywhere.
+contract GamesHandler is CourtGame {
+    using Trees for Tree;
+
+    bytes32 private constant KEY = keccak256("a verifier's key");
+
+    uint256 public id; // 0: no game is open
+    Game internal game;
+    bool public liarDefends;
+    uint256 internal lie; // the liar's node: planted, or pointed at
+    uint256 internal place; // byte of the lie in the node's output
+    uint256 internal openedAt;
+    uint256 internal moved; // when the last move was made
+    uint256 internal left; // of `potential`, after the last move
+    uint256 internal made; // moves of this game
+    uint256 public ended;
+    mapping(string action => uint256) public calls;
+
+    constructor() {
+        vm.warp(1_000_000);
+        _load();
+    }
+
+    // ---- actions
+
+    /// @dev The next move of the open game, or a new game. Time passes first, as much as the clock allows.
+    function advance(uint256 seed) external {
+        if (id == 0) return _begin(seed);
+        vm.warp(block.timestamp + bound(seed >> 128, 0, game.deadline - block.timestamp));
+        bool challengers = uint8(game.phase) & 1 == 1;
+        bool liarMoves = challengers != liarDefends;
+        if (liarMoves && seed % 8 == 0) return _forfeit();
+        if (game.phase == GamePhase.PROVE && liarMoves) return _proveNothing(seed);
+        bytes32 before =
+            keccak256(abi.encode(game.claimId, game.program, game.inRoot, game.outRoot, game.key));
+        (uint256 from, uint256 span, GamePhase phase) = (game.index, 1 << game.level, game.phase);
+        _move(seed);
+        if (id == 0) return;
+        bytes32 later = keccak256(abi.encode(game.claimId, game.program, game.inRoot, game.outRoot, game.key));
+        assertTrue(before == later, "what both sides agree on stays");
+        if (
+            phase == GamePhase.PICK_LEAF
+                || (phase == GamePhase.PICK_NODE && game.phase == GamePhase.SPLIT_NODE)
+        ) {
+            assertTrue(
+                game.index >= from && game.index + (1 << game.level) <= from + span, "inside the old range"
+            );
+        }
+        uint256 rest = potential();
+        assertLt(rest, left, "the disputed range shrinks");
+        (left, moved) = (rest, block.timestamp);
+        assertEq(game.deadline, moved + MOVE_TIME, "the other side's clock starts anew, and no other runs");
+    }
+
+    /// @dev Whoever is not to move tries, and so does a stranger; and the clock cannot be called out.
+    function trespass(uint256 seed) external {
+        if (id == 0) return;
+        bool challengers = uint8(game.phase) & 1 == 1;
+        address[2] memory others = [challengers ? defender : challenger, address(uint160(seed | 1 << 100))];
+        for (uint256 i; i < others.length; ++i) {
+            _refused(others[i], abi.encodeCall(court.split, (id, game, new bytes32[](16))));
+            _refused(others[i], abi.encodeCall(court.revealLeaf, (id, game, "")));
+            _refused(others[i], abi.encodeCall(court.openOutput, (id, game)));
+            _refused(others[i], abi.encodeCall(court.prove, (id, game, "", "", 0, new Opening[](0))));
+        }
+        _refused(others[1], abi.encodeCall(court.timeout, (id, game)));
+        ++calls["trespass"];
+    }
+
+    function _refused(address by, bytes memory call) private {
+        vm.prank(by);
+        (bool done,) = address(court).call(call);
+        assertFalse(done, "only the mover moves, and only in time");
+    }
+
+    // ---- the game
+
+    function _begin(uint256 seed) private {
+        liarDefends = seed % 2 == 0;
+        lie = (seed >> 8) % s.nodes.length;
+        place = (seed >> 64) % s.honest[lie].length;
+        bytes32 key = seed % 3 == 0 ? KEY : bytes32(0);
+        bytes[] memory tensors = _shown();
+        bytes32 out = key == 0 ? keccak256("a claimed state") : Trees.over(tensors, key).root();
+        Game memory opened;
+        (id, opened) = _open(_newGame(key, out));
+        game = opened;
+        (openedAt, moved, made, left) = (block.timestamp, block.timestamp, 0, potential());
+        ++calls[liarDefends ? "lie" : "slander"];
+    }
+
+    /// @dev What the defender shows: honest, or with one bit changed.
+    function _shown() private view returns (bytes[] memory) {
+        return liarDefends ? _lie(lie, place, 1) : s.honest;
+    }
+
+    function _move(uint256 seed) private {
+        ++made;
+        Game memory now_ = game;
+        bytes[] memory tensors = _shown();
+        GamePhase phase = now_.phase;
+        if (phase == GamePhase.TRACE) {
+            now_ = _revealTrace(id, now_, Trees.over(tensors, now_.key));
+        } else if (phase == GamePhase.SPLIT_NODE) {
+            now_ = _split(id, now_, Trees.over(tensors, now_.key));
+        } else if (phase == GamePhase.PICK_NODE) {
+            now_ = _pick(id, now_, Trees.over(tensors, now_.key), _target(seed, s.nodes.length, lie));
+        } else if (phase == GamePhase.SPLIT_LEAF) {
+            now_ = _split(id, now_, Trees.tensor(tensors[now_.node], now_.key));
+        } else if (phase == GamePhase.PICK_LEAF) {
+            uint256 leaves = Openings.leaves(tensors[now_.node].length);
+            uint256 leaf = _target(seed, leaves, place / Openings.LEAF_BYTES);
+            now_ = _pick(id, now_, Trees.tensor(tensors[now_.node], now_.key), leaf);
+        } else if (phase == GamePhase.REVEAL_LEAF) {
+            now_ = _revealLeaf(id, now_, tensors[now_.node]);
+        } else {
+            _prove(id, now_, tensors, place / _width(now_.node));
+            ++calls["prove"];
+            return _end();
+        }
+        game = now_;
+        ++calls["move"];
+    }
+
+    /// @dev The honest challenger points at the lie; the liar anywhere within what is being opened.
+    function _target(uint256 seed, uint256 leaves, uint256 honest) private view returns (uint256) {
+        if (liarDefends) return honest;
+        uint256 last = game.index + (1 << game.level);
+        return bound(seed >> 32, game.index, (last < leaves ? last : leaves) - 1);
+    }
+
+    function _width(uint256 node) private view returns (uint256) {
+        return [uint256(4), 4, 2, 1, 1][uint8(s.nodes[node][1])];
+    }
+
+    /// @dev A liar at the last move: no element of a right trace is wrong.
+    function _proveNothing(uint256 seed) private {
+        bytes memory leaf = _leafOf(game, s.honest[game.node]);
+        uint256 width = _width(game.node);
+        uint256 element = game.index * Openings.LEAF_BYTES / width + seed % (leaf.length / width);
+        Opening[] memory openings = _openings(game, s.honest, game.node, element);
+        vm.expectRevert(ICourt.NoDifference.selector);
+        vm.prank(challenger);
+        court.prove(id, game, leaf, s.nodes[game.node], uint64(element), openings);
+        ++calls["nothing to prove"];
+        _forfeit();
+    }
+
+    /// @dev The liar lets its clock run out.
+    function _forfeit() private {
+        vm.warp(uint256(game.deadline) + 1);
+        ++made;
+        court.timeout(id, game);
+        ++calls["timeout"];
+        _end();
+    }
+
+    function _end() private {
+        assertEq(challenges.verdicts(id), liarDefends ? 2 : 1, "the honest side wins");
+        assertEq(court.gameHash(id), 0, "nothing is kept");
+        assertLe(block.timestamp - openedAt, made * (MOVE_TIME + 1), "within the sum of the clocks");
+        vm.prank(address(this));
+        (bool again,) = address(court).call(abi.encodeCall(court.timeout, (id, game)));
+        assertFalse(again, "a game ends once");
+        ++ended;
+        id = 0;
+    }
+
+    /// @notice Most moves that can still be made.
+    function potential() public view returns (uint256) {
+        uint256 tensor = 2 * ((game.level + 3) / 4);
+        if (game.phase == GamePhase.PROVE) return 1;
+        if (game.phase == GamePhase.REVEAL_LEAF) return 2;
+        if (game.phase == GamePhase.SPLIT_LEAF) return 2 + tensor;
+        if (game.phase == GamePhase.PICK_LEAF) return 1 + tensor;
+        if (game.phase == GamePhase.SPLIT_NODE) return 100 + tensor;
+        if (game.phase == GamePhase.PICK_NODE) return 99 + tensor;
+        return 200; // TRACE
+    }
+}

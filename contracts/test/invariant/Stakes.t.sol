@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {Role} from "../../src/interfaces/Types.sol";
+import {Test} from "../Vm.sol";
+import {StakesHandler} from "./StakesHandler.sol";
+
+/// @notice The handler with what is true of it at any time, numbered as in the contracts' design.
+contract CheckedStakes is StakesHandler {
+    /// @dev Shares are the contract's own affair; what they are worth is not.
+    function check9_sharesAreWorthWhatIsThere() external view {
+        for (uint256 i; i < accounts.length; ++i) {
+            for (uint8 r; r < 2; ++r) {
+                (address account, Role role) = (accounts[i], Role(r));
+                uint256 pool = stakes.unbonding(account, role);
+                (uint256 worth, uint256 live) = _requests(account, role);
+                assertLe(worth, pool, "nothing is promised twice");
+                assertLe(pool - worth, live, "less than a unit a request is lost to rounding");
+                assertTrue(live > 0 || pool == 0, "nothing stays behind");
+                uint256 held =
+                    activeOf(account, role) + pool + tookOut[account][role] + slashed[account][role];
+                assertEq(held, putIn[account][role], "in = there + out + slashed");
+            }
+        }
+    }
+
+    function _requests(address account, Role role) private view returns (uint256 worth, uint256 live) {
+        for (uint256 i; i < asked.length; ++i) {
+            if (asked[i].account != account || asked[i].role != role || asked[i].done) continue;
+            (uint256 one,) = stakes.request(account, role, asked[i].index);
+            assertLe(one, asked[i].amount, "no request grows");
+            worth += one;
+            ++live;
+        }
+    }
+
+    function check19_everyConsentCountsOnce() external view {
+        assertEq(keys.nonces(operator), consents);
+    }
+}
+
+/// forge-config: default.invariant.runs = 8
+/// forge-config: default.invariant.depth = 80
+contract StakesInvariantTest is Test {
+    CheckedStakes private market;
+
+    function setUp() external {
+        market = new CheckedStakes();
+    }
+
+    function targetContracts() external view returns (address[] memory targets) {
+        targets = new address[](1);
+        targets[0] = address(market);
+    }
+
+    function targetSelectors() external view returns (FuzzSelector[] memory targets) {
+        bytes4[10] memory list = [
+            market.stake.selector,
+            market.stake.selector,
+            market.unbond.selector,
+            market.unbond.selector,
+            market.finish.selector,
+            market.lock.selector,
+            market.unlock.selector,
+            market.slash.selector,
+            market.bind.selector,
+            market.unbindAndRevoke.selector
+        ];
+        targets = new FuzzSelector[](1);
+        targets[0].addr = address(market);
+        targets[0].selectors = new bytes4[](list.length);
+        for (uint256 i; i < list.length; ++i) {
+            targets[0].selectors[i] = list[i];
+        }
+    }
+
+    function invariant_stakesKeepTheirBooks() external view {
+        market.check9_sharesAreWorthWhatIsThere();
+        market.check19_everyConsentCountsOnce();
+    }
+
+    /// @dev Every action succeeded at least once.
+    function afterInvariant() external view {
+        string[8] memory needed = ["stake", "unbond", "finish", "lock", "unlock", "slash", "bind", "revoke"];
+        for (uint256 i; i < needed.length; ++i) {
+            assertGt(market.calls(needed[i]), 0, needed[i]);
+        }
+    }
+}
