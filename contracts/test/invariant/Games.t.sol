@@ -18,8 +18,8 @@ contract CheckedGames is GamesHandler {
     }
 }
 
-/// forge-config: default.invariant.runs = 4
-/// forge-config: default.invariant.depth = 60
+/// forge-config: default.invariant.runs = 3
+/// forge-config: default.invariant.depth = 40
 contract GamesInvariantTest is Test {
     CheckedGames private games;
 

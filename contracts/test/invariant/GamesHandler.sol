@@ -24,10 +24,15 @@ contract GamesHandler is CourtGame {
     uint256 internal made; // moves of this game
     uint256 public ended;
     mapping(string action => uint256) public calls;
+    mapping(bytes32 key => bytes32[]) private honestRoots; // of the nodes' outputs
 
     constructor() {
         vm.warp(1_000_000);
         _load();
+        for (uint256 i; i < s.honest.length; ++i) {
+            honestRoots[0].push(Trees.tensor(s.honest[i], 0).root());
+            honestRoots[KEY].push(Trees.tensor(s.honest[i], KEY).root());
+        }
     }
 
     // ---- actions
@@ -89,8 +94,7 @@ contract GamesHandler is CourtGame {
         lie = (seed >> 8) % s.nodes.length;
         place = (seed >> 64) % s.honest[lie].length;
         bytes32 key = seed % 3 == 0 ? KEY : bytes32(0);
-        bytes[] memory tensors = _shown();
-        bytes32 out = key == 0 ? keccak256("a claimed state") : Trees.over(tensors, key).root();
+        bytes32 out = key == 0 ? keccak256("a claimed state") : _trace(key).root();
         Game memory opened;
         (id, opened) = _open(_newGame(key, out));
         game = opened;
@@ -98,32 +102,38 @@ contract GamesHandler is CourtGame {
         ++calls[liarDefends ? "lie" : "slander"];
     }
 
-    /// @dev What the defender shows: honest, or with one bit changed.
-    function _shown() private view returns (bytes[] memory) {
-        return liarDefends ? _lie(lie, place, 1) : s.honest;
+    /// @dev What the defender shows of a node: the honest output, or one with one bit changed.
+    function _shown(uint256 node) private view returns (bytes memory tensor) {
+        tensor = s.honest[node];
+        if (liarDefends && node == lie) tensor[place] = bytes1(uint8(tensor[place]) ^ 1);
+    }
+
+    function _trace(bytes32 key) private view returns (Tree memory) {
+        bytes32[] memory roots = honestRoots[key];
+        if (liarDefends) roots[lie] = Trees.tensor(_shown(lie), key).root();
+        return Trees.build(roots);
     }
 
     function _move(uint256 seed) private {
         ++made;
         Game memory now_ = game;
-        bytes[] memory tensors = _shown();
         GamePhase phase = now_.phase;
         if (phase == GamePhase.TRACE) {
-            now_ = _revealTrace(id, now_, Trees.over(tensors, now_.key));
+            now_ = _revealTrace(id, now_, _trace(now_.key));
         } else if (phase == GamePhase.SPLIT_NODE) {
-            now_ = _split(id, now_, Trees.over(tensors, now_.key));
+            now_ = _split(id, now_, _trace(now_.key));
         } else if (phase == GamePhase.PICK_NODE) {
-            now_ = _pick(id, now_, Trees.over(tensors, now_.key), _target(seed, s.nodes.length, lie));
+            now_ = _pick(id, now_, _trace(now_.key), _target(seed, s.nodes.length, lie));
         } else if (phase == GamePhase.SPLIT_LEAF) {
-            now_ = _split(id, now_, Trees.tensor(tensors[now_.node], now_.key));
+            now_ = _split(id, now_, Trees.tensor(_shown(now_.node), now_.key));
         } else if (phase == GamePhase.PICK_LEAF) {
-            uint256 leaves = Openings.leaves(tensors[now_.node].length);
-            uint256 leaf = _target(seed, leaves, place / Openings.LEAF_BYTES);
-            now_ = _pick(id, now_, Trees.tensor(tensors[now_.node], now_.key), leaf);
+            bytes memory tensor = _shown(now_.node);
+            uint256 leaf = _target(seed, Openings.leaves(tensor.length), place / Openings.LEAF_BYTES);
+            now_ = _pick(id, now_, Trees.tensor(tensor, now_.key), leaf);
         } else if (phase == GamePhase.REVEAL_LEAF) {
-            now_ = _revealLeaf(id, now_, tensors[now_.node]);
+            now_ = _revealLeaf(id, now_, _shown(now_.node));
         } else {
-            _prove(id, now_, tensors, place / _width(now_.node));
+            _prove(id, now_, _lie(lie, place, 1), place / _width(now_.node));
             ++calls["prove"];
             return _end();
         }

@@ -268,7 +268,13 @@ contract MarketHandler is Market {
         } else {
             _voteGameOver(id, game.verifier, live && won);
         }
+        _notAgain(game.id);
         ++calls["decide"];
+    }
+
+    function _notAgain(uint256 gameId) private {
+        (bool again,) = address(court).call(abi.encodeCall(court.decide, (gameId, true)));
+        assertFalse(again, "a game is decided, and its bond paid out, once");
     }
 
     /// @dev What the conviction has left with the module is for the early games on the claim, in equal parts.

@@ -2,6 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {IJobs, IStakes, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
+import {IPlants} from "../../src/interfaces/IPlants.sol";
 import {Terms} from "../../src/interfaces/Types.sol";
 import {Tasks} from "../../src/market/Tasks.sol";
 import {TasksExtension} from "../../src/market/TasksExtension.sol";
@@ -26,7 +27,11 @@ contract PriceSymbolic is Test {
 
     constructor() {
         (IVault vault, IStakes stakes) = (IVault(address(0)), IStakes(address(0)));
-        address extension = address(new TasksExtension(vault, stakes, IJobs(address(jobs)), address(0)));
+        address extension = address(
+            new TasksExtension(
+                vault, stakes, IJobs(address(jobs)), address(0), address(0), IPlants(address(0))
+            )
+        );
         tasks = ITasks(address(new Tasks(vault, stakes, IJobs(address(jobs)), extension)));
     }
 

@@ -31,6 +31,8 @@ contract VaultSymbolic is Test {
         address(this),
         address(this),
         address(this),
+        address(this),
+        address(this),
         new Keys(1)
     );
 

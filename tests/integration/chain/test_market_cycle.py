@@ -39,6 +39,10 @@ DELAYS = Delays(unbond_s=Seconds(1_000), unbind_s=Seconds(2_000), weight_epoch=1
 
 @pytest.fixture
 def markets(rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path) -> list[ChainMarket]:
+    return markets_on(rpc, artifacts, tmp_path)
+
+
+def markets_on(rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path) -> list[ChainMarket]:
     """A client, a solver and a verifier on a market that was just deployed."""
     registry = registry_of(artifacts)
     senders = [

@@ -1,0 +1,68 @@
+"""Attack 31: the chain is reorganised across a recorded seed, under the feet of everybody's adapters."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+from chain.compile import Artifacts
+from chain.market import ChainMarket
+from chain.rpc import HttpRpc
+from protocol import sampling, trees
+from protocol.types import ZERO_DIGEST, ClaimView, Phase, Role, Wei
+from tests.integration.chain.test_market_cycle import SALT, committed, markets_on, pass_time
+from verifier.ballots import Ballots
+from verifier.policy import Ballot
+
+
+def seed_of_the_chain(rpc: HttpRpc, view: ClaimView) -> bytes:
+    """What rule 4.5 gives on the chain that stands now."""
+    block = rpc.request("eth_getBlockByNumber", [hex(view.status.seed_block), False])
+    return sha256(bytes.fromhex(block["hash"][2:]) + view.claim_id).digest()
+
+
+def test_31_a_reorganisation_across_a_recorded_seed_is_followed_by_everybody(
+    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
+) -> None:
+    markets: list[ChainMarket] = markets_on(rpc, artifacts, tmp_path)
+    client, _, verifier = markets
+    verifier.stake_up("stake", Role.VERIFIER, Wei(1_000))
+    _, claim = committed(markets)
+    (claim_id,) = (view.claim_id for view in client.claims(claim.job_id))
+    fork = rpc.request("evm_snapshot", [])
+
+    pass_time(rpc, 1, blocks=3)
+    verifier.record_seed("seed", claim)
+    traces = [b"\x24" * 32, b"\x26" * 32]
+    commitment = verifier.vote_commitment(claim_id, True, trees.root(traces), SALT)
+    verifier.commit_vote("vote", claim, commitment)
+    ballots = Ballots(tmp_path / "ballots", b"secret")
+    gone = verifier.claim(claim_id)
+    assert gone.status.seed == seed_of_the_chain(rpc, gone) and gone.votes[0].commitment == commitment
+    assert all(market.claim(claim_id).status.seed == gone.status.seed for market in markets)
+
+    ballots.put(claim_id, gone.status.seed, Ballot(True, tuple(traces), False))
+
+    assert rpc.request("evm_revert", [fork])
+    pass_time(rpc, 7, blocks=9)  # the chain that wins is the longer one
+    for market in markets:
+        view = market.claim(claim_id)
+        assert (view.status.phase, view.status.seed, view.votes) == (Phase.COMMITTED, ZERO_DIGEST, ())
+
+    for market in markets:
+        market.sender.resume()  # as every running node does from time to time: what was dropped is sent again
+    found = [market.claim(claim_id) for market in markets]
+    for view in found:
+        assert view.status.seed == seed_of_the_chain(rpc, view) != gone.status.seed
+        assert (view.status.phase, view.status.draws) == (Phase.SEEDED, 1)
+    seed = found[0].status.seed
+    assert sampling.verifier_key(verifier.me, seed) != sampling.verifier_key(verifier.me, gone.status.seed)
+
+    # The vote was sent again too, under a seed that it does not fit: never shown, it costs the penalty alone.
+    assert found[0].votes[0].commitment == commitment
+    assert ballots.get(claim_id, gone.status.seed) is not None and ballots.get(claim_id, seed) is None
+    terms = client.job(claim.job_id).terms
+    pass_time(rpc, terms.vote_time + terms.reveal_time + 1)
+    client.tally("tally", claim)
+    assert all(market.claim(claim_id).status.phase == Phase.COMMITTED for market in markets)
+    assert verifier.stake(verifier.me, Role.VERIFIER).active == 1_000 - terms.miss_penalty
