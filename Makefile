@@ -71,6 +71,7 @@ lint-contracts: setup
 	$(FORGE) fmt --check
 	@# forge lint leaves artifacts without bytecode behind, with which forge test would silently skip suites
 	export FOUNDRY_OUT=cache/lint/out FOUNDRY_CACHE_PATH=cache/lint && $(FORGE) lint --deny warnings
+	$(PY) scripts/snapshot_contracts.py --check
 
 check: lint test
 

@@ -1,7 +1,7 @@
 """The contracts' ABIs and storage layouts as committed files, so that no change of either goes unseen.
 
-`contracts/snapshots/abi/<Contract>.json`: functions, events and errors by signature, with selectors or topics.
-`contracts/snapshots/layout/<Contract>.json`: storage variables with slot, offset and type, structs spelled out.
+`contracts/snapshots/abi/<Contract>.json`: functions, events and errors by signature, with their ids.
+`contracts/snapshots/layout/<Contract>.json`: storage variables with slot, offset and type, structs too.
 `--check` compares instead of writing and exits 1 at a difference: look at it, then run this again without.
 
 Contract: both follow from the sources and the pinned compiler alone; forge builds first. Interfaces have no
