@@ -16,10 +16,12 @@ from eth_utils.crypto import keccak
 from chain.abi import MalformedData, decode_log, find, topic
 from chain.compile import Artifacts
 from chain.deploy import Deployment
+from chain.game_calls import call_of
 from chain.journal import Receipt
 from chain.market_view import ChainView
 from chain.rpc import Rpc
 from chain.sender import Sender
+from protocol import dispute
 from protocol.encoding import as_tuple, encode
 from protocol.types import (
     ZERO_ADDRESS,
@@ -241,21 +243,21 @@ class ChainMarket(ChainView):
 
     def reveal_steps(self, intent: str, game_id: int, game: Game, roots: Sequence[bytes]) -> TxResult:
         """Defender: the state roots inside the segment."""
-        return self.do(intent, "Court", "revealSteps", game_id, game, roots)
+        return self._move(intent, game_id, game, dispute.RevealSteps(tuple(roots)))
 
     def pick_step(self, intent: str, game_id: int, game: Game, roots: Sequence[bytes], j: int) -> TxResult:
         """Challenger: the first wrong step."""
-        return self.do(intent, "Court", "pickStep", game_id, game, roots, j)
+        return self._move(intent, game_id, game, dispute.PickStep(tuple(roots), j))
 
     def reveal_trace(
         self, intent: str, game_id: int, game: Game, trace_root: bytes, children: Sequence[bytes]
     ) -> TxResult:
         """Defender: the step's trace root and its top."""
-        return self.do(intent, "Court", "revealTrace", game_id, game, trace_root, children)
+        return self._move(intent, game_id, game, dispute.RevealTrace(trace_root, tuple(children)))
 
     def split(self, intent: str, game_id: int, game: Game, children: Sequence[bytes]) -> TxResult:
         """Defender: open the disputed tree node."""
-        return self.do(intent, "Court", "split", game_id, game, children)
+        return self._move(intent, game_id, game, dispute.Split(tuple(children)))
 
     def pick(
         self,
@@ -268,11 +270,13 @@ class ChainMarket(ChainView):
         node_proof: Sequence[bytes],
     ) -> TxResult:
         """Challenger: the first wrong child."""
-        return self.do(intent, "Court", "pick", game_id, game, children, child, node, node_proof)
+        return self._move(
+            intent, game_id, game, dispute.Pick(tuple(children), child, node, tuple(node_proof))
+        )
 
     def open_output(self, intent: str, game_id: int, game: Game) -> TxResult:
         """Challenger: the defender must open the claimed output state."""
-        return self.do(intent, "Court", "openOutput", game_id, game)
+        return self._move(intent, game_id, game, dispute.OpenOutput())
 
     def prove_output(
         self,
@@ -288,12 +292,13 @@ class ChainMarket(ChainView):
         trace_proof: Sequence[bytes],
     ) -> TxResult:
         """Challenger: the claimed output state is not the trace's."""
-        proofs = (slot, ref, ref_proof, state_leaf, state_proof, trace_leaf, trace_proof)
-        return self.do(intent, "Court", "proveOutput", game_id, game, *proofs)
+        state, trace = tuple(state_proof), tuple(trace_proof)
+        proof = dispute.ProveOutput(slot, ref, tuple(ref_proof), state_leaf, state, trace_leaf, trace)
+        return self._move(intent, game_id, game, proof)
 
     def reveal_leaf(self, intent: str, game_id: int, game: Game, data: bytes) -> TxResult:
         """Defender: the bytes of the disputed leaf."""
-        return self.do(intent, "Court", "revealLeaf", game_id, game, data)
+        return self._move(intent, game_id, game, dispute.RevealLeaf(data))
 
     def prove(
         self,
@@ -306,15 +311,15 @@ class ChainMarket(ChainView):
         openings: Sequence[Opening],
     ) -> TxResult:
         """Challenger: one element is not what the node's definition gives."""
-        return self.do(intent, "Court", "prove", game_id, game, data, node, element, openings)
+        return self._move(intent, game_id, game, dispute.Prove(data, node, element, tuple(openings)))
 
     def timeout(self, intent: str, game_id: int, game: Game) -> TxResult:
         """End a game whose clock has run out."""
-        return self.do(intent, "Court", "timeout", game_id, game)
+        return self._move(intent, game_id, game, dispute.Timeout())
 
     def deliver(self, intent: str, game_id: int) -> TxResult:
         """Hand over a verdict that could not be delivered when it fell."""
-        return self.do(intent, "Court", "deliver", game_id)
+        return self.do(intent, "Court", "deliver", game_id, self.game(game_id).game)
 
     # Availability
 
@@ -345,6 +350,10 @@ class ChainMarket(ChainView):
         """One call of a contract of the market, by name."""
         receipt = self._send(intent, contract, function, *arguments)
         return TxResult(receipt.tx_hash, receipt.block_number, receipt.gas_used, f"{contract}.{function}")
+
+    def _move(self, intent: str, game_id: int, game: Game, move: dispute.Move) -> TxResult:
+        function, arguments = call_of(game_id, game, move)
+        return self.do(intent, "Court", function, *arguments)
 
     def _open(self, intent: str, function: str, *arguments: Any) -> int:
         receipt = self._send(intent, "Challenges", function, *arguments)

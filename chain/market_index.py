@@ -16,6 +16,7 @@ from protocol.types import (
     Claim,
     ClaimId,
     DemandView,
+    Front,
     Game,
     GamePhase,
     GameView,
@@ -111,6 +112,19 @@ class MarketIndex:
             before,
             game=game,
             digests=digests if game.phase in _PICKS else (),
+            opened=opened,
+            moves=before.moves + 1,
+        )
+
+    def _on_Court_Narrowed(self, a: dict) -> None:
+        before = self.games[a["gameId"]]
+        front = unpack(Front, a["front"])
+        children = tuple(a["children"])
+        opened = (*before.opened, Opened(front.digest, children)) if children else before.opened
+        self.games[a["gameId"]] = replace(
+            before,
+            game=before.game.with_front(front),
+            digests=children,
             opened=opened,
             moves=before.moves + 1,
         )

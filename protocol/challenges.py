@@ -23,6 +23,7 @@ from protocol.types import (
     INPUT_SEGMENT,
     ZERO_ADDRESS,
     ZERO_DIGEST,
+    Accused,
     Address,
     Claim,
     ClaimId,
@@ -64,7 +65,8 @@ def open_game(world: World, event: Open, by: Address, now: Moment) -> World:
         out_root=event.to_leaf,
     )
     state, early = _on_claim(state, announced, now)
-    return _start(world, claim_id, state, Challenge(game, ZERO_ADDRESS, 0, event.segment, early), by)
+    game = replace(game, early=early)
+    return _start(world, claim_id, state, Challenge(game, ZERO_ADDRESS, 0), by)
 
 
 def open_vote(world: World, event: OpenVote, by: Address, now: Moment) -> World:
@@ -89,13 +91,14 @@ def open_vote(world: World, event: OpenVote, by: Address, now: Moment) -> World:
     game = replace(
         _game_on(claim, claim_id, segment, terms, by, now.time),
         defender=verifier,
+        ballot=state.status.draws << 8 | state.drawn.index(verifier),
         key=sampling.verifier_key(verifier, seed),
         in_root=event.from_leaf,
         out_root=event.trace_root,
     )
     draw = state.status.draws
     state = state.with_ballot(draw, replace(ballot, games=ballot.games + 1))
-    return _start(world, claim_id, state, Challenge(game, verifier, draw, segment, False), by)
+    return _start(world, claim_id, state, Challenge(game, verifier, draw), by)
 
 
 def open_input(world: World, event: OpenInput, by: Address, now: Moment) -> World:
@@ -107,9 +110,11 @@ def open_input(world: World, event: OpenInput, by: Address, now: Moment) -> Worl
     world, announced = _spend(world, world.claim_id(claim), INPUT_SEGMENT, ZERO_ADDRESS, event.salt, by, now)
     claim_id, state = challengeable(world, claim, now)
     game = _game_on(claim, claim_id, 0, world.jobs[claim.job_id].terms, by, now.time)
-    game = input_game(replace(game, defender=claim.claimant), claim.input_root)
+    game = replace(game, defender=claim.claimant, segment=INPUT_SEGMENT)
+    game = input_game(game, claim.input_root)
     state, early = _on_claim(state, announced, now)
-    return _start(world, claim_id, state, Challenge(game, ZERO_ADDRESS, 0, INPUT_SEGMENT, early), by)
+    game = replace(game, early=early)
+    return _start(world, claim_id, state, Challenge(game, ZERO_ADDRESS, 0), by)
 
 
 def prove_binding(world: World, event: ProveBinding, by: Address, now: Moment) -> World:
@@ -179,7 +184,11 @@ def _game_on(claim: Claim, claim_id: ClaimId, segment: int, terms: Terms, by: Ad
     steps = terms.segment_steps if task else 1
     first = claim.round * terms.steps_per_round + segment * terms.segment_steps if task else claim.round
     return Game(
+        accused=Accused(
+            claim.job_id, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.epoch
+        ),
         claim_id=claim_id,
+        segment=segment,
         challenger=by,
         defender=ZERO_ADDRESS,
         program=terms.inner if task else terms.outer,
@@ -267,8 +276,8 @@ def _decided(world: World, game_id: int, challenger_won: bool, now: Moment) -> W
     if challenge.verifier == ZERO_ADDRESS:
         stood = world.liable(state)
         if stood and challenger_won:
-            world = convicted(world, claim_id, challenger, challenge.segment, now)
-        elif challenge.early and state.status.phase == Phase.CONVICTED:
+            world = convicted(world, claim_id, challenger, challenge.game.segment, now)
+        elif challenge.game.early and state.status.phase == Phase.CONVICTED:
             world = world.with_funds(world.funds.moved(SEIZED, free(challenger), state.share))
     else:
         world, stood = _vote_decided(world, challenge, challenger_won)

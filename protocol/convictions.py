@@ -52,7 +52,7 @@ def convicted(world: World, claim_id: ClaimId, challenger: Address, segment: int
     planter = world.planters.get(claim_id)
     funds, own, votes = _slash_all(world.funds, state, segment, job.terms, planted=planter is not None)
     verdict = conviction([own, *votes], wasted) if planter is None else planted_conviction(own, votes, wasted)
-    others = sum(game.early and game.game.claim_id == claim_id for game in world.games.values())
+    others = sum(c.game.early and c.game.claim_id == claim_id for c in world.games.values())
     won = shared(verdict.reward, others)
     fallen = replace(state.with_status(phase=Phase.CONVICTED), share=won.share)
     world = world.with_claim(claim_id, fallen)

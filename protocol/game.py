@@ -118,10 +118,17 @@ def _check_children(game: Game, children: Sequence[bytes]) -> None:
 def _reveal_trace(game: Game, move: RevealTrace, now: Seconds) -> Game:
     if game.key != ZERO_DIGEST:
         _require(move.trace_root == game.out_root, "WrongChildren")
-    level = trees.depth(game.program.nodes)
-    opened = replace(game, trace_root=move.trace_root, digest=move.trace_root, level=level, index=0)
+    nodes = game.program.nodes
+    opened = replace(
+        game,
+        trace_root=move.trace_root,
+        digest=move.trace_root,
+        level=trees.depth(nodes),
+        index=0,
+        leaves=nodes,
+    )
     _check_children(opened, move.children)
-    return _next(opened, now, phase=GamePhase.PICK_NODE, revealed=digest_of(move.children))
+    return _next(opened, now, phase=GamePhase.PICK_NODE)
 
 
 _AFTER_SPLIT = {
@@ -134,28 +141,20 @@ _AFTER_PICK = {after: before for before, after in _AFTER_SPLIT.items()}
 
 def _split(game: Game, move: Split, now: Seconds) -> Game:
     _check_children(game, move.children)
-    return _next(game, now, phase=_AFTER_SPLIT[game.phase], revealed=digest_of(move.children))
-
-
-def _leaf_count(game: Game) -> int:
-    """Leaves of the tree that is now being opened."""
-    if game.phase == GamePhase.PICK_NODE:
-        return game.program.nodes
-    if game.phase == GamePhase.PICK_OUTPUT:
-        return game.program.slots
-    return -(-game.size // trees.LEAF_BYTES)
+    return _next(game, now, phase=_AFTER_SPLIT[game.phase])
 
 
 def _pick(game: Game, move: Pick, now: Seconds, arithmetic: Arithmetic) -> Game | Verdict:
-    _require(digest_of(move.children) == game.revealed, "WrongChildren")
+    shape = len(move.children) == 1 << min(SPLIT_LEVELS, game.level)
+    _require(shape and trees.root(move.children) == game.digest, "WrongChildren")
     _require(move.child < len(move.children), "IndexOutOfRange")
     level = game.level - min(SPLIT_LEVELS, game.level)
     index = game.index + (move.child << level)
     digest = move.children[move.child]
-    if index >= _leaf_count(game):
+    if index >= game.leaves:
         _require(digest != trees.ZEROS[level], "NoDifference")
         return Verdict(True, "padding")
-    below = replace(game, digest=digest, level=level, index=index, revealed=ZERO_DIGEST)
+    below = replace(game, digest=digest, level=level, index=index)
     if level == 0 and game.phase == GamePhase.PICK_NODE:
         return _enter_node(below, move, now, arithmetic)
     _require(not move.node and not move.node_proof, "WrongCount", "no node is picked here")
@@ -172,7 +171,8 @@ def _enter_node(game: Game, move: Pick, now: Seconds, arithmetic: Arithmetic) ->
     node_leaf = trees.leaf(move.node)
     _require(trees.verify(program.root, leaves, 1 + game.index, node_leaf, move.node_proof), "BadProof")
     size = arithmetic.facts(move.node).bytes
-    level = trees.depth(-(-size // trees.LEAF_BYTES))
+    count = -(-size // trees.LEAF_BYTES)
+    level = trees.depth(count)
     phase = GamePhase.SPLIT_LEAF if level else GamePhase.REVEAL_LEAF
     return _next(
         game,
@@ -182,14 +182,22 @@ def _enter_node(game: Game, move: Pick, now: Seconds, arithmetic: Arithmetic) ->
         size=size,
         level=level,
         index=0,
+        leaves=count,
         phase=phase,
     )
 
 
 def _open_state(game: Game) -> Game:
     """From here on the defender opens the tree of `out_root`."""
-    level = trees.depth(game.program.slots)
-    return replace(game, phase=GamePhase.SPLIT_OUTPUT, digest=game.out_root, level=level, index=0)
+    slots = game.program.slots
+    return replace(
+        game,
+        phase=GamePhase.SPLIT_OUTPUT,
+        digest=game.out_root,
+        level=trees.depth(slots),
+        index=0,
+        leaves=slots,
+    )
 
 
 def input_game(game: Game, input_root: bytes) -> Game:
@@ -199,7 +207,7 @@ def input_game(game: Game, input_root: bytes) -> Game:
 
 def _open_output(game: Game, now: Seconds) -> Game:
     _require(game.key == ZERO_DIGEST, "WrongPhase", "a keyed trace has no output state")
-    return _next(_open_state(game), now, revealed=ZERO_DIGEST)
+    return _next(_open_state(game), now)
 
 
 def _prove_output(game: Game, move: ProveOutput) -> Verdict:

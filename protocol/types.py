@@ -9,7 +9,7 @@ field has a default: a job's author states every consensus parameter.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from typing import NewType
 
@@ -189,12 +189,48 @@ class StakeView:
 
 
 @dataclass(frozen=True)
+class Accused:
+    """The part of a claim that its conviction needs."""
+
+    job_id: JobId
+    claimant: Address
+    kind: Kind
+    round: int
+    shard: int
+    price: Wei
+    epoch: int
+
+
+NOBODY_ACCUSED = Accused(JobId(ZERO_DIGEST), ZERO_ADDRESS, Kind.TASK, 0, 0, Wei(0), 0)
+
+
+@dataclass(frozen=True)
+class Front:
+    """The end of a Game, field by field: what a move within a tree needs and changes."""
+
+    challenger: Address
+    defender: Address
+    phase: GamePhase
+    digest: bytes
+    level: int
+    index: int
+    leaves: int
+    revealed: bytes
+    move_time: Seconds
+    deadline: Seconds
+
+
+@dataclass(frozen=True, kw_only=True)
 class Game:
     """The whole state of one game; the chain keeps only its hash."""
 
+    accused: Accused = NOBODY_ACCUSED
     claim_id: ClaimId
-    challenger: Address
-    defender: Address
+    ballot: int = 0
+    """0: the claim itself is in dispute; else its vote: draw · 256 + the place in it."""
+    segment: int = 0
+    early: bool = False
+    """Announced before the first game on the claim (rule 5.4)."""
     program: ProgramRef
     dataset_root: bytes
     seed: bytes
@@ -208,16 +244,29 @@ class Game:
     in_root: bytes
     out_root: bytes
     trace_root: bytes
+    node: int
+    size: int
+    node_hash: bytes
+    challenger: Address
+    defender: Address
     phase: GamePhase
     digest: bytes
     level: int
     index: int
+    leaves: int = 0
+    """Of the tree that is being opened."""
     revealed: bytes
-    node: int
-    size: int
-    node_hash: bytes
     move_time: Seconds
     deadline: Seconds
+
+    @property
+    def front(self) -> Front:
+        """What a move within a tree needs of it."""
+        return Front(*(getattr(self, field.name) for field in fields(Front)))
+
+    def with_front(self, front: Front) -> Game:
+        """The same game after a move within a tree."""
+        return replace(self, **{field.name: getattr(front, field.name) for field in fields(Front)})
 
     @property
     def mover(self) -> Address:

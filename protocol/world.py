@@ -216,16 +216,11 @@ class ClaimState:
 
 @dataclass(frozen=True)
 class Challenge:
-    """An open game. `verifier` and `draw` name the disputed vote; the zero address: the claim itself.
-
-    `segment`: the disputed one, or INPUT_SEGMENT. `early`: announced before the first game on the claim.
-    """
+    """An open game. `verifier` and `draw` name the disputed vote; the zero address: the claim itself."""
 
     game: Game
     verifier: Address
     draw: int
-    segment: int
-    early: bool
 
 
 @dataclass(frozen=True)

@@ -88,7 +88,7 @@ def check(before: World, world: World) -> None:
 
 def shares_due(world: World) -> int:
     """What the early games that are still open on convicted claims will be paid."""
-    fallen = [world.claims[game.game.claim_id] for game in world.games.values() if game.early]
+    fallen = [world.claims[c.game.claim_id] for c in world.games.values() if c.game.early]
     return sum(state.share for state in fallen if state.status.phase == Phase.CONVICTED)
 
 

@@ -22,15 +22,16 @@ from chain.consent import sign_consent
 from chain.contract import Contract
 from chain.deploy import Deployment, deploy
 from chain.errors import Refusal, revert_data
+from chain.game_calls import call_of
 from chain.journal import Journal
 from chain.market_plan import Delays, market_plan, registry_of
 from chain.records import unpack
 from chain.rpc import HttpRpc, RpcFailed
 from chain.sender import FeePolicy, Sender
-from protocol import dispute, events
+from protocol import events
 from protocol.encoding import as_tuple, encode
 from protocol.keys import Consent
-from protocol.types import ZERO_ADDRESS, Address, Claim, Game, Seconds, Terms, Wei
+from protocol.types import ZERO_ADDRESS, Address, Claim, Front, Game, Seconds, Terms, Wei
 from protocol.world import Moment
 
 GENESIS_S = 1_700_000_000
@@ -45,18 +46,6 @@ ACCOUNTS = [Address(dev_account(i).address) for i in range(8)]
 NO_CLAIM = as_tuple(
     Claim(*([bytes(32), 0, 0, 0, 0, ZERO_ADDRESS] + [bytes(32)] * 4 + [0, 0, 0]))  # type: ignore[arg-type]
 )
-_COURT = {
-    dispute.RevealSteps: "revealSteps",
-    dispute.PickStep: "pickStep",
-    dispute.RevealTrace: "revealTrace",
-    dispute.Split: "split",
-    dispute.Pick: "pick",
-    dispute.OpenOutput: "openOutput",
-    dispute.ProveOutput: "proveOutput",
-    dispute.RevealLeaf: "revealLeaf",
-    dispute.Prove: "prove",
-    dispute.Timeout: "timeout",
-}
 _PLAIN = {
     events.Deposit: ("Vault", "deposit"),
     events.Withdraw: ("Vault", "claim"),
@@ -194,8 +183,7 @@ class DeployedMarket:
 
     def _call(self, event: events.Event, by: Address) -> tuple[str, str, tuple[Any, ...]]:
         if isinstance(event, events.Play):
-            name = _COURT[type(event.move)]
-            return "Court", name, (event.game_id, event.game, *_fields(event.move))
+            return "Court", *call_of(event.game_id, event.game, event.move)
         if isinstance(event, events.Announce):
             finding = encode(by, event.claim_id, event.segment, event.verifier, event.salt)
             return "Challenges", "announce", (keccak(finding),)
@@ -307,9 +295,12 @@ def _fields(value: Any) -> list[Any]:
     return [getattr(value, name) for name in value.__dataclass_fields__]
 
 
-def game_of(outcome: Outcome) -> Game | None:
-    """The game as the transaction's last court event shows it."""
+def game_of(outcome: Outcome, before: Game | None) -> Game | None:
+    """The game as the transaction's last court event shows it; `before`: as it stood."""
     for name, values in reversed(outcome.logs):
         if name in ("Court.GameOpened", "Court.Moved", "Court.LeafRevealed"):
             return unpack(Game, values["game"])
+        if name == "Court.Narrowed":
+            assert before is not None
+            return before.with_front(unpack(Front, values["front"]))
     return None

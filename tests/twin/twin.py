@@ -15,10 +15,11 @@ from typing import Any
 
 from eth_utils.crypto import keccak
 
+from chain.game_calls import game_hash
 from chain.records import unpack
 from program.evidence import ARITHMETIC
 from protocol import events
-from protocol.encoding import as_tuple, encode, words
+from protocol.encoding import as_tuple, encode
 from protocol.guardian import Business
 from protocol.ledger import Bucket, demand_bond, plant_deposit
 from protocol.lifecycle import Refused, transition
@@ -140,7 +141,7 @@ class Twin:
         for name, values in outcome.logs:
             if name == "Court.GameDecided":
                 self.verdicts[values["gameId"]] = values["challengerWon"]
-        game = game_of(outcome)
+        game = game_of(outcome, self.chain_games.get(game_id))
         if game is not None:
             self.chain_games[game_id] = game
         for game_id, challenge in self.world.games.items():
@@ -188,7 +189,7 @@ class Twin:
             yield ("Tasks", "votes", (last,)), [ballot.vote for ballot in state.present()]
         for game_id in range(1, self.world.games_opened + 1):
             stands = game_id in self.world.games
-            stored = keccak(words(self.chain_games[game_id])) if stands else ZERO_DIGEST
+            stored = game_hash(self.chain_games[game_id]) if stands else ZERO_DIGEST
             yield ("Court", "gameHash", (game_id,)), stored
             yield ("Vault", "balance", (Bucket.BOND, _word(game_id))), self._balance(Bucket.BOND, game_id)
         for demand_id in range(1, self.world.demands_made + 1):

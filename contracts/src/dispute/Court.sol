@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import {NodeRules} from "../arbiter/NodeRules.sol";
 import {Node, Nodes} from "../arbiter/Nodes.sol";
-import {Game, GamePhase, IArbiter, ICourt, Opening} from "../interfaces/ICourt.sol";
+import {Front, Game, GamePhase, IArbiter, ICourt, Opening} from "../interfaces/ICourt.sol";
 import {IChallenges} from "../interfaces/IMarket.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {Openings} from "./Openings.sol";
@@ -14,6 +14,8 @@ import {Openings} from "./Openings.sol";
 contract Court is ICourt {
     uint256 private constant LEVELS = 4; // levels that one move opens
     uint256 private constant STEP_MASK = 0x7fffffff;
+    uint256 private constant GAME_BYTES = 39 * 32;
+    uint256 private constant MATTER_BYTES = 29 * 32; // accused .. nodeHash
 
     address private immutable CHALLENGES;
     IArbiter private immutable ELEMENTWISE;
@@ -23,13 +25,8 @@ contract Court is ICourt {
 
     uint256 private _games;
     mapping(uint256 gameId => bytes32) private _hashes;
-    mapping(uint256 gameId => Verdict) private _undelivered;
-
-    enum Verdict {
-        NONE,
-        DEFENDER,
-        CHALLENGER
-    }
+    /// @dev keccak256(_hash(game), challengerWon) of a verdict that Challenges could not take.
+    mapping(uint256 gameId => bytes32) private _undelivered;
 
     constructor(
         address challenges,
@@ -52,11 +49,11 @@ contract Court is ICourt {
         gameId = ++_games;
         Game memory next = game;
         (next.traceRoot, next.digest, next.revealed, next.nodeHash) = (0, 0, 0, 0);
-        (next.level, next.index, next.node, next.size) = (0, 0, 0, 0);
+        (next.level, next.index, next.node, next.size, next.leaves) = (0, 0, 0, 0, 0);
         if (game.steps == 0) _openState(next);
         else next.phase = game.steps > 1 ? GamePhase.STEPS : GamePhase.TRACE;
         next.deadline = uint64(block.timestamp) + next.moveTime;
-        _hashes[gameId] = keccak256(abi.encode(next));
+        _hashes[gameId] = _hashOf(next);
         emit GameOpened(gameId, next.claimId, next);
     }
 
@@ -96,19 +93,30 @@ contract Court is ICourt {
         next.traceRoot = traceRoot;
         next.digest = traceRoot;
         next.level = uint32(Merkle.depth(game.program.nodes));
-        next.revealed = _opened(next, children);
+        next.leaves = game.program.nodes;
+        _requireOpened(next.digest, next.level, children);
         _leave(gameId, next, GamePhase.TRACE, children);
     }
 
     function split(uint256 gameId, Game calldata game, bytes32[] calldata children) external {
         GamePhase phase = game.phase;
-        bool mine =
-            phase == GamePhase.SPLIT_NODE || phase == GamePhase.SPLIT_LEAF || phase == GamePhase.SPLIT_OUTPUT;
-        _enter(gameId, game, mine ? phase : GamePhase.SPLIT_NODE);
+        _enter(gameId, game, _splits(phase) ? phase : GamePhase.SPLIT_NODE);
+        _requireOpened(game.digest, game.level, children);
         Game memory next = game;
         next.phase = GamePhase(uint8(phase) - 1);
-        next.revealed = _opened(next, children);
         _leave(gameId, next, phase, children);
+    }
+
+    function splitWithin(uint256 gameId, bytes32 matter, Front calldata front, bytes32[] calldata children)
+        external
+    {
+        GamePhase phase = front.phase;
+        if (_hashes[gameId] != _hash(matter, front)) revert WrongGame(gameId);
+        _require(phase, front.deadline, _splits(phase) ? phase : GamePhase.SPLIT_NODE, front.defender);
+        _requireOpened(front.digest, front.level, children);
+        Front memory next = front;
+        next.phase = GamePhase(uint8(phase) - 1);
+        _narrow(gameId, matter, next, children);
     }
 
     function pick(
@@ -120,20 +128,19 @@ contract Court is ICourt {
         bytes32[] calldata nodeProof
     ) external {
         GamePhase phase = game.phase;
-        bool mine =
-            phase == GamePhase.PICK_NODE || phase == GamePhase.PICK_LEAF || phase == GamePhase.PICK_OUTPUT;
-        _enter(gameId, game, mine ? phase : GamePhase.PICK_NODE);
-        _awaited(game, children);
+        _enter(gameId, game, _picks(phase) ? phase : GamePhase.PICK_NODE);
+        if (children.length != uint256(1) << _height(game.level) || Merkle.fold(children) != game.digest) {
+            revert WrongChildren();
+        }
         if (child >= children.length) revert IndexOutOfRange(child, children.length);
         Game memory next = game;
-        next.revealed = 0;
         next.digest = children[child];
         next.level = game.level - _height(game.level);
         next.index = game.index + (uint64(child) << next.level);
-        if (next.index >= _leafCount(game)) {
+        if (next.index >= game.leaves) {
             // INVARIANT: what lies wholly beyond the last leaf is padding, whoever built the tree.
             if (next.digest == Merkle.zero(next.level)) revert NoDifference();
-            return _decide(gameId, game.claimId, true, "padding");
+            return _decide(gameId, game, true, "padding");
         }
         if (phase == GamePhase.PICK_NODE && next.level == 0) {
             _enterNode(next, node, nodeProof);
@@ -146,11 +153,40 @@ contract Court is ICourt {
         _leave(gameId, next, phase, new bytes32[](0));
     }
 
+    function pickWithin(
+        uint256 gameId,
+        bytes32 matter,
+        Front calldata front,
+        uint32 child,
+        bytes32 digest,
+        bytes32[] calldata siblings
+    ) external {
+        if (_hashes[gameId] != _hash(matter, front)) revert WrongGame(gameId);
+        GamePhase phase = front.phase;
+        _require(phase, front.deadline, _picks(phase) ? phase : GamePhase.PICK_NODE, front.challenger);
+        uint32 height = _height(front.level);
+        Front memory next = front;
+        next.level = front.level - height;
+        if (child >> height != 0) revert IndexOutOfRange(child, uint256(1) << height);
+        if (!Merkle.verify(front.digest, digest, child, uint256(1) << height, siblings)) {
+            revert WrongChildren();
+        }
+        next.digest = digest;
+        next.index = front.index + (uint64(child) << next.level);
+        if (next.index >= front.leaves) revert IndexOutOfRange(next.index, front.leaves);
+        if (next.level == 0) {
+            if (phase != GamePhase.PICK_LEAF) revert WrongPhase(phase); // `pick` brings the node along
+            next.phase = GamePhase.REVEAL_LEAF;
+        } else {
+            next.phase = GamePhase(uint8(phase) + 1);
+        }
+        _narrow(gameId, matter, next, new bytes32[](0));
+    }
+
     function openOutput(uint256 gameId, Game calldata game) external {
         _enter(gameId, game, GamePhase.PICK_NODE);
         if (game.key != 0) revert WrongPhase(game.phase);
         Game memory next = game;
-        next.revealed = 0;
         _openState(next);
         _leave(gameId, next, GamePhase.PICK_NODE, new bytes32[](0));
     }
@@ -181,7 +217,7 @@ contract Court is ICourt {
                 || !Merkle.verify(game.outRoot, stateLeaf, slot, slots, stateProof)
                 || !Merkle.verify(game.traceRoot, traceLeaf, ref, nodes, traceProof)
         ) revert BadProof();
-        _decide(gameId, game.claimId, true, "output");
+        _decide(gameId, game, true, "output");
     }
 
     function revealLeaf(uint256 gameId, Game calldata game, bytes calldata data) external {
@@ -192,7 +228,7 @@ contract Court is ICourt {
         Game memory next = game;
         next.phase = GamePhase.PROVE;
         next.deadline = uint64(block.timestamp) + next.moveTime;
-        _hashes[gameId] = keccak256(abi.encode(next));
+        _hashes[gameId] = _hashOf(next);
         emit LeafRevealed(gameId, next, data);
     }
 
@@ -211,23 +247,25 @@ contract Court is ICourt {
         Node memory decoded = Nodes.decode(node);
         uint256 revealed = _element(game, data, element, Nodes.width(decoded.dtype));
         if (!NodeRules.canonical(revealed, decoded.dtype)) {
-            return _decide(gameId, game.claimId, true, "leaf");
+            return _decide(gameId, game, true, "leaf");
         }
         if (revealed == _expected(game, decoded, node, element, openings)) revert NoDifference();
-        _decide(gameId, game.claimId, true, "arithmetic");
+        _decide(gameId, game, true, "arithmetic");
     }
 
     function timeout(uint256 gameId, Game calldata game) external {
         _known(gameId, game);
         if (block.timestamp <= game.deadline) revert DeadlineNotPassed(game.deadline);
-        _decide(gameId, game.claimId, !_challengerMoves(game.phase), "timeout");
+        _decide(gameId, game, !_challengerMoves(game.phase), "timeout");
     }
 
-    function deliver(uint256 gameId) external {
-        Verdict verdict = _undelivered[gameId];
-        if (verdict == Verdict.NONE) revert NothingToDeliver(gameId);
+    function deliver(uint256 gameId, Game calldata game) external {
+        bytes32 kept = _undelivered[gameId];
+        bool challengerWon = kept == keccak256(abi.encode(_hash(game), true));
+        bool defenderWon = kept == keccak256(abi.encode(_hash(game), false));
+        if (!challengerWon && !defenderWon) revert NothingToDeliver(gameId);
         delete _undelivered[gameId];
-        IChallenges(CHALLENGES).resolve(gameId, verdict == Verdict.CHALLENGER);
+        IChallenges(CHALLENGES).resolve(gameId, game, challengerWon);
     }
 
     function gameHash(uint256 gameId) external view returns (bytes32) {
@@ -238,35 +276,94 @@ contract Court is ICourt {
 
     function _known(uint256 gameId, Game calldata game) private view {
         bytes32 stored = _hashes[gameId];
-        if (stored == 0 || stored != keccak256(abi.encode(game))) revert WrongGame(gameId);
+        if (stored == 0 || stored != _hash(game)) revert WrongGame(gameId);
     }
 
     /// @dev The game stands as given, in `phase`, its clock runs, and the caller is the one to move.
     function _enter(uint256 gameId, Game calldata game, GamePhase phase) private view {
         _known(gameId, game);
-        if (game.phase != phase) revert WrongPhase(game.phase);
-        address mover = _challengerMoves(phase) ? game.challenger : game.defender;
+        _require(game.phase, game.deadline, phase, _challengerMoves(phase) ? game.challenger : game.defender);
+    }
+
+    function _require(GamePhase stands, uint64 deadline, GamePhase phase, address mover) private view {
+        if (stands != phase) revert WrongPhase(stands);
         if (msg.sender != mover) revert NotYourMove(mover);
-        if (block.timestamp > game.deadline) revert DeadlinePassed(game.deadline);
+        if (block.timestamp > deadline) revert DeadlinePassed(deadline);
     }
 
     /// @dev Hands the move over and starts the other side's clock.
     function _leave(uint256 gameId, Game memory next, GamePhase move, bytes32[] memory digests) private {
         next.deadline = uint64(block.timestamp) + next.moveTime;
-        _hashes[gameId] = keccak256(abi.encode(next));
+        _hashes[gameId] = _hashOf(next);
         emit Moved(gameId, move, next, digests);
     }
 
+    /// @dev The same for a move within a tree.
+    function _narrow(uint256 gameId, bytes32 matter, Front memory next, bytes32[] memory children) private {
+        next.deadline = uint64(block.timestamp) + next.moveTime;
+        bytes32 digest;
+        // A front in memory is its ten words, as in its encoding.
+        assembly ("memory-safe") {
+            let p := mload(0x40)
+            mstore(p, matter)
+            mcopy(add(p, 0x20), next, 0x140)
+            digest := keccak256(p, 0x160)
+        }
+        _hashes[gameId] = digest;
+        emit Narrowed(gameId, next, children);
+    }
+
+    /// @dev Words that are not canonical for their type give a hash that nothing is stored under.
+    function _hash(Game calldata game) private pure returns (bytes32 digest) {
+        assembly ("memory-safe") {
+            let p := mload(0x40)
+            calldatacopy(p, game, GAME_BYTES)
+            digest := keccak256(p, MATTER_BYTES)
+            let front := add(p, sub(MATTER_BYTES, 0x20))
+            mstore(front, digest)
+            digest := keccak256(front, 0x160)
+        }
+    }
+
+    function _hashOf(Game memory game) private pure returns (bytes32 digest) {
+        bytes memory encoded = abi.encode(game);
+        assembly ("memory-safe") {
+            let p := add(encoded, 0x20)
+            digest := keccak256(p, MATTER_BYTES)
+            let front := add(p, sub(MATTER_BYTES, 0x20))
+            mstore(front, digest)
+            digest := keccak256(front, 0x160)
+        }
+    }
+
+    function _hash(bytes32 matter, Front calldata front) private pure returns (bytes32 digest) {
+        assembly ("memory-safe") {
+            let p := mload(0x40)
+            mstore(p, matter)
+            calldatacopy(add(p, 0x20), front, 0x140)
+            digest := keccak256(p, 0x160)
+        }
+    }
+
     /// @dev The verdict stands before anyone is told, and whatever happens to the telling.
-    function _decide(uint256 gameId, bytes32 claimId, bool challengerWon, string memory reason) private {
+    function _decide(uint256 gameId, Game calldata game, bool challengerWon, string memory reason) private {
         delete _hashes[gameId];
-        emit GameDecided(gameId, claimId, challengerWon, reason);
-        try IChallenges(CHALLENGES).resolve(gameId, challengerWon) {}
+        emit GameDecided(gameId, game.claimId, challengerWon, reason);
+        try IChallenges(CHALLENGES).resolve(gameId, game, challengerWon) {}
         catch {
             // Too little gas was sent along, or worse: anyone may try again.
-            _undelivered[gameId] = challengerWon ? Verdict.CHALLENGER : Verdict.DEFENDER;
+            _undelivered[gameId] = keccak256(abi.encode(_hash(game), challengerWon));
             emit Undelivered(gameId, challengerWon);
         }
+    }
+
+    function _splits(GamePhase phase) private pure returns (bool) {
+        return
+            phase == GamePhase.SPLIT_NODE || phase == GamePhase.SPLIT_LEAF || phase == GamePhase.SPLIT_OUTPUT;
+    }
+
+    function _picks(GamePhase phase) private pure returns (bool) {
+        return phase == GamePhase.PICK_NODE || phase == GamePhase.PICK_LEAF || phase == GamePhase.PICK_OUTPUT;
     }
 
     function _challengerMoves(GamePhase phase) private pure returns (bool) {
@@ -278,6 +375,7 @@ contract Court is ICourt {
         next.phase = GamePhase.SPLIT_OUTPUT;
         next.digest = next.outRoot;
         next.level = uint32(Merkle.depth(next.program.slots));
+        next.leaves = next.program.slots;
         next.index = 0;
     }
 
@@ -287,23 +385,15 @@ contract Court is ICourt {
         return uint32(level < LEVELS ? level : LEVELS);
     }
 
-    /// @dev Leaves of the tree that is being opened.
-    function _leafCount(Game calldata game) private pure returns (uint256) {
-        if (game.phase == GamePhase.PICK_NODE) return game.program.nodes;
-        if (game.phase == GamePhase.PICK_OUTPUT) return game.program.slots;
-        return Openings.leaves(game.size);
-    }
-
     function _awaited(Game calldata game, bytes32[] calldata digests) private pure {
         if (keccak256(abi.encodePacked(digests)) != game.revealed) revert WrongChildren();
     }
 
-    /// @dev Checks that `children` are the descendants of next.digest one move below it.
-    function _opened(Game memory next, bytes32[] calldata children) private view returns (bytes32) {
-        uint256 count = uint256(1) << _height(next.level);
+    /// @dev Checks that `children` are the descendants of `digest`, `level` levels above its leaves, one move below it.
+    function _requireOpened(bytes32 digest, uint256 level, bytes32[] calldata children) private view {
+        uint256 count = uint256(1) << _height(level);
         if (children.length != count) revert WrongCount(count, children.length);
-        if (Merkle.fold(children) != next.digest) revert WrongChildren();
-        return keccak256(abi.encodePacked(children));
+        if (Merkle.fold(children) != digest) revert WrongChildren();
     }
 
     /// @dev The picked trace leaf is node next.index: from here on the game is about its output tensor.
@@ -321,6 +411,8 @@ contract Court is ICourt {
         // forge-lint: disable-next-line(unsafe-typecast)
         next.size = uint64(size);
         next.level = uint32(Merkle.depth(leaves));
+        // forge-lint: disable-next-line(unsafe-typecast)
+        next.leaves = uint64(leaves);
         next.index = 0;
         next.phase = leaves == 1 ? GamePhase.REVEAL_LEAF : GamePhase.SPLIT_LEAF;
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
-import {ProgramRef} from "./Types.sol";
+import {Accused, ProgramRef} from "./Types.sol";
 
 /// @dev Whose move it is and what the move is. Odd phases are the challenger's.
 enum GamePhase {
@@ -18,11 +18,15 @@ enum GamePhase {
     SPLIT_OUTPUT // 10 defender: open the child (digest: a node of outRoot's tree)
 }
 
-/// @dev The whole of a game. The chain keeps only keccak256(abi.encode(game)); every move brings it along.
+/// @dev The whole of a game. The chain keeps only keccak256(matter ‖ abi.encode(front)), where `front` is the part from
+/// `challenger` on and `matter` is keccak256 of the encoding of what is before it. A move that narrows a tree brings `matter`
+/// and the front alone; every other move the whole.
 struct Game {
+    Accused accused; // of the claim in dispute
     bytes32 claimId;
-    address challenger;
-    address defender;
+    uint64 ballot; // 0: the claim itself is in dispute; else the vote
+    uint32 segment;
+    bool early; // announced before the first game on the claim
     ProgramRef program;
     bytes32 datasetRoot;
     bytes32 seed;
@@ -35,16 +39,33 @@ struct Game {
     bytes32 inRoot; // state root that both sides accept
     bytes32 outRoot; // disputed: a state root, or a keyed trace root if key != 0 and steps == 1
     bytes32 traceRoot;
+    uint32 node; // disputed node
+    uint64 size; // bytes of its output
+    bytes32 nodeHash; // keccak256 of its encoding
+    address challenger;
+    address defender;
     GamePhase phase;
     bytes32 digest; // the tree node now being opened
     uint32 level; // levels of the padded tree below `digest`
     uint64 index; // first leaf below `digest`
-    bytes32 revealed; // keccak256(abi.encodePacked(digests)) that await a pick
-    uint32 node; // disputed node
-    uint64 size; // bytes of its output
-    bytes32 nodeHash; // keccak256 of its encoding
+    uint64 leaves; // of the tree being opened
+    bytes32 revealed; // keccak256(abi.encodePacked(roots)) of the state roots that await a pick
     uint64 moveTime; // seconds
     uint64 deadline; // seconds
+}
+
+/// @dev The end of a Game, field by field: what a move within a tree needs and changes.
+struct Front {
+    address challenger;
+    address defender;
+    GamePhase phase;
+    bytes32 digest;
+    uint32 level;
+    uint64 index;
+    uint64 leaves;
+    bytes32 revealed;
+    uint64 moveTime;
+    uint64 deadline;
 }
 
 /// @dev A run of whole leaves of one input of the disputed node, with its way up to a root that both sides accept.
@@ -77,6 +98,8 @@ interface ICourt {
 
     event GameOpened(uint256 indexed gameId, bytes32 indexed claimId, Game game);
     event Moved(uint256 indexed gameId, GamePhase phase, Game game, bytes32[] digests);
+    /// @dev A move within a tree: the game's new front. `children`: what the defender opened.
+    event Narrowed(uint256 indexed gameId, Front front, bytes32[] children);
     event LeafRevealed(uint256 indexed gameId, Game game, bytes data);
     /// @dev `reason`: "timeout", "output", "padding", "leaf" (not canonical) or "arithmetic".
     event GameDecided(uint256 indexed gameId, bytes32 indexed claimId, bool challengerWon, string reason);
@@ -103,6 +126,19 @@ interface ICourt {
         uint32 child,
         bytes calldata node,
         bytes32[] calldata nodeProof
+    ) external;
+    /// @notice `split` with the game's front alone.
+    function splitWithin(uint256 gameId, bytes32 matter, Front calldata front, bytes32[] calldata children)
+        external;
+    /// @notice `pick` of a child above the leaves with the game's front alone: its digest, and its siblings up to the tree
+    /// node in dispute, bottom-up. Padding is not picked here.
+    function pickWithin(
+        uint256 gameId,
+        bytes32 matter,
+        Front calldata front,
+        uint32 child,
+        bytes32 digest,
+        bytes32[] calldata siblings
     ) external;
     /// @notice Challenger, in PICK_NODE: nothing is wrong in the trace, but the claimed output state is not its outputs.
     /// The defender must then open outRoot's tree (SPLIT_OUTPUT / PICK_OUTPUT), whose leaves nobody else need know.
@@ -135,7 +171,7 @@ interface ICourt {
     /// @notice Anyone, once the clock has run out: whoever had to move loses.
     function timeout(uint256 gameId, Game calldata game) external;
     /// @notice Anyone: hand over a verdict that the Challenges contract could not take when it fell (too little gas).
-    function deliver(uint256 gameId) external;
+    function deliver(uint256 gameId, Game calldata game) external;
     function gameHash(uint256 gameId) external view returns (bytes32);
 }
 

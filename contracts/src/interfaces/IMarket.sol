@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {Game} from "./ICourt.sol";
 import {Accused, Claim, ClaimStatus, Finding, Kind, Phase, Role, Terms, Vote} from "./Types.sol";
 
 /// @title Token ledger
@@ -376,8 +377,8 @@ interface IChallenges {
         bytes32[] calldata sourceProof,
         bytes32 salt
     ) external;
-    /// @notice Called by the court when a game ends.
-    function resolve(uint256 gameId, bool challengerWon) external;
+    /// @notice Called by the court when a game ends; `game` as it stood before the move that ended it.
+    function resolve(uint256 gameId, Game calldata game, bool challengerWon) external;
     /// @notice Block in which the commitment was announced; 0 if it was not, or is spent.
     function announcedAt(bytes32 commitment) external view returns (uint64);
 }

@@ -10,20 +10,9 @@ import {TermsStore} from "../libraries/TermsStore.sol";
 
 /// @notice See IChallenges; docs/protocol.md, sections 4.4, 5 and 6.2.
 contract Challenges is IChallenges {
-    /// @dev A game's stakes. `verifier` is zero for a game on a claim; `ballot` names the vote otherwise.
-    struct Record {
-        bytes32 claimId;
-        address challenger;
-        uint64 ballot;
-        address verifier;
-        uint32 segment;
-        bool early;
-    }
-
     /// @dev A game being opened on a vote, in memory only. `segment` is the one that the sample replays.
     struct VoteGame {
         Game game;
-        uint64 ballot;
         uint32 segment;
         uint32 samples;
         bytes32 segmentsRoot;
@@ -39,8 +28,6 @@ contract Challenges is IChallenges {
     ICourt public immutable COURT;
 
     mapping(bytes32 commitment => uint64 blockNumber) public announcedAt;
-    mapping(uint256 gameId => Record) private records;
-    mapping(bytes32 claimId => Accused) private dossiers;
 
     constructor(IVault vault, address jobs, ITasks tasks, ICourt court) {
         VAULT = vault;
@@ -64,15 +51,13 @@ contract Challenges is IChallenges {
         bytes32[] calldata toProof,
         bytes32 salt
     ) external returns (uint256 gameId) {
-        Record memory record = _enter(claim, segment, salt);
+        Game memory game = _enter(claim, segment, salt);
         uint256 leaves = _leaves(claim);
         if (!Merkle.verify(claim.segmentsRoot, from, segment, leaves, fromProof)) revert BadProof();
         if (!Merkle.verify(claim.segmentsRoot, to, uint256(segment) + 1, leaves, toProof)) revert BadProof();
-        Game memory game = _gameOn(claim, record.claimId, segment);
-        game.defender = claim.claimant;
         game.inRoot = from;
         game.outRoot = to;
-        return _start(claim, game, record);
+        return _start(game, address(0));
     }
 
     function openVote(
@@ -91,16 +76,14 @@ contract Challenges is IChallenges {
         if (!Merkle.verify(v.segmentsRoot, from, v.segment, v.leaves, fromProof)) revert BadProof();
         v.game.inRoot = from;
         v.game.outRoot = traceRoot;
-        return _start(claim, v.game, Record(v.game.claimId, msg.sender, v.ballot, verifier, v.segment, false));
+        return _start(v.game, verifier);
     }
 
     function openInput(Claim calldata claim, bytes32 salt) external returns (uint256 gameId) {
-        Record memory record = _enter(claim, INPUT, salt);
-        Game memory game = _gameOn(claim, record.claimId, 0);
-        game.defender = claim.claimant;
+        Game memory game = _enter(claim, INPUT, salt);
         game.steps = 0;
         game.outRoot = claim.inputRoot;
-        return _start(claim, game, record);
+        return _start(game, address(0));
     }
 
     function proveBinding(
@@ -122,30 +105,23 @@ contract Challenges is IChallenges {
         TASKS.convict(claim, Finding(msg.sender, INPUT, false));
     }
 
-    function resolve(uint256 gameId, bool challengerWon) external {
+    function resolve(uint256 gameId, Game calldata game, bool challengerWon) external {
         if (msg.sender != address(COURT)) revert NotCourt(msg.sender);
-        Record memory record = records[gameId];
-        delete records[gameId];
-        Accused memory accused = dossiers[record.claimId];
-        bool onClaim = record.verifier == address(0);
-        bool stood = onClaim
+        bool stood = game.ballot == 0
             ? TASKS.gameClosed(
-                record.claimId,
-                accused,
-                Finding(record.challenger, record.segment, record.early),
-                challengerWon
+                game.claimId, game.accused, Finding(game.challenger, game.segment, game.early), challengerWon
             )
-            : TASKS.voteGameClosed(record.claimId, accused, record.ballot, record.challenger, challengerWon);
+            : TASKS.voteGameClosed(game.claimId, game.accused, game.ballot, game.challenger, challengerWon);
         bytes32 key = bytes32(gameId);
         uint256 paid = VAULT.balance(IVault.Bucket.BOND, key);
         uint256 burnt;
-        address receiver = record.challenger;
+        address receiver = game.challenger;
         if (stood && !challengerWon) {
             burnt = paid - paid / 2;
             paid -= burnt;
-            receiver = onClaim ? accused.claimant : record.verifier;
+            receiver = game.defender;
         }
-        emit Resolved(gameId, record.claimId, challengerWon, burnt, paid);
+        emit Resolved(gameId, game.claimId, challengerWon, burnt, paid);
         VAULT.burn(IVault.Bucket.BOND, key, burnt);
         VAULT.move(IVault.Bucket.BOND, key, IVault.Bucket.FREE, _key(receiver), paid);
     }
@@ -219,15 +195,20 @@ contract Challenges is IChallenges {
         if (claimId == 0 || given != claimId) revert WrongSource(given);
     }
 
-    /// @dev A game on steps of the claim's own program, from the first step of the segment.
+    /// @dev A game on steps of the claim's own program, from the first step of the segment (INPUT: of none).
     function _gameOn(Claim calldata claim, bytes32 claimId, uint32 segment)
         private
         view
         returns (Game memory game)
     {
         Terms memory t = _terms(claim.jobId);
+        game.accused = Accused(
+            claim.jobId, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.epoch
+        );
         game.claimId = claimId;
+        game.segment = segment;
         game.challenger = msg.sender;
+        game.defender = claim.claimant;
         game.datasetRoot = t.datasetRoot;
         game.seed = t.seed;
         game.records = t.records;
@@ -238,7 +219,8 @@ contract Challenges is IChallenges {
             (game.program, game.step, game.steps) = (t.outer, claim.round, 1);
         } else {
             (game.program, game.steps) = (t.inner, t.segmentSteps);
-            game.step = uint64(claim.round) * t.stepsPerRound + uint64(segment) * t.segmentSteps;
+            uint64 first = segment == INPUT ? 0 : segment;
+            game.step = uint64(claim.round) * t.stepsPerRound + first * t.segmentSteps;
         }
     }
 
@@ -249,48 +231,37 @@ contract Challenges is IChallenges {
     {
         v.samples = _terms(claim.jobId).samples;
         if (sample >= v.samples) revert WrongSample(sample, v.samples);
-        bytes32 claimId;
-        bytes32 tracesRoot;
-        bytes32 seed;
-        (claimId, v.ballot, tracesRoot, seed) = TASKS.voteGameOpened(claim, verifier);
+        (bytes32 claimId, uint64 ballot, bytes32 tracesRoot, bytes32 seed) =
+            TASKS.voteGameOpened(claim, verifier);
         v.segmentsRoot = claim.segmentsRoot;
         v.leaves = _leaves(claim);
         v.segment = uint32(Sampling.segment(seed, verifier, sample, v.leaves - 1));
         v.game = _gameOn(claim, claimId, v.segment);
+        v.game.ballot = ballot;
         v.game.defender = verifier;
         v.game.key = Sampling.key(verifier, seed);
         v.game.outRoot = tracesRoot;
     }
 
-    function _start(Claim calldata claim, Game memory game, Record memory record)
-        private
-        returns (uint256 gameId)
-    {
-        if (dossiers[game.claimId].jobId == 0) {
-            dossiers[game.claimId] = Accused(
-                claim.jobId, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.epoch
-            );
-        }
+    function _start(Game memory game, address verifier) private returns (uint256 gameId) {
         gameId = COURT.open(game);
+        emit Challenged(gameId, game.claimId, msg.sender, game.segment, verifier);
         VAULT.move(
             IVault.Bucket.FREE,
             _key(msg.sender),
             IVault.Bucket.BOND,
             bytes32(gameId),
-            _terms(claim.jobId).challengeBond
+            _terms(game.accused.jobId).challengeBond
         );
-        records[gameId] = record;
-        emit Challenged(gameId, record.claimId, msg.sender, record.segment, record.verifier);
     }
 
-    /// @dev Count a game on the claim, whose finding must have been announced.
-    function _enter(Claim calldata claim, uint32 segment, bytes32 salt)
-        private
-        returns (Record memory record)
-    {
-        uint256 announced = _spend(keccak256(abi.encode(claim)), segment, address(0), salt);
-        (record.challenger, record.segment) = (msg.sender, segment);
-        (record.claimId, record.early) = TASKS.gameOpened(claim, announced);
+    /// @dev A game on the claim, counted there; its finding must have been announced.
+    function _enter(Claim calldata claim, uint32 segment, bytes32 salt) private returns (Game memory game) {
+        bytes32 claimId = keccak256(abi.encode(claim));
+        uint256 announced = _spend(claimId, segment, address(0), salt);
+        (, bool early) = TASKS.gameOpened(claim, announced);
+        game = _gameOn(claim, claimId, segment);
+        game.early = early;
     }
 
     function _spend(bytes32 claimId, uint32 segment, address verifier, bytes32 salt)

@@ -506,11 +506,11 @@ contract CourtTest is CourtGame {
         court.timeout(id, game);
         assertEq(court.gameHash(id), 0, "the game is over");
         vm.expectRevert("closed");
-        court.deliver(id);
+        court.deliver(id, game);
         challenges.setClosed(false);
-        court.deliver(id);
+        court.deliver(id, game);
         assertEq(challenges.verdicts(id), 2);
         vm.expectRevert(abi.encodeWithSelector(ICourt.NothingToDeliver.selector, id));
-        court.deliver(id);
+        court.deliver(id, game);
     }
 }

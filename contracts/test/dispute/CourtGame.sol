@@ -7,7 +7,7 @@ import {ArbiterIndex} from "../../src/arbiter/ArbiterIndex.sol";
 import {ArbiterTranscendental} from "../../src/arbiter/ArbiterTranscendental.sol";
 import {Court} from "../../src/dispute/Court.sol";
 import {Openings} from "../../src/dispute/Openings.sol";
-import {Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
+import {Front, Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
 import {ProgramRef} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Test, Vm} from "../Vm.sol";
@@ -26,7 +26,7 @@ contract ChallengesFake {
         closed = closed_;
     }
 
-    function resolve(uint256 gameId, bool challengerWon) external {
+    function resolve(uint256 gameId, Game calldata, bool challengerWon) external {
         require(!closed, "closed");
         require(verdicts[gameId] == 0, "told twice");
         verdicts[gameId] = challengerWon ? 2 : 1;
@@ -188,6 +188,36 @@ abstract contract CourtGame is Test {
         }
     }
 
+    /// @dev After a move within a tree of `game`.
+    function _within(Game memory game) internal returns (Game memory) {
+        Vm.Log[] memory logs = vm.getRecordedLogs();
+        assertEq(logs[logs.length - 1].topics[0], ICourt.Narrowed.selector);
+        (Front memory f,) = abi.decode(logs[logs.length - 1].data, (Front, bytes32[]));
+        (game.phase, game.digest, game.level, game.index) = (f.phase, f.digest, f.level, f.index);
+        game.deadline = f.deadline;
+        assertEq(keccak256(abi.encode(_front(game))), keccak256(abi.encode(f)), "nothing else has changed");
+        return game;
+    }
+
+    function _front(Game memory g) internal pure returns (Front memory) {
+        return Front(
+            g.challenger,
+            g.defender,
+            g.phase,
+            g.digest,
+            g.level,
+            g.index,
+            g.leaves,
+            g.revealed,
+            g.moveTime,
+            g.deadline
+        );
+    }
+
+    function _matter(Game memory game) internal pure returns (bytes32) {
+        return keccak256(Trees.slice(abi.encode(game), 0, 29 * 32));
+    }
+
     function _revealTrace(uint256 id, Game memory game, Tree memory trace) internal returns (Game memory) {
         vm.recordLogs();
         vm.prank(defender);
@@ -198,8 +228,8 @@ abstract contract CourtGame is Test {
     function _split(uint256 id, Game memory game, Tree memory tree) internal returns (Game memory) {
         vm.recordLogs();
         vm.prank(defender);
-        court.split(id, game, tree.children(game.level, game.index));
-        return _after();
+        court.splitWithin(id, _matter(game), _front(game), tree.children(game.level, game.index));
+        return _within(game);
     }
 
     /// @dev Picks the child that holds leaf `leaf` of the tree.
@@ -215,9 +245,16 @@ abstract contract CourtGame is Test {
             proof = _programTree().proof(1 + leaf);
         }
         bytes32[] memory children = tree.children(game.level, game.index);
+        uint32 child = uint32((leaf - game.index) >> below);
         vm.recordLogs();
+        if (node.length == 0) {
+            bytes32[] memory siblings = Trees.build(children).proof(child);
+            vm.prank(challenger);
+            court.pickWithin(id, _matter(game), _front(game), child, children[child], siblings);
+            return _within(game);
+        }
         vm.prank(challenger);
-        court.pick(id, game, children, uint32((leaf - game.index) >> below), node, proof);
+        court.pick(id, game, children, child, node, proof);
         return _after();
     }
 

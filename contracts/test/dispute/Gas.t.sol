@@ -89,13 +89,17 @@ contract GasTest is CourtGame {
         (uint256 id, Game memory game) = _open(_newGame(0, 0));
         game = _revealTrace(id, game, trace);
         bytes32[] memory children = trace.children(game.level, 0);
-        bytes memory data = abi.encodeCall(ICourt.pick, (id, game, children, 0, "", new bytes32[](0)));
-        _transact(challenger, data, "game_pick");
-        game = _after();
+        bytes memory data = abi.encodeCall(
+            ICourt.pickWithin,
+            (id, _matter(game), _front(game), 0, children[0], Trees.build(children).proof(0))
+        );
+        assertLe(_transact(challenger, data, "game_pick"), 45_000);
+        game = _within(game);
         assertEq(uint8(game.phase), uint8(GamePhase.SPLIT_NODE));
         children = trace.children(game.level, game.index);
         assertEq(children.length, 16);
-        _transact(defender, abi.encodeCall(ICourt.split, (id, game, children)), "game_split");
+        data = abi.encodeCall(ICourt.splitWithin, (id, _matter(game), _front(game), children));
+        assertLe(_transact(defender, data, "game_split"), 60_000);
     }
 
     /// @dev A product [m, k] × [m, k] of four slots, then constants up to NODES nodes; the fixture is `s`.

@@ -108,9 +108,10 @@ contract ChallengesTest is Market {
     }
 
     function test_onlyTheCourtResolves() external {
+        Game memory game;
         vm.expectRevert(abi.encodeWithSelector(IChallenges.NotCourt.selector, stranger));
         vm.prank(stranger);
-        challenges.resolve(1, true);
+        challenges.resolve(1, game, true);
     }
 
     function test_Attack26_theWindowIsOpenToItsLastSecondAndShutAfterIt() external {

@@ -37,7 +37,7 @@ contract FakeCourt {
     }
 
     function decide(uint256 gameId, bool challengerWon) external {
-        CHALLENGES.resolve(gameId, challengerWon);
+        CHALLENGES.resolve(gameId, opened[gameId], challengerWon);
     }
 
     function game(uint256 gameId) external view returns (Game memory) {

@@ -20,10 +20,12 @@ from chain.market import ChainMarket
 from chain.market_index import MarketIndex
 from chain.market_view import INTERFACES, Unknown
 from protocol import ports
-from protocol.encoding import as_tuple
+from protocol.encoding import as_tuple, words
 from protocol.types import (
+    Accused,
     Claim,
     ClaimStatus,
+    Front,
     Game,
     GamePhase,
     Kind,
@@ -54,6 +56,8 @@ def sample(kind: Any, **changes: Any) -> Any:
         hint = hints[field.name]
         if hint is ProgramRef:
             values[field.name] = ProgramRef(digest(field.name), 5, 3, 2)
+        elif hint is Accused:
+            values[field.name] = sample(Accused)
         elif isinstance(hint, type) and issubclass(hint, (Kind, GamePhase, Phase)):
             values[field.name] = hint(1)
         elif hint is bool:
@@ -147,7 +151,7 @@ STRUCTS = {
 }
 
 
-@pytest.mark.parametrize("kind", [*STRUCTS, Claim, Game, Opening])
+@pytest.mark.parametrize("kind", [*STRUCTS, Claim, Game, Front, Opening])
 def test_types_mirror_the_solidity_structs_in_order(artifacts: Artifacts, kind: Any) -> None:
     if kind in STRUCTS:
         name, function = STRUCTS[kind]
@@ -156,6 +160,8 @@ def test_types_mirror_the_solidity_structs_in_order(artifacts: Artifacts, kind: 
         components = find(artifacts["ITasks"].abi, "function", "settle")["inputs"][0]["components"]
     elif kind is Game:
         components = find(artifacts["ICourt"].abi, "function", "timeout")["inputs"][1]["components"]
+    elif kind is Front:
+        components = find(artifacts["ICourt"].abi, "function", "splitWithin")["inputs"][2]["components"]
     else:
         components = find(artifacts["ICourt"].abi, "function", "prove")["inputs"][-1]["components"]
     snake = [re.sub(r"(?<!^)([A-Z])", r"_\1", c["name"]).lower() for c in components]
@@ -172,6 +178,7 @@ def test_adapter_has_every_method_of_the_port_with_its_parameters() -> None:
 
 CLAIM = sample(Claim)
 GAME = sample(Game)
+WITHIN = replace(GAME, phase=GamePhase.PICK_LEAF, level=1, index=0, leaves=2)
 TERMS = sample(Terms)
 D = digest("x")
 WRITES = [
@@ -198,14 +205,14 @@ WRITES = [
     ("reveal_steps", (7, GAME, (D, D)), "revealSteps"),
     ("pick_step", (7, GAME, [D, D], 1), "pickStep"),
     ("reveal_trace", (7, GAME, D, [D]), "revealTrace"),
-    ("split", (7, GAME, [D]), "split"),
+    ("split", (7, GAME, [D]), "splitWithin"),
+    ("pick", (7, WITHIN, [D, D], 1, b"", []), "pickWithin"),
     ("pick", (7, GAME, [D], 0, b"node", [D]), "pick"),
     ("open_output", (7, GAME), "openOutput"),
     ("prove_output", (7, GAME, 0, 1, [D], D, [D], D, [D]), "proveOutput"),
     ("reveal_leaf", (7, GAME, b"bytes"), "revealLeaf"),
     ("prove", (7, GAME, b"bytes", b"node", 3, [Opening(0, 1, b"d", (D,), (D, D))]), "prove"),
     ("timeout", (7, GAME), "timeout"),
-    ("deliver", (7,), "deliver"),
 ]
 
 
@@ -220,6 +227,14 @@ def test_every_write_encodes_for_its_entry_point(
     entry = find(artifacts[INTERFACES[name]].abi, "function", function)
     assert call.data[:4] == selector(entry)
     assert len(decode_arguments(entry["inputs"], call.data[4:])) == len(entry["inputs"])
+
+
+def test_a_verdict_is_delivered_with_the_game_as_it_stood(market: ChainMarket, node: MarketNode) -> None:
+    node.emit("Court", "GameOpened", gameId=7, claimId=D, game=as_tuple(GAME))
+    node.emit("Court", "GameDecided", gameId=7, claimId=D, challengerWon=True, reason="leaf")
+    assert market.deliver("k", 7).effect == "Court.deliver"
+    (call,) = market.sender.calls  # type: ignore[attr-defined]
+    assert words(GAME) in call.data
 
 
 def test_writes_that_create_something_return_its_id(market: ChainMarket, node: MarketNode) -> None:
@@ -304,14 +319,22 @@ def test_game_view_follows_the_moves(artifacts: Artifacts) -> None:
         value = replace(GAME, phase=phase, digest=digest(text))
         return decode_arguments([entry], encode_arguments([entry], [as_tuple(value)]))[0]
 
+    def front(phase: GamePhase, text: str) -> dict[str, Any]:
+        entry = find(artifacts["ICourt"].abi, "function", "splitWithin")["inputs"][2]
+        value = replace(GAME, phase=phase, digest=digest(text)).front
+        return decode_arguments([entry], encode_arguments([entry], [as_tuple(value)]))[0]
+
     apply("GameOpened", claimId=D, game=game(GamePhase.STEPS, ""))
     apply("Moved", phase=1, game=game(GamePhase.PICK_STEP, ""), digests=roots)
     assert index.games[1].digests == tuple(roots) and index.games[1].opened == ()
     apply("Moved", phase=2, game=game(GamePhase.TRACE, ""), digests=[])
     assert index.games[1].digests == ()
     apply("Moved", phase=3, game=game(GamePhase.PICK_NODE, "top"), digests=children)
-    apply("Moved", phase=4, game=game(GamePhase.SPLIT_NODE, "mid"), digests=[])
-    apply("Moved", phase=5, game=game(GamePhase.PICK_LEAF, "mid"), digests=leaves)
+    apply("Narrowed", front=front(GamePhase.SPLIT_NODE, "mid"), children=[])
+    assert index.games[1].digests == ()
+    apply("Narrowed", front=front(GamePhase.PICK_NODE, "mid"), children=leaves)
+    assert index.games[1].game == replace(GAME, phase=GamePhase.PICK_NODE, digest=digest("mid"))
+    assert index.games[1].digests == tuple(leaves)
     assert index.games[1].opened == (
         Opened(digest("top"), tuple(children)),
         Opened(digest("mid"), tuple(leaves)),
