@@ -135,6 +135,10 @@ contract MarketHandler is Market {
         Claim memory claim = claims[index];
         if (statusOf(claim).phase == Phase.SEEDED) skip(201);
         else _castVotes(claim, seedFor(claim), seed);
+        if (statusOf(claim).phase == Phase.COMMITTED) {
+            ++calls["seed too old"];
+            return;
+        }
         (bool running,,) = jobs.running(jobId);
         if (statusOf(claim).valid < 2) {
             _noteHeld(claim);
