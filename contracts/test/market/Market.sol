@@ -26,6 +26,7 @@ contract FakeCourt {
     IChallenges private immutable CHALLENGES;
     uint256 public games;
     mapping(uint256 gameId => Game) private opened;
+    mapping(uint256 gameId => bool) private decided;
 
     constructor(address challenges) {
         CHALLENGES = IChallenges(challenges);
@@ -36,7 +37,10 @@ contract FakeCourt {
         return games;
     }
 
+    /// @dev Like the Court, it decides a game once.
     function decide(uint256 gameId, bool challengerWon) external {
+        if (decided[gameId]) revert ICourt.WrongGame(gameId);
+        decided[gameId] = true;
         CHALLENGES.resolve(gameId, opened[gameId], challengerWon);
     }
 
