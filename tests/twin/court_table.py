@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from chain.game_calls import call_of
 from program.disputant import Disputant
 from program.replay import Replay
 from protocol.dispute import Move, RevealLeaf, RevealSteps, RevealTrace, Split, Timeout
 from protocol.types import Game, GameView, Opened, Seconds
-from tests.twin.deployed import _COURT, ACCOUNTS, DeployedMarket, Outcome, _fields, game_of
+from tests.twin.deployed import ACCOUNTS, DeployedMarket, Outcome, game_of
 
 CHALLENGER, DEFENDER = ACCOUNTS[1], ACCOUNTS[2]
 MOVE_TIME = Seconds(100_000)
@@ -34,7 +35,7 @@ class CourtTable:
         seated = replace(game, challenger=CHALLENGER, defender=DEFENDER, move_time=MOVE_TIME)
         outcome = self._send("open", (seated,), self._challenges)
         assert not outcome.error, outcome.error
-        opened = game_of(outcome)
+        opened = game_of(outcome, None)
         assert opened is not None
         game_id = next(values["gameId"] for name, values in outcome.logs if name == "Court.GameOpened")
         view = GameView(game_id, opened, (), (), b"", 0, False, False, "")
@@ -63,7 +64,7 @@ class CourtTable:
         return replace(ended, reason=f"timeout after {refusal}" if refusal else "timeout")
 
     def _move(self, view: GameView, move: Move, by: str) -> Outcome:
-        return self._send(_COURT[type(move)], (view.game_id, view.game, *_fields(move)), by)
+        return self._send(*call_of(view.game_id, view.game, move), by)
 
     def _send(self, function: str, arguments: tuple, by: str) -> Outcome:  # type: ignore[type-arg]
         return self._deployed.send("Court", function, arguments, by)  # type: ignore[arg-type]
@@ -79,7 +80,7 @@ def _after(view: GameView, move: Move, outcome: Outcome) -> GameView:
                 reason=values["reason"],
                 moves=view.moves + 1,
             )
-    game = game_of(outcome)
+    game = game_of(outcome, view.game)
     assert game is not None, "a move that was taken is logged"
     digests: tuple[bytes, ...] = ()
     opened = view.opened
