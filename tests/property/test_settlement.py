@@ -20,6 +20,7 @@ from protocol.settlement import (
 )
 from protocol.stakes import SEIZED, Funds
 from protocol.types import Address, Role, Seconds, Wei
+from protocol.weights import draw
 from tests.property.markets import TERMS
 
 AMOUNTS = st.integers(0, 2**96).map(Wei)
@@ -88,7 +89,7 @@ def test_slashes_and_unbonding_conserve_and_never_gain(data: st.DataObject) -> N
         now = Seconds(now + data.draw(st.integers(0, 60)))
         if choice == "stake" and funds.ledger.balance(free(ALICE)):
             held = funds.ledger.balance(free(ALICE))
-            funds = funds.stake(ALICE, role, Wei(data.draw(st.integers(1, held))))
+            funds = funds.stake(ALICE, role, Wei(data.draw(st.integers(1, held))), ALICE)
         elif choice == "unbond" and funds.unlocked(ALICE, role):
             amount = Wei(data.draw(st.integers(1, funds.unlocked(ALICE, role))))
             funds = funds.start_unbond(ALICE, role, amount, now, Seconds(50))
@@ -119,26 +120,24 @@ def finish_all(funds: Funds, role: Role, now: Seconds) -> Funds:
     entry = funds.accounts.get((ALICE, role))
     for index, request in enumerate(entry.requests if entry else ()):
         if request.shares and request.due <= now:
-            funds = funds.finish_unbond(ALICE, role, index, now)
+            funds = funds.finish_unbond(ALICE, role, index, now, ALICE)
     return funds
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=8), st.binary(min_size=32, max_size=32))
 def test_draw_is_distinct_complete_and_only_of_those_with_stake(weights: list[int], seed: bytes) -> None:
     accounts = [Address(f"0x{i:040x}") for i in range(1, len(weights) + 1)]
-    funds = Funds(Ledger({free(a): Wei(w) for a, w in zip(accounts, weights, strict=True)}))
-    for account, weight in zip(accounts, weights, strict=True):
-        funds = funds.stake(account, Role.VERIFIER, Wei(weight))
-    gone, _ = funds.slash(accounts[0], Role.VERIFIER, Wei(weights[0]))
+    staked = [(account, Wei(weight)) for account, weight in zip(accounts, weights, strict=True)]
+    without_first = [(accounts[0], Wei(0)), *staked[1:]]
 
-    def draw(of: Funds, count: int) -> list[Address]:
-        return of.draw(seed, count, lambda data: sha256(data).digest())
+    def drawn_of(of: list[tuple[Address, Wei]], count: int) -> list[Address]:
+        return list(draw(of, seed, count, lambda data: sha256(data).digest()))
 
     for count in range(len(weights) + 2):
-        drawn = draw(funds, count)
+        drawn = drawn_of(staked, count)
         assert len(drawn) == len(set(drawn)) == min(count, len(weights))
-        assert draw(funds, count + 1)[: len(drawn)] == drawn
-        assert accounts[0] not in draw(gone, count)
+        assert drawn_of(staked, count + 1)[: len(drawn)] == drawn
+        assert accounts[0] not in drawn_of(without_first, count)
 
 
 def test_a_ledger_moves_what_is_there_and_nothing_else() -> None:

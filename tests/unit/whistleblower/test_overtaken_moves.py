@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from program.fault import NodeFault
+from protocol import events
 from protocol.errors import Reverted
-from protocol.types import Phase
+from protocol.types import Phase, TxResult
 from solver.adversary import FaultySolver, Plan
 from tests.fakes.jobs import account, inner_program
 from tests.fakes.market_day import FUNDS, MarketDay
@@ -30,15 +29,15 @@ class OvertakenMarket(FakeMarket):
     overtake: set[str]
     refused: list[str]
 
-    def _send(self, intent: str, effect: str, call: Callable[[], Any]) -> Any:
+    def _send(self, intent: str, effect: str, event: events.Event) -> TxResult:
         if effect in self.overtake:
             self.overtake.discard(effect)
-            call()
+            self.world.act(event, self._me)
             with pytest.raises(Reverted) as refusal:
-                super()._send(intent, effect, call)
+                super()._send(intent, effect, event)
             self.refused.append(effect)
             raise refusal.value
-        return super()._send(intent, effect, call)
+        return super()._send(intent, effect, event)
 
 
 def overtaken(day: MarketDay, name: str, moves: set[str], **stakes: int) -> OvertakenMarket:
