@@ -24,8 +24,8 @@ interface IVault {
     event Deposited(address indexed payer, address indexed account, uint256 amount);
     event Claimed(address indexed account, address indexed to, uint256 amount);
     event Transfer(Bucket from, bytes32 indexed fromKey, Bucket to, bytes32 indexed toKey, uint256 amount);
-    /// @dev `amounts[i]` from one entry to the free balance of `to[i]`.
-    event Paid(Bucket from, bytes32 indexed fromKey, address[] to, uint256[] amounts);
+    /// @dev `first` from one entry to the free balance of `to[0]`, `rest` to that of each other.
+    event Paid(Bucket from, bytes32 indexed fromKey, address[] to, uint256 first, uint256 rest);
     event Burned(Bucket from, bytes32 indexed fromKey, uint256 amount);
     event Destroyed(uint256 amount);
 
@@ -47,8 +47,9 @@ interface IVault {
     /// @notice Take burnt tokens, which no ledger entry can reach any more, out of the token's supply.
     function destroy() external;
     function move(Bucket from, bytes32 fromKey, Bucket to, bytes32 toKey, uint256 amount) external; // modules
-    /// @notice Move `amounts[i]` from one entry to the free balance of `to[i]`.
-    function pay(Bucket from, bytes32 fromKey, address[] calldata to, uint256[] calldata amounts) external; // modules
+    /// @notice Move `first` from one entry to the free balance of `to[0]`, and `rest` to that of each other.
+    function payEach(Bucket from, bytes32 fromKey, address[] calldata to, uint256 first, uint256 rest)
+        external; // modules
     /// @notice Take `amount` off the ledger for good. No token is called, so that nothing can stop it; see `destroy`.
     function burn(Bucket from, bytes32 fromKey, uint256 amount) external; // modules
     function balance(Bucket bucket, bytes32 key) external view returns (uint256);
@@ -64,6 +65,7 @@ interface IStakes {
     error NotModule(address caller);
     error ZeroAmount();
     error InsufficientStake(address account, Role role, uint256 asked, uint256 unlocked);
+    error Underlocked(address account, Role role, uint256 asked, uint256 locked);
     error NotDue(uint64 due);
     error NoSuchRequest(uint256 index);
     error NotOwner(address owner);
@@ -89,6 +91,8 @@ interface IStakes {
     function unlock(address account, Role role, uint256 amount) external; // modules
     /// @notice Unlock `amount` for each of the accounts.
     function unlockEach(address[] calldata accounts, Role role, uint256 amount) external; // modules
+    /// @notice A settled claim's locks: the first account's as a solver, the others' as verifiers.
+    function release(address[] calldata accounts, uint256 solverStake, uint256 verifierStake) external; // modules
     /// @notice Take min(asked, active - locked + unbonding) into the free balance of the calling module; what is locked
     /// stays behind the claims and votes that it is locked for (a conviction unlocks its own first). Never reverts on shortage.
     function slash(address account, Role role, uint256 asked) external returns (uint256 taken); // modules

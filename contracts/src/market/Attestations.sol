@@ -10,7 +10,7 @@ import {Blockhash} from "@openzeppelin/contracts/utils/Blockhash.sol";
 /// @title Seeds, draws and votes (docs/protocol.md 4.5 to 4.7)
 abstract contract Attestations is Claims {
     function recordSeed(Claim calldata claim) external {
-        (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.COMMITTED);
+        (bytes32 claimId, Status memory st, Terms memory t) = _inPhase()(claim, Phase.COMMITTED);
         if (block.number <= st.seedBlock) revert ITasks.SeedUnavailable(st.seedBlock);
         ++st.draws;
         bytes32 blockHash = Blockhash.blockHash(st.seedBlock);
@@ -34,29 +34,28 @@ abstract contract Attestations is Claims {
     }
 
     function commitVote(Claim calldata claim, bytes32 commitment) external {
-        (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.SEEDED);
+        (bytes32 claimId, Status memory st, Terms memory t) = _inPhase()(claim, Phase.SEEDED);
         uint256 deadline = uint256(st.since) + t.voteTime;
         if (block.timestamp > deadline) revert ITasks.TooLate(_time(deadline));
         if (commitment == 0) revert ITasks.WrongReveal();
-        uint256 i = _ordinal(claimId, st, msg.sender);
+        (uint256 i, Ballot storage ballot) = _ordinal(claimId, st, msg.sender);
         if (_cast(st, i)) revert ITasks.AlreadyVoted(msg.sender);
-        ballots[claimId][_ballot(st.draws, i)].word = commitment;
+        ballot.word = commitment;
         st.first |= _bit(i);
         _setStatus(claimId, st);
         STAKES.lock(msg.sender, Role.VERIFIER, t.verifierStake);
     }
 
     function revealVote(Claim calldata claim, bool valid, bytes32[] calldata traces, bytes32 salt) external {
-        (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.SEEDED);
+        (bytes32 claimId, Status memory st, Terms memory t) = _inPhase()(claim, Phase.SEEDED);
         uint256 voting = uint256(st.since) + t.voteTime;
         if (block.timestamp <= voting && _castCount(st) < st.drawn) revert ITasks.NotDue(_time(voting + 1));
         if (block.timestamp > voting + t.revealTime) revert ITasks.TooLate(_time(voting + t.revealTime));
-        uint256 i = _ordinal(claimId, st, msg.sender);
+        (uint256 i, Ballot storage ballot) = _ordinal(claimId, st, msg.sender);
         if (!_cast(st, i)) revert ITasks.WrongReveal();
         if (_revealed(st, i)) revert ITasks.AlreadyVoted(msg.sender);
         if (valid && traces.length != t.samples) revert ITasks.WrongReveal();
         bytes32 tracesRoot = traces.length == 0 ? bytes32(0) : Merkle.root(traces);
-        Ballot storage ballot = ballots[claimId][_ballot(st.draws, i)];
         if (ballot.word != keccak256(abi.encode(claimId, msg.sender, valid, tracesRoot, salt))) {
             revert ITasks.WrongReveal();
         }
@@ -68,7 +67,7 @@ abstract contract Attestations is Claims {
     }
 
     function tally(Claim calldata claim) external {
-        (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.SEEDED);
+        (bytes32 claimId, Status memory st, Terms memory t) = _inPhase()(claim, Phase.SEEDED);
         if (_validCount(st) >= t.quorum) {
             (st.phase, st.since) = (Phase.ACCEPTED, _now());
             _setStatus(claimId, st);

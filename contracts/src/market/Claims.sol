@@ -129,6 +129,10 @@ abstract contract Claims {
         statuses[claimId] = word;
     }
 
+    function _setPhase(bytes32 claimId, Phase phase) internal {
+        statuses[claimId] = statuses[claimId] >> 8 << 8 | uint256(phase);
+    }
+
     function _known(Claim calldata claim) internal view returns (bytes32 claimId, Status memory st) {
         claimId = _id(claim);
         st = _status(claimId);
@@ -145,15 +149,36 @@ abstract contract Claims {
         }
     }
 
-    /// @dev A claim in the given phase, with its job's terms.
-    function _inPhase(Claim calldata claim, Phase phase)
+    /// @dev A claim in the given phase: its id, status and job's terms. Called as `_inPhase()(claim, phase)`.
+    /// SAFETY: the two functions differ in what they call the last two words: pointers to memory in both. A function that
+    /// declares that it returns a struct first makes one of zeros, at each of three levels, which nobody reads.
+    function _inPhase()
         internal
-        view
-        returns (bytes32 claimId, Status memory st, Terms memory t)
+        pure
+        returns (function(Claim calldata, Phase)
+                internal
+                view returns (bytes32, Status memory, Terms memory) typed)
     {
-        (claimId, st) = _known(claim);
+        function(Claim calldata, Phase) internal view returns (bytes32, uint256, uint256) plain = _find;
+        assembly ("memory-safe") {
+            typed := plain
+        }
+    }
+
+    function _find(Claim calldata claim, Phase phase)
+        private
+        view
+        returns (bytes32 claimId, uint256 status_, uint256 terms_)
+    {
+        claimId = _id(claim);
+        Status memory st = _status(claimId);
+        if (st.phase == Phase.NONE) revert ITasks.WrongClaim(claimId);
         if (st.phase != phase) revert ITasks.WrongPhase(st.phase);
-        t = _terms(claim.jobId);
+        terms_ = TermsStore.read(address(JOBS), claim.jobId);
+        if (terms_ == 0) revert ITasks.NoSuchJob(claim.jobId);
+        assembly ("memory-safe") {
+            status_ := st
+        }
     }
 
     function _live(Phase phase) internal pure returns (bool) {
@@ -210,9 +235,17 @@ abstract contract Claims {
         }
     }
 
-    function _ordinal(bytes32 claimId, Status memory st, address verifier) internal view returns (uint256) {
-        for (uint256 i; i < st.drawn; ++i) {
-            if (ballots[claimId][_ballot(st.draws, i)].verifier == verifier) return i;
+    /// @dev The account's place in the present draw, and its ballot.
+    function _ordinal(bytes32 claimId, Status memory st, address verifier)
+        internal
+        view
+        returns (uint256 i, Ballot storage ballot)
+    {
+        mapping(uint256 ballot => Ballot) storage cast = ballots[claimId];
+        (uint256 drawn, uint256 at) = (st.drawn, _ballot(st.draws, 0));
+        for (; i < drawn; ++i) {
+            ballot = cast[at | i];
+            if (ballot.verifier == verifier) return (i, ballot);
         }
         revert ITasks.NotDrawn(verifier);
     }

@@ -53,9 +53,8 @@ abstract contract Convictions is Shards {
     {
         Status memory st;
         (claimId, st) = _challengeable(claim, false);
-        uint256 i = _ordinal(claimId, st, verifier);
+        (uint256 i, Ballot storage entry) = _ordinal(claimId, st, verifier);
         ballot = _ballot(st.draws, i);
-        Ballot storage entry = ballots[claimId][ballot];
         if (!_valid(st, i) || entry.state != BallotState.CAST) revert ITasks.NoSuchVote(verifier);
         ++entry.games;
         ++st.openGames;

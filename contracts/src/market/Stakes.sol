@@ -176,6 +176,13 @@ contract Stakes is IStakes {
         }
     }
 
+    function release(address[] calldata each, uint256 solverStake, uint256 verifierStake) external onlyTasks {
+        _unlock(each[0], Role.SOLVER, solverStake);
+        for (uint256 i = 1; i < each.length; ++i) {
+            _unlock(each[i], Role.VERIFIER, verifierStake);
+        }
+    }
+
     function slash(address account, Role role, uint256 asked) external onlyTasks returns (uint256 taken) {
         Account storage entry = accounts[account][role];
         bytes32 key = _key(account, role);
@@ -262,7 +269,13 @@ contract Stakes is IStakes {
     }
 
     function _unlock(address account, Role role, uint256 amount) private {
-        accounts[account][role].locked -= amount.toUint96();
+        Account storage entry = accounts[account][role];
+        uint256 locked_ = entry.locked;
+        if (locked_ < amount) revert Underlocked(account, role, amount, locked_);
+        unchecked {
+            // forge-lint: disable-next-line(unsafe-typecast)
+            entry.locked = uint96(locked_ - amount); // less than before
+        }
     }
 
     function _requireUnlocked(Account storage entry, address account, Role role, uint256 amount)

@@ -50,18 +50,19 @@ contract Tasks is Attestations {
     }
 
     function settle(Claim calldata claim) external {
-        (bytes32 claimId, Status memory st, Terms memory t) = _inPhase(claim, Phase.ACCEPTED);
+        (bytes32 claimId, Status memory st, Terms memory t) = _inPhase()(claim, Phase.ACCEPTED);
         if (st.openGames > 0) revert ITasks.GamesOpen(st.openGames);
         uint256 end = uint256(st.since) + t.challengeWindow;
         if (block.timestamp <= end) revert ITasks.NotDue(_time(end + 1));
-        st.phase = Phase.SETTLED;
-        _setStatus(claimId, st);
+        _setPhase(claimId, Phase.SETTLED);
         emit ITasks.Settled(claimId, claim.claimant, claim.price);
         JOBS.claimSettled(claim.jobId, claim.kind, claim.round, claim.epoch, t.maxUnsettled);
-        STAKES.unlock(claim.claimant, Role.SOLVER, t.solverStake);
-        (address[] memory voters, address[] memory valid) = _voters(claimId, st);
-        if (voters.length > 0) STAKES.unlockEach(voters, Role.VERIFIER, t.verifierStake);
-        _pay(claim, valid, t.verifierFee);
+        (address[] memory each, uint256 paid) = _dueAtSettlement(claimId, st, claim.claimant);
+        STAKES.release(each, t.solverStake, t.verifierStake);
+        assembly ("memory-safe") {
+            mstore(each, paid)
+        }
+        VAULT.payEach(IVault.Bucket.ESCROW, claim.jobId, each, claim.price, t.verifierFee);
     }
 
     /// @dev emit ITasks.Committed(claimId, claim.jobId, msg.sender, claim, roots, seedBlock), with claimId =
@@ -84,14 +85,33 @@ contract Tasks is Attestations {
         }
     }
 
-    function _pay(Claim calldata claim, address[] memory valid, uint256 fee) private {
-        address[] memory to = new address[](valid.length + 1);
-        uint256[] memory amounts = new uint256[](to.length);
-        (to[0], amounts[0]) = (claim.claimant, claim.price);
-        for (uint256 i; i < valid.length; ++i) {
-            (to[i + 1], amounts[i + 1]) = (valid[i], fee);
+    /// @dev Whose stake is freed: the claimant, then the valid voters, then the others. The first `paid` of them are paid.
+    function _dueAtSettlement(bytes32 claimId, Status memory st, address claimant)
+        private
+        view
+        returns (address[] memory each, uint256 paid)
+    {
+        uint256 n = st.drawn;
+        each = new address[](n + 1);
+        each[0] = claimant;
+        paid = 1;
+        uint256 last = n;
+        mapping(uint256 ballot => Ballot) storage cast = ballots[claimId];
+        uint256 at = _ballot(st.draws, 0);
+        for (uint256 i; i < n; ++i) {
+            if (!_cast(st, i)) continue;
+            Ballot storage ballot = cast[at | i];
+            (address verifier, BallotState state) = (ballot.verifier, ballot.state);
+            if (state == BallotState.DONE) continue;
+            if (_valid(st, i)) each[paid++] = verifier;
+            else each[last--] = verifier;
         }
-        VAULT.pay(IVault.Bucket.ESCROW, claim.jobId, to, amounts);
+        // Close the gap between the two kinds.
+        uint256 size = paid;
+        while (last < n) each[size++] = each[++last];
+        assembly ("memory-safe") {
+            mstore(each, size)
+        }
     }
 
     function _enterTask(Claim memory claim, Terms memory t) private {

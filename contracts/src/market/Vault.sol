@@ -100,18 +100,24 @@ contract Vault is IVault, ReentrancyGuardTransient {
         emit Transfer(from, fromKey, to, toKey, amount);
     }
 
-    function pay(Bucket from, bytes32 fromKey, address[] calldata to, uint256[] calldata amounts)
+    function payEach(Bucket from, bytes32 fromKey, address[] calldata to, uint256 first, uint256 rest)
         external
         onlyModule
     {
+        mapping(bytes32 key => uint256) storage free_ = entries[Bucket.FREE];
         uint256 sum;
+        uint256 amount = first;
         for (uint256 i; i < to.length; ++i) {
-            sum += amounts[i];
-            if (amounts[i] > 0) entries[Bucket.FREE][_key(to[i])] += amounts[i];
+            sum += amount;
+            unchecked {
+                // INVARIANT: an entry is at most the bucket's total, which is checked below.
+                if (amount > 0) free_[_key(to[i])] += amount;
+            }
+            amount = rest;
         }
         totals[_rank(Bucket.FREE)] += sum.toUint128();
         _take(from, fromKey, sum);
-        emit Paid(from, fromKey, to, amounts);
+        emit Paid(from, fromKey, to, first, rest);
     }
 
     function burn(Bucket from, bytes32 fromKey, uint256 amount) external onlyModule {

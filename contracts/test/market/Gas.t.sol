@@ -37,18 +37,19 @@ contract GasTest is Market {
         for (uint256 i; i < drawn.length; ++i) {
             commitVoteAs(drawn[i], claim, true);
         }
-        vm.snapshotGasLastCall("market", "attest_commit");
+        uint256 attest = vm.snapshotGasLastCall("market", "attest_commit");
         for (uint256 i; i < drawn.length; ++i) {
             revealVoteAs(drawn[i], claim, true);
         }
-        vm.snapshotGasLastCall("market", "attest_reveal");
+        attest += vm.snapshotGasLastCall("market", "attest_reveal");
+        assertLe(attest, 130_000);
         tasks.tally(claim);
         vm.snapshotGasLastCall("market", "tally");
         acceptedTask(1, 1);
         commitOuter(1);
         skip(501);
         tasks.settle(claim);
-        vm.snapshotGasLastCall("market", "settle_task");
+        assertLe(vm.snapshotGasLastCall("market", "settle_task"), 128_000); // the goal of 120,000 is missed
     }
 
     function test_gasOfChallenging() external {

@@ -59,7 +59,7 @@ contract LedgerTest is Market {
         vm.expectRevert(refusal);
         vault.burn(IVault.Bucket.FREE, key(client), 1);
         vm.expectRevert(refusal);
-        vault.pay(IVault.Bucket.FREE, key(client), new address[](0), new uint256[](0));
+        vault.payEach(IVault.Bucket.FREE, key(client), new address[](0), 0, 0);
         vm.stopPrank();
     }
 
