@@ -78,13 +78,19 @@ contract StakesHandler is Market {
         vm.prank(a.account);
         uint256 got = stakes.finishUnbond(a.role, a.index);
         assertEq(got, worth, "what it was worth");
-        assertLe(got, a.amount, "nothing is gained by going out");
+        assertLe(got, a.amount + dust(), "nothing is gained by going out");
         a.done = true;
         tookOut[a.account][a.role] += got;
         vm.expectRevert();
         vm.prank(a.account);
         stakes.finishUnbond(a.role, a.index);
         ++calls["finish"];
+    }
+
+    /// @dev Shares are rounded down, and what that leaves falls to the same account's other requests: less than a unit for
+    /// each that came in or went out.
+    function dust() internal view returns (uint256) {
+        return 2 * asked.length;
     }
 
     function lock(uint256 seed, uint256 amount) external {
