@@ -242,9 +242,9 @@ abstract contract Claims {
         returns (uint256 i, Ballot storage ballot)
     {
         mapping(uint256 ballot => Ballot) storage cast = ballots[claimId];
-        (uint256 drawn, uint256 at) = (st.drawn, _ballot(st.draws, 0));
+        (uint256 drawn, uint256 firstBallot) = (st.drawn, _ballot(st.draws, 0));
         for (; i < drawn; ++i) {
-            ballot = cast[at | i];
+            ballot = cast[firstBallot | i];
             if (ballot.verifier == verifier) return (i, ballot);
         }
         revert ITasks.NotDrawn(verifier);

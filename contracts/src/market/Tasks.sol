@@ -97,10 +97,10 @@ contract Tasks is Attestations {
         paid = 1;
         uint256 last = n;
         mapping(uint256 ballot => Ballot) storage cast = ballots[claimId];
-        uint256 at = _ballot(st.draws, 0);
+        uint256 firstBallot = _ballot(st.draws, 0);
         for (uint256 i; i < n; ++i) {
             if (!_cast(st, i)) continue;
-            Ballot storage ballot = cast[at | i];
+            Ballot storage ballot = cast[firstBallot | i];
             (address verifier, BallotState state) = (ballot.verifier, ballot.state);
             if (state == BallotState.DONE) continue;
             if (_valid(st, i)) each[paid++] = verifier;
