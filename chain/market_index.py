@@ -24,8 +24,11 @@ from protocol.types import (
     Opened,
     Seconds,
     Terms,
+    Wei,
 )
 
+_ESCROW = 3  # IVault.Bucket: from here on (ESCROW, BOND, COMPENSATION) an entry is nobody's own
+NOTHING = Wei(0)
 _PICKS = (GamePhase.PICK_STEP, GamePhase.PICK_NODE, GamePhase.PICK_LEAF, GamePhase.PICK_OUTPUT)
 
 
@@ -42,12 +45,26 @@ class MarketIndex:
     games: dict[int, GameView] = field(default_factory=dict)
     endpoints: dict[Address, str] = field(default_factory=dict)
     demands: dict[int, DemandView] = field(default_factory=dict)
+    held: Wei = NOTHING
+    """Tokens that the vault holds for jobs, games, demands, plants and those whose work a rewind wasted."""
 
     def apply(self, event: Event) -> None:
         """Fold one event in; events of no interest change nothing."""
         handler = getattr(self, f"_on_{event.contract}_{event.name}", None)
         if handler is not None:
             handler(event.arguments)
+
+    def _on_Vault_Transfer(self, a: dict) -> None:
+        change = a["amount"] * ((a["to"] >= _ESCROW) - (a["from"] >= _ESCROW))
+        self.held = Wei(self.held + change)
+
+    def _on_Vault_Paid(self, a: dict) -> None:
+        if a["from"] >= _ESCROW and a["to"]:
+            self.held = Wei(self.held - a["first"] - a["rest"] * (len(a["to"]) - 1))
+
+    def _on_Vault_Burned(self, a: dict) -> None:
+        if a["from"] >= _ESCROW:
+            self.held = Wei(self.held - a["amount"])
 
     def _on_Jobs_JobPosted(self, a: dict) -> None:
         job_id = JobId(a["jobId"])

@@ -135,6 +135,12 @@ class ChainView:
         self.refresh()
 
     @property
+    def held(self) -> Wei:
+        """What the vault holds that is nobody's free balance or stake, by its events."""
+        with self._lock:
+            return self._index.held
+
+    @property
     def me(self) -> Address:
         """The account of this node."""
         return self._me

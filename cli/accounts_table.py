@@ -18,8 +18,6 @@ from cli.wiring import Connection
 from protocol.errors import Stop
 from protocol.types import Address, Role
 
-BUCKETS = ("FREE", "STAKE", "UNBONDING", "ESCROW", "BOND", "COMPENSATION")
-
 
 @dataclass(frozen=True)
 class Snapshot:
@@ -68,9 +66,7 @@ def snapshot(connection: Connection, parties: Mapping[str, Address]) -> Snapshot
                 + sum(stake.active + stake.unbonding for stake in stakes)
             )
         vault = contracts["Vault"]
-        held = sum(
-            int(vault.read("total", BUCKETS.index(name))) for name in ("ESCROW", "BOND", "COMPENSATION")
-        )
+        held = int(market.held)
         burned, undestroyed = int(vault.read("burned")), int(vault.read("undestroyed"))
     supply = int(connection.total_supply())
     return Snapshot(holdings, held, burned, undestroyed, supply)

@@ -146,7 +146,7 @@ def _wasted(world: World, fallen: Claim) -> Wei:
 
 def _rewound(world: World, claim: Claim, verdict: Conviction, wasted: Wei, now: Seconds) -> World:
     job = world.jobs[claim.job_id]
-    pot = CompensationPot(verdict.compensation, wasted, verdict.compensation, wasted)
+    pot = CompensationPot(verdict.compensation, wasted)
     rewind = Rewind(position(claim.kind, claim.round), claim.claimant, pot)
     last_round = min(job.last_round, claim.round) if job.halted else job.last_round
     back = replace(

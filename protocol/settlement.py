@@ -93,10 +93,8 @@ def convicted_vote(taken: Wei) -> Split:
 
 @dataclass(frozen=True)
 class CompensationPot:
-    """What a rewind holds for those whose work it wasted; the last share takes the remainder (rule 5.2)."""
+    """What a rewind still holds for those whose work it wasted, and the sum of their prices (rule 5.2)."""
 
-    amount: Wei
-    prices: Wei
     left: Wei
     prices_left: Wei
 
@@ -105,11 +103,8 @@ class CompensationPot:
         owed."""
         if not 0 <= price <= self.prices_left:
             raise ValueError(f"a share for {price} of {self.prices_left} still owed")
-        last = price == self.prices_left
-        share = self.left if last else Wei(self.amount * price // self.prices) if self.prices else Wei(0)
-        return share, CompensationPot(
-            self.amount, self.prices, Wei(self.left - share), Wei(self.prices_left - price)
-        )
+        share = Wei(self.left * price // self.prices_left) if self.prices_left else Wei(0)
+        return share, CompensationPot(Wei(self.left - share), Wei(self.prices_left - price))
 
 
 def position(kind: int, round_: int) -> int:

@@ -211,6 +211,9 @@ class Twin:
                 yield ("Stakes", "active", (account, role)), funds.active(account, role)
                 yield ("Stakes", "locked", (account, role)), funds.locked(account, role)
                 yield ("Stakes", "unbonding", (account, role)), funds.unbonding(account, role)
+                key = _word(int(account, 16) | role << 160)
+                yield ("Vault", "balance", (Bucket.STAKE, key)), funds.active(account, role)
+                yield ("Vault", "balance", (Bucket.UNBONDING, key)), funds.unbonding(account, role)
             owner = self.world.keys.owner_of(account, self.time)
             yield ("Keys", "ownerOf", (account,)), owner
             yield ("Keys", "nonces", (account,)), self.world.keys.nonce(account)
@@ -220,9 +223,6 @@ class Twin:
         for business in Business:
             yield ("Guardian", "isPaused", (business,)), business in self.world.guardian.paused
         held = sum(ledger.total(bucket) for bucket in Bucket if bucket != Bucket.WALLET)
-        for bucket in Bucket:
-            if bucket != Bucket.WALLET:
-                yield ("Vault", "total", (bucket,)), ledger.total(bucket)
         yield ("Vault", "burned", ()), ledger.burned
         yield ("Vault", "undestroyed", ()), ledger.undestroyed
         yield ("Token", "totalSupply", ()), ledger.supply - ledger.burned + ledger.undestroyed

@@ -53,10 +53,9 @@ interface IVault {
     /// @notice Take `amount` off the ledger for good. No token is called, so that nothing can stop it; see `destroy`.
     function burn(Bucket from, bytes32 fromKey, uint256 amount) external; // modules
     function balance(Bucket bucket, bytes32 key) external view returns (uint256);
-    function total(Bucket bucket) external view returns (uint256);
     /// @notice Everything burnt so far, and the part of it that `destroy` has yet to take out of the supply.
-    function burned() external view returns (uint256);
-    function undestroyed() external view returns (uint256);
+    function burned() external view returns (uint128);
+    function undestroyed() external view returns (uint128);
     function free(address account) external view returns (uint256);
 }
 

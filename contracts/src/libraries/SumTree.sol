@@ -11,12 +11,13 @@ import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 library SumTree {
     using SafeCast for uint256;
 
-    /// @dev Two slots. `latest` stands since `epoch`; `before` stood at the end of epoch - 1, `earlier` - 1 at that of
-    /// epoch - 2. `earlier` is never zero once the node is in use: whoever stakes first pays for its slot, not who slashes.
+    /// @dev `latest` stands since `epoch`; `before` stood at the end of epoch - 1, and at that of epoch - 2 too unless
+    /// `twice`: then it was `earlier`. So the second slot is touched only by changes in two epochs running.
     struct Node {
         uint96 latest;
         uint96 before;
-        uint64 epoch;
+        uint56 epoch;
+        bool twice;
         uint256 earlier;
     }
 
@@ -94,19 +95,19 @@ library SumTree {
     }
 
     function _change(Node storage node, uint256 epoch, uint256 to) private {
-        (uint96 latest, uint96 before, uint64 last) = (node.latest, node.before, node.epoch);
+        (uint96 latest, uint96 before, uint256 last) = (node.latest, node.before, node.epoch);
         if (epoch != last) {
-            node.earlier = uint256(epoch == uint256(last) + 1 ? before : latest) + 1;
-            before = latest;
+            bool twice = epoch == last + 1 && before != latest;
+            if (twice) node.earlier = before;
+            (node.twice, before) = (twice, latest);
         }
-        (node.latest, node.before, node.epoch) = (to.toUint96(), before, epoch.toUint64());
+        (node.latest, node.before, node.epoch) = (to.toUint96(), before, epoch.toUint56());
     }
 
     function _at(Node storage node, uint256 epoch) private view returns (uint256) {
         uint256 last = node.epoch;
         if (epoch > last + 1) return node.latest;
         if (epoch > last) return node.before;
-        uint256 earlier = node.earlier;
-        return earlier == 0 ? 0 : earlier - 1;
+        return node.twice ? node.earlier : node.before;
     }
 }

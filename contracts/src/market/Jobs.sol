@@ -48,13 +48,11 @@ contract Jobs is IJobs {
         uint16 present;
     }
 
-    /// @dev Three slots. `total`: sum of the wasted prices; `left`: of those not yet compensated.
+    /// @dev Two slots. `left`: sum of the wasted prices not yet compensated.
     struct Rewind {
         address convict;
         uint32 round;
         uint32 from; // the round that it went back from
-        uint128 compensation;
-        uint128 total;
         uint128 left;
     }
 
@@ -419,8 +417,6 @@ contract Jobs is IJobs {
         Rewind storage entry = rewinds[accused.jobId][epoch];
         (entry.convict, entry.round, entry.from) = (accused.claimant, accused.round, from);
         if (wasted == 0) return;
-        entry.compensation = compensation.toUint128();
-        entry.total = wasted.toUint128();
         entry.left = wasted.toUint128();
         VAULT.move(
             IVault.Bucket.FREE,
@@ -452,16 +448,14 @@ contract Jobs is IJobs {
         return (false, 0);
     }
 
-    /// @dev The convict's own share is burnt. The last to be voided takes what rounding has left.
+    /// @dev Of what is still there, by price. The convict's own share is burnt.
     function _compensate(Accused calldata claim, uint32 epoch) private returns (uint256 share) {
         Rewind storage entry = rewinds[claim.jobId][epoch];
         bytes32 key = _rewindKey(claim.jobId, epoch);
-        if (entry.total == 0) return 0;
-        uint128 left = entry.left - claim.price;
-        entry.left = left;
-        share = left == 0
-            ? VAULT.balance(IVault.Bucket.COMPENSATION, key)
-            : uint256(entry.compensation) * claim.price / entry.total;
+        uint128 left = entry.left;
+        if (left == 0) return 0;
+        entry.left = left - claim.price;
+        share = VAULT.balance(IVault.Bucket.COMPENSATION, key) * claim.price / left;
         if (claim.claimant == entry.convict) {
             VAULT.burn(IVault.Bucket.COMPENSATION, key, share);
             return 0;

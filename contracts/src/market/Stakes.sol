@@ -270,11 +270,16 @@ contract Stakes is IStakes {
 
     function _unlock(address account, Role role, uint256 amount) private {
         Account storage entry = accounts[account][role];
-        uint256 locked_ = entry.locked;
+        uint256 word;
+        assembly ("memory-safe") {
+            word := sload(entry.slot)
+        }
+        // `locked` is the second 96 bits of the slot; only these change, since no more is taken off than is there.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        uint256 locked_ = uint96(word >> 96);
         if (locked_ < amount) revert Underlocked(account, role, amount, locked_);
-        unchecked {
-            // forge-lint: disable-next-line(unsafe-typecast)
-            entry.locked = uint96(locked_ - amount); // less than before
+        assembly ("memory-safe") {
+            sstore(entry.slot, sub(word, shl(96, amount)))
         }
     }
 

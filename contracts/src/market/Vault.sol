@@ -25,10 +25,9 @@ contract Vault is IVault, ReentrancyGuardTransient {
     IKeys private immutable KEYS;
 
     mapping(Bucket bucket => mapping(bytes32 key => uint256)) private entries;
-    /// @dev Two to a slot, by `_rank`: free|escrow, stake|unbonding, bond|compensation.
-    uint128[6] private totals;
-    uint256 public burned;
-    uint256 public undestroyed;
+    /// @dev One slot: a burn changes both.
+    uint128 public burned;
+    uint128 public undestroyed;
 
     constructor(
         IERC20 token,
@@ -104,36 +103,30 @@ contract Vault is IVault, ReentrancyGuardTransient {
         external
         onlyModule
     {
+        if (to.length == 0) return;
+        _take(from, fromKey, first + rest * (to.length - 1));
         mapping(bytes32 key => uint256) storage free_ = entries[Bucket.FREE];
-        uint256 sum;
         uint256 amount = first;
         for (uint256 i; i < to.length; ++i) {
-            sum += amount;
             unchecked {
-                // INVARIANT: an entry is at most the bucket's total, which is checked below.
+                // INVARIANT: all entries together are at most what was deposited, and a payment only moves between them.
                 if (amount > 0) free_[_key(to[i])] += amount;
             }
             amount = rest;
         }
-        totals[_rank(Bucket.FREE)] += sum.toUint128();
-        _take(from, fromKey, sum);
         emit Paid(from, fromKey, to, first, rest);
     }
 
     function burn(Bucket from, bytes32 fromKey, uint256 amount) external onlyModule {
         if (amount == 0) return;
         _take(from, fromKey, amount);
-        burned += amount;
-        undestroyed += amount;
+        uint128 gone = amount.toUint128();
+        (burned, undestroyed) = (burned + gone, undestroyed + gone);
         emit Burned(from, fromKey, amount);
     }
 
     function balance(Bucket bucket, bytes32 key) external view returns (uint256) {
         return entries[bucket][key];
-    }
-
-    function total(Bucket bucket) external view returns (uint256) {
-        return totals[_rank(bucket)];
     }
 
     function free(address account) external view returns (uint256) {
@@ -163,12 +156,10 @@ contract Vault is IVault, ReentrancyGuardTransient {
         unchecked {
             entries[bucket][key] = there - amount;
         }
-        totals[_rank(bucket)] -= amount.toUint128();
     }
 
     function _put(Bucket bucket, bytes32 key, uint256 amount) private {
         entries[bucket][key] += amount;
-        totals[_rank(bucket)] += amount.toUint128();
     }
 
     function _holdsBonds(address caller) private view returns (bool) {
@@ -177,13 +168,5 @@ contract Vault is IVault, ReentrancyGuardTransient {
 
     function _key(address account) private pure returns (bytes32) {
         return bytes32(uint256(uint160(account)));
-    }
-
-    /// @dev Free and escrow share a slot because every settlement moves from one to the other.
-    function _rank(Bucket bucket) private pure returns (uint256) {
-        if (bucket == Bucket.STAKE) return 2;
-        if (bucket == Bucket.UNBONDING) return 3;
-        if (bucket == Bucket.ESCROW) return 1;
-        return uint256(bucket);
     }
 }

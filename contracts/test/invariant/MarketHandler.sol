@@ -50,7 +50,7 @@ contract MarketHandler is Market {
 
     constructor() {
         setUpMarket();
-        deposited = vault.total(IVault.Bucket.FREE) + vault.total(IVault.Bucket.STAKE);
+        deposited = freeSum() + stakeSum(IVault.Bucket.STAKE);
         _post();
     }
 
@@ -312,10 +312,10 @@ contract MarketHandler is Market {
     /// @dev Stake at work, burnt, the challenger's balance, compensation set aside.
     function _purse() private view returns (uint256[4] memory) {
         return [
-            vault.total(IVault.Bucket.STAKE) + vault.total(IVault.Bucket.UNBONDING),
+            stakeSum(IVault.Bucket.STAKE) + stakeSum(IVault.Bucket.UNBONDING),
             vault.burned(),
             free(whistle) + free(address(tasks)),
-            vault.total(IVault.Bucket.COMPENSATION)
+            compensationSum()
         ];
     }
 

@@ -191,7 +191,7 @@ contract ChallengesTest is Market {
         assertEq(rich - free(whistle), 30 ether);
         assertEq(free(solvers[0]) - poor, 15 ether);
         assertEq(vault.burned(), 15 ether);
-        assertEq(vault.total(IVault.Bucket.BOND), 0);
+        assertEq(bondSum(), 0);
         assertPhase(claim, Phase.COMMITTED);
     }
 
@@ -392,7 +392,7 @@ contract ChallengesTest is Market {
         }
         tasks.settle(claim);
         assertEq(free(solvers[0]) - before, 200 * 15 ether + 10 ether);
-        assertEq(vault.total(IVault.Bucket.BOND), 0);
+        assertEq(bondSum(), 0);
         assertSolvent();
     }
 

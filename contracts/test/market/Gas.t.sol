@@ -49,7 +49,7 @@ contract GasTest is Market {
         commitOuter(1);
         skip(501);
         tasks.settle(claim);
-        assertLe(vm.snapshotGasLastCall("market", "settle_task"), 128_000); // the goal of 120,000 is missed
+        assertLe(vm.snapshotGasLastCall("market", "settle_task"), 120_000);
     }
 
     function test_gasOfChallenging() external {

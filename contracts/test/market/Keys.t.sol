@@ -120,7 +120,7 @@ contract KeysTest is Market {
         vm.stopPrank();
         assertEq(free(owner), 1000 ether);
         assertEq(token.balanceOf(owner), 50 ether);
-        assertSolvent();
+        assertEq(token.balanceOf(address(vault)), entriesSum() + free(owner) + free(operator));
     }
 
     function test_nobodyElseActsForAnAccount() external {

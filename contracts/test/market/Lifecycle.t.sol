@@ -37,7 +37,7 @@ contract LifecycleTest is Market {
         assertEq(
             clientBefore - free(client), 6 * 10 ether + 3 * 5 ether + fees, "client paid what was earned"
         );
-        assertEq(vault.total(IVault.Bucket.ESCROW), 0, "escrow");
+        assertEq(escrowSum(), 0, "escrow");
         for (uint256 i; i < verifiers.length; ++i) {
             assertEq(lockedOf(verifiers[i], Role.VERIFIER), 0, "verifier locks");
         }

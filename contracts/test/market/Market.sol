@@ -81,6 +81,7 @@ abstract contract Market is Test {
     address[2] internal solvers;
     address[5] internal verifiers;
     bytes32 internal jobId;
+    bytes32[] internal posted;
     uint256 private salts;
 
     function deployMarket() internal {
@@ -169,6 +170,7 @@ abstract contract Market is Test {
         vm.prank(t.client);
         id = jobs.post(t, budget);
         jobId = id;
+        posted.push(id);
     }
 
     function holdShards() internal {
@@ -414,11 +416,58 @@ abstract contract Market is Test {
         return stakes.active(account, role);
     }
 
-    function assertSolvent() internal view {
-        uint256 sum = vault.undestroyed();
-        for (uint256 i; i < 6; ++i) {
-            sum += vault.total(IVault.Bucket(i));
+    /// @dev Free balances of everybody here, and of Tasks.
+    function freeSum() internal view returns (uint256 sum) {
+        sum = free(client) + free(whistle) + free(stranger) + free(address(tasks));
+        for (uint256 i; i < solvers.length; ++i) {
+            sum += free(solvers[i]);
         }
-        assertEq(token.balanceOf(address(vault)), sum, "vault's tokens = its buckets");
+        for (uint256 i; i < verifiers.length; ++i) {
+            sum += free(verifiers[i]);
+        }
+    }
+
+    /// @dev Stakes as the vault holds them: STAKE or UNBONDING.
+    function stakeSum(IVault.Bucket bucket) internal view returns (uint256 sum) {
+        for (uint256 i; i < solvers.length; ++i) {
+            sum += vault.balance(bucket, bytes32(uint256(uint160(solvers[i]))));
+        }
+        for (uint256 i; i < verifiers.length; ++i) {
+            sum += vault.balance(bucket, bytes32(uint256(uint160(verifiers[i])) | 1 << 160));
+        }
+    }
+
+    function bondSum() internal view returns (uint256 sum) {
+        for (uint256 game = court.games(); game > 0; --game) {
+            sum += vault.balance(IVault.Bucket.BOND, bytes32(game));
+        }
+        for (uint256 demand = availability.demands(); demand > 0; --demand) {
+            sum += vault.balance(IVault.Bucket.BOND, bytes32(demand | 1 << 255));
+        }
+    }
+
+    function escrowSum() internal view returns (uint256 sum) {
+        for (uint256 i; i < posted.length; ++i) {
+            sum += vault.balance(IVault.Bucket.ESCROW, posted[i]);
+        }
+    }
+
+    function compensationSum() internal view returns (uint256 sum) {
+        for (uint256 i; i < posted.length; ++i) {
+            for (uint32 epoch = jobs.progress(posted[i]).epoch; epoch > 0; --epoch) {
+                sum += vault.balance(IVault.Bucket.COMPENSATION, keccak256(abi.encode(posted[i], epoch)));
+            }
+        }
+    }
+
+    /// @dev Sum of the vault's entries; plants' deposits are not among them.
+    function entriesSum() internal view returns (uint256) {
+        uint256 stake = stakeSum(IVault.Bucket.STAKE) + stakeSum(IVault.Bucket.UNBONDING);
+        return freeSum() + stake + bondSum() + escrowSum() + compensationSum();
+    }
+
+    function assertSolvent() internal view {
+        uint256 held = token.balanceOf(address(vault));
+        assertEq(held, entriesSum() + vault.undestroyed(), "vault's tokens = its entries");
     }
 }

@@ -148,6 +148,7 @@ def test_a_task_is_committed_attested_accepted_and_paid(rpc: HttpRpc, markets: l
     assert solver.free(solver.me) == before[solver.me] + claim.price
     assert verifier.free(verifier.me) == before[verifier.me] + terms.verifier_fee
     assert client.job(job_id).escrow == worst_case(terms) - claim.price - terms.verifier_fee
+    assert client.held == client.job(job_id).escrow
     assert solver.stake(solver.me, Role.SOLVER).locked == 0
     assert verifier.stake(verifier.me, Role.VERIFIER).locked == 0
 
@@ -163,6 +164,7 @@ def test_a_challenger_that_says_nothing_pays_the_solver(rpc: HttpRpc, markets: l
     leaves = (tree.levels[0][1], tree.proof(1), tree.levels[0][2], tree.proof(2))
     game_id = challenger.open_game("open", claim, 1, *leaves, SALT)
     game = solver.game(game_id).game
+    assert solver.held == client.job(job_id).escrow + terms.challenge_bond
     assert (game.steps, game.defender, game.challenger) == (terms.segment_steps, solver.me, challenger.me)
     solver.reveal_steps("steps", game_id, game, [b"\x25" * 32] * (game.steps - 1))
     pass_time(rpc, terms.move_time + 1)
@@ -171,6 +173,7 @@ def test_a_challenger_that_says_nothing_pays_the_solver(rpc: HttpRpc, markets: l
     view = solver.game(game_id)
     assert (view.decided, view.challenger_won, view.reason) == (True, False, "timeout")
     assert solver.free(solver.me) == before + terms.challenge_bond // 2
+    assert solver.held == client.job(job_id).escrow
     assert solver.claim(claim_id).status.open_games == 0
 
 
