@@ -46,6 +46,7 @@ interface Vm {
     function getNonce(address account) external view returns (uint64);
     function setNonce(address account, uint64 nonce) external;
     function computeCreateAddress(address deployer, uint256 nonce) external pure returns (address);
+    function pauseGasMetering() external;
     function snapshotState() external returns (uint256);
     function revertToState(uint256 id) external returns (bool);
     function snapshotGasLastCall(string calldata name) external returns (uint256);

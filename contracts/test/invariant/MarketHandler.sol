@@ -3,12 +3,11 @@ pragma solidity ^0.8.28;
 
 import {IJobs, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
 import {Claim, ClaimStatus, Kind, Phase, Role, Terms, Vote} from "../../src/interfaces/Types.sol";
-import {Sampling} from "../../src/libraries/Sampling.sol";
-import {Market} from "../market/Market.sol";
+import {KnownStates} from "./KnownStates.sol";
 
 /// @notice Plays a market at random, without ever making a call that the rules forbid (so no call may revert), and keeps
-/// its own books beside the contracts'.
-contract MarketHandler is Market {
+/// its own books beside the contracts'. Here: jobs, claims, votes and money; DisputesHandler and AuditsHandler add the rest.
+abstract contract MarketHandler is KnownStates {
     struct OpenGame {
         uint256 id;
         uint256 claim; // index
@@ -58,6 +57,7 @@ contract MarketHandler is Market {
         Terms memory t = aTerms();
         t.nonce = u64(jobIds.length);
         (t.rounds, t.quorum) = (4, 2);
+        (t.inner.root, t.outer.root) = (programRoot(Kind.TASK), programRoot(Kind.OUTER));
         t.minShards = jobIds.length % 2 == 0 ? 1 : SHARDS;
         postJob(t);
         jobIds.push(jobId);
@@ -77,7 +77,9 @@ contract MarketHandler is Market {
     function _advance(uint256 seed) private {
         ++calls["advance"];
         IJobs.Progress memory p = jobs.progress(jobId);
-        if (p.closed || p.round >= p.finalRound || p.round - p.settledRounds >= 2) return _settleOrPost();
+        if (p.closed || p.round >= p.finalRound || p.round - p.settledRounds >= 2) {
+            return _settleOrPost(seed);
+        }
         (bool running, uint32 round, uint64 start) = jobs.running(jobId);
         if (!running) return _outer(round, seed);
         if (seed % 16 == 0 && block.timestamp <= start + 1300) {
@@ -107,14 +109,14 @@ contract MarketHandler is Market {
             bytes32 id = tasks.current(jobId, Kind.TASK, round, i);
             if (id == 0 || tasks.status(id).phase < Phase.ACCEPTED) ++calls["missing"];
         }
-        claims.push(submit(aggregator, draft(Kind.OUTER, round, 0)));
+        claims.push(submit(aggregator, draftKnown(Kind.OUTER, round, 0)));
         ++calls["outer"];
     }
 
     function _work(uint32 shard, uint32 round, uint256 seed) private {
         (address solver,, uint64 since) = tasks.holder(jobId, shard);
         if (solver == address(0)) {
-            if (jobs.progress(jobId).halted) return _settleOrPost();
+            if (jobs.progress(jobId).halted) return _settleOrPost(seed);
             solver = _solverWithStake(seed);
             vm.prank(solver);
             tasks.claimShard(jobId, shard);
@@ -127,14 +129,19 @@ contract MarketHandler is Market {
             return;
         }
         _ensureStake(solver, Role.SOLVER, 100 ether);
-        claims.push(submit(solver, draft(Kind.TASK, round, shard)));
+        claims.push(submit(solver, draftKnown(Kind.TASK, round, shard)));
         ++calls["commit"];
     }
 
     function _vote(uint256 index, uint256 seed) private {
         Claim memory claim = claims[index];
-        if (statusOf(claim).phase == Phase.SEEDED) skip(201);
-        else _castVotes(claim, seedFor(claim), seed);
+        if (statusOf(claim).phase == Phase.SEEDED) {
+            if ((seed >> 48) % 8 != 0) return;
+            skip(201);
+        } else {
+            _castVotes(claim, seedFor(claim), seed);
+            if ((seed >> 32) % 4 == 0 || _mostlyInvalid(seed)) return; // and counted later
+        }
         if (statusOf(claim).phase == Phase.COMMITTED) {
             ++calls["seed too old"];
             return;
@@ -150,15 +157,14 @@ contract MarketHandler is Market {
         ++calls[statusOf(claim).phase == Phase.ACCEPTED ? "accept" : "redraw"];
     }
 
-    /// @dev Three bits of the seed for each verifier: valid, or 2: invalid, or 3: committed and never revealed.
     function _castVotes(Claim memory claim, address[] memory drawn, uint256 seed) private {
         for (uint256 i; i < drawn.length; ++i) {
             _ensureStake(drawn[i], Role.VERIFIER, 50 ether);
-            commitVoteAs(drawn[i], claim, (seed >> (3 * i + 8)) & 7 != 2);
+            commitVoteAs(drawn[i], claim, _choice(seed, i) != 2);
         }
         bool missed;
         for (uint256 i; i < drawn.length; ++i) {
-            uint256 choice = (seed >> (3 * i + 8)) & 7;
+            uint256 choice = _choice(seed, i);
             if (choice == 3) missed = true;
             else revealVoteAs(drawn[i], claim, choice != 2);
         }
@@ -166,6 +172,15 @@ contract MarketHandler is Market {
             skip(201);
             ++calls["missed vote"];
         }
+    }
+
+    /// @dev 2: invalid; 3: committed and never revealed; otherwise valid.
+    function _choice(uint256 seed, uint256 i) private pure returns (uint256) {
+        return _mostlyInvalid(seed) && i > 0 ? 2 : (seed >> (3 * i + 8)) & 7;
+    }
+
+    function _mostlyInvalid(uint256 seed) private pure returns (bool) {
+        return (seed >> 40) % 8 == 0;
     }
 
     /// @dev Votes with open games stay locked when their draw fails.
@@ -182,141 +197,13 @@ contract MarketHandler is Market {
         }
     }
 
-    function _settleOrPost() private {
+    function _settleOrPost(uint256 seed) private {
+        if (seed % 4 == 0) skip(501); // the windows are over
         for (uint256 i; i < claims.length; ++i) {
             if (claims[i].jobId == jobId && statusOf(claims[i]).phase == Phase.ACCEPTED) settle(i);
         }
         if (jobs.progress(jobId).closed) _post();
         else closeJob();
-    }
-
-    function challenge(uint256 seed) external {
-        uint256 index = _pick(seed);
-        if (index == type(uint256).max) return;
-        Claim memory claim = claims[index];
-        uint32 segment = claim.kind == Kind.TASK ? u32(seed % SEGMENTS) : 0;
-        // Two findings, announced before either is opened, or one.
-        uint256 announced = vm.getBlockNumber();
-        bytes32 second = announceAs(whistle, idOf(claim), segment, address(0));
-        bytes32 salt = announceAs(whistle, idOf(claim), segment, address(0));
-        _challenge(index, segment, salt, announced + 1);
-        if (seed & 1024 != 0) _challenge(index, segment, second, announced);
-        ++calls["challenge"];
-    }
-
-    function _challenge(uint256 index, uint32 segment, bytes32 salt, uint256 announced) private {
-        Claim memory claim = claims[index];
-        bytes32[] memory ends = segmentEnds(claim);
-        bytes32[] memory from = memberProof(ends, segment);
-        bytes32[] memory to = memberProof(ends, segment + 1);
-        _ensureFree(whistle, 30 ether);
-        vm.prank(whistle);
-        uint256 id = challenges.open(claim, segment, ends[segment], from, ends[segment + 1], to, salt);
-        if (firstGame[index] == 0) firstGame[index] = vm.getBlockNumber();
-        open.push(OpenGame(id, index, address(0), announced < firstGame[index]));
-        ++games;
-    }
-
-    function challengeVote(uint256 seed) external {
-        uint256 index = _pick(seed);
-        if (index == type(uint256).max) return;
-        Claim memory claim = claims[index];
-        bytes32 id = idOf(claim);
-        Vote[] memory cast = tasks.votes(id);
-        if (cast.length == 0) return;
-        Vote memory vote = cast[seed % cast.length];
-        if (!vote.revealed || !vote.valid) return;
-        _ensureFree(whistle, 30 ether);
-        open.push(OpenGame(_openVote(claim, vote.verifier, u32(seed % 2)), index, vote.verifier, false));
-        ++games;
-        ++voteGames[id][vote.verifier];
-        ++calls["challenge vote"];
-    }
-
-    function _openVote(Claim memory claim, address verifier, uint32 sample) private returns (uint256) {
-        bytes32[] memory roots = tracesOf(verifier);
-        bytes32[] memory ends = segmentEnds(claim);
-        uint256 segment = Sampling.segment(statusOf(claim).seed, verifier, sample, SEGMENTS);
-        bytes32[] memory fromProof = memberProof(ends, segment);
-        bytes32[] memory traceProof = memberProof(roots, sample);
-        bytes32 salt = announceAs(whistle, idOf(claim), sample, verifier);
-        vm.prank(whistle);
-        return challenges.openVote(
-            claim, verifier, sample, ends[segment], fromProof, roots[sample], traceProof, salt
-        );
-    }
-
-    function decide(uint256 seed, bool won) external {
-        if (open.length == 0) return;
-        OpenGame memory game = open[seed % open.length];
-        open[seed % open.length] = open[open.length - 1];
-        open.pop();
-        Claim memory claim = claims[game.claim];
-        bytes32 id = idOf(claim);
-        bool stood = _liable(claim);
-        bool live = stood && (game.verifier == address(0) || !convictedVote[id][game.verifier]);
-        uint256[4] memory before = _purse();
-        court.decide(game.id, won);
-        uint256[4] memory later = _purse();
-        // What leaves the stakes is burnt, set aside, or the challenger's (with its bond); half or more is burnt.
-        uint256 bondBurnt = live && !won ? 15 ether : 0;
-        uint256 toDefender = bondBurnt;
-        uint256 slashed = before[0] - later[0];
-        uint256 burnt = later[1] - before[1] - bondBurnt;
-        uint256 reward = later[2] - before[2] + toDefender + bondBurnt - 30 ether;
-        assertEq(slashed, burnt + reward + later[3] - before[3], "a slash splits exactly");
-        assertEq(burnt, slashed - slashed / 2, "the larger half is burnt");
-        if (game.verifier == address(0)) {
-            if (live && won) _claimFell(game.claim);
-            else if (game.early && statusOf(claim).phase == Phase.CONVICTED) sharesDue -= shareOf[game.claim];
-        } else {
-            _voteGameOver(id, game.verifier, live && won);
-        }
-        _notAgain(game.id);
-        ++calls["decide"];
-    }
-
-    function _notAgain(uint256 gameId) private {
-        (bool again,) = address(court).call(abi.encodeCall(court.decide, (gameId, true)));
-        assertFalse(again, "a game is decided, and its bond paid out, once");
-    }
-
-    /// @dev What the conviction has left with the module is for the early games on the claim, in equal parts.
-    function _claimFell(uint256 index) private {
-        uint256 n;
-        for (uint256 i; i < open.length; ++i) {
-            if (open[i].claim == index && open[i].early) ++n;
-        }
-        uint256 left = free(address(tasks)) - sharesDue;
-        if (n == 0) assertEq(left, 0, "nobody to share with");
-        else shareOf[index] = left / n;
-        assertEq(shareOf[index] * n, left, "equal parts");
-        sharesDue += left;
-        ++calls["convict"];
-        if (n > 0) ++calls["share"];
-    }
-
-    function _voteGameOver(bytes32 id, address verifier, bool convicted) private {
-        --voteGames[id][verifier];
-        if (convicted) {
-            assertFalse(convictedVote[id][verifier], "a vote is convicted once");
-            convictedVote[id][verifier] = true;
-            ++calls["convict vote"];
-        }
-        if (held[id][verifier] && (convicted || voteGames[id][verifier] == 0)) {
-            held[id][verifier] = false;
-            --heldVotes[verifier];
-        }
-    }
-
-    /// @dev Stake at work, burnt, the challenger's balance, compensation set aside.
-    function _purse() private view returns (uint256[4] memory) {
-        return [
-            stakeSum(IVault.Bucket.STAKE) + stakeSum(IVault.Bucket.UNBONDING),
-            vault.burned(),
-            free(whistle) + free(address(tasks)),
-            compensationSum()
-        ];
     }
 
     function settle(uint256 seed) public {
@@ -425,7 +312,7 @@ contract MarketHandler is Market {
     }
 
     function haltJob(uint256 seed) external {
-        if (seed % 16 != 0 || jobs.progress(jobId).halted) return;
+        if (seed % 4 != 0 || jobs.progress(jobId).halted) return;
         (, uint32 round,) = jobs.running(jobId);
         if (round >= 4) return;
         vm.prank(client);
@@ -457,7 +344,7 @@ contract MarketHandler is Market {
         stakeAs(account, role, needed);
     }
 
-    function _ensureFree(address account, uint256 needed) private {
+    function _ensureFree(address account, uint256 needed) internal {
         if (free(account) >= needed) return;
         fund(account, needed);
         deposited += needed;
@@ -473,14 +360,18 @@ contract MarketHandler is Market {
     }
 
     /// @dev A standing claim within its window, scanning from a random place; max if there is none.
-    function _pick(uint256 seed) private view returns (uint256) {
+    function _pick(uint256 seed) internal view returns (uint256) {
         for (uint256 i; i < claims.length; ++i) {
             uint256 index = (seed % claims.length + i) % claims.length;
-            if (!_stands(claims[index])) continue;
-            ClaimStatus memory st = statusOf(claims[index]);
-            if (st.phase != Phase.ACCEPTED || block.timestamp <= st.since + 500) return index;
+            if (_mayFall(claims[index])) return index;
         }
         return type(uint256).max;
+    }
+
+    /// @dev Stands, and its window is open.
+    function _mayFall(Claim memory claim) internal view returns (bool) {
+        ClaimStatus memory st = statusOf(claim);
+        return _stands(claim) && (st.phase != Phase.ACCEPTED || block.timestamp <= st.since + 500);
     }
 
     function _live(Claim memory claim) internal view returns (bool) {

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {IVault} from "../../src/interfaces/IMarket.sol";
+import {Claim, Kind, Phase} from "../../src/interfaces/Types.sol";
+import {DisputesHandler} from "./DisputesHandler.sol";
+
+/// @notice Demands for pieces of states, and faults that the client plants in its own jobs.
+abstract contract AuditsHandler is DisputesHandler {
+    struct Demanded {
+        uint256 id;
+        uint256 claim; // index
+        bool known; // whether the pieces can be shown
+        uint256 seedBlock;
+        uint256 deadline;
+    }
+
+    struct Planted {
+        bytes32 commitment;
+        bytes32 salt;
+        bytes32 jobId;
+        address solver;
+        uint32 round;
+        uint32 shard;
+        uint256 plantedAt;
+        uint256 deposit;
+        bytes32 claimId; // 0 until revealed
+    }
+
+    Demanded[] internal demanded;
+    Planted[] internal planted;
+
+    // Demands
+
+    /// @dev Mostly for the state at the claim's end, of which all pieces are known.
+    function demand(uint256 seed) external {
+        uint256 index = _pick(seed);
+        if (index == type(uint256).max) return;
+        Claim memory claim = claims[index];
+        bytes32[] memory ends = segmentEnds(claim);
+        uint256 end = seed & 3072 == 0 ? (seed >> 16) % ends.length : ends.length - 1;
+        bytes32[] memory proof = memberProof(ends, end);
+        _ensureFree(whistle, CHALLENGE_BOND);
+        vm.prank(whistle);
+        uint256 id = availability.demand(claim, u32(end), ends[end], proof);
+        if (firstGame[index] == 0) firstGame[index] = vm.getBlockNumber();
+        uint256 seedBlock = vm.getBlockNumber() + 1;
+        demanded.push(Demanded(id, index, end == ends.length - 1, seedBlock, block.timestamp + 60));
+        vm.roll(seedBlock + 1);
+        ++calls["demand"];
+        if ((seed >> 24) % 4 == 0) _answer(demanded.length - 1, true); // at once
+    }
+
+    function answer(uint256 seed) external {
+        if (demanded.length > 0) _answer(seed % demanded.length, seed & 12_288 != 0);
+    }
+
+    /// @dev Shows the pieces if it may and can, or lets the time pass.
+    function _answer(uint256 i, bool mayShow) internal {
+        Demanded memory d = demanded[i];
+        demanded[i] = demanded[demanded.length - 1];
+        demanded.pop();
+        bool late = block.timestamp > d.deadline;
+        bool forgotten = vm.getBlockNumber() > d.seedBlock + 256;
+        if (mayShow && d.known && !late && !forgotten) return _supply(d);
+        if (!late) vm.warp(d.deadline + 1);
+        Claim memory claim = claims[d.claim];
+        bool stood = _liable(claim);
+        Purse memory before = _purse(claim.claimant);
+        availability.expire(d.id, claim);
+        _assertSplit(before, claim.claimant, stood && plants.planter(idOf(claim)) != address(0));
+        if (stood) _claimFell(d.claim);
+        ++calls[stood ? "withhold" : "expire demand"];
+    }
+
+    function _supply(Demanded memory d) private {
+        Claim memory claim = claims[d.claim];
+        bytes32 blockHash = keccak256(abi.encode("block", d.seedBlock)); // the same as seeds of draws
+        vm.setBlockhash(d.seedBlock, blockHash);
+        bool stood = _liable(claim);
+        Purse memory before = _purse(claim.claimant);
+        availability.supply(d.id, claim, chunksOf(claim, blockHash, d.id));
+        if (stood) _assertBondLost(before, claim.claimant);
+        else _assertSplit(before, claim.claimant, false);
+        ++calls["supply"];
+    }
+
+    // Plants
+
+    /// @dev In what the holder of a shard commits next, or, rarely, with too small a deposit to be of use.
+    function plant(uint256 seed) external {
+        (bool running, uint32 round,) = jobs.running(jobId);
+        uint32 shard = u32(seed % SHARDS);
+        (address solver,,) = tasks.holder(jobId, shard);
+        if (!running || solver == address(0)) return;
+        if (tasks.current(jobId, Kind.TASK, round, shard) != 0) ++round;
+        bytes32 salt = newSalt();
+        bytes32 commitment = keccak256(abi.encode(client, solver, jobId, round, shard, salt));
+        uint256 deposit = seed & 960 == 0 ? 99 ether : 100 ether;
+        _ensureFree(client, deposit);
+        vm.prank(client);
+        plants.plant(commitment, deposit);
+        planted.push(Planted(commitment, salt, jobId, solver, round, shard, block.timestamp, deposit, 0));
+        skip(1);
+        ++calls["plant"];
+    }
+
+    /// @dev The first plant, from a random one on, that may be revealed. What is revealed is found, if it still can be.
+    function reveal(uint256 seed) external {
+        for (uint256 i; i < planted.length; ++i) {
+            Planted storage p = planted[(seed % planted.length + i) % planted.length];
+            if (p.claimId != 0 || p.deposit < 100 ether || block.timestamp > p.plantedAt + PLANT_TIME) {
+                continue;
+            }
+            for (uint256 c; c < claims.length; ++c) {
+                if (!_isPlantOf(p, claims[c])) continue;
+                p.claimId = idOf(claims[c]);
+                vm.prank(client);
+                plants.reveal(claims[c], p.salt);
+                ++calls["reveal"];
+                if (_mayFall(claims[c])) _challenge(c, seed >> 8);
+                return;
+            }
+        }
+    }
+
+    function _isPlantOf(Planted storage p, Claim memory claim) private view returns (bool) {
+        if (claim.kind != Kind.TASK || claim.jobId != p.jobId || claim.claimant != p.solver) return false;
+        if (claim.round != p.round || claim.shard != p.shard || claim.committedAt <= p.plantedAt) {
+            return false;
+        }
+        Phase phase = statusOf(claim).phase;
+        if (phase == Phase.CONVICTED || phase == Phase.SETTLED) return false;
+        return plants.planter(idOf(claim)) == address(0);
+    }
+
+    /// @dev Waits for the plant's end now and then; before it, nothing may come out.
+    function finishPlant(uint256 seed) external {
+        if (planted.length == 0) return;
+        uint256 i = seed % planted.length;
+        Planted memory p = planted[i];
+        uint256 expiry = p.plantedAt + PLANT_TIME;
+        if (!_isKept(p) && block.timestamp <= expiry) {
+            (bool early,) = address(plants).call(abi.encodeCall(plants.finish, (client, p.commitment)));
+            assertFalse(early, "no end before its time");
+            if ((seed >> 8) % 8 != 0) return;
+            vm.warp(expiry + 1);
+        }
+        _finishPlant(i);
+    }
+
+    /// @dev The deposit comes back if what it vouched for fell, or was ended by a rewind; otherwise it is burnt.
+    function _finishPlant(uint256 i) internal {
+        Planted memory p = planted[i];
+        planted[i] = planted[planted.length - 1];
+        planted.pop();
+        bool kept = _isKept(p);
+        (uint256 held, uint256 burnt) = (free(client), vault.burned());
+        plants.finish(client, p.commitment);
+        assertEq(free(client) - held, kept ? p.deposit : 0, "a deposit is returned");
+        assertEq(vault.burned() - burnt, kept ? 0 : p.deposit, "or burnt");
+        ++calls[kept ? "keep deposit" : "burn deposit"];
+    }
+
+    function _isKept(Planted memory p) private view returns (bool) {
+        if (p.claimId == 0) return false;
+        Phase phase = tasks.status(p.claimId).phase;
+        return phase == Phase.CONVICTED || phase == Phase.VOID;
+    }
+
+    /// @dev What the vault holds of the plants that have not ended.
+    function _deposits() internal view returns (uint256 sum) {
+        for (uint256 i; i < planted.length; ++i) {
+            bytes32 id = keccak256(abi.encode(client, planted[i].commitment));
+            sum += vault.balance(IVault.Bucket.BOND, id);
+        }
+    }
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {IVault} from "../../src/interfaces/IMarket.sol";
+import {Claim, Kind, Phase, Vote} from "../../src/interfaces/Types.sol";
+import {Sampling} from "../../src/libraries/Sampling.sol";
+import {MarketHandler} from "./MarketHandler.sol";
+
+/// @notice Games on claims and votes, and what becomes of the money when they end.
+abstract contract DisputesHandler is MarketHandler {
+    uint256 internal constant CHALLENGE_BOND = 30 ether;
+    uint256 private constant SOLVER_STAKE = 100 ether;
+
+    /// @dev What an end of a game or of a demand may change. `challenger`: free, with what waits for other challengers.
+    struct Purse {
+        uint256 staked; // at work or unbonding
+        uint256 burnt;
+        uint256 challenger;
+        uint256 compensation;
+        uint256 planter;
+        uint256 defender;
+    }
+
+    function challenge(uint256 seed) external {
+        uint256 index = _pick(seed);
+        if (index != type(uint256).max) _challenge(index, seed);
+    }
+
+    function _challenge(uint256 index, uint256 seed) internal {
+        Claim memory claim = claims[index];
+        uint32 segment = claim.kind == Kind.TASK ? u32(seed % SEGMENTS) : 0;
+        // Two findings, announced before either is opened, or one.
+        uint256 announced = vm.getBlockNumber();
+        bytes32 second = announceAs(whistle, idOf(claim), segment, address(0));
+        bytes32 salt = announceAs(whistle, idOf(claim), segment, address(0));
+        _open(index, segment, salt, announced + 1);
+        if (seed & 1024 != 0) _open(index, segment, second, announced);
+        ++calls["challenge"];
+    }
+
+    function _open(uint256 index, uint32 segment, bytes32 salt, uint256 announced) private {
+        Claim memory claim = claims[index];
+        bytes32[] memory ends = segmentEnds(claim);
+        bytes32[] memory from = memberProof(ends, segment);
+        bytes32[] memory to = memberProof(ends, segment + 1);
+        _ensureFree(whistle, CHALLENGE_BOND);
+        vm.prank(whistle);
+        uint256 id = challenges.open(claim, segment, ends[segment], from, ends[segment + 1], to, salt);
+        if (firstGame[index] == 0) firstGame[index] = vm.getBlockNumber();
+        open.push(OpenGame(id, index, address(0), announced < firstGame[index]));
+        ++games;
+    }
+
+    function challengeVote(uint256 seed) external {
+        uint256 index = _pick(seed);
+        for (uint256 i; i < claims.length && seed & 1024 == 0; ++i) {
+            if (_stands(claims[i]) && statusOf(claims[i]).phase == Phase.SEEDED) index = i; // whose draw may yet fail
+        }
+        if (index == type(uint256).max) return;
+        Claim memory claim = claims[index];
+        bytes32 id = idOf(claim);
+        Vote[] memory cast = tasks.votes(id);
+        if (cast.length == 0) return;
+        Vote memory vote = cast[seed % cast.length];
+        if (!vote.revealed || !vote.valid) return;
+        _ensureFree(whistle, CHALLENGE_BOND);
+        open.push(OpenGame(_openVote(claim, vote.verifier, u32(seed % 2)), index, vote.verifier, false));
+        ++games;
+        ++voteGames[id][vote.verifier];
+        ++calls["challenge vote"];
+    }
+
+    function _openVote(Claim memory claim, address verifier, uint32 sample) private returns (uint256) {
+        bytes32[] memory roots = tracesOf(verifier);
+        bytes32[] memory ends = segmentEnds(claim);
+        uint256 segment = Sampling.segment(statusOf(claim).seed, verifier, sample, SEGMENTS);
+        bytes32[] memory fromProof = memberProof(ends, segment);
+        bytes32[] memory traceProof = memberProof(roots, sample);
+        bytes32 salt = announceAs(whistle, idOf(claim), sample, verifier);
+        vm.prank(whistle);
+        return challenges.openVote(
+            claim, verifier, sample, ends[segment], fromProof, roots[sample], traceProof, salt
+        );
+    }
+
+    /// @dev The challenger wins one game in four, or one in two about a plant, lest nearly every claim fall.
+    function decide(uint256 seed, bool won) external {
+        if (open.length == 0) return;
+        OpenGame memory game = open[seed % open.length];
+        open[seed % open.length] = open[open.length - 1];
+        open.pop();
+        Claim memory claim = claims[game.claim];
+        bytes32 id = idOf(claim);
+        won = won && ((seed >> 16) % 2 == 0 || plants.planter(id) != address(0));
+        bool stood = _liable(claim);
+        bool live = stood && (game.verifier == address(0) || !convictedVote[id][game.verifier]);
+        address defender = game.verifier == address(0) ? claim.claimant : game.verifier;
+        Purse memory before = _purse(defender);
+        court.decide(game.id, won);
+        if (live && !won) {
+            _assertBondLost(before, defender);
+        } else {
+            _assertSplit(
+                before, defender, live && game.verifier == address(0) && plants.planter(id) != address(0)
+            );
+        }
+        if (game.verifier == address(0)) {
+            if (live && won) _claimFell(game.claim);
+            else if (game.early && statusOf(claim).phase == Phase.CONVICTED) sharesDue -= shareOf[game.claim];
+        } else {
+            _voteGameOver(id, game.verifier, live && won);
+        }
+        _notAgain(game.id);
+        ++calls["decide"];
+    }
+
+    /// @dev The bond came back, and what left the stakes is burnt, set aside, or the challenger's. Half or more is burnt; but a
+    /// planter's half stake is all pool, and of what guilty voters lose the smaller half is the planter's.
+    function _assertSplit(Purse memory before, address defender, bool plant) internal {
+        Purse memory later = _purse(defender);
+        uint256 slashed = before.staked - later.staked;
+        uint256 burnt = later.burnt - before.burnt;
+        uint256 pool = later.challenger - before.challenger - CHALLENGE_BOND;
+        pool += later.compensation - before.compensation;
+        uint256 voters = plant ? slashed - SOLVER_STAKE / 2 : slashed;
+        assertEq(burnt, voters - voters / 2, "the larger half is burnt");
+        assertEq(later.planter - before.planter, plant ? voters / 2 : 0, "the planter's indemnity");
+        assertEq(slashed, burnt + pool + later.planter - before.planter, "a slash splits exactly");
+        if (plant) {
+            ++calls["convict plant"];
+            if (voters > 0) ++calls["indemnify"];
+        }
+    }
+
+    /// @dev Half is burnt, half is the defender's, nothing else moves.
+    function _assertBondLost(Purse memory before, address defender) internal view {
+        Purse memory later = _purse(defender);
+        assertEq(later.burnt - before.burnt, CHALLENGE_BOND / 2, "half of the bond is burnt");
+        assertEq(later.challenger, before.challenger, "the rest is not the challenger's");
+        assertEq(later.defender - before.defender, CHALLENGE_BOND / 2, "the rest is the defender's");
+        assertEq(later.staked, before.staked, "no stake is taken");
+    }
+
+    function _notAgain(uint256 gameId) private {
+        (bool again,) = address(court).call(abi.encodeCall(court.decide, (gameId, true)));
+        assertFalse(again, "a game is decided, and its bond paid out, once");
+    }
+
+    /// @dev What the conviction has left with the module is for the early games on the claim, in equal parts.
+    function _claimFell(uint256 index) internal {
+        uint256 n;
+        for (uint256 i; i < open.length; ++i) {
+            if (open[i].claim == index && open[i].early) ++n;
+        }
+        uint256 left = free(address(tasks)) - sharesDue;
+        if (n == 0) assertEq(left, 0, "nobody to share with");
+        else shareOf[index] = left / n;
+        assertEq(shareOf[index] * n, left, "equal parts");
+        sharesDue += left;
+        ++calls["convict"];
+        if (n > 0) ++calls["share"];
+    }
+
+    function _voteGameOver(bytes32 id, address verifier, bool convicted) private {
+        --voteGames[id][verifier];
+        if (convicted) {
+            assertFalse(convictedVote[id][verifier], "a vote is convicted once");
+            convictedVote[id][verifier] = true;
+            ++calls["convict vote"];
+        }
+        if (held[id][verifier] && (convicted || voteGames[id][verifier] == 0)) {
+            held[id][verifier] = false;
+            --heldVotes[verifier];
+        }
+    }
+
+    function _purse(address defender) internal view returns (Purse memory purse) {
+        purse.staked = stakeSum(IVault.Bucket.STAKE) + stakeSum(IVault.Bucket.UNBONDING);
+        purse.burnt = vault.burned();
+        purse.challenger = free(whistle) + free(address(tasks));
+        purse.compensation = compensationSum();
+        purse.planter = free(client);
+        purse.defender = free(defender);
+    }
+}
