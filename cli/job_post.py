@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli.app import App, app_of
-from cli.jobfile import LOCAL, PUBLIC, JobFile, own_template, parse_job_file, read_job_file, template
+from cli.job_templates import LOCAL, PUBLIC, own_template, template
+from cli.jobfile import JobFile, parse_job_file, read_job_file
 from cli.output import table
 from cli.units import parse_amount, show_amount
 from protocol.errors import Ask
@@ -28,12 +29,15 @@ FileArgument = Annotated[Path, typer.Argument(help="The job file.")]
 def init(
     context: typer.Context,
     file: Annotated[Path, typer.Argument(help="Where to write the job file.")] = Path("job.toml"),
-    model: Annotated[str, typer.Option("--template", help="gpt or mlp.")] = "gpt",
+    model: Annotated[str, typer.Option("--template", help="gpt, mlp or cnn.")] = "gpt",
     data: Annotated[str, typer.Option(help="gpt: stdlib, or a path to your text.")] = "stdlib",
     own: Annotated[
         str, typer.Option("--from", help="Your own model: FILE.py:FUNCTION that returns a training Recipe.")
     ] = "",
-    batch: Annotated[int, typer.Option(min=1, help="With --from: rows a step.")] = 8,
+    optimiser: Annotated[
+        str, typer.Option(help="adamw, sgd, lion or muon; by default the template's, or your Recipe's.")
+    ] = "",
+    batch: Annotated[int, typer.Option(min=1, help="With --from: rows a pass.")] = 8,
     rounds: Annotated[int, typer.Option(min=1)] = 3,
     local: Annotated[bool, typer.Option(help="Deadlines for a chain on this machine.")] = True,
 ) -> None:
@@ -47,25 +51,29 @@ def init(
         )
     times = LOCAL if local else PUBLIC
     if own:
-        init_own(app, file, own, batch, rounds, times)
+        init_own(app, file, own, batch, rounds, times, optimiser)
         return
-    file.write_text(template(model, source=data, rounds=rounds, times=times))
+    file.write_text(template(model, source=data, rounds=rounds, times=times, optimiser=optimiser))
     app.output.result(
         "job-init", {"file": str(file)}, f"wrote {file}; check it with `assay job validate {file}`"
     )
 
 
-def init_own(app: App, file: Path, own: str, batch: int, rounds: int, times: dict[str, str]) -> None:
+def init_own(
+    app: App, file: Path, own: str, batch: int, rounds: int, times: dict[str, str], optimiser: str
+) -> None:
     """Trace a client's own model, and write its job file only if that gives a program."""
     from cli.jobs import build
-    from training.recipe import parts
+    from training.recipe import load, parts
 
     path, function = parts(own)
+    made = load(own)
+    if made.optimiser is None:
+        optimiser = optimiser or "adamw"
     source = f"{os.path.relpath(path, file.parent)}:{function}"
-    text = own_template(source, batch=batch, rounds=rounds, times=times)
+    text = own_template(source, batch=batch, rounds=rounds, times=times, optimiser=optimiser)
     app.output.say(f"tracing {own} into a program")
-    absolute = own_template(f"{Path(path).resolve()}:{function}", batch=batch, rounds=rounds, times=times)
-    files = build(parse_job_file(absolute, str(file)))
+    files = build(parse_job_file(text, str(file)), made)
     file.write_text(text)
     count = sum(x.numel() for x in files.genesis[: files.inner.params])
     data = {"file": str(file), "nodes": len(files.inner.nodes), "parameters": count}

@@ -2,7 +2,7 @@
 
 Contract: every consensus parameter is stated in the file; nothing has a default in code and unknown keys are
 refused, with
-the key's path in the error. ``assay job init`` writes a complete file from a template.
+the key's path in the error. ``assay job init`` writes a complete file (``cli.job_templates``).
 """
 
 from __future__ import annotations
@@ -84,9 +84,16 @@ class MlpModel(_Section):
     layers: Count
 
 
+class CnnModel(_Section):
+    """`width`: channels of the first block, a multiple of 4."""
+
+    template: Literal["cnn"]
+    width: Count
+
+
 class OwnModel(_Section):
     """The client's own model: `from` is a Python file and a function that returns a
-    ``training.recipe.Recipe``; dataset and optimiser are the recipe's.
+    ``training.recipe.Recipe``; the dataset is the recipe's, and the optimiser where it names one.
     """
 
     source: str = Field(alias="from")
@@ -100,7 +107,7 @@ class Data(_Section):
 
 
 class AdamW(_Section):
-    """`clip_norm` 0 means no clipping."""
+    """`clip_norm` 0 means no clipping; `no_decay` holds patterns of names, such as "*.bias"."""
 
     name: Literal["adamw"]
     learning_rate: Number
@@ -108,20 +115,67 @@ class AdamW(_Section):
     beta2: Number
     epsilon: Number
     weight_decay: Number
-    warmup_steps: Whole
+    no_decay: tuple[str, ...]
     clip_norm: Number
 
 
 class Sgd(_Section):
-    """`clip_norm` 0 means no clipping."""
+    """`clip_norm` and `no_decay` as in `AdamW`."""
 
     name: Literal["sgd"]
     learning_rate: Number
     momentum: Number
     nesterov: bool
     weight_decay: Number
-    warmup_steps: Whole
+    no_decay: tuple[str, ...]
     clip_norm: Number
+
+
+class Lion(_Section):
+    """`clip_norm` and `no_decay` as in `AdamW`."""
+
+    name: Literal["lion"]
+    learning_rate: Number
+    beta1: Number
+    beta2: Number
+    weight_decay: Number
+    no_decay: tuple[str, ...]
+    clip_norm: Number
+
+
+class MuonOthers(_Section):
+    """AdamW for what is no matrix, or matches `others_of`."""
+
+    learning_rate: Number
+    beta1: Number
+    beta2: Number
+    epsilon: Number
+    weight_decay: Number
+    no_decay: tuple[str, ...]
+
+
+class Muon(_Section):
+    """`clip_norm` as in `AdamW`; [optimiser.others] for the tensors that Muon does not suit."""
+
+    name: Literal["muon"]
+    learning_rate: Number
+    momentum: Number
+    weight_decay: Number
+    clip_norm: Number
+    others_of: tuple[str, ...]
+    others: MuonOthers
+
+
+OptimiserSection = AdamW | Sgd | Lion | Muon
+
+
+class ScheduleSection(_Section):
+    """The learning rate's course in steps of one shard; `total_steps` 0 means all of the job's."""
+
+    warmup_steps: Whole
+    decay: Literal["constant", "linear", "cosine"]
+    total_steps: Whole
+    floor: Number
 
 
 class Outer(_Section):
@@ -134,6 +188,7 @@ class Outer(_Section):
 class Training(_Section):
     seed: Count
     batch: Count
+    accumulate: Count
     shards: Count
     min_shards: Count
     rounds: Count
@@ -179,21 +234,25 @@ def _kind(model: object) -> str | None:
 
 
 Model = Annotated[
-    Annotated[GptModel, Tag("gpt")] | Annotated[MlpModel, Tag("mlp")] | Annotated[OwnModel, Tag("from")],
+    Annotated[GptModel, Tag("gpt")]
+    | Annotated[MlpModel, Tag("mlp")]
+    | Annotated[CnnModel, Tag("cnn")]
+    | Annotated[OwnModel, Tag("from")],
     Discriminator(
         _kind,
         custom_error_type="model_kind",
-        custom_error_message='write template = "gpt" or "mlp", or from = "my_model.py:build"',
+        custom_error_message='write template = "gpt", "mlp" or "cnn", or from = "my_model.py:build"',
     ),
 ]
 
 
 class JobFile(_Section):
-    """A whole job file; [data] and [optimiser] belong to the templates, a model of one's own brings both."""
+    """A whole job file. A model of one's own brings its data, and may bring its optimiser and schedule."""
 
     model: Model
     data: Data | None = None
-    optimiser: Annotated[AdamW | Sgd, Field(discriminator="name")] | None = None
+    optimiser: Annotated[OptimiserSection, Field(discriminator="name")] | None = None
+    schedule: ScheduleSection | None = None
     outer: Outer
     training: Training
     verification: Verification
@@ -203,11 +262,13 @@ class JobFile(_Section):
     @model_validator(mode="after")
     def _sections_fit(self) -> JobFile:
         own = isinstance(self.model, OwnModel)
+        if own and self.data is not None:
+            raise ValueError("[data] has no place beside a model of your own: build() gives it")
         for name, section in (("data", self.data), ("optimiser", self.optimiser)):
-            if own and section is not None:
-                raise ValueError(f"[{name}] has no place beside a model of your own: build() gives it")
             if not own and section is None:
                 raise ValueError(f"[{name}] is missing: a template needs it")
+        if (self.optimiser is None) != (self.schedule is None):
+            raise ValueError("[optimiser] and [schedule] go together: one of them is missing")
         return self
 
 
@@ -237,132 +298,3 @@ def read_job_file(path: Path) -> JobFile:
         here = body.model.model_copy(update={"source": str(path.resolve().parent / body.model.source)})
         return body.model_copy(update={"model": here})
     return body
-
-
-_COMMON = """
-[training]
-seed = 1                    # data order; with the shard and the step it decides every batch
-batch = {batch}                   # rows a step
-shards = 2
-min_shards = 2              # accepted tasks with which a round closes once its stragglers' time is over
-rounds = {rounds}                  # outer steps
-steps_per_round = 64        # inner steps between two outer steps
-segment_steps = 4           # a solver commits to its state this often; a verifier replays whole segments
-
-[outer]                     # DiLoCo: Nesterov momentum on the mean change of the shards
-learning_rate = 0.7
-momentum = 0.9
-
-[verification]
-verifiers = 2               # drawn by stake for each task
-quorum = 2                  # valid votes that accept it
-samples = 1                 # segments that each of them replays
-seed_delay_blocks = 2
-max_unsettled_rounds = 4
-
-[times]
-task = "{task}"
-straggler = "{straggler}"         # after `task`, to be voted on: a round may then close without the others
-outer = "{outer}"              # for which the outer step is reserved to one shard's holder
-vote = "{vote}"
-reveal = "{vote}"
-challenge_window = "{window}"
-move = "{move}"
-price_period = "60s"
-
-[money]                     # why these amounts: docs/economics.md; in proportion to the price cap
-price_floor = "10tok"       # a task; rises to the cap until somebody takes the shard
-price_cap = "20tok"
-verifier_fee = "3tok"       # above what a replay costs
-outer_fee = "1tok"
-solver_stake = "360tok"     # locked by each claim
-verifier_stake = "40tok"    # locked by each vote
-challenge_bond = "20tok"
-miss_penalty = "20tok"      # of a drawn verifier that shows no vote
-"""
-
-_GPT = """# A byte-level GPT (about 0.8 million parameters) trained on text.
-[model]
-template = "gpt"
-layers = 4
-heads = 4
-width = 128
-context = 64
-
-[data]
-source = "{source}"           # the Python standard library's own source, or a path to your text
-max_bytes = 4000000
-
-[optimiser]
-name = "adamw"
-learning_rate = 0.002
-beta1 = 0.9
-beta2 = 0.95
-epsilon = 1e-8
-weight_decay = 0.1
-warmup_steps = 0
-clip_norm = 0.0             # 0: no clipping
-"""
-
-_MLP = """# A multi-layer perceptron on scikit-learn's digits.
-[model]
-template = "mlp"
-hidden = 64
-layers = 2
-
-[data]
-source = "digits"
-max_bytes = 1000000
-
-[optimiser]
-name = "sgd"
-learning_rate = 0.1
-momentum = 0.9
-nesterov = true
-weight_decay = 0.0
-warmup_steps = 0
-clip_norm = 0.0             # 0: no clipping
-"""
-
-_OWN = """# A model of your own: {function} returns a training.recipe.Recipe with module, loss, dataset and
-# optimiser. It runs on this machine only; the others run the program that is traced from it.
-[model]
-from = "{source}"
-"""
-
-LOCAL = {
-    "task": "120s",
-    "straggler": "180s",
-    "outer": "30s",
-    "vote": "60s",
-    "window": "60s",
-    "move": "30s",
-}
-"""Times for a chain on one's own machine."""
-PUBLIC = {
-    "task": "1h",
-    "straggler": "2h",
-    "outer": "10m",
-    "vote": "30m",
-    "window": "1d",
-    "move": "1h",
-}
-"""Times for a chain with other people on it."""
-
-
-def template(name: str, *, source: str, rounds: int, times: dict[str, str]) -> str:
-    """Text of a complete job file. Raises BadJobFile for an unknown template."""
-    if name == "gpt":
-        return _GPT.format(source=source.replace("\\", "\\\\").replace('"', '\\"')) + _COMMON.format(
-            batch=4, rounds=rounds, **times
-        )
-    if name == "mlp":
-        return _MLP + _COMMON.format(batch=32, rounds=rounds, **times)
-    raise BadJobFile(f"there is no template {name!r}", hint="choose gpt or mlp")
-
-
-def own_template(source: str, *, batch: int, rounds: int, times: dict[str, str]) -> str:
-    """Text of a complete job file for the recipe that `source` ("my_model.py:build") names."""
-    escaped = source.replace("\\", "\\\\").replace('"', '\\"')
-    head = _OWN.format(function=source.rpartition(":")[2], source=escaped)
-    return head + _COMMON.format(batch=batch, rounds=rounds, **times)

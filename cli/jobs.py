@@ -5,55 +5,88 @@ Contract: the same file, data and code give the same programs, dataset and genes
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from cli.jobfile import AdamW as AdamWSection
-from cli.jobfile import Data, GptModel, JobFile, MlpModel, OwnModel
+from cli import jobfile
+from cli.jobfile import BadJobFile, CnnModel, Data, GptModel, JobFile, MlpModel, OwnModel
 from protocol.errors import Stop
 from protocol.types import Address, Seconds, Terms, Wei
 from training import datasets, models, recipe
 from training.artifacts import Published
 from training.datasets import Dataset
-from training.job import JobArtifacts, build_job, from_recipe
+from training.job import JobArtifacts, build_job
 from training.losses import cross_entropy
-from training.optimisers import AdamW, Optimiser, Sgd
+from training.muon import Muon
+from training.optimisers import AdamW, Lion, Optimiser, Sgd
 from training.outer import DiLoCo
+from training.recipe import Recipe
 from training.schedules import Schedule
 
 
-def _optimiser(file: JobFile) -> Optimiser:
-    section = file.optimiser
-    assert section is not None, "the job file was validated"
-    clip = section.clip_norm or None
-    if isinstance(section, AdamWSection):
-        return AdamW(
-            section.learning_rate,
-            section.beta1,
-            section.beta2,
-            section.epsilon,
-            section.weight_decay,
-            Schedule(section.warmup_steps),
-            clip,
-        )
-    return Sgd(
+def schedule_of(file: JobFile) -> Schedule:
+    """The learning rate's course over the job. Raises Stop where it ends within its warm-up."""
+    assert file.schedule is not None, "the job file was validated"
+    whole = file.training.rounds * file.training.steps_per_round
+    section = file.schedule
+    return Schedule(section.warmup_steps, section.decay, section.total_steps or whole, section.floor)
+
+
+def _adamw(section: jobfile.AdamW | jobfile.MuonOthers) -> AdamW:
+    return AdamW(
         section.learning_rate,
-        section.momentum,
-        section.nesterov,
+        section.beta1,
+        section.beta2,
+        section.epsilon,
         section.weight_decay,
-        Schedule(section.warmup_steps),
-        clip,
+        no_decay=section.no_decay,
     )
 
 
-def dataset_of(file: JobFile) -> Dataset:
-    """The job's dataset. Raises Stop where the source does not fit the model or cannot be read."""
-    if isinstance(file.model, OwnModel):
-        return recipe.load(file.model.source).dataset
+def optimiser_of(file: JobFile) -> Optimiser:
+    """The optimiser that the file names."""
+    section, schedule = file.optimiser, schedule_of(file)
+    assert section is not None, "the job file was validated"
+    rate, clip = section.learning_rate, section.clip_norm or None
+    if isinstance(section, jobfile.AdamW):
+        return replace(_adamw(section), schedule=schedule, clip_norm=clip)
+    if isinstance(section, jobfile.Sgd):
+        momentum, nesterov, decay = section.momentum, section.nesterov, section.weight_decay
+        return Sgd(rate, momentum, nesterov, decay, schedule, clip, section.no_decay)
+    if isinstance(section, jobfile.Lion):
+        betas, decay = (section.beta1, section.beta2), section.weight_decay
+        return Lion(rate, *betas, decay, schedule, clip, section.no_decay)
+    others = _adamw(section.others)
+    return Muon(rate, section.momentum, section.weight_decay, others, section.others_of, schedule, clip)
+
+
+def recipe_of(file: JobFile, made: Recipe | None = None) -> Recipe:
+    """Module, loss, data and optimiser of any job; `made` is what a model of one's own gave already.
+
+    Raises Stop where the data cannot be read or does not fit, BadRecipe for a file that gives no recipe, and
+    BadJobFile where both the recipe and the job file name an optimiser, or neither.
+    """
+    if not isinstance(file.model, OwnModel):
+        model = models.build(config_of(file), file.training.seed)
+        return Recipe(model, cross_entropy, _template_data(file), optimiser_of(file))
+    made = made or recipe.load(file.model.source)
+    if (made.optimiser is None) == (file.optimiser is None):
+        both = "" if made.optimiser is None else "both "
+        raise BadJobFile(
+            f"{both or 'neither '}{Path(file.model.source).name} {'and' if both else 'nor'} the job file"
+            f" {'name' if both else 'names'} an optimiser",
+            hint="remove one" if both else "add [optimiser] and [schedule] to the job file",
+        )
+    return made if file.optimiser is None else replace(made, optimiser=optimiser_of(file))
+
+
+def _template_data(file: JobFile) -> Dataset:
     assert isinstance(file.data, Data), "the job file was validated"
     source, limit = file.data.source, file.data.max_bytes
     if not isinstance(file.model, GptModel):
         if source != "digits":
-            raise Stop(f"the mlp template reads digits, not {source!r}", hint='write source = "digits"')
+            name = _template(file)
+            raise Stop(f"the {name} template reads digits, not {source!r}", hint='write source = "digits"')
         return datasets.digits()
     if source == "digits":
         raise Stop("the gpt template reads text, not digits", hint='write source = "stdlib" or a path')
@@ -62,37 +95,41 @@ def dataset_of(file: JobFile) -> Dataset:
     return datasets.text(Path(source), file.model.context, max_bytes=limit)
 
 
-def config_of(model: GptModel | MlpModel) -> models.GptConfig | models.MlpConfig:
+def _template(file: JobFile) -> str:
+    assert not isinstance(file.model, OwnModel)
+    return file.model.template
+
+
+def config_of(file: JobFile) -> models.Config:
     """Shape of the template's model."""
+    model = file.model
     if isinstance(model, GptModel):
         return models.GptConfig(
             n_layer=model.layers, n_head=model.heads, d_model=model.width, context=model.context
         )
-    return models.MlpConfig(hidden=model.hidden, layers=model.layers)
+    if isinstance(model, MlpModel):
+        return models.MlpConfig(hidden=model.hidden, layers=model.layers)
+    assert isinstance(model, CnnModel), "a model of one's own has no config"
+    return models.CnnConfig(width=model.width)
 
 
-def build(file: JobFile) -> JobArtifacts:
-    """Trace the job's step and make every file that it needs. Raises Stop."""
-    outer = DiLoCo(file.outer.learning_rate, file.outer.momentum)
-    if isinstance(file.model, OwnModel):
-        return from_recipe(
-            recipe.load(file.model.source),
-            batch=file.training.batch,
-            shards=file.training.shards,
-            outer=outer,
-            seed=file.training.seed,
-            name=Path(file.model.source).name,
-        )
-    config = config_of(file.model)
+def build(file: JobFile, own: Recipe | None = None) -> JobArtifacts:
+    """Trace the job's step and make every file that it needs; `own` as in `recipe_of`. Raises Stop."""
+    made, training = recipe_of(file, own), file.training
+    assert made.optimiser is not None, "recipe_of gives one"
+    source = file.model.source if isinstance(file.model, OwnModel) else None
+    name = {"kind": "own", "name": Path(source).name} if source else models.describe(config_of(file))
     return build_job(
-        models.build(config, file.training.seed),
-        cross_entropy,
-        _optimiser(file),
-        dataset_of(file),
-        batch=file.training.batch,
-        shards=file.training.shards,
-        outer=outer,
-        description=models.describe(config),
+        made.model,
+        made.loss,
+        made.optimiser,
+        made.dataset,
+        batch=training.batch,
+        shards=training.shards,
+        outer=DiLoCo(file.outer.learning_rate, file.outer.momentum),
+        accumulate=training.accumulate,
+        seed=training.seed if source else 0,
+        description=name,
     )
 
 

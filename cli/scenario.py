@@ -22,7 +22,8 @@ from rich.text import Text
 from cli.accounts_table import snapshot
 from cli.app import App
 from cli.devnet import NodeSpec, bring_up, fund_account, make_account, node_events
-from cli.jobfile import LOCAL, JobFile, parse_job_file, template
+from cli.job_templates import LOCAL, template
+from cli.jobfile import JobFile, parse_job_file
 from cli.narrator import EventTail, Narrator
 from cli.outcome import Outcome, gas_by_kind, report
 from cli.plays import SCENARIOS, Scenario
@@ -110,7 +111,7 @@ class Run:
             )
             own = self._planting(connection, job_id) if self.scenario.planted else lambda: None
             self._follow(connection, storage, job_id, [spec.name for spec in specs], own)
-            self._finish(connection, storage, job_id, files.held_out)
+            self._finish(connection, storage, job_id)
         self.outcome.gas = gas_by_kind(self.app, self.addresses)
 
     def _follow(
@@ -161,7 +162,7 @@ class Run:
 
         return Planting(connection, job_id, self.addresses["solver-1"], 1, say).look
 
-    def _finish(self, connection: Connection, storage: NodeStorage, job_id: JobId, held_out: bytes) -> None:
+    def _finish(self, connection: Connection, storage: NodeStorage, job_id: JobId) -> None:
         from cli.job_model import sample_text
         from cli.roles import APPETITE, engine_of
         from client.fetching import fetch
@@ -181,7 +182,7 @@ class Run:
         engine = engine_of(self.app.settings)
         lineage = open_lineage(market, storage.blocks, market.job(job_id), APPETITE, engine=engine)
         self._check_verdicts(lineage, job_id)
-        outcome.held_out_loss = held_out_losses(lineage, job_id, self.body, held_out)
+        outcome.held_out_loss = held_out_losses(lineage, job_id, self.body)
         outcome.sample = sample_text(self.out, "def ", 160, 0)
         outcome.after = snapshot(connection, self._parties())
         assert outcome.before is not None
@@ -240,13 +241,12 @@ class Run:
         return [vote for vote in valid if segment in sampled(lineage, view, vote.verifier)]
 
 
-def held_out_losses(lineage: Lineage, job_id: JobId, body: JobFile, held_out: bytes) -> list[float]:
+def held_out_losses(lineage: Lineage, job_id: JobId, body: JobFile) -> list[float]:
     """Held-out loss (nats a byte) of the global model at genesis and after each round."""
-    import torch
 
-    from cli.jobs import dataset_of
+    from cli.jobs import recipe_of
     from client.fetching import parameters
-    from training.evaluate import held_out_loss
+    from training.evaluate import evaluated, with_parameters
     from training.lineage import Known
 
     market = lineage.market
@@ -262,10 +262,10 @@ def held_out_losses(lineage: Lineage, job_id: JobId, body: JobFile, held_out: by
                 code="state-missing",
             )
         states.append(found.state)
-    dataset = dataset_of(body)
-    size = dataset.layout.record_size
-    rows = torch.frombuffer(bytearray(held_out[: 256 * size]), dtype=torch.uint8).view(-1, size)
-    return [held_out_loss(parameters(files, state), files.model, dataset.layout, rows) for state in states]
+    made = recipe_of(body)
+    rows = made.dataset.held_out_batch(256)
+    loaded = (with_parameters(made.model, parameters(files, state)) for state in states)
+    return [evaluated(model, made.loss, made.dataset.layout, rows).loss for model in loaded]
 
 
 def judge(scenario: Scenario, outcome: Outcome) -> list[str]:

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cli.jobfile import LOCAL, parse_job_file, template
+from cli.job_templates import LOCAL, template
+from cli.jobfile import parse_job_file
 from scripts import _incentives as formulas
 from scripts._market import simulate
 from scripts._strategies import (

@@ -33,6 +33,7 @@ from program.compiled import CompiledExecutor
 from program.execute import StepContext, read_data
 from program.isa import Op
 from scripts._bench import ROOT, report, table
+from scripts._noisy_digits import noisy_digits
 from scripts._svg import Series, plot
 from training import datasets, evaluate, job, models, optimisers
 from training.datasets import Dataset
@@ -61,12 +62,14 @@ class Subject:
     records: int
     """Held-out records of an evaluation; the last one takes ten times as many, as far as there are."""
     max_bytes: int = 2 << 20
+    noise: int = 0
+    """Of ``scripts._noisy_digits``; 0: the digits as they are."""
 
     def dataset(self) -> Dataset:
-        """The standard library's text for a GPT, the digits for a classifier of images."""
+        """The standard library's text for a GPT, the digits for a classifier of images, noisy or not."""
         if isinstance(self.config, models.GptConfig):
             return datasets.standard_library(self.config.context, max_bytes=self.max_bytes)
-        return datasets.digits()
+        return noisy_digits(noise=self.noise) if self.noise else datasets.digits()
 
 
 SUBJECTS = {
@@ -86,6 +89,15 @@ SUBJECTS = {
         every=50,
         records=359,
     ),
+    "cnn-noisy": Subject(
+        models.CnnConfig(),
+        optimisers.Sgd(lr=0.01, nesterov=True, weight_decay=5e-4, schedule=Schedule(50, "cosine", 1000)),
+        batch=128,
+        steps=1000,
+        every=50,
+        records=28_760,
+        noise=5,
+    ),
 }
 QUICK = {
     "gpt": replace(
@@ -101,6 +113,13 @@ QUICK = {
         config=models.CnnConfig(width=8),
         optimiser=optimisers.Sgd(lr=0.05, nesterov=True, schedule=Schedule(10, "cosine", 200)),
         steps=200,
+    ),
+    "cnn-noisy": replace(
+        SUBJECTS["cnn-noisy"],
+        config=models.CnnConfig(width=8),
+        optimiser=optimisers.Sgd(lr=0.01, nesterov=True, schedule=Schedule(10, "cosine", 200)),
+        steps=200,
+        records=2000,
     ),
 }
 
@@ -160,8 +179,13 @@ class Trainer:
         params = job.parameters_of(made.slot_names, made.inner.params, state)
         rows = self._data.held_out_batch(self.subject.records * (10 if last else 1))
         layout = self._data.layout
-        loss = evaluate.held_out_loss(params, made.model, layout, rows)
-        return loss, evaluate.accuracy(params, made.model, layout, rows[: self.subject.records])
+        model = evaluate.loaded(params, made.model)
+        found = evaluate.evaluated(model, job.cross_entropy, layout, rows)
+        if len(rows) > self.subject.records:
+            fewer = evaluate.evaluated(model, job.cross_entropy, layout, rows[: self.subject.records])
+            found = replace(found, accuracy=fewer.accuracy)
+        assert found.accuracy is not None
+        return found.loss, found.accuracy
 
     def run(self, form: str, seed: int) -> Curve:
         """The whole run, from the beginning, from where it was interrupted, or from disk."""
@@ -205,7 +229,9 @@ def _last(curve: Curve) -> dict[str, float]:
 
 
 def compared(curves: dict[int, dict[str, Curve]]) -> dict[str, Any]:
-    """Differences to native fp32: relative for losses, absolute for accuracy; by seed and of the means."""
+    """Differences to native fp32: relative for losses, absolute for accuracy; by seed, of the means, and the
+    standard error of the differences' mean over seeds.
+    """
     ends = {seed: {form: _last(c) for form, c in forms.items()} for seed, forms in curves.items()}
     out: dict[str, Any] = {"ends": ends}
     for key in ("held_out_loss", "train_loss", "accuracy"):
@@ -217,10 +243,9 @@ def compared(curves: dict[int, dict[str, Curve]]) -> dict[str, Any]:
             pairs = [(e[form][key], e[NATIVE][key]) for e in known]
             if pairs:
                 a, b = (statistics.fmean(side) for side in zip(*pairs, strict=True))
-                row[form] = {
-                    "by_seed": [(x - y) / scale(y) for x, y in pairs],
-                    "of_means": (a - b) / scale(b),
-                }
+                gaps = [(x - y) / scale(y) for x, y in pairs]
+                error = statistics.stdev(gaps) / len(gaps) ** 0.5 if len(gaps) > 1 else None
+                row[form] = {"by_seed": gaps, "of_means": (a - b) / scale(b), "standard_error": error}
         out[key] = row
     return out
 
@@ -241,7 +266,8 @@ def rows(name: str, result: dict[str, Any]) -> list[list[str]]:
             for form in (ORDER_FREE, EAGER):
                 found = result[key].get(form, {"by_seed": []})
                 if seed is None and "of_means" in found:
-                    cells.append(_percent(found["of_means"]))
+                    error = found["standard_error"]
+                    cells.append(_percent(found["of_means"]) + (f" ± {100 * error:.2f}" if error else ""))
                 else:
                     cells.append(_percent(found["by_seed"][i]) if i < len(found["by_seed"]) else "")
         out.append(cells)

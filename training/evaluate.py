@@ -6,15 +6,17 @@ Contract: nothing here decides about a payment; results may differ between machi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from protocol.errors import Stop
 from training import models
-from training.datasets import DIGITS_SCALE, LabelledLayout, Layout, TextLayout
-from training.losses import LOSS_SLOT, cross_entropy
+from training.datasets import Layout
+from training.losses import LOSS_SLOT
+from training.recipe import LossFunction
 
 EVALUATION_BATCH = 64
 
@@ -31,35 +33,52 @@ def loaded(params: Mapping[str, Tensor], description: Mapping[str, Any]) -> mode
     return model.eval()
 
 
-def layout_of(description: Mapping[str, Any]) -> Layout:
-    """How the records of a built-in model's template are laid out."""
-    config = models.from_description(dict(description))
-    if isinstance(config, models.GptConfig):
-        return TextLayout(config.context)
-    return LabelledLayout(config.inputs, DIGITS_SCALE)
+def with_parameters(model: nn.Module, params: Mapping[str, Tensor]) -> nn.Module:
+    """A client's own module with a job's trained parameters, and all else as it was made. Raises Stop where
+    names or shapes do not fit.
+    """
+    wanted = {name for name, p in model.named_parameters() if p.requires_grad}
+    if wanted != params.keys():
+        odd = ", ".join(sorted(wanted ^ params.keys()))
+        raise Stop(f"these parameters are on one side only: {odd}", hint="take both from the same job")
+    try:
+        model.load_state_dict(dict(params), strict=False)
+    except RuntimeError as error:
+        raise Stop(
+            f"the parameters do not fit the module: {error}", hint="take both from the same job"
+        ) from error
+    return model.eval()
 
 
-def held_out_loss(
-    params: Mapping[str, Tensor], description: Mapping[str, Any], layout: Layout, records: Tensor
-) -> float:
-    """Mean cross entropy in nats over u8 [n, record_size] records."""
-    model = loaded(params, description)
-    total = 0.0
+@dataclass(frozen=True)
+class Evaluation:
+    """What a model does on records that it was not trained on."""
+
+    records: int
+    loss: float
+    """Mean over the records; for cross entropy in nats."""
+    accuracy: float | None
+    """Share of targets with the largest output; None where the outputs are no scores of classes."""
+
+
+def evaluated(model: nn.Module, loss: LossFunction, layout: Layout, records: Tensor) -> Evaluation:
+    """Loss and accuracy over u8 [n, record_size] records, n > 0, of a loss that is a mean over records."""
+    total, right, targets_seen = 0.0, 0.0, 0
+    classes = True
     with torch.inference_mode():
         for rows in records.split(EVALUATION_BATCH):
             inputs, targets = layout.split(rows)
-            total += cross_entropy(model(inputs), targets).item() * len(rows)
-    return total / len(records)
+            outputs = model(inputs)
+            total += loss(outputs, targets).item() * len(rows)
+            classes = classes and isinstance(outputs, Tensor) and _scores(outputs, targets)
+            if classes:
+                right += (outputs.argmax(-1) == targets).sum().item()
+                targets_seen += targets.numel()
+    return Evaluation(len(records), total / len(records), right / targets_seen if classes else None)
 
 
-def accuracy(
-    params: Mapping[str, Tensor], description: Mapping[str, Any], layout: Layout, records: Tensor
-) -> float:
-    """Share of targets that have the largest logit."""
-    model = loaded(params, description)
-    with torch.inference_mode():
-        inputs, targets = layout.split(records)
-        return (model(inputs).argmax(-1) == targets).float().mean().item()
+def _scores(outputs: Tensor, targets: Tensor) -> bool:
+    return not targets.is_floating_point() and outputs.shape[:-1] == targets.shape
 
 
 def generate(

@@ -30,7 +30,7 @@ from training.datasets import Dataset, Layout
 from training.losses import LOSS_SLOT, cross_entropy
 from training.optimisers import AdamW, Optimiser, Sgd
 from training.outer import DiLoCo, outer_genesis, outer_program
-from training.recipe import LossFunction, Recipe
+from training.recipe import LossFunction
 
 
 @dataclass(frozen=True)
@@ -178,24 +178,6 @@ def build_job(
         records=Records(dataset.records, dataset.layout.record_size),
         held_out=dataset.held_out,
         model=description or {},
-    )
-
-
-def from_recipe(
-    recipe: Recipe, *, batch: int, shards: int, outer: DiLoCo, seed: int, name: str
-) -> JobArtifacts:
-    """The job of a client's own model; `name` tells people where it came from."""
-    return build_job(
-        recipe.model,
-        recipe.loss,
-        recipe.optimiser,
-        recipe.dataset,
-        batch=batch,
-        shards=shards,
-        outer=outer,
-        accumulate=recipe.accumulate,
-        seed=seed,
-        description={"kind": "own", "name": name},
     )
 
 

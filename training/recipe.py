@@ -48,15 +48,13 @@ class Recipe:
 
     `model` maps the layout's inputs to what `loss` takes first; `loss` maps (outputs, targets) to an f32
     scalar. Parameters that require no gradient are frozen. `optimiser` is one of ``training.optimisers`` and
-    ``training.muon``, or an object with their two methods. A step takes `accumulate` batches one after the
-    other and uses their mean gradient.
+    ``training.muon``, an object with their two methods, or None: the one that the job file names.
     """
 
     model: nn.Module
     loss: LossFunction
     dataset: Dataset
-    optimiser: Optimiser
-    accumulate: int = 1
+    optimiser: Optimiser | None = None
 
 
 def parts(reference: str) -> tuple[str, str]:
@@ -116,10 +114,10 @@ def _checked(made: object, origin: str) -> Recipe:
         ("dataset", isinstance(made.dataset, Dataset), "a training.datasets.Dataset"),
         (
             "optimiser",
-            all(callable(getattr(made.optimiser, m, None)) for m in ("genesis", "update")),
+            made.optimiser is None
+            or all(callable(getattr(made.optimiser, m, None)) for m in ("genesis", "update")),
             "an optimiser with genesis and update",
         ),
-        ("accumulate", isinstance(made.accumulate, int) and made.accumulate >= 1, "a whole number from 1"),
     )
     for field, holds, what in wanted:
         if not holds:

@@ -67,7 +67,7 @@ def test_a_sound_job_is_validated_with_its_worst_case(assay: Assay, job_file: Pa
         ('task = "120s"', 'task = "120tok"', "times.task"),
         ("rounds = 2", "rounds = 0", "training.rounds"),
         ("learning_rate = 0.1", "learning_rate = nan", "learning_rate"),
-        ('template = "mlp"', 'template = "cnn"', "model"),
+        ('template = "mlp"', 'template = "rnn"', "model"),
         ("[model]", "[model", "not TOML"),
         ('source = "digits"', 'source = "stdlib"', "digits"),
         ("segment_steps = 4 ", "segment_steps = 5 ", "segment"),

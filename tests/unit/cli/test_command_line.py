@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.main import get_command
 
-from cli.jobfile import LOCAL, PUBLIC, BadJobFile, parse_job_file, template
+from cli.job_templates import LOCAL, PUBLIC, template
+from cli.jobfile import BadJobFile, parse_job_file
 from cli.main import main, root
 from cli.output import Exit, Output, exit_status, plain, table
 from cli.settings import Flags, Settings

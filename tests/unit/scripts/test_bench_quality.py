@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from scripts import bench_quality as bench
+from scripts._noisy_digits import noisy_digits
 from scripts.bench_quality import EAGER, NATIVE, ORDER_FREE, Curve, Trainer
 from training import models
+from training.datasets import digits
 
 TINY = replace(bench.QUICK["cnn"], config=models.CnnConfig(width=4), batch=4, steps=4, every=2, records=20)
 
@@ -30,11 +32,34 @@ def test_differences_are_to_native_by_seed_and_of_the_means() -> None:
     assert loss[ORDER_FREE]["by_seed"] == pytest.approx([0.01, 0.0])
     assert loss[ORDER_FREE]["of_means"] == pytest.approx(0.0025)
     assert loss[EAGER]["by_seed"] == pytest.approx([-0.02])
+    assert loss[ORDER_FREE]["standard_error"] == pytest.approx(0.005)
+    assert loss[EAGER]["standard_error"] is None
     assert loss["seed_spread"] == pytest.approx(1.0)
     assert accuracy[ORDER_FREE]["by_seed"] == pytest.approx([0.1, -0.1])
     cells = bench.rows("x", found)
     assert [row[1] for row in cells] == ["0", "1", "mean"]
     assert cells[0][4:6] == ["+1.00", "-2.00"] and cells[1][5] == ""
+    assert cells[2][4:6] == ["+0.25 ± 0.50", "-2.00"]
+
+
+def test_noisy_digits_share_no_image_between_training_and_holding_out() -> None:
+    """Without noise each record is a digit moved by a pixel at most: those of 1,078 images, and of 719."""
+    made, again = (noisy_digits(variants=2, noise=0) for _ in range(2))
+    assert made == again != noisy_digits(variants=2, noise=0, seed=1)
+    rows, held_out = (
+        torch.frombuffer(bytearray(part), dtype=torch.uint8).view(-1, 65)
+        for part in (made.records, made.held_out)
+    )
+    plain = digits()
+    images = torch.frombuffer(bytearray(plain.records + plain.held_out), dtype=torch.uint8).view(-1, 65)
+    assert (len(rows), len(held_out)) == (2 * 1078, 2 * 719)
+    for part, source in ((rows, images[:1078]), (held_out, images[1078:])):
+        assert torch.equal(part[:, 64], source[:, 64].repeat(2))
+        inner = source[:, :64].view(-1, 8, 8)[:, 1:7, 1:7].sum((1, 2)).repeat(2)
+        moved = part[:, :64].sum(1)
+        assert (inner <= moved).all() and (moved <= source[:, :64].sum(1).repeat(2)).all()
+    noisy = noisy_digits(variants=2, noise=5)
+    assert noisy.records != made.records and max(noisy.records) == 16
 
 
 @pytest.mark.slow

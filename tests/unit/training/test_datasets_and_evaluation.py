@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from protocol.errors import Stop
 from training import datasets, evaluate, models
+from training.losses import cross_entropy
 
 
 def test_the_standard_library_gives_the_same_records_twice() -> None:
@@ -55,8 +57,6 @@ def test_digits_are_pixels_and_a_label() -> None:
     rows = made.held_out_batch(1000)
     inputs, targets = made.layout.split(rows)
     assert rows.shape == (359, 65) and rows[:, :64].max() == 16
-    assert made.layout == evaluate.layout_of(models.describe(models.MlpConfig()))
-    assert made.layout == evaluate.layout_of(models.describe(models.CnnConfig()))
     assert inputs.max() == 1.0 and set(targets.tolist()) == set(range(10))
 
 
@@ -66,11 +66,40 @@ def test_a_model_is_rebuilt_from_its_description() -> None:
     entry = models.describe(config)
     dataset = datasets.standard_library(8, max_bytes=20_000)
     rows = dataset.held_out_batch(20)
-    assert evaluate.layout_of(entry) == dataset.layout
-    loss = evaluate.held_out_loss(params, entry, dataset.layout, rows)
-    assert loss == pytest.approx(5.545, abs=0.05)
+    found = evaluate.evaluated(evaluate.loaded(params, entry), cross_entropy, dataset.layout, rows)
+    assert found.records == 20 and found.loss == pytest.approx(5.545, abs=0.05)
+    assert found.accuracy is not None and found.accuracy < 0.1
     written = evaluate.generate(params, entry, b"import ", 12, seed=1)
     assert len(written) == 12 and written == evaluate.generate(params, entry, b"import ", 12, seed=1)
+
+
+class Sums(nn.Module):
+    """One number for a record: a weighted sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.fixed = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.ones(()), False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x @ self.weight * self.fixed
+
+
+def test_evaluation_is_a_mean_over_records_and_counts_classes_only() -> None:
+    model = evaluate.with_parameters(Sums(), {"weight": torch.tensor([1.0, 0.0, 2.0])})
+    layout = datasets.LabelledLayout(3, 1.0)
+    rows = torch.arange(4 * 70, dtype=torch.int64).remainder(7).view(70, 4).to(torch.uint8)
+    found = evaluate.evaluated(model, lambda x, y: ((x - y) ** 2).mean(), layout, rows)
+    whole = rows.double()
+    wanted = ((whole[:, 0] + 2 * whole[:, 2] - whole[:, 3]) ** 2).mean()
+    assert found == evaluate.Evaluation(70, pytest.approx(wanted.item()), None)
+
+
+@pytest.mark.parametrize(
+    "params", [{}, {"weight": torch.ones(2)}, {"weight": torch.ones(3), "x": torch.ones(1)}]
+)
+def test_parameters_of_another_module_are_refused(params: dict[str, torch.Tensor]) -> None:
+    with pytest.raises(Stop, match=r"weight|x"):
+        evaluate.with_parameters(Sums(), params)
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.jobfile import LOCAL, BadJobFile, OwnModel, own_template, read_job_file, template
-from cli.jobs import build, dataset_of
+from cli.job_templates import LOCAL, own_template, template
+from cli.jobfile import BadJobFile, OwnModel, read_job_file
+from cli.jobs import build, recipe_of
 from program.tracing import UnsupportedOperation
 from protocol.errors import Stop
 from training import recipe
@@ -38,7 +39,7 @@ from training.recipe import Recipe
 
 def build():
     torch.manual_seed(0)
-    return Recipe(Net(), cross_entropy, digits(), Sgd(lr=0.1), accumulate=2)
+    return Recipe(Net(), cross_entropy, digits(), Sgd(lr=0.1))
 
 def other():
     return Net()
@@ -71,7 +72,7 @@ def test_a_model_from_a_file_becomes_a_job(folder: Path) -> None:
     made = build(file)
     assert made.slot_names[:2] == ["inner.weight", "inner.bias"]
     assert made.model == {"kind": "own", "name": "my_model.py:build"}
-    assert len(made.records) == 1438 and dataset_of(file).held_out == made.held_out
+    assert len(made.records) == 1438 and recipe_of(file).dataset.held_out == made.held_out
     assert made.inner.root == build(file).inner.root
     assert str(folder) not in sys.path
 
@@ -123,11 +124,11 @@ def test_a_job_file_that_contradicts_itself_is_refused(folder: Path, change, say
         read_job_file(path)
 
 
-@pytest.mark.parametrize("section", ["data", "optimiser"])
+@pytest.mark.parametrize("section", ["data", "optimiser", "schedule"])
 def test_a_template_needs_its_sections(tmp_path: Path, section: str) -> None:
     text = template("mlp", source="digits", rounds=2, times=LOCAL)
     start = text.index(f"[{section}]")
-    cut = text[:start] + text[text.index("[", start + 1) :]
+    cut = text[:start] + text[text.index("\n[", start) + 1 :]
     (tmp_path / "job.toml").write_text(cut)
     with pytest.raises(BadJobFile, match=section):
         read_job_file(tmp_path / "job.toml")
