@@ -9,7 +9,7 @@ import typer
 
 from cli import job_post
 from cli.app import app_of
-from cli.job_model import JobArgument, fetch, sample, verify
+from cli.job_model import JobArgument, evaluate, fetch, sample, verify
 from cli.output import table
 from cli.solver import parse_id
 from cli.units import parse_amount, show_amount
@@ -131,4 +131,5 @@ def halt(context: typer.Context, job: JobArgument) -> None:
 
 commands.command()(fetch)
 commands.command()(verify)
+commands.command("eval")(evaluate)
 commands.command()(sample)

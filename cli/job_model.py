@@ -1,9 +1,9 @@
-"""``assay job fetch``, ``verify`` and ``sample``: the model that a job ended with."""
+"""``assay job fetch``, ``verify``, ``eval`` and ``sample``: the model that a job ended with."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,9 @@ from cli.output import Exit, table
 from cli.solver import parse_id
 from protocol.errors import Stop
 from protocol.types import JobId
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 JobArgument = Annotated[str, typer.Argument(help="The job's id.")]
 
@@ -83,6 +86,48 @@ def verify(context: typer.Context, folder: Annotated[Path, typer.Argument(help="
     app.output.result("job-verify", {"valid": True, "found": found}, rows)
 
 
+def evaluate(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="A fetched model.")],
+    file: Annotated[Path, typer.Argument(help="The job file that it was trained with.")],
+    records: Annotated[int, typer.Option(min=1, help="At most so many held-out records.")] = 10_000,
+) -> None:
+    """Loss and accuracy of a fetched model on the records held out from training, in native fp32."""
+    from cli.jobfile import read_job_file
+    from cli.jobs import recipe_of
+    from training.evaluate import evaluated, with_parameters
+
+    app = app_of(context)
+    made = recipe_of(read_job_file(file))
+    rows = made.dataset.held_out_batch(records)
+    if not len(rows):
+        raise Stop("no records are held out", hint="give the Recipe's Dataset some held_out records")
+    model = with_parameters(made.model, _receipt_and_parameters(folder)[1])
+    if buffers := [name for name, _ in model.named_buffers()]:
+        app.output.say(
+            f"as build() made them, since a settled model has parameters only: {', '.join(buffers)}"
+        )
+    found = evaluated(model, made.loss, made.dataset.layout, rows)
+    right = "" if found.accuracy is None else f", {found.accuracy:.2%} right"
+    app.output.result(
+        "job-eval", found, f"held-out loss {found.loss:.4f}{right}, over {found.records:,} records"
+    )
+
+
+def _receipt_and_parameters(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What a fetched model's folder holds. Raises Stop where it holds none."""
+    import json
+
+    from safetensors.torch import load_file
+
+    try:
+        return json.loads((folder / "receipt.json").read_text()), load_file(folder / "model.safetensors")
+    except (OSError, ValueError) as error:
+        raise Stop(
+            f"{folder} holds no fetched model: {error}", hint="`assay job fetch JOB --out DIR`"
+        ) from error
+
+
 def sample(
     context: typer.Context,
     folder: Annotated[Path, typer.Argument(help="A fetched GPT.")],
@@ -98,17 +143,7 @@ def sample(
 
 def sample_text(folder: Path, prompt: str, count: int, seed: int) -> str:
     """What the model in `folder` writes after `prompt`. Raises Stop for a model that writes no text."""
-    import json
-
-    from safetensors.torch import load_file
-
     from training.evaluate import generate
 
-    try:
-        receipt = json.loads((folder / "receipt.json").read_text())
-        params = load_file(folder / "model.safetensors")
-    except (OSError, ValueError) as error:
-        raise Stop(
-            f"{folder} holds no fetched model: {error}", hint="`assay job fetch JOB --out DIR`"
-        ) from error
+    receipt, params = _receipt_and_parameters(folder)
     return generate(params, receipt["model"], prompt.encode(), count, seed).decode("latin-1")

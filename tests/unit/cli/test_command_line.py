@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.main import get_command
 
-from cli.job_templates import LOCAL, PUBLIC, template
+from cli.job_templates import LOCAL, OPTIMISERS, PUBLIC, template
 from cli.jobfile import BadJobFile, parse_job_file
 from cli.main import main, root
 from cli.output import Exit, Output, exit_status, plain, table
@@ -151,10 +151,13 @@ def test_durations_are_read(text: str, seconds: int) -> None:
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize("name", ["gpt", "mlp"])
+@pytest.mark.parametrize(
+    ("name", "optimiser"), [("gpt", ""), ("mlp", ""), ("cnn", ""), *(("mlp", o) for o in OPTIMISERS)]
+)
 @pytest.mark.parametrize("times", [LOCAL, PUBLIC], ids=["local", "public"])
-def test_a_template_is_a_whole_job_file(name: str, times: dict[str, str]) -> None:
-    text = template(name, source="stdlib", rounds=3, times=times)
+def test_a_template_is_a_whole_job_file(name: str, optimiser: str, times: dict[str, str]) -> None:
+    text = template(name, source="stdlib", rounds=3, times=times, optimiser=optimiser)
+    assert not optimiser or f'name = "{optimiser}"' in text
     assert parse_job_file(text, "a template").training.rounds == 3
     for line in [line for line in text.splitlines() if " = " in line]:
         with pytest.raises(BadJobFile):  # no key has a default

@@ -310,7 +310,7 @@ def test_a_quorum_out_of_reach_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("capped", [True, False], ids=["price at its cap", "price at its floor"])
-@pytest.mark.parametrize("name", ["gpt", "mlp"])
+@pytest.mark.parametrize("name", ["gpt", "mlp", "cnn"])
 def test_under_the_templates_terms_nothing_pays_but_honesty(name: str, capped: bool) -> None:
     rules = ask.template_rules(name, capped)
     assert formulas.least_price(rules) <= rules.price / TOK

@@ -132,3 +132,15 @@ def test_a_template_needs_its_sections(tmp_path: Path, section: str) -> None:
     (tmp_path / "job.toml").write_text(cut)
     with pytest.raises(BadJobFile, match=section):
         read_job_file(tmp_path / "job.toml")
+
+
+def test_the_template_of_a_residual_network_is_a_job(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    text = template("cnn", source="digits", rounds=2, times=LOCAL, optimiser="lion")
+    path.write_text(text.replace("width = 16", "width = 4").replace("batch = 32", "batch = 2"))
+    made = build(read_job_file(path))
+    assert made.model == {"kind": "cnn", "side": 8, "width": 4, "classes": 10}
+    assert "exp_avg.blocks.0.first.weight" in made.slot_names
+    path.write_text(text.replace('"digits"', '"stdlib"'))
+    with pytest.raises(Stop, match="the cnn template reads digits"):
+        build(read_job_file(path))

@@ -1,0 +1,235 @@
+"""``assay job init --from``: a module of one's own on its own data, from its file to a checked step."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from cli.jobfile import read_job_file
+from cli.jobs import build, recipe_of
+from cli.main import main
+from cli.output import Exit
+from numerics import FAST
+from program.execute import Executor, StepContext
+from program.state import state_root
+from tests.unit.training.steps import SEED, batch_of
+from training.job import JobArtifacts, step_function
+from training.muon import Muon
+
+FILE = """
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from training.datasets import Dataset
+from training.optimisers import Sgd
+from training.recipe import Recipe
+from training.schedules import Schedule
+
+
+@dataclass(frozen=True)
+class Tides:
+    '''Twelve hourly levels of a byte each, then the level an hour later.'''
+
+    record_size: int = 13
+
+    def split(self, batch):
+        levels = batch.float() / 255
+        return levels[:, :12], levels[:, 12]
+
+
+class Forecast(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lag = nn.Conv1d(1, 6, 3, padding=1)
+        self.norm = nn.LayerNorm(12)
+        self.mix = nn.MultiheadAttention(12, 3, bias=False, batch_first=True)
+        self.out = nn.Linear(72, 1)
+        self.register_buffer("centre", torch.tensor(0.5))
+
+    def forward(self, x):
+        y = F.silu(self.lag(x[:, None]))
+        y = self.norm(y)
+        y = y + self.mix(y, y, y, need_weights=False)[0]
+        return self.out({function}(y).flatten(1)).squeeze(1) + self.centre
+
+
+def error(forecast, levels):
+    return F.smooth_l1_loss(forecast, levels, beta=0.1)
+
+
+def data():
+    t = torch.arange(4000)
+    level = 128 + 60 * torch.sin(t / 2.0) + 40 * torch.sin(t / 3.7)
+    rows = level.round().to(torch.uint8).unfold(0, 13, 1).contiguous()
+    return Dataset(Tides(), rows[:3500].numpy().tobytes(), rows[3500:].numpy().tobytes())
+
+
+def build():
+    torch.manual_seed(3)
+    return Recipe(Forecast(), error, data())
+
+
+def with_optimiser():
+    torch.manual_seed(3)
+    return Recipe(Forecast(), error, data(), Sgd(lr=0.05, schedule=Schedule(2, "cosine", 128)))
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_model.py").write_text(FILE.replace("{function}", "torch.tanh"))
+    (tmp_path / "jobs").mkdir()
+    yield tmp_path
+
+
+def assay(*arguments: str) -> tuple[int, Any]:
+    """Status, and the data or the error that ``assay --json`` printed."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["assay", "--json", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    status = int(ended.value.code or 0)
+    return status, json.loads(out.getvalue())["data"] if status == 0 else json.loads(
+        err.getvalue().splitlines()[-1]
+    )["error"]
+
+
+def checked_step(made: JobArtifacts, file: Path) -> list[torch.Tensor]:
+    """The first step: the same bits by both sets of kernels, and what PyTorch computes in fp32."""
+    at = StepContext(made.records, SEED, 0, 0)
+    after = Executor(made.inner).step(made.genesis, at)
+    assert state_root(Executor(made.inner, kernels=FAST).step(made.genesis, at)) == state_root(after)
+    body = read_job_file(file)
+    recipe = recipe_of(body)
+    assert recipe.optimiser is not None
+    accumulate, layout = body.training.accumulate, recipe.dataset.layout
+    native = step_function(recipe.model, recipe.loss, recipe.optimiser, layout, accumulate)
+    rows = batch_of(made, 0, body.training.batch * accumulate)
+    wanted = native([x.clone() for x in made.genesis], rows)
+    for name, x, y in zip(made.slot_names, after, wanted, strict=True):
+        assert (x - y).norm() <= 5e-3 * y.norm() + 1e-6, name
+    return after
+
+
+def test_a_module_of_ones_own_becomes_a_job_whose_step_is_right(folder: Path) -> None:
+    status, said = assay("job", "init", "jobs/tides.toml", "--from", "my_model.py:build", "--batch", "16")
+    assert status == Exit.OK and said["nodes"] > 100
+    file = folder / "jobs" / "tides.toml"
+    text = file.read_text()
+    assert 'from = "../my_model.py:build"' in text and 'name = "adamw"' in text
+    file.write_text(
+        text.replace("accumulate = 1", "accumulate = 2")
+        .replace("epsilon = 1e-8", "epsilon = 1e-3")
+        .replace('"constant"', '"cosine"', 1)
+    )
+    status, valid = assay("job", "validate", str(file))
+    made = build(read_job_file(file))
+    assert status == Exit.OK and valid["programRoot"] == "0x" + made.inner.root.hex()
+    assert valid["parameters"] == said["parameters"] and valid["recordSize"] == 13
+    assert made.slot_names[:2] == ["lag.weight", "lag.bias"] and "step" in made.slot_names
+    after = checked_step(made, file)
+    assert not torch.equal(after[0], made.genesis[0])
+
+
+def test_what_a_job_learnt_is_evaluated_on_the_clients_own_held_out_records(folder: Path) -> None:
+    assert assay("job", "init", "job.toml", "--from", "my_model.py:with_optimiser")[0] == Exit.OK
+    assert "\n[optimiser]" not in (folder / "job.toml").read_text()
+    made = build(read_job_file(folder / "job.toml"))
+    executor, state, losses = Executor(made.inner, kernels=FAST), list(made.genesis), []
+    for steps in (0, 100):
+        for step in range(steps):
+            state = executor.step(state, StepContext(made.records, SEED, 0, step))
+        model = folder / f"after-{steps}"
+        model.mkdir()
+        (model / "receipt.json").write_text("{}")
+        names = made.slot_names[: made.inner.params]
+        save_file(dict(zip(names, state, strict=False)), model / "model.safetensors")
+        status, found = assay("job", "eval", str(model), "job.toml")
+        assert status == Exit.OK and found["records"] == 488 and found["accuracy"] is None
+        losses.append(found["loss"])
+    assert losses[1] < 0.5 * losses[0]
+    status, refused = assay("job", "eval", "nowhere", "job.toml")
+    assert status == Exit.USAGE and "holds no fetched model" in refused["message"]
+
+
+def test_an_operation_that_no_program_has_is_named_with_its_line_and_nothing_is_written(folder: Path) -> None:
+    (folder / "my_model.py").write_text(FILE.replace("{function}", "torch.special.i0e"))
+    line = next(i for i, text in enumerate(FILE.splitlines(), 1) if "{function}" in text)
+    status, error = assay("job", "init", "job.toml", "--from", "my_model.py:build")
+    assert status == Exit.USAGE and error["code"] == "unsupported-operation"
+    assert "special_i0e" in error["message"] and f"my_model.py:{line}" in error["message"]
+    assert "docs/operations.md" in error["hint"] and not (folder / "job.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ("--from", "my_model.py:with_optimiser", "--optimiser", "lion"),
+            "both my_model.py:with_optimiser and",
+        ),
+        (("--from", "my_model.py:build", "--optimiser", "adagrad"), "no optimiser 'adagrad'"),
+        (("--template", "cnn", "--optimiser", "adagrad"), "no optimiser 'adagrad'"),
+    ],
+)
+def test_an_optimiser_that_cannot_be_is_refused_and_nothing_written(
+    folder: Path, arguments: tuple[str, ...], says: str
+) -> None:
+    status, error = assay("job", "init", "job.toml", *arguments)
+    assert status == Exit.USAGE and says in error["message"] and error["hint"]
+    assert os.listdir(folder / "jobs") == [] and not (folder / "job.toml").exists()
+
+
+def test_a_job_without_any_optimiser_is_refused(folder: Path) -> None:
+    assert assay("job", "init", "job.toml", "--from", "my_model.py:build")[0] == Exit.OK
+    file = folder / "job.toml"
+    text = file.read_text()
+    file.write_text(text[: text.index("\n[optimiser]")] + text[text.index("\n[training]") :])
+    status, error = assay("job", "validate", str(file))
+    assert (
+        status == Exit.USAGE
+        and "neither my_model.py:build nor the job file names an optimiser" in error["message"]
+    )
+
+
+@pytest.mark.parametrize("optimiser", ["adamw", "sgd", "lion", "muon"])
+def test_every_optimiser_of_a_job_file_trains(folder: Path, optimiser: str) -> None:
+    """With a warm-up, a cosine decay, clipping and accumulation, each as the file says."""
+    file = folder / "job.toml"
+    given = ("--from", "my_model.py:build", "--batch", "4", "--optimiser", optimiser)
+    assert assay("job", "init", str(file), *given)[0] == Exit.OK
+    text = file.read_text()
+    for old, new in (
+        ("warmup_steps = 0", "warmup_steps = 5"),
+        ('decay = "constant"', 'decay = "cosine"'),
+        ("clip_norm = 0.0", "clip_norm = 0.01"),
+        ("accumulate = 1", "accumulate = 2"),
+        ("epsilon = 1e-8", "epsilon = 1e-3"),
+    ):
+        assert old in text or (old.startswith("epsilon") and optimiser in ("sgd", "lion"))
+        text = text.replace(old, new)
+    file.write_text(text)
+    body = read_job_file(file)
+    rule = recipe_of(body).optimiser
+    assert rule is not None and (rule.clip_norm, rule.schedule.warmup_steps) == (0.01, 5)  # type: ignore[attr-defined]
+    assert (rule.schedule.decay, rule.schedule.total_steps) == ("cosine", 3 * 64)  # type: ignore[attr-defined]
+    assert not isinstance(rule, Muon) or (rule.others.lr, rule.others.eps) == (0.001, 0.001)
+    made = build(body)
+    after = checked_step(made, file)
+    assert all(x.isfinite().all() for x in after)
+    assert float(after[made.slot_names.index("step")]) == 1
