@@ -18,7 +18,7 @@ from protocol import trees
 from protocol.errors import Stop
 
 BACKGROUND_BYTES = 16 << 20
-"""States of at least this size are hashed by processes of their own (``program.hashing``)."""
+"""States of at least this size are hashed by threads of their own (``program.hashing``)."""
 
 
 class InvalidState(Stop):
@@ -60,7 +60,7 @@ def slot_tree(state: Sequence[Tensor], slot: int) -> trees.Tree:
 
 
 def state_tree(state: Sequence[Tensor]) -> trees.Tree:
-    """Tree over the tensor roots of all slots. Raises HashingFailed (``program.hashing``)."""
+    """Tree over the tensor roots of all slots."""
     return begin_tree(state)()
 
 

@@ -157,7 +157,7 @@ def trace_step(
 ) -> StepTrace:
     """Execute one step and commit to every node's output, hashing beside it. `key` is empty or 32 bytes.
 
-    Raises what the executor raises, and HashingFailed (``program.hashing``).
+    Raises what the executor raises.
     """
     executor = executor or Executor(program)
     started = time.perf_counter()

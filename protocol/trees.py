@@ -122,32 +122,6 @@ def build(digests: Sequence[bytes]) -> Tree:
     return Tree(tuple(levels))
 
 
-def subtree(digests: Sequence[bytes], height: int) -> bytes:
-    """Root of the aligned subtree of this height whose first leaves these are; what is missing is padding.
-
-    Raises ValueError if there are none, or too many.
-    """
-    if not 0 < len(digests) <= 1 << height:
-        raise ValueError(f"{len(digests)} leaves do not begin a subtree of height {height}")
-    row: Sequence[bytes] = digests
-    for level in range(height):
-        row = _parents(row, level)
-    return row[0]
-
-
-def join(subtrees: Sequence[bytes], height: int, leaves: int) -> bytes:
-    """Root of a tree of `leaves` > 2^height leaves from the roots of its subtrees of this height.
-
-    Raises ValueError when there are not as many as such a tree has.
-    """
-    if len(subtrees) < 2 or len(subtrees) != -(-leaves >> height):
-        raise ValueError(f"{len(subtrees)} subtrees of height {height} are not those of {leaves} leaves")
-    row: Sequence[bytes] = subtrees
-    for level in range(height, depth(leaves)):
-        row = _parents(row, level)
-    return row[0]
-
-
 def root(digests: Sequence[bytes]) -> bytes:
     """Root of the tree over leaf digests."""
     return build(digests).root

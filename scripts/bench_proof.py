@@ -4,8 +4,8 @@ Baseline, in the same run: a segment of 16 compiled steps and one compiled step.
 segment while the state before it is hashed (what a solver does); a step of which every node's output is
 hashed under a key (what a vote needs); loading a segment's start from its bytes, checking its root, and
 taking the root of its end (what a replay adds to the segment); the root of a state with nothing beside it.
-All take turns; the least of each counts, and processor seconds are those of this process and of its hashing
-processes together. A trace runs node by node, so a step that runs so is timed as well.
+All take turns; the least of each counts, and processor seconds are those of all threads together. A trace
+runs node by node, so a step that runs so is timed as well.
 
 Usage: `python scripts/bench_proof.py [--quick] [--size gpt-512] [--turns 3] [--threads 1] [--json [FILE]]`.
 Compiling takes minutes, once; forms are kept under `--cache` (those of scripts/bench_numerics.py).
@@ -27,10 +27,8 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from numerics import FAST
-from program import hashing
 from program.compiled import CompiledExecutor
 from program.execute import Executor, StepContext
-from program.hashing import Hasher
 from program.state import begin_tree, load_state, state_bytes, state_root
 from program.trace import trace_step
 from scripts._bench import ROOT, report, table
@@ -98,23 +96,16 @@ class Subject:
         assert state_root(self.state) == self._root
 
 
-def processor_s(hasher: Hasher) -> float:
-    """Processor time of this process and of the hashing processes so far."""
-    spent = [int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in hasher.processes]
-    return time.process_time() + sum(spent) / 1e9
-
-
 def timed(works: dict[str, Callable[[], None]], turns: int) -> dict[str, dict[str, float]]:
     """Least and median wall seconds, and least processor seconds, of each; all take turns."""
     wall: dict[str, list[float]] = {name: [] for name in works}
     processor: dict[str, list[float]] = {name: [] for name in works}
-    hasher = hashing.shared()
     for turn in range(turns):
         for name in list(works) if turn % 2 else list(reversed(works)):
-            started, spent = time.perf_counter(), processor_s(hasher)
+            started, spent = time.perf_counter(), time.process_time()
             works[name]()
             wall[name].append(time.perf_counter() - started)
-            processor[name].append(processor_s(hasher) - spent)
+            processor[name].append(time.process_time() - spent)
     return {
         name: {
             "least_s": min(wall[name]),

@@ -1,9 +1,8 @@
-"""Roots from other processes are those of the plain tree; what goes wrong there is raised here."""
+"""Roots from hashing threads are those of the plain tree, with the kernel and without it."""
 
 from __future__ import annotations
 
-import os
-import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -11,21 +10,23 @@ import torch
 from torch import Tensor
 
 from numerics.encoding import EncodingError, to_bytes
-from program import hashing, state
-from program.hash_worker import ROW_BYTES, ROWS, Rows
-from program.hashing import PIECE_BYTES, PLAIN_BYTES, Hasher, HashingFailed
+from program import hashing, sha_kernel, state
+from program.hashing import PLAIN_BYTES, Hasher
 from protocol import trees
-from protocol.errors import Retry
 
 KEY = b"k" * 32
-SIZES = [PLAIN_BYTES + d for d in (-4, 0, 4)] + [n * PIECE_BYTES + d for n in (1, 2, 3) for d in (-4, 0, 4)]
+MIB = 1 << 20
+SIZES = [PLAIN_BYTES + d for d in (-4, 0, 4)] + [n * MIB + d for n in (1, 2, 3) for d in (-4, 0, 4)]
 
 
-@pytest.fixture(scope="module")
-def hasher() -> Iterator[Hasher]:
-    made = Hasher(2)
-    yield made
-    made.close()
+@pytest.fixture(scope="module", params=["kernel", "plain"])
+def hasher(request: pytest.FixtureRequest) -> Iterator[Hasher]:
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "plain":
+            patch.setattr(sha_kernel, "load", lambda: None)
+        made = Hasher(2)
+        yield made
+        made.close()
 
 
 def filled(size: int, seed: int = 0) -> Tensor:
@@ -46,7 +47,7 @@ def test_roots_are_those_of_the_plain_tree_at_every_size(hasher: Hasher, key: by
 
 def test_keys_and_tensors_may_change_from_call_to_call(hasher: Hasher) -> None:
     for i in range(8):
-        x, key = filled(2 * PIECE_BYTES - 4 * i, i), bytes([i]) * 32 if i % 3 else b""
+        x, key = filled(2 * MIB - 4 * i, i), bytes([i]) * 32 if i % 3 else b""
         assert hasher.tensor_root(x, key).result() == plain(x, key)
 
 
@@ -77,8 +78,21 @@ def test_nans_are_canonical_and_infinities_kept(hasher: Hasher, place: int) -> N
     assert hasher.tensor_root(x).result() == plain(x) != infinite
 
 
+def test_integers_that_look_like_nans_stay_as_they_are(hasher: Hasher) -> None:
+    x = torch.full((MIB,), -0x3FFFFF, dtype=torch.int32)
+    x[0] = 5
+    assert hasher.tensor_root(x).result() == plain(x)
+
+
+def test_tensors_of_inference_are_read_where_they_lie(hasher: Hasher) -> None:
+    with torch.inference_mode():
+        x = filled(MIB).reshape(512, -1) * 2
+        roots = [hasher.tensor_root(y, KEY) for y in (x, x.t())]
+    assert [root.result() for root in roots] == [plain(x, KEY), plain(x.t(), KEY)]
+
+
 def test_one_changed_bit_is_another_root(hasher: Hasher) -> None:
-    x = filled(2 * PIECE_BYTES)
+    x = filled(2 * MIB)
     y = x.clone()
     y.view(torch.int32)[-1] ^= 1
     assert hasher.tensor_root(x).result() != hasher.tensor_root(y).result()
@@ -90,53 +104,23 @@ def test_a_dtype_without_bytes_is_raised_by_the_result(hasher: Hasher, elements:
         hasher.tensor_root(torch.zeros(elements, dtype=torch.float64)).result()
 
 
-def test_a_process_that_dies_is_an_error_of_its_root_and_is_replaced() -> None:
-    made, x = Hasher(1), filled(PIECE_BYTES)
-    assert made.tensor_root(x).result() == plain(x)
-    lane = made._lanes[0]
-    assert lane._process is not None
-    first = lane._process.pid
-    os.kill(first, signal.SIGKILL)
-    lane._process.wait()
-    with pytest.raises(HashingFailed) as raised:
-        made.tensor_root(x).result()
-    assert isinstance(raised.value, Retry) and str(first) in raised.value.message
-    assert made.tensor_root(x).result() == plain(x)
-    made.close()
-
-
-def test_closing_ends_the_processes_after_what_was_asked() -> None:
-    made, tensors = Hasher(2), [filled(PIECE_BYTES, i) for i in range(6)]
+def test_closing_ends_the_threads_after_what_was_asked() -> None:
+    made, tensors = Hasher(2), [filled(MIB, i) for i in range(6)]
     roots = made.roots(tensors)
-    running = [lane._process for lane in made._lanes]
+    running = list(made._threads._threads)
+    assert running and all(thread in threading.enumerate() for thread in running)
     made.close()
+    assert all(root.done() for root in roots) and not any(thread.is_alive() for thread in running)
     assert [root.result() for root in roots] == [plain(x) for x in tensors]
-    assert all(process is None or process.returncode is not None for process in running)
-    assert all(lane._process is None for lane in made._lanes)
-
-
-def test_memory_is_bounded_by_rows_whatever_the_tensor(hasher: Hasher) -> None:
-    x = filled(8 * PIECE_BYTES)
-    assert hasher.tensor_root(x).result() == plain(x)
-    assert {lane._rows.base is not None and lane._rows.nbytes for lane in hasher._lanes} <= {PIECE_BYTES, 0}
-
-
-def test_rows_hash_what_lies_in_them() -> None:
-    memory = bytearray(os.urandom(ROWS * ROW_BYTES))
-    rows = Rows(memoryview(memory))
-    leaves = [memory[i * ROW_BYTES + 64 : (i + 1) * ROW_BYTES] for i in range(5)]
-    data = b"".join(leaves)[: -(trees.LEAF_BYTES - 8)]
-    for key in (b"", KEY, b""):
-        assert rows.root(key, 3, 8, 5) == trees.tensor_root(data, key)
 
 
 @pytest.mark.parametrize("background", [0, 1 << 40])
 def test_a_state_has_one_tree_however_it_is_hashed(monkeypatch: pytest.MonkeyPatch, background: int) -> None:
-    slots = [filled(size, size) for size in (4, 4096, PIECE_BYTES + 4)]
+    slots = [filled(size, size) for size in (4, 4096, 2 * MIB + 4)]
     monkeypatch.setattr(state, "BACKGROUND_BYTES", background)
     made = Hasher(2)
     monkeypatch.setattr(hashing, "shared", lambda: made)
     found = state.begin_tree(slots)
     assert found() == state.state_tree(slots) == trees.build([plain(x) for x in slots])
-    assert any(lane._process for lane in made._lanes) == (background == 0)
+    assert bool(made._threads._threads) == (background == 0)
     made.close()

@@ -1,0 +1,115 @@
+"""The root of a tensor's tree on the processor's own SHA-256 instructions, many leaves at a time.
+
+Contract: `load` compiles ``sha_kernel.c`` once a process (half a second), into a folder that is gone again
+when it returns, and compares it with ``protocol.trees`` before it is given to anybody. Where there is no
+compiler or no such processor, or another root comes out, the answer is None with a warning: then
+``protocol.trees`` hashes at less than half the speed. A call holds no lock of Python's, so threads hash
+beside anything. Not guaranteed: a kernel elsewhere than on x86.
+
+Source: docs/decisions/0014-hashing-beside-compute.md.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+from threading import Lock
+
+import numpy as np
+
+from numerics.constants import CANONICAL_NAN_BITS
+from protocol import trees
+
+log = logging.getLogger(__name__)
+
+_SOURCE = Path(__file__).with_suffix(".c")
+_COMPILERS = ("cc", "gcc", "clang")
+_FLAGS = ("-O3", "-std=gnu11", "-shared", "-fPIC")
+_COMPILE_S = 120
+_loading = Lock()
+
+
+class Unusable(Exception):
+    """Why this machine cannot run the kernel; never leaves this module."""
+
+
+class Kernel:
+    """A compiled kernel."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._tensor_root = library.tensor_root
+        self._tensor_root.restype = None
+        size, pointer = ctypes.c_size_t, ctypes.c_void_p
+        self._tensor_root.argtypes = [
+            pointer, size, size, ctypes.c_int, ctypes.c_char_p, size, pointer, pointer
+        ]  # fmt: skip
+
+    def tensor_root(self, address: int, size: int, floats: bool, key: bytes = b"") -> bytes:
+        """Root of the tree over `size` > 0 bytes from `address` on, keyed if `key` (32 bytes) is given.
+
+        The bytes must not change meanwhile. With `floats` they are f32: every NaN is hashed as 0x7fc00000.
+        """
+        prefix, root = trees.prefix(key), ctypes.create_string_buffer(len(trees.ZERO))
+        digests = np.empty((-(-size // trees.LEAF_BYTES) + 1, len(trees.ZERO)), np.uint8)
+        self._tensor_root(
+            address, size, trees.LEAF_BYTES, floats, prefix, len(prefix), digests.ctypes.data, root
+        )
+        return root.raw
+
+
+def load() -> Kernel | None:
+    """The kernel, or None where it cannot be had."""
+    with _loading:
+        return _loaded()
+
+
+@cache
+def _loaded() -> Kernel | None:
+    try:
+        return build(_SOURCE)
+    except Unusable as reason:
+        log.warning("hashing takes more than twice as long on this machine: %s", reason)
+        return None
+
+
+def build(source: Path) -> Kernel:
+    """Compile, load and check a kernel. Raises Unusable."""
+    compiler = next(filter(None, map(shutil.which, _COMPILERS)), None)
+    if compiler is None:
+        raise Unusable(f"there is no C compiler; install one of {', '.join(_COMPILERS)}")
+    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
+        target = Path(folder, "kernel.so")
+        command = [compiler, *_FLAGS, "-o", str(target), str(source)]
+        try:
+            subprocess.run(command, check=True, capture_output=True, timeout=_COMPILE_S)
+            library = ctypes.CDLL(str(target))
+        except subprocess.CalledProcessError as error:
+            last = error.stderr.decode(errors="replace").strip().partition("\n")[0]
+            raise Unusable(f"{compiler} refuses {source.name}: {last}") from error
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Unusable(f"{source.name} could not be compiled and loaded: {error}") from error
+    if not library.usable():
+        raise Unusable("its processor has no SHA-256 instructions")
+    kernel = Kernel(library)
+    _check(kernel)
+    return kernel
+
+
+def _check(kernel: Kernel) -> None:
+    """Raises Unusable unless roots are those of the definition, at every way of filling a block or a row."""
+    most = 11 * trees.LEAF_BYTES
+    words = np.arange(most // 4, dtype=np.uint32) * np.uint32(0x9E3779B1)
+    words[::97] = 0xFFC00001
+    numbers = words.view(np.float32)
+    canonical = np.where(np.isnan(numbers), np.uint32(CANONICAL_NAN_BITS), words)
+    for size in (*range(16, 68), *range(trees.LEAF_BYTES, most, 2044)):
+        for key in (b"", b"\x5a" * 32):
+            for floats, meant in ((False, words), (True, canonical))[: 1 if size % 4 else 2]:
+                wanted = trees.tensor_root(meant.view(np.uint8)[:size].data, key)
+                if kernel.tensor_root(words.ctypes.data, size, floats, key) != wanted:
+                    raise Unusable(f"the compiled kernel gives another root for {size} bytes")
