@@ -18,7 +18,7 @@ IntegerProduct = Callable[[Tensor, Tensor], Tensor]
 
 _ALIGN = 8
 _MIN_ROWS = 24
-_INT8_MIN_LENGTH = 512
+_INT8_MIN_LENGTH = 64
 
 
 def integer_product_int64(qa: Tensor, qb: Tensor) -> Tensor:
@@ -43,9 +43,12 @@ def integer_product_int8(qa: Tensor, qb: Tensor) -> Tensor:
 
 def integer_product_fast(qa: Tensor, qb: Tensor) -> Tensor:
     """The backend that measured fastest for the shape, |q| <= 8192: int8 for long 2-D products, else f64."""
-    if qa.dim() == 2 and (qa.shape[-1] >= _INT8_MIN_LENGTH or qa.device.type == "cuda"):
-        return integer_product_int8(qa, qb)
-    return integer_product_f64(qa, qb)
+    return integer_product_int8(qa, qb) if prefers_int8(qa) else integer_product_f64(qa, qb)
+
+
+def prefers_int8(qa: Tensor) -> bool:
+    """Whether the int8 backend is the fastest for products of this operand."""
+    return qa.dim() == 2 and (qa.shape[-1] >= _INT8_MIN_LENGTH or qa.device.type == "cuda")
 
 
 def split(q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -66,11 +69,19 @@ def aligned(q: Tensor) -> Tensor:
 
 
 def _int8_2d(qa: Tensor, qb: Tensor) -> Tensor:
+    return combined(*int8_products(qa, qb))
+
+
+def int8_products(qa: Tensor, qb: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """i32[M, N] products of the parts that `split` gives, in its order, of i16[M, K] and i16[N, K]."""
     rows, columns = qa.shape[0], qb.shape[0]
     if qa.device.type == "cuda":
         qa, qb = aligned(qa), aligned(qb)
-    (ah, al, at), (bh, bl, bt) = split(qa), split(qb)
-    high, low = torch._int_mm(ah, bh.t()), torch._int_mm(al, bl.t())
-    cross = torch._int_mm(at, bt.t()).sub_(high).sub_(low)
-    total = high.to(torch.float64).mul_(128.0).add_(cross).mul_(128.0).add_(low)
-    return total[:rows, :columns]
+    high, low, both = (torch._int_mm(a, b.t()) for a, b in zip(split(qa), split(qb), strict=True))
+    return high[:rows, :columns], low[:rows, :columns], both[:rows, :columns]
+
+
+def combined(high: Tensor, low: Tensor, both: Tensor) -> Tensor:
+    """The f64 integers that three int8 products stand for, never -0. Overwrites `both`."""
+    cross = both.sub_(high).sub_(low)
+    return high.to(torch.float64).mul_(128.0).add_(cross).mul_(128.0).add_(low)

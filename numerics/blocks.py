@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 _BLOCK = 1 << 15
+"""Elements that a thread has in cache, several temporaries of them."""
 
 
 def by_element(function: Callable[..., Tensor], *operands: Tensor) -> Tensor:
@@ -22,19 +23,28 @@ def by_element(function: Callable[..., Tensor], *operands: Tensor) -> Tensor:
         return function(*operands)
     flat = [operand.reshape(-1) for operand in operands]
     out = torch.empty(first.numel(), dtype=torch.float32)
-    for start in range(0, first.numel(), _BLOCK):
-        out[start : start + _BLOCK] = function(*(operand[start : start + _BLOCK] for operand in flat))
+    step = _block()
+    for start in range(0, first.numel(), step):
+        out[start : start + step] = function(*(operand[start : start + step] for operand in flat))
     return out.view(first.shape)
 
 
-def by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """A reduction of the last dimension, f32[..., n] -> f32[...]."""
+def by_row(function: Callable[[Tensor, Tensor], Tensor], x: Tensor, factor: Tensor) -> Tensor:
+    """A reduction of the last dimension by a factor for each row, (f32[..., n], f64[...]) -> f64[...]."""
     if _at_once(x) or x.dim() == 1:
-        return function(x)
-    rows = x.reshape(-1, x.shape[-1])
-    return torch.cat([function(part) for part in rows.split(max(_BLOCK // x.shape[-1], 1))]).view(
-        x.shape[:-1]
-    )
+        return function(x, factor)
+    rows, size = x.reshape(-1, x.shape[-1]), block_rows(x)
+    blocks = zip(rows.split(size), factor.reshape(-1).split(size), strict=True)
+    return torch.cat([function(part, factors) for part, factors in blocks]).view(x.shape[:-1])
+
+
+def block_rows(x: Tensor) -> int:
+    """Rows of x that make a block; all of them on other devices."""
+    return max(_block() // x.shape[-1], 1) if x.device.type == "cpu" else x.numel() // x.shape[-1]
+
+
+def _block() -> int:
+    return _BLOCK * torch.get_num_threads()
 
 
 def _at_once(x: Tensor) -> bool:

@@ -1,8 +1,8 @@
 """The trace of one step: every node's output root, and any output again on demand (docs/protocol.md, 1.5).
 
 Contract: the tree is the trace tree of the step, keyed if a key was given; `output` and `tensor_tree` belong
-to the same execution. At most `keep_bytes` of outputs stay in memory; others are recomputed by running the
-step again. Not guaranteed: that a patched step (``program.fault``) is what the program says.
+to the same execution. All outputs stay in memory where they take at most `keep_bytes`; those of a larger step
+are recomputed by running it again. Not guaranteed: that a patched step (``program.fault``) is what the program says.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from program.state import slot_tree, state_tree
 from protocol import trees
 
 KEEP_BYTES = 1 << 30
+"""A part of a larger step is not kept: fresh memory for each output takes half as long as hashing it, and what
+is asked for is most likely not in that part."""
 _BACKLOG_BYTES = 256 << 20
 _CACHED_TREES = 8
 
@@ -113,7 +115,8 @@ class _Roots:
 
     def __init__(self, program: Program, key: bytes, hasher: Hasher, keep_bytes: int, patched: bool) -> None:
         self._program, self._key, self._hasher = program, key, hasher
-        self._keep_bytes, self._patched = keep_bytes, patched
+        self._patched = patched
+        self._keeps = sum(node.bytes for node in program.nodes) <= keep_bytes
         self._waiting: deque[tuple[int, Future[bytes]]] = deque()
         self._waiting_bytes = 0
         self.roots: list[Future[bytes]] = []
@@ -121,9 +124,8 @@ class _Roots:
 
     def observe(self, index: int, output: Tensor) -> None:
         node = self._program.nodes[index]
-        if node.bytes <= self._keep_bytes or node.op is Op.CONST:
+        if self._keeps or node.op in (Op.CONST, Op.STATE):
             self.kept[index] = output
-            self._keep_bytes -= 0 if node.op in (Op.CONST, Op.STATE) else node.bytes
         if node.op is Op.RESHAPE and not self._patched:
             self.roots.append(self.roots[node.inputs[0].ref])  # the same bytes
             return

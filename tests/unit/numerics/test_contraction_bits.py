@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from numerics import REFERENCE, backends, contraction, scalar
+from numerics import REFERENCE, backends, blocks, contraction, scalar
 from tests.unit.numerics import patterns as p
 
 LENGTHS = (1, 2, 3, 7, 64, 65)
@@ -107,6 +107,23 @@ def test_product_backends_agree_on_every_bit(shape: tuple[int, int, int]) -> Non
     for backend in BACKENDS:
         got = contraction.scale_product(backend(qa, qb), ea, eb)
         assert (p.bits(got) == p.bits(reference)).all(), backend.__name__
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 64), (63, 5, 512), (64, 9, 700), (65, 700, 64), (130, 80, 4096)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_product_put_together_by_rows_has_every_bit(
+    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int], transposed: bool
+) -> None:
+    monkeypatch.setattr(blocks, "_BLOCK", 640)
+    qa, ea = _quantised((shape[0], shape[2]), 18)
+    qb, eb = _quantised((shape[1], shape[2]), 19)
+    qa[0], qb[0], ea[-1] = 8192, -8192, 129
+    reference = contraction.scale_product(backends.integer_product_int64(qa, qb), ea, eb)
+    if transposed:
+        qa, qb = qa.t().contiguous().t(), qb.t().contiguous().t()
+    got = contraction.product_of_quantised(qa, ea, qb, eb)
+    assert backends.prefers_int8(qa) and (p.bits(got) == p.bits(reference)).all()
+    assert torch.isnan(got[-1]).all()
 
 
 def test_batched_product_backends_agree_on_every_bit() -> None:
