@@ -1,8 +1,9 @@
 """The trace of one step: every node's output root, and any output again on demand (docs/protocol.md, 1.5).
 
 Contract: the tree is the trace tree of the step, keyed if a key was given; `output` and `tensor_tree` belong
-to the same execution. All outputs stay in memory where they take at most `keep_bytes`; those of a larger step
-are recomputed by running it again. Not guaranteed: that a patched step (``program.fault``) is what the program says.
+to the same execution. All outputs stay in memory where they take at most `keep_bytes`; those of a larger
+step are recomputed by running it again. Not guaranteed: that a patched step (``program.fault``) is what the
+program says.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from program.state import slot_tree, state_tree
 from protocol import trees
 
 KEEP_BYTES = 1 << 30
-"""A part of a larger step is not kept: fresh memory for each output takes half as long as hashing it, and what
-is asked for is most likely not in that part."""
+"""A part of a larger step is not kept: fresh memory for each output takes half as long as hashing it, and
+what is asked for is most likely not in that part."""
 _BACKLOG_BYTES = 256 << 20
 _CACHED_TREES = 8
 
