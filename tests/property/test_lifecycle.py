@@ -24,7 +24,7 @@ from protocol.world import Demanded
 from tests.twin.player import PLAYERS, Player
 
 KINDS = ["useful"] * 9 + ["dispute"] * 5 + ["wait"] * 2
-KINDS += ["money", "job", "office", "demand", "demand", "nonsense"]
+KINDS += ["money", "job", "office", "demand", "demand", "plant", "nonsense"]
 MARKET = Market(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 2, Seconds(900), keccak, ARITHMETIC)
 
 

@@ -59,7 +59,6 @@ class Driven(Protocol):
     def wait(self, seconds: int, blocks: int = 1) -> None:
         """Empty blocks."""
 
-
     def seed_of(self, made: Demanded) -> bytes:
         """Hash of a demand's seed block (32 zero bytes if there is none yet)."""
 
@@ -96,13 +95,14 @@ class Player:
             "money": self.money,
             "job": self.job_events,
             "demand": self.demands,
+            "plant": self.plots,
             "office": self.offices,
             "nonsense": self.nonsense,
         }
         if self.twin.world.guardian.paused and self.rng.random() < 0.3:
             kind = "office"
         doings = kinds[kind]() if kind in kinds else []
-        if kind in ("useful", "dispute", "demand") and self.rng.random() < 0.9:
+        if kind in ("useful", "dispute", "demand", "plant") and self.rng.random() < 0.9:
             doings = [doing for doing in doings if self._welcome(*doing)]
         if not doings:
             self.wait()
@@ -374,8 +374,8 @@ class Player:
     # -- demands and plants
 
     def demands(self) -> list[Doing]:
-        """Answers to open demands, right and wrong, their ends, new ones; and what became of plants."""
-        doings = self._planted()
+        """Answers to open demands, right and wrong, their ends, and new ones."""
+        doings: list[Doing] = []
         live = [state for state in self.twin.world.claims.values() if self.twin.world.liable(state)]
         for demand_id, made in self.twin.world.demands.items():
             claim = self.twin.world.claims[made.claim_id].claim
@@ -407,8 +407,12 @@ class Player:
             chunks.append(Chunk(node, proof, data, (), tuple(way)))
         return e.Supply(demand_id, claim, tuple(chunks), seed)
 
+    def plots(self) -> list[Doing]:
+        """What clients and solvers do about plants: plant, commit what was planted, reveal, end."""
+        return self._planting() + self._planted()
+
     def _planted(self) -> list[Doing]:
-        """Reveals of what clients have planted, and ends."""
+        """Commits and reveals of what clients have planted, and ends."""
         rng, world = self.rng, self.twin.world
         doings: list[Doing] = []
         for (client, commitment), plot in self.plants.items():
@@ -418,7 +422,11 @@ class Player:
             if current is not None:
                 claim = world.claims[current].claim
                 salt = plot.salt if rng.random() < 0.9 else rng.randbytes(32)
-                doings.append((e.RevealPlant(claim, salt), rng.choice([client, client, client, plot.solver])))
+                by = rng.choice([client, client, client, plot.solver])
+                doings += [(e.RevealPlant(claim, salt), by)] * 3
+            elif world.jobs[plot.job_id].round == plot.round:
+                job = world.jobs[plot.job_id]
+                doings += [self._task(plot.job_id, job, plot.shard, plot.solver)] * 2
             doings.append((e.FinishPlant(client, commitment), rng.choice(PLAYERS)))
         return doings
 
@@ -429,8 +437,10 @@ class Player:
         for job_id, job in world.jobs.items():
             shard = rng.randrange(job.terms.shards)
             solver, client = job.shards[shard].solver, job.terms.client
-            if job.begun and solver != ZERO_ADDRESS and rng.random() < 0.5:
-                plot = Plot(job_id, job.round + rng.choice([0, 1]), shard, solver, rng.randbytes(32))
+            if job.begun and solver != ZERO_ADDRESS:
+                taken = world.current(job_id, Kind.TASK, job.round, shard) is not None
+                late = taken != (rng.random() < 0.1)
+                plot = Plot(job_id, job.round + late, shard, solver, rng.randbytes(32))
                 where = (job_id, plot.round, shard, plot.salt)
                 commitment = world.plant_commitment(client, solver, *where)
                 self.plants[client, commitment] = plot
@@ -499,7 +509,6 @@ class Player:
     def job_events(self) -> list[Doing]:
         """What clients and holders do now and then."""
         doings = [self.posting()] if len(self.twin.world.jobs) < 2 else []
-        doings += self._planting()
         for job_id, job in self.twin.world.jobs.items():
             anyone, shard = self.rng.choice(PLAYERS), self.rng.randrange(job.terms.shards)
             doings.append((e.TopUp(job_id, Wei(self.rng.choice([0, 3]))), anyone))
