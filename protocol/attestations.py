@@ -102,8 +102,9 @@ def _await_seed(state: ClaimState, terms: Terms, now: Moment) -> ClaimState:
 
 
 def _dismiss(funds: Funds, state: ClaimState, terms: Terms) -> tuple[Funds, ClaimState]:
-    """Whoever was drawn and did not reveal pays; the others are free, but for those with an open game."""
-    after = state
+    """Who did not reveal pays, and who called the claim invalid while no game on it is open; the others are
+    free, but for votes with an open game."""
+    after, unbacked = state, state.status.open_games == 0
     for ballot in state.present():
         if ballot.state == BallotState.DONE:
             continue
@@ -112,7 +113,8 @@ def _dismiss(funds: Funds, state: ClaimState, terms: Terms) -> tuple[Funds, Clai
             continue
         if ballot.state.locks:
             funds = funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
-        if ballot.state in (BallotState.DRAWN, BallotState.COMMITTED):
+        missed = ballot.state in (BallotState.DRAWN, BallotState.COMMITTED)
+        if missed or (unbacked and ballot.state == BallotState.INVALID):
             funds = funds.fined(ballot.verifier, Role.VERIFIER, terms.miss_penalty)
     return funds, after
 

@@ -147,6 +147,13 @@ def least_verifier_stake(rules: Rules, escape: bool = False) -> float:
     return (2 * stake if escape else stake) / TOK
 
 
+def obstruction(rules: Rules) -> tuple[float, float]:
+    """A false invalid vote: the least that it costs (the penalty, or the bond of a false challenge that keeps
+    it off), and what the others' work is worth that it wastes with the draw."""
+    least = min(rules.miss_penalty, rules.bond)
+    return least / TOK, (rules.verifiers - 1) * rules.replay / TOK
+
+
 def draws(rules: Rules, absent: int, total: int) -> float:
     """Draws until a quorum of everybody drawn, with verifiers that never vote (quorum = verifiers)."""
     return 1 / all_of(total - absent, total, rules.verifiers)

@@ -261,7 +261,7 @@ class Market:
     def _compensate(self, convict: int, wasted: int, amount: Wei) -> None:
         """The first wasted task is the convict's own, whose share is burnt; the others lose their work."""
         prices = Wei(wasted * self.rules.price)
-        pot = CompensationPot(amount, prices, amount, prices)
+        pot = CompensationPot(amount, prices)
         others = self.rng.choice(self.population.members(*SOLVERS), wasted)
         others[0] = convict
         for account in others:

@@ -2,7 +2,7 @@
 
 Contract: `decide` is deterministic and never acts. Order of urgency: games that run against us, reveals,
 commits of votes, games that we brought, then what anyone may do. A vote is committed only once it was worked
-out by replay.
+out by replay; an invalid one is shown only once our game on the claim is open, if it can be (rule 4.7).
 """
 
 from __future__ import annotations
@@ -189,9 +189,22 @@ def _reveals(sight: Sight, job: JobSight) -> Iterator[Action]:
             continue
         voted = status.since + terms.vote_time
         everyone = all(voted_by(other) for other in view.votes)
+        if _unbacked(sight, job, view) and sight.now <= voted + terms.reveal_time // 2:
+            continue
         if (everyone or sight.now > voted) and sight.now <= voted + terms.reveal_time:
             reason = "every drawn verifier has voted" if everyone else "voting is over"
             yield RevealVote(job.view.job_id, view.claim_id, status.seed, reason)
+
+
+def _unbacked(sight: Sight, job: JobSight, view: ClaimView) -> bool:
+    """Whether we found a fault and have no game on it yet: an invalid vote shown then may cost its penalty."""
+    ballot = job.ballots.get((view.claim_id, view.status.seed))
+    return ballot is not None and ballot.finding and view.claim_id not in _accused(sight, job)
+
+
+def _accused(sight: Sight, job: JobSight) -> set[ClaimId]:
+    """Claims on which we have opened a game."""
+    return {g.game.claim_id for g in job.games if g.game.challenger == sight.me}
 
 
 def _votes(sight: Sight, job: JobSight) -> Iterator[Action]:
@@ -221,14 +234,15 @@ def _votes(sight: Sight, job: JobSight) -> Iterator[Action]:
 
 def _pursuits(sight: Sight, job: JobSight) -> Iterator[Action]:
     terms = job.view.terms
-    playing = {g.game.claim_id for g in job.games if g.game.challenger == sight.me}
+    playing = _accused(sight, job)
     own = [g for g in job.games if g.game.challenger == sight.me and not g.decided]
     for view in job.claims:
         found = any(b.finding for (claim_id, _), b in job.ballots.items() if claim_id == view.claim_id)
         open_ = view.status.phase in (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED) and not view.stale
         if not found or not open_ or view.claim_id in playing:
             continue
-        if others_suffice(sight.now, job.view, view, job.games):
+        drawn = view.status.phase == Phase.SEEDED and own_vote(sight, view) is not None
+        if not drawn and others_suffice(sight.now, job.view, view, job.games):
             continue
         bond = terms.challenge_bond
         if sight.free < bond or (len(own) + 1) * bond > sight.limits.bond_budget:

@@ -230,7 +230,7 @@ interface ITasks {
     event Accepted(bytes32 indexed claimId, uint64 windowEnds);
     event Redrawn(bytes32 indexed claimId, uint64 seedBlock);
     event VoteRevealed(bytes32 indexed claimId, address indexed verifier, bool valid, bytes32[] traces);
-    event VoteMissed(bytes32 indexed claimId, address indexed verifier, uint256 penalty);
+    event VoteFined(bytes32 indexed claimId, address indexed verifier, uint256 penalty);
     event VoteConvicted(
         bytes32 indexed claimId,
         address indexed verifier,

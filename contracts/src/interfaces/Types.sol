@@ -72,7 +72,7 @@ struct Terms {
     uint128 solverStake; // locked per claim
     uint128 verifierStake; // locked per vote
     uint128 challengeBond;
-    uint128 missPenalty; // taken from a solver that misses a deadline and from whoever was drawn and did not reveal
+    uint128 missPenalty; // from a solver that misses a deadline, and for votes that are missing or unfounded
 }
 
 /// @dev "Program P, from input root, for n steps, gives output root", as its claimant committed it.

@@ -87,7 +87,8 @@ abstract contract Attestations is Claims {
         emit ITasks.Redrawn(claimId, st.seedBlock);
     }
 
-    /// @dev End of a draw that did not accept: whoever was drawn and did not reveal pays, the others are free again.
+    /// @dev End of a draw that did not accept: whoever was drawn and did not reveal pays, and so does whoever called the claim
+    /// invalid while no game on it is open; the others are free again.
     function _dismiss(bytes32 claimId, Status memory st, Terms memory t) private {
         uint256 penalties;
         for (uint256 i; i < st.drawn; ++i) {
@@ -99,11 +100,10 @@ abstract contract Attestations is Claims {
                 continue;
             }
             if (_cast(st, i)) STAKES.unlock(verifier, Role.VERIFIER, t.verifierStake);
-            if (!_revealed(st, i)) {
-                uint256 taken = STAKES.slash(verifier, Role.VERIFIER, t.missPenalty);
-                penalties += taken;
-                emit ITasks.VoteMissed(claimId, verifier, taken);
-            }
+            if (_revealed(st, i) && (_valid(st, i) || st.openGames > 0)) continue;
+            uint256 taken = STAKES.slash(verifier, Role.VERIFIER, t.missPenalty);
+            penalties += taken;
+            emit ITasks.VoteFined(claimId, verifier, taken);
         }
         VAULT.burn(IVault.Bucket.FREE, _key(address(this)), penalties);
     }

@@ -495,22 +495,80 @@ contract TasksTest is Market {
         assertSolvent();
     }
 
-    function test_aSplitVoteRedrawsAsSoonAsAllAreIn() external {
-        holdShards();
-        Claim memory claim = commitTask(0, 0);
-        address[] memory drawn = seedFor(claim);
+    /// @dev Of three, the first calls the claim valid and the others do not: a draw that fails.
+    function split(Claim memory claim) private returns (address[] memory drawn) {
+        drawn = seedFor(claim);
         for (uint256 i; i < 3; ++i) {
             commitVoteAs(drawn[i], claim, i == 0);
         }
         for (uint256 i; i < 3; ++i) {
             revealVoteAs(drawn[i], claim, i == 0);
         }
+    }
+
+    function stakesOf(address[] memory drawn) private view returns (uint256[3] memory staked) {
+        for (uint256 i; i < 3; ++i) {
+            staked[i] = activeOf(drawn[i], Role.VERIFIER);
+        }
+    }
+
+    function test_aSplitVoteRedrawsAsSoonAsAllAreInAndAnUnfoundedInvalidVotePays() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = split(claim);
+        uint256[3] memory staked = stakesOf(drawn);
         tasks.tally(claim);
         assertPhase(claim, Phase.COMMITTED);
-        assertEq(vault.burned(), 0);
+        assertEq(vault.burned(), 14 ether, "whoever wastes a draw pays");
         for (uint256 i; i < 3; ++i) {
             assertEq(lockedOf(drawn[i], Role.VERIFIER), 0);
+            assertEq(staked[i] - activeOf(drawn[i], Role.VERIFIER), i == 0 ? 0 : 7 ether);
         }
+        assertSolvent();
+    }
+
+    function test_anInvalidVoteWithAGameOnTheClaimCostsNothing() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = split(claim);
+        uint256[3] memory staked = stakesOf(drawn);
+        uint256 game = challengeAs(whistle, claim, 1);
+        tasks.tally(claim);
+        assertPhase(claim, Phase.COMMITTED);
+        for (uint256 i; i < 3; ++i) {
+            assertEq(activeOf(drawn[i], Role.VERIFIER), staked[i], "somebody stands for the fault");
+        }
+        court.decide(game, true);
+        assertPhase(claim, Phase.CONVICTED);
+        assertSolvent();
+    }
+
+    function test_aLostGameShieldsNoInvalidVoteAndItsBondIsGone() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = split(claim);
+        uint256[3] memory staked = stakesOf(drawn);
+        uint256 before = free(whistle);
+        court.decide(challengeAs(whistle, claim, 1), false);
+        tasks.tally(claim);
+        assertEq(before - free(whistle), 30 ether);
+        assertEq(staked[1] - activeOf(drawn[1], Role.VERIFIER), 7 ether);
+    }
+
+    function test_anInvalidVoteBesideAQuorumWastesNothingAndCostsNothing() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = seedFor(claim);
+        for (uint256 i; i < 3; ++i) {
+            commitVoteAs(drawn[i], claim, i != 1);
+        }
+        for (uint256 i; i < 3; ++i) {
+            revealVoteAs(drawn[i], claim, i != 1);
+        }
+        uint256 staked = activeOf(drawn[1], Role.VERIFIER);
+        tasks.tally(claim);
+        assertPhase(claim, Phase.ACCEPTED);
+        assertEq(activeOf(drawn[1], Role.VERIFIER), staked);
     }
 
     function test_aQuorumAcceptsBeforeTheLastVoteIsIn() external {

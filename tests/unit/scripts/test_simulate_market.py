@@ -322,6 +322,8 @@ def test_under_the_templates_terms_nothing_pays_but_honesty(name: str, capped: b
     assert formulas.lazy_gain(rules) < formulas.lazy_gain(rules, escape=True) < 0
     assert formulas.withholder_gain(rules) < 0
     assert rules.miss_penalty >= rules.verifier_stake // 2, "no vote is dropped rather than disputed"
+    cost, harm = formulas.obstruction(rules)
+    assert cost >= harm, "who wastes a draw loses more than it takes from the others"
     assert formulas.least_bond(rules) <= rules.bond / TOK
     assert formulas.reward(rules, share_wasted=True) > (rules.cost + rules.gas(CHALLENGE_GAS)) / TOK
     assert formulas.plant_gain(rules, 0.025) < 0 > formulas.plant_gain(rules, 0.025, 1.0)

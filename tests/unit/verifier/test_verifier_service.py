@@ -46,6 +46,27 @@ def test_05_a_drawn_verifier_that_finds_a_fault_votes_invalid_and_convicts(day: 
     assert all(day.world.active[account(f"v{i}"), Role.VERIFIER] == 1_000 for i in range(3))
 
 
+def test_an_invalid_vote_is_shown_only_once_its_game_is_open(day: MarketDay) -> None:
+    """Otherwise the draw could be tallied before, and the honest finder fined (rule 4.7)."""
+    job_id = day.post(rounds=1, shards=1, samples=4)
+    day.solver("ann", partial(FaultySolver, plan=WeightPlan(0, 3, 0, 5)))
+    for i in range(3):
+        day.verifier(f"v{i}")
+    shown: dict[str, set[str]] = {}
+
+    def look() -> bool:
+        """Notes, at the first sight of each invalid vote, who had a game on the claim by then."""
+        accusers: set[str] = {p.view.game.challenger for p in day.world.games.values()}
+        for entry in day.world.claims.values():
+            for vote in entry.votes.values():
+                if vote.revealed and not vote.valid:
+                    shown.setdefault(vote.verifier, accusers)
+        return Phase.CONVICTED in day.phases(job_id)
+
+    assert day.run(look)
+    assert len(shown) > 1 and all(finder in accusers for finder, accusers in shown.items())
+
+
 def test_06_right_weights_with_a_wrong_moment_are_found(day: MarketDay) -> None:
     job_id = day.post(rounds=1, shards=1, samples=4)
     day.solver("ann", partial(FaultySolver, plan=Plan(0, 0, StateFault(step=5, slot=1, element=0))))
