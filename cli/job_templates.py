@@ -7,6 +7,7 @@ need one. Not guaranteed: that the learning rates suit another shape of model.
 from __future__ import annotations
 
 from cli.jobfile import BadJobFile
+from cli.units import parse_duration
 
 _COMMON = """
 [training]
@@ -32,7 +33,7 @@ max_unsettled_rounds = 4
 
 [times]
 task = "{task}"
-straggler = "{straggler}"         # after `task`, to be voted on: a round may then close without the others
+straggler = "{straggler}"         # after `task`, for two draws: a round may then close without the others
 outer = "{outer}"              # for which the outer step is reserved to one shard's holder
 vote = "{vote}"
 reveal = "{vote}"
@@ -48,7 +49,7 @@ outer_fee = "1tok"
 solver_stake = "360tok"     # locked by each claim
 verifier_stake = "40tok"    # locked by each vote
 challenge_bond = "20tok"
-miss_penalty = "20tok"      # of a drawn verifier that shows no vote
+miss_penalty = "20tok"      # of a drawn verifier: no vote shown, or a false invalid one
 """
 
 _GPT = """# A byte-level GPT (about 0.8 million parameters) trained on text.
@@ -159,7 +160,6 @@ OPTIMISERS = {"adamw": (_ADAMW, 0.002), "sgd": (_SGD, 0.1), "lion": (_LION, 0.00
 
 LOCAL = {
     "task": "120s",
-    "straggler": "180s",
     "outer": "30s",
     "vote": "60s",
     "window": "60s",
@@ -168,13 +168,19 @@ LOCAL = {
 """Times for a chain on one's own machine."""
 PUBLIC = {
     "task": "1h",
-    "straggler": "2h",
     "outer": "10m",
     "vote": "30m",
     "window": "1d",
     "move": "1h",
 }
 """Times for a chain with other people on it."""
+
+
+def _common(batch: int, rounds: int, times: dict[str, str]) -> str:
+    """What every job file has. A task of the last second is given two draws, so that one that fails does not
+    leave it out: the stragglers' time is twice vote and reveal, unless `times` states another."""
+    straggler = f"{4 * parse_duration(times['vote'])}s"
+    return _COMMON.format(batch=batch, rounds=rounds, **{"straggler": straggler, **times})
 
 
 def _optimiser(name: str) -> str:
@@ -195,7 +201,7 @@ def template(name: str, *, source: str, rounds: int, times: dict[str, str], opti
     if name not in _HEADS:
         raise BadJobFile(f"there is no template {name!r}", hint=f"choose one of {', '.join(_HEADS)}")
     head, batch, usual = _HEADS[name]
-    common = _COMMON.format(batch=batch, rounds=rounds, **times)
+    common = _common(batch, rounds, times)
     return head.format(source=_escaped(source)) + _optimiser(optimiser or usual) + common
 
 
@@ -205,4 +211,4 @@ def own_template(source: str, *, batch: int, rounds: int, times: dict[str, str],
     """
     head = _OWN.format(function=source.rpartition(":")[2], source=_escaped(source))
     chosen = _optimiser(optimiser) if optimiser else ""
-    return head + chosen + _COMMON.format(batch=batch, rounds=rounds, **times)
+    return head + chosen + _common(batch, rounds, times)

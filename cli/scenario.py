@@ -44,7 +44,7 @@ BLOCK_TIME_S = 0.5
 
 def demo_job(source: str, quick: bool, scenario: Scenario) -> JobFile:
     """What a scenario trains: a byte-level GPT of 0.86 million parameters, or a smaller one."""
-    times = {**LOCAL, "task": "180s", "straggler": "270s", "vote": "90s", "move": "45s"}
+    times = {**LOCAL, "task": "180s", "vote": "90s", "move": "45s"}
     times["window"] = "7s" if quick else "32s"
     rounds = scenario.quick_rounds if quick else 3
     text = template("gpt", source=source, rounds=rounds, times=times | dict(scenario.times))

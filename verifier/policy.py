@@ -197,7 +197,7 @@ def _reveals(sight: Sight, job: JobSight) -> Iterator[Action]:
 
 
 def _unbacked(sight: Sight, job: JobSight, view: ClaimView) -> bool:
-    """Whether we found a fault and have no game on it yet: an invalid vote shown then may cost its penalty."""
+    """Whether we found a fault and have no game on it: an invalid vote shown now may cost its penalty."""
     ballot = job.ballots.get((view.claim_id, view.status.seed))
     return ballot is not None and ballot.finding and view.claim_id not in _accused(sight, job)
 

@@ -164,6 +164,14 @@ def test_a_template_is_a_whole_job_file(name: str, optimiser: str, times: dict[s
             parse_job_file(text.replace(line + "\n", "", 1), "a template without " + line)
 
 
+@pytest.mark.parametrize("times", [LOCAL, PUBLIC], ids=["local", "public"])
+def test_a_template_gives_stragglers_the_time_of_two_draws(times: dict[str, str]) -> None:
+    found = parse_job_file(template("gpt", source="stdlib", rounds=3, times=times), "a template").times
+    assert found.straggler == 2 * (found.vote + found.reveal) > 0
+    stated = template("gpt", source="stdlib", rounds=3, times={**times, "straggler": "7s"})
+    assert parse_job_file(stated, "a template").times.straggler == 7
+
+
 def test_settings_are_found_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("ASSAY_RPC_URL", "ETH_RPC_URL"):
