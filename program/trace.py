@@ -117,7 +117,8 @@ class _Roots:
     def __init__(self, program: Program, key: bytes, hasher: Hasher, keep_bytes: int, patched: bool) -> None:
         self._program, self._key, self._hasher = program, key, hasher
         self._patched = patched
-        self._keeps = sum(node.bytes for node in program.nodes) <= keep_bytes
+        self._sizes = [node.bytes for node in program.nodes]
+        self._keeps = sum(self._sizes) <= keep_bytes
         self._waiting: deque[tuple[int, Future[bytes]]] = deque()
         self._waiting_bytes = 0
         self.roots: list[Future[bytes]] = []
@@ -130,17 +131,18 @@ class _Roots:
         if node.op is Op.RESHAPE and not self._patched:
             self.roots.append(self.roots[node.inputs[0].ref])  # the same bytes
             return
-        future = self._begin(node, output)
+        size = self._sizes[index]
+        future = self._begin(node, output, size)
         self.roots.append(future)
-        self._waiting.append((node.bytes, future))
-        self._waiting_bytes += node.bytes
+        self._waiting.append((size, future))
+        self._waiting_bytes += size
         while self._waiting_bytes > _BACKLOG_BYTES:
-            size, first = self._waiting.popleft()
+            done, first = self._waiting.popleft()
             first.result()
-            self._waiting_bytes -= size
+            self._waiting_bytes -= done
 
-    def _begin(self, node: Node, output: Tensor) -> Future[bytes]:
-        if node.bytes > PLAIN_BYTES and not _uniform(output):
+    def _begin(self, node: Node, output: Tensor, size: int) -> Future[bytes]:
+        if size > PLAIN_BYTES and not _uniform(output):
             return self._hasher.tensor_root(output, self._key)
         future: Future[bytes] = Future()
         future.set_result(output_tree(node, output, self._key).root)

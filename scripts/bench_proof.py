@@ -14,12 +14,15 @@ Compiling takes minutes, once; forms are kept under `--cache` (those of scripts/
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+
+os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # as the nodes do (cli/__init__.py)
 
 import torch
 from torch import Tensor
