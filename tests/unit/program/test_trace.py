@@ -55,6 +55,15 @@ def test_memory_bound_and_threads_change_nothing() -> None:
         lean.tensor(len(sample.program.nodes))
 
 
+def test_outputs_are_kept_all_together_or_not_at_all() -> None:
+    sample = random_sample(5)
+    nodes = sample.program.nodes
+    size = sum(node.bytes for node in nodes)
+    free = {i for i, node in enumerate(nodes) if node.op in (Op.STATE, Op.CONST)}
+    assert set(trace(sample, keep_bytes=size)._kept) == set(range(len(nodes))) > free
+    assert set(trace(sample, keep_bytes=size - 1)._kept) == free
+
+
 @pytest.mark.parametrize("key", [b"", KEY])
 def test_roots_from_hashing_threads_are_the_same(monkeypatch: pytest.MonkeyPatch, key: bytes) -> None:
     sample, made = random_sample(5), Hasher(2)
