@@ -9,7 +9,7 @@ poisoned row where `quantise_own` is told that only products see them; results f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -149,6 +149,11 @@ def product(qa: Quantised, ea: Exponents, qb: Quantised, eb: Exponents) -> Tenso
         total = _total_f64(qa, qb)
     else:
         total = _total_int8(qa, qb)
+    return scaled(total, ea, eb)
+
+
+def scaled(total: Tensor, ea: Exponents, eb: Exponents) -> Tensor:
+    """The one rounding of A32, of exact sums f64[b..., M, N]."""
     return (total * ea.factor().unsqueeze(-1) * eb.factor().unsqueeze(-2)).to(torch.float32)
 
 
@@ -160,9 +165,14 @@ def _total_f64(qa: Quantised, qb: Quantised) -> Tensor:
 
 def _total_int8(qa: Quantised, qb: Quantised) -> Tensor:
     """S as f64, exact, and never -0 since every term of it is made from an integer."""
-    high, low, both = _products(qa, qb)
+    return combined(_products(qa, qb), qa.integers.shape[-1])
+
+
+def combined(parts: Sequence[Tensor], length: int) -> Tensor:
+    """S of A51 as f64 from (HH, LL, T), i32, of rows of this length."""
+    high, low, both = parts
     cross = both - high - low
-    if qa.integers.shape[-1] <= _INT32_PRODUCT_LENGTH:
+    if length <= _INT32_PRODUCT_LENGTH:
         upper = (high * 128 + cross).to(torch.float64)
     else:
         upper = high.to(torch.float64) * 128.0 + cross.to(torch.float64)

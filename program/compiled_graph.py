@@ -17,14 +17,16 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn.functional import pad
 
 from numerics import REFERENCE, fused
 from numerics.fused import Exponents, Quantised
+from numerics.windows import Windows, windowed_product
 from program.affine import strided
 from program.execute import TORCH_DTYPES
 from program.isa import DType, Node, Op, Program
 
-Value = Tensor | Quantised | Exponents
+Value = Tensor | Quantised | Windows | Exponents
 
 _FUSED: dict[Op, Callable[..., Value]] = {
     Op.EXPONENT: fused.exponent,
@@ -60,6 +62,7 @@ def _example(node: Node, device: torch.device) -> Tensor:
 def _run(program: Program, *inputs: Tensor) -> list[Tensor]:
     pending = list(inputs[:-1])
     products_only = _read_by_products_only(program)
+    planes = _read_through_windows(program)
     values: list[Value] = []
     for node in program.nodes:
         if node.op in (Op.STATE, Op.DATA):
@@ -69,7 +72,11 @@ def _run(program: Program, *inputs: Tensor) -> list[Tensor]:
         else:
             operands = [values[ref.ref] for ref in node.inputs]
             if node.op is Op.QUANTISE:
-                values.append(_quantise(program, node, operands, len(values) in products_only))
+                made = _quantise(program, node, operands, len(values) in products_only)
+                values.append(Windows.whole(made) if len(values) in planes else made)
+            elif (zeros := _zeros_around(program, node)) is not None:
+                inner, sides = zeros
+                values.append(pad(_plain(operands[inner]), sides))
             else:
                 value = _value(node, operands, inputs[-1].device)
                 if node.op in _COSTLY and isinstance(value, Tensor):
@@ -90,6 +97,35 @@ def _read_by_products_only(program: Program) -> set[int]:
     return found
 
 
+def _read_through_windows(program: Program) -> set[int]:
+    """quantise nodes of which some view names more elements than there are: overlapping windows."""
+    quantised = {i for i, node in enumerate(program.nodes) if node.op is Op.QUANTISE}
+    found: set[int] = set()
+    for node in program.nodes:
+        if node.op is Op.STRIDED and node.elements > node.inputs[0].elements:
+            found |= {node.inputs[0].ref} & quantised
+    return found
+
+
+def _zeros_around(program: Program, node: Node) -> tuple[int, list[int]] | None:
+    """Of a concat of one tensor and zeros: which operand it is, and PyTorch's padding."""
+    if node.op is not Op.CONCAT:
+        return None
+    inner = [i for i, ref in enumerate(node.inputs) if not _is_zero(program, ref.ref)]
+    if len(inner) != 1 or len(node.inputs) == 1:
+        return None
+    sizes, dim = [ref.shape[node.attrs[0]] for ref in node.inputs], node.attrs[0]
+    before, after = sum(sizes[: inner[0]]), sum(sizes[inner[0] + 1 :])
+    return inner[0], [0, 0] * (len(node.shape) - 1 - dim) + [before, after]
+
+
+def _is_zero(program: Program, ref: int) -> bool:
+    node = program.nodes[ref]
+    while node.op in _MOVES:
+        node = program.nodes[node.inputs[0].ref]
+    return node.op is Op.CONST and node.attrs[0] == 0
+
+
 def _internal(x: Tensor) -> Tensor:
     return x.to(torch.int32) if x.dtype is torch.int16 else x
 
@@ -100,6 +136,8 @@ def _external(node: Node, value: Value) -> Tensor:
 
 
 def _plain(value: Value) -> Tensor:
+    if isinstance(value, Windows):
+        value = value.opened()
     if isinstance(value, Quantised):
         return value.integers.to(torch.int32)
     return value.i32 if isinstance(value, Exponents) else value
@@ -110,9 +148,13 @@ def _value(node: Node, operands: Sequence[Value], device: torch.device) -> Value
     if node.op in _MOVES:
         move = partial(_move, node)
         first = operands[0]
+        if isinstance(first, Windows):
+            return _seen(node, first)
         return move(first) if isinstance(first, Tensor) else first.moved(move)
     if node.op is Op.PRODUCT:
         qa, ea, qb, eb = operands
+        if isinstance(qa, Windows) or isinstance(qb, Windows):
+            return windowed_product(_windows(qa), _exponents(ea), _windows(qb), _exponents(eb))
         return fused.product(_quantised(qa), _exponents(ea), _quantised(qb), _exponents(eb))
     if node.op is Op.CONST:
         return _constant(node, device)
@@ -127,7 +169,20 @@ def _value(node: Node, operands: Sequence[Value], device: torch.device) -> Value
 
 def _quantised(value: Value) -> Quantised:
     """A product's operand, also where it came through a concat or take as plain numbers."""
+    if isinstance(value, Windows):
+        return value.opened()
     return value if isinstance(value, Quantised) else Quantised(_plain(value).to(torch.float32))
+
+
+def _windows(value: Value) -> Windows:
+    return value if isinstance(value, Windows) else Windows.whole(_quantised(value))
+
+
+def _seen(node: Node, x: Windows) -> Windows:
+    """A view or another shape of windows; a view of a view is taken of what the first one names."""
+    if node.op is Op.RESHAPE:
+        return x.reshaped(node.shape)
+    return x.viewed(node.shape, node.attrs[0], node.attrs[1:])
 
 
 def _exponents(value: Value) -> Exponents:

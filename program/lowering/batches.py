@@ -8,7 +8,6 @@ from typing import Any
 from torch.fx import Node as Traced
 
 from program.isa import Op
-from program.lowering import views
 from program.lowering.context import Lowering, Refused
 from program.lowering.registry import lowers
 from program.lowering.views import View
@@ -63,10 +62,28 @@ def group_norm(
     groups: int,
     eps: float,
 ) -> tuple[View, View, View]:
-    rows = context.reshape(x, [batch, groups, -1])
-    scaled, mean, _, rstd = _whitened(context, rows, (2,), eps)
-    result = _affine(context, context.reshape(scaled, x.shape), weight, bias)
+    parts = _parts(context, x, groups)
+    mean = _group_mean(context, parts)
+    apart = context.sub(parts, mean)
+    rstd = _reciprocal_root(context, _group_mean(context, context.mul(apart, apart)), eps)
+    scaled = context.reshape(context.mul(apart, rstd), x.shape)
+    result = _affine(context, scaled, weight, bias)
     return result, context.reshape(mean, (batch, groups)), context.reshape(rstd, (batch, groups))
+
+
+def _parts(context: Lowering, x: View, groups: int) -> View:
+    """[B, C, X..] as [B, groups, C ÷ groups, X..]."""
+    return context.reshape(x, [x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]])
+
+
+def _group_mean(context: Lowering, parts: View) -> View:
+    """Of each group, [B, groups, 1, 1..]: sums over each channel's places, then over the group's channels."""
+    total = parts
+    if len(parts.shape) > 3:
+        total = context.sum(total, range(3, len(parts.shape)))
+    total = context.sum(total, (2,))
+    shape = [*total.shape, *([1] * (len(parts.shape) - 2))]
+    return context.reshape(context.div(total, float(parts.elements // total.elements)), shape)
 
 
 @lowers("native_group_norm_backward.default")
@@ -84,14 +101,32 @@ def group_norm_backward(
     groups: int,
     wanted: Sequence[bool],
 ) -> tuple[View | None, View | None, View | None]:
-    rows = context.reshape(x, [batch, groups, -1])
-    mean, rstd = views.unsqueeze(mean, 2), views.unsqueeze(rstd, 2)
-    scaled = context.mul(context.sub(rows, mean), rstd)
-    h = context.reshape(_affine(context, g, weight, None), rows.shape)
-    dx = context.reshape(_input_gradient(context, h, scaled, rstd, (2,)), x.shape) if wanted[0] else None
+    parts = _parts(context, x, groups)
+    shape = [batch, groups, *([1] * (len(parts.shape) - 2))]
+    mean, rstd = context.reshape(mean, shape), context.reshape(rstd, shape)
+    scaled = context.mul(context.sub(parts, mean), rstd)
     seen = context.reshape(scaled, x.shape)
-    dweight = context.sum(context.mul(g, seen), _spatial(x)) if wanted[1] else None
-    return dx, dweight, context.sum(g, _spatial(x)) if wanted[2] else None
+    sums = [_over_places(context, y) for y in (g, context.mul(g, seen))]
+    dx = None
+    if wanted[0]:
+        h = _parts(context, _affine(context, g, weight, None), groups)
+        means = []
+        for total in sums:
+            weighted = total if weight is None else context.mul(total, weight)
+            per_group = context.sum(context.reshape(weighted, [batch, groups, -1]), (2,))
+            means.append(
+                context.reshape(context.div(per_group, float(x.elements // (batch * groups))), shape)
+            )
+        flat = context.sub(h, means[0])
+        dx = context.mul(context.sub(flat, context.mul(scaled, means[1])), rstd)
+        dx = context.reshape(dx, x.shape)
+    dbias, dweight = (context.sum(total, (0,)) for total in sums)
+    return dx, dweight if wanted[1] else None, dbias if wanted[2] else None
+
+
+def _over_places(context: Lowering, x: View) -> View:
+    """[B, C, X..] -> [B, C]."""
+    return context.sum(x, range(2, len(x.shape))) if len(x.shape) > 2 else x
 
 
 def _batch_norm(

@@ -102,9 +102,29 @@ class Lowering:
             result = self.builder.emit(op, dtype, frame.base.shape, inputs)
             return views.expand(views.view(result, frame.shape, frame.strides, 0), shape)
         joint = broadcast([x.shape for x in wide])
+        order = self._layout(wide, joint)
+        laid = [views.permute(x, order) for x in wide]
+        made = self._in_order(op, dtype, laid, tuple(joint[d] for d in order))
+        return views.expand(views.permute(made, views.inverse(order)), shape)
+
+    def _in_order(self, op: Op, dtype: DType, wide: Sequence[View], joint: Shape) -> View:
         inputs = [self._compact(x) for x in self._grouped(wide, joint)]
         made = self.builder.emit(op, dtype, broadcast([x.shape for x in inputs]), inputs)
-        return views.expand(self._regrouped(views.whole(made), joint), shape)
+        return self._regrouped(views.whole(made), joint)
+
+    @staticmethod
+    def _layout(wide: Sequence[View], joint: Shape) -> list[int]:
+        """The order of dimensions in which the operands that are as large as the result lie, if it is one."""
+        orders = {
+            tuple(
+                sorted(range(len(joint)), key=lambda d: -x.strides[d] if joint[d] > 1 else -x.base.elements)
+            )
+            if not x.plain
+            else tuple(range(len(joint)))
+            for x in wide
+            if x.shape == joint and x.bijective
+        }
+        return list(orders.pop()) if len(orders) == 1 else list(range(len(joint)))
 
     @staticmethod
     def _grouped(wide: Sequence[View], joint: Shape) -> Sequence[View]:

@@ -1,18 +1,71 @@
-"""Rules for convolutions: windows of the input as the rows of one matrix product, and its two gradients."""
+"""Rules for convolutions: windows of quantised planes as the rows of one matrix product, and its gradients.
+
+Contract: planes are quantised once, before their windows are taken, with one exponent for as many images as
+one contraction of the weight gradient spans (`_images`); both gradients read the same quantised planes. Not
+guaranteed: the bits of a product of unfolded floats, whose rows have an exponent each (decisions/0012).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import gcd, prod
 from typing import Any
 
 from torch.fx import Node as Traced
 
-from program.isa import DType
+from program.isa import DType, Input, Op
 from program.lowering import views
 from program.lowering.context import Lowering, Refused
 from program.lowering.registry import lowers
-from program.lowering.views import View
-from program.lowering.windows import Window, each, padded, spread, unfold
+from program.lowering.views import View, whole
+from program.lowering.windows import Window, each, padded
+from program.rules import MAX_DIMS, MAX_FAN_IN
+
+Sides = Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Planes:
+    """Quantised planes with their channels last."""
+
+    numbers: Input
+    """i16 [B, X.., C]"""
+    exponents: View
+    """i16 [B ÷ images]: one exponent for so many images one after the other."""
+    images: int
+
+    @property
+    def blocks(self) -> int:
+        return self.exponents.shape[0]
+
+
+def _images(batch: int, places: int) -> int:
+    """How many images share an exponent: the most that divide the batch and fit one contraction."""
+    return next(n for n in range(batch, 0, -1) if batch % n == 0 and (n * places <= MAX_FAN_IN or n == 1))
+
+
+def _repeated(context: Lowering, exponents: View, images: int, shape: Sequence[int]) -> View:
+    """An exponent for each block as one for each element of [B, ..]."""
+    blocks = exponents.shape[0]
+    column = context.reshape(exponents, [blocks, *([1] * len(shape))])
+    return context.reshape(views.expand(column, [blocks, images, *shape[1:]]), shape)
+
+
+def _planes(context: Lowering, x: View, sides: Sides, images: int) -> Planes:
+    """[B, C, X..] with zeros around it, quantised."""
+    blocks = x.shape[0] // images
+    sizes = context.unary(Op.ABS, x)
+    order = sorted(
+        range(1, len(x.shape)), key=lambda d: -sizes.strides[d]
+    )  # as they lie: a maximum has no order
+    highest = context.amax(context.reshape(views.permute(sizes, [0, *order]), [blocks, -1]), (1,))
+    exponents = whole(context.builder.exponent(context.node(context.reshape(highest, [blocks, 1]))))
+    last = views.permute(x, [0, *range(2, len(x.shape)), 1])
+    wide = context.node(padded(context, last, [*sides, (0, 0)]))
+    rows = context.node(_repeated(context, exponents, images, wide.shape[:-1]))
+    return Planes(context.builder.quantise(wide, rows), exponents, images)
 
 
 def _window(weight: View, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]) -> Window:
@@ -27,48 +80,95 @@ def _check(x: View, weight: View, transposed: bool) -> None:
         raise Refused("convolutions are of float32 tensors")
 
 
-def _grouped(context: Lowering, x: View, groups: int) -> View:
-    """[B, C, ..] -> [groups, B, C ÷ groups, ..]."""
-    parts = context.reshape(x, [x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]])
-    return views.swap(parts, 0, 1)
+def _grouped(x: View, groups: int, dim: int) -> View:
+    """x with `dim` as [groups, size ÷ groups]; one group is no dimension."""
+    if groups == 1:
+        return x
+    split = [*x.shape[:dim], groups, x.shape[dim] // groups, *x.shape[dim + 1 :]]
+    strides = [*x.strides[:dim], x.strides[dim] * split[dim + 1], *x.strides[dim:]]
+    return views.view(x.base, split, strides, x.offset)
 
 
-def _rows(context: Lowering, parts: View, groups: int) -> View:
-    """Windows [B, C, Y.., K..] as [groups, B·Y.., C ÷ groups·K..]."""
-    rank = (len(parts.shape) - 2) // 2
-    split = views.view(
-        parts.base,
-        [parts.shape[0], groups, parts.shape[1] // groups, *parts.shape[2:]],
-        [parts.strides[0], parts.strides[1] * (parts.shape[1] // groups), *parts.strides[1:]],
-        parts.offset,
-    )
-    moved = views.permute(split, [1, 0, *range(3, 3 + rank), 2, *range(3 + rank, 3 + 2 * rank)])
-    count, width = parts.shape[0], parts.shape[1] // groups
-    for size in parts.shape[2 : 2 + rank]:
-        count *= size
-    for size in parts.shape[2 + rank :]:
-        width *= size
-    return context.reshape(moved, [groups, count, width])
+def _windows(planes: Planes, window: Window, places: Sequence[int], starts: Sequence[int] = ()) -> View:
+    """[B, Y.., K.., C]: the windows of planes that have their padding, from `starts` on (usually 0)."""
+    plane, rank = planes.numbers, window.rank
+    steps = views.contiguous(plane.shape)
+    strides = [
+        steps[0],
+        *(steps[1 + d] * window.stride[d] for d in range(rank)),
+        *(steps[1 + d] * window.dilation[d] for d in range(rank)),
+        1,
+    ]
+    offset = sum(start * step for start, step in zip(starts, steps[1:], strict=False))
+    return views.view(plane, [plane.shape[0], *places, *window.size, plane.shape[-1]], strides, offset)
 
 
-def _multiplied(context: Lowering, rows: View, kernels: View) -> View:
-    """[groups, N, K] and [groups, O, K] -> [groups, N, O]; one group is an ordinary product."""
-    if rows.shape[0] == 1:
-        product = context.matmul(views.select(rows, 0, 0), views.swap(views.select(kernels, 0, 0)))
-        return views.unsqueeze(product, 0)
-    return context.matmul(rows, views.swap(kernels))
+def _product(context: Lowering, a: Input, ea: Input, b: Input, eb: Input) -> View:
+    """[b.., M, K] · [b.., N, K] of quantised operands; chunks of long contractions are added in order."""
+    total: View | None = None
+    for start, stop in context.fan_in(a.shape[-1]):
+        parts = [context.node(views.narrow(whole(x), -1, start, stop)) for x in (a, b)]
+        part = whole(context.builder.product(parts[0], ea, parts[1], eb))
+        total = part if total is None else context.add(total, part)
+    assert total is not None
+    return total
 
 
-def _convolved(context: Lowering, x: View, weight: View, window: Window, groups: int) -> View:
-    """[B, C, X..] * [O, C ÷ groups, K..] -> [B, O, Y..]."""
-    parts = unfold(context, x, window)
-    places = parts.shape[2 : 2 + window.rank]
-    kernels = context.reshape(weight, [groups, weight.shape[0] // groups, -1])
-    product = _multiplied(context, _rows(context, parts, groups), kernels)
-    shape = [groups, x.shape[0], *places, weight.shape[0] // groups]
-    spatial = range(2, 2 + window.rank)
-    moved = views.permute(context.reshape(product, shape), [1, 0, 2 + window.rank, *spatial])
-    return context.reshape(moved, [x.shape[0], weight.shape[0], *places])
+def _convolved(
+    context: Lowering,
+    planes: Planes,
+    weight: View,
+    window: Window,
+    places: Sequence[int],
+    groups: int,
+    starts: Sequence[int] = (),
+) -> View:
+    """Planes that have their padding * [O, C ÷ groups, K..] -> [B, O, Y..]."""
+    batch, rank, outputs = planes.numbers.shape[0], window.rank, weight.shape[0]
+    many = [groups] if groups > 1 else []
+    seen = _grouped(_windows(planes, window, places, starts), groups, 1 + 2 * rank)
+    if many:
+        seen = views.permute(seen, [1 + 2 * rank, *range(1 + 2 * rank), 2 + 2 * rank])
+    if len(seen.shape) > MAX_DIMS:
+        raise Refused(f"windows of {len(seen.shape)} dimensions; a tensor has at most {MAX_DIMS}")
+    rows = context.reshape(seen, [*many, batch * prod(places), -1])
+    kernels = views.permute(weight, [0, *range(2, 2 + rank), 1])
+    kernels = context.reshape(kernels, [*many, outputs // groups, -1])
+    ea = _repeated(context, planes.exponents, planes.images, [batch, prod(places)])
+    ea = context.reshape(ea, [batch * prod(places)])
+    rows_made = _by_rows(context, rows, views.expand(ea, rows.shape[:-1]), kernels)
+    made = context.reshape(rows_made, [*many, batch, *places, outputs // groups])
+    channels = [0, 2 + rank] if many else [1 + rank]
+    first = len(many)
+    moved = views.permute(made, [first, *channels, *range(first + 1, first + 1 + rank)])
+    return context.reshape(moved, [batch, outputs, *places])
+
+
+def _by_rows(context: Lowering, rows: View, ea: View, kernels: View) -> View:
+    """Quantised rows [b.., M, K] · f32 kernels [b.., N, K], whose rows are quantised here."""
+    a, exponents = context.node(rows), context.node(ea)
+    total: View | None = None
+    for start, stop in context.fan_in(a.shape[-1]):
+        b = context.node(views.narrow(kernels, -1, start, stop))
+        eb = context.builder.exponent(b)
+        part = context.node(views.narrow(whole(a), -1, start, stop))
+        made = whole(context.builder.product(part, exponents, context.builder.quantise(b, eb), eb))
+        total = made if total is None else context.add(total, made)
+    assert total is not None
+    return total
+
+
+def _padding(x: View, window: Window, places: Sequence[int]) -> list[tuple[int, int]]:
+    """Zeros around [B, C, X..] that windows at `places` reach; a negative count cuts what none reaches."""
+    sides = []
+    for d, length in enumerate(x.shape[2:]):
+        end = (places[d] - 1) * window.stride[d] + window.reach[d] + 1
+        sides.append((window.padding[d], end - length - window.padding[d]))
+    return sides
+
+
+def _inputs(context: Lowering, x: View, window: Window, places: Sequence[int]) -> Planes:
+    return _planes(context, x, _padding(x, window, places), _images(x.shape[0], prod(places)))
 
 
 @lowers("convolution.default")
@@ -87,7 +187,8 @@ def convolution(
 ) -> View:
     _check(x, weight, transposed)
     window = _window(weight, stride, padding, dilation)
-    result = _convolved(context, x, weight, window, groups)
+    places = tuple(traced.meta["val"].shape[2:])
+    result = _convolved(context, _inputs(context, x, window, places), weight, window, places, groups)
     if bias is None:
         return result
     return context.add(result, context.reshape(bias, [-1, *([1] * window.rank)]))
@@ -111,35 +212,181 @@ def convolution_backward(
 ) -> tuple[View | None, View | None, View | None]:
     _check(x, weight, transposed)
     window = _window(weight, stride, padding, dilation)
-    spatial = range(2, 2 + window.rank)
-    dx = _input_gradient(context, g, x, weight, window, groups) if wanted[0] else None
-    dweight = _weight_gradient(context, g, x, weight, window, groups) if wanted[1] else None
-    return dx, dweight, context.sum(g, (0, *spatial)) if wanted[2] else None
+    parts = [_residues(window, d, x.shape[2 + d]) for d in range(window.rank)]
+    sides = [_reached(parts[d], g.shape[2 + d]) if wanted[0] else (0, 0) for d in range(window.rank)]
+    planes = _planes(context, g, sides, _images(g.shape[0], prod(g.shape[2:])))
+    starts = [before for before, _ in sides]
+    dx = _input_gradient(context, planes, x, weight, parts, starts, groups) if wanted[0] else None
+    dweight = None
+    if wanted[1]:
+        seen = _inputs(context, x, window, g.shape[2:])
+        dweight = _weight_gradient(context, planes, starts, seen, weight, window, g.shape[2:], groups)
+    return dx, dweight, context.sum(g, (0, *range(2, 2 + window.rank))) if wanted[2] else None
 
 
-def _input_gradient(context: Lowering, g: View, x: View, weight: View, window: Window, groups: int) -> View:
-    """A convolution of the spread gradient with the flipped kernels, inputs and outputs exchanged."""
-    sides = []
-    wide = spread(context, g, window.stride)
-    for d in range(window.rank):
-        before = window.reach[d] - window.padding[d]
-        sides.append((before, x.shape[2 + d] + window.reach[d] - before - wide.shape[2 + d]))
-    wide = padded(context, wide, sides)
-    for d in range(window.rank):
-        weight = views.flip(weight, 2 + d)
+@dataclass(frozen=True)
+class Residue:
+    """The places i = stride·q + residue − padding of a dimension of a convolution's input, and the taps whose
+    windows they lie in: the gradient at i is a convolution of g with those taps, at g's place q.
+    """
+
+    first: int
+    """The first q."""
+    count: int
+    taps: tuple[int, int, int] | None
+    """Start, stop and step in the kernel; None where no window reaches these places."""
+    back: int
+    """g's place of the last tap is q − back."""
+    dilation: int
+    cut: int
+    """Places before the input's first one, of all residues one after the other."""
+
+    @property
+    def used(self) -> int:
+        return len(range(*self.taps)) if self.taps else 0
+
+
+def _residues(window: Window, d: int, length: int) -> list[Residue]:
+    """Every input place of dimension `d`, by its remainder modulo the stride."""
+    stride, pad, dilation, size = window.stride[d], window.padding[d], window.dilation[d], window.size[d]
+    first = pad // stride
+    cut = pad - stride * first
+    count = -(-(cut + length) // stride)
+    shared = gcd(stride, dilation)
+    found = []
+    for residue in range(stride):
+        start = next((t for t in range(min(size, stride)) if t * dilation % stride == residue), None)
+        taps = None if start is None else (start, size, stride // shared)
+        near = 0 if start is None else (start * dilation - residue) // stride
+        used = 0 if taps is None else len(range(*taps))
+        back = near + max(0, used - 1) * (dilation // shared)
+        found.append(Residue(first, count, taps, back, dilation // shared, cut))
+    return found
+
+
+def _reached(residues: Sequence[Residue], length: int) -> tuple[int, int]:
+    """Zeros before and after g's places that the residues' windows reach."""
+    used = [r for r in residues if r.taps]
+    before = max([0, *(r.back - r.first for r in used)])
+    last = [r.first + r.count - 1 - r.back + (r.used - 1) * r.dilation for r in used]
+    return before, max([0, *(end - (length - 1) for end in last)])
+
+
+def _input_gradient(
+    context: Lowering,
+    planes: Planes,
+    x: View,
+    weight: View,
+    parts: Sequence[Sequence[Residue]],
+    starts: Sequence[int],
+    groups: int,
+) -> View:
+    """For every residue a convolution of g with its flipped taps, inputs and outputs exchanged."""
+    rank = len(parts)
+    made = [
+        _residue_gradient(context, planes, x, weight, residues, starts, groups)
+        for residues in product(*parts)
+    ]
+    for d in reversed(range(rank)):
+        width = len(parts[d])
+        rows = [made[i : i + width] for i in range(0, len(made), width)]
+        made = [_interleaved(context, several, 1 + d) for several in rows]
+    filled = made[0]
+    for d in range(rank):
+        cut = parts[d][0].cut
+        filled = views.narrow(filled, 1 + d, cut, cut + x.shape[2 + d])
+    return views.permute(filled, [0, 1 + rank, *range(1, 1 + rank)])
+
+
+def _interleaved(context: Lowering, parts: Sequence[View], dim: int) -> View:
+    """Views of one shape, one element of each after the other along `dim`."""
+    if len(parts) == 1:
+        return parts[0]
+    joined = context.concat([views.unsqueeze(x, dim + 1) for x in parts], dim + 1)
+    shape = parts[0].shape
+    return context.reshape(joined, [*shape[:dim], shape[dim] * len(parts), *shape[dim + 1 :]])
+
+
+def _residue_gradient(
+    context: Lowering,
+    planes: Planes,
+    x: View,
+    weight: View,
+    residues: Sequence[Residue],
+    starts: Sequence[int],
+    groups: int,
+) -> View:
+    """[B, Q.., C]: the gradient at the places of one residue in each dimension."""
+    rank, batch = len(residues), planes.numbers.shape[0]
+    places = [r.count for r in residues]
+    for d, residue in enumerate(residues):
+        if residue.taps is None:
+            return context.const(0.0, DType.F32, (batch, *places, x.shape[1]))
+        weight = views.flip(views.narrow(weight, 2 + d, *residue.taps), 2 + d)
     split = context.reshape(weight, [groups, weight.shape[0] // groups, *weight.shape[1:]])
     turned = views.swap(split, 1, 2)
     kernels = context.reshape(turned, [x.shape[1], *turned.shape[2:]])
-    plain = Window(window.size, (1,) * window.rank, (0,) * window.rank, window.dilation)
-    return _convolved(context, wide, kernels, plain, groups)
+    dense = (1,) * rank
+    window = Window(weight.shape[2:], dense, (0,) * rank, tuple(r.dilation for r in residues))
+    begin = [start + r.first - r.back for start, r in zip(starts, residues, strict=True)]
+    made = _convolved(context, planes, kernels, window, places, groups, begin)
+    return views.permute(made, [0, *range(2, 2 + rank), 1])
 
 
-def _weight_gradient(context: Lowering, g: View, x: View, weight: View, window: Window, groups: int) -> View:
-    """Windows and gradients contracted over batch and places."""
-    places = g.shape[2:]
-    rows = _rows(context, unfold(context, x, window, shape=places), groups)
-    spatial = range(3, 3 + window.rank)
-    outer = views.permute(_grouped(context, g, groups), [0, 2, 1, *spatial])
-    outer = context.reshape(outer, [groups, weight.shape[0] // groups, -1])
-    product = _multiplied(context, outer, views.swap(rows))
-    return context.reshape(product, weight.shape)
+def _weight_gradient(
+    context: Lowering,
+    grown: Planes,
+    starts: Sequence[int],
+    seen: Planes,
+    weight: View,
+    window: Window,
+    places: Sequence[int],
+    groups: int,
+) -> View:
+    """Windows and gradients contracted over some images and their places, then summed over the batch."""
+    rank = window.rank
+    inside = whole(grown.numbers)
+    for d in range(rank):
+        inside = views.narrow(inside, 1 + d, starts[d], starts[d] + places[d])
+    outer = _contracted(context, inside, grown, groups, [1 + rank], 1 + rank)
+    rows = _windows(seen, window, places)
+    inner = _contracted(context, rows, seen, groups, [*range(1 + rank, 1 + 2 * rank), 1 + 2 * rank], 1 + rank)
+    summed = _product(context, outer[0], outer[1], inner[0], inner[1])
+    made = context.reshape(summed, [grown.blocks, groups, -1, summed.shape[-1]])
+    total = context.sum(made, (0,)) if grown.blocks > 1 else made
+    shaped = context.reshape(total, [weight.shape[0], *window.size, weight.shape[1]])
+    return views.permute(shaped, [0, 1 + rank, *range(1, 1 + rank)])
+
+
+def _contracted(
+    context: Lowering, x: View, planes: Planes, groups: int, kept: Sequence[int], first: int
+) -> tuple[Input, Input]:
+    """[B, Y.., kept..] as quantised rows [blocks.., groups.., kept, images·Y] with their exponents.
+
+    `first` is the number of dimensions before the kept ones; the last kept one is divided into groups.
+    """
+    split = views.view(
+        x.base,
+        [planes.blocks, planes.images, *x.shape[1:]],
+        [x.strides[0] * planes.images, x.strides[0], *x.strides[1:]],
+        x.offset,
+    )
+    split = _grouped(split, groups, len(split.shape) - 1)
+    lines = [*range(1, 1 + first)]
+    own = [d + 1 for d in kept]
+    many = []
+    if groups > 1:
+        many, own = [own[-1]], [*own[:-1], own[-1] + 1]
+    moved = views.permute(split, [0, *many, *own, *lines])
+    lead = [planes.blocks] if planes.blocks > 1 else []
+    if not lead:
+        moved = views.select(moved, 0, 0)
+    if len(moved.shape) > MAX_DIMS:
+        raise Refused(f"windows of {len(moved.shape)} dimensions; a tensor has at most {MAX_DIMS}")
+    count = prod(split.shape[d] for d in own)
+    shape = [*lead, *([groups] if many else []), count]
+    rows = context.node(context.reshape(moved, [*shape, -1]))
+    exponents = context.reshape(planes.exponents, [planes.blocks, *([1] * (len(shape) - len(lead)))])
+    if not lead:
+        exponents = views.select(exponents, 0, 0)
+    return rows, context.node(views.expand(exponents, shape))

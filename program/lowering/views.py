@@ -75,6 +75,11 @@ def permute(x: View, dims: Sequence[int]) -> View:
     return view(x.base, [x.shape[d] for d in order], [x.strides[d] for d in order], x.offset)
 
 
+def inverse(dims: Sequence[int]) -> list[int]:
+    """The permutation that undoes `dims`."""
+    return sorted(range(len(dims)), key=lambda d: dims[d])
+
+
 def swap(x: View, a: int = -2, b: int = -1) -> View:
     """x with two dimensions exchanged."""
     if not x.shape:

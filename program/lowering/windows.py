@@ -68,8 +68,8 @@ def spread(context: Lowering, x: View, strides: Sequence[int]) -> View:
         if stride == 1 or x.shape[dim] == 1:
             continue
         length = x.shape[dim]
-        wide = padded(context, views.swap(views.unsqueeze(x, dim + 1), dim + 1, -1), [(0, stride - 1)])
-        wide = views.swap(wide, dim + 1, -1)
+        rest = [(0, 0)] * (len(x.shape) - dim - 1)
+        wide = padded(context, views.unsqueeze(x, dim + 1), [(0, stride - 1), *rest])
         joined = [*x.shape[:dim], length * stride, *x.shape[dim + 1 :]]
         x = views.narrow(context.reshape(wide, joined), dim, 0, (length - 1) * stride + 1)
     return x

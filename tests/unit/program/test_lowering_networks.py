@@ -40,6 +40,9 @@ X = _random(2, 4, 7, 6)
         ((5, 4, 1, 1), {"stride": 2}),
         ((3, 4, 2, 3), {"stride": (3, 2), "padding": (0, 2)}),
         ((3, 4, 3, 2), {"dilation": 2, "padding": 2}),
+        ((3, 4, 3, 2), {"dilation": (3, 2), "stride": (2, 3), "padding": 3}),
+        ((3, 4, 3, 3), {"dilation": 2, "stride": 2, "padding": 2}),
+        ((3, 4, 5, 1), {"stride": (2, 3)}),
         ((4, 2, 3, 3), {"groups": 2, "padding": 1}),
         ((8, 1, 3, 3), {"groups": 4, "stride": 2}),
         ((3, 4, 3, 3), {"padding": "same"}),
@@ -57,6 +60,28 @@ def test_a_convolution_of_lines() -> None:
         return functional.conv1d(x, w, stride=2, padding=1)
 
     agree(_gradient(function), _random(2, 3, 9), _random(4, 3, 3, seed=2), relative=2e-3)
+
+
+def test_a_convolution_of_volumes() -> None:
+    def function(x: Tensor, w: Tensor) -> Tensor:
+        return functional.conv3d(x, w, padding=1)
+
+    agree(_gradient(function), _random(2, 2, 3, 4, 5), _random(3, 2, 3, 2, 3, seed=2), relative=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("x", "weight"),
+    [
+        ((6, 2, 40, 41), (3, 2, 2, 2)),  # two images a block of exponents
+        ((2, 2, 70, 61), (3, 2, 3, 3)),  # an image is longer than one contraction
+        ((1, 500, 4, 4), (3, 500, 3, 3)),  # and a window
+    ],
+)
+def test_convolutions_longer_than_one_contraction(x: tuple[int, ...], weight: tuple[int, ...]) -> None:
+    def function(x: Tensor, w: Tensor) -> Tensor:
+        return functional.conv2d(x, w, padding=1)
+
+    agree(_gradient(function), _random(*x), _random(*weight, seed=2), relative=2e-3)
 
 
 def test_a_transposed_convolution_is_refused() -> None:
