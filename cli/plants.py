@@ -76,8 +76,9 @@ def make(
     solver: Annotated[str, typer.Option(help="Who will commit the fault, by agreement with the client.")],
     round_: Annotated[int, typer.Option("--round")],
     shard: Annotated[int, typer.Option()],
-    deposit: Annotated[str | None, typer.Option(help="At least the job's solver stake, which is meant.")] =
-    None,
+    deposit: Annotated[
+        str | None, typer.Option(help="At least the job's solver stake, which is meant.")
+    ] = None,
 ) -> None:
     """Commit to a fault before its claim is committed. The deposit is lost if the claim is not convicted."""
     from chain.plants import Planter, plant_commitment

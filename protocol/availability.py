@@ -91,9 +91,7 @@ def _open(world: World, event: Supply | ExpireDemand) -> Demanded:
     return made
 
 
-def _close(
-    world: World, demand_id: int, made: Demanded, withheld: bool, now: Moment
-) -> tuple[World, bool]:
+def _close(world: World, demand_id: int, made: Demanded, withheld: bool, now: Moment) -> tuple[World, bool]:
     """Off the books; also whether the claim still stood."""
     world = replace(world, demands={i: d for i, d in world.demands.items() if i != demand_id})
     state = world.claims[made.claim_id]

@@ -23,9 +23,7 @@ class Decided:
         self.decided, self.challenger_won, self.reason = True, won, reason
 
 
-def outcome(
-    change: dict[str, int], reasons: tuple[str, ...] = (), burned: int = 0, **parts: Any
-) -> Outcome:
+def outcome(change: dict[str, int], reasons: tuple[str, ...] = (), burned: int = 0, **parts: Any) -> Outcome:
     before = Snapshot(dict.fromkeys(NAMES, 100), 0, 0, 0, 600)
     after = Snapshot({name: 100 + change.get(name, 0) for name in NAMES}, 0, burned, 0, 600)
     games = [cast(GameView, Decided(reason)) for reason in reasons]
