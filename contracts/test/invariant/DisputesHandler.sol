@@ -47,7 +47,7 @@ abstract contract DisputesHandler is MarketHandler {
         vm.prank(whistle);
         uint256 id = challenges.open(claim, segment, ends[segment], from, ends[segment + 1], to, salt);
         if (firstGame[index] == 0) firstGame[index] = vm.getBlockNumber();
-        open.push(OpenGame(id, index, address(0), announced < firstGame[index]));
+        open.push(OpenGame(id, index, address(0), 0, announced < firstGame[index]));
         ++games;
     }
 
@@ -58,15 +58,17 @@ abstract contract DisputesHandler is MarketHandler {
         }
         if (index == type(uint256).max) return;
         Claim memory claim = claims[index];
-        bytes32 id = idOf(claim);
-        Vote[] memory cast = tasks.votes(id);
+        bytes32 drawId = drawOf(claim);
+        Vote[] memory cast = tasks.votes(idOf(claim));
         if (cast.length == 0) return;
         Vote memory vote = cast[seed % cast.length];
         if (!vote.revealed || !vote.valid) return;
         _ensureFree(whistle, CHALLENGE_BOND);
-        open.push(OpenGame(_openVote(claim, vote.verifier, u32(seed % 2)), index, vote.verifier, false));
+        open.push(
+            OpenGame(_openVote(claim, vote.verifier, u32(seed % 2)), index, vote.verifier, drawId, false)
+        );
         ++games;
-        ++voteGames[id][vote.verifier];
+        ++voteGames[drawId][vote.verifier];
         ++calls["challenge vote"];
     }
 
@@ -93,7 +95,7 @@ abstract contract DisputesHandler is MarketHandler {
         bytes32 id = idOf(claim);
         won = won && ((seed >> 16) % 2 == 0 || plants.planter(id) != address(0));
         bool stood = _liable(claim);
-        bool live = stood && (game.verifier == address(0) || !convictedVote[id][game.verifier]);
+        bool live = stood && (game.verifier == address(0) || !convictedVote[game.drawId][game.verifier]);
         address defender = game.verifier == address(0) ? claim.claimant : game.verifier;
         Purse memory before = _purse(defender);
         court.decide(game.id, won);
@@ -108,7 +110,7 @@ abstract contract DisputesHandler is MarketHandler {
             if (live && won) _claimFell(game.claim);
             else if (game.early && statusOf(claim).phase == Phase.CONVICTED) sharesDue -= shareOf[game.claim];
         } else {
-            _voteGameOver(id, game.verifier, live && won);
+            _voteGameOver(game.drawId, game.verifier, live && won);
         }
         _notAgain(game.id);
         ++calls["decide"];
@@ -161,15 +163,15 @@ abstract contract DisputesHandler is MarketHandler {
         if (n > 0) ++calls["share"];
     }
 
-    function _voteGameOver(bytes32 id, address verifier, bool convicted) private {
-        --voteGames[id][verifier];
+    function _voteGameOver(bytes32 drawId, address verifier, bool convicted) private {
+        --voteGames[drawId][verifier];
         if (convicted) {
-            assertFalse(convictedVote[id][verifier], "a vote is convicted once");
-            convictedVote[id][verifier] = true;
+            assertFalse(convictedVote[drawId][verifier], "a vote is convicted once");
+            convictedVote[drawId][verifier] = true;
             ++calls["convict vote"];
         }
-        if (held[id][verifier] && (convicted || voteGames[id][verifier] == 0)) {
-            held[id][verifier] = false;
+        if (held[drawId][verifier] && (convicted || voteGames[drawId][verifier] == 0)) {
+            held[drawId][verifier] = false;
             --heldVotes[verifier];
         }
     }

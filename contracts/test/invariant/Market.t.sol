@@ -68,7 +68,7 @@ contract CheckedMarket is AuditsHandler {
         Vote[] memory cast = tasks.votes(id);
         for (uint256 i; i < cast.length; ++i) {
             if (cast[i].verifier != verifier || cast[i].commitment == 0) continue;
-            return cast[i].valid || !cast[i].revealed || !convictedVote[id][verifier];
+            return cast[i].valid || !cast[i].revealed || !convictedVote[drawOf(claim)][verifier];
         }
         return false;
     }

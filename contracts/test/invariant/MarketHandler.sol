@@ -12,6 +12,7 @@ abstract contract MarketHandler is KnownStates {
         uint256 id;
         uint256 claim; // index
         address verifier; // 0: on the claim
+        bytes32 drawId; // that drew the verifier
         bool early;
     }
 
@@ -27,10 +28,10 @@ abstract contract MarketHandler is KnownStates {
     OpenGame[] internal open;
     Unbonding[] internal unbondings;
     mapping(uint256 claim => Phase) internal lastPhase;
-    mapping(bytes32 claimId => mapping(address verifier => uint256)) internal voteGames;
-    mapping(bytes32 claimId => mapping(address verifier => bool)) internal convictedVote;
+    mapping(bytes32 drawId => mapping(address verifier => uint256)) internal voteGames;
+    mapping(bytes32 drawId => mapping(address verifier => bool)) internal convictedVote;
     mapping(address verifier => uint256) internal heldVotes;
-    mapping(bytes32 claimId => mapping(address verifier => bool)) internal held;
+    mapping(bytes32 drawId => mapping(address verifier => bool)) internal held;
     mapping(uint256 claim => uint256 blockNumber) internal firstGame;
     mapping(uint256 claim => uint256) internal shareOf; // of each early game that was open when the claim fell
     uint256 internal sharesDue;
@@ -185,8 +186,8 @@ abstract contract MarketHandler is KnownStates {
 
     /// @dev Votes with open games stay locked when their draw fails.
     function _noteHeld(Claim memory claim) private {
-        bytes32 id = idOf(claim);
-        Vote[] memory cast = tasks.votes(id);
+        bytes32 id = drawOf(claim);
+        Vote[] memory cast = tasks.votes(idOf(claim));
         for (uint256 i; i < cast.length; ++i) {
             address v = cast[i].verifier;
             if (cast[i].valid && voteGames[id][v] > 0 && !convictedVote[id][v]) {
@@ -372,6 +373,11 @@ abstract contract MarketHandler is KnownStates {
     function _mayFall(Claim memory claim) internal view returns (bool) {
         ClaimStatus memory st = statusOf(claim);
         return _stands(claim) && (st.phase != Phase.ACCEPTED || block.timestamp <= st.since + 500);
+    }
+
+    /// @dev Names the claim's present draw: a verifier may be drawn again for the same claim.
+    function drawOf(Claim memory claim) internal view returns (bytes32) {
+        return keccak256(abi.encode(idOf(claim), statusOf(claim).draws));
     }
 
     function _live(Claim memory claim) internal view returns (bool) {
