@@ -10,9 +10,11 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import typer
 from rich.table import Table
@@ -24,6 +26,7 @@ from cli.devnet_file import (
     NodeRecord,
     process_alive,
     read_devnet,
+    read_stopped,
     remove_devnet,
     write_devnet,
 )
@@ -89,8 +92,9 @@ def begin_chain(app: App, block_time_s: float) -> Devnet:
             code="devnet-leftovers",
         )
     app.output.say("starting a local chain")
-    chain = start_chain(home.resolve(), block_time_s)
-    devnet = Devnet(chain.url, chain.pid, ())
+    genesis_s = int(time.time())
+    chain = start_chain(home.resolve(), block_time_s, genesis_s)
+    devnet = Devnet(chain.url, chain.pid, (), block_time_s, genesis_s)
     write_devnet(home, devnet)
     app.output.say(f"compiling and deploying the contracts on {chain.url}")
     deploy_market(Settings(app.flags))
@@ -116,7 +120,7 @@ def stake_for(app: App, spec: NodeSpec) -> None:
     connection.close()
 
 
-def start_node(app: App, spec: NodeSpec) -> int:
+def start_node(app: App, spec: NodeRecord) -> int:
     """Start a node as a process of its own; its process id."""
     home = app.settings.home.resolve()
     log = home / "logs" / f"{spec.name}.log"
@@ -143,15 +147,37 @@ def node_events(home: Path, name: str) -> Path:
     return home / "nodes" / name / EVENTS_FILE
 
 
-def wait_started(app: App, pids: dict[str, int], timeout_s: float = 120.0) -> dict[str, str]:
-    """URLs of the nodes once all have announced themselves. Raises Stop when one dies or takes too long."""
+def start_nodes(app: App, devnet: Devnet, nodes: Iterable[NodeRecord]) -> Devnet:
+    """Start one node after the other, then wait for all of them; the devnet with them. Raises Stop when one
+    dies or takes too long."""
+    home, begun, past = app.settings.home, list[NodeRecord](), dict[str, int]()
+    for node in nodes:
+        past[node.name] = _size(node_events(home, node.name))
+        begun.append(replace(node, pid=start_node(app, node)))
+        write_devnet(home, replace(devnet, nodes=tuple(begun)))
+    app.output.say(f"starting {len(begun)} nodes")
+    urls = wait_started(app, {node.name: node.pid for node in begun}, past)
+    running = replace(devnet, nodes=tuple(replace(node, url=urls[node.name]) for node in begun))
+    write_devnet(home, running)
+    return running
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def wait_started(
+    app: App, pids: dict[str, int], past: dict[str, int], timeout_s: float = 120.0
+) -> dict[str, str]:
+    """URLs of the nodes once all have announced themselves, in their event files after `past` bytes. Raises
+    Stop when one dies or takes too long."""
     home, deadline, urls = app.settings.home, time.monotonic() + timeout_s, dict[str, str]()
     while len(urls) < len(pids):
         for name, pid in pids.items():
             if name in urls:
                 continue
             events = node_events(home, name)
-            for line in events.read_text().splitlines() if events.exists() else ():
+            for line in events.read_bytes()[past[name] :].splitlines() if events.exists() else ():
                 if (event := json.loads(line)).get("event") == "started":
                     urls[name] = event["url"]
             if name not in urls and (not process_alive(pid) or time.monotonic() > deadline):
@@ -165,35 +191,67 @@ def wait_started(app: App, pids: dict[str, int], timeout_s: float = 120.0) -> di
 def bring_up(app: App, specs: list[NodeSpec], block_time_s: float) -> Devnet:
     """Chain, contracts, accounts, stakes, nodes; everything is taken down again when any of it fails."""
     devnet = begin_chain(app, block_time_s)
-    pids: dict[str, int] = {}
     try:
-        for spec in specs:
-            fund_account(app, spec.name, spec.tokens)
-            stake_for(app, spec)
-            pids[spec.name] = start_node(app, spec)
-            nodes = tuple(NodeRecord(s.name, s.role, pids[s.name], "") for s in specs if s.name in pids)
-            write_devnet(app.settings.home, Devnet(devnet.rpc_url, devnet.chain_pid, nodes))
-        app.output.say(f"starting {len(pids)} nodes")
-        urls = wait_started(app, pids)
+        return start_nodes(app, devnet, (_equipped(app, spec) for spec in specs))
     except BaseException:
         take_down(app.settings.home)
+        remove_devnet(app.settings.home)
         raise
-    nodes = tuple(NodeRecord(s.name, s.role, pids[s.name], urls[s.name]) for s in specs)
-    devnet = Devnet(devnet.rpc_url, devnet.chain_pid, nodes)
-    write_devnet(app.settings.home, devnet)
-    return devnet
 
 
-def take_down(home: Path, timeout_s: float = 15.0) -> int:
-    """Stop every process of the devnet, nodes first; how many were stopped."""
+def _equipped(app: App, spec: NodeSpec) -> NodeRecord:
+    """The node with its tokens and its stake, not started yet."""
+    fund_account(app, spec.name, spec.tokens)
+    stake_for(app, spec)
+    return NodeRecord(spec.name, spec.role, 0, "", spec.arguments)
+
+
+def resume(app: App, stopped: Devnet) -> Devnet:
+    """The chain and the nodes of a stopped devnet again, on the same ports, with the same keys and options.
+
+    Raises Ask if the chain's state is gone, AnvilFailed or Stop if a port is taken or a node does not start.
+    """
+    from cli.devnet_chain import STATE_FILE, go_on_in_time, start_chain
+
+    home = app.settings.home.resolve()
+    if not (home / STATE_FILE).exists():
+        raise Ask(
+            f"the state of the chain in {home} is gone",
+            hint="`assay devnet down --wipe` removes the rest; or choose another --home",
+            code="devnet-leftovers",
+        )
+    app.output.say(f"going on with the devnet of {home}")
+    chain = start_chain(home, stopped.block_time_s, stopped.genesis_s, _port(stopped.rpc_url))
+    devnet = replace(stopped, rpc_url=chain.url, chain_pid=chain.pid)
+    write_devnet(home, devnet)
+    try:
+        go_on_in_time(chain.url)
+        return start_nodes(app, devnet, [_on_its_port(node) for node in stopped.nodes])
+    except BaseException:
+        take_down(home)
+        raise
+
+
+def _on_its_port(node: NodeRecord) -> NodeRecord:
+    if "--port" in node.arguments or not node.url:
+        return node
+    return replace(node, arguments=(*node.arguments, "--port", str(_port(node.url))))
+
+
+def _port(url: str) -> int:
+    return urlsplit(url).port or 0
+
+
+def take_down(home: Path, timeout_s: float = 15.0, dump_s: float = 60.0) -> int:
+    """Stop every process of the devnet, nodes first; how many were stopped. The chain writes its state on its
+    way out, and the record of how to go on stays."""
     devnet = read_devnet(home)
     if devnet is None:
-        remove_devnet(home)
         return 0
-    pids = [node.pid for node in devnet.nodes]
-    stopped = _stop(pids, timeout_s) + _stop([devnet.chain_pid], timeout_s)
-    remove_devnet(home)
-    return stopped
+    nodes = _stop([node.pid for node in devnet.nodes], signal.SIGTERM, timeout_s)
+    chain = _stop([devnet.chain_pid], signal.SIGINT, dump_s)  # SIGINT alone lets it write its state
+    write_devnet(home, devnet.stopped())
+    return nodes + chain
 
 
 def wipe_data(home: Path) -> None:
@@ -202,12 +260,14 @@ def wipe_data(home: Path) -> None:
         shutil.rmtree(home / part, ignore_errors=True)
     for part in ("chain.state", "deployment.json", "password"):
         (home / part).unlink(missing_ok=True)
+    if read_devnet(home) is None:
+        remove_devnet(home)
 
 
-def _stop(pids: list[int], timeout_s: float) -> int:
+def _stop(pids: list[int], how: signal.Signals, timeout_s: float) -> int:
     alive = [pid for pid in pids if process_alive(pid)]
     for pid in alive:
-        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, how)
     deadline = time.monotonic() + timeout_s
     while (left := [pid for pid in alive if _still_there(pid)]) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -231,8 +291,13 @@ def up(
     block_time: Annotated[float, typer.Option(help="Seconds between empty blocks.")] = 1.0,
     client_tokens: Annotated[str, typer.Option(help="What the account `client` gets.")] = "10000tok",
 ) -> None:
-    """Start a chain, deploy the market, and run solvers, verifiers and whistleblowers."""
+    """Start a chain, deploy the market, and run solvers, verifiers and whistleblowers; or go on with the
+    devnet that `down` has stopped in this folder, as it was, whatever the options say."""
     app = app_of(context)
+    if (stopped := read_stopped(app.settings.home)) is not None:
+        devnet = resume(app, stopped)
+        app.output.result("devnet", devnet, _node_table(app.settings.home, devnet))
+        return
     devnet = bring_up(app, default_nodes(solvers, verifiers, whistleblowers), block_time)
     fund_account(app, "client", parse_amount(client_tokens))
     rows = _node_table(app.settings.home, devnet)
@@ -251,7 +316,7 @@ def _node_table(home: Path, devnet: Devnet) -> Table:
 def down(
     context: typer.Context, wipe: Annotated[bool, typer.Option(help="Remove its data too.")] = False
 ) -> None:
-    """Stop every process of the devnet."""
+    """Stop every process of the devnet; `up` goes on with it."""
     app = app_of(context)
     home = app.settings.home
     stopped = take_down(home)

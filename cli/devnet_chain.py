@@ -15,7 +15,7 @@ from chain.deploy import Deployment, deploy
 from chain.errors import Registry
 from chain.journal import Call, Journal
 from chain.market_plan import Delays, market_plan, registry_of
-from chain.rpc import HttpRpc
+from chain.rpc import HttpRpc, quantity
 from chain.sender import Sender
 from cli.settings import Settings
 from protocol.types import Address, Seconds, Wei
@@ -32,19 +32,33 @@ GAS_ETHER_WEI = 10 * 10**18
 """Ether that an account gets for gas together with its tokens."""
 
 
-def start_chain(home: Path, block_time_s: float) -> Anvil:
-    """A local chain that mines each transaction at once, and an empty block every `block_time_s`."""
+STATE_FILE = "chain.state"
+
+
+def start_chain(home: Path, block_time_s: float, genesis_s: int, port: int = 0) -> Anvil:
+    """A local chain that mines each transaction at once, and an empty block every `block_time_s`; it goes on
+    from where the chain of this folder was stopped, if there was one. Port 0: any free one."""
     home.mkdir(parents=True, exist_ok=True)
     return Anvil(
         AnvilOptions(
+            port=port,
             block_time_s=block_time_s,
-            state_file=home / "chain.state",
+            state_file=home / STATE_FILE,
             state_interval_s=60,
+            genesis_time_s=genesis_s,
             log_file=home / "logs" / "chain.log",
             detached=True,
             extra=("--mixed-mining",),
         )
     )
+
+
+def go_on_in_time(rpc_url: str) -> None:
+    """Let a chain that was started from its state go on from the time of its last block, so that no deadline
+    has passed while it was down. (Anvil by itself begins again at the time of its first block.)"""
+    rpc = HttpRpc(rpc_url)
+    last = quantity(rpc.request("eth_getBlockByNumber", ["latest", False])["timestamp"], "a block's time")
+    rpc.request("evm_setTime", [(last + 1) * 1000])
 
 
 def deployer(home: Path, rpc_url: str, registry: Registry) -> Sender:

@@ -1,14 +1,16 @@
-"""The record of a running devnet: where its chain listens and which processes belong to it.
+"""The record of a devnet: where its chain listens, which processes belong to it, and how they are started.
 
-Contract: written atomically; a record whose chain process is gone is reported as absent, never acted upon.
+Contract: written atomically. A devnet whose chain process is gone is not running, and nothing is done to the
+processes that its record names; the record then only says how to go on (`read_stopped`).
 """
 
 from __future__ import annotations
 
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 DEVNET_FILE = "devnet.json"
 
@@ -20,20 +22,32 @@ class NodeRecord:
     name: str
     role: str
     pid: int
+    """0 when it was stopped."""
     url: str
+    arguments: tuple[str, ...] = ()
+    """Of its `run` command."""
 
 
 @dataclass(frozen=True)
 class Devnet:
-    """A running devnet."""
+    """A devnet, running or stopped."""
 
     rpc_url: str
     chain_pid: int
     nodes: tuple[NodeRecord, ...]
+    block_time_s: float = 1.0
+    genesis_s: int = 0
+    """The time of the chain's first block: started with another one, it would be another chain."""
+
+    def stopped(self) -> Devnet:
+        """The same without processes."""
+        return replace(self, chain_pid=0, nodes=tuple(replace(node, pid=0) for node in self.nodes))
 
 
 def process_alive(pid: int) -> bool:
     """Whether the process exists and is not a zombie."""
+    if pid <= 0:
+        return False
     try:
         os.kill(pid, 0)
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
@@ -56,13 +70,31 @@ def write_devnet(home: Path, devnet: Devnet) -> None:
 
 def read_devnet(home: Path) -> Devnet | None:
     """The running devnet of a home folder, or None."""
+    devnet = _read(home)
+    return devnet if devnet is not None and process_alive(devnet.chain_pid) else None
+
+
+def read_stopped(home: Path) -> Devnet | None:
+    """The devnet of a home folder that does not run but can go on, or None."""
+    devnet = _read(home)
+    if devnet is None or process_alive(devnet.chain_pid) or not devnet.genesis_s:
+        return None
+    return devnet.stopped()
+
+
+def _read(home: Path) -> Devnet | None:
+    """The record, without what another version may have added to it."""
     path = home / DEVNET_FILE
     if not path.exists():
         return None
     body = json.loads(path.read_text())
-    nodes = tuple(NodeRecord(**node) for node in body["nodes"])
-    devnet = Devnet(body["rpc_url"], body["chain_pid"], nodes)
-    return devnet if process_alive(devnet.chain_pid) else None
+    nodes = tuple(NodeRecord(**_known(NodeRecord, node)) for node in body["nodes"])
+    nodes = tuple(replace(node, arguments=tuple(node.arguments)) for node in nodes)
+    return Devnet(**{**_known(Devnet, body), "nodes": nodes})
+
+
+def _known(kind: type[NodeRecord] | type[Devnet], body: dict[str, Any]) -> dict[str, Any]:
+    return {field.name: body[field.name] for field in fields(kind) if field.name in body}
 
 
 def remove_devnet(home: Path) -> None:
