@@ -308,7 +308,7 @@ def _outer(sight: Sight, job: JobSight) -> Iterator[Action]:
     progress, terms = job.view.progress, job.view.terms
     mine = holds(sight, job)
     over = progress.closed or progress.round >= progress.final_round
-    if not mine or over or job.refusal or not job.examined:
+    if not mine or over or job.refusal:
         return
     if not closable(job.view, job.claims, sight.now) or job.standing(Kind.OUTER, progress.round, 0):
         return
@@ -316,6 +316,9 @@ def _outer(sight: Sight, job: JobSight) -> Iterator[Action]:
     first = progress.round % terms.shards
     place = min((k - first) % terms.shards for k in mine)
     if place and sight.now <= since + terms.outer_time + (place - 1) * sight.limits.patience:
+        return
+    if not job.examined:
+        yield Examine(job.view.job_id, "its round waits for the outer claim")
         return
     if sight.unlocked < terms.solver_stake:
         yield Wait(
