@@ -10,8 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from eth_utils.crypto import keccak
+
 from cli.job_templates import LOCAL, template
 from cli.jobfile import parse_job_file
+from protocol.types import Address, Wei
+from protocol.weights import draw
 from scripts import _incentives as formulas
 from scripts._market import simulate
 from scripts._strategies import (
@@ -317,6 +321,28 @@ def absence(size: Size, rules: Rules) -> ROWS:
             {"absent": share, "draws": out.draws / out.tasks, "formula": expected}
             | {"honest vote": out.profit(S.HONEST_VERIFIER)[0], "absent vote": out.profit(S.ABSENT)[0]}
         )
+    return rows
+
+
+def proposing(size: Size, rules: Rules, accounts: int = 100) -> ROWS:
+    """Who makes the block of a seed chooses among draws: of two if it may skip once, of as many as it tries
+    if it seeks a hash. Drawn as the rules draw (4.5), from verifiers of equal stakes."""
+    rows: ROWS = []
+    trials = min(size.sweep, 2_000)
+    names = [Address(f"0x{i:040x}") for i in range(1, accounts + 1)]
+    weights = [(name, Wei(1)) for name in names]
+    for share in (0.05, 0.1, 0.3):
+        cartel = set(names[: round(share * accounts)])
+        for tries in (1, 2, 16):
+            won = 0
+            for trial in range(trials):
+                seeds = (keccak(f"{size.seed}/{share}/{trial}/{i}".encode()) for i in range(tries))
+                won += any(cartel.issuperset(draw(weights, s, rules.verifiers, keccak)) for s in seeds)
+            expected = formulas.captured(rules, len(cartel), accounts, tries)
+            rows.append(
+                {"share of stake": share, "seeds to choose from": tries, "captured": won / trials}
+                | {"formula": expected, "safe share, no audits": formulas.safe_share(rules, tries)}
+            )
     return rows
 
 

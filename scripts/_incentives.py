@@ -119,11 +119,16 @@ def least_capture_stake(rules: Rules) -> float:
     return 2 * (capture_saving(rules) / rules.claim_audits - base)
 
 
-def safe_share(rules: Rules) -> float:
+def safe_share(rules: Rules, tries: int = 1) -> float:
     """Largest part of the verifier stake that a cartel may hold without gaining anything, with no audit at
-    all: the others' votes find what is invented everywhere."""
-    caught = capture_saving(rules) / capture_loss(rules)
-    return (1 - min(caught, 1.0)) ** (1 / rules.verifiers)
+    all: the others' votes find what is invented everywhere. `tries`: of how many seeds it may choose one."""
+    caught = min(capture_saving(rules) / capture_loss(rules), 1.0)
+    return float((1 - caught ** (1 / tries)) ** (1 / rules.verifiers))
+
+
+def captured(rules: Rules, members: int, total: int, tries: int) -> float:
+    """Chance that one of `tries` seeds draws the cartel's accounts alone."""
+    return 1 - (1 - all_of(members, total, rules.verifiers)) ** tries
 
 
 # -- verifiers

@@ -87,6 +87,7 @@ def run(size: ask.Size) -> dict[str, Any]:
     results["auditing"] = ask.auditing(size, rules)
     results["robberies"] = ask.robberies(size)
     results["absence"] = ask.absence(size, rules)
+    results["proposing"] = ask.proposing(size, rules)
     return results
 
 
@@ -109,6 +110,7 @@ def describe(results: dict[str, Any]) -> str:
         ("auditing", "Plants that pay for audits"),
         ("robberies", "Faults disclosed by their own solver"),
         ("absence", "Verifiers that never vote"),
+        ("proposing", "Who makes the seed's block"),
     ):
         parts += [f"## {title}", _rows(results[key])]
     return "\n\n".join(parts)

@@ -111,7 +111,7 @@ def test_a_fault_that_cannot_be_read_starts_no_node(with_flags: Any, fault: str)
         (("devnet", "scenario", "run", "nothing"), "not-found"),
         (("devnet", "logs", "nobody"), "not-found"),
         (("devnet", "up"), "devnet-running"),
-        (("job", "init", "x.toml", "--template", "cnn"), "bad-job-file"),
+        (("job", "init", "x.toml", "--template", "rnn"), "bad-job-file"),
     ],
     ids=lambda value: " ".join(value[:3]) if isinstance(value, tuple) else value,
 )

@@ -309,6 +309,18 @@ def test_a_quorum_out_of_reach_is_an_error() -> None:
         simulate(RULES, people, 10, 1)
 
 
+def test_29_who_chooses_among_seeds_captures_draws_as_the_formula_says() -> None:
+    rules = ask.template_rules()
+    rows = ask.proposing(SIZE, rules)
+    for row in rows:
+        spread = 4 * sqrt(row["formula"] * (1 - row["formula"]) / 2_000) + 1e-3
+        assert abs(row["captured"] - row["formula"]) < spread, row
+    by_choice = [row["safe share, no audits"] for row in rows if row["share of stake"] == 0.1]
+    assert by_choice == sorted(by_choice, reverse=True) and by_choice[0] > 0.9
+    # Where every draw is the cartel's, the solver's stake and the audits have to do alone.
+    assert formulas.capture_bound(rules) < 0
+
+
 @pytest.mark.parametrize("capped", [True, False], ids=["price at its cap", "price at its floor"])
 @pytest.mark.parametrize("name", ["gpt", "mlp", "cnn"])
 def test_under_the_templates_terms_nothing_pays_but_honesty(name: str, capped: bool) -> None:
