@@ -19,6 +19,8 @@ IntegerProduct = Callable[[Tensor, Tensor], Tensor]
 _ALIGN = 8
 _MIN_ROWS = 24
 _INT8_MIN_LENGTH = 64
+INT32_PRODUCT_LENGTH = 2048
+"""Up to this length 128 * HH + cross fits int32: 2048 * (64 * 64 * 128 + 2 * 64 * 64) < 2^31."""
 
 
 def integer_product_int64(qa: Tensor, qb: Tensor) -> Tensor:
@@ -53,9 +55,9 @@ def prefers_int8(qa: Tensor) -> bool:
 
 def split(q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(hi, lo, hi + lo) as int8 with q = 128 * hi + lo; all three fit int8 for |q| <= 8192."""
-    hi = (q + 64) >> 7
-    lo = q - (hi << 7)
-    return hi.to(torch.int8), lo.to(torch.int8), (hi + lo).to(torch.int8)
+    up = q + 64
+    hi, lo = (up >> 7).to(torch.int8), (up.to(torch.int8) & 127) - 64
+    return hi, lo, hi + lo
 
 
 def aligned(q: Tensor) -> Tensor:
@@ -69,7 +71,7 @@ def aligned(q: Tensor) -> Tensor:
 
 
 def _int8_2d(qa: Tensor, qb: Tensor) -> Tensor:
-    return combined(*int8_products(qa, qb))
+    return combined(*int8_products(qa, qb), length=qa.shape[-1])
 
 
 def int8_products(qa: Tensor, qb: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -81,7 +83,10 @@ def int8_products(qa: Tensor, qb: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return high[:rows, :columns], low[:rows, :columns], both[:rows, :columns]
 
 
-def combined(high: Tensor, low: Tensor, both: Tensor) -> Tensor:
-    """The f64 integers that three int8 products stand for, never -0. Overwrites `both`."""
-    cross = both.sub_(high).sub_(low)
-    return high.to(torch.float64).mul_(128.0).add_(cross).mul_(128.0).add_(low)
+def combined(high: Tensor, low: Tensor, both: Tensor, *, length: int) -> Tensor:
+    """The f64 integers that three int8 products of this K stand for, never -0. Overwrites `both`."""
+    if length <= INT32_PRODUCT_LENGTH:
+        upper = both.sub_(low).add_(high, alpha=127).to(torch.float64)
+    else:
+        upper = high.to(torch.float64).mul_(128.0).add_(both.sub_(high).sub_(low))
+    return upper.mul_(128.0).add_(low)

@@ -51,7 +51,7 @@ def _positive_zero(x: Tensor) -> Tensor:
 
 def exponent(x: Tensor) -> Tensor:
     """Shared exponent of each row, f32[..., K] -> i16[...] (A30); 129 where the row holds Inf or NaN."""
-    return _field_exponent(x.abs().amax(-1)).to(torch.int16)
+    return _field_exponent(torch.maximum(x.amax(-1).abs(), x.amin(-1).abs())).to(torch.int16)
 
 
 def quantise(x: Tensor, e: Tensor) -> Tensor:
@@ -96,7 +96,7 @@ def product_of_quantised(qa: Tensor, ea: Tensor, qb: Tensor, eb: Tensor) -> Tens
     out = torch.empty(parts[0].shape, dtype=torch.float32, device=qa.device)
     blocks = zip(*(x.split(block_rows(out)) for x in (out, left, *parts)), strict=True)
     for place, factor, high, low, both in blocks:
-        place.copy_(combined(high, low, both).mul_(factor).mul_(right))
+        place.copy_(combined(high, low, both, length=qa.shape[1]).mul_(factor).mul_(right))
     return out
 
 

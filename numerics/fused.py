@@ -17,11 +17,9 @@ import torch._inductor.inductor_prims  # registers the marker that `kept` uses
 from torch import Tensor
 
 from numerics import constants as c
-from numerics.backends import aligned, integer_product_f64
+from numerics.backends import INT32_PRODUCT_LENGTH, aligned, integer_product_f64
 
 _NAN = float("nan")
-_INT32_PRODUCT_LENGTH = 2048
-"""Up to this length 128 * HH + cross fits int32: 2048 * (64 * 64 * 128 + 2 * 64 * 64) < 2^31."""
 _INT8_BATCH_THREADS = 2
 """With more threads one binary64 product of a whole batch, which they share, is faster than its int8 products
 one after the other: it takes 1.6 times as long on two, and scales."""
@@ -172,7 +170,7 @@ def combined(parts: Sequence[Tensor], length: int) -> Tensor:
     """S of A51 as f64 from (HH, LL, T), i32, of rows of this length."""
     high, low, both = parts
     cross = both - high - low
-    if length <= _INT32_PRODUCT_LENGTH:
+    if length <= INT32_PRODUCT_LENGTH:
         upper = (high * 128 + cross).to(torch.float64)
     else:
         upper = high.to(torch.float64) * 128.0 + cross.to(torch.float64)

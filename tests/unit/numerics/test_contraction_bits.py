@@ -109,7 +109,9 @@ def test_product_backends_agree_on_every_bit(shape: tuple[int, int, int]) -> Non
         assert (p.bits(got) == p.bits(reference)).all(), backend.__name__
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 64), (63, 5, 512), (64, 9, 700), (65, 700, 64), (130, 80, 4096)])
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 64), (63, 5, 512), (65, 700, 64), (30, 9, 2048), (40, 9, 2049), (130, 80, 4096)]
+)
 @pytest.mark.parametrize("transposed", [False, True])
 def test_a_product_put_together_by_rows_has_every_bit(
     monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int], transposed: bool
