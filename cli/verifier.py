@@ -25,6 +25,10 @@ def run(
     port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
     patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
     bond_budget: Annotated[str, typer.Option(help="Most in bonds of own challenges at once.")] = "100tok",
+    seed_age: Annotated[
+        str,
+        typer.Option(help="Vote only under seeds recorded so long ago, such as the chain takes to finality."),
+    ] = "0s",
     poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
     collude_with: Annotated[
         str | None, typer.Option(help="Drills only: attest whatever these accounts claim (comma-separated).")
@@ -44,7 +48,7 @@ def run(
 
     app = app_of(context)
     engine = engine_of(app.settings)
-    limits = Limits(parse_duration(patience), parse_amount(bond_budget))
+    limits = Limits(parse_duration(patience), parse_amount(bond_budget), parse_duration(seed_age))
     kind: Callable[..., VerifierService] = LazyVerifier if lazy else VerifierService
     if collude_with:
         accomplices = frozenset(resolve(app, name) for name in collude_with.split(","))

@@ -35,6 +35,10 @@ class Limits:
     """How long the verifier waits before it does for others what anyone may do."""
     bond_budget: Wei
     """The most that may lie in bonds of its own challenges at once."""
+    seed_age: Seconds
+    """How long ago a seed must have been recorded before a vote is committed under it: as long as the chain
+    takes to make it final, or half of voteTime if that is less. A vote cannot be shown once a reorganisation
+    has replaced its seed."""
 
 
 @dataclass(frozen=True)
@@ -226,7 +230,7 @@ def _votes(sight: Sight, job: JobSight) -> Iterator[Action]:
             yield Replay(
                 job.view.job_id, view.claim_id, f"drawn to replay {terms.samples} segment(s) of {place}"
             )
-        else:
+        elif sight.now >= status.since + min(sight.limits.seed_age, terms.vote_time // 2):
             spent += terms.verifier_stake
             finding = "the sample replays to the same roots" if ballot.valid else "the replay differs"
             yield CommitVote(job.view.job_id, view.claim_id, status.seed, finding)

@@ -82,7 +82,9 @@ class MarketDay:
         self, name: str, kind: Callable[..., VerifierService] = VerifierService, **options: Any
     ) -> VerifierService:
         market = self.markets.get(name) or self.join(name, verifier=1_000)
-        limits = VerifierLimits(Seconds(20), options.pop("bonds", Wei(200)))
+        limits = VerifierLimits(
+            Seconds(20), options.pop("bonds", Wei(200)), options.pop("seed_age", Seconds(0))
+        )
         parts = (market, self.blocks(), FakeClock(self.world), self.folder / name, secret(name))
         service = kind(*parts, limits, APPETITE, emit=self.events.append, **options)
         self.services[name] = service

@@ -182,7 +182,7 @@ class Player:
         self.nonce += 1
         client = self.rng.choice(PLAYERS)
         terms = self.scene.terms(client, self.nonce)
-        budget = Wei(worst_case(terms) + self.rng.choice([0, 0, 5, -1]))
+        budget = Wei(max(worst_case(terms) + self.rng.choice([0, 0, 5, -1]), 0))
         return e.Post(terms, budget), client
 
     def _shard_work(self, job_id: JobId, job: Job) -> list[Doing]:

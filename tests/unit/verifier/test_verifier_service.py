@@ -11,7 +11,7 @@ import torch
 
 from program.fault import StateFault
 from protocol.errors import BlockNotFound
-from protocol.types import Kind, Phase, Role
+from protocol.types import Kind, Phase, Role, Seconds
 from solver.adversary import FaultySolver, Plan, WeightPlan, WrongInputSolver, restart
 from tests.fakes.jobs import APPETITE, account
 from tests.fakes.market_day import MarketDay
@@ -65,6 +65,29 @@ def test_an_invalid_vote_is_shown_only_once_its_game_is_open(day: MarketDay) -> 
 
     assert day.run(look)
     assert len(shown) > 1 and all(finder in accusers for finder, accusers in shown.items())
+
+
+@pytest.mark.parametrize(
+    ("age", "waited"), [(0, 0), (20, 20), (10**6, 30)], ids=["none", "some", "half the time"]
+)
+def test_31_a_vote_waits_until_its_seed_is_old_enough(day: MarketDay, age: int, waited: int) -> None:
+    """What a reorganisation of less than that replaces, no vote was committed under."""
+    job_id = day.post(rounds=1, shards=1)
+    day.solver("ann")
+    for i in range(2):
+        day.verifier(f"v{i}", seed_age=Seconds(age))
+    voted: list[int] = []
+
+    def look() -> bool:
+        for entry in day.world.claims.values():
+            if entry.status.phase == Phase.SEEDED and any(
+                v.commitment != bytes(32) for v in entry.votes.values()
+            ):
+                voted.append(day.world.time - entry.status.since)
+        return day.closed(job_id)()
+
+    assert day.run(look, turns=600)
+    assert voted and waited <= voted[0] <= waited + 20 and day.world.burned == 0
 
 
 def test_06_right_weights_with_a_wrong_moment_are_found(day: MarketDay) -> None:
