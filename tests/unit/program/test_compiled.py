@@ -193,6 +193,19 @@ def test_a_recurrent_network_with_dropout_trains_with_the_same_bits() -> None:
     agree(built(CharGru(dropout=0.5), AdamW(lr=0.01), corpus(5), batch=8), 4)
 
 
+def test_a_sum_of_sums_is_rounded_in_between() -> None:
+    """From binary64 to binary32 and back in one loop: an optimiser that drops the rounding is found out."""
+    b = ProgramBuilder()
+    x = b.state(DType.F32, (512, 8, 64))
+    total = b.sum(b.sum(x))
+    wide = b.reshape(b.expand(b.reshape(total, (512, 1)), (512, 512)), (512, 8, 64))
+    program = b.finish([b.add(x, wide)], params=1)
+    state = [torch.randn(512, 8, 64, generator=torch.Generator().manual_seed(3)) * 100]
+    at = StepContext(b"", SEED, 0, 0)
+    form = CompiledExecutor(program, self_check=False)
+    assert state_root(form.step(state, at)) == state_root(Executor(program).step(state, at))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_a_llama_under_muon_trains_with_the_same_bits(accumulate: int) -> None:
