@@ -17,14 +17,14 @@ from __future__ import annotations
 import json
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from protocol.errors import Stop
+from protocol.errors import Retry, Stop
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -48,6 +48,12 @@ CREATE TABLE IF NOT EXISTS attempts (
     max_fee_wei TEXT NOT NULL,
     tip_wei TEXT NOT NULL
 ) STRICT;
+-- Intents that a batch, itself an intent, carries. A row counts while its batch is signed or mined.
+CREATE TABLE IF NOT EXISTS members (
+    key TEXT NOT NULL,
+    batch TEXT NOT NULL REFERENCES intents (key),
+    PRIMARY KEY (key, batch)
+) STRICT;
 """
 
 
@@ -55,6 +61,12 @@ class IntentConflict(Stop):
     """An intent key is used again for something else."""
 
     code = "intent-conflict"
+
+
+class IntentCarried(Retry):
+    """Another transaction carries an intent already; nothing was signed."""
+
+    code = "intent-carried"
 
 
 class WrongChain(Stop):
@@ -166,8 +178,9 @@ class Journal:
             self._db.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, value))
             return str(self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()[0])
 
-    def record(self, key: str, sender: str, call: Call) -> Intent:
-        """Enter an intent, or return the one of this key.
+    def record(self, key: str, sender: str, call: Call, members: Sequence[str] = ()) -> Intent:
+        """Enter an intent, or return the one of this key. `members`: the intents that it carries, if it is a
+        batch.
 
         An intent that was never signed had no effect and takes the new call. Raises IntentConflict when the
         key was signed for another call.
@@ -180,6 +193,9 @@ class Journal:
                 " purpose = excluded.purpose, destination = excluded.destination, data = excluded.data,"
                 " value_wei = excluded.value_wei WHERE state = 'recorded'",
                 row,
+            )
+            self._db.executemany(
+                "INSERT OR IGNORE INTO members VALUES (?, ?)", [(member, key) for member in members]
             )
             intent = self.get(key)
         assert intent is not None
@@ -195,10 +211,12 @@ class Journal:
         """Reserve a nonce and keep the transaction that `make(nonce)` signs, both or neither.
 
         The nonce is the intent's own if it has one, else the lowest from `chain_nonce` on that no entry
-        holds.
+        holds. Raises IntentCarried if that would send an intent a second time, by itself or in a batch.
         """
         with self._transaction():
             intent = self._require(key)
+            if intent.nonce is None:
+                self._require_uncarried(key)
             nonce = intent.nonce if intent.nonce is not None else self._free_nonce(intent.sender, chain_nonce)
             attempt = make(nonce)
             self._db.execute(
@@ -245,6 +263,18 @@ class Journal:
         found = self._select("WHERE key = ?", (key,))
         return found[0] if found else None
 
+    def batch_of(self, key: str) -> Intent | None:
+        """The batch that carries this intent, signed or mined; None if there is none, or it had no effect."""
+        found = self._select(
+            "WHERE state IN ('signed', 'mined') AND key IN (SELECT batch FROM members WHERE key = ?)", (key,)
+        )
+        return found[0] if found else None
+
+    def members(self, batch: str) -> list[str]:
+        """The intents that a batch carries; none if it is no batch."""
+        rows = self._db.execute("SELECT key FROM members WHERE batch = ? ORDER BY rowid", (batch,)).fetchall()
+        return [str(row[0]) for row in rows]
+
     def open_intents(self, sender: str) -> list[Intent]:
         """Signed and not yet known to be mined, by nonce."""
         return self._select("WHERE sender = ? AND state = 'signed' ORDER BY nonce", (sender,))
@@ -273,6 +303,19 @@ class Journal:
         ).fetchall()
         held = {row[0] for row in rows}
         return next(n for n in range(lowest, lowest + len(held) + 1) if n not in held)
+
+    def _require_uncarried(self, key: str) -> None:
+        """INVARIANT: of an intent and all batches with it, at most one is signed and not failed."""
+        for one in (key, *self.members(key)):
+            carrier = self.batch_of(one)
+            itself = None if one == key else self.get(one)
+            if itself is not None and itself.state in (State.RECORDED, State.FAILED):
+                itself = None
+            if carrier is not None or itself is not None:
+                raise IntentCarried(
+                    f"{one} is under way in another transaction; nothing was signed",
+                    hint="ask again: its outcome is that transaction's",
+                )
 
     def _require(self, key: str) -> Intent:
         intent = self.get(key)

@@ -22,6 +22,7 @@ from protocol.types import (
     GameView,
     JobId,
     Opened,
+    Scope,
     Seconds,
     Terms,
     Wei,
@@ -120,7 +121,7 @@ class MarketIndex:
 
     def _on_Court_Moved(self, a: dict) -> None:
         before = self.games[a["gameId"]]
-        game = unpack(Game, a["game"])
+        game = before.game.with_parts(unpack(Scope, a["scope"]), unpack(Front, a["front"]))
         digests = tuple(a["digests"])
         opened = before.opened
         if game.phase in _PICKS[1:] and digests:
@@ -140,7 +141,7 @@ class MarketIndex:
         opened = (*before.opened, Opened(front.digest, children)) if children else before.opened
         self.games[a["gameId"]] = replace(
             before,
-            game=before.game.with_front(front),
+            game=before.game.with_parts(front),
             digests=children,
             opened=opened,
             moves=before.moves + 1,
@@ -148,7 +149,7 @@ class MarketIndex:
 
     def _on_Court_LeafRevealed(self, a: dict) -> None:
         before = self.games[a["gameId"]]
-        game = unpack(Game, a["game"])
+        game = before.game.with_parts(unpack(Front, a["front"]))
         self.games[a["gameId"]] = replace(
             before, game=game, digests=(), leaf_data=a["data"], moves=before.moves + 1
         )

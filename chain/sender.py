@@ -11,7 +11,7 @@ Source: EIP-1559 (fees), EIP-3607; replacement rule of 10 % from go-ethereum's t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from eth_account.signers.local import LocalAccount
 from chain.errors import Registry, explain, revert_data, reverted
 from chain.journal import Attempt, Call, Intent, Journal, Receipt, State
 from chain.rpc import Rpc, RpcFailed, get_block, identity, quantity
-from protocol.errors import Ask, InsufficientFunds, Retry, RpcUnreachable
+from protocol.errors import Ask, InsufficientFunds, Retry, Reverted, RpcUnreachable
 
 LOOK_BACK_BLOCKS = 64  # two epochs: on a proof-of-stake chain older blocks are final
 _ALREADY_THERE = ("already known", "already imported", "known transaction", "already in pool")
@@ -96,21 +96,46 @@ class Sender:
         journal.bind(self.identity)
 
     def send(self, key: str, call: Call) -> Receipt:
-        """Submit and wait. Raises Reverted, InsufficientFunds, RpcUnreachable, ConfirmationTimeout,
-        NonceTaken, SpendLimit, IntentConflict.
+        """Submit and wait; for an intent that a batch carries, wait for the batch.
+
+        Raises Reverted, InsufficientFunds, RpcUnreachable, ConfirmationTimeout, NonceTaken, SpendLimit,
+        IntentConflict, IntentCarried.
         """
+        carrier = self.journal.batch_of(key)
+        if carrier is not None:
+            try:
+                return self.wait(carrier.key)
+            except Reverted:
+                pass  # the batch had no effect, so neither had this
         self.submit(key, call)
         return self.wait(key)
 
-    def submit(self, key: str, call: Call) -> Intent:
+    def send_batch(self, key: str, members: Sequence[str], call: Call) -> Receipt:
+        """Send one call that carries the intents `members`; from then on `send` of any of them waits for it.
+
+        Raises as `send` does; after Reverted none of them has had any effect.
+        """
+        self.submit(key, call, members)
+        return self.wait(key)
+
+    def submit(self, key: str, call: Call, members: Sequence[str] = ()) -> Intent:
         """Record, simulate, sign and broadcast; returns without waiting. Does nothing again for a key already
         signed.
         """
-        intent = self.journal.record(key, self.address, call)
+        intent = self.journal.record(key, self.address, call, members)
         if intent.state is State.RECORDED:
             intent = self._sign_first(intent)
             self._broadcast(intent)
         return intent
+
+    def unsent(self, key: str) -> bool:
+        """Whether no transaction was signed for this intent, by itself or in a batch that took effect."""
+        intent = self.journal.get(key)
+        return (intent is None or intent.state is State.RECORDED) and self.journal.batch_of(key) is None
+
+    def effects_of(self, receipt: Receipt) -> int:
+        """How many intents the transaction has carried out."""
+        return max(len(self.journal.members(receipt.key)), 1)
 
     def wait(self, key: str) -> Receipt:
         """The receipt of a submitted intent; rebroadcasts, bumps the fee when stuck, and decodes a failure.

@@ -29,7 +29,7 @@ from protocol.dispute import (
     Timeout,
 )
 from protocol.errors import Retry, Stop
-from protocol.game import SPLIT_LEVELS
+from protocol.game import opened_levels
 from protocol.types import ZERO_DIGEST, Address, Game, GamePhase, GameView, Opened, Seconds
 
 
@@ -55,7 +55,7 @@ def disputed_path(root: bytes, leaf: int, known: trees.Tree, opened: Sequence[Op
     current, level = root, known.depth
     siblings: list[bytes] = []
     while level and known.digest(level, leaf >> level) != current:
-        down = min(SPLIT_LEVELS, level)
+        down = opened_levels(level)
         children = children_of.get(current, ())
         if len(children) != 1 << down:
             raise IncompleteHistory(f"tree node {current.hex()} at level {level} was not seen opened")
@@ -118,7 +118,7 @@ class _Side:
 
     def _children(self) -> list[bytes]:
         game = self._game
-        down = min(SPLIT_LEVELS, game.level)
+        down = opened_levels(game.level)
         return self._tree().descendants(game.level, game.index >> game.level, down)
 
     # Defender
@@ -129,7 +129,7 @@ class _Side:
             return RevealSteps(tuple(self._replay.root(self._at + i) for i in range(1, game.steps)))
         tree = self._tree()
         if game.phase == GamePhase.TRACE:
-            down = min(SPLIT_LEVELS, tree.depth)
+            down = opened_levels(tree.depth)
             return RevealTrace(tree.root, tuple(tree.descendants(tree.depth, 0, down)))
         if tree.digest(game.level, game.index >> game.level) != game.digest:
             return None
@@ -152,7 +152,7 @@ class _Side:
         child = _first_difference(self._children(), self._view.digests)
         if child is None:
             return self._agrees()
-        level = self._game.level - min(SPLIT_LEVELS, self._game.level)
+        level = self._game.level - opened_levels(self._game.level)
         leaf = self._game.index + child
         if level == 0 and phase == GamePhase.PICK_OUTPUT and leaf < self._game.program.slots:
             # A slot of an input state is not the court's business: it is bound to its source (rule 4.4).

@@ -207,6 +207,7 @@ def _game_on(claim: Claim, claim_id: ClaimId, segment: int, terms: Terms, by: Ad
         digest=ZERO_DIGEST,
         level=0,
         index=0,
+        leaves=(terms.inner if task else terms.outer).nodes,
         revealed=ZERO_DIGEST,
         node=0,
         size=0,

@@ -31,8 +31,15 @@ from protocol.dispute import (
 from protocol.refusal import Refused
 from protocol.types import ZERO_DIGEST, Address, Game, GamePhase, Opening, Seconds
 
-SPLIT_LEVELS = 4
-"""Levels opened in one move: 16 children."""
+MOVE_LEVELS = 6
+"""Most levels that one move opens: 64 children."""
+
+
+def opened_levels(level: int) -> int:
+    """How many levels a move opens of a tree with `level` left: as few moves as MOVE_LEVELS allows, of even
+    height."""
+    moves = -(-level // MOVE_LEVELS)
+    return -(-level // moves) if moves else 0
 
 
 class IllegalMove(Refused):
@@ -110,7 +117,7 @@ def _pick_step(game: Game, move: PickStep, now: Seconds) -> Game:
 
 
 def _check_children(game: Game, children: Sequence[bytes]) -> None:
-    down = min(SPLIT_LEVELS, game.level)
+    down = opened_levels(game.level)
     _require(len(children) == 1 << down, "WrongCount")
     _require(trees.root(children) == game.digest, "WrongChildren")
 
@@ -145,10 +152,11 @@ def _split(game: Game, move: Split, now: Seconds) -> Game:
 
 
 def _pick(game: Game, move: Pick, now: Seconds, arithmetic: Arithmetic) -> Game | Verdict:
-    shape = len(move.children) == 1 << min(SPLIT_LEVELS, game.level)
+    down = opened_levels(game.level)
+    _require(move.child < 1 << down, "IndexOutOfRange")
+    shape = len(move.children) == 1 << down
     _require(shape and trees.root(move.children) == game.digest, "WrongChildren")
-    _require(move.child < len(move.children), "IndexOutOfRange")
-    level = game.level - min(SPLIT_LEVELS, game.level)
+    level = game.level - down
     index = game.index + (move.child << level)
     digest = move.children[move.child]
     if index >= game.leaves:
@@ -238,7 +246,7 @@ def _reveal_leaf(game: Game, move: RevealLeaf, now: Seconds) -> Game:
     _require(len(move.data) == leaf_bytes(game), "WrongCount")
     digest = trees.leaf(move.data) if game.key == ZERO_DIGEST else trees.keyed_leaf(game.key, move.data)
     _require(digest == game.digest, "BadProof")
-    return _next(game, now, phase=GamePhase.PROVE)
+    return _next(game, now, phase=GamePhase.PROVE, revealed=digest_of([move.data]))
 
 
 def is_canonical(bits: int, facts: NodeFacts) -> bool:
@@ -249,11 +257,11 @@ def is_canonical(bits: int, facts: NodeFacts) -> bool:
 
 
 def _prove(game: Game, move: Prove, arithmetic: Arithmetic) -> Verdict:
-    digest = trees.leaf(move.data) if game.key == ZERO_DIGEST else trees.keyed_leaf(game.key, move.data)
-    _require(digest == game.digest and digest_of([move.node]) == game.node_hash, "BadProof")
+    _require(digest_of([move.node]) == game.node_hash, "BadProof")
     facts = arithmetic.facts(move.node)
     at = move.element * facts.element_bytes - game.index * trees.LEAF_BYTES
-    _require(0 <= at < len(move.data), "IndexOutOfRange")
+    _require(0 <= at <= leaf_bytes(game) - facts.element_bytes, "IndexOutOfRange")
+    _require(digest_of([move.data]) == game.revealed, "BadProof")
     bits = int.from_bytes(move.data[at : at + facts.element_bytes], "little")
     if not is_canonical(bits, facts):
         return Verdict(True, "leaf")

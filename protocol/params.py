@@ -29,6 +29,8 @@ _TIMES = (
     ("pricePeriod", "price_period"),
 )
 
+MAX_WORST_CASE = 2**96 - 1
+
 
 class BadTerms(Stop):
     """The terms break a rule; `field` names the first one at fault, as the contract does."""
@@ -66,6 +68,7 @@ def check_terms(terms: Terms) -> None:
     _require(terms.seed_delay >= 1, "seedDelay", "must be at least 1")
     for field, name in _TIMES:
         _require(1 <= getattr(terms, name) <= MAX_TIME, field, f"must be 1 to {MAX_TIME} seconds")
+    _require(worst_case(terms) <= MAX_WORST_CASE, "priceCap", "makes the worst case 2^96 or more")
 
 
 def _check_program(program: ProgramRef, field: str) -> None:

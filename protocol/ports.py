@@ -11,8 +11,10 @@ call returns the first outcome. They return once the transaction is mined.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import BinaryIO, Protocol
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Protocol
 
+from protocol.errors import AssayError
 from protocol.types import (
     Address,
     Chunk,
@@ -84,6 +86,20 @@ class Clock(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Write:
+    """A writing call of the Market port, to be sent with others: its method, intent and arguments."""
+
+    intent: str
+    method: str
+    """One of TOGETHER."""
+    arguments: tuple[Any, ...]
+
+
+TOGETHER = ("record_seed", "tally", "settle", "void", "commit_vote", "reveal_vote")
+"""Methods that may be sent together: calls of one contract, of which a node may owe many at once."""
+
+
 class MarketView(Protocol):
     """Everything that can be read from the contracts and their events; one consistent snapshot at the latest
     block seen."""
@@ -141,6 +157,11 @@ class MarketView(Protocol):
 
 class Market(MarketView, Protocol):
     """Reads and writes."""
+
+    def send_all(self, writes: Sequence[Write]) -> Sequence[TxResult | AssayError]:
+        """What became of each write: sent in one transaction where that succeeds, else one by one, so that
+        one that is refused holds up no other."""
+        ...
 
     def deposit(self, intent: str, amount: Wei) -> TxResult:
         """Approve (if needed) and deposit tokens into the caller's free balance."""

@@ -205,6 +205,21 @@ NOBODY_ACCUSED = Accused(JobId(ZERO_DIGEST), ZERO_ADDRESS, Kind.TASK, 0, 0, Wei(
 
 
 @dataclass(frozen=True)
+class Scope:
+    """The middle of a Game, field by field: which steps and which node are in dispute."""
+
+    key: bytes
+    step: int
+    steps: int
+    in_root: bytes
+    out_root: bytes
+    trace_root: bytes
+    node: int
+    size: int
+    node_hash: bytes
+
+
+@dataclass(frozen=True)
 class Front:
     """The end of a Game, field by field: what a move within a tree needs and changes."""
 
@@ -254,19 +269,25 @@ class Game:
     level: int
     index: int
     leaves: int = 0
-    """Of the tree that is being opened."""
+    """Of the tree that is being opened; before there is one, of the trace tree."""
     revealed: bytes
     move_time: Seconds
     deadline: Seconds
+
+    @property
+    def scope(self) -> Scope:
+        """What a move elsewhere than within a tree changes of it, with the front."""
+        return Scope(*(getattr(self, field.name) for field in fields(Scope)))
 
     @property
     def front(self) -> Front:
         """What a move within a tree needs of it."""
         return Front(*(getattr(self, field.name) for field in fields(Front)))
 
-    def with_front(self, front: Front) -> Game:
-        """The same game after a move within a tree."""
-        return replace(self, **{field.name: getattr(front, field.name) for field in fields(Front)})
+    def with_parts(self, *parts: Scope | Front) -> Game:
+        """The same game with another scope or front, as a move has left them."""
+        changed = {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
+        return replace(self, **changed)
 
     @property
     def mover(self) -> Address:

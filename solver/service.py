@@ -27,7 +27,7 @@ from training.availability import answer
 from training.engine import REFERENCE_ENGINE, Engine
 from training.lineage import SourceMissing
 from training.prosecution import replay_for
-from training.service import Emit, Service, ignore, intent
+from training.service import Emit, Errand, Service, ignore, intent
 from training.work import Work
 
 log = logging.getLogger(__name__)
@@ -102,13 +102,18 @@ class SolverService(Service):
     def tick(self) -> None:
         """One look, one decision, and its actions up to the first segment of training."""
         sight = self.see()
+        pokes: list[upkeep.Poke] = []  # in one row
         for action in policy.decide(sight):
-            key = intent(type(action).__name__, *_subject(action))
-            done = self.attempt(key, action.job_id, partial(self._act, action))
+            if isinstance(action, upkeep.Poke):
+                pokes.append(action)
+                continue
+            self._poke(pokes)
+            done = self.attempt(_key(action), action.job_id, partial(self._act, action))
             if done and not isinstance(action, policy.Wait):
                 self.note(action=f"{type(action).__name__}: {action.reason}")
             if done and isinstance(action, policy.TrainSegment):
                 return
+        self._poke(pokes)
 
     def why(self, job_id: JobId) -> str:
         """Why this solver takes no shard of a job; empty if it would. Raises Stop when there is no such
@@ -124,7 +129,6 @@ class SolverService(Service):
             policy.TrainSegment: self._train,
             policy.CommitTask: self._commit_task,
             policy.CommitOuter: self._commit_outer,
-            upkeep.Poke: self._poke,
             policy.Expire: self._expire,
             policy.Release: self._release,
             policy.Close: self._close,
@@ -196,9 +200,21 @@ class SolverService(Service):
         draft = self._shop(action.job_id).outer_draft(action.round)
         self._commit(draft, action.epoch, action.since, None)
 
-    def _poke(self, action: upkeep.Poke) -> None:
-        upkeep.send(self.market, action)
+    def _poke(self, actions: list[upkeep.Poke]) -> None:
+        """Send them together; none is left in the list."""
+        market = self.market
+        self.attempt_all(
+            market,
+            [
+                Errand(_key(a), a.job_id, partial(upkeep.write, market, a), partial(self._poked, a))
+                for a in actions
+            ],
+        )
+        actions.clear()
+
+    def _poked(self, action: upkeep.Poke) -> None:
         self.count(action.what)
+        self.note(action=f"Poke: {action.reason}")
         self.emit(action.what.replace("_", "-"), job=action.job_id.hex(), claim=action.claim_id.hex())
 
     def _expire(self, action: policy.Expire) -> None:
@@ -239,7 +255,7 @@ class SolverService(Service):
             self.emit("moved", game=action.game_id, move=played.move, reason=played.reason, side="defender")
 
 
-def _subject(action: policy.Action) -> tuple[object, ...]:
+def _key(action: policy.Action) -> str:
     """What a backoff of an action is about."""
     names = ("job_id", "claim_id", "what", "game_id", "demand_id", "round", "shard")
-    return tuple(getattr(action, name) for name in names if hasattr(action, name))
+    return intent(type(action).__name__, *(getattr(action, name) for name in names if hasattr(action, name)))

@@ -16,7 +16,7 @@ from program.replay import Replay
 from program.state import state_tree
 from protocol import trees
 from protocol.errors import Retry
-from protocol.game import SPLIT_LEVELS
+from protocol.game import opened_levels
 from protocol.ports import Market
 from protocol.types import (
     INPUT_SEGMENT,
@@ -188,7 +188,7 @@ class Prosecutor:
 
 def slots_shown(game: Game) -> bool:
     """Whether a game about an input state has come to the roots of single slots."""
-    at_leaves = game.phase == GamePhase.PICK_OUTPUT and game.level <= SPLIT_LEVELS
+    at_leaves = game.phase == GamePhase.PICK_OUTPUT and opened_levels(game.level) == game.level
     return game.steps == 0 and at_leaves
 
 

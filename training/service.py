@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
 from protocol.errors import Ask, AssayError, Retry, Reverted, Stop
-from protocol.ports import Clock
+from protocol.ports import Clock, Market, Write
 from protocol.types import ZERO_ADDRESS, Address, JobId
 
 log = logging.getLogger(__name__)
@@ -82,6 +82,16 @@ def ignore(event: Event) -> None:
     """An `Emit` that shows nothing."""
 
 
+@dataclass(frozen=True)
+class Errand:
+    """A write to be sent with others: what backs off if it fails, and what to do once it is done."""
+
+    what: object
+    job_id: JobId
+    write: Callable[[], Write]
+    done: Callable[[], None]
+
+
 class Backoff:
     """Waits that double with each failure of one thing, and end with its success."""
 
@@ -144,12 +154,33 @@ class Service:
         except AssayError as error:
             self._failed(what, job_id, error)
             return False
+        self._succeeded(what)
+        return True
+
+    def attempt_all(self, market: Market, errands: Sequence[Errand]) -> None:
+        """Send what is not backing off, together where that goes; each one's error is its own."""
+        now, ready, writes = self.clock.now(), [], []
+        for errand in errands:
+            if not self.backoff.ready(errand.what, now):
+                continue
+            try:
+                writes.append(errand.write())
+                ready.append(errand)
+            except AssayError as error:
+                self._failed(errand.what, errand.job_id, error)
+        for errand, outcome in zip(ready, market.send_all(writes), strict=True):
+            if isinstance(outcome, AssayError):
+                self._failed(errand.what, errand.job_id, outcome)
+            else:
+                self._succeeded(errand.what)
+                errand.done()
+
+    def _succeeded(self, what: object) -> None:
         self.backoff.succeeded(what)
         if self.status.error.startswith(f"{what}: "):
             self.note(error="")
         if str(what) in self.status.questions:
             self.note(questions={k: v for k, v in self.status.questions.items() if k != str(what)})
-        return True
 
     def _failed(self, what: object, job_id: JobId | None, error: AssayError) -> None:
         pause = self.backoff.failed(what, self.clock.now())

@@ -7,13 +7,12 @@ Rules: docs/protocol.md, 4.5 to 4.8 and 5.2.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from protocol.ports import Market
+from protocol.ports import MarketView, Write
 from protocol.types import (
     Address,
-    Claim,
     ClaimId,
     ClaimView,
     GameView,
@@ -22,7 +21,6 @@ from protocol.types import (
     Kind,
     Phase,
     Seconds,
-    TxResult,
 )
 from training.rounds import STANDING, closable, tasks
 from training.service import intent, turn
@@ -96,21 +94,15 @@ def poke_for(watcher: Watcher, job: JobView, claims: Sequence[ClaimView], view: 
     return None
 
 
-def send(market: Market, poke: Poke) -> TxResult:
-    """Make the call. Its intent is new whenever the claim has changed, so that a lost race is not for
+def write(market: MarketView, poke: Poke) -> Write:
+    """The call to make. Its intent is new whenever the claim has changed, so that a lost race is not for
     ever."""
     view = market.claim(poke.claim_id)
     status = view.status
     key = intent(
         poke.what, poke.claim_id, status.phase.name, status.draws, status.seed_block, status.revealed
     )
-    calls: dict[str, Callable[[str, Claim], TxResult]] = {
-        "record_seed": market.record_seed,
-        "tally": market.tally,
-        "settle": market.settle,
-        "void": market.void,
-    }
-    return calls[poke.what](f"{key}/{poke.since}", view.claim)
+    return Write(f"{key}/{poke.since}", poke.what, (view.claim,))
 
 
 def fallen(claims: Sequence[ClaimView], game: GameView, challenger: Address) -> bool:

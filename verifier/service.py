@@ -16,7 +16,7 @@ from program.disputant import Disputant
 from program.player import play
 from program.replay import Replay
 from protocol.errors import Retry
-from protocol.ports import Blocks, Clock, Market
+from protocol.ports import Blocks, Clock, Market, Write
 from protocol.types import ClaimId, ClaimView, Game, GameView, JobId, JobView, Role, Wei
 from training import upkeep
 from training.artifacts import Appetite
@@ -24,12 +24,17 @@ from training.audit import Attestation, Finding, attest
 from training.engine import REFERENCE_ENGINE, Engine
 from training.lineage import Lineage, open_lineage
 from training.prosecution import Prosecutor, replay_for, slots_shown
-from training.service import Emit, Service, ignore, intent
+from training.service import Emit, Errand, Service, ignore, intent
 from verifier import policy
 from verifier.ballots import Ballots
 from verifier.policy import Ballot, JobSight, Limits, Sight
 
 POLL_S = 2.0
+
+
+_Together = policy.CommitVote | policy.RevealVote | upkeep.Poke
+_TOGETHER = (policy.CommitVote, policy.RevealVote, upkeep.Poke)
+"""Actions that are one call of Tasks each, of which many may be due at once."""
 
 
 class VerifierService(Service):
@@ -90,22 +95,51 @@ class VerifierService(Service):
 
     def tick(self) -> None:
         """One look, one decision, and its actions up to the first replay."""
+        together: list[_Together] = []  # in one row
         for action in policy.decide(self.see()):
-            key = intent(type(action).__name__, *_subject(action))
-            done = self.attempt(key, action.job_id, partial(self._act, action))
+            if isinstance(action, _TOGETHER):
+                together.append(action)
+                continue
+            self._send(together)
+            done = self.attempt(_key(action), action.job_id, partial(self._act, action))
             if done and not isinstance(action, policy.Wait):
                 self.note(action=f"{type(action).__name__}: {action.reason}")
             if done and isinstance(action, policy.Replay):
                 return
+        self._send(together)
+
+    def _send(self, actions: list[_Together]) -> None:
+        """Votes, reveals and pokes, in one transaction where that goes; none is left in the list."""
+        writes: dict[type, Callable[..., Write]] = {
+            policy.CommitVote: self._commit,
+            policy.RevealVote: self._reveal,
+            upkeep.Poke: partial(upkeep.write, self.market),
+        }
+        self.attempt_all(
+            self.market,
+            [Errand(_key(a), a.job_id, partial(writes[type(a)], a), partial(self._sent, a)) for a in actions],
+        )
+        actions.clear()
+
+    def _sent(self, action: _Together) -> None:
+        place = {"job": action.job_id.hex(), "claim": action.claim_id.hex()}
+        self.note(action=f"{type(action).__name__}: {action.reason}")
+        if isinstance(action, policy.CommitVote):
+            self.count("votes")
+            self.emit("voted", **place)
+        elif isinstance(action, policy.RevealVote):
+            ballot = self._ballots.get(action.claim_id, action.seed)
+            self.count("reveals")
+            self.emit("revealed", **place, valid=ballot is not None and ballot.valid)
+        else:
+            self.count(action.what)
+            self.emit(action.what.replace("_", "-"), **place)
 
     def _act(self, action: policy.Action) -> None:
         handlers: dict[type, Callable[..., None]] = {
             policy.Replay: self._replay,
-            policy.CommitVote: self._commit,
-            policy.RevealVote: self._reveal,
             policy.Pursue: self._pursue,
             policy.Play: self._play,
-            upkeep.Poke: self._poke,
             policy.Wait: self._wait,
         }
         handlers[type(action)](action)
@@ -133,26 +167,22 @@ class VerifierService(Service):
             finding=str(found.finding or ""),
         )
 
-    def _commit(self, action: policy.CommitVote) -> None:
+    def _commit(self, action: policy.CommitVote) -> Write:
         view = self.market.claim(action.claim_id)
         ballot = self._ballots.get(action.claim_id, action.seed)
         assert ballot is not None
         salt = self._ballots.salt(action.claim_id, action.seed)
         commitment = self.market.vote_commitment(action.claim_id, ballot.valid, ballot.traces_root, salt)
-        self.market.commit_vote(intent("vote", action.claim_id, action.seed), view.claim, commitment)
-        self.count("votes")
-        self.emit("voted", job=action.job_id.hex(), claim=action.claim_id.hex())
+        return Write(intent("vote", action.claim_id, action.seed), "commit_vote", (view.claim, commitment))
 
-    def _reveal(self, action: policy.RevealVote) -> None:
+    def _reveal(self, action: policy.RevealVote) -> Write:
         ballot = self._ballots.get(action.claim_id, action.seed)
         if ballot is None:
             raise Retry("the ballot of a committed vote is gone from disk", hint="restore the node's folder")
         view = self.market.claim(action.claim_id)
         salt = self._ballots.salt(action.claim_id, action.seed)
         key = intent("reveal", action.claim_id, action.seed)
-        self.market.reveal_vote(key, view.claim, ballot.valid, ballot.traces, salt)
-        self.count("reveals")
-        self.emit("revealed", job=action.job_id.hex(), claim=action.claim_id.hex(), valid=ballot.valid)
+        return Write(key, "reveal_vote", (view.claim, ballot.valid, ballot.traces, salt))
 
     def _pursue(self, action: policy.Pursue) -> None:
         view = self.market.claim(action.claim_id)
@@ -188,11 +218,6 @@ class VerifierService(Service):
             self.emit(pursuit.stage, job=job_id.hex(), game=view.game_id, reason=pursuit.reason)
         return pursuit is not None
 
-    def _poke(self, action: upkeep.Poke) -> None:
-        upkeep.send(self.market, action)
-        self.count(action.what)
-        self.emit(action.what.replace("_", "-"), job=action.job_id.hex(), claim=action.claim_id.hex())
-
     def _wait(self, action: policy.Wait) -> None:
         if self._waits.get(action.job_id) != action.reason:
             self._waits[action.job_id] = action.reason
@@ -200,7 +225,7 @@ class VerifierService(Service):
             self.emit("waiting", job=action.job_id.hex(), reason=action.reason)
 
 
-def _subject(action: policy.Action) -> tuple[object, ...]:
+def _key(action: policy.Action) -> str:
     """What a backoff of an action is about."""
     names = ("job_id", "claim_id", "what", "game_id")
-    return tuple(getattr(action, name) for name in names if hasattr(action, name))
+    return intent(type(action).__name__, *(getattr(action, name) for name in names if hasattr(action, name)))

@@ -51,6 +51,7 @@ def open_game(replay: Replay, steps: int, in_root: bytes, out_root: bytes, key: 
         digest=ZERO_DIGEST,
         level=0,
         index=0,
+        leaves=len(program.nodes),
         revealed=ZERO_DIGEST,
         node=0,
         size=0,

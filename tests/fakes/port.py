@@ -7,8 +7,9 @@ from typing import Any
 
 from protocol import dispute
 from protocol import events as e
-from protocol.errors import Stop
+from protocol.errors import AssayError, Stop
 from protocol.params import shard_price
+from protocol.ports import TOGETHER, Write
 from protocol.types import (
     ZERO_DIGEST,
     Address,
@@ -73,6 +74,17 @@ class FakeMarket:
             self._kill = ""
             raise Killed(effect)
         return self.outcomes[intent]
+
+    def send_all(self, writes: Sequence[Write]) -> list[TxResult | AssayError]:
+        """One by one: here nothing is gained by a batch."""
+        outcomes: list[TxResult | AssayError] = []
+        for write in writes:
+            assert write.method in TOGETHER
+            try:
+                outcomes.append(getattr(self, write.method)(write.intent, *write.arguments))
+            except AssayError as error:
+                outcomes.append(error)
+        return outcomes
 
     # -- reads
 

@@ -31,7 +31,7 @@ from chain.sender import FeePolicy, Sender
 from protocol import events
 from protocol.encoding import as_tuple, encode
 from protocol.keys import Consent
-from protocol.types import ZERO_ADDRESS, Address, Claim, Front, Game, Seconds, Terms, Wei
+from protocol.types import ZERO_ADDRESS, Address, Claim, Front, Game, Scope, Seconds, Terms, Wei
 from protocol.world import Moment
 
 GENESIS_S = 1_700_000_000
@@ -298,9 +298,10 @@ def _fields(value: Any) -> list[Any]:
 def game_of(outcome: Outcome, before: Game | None) -> Game | None:
     """The game as the transaction's last court event shows it; `before`: as it stood."""
     for name, values in reversed(outcome.logs):
-        if name in ("Court.GameOpened", "Court.Moved", "Court.LeafRevealed"):
+        if name == "Court.GameOpened":
             return unpack(Game, values["game"])
-        if name == "Court.Narrowed":
+        if name in ("Court.Moved", "Court.Narrowed", "Court.LeafRevealed"):
             assert before is not None
-            return before.with_front(unpack(Front, values["front"]))
+            scope = [unpack(Scope, values["scope"])] if "scope" in values else []
+            return before.with_parts(*scope, unpack(Front, values["front"]))
     return None

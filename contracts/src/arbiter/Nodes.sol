@@ -138,9 +138,19 @@ library Nodes {
         if (count > MAX_DIMS || end > data.length) revert ICourt.MalformedNode();
         dims = new uint256[](count);
         uint256 product = 1;
-        for (uint256 i; i < count; ++i) {
-            dims[i] = _word(data, cursor + 4 * i) >> 224;
-            product *= dims[i];
+        uint256 to;
+        assembly ("memory-safe") {
+            to := dims
+        }
+        for (; cursor < end; cursor += 4) {
+            uint256 dim = _word(data, cursor) >> 224;
+            assembly ("memory-safe") {
+                to := add(to, 0x20) // at most `count` words on
+                mstore(to, dim)
+            }
+            unchecked {
+                product *= dim; // of 2^28 and 2^32 at most
+            }
             if (product == 0 || product > MAX_ELEMENTS) revert ICourt.MalformedNode();
         }
     }

@@ -3,19 +3,21 @@ pragma solidity ^0.8.28;
 
 import {NodeRules} from "../arbiter/NodeRules.sol";
 import {Node, Nodes} from "../arbiter/Nodes.sol";
-import {Front, Game, GamePhase, IArbiter, ICourt, Opening} from "../interfaces/ICourt.sol";
+import {Front, Game, GamePhase, IArbiter, ICourt, Opening, Scope} from "../interfaces/ICourt.sol";
 import {IChallenges} from "../interfaces/IMarket.sol";
 import {Merkle} from "../libraries/Merkle.sol";
+import {Games} from "./Games.sol";
+import {Leaves} from "./Leaves.sol";
 import {Openings} from "./Openings.sol";
 
 /// @title The dispute game
 /// @notice docs/protocol.md, section 6. Holds one hash a game and no tokens; only the two players can move, and only in
 /// their own phases, so a copied move is worth nothing.
 contract Court is ICourt {
-    uint256 private constant LEVELS = 4; // levels that one move opens
+    using Games for Game;
+
+    uint256 private constant LEVELS = 6; // levels that one move opens at most
     uint256 private constant STEP_MASK = 0x7fffffff;
-    uint256 private constant GAME_BYTES = 39 * 32;
-    uint256 private constant MATTER_BYTES = 29 * 32; // accused .. nodeHash
 
     address private immutable CHALLENGES;
     IArbiter private immutable ELEMENTWISE;
@@ -25,7 +27,7 @@ contract Court is ICourt {
 
     uint256 private _games;
     mapping(uint256 gameId => bytes32) private _hashes;
-    /// @dev keccak256(_hash(game), challengerWon) of a verdict that Challenges could not take.
+    /// @dev keccak256(game.hash(), challengerWon) of a verdict that Challenges could not take.
     mapping(uint256 gameId => bytes32) private _undelivered;
 
     constructor(
@@ -47,110 +49,87 @@ contract Court is ICourt {
     function open(Game calldata game) external returns (uint256 gameId) {
         if (msg.sender != CHALLENGES) revert NotChallenges();
         gameId = ++_games;
-        Game memory next = game;
-        (next.traceRoot, next.digest, next.revealed, next.nodeHash) = (0, 0, 0, 0);
-        (next.level, next.index, next.node, next.size, next.leaves) = (0, 0, 0, 0, 0);
-        if (game.steps == 0) _openState(next);
-        else next.phase = game.steps > 1 ? GamePhase.STEPS : GamePhase.TRACE;
-        next.deadline = uint64(block.timestamp) + next.moveTime;
-        _hashes[gameId] = _hashOf(next);
-        emit GameOpened(gameId, next.claimId, next);
+        (Scope memory scope, Front memory front) = (game.scope(), game.front());
+        (scope.traceRoot, scope.node, scope.size, scope.nodeHash) = (0, 0, 0, 0);
+        (front.digest, front.level, front.index, front.revealed) = (0, 0, 0, 0);
+        if (game.steps == 0) {
+            _openState(front, game.outRoot, game.program.slots);
+        } else {
+            front.phase = game.steps > 1 ? GamePhase.STEPS : GamePhase.TRACE;
+            front.leaves = game.program.nodes;
+        }
+        front.deadline = uint64(block.timestamp) + front.moveTime;
+        _hashes[gameId] = Games.hash(Games.matter(game.basis(), scope), front);
+        game.log(gameId, scope, front);
     }
 
-    function revealSteps(uint256 gameId, Game calldata game, bytes32[] calldata roots) external {
-        _enter(gameId, game, GamePhase.STEPS);
-        if (roots.length != game.steps - 1) revert WrongCount(game.steps - 1, roots.length);
-        Game memory next = game;
+    function revealSteps(
+        uint256 gameId,
+        bytes32 basis,
+        Scope calldata scope,
+        Front calldata front,
+        bytes32[] calldata roots
+    ) external {
+        _enter(gameId, Games.matterOf(basis, scope), front, GamePhase.STEPS);
+        if (roots.length != scope.steps - 1) revert WrongCount(scope.steps - 1, roots.length);
+        Front memory next = front;
         next.phase = GamePhase.PICK_STEP;
         next.revealed = keccak256(abi.encodePacked(roots));
-        _leave(gameId, next, GamePhase.STEPS, roots);
+        _leave(gameId, basis, scope, next, GamePhase.STEPS, roots);
     }
 
-    function pickStep(uint256 gameId, Game calldata game, bytes32[] calldata roots, uint32 j) external {
-        _enter(gameId, game, GamePhase.PICK_STEP);
-        _awaited(game, roots);
-        if (j >= game.steps) revert IndexOutOfRange(j, game.steps);
-        Game memory next = game;
+    function pickStep(
+        uint256 gameId,
+        bytes32 basis,
+        Scope calldata scope,
+        Front calldata front,
+        bytes32[] calldata roots,
+        uint32 j
+    ) external {
+        _enter(gameId, Games.matterOf(basis, scope), front, GamePhase.PICK_STEP);
+        if (keccak256(abi.encodePacked(roots)) != front.revealed) revert WrongChildren();
+        if (j >= scope.steps) revert IndexOutOfRange(j, scope.steps);
+        (Scope memory within, Front memory next) = (scope, front);
         next.phase = GamePhase.TRACE;
         next.revealed = 0;
-        next.step += j;
-        next.steps = 1;
-        if (j > 0) next.inRoot = roots[j - 1];
+        within.step += j;
+        within.steps = 1;
+        if (j > 0) within.inRoot = roots[j - 1];
         if (j < roots.length) {
-            next.outRoot = roots[j];
-            next.key = 0; // an inner state root is nobody's keyed trace
+            within.outRoot = roots[j];
+            within.key = 0; // an inner state root is nobody's keyed trace
         }
-        _leave(gameId, next, GamePhase.PICK_STEP, new bytes32[](0));
+        _leave(gameId, basis, within, next, GamePhase.PICK_STEP, new bytes32[](0));
     }
 
-    function revealTrace(uint256 gameId, Game calldata game, bytes32 traceRoot, bytes32[] calldata children)
-        external
-    {
-        _enter(gameId, game, GamePhase.TRACE);
-        if (game.key != 0 && traceRoot != game.outRoot) revert WrongChildren();
-        Game memory next = game;
+    function revealTrace(
+        uint256 gameId,
+        bytes32 basis,
+        Scope calldata scope,
+        Front calldata front,
+        bytes32 traceRoot,
+        bytes32[] calldata children
+    ) external {
+        _enter(gameId, Games.matterOf(basis, scope), front, GamePhase.TRACE);
+        if (scope.key != 0 && traceRoot != scope.outRoot) revert WrongChildren();
+        (Scope memory within, Front memory next) = (scope, front);
         next.phase = GamePhase.PICK_NODE;
-        next.traceRoot = traceRoot;
+        within.traceRoot = traceRoot;
         next.digest = traceRoot;
-        next.level = uint32(Merkle.depth(game.program.nodes));
-        next.leaves = game.program.nodes;
-        _requireOpened(next.digest, next.level, children);
-        _leave(gameId, next, GamePhase.TRACE, children);
+        next.level = uint32(Merkle.depth(front.leaves));
+        _requireOpened(traceRoot, next.level, children);
+        _leave(gameId, basis, within, next, GamePhase.TRACE, children);
     }
 
-    function split(uint256 gameId, Game calldata game, bytes32[] calldata children) external {
-        GamePhase phase = game.phase;
-        _enter(gameId, game, _splits(phase) ? phase : GamePhase.SPLIT_NODE);
-        _requireOpened(game.digest, game.level, children);
-        Game memory next = game;
-        next.phase = GamePhase(uint8(phase) - 1);
-        _leave(gameId, next, phase, children);
-    }
-
-    function splitWithin(uint256 gameId, bytes32 matter, Front calldata front, bytes32[] calldata children)
+    function split(uint256 gameId, bytes32 matter, Front calldata front, bytes32[] calldata children)
         external
     {
         GamePhase phase = front.phase;
-        if (_hashes[gameId] != _hash(matter, front)) revert WrongGame(gameId);
-        _require(phase, front.deadline, _splits(phase) ? phase : GamePhase.SPLIT_NODE, front.defender);
+        _enter(gameId, matter, front, _splits(phase) ? phase : GamePhase.SPLIT_NODE);
         _requireOpened(front.digest, front.level, children);
         Front memory next = front;
         next.phase = GamePhase(uint8(phase) - 1);
         _narrow(gameId, matter, next, children);
-    }
-
-    function pick(
-        uint256 gameId,
-        Game calldata game,
-        bytes32[] calldata children,
-        uint32 child,
-        bytes calldata node,
-        bytes32[] calldata nodeProof
-    ) external {
-        GamePhase phase = game.phase;
-        _enter(gameId, game, _picks(phase) ? phase : GamePhase.PICK_NODE);
-        if (children.length != uint256(1) << _height(game.level) || Merkle.fold(children) != game.digest) {
-            revert WrongChildren();
-        }
-        if (child >= children.length) revert IndexOutOfRange(child, children.length);
-        Game memory next = game;
-        next.digest = children[child];
-        next.level = game.level - _height(game.level);
-        next.index = game.index + (uint64(child) << next.level);
-        if (next.index >= game.leaves) {
-            // INVARIANT: what lies wholly beyond the last leaf is padding, whoever built the tree.
-            if (next.digest == Merkle.zero(next.level)) revert NoDifference();
-            return _decide(gameId, game, true, "padding");
-        }
-        if (phase == GamePhase.PICK_NODE && next.level == 0) {
-            _enterNode(next, node, nodeProof);
-        } else {
-            if (node.length + nodeProof.length != 0) revert WrongCount(0, node.length + nodeProof.length);
-            if (next.level > 0) next.phase = GamePhase(uint8(phase) + 1);
-            else if (phase == GamePhase.PICK_LEAF) next.phase = GamePhase.REVEAL_LEAF;
-            else revert WrongPhase(phase); // a slot's digest is not opened further: proveOutput ends it
-        }
-        _leave(gameId, next, phase, new bytes32[](0));
     }
 
     function pickWithin(
@@ -161,18 +140,9 @@ contract Court is ICourt {
         bytes32 digest,
         bytes32[] calldata siblings
     ) external {
-        if (_hashes[gameId] != _hash(matter, front)) revert WrongGame(gameId);
         GamePhase phase = front.phase;
-        _require(phase, front.deadline, _picks(phase) ? phase : GamePhase.PICK_NODE, front.challenger);
-        uint32 height = _height(front.level);
-        Front memory next = front;
-        next.level = front.level - height;
-        if (child >> height != 0) revert IndexOutOfRange(child, uint256(1) << height);
-        if (!Merkle.verify(front.digest, digest, child, uint256(1) << height, siblings)) {
-            revert WrongChildren();
-        }
-        next.digest = digest;
-        next.index = front.index + (uint64(child) << next.level);
+        _enter(gameId, matter, front, _picks(phase) ? phase : GamePhase.PICK_NODE);
+        Front memory next = _picked(front, child, digest, siblings);
         if (next.index >= front.leaves) revert IndexOutOfRange(next.index, front.leaves);
         if (next.level == 0) {
             if (phase != GamePhase.PICK_LEAF) revert WrongPhase(phase); // `pick` brings the node along
@@ -183,12 +153,29 @@ contract Court is ICourt {
         _narrow(gameId, matter, next, new bytes32[](0));
     }
 
+    function pick(
+        uint256 gameId,
+        Game calldata game,
+        uint32 child,
+        bytes32 digest,
+        bytes32[] calldata siblings,
+        bytes calldata node,
+        bytes32[] calldata nodeProof
+    ) external {
+        _enter(gameId, game, _picks(game.phase) ? game.phase : GamePhase.PICK_NODE);
+        Front memory next = _picked(game.front(), child, digest, siblings);
+        if (next.index < game.leaves) return _goOn(gameId, game, next, node, nodeProof);
+        // INVARIANT: what lies wholly beyond the last leaf is padding, whoever built the tree.
+        if (digest == Merkle.zero(next.level)) revert NoDifference();
+        _decide(gameId, game, true, "padding");
+    }
+
     function openOutput(uint256 gameId, Game calldata game) external {
         _enter(gameId, game, GamePhase.PICK_NODE);
         if (game.key != 0) revert WrongPhase(game.phase);
-        Game memory next = game;
-        _openState(next);
-        _leave(gameId, next, GamePhase.PICK_NODE, new bytes32[](0));
+        (Scope memory scope, Front memory next) = (game.scope(), game.front());
+        _openState(next, game.outRoot, game.program.slots);
+        _leave(gameId, game.basis(), scope, next, GamePhase.PICK_NODE, new bytes32[](0));
     }
 
     function proveOutput(
@@ -220,32 +207,39 @@ contract Court is ICourt {
         _decide(gameId, game, true, "output");
     }
 
-    function revealLeaf(uint256 gameId, Game calldata game, bytes calldata data) external {
-        _enter(gameId, game, GamePhase.REVEAL_LEAF);
-        uint256 size = Openings.leafSize(game.size, game.index);
+    function revealLeaf(
+        uint256 gameId,
+        bytes32 basis,
+        Scope calldata scope,
+        Front calldata front,
+        bytes calldata data
+    ) external {
+        bytes32 matter = Games.matterOf(basis, scope);
+        _enter(gameId, matter, front, GamePhase.REVEAL_LEAF);
+        uint256 size = Openings.leafSize(scope.size, front.index);
         if (data.length != size) revert WrongCount(size, data.length);
-        if (Openings.hash(game.key, data) != game.digest) revert BadProof();
-        Game memory next = game;
+        if (Openings.hash(scope.key, data) != front.digest) revert BadProof();
+        Front memory next = front;
         next.phase = GamePhase.PROVE;
+        next.revealed = Leaves.root(data);
         next.deadline = uint64(block.timestamp) + next.moveTime;
-        _hashes[gameId] = _hashOf(next);
+        _hashes[gameId] = Games.hash(matter, next);
         emit LeafRevealed(gameId, next, data);
     }
 
     function prove(
         uint256 gameId,
         Game calldata game,
-        bytes calldata data,
+        bytes32 word,
+        bytes32[] calldata wordProof,
         bytes calldata node,
         uint64 element,
         Opening[] calldata openings
     ) external {
         _enter(gameId, game, GamePhase.PROVE);
-        if (Openings.hash(game.key, data) != game.digest || keccak256(node) != game.nodeHash) {
-            revert BadProof();
-        }
+        if (keccak256(node) != game.nodeHash) revert BadProof();
         Node memory decoded = Nodes.decode(node);
-        uint256 revealed = _element(game, data, element, Nodes.width(decoded.dtype));
+        uint256 revealed = _element(game, word, wordProof, element, Nodes.width(decoded.dtype));
         if (!NodeRules.canonical(revealed, decoded.dtype)) {
             return _decide(gameId, game, true, "leaf");
         }
@@ -261,8 +255,8 @@ contract Court is ICourt {
 
     function deliver(uint256 gameId, Game calldata game) external {
         bytes32 kept = _undelivered[gameId];
-        bool challengerWon = kept == keccak256(abi.encode(_hash(game), true));
-        bool defenderWon = kept == keccak256(abi.encode(_hash(game), false));
+        bool challengerWon = kept == keccak256(abi.encode(game.hash(), true));
+        bool defenderWon = kept == keccak256(abi.encode(game.hash(), false));
         if (!challengerWon && !defenderWon) revert NothingToDeliver(gameId);
         delete _undelivered[gameId];
         IChallenges(CHALLENGES).resolve(gameId, game, challengerWon);
@@ -276,74 +270,50 @@ contract Court is ICourt {
 
     function _known(uint256 gameId, Game calldata game) private view {
         bytes32 stored = _hashes[gameId];
-        if (stored == 0 || stored != _hash(game)) revert WrongGame(gameId);
+        if (stored == 0 || stored != game.hash()) revert WrongGame(gameId);
     }
 
     /// @dev The game stands as given, in `phase`, its clock runs, and the caller is the one to move.
     function _enter(uint256 gameId, Game calldata game, GamePhase phase) private view {
         _known(gameId, game);
-        _require(game.phase, game.deadline, phase, _challengerMoves(phase) ? game.challenger : game.defender);
+        _require(game.front(), phase);
     }
 
-    function _require(GamePhase stands, uint64 deadline, GamePhase phase, address mover) private view {
-        if (stands != phase) revert WrongPhase(stands);
+    /// @dev The same for a game of which the part before the front is known by its hash.
+    function _enter(uint256 gameId, bytes32 matter, Front calldata front, GamePhase phase) private view {
+        if (_hashes[gameId] != Games.hashOf(matter, front)) revert WrongGame(gameId);
+        _require(front, phase);
+    }
+
+    function _require(Front calldata front, GamePhase phase) private view {
+        if (front.phase != phase) revert WrongPhase(front.phase);
+        address mover = _challengerMoves(phase) ? front.challenger : front.defender;
         if (msg.sender != mover) revert NotYourMove(mover);
-        if (block.timestamp > deadline) revert DeadlinePassed(deadline);
+        if (block.timestamp > front.deadline) revert DeadlinePassed(front.deadline);
     }
 
     /// @dev Hands the move over and starts the other side's clock.
-    function _leave(uint256 gameId, Game memory next, GamePhase move, bytes32[] memory digests) private {
+    function _leave(
+        uint256 gameId,
+        bytes32 basis,
+        Scope memory scope,
+        Front memory next,
+        GamePhase move,
+        bytes32[] memory digests
+    ) private {
         next.deadline = uint64(block.timestamp) + next.moveTime;
-        _hashes[gameId] = _hashOf(next);
-        emit Moved(gameId, move, next, digests);
+        _hashes[gameId] = Games.hash(Games.matter(basis, scope), next);
+        emit Moved(gameId, move, scope, next, digests);
     }
 
     /// @dev The same for a move within a tree.
     function _narrow(uint256 gameId, bytes32 matter, Front memory next, bytes32[] memory children) private {
         next.deadline = uint64(block.timestamp) + next.moveTime;
-        bytes32 digest;
-        // A front in memory is its ten words, as in its encoding.
-        assembly ("memory-safe") {
-            let p := mload(0x40)
-            mstore(p, matter)
-            mcopy(add(p, 0x20), next, 0x140)
-            digest := keccak256(p, 0x160)
-        }
-        _hashes[gameId] = digest;
+        _hashes[gameId] = Games.hash(matter, next);
         emit Narrowed(gameId, next, children);
     }
 
-    /// @dev Words that are not canonical for their type give a hash that nothing is stored under.
-    function _hash(Game calldata game) private pure returns (bytes32 digest) {
-        assembly ("memory-safe") {
-            let p := mload(0x40)
-            calldatacopy(p, game, GAME_BYTES)
-            digest := keccak256(p, MATTER_BYTES)
-            let front := add(p, sub(MATTER_BYTES, 0x20))
-            mstore(front, digest)
-            digest := keccak256(front, 0x160)
-        }
-    }
-
-    function _hashOf(Game memory game) private pure returns (bytes32 digest) {
-        bytes memory encoded = abi.encode(game);
-        assembly ("memory-safe") {
-            let p := add(encoded, 0x20)
-            digest := keccak256(p, MATTER_BYTES)
-            let front := add(p, sub(MATTER_BYTES, 0x20))
-            mstore(front, digest)
-            digest := keccak256(front, 0x160)
-        }
-    }
-
-    function _hash(bytes32 matter, Front calldata front) private pure returns (bytes32 digest) {
-        assembly ("memory-safe") {
-            let p := mload(0x40)
-            mstore(p, matter)
-            calldatacopy(add(p, 0x20), front, 0x140)
-            digest := keccak256(p, 0x160)
-        }
-    }
+    // ---- verdicts and phases
 
     /// @dev The verdict stands before anyone is told, and whatever happens to the telling.
     function _decide(uint256 gameId, Game calldata game, bool challengerWon, string memory reason) private {
@@ -352,7 +322,7 @@ contract Court is ICourt {
         try IChallenges(CHALLENGES).resolve(gameId, game, challengerWon) {}
         catch {
             // Too little gas was sent along, or worse: anyone may try again.
-            _undelivered[gameId] = keccak256(abi.encode(_hash(game), challengerWon));
+            _undelivered[gameId] = keccak256(abi.encode(game.hash(), challengerWon));
             emit Undelivered(gameId, challengerWon);
         }
     }
@@ -371,22 +341,40 @@ contract Court is ICourt {
     }
 
     /// @dev From here on the defender opens outRoot's tree.
-    function _openState(Game memory next) private pure {
+    function _openState(Front memory next, bytes32 outRoot, uint32 slots) private pure {
         next.phase = GamePhase.SPLIT_OUTPUT;
-        next.digest = next.outRoot;
-        next.level = uint32(Merkle.depth(next.program.slots));
-        next.leaves = next.program.slots;
+        next.digest = outRoot;
+        next.level = uint32(Merkle.depth(slots));
+        next.leaves = slots;
         next.index = 0;
     }
 
     // ---- trees
 
+    /// @dev Levels that a move opens of a tree with `level` levels left: as few moves as LEVELS allows, of even height.
+    // casting to 'uint32' is safe because it is at most LEVELS
+    // forge-lint: disable-next-item(unsafe-typecast)
     function _height(uint256 level) private pure returns (uint32) {
-        return uint32(level < LEVELS ? level : LEVELS);
+        if (level <= LEVELS) return uint32(level);
+        uint256 moves = (level + LEVELS - 1) / LEVELS;
+        return uint32((level + moves - 1) / moves);
     }
 
-    function _awaited(Game calldata game, bytes32[] calldata digests) private pure {
-        if (keccak256(abi.encodePacked(digests)) != game.revealed) revert WrongChildren();
+    /// @dev The front with the picked child as the tree node in dispute; its phase is still the old one.
+    function _picked(Front calldata front, uint32 child, bytes32 digest, bytes32[] calldata siblings)
+        private
+        view
+        returns (Front memory next)
+    {
+        uint32 height = _height(front.level);
+        if (child >> height != 0) revert IndexOutOfRange(child, uint256(1) << height);
+        if (siblings.length != height || Merkle.fold(digest, child, siblings) != front.digest) {
+            revert WrongChildren();
+        }
+        next = front;
+        next.level = front.level - height;
+        next.digest = digest;
+        next.index = front.index + (uint64(child) << next.level);
     }
 
     /// @dev Checks that `children` are the descendants of `digest`, `level` levels above its leaves, one move below it.
@@ -396,20 +384,46 @@ contract Court is ICourt {
         if (Merkle.fold(children) != digest) revert WrongChildren();
     }
 
+    /// @dev Hands over a game whose picked child, at `next`, is no padding.
+    function _goOn(
+        uint256 gameId,
+        Game calldata game,
+        Front memory next,
+        bytes calldata node,
+        bytes32[] calldata nodeProof
+    ) private {
+        GamePhase phase = game.phase;
+        Scope memory scope = game.scope();
+        if (phase == GamePhase.PICK_NODE && next.level == 0) {
+            _enterNode(game, scope, next, node, nodeProof);
+        } else {
+            if (node.length + nodeProof.length != 0) revert WrongCount(0, node.length + nodeProof.length);
+            if (next.level > 0) next.phase = GamePhase(uint8(phase) + 1);
+            else if (phase == GamePhase.PICK_LEAF) next.phase = GamePhase.REVEAL_LEAF;
+            else revert WrongPhase(phase); // a slot's digest is not opened further: proveOutput ends it
+        }
+        _leave(gameId, game.basis(), scope, next, phase, new bytes32[](0));
+    }
+
     /// @dev The picked trace leaf is node next.index: from here on the game is about its output tensor.
-    function _enterNode(Game memory next, bytes calldata node, bytes32[] calldata proof) private view {
-        uint256 nodes = next.program.nodes;
-        uint256 count = 1 + nodes + next.program.slots;
-        if (!Merkle.verify(next.program.root, Openings.hash(0, node), 1 + next.index, count, proof)) {
+    function _enterNode(
+        Game calldata game,
+        Scope memory scope,
+        Front memory next,
+        bytes calldata node,
+        bytes32[] calldata proof
+    ) private view {
+        uint256 count = 1 + uint256(game.program.nodes) + game.program.slots;
+        if (!Merkle.verify(game.program.root, Openings.hash(0, node), 1 + next.index, count, proof)) {
             revert BadProof();
         }
         uint256 size = Nodes.sizeOf(Nodes.decode(node));
         uint256 leaves = Openings.leaves(size);
-        next.node = uint32(next.index);
-        next.nodeHash = keccak256(node);
+        scope.node = uint32(next.index);
+        scope.nodeHash = keccak256(node);
         // casting to 'uint64' is safe because a tensor has at most 2^28 elements of 4 bytes
         // forge-lint: disable-next-line(unsafe-typecast)
-        next.size = uint64(size);
+        scope.size = uint64(size);
         next.level = uint32(Merkle.depth(leaves));
         // forge-lint: disable-next-line(unsafe-typecast)
         next.leaves = uint64(leaves);
@@ -419,18 +433,24 @@ contract Court is ICourt {
 
     // ---- one element
 
-    /// @dev Bits of element `element` of the tensor, which must lie in the revealed leaf.
-    function _element(Game calldata game, bytes calldata data, uint256 element, uint256 width)
-        private
-        pure
-        returns (uint256 bits)
-    {
+    /// @dev Bits of element `element` of the tensor, which must lie in the revealed leaf, in its word `word`.
+    function _element(
+        Game calldata game,
+        bytes32 word,
+        bytes32[] calldata proof,
+        uint256 element,
+        uint256 width
+    ) private pure returns (uint256 bits) {
         uint256 start = game.index * Openings.LEAF_BYTES;
         uint256 cursor = element * width;
-        if (cursor < start || cursor + width > start + data.length) {
+        if (cursor < start || cursor + width > start + Openings.leafSize(game.size, game.index)) {
             revert IndexOutOfRange(element, game.size / width);
         }
-        return _bits(data, cursor - start, width);
+        cursor -= start;
+        if (!Leaves.verify(game.revealed, word, cursor / 32, proof)) revert BadProof();
+        for (uint256 i = cursor % 32 + width; i > cursor % 32; --i) {
+            bits = (bits << 8) | uint8(word[i - 1]);
+        }
     }
 
     /// @dev `width` bytes from `cursor` on, little-endian.

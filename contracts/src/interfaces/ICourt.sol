@@ -18,9 +18,9 @@ enum GamePhase {
     SPLIT_OUTPUT // 10 defender: open the child (digest: a node of outRoot's tree)
 }
 
-/// @dev The whole of a game. The chain keeps only keccak256(matter ‖ abi.encode(front)), where `front` is the part from
-/// `challenger` on and `matter` is keccak256 of the encoding of what is before it. A move that narrows a tree brings `matter`
-/// and the front alone; every other move the whole.
+/// @dev The whole of a game. The chain keeps only keccak256(matter ‖ front), where matter = keccak256(basis ‖ scope) and
+/// basis = keccak256 of all before the scope; the front is the part from `challenger` on, the scope that from `key` on. A move
+/// brings no more than it reads: within a tree matter and front, elsewhere mostly basis, scope and front.
 struct Game {
     Accused accused; // of the claim in dispute
     bytes32 claimId;
@@ -32,7 +32,7 @@ struct Game {
     bytes32 seed;
     uint32 records;
     uint32 recordSize;
-    uint32 shard;
+    uint32 shard; // what is before the scope never changes
     bytes32 key; // 0, or the prefix of every leaf of the last step's keyed trace
     uint64 step; // counter of the first step in dispute
     uint32 steps; // steps between inRoot and outRoot; 0: the game is about what outRoot, an input state's, is the root of
@@ -48,10 +48,23 @@ struct Game {
     bytes32 digest; // the tree node now being opened
     uint32 level; // levels of the padded tree below `digest`
     uint64 index; // first leaf below `digest`
-    uint64 leaves; // of the tree being opened
-    bytes32 revealed; // keccak256(abi.encodePacked(roots)) of the state roots that await a pick
+    uint64 leaves; // of the tree being opened; before there is one, of the trace tree
+    bytes32 revealed; // of what awaits a pick: keccak256(abi.encodePacked(state roots)), or the leaf's root (see Leaves)
     uint64 moveTime; // seconds
     uint64 deadline; // seconds
+}
+
+/// @dev The middle of a Game, field by field: which steps and which node are in dispute.
+struct Scope {
+    bytes32 key;
+    uint64 step;
+    uint32 steps;
+    bytes32 inRoot;
+    bytes32 outRoot;
+    bytes32 traceRoot;
+    uint32 node;
+    uint64 size;
+    bytes32 nodeHash;
 }
 
 /// @dev The end of a Game, field by field: what a move within a tree needs and changes.
@@ -97,10 +110,11 @@ interface ICourt {
     error NothingToDeliver(uint256 gameId);
 
     event GameOpened(uint256 indexed gameId, bytes32 indexed claimId, Game game);
-    event Moved(uint256 indexed gameId, GamePhase phase, Game game, bytes32[] digests);
+    /// @dev The game's new scope and front.
+    event Moved(uint256 indexed gameId, GamePhase phase, Scope scope, Front front, bytes32[] digests);
     /// @dev A move within a tree: the game's new front. `children`: what the defender opened.
     event Narrowed(uint256 indexed gameId, Front front, bytes32[] children);
-    event LeafRevealed(uint256 indexed gameId, Game game, bytes data);
+    event LeafRevealed(uint256 indexed gameId, Front front, bytes data);
     /// @dev `reason`: "timeout", "output", "padding", "leaf" (not canonical) or "arithmetic".
     event GameDecided(uint256 indexed gameId, bytes32 indexed claimId, bool challengerWon, string reason);
     event Undelivered(uint256 indexed gameId, bool challengerWon);
@@ -108,30 +122,35 @@ interface ICourt {
     /// @notice Start a game. Only the Challenges contract.
     function open(Game calldata game) external returns (uint256 gameId);
     /// @notice Defender: the state roots after steps 1 .. steps-1 of the disputed segment.
-    function revealSteps(uint256 gameId, Game calldata game, bytes32[] calldata roots) external;
-    /// @notice Challenger: `j` = number of revealed roots it agrees with; step j is the disputed one.
-    function pickStep(uint256 gameId, Game calldata game, bytes32[] calldata roots, uint32 j) external;
-    /// @notice Defender: the trace root of the disputed step and its descendants up to four levels down.
-    function revealTrace(uint256 gameId, Game calldata game, bytes32 traceRoot, bytes32[] calldata children)
-        external;
-    /// @notice Defender: the descendants of the tree node in dispute, up to four levels down.
-    function split(uint256 gameId, Game calldata game, bytes32[] calldata children) external;
-    /// @notice Challenger: the first child it disagrees with. When that is a whole node output (the trace tree's leaf),
-    /// its encoding and program proof come along; otherwise they are empty. A child beyond the last leaf that is not
-    /// padding ends the game; one that is padding reverts with NoDifference.
-    function pick(
+    function revealSteps(
         uint256 gameId,
-        Game calldata game,
-        bytes32[] calldata children,
-        uint32 child,
-        bytes calldata node,
-        bytes32[] calldata nodeProof
+        bytes32 basis,
+        Scope calldata scope,
+        Front calldata front,
+        bytes32[] calldata roots
     ) external;
-    /// @notice `split` with the game's front alone.
-    function splitWithin(uint256 gameId, bytes32 matter, Front calldata front, bytes32[] calldata children)
-        external;
-    /// @notice `pick` of a child above the leaves with the game's front alone: its digest, and its siblings up to the tree
-    /// node in dispute, bottom-up. Padding is not picked here.
+    /// @notice Challenger: `j` = number of revealed roots it agrees with; step j is the disputed one.
+    function pickStep(
+        uint256 gameId,
+        bytes32 basis,
+        Scope calldata scope,
+        Front calldata front,
+        bytes32[] calldata roots,
+        uint32 j
+    ) external;
+    /// @notice Defender: the trace root of the disputed step and its descendants, as many levels down as one move opens.
+    function revealTrace(
+        uint256 gameId,
+        bytes32 basis,
+        Scope calldata scope,
+        Front calldata front,
+        bytes32 traceRoot,
+        bytes32[] calldata children
+    ) external;
+    /// @notice Defender: the descendants of the tree node in dispute, as many levels down as one move opens.
+    function split(uint256 gameId, bytes32 matter, Front calldata front, bytes32[] calldata children) external;
+    /// @notice Challenger: the first child it disagrees with, by its digest and its siblings up to the tree node in dispute,
+    /// bottom-up. Not at a trace tree's leaf, and not beyond the last leaf: that takes `pick`.
     function pickWithin(
         uint256 gameId,
         bytes32 matter,
@@ -139,6 +158,18 @@ interface ICourt {
         uint32 child,
         bytes32 digest,
         bytes32[] calldata siblings
+    ) external;
+    /// @notice The same with the whole game. Where the child is a whole node output (the trace tree's leaf), the node's
+    /// encoding and program proof come along; otherwise they are empty. A child beyond the last leaf that is not
+    /// padding ends the game; one that is padding reverts with NoDifference.
+    function pick(
+        uint256 gameId,
+        Game calldata game,
+        uint32 child,
+        bytes32 digest,
+        bytes32[] calldata siblings,
+        bytes calldata node,
+        bytes32[] calldata nodeProof
     ) external;
     /// @notice Challenger, in PICK_NODE: nothing is wrong in the trace, but the claimed output state is not its outputs.
     /// The defender must then open outRoot's tree (SPLIT_OUTPUT / PICK_OUTPUT), whose leaves nobody else need know.
@@ -157,13 +188,21 @@ interface ICourt {
         bytes32[] calldata traceProof
     ) external;
     /// @notice Defender: the bytes of the disputed leaf.
-    function revealLeaf(uint256 gameId, Game calldata game, bytes calldata data) external;
+    function revealLeaf(
+        uint256 gameId,
+        bytes32 basis,
+        Scope calldata scope,
+        Front calldata front,
+        bytes calldata data
+    ) external;
     /// @notice Challenger: element `element` of the disputed node's output, which lies in the revealed leaf, is not
     /// what the node's definition gives. Ends the game when it differs; reverts with NoDifference when it does not.
+    /// `word`: the 32 bytes of the leaf that hold the element, with their siblings up to the game's `revealed`.
     function prove(
         uint256 gameId,
         Game calldata game,
-        bytes calldata data,
+        bytes32 word,
+        bytes32[] calldata wordProof,
         bytes calldata node,
         uint64 element,
         Opening[] calldata openings

@@ -59,8 +59,14 @@ interface IVault {
     function free(address account) external view returns (uint256);
 }
 
+/// @title Several calls of one contract in one transaction
+interface IBatch {
+    /// @notice Make the calls in order, each as the caller's own. If one reverts, all do, with its error.
+    function multicall(bytes[] calldata calls) external returns (bytes[] memory results);
+}
+
 /// @title Stakes: deposits, locks, unbonding, slashing, and the stake-weighted draw
-interface IStakes {
+interface IStakes is IBatch {
     error NotModule(address caller);
     error ZeroAmount();
     error InsufficientStake(address account, Role role, uint256 asked, uint256 unlocked);
@@ -188,7 +194,7 @@ interface IJobs {
 
 /// @title Tasks: shards, claims, acceptance, settlement
 /// @notice One address: what is called seldom stands in TasksExtension, to which Tasks hands it on.
-interface ITasks {
+interface ITasks is IBatch {
     error NotModule(address caller);
     error NoSuchJob(bytes32 jobId);
     error ShardTaken(address holder);
@@ -314,7 +320,7 @@ interface ITasks {
 }
 
 /// @title Challenges: bonds, linked to one claim or one vote
-interface IChallenges {
+interface IChallenges is IBatch {
     error NotCourt(address caller);
     error NotAnnounced(bytes32 commitment);
     error TooSoon(uint64 block_);

@@ -106,11 +106,33 @@ library Merkle {
         returns (bool)
     {
         if (index >= count || proof.length != depth(count)) return false;
-        for (uint256 i; i < proof.length; ++i) {
-            digest = index & 1 == 0 ? node(digest, proof[i]) : node(proof[i], digest);
-            index >>= 1;
+        return fold(digest, index, proof) == root_;
+    }
+
+    /// @notice Root that `digest` at `index` gives with its siblings `proof`, bottom-up.
+    function fold(bytes32 digest, uint256 index, bytes32[] calldata proof)
+        internal
+        view
+        returns (bytes32 result)
+    {
+        assembly ("memory-safe") {
+            let p := mload(0x40)
+            let pair := add(p, 1)
+            mstore8(p, 1)
+            mstore(0, digest)
+            let from := proof.offset
+            for { let end := add(from, shl(5, proof.length)) } lt(from, end) { from := add(from, 32) } {
+                let right := shl(5, and(index, 1)) // where the digest goes: 0 left, 32 right
+                mstore(add(pair, right), mload(0))
+                mstore(add(pair, xor(right, 32)), calldataload(from))
+                if iszero(staticcall(gas(), 2, p, 65, 0, 32)) {
+                    mstore(0, 0x832d990500000000000000000000000000000000000000000000000000000000)
+                    revert(0, 4)
+                }
+                index := shr(1, index)
+            }
+            result := mload(0)
         }
-        return digest == root_;
     }
 
     /// @notice Root that the run of leaf digests [first, first + digests.length) and its siblings give in a tree of
@@ -125,7 +147,9 @@ library Merkle {
         if (n == 0) revert EmptyRange();
         if (first >= count || n > count - first) revert OutOfRange(first + n, count);
         uint256 used;
-        for (uint256 level = depth(count); level > 0; --level) {
+        uint256 level = depth(count);
+        // A single digest has one sibling at every level: from there on it is a membership proof.
+        for (; n > 1; --level) {
             uint256 last = first + n;
             uint256 skew = first & 1;
             uint256 extra = last & 1;
@@ -139,8 +163,8 @@ library Merkle {
             first >>= 1;
             n = (last + extra - (first << 1)) >> 1;
         }
-        if (used != siblings.length) revert WrongProofLength(used, siblings.length);
-        return digests[0];
+        if (used + level != siblings.length) revert WrongProofLength(used + level, siblings.length);
+        return fold(digests[0], first, siblings[used:]);
     }
 
     /// @dev One level up, in place: pairs (left?, d0, d1, ..., right?) are hashed. `n` digests are in use.

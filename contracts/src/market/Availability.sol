@@ -143,12 +143,7 @@ contract Availability is IAvailability {
         view
         returns (bytes32)
     {
-        if (proof.length != Merkle.depth(count)) return 0;
-        for (uint256 i; i < proof.length; ++i) {
-            digest = index & 1 == 0 ? Merkle.node(digest, proof[i]) : Merkle.node(proof[i], digest);
-            index >>= 1;
-        }
-        return digest;
+        return proof.length == Merkle.depth(count) ? Merkle.fold(digest, index, proof) : bytes32(0);
     }
 
     function _terms(bytes32 jobId) private view returns (Terms memory t) {

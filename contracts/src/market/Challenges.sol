@@ -7,9 +7,10 @@ import {Accused, Claim, Finding, INPUT, Kind, Terms} from "../interfaces/Types.s
 import {Merkle} from "../libraries/Merkle.sol";
 import {Sampling} from "../libraries/Sampling.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
+import {Batch} from "./Batch.sol";
 
 /// @notice See IChallenges; docs/protocol.md, sections 4.4, 5 and 6.2.
-contract Challenges is IChallenges {
+contract Challenges is IChallenges, Batch {
     /// @dev A game being opened on a vote, in memory only. `segment` is the one that the sample replays.
     struct VoteGame {
         Game game;
@@ -122,7 +123,7 @@ contract Challenges is IChallenges {
             receiver = game.defender;
         }
         emit Resolved(gameId, game.claimId, challengerWon, burnt, paid);
-        VAULT.burn(IVault.Bucket.BOND, key, burnt);
+        if (burnt > 0) VAULT.burn(IVault.Bucket.BOND, key, burnt);
         VAULT.move(IVault.Bucket.BOND, key, IVault.Bucket.FREE, _key(receiver), paid);
     }
 

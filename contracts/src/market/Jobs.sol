@@ -48,12 +48,13 @@ contract Jobs is IJobs {
         uint16 present;
     }
 
-    /// @dev Two slots. `left`: sum of the wasted prices not yet compensated.
+    /// @dev One slot. `convict`: the last 96 bits of the convicted account, which nobody finds another account to have.
+    /// `left`: sum of the wasted prices not yet compensated, at most the job's worst case.
     struct Rewind {
-        address convict;
+        uint96 convict;
         uint32 round;
         uint32 from; // the round that it went back from
-        uint128 left;
+        uint96 left;
     }
 
     /// @dev Steps of one `compensate` through the rewinds after the claim's commit.
@@ -96,6 +97,7 @@ contract Jobs is IJobs {
         _validate(given);
         _validateTimes(given);
         uint256 needed = worstCase(given);
+        if (needed > type(uint96).max) revert BadTerms("priceCap"); // so that no rewind can waste more
         if (budget < needed) revert BudgetTooSmall(needed, budget);
         jobId = jobIdOf(given);
         if (times[jobId].posted != 0) revert JobExists(jobId);
@@ -414,10 +416,9 @@ contract Jobs is IJobs {
         uint256 wasted,
         uint256 compensation
     ) private {
-        Rewind storage entry = rewinds[accused.jobId][epoch];
-        (entry.convict, entry.round, entry.from) = (accused.claimant, accused.round, from);
+        rewinds[accused.jobId][epoch] =
+            Rewind(_short(accused.claimant), accused.round, from, wasted.toUint96());
         if (wasted == 0) return;
-        entry.left = wasted.toUint128();
         VAULT.move(
             IVault.Bucket.FREE,
             _key(msg.sender),
@@ -452,15 +453,20 @@ contract Jobs is IJobs {
     function _compensate(Accused calldata claim, uint32 epoch) private returns (uint256 share) {
         Rewind storage entry = rewinds[claim.jobId][epoch];
         bytes32 key = _rewindKey(claim.jobId, epoch);
-        uint128 left = entry.left;
+        uint96 left = entry.left;
         if (left == 0) return 0;
-        entry.left = left - claim.price;
+        entry.left = (uint256(left) - claim.price).toUint96();
         share = VAULT.balance(IVault.Bucket.COMPENSATION, key) * claim.price / left;
-        if (claim.claimant == entry.convict) {
+        if (_short(claim.claimant) == entry.convict) {
             VAULT.burn(IVault.Bucket.COMPENSATION, key, share);
             return 0;
         }
         VAULT.move(IVault.Bucket.COMPENSATION, key, IVault.Bucket.FREE, _key(claim.claimant), share);
+    }
+
+    function _short(address account) private pure returns (uint96) {
+        // forge-lint: disable-next-line(unsafe-typecast)
+        return uint96(uint160(account)); // the last 96 bits are meant
     }
 
     function _rewindKey(bytes32 jobId, uint32 epoch) private pure returns (bytes32) {

@@ -6,12 +6,13 @@ import {IKeys} from "../interfaces/IKeys.sol";
 import {IStakes, IVault} from "../interfaces/IMarket.sol";
 import {Role} from "../interfaces/Types.sol";
 import {SumTree} from "../libraries/SumTree.sol";
+import {Batch} from "./Batch.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
 /// @notice See IStakes. A change of a verifier's stake counts in draws two epochs later, so what is moved once a seed block
 /// is known cannot steer a draw whose seed is recorded within WEIGHT_EPOCH blocks.
-contract Stakes is IStakes {
+contract Stakes is IStakes, Batch {
     using SumTree for SumTree.Tree;
     using SafeCast for uint256;
 
@@ -192,7 +193,7 @@ contract Stakes is IStakes {
             VAULT.move(IVault.Bucket.STAKE, key, IVault.Bucket.FREE, _key(msg.sender), fromActive);
         }
         Pool storage pool = pools[account][role];
-        uint256 fromPool = _min(asked - fromActive, pool.tokens);
+        uint256 fromPool = fromActive == asked ? 0 : _min(asked - fromActive, pool.tokens);
         if (fromPool > 0) {
             pool.tokens -= fromPool.toUint128();
             if (pool.tokens == 0) {

@@ -5,11 +5,12 @@ import {IJobs, IStakes, ITasks, IVault} from "../interfaces/IMarket.sol";
 import {Claim, Kind, Phase, Role, Terms} from "../interfaces/Types.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {Attestations} from "./Attestations.sol";
+import {Batch} from "./Batch.sol";
 import {Claims} from "./Claims.sol";
 
 /// @notice See ITasks; docs/protocol.md, section 4. The life of a claim that nobody disputes, from commit over votes
 /// (Attestations) to settlement. Everything else of ITasks is done by TasksExtension on this contract's storage.
-contract Tasks is Attestations {
+contract Tasks is Attestations, Batch {
     address public immutable EXTENSION;
 
     constructor(IVault vault, IStakes stakes, IJobs jobs, address extension) Claims(vault, stakes, jobs) {

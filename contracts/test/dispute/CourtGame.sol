@@ -7,7 +7,7 @@ import {ArbiterIndex} from "../../src/arbiter/ArbiterIndex.sol";
 import {ArbiterTranscendental} from "../../src/arbiter/ArbiterTranscendental.sol";
 import {Court} from "../../src/dispute/Court.sol";
 import {Openings} from "../../src/dispute/Openings.sol";
-import {Front, Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
+import {Front, Game, GamePhase, ICourt, Opening, Scope} from "../../src/interfaces/ICourt.sol";
 import {ProgramRef} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Test, Vm} from "../Vm.sol";
@@ -51,6 +51,8 @@ abstract contract CourtGame is Test {
     using Trees for Tree;
 
     uint64 internal constant MOVE_TIME = 600;
+    /// @dev More than one move opens of a trace tree: constants follow the fixture's own nodes.
+    uint256 internal constant FIXTURE_NODES = 70;
 
     ChallengesFake internal challenges = new ChallengesFake();
     Court internal court = new Court(
@@ -64,6 +66,7 @@ abstract contract CourtGame is Test {
     address internal challenger = makeAddr("challenger");
 
     Step internal s;
+    uint256 internal ownNodes; // of the fixture, before the constants
     Tree private _program;
 
     // ---- fixture
@@ -93,6 +96,11 @@ abstract contract CourtGame is Test {
             cursor += s.recordSize;
         }
         assertEq(cursor, data.length, "trailing bytes in the fixture");
+        ownNodes = nodes;
+        while (s.nodes.length < FIXTURE_NODES) {
+            s.nodes.push(abi.encodePacked(hex"0300000001", int64(0)));
+            s.honest.push(new bytes(4));
+        }
         _seal(1);
     }
 
@@ -178,14 +186,17 @@ abstract contract CourtGame is Test {
         game = abi.decode(vm.getRecordedLogs()[0].data, (Game));
     }
 
-    function _after() internal returns (Game memory game) {
+    /// @dev `game` after the move that was logged last.
+    function _after(Game memory game) internal returns (Game memory) {
         Vm.Log[] memory logs = vm.getRecordedLogs();
         bytes memory data = logs[logs.length - 1].data;
         if (logs[logs.length - 1].topics[0] == ICourt.LeafRevealed.selector) {
-            (game,) = abi.decode(data, (Game, bytes));
-        } else if (logs[logs.length - 1].topics[0] == ICourt.Moved.selector) {
-            (, game,) = abi.decode(data, (GamePhase, Game, bytes32[]));
+            (Front memory front,) = abi.decode(data, (Front, bytes));
+            return Trees.withParts(game, _scope(game), front);
         }
+        assertEq(logs[logs.length - 1].topics[0], ICourt.Moved.selector);
+        (, Scope memory scope, Front memory next,) = abi.decode(data, (GamePhase, Scope, Front, bytes32[]));
+        return Trees.withParts(game, scope, next);
     }
 
     /// @dev After a move within a tree of `game`.
@@ -199,36 +210,40 @@ abstract contract CourtGame is Test {
         return game;
     }
 
-    function _front(Game memory g) internal pure returns (Front memory) {
-        return Front(
-            g.challenger,
-            g.defender,
-            g.phase,
-            g.digest,
-            g.level,
-            g.index,
-            g.leaves,
-            g.revealed,
-            g.moveTime,
-            g.deadline
-        );
+    function _front(Game memory game) internal pure returns (Front memory front) {
+        (,, front) = Trees.parts(game);
     }
 
-    function _matter(Game memory game) internal pure returns (bytes32) {
-        return keccak256(Trees.slice(abi.encode(game), 0, 29 * 32));
+    function _scope(Game memory game) internal pure returns (Scope memory scope) {
+        (, scope,) = Trees.parts(game);
+    }
+
+    function _basis(Game memory game) internal pure returns (bytes32 basis) {
+        (basis,,) = Trees.parts(game);
+    }
+
+    function _matter(Game memory game) internal pure returns (bytes32 matter) {
+        (matter,) = Trees.within(game);
     }
 
     function _revealTrace(uint256 id, Game memory game, Tree memory trace) internal returns (Game memory) {
         vm.recordLogs();
         vm.prank(defender);
-        court.revealTrace(id, game, trace.root(), trace.children(trace.levels.length - 1, 0));
-        return _after();
+        court.revealTrace(
+            id,
+            _basis(game),
+            _scope(game),
+            _front(game),
+            trace.root(),
+            trace.children(trace.levels.length - 1, 0)
+        );
+        return _after(game);
     }
 
     function _split(uint256 id, Game memory game, Tree memory tree) internal returns (Game memory) {
         vm.recordLogs();
         vm.prank(defender);
-        court.splitWithin(id, _matter(game), _front(game), tree.children(game.level, game.index));
+        court.split(id, _matter(game), _front(game), tree.children(game.level, game.index));
         return _within(game);
     }
 
@@ -237,7 +252,7 @@ abstract contract CourtGame is Test {
         internal
         returns (Game memory)
     {
-        uint256 below = game.level < 4 ? 0 : game.level - 4;
+        uint256 below = game.level - Trees.height(game.level);
         bytes memory node;
         bytes32[] memory proof;
         if (game.phase == GamePhase.PICK_NODE && below == 0) {
@@ -246,16 +261,16 @@ abstract contract CourtGame is Test {
         }
         bytes32[] memory children = tree.children(game.level, game.index);
         uint32 child = uint32((leaf - game.index) >> below);
+        bytes32[] memory siblings = Trees.build(children).proof(child);
         vm.recordLogs();
         if (node.length == 0) {
-            bytes32[] memory siblings = Trees.build(children).proof(child);
             vm.prank(challenger);
             court.pickWithin(id, _matter(game), _front(game), child, children[child], siblings);
             return _within(game);
         }
         vm.prank(challenger);
-        court.pick(id, game, children, child, node, proof);
-        return _after();
+        court.pick(id, game, child, children[child], siblings, node, proof);
+        return _after(game);
     }
 
     /// @dev From TRACE to REVEAL_LEAF or PROVE of leaf `leaf` of node `node`, whose tensors the defender gives.
@@ -282,8 +297,8 @@ abstract contract CourtGame is Test {
         bytes memory leaf = _leafOf(game, tensor);
         vm.recordLogs();
         vm.prank(defender);
-        court.revealLeaf(id, game, leaf);
-        return _after();
+        court.revealLeaf(id, _basis(game), _scope(game), _front(game), leaf);
+        return _after(game);
     }
 
     function _leafOf(Game memory game, bytes memory tensor) internal pure returns (bytes memory) {
@@ -345,7 +360,42 @@ abstract contract CourtGame is Test {
         Opening[] memory openings = _openings(game, tensors, game.node, element);
         bytes memory node = s.nodes[game.node];
         vm.prank(challenger);
-        court.prove(id, game, leaf, node, uint64(element), openings);
+        _proveAs(id, game, leaf, node, uint64(element), openings);
+    }
+
+    /// @dev Sends the proof; nothing else is called before it.
+    function _proveAs(
+        uint256 id,
+        Game memory game,
+        bytes memory leaf,
+        bytes memory node,
+        uint64 element,
+        Opening[] memory openings
+    ) internal {
+        uint256 place = _wordOf(game, node, element);
+        court.prove(id, game, Trees.word(leaf, place), Trees.wordProof(leaf, place), node, element, openings);
+    }
+
+    /// @dev Which word of the disputed leaf holds the element; 0 if none does.
+    function _wordOf(Game memory game, bytes memory node, uint64 element) internal pure returns (uint256) {
+        if (node.length < 2) return 0;
+        uint256 cursor = uint256(element) * [uint256(4), 4, 2, 1, 1][uint8(node[1])];
+        uint256 start = game.index * Openings.LEAF_BYTES;
+        return cursor < start || cursor >= start + Openings.LEAF_BYTES ? 0 : (cursor - start) / 32;
+    }
+
+    /// @dev The challenger picks one of `children`, in a move that is refused (if `refusal` is not empty) or ends the game.
+    function _lastPick(
+        uint256 id,
+        Game memory game,
+        bytes32[] memory children,
+        uint32 child,
+        bytes memory refusal
+    ) internal {
+        bytes32[] memory siblings = Trees.build(children).proof(child);
+        if (refusal.length != 0) vm.expectRevert(refusal);
+        vm.prank(challenger);
+        court.pick(id, game, child, children[child], siblings, "", new bytes32[](0));
     }
 
     function _number(bytes memory data, uint256 cursor, uint256 width) internal pure returns (uint256 value) {

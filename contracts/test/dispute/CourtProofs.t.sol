@@ -22,25 +22,27 @@ contract CourtProofsTest is CourtGame {
         Tree memory trace = Trees.over(s.honest, 0);
         (uint256 id, Game memory game) = _open(_newGame(0, 0));
         bytes32 root = trace.root();
-        bytes32[] memory children = trace.children(5, 0);
+        bytes32[] memory children = trace.children(7, 0);
         vm.startPrank(defender);
         vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 16, 0));
-        court.revealTrace(id, game, root, new bytes32[](0)); // an empty expansion
-        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 16, 32));
-        court.revealTrace(id, game, root, trace.levels[0]); // one level too deep
+        court.revealTrace(id, _basis(game), _scope(game), _front(game), root, new bytes32[](0)); // an empty expansion
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 16, 128));
+        court.revealTrace(id, _basis(game), _scope(game), _front(game), root, trace.levels[0]); // one level too deep
         children[3] = ~children[3];
         vm.expectRevert(ICourt.WrongChildren.selector);
-        court.revealTrace(id, game, root, children);
+        court.revealTrace(id, _basis(game), _scope(game), _front(game), root, children);
         vm.stopPrank();
         game = _revealTrace(id, game, trace);
+        _lastPick(id, game, children, 0, abi.encodePacked(ICourt.WrongChildren.selector));
+        children[3] = ~children[3];
+        bytes32[] memory siblings = Trees.build(children).proof(0);
         vm.startPrank(challenger);
         vm.expectRevert(ICourt.WrongChildren.selector);
-        court.pick(id, game, children, 0, "", new bytes32[](0));
-        children[3] = ~children[3];
+        court.pick(id, game, 1, children[0], siblings, "", new bytes32[](0));
         vm.expectRevert(abi.encodeWithSelector(ICourt.IndexOutOfRange.selector, 16, 16));
-        court.pick(id, game, children, 16, "", new bytes32[](0));
+        court.pick(id, game, 16, children[0], siblings, "", new bytes32[](0));
         vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 0, 1));
-        court.pick(id, game, children, 0, "x", new bytes32[](0));
+        court.pick(id, game, 0, children[0], siblings, "x", new bytes32[](0));
         vm.stopPrank();
     }
 
@@ -48,12 +50,13 @@ contract CourtProofsTest is CourtGame {
         Tree memory trace = Trees.over(s.honest, 0);
         (uint256 id, Game memory game) = _open(_newGame(0, 0));
         game = _split(id, _pick(id, _revealTrace(id, game, trace), trace, 8), trace);
-        bytes32[] memory children = trace.children(1, 8);
+        bytes32[] memory children = trace.children(3, 8);
+        bytes32[] memory siblings = Trees.build(children).proof(0);
         bytes32[] memory proof = _programTree().proof(10);
         bytes memory node = s.nodes[9];
         vm.expectRevert(ICourt.BadProof.selector);
         vm.prank(challenger);
-        court.pick(id, game, children, 0, node, proof); // node 9's encoding and proof for node 8
+        court.pick(id, game, 0, children[0], siblings, node, proof); // node 9's encoding and proof for node 8
         proof = _programTree().proof(9);
         node = s.nodes[8];
         assembly ("memory-safe") {
@@ -61,7 +64,7 @@ contract CourtProofsTest is CourtGame {
         }
         vm.expectRevert(ICourt.BadProof.selector);
         vm.prank(challenger);
-        court.pick(id, game, children, 0, node, proof); // a proof that is one short
+        court.pick(id, game, 0, children[0], siblings, node, proof); // a proof that is one short
     }
 
     /// @notice An inner node's 64 bytes shown as a leaf, or under the other domain, do not hash to the digest.
@@ -78,10 +81,10 @@ contract CourtProofsTest is CourtGame {
         bytes memory leaf = _leafOf(game, s.honest[17]);
         vm.startPrank(defender);
         vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, Openings.LEAF_BYTES, 64));
-        court.revealLeaf(id, game, both);
+        court.revealLeaf(id, _basis(game), _scope(game), _front(game), both);
         leaf[5] ^= 0x01;
         vm.expectRevert(ICourt.BadProof.selector);
-        court.revealLeaf(id, game, leaf);
+        court.revealLeaf(id, _basis(game), _scope(game), _front(game), leaf);
         vm.stopPrank();
     }
 
@@ -93,7 +96,7 @@ contract CourtProofsTest is CourtGame {
         bytes memory leaf = _leafOf(game, tensors[16]);
         _badOpening(id, game, leaf, good, 0);
         vm.prank(challenger);
-        court.prove(id, game, leaf, s.nodes[16], 0, good);
+        _proveAs(id, game, leaf, s.nodes[16], 0, good);
         assertEq(challenges.verdicts(id), 2, "and the good ones convict");
     }
 
@@ -114,26 +117,31 @@ contract CourtProofsTest is CourtGame {
             if (kind == 3) bad[0].firstLeaf = 1; // shifted out of the tensor
             if (kind == 4) bad[0].firstLeaf = type(uint64).max; // overflow
             if (kind == 5) bad[0].siblings = new bytes32[](good[0].siblings.length + 1); // a sibling too many
-            if (kind == 6) bad[0].path = new bytes32[](4); // a path that is one short
+            if (kind == 6) bad[0].path = new bytes32[](6); // a path that is one short
             if (kind == 7) bad[0].path[0] ^= bytes32(uint256(1)); // a wrong path
             if (kind == 8) bad[0].input = 2; // no such input
             if (kind == 9) bad[0].input = 1; // the other input's bytes
             if (kind == 10) bad[0].data = abi.encodePacked(w, bytes1(0)); // a byte too many
             vm.prank(challenger);
-            (bool ok,) =
-                address(court).call(abi.encodeCall(ICourt.prove, (id, game, leaf, node, element, bad)));
+            (bool ok,) = address(court)
+                .call(
+                    abi.encodeCall(
+                        ICourt.prove,
+                        (id, game, Trees.word(leaf, 0), Trees.wordProof(leaf, 0), node, element, bad)
+                    )
+                );
             assertFalse(ok, string.concat("kind ", vm.toString(kind)));
         }
         vm.startPrank(challenger);
         vm.expectRevert(abi.encodeWithSelector(ICourt.MissingInput.selector, 0, 0));
-        court.prove(id, game, leaf, node, element, new Opening[](0));
+        _proveAs(id, game, leaf, node, element, new Opening[](0));
         vm.expectRevert(abi.encodeWithSelector(ICourt.IndexOutOfRange.selector, 1024, 1280));
-        court.prove(id, game, leaf, node, 1024, good);
+        _proveAs(id, game, leaf, node, 1024, good);
         vm.expectRevert(ICourt.BadProof.selector);
-        court.prove(id, game, leaf, s.nodes[17], element, good);
+        _proveAs(id, game, leaf, s.nodes[17], element, good);
         leaf[0] ^= 0x01;
         vm.expectRevert(ICourt.BadProof.selector);
-        court.prove(id, game, leaf, node, element, good);
+        _proveAs(id, game, leaf, node, element, good);
         leaf[0] ^= 0x01;
         vm.stopPrank();
     }
@@ -150,7 +158,7 @@ contract CourtProofsTest is CourtGame {
         openings[0].siblings = _datasetTree().proof(other);
         vm.expectRevert(abi.encodeWithSelector(ICourt.MissingInput.selector, 0, drawn));
         vm.prank(challenger);
-        court.prove(id, game, tensors[2], s.nodes[2], 40, openings);
+        _proveAs(id, game, tensors[2], s.nodes[2], 40, openings);
         _prove(id, game, tensors, 40);
         assertEq(challenges.verdicts(id), 2);
     }
@@ -164,7 +172,7 @@ contract CourtProofsTest is CourtGame {
         Opening[] memory openings = _openings(game, s.honest, 12, 0);
         vm.expectRevert(ICourt.MalformedNode.selector);
         vm.prank(challenger);
-        court.prove(id, game, s.honest[12], s.nodes[12], 0, openings);
+        _proveAs(id, game, s.honest[12], s.nodes[12], 0, openings);
         vm.warp(game.deadline + 1);
         court.timeout(id, game);
         assertEq(challenges.verdicts(id), 1);
@@ -178,6 +186,6 @@ contract CourtProofsTest is CourtGame {
         game = _revealLeaf(id, _descend(id, game, s.honest, 1, 0), s.honest[1]);
         vm.expectRevert(ICourt.MalformedNode.selector);
         vm.prank(challenger);
-        court.prove(id, game, s.honest[1], s.nodes[1], 0, new Opening[](0));
+        _proveAs(id, game, s.honest[1], s.nodes[1], 0, new Opening[](0));
     }
 }

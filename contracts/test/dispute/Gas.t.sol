@@ -84,26 +84,43 @@ contract GasTest is CourtGame {
         assertLe(gas.snapshotGasLastCall("Arbiter", "scatter_sum_4096"), 900_000);
     }
 
+    /// @notice Of 16 children, in a trace of 256 nodes.
     function test_splitAndPick() external {
-        Tree memory trace = _bigGame(4, 16);
+        (uint256 pick, uint256 split) = _splitAndPick(256, 16, "");
+        assertLe(pick, 45_000);
+        assertLe(split, 60_000);
+    }
+
+    /// @notice Of as many as a move opens at most: 64 children.
+    function test_splitAndPick64() external {
+        (uint256 pick, uint256 split) = _splitAndPick(4096, 64, "_64");
+        assertLe(pick, 50_000);
+        assertLe(split, 120_000);
+    }
+
+    function _splitAndPick(uint256 nodes, uint256 width, string memory name)
+        private
+        returns (uint256 pick, uint256 split)
+    {
+        Tree memory trace = _bigGame(4, 16, nodes);
         (uint256 id, Game memory game) = _open(_newGame(0, 0));
         game = _revealTrace(id, game, trace);
         bytes32[] memory children = trace.children(game.level, 0);
-        bytes memory data = abi.encodeCall(
-            ICourt.pickWithin,
-            (id, _matter(game), _front(game), 0, children[0], Trees.build(children).proof(0))
-        );
-        assertLe(_transact(challenger, data, "game_pick"), 45_000);
+        assertEq(children.length, width);
+        bytes32[] memory siblings = Trees.build(children).proof(0);
+        bytes memory data =
+            abi.encodeCall(ICourt.pickWithin, (id, _matter(game), _front(game), 0, children[0], siblings));
+        pick = _transact(challenger, data, string.concat("game_pick", name));
         game = _within(game);
         assertEq(uint8(game.phase), uint8(GamePhase.SPLIT_NODE));
         children = trace.children(game.level, game.index);
-        assertEq(children.length, 16);
-        data = abi.encodeCall(ICourt.splitWithin, (id, _matter(game), _front(game), children));
-        assertLe(_transact(defender, data, "game_split"), 60_000);
+        assertEq(children.length, width);
+        data = abi.encodeCall(ICourt.split, (id, _matter(game), _front(game), children));
+        split = _transact(defender, data, string.concat("game_split", name));
     }
 
-    /// @dev A product [m, k] × [m, k] of four slots, then constants up to NODES nodes; the fixture is `s`.
-    function _bigGame(uint256 m, uint256 k) private returns (Tree memory trace) {
+    /// @dev A product [m, k] × [m, k] of four slots, then constants up to `nodes`; the fixture is `s`.
+    function _bigGame(uint256 m, uint256 k, uint256 nodes) private returns (Tree memory trace) {
         _slot(0, m, k, m * k * 2, 7);
         _slot(1, m, 0, m * 2, 0);
         _slot(2, m, k, m * k * 2, 11);
@@ -111,13 +128,13 @@ contract GasTest is CourtGame {
         s.nodes.push(_product(uint32(m), uint32(k)));
         s.honest.push(new bytes(m * m * 4));
         bytes memory constant_ = abi.encodePacked(hex"0300000001", int64(0));
-        while (s.nodes.length < NODES) {
+        while (s.nodes.length < nodes) {
             s.nodes.push(constant_);
         }
         _seal(4);
-        bytes32[] memory roots = new bytes32[](NODES);
+        bytes32[] memory roots = new bytes32[](nodes);
         bytes32 zero = Merkle.leaf(new bytes(4));
-        for (uint256 i; i < NODES; ++i) {
+        for (uint256 i; i < nodes; ++i) {
             roots[i] = i < s.honest.length ? Trees.tensor(s.honest[i], 0).root() : zero;
         }
         trace = Trees.build(roots);
@@ -146,7 +163,7 @@ contract GasTest is CourtGame {
 
     /// @dev Plays to PROVE and sends the proof of element (1, 2); the claimed product is all zeros.
     function _check(uint256 m, uint256 k, string memory name) private returns (uint256 cost) {
-        Tree memory trace = _bigGame(m, k);
+        Tree memory trace = _bigGame(m, k, NODES);
         (uint256 id, Game memory game) = _open(_newGame(0, 0));
         game = _revealTrace(id, game, trace);
         game = _pick(id, game, trace, 4);
@@ -163,12 +180,25 @@ contract GasTest is CourtGame {
             openings[i] = _row(trace, i, i == 0 ? 1 : i == 2 ? 2 : 0, i & 1 == 0 ? 2 * k : 2 * m);
         }
         bytes memory leaf = _leafOf(game, s.honest[4]);
-        // The leaf's bytes cost as much as real ones would.
-        bytes memory data =
-            abi.encodeCall(ICourt.prove, (id, game, leaf, s.nodes[4], uint64(m + 2), openings));
-        cost = _transact(challenger, data, name) + 30 * leaf.length;
+        // The word's bytes cost as much as real ones would.
+        bytes memory data = _proveCall(id, game, leaf, uint64(m + 2), openings);
+        cost = _transact(challenger, data, name) + 30 * 32;
         gas.snapshotValue("Court", name, cost);
         assertEq(challenges.verdicts(id), 2);
+    }
+
+    function _proveCall(
+        uint256 id,
+        Game memory game,
+        bytes memory leaf,
+        uint64 element,
+        Opening[] memory openings
+    ) private view returns (bytes memory) {
+        uint256 place = _wordOf(game, s.nodes[4], element);
+        bytes32[] memory proof = Trees.wordProof(leaf, place);
+        return abi.encodeCall(
+            ICourt.prove, (id, game, Trees.word(leaf, place), proof, s.nodes[4], element, openings)
+        );
     }
 
     /// @dev The leaves that hold row `row` of slot `ref`.

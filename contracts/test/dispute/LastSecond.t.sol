@@ -42,8 +42,8 @@ contract LastSecondTest is CourtGame {
         _prove(id, game, tensors, (Openings.LEAF_BYTES * LEAF + 8) / 4);
         assertEq(challenges.verdicts(id), 2, "the challenger wins");
         assertEq(block.timestamp - began, moves * MOVE_TIME, "no clock was longer than a move's time");
-        uint256 trace = (Merkle.depth(s.program.nodes) + 3) / 4;
-        uint256 tensor = (Merkle.depth(Openings.leaves(tensors[NODE].length)) + 3) / 4;
+        uint256 trace = Trees.movesFor(Merkle.depth(s.program.nodes));
+        uint256 tensor = Trees.movesFor(Merkle.depth(Openings.leaves(tensors[NODE].length)));
         assertEq(moves, 4 + 2 * (trace > 0 ? trace : 1) + 2 * tensor, "the bound of rule 6.6 is reached");
     }
 
@@ -56,13 +56,13 @@ contract LastSecondTest is CourtGame {
         _late(game);
         vm.recordLogs();
         vm.prank(defender);
-        court.revealSteps(id, game, roots);
-        game = _after();
+        court.revealSteps(id, _basis(game), _scope(game), _front(game), roots);
+        game = _after(game);
         _late(game);
         vm.recordLogs();
         vm.prank(challenger);
-        court.pickStep(id, game, roots, 0);
-        return _after();
+        court.pickStep(id, _basis(game), _scope(game), _front(game), roots, 0);
+        return _after(game);
     }
 
     function _toTheLeaf(uint256 id, Game memory game, bytes[] memory tensors) private returns (Game memory) {
@@ -98,7 +98,7 @@ contract LastSecondTest is CourtGame {
         vm.warp(game.deadline + 1);
         vm.expectRevert(abi.encodeWithSelector(ICourt.DeadlinePassed.selector, game.deadline));
         vm.prank(defender);
-        court.revealTrace(id, game, root, children);
+        court.revealTrace(id, _basis(game), _scope(game), _front(game), root, children);
         court.timeout(id, game);
         assertEq(challenges.verdicts(id), 2, "the defender let its clock run out");
     }

@@ -7,8 +7,6 @@ import {GamesHandler} from "./GamesHandler.sol";
 
 /// @dev The handler with what is true between its actions.
 contract CheckedGames is GamesHandler {
-    uint256 private constant FRONT_BYTES = 320;
-
     function check10_everyGameThatWasOpenedIsOpenOrDecidedOnce() external view {
         uint256 begun = calls["lie"] + calls["slander"];
         assertEq(begun, ended + (id == 0 ? 0 : 1));
@@ -20,17 +18,19 @@ contract CheckedGames is GamesHandler {
         assertEq(game.deadline, moved + MOVE_TIME, "one deadline, a move's time after the last move");
     }
 
-    /// @dev keccak256(matter, front): the front is the last ten words of the game's encoding.
+    /// @dev Of the 39 words of a game's encoding, basis are the first 20, scope the next 9, front the last 10.
     function _hashOf(Game memory given) private pure returns (bytes32) {
         bytes memory encoded = abi.encode(given);
-        uint256 split = encoded.length - FRONT_BYTES;
-        bytes memory matter = new bytes(split);
-        bytes memory front = new bytes(FRONT_BYTES);
-        for (uint256 i; i < encoded.length; ++i) {
-            if (i < split) matter[i] = encoded[i];
-            else front[i - split] = encoded[i];
+        bytes32 basis = keccak256(_words(encoded, 0, 20));
+        bytes32 matter = keccak256(abi.encodePacked(basis, _words(encoded, 20, 29)));
+        return keccak256(abi.encodePacked(matter, _words(encoded, 29, 39)));
+    }
+
+    function _words(bytes memory encoded, uint256 from, uint256 to) private pure returns (bytes memory part) {
+        part = new bytes(32 * (to - from));
+        for (uint256 i; i < part.length; ++i) {
+            part[i] = encoded[32 * from + i];
         }
-        return keccak256(abi.encodePacked(keccak256(matter), front));
     }
 }
 

@@ -72,10 +72,18 @@ contract GamesHandler is CourtGame {
         bool challengers = uint8(game.phase) & 1 == 1;
         address[2] memory others = [challengers ? defender : challenger, address(uint160(seed | 1 << 100))];
         for (uint256 i; i < others.length; ++i) {
-            _refused(others[i], abi.encodeCall(court.split, (id, game, new bytes32[](16))));
-            _refused(others[i], abi.encodeCall(court.revealLeaf, (id, game, "")));
+            _refused(
+                others[i], abi.encodeCall(court.split, (id, _matter(game), _front(game), new bytes32[](16)))
+            );
+            _refused(
+                others[i],
+                abi.encodeCall(court.revealLeaf, (id, _basis(game), _scope(game), _front(game), ""))
+            );
             _refused(others[i], abi.encodeCall(court.openOutput, (id, game)));
-            _refused(others[i], abi.encodeCall(court.prove, (id, game, "", "", 0, new Opening[](0))));
+            _refused(
+                others[i],
+                abi.encodeCall(court.prove, (id, game, 0, new bytes32[](0), "", 0, new Opening[](0)))
+            );
         }
         _refused(others[1], abi.encodeCall(court.timeout, (id, game)));
         ++calls["trespass"];
@@ -160,7 +168,7 @@ contract GamesHandler is CourtGame {
         Opening[] memory openings = _openings(game, s.honest, game.node, element);
         vm.expectRevert(ICourt.NoDifference.selector);
         vm.prank(challenger);
-        court.prove(id, game, leaf, s.nodes[game.node], uint64(element), openings);
+        _proveAs(id, game, leaf, s.nodes[game.node], uint64(element), openings);
         ++calls["nothing to prove"];
         _forfeit();
     }
@@ -187,7 +195,7 @@ contract GamesHandler is CourtGame {
 
     /// @notice Most moves that can still be made.
     function potential() public view returns (uint256) {
-        uint256 tensor = 2 * ((game.level + 3) / 4);
+        uint256 tensor = 2 * Trees.movesFor(game.level);
         if (game.phase == GamePhase.PROVE) return 1;
         if (game.phase == GamePhase.REVEAL_LEAF) return 2;
         if (game.phase == GamePhase.SPLIT_LEAF) return 2 + tensor;

@@ -78,6 +78,9 @@ contract JobsTest is Market {
         t.maxUnsettled = 0;
         refused(t, "maxUnsettled");
         t = aTerms();
+        t.priceCap = type(uint96).max / 6 + 1; // three rounds of two shards
+        refused(t, "priceCap");
+        t = aTerms();
         t.priceFloor = t.priceCap + 1;
         refused(t, "priceFloor");
     }

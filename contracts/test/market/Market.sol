@@ -105,12 +105,17 @@ abstract contract Market is Test {
         address extension = vm.computeCreateAddress(address(this), nonce + 8);
         tasks = ITasks(address(new Tasks(IVault(vault_), IStakes(stakes_), IJobs(jobs_), extension)));
         challenges = new Challenges(IVault(vault_), jobs_, ITasks(tasks_), ICourt(court_));
-        court = new FakeCourt(challenges_);
+        court = FakeCourt(newCourt(challenges_));
         availability = new Availability(IVault(vault_), jobs_, ITasks(tasks_));
         plants = new Plants(IVault(vault_), jobs_, ITasks(tasks_), PLANT_TIME);
         new TasksExtension(
             IVault(vault_), IStakes(stakes_), IJobs(jobs_), challenges_, availability_, IPlants(plants_)
         );
+    }
+
+    /// @dev The one contract that `deployMarket` creates here.
+    function newCourt(address challenges_) internal virtual returns (address) {
+        return address(new FakeCourt(challenges_));
     }
 
     function setUpMarket() internal {

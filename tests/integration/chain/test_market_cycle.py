@@ -18,6 +18,7 @@ from chain.sender import FeePolicy, Sender
 from protocol import trees
 from protocol.errors import Reverted
 from protocol.params import worst_case
+from protocol.ports import Write
 from protocol.types import (
     INPUT_SEGMENT,
     ZERO_ADDRESS,
@@ -29,6 +30,7 @@ from protocol.types import (
     Phase,
     Role,
     Seconds,
+    TxResult,
     Wei,
 )
 from tests.property.markets import TERMS
@@ -93,22 +95,7 @@ def committed(markets: list[ChainMarket]) -> tuple[JobId, Claim]:
     solver.stake_up("stake", Role.SOLVER, Wei(2 * terms.solver_stake))
     solver.claim_shard("claim", job_id, 0)
     tree = trees.build([terms.genesis_root, b"\x21" * 32, b"\x22" * 32])
-    wanted = Claim(
-        job_id=job_id,
-        kind=Kind.TASK,
-        round=0,
-        shard=0,
-        attempt=0,
-        claimant=ZERO_ADDRESS,
-        input_root=terms.genesis_root,
-        output_root=b"\x22" * 32,
-        segments_root=tree.root,
-        manifest=b"\x23" * 32,
-        price=Wei(0),
-        committed_at=Seconds(0),
-        epoch=0,
-    )
-    claim_id = solver.commit("commit", wanted, tree.levels[0])
+    claim_id = solver.commit("commit", _draft(job_id, 0, tree), tree.levels[0])
     return job_id, solver.claim(claim_id).claim
 
 
@@ -198,3 +185,65 @@ def test_a_claimant_is_made_to_open_its_input_state(rpc: HttpRpc, markets: list[
     challenger.timeout("timeout", game_id, game)
     assert client.claim(claim_id).status.phase == Phase.CONVICTED
     assert challenger.free(challenger.me) > before
+
+
+def test_what_is_due_goes_in_one_transaction_and_a_refused_call_holds_up_no_other(
+    rpc: HttpRpc, markets: list[ChainMarket]
+) -> None:
+    client, solver, _ = markets
+    terms = replace(
+        TERMS,
+        client=client.me,
+        shards=2,
+        min_shards=1,
+        rounds=1,
+        steps_per_round=4,
+        outer=replace(TERMS.outer, slots=4),
+        verifiers=1,
+        quorum=1,
+    )
+    job_id = client.post("post", terms, worst_case(terms))
+    solver.stake_up("stake", Role.SOLVER, Wei(2 * terms.solver_stake))
+    tree = trees.build([terms.genesis_root, b"\x21" * 32, b"\x22" * 32])
+    for shard in range(2):
+        solver.claim_shard(f"claim {shard}", job_id, shard)
+        solver.commit(f"commit {shard}", _draft(job_id, shard, tree), tree.levels[0])
+    first, second = (view.claim for view in solver.claims(job_id))
+    pass_time(rpc, 1, blocks=3)
+    sent = solver.sender.next_nonce()
+
+    writes = [Write(f"seed {claim.shard}", "record_seed", (claim,)) for claim in (first, second)]
+    late = Write("settle", "settle", (first,))
+    outcomes = solver.send_all([writes[0], late, writes[1]])
+    assert solver.sender.next_nonce() == sent + 2, "together they were refused, so one by one"
+    assert isinstance(outcomes[1], Reverted) and outcomes[1].error == "WrongPhase"
+    assert [view.status.phase for view in solver.claims(job_id)] == [Phase.SEEDED] * 2
+    assert solver.send_all(writes) == [outcomes[0], outcomes[2]], "asked again, the first outcomes"
+
+    pass_time(rpc, terms.vote_time + terms.reveal_time + 1)
+    tallies = [Write(f"tally {claim.shard}", "tally", (claim,)) for claim in (first, second)]
+    done = solver.send_all(tallies)
+    assert solver.sender.next_nonce() == sent + 3, "one transaction"
+    assert isinstance(done[0], TxResult) and isinstance(done[1], TxResult)
+    assert done[0].tx_hash == done[1].tx_hash and done[0].effect == "Tasks.tally"
+    assert [view.status.phase for view in solver.claims(job_id)] == [Phase.COMMITTED] * 2
+    assert solver.tally("tally 0", first) == done[0], "by itself it is not sent again"
+    assert solver.sender.next_nonce() == sent + 3
+
+
+def _draft(job_id: JobId, shard: int, tree: trees.Tree) -> Claim:
+    return Claim(
+        job_id=job_id,
+        kind=Kind.TASK,
+        round=0,
+        shard=shard,
+        attempt=0,
+        claimant=ZERO_ADDRESS,
+        input_root=tree.levels[0][0],
+        output_root=tree.levels[0][2],
+        segments_root=tree.root,
+        manifest=b"\x23" * 32,
+        price=Wei(0),
+        committed_at=Seconds(0),
+        epoch=0,
+    )

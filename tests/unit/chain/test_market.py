@@ -34,6 +34,7 @@ from protocol.types import (
     Phase,
     ProgramRef,
     Progress,
+    Scope,
     Terms,
     Vote,
 )
@@ -120,6 +121,9 @@ class RecordingSender:
         self.calls: list[Call] = []
         self.logs: list[dict[str, Any]] = []
 
+    def effects_of(self, receipt: Receipt) -> int:
+        return 1
+
     def send(self, key: str, call: Call) -> Receipt:
         self.calls.append(call)
         return Receipt(key, "0xabc", 1, "0xdef", 5, 1, True, None, self.logs)
@@ -151,7 +155,7 @@ STRUCTS = {
 }
 
 
-@pytest.mark.parametrize("kind", [*STRUCTS, Claim, Game, Front, Opening])
+@pytest.mark.parametrize("kind", [*STRUCTS, Claim, Game, Scope, Front, Opening])
 def test_types_mirror_the_solidity_structs_in_order(artifacts: Artifacts, kind: Any) -> None:
     if kind in STRUCTS:
         name, function = STRUCTS[kind]
@@ -160,8 +164,9 @@ def test_types_mirror_the_solidity_structs_in_order(artifacts: Artifacts, kind: 
         components = find(artifacts["ITasks"].abi, "function", "settle")["inputs"][0]["components"]
     elif kind is Game:
         components = find(artifacts["ICourt"].abi, "function", "timeout")["inputs"][1]["components"]
-    elif kind is Front:
-        components = find(artifacts["ICourt"].abi, "function", "splitWithin")["inputs"][2]["components"]
+    elif kind in (Scope, Front):
+        inputs = find(artifacts["ICourt"].abi, "function", "revealLeaf")["inputs"]
+        components = inputs[2 if kind is Scope else 3]["components"]
     else:
         components = find(artifacts["ICourt"].abi, "function", "prove")["inputs"][-1]["components"]
     snake = [re.sub(r"(?<!^)([A-Z])", r"_\1", c["name"]).lower() for c in components]
@@ -178,6 +183,7 @@ def test_adapter_has_every_method_of_the_port_with_its_parameters() -> None:
 
 CLAIM = sample(Claim)
 GAME = sample(Game)
+CHANGED = replace(GAME.scope, step=9, trace_root=b"\x77" * 32)
 WITHIN = replace(GAME, phase=GamePhase.PICK_LEAF, level=1, index=0, leaves=2)
 TERMS = sample(Terms)
 D = digest("x")
@@ -205,7 +211,7 @@ WRITES = [
     ("reveal_steps", (7, GAME, (D, D)), "revealSteps"),
     ("pick_step", (7, GAME, [D, D], 1), "pickStep"),
     ("reveal_trace", (7, GAME, D, [D]), "revealTrace"),
-    ("split", (7, GAME, [D]), "splitWithin"),
+    ("split", (7, GAME, [D]), "split"),
     ("pick", (7, WITHIN, [D, D], 1, b"", []), "pickWithin"),
     ("pick", (7, GAME, [D], 0, b"node", [D]), "pick"),
     ("open_output", (7, GAME), "openOutput"),
@@ -320,26 +326,33 @@ def test_game_view_follows_the_moves(artifacts: Artifacts) -> None:
         return decode_arguments([entry], encode_arguments([entry], [as_tuple(value)]))[0]
 
     def front(phase: GamePhase, text: str) -> dict[str, Any]:
-        entry = find(artifacts["ICourt"].abi, "function", "splitWithin")["inputs"][2]
+        entry = find(artifacts["ICourt"].abi, "function", "split")["inputs"][2]
         value = replace(GAME, phase=phase, digest=digest(text)).front
         return decode_arguments([entry], encode_arguments([entry], [as_tuple(value)]))[0]
 
+    def moved(phase: GamePhase, text: str) -> dict[str, Any]:
+        entry = find(artifacts["ICourt"].abi, "function", "revealLeaf")["inputs"][2]
+        scope = decode_arguments([entry], encode_arguments([entry], [as_tuple(CHANGED)]))[0]
+        return {"scope": scope, "front": front(phase, text)}
+
     apply("GameOpened", claimId=D, game=game(GamePhase.STEPS, ""))
-    apply("Moved", phase=1, game=game(GamePhase.PICK_STEP, ""), digests=roots)
+    apply("Moved", phase=1, **moved(GamePhase.PICK_STEP, ""), digests=roots)
     assert index.games[1].digests == tuple(roots) and index.games[1].opened == ()
-    apply("Moved", phase=2, game=game(GamePhase.TRACE, ""), digests=[])
+    apply("Moved", phase=2, **moved(GamePhase.TRACE, ""), digests=[])
     assert index.games[1].digests == ()
-    apply("Moved", phase=3, game=game(GamePhase.PICK_NODE, "top"), digests=children)
+    apply("Moved", phase=3, **moved(GamePhase.PICK_NODE, "top"), digests=children)
     apply("Narrowed", front=front(GamePhase.SPLIT_NODE, "mid"), children=[])
     assert index.games[1].digests == ()
     apply("Narrowed", front=front(GamePhase.PICK_NODE, "mid"), children=leaves)
-    assert index.games[1].game == replace(GAME, phase=GamePhase.PICK_NODE, digest=digest("mid"))
+    assert index.games[1].game == replace(GAME, phase=GamePhase.PICK_NODE, digest=digest("mid")).with_parts(
+        CHANGED
+    )
     assert index.games[1].digests == tuple(leaves)
     assert index.games[1].opened == (
         Opened(digest("top"), tuple(children)),
         Opened(digest("mid"), tuple(leaves)),
     )
-    apply("LeafRevealed", game=game(GamePhase.PROVE, "leaf"), data=b"bytes")
+    apply("LeafRevealed", front=front(GamePhase.PROVE, "leaf"), data=b"bytes")
     apply("GameDecided", claimId=D, challengerWon=True, reason="arithmetic")
     seen = index.games[1]
     assert (seen.moves, seen.leaf_data, seen.digests) == (6, b"bytes", ())

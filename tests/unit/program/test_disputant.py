@@ -15,7 +15,7 @@ from program.isa import DType, Op
 from program.replay import Replay
 from protocol import trees
 from protocol.dispute import OpenOutput, Pick, PickStep, ProveOutput, RevealTrace, Split, Timeout
-from protocol.game import IllegalMove, input_game
+from protocol.game import IllegalMove, input_game, opened_levels
 from protocol.types import GameView, Opened, Seconds
 from tests.fakes.arena import CHALLENGER, DEFENDER, FIRST_STEP, SEED, SHARD, apply, open_game, referee
 from tests.fakes.programs import training_sample
@@ -97,12 +97,12 @@ def test_padding_that_is_not_padding_loses() -> None:
     assert forged.depth == tree.depth and count < 1 << tree.depth
     view = GameView(1, game, (), (), b"", 0, False, False, "")
     challenger = Disputant(CHALLENGER, lambda _: honest)
-    reveal = RevealTrace(forged.root, tuple(forged.descendants(forged.depth, 0, 4)))
+    reveal = RevealTrace(forged.root, tuple(forged.descendants(forged.depth, 0, opened_levels(forged.depth))))
     view = apply(view, reveal, DEFENDER)
     while not view.decided:
         if view.game.mover == DEFENDER:
             at = forged.descendants(
-                view.game.level, view.game.index >> view.game.level, min(4, view.game.level)
+                view.game.level, view.game.index >> view.game.level, opened_levels(view.game.level)
             )
             view = apply(view, Split(tuple(at)), DEFENDER)
         else:
@@ -174,7 +174,7 @@ def test_a_hidden_input_state_is_opened_down_to_the_slot_that_is_wrong(count: in
     assert leaf == cheat.state_tree(0).digest(0, slot) != known.digest(0, slot)
     proof = disputed_path(cheat.root(0), slot, known, view.opened)
     assert trees.verify(cheat.root(0), count, slot, leaf, proof)
-    assert view.moves <= 2 * max(1, -(-trees.depth(count) // 4)) - 1
+    assert view.moves <= 2 * max(1, -(-trees.depth(count) // 6)) - 1
 
 
 def test_a_challenger_that_accepts_the_input_state_has_no_move() -> None:
@@ -216,15 +216,15 @@ def test_overdue_is_after_the_deadline_only() -> None:
 
 
 def test_proof_into_a_disputed_tree_uses_what_was_opened() -> None:
-    known = trees.build([bytes([i]) * 32 for i in range(40)])
-    disputed = trees.build([*known.levels[0][:33], b"\xaa" * 32, *[b"\xbb" * 32] * 6])
-    top = Opened(disputed.root, tuple(disputed.descendants(6, 0, 4)))
-    block = Opened(disputed.digest(2, 8), tuple(disputed.descendants(2, 8, 2)))
-    for leaf in (0, 17, 32):
+    known = trees.build([bytes([i]) * 32 for i in range(100)])
+    disputed = trees.build([*known.levels[0][:73], b"\xaa" * 32, *[b"\xbb" * 32] * 26])
+    top = Opened(disputed.root, tuple(disputed.descendants(7, 0, 4)))
+    block = Opened(disputed.digest(3, 9), tuple(disputed.descendants(3, 9, 3)))
+    for leaf in (0, 17, 72):
         path = disputed_path(disputed.root, leaf, known, (top, block))
-        assert trees.verify(disputed.root, 40, leaf, known.digest(0, leaf), path)
+        assert trees.verify(disputed.root, 100, leaf, known.digest(0, leaf), path)
     with pytest.raises(IncompleteHistory):
-        disputed_path(disputed.root, 32, known, (top,))
+        disputed_path(disputed.root, 72, known, (top,))
 
 
 def test_sample_covers_what_the_games_are_about() -> None:
