@@ -1,0 +1,46 @@
+"""A client's plant in both worlds: planted, committed, revealed, convicted, deposit returned (rule 7.4)."""
+
+from __future__ import annotations
+
+import random
+
+from protocol import events as e
+from protocol.types import Kind, Phase, Role
+from tests.twin.conftest import Stage
+from tests.twin.deployed import ACCOUNTS
+from tests.twin.player import Player
+
+
+def test_a_revealed_plant_pays_the_finder_half_a_stake_and_its_deposit_comes_back(stage: Stage) -> None:
+    twin = stage.enter()
+    player = Player(twin, random.Random(5))
+    post, client = player.posting()
+    while not twin.act(post, client):
+        post, client = player.posting()
+    ((job_id, job),) = twin.world.jobs.items()
+    solver = next(a for a in ACCOUNTS[1:] if a != client and twin.act(e.ClaimShard(job_id, 0), a))
+    salt = bytes(range(32))
+    commitment = twin.world.plant_commitment(client, solver, job_id, 0, 0, salt)
+    assert twin.act(e.Plant(commitment, job.terms.solver_stake), client)
+    work = [d for d in player.useful() if isinstance(d[0], e.Commit) and d[0].claim.shard == 0]
+    ((commit, by),) = work
+    assert twin.act(commit, by)
+    claim_id = twin.world.current(job_id, Kind.TASK, 0, 0)
+    assert claim_id is not None
+    claim = twin.world.claims[claim_id].claim
+    assert not twin.act(e.RevealPlant(claim, salt[::-1]), client)
+    assert twin.act(e.RevealPlant(claim, salt), client)
+    assert twin.world.planters[claim_id] == client
+
+    before = twin.world.funds
+    demander = next(a for a in ACCOUNTS[1:] if a not in (client, solver))
+    tree = player.scene.segments[claim.segments_root]
+    assert twin.act(e.Demand(claim, 0, tree.levels[0][0], tuple(tree.proof(0))), demander)
+    (demand_id,) = twin.world.demands
+    twin.wait(int(twin.world.demands[demand_id].deadline - twin.time) + 1)
+    assert twin.act(e.ExpireDemand(demand_id, claim), demander)
+    assert twin.world.claims[claim_id].status.phase == Phase.CONVICTED
+    lost = before.active(solver, Role.SOLVER) - twin.world.funds.active(solver, Role.SOLVER)
+    assert lost == job.terms.solver_stake // 2 and twin.world.funds.ledger.burned == before.ledger.burned
+    assert twin.act(e.FinishPlant(client, commitment), demander)
+    assert twin.accepted["RevealPlant"] >= 1
