@@ -9,6 +9,8 @@ flushes f32 subnormals to zero.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -17,6 +19,8 @@ from numerics.backends import IntegerProduct, combined, int8_products, integer_p
 from numerics.blocks import block_rows, by_row
 
 _NAN = float("nan")
+AddedAt = Callable[[Tensor, Tensor, int], Tensor]
+"""(slot i64[N], x f64[D, N], width) -> f64[D, width]."""
 
 
 def power_of_two(n: Tensor) -> Tensor:
@@ -125,7 +129,12 @@ def _scaled_sums(x: Tensor, scale: Tensor) -> Tensor:
     return (x * scale.unsqueeze(-1)).round_().sum(-1)
 
 
-def scatter_sum(x: Tensor, idx: Tensor, *, V: int) -> Tensor:
+def added_at(slot: Tensor, x: Tensor, width: int) -> Tensor:
+    """f64[D, width] with the sum of x[d, i] over slot[i] = v at [d, v]; exact for integers below 2^53."""
+    return x.new_zeros(x.shape[0], width).index_add(1, slot, x)
+
+
+def scatter_sum(x: Tensor, idx: Tensor, *, V: int, add: AddedAt = added_at) -> Tensor:
     """out[d, v] = order-free sum of x[d, i] over idx[i] = v, (f32[D, N], i32[N]) -> f32[D, V] (A34).
 
     Indices outside [0, V) take part in no sum; a row with Inf or NaN gives NaN throughout.
@@ -136,8 +145,7 @@ def scatter_sum(x: Tensor, idx: Tensor, *, V: int) -> Tensor:
     scaled = (x * power_of_two(shift - e).unsqueeze(-1)).round_()
     inside = (idx >= 0) & (idx < V)
     slot = torch.where(inside, idx, V).to(torch.int64)
-    sums = torch.zeros(x.shape[0], V + 1, dtype=torch.float64, device=x.device)
-    sums = sums.index_add(1, slot, scaled)[:, :V]
+    sums = add(slot, scaled, V + 1)[:, :V]
     total = _positive_zero(sums) * power_of_two(e - shift).unsqueeze(-1)
     return torch.where(poisoned, _NAN, total.to(torch.float32))
 

@@ -17,6 +17,7 @@ import torch._inductor.inductor_prims  # registers the marker that `kept` uses
 from torch import Tensor
 
 from numerics import constants as c
+from numerics import contraction
 from numerics.backends import INT32_PRODUCT_LENGTH, aligned, integer_product_f64
 
 _NAN = float("nan")
@@ -228,6 +229,22 @@ def sum(x: Tensor) -> Tensor:  # the instruction's name, kept
     scale = kept(power_of_two(shift + 126 - _field(x)))
     total = torch.round(x.to(torch.float64) * scale.unsqueeze(-1)).sum(-1)
     return (torch.where(total == 0.0, 0.0, total) / scale).to(torch.float32)
+
+
+_LIBRARY.define("added_at(Tensor slot, Tensor x, int width) -> Tensor")
+_LIBRARY.impl("added_at", contraction.added_at, "CompositeExplicitAutograd")
+torch.library.register_fake(
+    "assay::added_at", lambda slot, x, width: x.new_empty(x.shape[0], width), lib=_LIBRARY
+)
+
+
+def scatter_sum(x: Tensor, idx: Tensor, *, V: int) -> Tensor:
+    """Order-free sums by index (A34), whose additions no compiler fuses.
+
+    Inductor (2.13, more than one thread) counts a tile's row twice in the address of a scattered addition,
+    and so writes beyond the buffer.
+    """
+    return contraction.scatter_sum(x, idx, V=V, add=torch.ops.assay.added_at)
 
 
 def sqrt(x: Tensor) -> Tensor:

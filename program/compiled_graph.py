@@ -31,6 +31,7 @@ Value = Tensor | Quantised | Windows | Exponents
 _FUSED: dict[Op, Callable[..., Value]] = {
     Op.EXPONENT: fused.exponent,
     Op.SUM: fused.sum,
+    Op.SCATTER_SUM: fused.scatter_sum,
     Op.SQRT: fused.sqrt,
     Op.DIV: fused.div,
 }

@@ -12,6 +12,7 @@ from torch import Tensor
 from numerics.encoding import to_bytes
 from program.build import ProgramBuilder
 from program.compiled import CompiledExecutor
+from program.compiled_graph import trace
 from program.execute import Executor, StepContext
 from program.isa import DType, Input, Op, Program
 from tests.unit.numerics import patterns
@@ -168,3 +169,13 @@ def test_a_million_inputs_of_every_operation(
     form = CompiledExecutor(program, self_check=False)
     for seed in range(10, 20):
         compare(program, form, inputs(seed))
+
+
+def test_scattered_additions_are_left_to_pytorch() -> None:
+    """Inductor would write beyond the buffer with more than one thread (`fused.scatter_sum`)."""
+    b = ProgramBuilder()
+    x, idx = b.state(DType.F32, (37, 129)), b.state(DType.I32, (129,))
+    graph = trace(finished(b, [b.scatter_sum(x, idx, 33)]), torch.device("cpu")).graph
+    called = [str(node.target) for node in graph.nodes if node.op == "call_function"]
+    assert called.count("assay.added_at.default") == 1
+    assert not [name for name in called if "index_add" in name or "scatter" in name or "index_put" in name]
