@@ -59,12 +59,12 @@ def div(a: Tensor, b: Tensor) -> Tensor:
 
 def maximum(a: Tensor, b: Tensor) -> Tensor:
     """a where a > b or a is NaN, else b (A14): the second operand of equal zeros."""
-    return torch.where((a > b) | torch.isnan(a), a, b)
+    return torch.where((a > b) | (a != a), a, b)
 
 
 def minimum(a: Tensor, b: Tensor) -> Tensor:
     """a where a < b or a is NaN, else b (A14): the second operand of equal zeros."""
-    return torch.where((a < b) | torch.isnan(a), a, b)
+    return torch.where((a < b) | (a != a), a, b)
 
 
 def eq(a: Tensor, b: Tensor) -> Tensor:

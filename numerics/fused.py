@@ -136,7 +136,7 @@ def quantise(x: Tensor, e: Exponents) -> Quantised:
     first, second = e.scales()
     bound = float(c.QUANTISED_MAX)
     clamped = torch.round(x * first * second).clamp(-bound, bound)
-    unusable = torch.isnan(x) | (e.clamped == c.EXPONENT_POISONED).unsqueeze(-1)
+    unusable = (x != x) | (e.clamped == c.EXPONENT_POISONED).unsqueeze(-1)
     return Quantised(torch.where(unusable, 0.0, clamped))
 
 

@@ -38,6 +38,8 @@ _FUSED: dict[Op, Callable[..., Value]] = {
 _MOVES = (Op.STRIDED, Op.RESHAPE)
 _COSTLY = (Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW, Op.PRODUCT)
 """Computed once and stored, however many nodes read them."""
+_REPEATS = 4
+"""The same for what is read so many times an element."""
 
 
 def trace(program: Program, device: torch.device) -> GraphModule:
@@ -64,6 +66,7 @@ def _run(program: Program, *inputs: Tensor) -> list[Tensor]:
     pending = list(inputs[:-1])
     products_only = _read_by_products_only(program)
     planes = _read_through_windows(program)
+    repeated = _repeated(program)
     values: list[Value] = []
     for node in program.nodes:
         if node.op in (Op.STATE, Op.DATA):
@@ -80,7 +83,8 @@ def _run(program: Program, *inputs: Tensor) -> list[Tensor]:
                 values.append(pad(_plain(operands[inner]), sides))
             else:
                 value = _value(node, operands, inputs[-1].device)
-                if node.op in _COSTLY and isinstance(value, Tensor):
+                costly = node.op in _COSTLY or len(values) in repeated
+                if costly and isinstance(value, Tensor):
                     value = fused.kept(value)
                 values.append(value)
     return [_external(program.nodes[ref], values[ref]) for ref in program.outputs]
@@ -105,6 +109,20 @@ def _read_through_windows(program: Program) -> set[int]:
     for node in program.nodes:
         if node.op is Op.STRIDED and node.elements > node.inputs[0].elements:
             found |= {node.inputs[0].ref} & quantised
+    return found
+
+
+def _repeated(program: Program) -> set[int]:
+    """Computed nodes that larger ones read: a row's mean is not to be computed again for every element."""
+    largest = [0] * len(program.nodes)
+    found = set()
+    for index in reversed(range(len(program.nodes))):
+        node = program.nodes[index]
+        size = max(largest[index], node.elements) if node.op in _MOVES else node.elements
+        for ref in node.inputs:
+            largest[ref.ref] = max(largest[ref.ref], size)
+        if node.inputs and node.op not in _MOVES and largest[index] >= _REPEATS * node.elements:
+            found.add(index)
     return found
 
 
