@@ -9,6 +9,7 @@ poisoned row where `quantise_own` is told that only products see them; results f
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -31,6 +32,15 @@ def kept(x: Tensor) -> Tensor:
     if x.numel() == 1:
         return x
     return torch.ops.prims.inductor_force_stride_order.default(x, x.stride())
+
+
+def rounded(x: Tensor) -> Tensor:
+    """x, f32 just rounded from f64, as something else to a compiler.
+
+    GCC 12 takes a vector's way from f64 to f32 and back for no way at all, and drops the rounding
+    (docs/decisions/0013). It does not see through a maximum.
+    """
+    return x if x.device.type != "cpu" else torch.maximum(x, torch.full_like(x, -math.inf))
 
 
 def power_of_two(n: Tensor) -> Tensor:

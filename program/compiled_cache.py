@@ -40,9 +40,8 @@ SETTINGS: dict[str, Any] = {
     "joint_graph_constant_folding": False,
     "constant_and_index_propagation": False,
     "pattern_matcher": False,
-    # Inductor passes -fno-signed-zeros; the last flag wins, and these follow it. GCC 12's forward propagation
-    # drops the rounding of a vector that goes from binary64 to binary32 and back (decisions/0013).
-    "cpp.march": "native -fsigned-zeros -fno-tree-forwprop",
+    # Inductor passes -fno-signed-zeros; the last flag wins, and these follow it.
+    "cpp.march": "native -fsigned-zeros",
     # Inductor tries out in another process whether the vector instructions that the processor names can be
     # loaded, and does without them when that takes 60 s, as it does on a busy machine: the form would be slow
     # for ever, and a stored one be compiled again. What is wrong there ends the compilation instead.

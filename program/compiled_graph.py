@@ -38,6 +38,8 @@ _FUSED: dict[Op, Callable[..., Value]] = {
 _MOVES = (Op.STRIDED, Op.RESHAPE)
 _COSTLY = (Op.EXP, Op.LOG, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW, Op.PRODUCT)
 """Computed once and stored, however many nodes read them."""
+_ROUNDED = (*_COSTLY, Op.SUM, Op.SCATTER_SUM)
+"""Computed in binary64, and rounded at the end."""
 _REPEATS = 4
 """The same for what is read so many times an element."""
 
@@ -83,6 +85,8 @@ def _run(program: Program, *inputs: Tensor) -> list[Tensor]:
                 values.append(pad(_plain(operands[inner]), sides))
             else:
                 value = _value(node, operands, inputs[-1].device)
+                if node.op in _ROUNDED and isinstance(value, Tensor):
+                    value = fused.rounded(value)
                 costly = node.op in _COSTLY or len(values) in repeated
                 if costly and isinstance(value, Tensor):
                     value = fused.kept(value)
