@@ -143,8 +143,9 @@ class Run:
                 following = follow(connection.market, job_id)
                 if terminal:
                     live.update(Group(Text(), progress_table(following)), refresh=True)
-                if following.job.progress.closed:
-                    return
+                games = connection.market.games(job_id)
+                if following.job.progress.closed and all(game.decided for game in games):
+                    return  # also games on fallen claims, whose bonds come back once their time is over
                 if time.monotonic() > deadline:
                     raise Stop(
                         f"the job did not end within {limit_s:.0f} s",

@@ -117,6 +117,13 @@ def fallen(claims: Sequence[ClaimView], game: GameView, challenger: Address) -> 
     return overtaken or about.status.phase in (Phase.CONVICTED, Phase.VOID)
 
 
+def concerns(me: Address, job: JobView, games: Sequence[GameView]) -> bool:
+    """Whether a job is still to be watched: it is open, or a game of ours on it is not over."""
+    return not job.progress.closed or any(
+        not game.decided and me in (game.game.challenger, game.game.defender) for game in games
+    )
+
+
 def others_suffice(now: Seconds, job: JobView, view: ClaimView, games: Sequence[GameView]) -> bool:
     """Whether somebody else's running game on a claim may be waited for, instead of opening one's own.
 

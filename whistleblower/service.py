@@ -16,6 +16,7 @@ from program.player import play
 from program.replay import Replay
 from protocol.ports import Blocks, Clock, Market
 from protocol.types import ZERO_ADDRESS, Address, ClaimId, Game, GameView, JobId, JobView
+from training import upkeep
 from training.artifacts import Appetite
 from training.audit import Finding, audit_claim, audit_vote
 from training.availability import ask
@@ -81,12 +82,17 @@ class WhistleblowerService(Service):
     def see(self) -> Sight:
         """One consistent look at everything that decisions depend on."""
         me = self.market.me
-        jobs = tuple(self._job_sight(job) for job in self.market.jobs() if not job.progress.closed)
+        jobs = tuple(self._job_sight(job) for job in self._watched())
         suspicions = {target: Suspicion(describe(finding)) for target, finding in self.findings.items()}
         audited = frozenset(self._audited.targets)
         free = self.market.free(me)
         unpublished = frozenset(self._unpublished)
         return Sight(me, self.clock.now(), free, jobs, audited, suspicions, self.limits, unpublished)
+
+    def _watched(self) -> list[JobView]:
+        """Open jobs, and closed ones in which a game of ours has not ended."""
+        known = self.market.jobs()
+        return [job for job in known if upkeep.concerns(self.market.me, job, self.market.games(job.job_id))]
 
     def _job_sight(self, job: JobView) -> JobSight:
         refusal = self.status.abandoned.get(job.job_id.hex(), "")
