@@ -74,7 +74,13 @@ class Sight:
     unlocked: Wei
     """Solver stake that no claim locks."""
     jobs: tuple[JobSight, ...]
+    """Open ones, and closed ones in which something of ours is left."""
     limits: Limits
+
+    @property
+    def open_jobs(self) -> list[JobSight]:
+        """Those in which there may be work."""
+        return [job for job in self.jobs if not job.view.progress.closed]
 
 
 @dataclass(frozen=True)
@@ -196,11 +202,11 @@ def decide(sight: Sight) -> list[Action]:
         actions.extend(_supplies(sight, job))
     for job in sight.jobs:
         actions.extend(_pokes(sight, job))
-    for job in sight.jobs:
+    for job in sight.open_jobs:
         actions.extend(_outer(sight, job))
-    for job in sight.jobs:
+    for job in sight.open_jobs:
         actions.extend(_tasks(sight, job))
-    for job in sight.jobs:
+    for job in sight.open_jobs:
         actions.extend(_shards(sight, job))
     return actions
 
@@ -234,9 +240,9 @@ def why(sight: Sight, job: JobSight) -> str:
     opened = [k for k in opened if (job.view.job_id, k) not in sight.limits.release]
     if not opened:
         return "every shard is taken"
-    if sum(len(holds(sight, other)) for other in sight.jobs) >= sight.limits.max_shards:
+    if sum(len(holds(sight, other)) for other in sight.open_jobs) >= sight.limits.max_shards:
         return f"this solver already holds its {sight.limits.max_shards} shard(s)"
-    owed = sum(_stake_owed(sight, other) for other in sight.jobs)
+    owed = sum(_stake_owed(sight, other) for other in sight.open_jobs)
     if sight.unlocked - owed < terms.solver_stake:
         spare = max(sight.unlocked - owed, 0)
         return f"a claim locks {terms.solver_stake} of stake, {spare} is to spare; deposit more solver stake"
@@ -307,8 +313,7 @@ def _pokes(sight: Sight, job: JobSight) -> Iterator[Action]:
 def _outer(sight: Sight, job: JobSight) -> Iterator[Action]:
     progress, terms = job.view.progress, job.view.terms
     mine = holds(sight, job)
-    over = progress.closed or progress.round >= progress.final_round
-    if not mine or over or job.refusal:
+    if not mine or progress.round >= progress.final_round or job.refusal:
         return
     if not closable(job.view, job.claims, sight.now) or job.standing(Kind.OUTER, progress.round, 0):
         return
@@ -337,7 +342,7 @@ def _tasks(sight: Sight, job: JobSight) -> Iterator[Action]:
         since = job.holders[shard].since
         done = job.standing(Kind.TASK, progress.round, shard)
         leaving = sight.limits.retire or (job_id, shard) in sight.limits.release
-        over = progress.closed or progress.round >= progress.final_round
+        over = progress.round >= progress.final_round
         if (leaving and done) or over:
             yield Release(job_id, shard, since, "asked to give it back" if leaving else "the job is over")
             continue
@@ -364,7 +369,7 @@ def _tasks(sight: Sight, job: JobSight) -> Iterator[Action]:
 
 def _shards(sight: Sight, job: JobSight) -> Iterator[Action]:
     progress = job.view.progress
-    over = progress.closed or progress.halted or progress.round >= progress.final_round
+    over = progress.halted or progress.round >= progress.final_round
     if over or sight.limits.retire or job.refusal:
         return
     opened = [k for k, holder in enumerate(job.holders) if holder.solver == ZERO_ADDRESS]

@@ -66,7 +66,7 @@ class SolverService(Service):
         """One consistent look at everything that decisions depend on."""
         me = self.market.me
         stake = self.market.stake(me, Role.SOLVER)
-        jobs = tuple(self._job_sight(job) for job in self.market.jobs() if not job.progress.closed)
+        jobs = tuple(self._job_sight(job) for job in upkeep.watched(self.market))
         unlocked = Wei(max(stake.active - stake.locked, 0))
         return Sight(me, self.clock.now(), self.clock.block(), unlocked, jobs, self.limits)
 
@@ -87,7 +87,7 @@ class SolverService(Service):
 
     def _trained(self, job: JobView, shards: list[int]) -> dict[tuple[int, int], int]:
         shop, progress = self._shops.get(job.job_id), job.progress
-        if shop is None or progress.round >= progress.final_round:
+        if shop is None or progress.closed or progress.round >= progress.final_round:
             return {}
         done = {}
         for shard in shards:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from protocol.ports import MarketView, Write
 from protocol.types import (
+    ZERO_DIGEST,
     Address,
     ClaimId,
     ClaimView,
@@ -20,7 +21,9 @@ from protocol.types import (
     JobView,
     Kind,
     Phase,
+    Role,
     Seconds,
+    Vote,
 )
 from training.rounds import STANDING, closable, tasks
 from training.service import intent, turn
@@ -65,8 +68,11 @@ def _earlier_settled(job: JobView, claims: Sequence[ClaimView], view: ClaimView)
 
 
 def poke_for(watcher: Watcher, job: JobView, claims: Sequence[ClaimView], view: ClaimView) -> Poke | None:
-    """The call that moves a claim on, if it is due from this watcher."""
+    """The call that moves a claim on, if it is due from this watcher; on a closed job only what frees its own
+    stake."""
     terms, status = job.terms, view.status
+    if job.progress.closed and not (view.stale and locks(view, watcher.me)):
+        return None
 
     def poke(what: str, since: int, reason: str) -> Poke | None:
         due = _due(watcher, view, since)
@@ -117,11 +123,36 @@ def fallen(claims: Sequence[ClaimView], game: GameView, challenger: Address) -> 
     return overtaken or about.status.phase in (Phase.CONVICTED, Phase.VOID)
 
 
-def concerns(me: Address, job: JobView, games: Sequence[GameView]) -> bool:
-    """Whether a job is still to be watched: it is open, or a game of ours on it is not over."""
-    return not job.progress.closed or any(
-        not game.decided and me in (game.game.challenger, game.game.defender) for game in games
-    )
+def voted(vote: Vote) -> bool:
+    """Whether a drawn verifier has voted. (After the reveal of an invalid vote its commitment reads zero.)"""
+    return vote.revealed or vote.commitment != ZERO_DIGEST
+
+
+def locks(view: ClaimView, account: Address) -> bool:
+    """Whether a claim that has not ended locks stake of the account: its claimant's, or that behind a
+    vote."""
+    behind = (vote.verifier for vote in view.votes if voted(vote))
+    return view.status.phase in CHALLENGEABLE and account in (view.claim.claimant, *behind)
+
+
+def watched(market: MarketView) -> list[JobView]:
+    """Open jobs, and closed ones that still hold something of this account's.
+
+    A claim that a job left out, or whose overtaken stakes nobody has freed, outlasts the job, and so do games
+    and demands on it: whoever looks away then loses a game by the clock, or leaves stake and bond behind.
+    """
+    me = market.me
+    staked = any(market.stake(me, role).locked for role in Role)
+
+    def holds(job_id: JobId) -> bool:
+        games, demands = market.games(job_id), market.demands(job_id)
+        return (
+            any(not g.decided and me in (g.game.challenger, g.game.defender) for g in games)
+            or any(not demand.outcome and demand.demander == me for demand in demands)
+            or (staked and any(locks(view, me) for view in market.claims(job_id)))
+        )
+
+    return [job for job in market.jobs() if not job.progress.closed or holds(job.job_id)]
 
 
 def others_suffice(now: Seconds, job: JobView, view: ClaimView, games: Sequence[GameView]) -> bool:

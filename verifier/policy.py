@@ -24,7 +24,7 @@ from protocol.types import (
     Vote,
     Wei,
 )
-from training.upkeep import Poke, Watcher, fallen, others_suffice, poke_for
+from training.upkeep import Poke, Watcher, fallen, others_suffice, poke_for, voted
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,7 @@ class Sight:
     """Verifier stake that no vote locks."""
     free: Wei
     jobs: tuple[JobSight, ...]
+    """Open ones, and closed ones in which something of ours is left."""
     limits: Limits
 
 
@@ -139,13 +140,14 @@ Action = Replay | CommitVote | RevealVote | Pursue | Play | Poke | Wait
 def decide(sight: Sight) -> list[Action]:
     """All actions that are due, most urgent first."""
     actions: list[Action] = []
+    running = [job for job in sight.jobs if not job.view.progress.closed]
     for job in sight.jobs:
         actions.extend(_games(sight, job))
-    for job in sight.jobs:
+    for job in running:
         actions.extend(_reveals(sight, job))
-    for job in sight.jobs:
+    for job in running:
         actions.extend(_votes(sight, job))
-    for job in sight.jobs:
+    for job in running:
         actions.extend(_pursuits(sight, job))
     for job in sight.jobs:
         actions.extend(_pokes(sight, job))
@@ -180,22 +182,17 @@ def _drawn(sight: Sight, job: JobSight) -> Iterator[tuple[ClaimView, Vote]]:
             yield view, vote
 
 
-def voted_by(vote: Vote) -> bool:
-    """Whether a drawn verifier has voted. (After the reveal of an invalid vote its commitment reads zero.)"""
-    return vote.revealed or vote.commitment != ZERO_DIGEST
-
-
 def _reveals(sight: Sight, job: JobSight) -> Iterator[Action]:
     terms = job.view.terms
     for view, vote in _drawn(sight, job):
         status = view.status
-        if not voted_by(vote) or vote.revealed:
+        if not voted(vote) or vote.revealed:
             continue
-        voted = status.since + terms.vote_time
-        everyone = all(voted_by(other) for other in view.votes)
-        if _unbacked(sight, job, view) and sight.now <= voted + terms.reveal_time // 2:
+        end = status.since + terms.vote_time
+        everyone = all(voted(other) for other in view.votes)
+        if _unbacked(sight, job, view) and sight.now <= end + terms.reveal_time // 2:
             continue
-        if (everyone or sight.now > voted) and sight.now <= voted + terms.reveal_time:
+        if (everyone or sight.now > end) and sight.now <= end + terms.reveal_time:
             reason = "every drawn verifier has voted" if everyone else "voting is over"
             yield RevealVote(job.view.job_id, view.claim_id, status.seed, reason)
 
@@ -215,7 +212,7 @@ def _votes(sight: Sight, job: JobSight) -> Iterator[Action]:
     terms, spent = job.view.terms, 0
     for view, vote in _drawn(sight, job):
         status = view.status
-        if voted_by(vote) or sight.now > status.since + terms.vote_time:
+        if voted(vote) or sight.now > status.since + terms.vote_time:
             continue
         if job.refusal:
             yield Wait(job.view.job_id, f"drawn, but the job's files are refused: {job.refusal}")

@@ -72,15 +72,10 @@ class VerifierService(Service):
         me = self.market.me
         stake = self.market.stake(me, Role.VERIFIER)
         ballots = self._ballots.all()
-        jobs = tuple(self._job_sight(job, ballots) for job in self._watched())
+        jobs = tuple(self._job_sight(job, ballots) for job in upkeep.watched(self.market))
         unlocked = Wei(max(stake.active - stake.locked, 0))
         now, block = self.clock.now(), self.clock.block()
         return Sight(me, now, block, unlocked, self.market.free(me), jobs, self.limits)
-
-    def _watched(self) -> list[JobView]:
-        """Open jobs, and closed ones in which a game of ours has not ended."""
-        known = self.market.jobs()
-        return [job for job in known if upkeep.concerns(self.market.me, job, self.market.games(job.job_id))]
 
     def _job_sight(self, job: JobView, ballots: dict[tuple[ClaimId, bytes], Ballot]) -> JobSight:
         refusal = self.status.abandoned.get(job.job_id.hex(), "")

@@ -78,6 +78,7 @@ class Sight:
     now: Seconds
     free: Wei
     jobs: tuple[JobSight, ...]
+    """Open ones, and closed ones in which something of ours is left."""
     audited: frozenset[Target]
     """Found right, or already looked at."""
     suspicions: Mapping[Target, Suspicion]
@@ -163,10 +164,11 @@ def decide(sight: Sight) -> list[Action]:
         actions.extend(_collections(sight, job))
     if sight.limits.mode == Mode.OFF:
         return actions
-    for job in sight.jobs:
+    running = [job for job in sight.jobs if not job.view.progress.closed]
+    for job in running:
         actions.extend(_pursuits(sight, job))
         actions.extend(_demands(sight, job))
-    audits = [pair for job in sight.jobs if not job.refusal for pair in _audits(sight, job)]
+    audits = [pair for job in running if not job.refusal for pair in _audits(sight, job)]
     actions.extend(action for _, action in sorted(audits, key=lambda pair: pair[0]))
     return actions
 

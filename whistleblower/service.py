@@ -82,17 +82,12 @@ class WhistleblowerService(Service):
     def see(self) -> Sight:
         """One consistent look at everything that decisions depend on."""
         me = self.market.me
-        jobs = tuple(self._job_sight(job) for job in self._watched())
+        jobs = tuple(self._job_sight(job) for job in upkeep.watched(self.market))
         suspicions = {target: Suspicion(describe(finding)) for target, finding in self.findings.items()}
         audited = frozenset(self._audited.targets)
         free = self.market.free(me)
         unpublished = frozenset(self._unpublished)
         return Sight(me, self.clock.now(), free, jobs, audited, suspicions, self.limits, unpublished)
-
-    def _watched(self) -> list[JobView]:
-        """Open jobs, and closed ones in which a game of ours has not ended."""
-        known = self.market.jobs()
-        return [job for job in known if upkeep.concerns(self.market.me, job, self.market.games(job.job_id))]
 
     def _job_sight(self, job: JobView) -> JobSight:
         refusal = self.status.abandoned.get(job.job_id.hex(), "")

@@ -216,6 +216,13 @@ def test_a_halted_jobs_present_round_is_finished_and_no_other_begun() -> None:
     assert kinds(sight((ME, OTHER), progress=over)) == [Release]
 
 
+def test_a_closed_job_takes_no_work_and_keeps_none_from_another() -> None:
+    closed = sight((ME, ME), progress=Progress(0, 0, 0, True, True, Seconds(NOW), 1)).jobs
+    one = sight(limits=Limits(Wei(0), 1, Seconds(20)), unlocked=100)
+    assert kinds(replace(one, jobs=closed)) == []
+    assert kinds(replace(one, jobs=(*closed, *one.jobs))) == [TakeShard]
+
+
 def test_why_names_the_reason() -> None:
     for seen, word in [
         (sight((OTHER, OTHER)), "taken"),

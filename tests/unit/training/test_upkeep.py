@@ -1,39 +1,154 @@
-"""Which jobs nodes go on watching."""
+"""What nodes still do for a job that closed over a claim of theirs: defend it, and free its stakes."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import torch
 
-from protocol.types import Address
-from training.upkeep import concerns
+from protocol.types import ClaimView, JobId, Phase, Role, Seconds, Wei
+from tests.fakes.clock import FakeClock
+from tests.fakes.jobs import APPETITE, account
+from tests.fakes.market_day import FUNDS, MarketDay, secret
+from training.upkeep import watched
+from whistleblower.adversary import JunkChallenger
+from whistleblower.policy import Limits, Mode
 
-ME, OTHER, THIRD = (Address("0x" + digit * 40) for digit in "123")
+torch.set_num_threads(1)
 
-
-def _job(closed: bool) -> Any:
-    return SimpleNamespace(progress=SimpleNamespace(closed=closed))
-
-
-def _game(challenger: Address, defender: Address, decided: bool) -> Any:
-    return SimpleNamespace(decided=decided, game=SimpleNamespace(challenger=challenger, defender=defender))
-
-
-def test_an_open_job_concerns_everybody() -> None:
-    assert concerns(ME, _job(closed=False), [])
+BOND, SOLVER_STAKE, VERIFIER_STAKE = 40, 100, 50
+NEVER = Seconds(10**9)
 
 
-@pytest.mark.parametrize(
-    ("game", "wanted"),
-    [
-        (_game(ME, OTHER, decided=False), True),
-        (_game(OTHER, ME, decided=False), True),
-        (_game(ME, OTHER, decided=True), False),
-        (_game(OTHER, THIRD, decided=False), False),
-    ],
-)
-def test_a_closed_job_is_watched_until_our_games_are_over(game: Any, wanted: bool) -> None:
-    """A game on a fallen claim outlasts its job: its bond comes back only when somebody ends it."""
-    assert concerns(ME, _job(closed=True), [game]) is wanted
+@pytest.fixture
+def day(tmp_path: Path) -> MarketDay:
+    return MarketDay(tmp_path)
+
+
+def begun(day: MarketDay) -> JobId:
+    """A job whose first task, ann's, is accepted, and that can be closed without the other. Ann does nothing
+    for others; the verifiers are down."""
+    times = {"task_time": 120, "straggler_time": 140, "outer_time": 20, "move_time": 2_000}
+    job_id = day.post(rounds=1, min_shards=1, **times)
+    ann = day.solver("ann")
+    ann.limits = replace(ann.limits, patience=NEVER)
+    for name in ("v0", "v1"):
+        day.verifier(name)
+    assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id))
+    del day.services["v0"], day.services["v1"]
+    return job_id
+
+
+def of_bob(day: MarketDay, job_id: JobId) -> ClaimView | None:
+    """Bob's task, once it is committed."""
+    views = day.markets["ann"].claims(job_id)
+    return next((view for view in views if view.claim.claimant == account("bob")), None)
+
+
+def locked(day: MarketDay) -> dict[str, int]:
+    """What of each account's stake is locked."""
+    return {
+        name: amount
+        for name in day.markets
+        for role in Role
+        if (amount := day.world.locked.get((account(name), role), 0))
+    }
+
+
+def close_without_bob(day: MarketDay, job_id: JobId) -> int:
+    """Bob's node goes down and the job closes; how many calls there were until then."""
+    del day.services["bob"]
+    assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
+    view = of_bob(day, job_id)
+    assert view is not None and view.left_out and view.status.phase in (Phase.COMMITTED, Phase.SEEDED)
+    return len(day.world.log)
+
+
+def voted(day: MarketDay, job_id: JobId) -> Callable[[], bool]:
+    def look() -> bool:
+        view = of_bob(day, job_id)
+        return view is not None and sum(vote.commitment != bytes(32) for vote in view.votes) == 2
+
+    return look
+
+
+def calls(day: MarketDay, since: int) -> Iterator[str]:
+    """The Market port's calls since then."""
+    return (str(entry[0]) for entry in day.world.log[since:] if len(entry) == 2)
+
+
+def test_stakes_behind_a_claim_that_a_closed_job_left_out_come_back(day: MarketDay) -> None:
+    job_id = begun(day)
+    nodes = [day.solver("bob"), day.verifier("v0"), day.verifier("v1")]
+    assert day.run(voted(day, job_id))
+    del day.services["v0"], day.services["v1"]
+    before = close_without_bob(day, job_id)
+    assert locked(day) == {"bob": SOLVER_STAKE, "v0": VERIFIER_STAKE, "v1": VERIFIER_STAKE}
+    assert {name for name, market in day.markets.items() if watched(market)} == {"bob", "v0", "v1"}
+    day.services = {node.status.address: node for node in nodes}
+    assert day.run(lambda: not locked(day), turns=50)
+    assert list(calls(day, before)) == ["void"], "and nothing else is done for the job"
+    assert not any(watched(market) for market in day.markets.values())
+
+
+def test_a_vote_frees_its_stake_though_the_claimant_stays_away(day: MarketDay) -> None:
+    job_id = begun(day)
+    day.solver("bob")
+    verifiers = [day.verifier("v0"), day.verifier("v1")]
+    assert day.run(voted(day, job_id))
+    del day.services["v0"], day.services["v1"]
+    before = close_without_bob(day, job_id)
+    day.services = {"v1": verifiers[1]}
+    assert day.run(lambda: not locked(day), turns=50)
+    assert list(calls(day, before)) == ["void"]
+
+
+def test_a_claim_is_defended_after_its_job_has_closed_without_it(day: MarketDay) -> None:
+    """Otherwise whoever opens a game just before the end of a round takes an honest straggler's stake."""
+    job_id = begun(day)
+    bob = day.solver("bob")
+    assert day.run(lambda: of_bob(day, job_id) is not None)
+    view = of_bob(day, job_id)
+    assert view is not None
+    parts = (day.join("jack"), day.blocks(), FakeClock(day.world), day.folder / "jack", secret("jack"))
+    limits = Limits(Mode.PLAY, Wei(BOND))
+    jack = JunkChallenger(*parts, limits, APPETITE, emit=day.events.append, round=0, shard=view.claim.shard)
+    day.services["jack"] = jack
+    assert day.run(lambda: "RevealSteps" in {e["move"] for e in day.named("moved")})
+    assert day.named("fault-planted")
+    del day.services["jack"]
+    close_without_bob(day, job_id)
+    (game,) = day.world.games.values()
+    assert not game.view.decided and watched(bob.market) and watched(jack.market)
+    day.services = {"jack": jack, "bob": bob}
+    assert day.run(lambda: game.view.decided and not locked(day), seconds=40), bob.status
+    assert not game.view.challenger_won and game.view.reason == "timeout"
+    assert [e["move"] for e in day.named("moved")].count("RevealLeaf") == 1, "it came to the last element"
+    assert day.world.active[account("bob"), Role.SOLVER] == 2_000
+    assert jack.market.free(jack.market.me) == FUNDS - BOND
+    assert not any(watched(market) for market in day.markets.values())
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_33_a_demand_is_answered_or_collected_after_its_job_has_closed(
+    day: MarketDay, answered: bool
+) -> None:
+    job_id = begun(day)
+    bob = day.solver("bob", blocks=day.blocks(withholds=True))
+    assert day.run(lambda: of_bob(day, job_id) is not None)
+    del day.services["bob"]
+    wendy = day.whistleblower("wendy", demand=True)
+    assert day.run(lambda: bool(day.world.demands))
+    day.services["bob"] = bob
+    close_without_bob(day, job_id)
+    assert watched(bob.market) and watched(wendy.market)
+    if answered:
+        day.services["bob"] = bob
+    assert day.run(lambda: all(d.outcome for d in day.world.demands.values()), seconds=40)
+    assert {d.outcome for d in day.world.demands.values()} == {"supplied" if answered else "withheld"}
+    kept = 2_000 if answered else 2_000 - SOLVER_STAKE
+    assert day.world.active[account("bob"), Role.SOLVER] == kept
+    assert answered <= day.run(lambda: not locked(day))
