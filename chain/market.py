@@ -22,7 +22,7 @@ from chain.journal import Receipt
 from chain.market_view import ChainView
 from chain.rpc import Rpc
 from chain.sender import Sender
-from protocol import dispute
+from protocol.dispute import Move
 from protocol.encoding import as_tuple, encode
 from protocol.errors import AssayError, Reverted
 from protocol.ports import Write
@@ -36,7 +36,6 @@ from protocol.types import (
     Game,
     JobId,
     Kind,
-    Opening,
     Role,
     Seconds,
     Terms,
@@ -252,83 +251,12 @@ class ChainMarket(ChainView):
         arguments = (claim, slot, leaf, proof, source or _NO_CLAIM, source_leaf, source_proof, salt)
         return self.do(intent, "Challenges", "proveBinding", *arguments)
 
-    # Moves
+    # Games
 
-    def reveal_steps(self, intent: str, game_id: int, game: Game, roots: Sequence[bytes]) -> TxResult:
-        """Defender: the state roots inside the segment."""
-        return self._move(intent, game_id, game, dispute.RevealSteps(tuple(roots)))
-
-    def pick_step(self, intent: str, game_id: int, game: Game, roots: Sequence[bytes], j: int) -> TxResult:
-        """Challenger: the first wrong step."""
-        return self._move(intent, game_id, game, dispute.PickStep(tuple(roots), j))
-
-    def reveal_trace(
-        self, intent: str, game_id: int, game: Game, trace_root: bytes, children: Sequence[bytes]
-    ) -> TxResult:
-        """Defender: the step's trace root and its top."""
-        return self._move(intent, game_id, game, dispute.RevealTrace(trace_root, tuple(children)))
-
-    def split(self, intent: str, game_id: int, game: Game, children: Sequence[bytes]) -> TxResult:
-        """Defender: open the disputed tree node."""
-        return self._move(intent, game_id, game, dispute.Split(tuple(children)))
-
-    def pick(
-        self,
-        intent: str,
-        game_id: int,
-        game: Game,
-        children: Sequence[bytes],
-        child: int,
-        node: bytes,
-        node_proof: Sequence[bytes],
-    ) -> TxResult:
-        """Challenger: the first wrong child."""
-        return self._move(
-            intent, game_id, game, dispute.Pick(tuple(children), child, node, tuple(node_proof))
-        )
-
-    def open_output(self, intent: str, game_id: int, game: Game) -> TxResult:
-        """Challenger: the defender must open the claimed output state."""
-        return self._move(intent, game_id, game, dispute.OpenOutput())
-
-    def prove_output(
-        self,
-        intent: str,
-        game_id: int,
-        game: Game,
-        slot: int,
-        ref: int,
-        ref_proof: Sequence[bytes],
-        state_leaf: bytes,
-        state_proof: Sequence[bytes],
-        trace_leaf: bytes,
-        trace_proof: Sequence[bytes],
-    ) -> TxResult:
-        """Challenger: the claimed output state is not the trace's."""
-        state, trace = tuple(state_proof), tuple(trace_proof)
-        proof = dispute.ProveOutput(slot, ref, tuple(ref_proof), state_leaf, state, trace_leaf, trace)
-        return self._move(intent, game_id, game, proof)
-
-    def reveal_leaf(self, intent: str, game_id: int, game: Game, data: bytes) -> TxResult:
-        """Defender: the bytes of the disputed leaf."""
-        return self._move(intent, game_id, game, dispute.RevealLeaf(data))
-
-    def prove(
-        self,
-        intent: str,
-        game_id: int,
-        game: Game,
-        data: bytes,
-        node: bytes,
-        element: int,
-        openings: Sequence[Opening],
-    ) -> TxResult:
-        """Challenger: one element is not what the node's definition gives."""
-        return self._move(intent, game_id, game, dispute.Prove(data, node, element, tuple(openings)))
-
-    def timeout(self, intent: str, game_id: int, game: Game) -> TxResult:
-        """End a game whose clock has run out."""
-        return self._move(intent, game_id, game, dispute.Timeout())
+    def move(self, intent: str, game_id: int, game: Game, move: Move) -> TxResult:
+        """Make a move of a game that stands as `game`."""
+        function, arguments = call_of(game_id, game, move)
+        return self.do(intent, "Court", function, *arguments)
 
     def deliver(self, intent: str, game_id: int) -> TxResult:
         """Hand over a verdict that could not be delivered when it fell."""
@@ -396,10 +324,6 @@ class ChainMarket(ChainView):
         receipt = self._send(intent, contract, function, *arguments)
         gas = receipt.gas_used // self.sender.effects_of(receipt)
         return TxResult(receipt.tx_hash, receipt.block_number, gas, f"{contract}.{function}")
-
-    def _move(self, intent: str, game_id: int, game: Game, move: dispute.Move) -> TxResult:
-        function, arguments = call_of(game_id, game, move)
-        return self.do(intent, "Court", function, *arguments)
 
     def _open(self, intent: str, function: str, *arguments: Any) -> int:
         receipt = self._send(intent, "Challenges", function, *arguments)

@@ -11,16 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from program.disputant import Disputant, overdue
-from protocol import dispute
-from protocol.errors import Stop
+from protocol.dispute import Move
 from protocol.ports import Market
 from protocol.types import GameView, Phase, Seconds
-
-
-class UnknownMove(Stop):
-    """A move that the Market port has no call for."""
-
-    code = "unknown-move"
 
 
 @dataclass(frozen=True)
@@ -61,30 +54,7 @@ def _stands(market: Market, view: GameView) -> bool:
     return claim.status.phase in (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED) and not overtaken
 
 
-def send(market: Market, view: GameView, move: dispute.Move) -> None:
+def send(market: Market, view: GameView, move: Move) -> None:
     """Send a move of a game as it stands in `view`."""
     intent = f"move/{view.game_id}/{view.moves}/{type(move).__name__}"
-    at = (intent, view.game_id, view.game)
-    match move:
-        case dispute.RevealSteps(roots):
-            market.reveal_steps(*at, roots)
-        case dispute.PickStep(roots, j):
-            market.pick_step(*at, roots, j)
-        case dispute.RevealTrace(trace_root, children):
-            market.reveal_trace(*at, trace_root, children)
-        case dispute.Split(children):
-            market.split(*at, children)
-        case dispute.Pick(children, child, node, node_proof):
-            market.pick(*at, children, child, node, node_proof)
-        case dispute.OpenOutput():
-            market.open_output(*at)
-        case dispute.ProveOutput(slot, ref, ref_proof, state_leaf, state_proof, trace_leaf, trace_proof):
-            market.prove_output(*at, slot, ref, ref_proof, state_leaf, state_proof, trace_leaf, trace_proof)
-        case dispute.RevealLeaf(data):
-            market.reveal_leaf(*at, data)
-        case dispute.Prove(data, node, element, openings):
-            market.prove(*at, data, node, element, openings)
-        case dispute.Timeout():
-            market.timeout(*at)
-        case _:
-            raise UnknownMove(f"there is no call for {type(move).__name__}", hint="report this as a bug")
+    market.move(intent, view.game_id, view.game, move)

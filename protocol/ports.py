@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
+from protocol.dispute import Move
 from protocol.errors import AssayError
 from protocol.types import (
     Address,
@@ -28,7 +29,6 @@ from protocol.types import (
     JobId,
     JobView,
     Kind,
-    Opening,
     Role,
     Seconds,
     StakeView,
@@ -248,54 +248,10 @@ class Market(MarketView, Protocol):
         source_proof: Sequence[bytes],
         salt: bytes,
     ) -> TxResult: ...
-    def reveal_steps(self, intent: str, game_id: int, game: Game, roots: Sequence[bytes]) -> TxResult: ...
-    def pick_step(
-        self, intent: str, game_id: int, game: Game, roots: Sequence[bytes], j: int
-    ) -> TxResult: ...
-    def reveal_trace(
-        self, intent: str, game_id: int, game: Game, trace_root: bytes, children: Sequence[bytes]
-    ) -> TxResult: ...
-    def split(self, intent: str, game_id: int, game: Game, children: Sequence[bytes]) -> TxResult: ...
-    def pick(
-        self,
-        intent: str,
-        game_id: int,
-        game: Game,
-        children: Sequence[bytes],
-        child: int,
-        node: bytes,
-        node_proof: Sequence[bytes],
-    ) -> TxResult: ...
-    def open_output(self, intent: str, game_id: int, game: Game) -> TxResult:
-        """The trace is right but the claimed output state is not its outputs: the defender must open that
-        state."""
+    def move(self, intent: str, game_id: int, game: Game, move: Move) -> TxResult:
+        """Make a move of a game that stands as `game`."""
         ...
 
-    def prove_output(
-        self,
-        intent: str,
-        game_id: int,
-        game: Game,
-        slot: int,
-        ref: int,
-        ref_proof: Sequence[bytes],
-        state_leaf: bytes,
-        state_proof: Sequence[bytes],
-        trace_leaf: bytes,
-        trace_proof: Sequence[bytes],
-    ) -> TxResult: ...
-    def reveal_leaf(self, intent: str, game_id: int, game: Game, data: bytes) -> TxResult: ...
-    def prove(
-        self,
-        intent: str,
-        game_id: int,
-        game: Game,
-        data: bytes,
-        node: bytes,
-        element: int,
-        openings: Sequence[Opening],
-    ) -> TxResult: ...
-    def timeout(self, intent: str, game_id: int, game: Game) -> TxResult: ...
     def deliver(self, intent: str, game_id: int) -> TxResult:
         """Hand over a verdict that could not be delivered when it fell."""
         ...

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from protocol import dispute
 from protocol import events as e
+from protocol.dispute import Move
 from protocol.errors import AssayError, Stop
 from protocol.params import shard_price
 from protocol.ports import TOGETHER, Write
@@ -24,7 +24,6 @@ from protocol.types import (
     JobId,
     JobView,
     Kind,
-    Opening,
     Role,
     StakeView,
     Terms,
@@ -274,59 +273,8 @@ class FakeMarket:
         event = e.ProveBinding(claim, slot, leaf, proofs[0], source, source_leaf, proofs[1], salt)
         return self._send(intent, "proveBinding", event)
 
-    def _move(self, intent: str, game_id: int, game: Game, move: dispute.Move) -> TxResult:
+    def move(self, intent: str, game_id: int, game: Game, move: Move) -> TxResult:
         return self._send(intent, type(move).__name__, e.Play(game_id, game, move))
-
-    def reveal_steps(self, intent: str, game_id: int, game: Game, roots: Sequence[bytes]) -> TxResult:
-        return self._move(intent, game_id, game, dispute.RevealSteps(tuple(roots)))
-
-    def pick_step(self, intent: str, game_id: int, game: Game, roots: Sequence[bytes], j: int) -> TxResult:
-        return self._move(intent, game_id, game, dispute.PickStep(tuple(roots), j))
-
-    def reveal_trace(
-        self, intent: str, game_id: int, game: Game, trace_root: bytes, children: Sequence[bytes]
-    ) -> TxResult:
-        return self._move(intent, game_id, game, dispute.RevealTrace(trace_root, tuple(children)))
-
-    def split(self, intent: str, game_id: int, game: Game, children: Sequence[bytes]) -> TxResult:
-        return self._move(intent, game_id, game, dispute.Split(tuple(children)))
-
-    def pick(
-        self,
-        intent: str,
-        game_id: int,
-        game: Game,
-        children: Sequence[bytes],
-        child: int,
-        node: bytes,
-        node_proof: Sequence[bytes],
-    ) -> TxResult:
-        move = dispute.Pick(tuple(children), child, node, tuple(node_proof))
-        return self._move(intent, game_id, game, move)
-
-    def open_output(self, intent: str, game_id: int, game: Game) -> TxResult:
-        return self._move(intent, game_id, game, dispute.OpenOutput())
-
-    def prove_output(self, intent: str, game_id: int, game: Game, *fields: Any) -> TxResult:
-        return self._move(intent, game_id, game, dispute.ProveOutput(*fields))
-
-    def reveal_leaf(self, intent: str, game_id: int, game: Game, data: bytes) -> TxResult:
-        return self._move(intent, game_id, game, dispute.RevealLeaf(data))
-
-    def prove(
-        self,
-        intent: str,
-        game_id: int,
-        game: Game,
-        data: bytes,
-        node: bytes,
-        element: int,
-        openings: Sequence[Opening],
-    ) -> TxResult:
-        return self._move(intent, game_id, game, dispute.Prove(data, node, element, tuple(openings)))
-
-    def timeout(self, intent: str, game_id: int, game: Game) -> TxResult:
-        return self._move(intent, game_id, game, dispute.Timeout())
 
     def demand(
         self, intent: str, claim: Claim, segment_end: int, state_root: bytes, proof: Sequence[bytes]

@@ -16,6 +16,7 @@ from chain.market_plan import Delays, market_plan, registry_of
 from chain.rpc import HttpRpc
 from chain.sender import FeePolicy, Sender
 from protocol import trees
+from protocol.dispute import RevealSteps, Split, Timeout
 from protocol.errors import Reverted
 from protocol.params import worst_case
 from protocol.ports import Write
@@ -153,10 +154,10 @@ def test_a_challenger_that_says_nothing_pays_the_solver(rpc: HttpRpc, markets: l
     game = solver.game(game_id).game
     assert solver.held == client.job(job_id).escrow + terms.challenge_bond
     assert (game.steps, game.defender, game.challenger) == (terms.segment_steps, solver.me, challenger.me)
-    solver.reveal_steps("steps", game_id, game, [b"\x25" * 32] * (game.steps - 1))
+    solver.move("steps", game_id, game, RevealSteps((b"\x25" * 32,) * (game.steps - 1)))
     pass_time(rpc, terms.move_time + 1)
     before = solver.free(solver.me)
-    solver.timeout("timeout", game_id, solver.game(game_id).game)
+    solver.move("timeout", game_id, solver.game(game_id).game, Timeout())
     view = solver.game(game_id)
     assert (view.decided, view.challenger_won, view.reason) == (True, False, "timeout")
     assert solver.free(solver.me) == before + terms.challenge_bond // 2
@@ -179,10 +180,10 @@ def test_a_claimant_is_made_to_open_its_input_state(rpc: HttpRpc, markets: list[
     assert (game.phase, game.steps, game.digest) == (GamePhase.SPLIT_OUTPUT, 0, claim.input_root)
     assert challenger.free(challenger.me) == before - terms.challenge_bond
     with pytest.raises(Reverted) as silent:
-        solver.split("wrong", game_id, game, [b"\x27" * 32] * (1 << game.level))
+        solver.move("wrong", game_id, game, Split((b"\x27" * 32,) * (1 << game.level)))
     assert silent.value.error == "WrongChildren"
     pass_time(rpc, terms.move_time + 1)
-    challenger.timeout("timeout", game_id, game)
+    challenger.move("timeout", game_id, game, Timeout())
     assert client.claim(claim_id).status.phase == Phase.CONVICTED
     assert challenger.free(challenger.me) > before
 

@@ -20,6 +20,18 @@ from chain.market import ChainMarket
 from chain.market_index import MarketIndex
 from chain.market_view import INTERFACES, Unknown
 from protocol import ports
+from protocol.dispute import (
+    OpenOutput,
+    Pick,
+    PickStep,
+    Prove,
+    ProveOutput,
+    RevealLeaf,
+    RevealSteps,
+    RevealTrace,
+    Split,
+    Timeout,
+)
 from protocol.encoding import as_tuple, words
 from protocol.types import (
     Accused,
@@ -208,21 +220,21 @@ WRITES = [
     ("announce", (D, 1, ME, D), "announce"),
     ("prove_binding", (CLAIM, 0, D, [D], CLAIM, D, [D, D], D), "proveBinding"),
     ("prove_binding", (CLAIM, 0, D, [D], None, D, [], D), "proveBinding"),
-    ("reveal_steps", (7, GAME, (D, D)), "revealSteps"),
-    ("pick_step", (7, GAME, [D, D], 1), "pickStep"),
-    ("reveal_trace", (7, GAME, D, [D]), "revealTrace"),
-    ("split", (7, GAME, [D]), "split"),
-    ("pick", (7, WITHIN, [D, D], 1, b"", []), "pickWithin"),
-    ("pick", (7, GAME, [D], 0, b"node", [D]), "pick"),
-    ("open_output", (7, GAME), "openOutput"),
-    ("prove_output", (7, GAME, 0, 1, [D], D, [D], D, [D]), "proveOutput"),
-    ("reveal_leaf", (7, GAME, b"bytes"), "revealLeaf"),
-    ("prove", (7, GAME, b"bytes", b"node", 3, [Opening(0, 1, b"d", (D,), (D, D))]), "prove"),
-    ("timeout", (7, GAME), "timeout"),
+    ("move", (7, GAME, RevealSteps((D, D))), "revealSteps"),
+    ("move", (7, GAME, PickStep((D, D), 1)), "pickStep"),
+    ("move", (7, GAME, RevealTrace(D, (D,))), "revealTrace"),
+    ("move", (7, GAME, Split((D,))), "split"),
+    ("move", (7, WITHIN, Pick((D, D), 1, b"", ())), "pickWithin"),
+    ("move", (7, GAME, Pick((D,), 0, b"node", (D,))), "pick"),
+    ("move", (7, GAME, OpenOutput()), "openOutput"),
+    ("move", (7, GAME, ProveOutput(0, 1, (D,), D, (D,), D, (D,))), "proveOutput"),
+    ("move", (7, GAME, RevealLeaf(b"bytes")), "revealLeaf"),
+    ("move", (7, GAME, Prove(b"bytes", b"node", 3, (Opening(0, 1, b"d", (D,), (D, D)),))), "prove"),
+    ("move", (7, GAME, Timeout()), "timeout"),
 ]
 
 
-@pytest.mark.parametrize(("method", "arguments", "function"), WRITES, ids=[w[0] for w in WRITES])
+@pytest.mark.parametrize(("method", "arguments", "function"), WRITES, ids=[w[2] for w in WRITES])
 def test_every_write_encodes_for_its_entry_point(
     market: ChainMarket, artifacts: Artifacts, method: str, arguments: tuple[Any, ...], function: str
 ) -> None:
