@@ -8,13 +8,13 @@ before gas is spent.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from eth_utils.crypto import keccak
 
 from chain.abi import MalformedData, decode_log, find, topic
+from chain.batches import entry_point, send_together
 from chain.compile import Artifacts
 from chain.deploy import Deployment
 from chain.game_calls import call_of
@@ -24,7 +24,7 @@ from chain.rpc import Rpc
 from chain.sender import Sender
 from protocol.dispute import Move
 from protocol.encoding import as_tuple, encode
-from protocol.errors import AssayError, Reverted
+from protocol.errors import AssayError
 from protocol.ports import Write
 from protocol.types import (
     ZERO_ADDRESS,
@@ -43,16 +43,6 @@ from protocol.types import (
     Wei,
 )
 
-BATCH_CALLS = 16
-"""Most calls in one transaction: a few million gas."""
-_TOGETHER = {
-    "record_seed": "recordSeed",
-    "tally": "tally",
-    "settle": "settle",
-    "void": "void",
-    "commit_vote": "commitVote",
-    "reveal_vote": "revealVote",
-}
 _NO_CLAIM = Claim(
     job_id=JobId(ZERO_DIGEST),
     kind=Kind.TASK,
@@ -283,33 +273,12 @@ class ChainMarket(ChainView):
 
     def send_all(self, writes: Sequence[Write]) -> list[TxResult | AssayError]:
         """What became of each write; several that were not sent before go in one transaction."""
-        outcomes: dict[str, AssayError] = {}
-        fresh = [write for write in writes if self.sender.unsent(write.intent)]
-        for first in range(0, len(fresh), BATCH_CALLS):
-            batch = fresh[first : first + BATCH_CALLS]
-            if len(batch) > 1 and (error := self._send_together(batch)) is not None:
-                outcomes.update((write.intent, error) for write in batch)
-        return [outcomes.get(write.intent) or self._outcome(write) for write in writes]
-
-    def _send_together(self, batch: Sequence[Write]) -> AssayError | None:
-        """None if it is settled whether the batch took effect: it did, or was refused and did nothing."""
-        tasks = self.contracts["Tasks"]
-        calls = [tasks.call(_TOGETHER[w.method], *(as_tuple(a) for a in w.arguments)).data for w in batch]
-        members = [write.intent for write in batch]
-        key = "batch/" + sha256("\n".join(members).encode()).hexdigest()
-        call = tasks.call("multicall", calls, purpose=f"Tasks.multicall of {len(batch)}")
-        try:
-            self.sender.send_batch(key, members, call)
-        except Reverted:
-            return None
-        except AssayError as error:
-            return error
-        self.refresh()
-        return None
+        unknown = send_together(self.sender, self.contracts["Tasks"], writes)
+        return [unknown.get(write.intent) or self._outcome(write) for write in writes]
 
     def _outcome(self, write: Write) -> TxResult | AssayError:
         try:
-            return self.do(write.intent, "Tasks", _TOGETHER[write.method], *write.arguments)
+            return self.do(write.intent, "Tasks", entry_point(write.method), *write.arguments)
         except AssayError as error:
             return error
 

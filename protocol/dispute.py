@@ -1,8 +1,7 @@
 """The moves of a game as values (docs/protocol.md, section 6).
 
-Contract: one class for each entry point of the Court, with exactly its arguments after the game itself. Who
-makes which
-move is ``GamePhase``'s business; whether a move is sound, the Court's and its twin's (``protocol.game``).
+Contract: one class for each kind of move. What the Court is sent of it is its adapter's business, who makes
+which move ``GamePhase``'s; whether a move is sound, the Court's and its twin's (``protocol.game``).
 """
 
 from __future__ import annotations

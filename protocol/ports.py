@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO, Literal, Protocol
 
 from protocol.dispute import Move
 from protocol.errors import AssayError
@@ -86,18 +86,17 @@ class Clock(Protocol):
         ...
 
 
+Together = Literal["record_seed", "tally", "settle", "void", "commit_vote", "reveal_vote"]
+"""Methods that may be sent together: calls of one contract, of which a node may owe many at once."""
+
+
 @dataclass(frozen=True)
 class Write:
     """A writing call of the Market port, to be sent with others: its method, intent and arguments."""
 
     intent: str
-    method: str
-    """One of TOGETHER."""
+    method: Together
     arguments: tuple[Any, ...]
-
-
-TOGETHER = ("record_seed", "tally", "settle", "void", "commit_vote", "reveal_vote")
-"""Methods that may be sent together: calls of one contract, of which a node may owe many at once."""
 
 
 class MarketView(Protocol):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from protocol.ports import MarketView, Write
+from protocol.ports import MarketView, Together, Write
 from protocol.types import (
     ZERO_DIGEST,
     Address,
@@ -35,7 +35,7 @@ CHALLENGEABLE = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
 class Poke:
     """A call that anyone may make; `what` names the Market port's method."""
 
-    what: str
+    what: Together
     claim_id: ClaimId
     job_id: JobId
     since: Seconds
@@ -74,7 +74,7 @@ def poke_for(watcher: Watcher, job: JobView, claims: Sequence[ClaimView], view: 
     if job.progress.closed and not (view.stale and locks(view, watcher.me)):
         return None
 
-    def poke(what: str, since: int, reason: str) -> Poke | None:
+    def poke(what: Together, since: int, reason: str) -> Poke | None:
         due = _due(watcher, view, since)
         return Poke(what, view.claim_id, job.job_id, status.since, reason) if due else None
 

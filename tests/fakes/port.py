@@ -9,7 +9,7 @@ from protocol import events as e
 from protocol.dispute import Move
 from protocol.errors import AssayError, Stop
 from protocol.params import shard_price
-from protocol.ports import TOGETHER, Write
+from protocol.ports import Write
 from protocol.types import (
     ZERO_DIGEST,
     Address,
@@ -78,7 +78,6 @@ class FakeMarket:
         """One by one: here nothing is gained by a batch."""
         outcomes: list[TxResult | AssayError] = []
         for write in writes:
-            assert write.method in TOGETHER
             try:
                 outcomes.append(getattr(self, write.method)(write.intent, *write.arguments))
             except AssayError as error:
