@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from protocol import trees
+from protocol.clockwork import Closing, Job
 from protocol.events import Commit, Settle
 from protocol.ledger import escrow, free
 from protocol.refusal import require
@@ -25,7 +26,7 @@ from protocol.types import (
     Terms,
     Wei,
 )
-from protocol.world import BallotState, ClaimState, Closing, Job, Moment, World
+from protocol.world import BallotState, ClaimState, Moment, World
 
 
 def segments_of(claim: Claim, terms: Terms) -> int:

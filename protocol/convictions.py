@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from protocol.claims import unlock_votes
+from protocol.clockwork import Rewind
 from protocol.events import Void
 from protocol.jobs import reopened
 from protocol.ledger import compensation, free
@@ -37,7 +38,7 @@ from protocol.types import (
     Terms,
     Wei,
 )
-from protocol.world import Ballot, BallotState, ClaimState, Moment, Rewind, World
+from protocol.world import Ballot, BallotState, ClaimState, Moment, World
 
 
 def convicted(world: World, claim_id: ClaimId, challenger: Address, segment: int, now: Moment) -> World:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from protocol.clockwork import Job, Shard
 from protocol.events import ClaimShard, Close, Expire, Halt, Post, Release, TopUp
 from protocol.guardian import Business
 from protocol.ledger import escrow, free
 from protocol.params import BadTerms, check_terms, shard_price, worst_case
 from protocol.refusal import Refused, require
 from protocol.types import ZERO_ADDRESS, Address, JobId, Kind, Phase, Role, Seconds, Wei
-from protocol.world import Job, Moment, Shard, World
+from protocol.world import Moment, World
 
 
 def post(world: World, event: Post, by: Address, now: Moment) -> World:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
+from protocol.clockwork import Job
 from protocol.encoding import encode, words
 from protocol.game import Arithmetic
 from protocol.guardian import Guardian
 from protocol.keys import Keys
 from protocol.ledger import NOTHING, Ledger, wallet
 from protocol.refusal import require
-from protocol.settlement import CompensationPot, is_stale, position
 from protocol.stakes import Funds
 from protocol.types import (
     ZERO_ADDRESS,
@@ -40,7 +40,6 @@ from protocol.weights import Weights
 
 LIVE = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
 """Phases of a claim that has not ended."""
-NEVER = Seconds(0)
 
 
 @dataclass(frozen=True)
@@ -64,85 +63,6 @@ class Market:
     plant_time: Seconds
     keccak: Callable[[bytes], bytes]
     arithmetic: Arithmetic
-
-
-@dataclass(frozen=True)
-class Shard:
-    """Who holds a shard (ZERO_ADDRESS: nobody), and since when it was open when nobody did."""
-
-    opened_at: Seconds
-    solver: Address = ZERO_ADDRESS
-    price: Wei = NOTHING
-    since: Seconds = NEVER
-
-
-@dataclass(frozen=True)
-class Rewind:
-    """One conviction's effect on a job: everything committed before it at a later position is stale."""
-
-    position: int
-    convict: Address
-    pot: CompensationPot
-
-
-@dataclass(frozen=True)
-class Closing:
-    """A round was closed by its outer claim, in this epoch: without the tasks not accepted by then."""
-
-    round: int
-    epoch: int
-
-
-@dataclass(frozen=True)
-class Job:
-    """A job's clockwork. Rounds after `last_round` do not begin. `accepted_at`: the last acceptance."""
-
-    terms: Terms
-    last_round: int
-    round_start: Seconds
-    shards: tuple[Shard, ...]
-    last_shard_claim: Seconds = NEVER
-    round: int = 0
-    settled_rounds: int = 0
-    halted: bool = False
-    closed: bool = False
-    rewinds: tuple[Rewind, ...] = ()
-    closings: tuple[Closing, ...] = ()
-    accepted_at: Seconds = NEVER
-
-    @property
-    def epoch(self) -> int:
-        """Rewinds so far."""
-        return len(self.rewinds)
-
-    @property
-    def begun(self) -> bool:
-        """Whether the present round is one of the job's."""
-        return not self.closed and self.round <= self.last_round
-
-    @property
-    def pipeline_full(self) -> bool:
-        """Whether no task can be committed before a round is settled (rule 4.3)."""
-        return self.round - self.settled_rounds >= self.terms.max_unsettled
-
-    def deadline(self, shard: int) -> Seconds:
-        """When the shard's task of the present round is due."""
-        start = max(self.round_start, self.shards[shard].since)
-        return Seconds(start + self.terms.task_time)
-
-    @property
-    def stragglers_end(self) -> Seconds:
-        """Until when the present round waits for all of its tasks (rule 4.3)."""
-        return Seconds(self.round_start + self.terms.task_time + self.terms.straggler_time)
-
-    def is_stale(self, claim: Claim) -> bool:
-        """Whether a rewind has overtaken the claim (rule 5.2)."""
-        at = position(claim.kind, claim.round)
-        return is_stale(at, claim.epoch, [rewind.position for rewind in self.rewinds])
-
-    def with_shard(self, index: int, shard: Shard) -> Job:
-        """The job with one shard replaced."""
-        return replace(self, shards=(*self.shards[:index], shard, *self.shards[index + 1 :]))
 
 
 class BallotState(IntEnum):

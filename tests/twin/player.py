@@ -16,6 +16,7 @@ from program.evidence import node_proof
 from protocol import dispute, sampling, trees
 from protocol import events as e
 from protocol.availability import CHUNKS
+from protocol.clockwork import Job
 from protocol.guardian import Business
 from protocol.keys import Consent
 from protocol.ledger import free
@@ -36,7 +37,7 @@ from protocol.types import (
     Seconds,
     Wei,
 )
-from protocol.world import BallotState, ClaimState, Demanded, Job, Moment, World
+from protocol.world import BallotState, ClaimState, Demanded, Moment, World
 from tests.twin.deployed import ACCOUNTS
 from tests.twin.games import game_moves
 from tests.twin.nonsense import nonsense
