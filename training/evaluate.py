@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,32 +21,27 @@ from training.recipe import LossFunction
 EVALUATION_BATCH = 64
 
 
+Module = TypeVar("Module", bound=nn.Module)
+
+
 def loaded(params: Mapping[str, Tensor], description: Mapping[str, Any]) -> models.Model:
     """A built-in model with these parameters. Raises Stop where names or shapes do not fit."""
-    model = models.build(models.from_description(dict(description)), seed=0)
-    try:
-        model.load_state_dict(dict(params))
-    except RuntimeError as error:
-        raise Stop(
-            f"the parameters do not fit the model: {error}", hint="take both from the same job"
-        ) from error
-    return model.eval()
+    return with_parameters(models.build(models.from_description(dict(description)), seed=0), params)
 
 
-def with_parameters(model: nn.Module, params: Mapping[str, Tensor]) -> nn.Module:
-    """A client's own module with a job's trained parameters, and all else as it was made. Raises Stop where
-    names or shapes do not fit.
+def with_parameters(model: Module, params: Mapping[str, Tensor]) -> Module:
+    """A model with a job's trained parameters, and all else as it was made. Raises Stop where names or shapes
+    do not fit.
     """
+    hint = "take both from the same job"
     wanted = {name for name, p in model.named_parameters() if p.requires_grad}
     if wanted != params.keys():
         odd = ", ".join(sorted(wanted ^ params.keys()))
-        raise Stop(f"these parameters are on one side only: {odd}", hint="take both from the same job")
+        raise Stop(f"these parameters are on one side only: {odd}", hint=hint)
     try:
         model.load_state_dict(dict(params), strict=False)
     except RuntimeError as error:
-        raise Stop(
-            f"the parameters do not fit the module: {error}", hint="take both from the same job"
-        ) from error
+        raise Stop(f"the parameters do not fit the model: {error}", hint=hint) from error
     return model.eval()
 
 
