@@ -8,15 +8,12 @@ segment, so that games and deadlines are looked at between segments. Not guarant
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Unpack
 
-from program.disputant import Disputant
-from program.player import play
-from program.replay import Replay
 from protocol.ports import Blocks, Clock, Market
-from protocol.types import Claim, Game, JobId, JobView, Role, Seconds, Terms, Wei
+from protocol.types import Claim, JobId, JobView, Role, Seconds, Terms, Wei
 from solver import policy
 from solver.policy import JobSight, Limits, Sight
 from solver.progress import TaskProgress
@@ -24,19 +21,19 @@ from solver.workshop import Draft, Workshop
 from training import upkeep
 from training.artifacts import Appetite, LoadedJob, load_job
 from training.availability import answer
-from training.engine import REFERENCE_ENGINE, Engine
-from training.lineage import SourceMissing
-from training.prosecution import replay_for
-from training.service import Emit, Errand, Service, ignore, intent
+from training.lineage import Lineage, SourceMissing
+from training.node import Action, Node, Options
+from training.service import intent
 from training.work import Work
 
 log = logging.getLogger(__name__)
 
-POLL_S = 2.0
 
-
-class SolverService(Service):
+class SolverService(Node):
     """One solver account."""
+
+    LONG = (policy.TrainSegment,)
+    SILENT = (policy.Wait,)
 
     def __init__(
         self,
@@ -46,19 +43,12 @@ class SolverService(Service):
         folder: Path,
         limits: Limits,
         appetite: Appetite,
-        *,
-        emit: Emit = ignore,
-        engine: Engine = REFERENCE_ENGINE,
-        poll_s: float = POLL_S,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__("solver", market.me, clock, emit, poll_s)
-        self.market, self.blocks = market, blocks
-        self.limits, self.appetite = limits, appetite
-        self._engine = engine
+        super().__init__("solver", market, blocks, clock, appetite, **options)
+        self.limits = limits
         self._progress = TaskProgress(folder / "tasks")
         self._shops: dict[JobId, Workshop] = {}
-        self._waits: dict[JobId, str] = {}
-        self._disputant = Disputant(market.me, self._replay_for)
 
     # -- reading
 
@@ -76,7 +66,7 @@ class SolverService(Service):
         return JobSight(
             view=job,
             examined=job.job_id in self._shops,
-            refusal=self.status.abandoned.get(job.job_id.hex(), ""),
+            refusal=self.refusal(job.job_id),
             holders=holders,
             prices=tuple(self.market.price(job.job_id, k) for k in shards),
             claims=tuple(self.market.claims(job.job_id)),
@@ -99,21 +89,8 @@ class SolverService(Service):
 
     # -- deciding and acting
 
-    def tick(self) -> None:
-        """One look, one decision, and its actions up to the first segment of training."""
-        sight = self.see()
-        pokes: list[upkeep.Poke] = []  # in one row
-        for action in policy.decide(sight):
-            if isinstance(action, upkeep.Poke):
-                pokes.append(action)
-                continue
-            self._poke(pokes)
-            done = self.attempt(_key(action), action.job_id, partial(self._act, action))
-            if done and not isinstance(action, policy.Wait):
-                self.note(action=f"{type(action).__name__}: {action.reason}")
-            if done and isinstance(action, policy.TrainSegment):
-                return
-        self._poke(pokes)
+    def decide(self) -> Sequence[Action]:
+        return policy.decide(self.see())
 
     def why(self, job_id: JobId) -> str:
         """Why this solver takes no shard of a job; empty if it would. Raises Stop when there is no such
@@ -122,8 +99,8 @@ class SolverService(Service):
         job = next((j for j in sight.jobs if j.view.job_id == job_id), None)
         return "the job is closed" if job is None else policy.why(sight, job)
 
-    def _act(self, action: policy.Action) -> None:
-        handlers: dict[type, Callable[..., None]] = {
+    def handlers(self) -> Mapping[type, Callable[..., None]]:
+        return {
             policy.Examine: self._examine,
             policy.TakeShard: self._take,
             policy.TrainSegment: self._train,
@@ -132,11 +109,10 @@ class SolverService(Service):
             policy.Expire: self._expire,
             policy.Release: self._release,
             policy.Close: self._close,
-            policy.Defend: self._defend,
+            policy.Defend: self._play,
             policy.Supply: self._supply,
             policy.Wait: self._wait,
         }
-        handlers[type(action)](action)
 
     def make_work(self, terms: Terms, files: LoadedJob) -> Work:
         """The job made ready to compute (an adversary overrides this)."""
@@ -152,6 +128,9 @@ class SolverService(Service):
         work = self.make_work(job.terms, files)
         self._shops[action.job_id] = self.make_shop(job, work)
         self.emit("examined", job=action.job_id.hex())
+
+    def lineage(self, job_id: JobId) -> Lineage:
+        return self._shop(job_id).lineage
 
     def _shop(self, job_id: JobId) -> Workshop:
         if job_id not in self._shops:
@@ -200,23 +179,6 @@ class SolverService(Service):
         draft = self._shop(action.job_id).outer_draft(action.round)
         self._commit(draft, action.epoch, action.since, None)
 
-    def _poke(self, actions: list[upkeep.Poke]) -> None:
-        """Send them together; none is left in the list."""
-        market = self.market
-        self.attempt_all(
-            market,
-            [
-                Errand(_key(a), a.job_id, partial(upkeep.write, market, a), partial(self._poked, a))
-                for a in actions
-            ],
-        )
-        actions.clear()
-
-    def _poked(self, action: upkeep.Poke) -> None:
-        self.count(action.what)
-        self.note(action=f"Poke: {action.reason}")
-        self.emit(action.what.replace("_", "-"), job=action.job_id.hex(), claim=action.claim_id.hex())
-
     def _expire(self, action: policy.Expire) -> None:
         self.market.expire(
             intent("expire", action.job_id, action.shard, action.since), action.job_id, action.shard
@@ -232,30 +194,8 @@ class SolverService(Service):
         self.market.close(intent("close", action.job_id), action.job_id)
         self.emit("closed", job=action.job_id.hex())
 
-    def _wait(self, action: policy.Wait) -> None:
-        if self._waits.get(action.job_id) != action.reason:
-            self._waits[action.job_id] = action.reason
-            self.note(action=action.reason)
-            self.emit("waiting", job=action.job_id.hex(), reason=action.reason)
-
-    def _replay_for(self, game: Game) -> Replay:
-        job_id = self.market.claim(game.claim_id).claim.job_id
-        return replay_for(self._shop(job_id).lineage, game)
-
     def _supply(self, action: policy.Supply) -> None:
         demand = next(d for d in self.market.demands(action.job_id) if d.demand_id == action.demand_id)
-        answer(self.market, self._shop(action.job_id).lineage, demand)
+        answer(self.market, self.lineage(action.job_id), demand)
         self.count("supplies")
         self.emit("supplied", job=action.job_id.hex(), claim=demand.claim_id.hex(), demand=demand.demand_id)
-
-    def _defend(self, action: policy.Defend) -> None:
-        played = play(self.market, self._disputant, action.game_id, self.clock.now())
-        if played.move:
-            self.count("moves")
-            self.emit("moved", game=action.game_id, move=played.move, reason=played.reason, side="defender")
-
-
-def _key(action: policy.Action) -> str:
-    """What a backoff of an action is about."""
-    names = ("job_id", "claim_id", "what", "game_id", "demand_id", "round", "shard")
-    return intent(type(action).__name__, *(getattr(action, name) for name in names if hasattr(action, name)))

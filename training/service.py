@@ -135,12 +135,13 @@ class Service:
     def count(self, name: str) -> None:
         self.status = self.status.counted(name)
 
-    def abandoned(self, job_id: JobId) -> bool:
-        return job_id.hex() in self.status.abandoned
+    def refusal(self, job_id: JobId) -> str:
+        """Why a job was left alone; empty if it was not."""
+        return self.status.abandoned.get(job_id.hex(), "")
 
     def abandon(self, job_id: JobId, reason: str) -> None:
         """Leave a job alone from now on, and say why."""
-        if not self.abandoned(job_id):
+        if job_id.hex() not in self.status.abandoned:
             self.note(abandoned={**self.status.abandoned, job_id.hex(): reason})
             self.emit("abandoned", job=job_id.hex(), reason=reason)
 
@@ -225,6 +226,16 @@ class Service:
 def intent(*parts: object) -> str:
     """A key for one effect on the chain: its parts joined; digests as hex."""
     return "/".join(part.hex() if isinstance(part, bytes) else str(part) for part in parts)
+
+
+_SUBJECT = ("job_id", "claim_id", "verifier", "what", "game_id", "demand_id", "round", "shard")
+
+
+def subject(action: object) -> str:
+    """What a backoff of a policy's action is about: its kind and its place, not its reason or its epoch."""
+    return intent(
+        type(action).__name__, *(getattr(action, name) for name in _SUBJECT if hasattr(action, name))
+    )
 
 
 def turn(address: Address, subject: bytes, places: int = 8) -> int:

@@ -7,27 +7,21 @@ guaranteed: that it sees everything before a challenge window closes; `Status.co
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Unpack
 
-from program.disputant import Disputant
-from program.player import play
-from program.replay import Replay
 from protocol.ports import Blocks, Clock, Market
-from protocol.types import ZERO_ADDRESS, Address, ClaimId, Game, GameView, JobId, JobView
+from protocol.types import ZERO_ADDRESS, Address, ClaimId, JobId, JobView
 from training import upkeep
 from training.artifacts import Appetite
 from training.audit import Finding, audit_claim, audit_vote
 from training.availability import ask
-from training.engine import REFERENCE_ENGINE, Engine
-from training.lineage import Lineage, SourceMissing, open_lineage
-from training.prosecution import Prosecutor, replay_for, slots_shown
-from training.service import Emit, Service, ignore, intent
+from training.lineage import SourceMissing
+from training.node import Accuser, Action, Options
+from training.service import intent
 from whistleblower import policy
 from whistleblower.policy import JobSight, Limits, Sight, Suspicion, Target
-
-POLL_S = 2.0
 
 
 class Audited:
@@ -48,8 +42,11 @@ class Audited:
             file.write(f"{target[0].hex()} {target[1]}\n")
 
 
-class WhistleblowerService(Service):
+class WhistleblowerService(Accuser):
     """One whistleblower account. `secret` (32 bytes, the operator's) makes its salts."""
+
+    LONG = (policy.AuditClaim, policy.AuditVote)
+    SILENT = (policy.Advise,)
 
     def __init__(
         self,
@@ -60,22 +57,14 @@ class WhistleblowerService(Service):
         secret: bytes,
         limits: Limits,
         appetite: Appetite,
-        *,
-        emit: Emit = ignore,
-        engine: Engine = REFERENCE_ENGINE,
-        poll_s: float = POLL_S,
+        **options: Unpack[Options],
     ) -> None:
-        super().__init__("whistleblower", market.me, clock, emit, poll_s)
-        self.market, self.blocks = market, blocks
-        self.limits, self.appetite = limits, appetite
-        self._engine = engine
+        super().__init__("whistleblower", market, blocks, clock, secret, appetite, **options)
+        self.limits = limits
         self._audited = Audited(folder / "audited")
-        self._lineages: dict[JobId, Lineage] = {}
         self.findings: dict[Target, Finding] = {}
         self._advised: set[tuple[Target, str]] = set()
         self._unpublished: set[ClaimId] = set()
-        self._prosecutor = Prosecutor(market, secret)
-        self._disputant = Disputant(market.me, self._replay_for)
 
     # -- reading
 
@@ -90,30 +79,14 @@ class WhistleblowerService(Service):
         return Sight(me, self.clock.now(), free, jobs, audited, suspicions, self.limits, unpublished)
 
     def _job_sight(self, job: JobView) -> JobSight:
-        refusal = self.status.abandoned.get(job.job_id.hex(), "")
         claims, games = tuple(self.market.claims(job.job_id)), tuple(self.market.games(job.job_id))
-        return JobSight(job, refusal, claims, games, tuple(self.market.demands(job.job_id)))
-
-    def lineage(self, job_id: JobId) -> Lineage:
-        """The job's states, its files fetched and checked at first use. Raises what ``load_job`` raises."""
-        if job_id not in self._lineages:
-            job = self.market.job(job_id)
-            self._lineages[job_id] = open_lineage(
-                self.market, self.blocks, job, self.appetite, engine=self._engine
-            )
-        return self._lineages[job_id]
+        demands = tuple(self.market.demands(job.job_id))
+        return JobSight(job, self.refusal(job.job_id), claims, games, demands)
 
     # -- deciding and acting
 
-    def tick(self) -> None:
-        """One look, one decision, and its actions up to the first audit that was done."""
-        for action in policy.decide(self.see()):
-            key = intent(type(action).__name__, *_subject(action))
-            done = self.attempt(key, action.job_id, partial(self._act, action))
-            if done and not isinstance(action, policy.Advise):
-                self.note(action=f"{type(action).__name__}: {action.reason}")
-            if done and isinstance(action, policy.AuditClaim | policy.AuditVote):
-                return
+    def decide(self) -> Sequence[Action]:
+        return policy.decide(self.see())
 
     def scan(self, job_id: JobId) -> list[Finding]:
         """Audit every claim of a job now, whatever its phase; what was found."""
@@ -129,8 +102,8 @@ class WhistleblowerService(Service):
                     found.append(finding)
         return found
 
-    def _act(self, action: policy.Action) -> None:
-        handlers: dict[type, Callable[..., None]] = {
+    def handlers(self) -> Mapping[type, Callable[..., None]]:
+        return {
             policy.AuditClaim: self._audit_claim,
             policy.AuditVote: self._audit_vote,
             policy.Pursue: self._pursue,
@@ -139,7 +112,6 @@ class WhistleblowerService(Service):
             policy.Collect: self._collect,
             policy.Advise: self._advise,
         }
-        handlers[type(action)](action)
 
     def _found(self, job_id: JobId, target: Target, finding: Finding | None) -> None:
         self.count("audits")
@@ -171,35 +143,7 @@ class WhistleblowerService(Service):
         self._found(action.job_id, (action.claim_id, action.verifier), finding)
 
     def _pursue(self, action: policy.Pursue) -> None:
-        finding = self.findings[action.claim_id, action.verifier]
-        pursuit = self._prosecutor.pursue(finding, self.clock.block())
-        self.count(pursuit.stage)
-        place = {"job": action.job_id.hex(), "claim": action.claim_id.hex()}
-        self.emit(pursuit.stage, **place, game=pursuit.game_id, reason=pursuit.reason)
-
-    def _replay_for(self, game: Game) -> Replay:
-        return replay_for(self.lineage(self.market.claim(game.claim_id).claim.job_id), game)
-
-    def _play(self, action: policy.Play) -> None:
-        view = self.market.game(action.game_id)
-        if slots_shown(view.game) and view.game.mover == self.market.me and self._bind(view):
-            return
-        played = play(self.market, self._disputant, action.game_id, self.clock.now())
-        if played.move:
-            side = "challenger" if played.view.game.challenger == self.market.me else "defender"
-            self.count("moves")
-            self.emit("moved", game=action.game_id, move=played.move, reason=played.reason, side=side)
-
-    def _bind(self, view: GameView) -> bool:
-        """Prove a wrong slot of an input state that its claimant had to open; whether there was one."""
-        claim = self.market.claim(view.game.claim_id)
-        job_id = claim.claim.job_id
-        pursuit = self._prosecutor.bind(self.lineage(job_id), view, self.clock.block())
-        if pursuit is not None:
-            self.count(pursuit.stage)
-            place = {"job": job_id.hex(), "claim": claim.claim_id.hex()}
-            self.emit(pursuit.stage, **place, game=view.game_id, reason=pursuit.reason)
-        return pursuit is not None
+        self.accuse(action.job_id, action.claim_id, self.findings[action.claim_id, action.verifier])
 
     def _demand(self, action: policy.Demand) -> None:
         demand_id = ask(self.market, self.market.claim(action.claim_id))
@@ -225,9 +169,3 @@ def describe(finding: Finding) -> str:
     where = {"segment": "segment", "slot": "input slot", "sample": "sampled trace"}
     parts = [f"{label} {getattr(finding, name)}" for name, label in where.items() if hasattr(finding, name)]
     return f"{type(finding).__name__}: {', '.join(parts) or 'nobody knows the input state but its claimant'}"
-
-
-def _subject(action: policy.Action) -> tuple[object, ...]:
-    """What a backoff of an action is about."""
-    names = ("job_id", "claim_id", "verifier", "game_id", "demand_id")
-    return tuple(getattr(action, name) for name in names if hasattr(action, name))

@@ -1,0 +1,117 @@
+"""How a node carries its decisions out: in their order, calls in a row together, up to what takes long."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import AssayError, Retry
+from protocol.ports import Write
+from protocol.types import ClaimId, JobId, Seconds, TxResult
+from tests.fakes.clock import FakeClock
+from tests.fakes.jobs import APPETITE
+from tests.fakes.market_day import MarketDay
+from tests.fakes.port import FakeMarket
+from training.node import Action, Node
+from training.service import subject
+from training.upkeep import Poke
+
+JOB = JobId(bytes([7]) * 32)
+
+
+@dataclass(frozen=True)
+class Do:
+    job_id: JobId
+    round: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Train(Do):
+    pass
+
+
+def poke(number: int) -> Poke:
+    return Poke("void", ClaimId(bytes([number]) * 32), JOB, Seconds(0), "it is stale")
+
+
+class Recorder(FakeMarket):
+    """Takes what is sent, refuses the claims that a test names."""
+
+    def __init__(self, day: MarketDay) -> None:
+        super().__init__(day.world, day.join("node").me)
+        self.done: list[object] = []
+        self.refused: set[str] = set()
+
+    def send_all(self, writes: Sequence[Write]) -> list[TxResult | AssayError]:
+        self.done.append([write.intent for write in writes])
+        taken = TxResult("0x", 1, 1, "void")
+        return [Retry("later") if write.intent in self.refused else taken for write in writes]
+
+
+class Example(Node):
+    LONG = (Train,)
+
+    def __init__(self, day: MarketDay, actions: list[Action]) -> None:
+        self.recorder = Recorder(day)
+        parts = (self.recorder, day.blocks(), FakeClock(day.world), APPETITE)
+        super().__init__("solver", *parts, emit=day.events.append)
+        self.actions = actions
+
+    def decide(self) -> Sequence[Action]:
+        return self.actions
+
+    def handlers(self) -> Mapping[type, Callable[..., None]]:
+        return {Do: self._do, Train: self._do}
+
+    def write(self, action: Poke) -> Write:
+        return Write(str(action.claim_id[0]), action.what, ())
+
+    def _do(self, action: Do) -> None:
+        self.recorder.done.append(action.round)
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> MarketDay:
+    return MarketDay(tmp_path)
+
+
+def test_calls_in_a_row_go_together_and_what_takes_long_ends_the_tick(day: MarketDay) -> None:
+    train = Train(JOB, 3, "a segment")
+    actions: list[Action] = [
+        poke(1),
+        poke(2),
+        Do(JOB, 1, "first"),
+        poke(3),
+        Do(JOB, 2, "second"),
+        train,
+        poke(4),
+    ]
+    node = Example(day, actions)
+    node.tick()
+    assert node.recorder.done == [["1", "2"], 1, ["3"], 2, 3]
+    assert node.status.action == "Train: a segment"
+    assert [(e["event"], e["claim"][:2]) for e in day.events] == [
+        ("void", "01"),
+        ("void", "02"),
+        ("void", "03"),
+    ]
+
+
+def test_a_call_that_failed_backs_off_alone(day: MarketDay) -> None:
+    node = Example(day, [poke(1), poke(2)])
+    node.recorder.refused = {"1"}
+    node.tick()
+    node.tick()
+    assert node.recorder.done == [["1", "2"], ["2"]]
+    assert node.status.counters == {"retries": 1, "void": 2}
+
+
+def test_a_backoff_is_about_an_actions_kind_and_place(day: MarketDay) -> None:
+    one = Do(JOB, 1, "first")
+    assert subject(one) == subject(replace(one, reason="still"))
+    assert len({subject(a) for a in (one, Do(JOB, 2, ""), Train(JOB, 1, ""), poke(1), poke(2))}) == 5
+    assert subject(poke(1)) != subject(replace(poke(1), what="tally"))
