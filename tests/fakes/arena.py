@@ -7,7 +7,7 @@ from dataclasses import replace
 from program.disputant import Disputant
 from program.evidence import ARITHMETIC
 from program.replay import Replay
-from protocol.dispute import Move, RevealLeaf, RevealSteps, RevealTrace, Split
+from protocol.dispute import Move
 from protocol.game import IllegalMove, Verdict, play
 from protocol.types import (
     ZERO_DIGEST,
@@ -16,10 +16,10 @@ from protocol.types import (
     Game,
     GamePhase,
     GameView,
-    Opened,
     ProgramRef,
     Seconds,
 )
+from tests.fakes.games import decided, fresh, moved
 
 CHALLENGER, DEFENDER = Address("0x" + "c" * 40), Address("0x" + "d" * 40)
 SEED = bytes(range(32))
@@ -64,25 +64,14 @@ def open_game(replay: Replay, steps: int, in_root: bytes, out_root: bytes, key: 
 def apply(view: GameView, move: Move, by: Address) -> GameView:
     """The view after a move, as the event log would tell it. Raises IllegalMove."""
     after = play(view.game, move, by, Seconds(0), ARITHMETIC)
-    moves = view.moves + 1
     if isinstance(after, Verdict):
-        return replace(
-            view, decided=True, challenger_won=after.challenger_won, reason=after.reason, moves=moves
-        )
-    digests: tuple[bytes, ...] = ()
-    opened = view.opened
-    if isinstance(move, RevealSteps):
-        digests = move.roots
-    elif isinstance(move, RevealTrace | Split):
-        digests = move.children
-        opened = (*opened, Opened(after.digest, digests))
-    data = move.data if isinstance(move, RevealLeaf) else view.leaf_data
-    return replace(view, game=after, digests=digests, opened=opened, leaf_data=data, moves=moves)
+        return decided(view, after.challenger_won, after.reason)
+    return moved(view, move, after)
 
 
 def referee(game: Game, defender: Replay, challenger: Replay) -> GameView:
     """Play to the end; whoever has no move, or none that the Court takes, loses by the clock."""
-    view = GameView(1, game, (), (), b"", 0, False, False, "")
+    view = fresh(1, game)
     players = {
         DEFENDER: Disputant(DEFENDER, lambda _: defender),
         CHALLENGER: Disputant(CHALLENGER, lambda _: challenger),

@@ -14,7 +14,6 @@ from hashlib import sha256
 from eth_utils.crypto import keccak
 
 from protocol import events as e
-from protocol.dispute import Move, RevealLeaf, RevealSteps, RevealTrace, Split
 from protocol.errors import Reverted
 from protocol.game import Arithmetic, play
 from protocol.ledger import Bucket, Entry, bond, wallet
@@ -34,7 +33,6 @@ from protocol.types import (
     Holder,
     JobId,
     JobView,
-    Opened,
     Phase,
     Role,
     Seconds,
@@ -42,6 +40,7 @@ from protocol.types import (
     Wei,
 )
 from protocol.world import Market, Moment, new_world
+from tests.fakes.games import decided, fresh, moved
 
 HISTORY_BLOCKS = 8191
 UNBOND_DELAY, UNBIND_DELAY = Seconds(500), Seconds(500)
@@ -186,25 +185,16 @@ class World:
         if self.rules.games_opened > games_before:
             game_id = self.rules.games_opened
             game = self.rules.games[game_id].game
-            self.games[game_id] = Played(self, GameView(game_id, game, (), (), b"", 0, False, False, ""))
+            self.games[game_id] = Played(self, fresh(game_id, game))
 
     def _moved(self, event: e.Play, by: Address) -> None:
         played = self.games[event.game_id]
-        moves = played.view.moves + 1
-        if event.game_id not in self.rules.games:
-            verdict = play(event.game, event.move, by, self.time, self.rules.market.arithmetic)
-            assert not isinstance(verdict, Game)
-            won, reason = verdict.challenger_won, verdict.reason
-            played.view = replace(played.view, decided=True, challenger_won=won, reason=reason, moves=moves)
+        if event.game_id in self.rules.games:
+            played.view = moved(played.view, event.move, self.rules.games[event.game_id].game)
             return
-        game = self.rules.games[event.game_id].game
-        digests, data = _shown(event.move)
-        opened = played.view.opened
-        if isinstance(event.move, RevealTrace | Split):
-            opened = (*opened, Opened(game.digest, digests))
-        played.view = replace(
-            played.view, game=game, digests=digests, opened=opened, leaf_data=data, moves=moves
-        )
+        verdict = play(event.game, event.move, by, self.time, self.rules.market.arithmetic)
+        assert not isinstance(verdict, Game)
+        played.view = decided(played.view, verdict.challenger_won, verdict.reason)
 
     # -- reading
 
@@ -257,14 +247,3 @@ class World:
     def _bucket(self, bucket: Bucket) -> Iterator[tuple]:
         entries: dict[Entry, Wei] = dict(self.rules.funds.ledger.entries)
         return ((key, amount) for (kind, key), amount in entries.items() if kind == bucket)
-
-
-def _shown(move: Move) -> tuple[tuple[bytes, ...], bytes]:
-    """Digests that await a pick, and the leaf's bytes, after a move."""
-    if isinstance(move, RevealSteps):
-        return move.roots, b""
-    if isinstance(move, RevealTrace | Split):
-        return move.children, b""
-    if isinstance(move, RevealLeaf):
-        return (), move.data
-    return (), b""

@@ -9,12 +9,14 @@ game that it does not know.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from chain.game_calls import call_of
 from program.disputant import Disputant
 from program.replay import Replay
-from protocol.dispute import Move, RevealLeaf, RevealSteps, RevealTrace, Split, Timeout
-from protocol.types import Game, GameView, Opened, Seconds
+from protocol.dispute import Move, Timeout
+from protocol.types import Address, Game, GameView, Seconds
+from tests.fakes.games import decided, fresh, moved
 from tests.twin.deployed import ACCOUNTS, DeployedMarket, Outcome, game_of
 
 CHALLENGER, DEFENDER = ACCOUNTS[1], ACCOUNTS[2]
@@ -26,7 +28,7 @@ class CourtTable:
 
     def __init__(self, deployed: DeployedMarket) -> None:
         self._deployed = deployed
-        self._challenges = deployed.contracts["Challenges"].address
+        self._challenges = Address(deployed.contracts["Challenges"].address)
         deployed.node.ask("anvil_impersonateAccount", self._challenges)
         deployed.node.ask("anvil_setBalance", self._challenges, hex(10**24))
 
@@ -35,10 +37,10 @@ class CourtTable:
         seated = replace(game, challenger=CHALLENGER, defender=DEFENDER, move_time=MOVE_TIME)
         outcome = self._send("open", (seated,), self._challenges)
         assert not outcome.error, outcome.error
-        opened = game_of(outcome, None)
-        assert opened is not None
+        begun = game_of(outcome, None)
+        assert begun is not None
         game_id = next(values["gameId"] for name, values in outcome.logs if name == "Court.GameOpened")
-        view = GameView(game_id, opened, (), (), b"", 0, False, False, "")
+        view = fresh(game_id, begun)
         players = {
             DEFENDER: Disputant(DEFENDER, lambda _: defender),
             CHALLENGER: Disputant(CHALLENGER, lambda _: challenger),
@@ -63,31 +65,17 @@ class CourtTable:
         ended = _after(view, Timeout(), outcome)
         return replace(ended, reason=f"timeout after {refusal}" if refusal else "timeout")
 
-    def _move(self, view: GameView, move: Move, by: str) -> Outcome:
+    def _move(self, view: GameView, move: Move, by: Address) -> Outcome:
         return self._send(*call_of(view.game_id, view.game, move), by)
 
-    def _send(self, function: str, arguments: tuple, by: str) -> Outcome:  # type: ignore[type-arg]
-        return self._deployed.send("Court", function, arguments, by)  # type: ignore[arg-type]
+    def _send(self, function: str, arguments: tuple[Any, ...], by: Address) -> Outcome:
+        return self._deployed.send("Court", function, arguments, by)
 
 
 def _after(view: GameView, move: Move, outcome: Outcome) -> GameView:
     for name, values in outcome.logs:
         if name == "Court.GameDecided":
-            return replace(
-                view,
-                decided=True,
-                challenger_won=values["challengerWon"],
-                reason=values["reason"],
-                moves=view.moves + 1,
-            )
+            return decided(view, values["challengerWon"], values["reason"])
     game = game_of(outcome, view.game)
     assert game is not None, "a move that was taken is logged"
-    digests: tuple[bytes, ...] = ()
-    opened = view.opened
-    if isinstance(move, RevealSteps):
-        digests = move.roots
-    elif isinstance(move, RevealTrace | Split):
-        digests = move.children
-        opened = (*opened, Opened(game.digest, digests))
-    data = move.data if isinstance(move, RevealLeaf) else view.leaf_data
-    return replace(view, game=game, digests=digests, opened=opened, leaf_data=data, moves=view.moves + 1)
+    return moved(view, move, game)

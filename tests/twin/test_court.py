@@ -27,8 +27,6 @@ from protocol.dispute import (
     Prove,
     ProveOutput,
     RevealLeaf,
-    RevealSteps,
-    RevealTrace,
     Split,
     Timeout,
 )
@@ -44,13 +42,13 @@ from protocol.types import (
     GameView,
     JobId,
     Kind,
-    Opened,
     Phase,
     ProgramRef,
     Seconds,
     Terms,
     Wei,
 )
+from tests.fakes.games import fresh, moved
 from tests.fakes.programs import Sample, random_sample
 from tests.twin.conftest import Stage
 from tests.twin.deployed import ACCOUNTS
@@ -159,8 +157,7 @@ def begin(twin: Twin, rng: random.Random, sample: Sample, fault: NodeFault | Sta
 def play(case: Case, game_id: int, players: dict[Address, Replay], liar: Address) -> bool:
     """Play a game to its end; whether the challenger won."""
     twin = case.twin
-    game = twin.world.games[game_id].game
-    view = GameView(game_id, game, (), (), b"", 0, False, False, "")
+    view = fresh(game_id, twin.world.games[game_id].game)
     sides = {who: Disputant(who, lambda _, r=replay: r) for who, replay in players.items()}
     while game_id in twin.world.games:
         game = twin.world.games[game_id].game
@@ -197,16 +194,7 @@ def attempt(twin: Twin, view: GameView, move: Move, by: Address) -> GameView:
     TRIES["accepted" if accepted else "refused"] += 1
     if not accepted or view.game_id not in twin.world.games:
         return view
-    game = twin.world.games[view.game_id].game
-    digests: tuple[bytes, ...] = ()
-    opened = view.opened
-    if isinstance(move, RevealSteps):
-        digests = move.roots
-    elif isinstance(move, RevealTrace | Split):
-        digests = move.children
-        opened = (*opened, Opened(game.digest, digests))
-    data = move.data if isinstance(move, RevealLeaf) else view.leaf_data
-    return replace(view, game=game, digests=digests, opened=opened, leaf_data=data, moves=view.moves + 1)
+    return moved(view, move, twin.world.games[view.game_id].game)
 
 
 def spoil(rng: random.Random, move: Move) -> Move:
@@ -359,7 +347,7 @@ def input_case(stage: Stage, seed: int, honest: bool) -> None:
     case.do(e.Announce(case.claim_id, INPUT_SEGMENT, ZERO_ADDRESS, SALT), CHALLENGER)
     case.do(e.OpenInput(case.claim, SALT), CHALLENGER)
     game_id = case.twin.world.games_opened
-    view = GameView(game_id, case.twin.world.games[game_id].game, (), (), b"", 0, False, False, "")
+    view = fresh(game_id, case.twin.world.games[game_id].game)
     assert view.game.move_time == terms.move_time and view.game.digest == case.claim.input_root
     if honest:
         opened = Split(tuple(wanted.descendants(wanted.depth, 0, min(4, wanted.depth))))

@@ -18,6 +18,7 @@ from protocol.dispute import OpenOutput, Pick, PickStep, ProveOutput, RevealTrac
 from protocol.game import IllegalMove, input_game, opened_levels
 from protocol.types import GameView, Opened, Seconds
 from tests.fakes.arena import CHALLENGER, DEFENDER, FIRST_STEP, SEED, SHARD, apply, open_game, referee
+from tests.fakes.games import fresh
 from tests.fakes.programs import training_sample
 from training.prosecution import slots_shown
 
@@ -95,7 +96,7 @@ def test_padding_that_is_not_padding_loses() -> None:
     count = len(SAMPLE.program.nodes)
     forged = trees.build([*tree.levels[0], *[b"\x09" * 32] * ((1 << tree.depth) - count)])
     assert forged.depth == tree.depth and count < 1 << tree.depth
-    view = GameView(1, game, (), (), b"", 0, False, False, "")
+    view = fresh(1, game)
     challenger = Disputant(CHALLENGER, lambda _: honest)
     reveal = RevealTrace(forged.root, tuple(forged.descendants(forged.depth, 0, opened_levels(forged.depth))))
     view = apply(view, reveal, DEFENDER)
@@ -115,7 +116,7 @@ def test_padding_that_is_not_padding_loses() -> None:
 def test_players_move_only_in_their_turn_and_before_the_end() -> None:
     honest = replay()
     game = open_game(honest, 2, honest.root(0), b"\x01" * 32)
-    view = GameView(1, game, (), (), b"", 0, False, False, "")
+    view = fresh(1, game)
     assert Disputant(CHALLENGER, lambda _: honest).move(view) is None
     move = Disputant(DEFENDER, lambda _: honest).move(view)
     assert move is not None
@@ -128,7 +129,7 @@ def test_players_move_only_in_their_turn_and_before_the_end() -> None:
 def test_challenger_who_finds_the_trace_right_opens_the_output() -> None:
     cheat, honest = replay(StateFault(FIRST_STEP, 1, 0)), replay()
     game = open_game(cheat, 1, honest.root(0), cheat.root(1))
-    view = GameView(1, game, (), (), b"", 0, False, False, "")
+    view = fresh(1, game)
     reveal = Disputant(DEFENDER, lambda _: cheat).move(view)
     assert reveal is not None
     view = apply(view, reveal, DEFENDER)
@@ -137,7 +138,7 @@ def test_challenger_who_finds_the_trace_right_opens_the_output() -> None:
 
 def test_replay_of_another_run_makes_no_move() -> None:
     honest = replay()
-    view = GameView(1, open_game(honest, 1, b"\x05" * 32, b"\x06" * 32), (), (), b"", 0, False, False, "")
+    view = fresh(1, open_game(honest, 1, b"\x05" * 32, b"\x06" * 32))
     later = replace(view, game=replace(view.game, in_root=honest.root(0), step=FIRST_STEP - 1))
     for wrong in (view, later):
         with pytest.raises(WrongReplay):
@@ -159,7 +160,7 @@ def test_a_hidden_input_state_is_opened_down_to_the_slot_that_is_wrong(count: in
     """Attack 35: the claimant alone knows its input state; what it has to open proves one slot of it."""
     right, cheat = many_slots(count), many_slots(count, 7.5)
     game = input_game(open_game(right, 1, bytes(32), bytes(32)), cheat.root(0))
-    view = GameView(1, game, (), (), b"", 0, False, False, "")
+    view = fresh(1, game)
     players = {
         DEFENDER: Disputant(DEFENDER, lambda _: cheat),
         CHALLENGER: Disputant(CHALLENGER, lambda _: right),
@@ -188,7 +189,7 @@ def test_an_input_tree_with_something_beyond_its_slots_loses() -> None:
     right = many_slots(5)
     forged = trees.build([*right.state_tree(0).levels[0], b"\x09" * 32])
     game = input_game(open_game(right, 1, bytes(32), bytes(32)), forged.root)
-    view = GameView(1, game, (), (), b"", 0, False, False, "")
+    view = fresh(1, game)
     view = apply(view, Split(tuple(forged.descendants(3, 0, 3))), DEFENDER)
     move = Disputant(CHALLENGER, lambda _: right).move(view)
     assert isinstance(move, Pick) and move.child == 5
@@ -199,7 +200,7 @@ def test_an_input_tree_with_something_beyond_its_slots_loses() -> None:
 def test_no_trace_is_proven_against_an_input_state() -> None:
     right, cheat = many_slots(5), many_slots(5, 7.5)
     game = input_game(open_game(right, 1, bytes(32), bytes(32)), cheat.root(0))
-    view = GameView(1, game, (), (), b"", 0, False, False, "")
+    view = fresh(1, game)
     view = apply(view, Split(tuple(cheat.state_tree(0).descendants(3, 0, 3))), DEFENDER)
     proof = tuple(cheat.state_tree(0).proof(3))
     forged = ProveOutput(3, 3, output_proof(right.program, 3), view.digests[3], proof, bytes(32), ())
@@ -209,7 +210,7 @@ def test_no_trace_is_proven_against_an_input_state() -> None:
 
 def test_overdue_is_after_the_deadline_only() -> None:
     honest = replay()
-    view = GameView(1, open_game(honest, 1, b"", b""), (), (), b"", 0, False, False, "")
+    view = fresh(1, open_game(honest, 1, b"", b""))
     assert overdue(view, Seconds(60)) is None
     assert overdue(view, Seconds(61)) == Timeout()
     assert overdue(replace(view, decided=True), Seconds(61)) is None
