@@ -10,6 +10,7 @@ step's trace stays honest: the lie is that the claimed state is not what the tra
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -62,4 +63,13 @@ class StateFault:
         return [changed if slot == self.slot else x for slot, x in enumerate(after)]
 
 
-Fault = NodeFault | StateFault
+class Fault(Protocol):
+    """What a cheat computes otherwise: `NodeFault`, `StateFault`, or any other two functions."""
+
+    def output(self, step: int, node: int, x: Tensor) -> Tensor:
+        """The output of `node` at `step` as the cheat computes it, of the honest one."""
+        ...
+
+    def state(self, step: int, after: list[Tensor]) -> list[Tensor]:
+        """The state after `step` as the cheat claims it, of the honest one."""
+        ...

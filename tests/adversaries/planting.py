@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from program.execute import StepContext, read_data
-from program.fault import flip_lowest_bit
+from program.fault import Fault, flip_lowest_bit
 from program.isa import DType, Node, Op, Program
 from program.replay import Replay
 from program.trace import StepTrace
@@ -100,10 +100,10 @@ class _RawReplay(Replay):
         return _RawTrace(**fields | {"tree": trees.build(leaves)}, raw_node=self.node, raw=bytes(raw))
 
 
-def replay_of(sample: Sample, fault: object = None, program: Program | None = None) -> Replay:
+def replay_of(sample: Sample, fault: Fault | None = None, program: Program | None = None) -> Replay:
     """A run of the sample, of another program where one is given."""
     ran = program or sample.program
-    return Replay(ran, sample.state, sample.dataset, SEED, SHARD, FIRST_STEP, fault=fault)  # type: ignore[arg-type]
+    return Replay(ran, sample.state, sample.dataset, SEED, SHARD, FIRST_STEP, fault=fault)
 
 
 def _any(rng: random.Random, program: Program, wanted: Callable[[Node], bool]) -> int | None:

@@ -152,11 +152,16 @@ def node(artifacts: Artifacts) -> MarketNode:
 
 
 @pytest.fixture
-def market(node: MarketNode, artifacts: Artifacts, tmp_path: Path) -> ChainMarket:
+def sender() -> RecordingSender:
+    return RecordingSender()
+
+
+@pytest.fixture
+def market(node: MarketNode, artifacts: Artifacts, sender: RecordingSender, tmp_path: Path) -> ChainMarket:
     addresses = dict(ADDRESSES)
     deployment = Deployment("31337:0x", 0, artifacts.source_hash, addresses, {})
-    sender: Any = RecordingSender()
-    return ChainMarket(node, deployment, artifacts, sender, tmp_path / "events.db", max_age_s=-1.0)
+    taken: Any = sender
+    return ChainMarket(node, deployment, artifacts, taken, tmp_path / "events.db", max_age_s=-1.0)
 
 
 STRUCTS = {
@@ -236,27 +241,35 @@ WRITES = [
 
 @pytest.mark.parametrize(("method", "arguments", "function"), WRITES, ids=[w[2] for w in WRITES])
 def test_every_write_encodes_for_its_entry_point(
-    market: ChainMarket, artifacts: Artifacts, method: str, arguments: tuple[Any, ...], function: str
+    market: ChainMarket,
+    sender: RecordingSender,
+    artifacts: Artifacts,
+    method: str,
+    arguments: tuple[Any, ...],
+    function: str,
 ) -> None:
     result = getattr(market, method)("k", *arguments)
     assert result.effect.endswith(f".{function}")
-    (call,) = market.sender.calls  # type: ignore[attr-defined]
+    (call,) = sender.calls
     name = next(n for n, a in ADDRESSES.items() if a == call.to)
     entry = find(artifacts[INTERFACES[name]].abi, "function", function)
     assert call.data[:4] == selector(entry)
     assert len(decode_arguments(entry["inputs"], call.data[4:])) == len(entry["inputs"])
 
 
-def test_a_verdict_is_delivered_with_the_game_as_it_stood(market: ChainMarket, node: MarketNode) -> None:
+def test_a_verdict_is_delivered_with_the_game_as_it_stood(
+    market: ChainMarket, sender: RecordingSender, node: MarketNode
+) -> None:
     node.emit("Court", "GameOpened", gameId=7, claimId=D, game=as_tuple(GAME))
     node.emit("Court", "GameDecided", gameId=7, claimId=D, challengerWon=True, reason="leaf")
     assert market.deliver("k", 7).effect == "Court.deliver"
-    (call,) = market.sender.calls  # type: ignore[attr-defined]
+    (call,) = sender.calls
     assert words(GAME) in call.data
 
 
-def test_writes_that_create_something_return_its_id(market: ChainMarket, node: MarketNode) -> None:
-    sender: Any = market.sender
+def test_writes_that_create_something_return_its_id(
+    market: ChainMarket, sender: RecordingSender, node: MarketNode
+) -> None:
     common = {"jobId": D, "claimant": ME}
     sender.logs = [
         node.log("Jobs", "JobPosted", jobId=D, client=ME, budget=5, terms=as_tuple(TERMS)),

@@ -25,6 +25,7 @@ from program.state import state_root
 from tests.unit.training.steps import SEED, batch_of
 from training.job import JobArtifacts, step_function
 from training.muon import Muon
+from training.optimisers import AdamW, Lion, Sgd
 
 FILE = """
 from dataclasses import dataclass
@@ -226,8 +227,9 @@ def test_every_optimiser_of_a_job_file_trains(folder: Path, optimiser: str) -> N
     file.write_text(text)
     body = read_job_file(file)
     rule = recipe_of(body).optimiser
-    assert rule is not None and (rule.clip_norm, rule.schedule.warmup_steps) == (0.01, 5)  # type: ignore[attr-defined]
-    assert (rule.schedule.decay, rule.schedule.total_steps) == ("cosine", 3 * 64)  # type: ignore[attr-defined]
+    assert isinstance(rule, AdamW | Sgd | Lion | Muon)
+    assert (rule.clip_norm, rule.schedule.warmup_steps) == (0.01, 5)
+    assert (rule.schedule.decay, rule.schedule.total_steps) == ("cosine", 3 * 64)
     assert not isinstance(rule, Muon) or (rule.others.lr, rule.others.eps) == (0.001, 0.001)
     made = build(body)
     after = checked_step(made, file)

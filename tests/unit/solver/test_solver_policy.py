@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
+    Address,
     Claim,
     ClaimId,
     ClaimStatus,
@@ -46,6 +49,9 @@ from training.upkeep import Poke
 ME, OTHER, CLIENT = account("me"), account("other"), account("client")
 JOB = JobId(bytes([7]) * 32)
 NOW = 10_000
+BEGUN = Progress(0, 0, 0, False, False, Seconds(NOW - 100), 2)
+LIMITS = Limits(Wei(0), 2, Seconds(20))
+NOTHING_TRAINED: Mapping[tuple[int, int], int] = {}
 
 
 def terms(**changes: int) -> Terms:
@@ -55,9 +61,11 @@ def terms(**changes: int) -> Terms:
     return tiny_terms(published, CLIENT, **changes)
 
 
-def claim(kind: Kind, round_: int, shard: int, phase: Phase, by: str = OTHER, since: int = NOW) -> ClaimView:
+def claim(
+    kind: Kind, round_: int, shard: int, phase: Phase, by: Address = OTHER, since: int = NOW
+) -> ClaimView:
     roots = (ZERO_DIGEST,) * 4
-    body = Claim(JOB, kind, round_, shard, 0, by, *roots, Wei(10), Seconds(since), 0)  # type: ignore[arg-type]
+    body = Claim(JOB, kind, round_, shard, 0, by, *roots, Wei(10), Seconds(since), 0)
     status = ClaimStatus(phase, 5, Seconds(since), 1, 0, 0, 0, ZERO_DIGEST)
     return ClaimView(
         ClaimId(bytes([kind, round_, shard]) + bytes(29)), body, status, (), False, False, (), {}
@@ -65,23 +73,22 @@ def claim(kind: Kind, round_: int, shard: int, phase: Phase, by: str = OTHER, si
 
 
 def sight(
-    holders: tuple[str, ...] = (ZERO_ADDRESS, ZERO_ADDRESS),
+    holders: tuple[Address, Address] = (ZERO_ADDRESS, ZERO_ADDRESS),
     claims: tuple[ClaimView, ...] = (),
+    *,
     unlocked: int = 1_000,
     now: int = NOW,
-    **changes: object,
+    progress: Progress = BEGUN,
+    limits: Limits = LIMITS,
+    min_shards: int = 2,
+    examined: bool = True,
+    refusal: str = "",
+    trained: Mapping[tuple[int, int], int] = NOTHING_TRAINED,
 ) -> Sight:
-    progress = Progress(0, 0, 0, False, False, Seconds(NOW - 100), 2)
-    progress = changes.pop("progress", progress)  # type: ignore[assignment]
-    limits = changes.pop("limits", Limits(Wei(0), 2, Seconds(20)))
-    held = tuple(Holder(h, Wei(10), Seconds(NOW - 50)) for h in holders)  # type: ignore[arg-type]
-    least: int = changes.pop("min_shards", 2)  # type: ignore[assignment]
-    view = JobView(JOB, terms(min_shards=least), progress, Wei(1_000))
-    parts = {"examined": True, "refusal": "", "trained": {}, **changes}
-    job = JobSight(
-        view, parts["examined"], parts["refusal"], held, (Wei(10),) * 2, claims, (), parts["trained"]
-    )  # type: ignore[arg-type]
-    return Sight(ME, Seconds(now), 50, Wei(unlocked), (job,), limits)  # type: ignore[arg-type]
+    held = tuple(Holder(h, Wei(10), Seconds(NOW - 50)) for h in holders)
+    view = JobView(JOB, terms(min_shards=min_shards), progress, Wei(1_000))
+    job = JobSight(view, examined, refusal, held, (Wei(10),) * 2, claims, (), trained)
+    return Sight(ME, Seconds(now), 50, Wei(unlocked), (job,), limits)
 
 
 def kinds(seen: Sight) -> list[type]:
@@ -138,7 +145,7 @@ STRAGGLERS_END = NOW + 1_200
 """Of a round that began at NOW: its task time and its stragglers' time."""
 
 
-def closing(now: int, holders: tuple[str, str] = (ME, OTHER)) -> list[type]:
+def closing(now: int, holders: tuple[Address, Address] = (ME, OTHER)) -> list[type]:
     """What a solver does, with shard 0 accepted and shard 1 pending, of two of which one is enough."""
     one = (claim(Kind.TASK, 0, 0, Phase.ACCEPTED), claim(Kind.TASK, 0, 1, Phase.COMMITTED))
     begun = Progress(0, 0, 0, False, False, Seconds(NOW), 2)
@@ -155,9 +162,9 @@ def test_a_round_is_closed_without_its_stragglers_once_their_time_is_over() -> N
 def test_nobody_trains_for_a_round_that_takes_no_task_any_more() -> None:
     accepted = (claim(Kind.TASK, 0, 0, Phase.ACCEPTED),)
     begun = Progress(0, 0, 0, False, False, Seconds(NOW), 2)
-    late = {"progress": begun, "min_shards": 1}
-    assert TrainSegment in kinds(sight((OTHER, ME), accepted, now=STRAGGLERS_END, **late))
-    assert TrainSegment not in kinds(sight((OTHER, ME), accepted, now=STRAGGLERS_END + 1, **late))
+    late = partial(sight, (OTHER, ME), accepted, progress=begun, min_shards=1)
+    assert TrainSegment in kinds(late(now=STRAGGLERS_END))
+    assert TrainSegment not in kinds(late(now=STRAGGLERS_END + 1))
 
 
 def test_a_quorum_that_comes_too_late_is_not_tallied() -> None:
