@@ -78,26 +78,35 @@ def pass_time(rpc: HttpRpc, seconds: int, blocks: int = 1) -> None:
     rpc.request("anvil_mine", [hex(blocks)])
 
 
-def committed(markets: list[ChainMarket]) -> tuple[JobId, Claim]:
-    """A posted job and its only shard's first task claim, of two segments."""
-    client, solver, _ = markets
+def posted(client: ChainMarket, solver: ChainMarket, shards: int) -> JobId:
+    """A job of one round, which one shard is enough for, and a solver with stakes for two tasks of it."""
     terms = replace(
         TERMS,
         client=client.me,
-        shards=1,
+        shards=shards,
         min_shards=1,
         rounds=1,
         steps_per_round=4,
-        outer=replace(TERMS.outer, slots=3),
+        outer=replace(TERMS.outer, slots=2 + shards),
         verifiers=1,
         quorum=1,
     )
-    job_id = client.post("post", terms, worst_case(terms))
     solver.stake_up("stake", Role.SOLVER, Wei(2 * terms.solver_stake))
-    solver.claim_shard("claim", job_id, 0)
-    tree = trees.build([terms.genesis_root, b"\x21" * 32, b"\x22" * 32])
-    claim_id = solver.commit("commit", _draft(job_id, 0, tree), tree.levels[0])
-    return job_id, solver.claim(claim_id).claim
+    return client.post("post", terms, worst_case(terms))
+
+
+def commit(solver: ChainMarket, job_id: JobId, shard: int) -> Claim:
+    """Take a shard of a job and commit its first task, of two segments; the claim."""
+    tree = trees.build([TERMS.genesis_root, b"\x21" * 32, b"\x22" * 32])
+    solver.claim_shard(f"claim {shard}", job_id, shard)
+    return solver.claim(solver.commit(f"commit {shard}", _draft(job_id, shard, tree), tree.levels[0])).claim
+
+
+def committed(markets: list[ChainMarket]) -> tuple[JobId, Claim]:
+    """A posted job and its only shard's first task claim."""
+    client, solver, _ = markets
+    job_id = posted(client, solver, shards=1)
+    return job_id, commit(solver, job_id, 0)
 
 
 def test_a_task_is_committed_attested_accepted_and_paid(rpc: HttpRpc, markets: list[ChainMarket]) -> None:
@@ -192,24 +201,9 @@ def test_what_is_due_goes_in_one_transaction_and_a_refused_call_holds_up_no_othe
     rpc: HttpRpc, markets: list[ChainMarket]
 ) -> None:
     client, solver, _ = markets
-    terms = replace(
-        TERMS,
-        client=client.me,
-        shards=2,
-        min_shards=1,
-        rounds=1,
-        steps_per_round=4,
-        outer=replace(TERMS.outer, slots=4),
-        verifiers=1,
-        quorum=1,
-    )
-    job_id = client.post("post", terms, worst_case(terms))
-    solver.stake_up("stake", Role.SOLVER, Wei(2 * terms.solver_stake))
-    tree = trees.build([terms.genesis_root, b"\x21" * 32, b"\x22" * 32])
-    for shard in range(2):
-        solver.claim_shard(f"claim {shard}", job_id, shard)
-        solver.commit(f"commit {shard}", _draft(job_id, shard, tree), tree.levels[0])
-    first, second = (view.claim for view in solver.claims(job_id))
+    job_id = posted(client, solver, shards=2)
+    terms = client.job(job_id).terms
+    first, second = (commit(solver, job_id, shard) for shard in range(2))
     pass_time(rpc, 1, blocks=3)
     sent = solver.sender.next_nonce()
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from eth_utils.crypto import keccak
 
 from chain.anvil import dev_account
 from chain.clock import ChainClock
@@ -19,56 +18,26 @@ from chain.market_plan import Delays, market_plan
 from chain.rpc import HttpRpc
 from chain.sender import FeePolicy, Sender
 from protocol.errors import Reverted
-from protocol.types import ZERO_ADDRESS, Address, JobId, ProgramRef, Role, Seconds, Terms, Wei
+from protocol.types import ZERO_ADDRESS, Address, JobId, Role, Seconds, Terms, Wei
+from tests.property.markets import TERMS
 
 DAY = Seconds(86_400)
 DELAYS = Delays(unbond_s=DAY, unbind_s=Seconds(2 * DAY), weight_epoch=1, plant_s=DAY)
 UNIT = 10**18
 
 
-def digest(text: str) -> bytes:
-    return keccak(text=text)
-
-
 def terms_of(client: Address) -> Terms:
-    return Terms(
+    return replace(
+        TERMS,
         client=client,
-        inner=ProgramRef(digest("inner"), 9, 3, 1),
-        outer=ProgramRef(digest("outer"), 9, 4, 1),
-        dataset_root=digest("data"),
-        genesis_root=digest("genesis"),
-        outer_genesis_root=digest("outer genesis"),
-        manifest=digest("manifest"),
-        seed=digest("seed"),
-        records=10,
-        record_size=8,
-        shards=2,
-        min_shards=2,
         rounds=1,
-        steps_per_round=4,
-        segment_steps=2,
-        samples=1,
         verifiers=1,
         quorum=1,
-        seed_delay=2,
-        max_unsettled=1,
-        task_time=Seconds(600),
-        straggler_time=Seconds(600),
-        outer_time=Seconds(60),
-        vote_time=Seconds(600),
-        reveal_time=Seconds(600),
-        challenge_window=Seconds(600),
-        move_time=Seconds(600),
-        price_period=Seconds(600),
-        nonce=1,
         price_floor=Wei(UNIT),
         price_cap=Wei(2 * UNIT),
         verifier_fee=Wei(UNIT // 10),
         outer_fee=Wei(UNIT // 10),
         solver_stake=Wei(5 * UNIT),
-        verifier_stake=Wei(5 * UNIT),
-        challenge_bond=Wei(UNIT),
-        miss_penalty=Wei(UNIT // 10),
     )
 
 
@@ -148,7 +117,7 @@ def test_another_account_sees_the_same_market(
         theirs.halt("h", job_id)
     assert caught.value.error == "NotClient"
     with pytest.raises(Reverted):
-        theirs.claim_shard("c", JobId(digest("none")), 0)
+        theirs.claim_shard("c", JobId(b"none".ljust(32)), 0)
 
 
 def test_market_on_a_token_that_exists(

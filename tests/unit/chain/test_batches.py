@@ -10,8 +10,8 @@ from chain.abi import selector
 from chain.journal import Call, IntentCarried, State
 from chain.rpc import RpcFailed
 from protocol.errors import Reverted
-from tests.unit.chain.fake_node import FakeNode, Killed
-from tests.unit.chain.test_sender import ACCOUNT, CALL, TARGET, start
+from tests.unit.chain.fake_node import FakeNode
+from tests.unit.chain.test_sender import ACCOUNT, CALL, TARGET, killed_at_each_request, start
 
 BATCH = Call(TARGET, b"move+turn", "move and turn")
 TURN = Call(TARGET, b"turn", "turn")
@@ -87,27 +87,11 @@ def test_attack_48_a_batch_killed_at_any_request_is_sent_once(
     tmp_path: Path, moment: str, together: bool
 ) -> None:
     """After the restart the node wants the same batch, or the calls one by one: no effect comes twice."""
-    count = FakeNode()
-    start(count, tmp_path / "count").send_batch("both", ["move", "turn"], BATCH)
-    for point in range(len(count.requests)):
-        node = FakeNode()
-        directory = tmp_path / f"{moment}{point}"
-        left = point
-
-        def die(method: str) -> None:
-            nonlocal left
-            if left == 0:
-                raise Killed
-            left -= 1
-
-        setattr(node, moment, die)
-        with pytest.raises(Killed):
-            start(node, directory).send_batch("both", ["move", "turn"], BATCH)
-        setattr(node, moment, lambda method: None)
-        again = start(node, directory)
-        again.resume()
+    both = ["move", "turn"]
+    killed = killed_at_each_request(tmp_path, moment, lambda sender: sender.send_batch("both", both, BATCH))
+    for point, (node, again) in enumerate(killed):
         if together and again.unsent("move"):
-            again.send_batch("both", ["move", "turn"], BATCH)
+            again.send_batch("both", both, BATCH)
         again.send("move", CALL)
         again.send("turn", TURN)
         effects = b"+".join(data_of(node)).split(b"+")

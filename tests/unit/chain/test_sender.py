@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -48,23 +49,15 @@ def start(node: FakeNode, path: Path, time: Time | None = None, **policy) -> Sen
     )
 
 
-def requests_of_one_send(tmp_path: Path) -> int:
-    node = FakeNode()
-    sender = start(node, tmp_path / "count")
-    node.requests.clear()
-    sender.send("k", CALL)
-    return len(node.requests)
-
-
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_attack_48_killed_at_any_request_sends_once(tmp_path: Path, moment: str) -> None:
-    total = requests_of_one_send(tmp_path)
-    assert total >= 8
-    for point in range(total):
-        directory = tmp_path / f"{moment}{point}"
-        node = FakeNode()
-        sender = start(node, directory)
-        left = point
+def killed_at_each_request(
+    tmp_path: Path, moment: str, work: Callable[[Sender], object]
+) -> Iterator[tuple[FakeNode, Sender]]:
+    """Nodes on which a sender died before or after each of its requests; the sender that is started then."""
+    counted = FakeNode()
+    work(start(counted, tmp_path / "count"))
+    assert len(counted.requests) >= 8
+    for point in range(len(counted.requests)):
+        node, directory, left = FakeNode(), tmp_path / f"{moment}{point}", point
 
         def die(method: str) -> None:
             nonlocal left
@@ -74,12 +67,17 @@ def test_attack_48_killed_at_any_request_sends_once(tmp_path: Path, moment: str)
 
         setattr(node, moment, die)
         with pytest.raises(Killed):
-            sender.send("k", CALL)
-        sender.journal.close()
+            work(start(node, directory))
         setattr(node, moment, lambda method: None)
-
         again = start(node, directory)
         again.resume()
+        yield node, again
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_attack_48_killed_at_any_request_sends_once(tmp_path: Path, moment: str) -> None:
+    killed = killed_at_each_request(tmp_path, moment, lambda sender: sender.send("k", CALL))
+    for point, (node, again) in enumerate(killed):
         receipt = again.send("k", CALL)
         assert again.send("k", CALL) == receipt
         assert [tx.data for tx in node.mined()] == [b"move"], f"killed {moment} request {point}"
