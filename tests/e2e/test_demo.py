@@ -4,9 +4,7 @@ verifier, is convicted on chain (attacks 5 and 15), and the model that comes out
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,27 +12,9 @@ from typing import Any
 import pytest
 
 from cli.output import Exit
+from tests.e2e.commands import assay, result, run
 
-ROOT = Path(__file__).parents[2]
-LIMIT_S = 600
 ROUNDS = 2
-
-
-def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("ASSAY_", "ETH_")) and k != "DATA"}
-    return subprocess.run(
-        [sys.executable, *command],
-        cwd=ROOT,
-        env={**kept, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-
-
-def assay(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run(["-m", "cli.main", "--json", "--home", str(home), *arguments])
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +26,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def outcome(home: Path) -> Any:
     """The demonstration's own account of itself."""
     try:
-        ended = run(["scripts/demo.py", "--quick", "--json", "--home", str(home)])
+        ended = run([sys.executable, "scripts/demo.py", "--quick", "--json", "--home", str(home)])
     finally:
-        down = assay(home, "devnet", "down")
+        down = run(assay(home, "devnet", "down"))
     assert ended.returncode == 0, ended.stdout + ended.stderr[-4000:]
     assert json.loads(down.stdout)["data"]["stopped"] == 0, "the demonstration left processes behind"
     body = json.loads(ended.stdout)
@@ -98,9 +78,7 @@ def test_the_model_learnt(outcome: Any) -> None:
 
 def test_the_model_is_verified_offline(outcome: Any, home: Path) -> None:
     assert outcome["verified"]["rounds"] == ROUNDS and outcome["verified"]["convictions"] == 1
-    ended = assay(home, "job", "verify", str(home / "model"))
-    assert ended.returncode == Exit.OK, ended.stderr
-    assert json.loads(ended.stdout)["data"]["valid"] is True
+    assert result(assay(home, "job", "verify", str(home / "model")))["valid"] is True
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "receipt.json"])
@@ -109,7 +87,7 @@ def test_one_flipped_bit_is_found(outcome: Any, home: Path, tmp_path: Path, name
     data = bytearray((folder / name).read_bytes())
     data[2 * len(data) // 3] ^= 1
     (folder / name).write_bytes(data)
-    ended = assay(home, "job", "verify", str(folder))
+    ended = run(assay(home, "job", "verify", str(folder)))
     assert ended.returncode == Exit.FRAUD, ended.stdout + ended.stderr
     found = json.loads(ended.stdout)["data"]
     assert found["valid"] is False and name in found["reason"]

@@ -4,10 +4,8 @@ comes to its end."""
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,34 +14,18 @@ from typing import Any
 import pytest
 
 from chain.rpc import HttpRpc, quantity
+from tests.e2e.commands import ROOT, assay, environment, result
 
-ROOT = Path(__file__).parents[2]
 LIMIT_S = 240
 pytestmark = pytest.mark.slow
 
 
-def command(home: Path, *arguments: str) -> list[str]:
-    common = [sys.executable, "-m", "cli.main", "--json", "--yes", "--home", str(home)]
-    return [*common, "--account", "client", *arguments]
+def client(home: Path, *arguments: str) -> list[str]:
+    return assay(home, "--account", "client", *arguments)
 
 
-def environment() -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("ASSAY_", "ETH_"))}
-    return {**kept, "OMP_NUM_THREADS": "1"}
-
-
-def assay(home: Path, *arguments: str) -> Any:
-    ended = subprocess.run(
-        command(home, *arguments),
-        cwd=ROOT,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr[-4000:]
-    return json.loads(ended.stdout)["data"]
+def ask(home: Path, *arguments: str) -> Any:
+    return result(client(home, *arguments))
 
 
 def block(devnet: Any, number: str) -> Any:
@@ -60,19 +42,19 @@ def home(tmp_path: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        assay(folder, "devnet", "down")
+        ask(folder, "devnet", "down")
 
 
 @pytest.fixture
 def posted(home: Path, tmp_path: Path) -> Iterator[Path]:
     """A small job, posted, whose files the client serves."""
-    assay(home, "devnet", "up", "--solvers=1", "--verifiers=2", "--whistleblowers=0", "--block-time=0.5")
+    ask(home, "devnet", "up", "--solvers=1", "--verifiers=2", "--whistleblowers=0", "--block-time=0.5")
     job = tmp_path / "job.toml"
-    assay(home, "job", "init", str(job), "--template", "mlp", "--rounds", "2")
+    ask(home, "job", "init", str(job), "--template", "mlp", "--rounds", "2")
     text = job.read_text().replace('challenge_window = "60s"', 'challenge_window = "20s"')
     job.write_text(text.replace("shards = 2", "shards = 1").replace("min_shards = 2", "min_shards = 1"))
     serving = subprocess.Popen(
-        command(home, "job", "post", str(job), "--budget", "200tok"),
+        client(home, "job", "post", str(job), "--budget", "200tok"),
         cwd=ROOT,
         env=environment(),
         stdout=subprocess.DEVNULL,
@@ -97,9 +79,7 @@ def money(home: Path) -> list[Any]:
     """Stakes and tokens, while nobody works."""
     names = ("client", "solver-1")
     return [
-        assay(home, what, how, name)
-        for name in names
-        for what, how in (("stake", "ls"), ("token", "balance"))
+        ask(home, what, how, name) for name in names for what, how in (("stake", "ls"), ("token", "balance"))
     ]
 
 
@@ -107,8 +87,8 @@ def down_and_up(home: Path) -> tuple[Any, Any]:
     """Stop the devnet and let it go on: its record before and after."""
     before = json.loads((home / "devnet.json").read_text())
     genesis = block(before, "0x0")["hash"]
-    assert assay(home, "devnet", "down")["stopped"] == len(before["nodes"]) + 1
-    after = assay(home, "devnet", "up", "--solvers=3")  # the option says nothing to a devnet that there is
+    assert ask(home, "devnet", "down")["stopped"] == len(before["nodes"]) + 1
+    after = ask(home, "devnet", "up", "--solvers=3")  # the option says nothing to a devnet that there is
     assert after["rpc_url"] == before["rpc_url"] and block(after, "0x0")["hash"] == genesis
     assert [(n["name"], n["url"]) for n in after["nodes"]] == [(n["name"], n["url"]) for n in before["nodes"]]
     return before, after
@@ -120,14 +100,14 @@ def test_a_devnet_that_was_stopped_goes_on_with_the_job_that_was_under_way(poste
     wait_for(posted, "committed", 3)
     down_and_up(posted)
     deadline = time.monotonic() + LIMIT_S
-    while not (job := assay(posted, "job", "ls")[0])["progress"]["closed"]:
+    while not (job := ask(posted, "job", "ls")[0])["progress"]["closed"]:
         assert time.monotonic() < deadline, job
         time.sleep(1)
 
 
 def test_money_and_time_stand_still_while_a_devnet_is_down(home: Path) -> None:
-    assay(home, "devnet", "up", "--solvers=1", "--verifiers=0", "--whistleblowers=0")
-    assay(home, "devnet", "warp", "9d")
+    ask(home, "devnet", "up", "--solvers=1", "--verifiers=0", "--whistleblowers=0")
+    ask(home, "devnet", "warp", "9d")
     held = money(home)
     for _ in range(2):
         at = json.loads((home / "devnet.json").read_text())

@@ -7,40 +7,17 @@ false vote are played in every run; the others are slow.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cli.plays import SCENARIOS
+from tests.e2e.commands import assay, result
 
-ROOT = Path(__file__).parents[2]
-LIMIT_S = 600
 QUICK = ("wrong-data", "lazy-verifier")
 ELSEWHERE = ("one-ulp",)
 """Played by test_demo."""
-
-
-def play(name: str, home: Path) -> Any:
-    """The scenario's own account of itself, and its exit status."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("ASSAY_", "ETH_"))}
-    command = [sys.executable, "-m", "cli.main", "--json", "--home", str(home)]
-    command += ["devnet", "scenario", "run", name, "--quick"]
-    ended = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**kept, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr[-4000:]
-    return json.loads(ended.stdout)["data"]
 
 
 def marked(name: str) -> Any:
@@ -49,7 +26,7 @@ def marked(name: str) -> Any:
 
 @pytest.mark.parametrize("name", [marked(name) for name in SCENARIOS if name not in ELSEWHERE])
 def test_everything_that_a_scenario_promises_happened(name: str, tmp_path: Path) -> None:
-    outcome = play(name, tmp_path)
+    outcome = result(assay(tmp_path, "devnet", "scenario", "run", name, "--quick"))
     assert outcome["passed"] is True and outcome["missing"] == []
     before, after = outcome["before"], outcome["after"]
     minted = sum(map(int, before["parties"].values())) + int(before["held"])
