@@ -26,7 +26,7 @@ from protocol.types import (
 )
 from training.rounds import accepted, closable, closable_since, standing
 from training.service import turn
-from training.upkeep import CHALLENGEABLE, Poke, Watcher, poke_for
+from training.upkeep import CHALLENGEABLE, Play, Poke, Watcher, plays, poke_for
 
 
 @dataclass(frozen=True)
@@ -153,15 +153,6 @@ class Close:
 
 
 @dataclass(frozen=True)
-class Defend:
-    """Make the move that is due in a game on one of our claims (or take the win, if time is up)."""
-
-    job_id: JobId
-    game_id: int
-    reason: str
-
-
-@dataclass(frozen=True)
 class Supply:
     """Show the drawn pieces of a state of ours that somebody demands."""
 
@@ -188,7 +179,7 @@ Action = (
     | Expire
     | Release
     | Close
-    | Defend
+    | Play
     | Supply
     | Wait
 )
@@ -198,7 +189,7 @@ def decide(sight: Sight) -> list[Action]:
     """All actions that are due, most urgent first."""
     actions: list[Action] = []
     for job in sight.jobs:
-        actions.extend(_defences(sight, job))
+        actions.extend(plays(sight.me, sight.now, job.view.job_id, job.claims, job.games))
         actions.extend(_supplies(sight, job))
     for job in sight.jobs:
         actions.extend(_pokes(sight, job))
@@ -257,20 +248,6 @@ def _stake_owed(sight: Sight, job: JobSight) -> int:
     round_ = job.view.progress.round
     owed = [k for k in holds(sight, job) if not job.standing(Kind.TASK, round_, k)]
     return len(owed) * job.view.terms.solver_stake if round_ < job.view.progress.final_round else 0
-
-
-def _defences(sight: Sight, job: JobSight) -> Iterator[Action]:
-    for view in job.games:
-        game = view.game
-        if view.decided or game.defender != sight.me:
-            continue
-        if game.mover == sight.me and sight.now <= game.deadline:
-            left = game.deadline - sight.now
-            reason = f"game {view.game_id}: our move ({game.phase.name}), {left} s left"
-            yield Defend(job.view.job_id, view.game_id, reason)
-        elif sight.now > game.deadline and game.mover == game.challenger:
-            reason = f"game {view.game_id}: the challenger let its deadline pass"
-            yield Defend(job.view.job_id, view.game_id, reason)
 
 
 def _supplies(sight: Sight, job: JobSight) -> Iterator[Action]:

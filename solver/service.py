@@ -109,7 +109,7 @@ class SolverService(Node):
             policy.Expire: self._expire,
             policy.Release: self._release,
             policy.Close: self._close,
-            policy.Defend: self._play,
+            upkeep.Play: self._play,
             policy.Supply: self._supply,
             policy.Wait: self._wait,
         }

@@ -27,14 +27,12 @@ from protocol.types import (
     Game,
     GamePhase,
     GameView,
-    Phase,
     TxResult,
 )
 from training.audit import Finding, HiddenInput, WrongInput, WrongSegment, WrongVote, wrong_input
 from training.lineage import Known, Lineage
 from training.service import intent
-
-CHALLENGEABLE = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
+from training.upkeep import CHALLENGEABLE
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,14 @@
-"""Calls that anyone may make to move a claim on: record its seed, tally its votes, settle it, void it.
+"""What any node does for the claims of a job, and for its own games, beside its role.
 
-Contract: pure; the same claim and clock give the same answer to everyone. The claimant does it at once,
-others after their patience and each at a turn of his own, so that not everybody pays gas for the same call.
-Rules: docs/protocol.md, 4.5 to 4.8 and 5.2.
+Contract: decisions are pure; the same claim and clock give the same answer to everyone. A call that anyone
+may make to move a claim on (record its seed, tally its votes, settle it, void it) is its claimant's at once,
+and others' after their patience, each at a turn of his own, so that not everybody pays gas for the same call.
+Rules: docs/protocol.md, 4.5 to 4.8, 5.2 and 5.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from protocol.ports import MarketView, Together, Write
@@ -39,6 +40,15 @@ class Poke:
     claim_id: ClaimId
     job_id: JobId
     since: Seconds
+    reason: str
+
+
+@dataclass(frozen=True)
+class Play:
+    """Make our move in a game, on either side, or take the win if time is up."""
+
+    job_id: JobId
+    game_id: int
     reason: str
 
 
@@ -111,7 +121,25 @@ def write(market: MarketView, poke: Poke) -> Write:
     return Write(f"{key}/{poke.since}", poke.what, (view.claim,))
 
 
-def fallen(claims: Sequence[ClaimView], game: GameView, challenger: Address) -> bool:
+def plays(
+    me: Address, now: Seconds, job_id: JobId, claims: Sequence[ClaimView], games: Sequence[GameView]
+) -> Iterator[Play]:
+    """What is to be done in this account's games now: its moves, and the ends that it gains by."""
+    for view in games:
+        game = view.game
+        late, ours = now > game.deadline, game.mover == me
+        if view.decided or me not in (game.challenger, game.defender):
+            continue
+        if _fallen(claims, view, me):
+            if late:
+                yield Play(job_id, view.game_id, f"game {view.game_id}: its claim has fallen")
+        elif late != ours:
+            left = f"our move ({game.phase.name}), {game.deadline - now} s left"
+            what = left if ours else "the other side let its deadline pass"
+            yield Play(job_id, view.game_id, f"game {view.game_id}: {what}")
+
+
+def _fallen(claims: Sequence[ClaimView], game: GameView, challenger: Address) -> bool:
     """Whether this challenger's game is about a claim that has ended otherwise: its bond comes back once the
     clock has run out, whoever is to move (rule 5.3)."""
     if game.game.challenger != challenger:

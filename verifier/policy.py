@@ -24,7 +24,7 @@ from protocol.types import (
     Vote,
     Wei,
 )
-from training.upkeep import Poke, Watcher, fallen, others_suffice, poke_for, voted
+from training.upkeep import CHALLENGEABLE, Play, Poke, Watcher, others_suffice, plays, poke_for, voted
 
 
 @dataclass(frozen=True)
@@ -118,15 +118,6 @@ class Pursue:
 
 
 @dataclass(frozen=True)
-class Play:
-    """Make our move in a game, on either side, or take the win if time is up."""
-
-    job_id: JobId
-    game_id: int
-    reason: str
-
-
-@dataclass(frozen=True)
 class Wait:
     """Nothing can be done for this job now, and why."""
 
@@ -142,7 +133,7 @@ def decide(sight: Sight) -> list[Action]:
     actions: list[Action] = []
     running = [job for job in sight.jobs if not job.view.progress.closed]
     for job in sight.jobs:
-        actions.extend(_games(sight, job))
+        actions.extend(plays(sight.me, sight.now, job.view.job_id, job.claims, job.games))
     for job in running:
         actions.extend(_reveals(sight, job))
     for job in running:
@@ -157,22 +148,6 @@ def decide(sight: Sight) -> list[Action]:
 def own_vote(sight: Sight, view: ClaimView) -> Vote | None:
     """This account's place among a claim's drawn verifiers."""
     return next((vote for vote in view.votes if vote.verifier == sight.me), None)
-
-
-def _games(sight: Sight, job: JobSight) -> Iterator[Action]:
-    for view in job.games:
-        game = view.game
-        if view.decided or sight.me not in (game.challenger, game.defender):
-            continue
-        late = sight.now > game.deadline
-        if fallen(job.claims, view, sight.me):
-            if late:
-                yield Play(job.view.job_id, view.game_id, f"game {view.game_id}: its claim has fallen")
-            continue
-        if late == (game.mover == sight.me):
-            continue
-        what = "the other side let its deadline pass" if late else f"our move ({game.phase.name})"
-        yield Play(job.view.job_id, view.game_id, f"game {view.game_id}: {what}")
 
 
 def _drawn(sight: Sight, job: JobSight) -> Iterator[tuple[ClaimView, Vote]]:
@@ -239,7 +214,7 @@ def _pursuits(sight: Sight, job: JobSight) -> Iterator[Action]:
     own = [g for g in job.games if g.game.challenger == sight.me and not g.decided]
     for view in job.claims:
         found = any(b.finding for (claim_id, _), b in job.ballots.items() if claim_id == view.claim_id)
-        open_ = view.status.phase in (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED) and not view.stale
+        open_ = view.status.phase in CHALLENGEABLE and not view.stale
         if not found or not open_ or view.claim_id in playing:
             continue
         drawn = view.status.phase == Phase.SEEDED and own_vote(sight, view) is not None

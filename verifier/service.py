@@ -73,7 +73,7 @@ class VerifierService(Accuser):
         return {
             policy.Replay: self._replay,
             policy.Pursue: self._pursue,
-            policy.Play: self._play,
+            upkeep.Play: self._play,
             policy.Wait: self._wait,
         }
 

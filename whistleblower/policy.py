@@ -26,9 +26,7 @@ from protocol.types import (
     Seconds,
     Wei,
 )
-from training.upkeep import fallen, others_suffice
-
-CHALLENGEABLE = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
+from training.upkeep import CHALLENGEABLE, Play, others_suffice, plays
 
 Target = tuple[ClaimId, Address]
 """A claim (zero address), or a verifier's vote on it."""
@@ -117,15 +115,6 @@ class Pursue:
 
 
 @dataclass(frozen=True)
-class Play:
-    """Make our move in a game, or take the win if time is up."""
-
-    job_id: JobId
-    game_id: int
-    reason: str
-
-
-@dataclass(frozen=True)
 class Demand:
     """Make the claimant of an unpublished claim show drawn pieces of a state, for a bond."""
 
@@ -160,7 +149,7 @@ def decide(sight: Sight) -> list[Action]:
     """All actions that are due, most urgent first."""
     actions: list[Action] = []
     for job in sight.jobs:
-        actions.extend(_games(sight, job))
+        actions.extend(plays(sight.me, sight.now, job.view.job_id, job.claims, job.games))
         actions.extend(_collections(sight, job))
     if sight.limits.mode == Mode.OFF:
         return actions
@@ -171,22 +160,6 @@ def decide(sight: Sight) -> list[Action]:
     audits = [pair for job in running if not job.refusal for pair in _audits(sight, job)]
     actions.extend(action for _, action in sorted(audits, key=lambda pair: pair[0]))
     return actions
-
-
-def _games(sight: Sight, job: JobSight) -> Iterator[Action]:
-    for view in job.games:
-        game = view.game
-        if view.decided or sight.me not in (game.challenger, game.defender):
-            continue
-        late = sight.now > game.deadline
-        if fallen(job.claims, view, sight.me):
-            if late:
-                yield Play(job.view.job_id, view.game_id, f"game {view.game_id}: its claim has fallen")
-            continue
-        if late == (game.mover == sight.me):
-            continue
-        what = "the other side let its deadline pass" if late else f"our move ({game.phase.name})"
-        yield Play(job.view.job_id, view.game_id, f"game {view.game_id}: {what}")
 
 
 def _collections(sight: Sight, job: JobSight) -> Iterator[Action]:

@@ -107,7 +107,7 @@ class WhistleblowerService(Accuser):
             policy.AuditClaim: self._audit_claim,
             policy.AuditVote: self._audit_vote,
             policy.Pursue: self._pursue,
-            policy.Play: self._play,
+            upkeep.Play: self._play,
             policy.Demand: self._demand,
             policy.Collect: self._collect,
             policy.Advise: self._advise,
