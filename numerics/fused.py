@@ -128,6 +128,12 @@ class Quantised:
             self._made["split"] = tuple(kept(part) if part.dim() == 2 else part for part in parts)
         return self._made["split"]
 
+    def narrowed(self) -> Tensor:
+        """The integers as i16, which compilers do not vectorise."""
+        if "narrowed" not in self._made:
+            self._made["narrowed"] = (torch.ops.assay.narrowed(self.integers),)
+        return self._made["narrowed"][0]
+
 
 def quantise_own(x: Tensor, e: Exponents, *, product_only: bool) -> Quantised:
     """`quantise` where e is the exponent of x itself, so that the clamp of A31 never acts.
@@ -225,6 +231,11 @@ def _int8_products_shape(a: Tensor, b: Tensor) -> Tensor:
     return torch.empty(a.shape[0], a.shape[1], b.shape[1], dtype=torch.int32, device=a.device)
 
 
+_LIBRARY.define("narrowed(Tensor x) -> Tensor")
+_LIBRARY.impl("narrowed", lambda x: x.contiguous().to(torch.int16), "CPU")
+torch.library.register_fake(
+    "assay::narrowed", lambda x: x.new_empty(x.shape, dtype=torch.int16), lib=_LIBRARY
+)
 _LIBRARY.impl("int8_products", _int8_products, "CompositeExplicitAutograd")
 torch.library.register_fake("assay::int8_products", _int8_products_shape, lib=_LIBRARY)
 

@@ -67,7 +67,7 @@ def _example(node: Node, device: torch.device) -> Tensor:
 def _run(program: Program, *inputs: Tensor) -> list[Tensor]:
     pending = list(inputs[:-1])
     products_only = _read_by_products_only(program)
-    planes = _read_through_windows(program)
+    planes = _read_through_windows(program) if inputs[-1].device.type == "cpu" else set()
     repeated = _repeated(program)
     values: list[Value] = []
     for node in program.nodes:
@@ -192,8 +192,6 @@ def _value(node: Node, operands: Sequence[Value], device: torch.device) -> Value
 
 def _quantised(value: Value) -> Quantised:
     """A product's operand, also where it came through a concat or take as plain numbers."""
-    if isinstance(value, Windows):
-        return value.opened()
     return value if isinstance(value, Quantised) else Quantised(_plain(value).to(torch.float32))
 
 
@@ -202,10 +200,13 @@ def _windows(value: Value) -> Windows:
 
 
 def _seen(node: Node, x: Windows) -> Windows:
-    """A view or another shape of windows; a view of a view is taken of what the first one names."""
+    """A view or another shape of windows; what they name is copied first unless it is all there is."""
     if node.op is Op.RESHAPE:
         return x.reshaped(node.shape)
-    return x.viewed(node.shape, node.attrs[0], node.attrs[1:])
+    offset, *strides = node.attrs
+    if x.plain and all(s >= 0 for s in strides):
+        return x.viewed(node.shape, offset, strides)
+    return Windows.whole(x.opened().moved(partial(_move, node)))
 
 
 def _exponents(value: Value) -> Exponents:

@@ -13,9 +13,6 @@ from __future__ import annotations
 
 import ctypes
 import logging
-import shutil
-import subprocess
-import tempfile
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -23,19 +20,13 @@ from threading import Lock
 import numpy as np
 
 from numerics.constants import CANONICAL_NAN_BITS
+from numerics.native import Unusable, compiled
 from protocol import trees
 
 log = logging.getLogger(__name__)
 
 _SOURCE = Path(__file__).with_suffix(".c")
-_COMPILERS = ("cc", "gcc", "clang")
-_FLAGS = ("-O3", "-std=gnu11", "-shared", "-fPIC")
-_COMPILE_S = 120
 _loading = Lock()
-
-
-class Unusable(Exception):
-    """Why this machine cannot run the kernel; never leaves this module."""
 
 
 class Kernel:
@@ -79,20 +70,7 @@ def _loaded() -> Kernel | None:
 
 def build(source: Path) -> Kernel:
     """Compile, load and check a kernel. Raises Unusable."""
-    compiler = next(filter(None, map(shutil.which, _COMPILERS)), None)
-    if compiler is None:
-        raise Unusable(f"there is no C compiler; install one of {', '.join(_COMPILERS)}")
-    with tempfile.TemporaryDirectory(prefix="assay-") as folder:
-        target = Path(folder, "kernel.so")
-        command = [compiler, *_FLAGS, "-o", str(target), str(source)]
-        try:
-            subprocess.run(command, check=True, capture_output=True, timeout=_COMPILE_S)
-            library = ctypes.CDLL(str(target))
-        except subprocess.CalledProcessError as error:
-            last = error.stderr.decode(errors="replace").strip().partition("\n")[0]
-            raise Unusable(f"{compiler} refuses {source.name}: {last}") from error
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise Unusable(f"{source.name} could not be compiled and loaded: {error}") from error
+    library = compiled(source)
     if not library.usable():
         raise Unusable("its processor has no SHA-256 instructions")
     kernel = Kernel(library)

@@ -171,6 +171,26 @@ def test_a_million_inputs_of_every_operation(
         compare(program, form, inputs(seed))
 
 
+def test_views_of_windows_and_reversed_ones() -> None:
+    """What the kernel of windows cannot read is copied first."""
+    b = ProgramBuilder()
+    x, y = b.state(DType.F32, (16, 12)), b.state(DType.F32, (5, 6))
+    q, e = b.quantise(x, made := b.exponent(x)), b.quantise(y, b.exponent(y))
+    views = [
+        b.strided(b.strided(q, (8, 11, 6), 3, (12, 1, 2)), (7, 6), 5, (60, 1)),
+        b.strided(q, (7, 6), 191, (-12, -1)),
+    ]
+    program = finished(b, [b.product(v, b.strided(made, (7,), 0, (1,)), e, b.exponent(y)) for v in views])
+    assert "windowed_product" in str(trace(program, torch.device("cpu")).graph)
+    generator = torch.Generator().manual_seed(1)
+    given = [torch.randn(shape, generator=generator) for shape in ((16, 12), (5, 6))]
+    states = [*given, *(torch.zeros(7, 5) for _ in views)]
+    compiled, wanted = CompiledExecutor(program, self_check=False), Executor(program)
+    assert compiled.ready
+    for a, want in zip(compiled.step(states, CONTEXT), wanted.step(states, CONTEXT), strict=True):
+        assert to_bytes(a) == to_bytes(want)
+
+
 def test_scattered_additions_are_left_to_pytorch() -> None:
     """Inductor would write beyond the buffer with more than one thread (`fused.scatter_sum`)."""
     b = ProgramBuilder()

@@ -1,0 +1,135 @@
+"""Products of overlapping views of i16 tensors in C, which reads the views where they lie.
+
+Contract: `load` compiles ``windows_kernel.c`` once a process (a second) and compares it with
+``numerics.backends`` before it is given to anybody; None with a warning where it cannot be had or gives
+another number. A call holds no lock of Python's and uses as many threads as PyTorch does. Not guaranteed:
+speed on processors without instructions for products of i16 pairs.
+
+Source: docs/decisions/0012-convolutions.md.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Sequence
+from functools import cache
+from itertools import product
+from math import prod
+from pathlib import Path
+from threading import Lock
+
+import torch
+from torch import Tensor
+
+from numerics import constants as c
+from numerics.backends import integer_product_int64
+from numerics.native import Unusable, compiled
+
+log = logging.getLogger(__name__)
+
+_SOURCE = Path(__file__).with_suffix(".c")
+_FLAGS = ("-march=native", "-fopenmp", "-ffp-contract=off")
+_loading = Lock()
+
+Dims = tuple[tuple[int, ...], tuple[int, ...]]
+"""Sizes and strides of some dimensions, at least one."""
+
+
+def view(offset: int, *parts: Dims) -> tuple[int, ...]:
+    """A view by its dimensions of batch, rows and contraction, as the kernel takes it.
+
+    Strides are not negative, the last one of the contraction is positive.
+    """
+    return (offset, *(n for sizes, strides in parts for n in (len(sizes), *sizes, *strides)))
+
+
+def strided(x: Tensor, view: Sequence[int]) -> Tensor:
+    """[B, R, K]: the view of x, copied."""
+    sizes: list[int] = []
+    strides: list[int] = []
+    shape, at = [], 1
+    while at < len(view):
+        count = view[at]
+        shape.append(prod(view[at + 1 : at + 1 + count]))
+        sizes += view[at + 1 : at + 1 + count]
+        strides += view[at + 1 + count : at + 1 + 2 * count]
+        at += 1 + 2 * count
+    return x.view(-1).as_strided(sizes, strides, view[0]).reshape(shape)
+
+
+class Kernel:
+    """A compiled kernel."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._product = library.windowed_product
+        self._product.restype = None
+        size, pointer = ctypes.c_int64, ctypes.c_void_p
+        self._product.argtypes = [
+            pointer, size, pointer, pointer, pointer, pointer, pointer, pointer, size, size, ctypes.c_int
+        ]  # fmt: skip
+
+    def product(
+        self, a: Tensor, a_view: Sequence[int], fa: Tensor, b: Tensor, b_view: Sequence[int], fb: Tensor
+    ) -> Tensor:
+        """f32[B, M, N] from views [B, M, K] and [B, N, K] of contiguous i16 tensors with |q| <= 8192 and the
+        factors f64[B, M] and [B, N] of their rows."""
+        batch, m, n = *fa.shape, fb.shape[1]
+        out = torch.empty(batch, m, n, dtype=torch.float32)
+        given = [(a, a_view, fa.contiguous(), n), (b, b_view, fb.contiguous(), 1)]
+        if m < n:  # the fewer rows are packed
+            given.reverse()
+        (x, x_view, fx, x_step), (w, w_view, fw, w_step) = given
+        self._product(
+            *(x.data_ptr() + 2 * x_view[0], x.numel() - x_view[0], _numbers(tuple(x_view[1:]))),
+            *(w.data_ptr() + 2 * w_view[0], _numbers(tuple(w_view[1:]))),
+            *(fx.data_ptr(), fw.data_ptr(), out.data_ptr(), x_step, w_step, torch.get_num_threads()),
+        )
+        return out
+
+
+@cache
+def _numbers(dims: tuple[int, ...]) -> ctypes.Array[ctypes.c_int64]:
+    return (ctypes.c_int64 * len(dims))(*dims)
+
+
+def load() -> Kernel | None:
+    """The kernel, or None where it cannot be had."""
+    with _loading:
+        return _loaded()
+
+
+@cache
+def _loaded() -> Kernel | None:
+    try:
+        return build(_SOURCE)
+    except Unusable as reason:
+        log.warning("convolutions take several times as long on this machine: %s", reason)
+        return None
+
+
+def build(source: Path) -> Kernel:
+    """Compile, load and check a kernel. Raises Unusable."""
+    kernel = Kernel(compiled(source, _FLAGS))
+    for length in (64, 131, 300):
+        _check(kernel, length)
+    return kernel
+
+
+def _check(kernel: Kernel, length: int) -> None:
+    """Raises Unusable unless sums of this length are exact, also of the largest numbers, on every side."""
+    batch = ((2,), (5,))
+    views = [
+        (rows, view(3, batch, ((rows,), (across,)), ((length,), (along,))))
+        for rows in (5, 32, 70)
+        for across, along in ((length, 1), (1, rows))
+    ]
+    wave = (torch.arange(8 + 70 * length) * 7919 % (2 * c.QUANTISED_MAX + 1) - c.QUANTISED_MAX).to(
+        torch.int16
+    )
+    for x in (wave, torch.full_like(wave, c.QUANTISED_MAX)):
+        for (m, a), (n, b) in product(views, views):
+            fa, fb = (torch.ones(2, rows, dtype=torch.float64) for rows in (m, n))
+            wanted = integer_product_int64(strided(x, a), strided(x, b)).to(torch.float32)
+            if not torch.equal(kernel.product(x, a, fa, x, b, fb), wanted):
+                raise Unusable(f"the compiled kernel gives other sums over {length} numbers")
