@@ -13,6 +13,7 @@ evaluation.
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import json
 import os
@@ -209,7 +210,7 @@ class Trainer:
             curve.seconds += time.perf_counter() - started
             done = len(curve.losses)
             curve.held_out.append((done, *self._looked(made, state, done >= self.subject.steps)))
-            _replace(partial, lambda p: torch.save({"state": state, "curve": asdict(curve)}, p))  # noqa: B023
+            _replace(partial, functools.partial(torch.save, {"state": state, "curve": asdict(curve)}))
             print(
                 f"{self.name} seed {seed}, {form}: {done} steps, {curve.held_out[-1][1]:.4f}", file=sys.stderr
             )

@@ -20,12 +20,11 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+import torch
 
-import torch  # noqa: E402
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from tests.adversaries.random_games import arrange, judge, play_pure  # noqa: E402
+from tests.adversaries.random_games import arrange, judge, play_pure
 
 CHUNK = 25
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
-VECTORS = ROOT / "tests" / "vectors"
-sys.path.insert(0, str(ROOT / "scripts"))  # the scripts import each other by their bare names
+# The scripts import each other by their bare names.
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
 
-import gen_game  # noqa: E402
-import gen_nodes  # noqa: E402
-import gen_vectors  # noqa: E402
+import gen_game
+import gen_nodes
+import gen_vectors
+
+VECTORS = Path(__file__).resolve().parents[2] / "vectors"
 
 
 @pytest.mark.parametrize("op", gen_vectors.OPS, ids=lambda op: op.name.lower())
