@@ -63,9 +63,10 @@ def group_norm(
     eps: float,
 ) -> tuple[View, View, View]:
     parts = _parts(context, x, groups)
-    mean = _group_mean(context, parts)
+    mean = _per_group(context, _over_places(context, parts, 3), parts)
     apart = context.sub(parts, mean)
-    rstd = _reciprocal_root(context, _group_mean(context, context.mul(apart, apart)), eps)
+    squares = _over_places(context, context.mul(apart, apart), 3)
+    rstd = _reciprocal_root(context, _per_group(context, squares, parts), eps)
     scaled = context.reshape(context.mul(apart, rstd), x.shape)
     result = _affine(context, scaled, weight, bias)
     return result, context.reshape(mean, (batch, groups)), context.reshape(rstd, (batch, groups))
@@ -76,12 +77,14 @@ def _parts(context: Lowering, x: View, groups: int) -> View:
     return context.reshape(x, [x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]])
 
 
-def _group_mean(context: Lowering, parts: View) -> View:
-    """Of each group, [B, groups, 1, 1..]: sums over each channel's places, then over the group's channels."""
-    total = parts
-    if len(parts.shape) > 3:
-        total = context.sum(total, range(3, len(parts.shape)))
-    total = context.sum(total, (2,))
+def _over_places(context: Lowering, x: View, first: int) -> View:
+    """Sums over each channel's places, which are the dimensions from `first` on."""
+    return context.sum(x, range(first, len(x.shape))) if len(x.shape) > first else x
+
+
+def _per_group(context: Lowering, sums: View, parts: View) -> View:
+    """Means [B, groups, 1, 1..] of `parts` from the channels' sums [B, groups, C ÷ groups]."""
+    total = context.sum(sums, (2,))
     shape = [*total.shape, *([1] * (len(parts.shape) - 2))]
     return context.reshape(context.div(total, float(parts.elements // total.elements)), shape)
 
@@ -106,27 +109,19 @@ def group_norm_backward(
     mean, rstd = context.reshape(mean, shape), context.reshape(rstd, shape)
     scaled = context.mul(context.sub(parts, mean), rstd)
     seen = context.reshape(scaled, x.shape)
-    sums = [_over_places(context, y) for y in (g, context.mul(g, seen))]
+    sums = [_over_places(context, y, 2) for y in (g, context.mul(g, seen))]
     dx = None
     if wanted[0]:
         h = _parts(context, _affine(context, g, weight, None), groups)
         means = []
         for total in sums:
             weighted = total if weight is None else context.mul(total, weight)
-            per_group = context.sum(context.reshape(weighted, [batch, groups, -1]), (2,))
-            means.append(
-                context.reshape(context.div(per_group, float(x.elements // (batch * groups))), shape)
-            )
+            means.append(_per_group(context, context.reshape(weighted, [batch, groups, -1]), parts))
         flat = context.sub(h, means[0])
         dx = context.mul(context.sub(flat, context.mul(scaled, means[1])), rstd)
         dx = context.reshape(dx, x.shape)
     dbias, dweight = (context.sum(total, (0,)) for total in sums)
     return dx, dweight if wanted[1] else None, dbias if wanted[2] else None
-
-
-def _over_places(context: Lowering, x: View) -> View:
-    """[B, C, X..] -> [B, C]."""
-    return context.sum(x, range(2, len(x.shape))) if len(x.shape) > 2 else x
 
 
 def _batch_norm(

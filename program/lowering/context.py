@@ -249,6 +249,11 @@ class Lowering:
         """i32 [length]: 0, 1, ..."""
         return views.whole(self.builder.iota((length,), 0))
 
-    def fan_in(self, length: int) -> list[tuple[int, int]]:
-        """[start, stop) of the chunks of a contraction of this length, in their order."""
-        return [(at, min(at + MAX_FAN_IN, length)) for at in range(0, length, MAX_FAN_IN)]
+    def in_chunks(self, length: int, contraction: Callable[[int, int], Input]) -> View:
+        """A contraction of this length from those of its chunks [start, stop), added in their order."""
+        total: View | None = None
+        for start in range(0, length, MAX_FAN_IN):
+            part = views.whole(contraction(start, min(start + MAX_FAN_IN, length)))
+            total = part if total is None else self.add(total, part)
+        assert total is not None
+        return total

@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch.fx import Node as Traced
 
-from program.isa import DType, Op
+from program.isa import DType, Input, Op
 from program.lowering import views
 from program.lowering.context import Lowering, Number, Refused
 from program.lowering.elementwise import result_dtype
 from program.lowering.registry import lowers
-from program.lowering.views import View, whole
+from program.lowering.views import View
 
 
 def _floats(*operands: View) -> None:
@@ -198,15 +198,10 @@ def scatter_rows(context: Lowering, rows: View, idx: View, count: int) -> View:
     n, columns = idx.elements, rows.elements // idx.elements
     table = views.swap(context.reshape(rows, (n, columns)))
     flat = context.reshape(idx, (n,))
-    total: View | None = None
-    for start, stop in context.fan_in(n):
-        part = whole(
-            context.builder.scatter_sum(
-                context.node(views.narrow(table, 1, start, stop)),
-                context.node(views.narrow(flat, 0, start, stop)),
-                count,
-            )
-        )
-        total = part if total is None else context.add(total, part)
-    assert total is not None
+
+    def part(start: int, stop: int) -> Input:
+        seen = context.node(views.narrow(table, 1, start, stop))
+        return context.builder.scatter_sum(seen, context.node(views.narrow(flat, 0, start, stop)), count)
+
+    total = context.in_chunks(n, part)
     return context.reshape(views.swap(total), (count, *width))

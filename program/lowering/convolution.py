@@ -105,13 +105,12 @@ def _windows(planes: Planes, window: Window, places: Sequence[int], starts: Sequ
 
 def _product(context: Lowering, a: Input, ea: Input, b: Input, eb: Input) -> View:
     """[b.., M, K] · [b.., N, K] of quantised operands; chunks of long contractions are added in order."""
-    total: View | None = None
-    for start, stop in context.fan_in(a.shape[-1]):
+
+    def part(start: int, stop: int) -> Input:
         parts = [context.node(views.narrow(whole(x), -1, start, stop)) for x in (a, b)]
-        part = whole(context.builder.product(parts[0], ea, parts[1], eb))
-        total = part if total is None else context.add(total, part)
-    assert total is not None
-    return total
+        return context.builder.product(parts[0], ea, parts[1], eb)
+
+    return context.in_chunks(a.shape[-1], part)
 
 
 def _convolved(
@@ -147,15 +146,14 @@ def _convolved(
 def _by_rows(context: Lowering, rows: View, ea: View, kernels: View) -> View:
     """Quantised rows [b.., M, K] · f32 kernels [b.., N, K], whose rows are quantised here."""
     a, exponents = context.node(rows), context.node(ea)
-    total: View | None = None
-    for start, stop in context.fan_in(a.shape[-1]):
+
+    def part(start: int, stop: int) -> Input:
         b = context.node(views.narrow(kernels, -1, start, stop))
         eb = context.builder.exponent(b)
-        part = context.node(views.narrow(whole(a), -1, start, stop))
-        made = whole(context.builder.product(part, exponents, context.builder.quantise(b, eb), eb))
-        total = made if total is None else context.add(total, made)
-    assert total is not None
-    return total
+        seen = context.node(views.narrow(whole(a), -1, start, stop))
+        return context.builder.product(seen, exponents, context.builder.quantise(b, eb), eb)
+
+    return context.in_chunks(a.shape[-1], part)
 
 
 def _padding(x: View, window: Window, places: Sequence[int]) -> list[tuple[int, int]]:
@@ -348,9 +346,8 @@ def _weight_gradient(
     inside = whole(grown.numbers)
     for d in range(rank):
         inside = views.narrow(inside, 1 + d, starts[d], starts[d] + places[d])
-    outer = _contracted(context, inside, grown, groups, [1 + rank], 1 + rank)
-    rows = _windows(seen, window, places)
-    inner = _contracted(context, rows, seen, groups, [*range(1 + rank, 1 + 2 * rank), 1 + 2 * rank], 1 + rank)
+    outer = _contracted(context, inside, grown, groups, 1 + rank)
+    inner = _contracted(context, _windows(seen, window, places), seen, groups, 1 + rank)
     summed = _product(context, outer[0], outer[1], inner[0], inner[1])
     made = context.reshape(summed, [grown.blocks, groups, -1, summed.shape[-1]])
     total = context.sum(made, (0,)) if grown.blocks > 1 else made
@@ -358,9 +355,7 @@ def _weight_gradient(
     return views.permute(shaped, [0, 1 + rank, *range(1, 1 + rank)])
 
 
-def _contracted(
-    context: Lowering, x: View, planes: Planes, groups: int, kept: Sequence[int], first: int
-) -> tuple[Input, Input]:
+def _contracted(context: Lowering, x: View, planes: Planes, groups: int, first: int) -> tuple[Input, Input]:
     """[B, Y.., kept..] as quantised rows [blocks.., groups.., kept, images·Y] with their exponents.
 
     `first` is the number of dimensions before the kept ones; the last kept one is divided into groups.
@@ -373,7 +368,7 @@ def _contracted(
     )
     split = _grouped(split, groups, len(split.shape) - 1)
     lines = [*range(1, 1 + first)]
-    own = [d + 1 for d in kept]
+    own = [*range(1 + first, 1 + len(x.shape))]
     many = []
     if groups > 1:
         many, own = [own[-1]], [*own[:-1], own[-1] + 1]
