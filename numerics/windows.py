@@ -13,9 +13,11 @@ from math import prod
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from numerics import windows_kernel
 from numerics.backends import integer_product_fast
+from numerics.contraction import quantise
 from numerics.fused import Exponents, Quantised
 from numerics.windows_kernel import Dims, strided, view
 
@@ -28,23 +30,24 @@ def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
 class Windows:
     """A view of a quantised tensor, not copied: base_flat[offset + sum of i_d * strides_d], under `shape`."""
 
-    base: Quantised
+    base: Tensor
+    """i16"""
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int
     shape: tuple[int, ...]
 
     @classmethod
-    def whole(cls, base: Quantised) -> Windows:
-        """All of a quantised tensor as it lies."""
-        shape = tuple(base.integers.shape)
+    def whole(cls, base: Tensor) -> Windows:
+        """All of a quantised tensor (i16) as it lies."""
+        shape = tuple(base.shape)
         return cls(base, shape, _contiguous(shape), 0, shape)
 
     @property
     def plain(self) -> bool:
         """Every element of the base in its order."""
         dense = self.offset == 0 and self.strides == _contiguous(self.sizes)
-        return dense and prod(self.sizes) == self.base.integers.numel()
+        return dense and prod(self.sizes) == self.base.numel()
 
     def reshaped(self, shape: Sequence[int]) -> Windows:
         """The same elements in the same order."""
@@ -56,12 +59,9 @@ class Windows:
 
     def opened(self) -> Quantised:
         """The elements copied."""
-        if self.plain:
-            return Quantised(self.base.integers.reshape(self.shape))
-        flat = self.base.integers.contiguous().view(-1)
-        return Quantised(
-            flat.as_strided(list(self.sizes), list(self.strides), self.offset).reshape(self.shape)
-        )
+        flat = self.base.contiguous().view(-1)
+        seen = flat.as_strided(list(self.sizes), list(self.strides), self.offset)
+        return Quantised(seen.reshape(self.shape).to(torch.float32))
 
     def rows(self) -> tuple[int, ...] | None:
         """This view [b..., R, K] as the kernel takes it; None if `sizes` do not divide that way."""
@@ -79,14 +79,27 @@ class Windows:
         return view(self.offset, *made) if made[-1][1][-1] > 0 else None
 
 
+def plane(x: Tensor, sides: Sequence[int], e: Exponents) -> Tensor:
+    """i16: f32 [X.., C] quantised (A31) with zeros around it; `sides` are PyTorch's, none for C."""
+    made: Tensor = torch.ops.assay.plane(x, sides, e.i32)
+    return made
+
+
+def _plane(x: Tensor, sides: Sequence[int], e: Tensor) -> Tensor:
+    kernel = windows_kernel.load()
+    if kernel is not None:
+        return kernel.plane(x, sides, e)
+    return quantise(pad(x, list(sides)), e)
+
+
 def windowed_product(qa: Windows, ea: Exponents, qb: Windows, eb: Exponents) -> Tensor:
     """f32[b..., M, N] from views [b..., M, K] and [b..., N, K] (A32)."""
     batch, given = qa.shape[:-2], []
     for q, e in ((qa, ea), (qb, eb)):
         if (rows := q.rows()) is None:
-            q = Windows.whole(q.opened())
+            q = Windows.whole(q.opened().narrowed())
             rows = q.rows()
-        given += [q.base.narrowed(), rows, e.factor().reshape(prod(batch), -1)]
+        given += [q.base, rows, e.factor().reshape(prod(batch), -1)]
     made: Tensor = torch.ops.assay.windowed_product(*given)
     return made.view(*batch, *made.shape[1:])
 
@@ -111,6 +124,13 @@ def _shape(
 _LIBRARY = torch.library.Library("assay", "FRAGMENT")
 _LIBRARY.define(
     "windowed_product(Tensor a, int[] a_view, Tensor fa, Tensor b, int[] b_view, Tensor fb) -> Tensor"
+)
+_LIBRARY.define("plane(Tensor x, int[] sides, Tensor e) -> Tensor")
+_LIBRARY.impl("plane", _plane, "CPU")
+torch.library.register_fake(
+    "assay::plane",
+    lambda x, sides, e: x.new_empty((*e.shape, x.shape[-1]), dtype=torch.int16),
+    lib=_LIBRARY,
 )
 _LIBRARY.impl("windowed_product", _windowed_product, "CPU")
 torch.library.register_fake("assay::windowed_product", _shape, lib=_LIBRARY)

@@ -1,4 +1,5 @@
-/* Products of rows of overlapping views of i16 tensors (docs/arithmetic.md, A32), without copying the views.
+/* Planes quantised with zeros around them (docs/arithmetic.md, A31), and products of rows of overlapping views of
+ * such i16 tensors (A32), without copying the views.
  *
  * `x` is the view that is read where it lies, `w` the one that is packed: pairs of neighbouring contracted
  * numbers, so that one instruction multiplies and adds two i16 pairs in each i32 lane. What is summed in i32
@@ -6,6 +7,7 @@
  * are added in binary64, exactly, and rounded once.
  */
 
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -327,4 +329,51 @@ void windowed_product(const int16_t *x, int64_t x_elements, const int64_t *x_dim
     free(numbers);
     free(packed);
     free(groups);
+}
+
+static float power_of_two(int32_t n) {
+    union {
+        int32_t bits;
+        float value;
+    } made = {(n + 127) * (1 << 23)};
+    return made.value;
+}
+
+static void quantise(const float *x, int64_t count, int32_t e, int16_t *out) {
+    int32_t shift = 13 - (e < -125 ? -125 : e);
+    float first = power_of_two(shift >> 1), second = power_of_two(shift - (shift >> 1));
+    if (e >= 129) {
+        memset(out, 0, count * sizeof *out);
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        float v = x[i] * first * second;
+        v = v > 8192 ? 8192 : v < -8192 ? -8192 : v;
+        out[i] = (int16_t)(int32_t)rintf(v == v ? v : 0);
+    }
+}
+
+/* Numbers of x [sizes.., channels], with zeros `before` and `after` along the first `rank` dimensions, by an exponent
+ * for each row of the result. */
+void plane(const float *x, int64_t rank, const int64_t *sizes, const int64_t *before, const int64_t *after,
+           int64_t channels, const int32_t *e, int16_t *out, int threads) {
+    int64_t wide[MOST_DIMS], rows = 1, outer = before[0] + sizes[0] + after[0];
+    for (int64_t d = 1; d < rank; d++) rows *= wide[d] = before[d] + sizes[d] + after[d];
+#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
+    for (int64_t o = 0; o < outer; o++) {
+        int64_t digits[MOST_DIMS] = {o};
+        for (int64_t row = o * rows; row < (o + 1) * rows; row++) {
+            int64_t from = 0, inside = 1;
+            for (int64_t d = 0; d < rank; d++) {
+                int64_t at = digits[d] - before[d];
+                inside &= at >= 0 && at < sizes[d];
+                from = from * sizes[d] + at;
+            }
+            if (inside)
+                quantise(x + from * channels, channels, e[row], out + row * channels);
+            else
+                memset(out + row * channels, 0, channels * sizeof *out);
+            for (int64_t d = rank - 1; d > 0 && ++digits[d] == wide[d]; d--) digits[d] = 0;
+        }
+    }
 }

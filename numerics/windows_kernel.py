@@ -1,7 +1,7 @@
-"""Products of overlapping views of i16 tensors in C, which reads the views where they lie.
+"""Quantised planes and products of their overlapping views in C, which reads the views where they lie.
 
 Contract: `load` compiles ``windows_kernel.c`` once a process (a second) and compares it with
-``numerics.backends`` before it is given to anybody; None with a warning where it cannot be had or gives
+the definition before it is given to anybody; None with a warning where it cannot be had or gives
 another number. A call holds no lock of Python's and uses as many threads as PyTorch does. Not guaranteed:
 speed on processors without instructions for products of i16 pairs.
 
@@ -24,6 +24,7 @@ from torch import Tensor
 
 from numerics import constants as c
 from numerics.backends import integer_product_int64
+from numerics.contraction import quantise
 from numerics.native import Unusable, compiled
 
 log = logging.getLogger(__name__)
@@ -68,6 +69,24 @@ class Kernel:
         self._product.argtypes = [
             pointer, size, pointer, pointer, pointer, pointer, pointer, pointer, size, size, ctypes.c_int
         ]  # fmt: skip
+        self._plane = library.plane
+        self._plane.restype = None
+        self._plane.argtypes = [
+            pointer, size, pointer, pointer, pointer, size, pointer, pointer, ctypes.c_int
+        ]  # fmt: skip
+
+    def plane(self, x: Tensor, sides: Sequence[int], e: Tensor) -> Tensor:
+        """i16 [X.., C] of f32 [X.., C] with zeros around it, quantised by an exponent i32 [X..] for each row;
+        `sides` are PyTorch's, none for C."""
+        x, e, rank = x.contiguous(), e.contiguous(), x.dim() - 1
+        around = (*sides[2:], *([0] * (2 * rank + 2 - len(sides))))
+        out = torch.empty(*e.shape, x.shape[-1], dtype=torch.int16)
+        dims = (tuple(x.shape[:-1]), around[::2][::-1], around[1::2][::-1])
+        self._plane(
+            *(x.data_ptr(), rank, *map(_numbers, dims), x.shape[-1]),
+            *(e.data_ptr(), out.data_ptr(), torch.get_num_threads()),
+        )
+        return out
 
     def product(
         self, a: Tensor, a_view: Sequence[int], fa: Tensor, b: Tensor, b_view: Sequence[int], fb: Tensor
@@ -111,9 +130,23 @@ def _loaded() -> Kernel | None:
 def build(source: Path) -> Kernel:
     """Compile, load and check a kernel. Raises Unusable."""
     kernel = Kernel(compiled(source, _FLAGS))
+    _check_plane(kernel)
     for length in (64, 131, 300):
         _check(kernel, length)
     return kernel
+
+
+def _check_plane(kernel: Kernel) -> None:
+    """Raises Unusable unless numbers of all kinds are quantised as A31 says, by any exponent."""
+    bits = torch.arange(7 * 40 * 33, dtype=torch.int64) * 0x9E3779B1
+    ties = (torch.arange(7 * 40 * 33) - 5000).to(torch.float32) / 2
+    e = (torch.arange(9 * 43, dtype=torch.int32) % 270 - 130).view(9, 43)
+    for x in (bits.to(torch.int32).view(torch.float32), ties):
+        x = x.view(7, 40, 33)
+        for exponents in (e, torch.full_like(e, c.QUANTISED_BITS)):
+            wanted = quantise(torch.nn.functional.pad(x, (0, 0, 1, 2, 2, 0)), exponents)
+            if not torch.equal(kernel.plane(x, (0, 0, 1, 2, 2, 0), exponents), wanted):
+                raise Unusable("the compiled kernel quantises otherwise")
 
 
 def _check(kernel: Kernel, length: int) -> None:

@@ -10,6 +10,7 @@ those.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -21,12 +22,33 @@ from torch.nn.functional import pad
 
 from numerics import REFERENCE, fused
 from numerics.fused import Exponents, Quantised
-from numerics.windows import Windows, windowed_product
+from numerics.windows import Windows, plane, windowed_product
 from program.affine import strided
 from program.execute import TORCH_DTYPES
 from program.isa import DType, Node, Op, Program
 
-Value = Tensor | Quantised | Windows | Exponents
+
+@dataclass(frozen=True)
+class Padded:
+    """A tensor with zeros around it, which are put there when something else than windows needs them."""
+
+    inner: Tensor
+    sides: tuple[int, ...]
+    """PyTorch's padding, of every dimension."""
+
+    @classmethod
+    def of(cls, value: Value, sides: Sequence[int]) -> Padded:
+        """`value`, padded or not, with more zeros around it."""
+        if not isinstance(value, Padded):
+            value = Padded(_plain(value), (0,) * len(sides))
+        return cls(value.inner, tuple(a + b for a, b in zip(value.sides, sides, strict=True)))
+
+    @property
+    def tensor(self) -> Tensor:
+        return pad(self.inner, list(self.sides))
+
+
+Value = Tensor | Quantised | Windows | Exponents | Padded
 
 _FUSED: dict[Op, Callable[..., Value]] = {
     Op.EXPONENT: fused.exponent,
@@ -77,17 +99,19 @@ def _run(program: Program, *inputs: Tensor) -> list[Tensor]:
             values.append(inputs[-1])
         else:
             operands = [values[ref.ref] for ref in node.inputs]
-            if node.op is Op.QUANTISE:
-                made = _quantise(program, node, operands, len(values) in products_only)
-                values.append(Windows.whole(made) if len(values) in planes else made)
+            if len(values) in planes:
+                values.append(Windows.whole(_plane(node, operands)))
+            elif node.op is Op.QUANTISE:
+                values.append(_quantise(program, node, operands, len(values) in products_only))
             elif (zeros := _zeros_around(program, node)) is not None:
                 inner, sides = zeros
-                values.append(pad(_plain(operands[inner]), sides))
+                values.append(Padded.of(operands[inner], sides))
             else:
                 value = _value(node, operands, inputs[-1].device)
-                if node.op in _ROUNDED and isinstance(value, Tensor):
+                stored = any(isinstance(x, Windows) for x in operands)
+                if node.op in _ROUNDED and isinstance(value, Tensor) and not stored:
                     value = fused.rounded(value)
-                costly = node.op in _COSTLY or len(values) in repeated
+                costly = (node.op in _COSTLY or len(values) in repeated) and not stored
                 if costly and isinstance(value, Tensor):
                     value = fused.kept(value)
                 values.append(value)
@@ -139,7 +163,7 @@ def _zeros_around(program: Program, node: Node) -> tuple[int, list[int]] | None:
         return None
     sizes, dim = [ref.shape[node.attrs[0]] for ref in node.inputs], node.attrs[0]
     before, after = sum(sizes[: inner[0]]), sum(sizes[inner[0] + 1 :])
-    return inner[0], [0, 0] * (len(node.shape) - 1 - dim) + [before, after]
+    return inner[0], [0, 0] * (len(node.shape) - 1 - dim) + [before, after] + [0, 0] * dim
 
 
 def _is_zero(program: Program, ref: int) -> bool:
@@ -159,6 +183,8 @@ def _external(node: Node, value: Value) -> Tensor:
 
 
 def _plain(value: Value) -> Tensor:
+    if isinstance(value, Padded):
+        return value.tensor
     if isinstance(value, Windows):
         value = value.opened()
     if isinstance(value, Quantised):
@@ -170,7 +196,7 @@ def _value(node: Node, operands: Sequence[Value], device: torch.device) -> Value
     """Output of one node that neither reads outside the program nor quantises."""
     if node.op in _MOVES:
         move = partial(_move, node)
-        first = operands[0]
+        first = operands[0].tensor if isinstance(operands[0], Padded) else operands[0]
         if isinstance(first, Windows):
             return _seen(node, first)
         return move(first) if isinstance(first, Tensor) else first.moved(move)
@@ -196,7 +222,7 @@ def _quantised(value: Value) -> Quantised:
 
 
 def _windows(value: Value) -> Windows:
-    return value if isinstance(value, Windows) else Windows.whole(_quantised(value))
+    return value if isinstance(value, Windows) else Windows.whole(_quantised(value).narrowed())
 
 
 def _seen(node: Node, x: Windows) -> Windows:
@@ -206,11 +232,18 @@ def _seen(node: Node, x: Windows) -> Windows:
     offset, *strides = node.attrs
     if x.plain and all(s >= 0 for s in strides):
         return x.viewed(node.shape, offset, strides)
-    return Windows.whole(x.opened().moved(partial(_move, node)))
+    return Windows.whole(x.opened().moved(partial(_move, node)).narrowed())
 
 
 def _exponents(value: Value) -> Exponents:
     return value if isinstance(value, Exponents) else Exponents(_plain(value), own=False)
+
+
+def _plane(node: Node, operands: Sequence[Value]) -> Tensor:
+    x, e = operands[0], _exponents(operands[1])
+    if not isinstance(x, Padded) or any(x.sides[:2]):
+        x = Padded(_plain(x), (0,) * (2 * len(node.shape)))
+    return plane(x.inner, x.sides, e)
 
 
 def _quantise(program: Program, node: Node, operands: Sequence[Value], product_only: bool) -> Quantised:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from numerics import contraction, fused, windows, windows_kernel
 from numerics.fused import Exponents, Quantised
@@ -16,12 +17,12 @@ PLANE = (4, 6, 5, 8)
 """[B, X, Y, C]"""
 
 
-def _quantised(shape: Sequence[int], seed: int) -> Quantised:
+def _quantised(shape: Sequence[int], seed: int) -> Tensor:
     """Integers over the whole range, most of them at its ends."""
     generator = torch.Generator().manual_seed(seed)
     q = torch.randint(-8192, 8193, shape, generator=generator)
     ends = torch.randint(0, 4, shape, generator=generator)
-    return Quantised(torch.where(ends == 0, q, torch.where(ends == 1, 8192, -8192)).to(torch.float32))
+    return torch.where(ends == 0, q, torch.where(ends == 1, 8192, -8192)).to(torch.int16)
 
 
 def _exponents(shape: Sequence[int], seed: int) -> Exponents:
@@ -43,7 +44,7 @@ def _same(a: Windows, b: Windows) -> None:
     assert torch.equal(_bits(made), _bits(wanted))
 
 
-def _unfolded(base: Quantised) -> Windows:
+def _unfolded(base: Tensor) -> Windows:
     """3 × 2 windows of the plane: [B·4·4, 3·2·8]."""
     seen = Windows.whole(base).viewed((4, 4, 4, 3, 2, 8), 0, (240, 40, 8, 40, 8, 1))
     return seen.reshaped((64, 48))
@@ -77,7 +78,21 @@ def test_the_compiled_operation_is_the_fused_one() -> None:
     a, b = _unfolded(_quantised(PLANE, 1)), _quantised((5, 48), 2)
     ea, eb = _exponents((64,), 3), _exponents((5,), 4)
     made = windows.windowed_product(a, ea, Windows.whole(b), eb)
-    assert torch.equal(_bits(made), _bits(fused.product(a.opened(), ea, b, eb)))
+    assert torch.equal(_bits(made), _bits(fused.product(a.opened(), ea, Quantised(b.to(torch.float32)), eb)))
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("sides", [(0, 0, 1, 1, 2, 0), (0, 0), (0, 0, 0, 3, 0, 0, 1, 0)])
+def test_planes_have_zeros_around_them(
+    sides: tuple[int, ...], compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not compiled:
+        monkeypatch.setattr(windows_kernel, "load", lambda: None)
+    x = torch.randn(PLANE, generator=torch.Generator().manual_seed(1))
+    x.view(-1)[::37] = float("nan")
+    wide = pad(x, sides)
+    e = _exponents(wide.shape[:-1], 3)
+    assert torch.equal(windows.plane(x, sides, e), contraction.quantise(wide, e.i32))
 
 
 def test_without_the_kernel_the_bits_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

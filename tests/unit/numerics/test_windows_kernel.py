@@ -111,6 +111,20 @@ def test_a_kernel_with_other_sums_is_refused(tmp_path: Path, right: str, wrong: 
         windows_kernel.build(planted(tmp_path, right, wrong))
 
 
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("v < -8192 ? -8192 : v", "v"),
+        ("if (e >= 129) {", "if (e > 129) {"),
+        ("rintf(", "roundf("),
+        ("digits[d] - before[d]", "digits[d] - after[d]"),
+    ],
+)
+def test_a_kernel_that_quantises_otherwise_is_refused(tmp_path: Path, right: str, wrong: str) -> None:
+    with pytest.raises(Unusable, match="quantises otherwise"):
+        windows_kernel.build(planted(tmp_path, right, wrong))
+
+
 def test_a_source_that_does_not_compile_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Unusable, match="refuses"):
         windows_kernel.build(planted(tmp_path, "#include <stdlib.h>", "#include <nothing.h>"))
