@@ -16,7 +16,8 @@ library Contraction {
     uint256 private constant OFFSETS = 0x8000800080008000800080008000800080008000800080008000800080008000;
     uint256 private constant ODD = 0xffffffffffffffff0000000000000000ffffffffffffffff0000000000000000;
     uint256 private constant EVEN = 0x0000000000000000ffffffffffffffff0000000000000000ffffffffffffffff;
-    uint256 private constant LANE = 0xffffffffffffffff;
+    uint256 private constant HALVES = 0x0000000000008000000000000000800000000000000080000000000000008000;
+    uint256 private constant DIGITS = 0x0000000000000000800000000000000080000000000000008000000000000000;
     uint256 private constant TOPS = 0x8000000080000000800000008000000080000000800000008000000080000000;
     /// @dev Exponents below the largest within which x·2^(k−e) is an integer: k − 24 − 12 at the bound.
     uint256 private constant EXACT = 14;
@@ -91,67 +92,42 @@ library Contraction {
 
     /// @notice A32: Σ a·b over `count` pairs of i16, exact.
     function dot(uint256 a, uint256 b, uint256 count) internal pure returns (int256 total) {
-        // Offset by 2^15 the factors are unsigned: Σ ab = Σ a'b' − 2^15 (Σ a' + Σ b') + count·2^30. A word holds sixteen of
-        // them, every fourth in a 64-bit lane; with b's lanes reversed, the top lane of one 256-bit product is the sum of
-        // four products. Lanes never overflow: sums stay below 4096 · 2^32 = 2^44.
-        uint256 products;
-        uint256 sums;
+        // A word holds sixteen factors, every fourth in a 64-bit lane: four numbers in base 2^64, whose digits may be
+        // negative. With b's digits reversed, digit 3 of one 256-bit product is the sum of four products. The digits of all
+        // products together stay below 4096 · 2^30 = 2^42 in size.
         assembly ("memory-safe") {
             // On the stack: the optimiser would compute such constants anew each time.
             let lanes := LANES
             let pairs := BYTES
-            for { let left := shl(1, count) } left {} {
+            let halves := HALVES
+            b := sub(b, a)
+            for { let end := add(a, shl(1, count)) } lt(a, end) { a := add(a, 32) } {
                 let x := calldataload(a)
-                let y := calldataload(b)
-                a := add(a, 32)
-                b := add(b, 32)
+                let y := calldataload(add(a, b))
+                if lt(sub(end, a), 32) {
+                    // The last, partial word: what lies beyond the row becomes zero.
+                    let row := not(shr(shl(3, sub(end, a)), not(0)))
+                    x := and(x, row)
+                    y := and(y, row)
+                }
                 x := xor(or(shl(8, and(x, pairs)), and(shr(8, x), pairs)), OFFSETS)
                 y := xor(or(shl(8, and(y, pairs)), and(shr(8, y), pairs)), OFFSETS)
-                switch lt(left, 32)
-                case 0 { left := sub(left, 32) }
-                default {
-                    // The last, partial word: what lies beyond the row becomes zero, which adds nothing.
-                    left := not(shr(shl(3, left), not(0)))
-                    x := and(x, left)
-                    y := and(y, left)
-                    left := 0
-                }
-                sums := add(
-                    sums,
-                    add(
-                        add(
-                            add(and(x, lanes), and(shr(16, x), lanes)),
-                            add(and(shr(32, x), lanes), and(shr(48, x), lanes))
-                        ),
-                        add(
-                            add(and(y, lanes), and(shr(16, y), lanes)),
-                            add(and(shr(32, y), lanes), and(shr(48, y), lanes))
-                        )
-                    )
-                )
                 y := or(shl(128, y), shr(128, y))
                 y := or(and(shl(64, y), ODD), and(shr(64, y), EVEN))
-                products := add(
-                    products,
-                    add(
-                        add(
-                            mul(and(x, lanes), and(y, lanes)),
-                            mul(and(shr(16, x), lanes), and(shr(16, y), lanes))
-                        ),
-                        add(
-                            mul(and(shr(32, x), lanes), and(shr(32, y), lanes)),
-                            mul(and(shr(48, x), lanes), and(shr(48, y), lanes))
-                        )
-                    )
-                )
+                total := add(total, mul(sub(and(x, lanes), halves), sub(and(y, lanes), halves)))
+                x := shr(16, x)
+                y := shr(16, y)
+                total := add(total, mul(sub(and(x, lanes), halves), sub(and(y, lanes), halves)))
+                x := shr(16, x)
+                y := shr(16, y)
+                total := add(total, mul(sub(and(x, lanes), halves), sub(and(y, lanes), halves)))
+                x := shr(16, x)
+                y := shr(16, y)
+                total := add(total, mul(sub(and(x, lanes), halves), sub(and(y, lanes), halves)))
             }
-            products := shr(192, products)
-            sums := add(
-                add(shr(192, sums), and(shr(128, sums), LANE)),
-                add(and(shr(64, sums), LANE), and(sums, LANE))
-            )
+            // Made positive, the digits below borrow nothing from the top one.
+            total := sar(192, add(total, DIGITS))
         }
-        return int256(products) - int256(sums << 15) + int256(count << 30);
     }
 
     /// @notice A35.

@@ -68,7 +68,7 @@ library NodeRules {
         if (op == Nodes.QUANTISE) {
             Operand memory e = _input(node, 1);
             _require(node.inputs.length == 2 && node.dtype == Nodes.I16 && e.dtype == Nodes.I16);
-            _require(_same(x.dims, node.dims) && _same(_head(x.dims, 1), e.dims));
+            _require(_same(x.dims, node.dims) && _isHead(e.dims, x.dims, 1));
         } else if (op == Nodes.SCATTER_SUM) {
             Operand memory index = _input(node, 1);
             _require(node.inputs.length == 2 && node.dtype == Nodes.F32 && index.dtype == Nodes.I32);
@@ -76,7 +76,7 @@ library NodeRules {
             _require(x.dims[0] == node.dims[0] && x.dims[1] == index.dims[0]);
         } else {
             uint256 to = op == Nodes.EXPONENT ? Nodes.I16 : op == Nodes.ARGMAX ? Nodes.I32 : Nodes.F32;
-            _require(node.inputs.length == 1 && node.dtype == to && _same(_head(x.dims, 1), node.dims));
+            _require(node.inputs.length == 1 && node.dtype == to && _isHead(node.dims, x.dims, 1));
         }
     }
 
@@ -96,7 +96,7 @@ library NodeRules {
             _require(node.inputs.length == 2 && node.attrs.length == 0);
             _require(index.dtype == Nodes.I32 && x.dims.length > 0);
             if (op == Nodes.TAKE) _require(_same(_join(index.dims, _tail(x.dims)), node.dims));
-            else _require(_same(_head(x.dims, 1), index.dims) && _same(index.dims, node.dims));
+            else _require(_isHead(index.dims, x.dims, 1) && _same(index.dims, node.dims));
         }
     }
 
@@ -110,8 +110,8 @@ library NodeRules {
         uint256 rank = a.length;
         _require(rank >= 2 && b.length == rank && node.dims.length == rank);
         _require(a[rank - 1] == b[rank - 1] && a[rank - 1] <= MAX_FAN_IN);
-        _require(_same(_head(a, 1), node.inputs[1].dims) && _same(_head(b, 1), node.inputs[3].dims));
-        _require(_same(_head(a, 2), _head(b, 2)) && _same(_head(a, 1), _head(node.dims, 1)));
+        _require(_isHead(node.inputs[1].dims, a, 1) && _isHead(node.inputs[3].dims, b, 1));
+        _require(_agree(a, b, rank - 2) && _agree(a, node.dims, rank - 1));
         _require(node.dims[rank - 1] == b[rank - 2]);
     }
 
@@ -164,14 +164,19 @@ library NodeRules {
     }
 
     function _same(uint256[] memory a, uint256[] memory b) private pure returns (bool) {
-        return keccak256(abi.encodePacked(a)) == keccak256(abi.encodePacked(b));
+        return a.length == b.length && _agree(a, b, a.length);
     }
 
-    /// @dev Without the last `drop` dimensions.
-    function _head(uint256[] memory dims, uint256 drop) private pure returns (uint256[] memory head) {
-        head = new uint256[](dims.length - drop);
-        for (uint256 i; i < head.length; ++i) {
-            head[i] = dims[i];
+    /// @dev Whether `head` is `dims` without its last `drop` dimensions.
+    function _isHead(uint256[] memory head, uint256[] memory dims, uint256 drop) private pure returns (bool) {
+        return head.length + drop == dims.length && _agree(head, dims, head.length);
+    }
+
+    /// @dev Whether the first `count` dimensions are equal; there are as many of both.
+    function _agree(uint256[] memory a, uint256[] memory b, uint256 count) private pure returns (bool agree) {
+        assembly ("memory-safe") {
+            let size := shl(5, count)
+            agree := eq(keccak256(add(a, 0x20), size), keccak256(add(b, 0x20), size))
         }
     }
 

@@ -83,28 +83,35 @@ library Nodes {
     uint256 private constant MAX_ELEMENTS = 1 << 28;
 
     function decode(bytes calldata data) internal pure returns (Node memory node) {
-        if (data.length < 5 || data.length > MAX_BYTES) revert ICourt.MalformedNode();
-        node.op = uint8(data[0]);
-        if ((KNOWN >> node.op) & 1 == 0) revert ICourt.UnknownOperation(uint8(node.op));
-        node.dtype = uint8(data[1]);
-        uint256 inputs = uint8(data[3]);
-        if (node.dtype > BOOL || inputs > MAX_INPUTS) revert ICourt.MalformedNode();
-        uint256 cursor;
-        (node.dims, cursor) = _dims(data, 5, uint8(data[2]));
-        node.inputs = new Operand[](inputs);
-        for (uint256 i; i < inputs; ++i) {
-            if (cursor + 6 > data.length) revert ICourt.MalformedNode();
-            Operand memory input = node.inputs[i];
-            input.ref = _word(data, cursor) >> 224;
-            input.dtype = uint8(data[cursor + 4]);
-            if (input.dtype > BOOL) revert ICourt.MalformedNode();
-            (input.dims, cursor) = _dims(data, cursor + 6, uint8(data[cursor + 5]));
-        }
-        node.attrs = new int256[](uint8(data[4]));
-        if (cursor + 8 * node.attrs.length != data.length) revert ICourt.MalformedNode();
-        for (uint256 i; i < node.attrs.length; ++i) {
-            node.attrs[i] = int256(int64(uint64(_word(data, cursor) >> 192)));
-            cursor += 8;
+        uint256 length = data.length;
+        if (length < 5 || length > MAX_BYTES) revert ICourt.MalformedNode();
+        unchecked {
+            // No cursor gets past 1024 + 4 · 255, and no byte beyond the data is used.
+            uint256 head = _word(data, 0);
+            node.op = head >> 248;
+            if ((KNOWN >> node.op) & 1 == 0) revert ICourt.UnknownOperation(uint8(node.op));
+            node.dtype = head >> 240 & 0xff;
+            uint256 inputs = head >> 224 & 0xff;
+            if (node.dtype > BOOL || inputs > MAX_INPUTS) revert ICourt.MalformedNode();
+            uint256 cursor;
+            (node.dims, cursor) = _dims(data, 5, head >> 232 & 0xff);
+            node.inputs = new Operand[](inputs);
+            for (uint256 i; i < inputs; ++i) {
+                if (cursor + 6 > length) revert ICourt.MalformedNode();
+                Operand memory input = node.inputs[i];
+                uint256 word = _word(data, cursor);
+                input.ref = word >> 224;
+                input.dtype = word >> 216 & 0xff;
+                if (input.dtype > BOOL) revert ICourt.MalformedNode();
+                (input.dims, cursor) = _dims(data, cursor + 6, word >> 208 & 0xff);
+            }
+            uint256 attrs = head >> 216 & 0xff;
+            if (cursor + 8 * attrs != length) revert ICourt.MalformedNode();
+            node.attrs = new int256[](attrs);
+            for (uint256 i; i < attrs; ++i) {
+                node.attrs[i] = int256(_word(data, cursor)) >> 192;
+                cursor += 8;
+            }
         }
     }
 
@@ -134,25 +141,25 @@ library Nodes {
         pure
         returns (uint256[] memory dims, uint256 end)
     {
-        end = cursor + 4 * count;
+        unchecked {
+            end = cursor + 4 * count;
+        }
         if (count > MAX_DIMS || end > data.length) revert ICourt.MalformedNode();
-        dims = new uint256[](count);
-        uint256 product = 1;
-        uint256 to;
+        uint256 product = 1; // of eight numbers below 2^32 at most
         assembly ("memory-safe") {
-            to := dims
-        }
-        for (; cursor < end; cursor += 4) {
-            uint256 dim = _word(data, cursor) >> 224;
-            assembly ("memory-safe") {
-                to := add(to, 0x20) // at most `count` words on
+            dims := mload(0x40)
+            mstore(dims, count)
+            let to := add(dims, 0x20)
+            let last := add(data.offset, end)
+            for { let from := add(data.offset, cursor) } lt(from, last) { from := add(from, 4) } {
+                let dim := shr(224, calldataload(from))
                 mstore(to, dim)
+                product := mul(product, dim)
+                to := add(to, 0x20)
             }
-            unchecked {
-                product *= dim; // of 2^28 and 2^32 at most
-            }
-            if (product == 0 || product > MAX_ELEMENTS) revert ICourt.MalformedNode();
+            mstore(0x40, to)
         }
+        if (product == 0 || product > MAX_ELEMENTS) revert ICourt.MalformedNode();
     }
 
     /// @dev 32 bytes from `cursor`; what lies beyond `data` is cut off by the callers' shifts.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {LibBit} from "solady/utils/LibBit.sol";
+
 /// @title The one tree shape of the protocol (docs/protocol.md, section 1)
 /// @notice SHA-256, leaves 0x00‖data, nodes 0x01‖left‖right, keyed leaves 0x02‖key‖data; padded with zero digests to a
 /// power of two. The number of leaves is always given by the caller from what the program, terms or node declare, never
@@ -39,8 +41,8 @@ library Merkle {
     }
 
     /// @notice ceil(log2(count)): the number of siblings in a membership proof.
-    function depth(uint256 count) internal pure returns (uint256 d) {
-        while ((uint256(1) << d) < count) ++d;
+    function depth(uint256 count) internal pure returns (uint256) {
+        return count > 1 ? LibBit.fls(count - 1) + 1 : 0;
     }
 
     /// @notice Root of a subtree of the given height that is all padding.
@@ -62,39 +64,40 @@ library Merkle {
         uint256 n = digests.length;
         if (n == 0) revert EmptyRange();
         assembly ("memory-safe") {
-            function hash(p, to) {
-                if iszero(staticcall(gas(), 2, p, 65, to, 32)) {
-                    mstore(0, 0x832d990500000000000000000000000000000000000000000000000000000000)
-                    revert(0, 4)
-                }
-            }
-            let p := mload(0x40)
-            let pair := add(p, 1)
-            mstore8(p, 1)
+            let count := n
+            let done := 1
             let z := 0 // root of a subtree of padding, of the height of this level
             for {} gt(n, 1) {} {
-                let from := add(digests, 32)
-                let to := from
-                for { let end := add(from, shl(6, shr(1, n))) } lt(from, end) {} {
-                    mcopy(pair, from, 64)
-                    hash(p, to)
-                    from := add(from, 64)
+                // A pair is hashed where it lies, its prefix in the byte before it: the last one of a digest that has
+                // been hashed, or of the array's length.
+                let to := add(digests, 32)
+                let from := add(digests, 31)
+                for { let end := add(from, shl(6, shr(1, n))) } lt(from, end) { from := add(from, 64) } {
+                    mstore8(from, 1)
+                    done := and(done, staticcall(gas(), 2, from, 65, to, 32))
                     to := add(to, 32)
                 }
+                let p := mload(0x40)
+                mstore8(p, 1)
                 if and(n, 1) {
-                    mstore(pair, mload(from))
-                    mstore(add(pair, 32), z)
-                    hash(p, to)
+                    mcopy(add(p, 1), add(from, 1), 32)
+                    mstore(add(p, 33), z)
+                    done := and(done, staticcall(gas(), 2, p, 65, to, 32))
                 }
                 n := shr(1, add(n, 1))
                 // Unless what is left is a power of two, some level above has a gap.
                 if and(n, sub(n, 1)) {
-                    mstore(pair, z)
-                    mstore(add(pair, 32), z)
-                    hash(p, 0)
+                    mstore(add(p, 1), z)
+                    mstore(add(p, 33), z)
+                    done := and(done, staticcall(gas(), 2, p, 65, 0, 32))
                     z := mload(0)
                 }
             }
+            if iszero(done) {
+                mstore(0, 0x832d990500000000000000000000000000000000000000000000000000000000)
+                revert(0, 4)
+            }
+            mstore(digests, count)
         }
         return digests[0];
     }
@@ -119,19 +122,21 @@ library Merkle {
             let p := mload(0x40)
             let pair := add(p, 1)
             mstore8(p, 1)
-            mstore(0, digest)
+            let place := add(pair, shl(5, and(index, 1))) // the digest's: left, or right
+            mstore(place, digest)
+            let done := 1
             let from := proof.offset
             for { let end := add(from, shl(5, proof.length)) } lt(from, end) { from := add(from, 32) } {
-                let right := shl(5, and(index, 1)) // where the digest goes: 0 left, 32 right
-                mstore(add(pair, right), mload(0))
-                mstore(add(pair, xor(right, 32)), calldataload(from))
-                if iszero(staticcall(gas(), 2, p, 65, 0, 32)) {
-                    mstore(0, 0x832d990500000000000000000000000000000000000000000000000000000000)
-                    revert(0, 4)
-                }
+                mstore(add(pair, sub(add(pair, 32), place)), calldataload(from))
                 index := shr(1, index)
+                place := add(pair, shl(5, and(index, 1)))
+                done := and(done, staticcall(gas(), 2, p, 65, place, 32))
             }
-            result := mload(0)
+            if iszero(done) {
+                mstore(0, 0x832d990500000000000000000000000000000000000000000000000000000000)
+                revert(0, 4)
+            }
+            result := mload(place)
         }
     }
 
