@@ -19,6 +19,7 @@ from protocol.dispute import (
     Pick,
     PickStep,
     Prove,
+    ProveChildren,
     ProveOutput,
     RevealLeaf,
     RevealSteps,
@@ -31,6 +32,7 @@ from protocol.game import leaf_bytes, opened_levels
 from protocol.types import ZERO_DIGEST, Front, Game, GamePhase, Scope
 
 _WHOLE: dict[type, str] = {
+    ProveChildren: "proveChildren",
     OpenOutput: "openOutput",
     ProveOutput: "proveOutput",
     Timeout: "timeout",

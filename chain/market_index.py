@@ -137,12 +137,14 @@ class MarketIndex:
     def _on_Court_Narrowed(self, a: dict) -> None:
         before = self.games[a["gameId"]]
         front = unpack(Front, a["front"])
-        children = tuple(a["children"])
-        opened = (*before.opened, Opened(front.digest, children)) if children else before.opened
+        digests = tuple(a["digests"])
+        opened = before.opened
+        if front.phase in _PICKS[1:] and digests:
+            opened = (*opened, Opened(front.digest, digests))
         self.games[a["gameId"]] = replace(
             before,
             game=before.game.with_parts(front),
-            digests=children,
+            digests=digests,
             opened=opened,
             moves=before.moves + 1,
         )

@@ -24,6 +24,7 @@ _MOVES = {
     "RevealTrace": "commits to the trace of that step and opens its top",
     "Pick": "points at the first part that differs from its own replay",
     "Split": "opens that part",
+    "ProveChildren": "proves that what was opened is not that part",
     "OpenOutput": "demands the claimed state to be opened",
     "ProveOutput": "proves that the claimed state is not the trace's output",
     "RevealLeaf": "reveals the disputed bytes",

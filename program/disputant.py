@@ -21,6 +21,7 @@ from protocol.dispute import (
     Pick,
     PickStep,
     Prove,
+    ProveChildren,
     ProveOutput,
     RevealLeaf,
     RevealSteps,
@@ -149,6 +150,8 @@ class _Side:
             return self._pick_step()
         if phase == GamePhase.PROVE:
             return self._prove()
+        if trees.root(self._view.digests) != self._game.digest:
+            return ProveChildren(self._view.digests)
         child = _first_difference(self._children(), self._view.digests)
         if child is None:
             return self._agrees()

@@ -64,7 +64,8 @@ def openings(trace: StepTrace, index: int, element: int, path: TracePath) -> tup
     def read(ordinal: int, at: int) -> int:
         return int(trace.tensor(node.inputs[ordinal].ref).reshape(-1)[at])
 
-    opened = []
+    opened: list[Opening] = []
+    before: int | None = None
     for span in rules.spans(node, element, read):
         if node.op is Op.STATE:
             slot = node.attrs[0]
@@ -74,6 +75,9 @@ def openings(trace: StepTrace, index: int, element: int, path: TracePath) -> tup
             source = node.inputs[span.input]
             data, tree = trace.output(source.ref), trace.tensor_tree(source.ref)
             way, size = list(path(source.ref)), source.dtype.size
+            if before is not None:
+                way = list(trees.below_meeting(before, source.ref, way))
+            before = source.ref
         first = span.first * size // trees.LEAF_BYTES
         stop = -(-(span.first + span.count) * size // trees.LEAF_BYTES)
         leaves = bytes(data[first * trees.LEAF_BYTES : stop * trees.LEAF_BYTES])
@@ -106,17 +110,15 @@ class _Proven:
     data: bytes
 
 
-def _prove_tensor(game: Game, node: Node, opening: Opening) -> _Proven:
-    """Check one opening of an ordinary or state node against the roots that both sides accept."""
+def _prove_tensor(game: Game, node: Node, opening: Opening, way: trees.Way) -> _Proven:
+    """Check one opening of an ordinary or state node; `way` leads to the root that both sides accept."""
     if node.op is Op.STATE:
-        size, key = node.bytes, ZERO_DIGEST
-        root, count, place = game.in_root, game.program.slots, node.attrs[0]
+        size, key, place = node.bytes, ZERO_DIGEST, node.attrs[0]
     else:
         _require(opening.input < len(node.inputs), "IndexOutOfRange")
         source = node.inputs[opening.input]
         _require(source.ref < game.node, "MalformedNode", "an input is not an earlier node")
-        size, key = source.bytes, game.key
-        root, count, place = game.trace_root, game.program.nodes, source.ref
+        size, key, place = source.bytes, game.key, source.ref
     offset = opening.first_leaf * trees.LEAF_BYTES
     parts = [opening.data[i : i + trees.LEAF_BYTES] for i in range(0, len(opening.data), trees.LEAF_BYTES)]
     end = min(offset + len(parts) * trees.LEAF_BYTES, size)
@@ -124,7 +126,7 @@ def _prove_tensor(game: Game, node: Node, opening: Opening) -> _Proven:
     digests = [trees.leaf(p) if key == ZERO_DIGEST else trees.keyed_leaf(key, p) for p in parts]
     leaves = -(-size // trees.LEAF_BYTES)
     tensor_root = trees.fold_range(leaves, opening.first_leaf, digests, opening.siblings)
-    if tensor_root is None or not trees.verify(root, count, place, tensor_root, opening.path):
+    if tensor_root is None or not way.proves(place, tensor_root, opening.path):
         raise IllegalMove("BadProof", f"input {opening.input}")
     return _Proven(opening.input, offset, opening.data)
 
@@ -171,8 +173,12 @@ def element_bits(game: Game, encoded: bytes, element: int, opened: Sequence[Open
         _require(node.attrs[0] == game.node, "MalformedNode")
         _only(opened)
     proven: list[_Proven] = []
+    program = game.program
+    way = trees.Way(game.trace_root, program.nodes)
+    if node.op is Op.STATE:
+        way = trees.Way(game.in_root, program.slots)
     if node.op is not Op.DATA:
-        proven = [_prove_tensor(game, node, opening) for opening in opened]
+        proven = [_prove_tensor(game, node, opening, way) for opening in opened]
 
     def read(ordinal: int, at: int) -> int:
         dtype = node.dtype if node.op is Op.STATE else node.inputs[ordinal].dtype

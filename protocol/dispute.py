@@ -54,6 +54,13 @@ class Pick:
 
 
 @dataclass(frozen=True)
+class ProveChildren:
+    """Challenger: what the defender opened does not fold to the digest in dispute."""
+
+    children: Digests
+
+
+@dataclass(frozen=True)
 class OpenOutput:
     """Challenger: nothing is wrong in the trace; open the claimed output state."""
 
@@ -99,6 +106,7 @@ Move = (
     | RevealTrace
     | Split
     | Pick
+    | ProveChildren
     | OpenOutput
     | ProveOutput
     | RevealLeaf

@@ -21,6 +21,7 @@ from protocol.dispute import (
     Pick,
     PickStep,
     Prove,
+    ProveChildren,
     ProveOutput,
     RevealLeaf,
     RevealSteps,
@@ -48,7 +49,7 @@ class IllegalMove(Refused):
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a game ended. `reason`: timeout, output, padding, leaf or arithmetic."""
+    """How a game ended. `reason`: timeout, children, output, padding, leaf or arithmetic."""
 
     challenger_won: bool
     reason: str
@@ -116,10 +117,10 @@ def _pick_step(game: Game, move: PickStep, now: Seconds) -> Game:
     )
 
 
-def _check_children(game: Game, children: Sequence[bytes]) -> None:
-    down = opened_levels(game.level)
-    _require(len(children) == 1 << down, "WrongCount")
-    _require(trees.root(children) == game.digest, "WrongChildren")
+def _opened(game: Game, children: Sequence[bytes]) -> bytes:
+    """What the game keeps of children; that they fold is for the challenger to deny (`ProveChildren`)."""
+    _require(len(children) == 1 << opened_levels(game.level), "WrongCount")
+    return digest_of(children)
 
 
 def _reveal_trace(game: Game, move: RevealTrace, now: Seconds) -> Game:
@@ -134,8 +135,7 @@ def _reveal_trace(game: Game, move: RevealTrace, now: Seconds) -> Game:
         index=0,
         leaves=nodes,
     )
-    _check_children(opened, move.children)
-    return _next(opened, now, phase=GamePhase.PICK_NODE)
+    return _next(opened, now, phase=GamePhase.PICK_NODE, revealed=_opened(opened, move.children))
 
 
 _AFTER_SPLIT = {
@@ -147,8 +147,13 @@ _AFTER_PICK = {after: before for before, after in _AFTER_SPLIT.items()}
 
 
 def _split(game: Game, move: Split, now: Seconds) -> Game:
-    _check_children(game, move.children)
-    return _next(game, now, phase=_AFTER_SPLIT[game.phase])
+    return _next(game, now, phase=_AFTER_SPLIT[game.phase], revealed=_opened(game, move.children))
+
+
+def _prove_children(game: Game, move: ProveChildren) -> Verdict:
+    _require(digest_of(move.children) == game.revealed, "WrongChildren")
+    _require(trees.root(move.children) != game.digest, "NoDifference")
+    return Verdict(True, "children")
 
 
 def _pick(game: Game, move: Pick, now: Seconds, arithmetic: Arithmetic) -> Game | Verdict:
@@ -162,7 +167,7 @@ def _pick(game: Game, move: Pick, now: Seconds, arithmetic: Arithmetic) -> Game 
     if index >= game.leaves:
         _require(digest != trees.ZEROS[level], "NoDifference")
         return Verdict(True, "padding")
-    below = replace(game, digest=digest, level=level, index=index)
+    below = replace(game, digest=digest, level=level, index=index, revealed=ZERO_DIGEST)
     if level == 0 and game.phase == GamePhase.PICK_NODE:
         return _enter_node(below, move, now, arithmetic)
     _require(not move.node and not move.node_proof, "WrongCount", "no node is picked here")
@@ -205,6 +210,7 @@ def _open_state(game: Game) -> Game:
         level=trees.depth(slots),
         index=0,
         leaves=slots,
+        revealed=ZERO_DIGEST,
     )
 
 
@@ -275,6 +281,7 @@ _PHASES: dict[type, tuple[GamePhase, ...]] = {
     RevealTrace: (GamePhase.TRACE,),
     Split: tuple(_AFTER_SPLIT),
     Pick: tuple(_AFTER_PICK),
+    ProveChildren: tuple(_AFTER_PICK),
     OpenOutput: (GamePhase.PICK_NODE,),
     ProveOutput: (GamePhase.PICK_NODE, GamePhase.PICK_OUTPUT),
     RevealLeaf: (GamePhase.REVEAL_LEAF,),
@@ -303,6 +310,8 @@ def play(game: Game, move: Move, by: Address, now: Seconds, arithmetic: Arithmet
             return _split(game, move, now)
         case Pick():
             return _pick(game, move, now, arithmetic)
+        case ProveChildren():
+            return _prove_children(game, move)
         case OpenOutput():
             return _open_output(game, now)
         case ProveOutput():

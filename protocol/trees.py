@@ -142,6 +142,48 @@ def verify(root_: bytes, leaves: int, index: int, digest: bytes, siblings: Seque
     return fold(digest, index, siblings) == root_
 
 
+def below_meeting(before: int, leaf: int, siblings: Sequence[bytes]) -> tuple[bytes, ...]:
+    """Those of `leaf`'s siblings that are below where its way meets that of leaf `before`."""
+    return tuple(siblings[: max((before ^ leaf).bit_length() - 1, 0)])
+
+
+class Way:
+    """Leaves of one tree, each proven by what its way does not share with the one before.
+
+    Rule 1.3 of docs/protocol.md. After a refusal there is no saying what is proven.
+    """
+
+    def __init__(self, root_: bytes, leaves: int) -> None:
+        self._root, self._leaves = root_, leaves
+        self._leaf: int | None = None
+        self._nodes: list[bytes] = []
+        self._siblings: list[bytes] = []
+
+    def proves(self, leaf_: int, digest: bytes, siblings: Sequence[bytes]) -> bool:
+        """Whether `digest` is leaf `leaf_`: the first brings all its siblings, the others `below_meeting`."""
+        before, self._leaf = self._leaf, leaf_
+        if before is None:
+            self._nodes, self._siblings = self._climb(leaf_, digest, siblings), list(siblings)
+            return verify(self._root, self._leaves, leaf_, digest, siblings)
+        if leaf_ == before:
+            return not siblings and digest == self._nodes[0]
+        level = (before ^ leaf_).bit_length() - 1
+        nodes = self._climb(leaf_, digest, siblings)
+        if len(siblings) != level or nodes[level] != self._siblings[level]:
+            return False
+        self._siblings[: level + 1] = [*siblings, self._nodes[level]]
+        self._nodes[: level + 1] = nodes
+        return True
+
+    @staticmethod
+    def _climb(leaf_: int, digest: bytes, siblings: Sequence[bytes]) -> list[bytes]:
+        nodes = [digest]
+        for level, sibling in enumerate(siblings):
+            right = leaf_ >> level & 1
+            nodes.append(node(sibling, nodes[-1]) if right else node(nodes[-1], sibling))
+        return nodes
+
+
 def fold_range(leaves: int, start: int, digests: Sequence[bytes], siblings: Sequence[bytes]) -> bytes | None:
     """The root that a range proof leads to; None when the range or the number of siblings is wrong."""
     stop = start + len(digests)

@@ -173,6 +173,8 @@ class Prosecutor:
         """
         if game.decided or not slots_shown(game.game):
             return None
+        if trees.root(game.digests) != game.game.digest:
+            return None  # opened falsely, which the game itself convicts
         view = self.market.claim(game.game.claim_id)
         claim = view.claim
         right = state_tree(lineage.input_state(claim.kind, claim.round, claim.shard))

@@ -13,6 +13,7 @@ from protocol.dispute import (
     Pick,
     PickStep,
     Prove,
+    ProveChildren,
     ProveOutput,
     RevealLeaf,
     RevealSteps,
@@ -34,7 +35,7 @@ def game_moves(scene: Scene, game_id: int, game: Game, rng: random.Random, now: 
         GamePhase.PICK_STEP: lambda: [PickStep(scene.steps[game_id], rng.randrange(game.steps + 1))],
         GamePhase.TRACE: lambda: [_trace(scene, game, program, rng)],
         GamePhase.PICK_NODE: lambda: _pick_node(scene, game, program, rng),
-        GamePhase.SPLIT_OUTPUT: lambda: _split_output(scene, game),
+        GamePhase.SPLIT_OUTPUT: lambda: _split_output(scene, game, rng),
         GamePhase.PICK_OUTPUT: lambda: _pick_output(scene, game, program, rng),
         GamePhase.REVEAL_LEAF: lambda: [RevealLeaf(_leaf(scene, game))],
         GamePhase.PROVE: lambda: _prove(scene, game, program, rng),
@@ -62,7 +63,12 @@ def _trace(scene: Scene, game: Game, program: Program, rng: random.Random) -> Re
         children = (*children[:-1], rng.randbytes(32))  # something where there should be padding
     root = trees.root(children)
     scene.traces[root] = trace
-    return RevealTrace(root, children)
+    return RevealTrace(root, _falsely(children, rng))
+
+
+def _falsely(children: tuple[bytes, ...], rng: random.Random) -> tuple[bytes, ...]:
+    """The children, or now and then others than fold to what is opened."""
+    return children if rng.random() < 0.9 else (rng.randbytes(32), *children[1:])
 
 
 def _pick_node(scene: Scene, game: Game, program: Program, rng: random.Random) -> list[Move]:
@@ -77,11 +83,13 @@ def _pick_node(scene: Scene, game: Game, program: Program, rng: random.Random) -
     # A defender may have revealed roots of nothing at all; then nobody can open that state.
     if game.key == ZERO_DIGEST and game.out_root in scene.states:
         moves += [_prove_output(scene, game, program, rng)]
-    return [*moves, OpenOutput()]
+    return [*moves, OpenOutput(), ProveChildren(children)]
 
 
-def _split_output(scene: Scene, game: Game) -> list[Move]:
-    return [Split(_padded(_state_leaves(scene, game)))] if game.out_root in scene.states else []
+def _split_output(scene: Scene, game: Game, rng: random.Random) -> list[Move]:
+    if game.out_root not in scene.states:
+        return []
+    return [Split(_falsely(_padded(_state_leaves(scene, game)), rng))]
 
 
 def _state_leaves(scene: Scene, game: Game) -> tuple[bytes, ...]:
@@ -92,10 +100,14 @@ def _pick_output(scene: Scene, game: Game, program: Program, rng: random.Random)
     children = scene.children[game.out_root]
     pick = Pick(children, rng.randrange(len(children)), b"", ())
     if game.steps:
-        return [_prove_output(scene, game, program, rng), pick]
+        return [_prove_output(scene, game, program, rng), pick, ProveChildren(children)]
     slot, none = rng.randrange(program.slots), ()
     leaf, way = children[slot], output_proof(program, slot)
-    return [pick, ProveOutput(slot, program.outputs[slot], way, leaf, none, ZERO_DIGEST, none)]
+    return [
+        pick,
+        ProveChildren(children),
+        ProveOutput(slot, program.outputs[slot], way, leaf, none, ZERO_DIGEST, none),
+    ]
 
 
 def _prove_output(scene: Scene, game: Game, program: Program, rng: random.Random) -> ProveOutput:
@@ -131,10 +143,11 @@ def _prove(scene: Scene, game: Game, program: Program, rng: random.Random) -> li
         way = tuple(scene.state_tree(game.in_root).proof(game.node))
         openings = [Opening(0, 0, slots[game.node], (), way)]
     else:
-        openings = [
-            Opening(i, 0, trace.outputs[source.ref], (), tuple(tree.proof(source.ref)))
-            for i, source in enumerate(node.inputs)
-        ]
+        refs = [source.ref for source in node.inputs]
+        ways = [tuple(tree.proof(ref)) for ref in refs]
+        for i in range(1, len(refs)):
+            ways[i] = trees.below_meeting(refs[i - 1], refs[i], ways[i])
+        openings = [Opening(i, 0, trace.outputs[ref], (), ways[i]) for i, ref in enumerate(refs)]
     if rng.random() < 0.1:
         openings = openings[1:]
     return [Prove(_leaf(scene, game), node.encode(), element, tuple(openings))]

@@ -133,8 +133,10 @@ class Player:
             move = event.move
             if isinstance(move, dispute.RevealSteps):
                 self.scene.steps[event.game_id] = move.roots
-            if isinstance(move, dispute.RevealTrace | dispute.Split):
-                self.scene.children[trees.root(move.children)] = move.children
+            if isinstance(move, dispute.RevealTrace):
+                self.scene.children[move.trace_root] = move.children
+            if isinstance(move, dispute.Split):
+                self.scene.children[event.game.digest] = move.children
 
     def wait(self) -> None:
         """To just before, at or just after some deadline, or a few blocks."""

@@ -211,9 +211,6 @@ class Twin:
                 yield ("Stakes", "active", (account, role)), funds.active(account, role)
                 yield ("Stakes", "locked", (account, role)), funds.locked(account, role)
                 yield ("Stakes", "unbonding", (account, role)), funds.unbonding(account, role)
-                key = _word(int(account, 16) | role << 160)
-                yield ("Vault", "balance", (Bucket.STAKE, key)), funds.active(account, role)
-                yield ("Vault", "balance", (Bucket.UNBONDING, key)), funds.unbonding(account, role)
             owner = self.world.keys.owner_of(account, self.time)
             yield ("Keys", "ownerOf", (account,)), owner
             yield ("Keys", "nonces", (account,)), self.world.keys.nonce(account)
@@ -222,6 +219,8 @@ class Twin:
         yield ("Guardian", "keeper", ()), self.world.guardian.keeper
         for business in Business:
             yield ("Guardian", "isPaused", (business,)), business in self.world.guardian.paused
+        for bucket in (Bucket.STAKE, Bucket.UNBONDING):
+            yield ("Vault", "balance", (bucket, _word(0))), ledger.total(bucket)
         held = sum(ledger.total(bucket) for bucket in Bucket if bucket != Bucket.WALLET)
         yield ("Vault", "burned", ()), ledger.burned
         yield ("Vault", "undestroyed", ()), ledger.undestroyed

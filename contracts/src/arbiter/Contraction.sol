@@ -114,16 +114,19 @@ library Contraction {
                 y := xor(or(shl(8, and(y, pairs)), and(shr(8, y), pairs)), OFFSETS)
                 y := or(shl(128, y), shr(128, y))
                 y := or(and(shl(64, y), ODD), and(shr(64, y), EVEN))
-                total := add(total, mul(sub(and(x, lanes), halves), sub(and(y, lanes), halves)))
-                x := shr(16, x)
-                y := shr(16, y)
-                total := add(total, mul(sub(and(x, lanes), halves), sub(and(y, lanes), halves)))
-                x := shr(16, x)
-                y := shr(16, y)
-                total := add(total, mul(sub(and(x, lanes), halves), sub(and(y, lanes), halves)))
-                x := shr(16, x)
-                y := shr(16, y)
-                total := add(total, mul(sub(and(x, lanes), halves), sub(and(y, lanes), halves)))
+                total := add(
+                    total,
+                    add(
+                        add(
+                            mul(sub(and(x, lanes), halves), sub(and(y, lanes), halves)),
+                            mul(sub(and(shr(16, x), lanes), halves), sub(and(shr(16, y), lanes), halves))
+                        ),
+                        add(
+                            mul(sub(and(shr(32, x), lanes), halves), sub(and(shr(32, y), lanes), halves)),
+                            mul(sub(and(shr(48, x), lanes), halves), sub(and(shr(48, y), lanes), halves))
+                        )
+                    )
+                )
             }
             // Made positive, the digits below borrow nothing from the top one.
             total := sar(192, add(total, DIGITS))

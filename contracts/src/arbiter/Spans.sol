@@ -41,9 +41,10 @@ library Spans {
         uint256 end = start + count * width;
         for (uint256 i; i < spans.length; ++i) {
             IArbiter.Span calldata span = spans[i];
+            if (span.input != input) continue;
             uint256 offset = span.offset;
-            if (span.input != input || start < offset || end > offset + span.data.length) continue;
             bytes calldata data = span.data;
+            if (start < offset || end > offset + data.length) continue;
             assembly ("memory-safe") {
                 position := add(data.offset, sub(start, offset))
             }

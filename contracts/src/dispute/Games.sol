@@ -71,6 +71,16 @@ library Games {
         return hashOf(matterOf(basis(game), scope(game)), front(game));
     }
 
+    /// @notice keccak256(abi.encodePacked(digests)): what a game keeps of digests that await a pick.
+    function digestOf(bytes32[] calldata digests) internal pure returns (bytes32 digest) {
+        assembly ("memory-safe") {
+            let p := mload(0x40)
+            let size := shl(5, digests.length)
+            calldatacopy(p, digests.offset, size)
+            digest := keccak256(p, size)
+        }
+    }
+
     /// @dev emit ICourt.GameOpened(gameId, game.claimId, game) with another scope and front.
     function log(Game calldata game, uint256 gameId, Scope memory scope_, Front memory front_) internal {
         bytes32 claimId = game.claimId;

@@ -49,7 +49,7 @@ struct Game {
     uint32 level; // levels of the padded tree below `digest`
     uint64 index; // first leaf below `digest`
     uint64 leaves; // of the tree being opened; before there is one, of the trace tree
-    bytes32 revealed; // of what awaits a pick: keccak256(abi.encodePacked(state roots)), or the leaf's root (see Leaves)
+    bytes32 revealed; // keccak256(abi.encodePacked(digests)) of those that await a pick; in PROVE the leaf's root (see Leaves)
     uint64 moveTime; // seconds
     uint64 deadline; // seconds
 }
@@ -112,10 +112,10 @@ interface ICourt {
     event GameOpened(uint256 indexed gameId, bytes32 indexed claimId, Game game);
     /// @dev The game's new scope and front.
     event Moved(uint256 indexed gameId, GamePhase phase, Scope scope, Front front, bytes32[] digests);
-    /// @dev A move within a tree: the game's new front. `children`: what the defender opened.
-    event Narrowed(uint256 indexed gameId, Front front, bytes32[] children);
+    /// @dev A move that changes the front alone. `digests`: what the defender opened, or the steps' roots.
+    event Narrowed(uint256 indexed gameId, Front front, bytes32[] digests);
     event LeafRevealed(uint256 indexed gameId, Front front, bytes data);
-    /// @dev `reason`: "timeout", "output", "padding", "leaf" (not canonical) or "arithmetic".
+    /// @dev `reason`: "timeout", "children", "output", "padding", "leaf" (not canonical) or "arithmetic".
     event GameDecided(uint256 indexed gameId, bytes32 indexed claimId, bool challengerWon, string reason);
     event Undelivered(uint256 indexed gameId, bool challengerWon);
 
@@ -147,7 +147,8 @@ interface ICourt {
         bytes32 traceRoot,
         bytes32[] calldata children
     ) external;
-    /// @notice Defender: the descendants of the tree node in dispute, as many levels down as one move opens.
+    /// @notice Defender: the descendants of the tree node in dispute, as many levels down as one move opens. That they fold to
+    /// it is not checked unless the challenger asks (`proveChildren`).
     function split(uint256 gameId, bytes32 matter, Front calldata front, bytes32[] calldata children) external;
     /// @notice Challenger: the first child it disagrees with, by its digest and its siblings up to the tree node in dispute,
     /// bottom-up. Not at a trace tree's leaf, and not beyond the last leaf: that takes `pick`.
@@ -171,6 +172,9 @@ interface ICourt {
         bytes calldata node,
         bytes32[] calldata nodeProof
     ) external;
+    /// @notice Challenger, where it would pick: `children`, as the defender opened them, do not fold to the tree node in
+    /// dispute. Ends the game; reverts with NoDifference when they do.
+    function proveChildren(uint256 gameId, Game calldata game, bytes32[] calldata children) external;
     /// @notice Challenger, in PICK_NODE: nothing is wrong in the trace, but the claimed output state is not its outputs.
     /// The defender must then open outRoot's tree (SPLIT_OUTPUT / PICK_OUTPUT), whose leaves nobody else need know.
     function openOutput(uint256 gameId, Game calldata game) external;

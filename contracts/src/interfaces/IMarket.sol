@@ -10,8 +10,8 @@ interface IVault {
     /// @dev Where an account's (or job's, or game's) tokens stand.
     enum Bucket {
         FREE, // withdrawable; key = account
-        STAKE, // active stake; key = account and role
-        UNBONDING, // key = account and role
+        STAKE, // active stake of all accounts, one entry (key 0): Stakes knows whose
+        UNBONDING, // the same of what is on its way out
         ESCROW, // a job's budget; key = job id
         BOND, // a challenge's bond, a demand's, a plant's deposit; key = game id, demand id with the top bit set, plant
         COMPENSATION // slash proceeds held for those whose work a rewind wasted; key = job id and rewind
@@ -101,6 +101,16 @@ interface IStakes is IBatch {
     /// @notice Take min(asked, active - locked + unbonding) into the free balance of the calling module; what is locked
     /// stays behind the claims and votes that it is locked for (a conviction unlocks its own first). Never reverts on shortage.
     function slash(address account, Role role, uint256 asked) external returns (uint256 taken); // modules
+    /// @notice What a conviction does to the stakes: free the locks of the claimant and of all voters, then `slash` the
+    /// claimant of `asked` (`own` = what there was) and each of the guilty of verifierStake; `taken` = all of it.
+    function seize(
+        address claimant,
+        uint256 solverStake,
+        uint256 asked,
+        address[] calldata voters,
+        address[] calldata guilty,
+        uint256 verifierStake
+    ) external returns (uint256 own, uint256 taken); // modules
     function active(address account, Role role) external view returns (uint256);
     function locked(address account, Role role) external view returns (uint256);
     function unbonding(address account, Role role) external view returns (uint256);

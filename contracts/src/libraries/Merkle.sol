@@ -140,6 +140,18 @@ library Merkle {
         }
     }
 
+    /// @notice Root that leaf `index` and its siblings give in a tree of `count` leaves: `rangeRoot` of a run of one.
+    function leafRoot(bytes32 digest, uint256 index, uint256 count, bytes32[] calldata siblings)
+        internal
+        view
+        returns (bytes32)
+    {
+        if (index >= count) revert OutOfRange(index + 1, count);
+        uint256 level = depth(count);
+        if (siblings.length != level) revert WrongProofLength(level, siblings.length);
+        return fold(digest, index, siblings);
+    }
+
     /// @notice Root that the run of leaf digests [first, first + digests.length) and its siblings give in a tree of
     /// `count` leaves (`digests` is overwritten). Reverts if the run is empty or leaves the tree, or if the number of
     /// siblings is not exactly what the range needs.

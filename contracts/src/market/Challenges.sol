@@ -52,13 +52,15 @@ contract Challenges is IChallenges, Batch {
         bytes32[] calldata toProof,
         bytes32 salt
     ) external returns (uint256 gameId) {
-        Game memory game = _enter(claim, segment, salt);
-        uint256 leaves = _leaves(claim);
+        Terms memory t = _terms(claim.jobId);
+        Game memory game;
+        _enter(game, claim, segment, salt, t);
+        uint256 leaves = _leaves(claim, t);
         if (!Merkle.verify(claim.segmentsRoot, from, segment, leaves, fromProof)) revert BadProof();
         if (!Merkle.verify(claim.segmentsRoot, to, uint256(segment) + 1, leaves, toProof)) revert BadProof();
         game.inRoot = from;
         game.outRoot = to;
-        return _start(game, address(0));
+        return _start(game, address(0), t.challengeBond);
     }
 
     function openVote(
@@ -71,20 +73,23 @@ contract Challenges is IChallenges, Batch {
         bytes32[] calldata traceProof,
         bytes32 salt
     ) external returns (uint256 gameId) {
-        VoteGame memory v = _gameOnVote(claim, verifier, sample);
+        Terms memory t = _terms(claim.jobId);
+        VoteGame memory v = _gameOnVote(claim, verifier, sample, t);
         _spend(v.game.claimId, sample, verifier, salt);
         if (!Merkle.verify(v.game.outRoot, traceRoot, sample, v.samples, traceProof)) revert BadProof();
         if (!Merkle.verify(v.segmentsRoot, from, v.segment, v.leaves, fromProof)) revert BadProof();
         v.game.inRoot = from;
         v.game.outRoot = traceRoot;
-        return _start(v.game, verifier);
+        return _start(v.game, verifier, t.challengeBond);
     }
 
     function openInput(Claim calldata claim, bytes32 salt) external returns (uint256 gameId) {
-        Game memory game = _enter(claim, INPUT, salt);
+        Terms memory t = _terms(claim.jobId);
+        Game memory game;
+        _enter(game, claim, INPUT, salt, t);
         game.steps = 0;
         game.outRoot = claim.inputRoot;
-        return _start(game, address(0));
+        return _start(game, address(0), t.challengeBond);
     }
 
     function proveBinding(
@@ -196,13 +201,11 @@ contract Challenges is IChallenges, Batch {
         if (claimId == 0 || given != claimId) revert WrongSource(given);
     }
 
-    /// @dev A game on steps of the claim's own program, from the first step of the segment (INPUT: of none).
-    function _gameOn(Claim calldata claim, bytes32 claimId, uint32 segment)
+    /// @dev Makes `game` one on steps of the claim's own program, from the first step of the segment (INPUT: of none).
+    function _fill(Game memory game, Claim calldata claim, bytes32 claimId, uint32 segment, Terms memory t)
         private
         view
-        returns (Game memory game)
     {
-        Terms memory t = _terms(claim.jobId);
         game.accused = Accused(
             claim.jobId, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.epoch
         );
@@ -226,42 +229,38 @@ contract Challenges is IChallenges, Batch {
     }
 
     /// @dev A game on the sampled segment's keyed last step; outRoot is still the root over all samples.
-    function _gameOnVote(Claim calldata claim, address verifier, uint32 sample)
+    function _gameOnVote(Claim calldata claim, address verifier, uint32 sample, Terms memory t)
         private
         returns (VoteGame memory v)
     {
-        v.samples = _terms(claim.jobId).samples;
+        v.samples = t.samples;
         if (sample >= v.samples) revert WrongSample(sample, v.samples);
         (bytes32 claimId, uint64 ballot, bytes32 tracesRoot, bytes32 seed) =
             TASKS.voteGameOpened(claim, verifier);
         v.segmentsRoot = claim.segmentsRoot;
-        v.leaves = _leaves(claim);
+        v.leaves = _leaves(claim, t);
         v.segment = uint32(Sampling.segment(seed, verifier, sample, v.leaves - 1));
-        v.game = _gameOn(claim, claimId, v.segment);
+        _fill(v.game, claim, claimId, v.segment, t);
         v.game.ballot = ballot;
         v.game.defender = verifier;
         v.game.key = Sampling.key(verifier, seed);
         v.game.outRoot = tracesRoot;
     }
 
-    function _start(Game memory game, address verifier) private returns (uint256 gameId) {
+    function _start(Game memory game, address verifier, uint256 bond) private returns (uint256 gameId) {
         gameId = COURT.open(game);
         emit Challenged(gameId, game.claimId, msg.sender, game.segment, verifier);
-        VAULT.move(
-            IVault.Bucket.FREE,
-            _key(msg.sender),
-            IVault.Bucket.BOND,
-            bytes32(gameId),
-            _terms(game.accused.jobId).challengeBond
-        );
+        VAULT.move(IVault.Bucket.FREE, _key(msg.sender), IVault.Bucket.BOND, bytes32(gameId), bond);
     }
 
-    /// @dev A game on the claim, counted there; its finding must have been announced.
-    function _enter(Claim calldata claim, uint32 segment, bytes32 salt) private returns (Game memory game) {
+    /// @dev Makes `game` one on the claim, counted there; its finding must have been announced.
+    function _enter(Game memory game, Claim calldata claim, uint32 segment, bytes32 salt, Terms memory t)
+        private
+    {
         bytes32 claimId = keccak256(abi.encode(claim));
         uint256 announced = _spend(claimId, segment, address(0), salt);
         (, bool early) = TASKS.gameOpened(claim, announced);
-        game = _gameOn(claim, claimId, segment);
+        _fill(game, claim, claimId, segment, t);
         game.early = early;
     }
 
@@ -277,9 +276,8 @@ contract Challenges is IChallenges, Batch {
     }
 
     /// @dev Of the tree over the states at segment ends: one more than there are segments.
-    function _leaves(Claim calldata claim) private view returns (uint256) {
+    function _leaves(Claim calldata claim, Terms memory t) private pure returns (uint256) {
         if (claim.kind == Kind.OUTER) return 2;
-        Terms memory t = _terms(claim.jobId);
         return t.stepsPerRound / t.segmentSteps + 1;
     }
 

@@ -174,11 +174,12 @@ abstract contract Convictions is Shards {
         returns (uint256 taken, uint256 pool)
     {
         address planter = address(PLANTS) == address(0) ? address(0) : PLANTS.planter(claimId);
-        STAKES.unlock(accused.claimant, Role.SOLVER, t.solverStake);
+        (address[] memory voters, address[] memory guilty) = _voters(claimId, st);
+        _keepGuilty(guilty, claimId, segment, t);
         // A planter risks what the finder earns, and nothing is burnt of it.
         uint256 asked = planter == address(0) ? t.solverStake : t.solverStake / 2;
-        uint256 own = STAKES.slash(accused.claimant, Role.SOLVER, asked);
-        taken = own + _seizeVotes(claimId, st, segment, t);
+        uint256 own;
+        (own, taken) = STAKES.seize(accused.claimant, t.solverStake, asked, voters, guilty, t.verifierStake);
         if (planter == address(0)) {
             pool = taken / 2;
         } else {
@@ -190,20 +191,21 @@ abstract contract Convictions is Shards {
     }
 
     /// @dev Guilty is a valid vote one of whose samples is the segment; every one where the input is at fault.
-    function _seizeVotes(bytes32 claimId, Status memory st, uint32 segment, Terms memory t)
+    function _keepGuilty(address[] memory valid, bytes32 claimId, uint32 segment, Terms memory t)
         private
-        returns (uint256 taken)
+        view
     {
-        (address[] memory voters, address[] memory valid) = _voters(claimId, st);
-        if (voters.length == 0) return 0;
-        STAKES.unlockEach(voters, Role.VERIFIER, t.verifierStake);
-        if (segment == WITHHELD) return 0;
-        bytes32 seed = seeds[claimId];
-        uint256 segments = t.stepsPerRound / t.segmentSteps;
-        for (uint256 i; i < valid.length; ++i) {
-            if (segment == INPUT || Sampling.holds(seed, valid[i], t.samples, segments, segment)) {
-                taken += STAKES.slash(valid[i], Role.VERIFIER, t.verifierStake);
+        if (valid.length == 0 || segment == INPUT) return;
+        uint256 n;
+        if (segment != WITHHELD) {
+            bytes32 seed = seeds[claimId];
+            uint256 segments = t.stepsPerRound / t.segmentSteps;
+            for (uint256 i; i < valid.length; ++i) {
+                if (Sampling.holds(seed, valid[i], t.samples, segments, segment)) valid[n++] = valid[i];
             }
+        }
+        assembly ("memory-safe") {
+            mstore(valid, n)
         }
     }
 

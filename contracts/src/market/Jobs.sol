@@ -3,7 +3,8 @@ pragma solidity ^0.8.28;
 
 import {IGuardian} from "../interfaces/IGuardian.sol";
 import {IJobs, ITasks, IVault} from "../interfaces/IMarket.sol";
-import {Accused, Kind, ProgramRef, Terms} from "../interfaces/Types.sol";
+import {Accused, Kind, Terms} from "../interfaces/Types.sol";
+import {TermsRules} from "../libraries/TermsRules.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
@@ -59,14 +60,8 @@ contract Jobs is IJobs {
 
     /// @dev Steps of one `compensate` through the rewinds after the claim's commit.
     uint256 private constant MAX_SCAN = 64;
-    uint256 private constant MAX_SEGMENT_STEPS = 64;
-    uint256 private constant MAX_VERIFIERS = 16;
-    uint256 private constant MAX_NODES = 65_536;
-    uint256 private constant MAX_SLOTS = 4096; // and with it fewer shards than that
     uint8 private constant HALTED = 1;
     uint8 private constant CLOSED = 2;
-    /// @dev So that no sum of times leaves 64 bits and no deadline is out of reach.
-    uint256 private constant MAX_TIME = type(uint32).max;
 
     IVault public immutable VAULT;
     address public immutable TASKS;
@@ -94,8 +89,7 @@ contract Jobs is IJobs {
     function post(Terms calldata given, uint256 budget) external returns (bytes32 jobId) {
         GUARDIAN.requireOpen(IGuardian.Business.JOBS);
         if (msg.sender != given.client) revert NotClient(given.client);
-        _validate(given);
-        _validateTimes(given);
+        TermsRules.check(given);
         uint256 needed = worstCase(given);
         if (needed > type(uint96).max) revert BadTerms("priceCap"); // so that no rewind can waste more
         if (budget < needed) revert BudgetTooSmall(needed, budget);
@@ -300,46 +294,6 @@ contract Jobs is IJobs {
 
     function jobIdOf(Terms calldata t) public view returns (bytes32) {
         return keccak256(abi.encode(block.chainid, address(this), t));
-    }
-
-    function _validate(Terms calldata t) private pure {
-        _validateProgram(t.inner, "inner");
-        _validateProgram(t.outer, "outer");
-        if (t.manifest == 0) revert BadTerms("manifest");
-        if (t.shards == 0) revert BadTerms("shards");
-        if (t.outer.slots != (2 + uint256(t.shards)) * t.inner.params) revert BadTerms("outer.slots");
-        if (t.minShards == 0 || t.minShards > t.shards) revert BadTerms("minShards");
-        if (t.rounds == 0) revert BadTerms("rounds");
-        if (t.stepsPerRound == 0) revert BadTerms("stepsPerRound");
-        if (
-            t.segmentSteps == 0 || t.segmentSteps > MAX_SEGMENT_STEPS || t.stepsPerRound % t.segmentSteps != 0
-        ) {
-            revert BadTerms("segmentSteps");
-        }
-        if (t.samples == 0 || t.samples > t.stepsPerRound / t.segmentSteps) revert BadTerms("samples");
-        if (t.verifiers == 0 || t.verifiers > MAX_VERIFIERS) revert BadTerms("verifiers");
-        if (t.quorum == 0 || t.quorum > t.verifiers) revert BadTerms("quorum");
-        if (t.maxUnsettled == 0) revert BadTerms("maxUnsettled");
-        if (t.priceFloor > t.priceCap) revert BadTerms("priceFloor");
-    }
-
-    function _validateProgram(ProgramRef calldata program, string memory field) private pure {
-        if (program.nodes == 0 || program.nodes > MAX_NODES) revert BadTerms(field);
-        if (program.slots > MAX_SLOTS || program.slots < program.params || program.params == 0) {
-            revert BadTerms(field);
-        }
-    }
-
-    function _validateTimes(Terms calldata t) private pure {
-        if (t.seedDelay == 0) revert BadTerms("seedDelay");
-        if (t.taskTime == 0 || t.taskTime > MAX_TIME) revert BadTerms("taskTime");
-        if (t.stragglerTime == 0 || t.stragglerTime > MAX_TIME) revert BadTerms("stragglerTime");
-        if (t.outerTime == 0 || t.outerTime > MAX_TIME) revert BadTerms("outerTime");
-        if (t.voteTime == 0 || t.voteTime > MAX_TIME) revert BadTerms("voteTime");
-        if (t.revealTime == 0 || t.revealTime > MAX_TIME) revert BadTerms("revealTime");
-        if (t.challengeWindow == 0 || t.challengeWindow > MAX_TIME) revert BadTerms("challengeWindow");
-        if (t.moveTime == 0 || t.moveTime > MAX_TIME) revert BadTerms("moveTime");
-        if (t.pricePeriod == 0 || t.pricePeriod > MAX_TIME) revert BadTerms("pricePeriod");
     }
 
     /// @dev Of a job that exists.

@@ -38,6 +38,9 @@ contract Stakes is IStakes, Batch {
         uint32 nonce;
     }
 
+    /// @dev The one entry of STAKE, and of UNBONDING, in the Vault: whose how much of it is, is kept here alone.
+    bytes32 private constant ALL = 0;
+
     IVault public immutable VAULT;
     address public immutable TASKS;
     /// @notice Seconds from `startUnbond` to `finishUnbond`.
@@ -107,7 +110,7 @@ contract Stakes is IStakes, Batch {
             weights.add(entry.place, amount, _epoch());
         }
         emit Staked(account, role, amount);
-        VAULT.move(IVault.Bucket.FREE, _key(msg.sender), IVault.Bucket.STAKE, _key(account, role), amount);
+        VAULT.move(IVault.Bucket.FREE, _key(msg.sender), IVault.Bucket.STAKE, ALL, amount);
     }
 
     function startUnbondFor(address account, Role role, uint256 amount)
@@ -127,8 +130,7 @@ contract Stakes is IStakes, Batch {
         uint64 due = block.timestamp.toUint64() + UNBOND_DELAY;
         requests[account][role].push(Request(shares, due, entry.nonce));
         emit UnbondStarted(account, role, index, shares, due);
-        bytes32 key = _key(account, role);
-        VAULT.move(IVault.Bucket.STAKE, key, IVault.Bucket.UNBONDING, key, amount);
+        VAULT.move(IVault.Bucket.STAKE, ALL, IVault.Bucket.UNBONDING, ALL, amount);
     }
 
     function finishUnbondFor(address account, Role role, uint256 index)
@@ -148,7 +150,7 @@ contract Stakes is IStakes, Batch {
         }
         asked.shares = 0;
         emit UnbondFinished(account, role, index, amount);
-        VAULT.move(IVault.Bucket.UNBONDING, _key(account, role), IVault.Bucket.FREE, _key(msg.sender), amount);
+        VAULT.move(IVault.Bucket.UNBONDING, ALL, IVault.Bucket.FREE, _key(msg.sender), amount);
     }
 
     function setEndpoint(string calldata url) external {
@@ -185,25 +187,32 @@ contract Stakes is IStakes, Batch {
     }
 
     function slash(address account, Role role, uint256 asked) external onlyTasks returns (uint256 taken) {
-        Account storage entry = accounts[account][role];
-        bytes32 key = _key(account, role);
-        uint256 fromActive = _min(asked, entry.active - entry.locked);
-        if (fromActive > 0) {
-            _lower(entry, role, fromActive);
-            VAULT.move(IVault.Bucket.STAKE, key, IVault.Bucket.FREE, _key(msg.sender), fromActive);
+        uint256 fromActive;
+        (fromActive, taken) = _slash(account, role, asked);
+        VAULT.move(IVault.Bucket.STAKE, ALL, IVault.Bucket.FREE, _key(msg.sender), fromActive);
+    }
+
+    function seize(
+        address claimant,
+        uint256 solverStake,
+        uint256 asked,
+        address[] calldata voters,
+        address[] calldata guilty,
+        uint256 verifierStake
+    ) external onlyTasks returns (uint256 own, uint256 taken) {
+        _unlock(claimant, Role.SOLVER, solverStake);
+        for (uint256 i; i < voters.length; ++i) {
+            _unlock(voters[i], Role.VERIFIER, verifierStake);
         }
-        Pool storage pool = pools[account][role];
-        uint256 fromPool = fromActive == asked ? 0 : _min(asked - fromActive, pool.tokens);
-        if (fromPool > 0) {
-            pool.tokens -= fromPool.toUint128();
-            if (pool.tokens == 0) {
-                pool.shares = 0;
-                ++entry.nonce;
-            }
-            VAULT.move(IVault.Bucket.UNBONDING, key, IVault.Bucket.FREE, _key(msg.sender), fromPool);
+        uint256 fromActive;
+        (fromActive, own) = _slash(claimant, Role.SOLVER, asked);
+        taken = own;
+        for (uint256 i; i < guilty.length; ++i) {
+            (uint256 active_, uint256 all) = _slash(guilty[i], Role.VERIFIER, verifierStake);
+            fromActive += active_;
+            taken += all;
         }
-        taken = fromActive + fromPool;
-        emit Slashed(account, role, asked, taken);
+        VAULT.move(IVault.Bucket.STAKE, ALL, IVault.Bucket.FREE, _key(msg.sender), fromActive);
     }
 
     function active(address account, Role role) external view returns (uint256) {
@@ -284,6 +293,35 @@ contract Stakes is IStakes, Batch {
         }
     }
 
+    /// @dev Takes off the books: `fromActive` of active stake, which is still to be moved, and the rest of `taken` of what is
+    /// unbonding, which goes to the caller's free balance.
+    function _slash(address account, Role role, uint256 asked)
+        private
+        returns (uint256 fromActive, uint256 taken)
+    {
+        Account storage entry = accounts[account][role];
+        fromActive = _min(asked, entry.active - entry.locked);
+        if (fromActive > 0) _lower(entry, role, fromActive);
+        taken = fromActive;
+        if (fromActive < asked) taken += _slashPool(entry, account, role, asked - fromActive);
+        emit Slashed(account, role, asked, taken);
+    }
+
+    function _slashPool(Account storage entry, address account, Role role, uint256 asked)
+        private
+        returns (uint256 taken)
+    {
+        Pool storage pool = pools[account][role];
+        taken = _min(asked, pool.tokens);
+        if (taken == 0) return 0;
+        pool.tokens -= taken.toUint128();
+        if (pool.tokens == 0) {
+            pool.shares = 0;
+            ++entry.nonce;
+        }
+        VAULT.move(IVault.Bucket.UNBONDING, ALL, IVault.Bucket.FREE, _key(msg.sender), taken);
+    }
+
     function _requireUnlocked(Account storage entry, address account, Role role, uint256 amount)
         private
         view
@@ -309,10 +347,6 @@ contract Stakes is IStakes, Batch {
 
     function _key(address account) private pure returns (bytes32) {
         return bytes32(uint256(uint160(account)));
-    }
-
-    function _key(address account, Role role) private pure returns (bytes32) {
-        return bytes32(uint256(uint160(account)) | (uint256(role) << 160));
     }
 
     function _min(uint256 a, uint256 b) private pure returns (uint256) {

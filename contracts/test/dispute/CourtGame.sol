@@ -203,8 +203,15 @@ abstract contract CourtGame is Test {
     function _within(Game memory game) internal returns (Game memory) {
         Vm.Log[] memory logs = vm.getRecordedLogs();
         assertEq(logs[logs.length - 1].topics[0], ICourt.Narrowed.selector);
-        (Front memory f,) = abi.decode(logs[logs.length - 1].data, (Front, bytes32[]));
+        bytes memory data = logs[logs.length - 1].data;
+        (Front memory f,) = abi.decode(data, (Front, bytes32[]));
         (game.phase, game.digest, game.level, game.index) = (f.phase, f.digest, f.level, f.index);
+        bytes32 revealed; // of the children: what follows the front, where they begin and how many they are
+        assembly ("memory-safe") {
+            let count := mload(add(data, 0x180))
+            if count { revealed := keccak256(add(data, 0x1a0), shl(5, count)) }
+        }
+        game.revealed = revealed;
         game.deadline = f.deadline;
         assertEq(keccak256(abi.encode(_front(game))), keccak256(abi.encode(f)), "nothing else has changed");
         return game;
@@ -324,9 +331,13 @@ abstract contract CourtGame is Test {
             openings = new Opening[](uint8(encoded[3]));
             Tree memory trace = Trees.over(tensors, game.key);
             uint256 cursor = 5 + 4 * uint256(uint8(encoded[2]));
+            uint256 before;
             for (uint256 i; i < openings.length; ++i) {
                 uint256 ref = _number(encoded, cursor, 4);
-                openings[i] = _whole(i, tensors[ref], game.key, trace.proof(ref));
+                bytes32[] memory path = trace.proof(ref);
+                if (i > 0) path = Trees.cut(path, before, ref);
+                openings[i] = _whole(i, tensors[ref], game.key, path);
+                before = ref;
                 cursor += 6 + 4 * uint256(uint8(encoded[cursor + 5]));
             }
         }

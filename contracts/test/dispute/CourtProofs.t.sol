@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {Openings} from "../../src/dispute/Openings.sol";
-import {Game, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
+import {Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {CourtGame} from "./CourtGame.sol";
 import {Tree, Trees} from "./Trees.sol";
@@ -29,8 +29,6 @@ contract CourtProofsTest is CourtGame {
         vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 16, 128));
         court.revealTrace(id, _basis(game), _scope(game), _front(game), root, trace.levels[0]); // one level too deep
         children[3] = ~children[3];
-        vm.expectRevert(ICourt.WrongChildren.selector);
-        court.revealTrace(id, _basis(game), _scope(game), _front(game), root, children);
         vm.stopPrank();
         game = _revealTrace(id, game, trace);
         _lastPick(id, game, children, 0, abi.encodePacked(ICourt.WrongChildren.selector));
@@ -44,6 +42,68 @@ contract CourtProofsTest is CourtGame {
         vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 0, 1));
         court.pick(id, game, 0, children[0], siblings, "x", new bytes32[](0));
         vm.stopPrank();
+    }
+
+    /// @notice Nobody can pick in a tree that was opened falsely, so whoever opens falsely loses, wherever it is.
+    function test_attack11_childrenThatDoNotFoldLose() external {
+        Tree memory trace = Trees.over(s.honest, 0);
+        bytes[] memory tensors = _lie(16, 0, 1);
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        bytes32[] memory children = trace.children(7, 0);
+        children[3] = ~children[3];
+        uint256 before = vm.snapshotState();
+        vm.recordLogs();
+        vm.prank(defender);
+        court.revealTrace(id, _basis(game), _scope(game), _front(game), trace.root(), children);
+        _loses(id, _after(game), children);
+        vm.revertToState(before);
+        trace = Trees.over(tensors, 0);
+        for (uint256 deep; deep < 2; ++deep) {
+            Game memory now_ = _pick(id, _revealTrace(id, game, trace), trace, 16);
+            if (deep == 1) now_ = _pick(id, _split(id, now_, trace), trace, 16);
+            assertEq(uint8(now_.phase), uint8(deep == 0 ? GamePhase.SPLIT_NODE : GamePhase.SPLIT_LEAF));
+            Tree memory tree = deep == 0 ? trace : Trees.tensor(tensors[16], 0);
+            children = tree.children(now_.level, now_.index);
+            children[0] = ~children[0];
+            vm.recordLogs();
+            vm.prank(defender);
+            court.split(id, _matter(now_), _front(now_), children);
+            _loses(id, _within(now_), children);
+            vm.revertToState(before);
+        }
+    }
+
+    function _loses(uint256 id, Game memory game, bytes32[] memory children) private {
+        assertEq(game.revealed, keccak256(abi.encodePacked(children)));
+        bytes32[] memory siblings = Trees.build(children).proof(1);
+        vm.startPrank(challenger);
+        vm.expectRevert(ICourt.WrongChildren.selector);
+        court.pick(id, game, 1, children[1], siblings, "", new bytes32[](0)); // there is no way to go on
+        children[2] = ~children[2];
+        vm.expectRevert(ICourt.WrongChildren.selector);
+        court.proveChildren(id, game, children); // not what was opened
+        children[2] = ~children[2];
+        vm.stopPrank();
+        vm.expectRevert(abi.encodeWithSelector(ICourt.NotYourMove.selector, challenger));
+        court.proveChildren(id, game, children);
+        vm.prank(challenger);
+        court.proveChildren(id, game, children);
+        assertEq(challenges.verdicts(id), 2);
+    }
+
+    function test_childrenThatFoldConvictNobody() external {
+        Tree memory trace = Trees.over(s.honest, 0);
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        vm.expectRevert(abi.encodeWithSelector(ICourt.WrongPhase.selector, GamePhase.TRACE));
+        vm.prank(challenger);
+        court.proveChildren(id, game, new bytes32[](0));
+        game = _revealTrace(id, game, trace);
+        bytes32[] memory children = trace.children(7, 0);
+        vm.expectRevert(ICourt.NoDifference.selector);
+        vm.prank(challenger);
+        court.proveChildren(id, game, children);
+        game = _pick(id, game, trace, 8);
+        assertEq(game.revealed, 0, "what was opened is spent");
     }
 
     function test_attack38_anotherNodesEncodingIsRefused() external {
@@ -109,7 +169,7 @@ contract CourtProofsTest is CourtGame {
     ) private {
         bytes memory w = good[0].data;
         bytes memory node = s.nodes[game.node];
-        for (uint256 kind; kind < 11; ++kind) {
+        for (uint256 kind; kind < 15; ++kind) {
             Opening[] memory bad = abi.decode(abi.encode(good), (Opening[]));
             if (kind == 0) bad[0].data[0] ^= 0x01; // another byte
             if (kind == 1) bad[0].data = Trees.slice(w, 0, w.length - 1); // cut short
@@ -122,6 +182,10 @@ contract CourtProofsTest is CourtGame {
             if (kind == 8) bad[0].input = 2; // no such input
             if (kind == 9) bad[0].input = 1; // the other input's bytes
             if (kind == 10) bad[0].data = abi.encodePacked(w, bytes1(0)); // a byte too many
+            if (kind == 11) bad[1].data[0] ^= 0x01; // another byte where the way joins the first one's
+            if (kind == 12) bad[1].path = new bytes32[](good[1].path.length + 1); // joined a level too high
+            if (kind == 13) bad[1].path = good[0].path; // joined nowhere
+            if (kind == 14) (bad[0], bad[1]) = (good[1], good[0]); // the whole way last
             vm.prank(challenger);
             (bool ok,) = address(court)
                 .call(

@@ -53,13 +53,14 @@ contract DisputeGasTest is Market {
     /// @notice As large as the demonstration's: a GPT of four layers, 512 rows.
     function test_disputeInASmallProgram() external {
         _dispute(Size(1643, 170, 512, 512), "dispute_total");
-        assertLe(total, 1_650_000); // the goal of 1.5 million is missed
+        assertLe(total, 1_500_000);
         assertLe(moves, 16);
     }
 
     /// @notice A GPT of twelve layers with 124 million parameters: 8,192 rows, feed-forward products of 3,072 columns.
     function test_disputeInAProgramOf124MillionParameters() external {
         _dispute(Size(4900, 460, 8192, 3072), "dispute_total_124m");
+        assertLe(total, 1_800_000);
         assertLe(moves, 16);
     }
 
@@ -122,7 +123,8 @@ contract DisputeGasTest is Market {
             revealVoteAs(voters[i], claim, true);
         }
         tasks.tally(claim);
-        acceptedTask(1, 1);
+        fund(stranger, 100 ether);
+        challengeAs(stranger, acceptedTask(1, 1), 0); // the game that is measured is not the court's first
         commitOuter(1);
         acceptedTask(2, 1);
     }
@@ -292,7 +294,9 @@ contract DisputeGasTest is Market {
         leaves[NODE] = tensor.root;
         Tree memory tree = Trees.build(leaves);
         for (uint256 i; i < 4; ++i) {
-            openings[i].path = tree.proof(NODE - 4 + i);
+            uint256 input = NODE - 4 + i;
+            bytes32[] memory path = tree.proof(input);
+            openings[i].path = i == 0 ? path : Trees.cut(path, input - 1, input);
         }
         trace = Trees.opened(tree, NODE);
     }

@@ -215,7 +215,9 @@ contract GasTest is CourtGame {
         uint256 end = Openings.leaves(stop);
         stop = end * size < tensor.length ? end * size : tensor.length;
         bytes memory data = Trees.slice(tensor, first * size, stop - first * size);
-        return Opening(uint32(ref), uint64(first), data, tree.rangeProof(first, end), trace.proof(ref));
+        bytes32[] memory path = trace.proof(ref);
+        if (ref > 0) path = Trees.cut(path, ref - 1, ref);
+        return Opening(uint32(ref), uint64(first), data, tree.rangeProof(first, end), path);
     }
 
     /// @dev Sends the call from `sender` with everything cold and records what the transaction would have cost.

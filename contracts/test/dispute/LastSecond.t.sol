@@ -57,7 +57,7 @@ contract LastSecondTest is CourtGame {
         vm.recordLogs();
         vm.prank(defender);
         court.revealSteps(id, _basis(game), _scope(game), _front(game), roots);
-        game = _after(game);
+        game = _within(game);
         _late(game);
         vm.recordLogs();
         vm.prank(challenger);

@@ -45,6 +45,20 @@ library Trees {
         }
     }
 
+    /// @notice What an opening of leaf `index` brings of its siblings after one of leaf `before`: those below where they meet.
+    function cut(bytes32[] memory siblings, uint256 before, uint256 index)
+        internal
+        pure
+        returns (bytes32[] memory)
+    {
+        uint256 level;
+        while ((before ^ index) >> level > 1) ++level;
+        assembly ("memory-safe") {
+            mstore(siblings, level)
+        }
+        return siblings;
+    }
+
     function rangeProof(Tree memory tree, uint256 from, uint256 to) internal pure returns (bytes32[] memory) {
         bytes32[] memory siblings = new bytes32[](2 * tree.levels.length);
         uint256 n;

@@ -14,21 +14,20 @@ contract CheckedMarket is AuditsHandler {
     }
 
     function check2_everyEntryIsWhatItStandsFor() external view {
+        uint256 active;
+        uint256 unbonding;
         for (uint256 i; i < solvers.length; ++i) {
-            _checkStake(solvers[i], Role.SOLVER);
+            active += activeOf(solvers[i], Role.SOLVER);
+            unbonding += stakes.unbonding(solvers[i], Role.SOLVER);
         }
         for (uint256 i; i < verifiers.length; ++i) {
-            _checkStake(verifiers[i], Role.VERIFIER);
+            active += activeOf(verifiers[i], Role.VERIFIER);
+            unbonding += stakes.unbonding(verifiers[i], Role.VERIFIER);
         }
+        assertEq(stakeSum(IVault.Bucket.STAKE), active, "stake");
+        assertEq(stakeSum(IVault.Bucket.UNBONDING), unbonding, "unbonding");
         assertEq(free(address(tasks)), sharesDue, "nothing stays with the module but shares of open games");
         assertEq(bondSum(), (open.length + demanded.length) * CHALLENGE_BOND, "bonds");
-    }
-
-    function _checkStake(address account, Role role) private view {
-        bytes32 key = bytes32(uint256(uint160(account)) | uint256(role) << 160);
-        assertEq(vault.balance(IVault.Bucket.STAKE, key), activeOf(account, role), "stake");
-        uint256 unbonding = stakes.unbonding(account, role);
-        assertEq(vault.balance(IVault.Bucket.UNBONDING, key), unbonding, "unbonding");
     }
 
     function check3_theSupplyChangesOnlyByBurns() external view {

@@ -433,13 +433,8 @@ abstract contract Market is Test {
     }
 
     /// @dev Stakes as the vault holds them: STAKE or UNBONDING.
-    function stakeSum(IVault.Bucket bucket) internal view returns (uint256 sum) {
-        for (uint256 i; i < solvers.length; ++i) {
-            sum += vault.balance(bucket, bytes32(uint256(uint160(solvers[i]))));
-        }
-        for (uint256 i; i < verifiers.length; ++i) {
-            sum += vault.balance(bucket, bytes32(uint256(uint160(verifiers[i])) | 1 << 160));
-        }
+    function stakeSum(IVault.Bucket bucket) internal view returns (uint256) {
+        return vault.balance(bucket, 0);
     }
 
     function bondSum() internal view returns (uint256 sum) {

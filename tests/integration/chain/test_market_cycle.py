@@ -16,7 +16,7 @@ from chain.market_plan import Delays, market_plan, registry_of
 from chain.rpc import HttpRpc
 from chain.sender import FeePolicy, Sender
 from protocol import trees
-from protocol.dispute import RevealSteps, Split, Timeout
+from protocol.dispute import ProveChildren, RevealSteps, Split, Timeout
 from protocol.errors import Reverted
 from protocol.params import worst_case
 from protocol.ports import Write
@@ -174,8 +174,11 @@ def test_a_challenger_that_says_nothing_pays_the_solver(rpc: HttpRpc, markets: l
     assert solver.claim(claim_id).status.open_games == 0
 
 
-def test_a_claimant_is_made_to_open_its_input_state(rpc: HttpRpc, markets: list[ChainMarket]) -> None:
-    """Attack 35: what it opens is in the view for everyone; a claimant that opens nothing is convicted."""
+@pytest.mark.parametrize("opens", [False, True])
+def test_a_claimant_is_made_to_open_its_input_state(
+    rpc: HttpRpc, markets: list[ChainMarket], opens: bool
+) -> None:
+    """Attack 35: what it opens is in the view for everyone; opening nothing, or falsely, convicts."""
     client, solver, challenger = markets
     job_id, claim = committed(markets)
     terms = client.job(job_id).terms
@@ -188,11 +191,19 @@ def test_a_claimant_is_made_to_open_its_input_state(rpc: HttpRpc, markets: list[
     game = solver.game(game_id).game
     assert (game.phase, game.steps, game.digest) == (GamePhase.SPLIT_OUTPUT, 0, claim.input_root)
     assert challenger.free(challenger.me) == before - terms.challenge_bond
-    with pytest.raises(Reverted) as silent:
-        solver.move("wrong", game_id, game, Split((b"\x27" * 32,) * (1 << game.level)))
-    assert silent.value.error == "WrongChildren"
-    pass_time(rpc, terms.move_time + 1)
-    challenger.move("timeout", game_id, game, Timeout())
+    false = (b"\x27" * 32,) * (1 << game.level)
+    with pytest.raises(Reverted) as refused:
+        solver.move("wrong", game_id, game, Split((*false, *false)))
+    assert refused.value.error == "WrongCount"
+    if opens:
+        solver.move("false", game_id, game, Split(false))
+        view = challenger.game(game_id)
+        assert view.digests == false and trees.root(false) != view.game.digest, "the fault was planted"
+        challenger.move("deny", game_id, view.game, ProveChildren(view.digests))
+    else:
+        pass_time(rpc, terms.move_time + 1)
+        challenger.move("timeout", game_id, game, Timeout())
+    assert challenger.game(game_id).reason == ("children" if opens else "timeout")
     assert client.claim(claim_id).status.phase == Phase.CONVICTED
     assert challenger.free(challenger.me) > before
 

@@ -25,6 +25,7 @@ from protocol.dispute import (
     Pick,
     PickStep,
     Prove,
+    ProveChildren,
     ProveOutput,
     RevealLeaf,
     RevealSteps,
@@ -231,6 +232,7 @@ WRITES = [
     ("move", (7, GAME, Split((D,))), "split"),
     ("move", (7, WITHIN, Pick((D, D), 1, b"", ())), "pickWithin"),
     ("move", (7, GAME, Pick((D,), 0, b"node", (D,))), "pick"),
+    ("move", (7, GAME, ProveChildren((D,))), "proveChildren"),
     ("move", (7, GAME, OpenOutput()), "openOutput"),
     ("move", (7, GAME, ProveOutput(0, 1, (D,), D, (D,), D, (D,))), "proveOutput"),
     ("move", (7, GAME, RevealLeaf(b"bytes")), "revealLeaf"),
@@ -361,14 +363,14 @@ def test_game_view_follows_the_moves(artifacts: Artifacts) -> None:
         return {"scope": scope, "front": front(phase, text)}
 
     apply("GameOpened", claimId=D, game=game(GamePhase.STEPS, ""))
-    apply("Moved", phase=1, **moved(GamePhase.PICK_STEP, ""), digests=roots)
+    apply("Narrowed", front=front(GamePhase.PICK_STEP, ""), digests=roots)
     assert index.games[1].digests == tuple(roots) and index.games[1].opened == ()
     apply("Moved", phase=2, **moved(GamePhase.TRACE, ""), digests=[])
     assert index.games[1].digests == ()
     apply("Moved", phase=3, **moved(GamePhase.PICK_NODE, "top"), digests=children)
-    apply("Narrowed", front=front(GamePhase.SPLIT_NODE, "mid"), children=[])
+    apply("Narrowed", front=front(GamePhase.SPLIT_NODE, "mid"), digests=[])
     assert index.games[1].digests == ()
-    apply("Narrowed", front=front(GamePhase.PICK_NODE, "mid"), children=leaves)
+    apply("Narrowed", front=front(GamePhase.PICK_NODE, "mid"), digests=leaves)
     assert index.games[1].game == replace(GAME, phase=GamePhase.PICK_NODE, digest=digest("mid")).with_parts(
         CHANGED
     )

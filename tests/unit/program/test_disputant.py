@@ -14,7 +14,16 @@ from program.fault import Fault, NodeFault, StateFault
 from program.isa import DType, Op
 from program.replay import Replay
 from protocol import trees
-from protocol.dispute import OpenOutput, Pick, PickStep, ProveOutput, RevealTrace, Split, Timeout
+from protocol.dispute import (
+    OpenOutput,
+    Pick,
+    PickStep,
+    ProveChildren,
+    ProveOutput,
+    RevealTrace,
+    Split,
+    Timeout,
+)
 from protocol.game import IllegalMove, input_game, opened_levels
 from protocol.types import GameView, Opened, Seconds
 from tests.fakes.arena import CHALLENGER, DEFENDER, FIRST_STEP, SEED, SHARD, apply, open_game, referee
@@ -111,6 +120,49 @@ def test_padding_that_is_not_padding_loses() -> None:
             assert move is not None
             view = apply(view, move, CHALLENGER)
     assert (view.challenger_won, view.reason) == (True, "padding")
+
+
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_11_what_is_opened_falsely_is_convicted_by_it(at: int) -> None:
+    """The `at`-th thing that the defender opens does not fold to the digest in dispute."""
+    right, cheat = (replay(), replay(NodeFault(FIRST_STEP, 6, 0))) if at == 0 else (many_slots(300),) * 2
+    game = open_game(cheat, 1, right.root(0), cheat.root(1))
+    if at:
+        cheat = many_slots(300, 7.5)
+        game = input_game(game, cheat.root(0))
+    view = GameView(1, game, (), (), b"", 0, False, False, "")
+    seen = 1 if at else 0
+    while view.game.mover != CHALLENGER or seen <= at:
+        side = cheat if view.game.mover == DEFENDER else right
+        move = Disputant(view.game.mover, lambda _, r=side: r).move(view)  # type: ignore[misc]
+        assert move is not None
+        if isinstance(move, RevealTrace | Split):
+            if seen == at:
+                move = replace(move, children=(b"\x09" * 32, *move.children[1:]))
+            seen += 1
+        view = apply(view, move, view.game.mover)
+    assert trees.root(view.digests) != view.game.digest, "the fault was planted"
+    denial = Disputant(CHALLENGER, lambda _: right).move(view)
+    assert denial == ProveChildren(view.digests)
+    with pytest.raises(IllegalMove, match="WrongChildren"):
+        apply(view, ProveChildren(view.digests[1:]), CHALLENGER)
+    with pytest.raises(IllegalMove, match="NotYourMove"):
+        apply(view, denial, DEFENDER)
+    view = apply(view, denial, CHALLENGER)
+    assert (view.challenger_won, view.reason) == (True, "children")
+
+
+def test_what_is_opened_truly_cannot_be_denied() -> None:
+    honest = replay()
+    game = open_game(honest, 1, honest.root(0), b"\x01" * 32)
+    view = GameView(1, game, (), (), b"", 0, False, False, "")
+    with pytest.raises(IllegalMove, match="WrongPhase"):
+        apply(view, ProveChildren(()), CHALLENGER)
+    move = Disputant(DEFENDER, lambda _: honest).move(view)
+    assert move is not None
+    view = apply(view, move, DEFENDER)
+    with pytest.raises(IllegalMove, match="NoDifference"):
+        apply(view, ProveChildren(view.digests), CHALLENGER)
 
 
 def test_players_move_only_in_their_turn_and_before_the_end() -> None:

@@ -97,7 +97,7 @@ def test_tampered_openings_are_refused(op: Op) -> None:
             element_bits(game, encoded, 3, (*sound[:i], elsewhere, *sound[i + 1 :]))
     if sound:
         with pytest.raises(IllegalMove, match="MissingInput"):
-            element_bits(game, encoded, 3, sound[1:])
+            element_bits(game, encoded, 3, sound[:-1])
 
 
 def test_openings_of_another_input_or_element_do_not_serve() -> None:

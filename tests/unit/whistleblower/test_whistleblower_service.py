@@ -11,6 +11,9 @@ import torch
 
 from program.fault import Fault, NodeFault, StateFault
 from program.state import state_root
+from protocol import trees
+from protocol.dispute import Split
+from protocol.game import opened_levels
 from protocol.types import INPUT_SEGMENT, ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role
 from solver.adversary import FaultySolver, Plan, WrongInputSolver, invent, omit_last_shard
 from solver.service import SolverService
@@ -236,6 +239,22 @@ def test_35_a_task_that_starts_from_a_state_nobody_knows_is_convicted(day: Marke
     assert (game.bond, game.view.challenger_won) == (0, False)
     assert day.world.free[whistle.market.me] > 10_000
     assert day.world.supply == supply
+
+
+def test_35_an_input_state_that_is_opened_falsely_is_convicted_by_that(day: MarketDay) -> None:
+    job_id = collusion(day, partial(WrongInputSolver, patch=invent), rounds=2)
+    day.whistleblower("wendy")
+    assert day.run(lambda: bool(day.named("opened")))
+    del day.services["ann"]
+    (game_id,) = day.world.games
+    ann = day.markets["ann"]
+    game = ann.game(game_id).game
+    children = (b"\x07" * 32,) * (1 << opened_levels(game.level))
+    assert trees.root(children) != game.digest, "the fault was planted"
+    ann.move("false", game_id, game, Split(children))
+    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
+    view = ann.game(game_id)
+    assert (view.reason, view.challenger_won, view.moves) == ("children", True, 2)
 
 
 def test_35_what_is_opened_after_the_window_still_convicts(day: MarketDay) -> None:

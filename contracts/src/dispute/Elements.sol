@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.30;
+
+import {NodeRules} from "../arbiter/NodeRules.sol";
+import {Node, Nodes} from "../arbiter/Nodes.sol";
+import {Game, ICourt, Opening} from "../interfaces/ICourt.sol";
+import {Merkle} from "../libraries/Merkle.sol";
+import {Leaves} from "./Leaves.sol";
+import {Openings} from "./Openings.sol";
+
+/// @title One element: what was revealed of it, and what it must be where no arithmetic is asked for
+/// @notice Nodes that take from outside the trace: the agreed state, the drawn records, the step's counter.
+library Elements {
+    uint256 private constant STEP_MASK = 0x7fffffff;
+
+    /// @notice Bits of element `element` of the tensor, which must lie in the revealed leaf, in its word `word`.
+    function revealed(
+        Game calldata game,
+        bytes32 word,
+        bytes32[] calldata proof,
+        uint256 element,
+        uint256 width
+    ) internal pure returns (uint256 bits) {
+        uint256 start = game.index * Openings.LEAF_BYTES;
+        uint256 cursor = element * width;
+        if (cursor < start || cursor + width > start + Openings.leafSize(game.size, game.index)) {
+            revert ICourt.IndexOutOfRange(element, game.size / width);
+        }
+        cursor -= start;
+        if (!Leaves.verify(game.revealed, word, cursor / 32, proof)) revert ICourt.BadProof();
+        for (uint256 i = cursor % 32 + width; i > cursor % 32; --i) {
+            bits = (bits << 8) | uint8(word[i - 1]);
+        }
+    }
+
+    /// @notice The same element of the slot's tensor in the accepted input state.
+    function ofState(Game calldata game, Node memory decoded, uint256 element, Opening[] calldata openings)
+        internal
+        view
+        returns (uint256)
+    {
+        NodeRules.checkSource(decoded);
+        if (decoded.attrs[0] != int256(uint256(game.node))) revert ICourt.MalformedNode();
+        Opening calldata opening = _only(openings, element);
+        bytes32 root = Openings.tensorRoot(opening, game.size, 0);
+        if (!Merkle.verify(game.inRoot, root, game.node, game.program.slots, opening.path)) {
+            revert ICourt.BadProof();
+        }
+        uint256 width = Nodes.width(decoded.dtype);
+        uint256 start = opening.firstLeaf * Openings.LEAF_BYTES;
+        uint256 cursor = element * width;
+        if (cursor < start || cursor + width > start + opening.data.length) {
+            revert ICourt.MissingInput(0, element);
+        }
+        return _bits(opening.data, cursor - start, width);
+    }
+
+    /// @notice One byte of the record that the counters choose for this row (docs/protocol.md, 2.6).
+    function ofRecord(Game calldata game, Node memory decoded, uint256 element, Opening[] calldata openings)
+        internal
+        view
+        returns (uint256)
+    {
+        NodeRules.checkSource(decoded);
+        uint256 columns = decoded.dims[1];
+        uint256 offset = uint256(decoded.attrs[0]);
+        if (game.records == 0 || offset + columns > game.recordSize) revert ICourt.MalformedNode();
+        bytes calldata data =
+            _record(game, uint256(decoded.attrs[1]) + element / columns, _only(openings, element));
+        return uint8(data[offset + element % columns]);
+    }
+
+    /// @notice The step counter, of which a node gives the low 31 bits.
+    function ofStep(Game calldata game, Node memory decoded) internal pure returns (uint256) {
+        NodeRules.checkSource(decoded);
+        return game.step & STEP_MASK;
+    }
+
+    /// @dev `width` bytes from `cursor` on, little-endian.
+    function _bits(bytes calldata data, uint256 cursor, uint256 width) private pure returns (uint256 bits) {
+        for (uint256 i = width; i > 0; --i) {
+            bits = (bits << 8) | uint8(data[cursor + i - 1]);
+        }
+    }
+
+    function _record(Game calldata game, uint256 row, Opening calldata opening)
+        private
+        view
+        returns (bytes calldata data)
+    {
+        // casting to 'uint32' is safe because a dimension is at most 2^28; 'bytes8' means the first 8 bytes (rule 2.6)
+        // forge-lint: disable-next-item(unsafe-typecast)
+        bytes32 drawn =
+            sha256(abi.encodePacked("assay/record/1", game.seed, game.shard, game.step, uint32(row)));
+        // forge-lint: disable-next-item(unsafe-typecast)
+        uint256 record = uint64(bytes8(drawn)) % game.records;
+        data = opening.data;
+        if (opening.firstLeaf != record) revert ICourt.MissingInput(0, record);
+        if (data.length != game.recordSize || opening.path.length != 0) revert ICourt.BadProof();
+        bytes32 digest = Openings.hash(0, data);
+        if (!Merkle.verify(game.datasetRoot, digest, record, game.records, opening.siblings)) {
+            revert ICourt.BadProof();
+        }
+    }
+
+    /// @dev The one opening of a node that has one source outside the trace.
+    function _only(Opening[] calldata openings, uint256 element) private pure returns (Opening calldata) {
+        if (openings.length == 0) revert ICourt.MissingInput(0, element);
+        if (openings.length > 1) revert ICourt.WrongCount(1, openings.length);
+        if (openings[0].input != 0) revert ICourt.IndexOutOfRange(openings[0].input, 1);
+        return openings[0];
+    }
+}
