@@ -8,6 +8,7 @@ before gas is spent.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from chain.batches import entry_point, send_together
 from chain.compile import Artifacts
 from chain.deploy import Deployment
 from chain.game_calls import call_of
+from chain.headers import SeedHeaders
 from chain.journal import Receipt
 from chain.market_view import ChainView
+from chain.records import unpack
 from chain.rpc import Rpc
 from chain.sender import Sender
 from protocol.dispute import Move
@@ -33,6 +36,7 @@ from protocol.types import (
     Chunk,
     Claim,
     ClaimId,
+    ClaimStatus,
     Game,
     JobId,
     Kind,
@@ -79,6 +83,7 @@ class ChainMarket(ChainView):
             rpc, deployment, artifacts, me, events_file, confirmations=confirmations, max_age_s=max_age_s
         )
         self.sender = sender
+        self._headers = SeedHeaders(rpc)
 
     # Money
 
@@ -151,8 +156,10 @@ class ChainMarket(ChainView):
         return ClaimId(self._logged(receipt, "Tasks", "Committed")["claimId"])
 
     def record_seed(self, intent: str, claim: Claim) -> TxResult:
-        """Record the seed block's hash and draw the verifiers."""
-        return self.do(intent, "Tasks", "recordSeed", claim)
+        """Record the seed and draw the verifiers. Repeated after its seed block has changed, it is another
+        transaction, with another header."""
+        write = self._with_header(Write(intent, "record_seed", (claim,)))
+        return self.do(write.intent, "Tasks", "recordSeed", *write.arguments)
 
     def tally(self, intent: str, claim: Claim) -> TxResult:
         """Accept a task whose votes are in, or redraw."""
@@ -273,8 +280,21 @@ class ChainMarket(ChainView):
 
     def send_all(self, writes: Sequence[Write]) -> list[TxResult | AssayError]:
         """What became of each write; several that were not sent before go in one transaction."""
+        writes = [self._with_header(write) for write in writes]
         unknown = send_together(self.sender, self.contracts["Tasks"], writes)
         return [unknown.get(write.intent) or self._outcome(write) for write in writes]
+
+    def _with_header(self, write: Write) -> Write:
+        """A seed's record with the header that its block has now, which the intent names: a reorganisation
+        may have replaced the one that was sent before."""
+        if write.method != "record_seed":
+            return write
+        (claim,) = write.arguments
+        with self._pinned():
+            status = self._read("Tasks", "status", keccak(encode(claim)))
+        header = self._headers.of(unpack(ClaimStatus, status).seed_block)
+        intent = f"{write.intent}/{keccak(header).hex()[:16]}"
+        return replace(write, intent=intent, arguments=(claim, header))
 
     def _outcome(self, write: Write) -> TxResult | AssayError:
         try:

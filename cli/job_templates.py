@@ -28,7 +28,7 @@ momentum = 0.9
 verifiers = 2               # drawn by stake for each task
 quorum = 2                  # valid votes that accept it
 samples = 1                 # segments that each of them replays
-seed_delay_blocks = 2
+seed_delay_blocks = 2       # 16 where blocks are made by others: one of them might make 2 in a row
 max_unsettled_rounds = 4
 
 [times]

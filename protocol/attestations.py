@@ -17,11 +17,14 @@ from protocol.types import ZERO_DIGEST, Address, Claim, Phase, Role, Seconds, Te
 from protocol.weights import draw
 from protocol.world import Ballot, BallotState, ClaimState, Moment, World
 
+SEED_PATIENCE = 128
+"""Blocks for which a seed has to come with its block's header."""
+
 
 def record_seed(world: World, event: RecordSeed, by: Address, now: Moment) -> World:
     """Record the seed and draw the verifiers, or wait for another block if the hash is gone.
 
-    Refused: WrongClaim, WrongPhase, SeedUnavailable.
+    Refused: WrongClaim, WrongPhase, SeedUnavailable, HeaderAwaited, WrongHeader, NoRandao.
     """
     claim = event.claim
     claim_id, state, job = world.in_phase(claim, Phase.COMMITTED)
@@ -31,12 +34,22 @@ def record_seed(world: World, event: RecordSeed, by: Address, now: Moment) -> Wo
     if event.block_hash == ZERO_DIGEST:
         again = state.with_status(draws=draw, seed_block=now.block + terms.seed_delay)
         return world.with_claim(claim_id, again)
-    seed = sampling.claim_seed(event.block_hash, claim_id)
+    seed = sampling.claim_seed(_randomness(event, status.seed_block, now), claim_id)
     drawn = _draw_others(world, seed, claim, terms, now)
     seeded = state.with_status(phase=Phase.SEEDED, since=now.time, draws=draw, seed=seed)
     for verifier in drawn:
         seeded = seeded.with_ballot(draw, Ballot(verifier, BallotState.DRAWN, ZERO_DIGEST, 0))
     return world.with_claim(claim_id, replace(seeded, drawn=tuple(drawn)))
+
+
+def _randomness(event: RecordSeed, seed_block: int, now: Moment) -> bytes:
+    """RANDAO's value, or the block's hash where nobody has brought a header for long enough."""
+    if event.header is None:
+        require(now.block > seed_block + SEED_PATIENCE, "HeaderAwaited")
+        return event.block_hash
+    require(event.header.hash == event.block_hash, "WrongHeader")
+    require(event.header.randao != ZERO_DIGEST, "NoRandao")
+    return event.header.randao
 
 
 def commit_vote(world: World, event: CommitVote, by: Address, now: Moment) -> World:

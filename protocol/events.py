@@ -1,8 +1,9 @@
 """Everything that can happen to a market from outside, as values: one class for each entry point.
 
 Contract: fields are the entry point's arguments, with three differences. `Announce` names the finding instead
-of its hash, `Bind` what was signed instead of the signature, and `RecordSeed` brings the hash of the
-claim's seed block, which the chain knows by itself (32 zero bytes once the history no longer holds it).
+of its hash, `Bind` what was signed instead of the signature, and `RecordSeed` brings what the contract reads
+in the header that it is given, and the hash of the claim's seed block, which the chain knows by itself
+(32 zero bytes once the history no longer holds it).
 """
 
 from __future__ import annotations
@@ -145,9 +146,20 @@ class Commit:
 
 
 @dataclass(frozen=True)
+class Header:
+    """Keccak-256 of a header's bytes, and the RANDAO value in them (32 zero bytes if there is none)."""
+
+    hash: bytes
+    randao: bytes
+
+
+@dataclass(frozen=True)
 class RecordSeed:
+    """`header`: None where an empty one is brought."""
+
     claim: Claim
     block_hash: bytes
+    header: Header | None
 
 
 @dataclass(frozen=True)

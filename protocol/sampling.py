@@ -34,9 +34,9 @@ def record_index(seed: bytes, shard: int, step: int, row: int, records: int) -> 
     return _u64(sha256(b"assay/record/1" + seed + counter).digest()) % records
 
 
-def claim_seed(block_hash: bytes, claim_id: ClaimId) -> bytes:
-    """Seed of a claim from the hash of its seed block (rule 4.5)."""
-    return sha256(block_hash + claim_id).digest()
+def claim_seed(randomness: bytes, claim_id: ClaimId) -> bytes:
+    """Seed of a claim from its seed block's RANDAO value, or from the block's hash (rule 4.5)."""
+    return sha256(randomness + claim_id).digest()
 
 
 def verifier_key(verifier: Address, seed: bytes) -> bytes:

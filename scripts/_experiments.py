@@ -325,8 +325,8 @@ def absence(size: Size, rules: Rules) -> ROWS:
 
 
 def proposing(size: Size, rules: Rules, accounts: int = 100) -> ROWS:
-    """Who makes the block of a seed chooses among draws: of two if it may skip once, of as many as it tries
-    if it seeks a hash. Drawn as the rules draw (4.5), from verifiers of equal stakes."""
+    """Who makes the blocks before a seed's block chooses among draws: of two if it may skip one, of 2^k if k
+    in a row are its own. Drawn as the rules draw (4.5), from verifiers of equal stakes."""
     rows: ROWS = []
     trials = min(size.sweep, 2_000)
     names = [Address(f"0x{i:040x}") for i in range(1, accounts + 1)]

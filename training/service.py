@@ -41,6 +41,8 @@ LOST_RACES = frozenset(
         "EarlierUnsettled",
         "GamesOpen",
         "SeedUnavailable",
+        "HeaderAwaited",
+        "WrongHeader",
         "TooSoon",
         "NotYourMove",
         "PipelineFull",

@@ -131,7 +131,7 @@ class World:
         """Mine one event. Raises Reverted."""
         moment = Moment(self.time, self.block + 1)
         if isinstance(event, e.RecordSeed):
-            event = replace(event, block_hash=self._block_hash(event.claim, moment))
+            event = self._with_header(event, moment)
         if isinstance(event, e.Supply) and event.demand_id in self.demands:
             seed = self.block_hash(self.demands[event.demand_id].seed_block)
             event = replace(event, block_hash=seed or ZERO_DIGEST)
@@ -144,11 +144,13 @@ class World:
         before, self.rules = self.rules, after
         self._tell(event, by, before.games_opened)
 
-    def _block_hash(self, claim: Claim, now: Moment) -> bytes:
-        state = self.rules.claims.get(self.rules.claim_id(claim))
+    def _with_header(self, event: e.RecordSeed, now: Moment) -> e.RecordSeed:
+        """Its seed block's own, which every adapter finds by itself."""
+        state = self.rules.claims.get(self.rules.claim_id(event.claim))
         number = 0 if state is None else state.status.seed_block
         gone = now.block - number > HISTORY_BLOCKS
-        return ZERO_DIGEST if gone else self.hash_of(number)
+        header = e.Header(self.hash_of(number), sha256(b"randao" + number.to_bytes(8, "big")).digest())
+        return replace(event, block_hash=ZERO_DIGEST if gone else header.hash, header=header)
 
     def block_hash(self, number: int) -> bytes | None:
         """Of a mined block."""

@@ -190,7 +190,7 @@ class FakeMarket:
         return self._once(intent, "commit", event, lambda: self.world.rules.places[place])
 
     def record_seed(self, intent: str, claim: Claim) -> TxResult:
-        return self._send(intent, "recordSeed", e.RecordSeed(claim, ZERO_DIGEST))
+        return self._send(intent, "recordSeed", e.RecordSeed(claim, ZERO_DIGEST, None))
 
     def tally(self, intent: str, claim: Claim) -> TxResult:
         return self._send(intent, "tally", e.Tally(claim))

@@ -23,6 +23,7 @@ from chain.contract import Contract
 from chain.deploy import Deployment, deploy
 from chain.errors import Refusal, revert_data
 from chain.game_calls import call_of
+from chain.headers import encode_header
 from chain.journal import Journal
 from chain.market_plan import Delays, market_plan, registry_of
 from chain.records import unpack
@@ -31,7 +32,7 @@ from chain.sender import FeePolicy, Sender
 from protocol import events
 from protocol.encoding import as_tuple, encode
 from protocol.keys import Consent
-from protocol.types import ZERO_ADDRESS, Address, Claim, Front, Game, Scope, Seconds, Terms, Wei
+from protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Address, Claim, Front, Game, Scope, Seconds, Terms, Wei
 from protocol.world import Moment
 
 GENESIS_S = 1_700_000_000
@@ -46,6 +47,8 @@ ACCOUNTS = [Address(dev_account(i).address) for i in range(8)]
 NO_CLAIM = as_tuple(
     Claim(*([bytes(32), 0, 0, 0, 0, ZERO_ADDRESS] + [bytes(32)] * 4 + [0, 0, 0]))  # type: ignore[arg-type]
 )
+ITS_OWN = events.Header(ZERO_DIGEST, ZERO_DIGEST)
+"""Stands for the header of the claim's own seed block."""
 _PLAIN = {
     events.Deposit: ("Vault", "deposit"),
     events.Withdraw: ("Vault", "claim"),
@@ -145,6 +148,7 @@ class DeployedMarket:
             if entry.get("type") == "event"
         }
         self._functions: dict[tuple[str, str, int], Entry] = {}
+        self._headers: dict[bytes, bytes] = {}
         self._views: dict[tuple[str, str, tuple[Any, ...]], tuple[str, list[Any]]] = {}
         vault = self.contracts["Vault"].address
         for account in ACCOUNTS:
@@ -169,6 +173,14 @@ class DeployedMarket:
         """Hash of a mined block."""
         return bytes.fromhex(self.node.ask("eth_getBlockByNumber", hex(number), False)["hash"][2:])
 
+    def header(self, number: int) -> events.Header:
+        """A mined block's header, which can be brought from now on."""
+        block = self.node.ask("eth_getBlockByNumber", hex(number), False)
+        raw = encode_header(block)
+        header = events.Header(keccak(raw), bytes.fromhex(block["mixHash"][2:]))
+        self._headers[header.hash] = raw
+        return header
+
     def mine(self, blocks: int, seconds: int) -> None:
         """Empty blocks; the last of them `seconds` after the present head."""
         time_s = self.head().time + seconds
@@ -188,7 +200,8 @@ class DeployedMarket:
             finding = encode(by, event.claim_id, event.segment, event.verifier, event.salt)
             return "Challenges", "announce", (keccak(finding),)
         if isinstance(event, events.RecordSeed):
-            return "Tasks", "recordSeed", (event.claim,)
+            raw = b"" if event.header is None else self._headers.get(event.header.hash, b"no header")
+            return "Tasks", "recordSeed", (event.claim, raw)
         if isinstance(event, events.ProveBinding):
             fields = _fields(event)
             if event.source is None:

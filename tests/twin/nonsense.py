@@ -9,6 +9,7 @@ from protocol import dispute
 from protocol import events as e
 from protocol.types import ZERO_DIGEST, Address, Claim, JobId, Kind, Wei
 from protocol.world import World
+from tests.twin.deployed import ITS_OWN
 from tests.twin.scene import Scene
 
 
@@ -39,7 +40,7 @@ def nonsense(scene: Scene, world: World, rng: random.Random, by: Address) -> lis
         e.Commit(claim, tree.levels[0]),
         e.Commit(claim, tree.levels[0][::-1]),
         e.Commit(claim, tree.levels[0][1:]),
-        e.RecordSeed(claim, ZERO_DIGEST),
+        e.RecordSeed(claim, ZERO_DIGEST, rng.choice([ITS_OWN, None, e.Header(digest, digest)])),
         e.CommitVote(claim, digest),
         e.RevealVote(claim, rng.random() < 0.5, rng.choice([(), (digest,), (digest,) * 3]), salt),
         e.Tally(claim),

@@ -38,7 +38,7 @@ from protocol.types import (
     Wei,
 )
 from protocol.world import BallotState, ClaimState, Demanded, Moment, World
-from tests.twin.deployed import ACCOUNTS
+from tests.twin.deployed import ACCOUNTS, ITS_OWN
 from tests.twin.games import game_moves
 from tests.twin.nonsense import nonsense
 from tests.twin.scene import INNER, OUTERS, Scene, Secret
@@ -117,7 +117,8 @@ class Player:
     def _welcome(self, event: e.Event, by: Address) -> bool:
         """Whether the pure rules would accept it in the next block."""
         if isinstance(event, e.RecordSeed):
-            event = replace(event, block_hash=self.rng.randbytes(32))
+            digest = self.rng.randbytes(32)
+            event = replace(event, block_hash=digest, header=e.Header(digest, digest))
         try:
             transition(self.twin.world, event, by, Moment(Seconds(self.twin.time + 1), self.twin.block + 1))
         except Refused:
@@ -261,7 +262,7 @@ class Player:
         if state.live and not self.twin.world.stands(state):
             doings.append((e.Void(claim), anyone))
         if phase == Phase.COMMITTED and self.twin.block >= state.status.seed_block:
-            doings.append((e.RecordSeed(claim, ZERO_DIGEST), anyone))
+            doings.append((e.RecordSeed(claim, ZERO_DIGEST, ITS_OWN), anyone))
         if phase == Phase.SEEDED:
             doings += self._vote_work(claim_id, state)
             doings.append((e.Tally(claim), anyone))

@@ -51,7 +51,7 @@ from protocol.types import (
 from tests.fakes.games import fresh, moved
 from tests.fakes.programs import Sample, random_sample
 from tests.twin.conftest import Stage
-from tests.twin.deployed import ACCOUNTS
+from tests.twin.deployed import ACCOUNTS, ITS_OWN
 from tests.twin.twin import Twin
 
 CLIENT, SOLVER, CHALLENGER, STRANGER = ACCOUNTS[6], ACCOUNTS[2], ACCOUNTS[4], ACCOUNTS[6]
@@ -249,7 +249,7 @@ def open_claim(case: Case, segment: int) -> int:
 def vote(case: Case, attested: Replay) -> tuple[Address, trees.Tree, list[int]]:
     """Have the task seeded, and a valid vote revealed from this replay; voter, its traces, its segments."""
     case.twin.wait(2, 3)
-    case.do(e.RecordSeed(case.claim, ZERO_DIGEST), STRANGER)
+    case.do(e.RecordSeed(case.claim, ZERO_DIGEST, ITS_OWN), STRANGER)
     state = case.twin.world.claims[case.claim_id]
     (verifier,) = state.drawn
     key = sampling.verifier_key(verifier, state.status.seed)

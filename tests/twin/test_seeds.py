@@ -1,4 +1,4 @@
-"""Seeds from the block-hash history: of young blocks, old ones, and gone ones (rule 4.5, attack 30)."""
+"""Seeds from RANDAO values in headers: of young blocks, old ones, gone ones (rule 4.5, attacks 29 and 30)."""
 
 from __future__ import annotations
 
@@ -7,28 +7,25 @@ import random
 import pytest
 
 from protocol import events as e
-from protocol.types import ZERO_DIGEST, Kind, Phase
+from protocol import sampling
+from protocol.attestations import SEED_PATIENCE
+from protocol.types import ZERO_DIGEST, Claim, ClaimId, Kind, Phase
 from tests.twin.conftest import Stage
-from tests.twin.deployed import ACCOUNTS
+from tests.twin.deployed import ACCOUNTS, ITS_OWN
 from tests.twin.player import Player
+from tests.twin.twin import Twin
 
 HISTORY = "0x0000F90827F1C53a10cb7A02335B175320002935"  # EIP-2935
+ANYBODY = ACCOUNTS[7]
 
 
-@pytest.mark.parametrize("blocks, without_history", [(3, False), (258, False), (250, True), (258, True)])
-def test_a_seed_is_the_hash_of_its_block_while_the_chain_knows_it(
-    stage: Stage, blocks: int, without_history: bool
-) -> None:
-    """Mining 8,191 blocks would take minutes: the history contract is removed instead."""
-    twin = stage.enter()
-    if without_history:
-        twin.deployed.node.ask("anvil_setCode", HISTORY, "0x")
-        twin.history_blocks = 256
+def committed(twin: Twin) -> tuple[ClaimId, Claim]:
+    """A task whose seed block is still to come."""
     player = Player(twin, random.Random(5))
     post, client = player.posting()
     while not twin.act(post, client):
         post, client = player.posting()
-    ((job_id, job),) = twin.world.jobs.items()
+    ((job_id, _),) = twin.world.jobs.items()
     solver = next(a for a in ACCOUNTS[1:] if twin.act(e.ClaimShard(job_id, 0), a))
     ((commit, by),) = [
         d for d in player.useful() if isinstance(d[0], e.Commit) and d[0].claim.shard == 0 and d[1] == solver
@@ -36,9 +33,56 @@ def test_a_seed_is_the_hash_of_its_block_while_the_chain_knows_it(
     assert twin.act(commit, by)
     claim_id = twin.world.current(job_id, Kind.TASK, 0, 0)
     assert claim_id is not None
-    twin.wait(1, blocks)
-    assert twin.act(e.RecordSeed(twin.world.claims[claim_id].claim, ZERO_DIGEST), client)
+    return claim_id, twin.world.claims[claim_id].claim
+
+
+def record(twin: Twin, claim: Claim, header: e.Header | None) -> str:
+    """What both worlds say to this header: the refusal, or nothing."""
+    before = twin.refused.copy()
+    if twin.act(e.RecordSeed(claim, ZERO_DIGEST, header), ANYBODY):
+        return ""
+    (new,) = (twin.refused - before).elements()
+    return new.removeprefix("RecordSeed ")
+
+
+@pytest.mark.parametrize("blocks, without_history", [(3, False), (258, False), (250, True), (258, True)])
+def test_a_seed_is_the_randao_value_of_its_block_while_the_chain_knows_its_hash(
+    stage: Stage, blocks: int, without_history: bool
+) -> None:
+    """Mining 8,191 blocks would take minutes: the history contract is removed instead."""
+    twin = stage.enter()
+    if without_history:
+        twin.deployed.node.ask("anvil_setCode", HISTORY, "0x")
+        twin.history_blocks = 256
+    claim_id, claim = committed(twin)
     status = twin.world.claims[claim_id].status
-    gone = blocks + 1 - job.terms.seed_delay > twin.history_blocks
-    assert status.phase == (Phase.COMMITTED if gone else Phase.SEEDED)
-    assert status.draws == 1 and (status.seed == ZERO_DIGEST) == gone
+    twin.wait(1, blocks)
+    gone = twin.block + 1 - status.seed_block > twin.history_blocks
+    header = twin.deployed.header(status.seed_block)
+    assert record(twin, claim, ITS_OWN) == ""
+    status = twin.world.claims[claim_id].status
+    assert status.phase == (Phase.COMMITTED if gone else Phase.SEEDED) and status.draws == 1
+    assert status.seed == (ZERO_DIGEST if gone else sampling.claim_seed(header.randao, claim_id))
+
+
+@pytest.mark.parametrize("without_history", [False, True])
+def test_29_a_seed_without_a_header_is_the_hash_of_its_block_and_has_to_wait(
+    stage: Stage, without_history: bool
+) -> None:
+    twin = stage.enter()
+    if without_history:
+        twin.deployed.node.ask("anvil_setCode", HISTORY, "0x")
+        twin.history_blocks = 256
+    claim_id, claim = committed(twin)
+    seed_block = twin.world.claims[claim_id].status.seed_block
+    assert record(twin, claim, None) == "SeedUnavailable"
+    if twin.block < seed_block:
+        twin.wait(1, seed_block - twin.block)
+    assert record(twin, claim, None) == "HeaderAwaited"
+    assert record(twin, claim, twin.deployed.header(seed_block - 1)) == "WrongHeader"
+    assert record(twin, claim, e.Header(b"\x07" * 32, b"\x08" * 32)) == "WrongHeader"
+    twin.wait(1, seed_block + SEED_PATIENCE - 1 - twin.block)
+    assert record(twin, claim, None) == "HeaderAwaited"
+    assert record(twin, claim, None) == ""
+    seed = twin.world.claims[claim_id].status.seed
+    assert seed == sampling.claim_seed(twin.deployed.block_hash(seed_block), claim_id)

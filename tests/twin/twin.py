@@ -29,6 +29,7 @@ from tests.twin.deployed import (
     ACCOUNTS,
     CHAIN_ID,
     DELAYS,
+    ITS_OWN,
     SUPPLY,
     DeployedMarket,
     Outcome,
@@ -86,7 +87,7 @@ class Twin:
         """One event in the next block; whether it was accepted. AssertionError where the two differ."""
         now = Moment(Seconds(self.time + after_s), self.block + 1)
         if isinstance(event, events.RecordSeed):
-            event = replace(event, block_hash=self._seed_hash(event))
+            event = self._with_header(event)
         if isinstance(event, events.Supply):
             event = replace(event, block_hash=self._chunk_hash(event))
         outcome = self.deployed.act(self._on_chain(event), by, now.time)
@@ -151,12 +152,14 @@ class Twin:
             assert same, self._differ(f"game {game_id}", ours, theirs)
             assert (ours.revealed == ZERO_DIGEST) == (theirs.revealed == ZERO_DIGEST)
 
-    def _seed_hash(self, event: events.RecordSeed) -> bytes:
+    def _with_header(self, event: events.RecordSeed) -> events.RecordSeed:
         state = self.world.claims.get(self.world.claim_id(event.claim))
         if state is None or state.status.seed_block > self.block:
-            return ZERO_DIGEST
+            return event
         old = self.block + 1 - state.status.seed_block > self.history_blocks
-        return ZERO_DIGEST if old else self.deployed.block_hash(state.status.seed_block)
+        header = self.deployed.header(state.status.seed_block)
+        brought = header if event.header == ITS_OWN else event.header
+        return replace(event, block_hash=ZERO_DIGEST if old else header.hash, header=brought)
 
     def _chunk_hash(self, event: events.Supply) -> bytes:
         made = self.world.demands.get(event.demand_id)

@@ -215,6 +215,12 @@ interface ITasks is IBatch {
     error NotDue(uint64 due);
     error TooLate(uint64 deadline);
     error SeedUnavailable(uint64 seedBlock);
+    /// @dev The bytes given are not the header of the seed block.
+    error WrongHeader(uint64 seedBlock);
+    /// @dev The seed block's header holds no RANDAO value where Ethereum's does, or zero: only its hash can serve.
+    error NoRandao(uint64 seedBlock);
+    /// @dev Up to this block a seed is recorded with the seed block's header only.
+    error HeaderAwaited(uint64 untilBlock);
     error RoundIncomplete(uint32 accepted, uint32 needed);
     error OuterReserved(uint64 until);
     error PipelineFull(uint32 round, uint32 settled);
@@ -277,8 +283,10 @@ interface ITasks is IBatch {
     /// outputRoot. claim.segmentsRoot (the root over them), claimant, price, committedAt, epoch, attempt are filled in by the
     /// contract; the given values are ignored.
     function commit(Claim calldata claim, bytes32[] calldata roots) external returns (bytes32 claimId);
-    /// @notice Anyone, after the seed block: record its hash (EIP-2935 history) as the seed and draw the verifiers.
-    function recordSeed(Claim calldata claim) external;
+    /// @notice Anyone, after the seed block: record the seed and draw the verifiers. `header`: the RLP of the seed block's
+    /// header, whose RANDAO value gives the seed; or empty, once nobody has brought it for 128 blocks: then the block's hash
+    /// does. Names a later seed block when the hash has left the history (EIP-2935).
+    function recordSeed(Claim calldata claim, bytes calldata header) external;
     /// @notice Anyone: accept a task whose votes are in, or redraw when they are not and time is up.
     function tally(Claim calldata claim) external;
     /// @notice Anyone, after the challenge window: pay claimant and verifiers, unlock stakes.

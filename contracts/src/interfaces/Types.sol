@@ -54,7 +54,7 @@ struct Terms {
     uint32 samples; // segments replayed by each drawn verifier
     uint32 verifiers; // drawn for each task
     uint32 quorum; // valid votes that accept a task
-    uint32 seedDelay; // blocks between commit and the block whose hash is the seed
+    uint32 seedDelay; // blocks between commit and the block whose RANDAO value gives the seed
     uint32 maxUnsettled; // rounds the pipeline may run ahead of settlement
     uint64 taskTime; // seconds from the start of a round to its commit deadline
     uint64 stragglerTime; // seconds after taskTime for a round's tasks to be accepted, if minShards of them are

@@ -3,13 +3,18 @@ pragma solidity ^0.8.28;
 
 import {ITasks, IVault} from "../interfaces/IMarket.sol";
 import {Claim, Phase, Role, Terms} from "../interfaces/Types.sol";
+import {Headers} from "../libraries/Headers.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {Claims} from "./Claims.sol";
 import {Blockhash} from "@openzeppelin/contracts/utils/Blockhash.sol";
 
 /// @title Seeds, draws and votes (docs/protocol.md 4.5 to 4.7)
 abstract contract Attestations is Claims {
-    function recordSeed(Claim calldata claim) external {
+    /// @dev Blocks for which a seed has to come with its block's header: half of what the BLOCKHASH opcode reaches, so that
+    /// a seed without one can be recorded on a chain that keeps no longer history.
+    uint64 private constant SEED_PATIENCE = 128;
+
+    function recordSeed(Claim calldata claim, bytes calldata header) external {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase()(claim, Phase.COMMITTED);
         if (block.number <= st.seedBlock) revert ITasks.SeedUnavailable(st.seedBlock);
         ++st.draws;
@@ -20,7 +25,7 @@ abstract contract Attestations is Claims {
             emit ITasks.Redrawn(claimId, st.seedBlock);
             return;
         }
-        bytes32 seed = sha256(abi.encodePacked(blockHash, claimId));
+        bytes32 seed = sha256(abi.encodePacked(_randomness(st.seedBlock, blockHash, header), claimId));
         address[] memory drawn = _drawOthers(seed, t.verifiers, claim.claimant);
         seeds[claimId] = seed;
         // At most t.verifiers, which is at most 16.
@@ -31,6 +36,24 @@ abstract contract Attestations is Claims {
             ballots[claimId][_ballot(st.draws, i)].verifier = drawn[i];
         }
         emit ITasks.SeedRecorded(claimId, seed, drawn);
+    }
+
+    /// @dev RANDAO's value, of which a proposer can only leave its own part out. Whoever builds a block can try contents for
+    /// its hash, so that serves only where nobody has been able to bring a header for SEED_PATIENCE blocks.
+    function _randomness(uint64 seedBlock, bytes32 blockHash, bytes calldata header)
+        private
+        view
+        returns (bytes32 value)
+    {
+        if (header.length == 0) {
+            if (block.number <= seedBlock + SEED_PATIENCE) {
+                revert ITasks.HeaderAwaited(seedBlock + SEED_PATIENCE);
+            }
+            return blockHash;
+        }
+        if (keccak256(header) != blockHash) revert ITasks.WrongHeader(seedBlock);
+        value = Headers.randao(header);
+        if (value == 0) revert ITasks.NoRandao(seedBlock);
     }
 
     function commitVote(Claim calldata claim, bytes32 commitment) external {

@@ -107,8 +107,7 @@ contract DisputeGasTest is Market {
         segment = SEGMENTS;
         for (uint256 i; segment == SEGMENTS; ++i) {
             uint256 before = vm.snapshotState();
-            vm.setBlockhash(seedBlock, keccak256(abi.encode("try", i)));
-            tasks.recordSeed(claim);
+            tasks.recordSeed(claim, mineHeader(seedBlock, keccak256(abi.encode("try", i))));
             address[] memory drawn = drawnOf(claim);
             for (uint32 j; j < SEGMENTS; ++j) {
                 if (askedFor(claim, drawn, j) == 3) segment = j;

@@ -75,8 +75,8 @@ abstract contract AuditsHandler is DisputesHandler {
 
     function _supply(Demanded memory d) private {
         Claim memory claim = claims[d.claim];
-        bytes32 blockHash = keccak256(abi.encode("block", d.seedBlock)); // the same as seeds of draws
-        vm.setBlockhash(d.seedBlock, blockHash);
+        // The same header as seedFor's: the block may be a claim's seed block too.
+        bytes32 blockHash = keccak256(mineHeader(d.seedBlock, keccak256(abi.encode("randao", d.seedBlock))));
         bool stood = _liable(claim);
         Purse memory before = _purse(claim.claimant);
         availability.supply(d.id, claim, chunksOf(claim, blockHash, d.id));

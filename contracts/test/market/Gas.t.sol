@@ -30,8 +30,8 @@ contract GasTest is Market {
 
         uint64 seedBlock = statusOf(claim).seedBlock;
         vm.roll(seedBlock + 1);
-        vm.setBlockhash(seedBlock, keccak256("block"));
-        tasks.recordSeed(claim);
+        bytes memory header = mineHeader(seedBlock, keccak256("randao"));
+        tasks.recordSeed(claim, header);
         vm.snapshotGasLastCall("market", "record_seed");
         address[] memory drawn = drawnOf(claim);
         for (uint256 i; i < drawn.length; ++i) {

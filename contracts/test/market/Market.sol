@@ -19,6 +19,7 @@ import {TasksExtension} from "../../src/market/TasksExtension.sol";
 import {Vault} from "../../src/market/Vault.sol";
 import {AssayToken} from "../../src/token/AssayToken.sol";
 import {Test, Vm} from "../Vm.sol";
+import {BlockHeaders} from "./BlockHeaders.sol";
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 
 /// @dev Stands in for the dispute game: whoever runs the test decides.
@@ -304,9 +305,14 @@ abstract contract Market is Test {
     function seedFor(Claim memory claim) internal returns (address[] memory drawn) {
         uint64 seedBlock = statusOf(claim).seedBlock;
         if (vm.getBlockNumber() <= seedBlock) vm.roll(seedBlock + 1); // time never goes back
-        vm.setBlockhash(seedBlock, keccak256(abi.encode("block", seedBlock)));
-        tasks.recordSeed(claim);
+        tasks.recordSeed(claim, mineHeader(seedBlock, keccak256(abi.encode("randao", seedBlock))));
         return drawnOf(claim);
+    }
+
+    /// @dev From now on this block, one of the last 256, has had a header with this RANDAO value.
+    function mineHeader(uint256 number, bytes32 randao) internal returns (bytes memory header) {
+        header = BlockHeaders.header(number, randao, "");
+        vm.setBlockhash(number, keccak256(header));
     }
 
     function drawnOf(Claim memory claim) internal view returns (address[] memory drawn) {

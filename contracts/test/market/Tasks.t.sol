@@ -296,7 +296,7 @@ contract TasksTest is Market {
         claim.claimant = stranger;
         bytes memory refusal = abi.encodeWithSelector(ITasks.WrongClaim.selector, idOf(claim));
         vm.expectRevert(refusal);
-        tasks.recordSeed(claim);
+        tasks.recordSeed(claim, "");
         vm.expectRevert(refusal);
         tasks.commitVote(claim, "commitment");
         vm.expectRevert(refusal);
@@ -327,50 +327,7 @@ contract TasksTest is Market {
         assertEq(commitTask(2, 0).claimant, solver);
     }
 
-    // Seeds and draws
-
-    function test_theSeedWaitsForItsBlock() external {
-        holdShards();
-        Claim memory claim = commitTask(0, 0);
-        uint64 seedBlock = statusOf(claim).seedBlock;
-        assertEq(seedBlock, vm.getBlockNumber() + 2);
-        vm.roll(seedBlock);
-        vm.expectRevert(abi.encodeWithSelector(ITasks.SeedUnavailable.selector, seedBlock));
-        tasks.recordSeed(claim);
-        vm.roll(seedBlock + 1);
-        bytes32 blockHash = "a hash";
-        vm.setBlockhash(seedBlock, blockHash);
-        tasks.recordSeed(claim);
-        assertEq(statusOf(claim).seed, sha256(abi.encodePacked(blockHash, idOf(claim))));
-        assertEq(statusOf(claim).draws, 1);
-        vm.expectRevert(abi.encodeWithSelector(ITasks.WrongPhase.selector, Phase.SEEDED));
-        tasks.recordSeed(claim);
-    }
-
-    function test_Attack30_aSeedNeverRecordedIsReplacedByALaterOne() external {
-        holdShards();
-        Claim memory claim = commitTask(0, 0);
-        vm.roll(vm.getBlockNumber() + 10_000);
-        tasks.recordSeed(claim);
-        ClaimStatus memory st = statusOf(claim);
-        assertPhase(claim, Phase.COMMITTED);
-        assertEq(st.seedBlock, vm.getBlockNumber() + 2);
-        assertEq(st.draws, 1);
-        accept(claim);
-        assertPhase(claim, Phase.ACCEPTED);
-        assertEq(statusOf(claim).draws, 2);
-    }
-
-    function test_aSeedOlderThanTheRecentBlocksComesFromTheHistoryContract() external {
-        holdShards();
-        Claim memory claim = commitTask(0, 0);
-        uint64 seedBlock = statusOf(claim).seedBlock;
-        vm.roll(seedBlock + 5000);
-        // Answers any block number with the word 7.
-        vm.etch(0x0000F90827F1C53a10cb7A02335B175320002935, hex"600760005260206000f3");
-        tasks.recordSeed(claim);
-        assertEq(statusOf(claim).seed, sha256(abi.encodePacked(uint256(7), idOf(claim))));
-    }
+    // Draws
 
     function test_aClaimantThatTheSeedDrawsIsPassedOver() external {
         holdShards();
@@ -633,7 +590,7 @@ contract TasksTest is Market {
         accept(claim);
         refusal = abi.encodeWithSelector(ITasks.WrongPhase.selector, Phase.ACCEPTED);
         vm.expectRevert(refusal);
-        tasks.recordSeed(claim);
+        tasks.recordSeed(claim, "");
         vm.expectRevert(refusal);
         tasks.commitVote(claim, "commitment");
         vm.expectRevert(refusal);

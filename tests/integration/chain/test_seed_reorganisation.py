@@ -5,12 +5,19 @@ from __future__ import annotations
 from hashlib import sha256
 from pathlib import Path
 
+import pytest
+
+from chain import headers
 from chain.compile import Artifacts
 from chain.market import ChainMarket
 from chain.rpc import HttpRpc
 from protocol import sampling, trees
-from protocol.types import ZERO_DIGEST, ClaimView, Phase, Role, Wei
+from protocol.attestations import SEED_PATIENCE
+from protocol.errors import Reverted
+from protocol.ports import Write
+from protocol.types import ZERO_DIGEST, ClaimView, Phase, Role, TxResult, Wei
 from tests.integration.chain.test_market_cycle import SALT, committed, markets_on, pass_time
+from training.service import LOST_RACES
 from verifier.ballots import Ballots
 from verifier.policy import Ballot
 
@@ -18,7 +25,7 @@ from verifier.policy import Ballot
 def seed_of_the_chain(rpc: HttpRpc, view: ClaimView) -> bytes:
     """What rule 4.5 gives on the chain that stands now."""
     block = rpc.request("eth_getBlockByNumber", [hex(view.status.seed_block), False])
-    return sha256(bytes.fromhex(block["hash"][2:]) + view.claim_id).digest()
+    return sha256(bytes.fromhex(block["mixHash"][2:]) + view.claim_id).digest()
 
 
 def test_31_a_reorganisation_across_a_recorded_seed_is_followed_by_everybody(
@@ -49,6 +56,7 @@ def test_31_a_reorganisation_across_a_recorded_seed_is_followed_by_everybody(
         view = market.claim(claim_id)
         assert (view.status.phase, view.status.seed, view.votes) == (Phase.COMMITTED, ZERO_DIGEST, ())
 
+    client.record_seed("seed", claim)
     for market in markets:
         market.sender.resume()  # as every running node does from time to time: what was dropped is sent again
     found = [market.claim(claim_id) for market in markets]
@@ -66,3 +74,55 @@ def test_31_a_reorganisation_across_a_recorded_seed_is_followed_by_everybody(
     client.tally("tally", claim)
     assert all(market.claim(claim_id).status.phase == Phase.COMMITTED for market in markets)
     assert verifier.stake(verifier.me, Role.VERIFIER).active == 1_000 - terms.miss_penalty
+
+
+def test_31_a_seed_that_a_reorganisation_has_dropped_is_recorded_again_with_the_new_header(
+    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
+) -> None:
+    markets: list[ChainMarket] = markets_on(rpc, artifacts, tmp_path)
+    _, _, verifier = markets
+    verifier.stake_up("stake", Role.VERIFIER, Wei(1_000))
+    job_id, claim = committed(markets)
+    (claim_id,) = (view.claim_id for view in verifier.claims(job_id))
+    fork = rpc.request("evm_snapshot", [])
+    pass_time(rpc, 1, blocks=3)
+    first = verifier.record_seed("seed", claim)
+    assert verifier.record_seed("seed", claim) == first, "the same block: the same transaction"
+    gone = verifier.claim(claim_id).status.seed
+
+    assert rpc.request("evm_revert", [fork])
+    pass_time(rpc, 7, blocks=9)
+    verifier.sender.resume()
+    sent = verifier.sender.next_nonce()
+    failed = rpc.request("eth_getTransactionReceipt", [first.tx_hash])
+    assert int(failed["status"], 16) == 0, "the header that it brings is no block's any more"
+    assert verifier.claim(claim_id).status.phase == Phase.COMMITTED
+    again = verifier.record_seed("seed", claim)
+    assert again.tx_hash != first.tx_hash and verifier.sender.next_nonce() == sent + 1
+    view = verifier.claim(claim_id)
+    assert view.status.seed == seed_of_the_chain(rpc, view) != gone
+
+
+def test_a_seed_whose_header_cannot_serve_waits_at_no_cost_and_takes_the_hash(
+    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    markets: list[ChainMarket] = markets_on(rpc, artifacts, tmp_path)
+    _, _, verifier = markets
+    verifier.stake_up("stake", Role.VERIFIER, Wei(1_000))
+    job_id, claim = committed(markets)
+    (view,) = verifier.claims(job_id)
+    known = {name: kind for name, kind in headers._FIELDS.items() if name != "requestsHash"}
+    monkeypatch.setattr(headers, "_FIELDS", known)  # as if Prague were a fork that this code knows nothing of
+    seed_block = view.status.seed_block
+    pass_time(rpc, 1, blocks=3)
+    sent, writes = verifier.sender.next_nonce(), [Write("seed", "record_seed", (claim,))]
+    (refused,) = verifier.send_all(writes)
+    assert isinstance(refused, Reverted) and refused.error == "HeaderAwaited"
+    assert refused.error in LOST_RACES, "nodes come back later"
+    assert verifier.sender.next_nonce() == sent
+    pass_time(rpc, 1, blocks=SEED_PATIENCE)
+    (done,) = verifier.send_all(writes)
+    assert isinstance(done, TxResult)
+    digest = verifier.block_hash(seed_block)
+    assert digest is not None
+    assert verifier.claim(view.claim_id).status.seed == sha256(digest + view.claim_id).digest()

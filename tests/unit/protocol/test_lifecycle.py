@@ -10,6 +10,8 @@ from eth_utils.crypto import keccak
 
 from program.evidence import ARITHMETIC
 from protocol import events as e
+from protocol import sampling
+from protocol.attestations import SEED_PATIENCE
 from protocol.dispute import RevealSteps, Timeout
 from protocol.ledger import Bucket, bond, compensation, free
 from protocol.lifecycle import Market, Moment, Refused, World, new_world, transition
@@ -66,7 +68,9 @@ class Story:
         return claim_id
 
     def seed(self, claim_id: ClaimId) -> None:
-        self.tell(e.RecordSeed(self.world.claims[claim_id].claim, keccak(claim_id)), WHISTLER)
+        digest = keccak(claim_id)
+        claim = self.world.claims[claim_id].claim
+        self.tell(e.RecordSeed(claim, digest, e.Header(digest, keccak(digest))), WHISTLER)
 
     def vote(self, claim_id: ClaimId, valid: bool = True, reveal: bool = True) -> None:
         claim = self.world.claims[claim_id].claim
@@ -246,11 +250,39 @@ def test_a_vote_under_challenge_stays_locked_through_a_redraw(story: Story) -> N
     assert story.world.funds.active(VERA, Role.VERIFIER) == 5_000 - terms.verifier_stake
 
 
+def test_29_a_seed_comes_from_the_header_and_from_the_hash_only_in_the_end(story: Story) -> None:
+    """Rule 4.5."""
+    claim_id = story.commit(Kind.TASK, 0, ANN)
+    claim, seed_block = story.world.claims[claim_id].claim, story.world.claims[claim_id].status.seed_block
+    block_hash, randao = keccak(b"block"), keccak(b"randao")
+
+    def refusal(header: e.Header | None) -> str:
+        with pytest.raises(Refused) as refused:
+            story.tell(e.RecordSeed(claim, block_hash, header), BOB)
+        return refused.value.error
+
+    def seed(header: e.Header | None) -> bytes:
+        after = replace(story)
+        after.tell(e.RecordSeed(claim, block_hash, header), BOB)
+        return after.world.claims[claim_id].status.seed
+
+    story.block = seed_block
+    assert seed(e.Header(block_hash, randao)) == sampling.claim_seed(randao, claim_id)
+    assert refusal(e.Header(keccak(b"another"), randao)) == "WrongHeader"
+    assert refusal(e.Header(block_hash, ZERO_DIGEST)) == "NoRandao"
+    story.block = seed_block + SEED_PATIENCE - 3  # `tell` takes three blocks
+    assert refusal(None) == "HeaderAwaited"
+    story.block = seed_block + SEED_PATIENCE - 2
+    assert refusal(e.Header(block_hash, ZERO_DIGEST)) == "NoRandao"
+    story.block = seed_block + SEED_PATIENCE - 2
+    assert seed(None) == sampling.claim_seed(block_hash, claim_id)
+
+
 def test_a_failed_draw_gives_a_new_seed_block(story: Story) -> None:
     """Rules 4.5 and 4.7."""
     claim_id = story.commit(Kind.TASK, 0, ANN)
     claim = story.world.claims[claim_id].claim
-    story.tell(e.RecordSeed(claim, ZERO_DIGEST), BOB)  # the history no longer holds the seed block
+    story.tell(e.RecordSeed(claim, ZERO_DIGEST, None), BOB)  # the history no longer holds the seed block
     status = story.world.claims[claim_id].status
     assert (status.phase, status.draws, status.seed_block) == (Phase.COMMITTED, 1, story.block + 2)
     story.seed(claim_id)

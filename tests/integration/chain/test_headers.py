@@ -1,0 +1,36 @@
+"""Headers of a real node's blocks, fork by fork: what is given for a block has the block's hash."""
+
+from __future__ import annotations
+
+import pytest
+import rlp
+from eth_utils.crypto import keccak
+
+from chain.anvil import Anvil, AnvilOptions, dev_account
+from chain.headers import SeedHeaders
+from chain.rpc import HttpRpc
+
+FIELDS = {"london": 16, "paris": 16, "shanghai": 17, "cancun": 20, "prague": 21, "osaka": 21}
+
+
+@pytest.mark.parametrize("fork", FIELDS)
+def test_every_blocks_header_has_its_hash(fork: str) -> None:
+    with Anvil(AnvilOptions(hardfork=fork)) as node:
+        rpc = HttpRpc(node.url)
+        rpc.request("anvil_setCoinbase", ["0x" + "c0" * 20])
+        rpc.request("evm_mine", [])
+        transfer = {"from": dev_account(0).address, "to": dev_account(1).address, "value": "0x1"}
+        rpc.request("eth_sendTransaction", [transfer])  # mined in a block of its own
+        while int(rpc.request("eth_blockNumber", []), 16) < 2:
+            pass
+        headers = SeedHeaders(rpc)
+        for number in (1, 2):
+            block = rpc.request("eth_getBlockByNumber", [hex(number), False])
+            header = headers.of(number)
+            assert "0x" + keccak(header).hex() == block["hash"]
+            fields = rlp.decode(header)
+            assert len(fields) == FIELDS[fork]
+            assert "0x" + fields[13].hex() == block["mixHash"]
+        assert len(block["transactions"]) == 1 and int(block["gasUsed"], 16) == 21_000
+        assert headers.of(0) == b"", "the first block's value is zero"
+        assert headers.of(3) == b"", "not mined"
