@@ -28,7 +28,7 @@ momentum = 0.9
 verifiers = 2               # drawn by stake for each task
 quorum = 2                  # valid votes that accept it
 samples = 1                 # segments that each of them replays
-seed_delay_blocks = 2       # 16 where blocks are made by others: one of them might make 2 in a row
+seed_delay_blocks = {seed_delay}      # whoever makes that many blocks in a row knows the draw when it commits
 max_unsettled_rounds = 4
 
 [times]
@@ -159,14 +159,16 @@ OPTIMISERS = {"adamw": (_ADAMW, 0.002), "sgd": (_SGD, 0.1), "lion": (_LION, 0.00
 """By name: the section, and a learning rate to begin with."""
 
 LOCAL = {
+    "seed_delay": "2",
     "task": "120s",
     "outer": "30s",
     "vote": "60s",
     "window": "60s",
     "move": "30s",
 }
-"""Times for a chain on one's own machine."""
+"""Times for a chain on one's own machine; `seed_delay` in blocks."""
 PUBLIC = {
+    "seed_delay": "16",
     "task": "1h",
     "outer": "10m",
     "vote": "30m",

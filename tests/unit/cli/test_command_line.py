@@ -172,6 +172,16 @@ def test_a_template_gives_stragglers_the_time_of_two_draws(times: dict[str, str]
     assert parse_job_file(stated, "a template").times.straggler == 7
 
 
+def test_on_a_public_chain_no_run_of_one_proposer_spans_the_seeds_delay() -> None:
+    delays = [
+        parse_job_file(
+            template("gpt", source="stdlib", rounds=3, times=times), "a template"
+        ).verification.seed_delay_blocks
+        for times in (LOCAL, PUBLIC)
+    ]
+    assert delays == [2, 16]  # docs/decisions/0022
+
+
 def test_settings_are_found_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("ASSAY_RPC_URL", "ETH_RPC_URL"):
