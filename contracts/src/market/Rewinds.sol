@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {IJobs, IVault} from "../interfaces/IMarket.sol";
+import {Accused, Kind} from "../interfaces/Types.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+
+/// @title A job's clockwork, and how it goes back (docs/protocol.md, section 5)
+/// @dev What a rewind has overtaken follows from epochs: no claim is touched when its job goes back.
+abstract contract Rewinds is IJobs {
+    using SafeCast for uint256;
+
+    /// @dev One slot. `standing`, `accepted`: task claims of the present round; `settledTasks`: of round `settledRounds`,
+    /// the only one whose tasks can settle. Rounds after `lastRound` do not begin. `acceptedAfter`: seconds from roundStart
+    /// to the last acceptance.
+    struct Counts {
+        uint32 round;
+        uint32 settledRounds;
+        uint32 epoch;
+        uint32 lastRound;
+        uint16 standing;
+        uint16 accepted;
+        uint16 settledTasks;
+        uint8 ended; // HALTED, CLOSED
+        uint40 roundStart;
+        uint32 acceptedAfter;
+    }
+
+    /// @dev One slot. Sums of the prices of the task claims that stand: accepted ones of all rounds, and those of the
+    /// present round that are not accepted.
+    struct Worth {
+        uint128 accepted;
+        uint128 pending;
+    }
+
+    struct Times {
+        uint64 posted;
+        uint64 lastShardClaim;
+    }
+
+    /// @dev How things stood when a round last began: what of it is left over after a rewind below it. `present`: shards
+    /// that the round before was closed with; never 0 once the round has begun.
+    struct Mark {
+        uint128 worth;
+        uint32 epoch;
+        uint16 present;
+    }
+
+    /// @dev One slot. `convict`: the last 96 bits of the convicted account, which nobody finds another account to have.
+    /// `left`: sum of the wasted prices not yet compensated, at most the job's worst case.
+    struct Rewind {
+        uint96 convict;
+        uint32 round;
+        uint32 from; // the round that it went back from
+        uint96 left;
+    }
+
+    /// @dev Steps of one `compensate` through the rewinds after the claim's commit.
+    uint256 private constant MAX_SCAN = 64;
+    uint8 internal constant HALTED = 1;
+    uint8 internal constant CLOSED = 2;
+
+    IVault public immutable VAULT;
+    address public immutable TASKS;
+
+    mapping(bytes32 jobId => Counts) internal counts;
+    mapping(bytes32 jobId => Worth) internal worths;
+    mapping(bytes32 jobId => Times) internal times;
+    mapping(bytes32 jobId => mapping(uint32 round => Mark)) internal marks;
+    mapping(bytes32 jobId => mapping(uint32 epoch => Rewind)) private rewinds;
+    /// @dev Where a search that ran out of steps goes on.
+    mapping(bytes32 claimId => uint32 epoch) private scanned;
+
+    constructor(IVault vault, address tasks) {
+        VAULT = vault;
+        TASKS = tasks;
+    }
+
+    modifier onlyTasks() {
+        if (msg.sender != TASKS) revert NotModule(msg.sender);
+        _;
+    }
+
+    function rewind(Accused calldata accused, bool wasAccepted, uint256 pool)
+        external
+        onlyTasks
+        returns (uint256 compensation)
+    {
+        Counts memory c = counts[accused.jobId];
+        uint32 round = accused.round;
+        bool isTask = accused.kind == Kind.TASK;
+        if (isTask && !wasAccepted && _leftOut(c, accused.jobId, round, accused.epoch)) return 0;
+        Worth memory w = worths[accused.jobId];
+        uint32 from = c.round;
+        uint256 wasted;
+        if (from > round) {
+            Mark memory mark = marks[accused.jobId][round + 1];
+            wasted = uint256(w.accepted - mark.worth) + w.pending;
+            w = Worth(mark.worth, 0);
+            (c.standing, c.accepted) = (mark.present, mark.present);
+            if (c.ended & HALTED != 0 && c.lastRound > round) c.lastRound = round;
+        }
+        if (isTask) {
+            --c.standing;
+            if (wasAccepted) (w.accepted, c.accepted) = (w.accepted - accused.price, c.accepted - 1);
+            else w.pending -= accused.price;
+        }
+        c.round = round;
+        (c.roundStart, c.acceptedAfter) = (_now40(), 0);
+        compensation = pool / 2 < wasted ? pool / 2 : wasted;
+        emit Rewound(accused.jobId, ++c.epoch, round, compensation);
+        (counts[accused.jobId], worths[accused.jobId]) = (c, w);
+        _recordRewind(accused, c.epoch, from, wasted, compensation);
+    }
+
+    function compensate(bytes32 claimId, Accused calldata claim, bool pending)
+        external
+        onlyTasks
+        returns (bool found, uint256 paid)
+    {
+        uint32 epoch;
+        (found, epoch) = _overtaker(claimId, claim, pending);
+        if (epoch != 0 && claim.kind == Kind.TASK) paid = _compensate(claim, epoch);
+    }
+
+    function overtaken(bytes32 jobId, Kind kind, uint32 round, uint32 epoch, bool pending)
+        external
+        view
+        returns (bool)
+    {
+        return _overtaken(counts[jobId], jobId, kind, round, epoch, pending);
+    }
+
+    /// @dev Whether the round was closed after the epoch's claims were committed to it: without those not accepted by then.
+    function _leftOut(Counts memory c, bytes32 jobId, uint32 round, uint32 epoch)
+        internal
+        view
+        returns (bool)
+    {
+        if (c.round > round) return true;
+        if (c.epoch == epoch) return false;
+        Mark memory mark = marks[jobId][round + 1];
+        return mark.present != 0 && mark.epoch >= epoch;
+    }
+
+    /// @dev A claim's place exists from when round `from` begins: a task's own round, the round after an outer claim. It
+    /// is overtaken if the job went back below that round after the claim's epoch, whether or not it began again since.
+    function _overtaken(Counts memory c, bytes32 jobId, Kind kind, uint32 round, uint32 epoch, bool pending)
+        internal
+        view
+        returns (bool)
+    {
+        if (pending && _leftOut(c, jobId, round, epoch)) return true;
+        if (epoch == c.epoch) return false;
+        uint32 from = kind == Kind.TASK ? round : round + 1;
+        return c.round < from || marks[jobId][from].epoch > epoch;
+    }
+
+    function _recordRewind(
+        Accused calldata accused,
+        uint32 epoch,
+        uint32 from,
+        uint256 wasted,
+        uint256 compensation
+    ) private {
+        rewinds[accused.jobId][epoch] =
+            Rewind(_short(accused.claimant), accused.round, from, wasted.toUint96());
+        if (wasted == 0) return;
+        VAULT.move(
+            IVault.Bucket.FREE,
+            _key(msg.sender),
+            IVault.Bucket.COMPENSATION,
+            _rewindKey(accused.jobId, epoch),
+            compensation
+        );
+    }
+
+    /// @dev The rewind that overtook the claim: the first after its commit to a round before its place existed. 0 if its
+    /// round was closed without it before any did. Not found if neither was reached in MAX_SCAN steps; then the next call
+    /// goes on. The caller knows that there is one.
+    function _overtaker(bytes32 claimId, Accused calldata claim, bool pending)
+        private
+        returns (bool found, uint32 epoch)
+    {
+        uint32 place = claim.kind == Kind.TASK ? claim.round : claim.round + 1;
+        uint32 last = counts[claim.jobId].epoch;
+        uint32 done = scanned[claimId];
+        epoch = (done > claim.epoch ? done : claim.epoch) + 1;
+        for (uint256 i; i < MAX_SCAN; ++i) {
+            Rewind storage entry = rewinds[claim.jobId][epoch];
+            if (pending && (epoch > last || entry.from > claim.round)) return (true, 0);
+            if (entry.round < place) return (true, epoch);
+            ++epoch;
+        }
+        scanned[claimId] = epoch - 1;
+        return (false, 0);
+    }
+
+    /// @dev Of what is still there, by price. The convict's own share is burnt.
+    function _compensate(Accused calldata claim, uint32 epoch) private returns (uint256 share) {
+        Rewind storage entry = rewinds[claim.jobId][epoch];
+        bytes32 key = _rewindKey(claim.jobId, epoch);
+        uint96 left = entry.left;
+        if (left == 0) return 0;
+        entry.left = (uint256(left) - claim.price).toUint96();
+        share = VAULT.balance(IVault.Bucket.COMPENSATION, key) * claim.price / left;
+        if (_short(claim.claimant) == entry.convict) {
+            VAULT.burn(IVault.Bucket.COMPENSATION, key, share);
+            return 0;
+        }
+        VAULT.move(IVault.Bucket.COMPENSATION, key, IVault.Bucket.FREE, _key(claim.claimant), share);
+    }
+
+    function _short(address account) private pure returns (uint96) {
+        // forge-lint: disable-next-line(unsafe-typecast)
+        return uint96(uint160(account)); // the last 96 bits are meant
+    }
+
+    function _rewindKey(bytes32 jobId, uint32 epoch) private pure returns (bytes32) {
+        return keccak256(abi.encode(jobId, epoch));
+    }
+
+    function _now40() internal view returns (uint40) {
+        return block.timestamp.toUint40();
+    }
+
+    function _key(address account) internal pure returns (bytes32) {
+        return bytes32(uint256(uint160(account)));
+    }
+}
