@@ -18,7 +18,7 @@ import torch._inductor.inductor_prims  # registers the marker that `kept` uses
 from torch import Tensor
 
 from numerics import constants as c
-from numerics import contraction
+from numerics import contraction, product_kernel
 from numerics.backends import INT32_PRODUCT_LENGTH, aligned, integer_product_f64
 
 _NAN = float("nan")
@@ -156,6 +156,27 @@ def quantise(x: Tensor, e: Exponents) -> Quantised:
     return Quantised(torch.where(unusable, 0.0, clamped))
 
 
+@dataclass(frozen=True)
+class Unquantised:
+    """What is to be quantised (A31), where only products that take these exponents read it: f32[..., K]."""
+
+    x: Tensor
+    e: Exponents
+    _made: list[Quantised] = field(default_factory=list)
+
+    def quantised(self) -> Quantised:
+        """Made once, for a product that does not do it itself."""
+        if not self._made:
+            self._made.append(quantise(self.x, self.e))
+        return self._made[0]
+
+
+def product_of_unquantised(a: Unquantised, b: Unquantised) -> Tensor:
+    """`product` of both quantised, which are not stored: f32[b..., M, N], on processors only."""
+    made: Tensor = torch.ops.assay.quantised_product(a.x, a.e.i32, b.x, b.e.i32)
+    return made
+
+
 def product(qa: Quantised, ea: Exponents, qb: Quantised, eb: Exponents) -> Tensor:
     """f32[b..., M, N] from operands [b..., M, K] and [b..., N, K] (A32)."""
     batched = qa.integers.dim() > 2
@@ -225,6 +246,23 @@ def _int8_products(a: Tensor, b: Tensor) -> Tensor:
     finally:
         torch.set_num_threads(threads)
     return out
+
+
+def _quantised_product(a: Tensor, ea: Tensor, b: Tensor, eb: Tensor) -> Tensor:
+    """f32[b..., M, N] from f32 [b..., M, K] and [b..., N, K] and exponents i32 of their rows."""
+    kernel = product_kernel.load()
+    if kernel is not None:
+        return kernel.product(a, ea, b, eb)
+    return contraction.product(contraction.quantise(a, ea), ea, contraction.quantise(b, eb), eb)
+
+
+_LIBRARY.define("quantised_product(Tensor a, Tensor ea, Tensor b, Tensor eb) -> Tensor")
+_LIBRARY.impl("quantised_product", _quantised_product, "CPU")
+torch.library.register_fake(
+    "assay::quantised_product",
+    lambda a, ea, b, eb: a.new_empty((*ea.shape, b.shape[-2])),
+    lib=_LIBRARY,
+)
 
 
 def _int8_products_shape(a: Tensor, b: Tensor) -> Tensor:

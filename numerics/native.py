@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 _COMPILERS = ("cc", "gcc", "clang")
@@ -39,3 +40,9 @@ def compiled(source: Path, flags: Sequence[str] = ()) -> ctypes.CDLL:
             raise Unusable(f"{compiler} refuses {source.name}: {last}") from error
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Unusable(f"{source.name} could not be compiled and loaded: {error}") from error
+
+
+@cache
+def numbers(values: tuple[int, ...]) -> ctypes.Array[ctypes.c_int64]:
+    """As C takes them."""
+    return (ctypes.c_int64 * len(values))(*values)

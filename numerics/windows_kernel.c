@@ -7,39 +7,9 @@
  * are added in binary64, exactly, and rounded once.
  */
 
-#include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+#include "lanes.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
-#if defined(__AVX512BW__)
-#define LANES 16
-#elif defined(__AVX2__)
-#define LANES 8
-#else
-#define LANES 4
-#endif
-
-typedef int32_t lanes __attribute__((vector_size(4 * LANES)));
-typedef int32_t unaligned_lanes __attribute__((vector_size(4 * LANES), aligned(2), may_alias));
 typedef int32_t pair __attribute__((aligned(2), may_alias));
-
-/* sum + a.low * b.low + a.high * b.high in each lane; wraps where the caller lets it. */
-static inline lanes dot(lanes sum, lanes a, lanes b) {
-#if defined(__AVX512VNNI__)
-    return (lanes)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
-#elif defined(__AVX512BW__)
-    return sum + (lanes)_mm512_madd_epi16((__m512i)a, (__m512i)b);
-#elif defined(__AVX2__)
-    return sum + (lanes)_mm256_madd_epi16((__m256i)a, (__m256i)b);
-#else
-    return sum + (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
-#endif
-}
 
 #define MOST_PAIRS 64 /* in a cut: what its pairs name stays in the first cache */
 #define LIMIT ((1 << 18) - 1)
@@ -331,26 +301,14 @@ void windowed_product(const int16_t *x, int64_t x_elements, const int64_t *x_dim
     free(groups);
 }
 
-static float power_of_two(int32_t n) {
-    union {
-        int32_t bits;
-        float value;
-    } made = {(n + 127) * (1 << 23)};
-    return made.value;
-}
-
 static void quantise(const float *x, int64_t count, int32_t e, int16_t *out) {
-    int32_t shift = 13 - (e < -125 ? -125 : e);
-    float first = power_of_two(shift >> 1), second = power_of_two(shift - (shift >> 1));
+    float first, second;
     if (e >= 129) {
         memset(out, 0, count * sizeof *out);
         return;
     }
-    for (int64_t i = 0; i < count; i++) {
-        float v = x[i] * first * second;
-        v = v > 8192 ? 8192 : v < -8192 ? -8192 : v;
-        out[i] = (int16_t)(int32_t)rintf(v == v ? v : 0);
-    }
+    scales(e, &first, &second);
+    for (int64_t i = 0; i < count; i++) out[i] = (int16_t)quantised(x[i], first, second);
 }
 
 /* Numbers of x [sizes.., channels], with zeros `before` and `after` along the first `rank` dimensions, by an exponent

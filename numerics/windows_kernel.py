@@ -25,7 +25,7 @@ from torch import Tensor
 from numerics import constants as c
 from numerics.backends import integer_product_int64
 from numerics.contraction import quantise
-from numerics.native import Unusable, compiled
+from numerics.native import Unusable, compiled, numbers
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class Kernel:
         out = torch.empty(*e.shape, x.shape[-1], dtype=torch.int16)
         dims = (tuple(x.shape[:-1]), around[::2][::-1], around[1::2][::-1])
         self._plane(
-            *(x.data_ptr(), rank, *map(_numbers, dims), x.shape[-1]),
+            *(x.data_ptr(), rank, *map(numbers, dims), x.shape[-1]),
             *(e.data_ptr(), out.data_ptr(), torch.get_num_threads()),
         )
         return out
@@ -100,16 +100,11 @@ class Kernel:
             given.reverse()
         (x, x_view, fx, x_step), (w, w_view, fw, w_step) = given
         self._product(
-            *(x.data_ptr() + 2 * x_view[0], x.numel() - x_view[0], _numbers(tuple(x_view[1:]))),
-            *(w.data_ptr() + 2 * w_view[0], _numbers(tuple(w_view[1:]))),
+            *(x.data_ptr() + 2 * x_view[0], x.numel() - x_view[0], numbers(tuple(x_view[1:]))),
+            *(w.data_ptr() + 2 * w_view[0], numbers(tuple(w_view[1:]))),
             *(fx.data_ptr(), fw.data_ptr(), out.data_ptr(), x_step, w_step, torch.get_num_threads()),
         )
         return out
-
-
-@cache
-def _numbers(dims: tuple[int, ...]) -> ctypes.Array[ctypes.c_int64]:
-    return (ctypes.c_int64 * len(dims))(*dims)
 
 
 def load() -> Kernel | None:

@@ -54,7 +54,10 @@ SETTINGS: dict[str, Any] = {
     "eager_numerics.disable_ftz": True,
     "fx_graph_cache": True,
 }
-_FORM_SOURCES = ("numerics/*.py", "numerics/*.c", "program/compiled_graph.py", "program/affine.py")
+_FORM_SOURCES = (
+    *("numerics/*.py", "numerics/*.c", "numerics/*.h"),
+    *("program/compiled_graph.py", "program/affine.py"),
+)
 """What decides the graph of a program."""
 _MANIFEST = "form.json"
 _CHECKED = "checked"

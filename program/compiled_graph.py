@@ -20,8 +20,8 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.functional import pad
 
-from numerics import REFERENCE, fused
-from numerics.fused import Exponents, Quantised
+from numerics import REFERENCE, fused, product_kernel
+from numerics.fused import Exponents, Quantised, Unquantised
 from numerics.windows import Windows, plane, windowed_product
 from program.affine import strided
 from program.execute import TORCH_DTYPES
@@ -48,7 +48,7 @@ class Padded:
         return pad(self.inner, list(self.sides))
 
 
-Value = Tensor | Quantised | Windows | Exponents | Padded
+Value = Tensor | Quantised | Unquantised | Windows | Exponents | Padded
 
 _FUSED: dict[Op, Callable[..., Value]] = {
     Op.EXPONENT: fused.exponent,
@@ -72,7 +72,8 @@ def trace(program: Program, device: torch.device) -> GraphModule:
     with FakeTensorMode():
         inputs = [_example(node, device) for node in (*program.state, *data)]
         inputs.append(torch.zeros((), dtype=torch.int32, device=device))
-    return make_fx(partial(_run, program), tracing_mode="fake")(*inputs)
+    kernel = device.type == "cpu" and product_kernel.load() is not None
+    return make_fx(partial(_run, program, kernel), tracing_mode="fake")(*inputs)
 
 
 def example_inputs(program: Program, device: torch.device) -> list[Tensor]:
@@ -86,11 +87,12 @@ def _example(node: Node, device: torch.device) -> Tensor:
     return torch.zeros(node.shape, dtype=TORCH_DTYPES[node.dtype], device=device)
 
 
-def _run(program: Program, *inputs: Tensor) -> list[Tensor]:
+def _run(program: Program, kernel: bool, *inputs: Tensor) -> list[Tensor]:
     pending = list(inputs[:-1])
     products_only = _read_by_products_only(program)
     planes = _read_through_windows(program) if inputs[-1].device.type == "cpu" else set()
-    repeated = _repeated(program)
+    unmade = products_only if kernel else set()
+    repeated = _repeated(program) | _quantised_by_products(program, unmade)
     values: list[Value] = []
     for node in program.nodes:
         if node.op in (Op.STATE, Op.DATA):
@@ -101,6 +103,8 @@ def _run(program: Program, *inputs: Tensor) -> list[Tensor]:
             operands = [values[ref.ref] for ref in node.inputs]
             if len(values) in planes:
                 values.append(Windows.whole(_plane(node, operands)))
+            elif len(values) in unmade:
+                values.append(Unquantised(_plain(operands[0]), _exponents(operands[1])))
             elif node.op is Op.QUANTISE:
                 values.append(_quantise(program, node, operands, len(values) in products_only))
             elif (zeros := _zeros_around(program, node)) is not None:
@@ -108,7 +112,7 @@ def _run(program: Program, *inputs: Tensor) -> list[Tensor]:
                 values.append(Padded.of(operands[inner], sides))
             else:
                 value = _value(node, operands, inputs[-1].device)
-                stored = any(isinstance(x, Windows) for x in operands)
+                stored = node.op is Op.PRODUCT and _by_kernel(operands)
                 if node.op in _ROUNDED and isinstance(value, Tensor) and not stored:
                     value = fused.rounded(value)
                 costly = (node.op in _COSTLY or len(values) in repeated) and not stored
@@ -127,6 +131,17 @@ def _read_by_products_only(program: Program) -> set[int]:
         for ref in refs:
             if ref in found and (ref, program.nodes[ref].inputs[1].ref) not in pairs:
                 found.discard(ref)
+    return found
+
+
+def _quantised_by_products(program: Program, unmade: set[int]) -> set[int]:
+    """Computed nodes whose numbers products quantise: stored once, by rows and by columns alike."""
+    found = set()
+    for index in unmade:
+        ref = program.nodes[index].inputs[0].ref
+        while program.nodes[ref].op in _MOVES:
+            ref = program.nodes[ref].inputs[0].ref
+        found |= {ref} if program.nodes[ref].inputs else set()
     return found
 
 
@@ -187,6 +202,8 @@ def _plain(value: Value) -> Tensor:
         return value.tensor
     if isinstance(value, Windows):
         value = value.opened()
+    if isinstance(value, Unquantised):
+        value = value.quantised()
     if isinstance(value, Quantised):
         return value.integers.to(torch.int32)
     return value.i32 if isinstance(value, Exponents) else value
@@ -199,9 +216,12 @@ def _value(node: Node, operands: Sequence[Value], device: torch.device) -> Value
         first = operands[0].tensor if isinstance(operands[0], Padded) else operands[0]
         if isinstance(first, Windows):
             return _seen(node, first)
+        first = first.quantised() if isinstance(first, Unquantised) else first
         return move(first) if isinstance(first, Tensor) else first.moved(move)
     if node.op is Op.PRODUCT:
         qa, ea, qb, eb = operands
+        if isinstance(qa, Unquantised) and isinstance(qb, Unquantised):
+            return fused.product_of_unquantised(qa, qb)
         if isinstance(qa, Windows) or isinstance(qb, Windows):
             return windowed_product(_windows(qa), _exponents(ea), _windows(qb), _exponents(eb))
         return fused.product(_quantised(qa), _exponents(ea), _quantised(qb), _exponents(eb))
@@ -216,8 +236,16 @@ def _value(node: Node, operands: Sequence[Value], device: torch.device) -> Value
     return _computed(node, tensors)
 
 
+def _by_kernel(operands: Sequence[Value]) -> bool:
+    """Whether a product of these is one operation, which stores what it makes."""
+    windows = any(isinstance(x, Windows) for x in operands)
+    return windows or all(isinstance(x, Unquantised) for x in operands[::2])
+
+
 def _quantised(value: Value) -> Quantised:
     """A product's operand, also where it came through a concat or take as plain numbers."""
+    if isinstance(value, Unquantised):
+        return value.quantised()
     return value if isinstance(value, Quantised) else Quantised(_plain(value).to(torch.float32))
 
 

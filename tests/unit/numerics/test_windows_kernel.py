@@ -16,6 +16,7 @@ from torch import Tensor
 from numerics import windows_kernel
 from numerics.backends import integer_product_int64
 from numerics.windows_kernel import Dims, Kernel, Unusable, strided, view
+from tests.unit.numerics.planting import planted
 
 SOURCE = Path(windows_kernel.__file__).with_suffix(".c")
 
@@ -84,15 +85,6 @@ def test_the_largest_sums_do_not_overflow(kernel: Kernel, turned: bool) -> None:
         _exact(kernel, most, whole, other, whole)
 
 
-def planted(folder: Path, right: str, wrong: str) -> Path:
-    """The kernel's source with one thing changed."""
-    source = SOURCE.read_text()
-    assert source.count(right) == 1
-    changed = folder / SOURCE.name
-    changed.write_text(source.replace(right, wrong))
-    return changed
-
-
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -108,7 +100,7 @@ def planted(folder: Path, right: str, wrong: str) -> Path:
 )
 def test_a_kernel_with_other_sums_is_refused(tmp_path: Path, right: str, wrong: str) -> None:
     with pytest.raises(Unusable, match="other sums"):
-        windows_kernel.build(planted(tmp_path, right, wrong))
+        windows_kernel.build(planted(tmp_path, SOURCE, right, wrong))
 
 
 @pytest.mark.parametrize(
@@ -122,12 +114,12 @@ def test_a_kernel_with_other_sums_is_refused(tmp_path: Path, right: str, wrong: 
 )
 def test_a_kernel_that_quantises_otherwise_is_refused(tmp_path: Path, right: str, wrong: str) -> None:
     with pytest.raises(Unusable, match="quantises otherwise"):
-        windows_kernel.build(planted(tmp_path, right, wrong))
+        windows_kernel.build(planted(tmp_path, SOURCE, right, wrong))
 
 
 def test_a_source_that_does_not_compile_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Unusable, match="refuses"):
-        windows_kernel.build(planted(tmp_path, "#include <stdlib.h>", "#include <nothing.h>"))
+        windows_kernel.build(planted(tmp_path, SOURCE, "#include <stdlib.h>", "#include <nothing.h>"))
 
 
 def test_without_a_compiler_there_is_none(

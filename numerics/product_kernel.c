@@ -1,0 +1,273 @@
+/* Products of f32 operands quantised on the way (docs/arithmetic.md, A31 and A32).
+ *
+ * Both operands are packed into panels: the quantised numbers of a tile's rows, in pairs of neighbouring contracted
+ * numbers, so that one instruction multiplies and adds two i16 pairs in each i32 lane. What is summed in i32
+ * is cut where it could overflow: by Cauchy and Schwarz a sum over a cut is at most the root of the product of both
+ * rows' sums of squares there. Cuts are added in binary64, exactly, and rounded once.
+ */
+
+#include "lanes.h"
+
+/* A tile is HIGH rows of x by WIDE rows of y; its sums stay in registers. */
+#if LANES == 16
+#define HIGH 12
+#else
+#define HIGH 4
+#endif
+#define WIDE (2 * LANES)
+
+typedef int32_t few __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* a.low * b.low + a.high * b.high in each lane. */
+static inline few paired(few a, few b) {
+#if defined(__x86_64__)
+    return (few)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#else
+    return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
+#endif
+}
+
+#define GRAIN 8               /* pairs; a cut is some grains, of which one cannot overflow */
+#define LIMIT 0x1p62          /* of a product of two sums of squares */
+#define BLOCK_BYTES (1 << 18) /* of packed x, which stays in the second cache while y goes by */
+
+/* One matrix [rows, length] of an operand. */
+typedef struct {
+    const float *at;
+    int64_t rows, length, row_step, number_step;
+    const int32_t *exponents; /* of rows */
+} matrix;
+
+/* The same, packed: pairs[panel][grain][pair][row], and sums of squares[grain][panel][row]. */
+typedef struct {
+    int64_t width, panels, grains;
+    int32_t *pairs, *squares;
+    float *first, *second; /* scales[panel][row] */
+} packed;
+
+static double factor(int32_t e) {
+    union {
+        int64_t bits;
+        double value;
+    } made = {((int64_t)(e < -125 ? -125 : e) - 13 + 1023) * (1LL << 52)};
+    return e >= 129 ? NAN : made.value;
+}
+
+/* Compiled for each width that it is called with. */
+#define INLINED static inline __attribute__((always_inline)) void
+
+/* GRAIN pairs of the numbers of `width` rows from `at` on, of which there are `rows` with `count` numbers. */
+INLINED pack_grain(const matrix *m, const float *at, int64_t rows, int64_t count, int64_t width, const float *first,
+                   const float *second, int32_t *out) {
+    int16_t q[WIDE][2 * GRAIN];
+    if (rows < width || count < 2 * GRAIN) { /* at an edge */
+        memset(out, 0, GRAIN * width * sizeof *out);
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t i = 0; i < count; i++) {
+                int32_t one = quantised(at[r * m->row_step + i * m->number_step], first[r], second[r]);
+                out[i / 2 * width + r] |= i % 2 ? one * 65536 : one & 0xffff;
+            }
+    } else if (m->row_step == 1) {
+        for (int64_t i = 0; i < GRAIN; i++, out += width) {
+            const float *low = at + 2 * i * m->number_step, *high = low + m->number_step;
+            for (int64_t r = 0; r < width; r++)
+                out[r] = (quantised(low[r], first[r], second[r]) & 0xffff) |
+                         quantised(high[r], first[r], second[r]) * 65536;
+        }
+    } else {
+        int64_t step = m->number_step;
+        for (int64_t r = 0; r < width; r++) {
+            const float *from = at + r * m->row_step;
+            if (step == 1)
+                for (int i = 0; i < 2 * GRAIN; i++) q[r][i] = (int16_t)quantised(from[i], first[r], second[r]);
+            else
+                for (int i = 0; i < 2 * GRAIN; i++) q[r][i] = (int16_t)quantised(from[i * step], first[r], second[r]);
+        }
+        for (int64_t i = 0; i < GRAIN; i++, out += width)
+            for (int64_t r = 0; r < width; r++) memcpy(out + r, q[r] + 2 * i, sizeof *out);
+    }
+}
+
+INLINED square(const int32_t *pairs, int64_t width, int32_t *squares) {
+    for (int64_t r = 0; r < width; r += 4) {
+        few sum = {0};
+        for (int i = 0; i < GRAIN; i++) {
+            few v = *(const few *)(pairs + i * width + r);
+            sum += paired(v, v);
+        }
+        *(few *)(squares + r) = sum;
+    }
+}
+
+/* Panels from `start` to `stop`, in the order in which the numbers lie. */
+INLINED pack(const matrix *m, const packed *p, int64_t start, int64_t stop, int64_t width) {
+    int by_grain = m->number_step != 1;
+    for (int64_t i = 0; i < (stop - start) * p->grains; i++) {
+        int64_t panel = start + (by_grain ? i % (stop - start) : i / p->grains), row = panel * width;
+        int64_t grain = by_grain ? i / (stop - start) : i % p->grains, k = grain * 2 * GRAIN;
+        int64_t rows = m->rows - row < width ? m->rows - row : width;
+        int64_t count = m->length - k < 2 * GRAIN ? m->length - k : 2 * GRAIN;
+        int32_t *out = p->pairs + (panel * p->grains + grain) * GRAIN * width;
+        const float *at = m->at + row * m->row_step + k * m->number_step;
+        pack_grain(m, at, rows, count, width, p->first + row, p->second + row, out);
+        square(out, width, p->squares + (grain * p->panels + panel) * width);
+    }
+}
+
+/* Adds the squares of grain g to each row's sum; returns the largest. */
+static int64_t added(const packed *p, int64_t g, int64_t *sums) {
+    int64_t most = 0, rows = p->panels * p->width;
+    const int32_t *squares = p->squares + g * rows;
+    for (int64_t r = 0; r < rows; r++) {
+        sums[r] += squares[r];
+        most = sums[r] > most ? sums[r] : most;
+    }
+    return most;
+}
+
+/* Where sums in i32 must end: cuts[i] is the first grain of the i-th; returns how many there are. */
+static int64_t cut(const packed *x, const packed *y, int64_t *cuts) {
+    int64_t x_size = x->panels * x->width, y_size = y->panels * y->width, count = 0;
+    int64_t *sums = calloc(x_size + y_size, sizeof *sums);
+    cuts[count++] = 0;
+    for (int64_t g = 0; g < x->grains; g++) {
+        double x_most = added(x, g, sums), y_most = added(y, g, sums + x_size);
+        if (g == cuts[count - 1] || x_most * y_most < LIMIT) continue;
+        cuts[count++] = g;
+        memset(sums, 0, (x_size + y_size) * sizeof *sums);
+        added(x, g, sums), added(y, g, sums + x_size);
+    }
+    cuts[count] = x->grains;
+    free(sums);
+    return count;
+}
+
+/* sums[r] = pairs of R rows of a panel of x by a panel of y. */
+#define TILE(R)                                                                                                        \
+    static void tile_##R(const int32_t *x, const int32_t *y, int64_t pairs, int32_t (*sums)[WIDE]) {                   \
+        lanes s[R][2];                                                                                                 \
+        _Pragma("GCC unroll 12") for (int r = 0; r < R; r++) s[r][0] = s[r][1] = (lanes){0};                           \
+        for (int64_t p = 0; p < pairs; p++, x += HIGH, y += WIDE) {                                                    \
+            __builtin_prefetch(x + 16 * HIGH);                                                                         \
+            __builtin_prefetch(y + 8 * WIDE), __builtin_prefetch(y + 8 * WIDE + LANES);                                \
+            lanes low = *(const unaligned_lanes *)y, high = *(const unaligned_lanes *)(y + LANES);                     \
+            _Pragma("GCC unroll 12") for (int r = 0; r < R; r++) {                                                     \
+                lanes one = (lanes){0} + x[r];                                                                         \
+                s[r][0] = dot(s[r][0], one, low);                                                                      \
+                s[r][1] = dot(s[r][1], one, high);                                                                     \
+            }                                                                                                          \
+        }                                                                                                              \
+        _Pragma("GCC unroll 12") for (int r = 0; r < R; r++) {                                                         \
+            *(unaligned_lanes *)sums[r] = s[r][0];                                                                     \
+            *(unaligned_lanes *)(sums[r] + LANES) = s[r][1];                                                           \
+        }                                                                                                              \
+    }
+
+#if HIGH == 12
+TILE(12)
+TILE(8)
+#endif
+TILE(4)
+
+typedef void tile(const int32_t *, const int32_t *, int64_t, int32_t (*)[WIDE]);
+#if HIGH == 12
+static tile *const TILES[] = {tile_4, tile_8, tile_12};
+#else
+static tile *const TILES[] = {tile_4};
+#endif
+
+/* One panel of x by one of y; what several cuts sum to is kept in `total`. */
+static void cell(const packed *x, int64_t i, int64_t x_rows, const packed *y, int64_t j, int64_t y_rows,
+                 const int64_t *cuts, int64_t cut_count, const double *x_factors, const double *y_factors, float *out) {
+    int64_t row = i * HIGH, column = j * WIDE, rows = x_rows - row, columns = y_rows - column;
+    const int32_t *a = x->pairs + i * x->grains * GRAIN * HIGH, *b = y->pairs + j * y->grains * GRAIN * WIDE;
+    int32_t sums[HIGH][WIDE];
+    double total[HIGH][WIDE], by[WIDE] = {0};
+    rows = rows < HIGH ? rows : HIGH;
+    columns = columns < WIDE ? columns : WIDE;
+    memcpy(by, y_factors + column, columns * sizeof *by);
+    for (int64_t r = 0; r < rows; r++) /* what is written in the end, by then in the first cache */
+        for (int64_t l = 0; l < columns; l += 16) __builtin_prefetch(out + (row + r) * y_rows + column + l, 1);
+    for (int64_t c = 0; c < cut_count; c++) {
+        int64_t from = cuts[c] * GRAIN, pairs = cuts[c + 1] * GRAIN - from;
+        TILES[(rows - 1) / 4](a + from * HIGH, b + from * WIDE, pairs, sums);
+        for (int64_t r = 0; r < rows && cut_count > 1; r++)
+            for (int64_t l = 0; l < WIDE; l++) total[r][l] = c ? total[r][l] + sums[r][l] : sums[r][l];
+    }
+    for (int64_t r = 0; r < rows; r++) {
+        float made[WIDE];
+        double factor = x_factors[row + r];
+        if (cut_count > 1)
+            for (int64_t l = 0; l < WIDE; l++) made[l] = (float)(total[r][l] * factor * by[l]);
+        else
+            for (int64_t l = 0; l < WIDE; l++) made[l] = (float)(sums[r][l] * factor * by[l]);
+        float *to = out + (row + r) * y_rows + column;
+        if (columns == WIDE)
+            memcpy(to, made, sizeof made);
+        else
+            memcpy(to, made, columns * sizeof *made);
+    }
+}
+
+static packed room(const matrix *m, int64_t width) {
+    int64_t panels = (m->rows + width - 1) / width, grains = (m->length + 2 * GRAIN - 1) / (2 * GRAIN);
+    int64_t rows = panels * width, pairs = rows * grains * GRAIN, numbers = pairs + rows * grains + 2 * rows;
+    int32_t *from = aligned_alloc(64, (numbers * sizeof *from + 63) / 64 * 64);
+    float *end = (float *)(from + numbers);
+    packed p = {width, panels, grains, from, from + pairs, end - 2 * rows, end - rows};
+    for (int64_t r = 0; r < rows; r++) scales(m->exponents[r < m->rows ? r : 0], p.first + r, p.second + r);
+    return p;
+}
+
+/* out[x row][y row] of one x and one y. */
+static void solve(const matrix *x, const matrix *y, const double *x_factors, const double *y_factors, float *out,
+                  int threads) {
+    packed a = room(x, HIGH), b = room(y, WIDE);
+    int64_t *cuts = malloc((a.grains + 1) * sizeof *cuts), cut_count = 0;
+    int64_t block = BLOCK_BYTES / (a.grains * GRAIN * HIGH * sizeof *a.pairs);
+    block = block < 1 ? 1 : block;
+    int64_t blocks = (a.panels + block - 1) / block;
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+#pragma omp for schedule(static)
+        for (int t = 0; t < threads; t++) {
+            pack(x, &a, a.panels * t / threads, a.panels * (t + 1) / threads, HIGH);
+            pack(y, &b, b.panels * t / threads, b.panels * (t + 1) / threads, WIDE);
+        }
+#pragma omp single
+        cut_count = cut(&a, &b, cuts);
+#pragma omp for schedule(static)
+        for (int64_t task = 0; task < blocks * b.panels; task++) {
+            int64_t start = task / b.panels * block, stop = start + block < a.panels ? start + block : a.panels;
+            for (int64_t i = start; i < stop; i++)
+                cell(&a, i, x->rows, &b, task % b.panels, y->rows, cuts, cut_count, x_factors, y_factors, out);
+        }
+    }
+    free(a.pairs), free(b.pairs), free(cuts);
+}
+
+/* Where batch `index` begins, in a tensor with these strides. */
+static int64_t place(int64_t index, int64_t count, const int64_t *sizes, const int64_t *strides) {
+    int64_t at = 0;
+    for (int64_t i = count - 1; i >= 0; index /= sizes[i--]) at += index % sizes[i] * strides[i];
+    return at;
+}
+
+/* f32[b.., M, N] from f32 [b.., M, K] and [b.., N, K] with these strides, and contiguous exponents of their rows;
+ * `sizes` are those of b.., M, N, K. Batches are dealt out to threads; a single one is shared. */
+void quantised_product(const float *x, const int64_t *x_strides, const int32_t *ex, const float *y,
+                       const int64_t *y_strides, const int32_t *ey, float *out, const int64_t *sizes, int64_t dims,
+                       int threads) {
+    int64_t batch = 1, m = sizes[dims], n = sizes[dims + 1], k = sizes[dims + 2];
+    for (int64_t i = 0; i < dims; i++) batch *= sizes[i];
+    double *factors = malloc(batch * (m + n) * sizeof *factors), *x_factors = factors, *y_factors = factors + batch * m;
+    for (int64_t i = 0; i < batch * m; i++) x_factors[i] = factor(ex[i]);
+    for (int64_t i = 0; i < batch * n; i++) y_factors[i] = factor(ey[i]);
+#pragma omp parallel for num_threads(threads) if (threads > 1 && batch > 1)
+    for (int64_t b = 0; b < batch; b++) {
+        matrix left = {x + place(b, dims, sizes, x_strides), m, k, x_strides[dims], x_strides[dims + 1], ex + b * m};
+        matrix right = {y + place(b, dims, sizes, y_strides), n, k, y_strides[dims], y_strides[dims + 1], ey + b * n};
+        solve(&left, &right, x_factors + b * m, y_factors + b * n, out + b * m * n, batch > 1 ? 1 : threads);
+    }
+    free(factors);
+}

@@ -1,0 +1,115 @@
+"""Products of f32 operands in C, quantised on the way: what the kernel multiplies is packed anyway.
+
+Contract: `load` compiles ``product_kernel.c`` once a process (a second) and compares it with
+``numerics.contraction`` before it is given to anybody; None with a warning where it cannot be had or gives
+another number. A call holds no lock of Python's and uses as many threads as PyTorch does. Not guaranteed:
+speed on processors without instructions for products of i16 pairs.
+
+Source: docs/decisions/0005-compiled-execution.md.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from functools import cache
+from pathlib import Path
+from threading import Lock
+
+import torch
+from torch import Tensor
+
+from numerics import contraction
+from numerics.native import Unusable, compiled, numbers
+
+log = logging.getLogger(__name__)
+
+_SOURCE = Path(__file__).with_suffix(".c")
+_FLAGS = ("-march=native", "-fopenmp", "-ffp-contract=off")
+_loading = Lock()
+
+
+class Kernel:
+    """A compiled kernel."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._product = library.quantised_product
+        self._product.restype = None
+        size, pointer = ctypes.c_int64, ctypes.c_void_p
+        self._product.argtypes = [
+            pointer, pointer, pointer, pointer, pointer, pointer, pointer, pointer, size, ctypes.c_int
+        ]  # fmt: skip
+
+    def product(self, x: Tensor, ex: Tensor, y: Tensor, ey: Tensor, threads: int | None = None) -> Tensor:
+        """f32[b..., M, N] from f32 [b..., M, K] and [b..., N, K], which may lie in any order, and exponents
+        i32 of their rows. On as many threads as PyTorch uses, unless told."""
+        sizes = (*x.shape[:-1], *y.shape[-2:])
+        out = torch.empty(sizes[:-1], dtype=torch.float32)
+        given = []
+        for operand, e in ((x, ex.contiguous()), (y, ey.contiguous())):
+            given += [operand.data_ptr(), numbers(operand.stride()), e.data_ptr()]
+        self._product(
+            *(*given, out.data_ptr(), numbers(sizes), len(sizes) - 3, threads or torch.get_num_threads())
+        )
+        return out
+
+
+def load() -> Kernel | None:
+    """The kernel, or None where it cannot be had."""
+    with _loading:
+        return _loaded()
+
+
+@cache
+def _loaded() -> Kernel | None:
+    try:
+        return build(_SOURCE)
+    except Unusable as reason:
+        log.warning("compiled steps take longer on this machine, by int8 products: %s", reason)
+        return None
+
+
+def build(source: Path) -> Kernel:
+    """Compile, load and check a kernel. Raises Unusable."""
+    kernel = Kernel(compiled(source, _FLAGS))
+    for rows, others, length in ((1, 70, 300), (17, 33, 64), (40, 9, 131)):
+        for threads in (1, 2):
+            _check(kernel, rows, others, length, threads)
+    return kernel
+
+
+def _check(kernel: Kernel, rows: int, others: int, length: int, threads: int) -> None:
+    """Raises Unusable unless products of all kinds of numbers are as A31 and A32 say, however they lie."""
+    count = 2 * max(rows, others) * length
+    any_bits = (torch.arange(count, dtype=torch.int64) * 0x9E3779B1).to(torch.int32).view(torch.float32)
+    wave = (torch.arange(count) * 7919 % 16385 - 8192).to(torch.float32) / 2
+    for line in (any_bits, wave, torch.ones(count)):
+        for batch in ((), (2,)):
+            left, right = (_seen(line, (*batch, n, length)) for n in (rows, others))
+            for x, y in ((left[0], right[0]), (left[1], right[1]), (left[0], right[2])):
+                ex, ey = _exponents(x), _exponents(y)
+                qx, qy = contraction.quantise(x, ex), contraction.quantise(y, ey)
+                made = kernel.product(x, ex, y, ey, threads)
+                if not _same(contraction.product(qx, ex, qy, ey), made):
+                    raise Unusable(f"the compiled kernel gives other products of {length} numbers")
+
+
+def _seen(line: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
+    """Matrices of these numbers: in rows, in columns, and every row alike."""
+    *batch, rows, length = shape
+    own = line[: torch.Size(shape).numel()]
+    turned = own.view(*batch, length, rows).transpose(-1, -2)
+    return [own.view(shape), turned, own[:length].expand(shape)]
+
+
+def _exponents(x: Tensor) -> Tensor:
+    """i32: those of the rows, but every third one of somebody else's."""
+    e = contraction.exponent(x).to(torch.int32)
+    return torch.where(torch.arange(e.numel()).view(e.shape) % 3 == 1, e % 11, e)
+
+
+def _same(wanted: Tensor, made: Tensor) -> bool:
+    nan = wanted.isnan()
+    return torch.equal(nan, made.isnan()) and torch.equal(
+        wanted.nan_to_num(0.0).view(torch.int32), made.nan_to_num(0.0).view(torch.int32)
+    )

@@ -1,0 +1,125 @@
+"""The compiled kernel's products have the definition's bits; one whose products have not is never used."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+from torch import Tensor
+
+from numerics import contraction, fused, product_kernel
+from numerics.fused import Exponents, Unquantised
+from numerics.product_kernel import Kernel, Unusable
+from tests.unit.numerics.planting import planted
+
+SOURCE = Path(product_kernel.__file__).with_suffix(".c")
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Kernel:
+    return product_kernel.build(SOURCE)
+
+
+@pytest.fixture(autouse=True)
+def _threads_as_before() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+def _bits(x: Tensor) -> Tensor:
+    return torch.where(torch.isnan(x), torch.tensor(float("nan")), x).view(torch.int32)
+
+
+def _wanted(x: Tensor, ex: Tensor, y: Tensor, ey: Tensor) -> Tensor:
+    return contraction.product(contraction.quantise(x, ex), ex, contraction.quantise(y, ey), ey)
+
+
+def _operand(random: Random, batch: tuple[int, ...], rows: int, length: int) -> Tensor:
+    """Numbers of some kind in some order in memory, a part of a larger tensor or all of it."""
+    shape = (*batch, rows, length)
+    order = random.choice([range(len(shape)), random.sample(range(len(shape)), len(shape))])
+    around = [shape[d] + random.choice([0, 0, 1, 5]) for d in order]
+    generator = torch.Generator().manual_seed(random.randrange(1 << 30))
+    x = torch.randn(around, generator=generator)
+    x = random.choice([x, x.sign(), x**5, torch.ones_like(x), x * 2.0**-140])
+    x = x.permute([list(order).index(d) for d in range(len(shape))])
+    x = x[tuple(slice(0, n) for n in shape)]
+    if random.random() < 0.2:
+        x = x[..., :1, :].expand(shape)
+    return x
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_products_have_the_definition_s_bits(kernel: Kernel, seed: int) -> None:
+    random = Random(seed)
+    batch = random.choice([(), (), (3,), (2, 3)])
+    length = random.choice([1, 2, 15, 16, 17, 100, 512, 1500])
+    torch.set_num_threads(random.choice([1, 2, 3]))
+    sides: list[Tensor] = []
+    for _ in range(2):
+        x = _operand(random, batch, random.choice([1, 4, 12, 13, 32, 33, 100]), length)
+        e = contraction.exponent(x).to(torch.int32)
+        away = torch.tensor([random.choice([0, 0, 0, 1, -3, 200, -200]) for _ in range(e.numel())])
+        sides += [x, e + away.view(e.shape).to(torch.int32)]
+    wanted = _wanted(*sides)
+    assert torch.equal(_bits(wanted), _bits(kernel.product(*sides)))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_largest_sums_do_not_overflow(kernel: Kernel, sign: float) -> None:
+    """Also where only the end of a row is large, in one row of many, or the lengths of both rows differ."""
+    length = 4096
+    late = torch.zeros(40, length)
+    late[33, length // 2 :] = 1.0
+    alternating = torch.ones(5, length)
+    alternating[:, 1::2] = 0.25
+    for x in (torch.ones(3, length), late, alternating):
+        for y in (sign * torch.ones(35, length), sign * late, sign * alternating):
+            e = [torch.zeros(len(z), dtype=torch.int32) for z in (x, y)]
+            made = kernel.product(x, e[0], y, e[1])
+            assert torch.equal(_bits(_wanted(x, e[0], y, e[1])), _bits(made))
+            assert made.abs().max() > 200
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("#define LIMIT 0x1p62", "#define LIMIT 0x1p64"),
+        ("rintf(v == v ? v : 0)", "rintf(v == v ? v : 1)"),
+        ("e >= 129 ? NAN : made.value", "made.value"),
+        ("i % 2 ? one * 65536 : one & 0xffff", "one & 0xffff"),
+        ("rows = rows < HIGH ? rows : HIGH;", "rows = rows < HIGH ? rows - 1 : HIGH;"),
+        ("a.panels * (t + 1) / threads", "a.panels * t / threads + (threads == 1) * a.panels"),
+    ],
+)
+def test_a_kernel_with_other_products_is_refused(tmp_path: Path, right: str, wrong: str) -> None:
+    with pytest.raises(Unusable, match="other products"):
+        product_kernel.build(planted(tmp_path, SOURCE, right, wrong))
+
+
+def test_without_a_compiler_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.setattr(product_kernel, "_loaded", product_kernel._loaded.__wrapped__)
+    with caplog.at_level(logging.WARNING):
+        assert product_kernel.load() is None
+    assert "no C compiler" in caplog.text
+
+
+def test_the_operation_has_the_same_bits_with_and_without_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = torch.randn(2, 9, 40), torch.randn(2, 5, 40)
+    x[0, 3, 4] = float("inf")
+    ex, ey = (Exponents(contraction.exponent(z).to(torch.int32), own=True) for z in (x, y))
+    wanted = _wanted(x, ex.i32, y, ey.i32)
+    assert wanted.isnan().sum() == 5
+    for load in (product_kernel.load, lambda: None):
+        monkeypatch.setattr(product_kernel, "load", load)
+        made = fused.product_of_unquantised(Unquantised(x, ex), Unquantised(y, ey))
+        assert torch.equal(_bits(made), _bits(wanted))
