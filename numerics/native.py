@@ -2,26 +2,59 @@
 
 Contract: `compiled` gives the library of one source, made in a folder that is gone again when it returns.
 Its caller compares what it computes with the definition before anybody else gets it. Not guaranteed: that
-there is a compiler; `Unusable` says why a kernel cannot be had, and callers then do without.
+there is a compiler; `Unusable` says why a kernel cannot be had, and a `Shared` one is then done without.
 """
 
 from __future__ import annotations
 
 import ctypes
+import logging
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from threading import Lock
+from typing import Generic, TypeVar
 
+log = logging.getLogger(__name__)
+
+ARITHMETIC_FLAGS = ("-march=native", "-fopenmp", "-ffp-contract=off")
+"""For kernels that compute: all of this processor's instructions and threads, and every rounding."""
 _COMPILERS = ("cc", "gcc", "clang")
 _FLAGS = ("-O3", "-std=gnu11", "-shared", "-fPIC")
 _COMPILE_S = 120
 
+K = TypeVar("K")
+
 
 class Unusable(Exception):
     """Why this machine cannot run a kernel."""
+
+
+class Shared(Generic[K]):
+    """A kernel that a process builds once, at its first use; `build` raises Unusable where it cannot be had,
+    and `without` says what that costs."""
+
+    def __init__(self, build: Callable[[], K], without: str) -> None:
+        self._build, self._without = build, without
+        self._lock = Lock()
+        self._made: list[K | None] = []
+
+    def __call__(self) -> K | None:
+        """The kernel, or None, with one warning, where it cannot be had."""
+        with self._lock:
+            if not self._made:
+                self._made.append(self._first())
+            return self._made[0]
+
+    def _first(self) -> K | None:
+        try:
+            return self._build()
+        except Unusable as reason:
+            log.warning("%s on this machine: %s", self._without, reason)
+            return None
 
 
 def compiled(source: Path, flags: Sequence[str] = ()) -> ctypes.CDLL:

@@ -125,10 +125,9 @@ static int64_t added(const packed *p, int64_t g, int64_t *sums) {
     return most;
 }
 
-/* Where sums in i32 must end: cuts[i] is the first grain of the i-th; returns how many there are. */
-static int64_t cut(const packed *x, const packed *y, int64_t *cuts) {
+/* Where sums in i32 must end: cuts[i] is the first grain of the i-th; returns how many there are. `sums` are zeros. */
+static int64_t cut(const packed *x, const packed *y, int64_t *cuts, int64_t *sums) {
     int64_t x_size = x->panels * x->width, y_size = y->panels * y->width, count = 0;
-    int64_t *sums = calloc(x_size + y_size, sizeof *sums);
     cuts[count++] = 0;
     for (int64_t g = 0; g < x->grains; g++) {
         double x_most = added(x, g, sums), y_most = added(y, g, sums + x_size);
@@ -138,7 +137,6 @@ static int64_t cut(const packed *x, const packed *y, int64_t *cuts) {
         added(x, g, sums), added(y, g, sums + x_size);
     }
     cuts[count] = x->grains;
-    free(sums);
     return count;
 }
 
@@ -209,41 +207,52 @@ static void cell(const packed *x, int64_t i, int64_t x_rows, const packed *y, in
     }
 }
 
+/* Its pairs are NULL where there is no memory. */
 static packed room(const matrix *m, int64_t width) {
     int64_t panels = (m->rows + width - 1) / width, grains = (m->length + 2 * GRAIN - 1) / (2 * GRAIN);
     int64_t rows = panels * width, pairs = rows * grains * GRAIN, numbers = pairs + rows * grains + 2 * rows;
     int32_t *from = aligned_alloc(64, (numbers * sizeof *from + 63) / 64 * 64);
+    if (!from) return (packed){0};
     float *end = (float *)(from + numbers);
     packed p = {width, panels, grains, from, from + pairs, end - 2 * rows, end - rows};
     for (int64_t r = 0; r < rows; r++) scales(m->exponents[r < m->rows ? r : 0], p.first + r, p.second + r);
     return p;
 }
 
-/* out[x row][y row] of one x and one y. */
-static void solve(const matrix *x, const matrix *y, const double *x_factors, const double *y_factors, float *out,
-                  int threads) {
-    packed a = room(x, HIGH), b = room(y, WIDE);
-    int64_t *cuts = malloc((a.grains + 1) * sizeof *cuts), cut_count = 0;
-    int64_t block = BLOCK_BYTES / (a.grains * GRAIN * HIGH * sizeof *a.pairs);
+/* out[x row][y row] of one x and one y, packed into a and b; `cuts` and `sums` are scratch. */
+static void multiply(const matrix *x, const packed *a, const double *x_factors, const matrix *y, const packed *b,
+                     const double *y_factors, int64_t *cuts, int64_t *sums, float *out, int threads) {
+    int64_t block = BLOCK_BYTES / (a->grains * GRAIN * HIGH * sizeof *a->pairs), cut_count = 0;
     block = block < 1 ? 1 : block;
-    int64_t blocks = (a.panels + block - 1) / block;
+    int64_t blocks = (a->panels + block - 1) / block;
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
 #pragma omp for schedule(static)
         for (int t = 0; t < threads; t++) {
-            pack(x, &a, a.panels * t / threads, a.panels * (t + 1) / threads, HIGH);
-            pack(y, &b, b.panels * t / threads, b.panels * (t + 1) / threads, WIDE);
+            pack(x, a, a->panels * t / threads, a->panels * (t + 1) / threads, HIGH);
+            pack(y, b, b->panels * t / threads, b->panels * (t + 1) / threads, WIDE);
         }
 #pragma omp single
-        cut_count = cut(&a, &b, cuts);
+        cut_count = cut(a, b, cuts, sums);
 #pragma omp for schedule(static)
-        for (int64_t task = 0; task < blocks * b.panels; task++) {
-            int64_t start = task / b.panels * block, stop = start + block < a.panels ? start + block : a.panels;
+        for (int64_t task = 0; task < blocks * b->panels; task++) {
+            int64_t start = task / b->panels * block, stop = start + block < a->panels ? start + block : a->panels;
             for (int64_t i = start; i < stop; i++)
-                cell(&a, i, x->rows, &b, task % b.panels, y->rows, cuts, cut_count, x_factors, y_factors, out);
+                cell(a, i, x->rows, b, task % b->panels, y->rows, cuts, cut_count, x_factors, y_factors, out);
         }
     }
-    free(a.pairs), free(b.pairs), free(cuts);
+}
+
+/* The product of one x and one y; 0 where there is no memory. */
+static int solve(const matrix *x, const matrix *y, const double *x_factors, const double *y_factors, float *out,
+                 int threads) {
+    packed a = room(x, HIGH), b = room(y, WIDE);
+    int64_t *cuts = malloc((a.grains + 1) * sizeof *cuts);
+    int64_t *sums = calloc(a.panels * HIGH + b.panels * WIDE, sizeof *sums);
+    int fits = a.pairs && b.pairs && cuts && sums;
+    if (fits) multiply(x, &a, x_factors, y, &b, y_factors, cuts, sums, out, threads);
+    free(a.pairs), free(b.pairs), free(cuts), free(sums);
+    return fits;
 }
 
 /* Where batch `index` begins, in a tensor with these strides. */
@@ -254,20 +263,24 @@ static int64_t place(int64_t index, int64_t count, const int64_t *sizes, const i
 }
 
 /* f32[b.., M, N] from f32 [b.., M, K] and [b.., N, K] with these strides, and contiguous exponents of their rows;
- * `sizes` are those of b.., M, N, K. Batches are dealt out to threads; a single one is shared. */
-void quantised_product(const float *x, const int64_t *x_strides, const int32_t *ex, const float *y,
-                       const int64_t *y_strides, const int32_t *ey, float *out, const int64_t *sizes, int64_t dims,
-                       int threads) {
+ * `sizes` are those of b.., M, N, K. Batches are dealt out to threads; a single one is shared. Returns 0 where there
+ * is no memory, and `out` is then unfinished. */
+int quantised_product(const float *x, const int64_t *x_strides, const int32_t *ex, const float *y,
+                      const int64_t *y_strides, const int32_t *ey, float *out, const int64_t *sizes, int64_t dims,
+                      int threads) {
     int64_t batch = 1, m = sizes[dims], n = sizes[dims + 1], k = sizes[dims + 2];
     for (int64_t i = 0; i < dims; i++) batch *= sizes[i];
     double *factors = malloc(batch * (m + n) * sizeof *factors), *x_factors = factors, *y_factors = factors + batch * m;
+    if (!factors) return 0;
+    int fits = 1;
     for (int64_t i = 0; i < batch * m; i++) x_factors[i] = factor(ex[i]);
     for (int64_t i = 0; i < batch * n; i++) y_factors[i] = factor(ey[i]);
-#pragma omp parallel for num_threads(threads) if (threads > 1 && batch > 1)
+#pragma omp parallel for num_threads(threads) if (threads > 1 && batch > 1) reduction(&& : fits)
     for (int64_t b = 0; b < batch; b++) {
         matrix left = {x + place(b, dims, sizes, x_strides), m, k, x_strides[dims], x_strides[dims + 1], ex + b * m};
         matrix right = {y + place(b, dims, sizes, y_strides), n, k, y_strides[dims], y_strides[dims + 1], ey + b * n};
-        solve(&left, &right, x_factors + b * m, y_factors + b * n, out + b * m * n, batch > 1 ? 1 : threads);
+        fits = solve(&left, &right, x_factors + b * m, y_factors + b * n, out + b * m * n, batch > 1 ? 1 : threads) && fits;
     }
     free(factors);
+    return fits;
 }

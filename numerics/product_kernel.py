@@ -11,22 +11,15 @@ Source: docs/decisions/0005-compiled-execution.md.
 from __future__ import annotations
 
 import ctypes
-import logging
-from functools import cache
 from pathlib import Path
-from threading import Lock
 
 import torch
 from torch import Tensor
 
 from numerics import contraction
-from numerics.native import Unusable, compiled, numbers
-
-log = logging.getLogger(__name__)
+from numerics.native import ARITHMETIC_FLAGS, Shared, Unusable, compiled, numbers
 
 _SOURCE = Path(__file__).with_suffix(".c")
-_FLAGS = ("-march=native", "-fopenmp", "-ffp-contract=off")
-_loading = Lock()
 
 
 class Kernel:
@@ -34,7 +27,7 @@ class Kernel:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._product = library.quantised_product
-        self._product.restype = None
+        self._product.restype = ctypes.c_int
         size, pointer = ctypes.c_int64, ctypes.c_void_p
         self._product.argtypes = [
             pointer, pointer, pointer, pointer, pointer, pointer, pointer, pointer, size, ctypes.c_int
@@ -42,36 +35,23 @@ class Kernel:
 
     def product(self, x: Tensor, ex: Tensor, y: Tensor, ey: Tensor, threads: int | None = None) -> Tensor:
         """f32[b..., M, N] from f32 [b..., M, K] and [b..., N, K], which may lie in any order, and exponents
-        i32 of their rows. On as many threads as PyTorch uses, unless told."""
+        i32 of their rows. On as many threads as PyTorch uses, unless told. Raises MemoryError."""
         sizes = (*x.shape[:-1], *y.shape[-2:])
         out = torch.empty(sizes[:-1], dtype=torch.float32)
         given = []
         for operand, e in ((x, ex.contiguous()), (y, ey.contiguous())):
             given += [operand.data_ptr(), numbers(operand.stride()), e.data_ptr()]
-        self._product(
+        fits = self._product(
             *(*given, out.data_ptr(), numbers(sizes), len(sizes) - 3, threads or torch.get_num_threads())
         )
+        if not fits:
+            raise MemoryError(f"no room to pack a product of {sizes[:-1]} over {sizes[-1]} numbers")
         return out
-
-
-def load() -> Kernel | None:
-    """The kernel, or None where it cannot be had."""
-    with _loading:
-        return _loaded()
-
-
-@cache
-def _loaded() -> Kernel | None:
-    try:
-        return build(_SOURCE)
-    except Unusable as reason:
-        log.warning("compiled steps take longer on this machine, by int8 products: %s", reason)
-        return None
 
 
 def build(source: Path) -> Kernel:
     """Compile, load and check a kernel. Raises Unusable."""
-    kernel = Kernel(compiled(source, _FLAGS))
+    kernel = Kernel(compiled(source, ARITHMETIC_FLAGS))
     for rows, others, length in ((1, 70, 300), (17, 33, 64), (40, 9, 131)):
         for threads in (1, 2):
             _check(kernel, rows, others, length, threads)
@@ -113,3 +93,7 @@ def _same(wanted: Tensor, made: Tensor) -> bool:
     return torch.equal(nan, made.isnan()) and torch.equal(
         wanted.nan_to_num(0.0).view(torch.int32), made.nan_to_num(0.0).view(torch.int32)
     )
+
+
+load = Shared(lambda: build(_SOURCE), "compiled steps take longer, by int8 products,")
+"""The kernel, or None where it cannot be had."""

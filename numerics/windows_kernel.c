@@ -66,9 +66,9 @@ static void pack(const int16_t *w, const int64_t *rows, int64_t count, int64_t p
 }
 
 /* Where sums in i32 must end: cuts[i] is the first pair of the i-th; returns how many there are. */
-static int64_t cut(const int16_t *packed, int64_t padded, int64_t pairs, int64_t *cuts) {
-    int32_t *sums = calloc(padded, sizeof *sums);
+static int64_t cut(const int16_t *packed, int64_t padded, int64_t pairs, int32_t *sums, int64_t *cuts) {
     int64_t count = 0;
+    memset(sums, 0, padded * sizeof *sums);
     for (int64_t p = 0; p < pairs; p++, packed += 2 * padded) {
         int32_t most = 0;
         for (int64_t r = 0; r < padded; r++) {
@@ -80,7 +80,6 @@ static int64_t cut(const int16_t *packed, int64_t padded, int64_t pairs, int64_t
         for (int64_t r = 0; r < padded; r++) sums[r] = abs(packed[2 * r]) + abs(packed[2 * r + 1]);
     }
     cuts[count] = pairs;
-    free(sums);
     return count;
 }
 
@@ -146,13 +145,15 @@ static void least_and_most(const int64_t *numbers, int64_t count, int64_t *least
     }
 }
 
-/* Every number from `least` to `most` beside its partner. Returns where x's place 0 would be. */
+/* Every number from `least` to `most` beside its partner. Returns where x's place 0 would be, NULL where there is
+ * no memory. */
 static const char *beside(const problem *t, int64_t least, int64_t most, scratch *own) {
     int64_t count = most - least + 1, whole = t->x_count - t->step - least;
     if (count > own->room) {
         free(own->pairs);
         own->pairs = malloc(count * sizeof *own->pairs);
-        own->room = count;
+        own->room = own->pairs ? count : 0;
+        if (!own->pairs) return NULL;
     }
     whole = whole < 0 ? 0 : whole < count ? whole : count;
     int16_t *made = (int16_t *)own->pairs;
@@ -162,9 +163,10 @@ static const char *beside(const problem *t, int64_t least, int64_t most, scratch
     return (const char *)own->pairs - 4 * least;
 }
 
-/* A block of rows by some groups of vectors. `x_rows` are the places in x that the block reads. */
-static void block(const problem *t, const int64_t *x_rows, int64_t x_count, int64_t row, int64_t rows, const group *groups,
-                  int64_t group_count, int64_t columns, scratch *own) {
+/* A block of rows by some groups of vectors. `x_rows` are the places in x that the block reads.
+ * Returns 0 where there is no memory. */
+static int block(const problem *t, const int64_t *x_rows, int64_t x_count, int64_t row, int64_t rows, const group *groups,
+                 int64_t group_count, int64_t columns, scratch *own) {
     int64_t unit = t->step ? 4 : 2, width = 0, base = groups[0].start, least, most, from, to;
     int64_t at[ROWS], x_pairs[MOST_PAIRS], w_pairs[MOST_PAIRS];
     for (int64_t g = 0; g < group_count; g++) width += groups[g].count * LANES;
@@ -180,6 +182,7 @@ static void block(const problem *t, const int64_t *x_rows, int64_t x_count, int6
         if (t->step) {
             least_and_most(t->first + p, pairs, &from, &to);
             x = beside(t, least + from, most + to, own);
+            if (!x) return 0;
         }
         for (int64_t i = 0; i < pairs; i++) {
             x_pairs[i] = unit * t->first[p + i];
@@ -208,6 +211,7 @@ static void block(const problem *t, const int64_t *x_rows, int64_t x_count, int6
             for (int64_t i = start; i < stop; i++)
                 out[i * t->column_step] = (float)(sums[i - start] * t->row_factors[row + r] * t->column_factors[i]);
     }
+    return 1;
 }
 
 /* Neighbouring vectors, up to four together; `rows` are the vectors' places, NULL where all are neighbours. */
@@ -230,15 +234,18 @@ static int in_vectors(const int64_t *rows, int64_t count) {
     return neighbours;
 }
 
-static void solve(problem *t, const int64_t *x_rows, int64_t x_count, int64_t w_count, group *groups, int threads) {
+/* Returns 0 where there is no memory. */
+static int solve(problem *t, const int64_t *x_rows, int64_t x_count, int64_t w_count, group *groups, int threads) {
     int64_t rows = t->x_is_vectors ? w_count : x_count, columns = t->x_is_vectors ? x_count : w_count;
     int64_t vectors = (columns + LANES - 1) / LANES;
     int64_t group_count = grouped(t->x_is_vectors ? x_rows : NULL, vectors, groups);
     int64_t blocks = (rows + ROWS - 1) / ROWS, parts = (threads + blocks - 1) / blocks;
+    int fits = 1;
     parts = parts > group_count ? group_count : parts;
-#pragma omp parallel num_threads(threads) if (threads > 1)
+#pragma omp parallel num_threads(threads) if (threads > 1) reduction(&& : fits)
     {
         scratch own = {malloc(ROWS * vectors * LANES * sizeof(double)), NULL, 0};
+        fits = own.sums != NULL;
 #pragma omp for schedule(static)
         for (int64_t task = 0; task < blocks * parts; task++) {
             int64_t row = task / parts * ROWS, count = rows - row < ROWS ? rows - row : ROWS;
@@ -246,12 +253,13 @@ static void solve(problem *t, const int64_t *x_rows, int64_t x_count, int64_t w_
             int64_t stop = group_count * (part + 1) / parts;
             int64_t column = groups[start].start * LANES;
             int64_t end = stop < group_count ? groups[stop].start * LANES : columns;
-            block(t, x_rows + (t->x_is_vectors ? column : row), t->x_is_vectors ? end - column : count, row, count,
-                  groups + start, stop - start, columns, &own);
+            fits = fits && block(t, x_rows + (t->x_is_vectors ? column : row), t->x_is_vectors ? end - column : count, row,
+                                 count, groups + start, stop - start, columns, &own);
         }
         free(own.sums);
         free(own.pairs);
     }
+    return fits;
 }
 
 /* The dimensions that start at *from, which is moved behind them. */
@@ -262,10 +270,11 @@ static dims taken(const int64_t **from) {
 }
 
 /* out[b][x row][w row] of views with (count, sizes, strides) for batch, rows and contracted dimensions each, one
- * after the other; x_step and w_step are the rows' steps in out. The contracted dimensions are as long in both. */
-void windowed_product(const int16_t *x, int64_t x_elements, const int64_t *x_dims, const int16_t *w, const int64_t *w_dims,
-                      const double *x_factors, const double *w_factors, float *out, int64_t x_step, int64_t w_step,
-                      int threads) {
+ * after the other; x_step and w_step are the rows' steps in out. The contracted dimensions are as long in both.
+ * Returns 0 where there is no memory, and `out` is then unfinished. */
+int windowed_product(const int16_t *x, int64_t x_elements, const int64_t *x_dims, const int16_t *w, const int64_t *w_dims,
+                     const double *x_factors, const double *w_factors, float *out, int64_t x_step, int64_t w_step,
+                     int threads) {
     dims x_batch = taken(&x_dims), x_rows = taken(&x_dims), x_inner = taken(&x_dims);
     dims w_batch = taken(&w_dims), w_rows = taken(&w_dims), w_inner = taken(&w_dims);
     int64_t batch = total(x_batch), rows = total(x_rows), w_count = total(w_rows), inner = total(x_inner);
@@ -273,32 +282,36 @@ void windowed_product(const int16_t *x, int64_t x_elements, const int64_t *x_dim
     int64_t lines = inner / length, per = (length + 1) / 2, pairs = lines * per;
     int64_t padded = (w_count + LANES - 1) / LANES * LANES;
     int64_t *numbers = malloc((2 * batch + rows + w_count + 2 * inner + 2 * pairs + 1) * sizeof *numbers);
-    int64_t *x_at = numbers, *w_at = x_at + batch, *x_lines = w_at + batch, *w_lines = x_lines + rows;
-    int64_t *x_numbers = w_lines + w_count, *w_numbers = x_numbers + inner, *first = w_numbers + inner, *cuts = first + pairs;
     int16_t *packed = malloc(4 * padded * pairs);
+    int32_t *sums = malloc(padded * sizeof *sums);
     group *groups = malloc(((rows > padded ? rows : padded) / LANES + 1) * sizeof *groups);
-    places(x_batch, 0, batch, x_at), places(w_batch, 0, batch, w_at);
-    places(x_rows, 0, rows, x_lines), places(w_rows, 0, w_count, w_lines);
-    places(x_inner, 0, inner, x_numbers), places(w_inner, 0, inner, w_numbers);
-    for (int64_t p = 0; p < pairs; p++) first[p] = x_numbers[p / per * length + p % per * 2];
-    problem t = {.packed = packed, .step = step == 1 && length % 2 == 0 ? 0 : step, .pairs = pairs, .padded = padded,
-                 .first = first, .cuts = cuts};
-    t.x_is_vectors = t.step && in_vectors(x_lines, rows);
-    t.row_step = t.x_is_vectors ? w_step : x_step;
-    t.column_step = t.x_is_vectors ? x_step : w_step;
-    for (int64_t b = 0; b < batch; b++) {
-        pack(w + w_at[b], w_lines, w_count, padded, w_numbers, lines, length, packed);
-        t.cut_count = cut(packed, padded, pairs, cuts);
-        t.x = x + x_at[b];
-        t.x_count = x_elements - x_at[b];
-        t.out = out + b * rows * w_count;
-        t.row_factors = t.x_is_vectors ? w_factors + b * w_count : x_factors + b * rows;
-        t.column_factors = t.x_is_vectors ? x_factors + b * rows : w_factors + b * w_count;
-        solve(&t, x_lines, rows, w_count, groups, threads);
+    int fits = numbers && packed && sums && groups;
+    if (fits) {
+        int64_t *x_at = numbers, *w_at = x_at + batch, *x_lines = w_at + batch, *w_lines = x_lines + rows;
+        int64_t *x_numbers = w_lines + w_count, *w_numbers = x_numbers + inner, *first = w_numbers + inner;
+        int64_t *cuts = first + pairs;
+        places(x_batch, 0, batch, x_at), places(w_batch, 0, batch, w_at);
+        places(x_rows, 0, rows, x_lines), places(w_rows, 0, w_count, w_lines);
+        places(x_inner, 0, inner, x_numbers), places(w_inner, 0, inner, w_numbers);
+        for (int64_t p = 0; p < pairs; p++) first[p] = x_numbers[p / per * length + p % per * 2];
+        problem t = {.packed = packed, .step = step == 1 && length % 2 == 0 ? 0 : step, .pairs = pairs,
+                     .padded = padded, .first = first, .cuts = cuts};
+        t.x_is_vectors = t.step && in_vectors(x_lines, rows);
+        t.row_step = t.x_is_vectors ? w_step : x_step;
+        t.column_step = t.x_is_vectors ? x_step : w_step;
+        for (int64_t b = 0; b < batch && fits; b++) {
+            pack(w + w_at[b], w_lines, w_count, padded, w_numbers, lines, length, packed);
+            t.cut_count = cut(packed, padded, pairs, sums, cuts);
+            t.x = x + x_at[b];
+            t.x_count = x_elements - x_at[b];
+            t.out = out + b * rows * w_count;
+            t.row_factors = t.x_is_vectors ? w_factors + b * w_count : x_factors + b * rows;
+            t.column_factors = t.x_is_vectors ? x_factors + b * rows : w_factors + b * w_count;
+            fits = solve(&t, x_lines, rows, w_count, groups, threads);
+        }
     }
-    free(numbers);
-    free(packed);
-    free(groups);
+    free(numbers), free(packed), free(sums), free(groups);
+    return fits;
 }
 
 static void quantise(const float *x, int64_t count, int32_t e, int16_t *out) {

@@ -11,13 +11,10 @@ Source: docs/decisions/0012-convolutions.md.
 from __future__ import annotations
 
 import ctypes
-import logging
 from collections.abc import Sequence
-from functools import cache
 from itertools import product
 from math import prod
 from pathlib import Path
-from threading import Lock
 
 import torch
 from torch import Tensor
@@ -25,13 +22,9 @@ from torch import Tensor
 from numerics import constants as c
 from numerics.backends import integer_product_int64
 from numerics.contraction import quantise
-from numerics.native import Unusable, compiled, numbers
-
-log = logging.getLogger(__name__)
+from numerics.native import ARITHMETIC_FLAGS, Shared, Unusable, compiled, numbers
 
 _SOURCE = Path(__file__).with_suffix(".c")
-_FLAGS = ("-march=native", "-fopenmp", "-ffp-contract=off")
-_loading = Lock()
 
 Dims = tuple[tuple[int, ...], tuple[int, ...]]
 """Sizes and strides of some dimensions, at least one."""
@@ -64,7 +57,7 @@ class Kernel:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._product = library.windowed_product
-        self._product.restype = None
+        self._product.restype = ctypes.c_int
         size, pointer = ctypes.c_int64, ctypes.c_void_p
         self._product.argtypes = [
             pointer, size, pointer, pointer, pointer, pointer, pointer, pointer, size, size, ctypes.c_int
@@ -92,39 +85,26 @@ class Kernel:
         self, a: Tensor, a_view: Sequence[int], fa: Tensor, b: Tensor, b_view: Sequence[int], fb: Tensor
     ) -> Tensor:
         """f32[B, M, N] from views [B, M, K] and [B, N, K] of contiguous i16 tensors with |q| <= 8192 and the
-        factors f64[B, M] and [B, N] of their rows."""
+        factors f64[B, M] and [B, N] of their rows. Raises MemoryError."""
         batch, m, n = *fa.shape, fb.shape[1]
         out = torch.empty(batch, m, n, dtype=torch.float32)
         given = [(a, a_view, fa.contiguous(), n), (b, b_view, fb.contiguous(), 1)]
         if m < n:  # the fewer rows are packed
             given.reverse()
         (x, x_view, fx, x_step), (w, w_view, fw, w_step) = given
-        self._product(
+        fits = self._product(
             *(x.data_ptr() + 2 * x_view[0], x.numel() - x_view[0], numbers(tuple(x_view[1:]))),
             *(w.data_ptr() + 2 * w_view[0], numbers(tuple(w_view[1:]))),
             *(fx.data_ptr(), fw.data_ptr(), out.data_ptr(), x_step, w_step, torch.get_num_threads()),
         )
+        if not fits:
+            raise MemoryError(f"no room to pack a product of {batch} x {m} x {n} windows")
         return out
-
-
-def load() -> Kernel | None:
-    """The kernel, or None where it cannot be had."""
-    with _loading:
-        return _loaded()
-
-
-@cache
-def _loaded() -> Kernel | None:
-    try:
-        return build(_SOURCE)
-    except Unusable as reason:
-        log.warning("convolutions take several times as long on this machine: %s", reason)
-        return None
 
 
 def build(source: Path) -> Kernel:
     """Compile, load and check a kernel. Raises Unusable."""
-    kernel = Kernel(compiled(source, _FLAGS))
+    kernel = Kernel(compiled(source, ARITHMETIC_FLAGS))
     _check_plane(kernel)
     for length in (64, 131, 300):
         _check(kernel, length)
@@ -161,3 +141,7 @@ def _check(kernel: Kernel, length: int) -> None:
             wanted = integer_product_int64(strided(x, a), strided(x, b)).to(torch.float32)
             if not torch.equal(kernel.product(x, a, fa, x, b, fb), wanted):
                 raise Unusable(f"the compiled kernel gives other sums over {length} numbers")
+
+
+load = Shared(lambda: build(_SOURCE), "convolutions take several times as long")
+"""The kernel, or None where it cannot be had."""

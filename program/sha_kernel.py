@@ -12,21 +12,15 @@ Source: docs/decisions/0014-hashing-beside-compute.md.
 from __future__ import annotations
 
 import ctypes
-import logging
-from functools import cache
 from pathlib import Path
-from threading import Lock
 
 import numpy as np
 
 from numerics.constants import CANONICAL_NAN_BITS
-from numerics.native import Unusable, compiled
+from numerics.native import Shared, Unusable, compiled
 from protocol import trees
 
-log = logging.getLogger(__name__)
-
 _SOURCE = Path(__file__).with_suffix(".c")
-_loading = Lock()
 
 
 class Kernel:
@@ -53,21 +47,6 @@ class Kernel:
         return root.raw
 
 
-def load() -> Kernel | None:
-    """The kernel, or None where it cannot be had."""
-    with _loading:
-        return _loaded()
-
-
-@cache
-def _loaded() -> Kernel | None:
-    try:
-        return build(_SOURCE)
-    except Unusable as reason:
-        log.warning("hashing takes more than twice as long on this machine: %s", reason)
-        return None
-
-
 def build(source: Path) -> Kernel:
     """Compile, load and check a kernel. Raises Unusable."""
     library = compiled(source)
@@ -91,3 +70,7 @@ def _check(kernel: Kernel) -> None:
                 wanted = trees.tensor_root(meant.view(np.uint8)[:size].data, key)
                 if kernel.tensor_root(words.ctypes.data, size, floats, key) != wanted:
                     raise Unusable(f"the compiled kernel gives another root for {size} bytes")
+
+
+load = Shared(lambda: build(_SOURCE), "hashing takes more than twice as long")
+"""The kernel, or None where it cannot be had."""

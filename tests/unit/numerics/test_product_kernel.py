@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -15,7 +13,7 @@ from torch import Tensor
 from numerics import contraction, fused, product_kernel
 from numerics.fused import Exponents, Unquantised
 from numerics.product_kernel import Kernel, Unusable
-from tests.unit.numerics.planting import planted
+from tests.unit.planting import planted
 
 SOURCE = Path(product_kernel.__file__).with_suffix(".c")
 
@@ -95,7 +93,7 @@ def test_the_largest_sums_do_not_overflow(kernel: Kernel, sign: float) -> None:
         ("e >= 129 ? NAN : made.value", "made.value"),
         ("i % 2 ? one * 65536 : one & 0xffff", "one & 0xffff"),
         ("rows = rows < HIGH ? rows : HIGH;", "rows = rows < HIGH ? rows - 1 : HIGH;"),
-        ("a.panels * (t + 1) / threads", "a.panels * t / threads + (threads == 1) * a.panels"),
+        ("a->panels * (t + 1) / threads", "a->panels * t / threads + (threads == 1) * a->panels"),
     ],
 )
 def test_a_kernel_with_other_products_is_refused(tmp_path: Path, right: str, wrong: str) -> None:
@@ -103,14 +101,18 @@ def test_a_kernel_with_other_products_is_refused(tmp_path: Path, right: str, wro
         product_kernel.build(planted(tmp_path, SOURCE, right, wrong))
 
 
-def test_without_a_compiler_there_is_none(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.setattr(product_kernel, "_loaded", product_kernel._loaded.__wrapped__)
-    with caplog.at_level(logging.WARNING):
-        assert product_kernel.load() is None
-    assert "no C compiler" in caplog.text
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "aligned_alloc(64, (numbers * sizeof *from + 63) / 64 * 64)",
+        "malloc((a.grains + 1) * sizeof *cuts)",
+        "calloc(a.panels * HIGH + b.panels * WIDE, sizeof *sums)",
+        "malloc(batch * (m + n) * sizeof *factors)",
+    ],
+)
+def test_where_memory_is_refused_nothing_is_computed(tmp_path: Path, asked: str) -> None:
+    with pytest.raises(MemoryError, match="no room to pack a product"):
+        product_kernel.build(planted(tmp_path, SOURCE, asked, "NULL"))
 
 
 def test_the_operation_has_the_same_bits_with_and_without_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:

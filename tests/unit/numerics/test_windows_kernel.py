@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import shutil
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
@@ -16,7 +14,7 @@ from torch import Tensor
 from numerics import windows_kernel
 from numerics.backends import integer_product_int64
 from numerics.windows_kernel import Dims, Kernel, Unusable, strided, view
-from tests.unit.numerics.planting import planted
+from tests.unit.planting import planted
 
 SOURCE = Path(windows_kernel.__file__).with_suffix(".c")
 
@@ -122,11 +120,17 @@ def test_a_source_that_does_not_compile_is_refused(tmp_path: Path) -> None:
         windows_kernel.build(planted(tmp_path, SOURCE, "#include <stdlib.h>", "#include <nothing.h>"))
 
 
-def test_without_a_compiler_there_is_none(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.setattr(windows_kernel, "_loaded", windows_kernel._loaded.__wrapped__)
-    with caplog.at_level(logging.WARNING):
-        assert windows_kernel.load() is None
-    assert "no C compiler" in caplog.text
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "malloc(count * sizeof *own->pairs)",
+        "malloc(ROWS * vectors * LANES * sizeof(double))",
+        "malloc((2 * batch + rows + w_count + 2 * inner + 2 * pairs + 1) * sizeof *numbers)",
+        "malloc(4 * padded * pairs)",
+        "malloc(padded * sizeof *sums)",
+        "malloc(((rows > padded ? rows : padded) / LANES + 1) * sizeof *groups)",
+    ],
+)
+def test_where_memory_is_refused_nothing_is_computed(tmp_path: Path, asked: str) -> None:
+    with pytest.raises(MemoryError, match="no room to pack a product"):
+        windows_kernel.build(planted(tmp_path, SOURCE, asked, "NULL"))

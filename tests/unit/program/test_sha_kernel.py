@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +10,7 @@ import pytest
 from program import sha_kernel
 from program.sha_kernel import Kernel, Unusable
 from protocol import trees
+from tests.unit.planting import planted
 
 KEY = b"k" * 32
 SOURCE = Path(sha_kernel.__file__).with_suffix(".c")
@@ -59,15 +58,6 @@ def test_any_nan_anywhere_is_hashed_in_its_one_form(kernel: Kernel, bits: int) -
         assert root(kernel, given, KEY) == plain
 
 
-def planted(tmp_path: Path, right: str, wrong: str) -> Path:
-    """The kernel's source with one fault in it."""
-    text = SOURCE.read_text()
-    assert text.count(right) == 1
-    path = tmp_path / "kernel.c"
-    path.write_text(text.replace(right, wrong))
-    return path
-
-
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -80,25 +70,15 @@ def planted(tmp_path: Path, right: str, wrong: str) -> Path:
 )
 def test_a_kernel_with_a_fault_is_refused(kernel: Kernel, tmp_path: Path, right: str, wrong: str) -> None:
     with pytest.raises(Unusable, match="gives another root"):
-        sha_kernel.build(planted(tmp_path, right, wrong))
+        sha_kernel.build(planted(tmp_path, SOURCE, right, wrong))
 
 
 def test_a_processor_without_the_instructions_is_left_alone(kernel: Kernel, tmp_path: Path) -> None:
     with pytest.raises(Unusable, match="no SHA-256 instructions"):
-        sha_kernel.build(planted(tmp_path, "&& (b >> 29 & 1)", "&& !(b >> 29 & 1)"))
+        sha_kernel.build(planted(tmp_path, SOURCE, "&& (b >> 29 & 1)", "&& !(b >> 29 & 1)"))
 
 
 def test_what_does_not_compile_is_named(tmp_path: Path) -> None:
     (tmp_path / "kernel.c").write_text("#error not on this processor\n")
     with pytest.raises(Unusable, match="not on this processor"):
         sha_kernel.build(tmp_path / "kernel.c")
-
-
-def test_without_a_compiler_there_is_a_warning_and_no_kernel(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    monkeypatch.setattr(sha_kernel, "_loaded", sha_kernel._loaded.__wrapped__)
-    with caplog.at_level(logging.WARNING):
-        assert sha_kernel.load() is None
-    assert "no C compiler" in caplog.text

@@ -7,7 +7,7 @@ from pathlib import Path
 
 def planted(folder: Path, source: Path, right: str, wrong: str) -> Path:
     """A copy of the source and of what it includes, with one thing changed in one of them."""
-    files = [source, source.with_name("lanes.h")]
+    files = [source, *source.parent.glob("*.h")]
     assert sum(path.read_text().count(right) for path in files) == 1
     for path in files:
         (folder / path.name).write_text(path.read_text().replace(right, wrong))
