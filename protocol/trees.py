@@ -129,10 +129,16 @@ def root(digests: Sequence[bytes]) -> bytes:
 
 def fold(digest: bytes, index: int, siblings: Sequence[bytes]) -> bytes:
     """The root that a membership proof leads to."""
-    for sibling in siblings:
-        digest = node(sibling, digest) if index & 1 else node(digest, sibling)
-        index >>= 1
-    return digest
+    return _climb(digest, index, siblings)[-1]
+
+
+def _climb(digest: bytes, index: int, siblings: Sequence[bytes]) -> list[bytes]:
+    """The nodes from a leaf up to where its siblings lead."""
+    nodes = [digest]
+    for level, sibling in enumerate(siblings):
+        right = index >> level & 1
+        nodes.append(node(sibling, nodes[-1]) if right else node(nodes[-1], sibling))
+    return nodes
 
 
 def verify(root_: bytes, leaves: int, index: int, digest: bytes, siblings: Sequence[bytes]) -> bool:
@@ -162,26 +168,19 @@ class Way:
     def proves(self, leaf_: int, digest: bytes, siblings: Sequence[bytes]) -> bool:
         """Whether `digest` is leaf `leaf_`: the first brings all its siblings, the others `below_meeting`."""
         before, self._leaf = self._leaf, leaf_
+        nodes = _climb(digest, leaf_, siblings)
         if before is None:
-            self._nodes, self._siblings = self._climb(leaf_, digest, siblings), list(siblings)
-            return verify(self._root, self._leaves, leaf_, digest, siblings)
+            self._nodes, self._siblings = nodes, list(siblings)
+            whole = 0 <= leaf_ < self._leaves and len(siblings) == depth(self._leaves)
+            return whole and nodes[-1] == self._root
         if leaf_ == before:
             return not siblings and digest == self._nodes[0]
         level = (before ^ leaf_).bit_length() - 1
-        nodes = self._climb(leaf_, digest, siblings)
         if len(siblings) != level or nodes[level] != self._siblings[level]:
             return False
         self._siblings[: level + 1] = [*siblings, self._nodes[level]]
         self._nodes[: level + 1] = nodes
         return True
-
-    @staticmethod
-    def _climb(leaf_: int, digest: bytes, siblings: Sequence[bytes]) -> list[bytes]:
-        nodes = [digest]
-        for level, sibling in enumerate(siblings):
-            right = leaf_ >> level & 1
-            nodes.append(node(sibling, nodes[-1]) if right else node(nodes[-1], sibling))
-        return nodes
 
 
 def fold_range(leaves: int, start: int, digests: Sequence[bytes], siblings: Sequence[bytes]) -> bytes | None:
