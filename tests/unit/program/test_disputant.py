@@ -131,10 +131,13 @@ def test_11_what_is_opened_falsely_is_convicted_by_it(at: int) -> None:
         cheat = many_slots(300, 7.5)
         game = input_game(game, cheat.root(0))
     view = GameView(1, game, (), (), b"", 0, False, False, "")
+    sides = {
+        DEFENDER: Disputant(DEFENDER, lambda _: cheat),
+        CHALLENGER: Disputant(CHALLENGER, lambda _: right),
+    }
     seen = 1 if at else 0
     while view.game.mover != CHALLENGER or seen <= at:
-        side = cheat if view.game.mover == DEFENDER else right
-        move = Disputant(view.game.mover, lambda _, r=side: r).move(view)  # type: ignore[misc]
+        move = sides[view.game.mover].move(view)
         assert move is not None
         if isinstance(move, RevealTrace | Split):
             if seen == at:
@@ -142,7 +145,7 @@ def test_11_what_is_opened_falsely_is_convicted_by_it(at: int) -> None:
             seen += 1
         view = apply(view, move, view.game.mover)
     assert trees.root(view.digests) != view.game.digest, "the fault was planted"
-    denial = Disputant(CHALLENGER, lambda _: right).move(view)
+    denial = sides[CHALLENGER].move(view)
     assert denial == ProveChildren(view.digests)
     with pytest.raises(IllegalMove, match="WrongChildren"):
         apply(view, ProveChildren(view.digests[1:]), CHALLENGER)
