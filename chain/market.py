@@ -280,9 +280,19 @@ class ChainMarket(ChainView):
 
     def send_all(self, writes: Sequence[Write]) -> list[TxResult | AssayError]:
         """What became of each write; several that were not sent before go in one transaction."""
-        writes = [self._with_header(write) for write in writes]
-        unknown = send_together(self.sender, self.contracts["Tasks"], writes)
-        return [unknown.get(write.intent) or self._outcome(write) for write in writes]
+        ready = [self._ready(write) for write in writes]
+        known = [write for write in ready if isinstance(write, Write)]
+        unknown = send_together(self.sender, self.contracts["Tasks"], known)
+        return [
+            (unknown.get(one.intent) or self._outcome(one)) if isinstance(one, Write) else one
+            for one in ready
+        ]
+
+    def _ready(self, write: Write) -> Write | AssayError:
+        try:
+            return self._with_header(write)
+        except AssayError as error:
+            return error
 
     def _with_header(self, write: Write) -> Write:
         """A seed's record with the header that its block has now, which the intent names: a reorganisation

@@ -13,7 +13,7 @@ from chain.market import ChainMarket
 from chain.rpc import HttpRpc
 from protocol import sampling, trees
 from protocol.attestations import SEED_PATIENCE
-from protocol.errors import Reverted
+from protocol.errors import Reverted, RpcUnreachable
 from protocol.ports import Write
 from protocol.types import ZERO_DIGEST, ClaimView, Phase, Role, TxResult, Wei
 from tests.integration.chain.test_market_cycle import SALT, committed, markets_on, pass_time
@@ -101,6 +101,28 @@ def test_31_a_seed_that_a_reorganisation_has_dropped_is_recorded_again_with_the_
     assert again.tx_hash != first.tx_hash and verifier.sender.next_nonce() == sent + 1
     view = verifier.claim(claim_id)
     assert view.status.seed == seed_of_the_chain(rpc, view) != gone
+
+
+def test_where_a_header_cannot_be_had_only_its_own_write_waits(
+    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    markets: list[ChainMarket] = markets_on(rpc, artifacts, tmp_path)
+    _, _, verifier = markets
+    verifier.stake_up("stake", Role.VERIFIER, Wei(1_000))
+    _, claim = committed(markets)
+    pass_time(rpc, 1, blocks=3)
+
+    def unreachable(rpc: HttpRpc, number: int) -> None:
+        raise RpcUnreachable(f"no answer about block {number}")
+
+    writes = [Write("seed", "record_seed", (claim,)), Write("settle", "settle", (claim,))]
+    with monkeypatch.context() as patch:
+        patch.setattr(headers, "get_block", unreachable)
+        waits, tried = verifier.send_all(writes)
+    assert isinstance(waits, RpcUnreachable)
+    assert isinstance(tried, Reverted) and tried.error == "WrongPhase"
+    (done,) = verifier.send_all(writes[:1])
+    assert isinstance(done, TxResult)
 
 
 def test_a_seed_whose_header_cannot_serve_waits_at_no_cost_and_takes_the_hash(
