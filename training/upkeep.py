@@ -29,6 +29,8 @@ from protocol.types import (
 from training.rounds import STANDING, closable, tasks
 from training.service import intent, turn
 
+VOID_AGAIN = 3_600
+"""Seconds until a claim that a void has not freed, as one of many rewinds does not, is voided once more."""
 CHALLENGEABLE = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
 
 
@@ -40,6 +42,7 @@ class Poke:
     claim_id: ClaimId
     job_id: JobId
     since: Seconds
+    """When it came to be called for, or to be called for again: another time, another intent."""
     reason: str
 
 
@@ -84,15 +87,18 @@ def poke_for(watcher: Watcher, job: JobView, claims: Sequence[ClaimView], view: 
     if job.progress.closed and not (view.stale and locks(view, watcher.me)):
         return None
 
-    def poke(what: Together, since: int, reason: str) -> Poke | None:
+    def poke(what: Together, since: int, reason: str, again: int = 0) -> Poke | None:
         due = _due(watcher, view, since)
-        return Poke(what, view.claim_id, job.job_id, status.since, reason) if due else None
+        return Poke(what, view.claim_id, job.job_id, Seconds(status.since + again), reason) if due else None
 
     if view.stale:
         live = status.phase in STANDING and status.phase != Phase.SETTLED
         answers = view.left_out and status.open_games > 0
         how = "its round was closed without the claim" if view.left_out else "a rewind overtook the claim"
-        return poke("void", status.since, f"{how}: free its stakes") if live and not answers else None
+        if not live or answers:
+            return None
+        again = (watcher.now - status.since) // VOID_AGAIN * VOID_AGAIN
+        return poke("void", status.since, f"{how}: free its stakes", again)
     if status.phase == Phase.COMMITTED and watcher.block > status.seed_block:
         return poke("record_seed", status.since, f"seed block {status.seed_block} is mined")
     if status.phase == Phase.SEEDED:

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from protocol.types import ClaimView, JobId, Phase, Role, Seconds, Wei
+from protocol.types import Claim, ClaimView, JobId, Phase, Role, Seconds, TxResult, Wei
 from tests.fakes.clock import FakeClock
 from tests.fakes.jobs import APPETITE, account
 from tests.fakes.market_day import FUNDS, MarketDay, secret
-from training.upkeep import watched
+from tests.fakes.port import FakeMarket
+from training.upkeep import VOID_AGAIN, watched
 from whistleblower.adversary import JunkChallenger
 from whistleblower.policy import Limits, Mode
 
@@ -92,6 +93,33 @@ def test_stakes_behind_a_claim_that_a_closed_job_left_out_come_back(day: MarketD
     assert day.run(lambda: not locked(day), turns=50)
     assert list(calls(day, before)) == ["void"], "and nothing else is done for the job"
     assert not any(watched(market) for market in day.markets.values())
+
+
+def test_a_claim_is_voided_again_when_once_did_not_free_it(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job's contract looks through so many rewinds a call and no more (Jobs.compensate)."""
+    job_id = begun(day)
+    bob = day.solver("bob")
+    assert day.run(lambda: of_bob(day, job_id) is not None)
+    close_without_bob(day, job_id)
+    market = day.markets["bob"]
+    looked: list[str] = []
+
+    def void(intent: str, claim: Claim) -> TxResult:
+        if looked:
+            return FakeMarket.void(market, intent, claim)
+        looked.append(intent)
+        done = TxResult(f"{1:064x}", 1, 60_000, "void")
+        market.outcomes[intent] = done
+        return done
+
+    monkeypatch.setattr(market, "void", void)
+    day.services = {"bob": bob}
+    assert not day.run(lambda: not locked(day), turns=50)
+    assert len(looked) == 1, "the fault was planted"
+    day.world.advance(VOID_AGAIN)
+    assert day.run(lambda: not locked(day), turns=5)
 
 
 def test_a_vote_frees_its_stake_though_the_claimant_stays_away(day: MarketDay) -> None:
