@@ -33,6 +33,7 @@ from protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
     Address,
+    Asked,
     Chunk,
     Claim,
     ClaimId,
@@ -40,6 +41,7 @@ from protocol.types import (
     Game,
     JobId,
     Kind,
+    Place,
     Role,
     Seconds,
     Terms,
@@ -262,19 +264,28 @@ class ChainMarket(ChainView):
     # Availability
 
     def demand(
-        self, intent: str, claim: Claim, segment_end: int, state_root: bytes, proof: Sequence[bytes]
+        self,
+        intent: str,
+        claim: Claim,
+        segment_end: int,
+        state_root: bytes,
+        proof: Sequence[bytes],
+        places: Sequence[Place],
     ) -> int:
-        """Ask for pieces of a committed state; the new demand's id."""
-        receipt = self._send(intent, "Availability", "demand", claim, segment_end, state_root, proof)
+        """Ask for leaves of a committed state; the new demand's id."""
+        arguments = (claim, segment_end, state_root, proof, places)
+        receipt = self._send(intent, "Availability", "demand", *arguments)
         return int(self._logged(receipt, "Availability", "Demanded")["demandId"])
 
-    def supply(self, intent: str, demand_id: int, claim: Claim, chunks: Sequence[Chunk]) -> TxResult:
-        """Show all the drawn pieces."""
-        return self.do(intent, "Availability", "supply", demand_id, claim, chunks)
+    def supply(
+        self, intent: str, demand_id: int, asked: Asked, claim: Claim, chunks: Sequence[Chunk]
+    ) -> TxResult:
+        """Show all that is asked for."""
+        return self.do(intent, "Availability", "supply", demand_id, asked, claim, chunks)
 
-    def expire_demand(self, intent: str, demand_id: int, claim: Claim) -> TxResult:
+    def expire_demand(self, intent: str, demand_id: int, asked: Asked, claim: Claim) -> TxResult:
         """End a demand whose time is up."""
-        return self.do(intent, "Availability", "expire", demand_id, claim)
+        return self.do(intent, "Availability", "expire", demand_id, asked, claim)
 
     # Sending
 

@@ -22,6 +22,7 @@ from protocol.types import (
     GameView,
     JobId,
     Opened,
+    Place,
     Scope,
     Seconds,
     Terms,
@@ -92,8 +93,8 @@ class MarketIndex:
             demander=Address(a["demander"]),
             segment_end=a["segmentEnd"],
             state_root=a["stateRoot"],
-            seed_block=a["seedBlock"],
             deadline=Seconds(a["deadline"]),
+            places=tuple(Place(**place) for place in a["places"]),
             outcome="",
         )
 

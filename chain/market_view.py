@@ -23,7 +23,7 @@ from chain.errors import Registry
 from chain.events import Event, EventFollower, RolledBack
 from chain.market_index import MarketIndex
 from chain.records import unpack
-from chain.rpc import Rpc, get_block
+from chain.rpc import Rpc
 from protocol.errors import Stop
 from protocol.types import (
     Address,
@@ -246,11 +246,6 @@ class ChainView:
         with self._pinned() as index:
             found = list(index.demands.values())
             return [d for d in found if job_id is None or index.claims[d.claim_id].job_id == job_id]
-
-    def block_hash(self, number: int) -> bytes | None:
-        """Hash of a mined block; None if it is not there yet."""
-        block = get_block(self._rpc, number)
-        return None if block is None else bytes.fromhex(block["hash"][2:])
 
     def stake(self, account: Address, role: Role) -> StakeView:
         """An account's stake in one role."""

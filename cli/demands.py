@@ -1,8 +1,9 @@
-"""``assay dispute demand``: make a claimant show drawn pieces of a state that it has committed to."""
+"""``assay dispute demand``: make a claimant show pieces of a state that it has committed to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 from typing import Annotated
 
 import typer
@@ -11,8 +12,9 @@ from cli.app import app_of
 from cli.output import table
 from cli.solver import parse_id
 from cli.units import show_amount
+from protocol.availability import CHUNKS
 from protocol.errors import Stop
-from protocol.types import ClaimId, DemandView, JobId
+from protocol.types import ClaimId, DemandView, JobId, Kind, Place
 
 commands = typer.Typer(no_args_is_help=True, help="Demands for pieces of committed states.")
 DemandId = Annotated[int, typer.Argument(help="Number of the demand.")]
@@ -39,8 +41,11 @@ def make(
     context: typer.Context,
     claim: Annotated[str, typer.Argument(help="The claim's id.")],
     end: Annotated[int, typer.Option(help="Which segment's end; 0: the input state.")],
+    place: Annotated[
+        list[str] | None, typer.Option(help="SLOT:LEAF, up to four times; four random leaves if none.")
+    ] = None,
 ) -> None:
-    """Demand four drawn leaves of a state: the claimant shows them in time, or loses the claim."""
+    """Demand leaves of a state: the claimant shows them in time, or loses the claim."""
     from protocol import trees
 
     app = app_of(context)
@@ -50,11 +55,18 @@ def make(
     ends = trees.build(view.roots)
     if not 0 <= end < ends.count:
         raise Stop(f"the claim has segment ends 0 to {ends.count - 1}", hint="choose --end", code="usage")
-    bond = market.job(view.claim.job_id).terms.challenge_bond
+    terms = market.job(view.claim.job_id).terms
+    slots = (terms.inner if view.claim.kind == Kind.TASK else terms.outer).slots
+    named = [parse_place(text, slots) for text in place or ()]
+    if len(named) > CHUNKS:
+        raise Stop(f"a demand names at most {CHUNKS} leaves", hint="make another demand", code="usage")
+    bond = terms.challenge_bond
     app.announce(f"demand pieces of segment end {end} of {claim}", bond, worst_loss=bond)
-    intent = connection.intent("demand", claim, end)
-    demand_id = market.demand(intent, view.claim, end, view.roots[end], tuple(ends.proof(end)))
-    data = {"demand": demand_id, "claim": view.claim_id, "end": end}
+    intent = connection.intent("demand", claim, end, "+".join(place or ("random",)))
+    places = named or random_places(intent, slots)
+    proof = tuple(ends.proof(end))
+    demand_id = market.demand(intent, view.claim, end, view.roots[end], proof, places)
+    data = {"demand": demand_id, "claim": view.claim_id, "end": end, "places": places}
     app.output.result("demand", data, f"demand {demand_id}; a bond of {show_amount(bond)} lies on it")
 
 
@@ -64,15 +76,17 @@ def expire(context: typer.Context, demand_id: DemandId) -> None:
     app = app_of(context)
     connection = app.connect()
     market = connection.writer
-    claim = market.claim(_demand(market.demands(), demand_id).claim_id).claim
+    demand = _demand(market.demands(), demand_id)
+    claim = market.claim(demand.claim_id).claim
     app.announce(f"end demand {demand_id}")
-    result = market.expire_demand(connection.intent("expire-demand", demand_id), demand_id, claim)
+    intent = connection.intent("expire-demand", demand_id)
+    result = market.expire_demand(intent, demand_id, demand.asked, claim)
     app.output.result("transaction", result, f"ended; transaction {result.tx_hash}")
 
 
 @commands.command("supply")
 def supply(context: typer.Context, demand_id: DemandId) -> None:
-    """Show the drawn pieces; the state is fetched, or computed again on this machine."""
+    """Show what a demand names; the state is fetched, or computed again on this machine."""
     from cli.inspect import open_inspection
     from training.availability import answer
 
@@ -81,9 +95,25 @@ def supply(context: typer.Context, demand_id: DemandId) -> None:
     market = connection.writer
     demand = _demand(market.demands(), demand_id)
     inspection = open_inspection(app, market.claim(demand.claim_id).claim.job_id)
-    app.announce(f"show what demand {demand_id} has drawn")
+    app.announce(f"show what demand {demand_id} asks for")
     result = answer(market, inspection.lineage, demand)
     app.output.result("transaction", result, f"shown; transaction {result.tx_hash}")
+
+
+def parse_place(text: str, slots: int) -> Place:
+    """SLOT:LEAF of a program with so many slots. Raises Stop."""
+    slot, colon, leaf = text.partition(":")
+    if not (colon and slot.isdecimal() and leaf.isdecimal() and int(leaf) < 1 << 32 and int(slot) < slots):
+        hint = f"write SLOT:LEAF, with a slot from 0 to {slots - 1}"
+        raise Stop(f"{text!r} is no leaf of this program's state", hint=hint, code="usage")
+    return Place(int(slot), int(leaf))
+
+
+def random_places(intent: str, slots: int) -> list[Place]:
+    """CHUNKS places that follow from the intent, which has 64 bits of the system's randomness: a command that
+    was cut off and is repeated names the same again."""
+    order = Random(intent)
+    return [Place(order.randrange(slots), order.getrandbits(32)) for _ in range(CHUNKS)]
 
 
 def _demand(demands: Sequence[DemandView], demand_id: int) -> DemandView:

@@ -48,13 +48,13 @@ def announce(world: World, event: Announce, by: Address, now: Moment) -> World:
 def open_game(world: World, event: Open, by: Address, now: Moment) -> World:
     """Dispute one segment of a claim.
 
-    Refused: WrongClaim, WrongPhase, NotStanding, WindowClosed, NotAnnounced, TooSoon, BadProof,
+    Refused: NoSuchJob, NotAnnounced, TooSoon, WrongClaim, WrongPhase, NotStanding, WindowClosed, BadProof,
     InsufficientBalance.
     """
     claim = event.claim
+    terms = world.job(claim.job_id).terms
     world, announced = _spend(world, world.claim_id(claim), event.segment, ZERO_ADDRESS, event.salt, by, now)
     claim_id, state = challengeable(world, claim, now)
-    terms = world.jobs[claim.job_id].terms
     root, leaves = claim.segments_root, segments_of(claim, terms) + 1
     require(trees.verify(root, leaves, event.segment, event.from_leaf, event.from_proof), "BadProof")
     require(trees.verify(root, leaves, event.segment + 1, event.to_leaf, event.to_proof), "BadProof")
@@ -104,12 +104,14 @@ def open_vote(world: World, event: OpenVote, by: Address, now: Moment) -> World:
 def open_input(world: World, event: OpenInput, by: Address, now: Moment) -> World:
     """Make the claimant open its input state's tree.
 
-    Refused: WrongClaim, WrongPhase, NotStanding, WindowClosed, NotAnnounced, TooSoon, InsufficientBalance.
+    Refused: NoSuchJob, NotAnnounced, TooSoon, WrongClaim, WrongPhase, NotStanding, WindowClosed,
+    InsufficientBalance.
     """
     claim = event.claim
+    terms = world.job(claim.job_id).terms
     world, announced = _spend(world, world.claim_id(claim), INPUT_SEGMENT, ZERO_ADDRESS, event.salt, by, now)
     claim_id, state = challengeable(world, claim, now)
-    game = _game_on(claim, claim_id, 0, world.jobs[claim.job_id].terms, by, now.time)
+    game = _game_on(claim, claim_id, 0, terms, by, now.time)
     game = replace(game, defender=claim.claimant, segment=INPUT_SEGMENT)
     game = input_game(game, claim.input_root)
     state, early = _on_claim(state, announced, now)

@@ -57,6 +57,12 @@ class BlockTooLarge(Stop):
     code = "block-too-large"
 
 
+class BadFile(Stop):
+    """Blocks are what their CIDs say and form no file: whoever made the file's CID is at fault."""
+
+    code = "bad-file"
+
+
 class BadCid(Stop):
     """The text or bytes are not a canonical content identifier."""
 

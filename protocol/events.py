@@ -13,7 +13,20 @@ from dataclasses import dataclass
 from protocol.dispute import Digests, Move
 from protocol.guardian import Business
 from protocol.keys import Consent
-from protocol.types import Address, Chunk, Claim, ClaimId, Game, JobId, Role, Seconds, Terms, Wei
+from protocol.types import (
+    Address,
+    Asked,
+    Chunk,
+    Claim,
+    ClaimId,
+    Game,
+    JobId,
+    Place,
+    Role,
+    Seconds,
+    Terms,
+    Wei,
+)
 
 
 @dataclass(frozen=True)
@@ -260,27 +273,27 @@ class Play:
 
 @dataclass(frozen=True)
 class Demand:
-    """Make the claimant show drawn pieces of the state at leaf `segment_end` of its segments tree."""
+    """Make the claimant show leaves of the state at leaf `segment_end` of its segments tree."""
 
     claim: Claim
     segment_end: int
     state_root: bytes
     proof: Digests
+    places: tuple[Place, ...]
 
 
 @dataclass(frozen=True)
 class Supply:
-    """`block_hash`: of the demand's seed block (32 zero bytes once it is gone)."""
-
     demand_id: int
+    asked: Asked
     claim: Claim
     chunks: tuple[Chunk, ...]
-    block_hash: bytes
 
 
 @dataclass(frozen=True)
 class ExpireDemand:
     demand_id: int
+    asked: Asked
     claim: Claim
 
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any, BinaryIO, Literal, Protocol
 
 from protocol.dispute import Move
 from protocol.errors import AssayError
 from protocol.types import (
     Address,
+    Asked,
     Chunk,
     Claim,
     ClaimId,
@@ -29,6 +31,7 @@ from protocol.types import (
     JobId,
     JobView,
     Kind,
+    Place,
     Role,
     Seconds,
     StakeView,
@@ -63,6 +66,13 @@ class Blocks(Protocol):
 
     def read_file(self, cid: str, max_bytes: int) -> bytes:
         """A whole file, verified. Raises BlockTooLarge beyond max_bytes, and what `get` raises."""
+        ...
+
+    def holes(self, cid: str, max_bytes: int, order: Random, most: int) -> list[range]:
+        """Byte ranges of a file's blocks that cannot be had: the first `most` in a random order.
+
+        The whole of [0, max_bytes) where not even the file's shape can be had, or where it is refused.
+        """
         ...
 
     def pin(self, cid: str) -> None:
@@ -134,10 +144,6 @@ class MarketView(Protocol):
     def game(self, game_id: int) -> GameView: ...
     def demands(self, job_id: JobId | None = None) -> Sequence[DemandView]:
         """Demands to show pieces of a state, oldest first."""
-        ...
-
-    def block_hash(self, number: int) -> bytes | None:
-        """Hash of a mined block; None if it is not there yet."""
         ...
 
     def stake(self, account: Address, role: Role) -> StakeView: ...
@@ -256,12 +262,23 @@ class Market(MarketView, Protocol):
         ...
 
     def demand(
-        self, intent: str, claim: Claim, segment_end: int, state_root: bytes, proof: Sequence[bytes]
+        self,
+        intent: str,
+        claim: Claim,
+        segment_end: int,
+        state_root: bytes,
+        proof: Sequence[bytes],
+        places: Sequence[Place],
     ) -> int:
-        """Ask for pieces of the state at leaf `segment_end` of a claim's segments tree; the demand's id."""
+        """Ask for leaves of the state at leaf `segment_end` of a claim's segments tree; the demand's id."""
         ...
 
-    def supply(self, intent: str, demand_id: int, claim: Claim, chunks: Sequence[Chunk]) -> TxResult: ...
-    def expire_demand(self, intent: str, demand_id: int, claim: Claim) -> TxResult:
+    def supply(
+        self, intent: str, demand_id: int, asked: Asked, claim: Claim, chunks: Sequence[Chunk]
+    ) -> TxResult:
+        """Show what a demand asks for, in the order of its places."""
+        ...
+
+    def expire_demand(self, intent: str, demand_id: int, asked: Asked, claim: Claim) -> TxResult:
         """End a demand whose time is up: its claim falls, if it still stands."""
         ...

@@ -44,13 +44,6 @@ def verifier_key(verifier: Address, seed: bytes) -> bytes:
     return sha256(b"assay/key/1" + address_bytes(verifier) + seed).digest()
 
 
-def drawn_chunk(block_hash: bytes, demand_id: int, chunk: int, slots: int) -> tuple[int, int]:
-    """Slot, and 64 bits that give the leaf modulo the slot's leaves, of a demand's chunk (rule 7.3)."""
-    prefix = b"assay/chunk/1" + block_hash + demand_id.to_bytes(32, "big") + chunk.to_bytes(32, "big")
-    digest = sha256(prefix).digest()
-    return _u64(digest) % slots, _u64(digest[8:])
-
-
 def sample_segments(seed: bytes, verifier: Address, samples: int, segments: int) -> list[int]:
     """The distinct segments that a drawn verifier replays, in order of drawing (rule 4.6).
 

@@ -22,6 +22,7 @@ from protocol.stakes import Funds
 from protocol.types import (
     ZERO_ADDRESS,
     Address,
+    Asked,
     Claim,
     ClaimId,
     ClaimStatus,
@@ -144,17 +145,6 @@ class Challenge:
 
 
 @dataclass(frozen=True)
-class Demanded:
-    """An open demand to show pieces of a claim's state."""
-
-    claim_id: ClaimId
-    demander: Address
-    state_root: bytes
-    seed_block: int
-    deadline: Seconds
-
-
-@dataclass(frozen=True)
 class Planted:
     """A client's plant; `claim_id`: None until it is revealed."""
 
@@ -184,7 +174,7 @@ class World:
     weights: Weights = field(default_factory=Weights)
     keys: Keys = field(default_factory=Keys)
     guardian: Guardian = field(default_factory=Guardian)
-    demands: Mapping[int, Demanded] = field(default_factory=dict)
+    demands: Mapping[int, Asked] = field(default_factory=dict)
     """Open demands."""
     demands_made: int = 0
     plants: Mapping[tuple[Address, bytes], Planted] = field(default_factory=dict)

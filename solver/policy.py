@@ -154,7 +154,7 @@ class Close:
 
 @dataclass(frozen=True)
 class Supply:
-    """Show the drawn pieces of a state of ours that somebody demands."""
+    """Show the named pieces of a state of ours that somebody demands."""
 
     job_id: JobId
     demand_id: int
@@ -257,7 +257,7 @@ def _supplies(sight: Sight, job: JobSight) -> Iterator[Action]:
         if demand.outcome or view is None or view.claim.claimant != sight.me:
             continue
         live = view.status.phase in CHALLENGEABLE
-        if live and demand.seed_block <= sight.block and sight.now <= demand.deadline:
+        if live and sight.now <= demand.deadline:
             left = demand.deadline - sight.now
             reason = f"demand {demand.demand_id}: pieces of our state are asked for, {left} s left"
             yield Supply(job.view.job_id, demand.demand_id, reason)

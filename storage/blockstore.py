@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import BinaryIO
 
 from protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, Stop
@@ -158,6 +159,10 @@ class BlockStore:
     def read_file(self, cid: str, max_bytes: int) -> bytes:
         """The whole file. Raises `BadDag`, `FileTooLarge`, `BlockNotFound`, `CorruptBlock`."""
         return unixfs.read_file(Cid.parse(cid), self.get_block, unixfs.Limits(max_bytes))
+
+    def holes(self, cid: str, max_bytes: int, order: Random, most: int) -> list[range]:
+        """Byte ranges of a file's blocks that cannot be had (`unixfs.holes`). Raises `BadCid`."""
+        return unixfs.holes(Cid.parse(cid), self.get_block, unixfs.Limits(max_bytes), order, most)
 
     def walk(self, root: Cid) -> Iterator[tuple[Cid, bytes | None]]:
         """The DAG below `root`, each block once, depth first: `(cid, data)`; data is None for raw

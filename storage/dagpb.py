@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from protocol.errors import BadCid, Stop
+from protocol.errors import BadCid, BadFile
 from storage import varint
 from storage.cid import DAG_PB, Cid
 
@@ -27,7 +27,7 @@ _FILE = 2
 _VARINT, _BYTES = 0, 2
 
 
-class BadDag(Stop):
+class BadDag(BadFile):
     """The bytes match their CID but do not form an acceptable DAG: whoever made the CID is at fault, so
     do not retry."""
 

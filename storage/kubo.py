@@ -14,6 +14,7 @@ Source: https://docs.ipfs.tech/reference/kubo/rpc/
 from __future__ import annotations
 
 import json
+from random import Random
 from types import TracebackType
 from typing import Any, BinaryIO
 
@@ -94,6 +95,10 @@ class KuboBlocks:
     def read_file(self, cid: str, max_bytes: int) -> bytes:
         """The whole file. Raises `BadDag`, `FileTooLarge`, `BlockNotFound`, `CorruptBlock`."""
         return unixfs.read_file(Cid.parse(cid), self._get, unixfs.Limits(max_bytes))
+
+    def holes(self, cid: str, max_bytes: int, order: Random, most: int) -> list[range]:
+        """Byte ranges of a file's blocks that cannot be had (`unixfs.holes`). Raises `BadCid`."""
+        return unixfs.holes(Cid.parse(cid), self._get, unixfs.Limits(max_bytes), order, most)
 
     def pin(self, cid: str) -> None:
         """Pin a whole DAG, which the daemon fetches as needed. Raises `BlockNotFound`."""

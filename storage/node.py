@@ -14,6 +14,7 @@ Source: docs/decisions/0002-storage.md
 from __future__ import annotations
 
 from collections.abc import Iterable
+from random import Random
 from typing import BinaryIO
 
 from protocol.errors import BlockNotFound, CorruptBlock
@@ -60,6 +61,10 @@ class NodeBlocks:
         plan = unixfs.plan_file(root, self._get, limits)
         self._prefetch(plan)
         return unixfs.join_file(plan, self._get, limits)
+
+    def holes(self, cid: str, max_bytes: int, order: Random, most: int) -> list[range]:
+        """Byte ranges of a file's blocks that cannot be had (`unixfs.holes`). Raises `BadCid`."""
+        return unixfs.holes(Cid.parse(cid), self._get, unixfs.Limits(max_bytes), order, most)
 
     def pin(self, cid: str) -> None:
         """Fetch what is missing of the DAG and protect it from `gc`. Raises `BlockNotFound`,

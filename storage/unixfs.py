@@ -25,9 +25,11 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
+from random import Random
 from typing import BinaryIO
 
-from protocol.errors import BlockTooLarge
+from protocol.errors import BlockNotFound, BlockTooLarge, CorruptBlock, PeerUnreachable
 from storage.cid import DAG_PB, RAW, Cid
 from storage.dagpb import BadDag, Link, Node, decode_file, decode_node, encode_file, encode_node
 
@@ -36,6 +38,8 @@ MAX_LINKS = 174
 
 Get = Callable[[Cid], bytes]
 Put = Callable[[bytes, Cid], None]
+LOST = (BlockNotFound, CorruptBlock, PeerUnreachable, BlockTooLarge, BadDag)
+"""Why a block of a file cannot be had, or is of no use."""
 
 
 class FileTooLarge(BadDag, BlockTooLarge):
@@ -62,7 +66,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One raw block of a file; `size_bytes` is None only for a file that is a single raw block."""
+    """One raw block of a file; `size_bytes` is None only for a file that is a single raw block. Of a torn
+    file also an inner node that cannot be had."""
 
     cid: Cid
     size_bytes: int | None
@@ -109,12 +114,15 @@ def add_file(
     raise AssertionError("a non-empty tree has a root")
 
 
-def plan_file(root: Cid, get: Get, limits: Limits) -> FilePlan:
+def plan_file(root: Cid, get: Get, limits: Limits, *, torn: bool = False) -> FilePlan:
     """Fetch and check all inner nodes of a file. Raises `BadDag`, `FileTooLarge`, and whatever `get`
-    raises."""
+    raises.
+
+    `torn`: an inner node below the root that cannot be had, or is no file's, counts as a leaf.
+    """
     if root.codec == RAW:
         return FilePlan(root, None, (), (Leaf(root, None),))
-    walk = _Walk(get, limits)
+    walk = _Walk(get, limits, LOST if torn else ())
     size = walk.visit_root(root)
     return FilePlan(root, size, tuple(walk.nodes), tuple(walk.leaves))
 
@@ -147,14 +155,45 @@ def read_file(root: Cid, get: Get, limits: Limits) -> bytes:
     return join_file(plan_file(root, get, limits), get, limits)
 
 
+def holes(root: Cid, get: Get, limits: Limits, order: Random, most: int) -> list[range]:
+    """Byte ranges of a file's blocks that cannot be had: the first `most` in a random order.
+
+    The whole of [0, max_bytes) where its root cannot be had, or it is not a file of max_bytes. Fetches what
+    it can of the rest.
+    """
+    whole = [range(limits.max_bytes)]
+    try:
+        plan = plan_file(root, get, limits, torn=True)
+    except LOST:
+        return whole
+    if plan.size_bytes not in (None, limits.max_bytes):
+        return whole
+    spans, at = [], 0
+    for leaf in plan.leaves:
+        end = at + (limits.max_bytes if leaf.size_bytes is None else leaf.size_bytes)
+        spans.append((leaf, range(at, end)))
+        at = end
+    order.shuffle(spans)
+    missing = (span for leaf, span in spans if not _there(leaf, len(span), get))
+    return list(islice(missing, most))
+
+
+def _there(leaf: Leaf, size_bytes: int, get: Get) -> bool:
+    try:
+        return leaf.cid.codec == RAW and len(get(leaf.cid)) == size_bytes
+    except LOST:
+        return False
+
+
 class _Walk:
     """Depth-first walk over inner nodes, checking every declared size against its parent's."""
 
-    def __init__(self, get: Get, limits: Limits) -> None:
+    def __init__(self, get: Get, limits: Limits, lost: tuple[type[Exception], ...] = ()) -> None:
         self.nodes: list[Cid] = []
         self.leaves: list[Leaf] = []
         self._get = get
         self._limits = limits
+        self._lost = lost
         self._budget = limits.visits()
 
     def visit_root(self, root: Cid) -> int:
@@ -177,7 +216,11 @@ class _Walk:
                 continue
             if link.cid in path:
                 raise BadDag(f"file {path[0]} contains itself through {link.cid}", hint=_HINT)
-            child, child_sizes, tsize = self._load(link.cid)
+            try:
+                child, child_sizes, tsize = self._load(link.cid)
+            except self._lost:
+                self.leaves.append(Leaf(link.cid, size))
+                continue
             if sum(child_sizes) != size or tsize != link.tsize_bytes:
                 raise BadDag(f"node {link.cid} is not as large as its parent {cid} declares", hint=_HINT)
             self._visit_children(link.cid, child, child_sizes, (*path, link.cid))

@@ -1,35 +1,40 @@
-"""Showing drawn pieces of a committed state, and asking others to (docs/protocol.md 7.3).
+"""Showing named pieces of a committed state, and asking others to (docs/protocol.md 7.3).
 
-Contract: the chunks are exactly those that the demand's seed block draws, from a state with the demanded
-root; without such a state nothing is made.
+Contract: the chunks are exactly those that the demand names, from a state with the demanded root; without
+such a state nothing is made. What is asked for is what could not be fetched.
 """
 
 from __future__ import annotations
 
-from hashlib import sha256
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
 
 from numerics.encoding import to_bytes
 from program.evidence import node_proof
 from program.isa import Program
 from program.state import state_tree
-from protocol import sampling, trees
+from protocol import trees
 from protocol.availability import CHUNKS
 from protocol.errors import Retry
 from protocol.ports import Market
-from protocol.types import Chunk, ClaimView, DemandView, TxResult
+from protocol.types import Chunk, ClaimView, DemandView, Place, TxResult
 from training.artifacts import State
-from training.lineage import Known, Lineage
+from training.lineage import Gap, Known, Lineage
 from training.service import intent
 
+TRIES = 64
+"""Draws for CHUNKS different leaves; there may be fewer."""
 
-def chunks_of(program: Program, state: State, block_hash: bytes, demand_id: int) -> tuple[Chunk, ...]:
-    """The drawn leaves of a state, with their proofs."""
+
+def chunks_of(program: Program, state: State, places: Sequence[Place]) -> tuple[Chunk, ...]:
+    """The leaves of a state at these places, with their proofs."""
     slots = state_tree(state)
     found = []
-    for chunk in range(CHUNKS):
-        slot, draw = sampling.drawn_chunk(block_hash, demand_id, chunk, program.slots)
+    for place in places:
+        slot = place.slot
         leaves = trees.split_leaves(to_bytes(state[slot]))
-        leaf = draw % len(leaves)
+        leaf = place.leaf % len(leaves)
         way = tuple(trees.tensor_tree(to_bytes(state[slot])).proof(leaf))
         node, proof = program.nodes[slot].encode(), node_proof(program, slot)
         found.append(Chunk(node, proof, bytes(leaves[leaf]), way, tuple(slots.proof(slot))))
@@ -37,13 +42,10 @@ def chunks_of(program: Program, state: State, block_hash: bytes, demand_id: int)
 
 
 def answer(market: Market, lineage: Lineage, demand: DemandView) -> TxResult:
-    """Supply what a demand draws; the state comes from our own blocks, or is computed again.
+    """Supply what a demand names; the state comes from our own blocks, or is computed again.
 
-    Raises Retry while the seed block is not mined, or when the state cannot be had.
+    Raises Retry when the state cannot be had.
     """
-    block_hash = market.block_hash(demand.seed_block)
-    if block_hash is None:
-        raise Retry(f"block {demand.seed_block} is not mined yet", hint="wait", code="no-seed")
     view = market.claim(demand.claim_id)
     found = lineage.leaf(view, demand.segment_end)
     if not isinstance(found, Known):
@@ -53,14 +55,48 @@ def answer(market: Market, lineage: Lineage, demand: DemandView) -> TxResult:
             hint="restore this node's block store before the deadline",
             code="state-lost",
         )
-    program = lineage.work.program(view.claim.kind)
-    chunks = chunks_of(program, found.state, block_hash, demand.demand_id)
-    return market.supply(intent("supply", demand.demand_id), demand.demand_id, view.claim, chunks)
+    chunks = chunks_of(lineage.work.program(view.claim.kind), found.state, demand.places)
+    key = intent("supply", demand.demand_id)
+    return market.supply(key, demand.demand_id, demand.asked, view.claim, chunks)
 
 
-def ask(market: Market, view: ClaimView) -> int:
-    """Demand pieces of a claim's state at a segment's end that nobody could foresee; the demand's id."""
+@dataclass(frozen=True)
+class Wish:
+    """What to demand of a claim: leaves of its state at a segment's end."""
+
+    end: int
+    places: tuple[Place, ...]
+
+
+def wish(program: Program, gap: Gap, order: Random) -> Wish:
+    """Up to CHUNKS leaves of what is missing, at random: a slot first, then a leaf, so that small slots are
+    asked for as often as large ones."""
+    lost = _lost(program, gap.spans)
+    places: dict[Place, None] = {}
+    for _ in range(TRIES):
+        if len(places) < CHUNKS:
+            slot = order.choice(list(lost))
+            places[Place(slot, order.choice(order.choice(lost[slot])))] = None
+    return Wish(gap.end, tuple(places))
+
+
+def _lost(program: Program, spans: Sequence[range]) -> dict[int, list[range]]:
+    """Leaves of each slot that these bytes of a state file touch."""
+    found: dict[int, list[range]] = {}
+    at = 0
+    for slot, node in enumerate(program.state):
+        for span in spans:
+            first, end = max(span.start - at, 0), min(span.stop - at, node.bytes)
+            if first < end:
+                leaves = range(first // trees.LEAF_BYTES, -(-end // trees.LEAF_BYTES))
+                found.setdefault(slot, []).append(leaves)
+        at += node.bytes
+    return found
+
+
+def ask(market: Market, view: ClaimView, wished: Wish) -> int:
+    """Demand leaves of a claim's state; the demand's id. For one claim always with the same wish."""
     ends = trees.build(view.roots)
-    at = int.from_bytes(sha256(market.me.encode() + view.claim_id).digest()[:8], "big") % ends.count
-    key = intent("demand", view.claim_id, at)
-    return market.demand(key, view.claim, at, view.roots[at], tuple(ends.proof(at)))
+    key = intent("demand", view.claim_id, wished.end)
+    root, proof = view.roots[wished.end], tuple(ends.proof(wished.end))
+    return market.demand(key, view.claim, wished.end, root, proof, wished.places)

@@ -11,12 +11,22 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from random import Random
 
 from torch import Tensor
 
 from program.state import InvalidState, state_root
-from protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, PeerUnreachable, Retry
+from protocol.errors import (
+    BadCid,
+    BadFile,
+    BlockNotFound,
+    BlockTooLarge,
+    CorruptBlock,
+    PeerUnreachable,
+    Retry,
+)
 from protocol.params import MAX_ABSENCE
 from protocol.ports import Blocks, MarketView
 from protocol.types import ClaimId, ClaimView, JobId, JobView, Kind
@@ -27,7 +37,7 @@ from training.work import Work
 
 Place = tuple[Kind, int, int]
 """Kind, round and shard of a claim."""
-UNFETCHABLE = (BlockNotFound, CorruptBlock, PeerUnreachable, BlockTooLarge, BadCid)
+UNFETCHABLE = (BlockNotFound, CorruptBlock, PeerUnreachable, BlockTooLarge, BadCid, BadFile)
 
 
 class SourceMissing(Retry):
@@ -56,6 +66,15 @@ class Known:
 
     state: State
     root: bytes
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A state that cannot be had as it was committed: at which segment end, and the bytes of its file that
+    are missing (all of them where no more is known)."""
+
+    end: int
+    spans: tuple[range, ...]
 
 
 class StateCache:
@@ -200,6 +219,20 @@ class Lineage:
         """Whether the states at the ends of all the claim's segments can be fetched, and are what they should
         be."""
         return all(self._published(view.claim.kind, checkpoint) for checkpoint in self.checkpoints(view))
+
+    def gap(self, view: ClaimView, order: Random, most: int) -> Gap | None:
+        """One of the claim's unpublished states, and up to `most` of what is missing of it, both at random;
+        None if all can be had."""
+        kind, checkpoints = view.claim.kind, self.checkpoints(view)
+        ends = [i for i, checkpoint in enumerate(checkpoints) if not self._published(kind, checkpoint)]
+        if not ends:
+            return None
+        end, size = order.choice(ends), self.work.program(kind).state_bytes
+        spans: list[range] = []
+        if checkpoints[end].cid:
+            with suppress(*UNFETCHABLE):
+                spans = self.blocks.holes(checkpoints[end].cid, size, order, most)
+        return Gap(end, tuple(spans) or (range(size),))
 
     def leaf(self, view: ClaimView, leaf: int) -> Known | Broken | Hidden:
         """The state at a leaf of a claim's segments tree, published or recomputed from the leaf before it."""

@@ -116,7 +116,7 @@ class Pursue:
 
 @dataclass(frozen=True)
 class Demand:
-    """Make the claimant of an unpublished claim show drawn pieces of a state, for a bond."""
+    """Make the claimant of an unpublished claim show pieces of a state, for a bond."""
 
     job_id: JobId
     claim_id: ClaimId
@@ -182,7 +182,7 @@ def _demands(sight: Sight, job: JobSight) -> Iterator[Action]:
             continue
         if sight.free >= bond and lying + bond <= sight.limits.bond_budget:
             lying += bond
-            reason = "its states are not published: show drawn pieces, or lose the claim"
+            reason = "its states are not published: show pieces, or lose the claim"
             yield Demand(job.view.job_id, view.claim_id, reason)
 
 

@@ -1,27 +1,31 @@
 """The whistleblower as a running thing: reads the market, asks `whistleblower.policy`, and does what it says.
 
 Contract: it accuses only what its own replay contradicts. What it has audited is written to disk, so a
-restart goes on with the rest; findings are worked out again, and give the same salts and intents. Not
-guaranteed: that it sees everything before a challenge window closes; `Status.counters` tell how far it got.
+restart goes on with the rest, and so is what it is about to demand; findings are worked out again, and give
+the same salts and intents. Not guaranteed: that it sees everything before a challenge window closes;
+`Status.counters` tell how far it got.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from random import Random, SystemRandom
 from typing import Unpack
 
+from protocol.availability import CHUNKS
 from protocol.ports import Blocks, Clock, Market
-from protocol.types import ZERO_ADDRESS, Address, ClaimId, JobId, JobView
+from protocol.types import ZERO_ADDRESS, Address, ClaimId, ClaimView, JobId, JobView
 from training import upkeep
 from training.artifacts import Appetite
 from training.audit import Finding, audit_claim, audit_vote
-from training.availability import ask
-from training.lineage import SourceMissing
+from training.availability import Wish, ask, wish
+from training.lineage import Lineage, SourceMissing
 from training.node import Accuser, Action, Options
 from training.service import intent
 from whistleblower import policy
 from whistleblower.policy import JobSight, Limits, Sight, Suspicion, Target
+from whistleblower.wishes import Wishes
 
 
 class Audited:
@@ -62,6 +66,8 @@ class WhistleblowerService(Accuser):
         super().__init__("whistleblower", market, blocks, clock, secret, appetite, **options)
         self.limits = limits
         self._audited = Audited(folder / "audited")
+        self._wishes = Wishes(folder / "demands")
+        self._order: Random = SystemRandom()
         self.findings: dict[Target, Finding] = {}
         self._advised: set[tuple[Target, str]] = set()
         self._unpublished: set[ClaimId] = set()
@@ -146,15 +152,31 @@ class WhistleblowerService(Accuser):
         self.accuse(action.job_id, action.claim_id, self.findings[action.claim_id, action.verifier])
 
     def _demand(self, action: policy.Demand) -> None:
-        demand_id = ask(self.market, self.market.claim(action.claim_id))
+        view = self.market.claim(action.claim_id)
+        wished = self._wishes.of(view.claim_id) or self._wish(self.lineage(action.job_id), view)
+        if wished is None:  # published meanwhile
+            self._unpublished.discard(view.claim_id)
+            return
+        demand_id = ask(self.market, view, wished)
         self.count("demands")
-        place = {"job": action.job_id.hex(), "claim": action.claim_id.hex()}
-        self.emit("demanded", **place, demand=demand_id, reason=action.reason)
+        where = {"job": action.job_id.hex(), "claim": action.claim_id.hex(), "segment_end": wished.end}
+        places = " ".join(f"{place.slot}:{place.leaf}" for place in wished.places)
+        self.emit("demanded", **where, demand=demand_id, places=places, reason=action.reason)
+
+    def _wish(self, lineage: Lineage, view: ClaimView) -> Wish | None:
+        """Leaves that could not be fetched, kept for good before anything is sent."""
+        gap = lineage.gap(view, self._order, CHUNKS)
+        if gap is None:
+            return None
+        chosen = wish(lineage.work.program(view.claim.kind), gap, self._order)
+        self._wishes.keep(view.claim_id, chosen)
+        return chosen
 
     def _collect(self, action: policy.Collect) -> None:
         demand = next(d for d in self.market.demands(action.job_id) if d.demand_id == action.demand_id)
         claim = self.market.claim(demand.claim_id).claim
-        self.market.expire_demand(intent("expire-demand", demand.demand_id), demand.demand_id, claim)
+        key = intent("expire-demand", demand.demand_id)
+        self.market.expire_demand(key, demand.demand_id, demand.asked, claim)
         self.emit("collected", job=action.job_id.hex(), claim=demand.claim_id.hex(), demand=demand.demand_id)
 
     def _advise(self, action: policy.Advise) -> None:

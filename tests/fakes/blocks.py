@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import base64
 from hashlib import sha256
+from random import Random
 from typing import BinaryIO
 
-from protocol.errors import BadCid, BlockNotFound, BlockTooLarge
+from protocol.errors import BadCid, BadFile, BlockNotFound, BlockTooLarge
 from protocol.ports import DAG_PB, RAW
 
 
@@ -25,6 +26,10 @@ class Network:
     def __init__(self) -> None:
         self.blocks: dict[str, bytes] = {}
         self.withheld: set[str] = set()
+        self.torn: dict[str, list[range]] = {}
+        """Bytes of a file that nobody but its holder reads; the rest of it can be had."""
+        self.malformed: set[str] = set()
+        """Blocks that can be had and form no file."""
 
 
 class FakeBlocks:
@@ -59,9 +64,22 @@ class FakeBlocks:
 
     def read_file(self, cid: str, max_bytes: int) -> bytes:
         data = self.get(cid)
+        if cid in self.network.malformed:
+            raise BadFile(f"{cid} is no file", hint="refuse it")
+        if cid in self.network.torn and cid not in self.own:
+            raise BlockNotFound(f"nobody serves all of {cid}", hint="try again")
         if len(data) > max_bytes:
             raise BlockTooLarge(f"{cid} has {len(data)} bytes, over {max_bytes}", hint="refuse it")
         return data
+
+    def holes(self, cid: str, max_bytes: int, order: Random, most: int) -> list[range]:
+        try:
+            self.get(cid)
+        except BlockNotFound:
+            return [range(max_bytes)]
+        missing = list(self.network.torn.get(cid, [])) if cid not in self.own else []
+        order.shuffle(missing)
+        return missing[:most]
 
     def pin(self, cid: str) -> None:
         self.pinned.add(cid)

@@ -132,9 +132,6 @@ class World:
         moment = Moment(self.time, self.block + 1)
         if isinstance(event, e.RecordSeed):
             event = self._with_header(event, moment)
-        if isinstance(event, e.Supply) and event.demand_id in self.demands:
-            seed = self.block_hash(self.demands[event.demand_id].seed_block)
-            event = replace(event, block_hash=seed or ZERO_DIGEST)
         try:
             after = transition(self.rules, event, by, moment)
         except Refused as refusal:
@@ -151,10 +148,6 @@ class World:
         gone = now.block - number > HISTORY_BLOCKS
         header = e.Header(self.hash_of(number), sha256(b"randao" + number.to_bytes(8, "big")).digest())
         return replace(event, block_hash=ZERO_DIGEST if gone else header.hash, header=header)
-
-    def block_hash(self, number: int) -> bytes | None:
-        """Of a mined block."""
-        return self.hash_of(number) if number <= self.block else None
 
     @staticmethod
     def hash_of(number: int) -> bytes:
@@ -174,7 +167,7 @@ class World:
         elif isinstance(event, e.Demand):
             demand_id = self.rules.demands_made
             made = self.rules.demands[demand_id]
-            where = (event.segment_end, event.state_root, made.seed_block, made.deadline)
+            where = (event.segment_end, event.state_root, made.deadline, made.places)
             self.demands[demand_id] = DemandView(demand_id, made.claim_id, by, *where, "")
         elif isinstance(event, e.Supply | e.ExpireDemand):
             before = self.demands[event.demand_id]

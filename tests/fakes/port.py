@@ -13,6 +13,7 @@ from protocol.ports import Write
 from protocol.types import (
     ZERO_DIGEST,
     Address,
+    Asked,
     Chunk,
     Claim,
     ClaimId,
@@ -24,6 +25,7 @@ from protocol.types import (
     JobId,
     JobView,
     Kind,
+    Place,
     Role,
     StakeView,
     Terms,
@@ -121,9 +123,6 @@ class FakeMarket:
     def demands(self, job_id: JobId | None = None) -> Sequence[DemandView]:
         found = self.world.demands.values()
         return [d for d in found if job_id in (None, self.world.claims[d.claim_id].claim.job_id)]
-
-    def block_hash(self, number: int) -> bytes | None:
-        return self.world.block_hash(number)
 
     def stake(self, account: Address, role: Role) -> StakeView:
         funds = self.world.rules.funds
@@ -276,16 +275,24 @@ class FakeMarket:
         return self._send(intent, type(move).__name__, e.Play(game_id, game, move))
 
     def demand(
-        self, intent: str, claim: Claim, segment_end: int, state_root: bytes, proof: Sequence[bytes]
+        self,
+        intent: str,
+        claim: Claim,
+        segment_end: int,
+        state_root: bytes,
+        proof: Sequence[bytes],
+        places: Sequence[Place],
     ) -> int:
-        event = e.Demand(claim, segment_end, state_root, tuple(proof))
+        event = e.Demand(claim, segment_end, state_root, tuple(proof), tuple(places))
         return self._once(intent, "demand", event, lambda: self.world.rules.demands_made)
 
-    def supply(self, intent: str, demand_id: int, claim: Claim, chunks: Sequence[Chunk]) -> TxResult:
-        return self._send(intent, "supply", e.Supply(demand_id, claim, tuple(chunks), ZERO_DIGEST))
+    def supply(
+        self, intent: str, demand_id: int, asked: Asked, claim: Claim, chunks: Sequence[Chunk]
+    ) -> TxResult:
+        return self._send(intent, "supply", e.Supply(demand_id, asked, claim, tuple(chunks)))
 
-    def expire_demand(self, intent: str, demand_id: int, claim: Claim) -> TxResult:
-        return self._send(intent, "expireDemand", e.ExpireDemand(demand_id, claim))
+    def expire_demand(self, intent: str, demand_id: int, asked: Asked, claim: Claim) -> TxResult:
+        return self._send(intent, "expireDemand", e.ExpireDemand(demand_id, asked, claim))
 
     def deliver(self, intent: str, game_id: int) -> TxResult:
         raise NotImplementedError

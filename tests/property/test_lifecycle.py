@@ -21,7 +21,6 @@ from protocol.ledger import Bucket, bond, compensation, demand_bond, escrow
 from protocol.lifecycle import Market, Moment, Refused, World, new_world, transition
 from protocol.stakes import SEIZED
 from protocol.types import ZERO_ADDRESS, Address, Kind, Phase, Role, Seconds, Wei
-from protocol.world import Demanded
 from tests.twin.deployed import ITS_OWN
 from tests.twin.player import PLAYERS, Player
 
@@ -43,18 +42,12 @@ class Alone:
         self.time = Seconds(self.time + seconds)
         self.block += blocks
 
-    def seed_of(self, made: Demanded) -> bytes:
-        known = made.seed_block <= self.block
-        return keccak(made.seed_block.to_bytes(8, "big")) if known else bytes(32)
-
     def act(self, event: e.Event, by: Address, after_s: int = 1) -> bool:
         self.wait(after_s)
         if isinstance(event, e.RecordSeed):
             digest = keccak(self.block.to_bytes(8, "big"))
             own = e.Header(digest, digest)
             event = replace(event, block_hash=digest, header=own if event.header == ITS_OWN else event.header)
-        if isinstance(event, e.Supply) and event.demand_id in self.world.demands:
-            event = replace(event, block_hash=self.seed_of(self.world.demands[event.demand_id]))
         before = self.world
         try:
             self.world = transition(before, event, by, Moment(self.time, self.block))
@@ -158,7 +151,7 @@ def drain(alone: Alone, player: Player) -> None:
         for game_id, challenge in list(alone.world.games.items()):
             alone.act(e.Play(game_id, challenge.game, Timeout()), challenge.game.challenger)
         for demand_id, made in list(alone.world.demands.items()):
-            alone.act(e.ExpireDemand(demand_id, alone.world.claims[made.claim_id].claim), made.demander)
+            alone.act(e.ExpireDemand(demand_id, made, alone.world.claims[made.claim_id].claim), made.demander)
         player.step("useful")
     alone.wait(MARKET.plant_time + 1)
     for client, commitment in list(alone.world.plants):

@@ -77,6 +77,7 @@ _PLAIN = {
     events.OpenVote: ("Challenges", "openVote"),
     events.OpenInput: ("Challenges", "openInput"),
     events.Demand: ("Availability", "demand"),
+    events.Supply: ("Availability", "supply"),
     events.ExpireDemand: ("Availability", "expire"),
     events.Plant: ("Plants", "plant"),
     events.RevealPlant: ("Plants", "reveal"),
@@ -207,8 +208,6 @@ class DeployedMarket:
             if event.source is None:
                 fields[4] = NO_CLAIM
             return "Challenges", "proveBinding", tuple(fields)
-        if isinstance(event, events.Supply):
-            return "Availability", "supply", (event.demand_id, event.claim, event.chunks)
         if isinstance(event, events.Bind):
             return "Keys", "bind", (event.operator, event.expiry, self.consent(event.consent))
         contract, function = _PLAIN[type(event)]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from program.evidence import node_proof
+from program.isa import Program
 from protocol import dispute, sampling, trees
 from protocol import events as e
 from protocol.availability import CHUNKS
@@ -27,17 +28,19 @@ from protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
     Address,
+    Asked,
     Chunk,
     Claim,
     ClaimId,
     JobId,
     Kind,
     Phase,
+    Place,
     Role,
     Seconds,
     Wei,
 )
-from protocol.world import BallotState, ClaimState, Demanded, Moment, World
+from protocol.world import BallotState, ClaimState, Moment, World
 from tests.twin.deployed import ACCOUNTS, ITS_OWN
 from tests.twin.games import game_moves
 from tests.twin.nonsense import nonsense
@@ -59,9 +62,6 @@ class Driven(Protocol):
 
     def wait(self, seconds: int, blocks: int = 1) -> None:
         """Empty blocks."""
-
-    def seed_of(self, made: Demanded) -> bytes:
-        """Hash of a demand's seed block (32 zero bytes if there is none yet)."""
 
 
 @dataclass(frozen=True)
@@ -384,32 +384,50 @@ class Player:
         for demand_id, made in self.twin.world.demands.items():
             claim = self.twin.world.claims[made.claim_id].claim
             anyone = self.rng.choice(PLAYERS)
+            asked = made if self.rng.random() < 0.9 else self._bent(made)
             if made.deadline < self.twin.time:
-                doings += [(e.ExpireDemand(demand_id, claim), anyone)] * 3
+                doings += [(e.ExpireDemand(demand_id, asked, claim), anyone)] * 3
             else:
-                doings += [(self._supply(demand_id, made, claim), anyone)] * 2
+                doings += [(self._supply(demand_id, asked, claim), anyone)] * 2
         if live and self.rng.random() < 0.3:
             state = self.rng.choice(live)
             tree = self.scene.segments[state.claim.segments_root]
             at, shift = self.rng.randrange(tree.count), self.rng.choice([0, 0, 0, 1])
-            demand = e.Demand(state.claim, at + shift, tree.levels[0][at], tuple(tree.proof(at)))
+            proof, places = tuple(tree.proof(at)), self._places(state.claim)
+            demand = e.Demand(state.claim, at + shift, tree.levels[0][at], proof, places)
             doings.append((demand, self.rng.choice(PLAYERS)))
         return doings
 
-    def _supply(self, demand_id: int, made: Demanded, claim: Claim) -> e.Supply:
-        """The drawn pieces as far as they can be known before the block: the twin brings its hash later."""
-        terms = self.twin.world.jobs[claim.job_id].terms
-        program = INNER if claim.kind == Kind.TASK else OUTERS[terms.shards]
+    def _program(self, claim: Claim) -> Program:
+        return INNER if claim.kind == Kind.TASK else OUTERS[self.twin.world.jobs[claim.job_id].terms.shards]
+
+    def _places(self, claim: Claim) -> tuple[Place, ...]:
+        """Mostly one to CHUNKS leaves, now and then of a slot too many."""
+        slots = self._program(claim).slots + (self.rng.random() < 0.1)
+        count = self.rng.choice([0, *range(1, CHUNKS + 1), *range(1, CHUNKS + 1), CHUNKS + 1])
+        return tuple(Place(self.rng.randrange(slots), self.rng.getrandbits(32)) for _ in range(count))
+
+    def _bent(self, made: Asked) -> Asked:
+        """Another demand than was made, in one field."""
+        others: list[Asked] = [
+            replace(made, deadline=Seconds(made.deadline + 1)),
+            replace(made, places=made.places + made.places[:1]),
+            replace(made, state_root=self.scene.bytes(32)),
+        ]
+        return self.rng.choice(others)
+
+    def _supply(self, demand_id: int, made: Asked, claim: Claim) -> e.Supply:
+        """The named pieces as far as they are known, now and then false, or one too few."""
+        program = self._program(claim)
         slots = self.scene.states.get(made.state_root)
-        seed = self.twin.seed_of(made) if slots else ZERO_DIGEST
         chunks = []
-        for i in range(CHUNKS if self.rng.random() < 0.95 else CHUNKS - 1):
-            slot, _ = sampling.drawn_chunk(seed, demand_id, i, program.slots)
+        for place in made.places if self.rng.random() < 0.95 else made.places[1:]:
+            slot = place.slot
             data = slots[slot] if slots and self.rng.random() < 0.95 else self.scene.bytes(16)
             way = self.scene.state_tree(made.state_root).proof(slot) if slots else []
             node, proof = program.nodes[slot].encode(), node_proof(program, slot)
             chunks.append(Chunk(node, proof, data, (), tuple(way)))
-        return e.Supply(demand_id, claim, tuple(chunks), seed)
+        return e.Supply(demand_id, made, claim, tuple(chunks))
 
     def plots(self) -> list[Doing]:
         """What clients and solvers do about plants: plant, commit what was planted, reveal, end."""

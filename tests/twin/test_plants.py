@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from protocol import events as e
-from protocol.types import Kind, Phase, Role
+from protocol.types import Kind, Phase, Place, Role
 from tests.twin.conftest import Stage
 from tests.twin.deployed import ACCOUNTS
 from tests.twin.player import Player
@@ -35,10 +35,10 @@ def test_a_revealed_plant_pays_the_finder_half_a_stake_and_its_deposit_comes_bac
     before = twin.world.funds
     demander = next(a for a in ACCOUNTS[1:] if a not in (client, solver))
     tree = player.scene.segments[claim.segments_root]
-    assert twin.act(e.Demand(claim, 0, tree.levels[0][0], tuple(tree.proof(0))), demander)
-    (demand_id,) = twin.world.demands
-    twin.wait(int(twin.world.demands[demand_id].deadline - twin.time) + 1)
-    assert twin.act(e.ExpireDemand(demand_id, claim), demander)
+    assert twin.act(e.Demand(claim, 0, tree.levels[0][0], tuple(tree.proof(0)), (Place(0, 0),)), demander)
+    ((demand_id, asked),) = twin.world.demands.items()
+    twin.wait(int(asked.deadline - twin.time) + 1)
+    assert twin.act(e.ExpireDemand(demand_id, asked, claim), demander)
     assert twin.world.claims[claim_id].status.phase == Phase.CONVICTED
     lost = before.active(solver, Role.SOLVER) - twin.world.funds.active(solver, Role.SOLVER)
     assert lost == job.terms.solver_stake // 2 and twin.world.funds.ledger.burned == before.ledger.burned

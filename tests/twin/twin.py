@@ -24,7 +24,7 @@ from protocol.guardian import Business
 from protocol.ledger import Bucket, demand_bond, plant_deposit
 from protocol.lifecycle import Refused, transition
 from protocol.types import ZERO_DIGEST, Address, ClaimStatus, Game, Kind, Progress, Role, Seconds, Vote
-from protocol.world import Demanded, Market, Moment, World, new_world
+from protocol.world import Market, Moment, World, new_world
 from tests.twin.deployed import (
     ACCOUNTS,
     CHAIN_ID,
@@ -88,8 +88,6 @@ class Twin:
         now = Moment(Seconds(self.time + after_s), self.block + 1)
         if isinstance(event, events.RecordSeed):
             event = self._with_header(event)
-        if isinstance(event, events.Supply):
-            event = replace(event, block_hash=self._chunk_hash(event))
         outcome = self.deployed.act(self._on_chain(event), by, now.time)
         self.time, self.block = now.time, now.block
         name = type(event).__name__
@@ -160,17 +158,6 @@ class Twin:
         header = self.deployed.header(state.status.seed_block)
         brought = header if event.header == ITS_OWN else event.header
         return replace(event, block_hash=ZERO_DIGEST if old else header.hash, header=brought)
-
-    def _chunk_hash(self, event: events.Supply) -> bytes:
-        made = self.world.demands.get(event.demand_id)
-        return ZERO_DIGEST if made is None else self.seed_of(made)
-
-    def seed_of(self, made: Demanded) -> bytes:
-        """Hash of a demand's seed block as the next block knows it (32 zero bytes if it does not)."""
-        if made.seed_block > self.block:
-            return ZERO_DIGEST
-        old = self.block + 1 - made.seed_block > self.history_blocks
-        return ZERO_DIGEST if old else self.deployed.block_hash(made.seed_block)
 
     def _expected(self) -> Iterator[tuple[Question, Any]]:
         yield from self._money()

@@ -8,21 +8,10 @@ import {ITasks, IVault} from "../interfaces/IMarket.sol";
 import {Accused, Claim, Finding, Kind, ProgramRef, Terms, WITHHELD} from "../interfaces/Types.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
-import {Blockhash} from "@openzeppelin/contracts/utils/Blockhash.sol";
 
-/// @notice See IAvailability. Does not guarantee that a state is whole: a demand finds a hidden leaf with the probability that it
-/// is drawn, and can be repeated. A claimant acts while the block-hash history (EIP-2935) still holds the seed block.
+/// @notice See IAvailability. Does not guarantee that a state is whole: what nobody names need not be shown.
 contract Availability is IAvailability {
-    /// @dev Three slots.
-    struct Demand {
-        bytes32 claimId;
-        bytes32 stateRoot;
-        address demander;
-        uint48 seedBlock;
-        uint48 deadline; // seconds
-    }
-
-    /// @notice Leaves that each demand draws.
+    /// @notice The most leaves that a demand names.
     uint256 public constant CHUNKS = 4;
 
     IVault public immutable VAULT;
@@ -30,7 +19,7 @@ contract Availability is IAvailability {
     ITasks public immutable TASKS;
 
     uint256 public demands;
-    mapping(uint256 demandId => Demand) private open;
+    mapping(uint256 demandId => bytes32 asked) private open; // keccak256 of what is asked
 
     constructor(IVault vault, address jobs, ITasks tasks) {
         VAULT = vault;
@@ -38,100 +27,94 @@ contract Availability is IAvailability {
         TASKS = tasks;
     }
 
-    function demand(Claim calldata claim, uint32 segmentEnd, bytes32 stateRoot, bytes32[] calldata proof)
-        external
-        returns (uint256 demandId)
-    {
+    function demand(
+        Claim calldata claim,
+        uint32 segmentEnd,
+        bytes32 stateRoot,
+        bytes32[] calldata proof,
+        Place[] calldata places
+    ) external returns (uint256 demandId) {
         (bytes32 claimId,) = TASKS.gameOpened(claim, block.number);
         Terms memory t = _terms(claim.jobId);
         uint256 ends = claim.kind == Kind.TASK ? t.stepsPerRound / t.segmentSteps + 1 : 2;
         if (segmentEnd >= ends) revert NoSuchSegment(segmentEnd);
         if (!Merkle.verify(claim.segmentsRoot, stateRoot, segmentEnd, ends, proof)) revert WrongState();
+        if (places.length == 0 || places.length > CHUNKS) revert WrongPlaces(CHUNKS, places.length);
+        uint256 slots = claim.kind == Kind.TASK ? t.inner.slots : t.outer.slots;
+        for (uint256 i; i < places.length; ++i) {
+            if (places[i].slot >= slots) revert NoSuchSlot(places[i].slot);
+        }
         demandId = ++demands;
-        // A block number and a time fit 48 bits.
-        // forge-lint: disable-next-item(unsafe-typecast)
-        Demand memory made = Demand(
-            claimId, stateRoot, msg.sender, uint48(block.number + 1), uint48(block.timestamp + t.moveTime)
-        );
-        open[demandId] = made;
-        emit Demanded(demandId, claimId, msg.sender, segmentEnd, stateRoot, made.seedBlock, made.deadline);
+        // A time fits 48 bits.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        Asked memory asked =
+            Asked(claimId, stateRoot, msg.sender, uint48(block.timestamp + t.moveTime), places);
+        open[demandId] = keccak256(abi.encode(asked));
+        emit Demanded(demandId, claimId, msg.sender, segmentEnd, stateRoot, asked.deadline, places);
         VAULT.move(IVault.Bucket.FREE, _key(msg.sender), IVault.Bucket.BOND, _bond(demandId), t.challengeBond);
     }
 
-    function supply(uint256 demandId, Claim calldata claim, Chunk[] calldata chunks) external {
-        Demand memory made = _taken(demandId, claim);
-        if (block.timestamp > made.deadline) revert TooLate(made.deadline);
-        if (block.number <= made.seedBlock) revert NotDrawnYet(made.seedBlock);
-        bytes32 blockHash = Blockhash.blockHash(made.seedBlock);
-        if (blockHash == 0) revert SeedGone(made.seedBlock);
-        if (chunks.length != CHUNKS) revert WrongCount(CHUNKS, chunks.length);
+    function supply(uint256 demandId, Asked calldata asked, Claim calldata claim, Chunk[] calldata chunks)
+        external
+    {
+        _take(demandId, asked, claim);
+        if (block.timestamp > asked.deadline) revert TooLate(asked.deadline);
+        if (chunks.length != asked.places.length) revert WrongCount(asked.places.length, chunks.length);
         Terms memory t = _terms(claim.jobId);
         ProgramRef memory program = claim.kind == Kind.TASK ? t.inner : t.outer;
-        for (uint256 i; i < CHUNKS; ++i) {
-            (uint256 slot, uint64 leaf) = drawn(blockHash, demandId, i, program.slots);
-            if (!_shown(made.stateRoot, program, slot, leaf, chunks[i])) revert BadProof(i);
+        for (uint256 i; i < chunks.length; ++i) {
+            if (!_shown(asked.stateRoot, program, asked.places[i], chunks[i])) revert BadProof(i);
         }
-        bool stood = _close(made, claim, false);
+        bool stood = _close(asked, claim, false);
         bytes32 key = _bond(demandId);
         uint256 paid = VAULT.balance(IVault.Bucket.BOND, key);
         uint256 burnt = stood ? paid - paid / 2 : 0;
         paid -= burnt;
-        emit Supplied(demandId, made.claimId, burnt, paid);
+        emit Supplied(demandId, asked.claimId, burnt, paid);
         VAULT.burn(IVault.Bucket.BOND, key, burnt);
-        address receiver = stood ? claim.claimant : made.demander;
+        address receiver = stood ? claim.claimant : asked.demander;
         VAULT.move(IVault.Bucket.BOND, key, IVault.Bucket.FREE, _key(receiver), paid);
     }
 
-    function expire(uint256 demandId, Claim calldata claim) external {
-        Demand memory made = _taken(demandId, claim);
-        if (block.timestamp <= made.deadline) revert NotDue(made.deadline + 1);
-        bool stood = _close(made, claim, true);
-        emit Withheld(demandId, made.claimId, stood);
+    function expire(uint256 demandId, Asked calldata asked, Claim calldata claim) external {
+        _take(demandId, asked, claim);
+        if (block.timestamp <= asked.deadline) revert NotDue(asked.deadline + 1);
+        bool stood = _close(asked, claim, true);
+        emit Withheld(demandId, asked.claimId, stood);
         bytes32 key = _bond(demandId);
         uint256 bond = VAULT.balance(IVault.Bucket.BOND, key);
-        VAULT.move(IVault.Bucket.BOND, key, IVault.Bucket.FREE, _key(made.demander), bond);
-    }
-
-    function drawn(bytes32 blockHash, uint256 demandId, uint256 chunk, uint256 slots)
-        public
-        pure
-        returns (uint256 slot, uint64 leaf)
-    {
-        bytes32 hash = sha256(abi.encodePacked("assay/chunk/1", blockHash, demandId, chunk));
-        // The first two words of eight bytes.
-        // forge-lint: disable-next-item(unsafe-typecast)
-        (slot, leaf) = (uint256(uint64(bytes8(hash))) % slots, uint64(bytes8(hash << 64)));
+        VAULT.move(IVault.Bucket.BOND, key, IVault.Bucket.FREE, _key(asked.demander), bond);
     }
 
     /// @dev Takes the demand off the books; a revert later puts it back.
-    function _taken(uint256 demandId, Claim calldata claim) private returns (Demand memory made) {
-        made = open[demandId];
-        if (made.demander == address(0)) revert NoSuchDemand(demandId);
-        if (keccak256(abi.encode(claim)) != made.claimId) revert ITasks.WrongClaim(made.claimId);
+    function _take(uint256 demandId, Asked calldata asked, Claim calldata claim) private {
+        bytes32 made = open[demandId];
+        if (made == 0) revert NoSuchDemand(demandId);
+        if (keccak256(abi.encode(asked)) != made) revert WrongDemand(made);
+        if (keccak256(abi.encode(claim)) != asked.claimId) revert ITasks.WrongClaim(asked.claimId);
         delete open[demandId];
     }
 
-    function _close(Demand memory made, Claim calldata claim, bool withheld) private returns (bool stood) {
+    function _close(Asked calldata asked, Claim calldata claim, bool withheld) private returns (bool stood) {
         Accused memory accused = Accused(
             claim.jobId, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.epoch
         );
-        return TASKS.gameClosed(made.claimId, accused, Finding(made.demander, WITHHELD, false), withheld);
+        return TASKS.gameClosed(asked.claimId, accused, Finding(asked.demander, WITHHELD, false), withheld);
     }
 
-    /// @dev Whether the chunk is the drawn leaf of the slot, `draw` modulo its leaves, below the state's root.
-    function _shown(
-        bytes32 stateRoot,
-        ProgramRef memory program,
-        uint256 slot,
-        uint64 draw,
-        Chunk calldata chunk
-    ) private view returns (bool) {
+    /// @dev Whether the chunk is the leaf of this place, below the state's root.
+    function _shown(bytes32 stateRoot, ProgramRef memory program, Place calldata place, Chunk calldata chunk)
+        private
+        view
+        returns (bool)
+    {
         uint256 encodings = 1 + uint256(program.nodes) + program.slots;
         bytes32 node = Openings.hash(0, chunk.node);
+        uint256 slot = place.slot;
         if (!Merkle.verify(program.root, node, 1 + slot, encodings, chunk.nodeProof)) return false;
         uint256 size = Nodes.sizeOf(Nodes.decode(chunk.node));
         uint256 leaves = Openings.leaves(size);
-        uint256 leaf = draw % leaves;
+        uint256 leaf = place.leaf % leaves;
         if (chunk.data.length != Openings.leafSize(size, leaf)) return false;
         bytes32 root = _fold(Openings.hash(0, chunk.data), leaf, leaves, chunk.leafProof);
         return root != 0 && Merkle.verify(stateRoot, root, slot, program.slots, chunk.slotProof);

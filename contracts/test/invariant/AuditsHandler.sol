@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {IAvailability} from "../../src/interfaces/IAvailability.sol";
 import {IVault} from "../../src/interfaces/IMarket.sol";
 import {Claim, Kind, Phase} from "../../src/interfaces/Types.sol";
 import {DisputesHandler} from "./DisputesHandler.sol";
@@ -11,8 +12,7 @@ abstract contract AuditsHandler is DisputesHandler {
         uint256 id;
         uint256 claim; // index
         bool known; // whether the pieces can be shown
-        uint256 seedBlock;
-        uint256 deadline;
+        IAvailability.Asked asked;
     }
 
     struct Planted {
@@ -41,14 +41,29 @@ abstract contract AuditsHandler is DisputesHandler {
         uint256 end = seed & 3072 == 0 ? (seed >> 16) % ends.length : ends.length - 1;
         bytes32[] memory proof = memberProof(ends, end);
         _ensureFree(whistle, CHALLENGE_BOND);
+        IAvailability.Place[] memory places = _places(seed, slotsOf(claim.kind));
         vm.prank(whistle);
-        uint256 id = availability.demand(claim, u32(end), ends[end], proof);
+        uint256 id = availability.demand(claim, u32(end), ends[end], proof, places);
         if (firstGame[index] == 0) firstGame[index] = vm.getBlockNumber();
-        uint256 seedBlock = vm.getBlockNumber() + 1;
-        demanded.push(Demanded(id, index, end == ends.length - 1, seedBlock, block.timestamp + 60));
-        vm.roll(seedBlock + 1);
+        demanded.push();
+        Demanded storage d = demanded[demanded.length - 1];
+        (d.id, d.claim, d.known) = (id, index, end == ends.length - 1);
+        d.asked.claimId = idOf(claim);
+        d.asked.stateRoot = ends[end];
+        (d.asked.demander, d.asked.deadline) = (whistle, uint48(block.timestamp + 60));
+        for (uint256 i; i < places.length; ++i) {
+            d.asked.places.push(places[i]);
+        }
         ++calls["demand"];
         if ((seed >> 24) % 4 == 0) _answer(demanded.length - 1, true); // at once
+    }
+
+    /// @dev One to four of them, some twice.
+    function _places(uint256 seed, uint256 slots) private view returns (IAvailability.Place[] memory places) {
+        places = new IAvailability.Place[](1 + (seed >> 32) % availability.CHUNKS());
+        for (uint256 i; i < places.length; ++i) {
+            places[i] = IAvailability.Place(u32((seed >> (40 + i)) % slots), u32(seed >> 48 & 3));
+        }
     }
 
     function answer(uint256 seed) external {
@@ -60,14 +75,13 @@ abstract contract AuditsHandler is DisputesHandler {
         Demanded memory d = demanded[i];
         demanded[i] = demanded[demanded.length - 1];
         demanded.pop();
-        bool late = block.timestamp > d.deadline;
-        bool forgotten = vm.getBlockNumber() > d.seedBlock + 256;
-        if (mayShow && d.known && !late && !forgotten) return _supply(d);
-        if (!late) vm.warp(d.deadline + 1);
+        bool late = block.timestamp > d.asked.deadline;
+        if (mayShow && d.known && !late) return _supply(d);
+        if (!late) vm.warp(d.asked.deadline + 1);
         Claim memory claim = claims[d.claim];
         bool stood = _liable(claim);
         Purse memory before = _purse(claim.claimant);
-        availability.expire(d.id, claim);
+        availability.expire(d.id, d.asked, claim);
         _assertSplit(before, claim.claimant, stood && plants.planter(idOf(claim)) != address(0));
         if (stood) _claimFell(d.claim);
         ++calls[stood ? "withhold" : "expire demand"];
@@ -75,11 +89,9 @@ abstract contract AuditsHandler is DisputesHandler {
 
     function _supply(Demanded memory d) private {
         Claim memory claim = claims[d.claim];
-        // The same header as seedFor's: the block may be a claim's seed block too.
-        bytes32 blockHash = keccak256(mineHeader(d.seedBlock, keccak256(abi.encode("randao", d.seedBlock))));
         bool stood = _liable(claim);
         Purse memory before = _purse(claim.claimant);
-        availability.supply(d.id, claim, chunksOf(claim, blockHash, d.id));
+        availability.supply(d.id, d.asked, claim, chunksOf(claim, d.asked.places));
         if (stood) _assertBondLost(before, claim.claimant);
         else _assertSplit(before, claim.claimant, false);
         ++calls["supply"];

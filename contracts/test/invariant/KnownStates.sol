@@ -25,16 +25,16 @@ abstract contract KnownStates is Market {
         claim.segmentsRoot = Merkle.root(segmentEnds(claim));
     }
 
-    /// @dev What answers a demand for the claim's output state.
-    function chunksOf(Claim memory claim, bytes32 blockHash, uint256 demandId)
+    /// @dev What answers a demand for these places of the claim's output state.
+    function chunksOf(Claim memory claim, IAvailability.Place[] memory places)
         internal
         view
         returns (IAvailability.Chunk[] memory chunks)
     {
         bytes32[] memory program = _program(slotsOf(claim.kind));
-        chunks = new IAvailability.Chunk[](availability.CHUNKS());
+        chunks = new IAvailability.Chunk[](places.length);
         for (uint256 i; i < chunks.length; ++i) {
-            (uint256 slot,) = availability.drawn(blockHash, demandId, i, slotsOf(claim.kind));
+            uint256 slot = places[i].slot;
             chunks[i].node = _node(slot);
             chunks[i].nodeProof = memberProof(program, 1 + slot);
             chunks[i].data = _data(claim, slot);

@@ -92,61 +92,69 @@ contract AvailabilityTest is Market {
         return submit(solvers[0], claim);
     }
 
-    function demandAs(address who, Claim memory claim, uint32 end) private returns (uint256 id) {
+    /// @dev Both leaves at the edge of slot 0, and one leaf of each other slot.
+    function somePlaces() private pure returns (IAvailability.Place[] memory places) {
+        places = new IAvailability.Place[](4);
+        (places[0].leaf, places[1].leaf) = (0, 2);
+        (places[2].slot, places[3].slot) = (1, 2);
+    }
+
+    function onePlace(uint32 slot, uint32 leaf) private pure returns (IAvailability.Place[] memory places) {
+        places = new IAvailability.Place[](1);
+        places[0] = IAvailability.Place(slot, leaf);
+    }
+
+    function demandAs(address who, Claim memory claim, uint32 end, IAvailability.Place[] memory places)
+        private
+        returns (uint256 id, IAvailability.Asked memory asked)
+    {
         bytes32[] memory ends = segmentEnds(claim);
         bytes32[] memory proof = memberProof(ends, end);
         vm.prank(who);
-        id = availability.demand(claim, end, ends[end], proof);
+        id = availability.demand(claim, end, ends[end], proof, places);
+        uint256 deadline = block.timestamp + 60;
+        asked = IAvailability.Asked(idOf(claim), ends[end], who, uint48(deadline), places);
     }
 
-    function mineSeed() private returns (bytes32 blockHash) {
-        uint256 seedBlock = vm.getBlockNumber() + 1;
-        blockHash = keccak256(abi.encode("demand's block", seedBlock));
-        vm.roll(seedBlock + 1);
-        vm.setBlockhash(seedBlock, blockHash);
-    }
-
-    function placeOf(bytes32 blockHash, uint256 id, uint256 i) private view returns (uint256, uint256) {
-        (uint256 slot, uint64 draw) = availability.drawn(blockHash, id, i, SLOTS);
-        return (slot, draw % leavesOf("end", slot).length);
-    }
-
-    function pieces(string memory state, bytes32 blockHash, uint256 id)
+    function pieces(string memory state, IAvailability.Asked memory asked)
         private
         view
         returns (IAvailability.Chunk[] memory chunks)
     {
-        chunks = new IAvailability.Chunk[](availability.CHUNKS());
+        chunks = new IAvailability.Chunk[](asked.places.length);
         for (uint256 i; i < chunks.length; ++i) {
-            (uint256 slot, uint256 leaf) = placeOf(blockHash, id, i);
-            chunks[i] = pieceOf(state, slot, leaf);
+            (uint256 slot, uint256 leaf) = (asked.places[i].slot, asked.places[i].leaf);
+            chunks[i] = pieceOf(state, slot, leaf % leavesOf(state, slot).length);
         }
     }
 
-    function demandedEnd() private returns (Claim memory claim, uint256 id, bytes32 blockHash) {
+    function demandedEnd()
+        private
+        returns (Claim memory claim, uint256 id, IAvailability.Asked memory asked)
+    {
         claim = committed();
-        id = demandAs(whistle, claim, u32(SEGMENTS));
-        blockHash = mineSeed();
+        (id, asked) = demandAs(whistle, claim, u32(SEGMENTS), somePlaces());
     }
 
     function refuseSupply(
         uint256 id,
+        IAvailability.Asked memory asked,
         Claim memory claim,
         IAvailability.Chunk[] memory chunks,
         bytes memory refusal
     ) private {
         vm.expectRevert(refusal);
-        availability.supply(id, claim, chunks);
+        availability.supply(id, asked, claim, chunks);
     }
 
     function test_shownPiecesSaveTheClaimAndCostTheDemanderItsBond() external {
         uint256 before = free(whistle);
         uint256 earned = free(solvers[0]);
         uint256 burnt = vault.burned();
-        (Claim memory claim, uint256 id, bytes32 blockHash) = demandedEnd();
+        (Claim memory claim, uint256 id, IAvailability.Asked memory asked) = demandedEnd();
         assertEq(before - free(whistle), 30 ether);
         assertEq(statusOf(claim).openGames, 1);
-        availability.supply(id, claim, pieces("end", blockHash, id));
+        availability.supply(id, asked, claim, pieces("end", asked));
         assertEq(statusOf(claim).openGames, 0);
         assertPhase(claim, Phase.COMMITTED);
         assertEq(before - free(whistle), 30 ether, "the bond is gone");
@@ -154,8 +162,9 @@ contract AvailabilityTest is Market {
         assertEq(vault.burned() - burnt, 15 ether);
         refuseSupply(
             id,
+            asked,
             claim,
-            pieces("end", blockHash, id),
+            pieces("end", asked),
             abi.encodeWithSelector(IAvailability.NoSuchDemand.selector, id)
         );
         assertSolvent();
@@ -163,8 +172,8 @@ contract AvailabilityTest is Market {
 
     function test_anInputStateIsShownToo() external {
         Claim memory claim = committed();
-        uint256 id = demandAs(whistle, claim, 0);
-        availability.supply(id, claim, pieces("genesis", mineSeed(), id));
+        (uint256 id, IAvailability.Asked memory asked) = demandAs(whistle, claim, 0, somePlaces());
+        availability.supply(id, asked, claim, pieces("genesis", asked));
         assertEq(statusOf(claim).openGames, 0);
     }
 
@@ -175,19 +184,19 @@ contract AvailabilityTest is Market {
         for (uint256 i; i < voters.length; ++i) {
             staked += activeOf(voters[i], Role.VERIFIER);
         }
-        uint256 id = demandAs(whistle, claim, u32(SEGMENTS));
-        bytes32 blockHash = mineSeed();
-        IAvailability.Chunk[] memory chunks = pieces("end", blockHash, id);
+        (uint256 id, IAvailability.Asked memory asked) = demandAs(whistle, claim, u32(SEGMENTS), somePlaces());
+        IAvailability.Chunk[] memory chunks = pieces("end", asked);
         chunks[2].data[7] ^= 0x01; // the fault: one byte of one chunk is not what was committed
-        refuseSupply(id, claim, chunks, abi.encodeWithSelector(IAvailability.BadProof.selector, 2));
+        bytes memory wrong = abi.encodeWithSelector(IAvailability.BadProof.selector, 2);
+        refuseSupply(id, asked, claim, chunks, wrong);
         vm.expectPartialRevert(IAvailability.NotDue.selector);
-        availability.expire(id, claim);
+        availability.expire(id, asked, claim);
         skip(61);
-        chunks = pieces("end", blockHash, id);
+        chunks = pieces("end", asked);
         vm.expectPartialRevert(IAvailability.TooLate.selector);
-        availability.supply(id, claim, chunks);
+        availability.supply(id, asked, claim, chunks);
         uint256 before = free(whistle);
-        availability.expire(id, claim);
+        availability.expire(id, asked, claim);
         assertPhase(claim, Phase.CONVICTED);
         assertEq(activeOf(solvers[0], Role.SOLVER), 900 ether, "the solver pays");
         assertEq(free(whistle) - before, 30 ether + 50 ether, "bond and half of the slash");
@@ -200,54 +209,129 @@ contract AvailabilityTest is Market {
         assertSolvent();
     }
 
-    function test_everyPieceMustBeTheDrawnOne() external {
-        (Claim memory claim, uint256 id, bytes32 blockHash) = demandedEnd();
+    function test_everyPieceMustBeTheNamedOne() external {
+        (Claim memory claim, uint256 id, IAvailability.Asked memory asked) = demandedEnd();
         bytes memory wrong = abi.encodeWithSelector(IAvailability.BadProof.selector, 1);
-        IAvailability.Chunk[] memory chunks = pieces("end", blockHash, id);
-        (uint256 slot, uint256 leaf) = placeOf(blockHash, id, 1);
+        IAvailability.Chunk[] memory chunks = pieces("end", asked);
+        (uint256 slot, uint256 leaf) = (asked.places[1].slot, asked.places[1].leaf);
+        chunks[1] = pieceOf("end", slot, leaf - 1);
+        refuseSupply(id, asked, claim, chunks, wrong); // a leaf that nobody named
         chunks[1] = pieceOf("end", (slot + 1) % SLOTS, 0);
-        refuseSupply(id, claim, chunks, wrong); // another slot
+        refuseSupply(id, asked, claim, chunks, wrong); // another slot
         chunks[1] = pieceOf("genesis", slot, leaf);
-        refuseSupply(id, claim, chunks, wrong); // another state
+        refuseSupply(id, asked, claim, chunks, wrong); // another state
         chunks[1] = pieceOf("end", slot, leaf);
         chunks[1].data = abi.encodePacked(chunks[1].data, uint8(0));
-        refuseSupply(id, claim, chunks, wrong); // a byte too many
+        refuseSupply(id, asked, claim, chunks, wrong); // a byte too many
         chunks[1] = pieceOf("end", slot, leaf);
         chunks[1].leafProof = new bytes32[](chunks[1].leafProof.length + 1);
-        refuseSupply(id, claim, chunks, wrong); // a sibling too many
+        refuseSupply(id, asked, claim, chunks, wrong); // a sibling too many
         chunks[1] = pieceOf("end", slot, leaf);
         chunks[1].slotProof[0] = bytes32(0);
-        refuseSupply(id, claim, chunks, wrong);
+        refuseSupply(id, asked, claim, chunks, wrong);
         chunks[1] = pieceOf("end", slot, leaf);
         chunks[1].node = nodeOf((slot + 1) % SLOTS);
-        refuseSupply(id, claim, chunks, wrong); // the encoding of another node
+        refuseSupply(id, asked, claim, chunks, wrong); // the encoding of another node
         IAvailability.Chunk[] memory few = new IAvailability.Chunk[](3);
-        refuseSupply(id, claim, few, abi.encodeWithSelector(IAvailability.WrongCount.selector, 4, 3));
-        availability.supply(id, claim, pieces("end", blockHash, id));
+        refuseSupply(id, asked, claim, few, abi.encodeWithSelector(IAvailability.WrongCount.selector, 4, 3));
+        availability.supply(id, asked, claim, pieces("end", asked));
     }
 
-    function test_everySlotAndLeafIsDrawnSometimes() external view {
-        uint256[5] memory hits;
-        for (uint256 i; i < 200; ++i) {
-            (uint256 slot, uint256 leaf) = placeOf(keccak256(abi.encode(i)), 1, 0);
-            ++hits[slot == 0 ? leaf : slot + 2];
-        }
-        for (uint256 i; i < 3; ++i) {
-            assertGt(hits[i], 8, "leaves of slot 0: 22 expected");
-        }
-        assertGt(hits[3], 35, "slots of one leaf: 67 expected");
-        assertGt(hits[4], 35);
-    }
-
-    function test_nothingIsShownBeforeTheDrawOrAfterItsBlockIsForgotten() external {
+    /// @dev Whoever hides a leaf has everything else to show, and is asked for that one.
+    function test_Attack33_aHiddenLeafThatIsNamedIsNeverSurvived(uint32 where, uint32 shown) external {
         Claim memory claim = committed();
-        uint256 id = demandAs(whistle, claim, 1);
-        IAvailability.Chunk[] memory chunks = pieces("end", 0, id);
-        uint256 seedBlock = vm.getBlockNumber() + 1;
-        vm.roll(seedBlock);
-        refuseSupply(id, claim, chunks, abi.encodeWithSelector(IAvailability.NotDrawnYet.selector, seedBlock));
-        vm.roll(seedBlock + 9000);
-        refuseSupply(id, claim, chunks, abi.encodeWithSelector(IAvailability.SeedGone.selector, seedBlock));
+        uint32[5] memory slots = [uint32(0), 0, 0, 1, 2];
+        uint32[5] memory leaves = [uint32(0), 1, 2, 0, 0];
+        (where, shown) = (where % 5, shown % 5);
+        vm.assume(where != shown);
+        (uint256 id, IAvailability.Asked memory asked) =
+            demandAs(whistle, claim, u32(SEGMENTS), onePlace(slots[where], leaves[where]));
+        IAvailability.Chunk[] memory chunks = new IAvailability.Chunk[](1);
+        chunks[0] = pieceOf("end", slots[shown], leaves[shown]); // the fault: what it still has, in place of what it hides
+        bytes memory wrong = abi.encodeWithSelector(IAvailability.BadProof.selector, 0);
+        refuseSupply(id, asked, claim, chunks, wrong);
+        asked.places[0] = IAvailability.Place(slots[shown], leaves[shown]); // or the demand for it, bent
+        vm.expectPartialRevert(IAvailability.WrongDemand.selector);
+        availability.supply(id, asked, claim, chunks);
+        asked.places[0] = IAvailability.Place(slots[where], leaves[where]);
+        skip(61);
+        availability.expire(id, asked, claim);
+        assertPhase(claim, Phase.CONVICTED);
+    }
+
+    function test_oneLeafIsEnoughAndIsShownInTheDemandsBlock() external {
+        Claim memory claim = committed();
+        uint256 here = vm.getBlockNumber();
+        (uint256 id, IAvailability.Asked memory asked) = demandAs(whistle, claim, 1, onePlace(0, 1));
+        refuseSupply(
+            id, asked, claim, pieces("end", asked), abi.encodeWithSelector(IAvailability.BadProof.selector, 0)
+        ); // another state
+        (id, asked) = demandAs(whistle, claim, u32(SEGMENTS), onePlace(0, 1));
+        availability.supply(id, asked, claim, pieces("end", asked));
+        assertEq(vm.getBlockNumber(), here);
+    }
+
+    function test_aLeafBeyondTheSlotsEndIsTakenModuloItsLeavesSoThatNoDemandIsUnanswerable() external {
+        Claim memory claim = committed();
+        IAvailability.Place[] memory places = new IAvailability.Place[](3);
+        places[0] = IAvailability.Place(0, 5); // of three: the last
+        places[1] = IAvailability.Place(2, type(uint32).max); // of one
+        places[2] = places[0]; // the same again
+        (uint256 id, IAvailability.Asked memory asked) = demandAs(whistle, claim, u32(SEGMENTS), places);
+        IAvailability.Chunk[] memory chunks = pieces("end", asked);
+        assertEq(chunks[0].data, leafOf("end", 0, 2));
+        availability.supply(id, asked, claim, chunks);
+    }
+
+    function test_placesOutOfTheProgramTooManyOrNoneAreRefusedAtOnce() external {
+        Claim memory claim = committed();
+        bytes32[] memory ends = segmentEnds(claim);
+        bytes32[] memory proof = memberProof(ends, 1);
+        vm.startPrank(whistle);
+        IAvailability.Place[] memory places = somePlaces();
+        places[3].slot = SLOTS;
+        vm.expectRevert(abi.encodeWithSelector(IAvailability.NoSuchSlot.selector, SLOTS));
+        availability.demand(claim, 1, ends[1], proof, places);
+        for (uint256 i; i <= 5; i += 5) {
+            places = new IAvailability.Place[](i);
+            vm.expectRevert(abi.encodeWithSelector(IAvailability.WrongPlaces.selector, 4, i));
+            availability.demand(claim, 1, ends[1], proof, places);
+        }
+        vm.stopPrank();
+    }
+
+    function test_onlyWhatWasAskedIsAnswered() external {
+        (Claim memory claim, uint256 id, IAvailability.Asked memory asked) = demandedEnd();
+        IAvailability.Chunk[] memory chunks = pieces("end", asked);
+        bytes memory wrong =
+            abi.encodeWithSelector(IAvailability.WrongDemand.selector, keccak256(abi.encode(asked)));
+        asked.demander = solvers[0];
+        refuseSupply(id, asked, claim, chunks, wrong);
+        asked.demander = whistle;
+        asked.deadline -= 1;
+        skip(60);
+        vm.expectRevert(wrong);
+        availability.expire(id, asked, claim);
+        asked.deadline += 1;
+        asked.claimId = 0;
+        refuseSupply(id, asked, claim, chunks, wrong);
+        asked.claimId = idOf(claim);
+        claim.price += 1;
+        vm.expectPartialRevert(ITasks.WrongClaim.selector);
+        availability.supply(id, asked, claim, chunks);
+        claim.price -= 1;
+        vm.expectRevert(abi.encodeWithSelector(IAvailability.NoSuchDemand.selector, id + 1));
+        availability.supply(id + 1, asked, claim, chunks);
+        availability.supply(id, asked, claim, chunks);
+    }
+
+    function test_theEventTellsAllThatIsAsked() external {
+        Claim memory claim = committed();
+        bytes32[] memory ends = segmentEnds(claim);
+        uint48 deadline = uint48(block.timestamp + 60);
+        vm.expectEmit(address(availability));
+        emit IAvailability.Demanded(1, idOf(claim), whistle, 1, ends[1], deadline, somePlaces());
+        demandAs(whistle, claim, 1, somePlaces());
     }
 
     function test_onlyStatesOfTheClaimAreDemanded() external {
@@ -256,12 +340,12 @@ contract AvailabilityTest is Market {
         bytes32[] memory proof = memberProof(ends, 1);
         vm.startPrank(whistle);
         vm.expectRevert(IAvailability.WrongState.selector);
-        availability.demand(claim, 2, ends[1], proof);
+        availability.demand(claim, 2, ends[1], proof, somePlaces());
         vm.expectRevert(abi.encodeWithSelector(IAvailability.NoSuchSegment.selector, 5));
-        availability.demand(claim, 5, ends[1], proof);
+        availability.demand(claim, 5, ends[1], proof, somePlaces());
         claim.price += 1;
         vm.expectPartialRevert(ITasks.WrongClaim.selector);
-        availability.demand(claim, 1, ends[1], proof);
+        availability.demand(claim, 1, ends[1], proof, somePlaces());
         vm.stopPrank();
     }
 
@@ -269,12 +353,11 @@ contract AvailabilityTest is Market {
         Claim memory claim = committed();
         accept(claim);
         skip(500);
-        uint256 id = demandAs(whistle, claim, u32(SEGMENTS));
-        bytes32 blockHash = mineSeed();
+        (uint256 id, IAvailability.Asked memory asked) = demandAs(whistle, claim, u32(SEGMENTS), somePlaces());
         skip(1);
         vm.expectRevert(abi.encodeWithSelector(ITasks.GamesOpen.selector, 1));
         tasks.settle(claim);
-        availability.supply(id, claim, pieces("end", blockHash, id));
+        availability.supply(id, asked, claim, pieces("end", asked));
         tasks.settle(claim);
         assertPhase(claim, Phase.SETTLED);
         Claim memory late = draft(Kind.TASK, 0, 1);
@@ -286,20 +369,20 @@ contract AvailabilityTest is Market {
         bytes32[] memory proof = memberProof(ends, 0);
         vm.expectPartialRevert(ITasks.WindowClosed.selector);
         vm.prank(whistle);
-        availability.demand(late, 0, ends[0], proof);
+        availability.demand(late, 0, ends[0], proof, somePlaces());
     }
 
     function test_aDemandOnAClaimThatFellOtherwiseGivesTheBondBack() external {
-        (Claim memory claim, uint256 id, bytes32 blockHash) = demandedEnd();
-        uint256 other = demandAs(stranger_(), claim, 1);
+        (Claim memory claim, uint256 id, IAvailability.Asked memory asked) = demandedEnd();
+        (uint256 other, IAvailability.Asked memory others) = demandAs(stranger_(), claim, 1, somePlaces());
         convictByGame(claim);
         uint256 before = free(whistle);
-        availability.supply(id, claim, pieces("end", blockHash, id));
+        availability.supply(id, asked, claim, pieces("end", asked));
         assertEq(free(whistle) - before, 30 ether, "shown for nothing");
         skip(61);
         before = free(stranger);
         uint256 stake = activeOf(solvers[0], Role.SOLVER);
-        availability.expire(other, claim);
+        availability.expire(other, others, claim);
         assertEq(free(stranger) - before, 30 ether);
         assertEq(activeOf(solvers[0], Role.SOLVER), stake, "nobody is slashed twice");
         assertSolvent();
@@ -311,19 +394,44 @@ contract AvailabilityTest is Market {
     }
 
     function test_onlyItsOwnClaimAnswersADemand() external {
-        (Claim memory claim, uint256 id, bytes32 blockHash) = demandedEnd();
-        IAvailability.Chunk[] memory chunks = pieces("end", blockHash, id);
+        (Claim memory claim, uint256 id, IAvailability.Asked memory asked) = demandedEnd();
+        IAvailability.Chunk[] memory chunks = pieces("end", asked);
         Claim memory other = submit(solvers[1], draft2());
         vm.expectPartialRevert(ITasks.WrongClaim.selector);
-        availability.supply(id, other, chunks);
+        availability.supply(id, asked, other, chunks);
         skip(61);
         vm.expectPartialRevert(ITasks.WrongClaim.selector);
-        availability.expire(id, other);
-        availability.expire(id, claim);
+        availability.expire(id, asked, other);
+        availability.expire(id, asked, claim);
     }
 
     function draft2() private returns (Claim memory claim) {
         claim = draft(Kind.TASK, 0, 1);
         claim.inputRoot = Merkle.root(rootsOf("genesis"));
+    }
+
+    /// @dev Whole transactions, in a market that has seen demands before: of four leaves, and of one.
+    /// forge-config: default.isolate = true
+    function test_gasOfDemands() external {
+        fund(solvers[0], 1 ether);
+        Claim memory claim = committed();
+        (uint256 id, IAvailability.Asked memory asked) = demandAs(whistle, claim, u32(SEGMENTS), somePlaces());
+        availability.supply(id, asked, claim, pieces("end", asked));
+        IAvailability.Place[] memory places = new IAvailability.Place[](4);
+        places[1].leaf = 1;
+        places[2].leaf = 1;
+        places[3].leaf = 1;
+        (id, asked) = demandAs(whistle, claim, u32(SEGMENTS), places);
+        vm.snapshotGasLastCall("availability", "demand_4");
+        availability.supply(id, asked, claim, pieces("end", asked));
+        vm.snapshotGasLastCall("availability", "supply_4");
+        (id, asked) = demandAs(whistle, claim, u32(SEGMENTS), onePlace(0, 1));
+        vm.snapshotGasLastCall("availability", "demand_1");
+        availability.supply(id, asked, claim, pieces("end", asked));
+        vm.snapshotGasLastCall("availability", "supply_1");
+        (id, asked) = demandAs(whistle, claim, u32(SEGMENTS), places);
+        skip(61);
+        availability.expire(id, asked, claim);
+        vm.snapshotGasLastCall("availability", "expire");
     }
 }

@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable
+from random import Random
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from protocol.errors import BlockNotFound
 from storage.cid import DAG_PB, RAW, Cid
 from storage.dagpb import BadDag, Link, Node, decode_node, encode_file, encode_node
-from storage.unixfs import CHUNK_BYTES, FileTooLarge, Limits, add_file, plan_file, read_file
+from storage.unixfs import CHUNK_BYTES, FileTooLarge, Limits, add_file, holes, plan_file, read_file
 
 Blocks = dict[Cid, bytes]
 LIMITS = Limits(1 << 20)
@@ -338,3 +340,53 @@ def test_plan_lists_nodes_and_leaves_in_file_order() -> None:
     assert plan.size_bytes == 20
     assert b"".join(blocks[item.cid] for item in plan.leaves) == bytes(range(20))
     assert set(plan.nodes) == {cid for cid in blocks if cid.codec == DAG_PB}
+
+
+def holes_of(root: Cid, blocks: Blocks, size: int, seed: int = 0, most: int = 4) -> list[range]:
+    def get(cid: Cid) -> bytes:
+        if cid not in blocks:
+            raise BlockNotFound(f"no {cid}", hint="ask later")
+        return blocks[cid]
+
+    return holes(root, get, Limits(size), Random(seed), most)
+
+
+def test_holes_are_the_bytes_of_the_blocks_that_are_missing() -> None:
+    data = bytes(range(100))
+    root, blocks = build(data, chunk_bytes=10, max_links=4)  # 3 nodes of 4, 4 and 2 leaves
+    assert holes_of(root, blocks, 100) == []
+    for at in (0, 30, 90):
+        torn = {cid: block for cid, block in blocks.items() if block != data[at : at + 10]}
+        assert len(torn) == len(blocks) - 1 and holes_of(root, torn, 100) == [range(at, at + 10)]
+
+
+def test_a_hole_may_be_an_inner_node_and_all_below_it() -> None:
+    data = bytes(range(100))
+    root, blocks = build(data, chunk_bytes=10, max_links=4)
+    inner = [link.cid for link in decode_node(blocks[root], 4).links]
+    for cid, span in zip(inner, (range(40), range(40, 80), range(80, 100)), strict=True):
+        assert holes_of(root, {c: b for c, b in blocks.items() if c != cid}, 100) == [span]
+        junk = dict(blocks) | {cid: b"no node"}
+        assert holes_of(root, junk, 100) == [span]
+    assert holes_of(root, {root: blocks[root]}, 100, most=2) != holes_of(
+        root, {root: blocks[root]}, 100, 1, 2
+    )
+
+
+def test_holes_are_looked_for_in_any_order_and_no_more_than_asked() -> None:
+    data = bytes(range(100))
+    root, blocks = build(data, chunk_bytes=10)
+    asked = [tuple(holes_of(root, {root: blocks[root]}, 100, seed, 2)) for seed in range(40)]
+    assert {len(found) for found in asked} == {2}
+    assert {span for found in asked for span in found} == {range(at, at + 10) for at in range(0, 100, 10)}
+
+
+def test_a_file_without_a_root_of_another_size_or_shape_is_one_hole() -> None:
+    data = bytes(range(100))
+    root, blocks = build(data, chunk_bytes=10)
+    assert holes_of(root, {}, 100) == [range(100)]
+    assert holes_of(root, blocks, 99) == [range(99)]
+    assert holes_of(root, blocks, 101) == [range(101)]
+    assert holes_of(root, {root: b"no node"}, 100) == [range(100)]
+    single, block = build(b"abc")
+    assert holes_of(single, block, 3) == [] and holes_of(single, {}, 3) == [range(3)]

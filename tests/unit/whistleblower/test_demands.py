@@ -1,16 +1,21 @@
-"""Attack 33: who hides the states that it has committed to is made to show drawn pieces, or loses the
-claim."""
+"""Attack 33: who hides the states that it has committed to is made to show the very pieces that could not be
+fetched, or loses the claim."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 import torch
 
-from protocol.types import JobId, Phase, Role
+from protocol.errors import Retry
+from protocol.types import ClaimView, JobId, Kind, Phase, Place, Role
 from solver.adversary import HidingSolver
 from tests.fakes.market_day import MarketDay
+from tests.fakes.port import Killed
+from training.artifacts import read_checkpoints
 
 torch.set_num_threads(1)
 
@@ -83,3 +88,107 @@ def test_without_the_option_nobody_demands_anything(day: MarketDay) -> None:
     day.whistleblower("wendy")
     assert day.run(day.closed(job_id))
     assert not day.world.demands
+
+
+def published_claim(day: MarketDay) -> ClaimView:
+    """A task that ann has committed, all of whose states can be had."""
+    job_id = day.post(rounds=1)
+    day.solver("ann")
+
+    def mine() -> list[ClaimView]:
+        views = day.markets["ann"].claims(job_id)
+        return [v for v in views if v.claim.kind == Kind.TASK and v.claim.claimant == day.address("ann")]
+
+    assert day.run(lambda: bool(mine()))
+    return mine()[0]
+
+
+def tear(day: MarketDay, view: ClaimView, end: int, *spans: range) -> None:
+    """The fault: these bytes of the state at a segment's end are served to nobody."""
+    cid = read_checkpoints(day.blocks(), view.claim.manifest, view.roots)[end].cid
+    day.network.torn[cid] = list(spans)
+    with pytest.raises(Retry):
+        day.blocks().read_file(cid, 1 << 20)
+
+
+def test_33_the_leaf_that_could_not_be_fetched_is_the_one_that_is_demanded(day: MarketDay) -> None:
+    view = published_claim(day)
+    tear(day, view, 2, range(32, 64))  # the momentum: the only leaf of slot 1
+    day.services.clear()
+    day.whistleblower("wendy", demand=True)
+    assert day.run(lambda: bool(day.world.demands))
+    (made,) = day.world.demands.values()
+    assert (made.claim_id, made.segment_end, made.places) == (view.claim_id, 2, (Place(1, 0),))
+    (told,) = day.named("demanded")
+    assert (told["segment_end"], told["places"]) == (2, "1:0")
+    assert day.run(lambda: bool(day.named("collected")))
+    assert day.world.claims[view.claim_id].status.phase == Phase.CONVICTED
+
+
+@pytest.mark.parametrize("mined", [False, True])
+def test_33_48_what_is_demanded_is_the_same_after_a_restart_whatever_can_be_fetched_then(
+    day: MarketDay, mined: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = published_claim(day)
+    tear(day, view, 2, range(32, 64))
+    day.services.clear()
+    day.whistleblower("wendy", demand=True)
+    market = day.markets["wendy"]
+    meant: list[tuple[Any, ...]] = []
+    send = market.demand
+
+    def demand(*arguments: Any) -> int:
+        meant.append(arguments)
+        if len(meant) > 1:
+            return send(*arguments)
+        if mined:
+            send(*arguments)
+        raise Killed("demand")
+
+    monkeypatch.setattr(market, "demand", demand)
+    with pytest.raises(Killed):
+        day.run(lambda: bool(day.world.demands))
+    day.network.torn.clear()
+    tear(day, view, 3, range(32))  # what a fresh look would choose
+    day.whistleblower("wendy", demand=True)
+    assert day.run(lambda: bool(day.named("collected")))
+    assert len(meant) == (1 if mined else 2) and all(arguments == meant[0] for arguments in meant)
+    (made,) = day.world.demands.values()
+    assert (made.segment_end, made.places) == (2, (Place(1, 0),))
+
+
+def test_33_who_could_fetch_nothing_demands_leaves_that_nobody_can_foresee(day: MarketDay) -> None:
+    day.post(rounds=1)
+    for name in ("ann", "bob"):
+        day.solver(name, HidingSolver, blocks=day.blocks(withholds=True))
+    for i in range(4):
+        day.whistleblower(f"w{i}", demand=True)._order = Random(i)
+    assert day.run(lambda: len(day.world.demands) >= 8)
+    made = list(day.world.demands.values())
+    assert day.named("fault-planted"), "the fault was planted"
+    assert all(1 <= len(d.places) <= 4 and len(set(d.places)) == len(d.places) for d in made)
+    assert {place for d in made for place in d.places} == {Place(slot, 0) for slot in range(3)}
+    assert len({d.segment_end for d in made}) > 1 and len({d.places for d in made}) > 1
+
+
+def test_what_is_published_after_all_is_not_demanded(day: MarketDay) -> None:
+    view = published_claim(day)
+    tear(day, view, 2, range(32, 64))
+    day.services.clear()
+    wendy = day.whistleblower("wendy", demand=True)
+    wendy._unpublished.add(view.claim_id)  # as it found a moment ago
+    day.network.torn.clear()
+    assert day.run(lambda: bool(day.named("audited")))
+    assert not day.world.demands and not wendy.findings
+
+
+def test_33_a_state_whose_file_is_malformed_counts_as_withheld_and_stops_nobody(day: MarketDay) -> None:
+    view = published_claim(day)
+    checkpoints = read_checkpoints(day.blocks(), view.claim.manifest, view.roots)
+    day.network.malformed = {checkpoint.cid for checkpoint in checkpoints[1:]}  # the fault
+    day.services.clear()
+    wendy = day.whistleblower("wendy")
+    assert day.run(lambda: bool(day.named("audited"))), wendy.status
+    assert not wendy.findings and not wendy.status.questions
+    day.whistleblower("walt", demand=True)
+    assert day.run(lambda: bool(day.world.demands))

@@ -1,0 +1,57 @@
+"""A demand through the market's adapter on a real local chain: what it names, and how it ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from chain.compile import Artifacts
+from chain.rpc import HttpRpc
+from protocol import trees
+from protocol.errors import Reverted
+from protocol.types import Chunk, DemandView, Phase, Place
+from tests.integration.chain.test_market_cycle import committed, markets_on, pass_time
+
+
+def test_33_a_demand_tells_what_it_names_and_convicts_who_cannot_show_it(
+    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
+) -> None:
+    client, solver, demander = markets = markets_on(rpc, artifacts, tmp_path)
+    job_id, claim = committed(markets)
+    (view,) = client.claims(job_id)
+    tree, terms = trees.build(view.roots), client.job(job_id).terms
+    places = (Place(terms.inner.slots - 1, 7), Place(0, 2**32 - 1))
+    arguments = (claim, 1, view.roots[1], tuple(tree.proof(1)))
+    with pytest.raises(Reverted) as wrong:
+        demander.demand("wrong", *arguments, (Place(terms.inner.slots, 0),))
+    assert wrong.value.error == "NoSuchSlot"
+    before = demander.free(demander.me)
+    demand_id = demander.demand("demand", *arguments, places)
+    assert demander.demand("demand", *arguments, places) == demand_id, "sent once"
+    (made,) = solver.demands(job_id)
+    deadline = made.deadline
+    whose = (demand_id, view.claim_id, demander.me, 1, view.roots[1])
+    assert made == DemandView(*whose, deadline, places, "")
+    assert demander.free(demander.me) == before - terms.challenge_bond
+
+    # It is answered from the next block on: what is refused is what is shown, not when.
+    junk = Chunk(b"", (), b"", (), ())
+    for asked, chunks, error in (
+        (made.asked, [junk], "WrongCount"),
+        (replace(made.asked, places=places[::-1]), [junk, junk], "WrongDemand"),
+        (made.asked, [junk, junk], "BadProof"),
+    ):
+        with pytest.raises(Reverted) as refused:
+            solver.supply(f"supply {error}", demand_id, asked, claim, chunks)
+        assert refused.value.error == error
+    with pytest.raises(Reverted) as early:
+        demander.expire_demand("early", demand_id, made.asked, claim)
+    assert early.value.error == "NotDue"
+    pass_time(rpc, terms.move_time + 1)
+    demander.expire_demand("expire", demand_id, made.asked, claim)
+    assert client.claim(view.claim_id).status.phase == Phase.CONVICTED
+    (ended,) = client.demands()
+    assert ended == replace(made, outcome="withheld")
+    assert demander.free(demander.me) > before
