@@ -1,0 +1,104 @@
+"""Demands in both worlds: what they may name, how they are answered, and what becomes of them (rule 7.3)."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from program.evidence import node_proof
+from protocol import events as e
+from protocol.types import Address, Asked, Chunk, Claim, Kind, Phase, Place, Seconds
+from tests.twin.conftest import Stage
+from tests.twin.deployed import ACCOUNTS
+from tests.twin.player import Player
+from tests.twin.scene import INNER
+from tests.twin.twin import Twin
+
+
+def committed(player: Player) -> tuple[Claim, Address]:
+    """A task, and somebody who has nothing to do with it."""
+    twin = player.twin
+    post, client = player.posting()
+    while not twin.act(post, client):
+        post, client = player.posting()
+    ((job_id, _),) = twin.world.jobs.items()
+    solver = next(a for a in ACCOUNTS[1:] if a != client and twin.act(e.ClaimShard(job_id, 0), a))
+    doings = player.useful()
+    ((commit, by),) = [d for d in doings if isinstance(d[0], e.Commit) and d[0].claim.shard == 0]
+    assert twin.act(commit, by)
+    claim_id = twin.world.current(job_id, Kind.TASK, 0, 0)
+    assert claim_id is not None
+    return twin.world.claims[claim_id].claim, next(a for a in ACCOUNTS[1:] if a not in (client, solver))
+
+
+def said(twin: Twin, event: e.Event, by: Address) -> str:
+    """What both worlds answer: the refusal, or nothing."""
+    before = twin.refused.copy()
+    if twin.act(event, by):
+        return ""
+    (new,) = (twin.refused - before).elements()
+    return new.split()[-1]
+
+
+def shown(player: Player, asked: Asked) -> tuple[Chunk, ...]:
+    """What answers a demand; every slot of these programs is one leaf."""
+    tree, slots = player.scene.state_tree(asked.state_root), player.scene.states[asked.state_root]
+    return tuple(
+        Chunk(
+            INNER.nodes[place.slot].encode(),
+            node_proof(INNER, place.slot),
+            slots[place.slot],
+            (),
+            tuple(tree.proof(place.slot)),
+        )
+        for place in asked.places
+    )
+
+
+def test_33_a_demand_names_its_leaves_and_is_answered_with_them_alone(stage: Stage) -> None:
+    twin = stage.enter()
+    player = Player(twin, random.Random(5))
+    claim, demander = committed(player)
+    tree = player.scene.segments[claim.segments_root]
+    end = tree.count - 1
+    ask = e.Demand(claim, end, tree.levels[0][end], tuple(tree.proof(end)), ())
+    last = Place(INNER.slots - 1, 2**32 - 1)
+    for places, error in (
+        ((), "WrongPlaces"),
+        ((last,) * 5, "WrongPlaces"),
+        ((last, Place(INNER.slots, 0)), "NoSuchSlot"),
+    ):
+        assert said(twin, replace(ask, places=places), demander) == error
+    assert said(twin, replace(ask, places=(last, Place(0, 0), last)), demander) == ""
+    ((demand_id, asked),) = twin.world.demands.items()
+    assert asked == Asked(asked.claim_id, ask.state_root, demander, asked.deadline, (last, Place(0, 0), last))
+
+    chunks = shown(player, asked)
+    answer = e.Supply(demand_id, asked, claim, chunks)
+    false = replace(chunks[1], data=bytes(len(chunks[1].data)))
+    assert false.data != chunks[1].data
+    hidden = (chunks[0], false, chunks[2])  # the fault: not the bytes that were committed
+    for wrong, error in (
+        (replace(answer, demand_id=demand_id + 1), "NoSuchDemand"),
+        (replace(answer, asked=replace(asked, places=asked.places[:1])), "WrongDemand"),
+        (replace(answer, asked=replace(asked, deadline=Seconds(asked.deadline + 1))), "WrongDemand"),
+        (replace(answer, claim=replace(claim, price=claim.price + 1)), "WrongClaim"),
+        (replace(answer, chunks=chunks[:2]), "WrongCount"),
+        (replace(answer, chunks=hidden), "BadProof"),
+        (replace(answer, chunks=(chunks[1], chunks[0], chunks[2])), "BadProof"),
+    ):
+        assert said(twin, wrong, demander) == error
+    assert said(twin, e.ExpireDemand(demand_id, asked, claim), demander) == "NotDue"
+    assert said(twin, answer, demander) == ""
+    assert said(twin, answer, demander) == "NoSuchDemand"
+    assert not twin.world.demands
+
+    assert said(twin, replace(ask, places=(last,)), demander) == ""
+    ((demand_id, asked),) = twin.world.demands.items()
+    twin.wait(int(asked.deadline - twin.time) + 1)
+    late = e.Supply(demand_id, asked, claim, shown(player, asked))
+    assert said(twin, late, demander) == "TooLate"
+    bent = replace(asked, places=(Place(0, 0),))
+    assert said(twin, e.ExpireDemand(demand_id, bent, claim), demander) == "WrongDemand"
+    assert said(twin, e.ExpireDemand(demand_id, asked, claim), demander) == ""
+    assert twin.world.claims[asked.claim_id].status.phase == Phase.CONVICTED
