@@ -10,6 +10,7 @@ output of quantise reaches.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -50,7 +51,19 @@ def integer_product_fast(qa: Tensor, qb: Tensor) -> Tensor:
 
 def prefers_int8(qa: Tensor) -> bool:
     """Whether the int8 backend is the fastest for products of this operand."""
-    return qa.dim() == 2 and (qa.shape[-1] >= _INT8_MIN_LENGTH or qa.device.type == "cuda")
+    if qa.device.type == "cuda":
+        return qa.dim() == 2
+    return qa.dim() == 2 and qa.shape[-1] >= _INT8_MIN_LENGTH and processor_multiplies_int8()
+
+
+@cache
+def processor_multiplies_int8() -> bool:
+    """Whether PyTorch multiplies int8 by instructions made for it.
+
+    Without them it does so in a plain loop, 40 times slower than in binary64 (docs/decisions/0005).
+    """
+    known: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(known.get("avx512_vnni"))
 
 
 def split(q: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -19,12 +19,9 @@ from torch import Tensor
 
 from numerics import constants as c
 from numerics import contraction, product_kernel
-from numerics.backends import INT32_PRODUCT_LENGTH, aligned, integer_product_f64
+from numerics.backends import INT32_PRODUCT_LENGTH, aligned, integer_product_f64, prefers_int8
 
 _NAN = float("nan")
-_INT8_BATCH_THREADS = 2
-"""With more threads one binary64 product of a whole batch, which they share, is faster than its int8 products
-one after the other: it takes 1.6 times as long on two, and scales."""
 
 
 def kept(x: Tensor) -> Tensor:
@@ -179,12 +176,10 @@ def product_of_unquantised(a: Unquantised, b: Unquantised) -> Tensor:
 
 def product(qa: Quantised, ea: Exponents, qb: Quantised, eb: Exponents) -> Tensor:
     """f32[b..., M, N] from operands [b..., M, K] and [b..., N, K] (A32)."""
-    batched = qa.integers.dim() > 2
-    many = torch.get_num_threads() > _INT8_BATCH_THREADS
-    if batched and (many or qa.integers.device.type != "cpu"):
-        total = _total_f64(qa, qb)
-    else:
-        total = _total_int8(qa, qb)
+    if qa.integers.device.type == "cpu" and product_kernel.load() is not None:
+        made: Tensor = torch.ops.assay.quantised_product(qa.narrowed(), ea.i32, qb.narrowed(), eb.i32)
+        return made
+    total = _total_int8(qa, qb) if prefers_int8(qa.integers) else _total_f64(qa, qb)
     return scaled(total, ea, eb)
 
 
@@ -194,7 +189,7 @@ def scaled(total: Tensor, ea: Exponents, eb: Exponents) -> Tensor:
 
 
 def _total_f64(qa: Quantised, qb: Quantised) -> Tensor:
-    """S as f64, exact, never -0: one binary64 product of a whole batch, for many threads and accelerators."""
+    """S as f64, exact, never -0: one binary64 product, also of a whole batch."""
     total = integer_product_f64(qa.integers, qb.integers)
     return torch.where(total == 0.0, 0.0, total)
 
@@ -217,65 +212,35 @@ def combined(parts: Sequence[Tensor], length: int) -> Tensor:
 
 def _products(qa: Quantised, qb: Quantised) -> tuple[Tensor, ...]:
     """(HH, LL, T) of A51 as int32."""
-    if qa.integers.dim() == 2:
-        whole = tuple(torch._int_mm(a, b.t()) for a, b in zip(qa.split(), qb.split(), strict=True))
-        m, n = qa.integers.shape[0], qb.integers.shape[0]
-        return whole if whole[0].shape == (m, n) else tuple(part[:m, :n] for part in whole)
-    batch, rows, columns = qa.integers.shape[:-2], qa.integers.shape[-2], qb.integers.shape[-2]
-    flat_a, flat_b = ([part.flatten(0, -3) for part in q.split()] for q in (qa, qb))
-    made = [torch.ops.assay.int8_products(a, b) for a, b in zip(flat_a, flat_b, strict=True)]
-    return tuple(part.view(*batch, rows, columns) for part in made)
-
-
-_LIBRARY = torch.library.Library("assay", "DEF")
-_LIBRARY.define("int8_products(Tensor a, Tensor b) -> Tensor")
-
-
-def _int8_products(a: Tensor, b: Tensor) -> Tensor:
-    """i32[B, M, N] from int8 [B, M, K] and [B, N, K]: one of PyTorch's int8 products for each batch.
-
-    They are small, so each runs on one thread: a second gains nothing, and on a busy machine each of these
-    thousands of parallel regions waits until both are on a processor.
-    """
-    out = torch.empty(a.shape[0], a.shape[1], b.shape[1], dtype=torch.int32, device=a.device)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for left, right, place in zip(a.unbind(0), b.transpose(1, 2).unbind(0), out.unbind(0), strict=True):
-            torch._int_mm(left, right, out=place)
-    finally:
-        torch.set_num_threads(threads)
-    return out
+    whole = tuple(torch._int_mm(a, b.t()) for a, b in zip(qa.split(), qb.split(), strict=True))
+    m, n = qa.integers.shape[0], qb.integers.shape[0]
+    return whole if whole[0].shape == (m, n) else tuple(part[:m, :n] for part in whole)
 
 
 def _quantised_product(a: Tensor, ea: Tensor, b: Tensor, eb: Tensor) -> Tensor:
-    """f32[b..., M, N] from f32 [b..., M, K] and [b..., N, K] and exponents i32 of their rows."""
+    """f32[b..., M, N] from [b..., M, K] and [b..., N, K] and exponents i32 of their rows: f32 to be quantised
+    by them, or i16 that were."""
     kernel = product_kernel.load()
     if kernel is not None:
         return kernel.product(a, ea, b, eb)
-    return contraction.product(contraction.quantise(a, ea), ea, contraction.quantise(b, eb), eb)
+    if a.dtype is not torch.int16:
+        a, b = contraction.quantise(a, ea), contraction.quantise(b, eb)
+    return contraction.product_of_quantised(a, ea, b, eb)
 
 
+_LIBRARY = torch.library.Library("assay", "DEF")
 _LIBRARY.define("quantised_product(Tensor a, Tensor ea, Tensor b, Tensor eb) -> Tensor")
 _LIBRARY.impl("quantised_product", _quantised_product, "CPU")
 torch.library.register_fake(
     "assay::quantised_product",
-    lambda a, ea, b, eb: a.new_empty((*ea.shape, b.shape[-2])),
+    lambda a, ea, b, eb: a.new_empty((*ea.shape, b.shape[-2]), dtype=torch.float32),
     lib=_LIBRARY,
 )
-
-
-def _int8_products_shape(a: Tensor, b: Tensor) -> Tensor:
-    return torch.empty(a.shape[0], a.shape[1], b.shape[1], dtype=torch.int32, device=a.device)
-
-
 _LIBRARY.define("narrowed(Tensor x) -> Tensor")
 _LIBRARY.impl("narrowed", lambda x: x.contiguous().to(torch.int16), "CPU")
 torch.library.register_fake(
     "assay::narrowed", lambda x: x.new_empty(x.shape, dtype=torch.int16), lib=_LIBRARY
 )
-_LIBRARY.impl("int8_products", _int8_products, "CompositeExplicitAutograd")
-torch.library.register_fake("assay::int8_products", _int8_products_shape, lib=_LIBRARY)
 
 
 def sum(x: Tensor) -> Tensor:  # the instruction's name, kept

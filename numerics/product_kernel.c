@@ -1,6 +1,6 @@
-/* Products of f32 operands quantised on the way (docs/arithmetic.md, A31 and A32).
+/* Products of i16 operands (docs/arithmetic.md, A32), and of f32 operands quantised on the way (A31).
  *
- * Both operands are packed into panels: the quantised numbers of a tile's rows, in pairs of neighbouring contracted
+ * Both operands are packed into panels: the integers of a tile's rows, in pairs of neighbouring contracted
  * numbers, so that one instruction multiplies and adds two i16 pairs in each i32 lane. What is summed in i32
  * is cut where it could overflow: by Cauchy and Schwarz a sum over a cut is at most the root of the product of both
  * rows' sums of squares there. Cuts are added in binary64, exactly, and rounded once.
@@ -8,11 +8,14 @@
 
 #include "lanes.h"
 
-/* A tile is HIGH rows of x by WIDE rows of y; its sums stay in registers. */
+/* A tile is HIGH rows of x, or some times STEP where x ends, by WIDE rows of y; its sums stay in registers, of which
+ * there are 32 where lanes are 16, else 16. */
 #if LANES == 16
 #define HIGH 12
+#define STEP 4
 #else
-#define HIGH 4
+#define HIGH 6
+#define STEP 2
 #endif
 #define WIDE (2 * LANES)
 
@@ -31,9 +34,10 @@ static inline few paired(few a, few b) {
 #define LIMIT 0x1p62          /* of a product of two sums of squares */
 #define BLOCK_BYTES (1 << 18) /* of packed x, which stays in the second cache while y goes by */
 
-/* One matrix [rows, length] of an operand. */
+/* One matrix [rows, length] of an operand: i16, which are |q| <= 8192, or f32. */
 typedef struct {
-    const float *at;
+    const char *at;
+    int integers;
     int64_t rows, length, row_step, number_step;
     const int32_t *exponents; /* of rows */
 } matrix;
@@ -53,43 +57,52 @@ static double factor(int32_t e) {
     return e >= 129 ? NAN : made.value;
 }
 
-/* Compiled for each width that it is called with. */
-#define INLINED static inline __attribute__((always_inline)) void
+/* Compiled for each width and each kind of numbers that it is called with. */
+#define INLINED static inline __attribute__((always_inline))
+
+static int64_t bytes(int integers) { return integers ? sizeof(int16_t) : sizeof(float); }
+
+INLINED int32_t number(const char *at, int64_t i, int integers, float first, float second) {
+    return integers ? ((const int16_t *)at)[i] : quantised(((const float *)at)[i], first, second);
+}
 
 /* GRAIN pairs of the numbers of `width` rows from `at` on, of which there are `rows` with `count` numbers. */
-INLINED pack_grain(const matrix *m, const float *at, int64_t rows, int64_t count, int64_t width, const float *first,
-                   const float *second, int32_t *out) {
+INLINED void pack_grain(const matrix *m, const char *at, int integers, int64_t rows, int64_t count, int64_t width,
+                        const float *first, const float *second, int32_t *out) {
     int16_t q[WIDE][2 * GRAIN];
     if (rows < width || count < 2 * GRAIN) { /* at an edge */
         memset(out, 0, GRAIN * width * sizeof *out);
         for (int64_t r = 0; r < rows; r++)
             for (int64_t i = 0; i < count; i++) {
-                int32_t one = quantised(at[r * m->row_step + i * m->number_step], first[r], second[r]);
+                int32_t one = number(at, r * m->row_step + i * m->number_step, integers, first[r], second[r]);
                 out[i / 2 * width + r] |= i % 2 ? one * 65536 : one & 0xffff;
             }
     } else if (m->row_step == 1) {
         for (int64_t i = 0; i < GRAIN; i++, out += width) {
-            const float *low = at + 2 * i * m->number_step, *high = low + m->number_step;
+            int64_t low = 2 * i * m->number_step, high = low + m->number_step;
             for (int64_t r = 0; r < width; r++)
-                out[r] = (quantised(low[r], first[r], second[r]) & 0xffff) |
-                         quantised(high[r], first[r], second[r]) * 65536;
+                out[r] = (number(at, low + r, integers, first[r], second[r]) & 0xffff) |
+                         number(at, high + r, integers, first[r], second[r]) * 65536;
         }
     } else {
         int64_t step = m->number_step;
         for (int64_t r = 0; r < width; r++) {
-            const float *from = at + r * m->row_step;
+            int64_t from = r * m->row_step;
             if (step == 1)
-                for (int i = 0; i < 2 * GRAIN; i++) q[r][i] = (int16_t)quantised(from[i], first[r], second[r]);
+                for (int i = 0; i < 2 * GRAIN; i++)
+                    q[r][i] = (int16_t)number(at, from + i, integers, first[r], second[r]);
             else
-                for (int i = 0; i < 2 * GRAIN; i++) q[r][i] = (int16_t)quantised(from[i * step], first[r], second[r]);
+                for (int i = 0; i < 2 * GRAIN; i++)
+                    q[r][i] = (int16_t)number(at, from + i * step, integers, first[r], second[r]);
         }
         for (int64_t i = 0; i < GRAIN; i++, out += width)
             for (int64_t r = 0; r < width; r++) memcpy(out + r, q[r] + 2 * i, sizeof *out);
     }
 }
 
-INLINED square(const int32_t *pairs, int64_t width, int32_t *squares) {
-    for (int64_t r = 0; r < width; r += 4) {
+INLINED void square(const int32_t *pairs, int64_t width, int32_t *squares) {
+    for (int64_t next = 0; next < width; next += 4) {
+        int64_t r = next + 4 <= width ? next : width - 4;
         few sum = {0};
         for (int i = 0; i < GRAIN; i++) {
             few v = *(const few *)(pairs + i * width + r);
@@ -100,7 +113,7 @@ INLINED square(const int32_t *pairs, int64_t width, int32_t *squares) {
 }
 
 /* Panels from `start` to `stop`, in the order in which the numbers lie. */
-INLINED pack(const matrix *m, const packed *p, int64_t start, int64_t stop, int64_t width) {
+INLINED void pack_as(const matrix *m, const packed *p, int64_t start, int64_t stop, int64_t width, int integers) {
     int by_grain = m->number_step != 1;
     for (int64_t i = 0; i < (stop - start) * p->grains; i++) {
         int64_t panel = start + (by_grain ? i % (stop - start) : i / p->grains), row = panel * width;
@@ -108,10 +121,17 @@ INLINED pack(const matrix *m, const packed *p, int64_t start, int64_t stop, int6
         int64_t rows = m->rows - row < width ? m->rows - row : width;
         int64_t count = m->length - k < 2 * GRAIN ? m->length - k : 2 * GRAIN;
         int32_t *out = p->pairs + (panel * p->grains + grain) * GRAIN * width;
-        const float *at = m->at + row * m->row_step + k * m->number_step;
-        pack_grain(m, at, rows, count, width, p->first + row, p->second + row, out);
+        const char *at = m->at + bytes(integers) * (row * m->row_step + k * m->number_step);
+        pack_grain(m, at, integers, rows, count, width, p->first + row, p->second + row, out);
         square(out, width, p->squares + (grain * p->panels + panel) * width);
     }
+}
+
+INLINED void pack(const matrix *m, const packed *p, int64_t start, int64_t stop, int64_t width) {
+    if (m->integers)
+        pack_as(m, p, start, stop, width, 1);
+    else
+        pack_as(m, p, start, stop, width, 0);
 }
 
 /* Adds the squares of grain g to each row's sum; returns the largest. */
@@ -164,6 +184,9 @@ static int64_t cut(const packed *x, const packed *y, int64_t *cuts, int64_t *sum
 #if HIGH == 12
 TILE(12)
 TILE(8)
+#else
+TILE(6)
+TILE(2)
 #endif
 TILE(4)
 
@@ -171,7 +194,7 @@ typedef void tile(const int32_t *, const int32_t *, int64_t, int32_t (*)[WIDE]);
 #if HIGH == 12
 static tile *const TILES[] = {tile_4, tile_8, tile_12};
 #else
-static tile *const TILES[] = {tile_4};
+static tile *const TILES[] = {tile_2, tile_4, tile_6};
 #endif
 
 /* One panel of x by one of y; what several cuts sum to is kept in `total`. */
@@ -188,7 +211,7 @@ static void cell(const packed *x, int64_t i, int64_t x_rows, const packed *y, in
         for (int64_t l = 0; l < columns; l += 16) __builtin_prefetch(out + (row + r) * y_rows + column + l, 1);
     for (int64_t c = 0; c < cut_count; c++) {
         int64_t from = cuts[c] * GRAIN, pairs = cuts[c + 1] * GRAIN - from;
-        TILES[(rows - 1) / 4](a + from * HIGH, b + from * WIDE, pairs, sums);
+        TILES[(rows - 1) / STEP](a + from * HIGH, b + from * WIDE, pairs, sums);
         for (int64_t r = 0; r < rows && cut_count > 1; r++)
             for (int64_t l = 0; l < WIDE; l++) total[r][l] = c ? total[r][l] + sums[r][l] : sums[r][l];
     }
@@ -262,13 +285,13 @@ static int64_t place(int64_t index, int64_t count, const int64_t *sizes, const i
     return at;
 }
 
-/* f32[b.., M, N] from f32 [b.., M, K] and [b.., N, K] with these strides, and contiguous exponents of their rows;
- * `sizes` are those of b.., M, N, K. Batches are dealt out to threads; a single one is shared. Returns 0 where there
+/* f32[b.., M, N] from [b.., M, K] and [b.., N, K] with these strides, and contiguous exponents of their rows; `integers`
+ * says what both hold, and `sizes` are those of b.., M, N, K. Batches are dealt out to threads; a single one is shared. Returns 0 where there
  * is no memory, and `out` is then unfinished. */
-int quantised_product(const float *x, const int64_t *x_strides, const int32_t *ex, const float *y,
-                      const int64_t *y_strides, const int32_t *ey, float *out, const int64_t *sizes, int64_t dims,
-                      int threads) {
-    int64_t batch = 1, m = sizes[dims], n = sizes[dims + 1], k = sizes[dims + 2];
+int quantised_product(const char *x, const int64_t *x_strides, const int32_t *ex, const char *y,
+                      const int64_t *y_strides, const int32_t *ey, int integers, float *out, const int64_t *sizes,
+                      int64_t dims, int threads) {
+    int64_t batch = 1, size = bytes(integers), m = sizes[dims], n = sizes[dims + 1], k = sizes[dims + 2];
     for (int64_t i = 0; i < dims; i++) batch *= sizes[i];
     double *factors = malloc(batch * (m + n) * sizeof *factors), *x_factors = factors, *y_factors = factors + batch * m;
     if (!factors) return 0;
@@ -277,8 +300,9 @@ int quantised_product(const float *x, const int64_t *x_strides, const int32_t *e
     for (int64_t i = 0; i < batch * n; i++) y_factors[i] = factor(ey[i]);
 #pragma omp parallel for num_threads(threads) if (threads > 1 && batch > 1) reduction(&& : fits)
     for (int64_t b = 0; b < batch; b++) {
-        matrix left = {x + place(b, dims, sizes, x_strides), m, k, x_strides[dims], x_strides[dims + 1], ex + b * m};
-        matrix right = {y + place(b, dims, sizes, y_strides), n, k, y_strides[dims], y_strides[dims + 1], ey + b * n};
+        const char *x_at = x + size * place(b, dims, sizes, x_strides), *y_at = y + size * place(b, dims, sizes, y_strides);
+        matrix left = {x_at, integers, m, k, x_strides[dims], x_strides[dims + 1], ex + b * m};
+        matrix right = {y_at, integers, n, k, y_strides[dims], y_strides[dims + 1], ey + b * n};
         fits = solve(&left, &right, x_factors + b * m, y_factors + b * n, out + b * m * n, batch > 1 ? 1 : threads) && fits;
     }
     free(factors);

@@ -1,4 +1,4 @@
-"""Products of f32 operands in C, quantised on the way: what the kernel multiplies is packed anyway.
+"""Products in C of quantised operands, or of f32 operands quantised on the way: all is packed anyway.
 
 Contract: `load` compiles ``product_kernel.c`` once a process (a second) and compares it with
 ``numerics.contraction`` before it is given to anybody; None with a warning where it cannot be had or gives
@@ -30,19 +30,23 @@ class Kernel:
         self._product.restype = ctypes.c_int
         size, pointer = ctypes.c_int64, ctypes.c_void_p
         self._product.argtypes = [
-            pointer, pointer, pointer, pointer, pointer, pointer, pointer, pointer, size, ctypes.c_int
+            *(pointer, pointer, pointer, pointer, pointer, pointer),
+            *(ctypes.c_int, pointer, pointer, size, ctypes.c_int),
         ]  # fmt: skip
 
     def product(self, x: Tensor, ex: Tensor, y: Tensor, ey: Tensor, threads: int | None = None) -> Tensor:
-        """f32[b..., M, N] from f32 [b..., M, K] and [b..., N, K], which may lie in any order, and exponents
-        i32 of their rows. On as many threads as PyTorch uses, unless told. Raises MemoryError."""
+        """f32[b..., M, N] from [b..., M, K] and [b..., N, K], which may lie in any order, and exponents i32
+        of their rows: f32 to be quantised by them, or i16 that were, |q| <= 8192.
+
+        On as many threads as PyTorch uses, unless told. Raises MemoryError.
+        """
         sizes = (*x.shape[:-1], *y.shape[-2:])
         out = torch.empty(sizes[:-1], dtype=torch.float32)
-        given = []
-        for operand, e in ((x, ex.contiguous()), (y, ey.contiguous())):
-            given += [operand.data_ptr(), numbers(operand.stride()), e.data_ptr()]
+        ex, ey = ex.contiguous(), ey.contiguous()
         fits = self._product(
-            *(*given, out.data_ptr(), numbers(sizes), len(sizes) - 3, threads or torch.get_num_threads())
+            *(x.data_ptr(), numbers(x.stride()), ex.data_ptr()),
+            *(y.data_ptr(), numbers(y.stride()), ey.data_ptr(), x.dtype is torch.int16),
+            *(out.data_ptr(), numbers(sizes), len(sizes) - 3, threads or torch.get_num_threads()),
         )
         if not fits:
             raise MemoryError(f"no room to pack a product of {sizes[:-1]} over {sizes[-1]} numbers")
@@ -65,13 +69,14 @@ def _check(kernel: Kernel, rows: int, others: int, length: int, threads: int) ->
     wave = (torch.arange(count) * 7919 % 16385 - 8192).to(torch.float32) / 2
     for line in (any_bits, wave, torch.ones(count)):
         for batch in ((), (2,)):
-            left, right = (_seen(line, (*batch, n, length)) for n in (rows, others))
-            for x, y in ((left[0], right[0]), (left[1], right[1]), (left[0], right[2])):
+            a, b = (_seen(line, (*batch, n, length)) for n in (rows, others))
+            for x, y in ((a[0], b[0]), (a[1], b[1]), (a[0], b[2])):
                 ex, ey = _exponents(x), _exponents(y)
                 qx, qy = contraction.quantise(x, ex), contraction.quantise(y, ey)
-                made = kernel.product(x, ex, y, ey, threads)
-                if not _same(contraction.product(qx, ex, qy, ey), made):
-                    raise Unusable(f"the compiled kernel gives other products of {length} numbers")
+                wanted = contraction.product(qx, ex, qy, ey)
+                for left, right in ((x, y), (qx, qy)):
+                    if not _same(wanted, kernel.product(left, ex, right, ey, threads)):
+                        raise Unusable(f"the compiled kernel gives other products of {length} numbers")
 
 
 def _seen(line: Tensor, shape: tuple[int, ...]) -> list[Tensor]:

@@ -104,13 +104,23 @@ static int64_t cut(const int16_t *packed, int64_t padded, int64_t pairs, int32_t
                 for (int l = 0; l < LANES; l++) sums[v * LANES + l] += s[r][v][l];                                \
     }
 TILE(8, 1)
+#if LANES == 16 /* so there are 32 registers */
 TILE(8, 2)
 TILE(8, 3)
 TILE(6, 4)
+#else /* 16 */
+TILE(6, 2)
+#endif
 typedef void tile(const char *, const int64_t *, const int64_t *, const char *, const int64_t *, int64_t, double *,
                   int64_t);
+#if LANES == 16
 static tile *const TILES[] = {tile_8_1, tile_8_2, tile_8_3, tile_6_4};
 static const int TILE_ROWS[] = {8, 8, 8, 6};
+#else
+static tile *const TILES[] = {tile_8_1, tile_6_2};
+static const int TILE_ROWS[] = {8, 6};
+#endif
+#define MOST_VECTORS ((int64_t)(sizeof TILES / sizeof *TILES)) /* in a tile */
 
 typedef struct {
     const int16_t *x, *packed;
@@ -214,11 +224,11 @@ static int block(const problem *t, const int64_t *x_rows, int64_t x_count, int64
     return 1;
 }
 
-/* Neighbouring vectors, up to four together; `rows` are the vectors' places, NULL where all are neighbours. */
+/* Neighbouring vectors, as many together as a tile takes; `rows` are the vectors' places, NULL where all are neighbours. */
 static int64_t grouped(const int64_t *rows, int64_t vectors, group *groups) {
     int64_t count = 0;
     for (int64_t v = 0; v < vectors; v++) {
-        int follows = count && groups[count - 1].count < 4 &&
+        int follows = count && groups[count - 1].count < MOST_VECTORS &&
                       (!rows || rows[v * LANES] == rows[(v - 1) * LANES] + LANES);
         if (follows)
             groups[count - 1].count++;

@@ -112,7 +112,8 @@ def _run(program: Program, kernel: bool, *inputs: Tensor) -> list[Tensor]:
                 values.append(Padded.of(operands[inner], sides))
             else:
                 value = _value(node, operands, inputs[-1].device)
-                stored = node.op is Op.PRODUCT and _by_kernel(operands)
+                windows = any(isinstance(x, Windows) for x in operands)
+                stored = node.op is Op.PRODUCT and (kernel or windows)
                 if node.op in _ROUNDED and isinstance(value, Tensor) and not stored:
                     value = fused.rounded(value)
                 costly = (node.op in _COSTLY or len(values) in repeated) and not stored
@@ -234,12 +235,6 @@ def _value(node: Node, operands: Sequence[Value], device: torch.device) -> Value
     if node.op is Op.CONCAT:
         return torch.cat(tensors, node.attrs[0])
     return _computed(node, tensors)
-
-
-def _by_kernel(operands: Sequence[Value]) -> bool:
-    """Whether a product of these is one operation, which stores what it makes."""
-    windows = any(isinstance(x, Windows) for x in operands)
-    return windows or all(isinstance(x, Unquantised) for x in operands[::2])
 
 
 def _quantised(value: Value) -> Quantised:

@@ -117,6 +117,7 @@ def test_a_product_put_together_by_rows_has_every_bit(
     monkeypatch: pytest.MonkeyPatch, shape: tuple[int, int, int], transposed: bool
 ) -> None:
     monkeypatch.setattr(blocks, "_BLOCK", 640)
+    monkeypatch.setattr(backends, "processor_multiplies_int8", lambda: True)
     qa, ea = _quantised((shape[0], shape[2]), 18)
     qb, eb = _quantised((shape[1], shape[2]), 19)
     qa[0], qb[0], ea[-1] = 8192, -8192, 129

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from numerics import contraction, fused
+from numerics import backends, contraction, fast, fused, product_kernel
 
 LONG = 2600
 SHAPES = [
@@ -68,17 +68,33 @@ def test_fused_products_have_the_definition_s_bits(
     assert not same(wanted, changed), "one bit must be seen"
 
 
-def test_the_way_of_a_batch_depends_on_the_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("int8", [False, True])
+def test_the_kernel_multiplies_on_processors_and_without_it_int8_where_it_is_fast(
+    threads: int, int8: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taken: list[str] = []
     for name in ("_total_int8", "_total_f64"):
         way = getattr(fused, name)
         monkeypatch.setattr(fused, name, lambda *q, way=way, name=name: (taken.append(name), way(*q))[1])
-    both(rows((3, 16, 8), 1), rows((3, 16, 8), 2))
-    both(rows((16, 8), 1), rows((16, 8), 2))
-    assert taken == ["_total_int8" if threads <= 2 else "_total_f64", "_total_int8"]
+    monkeypatch.setattr(backends, "processor_multiplies_int8", lambda: int8)
+    left, right = rows((3, 16, 80), 1), rows((3, 16, 80), 2)
+    assert product_kernel.load() is not None
+    assert same(*both(left, right))
+    assert taken == []
+    monkeypatch.setattr(product_kernel, "load", lambda: None)
+    assert same(*both(left, right))
+    assert same(*both(left[0], right[0]))
+    assert taken == ["_total_f64", "_total_int8" if int8 else "_total_f64"]
 
 
-def test_a_batch_of_int8_products_leaves_the_threads_as_they_were(threads: int) -> None:
-    a = torch.ones(2, 3, 4, dtype=torch.int8)
-    assert torch.ops.assay.int8_products(a, a).tolist() == [[[4] * 3] * 3] * 2
-    assert torch.get_num_threads() == threads
+@pytest.mark.parametrize(("left", "right"), SHAPES)
+def test_eager_products_have_the_definition_s_bits_with_and_without_the_kernel(
+    threads: int, left: tuple[int, ...], right: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y = rows(left, 1), rows(right, 2)
+    ex, ey = contraction.exponent(x), contraction.exponent(y)
+    qx, qy = contraction.quantise(x, ex), contraction.quantise(y, ey)
+    wanted = contraction.product(qx, ex, qy, ey)
+    for load in (product_kernel.load, lambda: None):
+        monkeypatch.setattr(product_kernel, "load", load)
+        assert same(wanted, fast.product(qx, ex, qy, ey))

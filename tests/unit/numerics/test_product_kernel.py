@@ -69,6 +69,16 @@ def test_products_have_the_definition_s_bits(kernel: Kernel, seed: int) -> None:
     assert torch.equal(_bits(wanted), _bits(kernel.product(*sides)))
 
 
+def test_exponents_may_lie_in_any_order(kernel: Kernel) -> None:
+    """A copy of them has to live as long as the call."""
+    x, y = torch.randn(2, 600, 20), torch.randn(2, 500, 20)
+    for ex in (torch.tensor(3, dtype=torch.int32), torch.arange(600, dtype=torch.int32) % 7):
+        alike = ex.expand(2, 600)
+        turned = (torch.arange(1000, dtype=torch.int32) % 5).view(500, 2).t()
+        wanted = _wanted(x, alike, y, turned)
+        assert torch.equal(_bits(wanted), _bits(kernel.product(x, alike, y, turned)))
+
+
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_the_largest_sums_do_not_overflow(kernel: Kernel, sign: float) -> None:
     """Also where only the end of a row is large, in one row of many, or the lengths of both rows differ."""
