@@ -11,6 +11,7 @@ Source: docs/decisions/0005-compiled-execution.md.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -53,9 +54,9 @@ class Kernel:
         return out
 
 
-def build(source: Path) -> Kernel:
+def build(source: Path, flags: Sequence[str] = ARITHMETIC_FLAGS) -> Kernel:
     """Compile, load and check a kernel. Raises Unusable."""
-    kernel = Kernel(compiled(source, ARITHMETIC_FLAGS))
+    kernel = Kernel(compiled(source, flags))
     for rows, others, length in ((1, 70, 300), (17, 33, 64), (40, 9, 131)):
         for threads in (1, 2):
             _check(kernel, rows, others, length, threads)

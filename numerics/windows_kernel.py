@@ -102,9 +102,9 @@ class Kernel:
         return out
 
 
-def build(source: Path) -> Kernel:
+def build(source: Path, flags: Sequence[str] = ARITHMETIC_FLAGS) -> Kernel:
     """Compile, load and check a kernel. Raises Unusable."""
-    kernel = Kernel(compiled(source, ARITHMETIC_FLAGS))
+    kernel = Kernel(compiled(source, flags))
     _check_plane(kernel)
     for length in (64, 131, 300):
         _check(kernel, length)

@@ -203,7 +203,7 @@ def main() -> None:
     )
     chosen = parser.parse_args()
     names = chosen.size or (["gpt-512"] if chosen.quick else list(SIZES))
-    turns = chosen.turns or (5 if chosen.quick else 15)
+    turns = chosen.turns or (3 if chosen.quick else 15)
     results = []
     for name in names:
         for threads in chosen.threads or [torch.get_num_threads()]:
