@@ -1,6 +1,6 @@
 """Follows the contracts' events through restarts, reorganisations and unreliable nodes.
 
-Contract: `poll` returns what changed since the last poll, in chain order: new events, and before them, if
+Contract: `poll` returns what changed since it last returned, in chain order: new events, and before them, if
 blocks that were read are gone, one `RolledBack` naming the events to forget. Every change is on disk before
 it is returned, so after a restart `history` is the whole truth and nothing is read twice. A node that lags,
 stalls or loses its head changes nothing; only a different block at a height that was read does.
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,7 @@ class EventFollower:
         self._first_block = first_block
         self._range_blocks = range_blocks
         self._confirmations = confirmations
+        self._untold: list[Event | RolledBack] = []
         self._names = {to_checksum_address(address): name for name, (address, _) in contracts.items()}
         self._events = {
             (to_checksum_address(address), topic(entry)): entry
@@ -99,12 +101,11 @@ class EventFollower:
         return self._last_block()[0]
 
     def poll(self) -> list[Event | RolledBack]:
-        """Read up to the head. Raises RpcUnreachable, with everything read before it kept."""
-        changes: list[Event | RolledBack] = []
+        """Read up to the head. Raises RpcUnreachable; what was read before it, the next poll returns."""
         head = quantity(self._rpc.request("eth_blockNumber", []), "the block number") - self._confirmations
         rolled_back = self._roll_back(head)
         if rolled_back is not None:
-            changes.append(rolled_back)
+            self._untold.append(rolled_back)
         size = self._range_blocks
         while (start := self.cursor + 1) <= head:
             end = min(start + size - 1, head)
@@ -120,7 +121,8 @@ class EventFollower:
                 continue
             if read is None:  # the chain changed while it was read: the next poll sees it
                 break
-            changes.extend(read)
+            self._untold.extend(read)
+        changes, self._untold = self._untold, []
         return changes
 
     def history(self, name: str | None = None, contract: str | None = None) -> list[Event]:
@@ -152,16 +154,17 @@ class EventFollower:
         """Forget blocks that the chain no longer has. A block that the node does not know is no evidence."""
         agreed = self._first_block - 1
         differs = False
-        for number, known in self._db.execute(
-            "SELECT number, hash FROM blocks ORDER BY number DESC"
-        ).fetchall():
-            block = get_block(self._rpc, number) if number <= head + self._confirmations else None
-            if block is None:
-                continue
-            if block["hash"] == known:
-                agreed = number
-                break
-            differs = True
+        # Row by row: as a rule the first one agrees.
+        known_blocks = self._db.execute("SELECT number, hash FROM blocks ORDER BY number DESC")
+        with closing(known_blocks):
+            for number, known in known_blocks:
+                block = get_block(self._rpc, number) if number <= head + self._confirmations else None
+                if block is None:
+                    continue
+                if block["hash"] == known:
+                    agreed = number
+                    break
+                differs = True
         if not differs:
             return None
         rows = self._db.execute(

@@ -145,10 +145,33 @@ def test_node_that_dies_between_ranges_loses_nothing(tmp_path: Path) -> None:
     node.before = die
     with pytest.raises(RpcUnreachable):
         follower.poll()
+    assert games(list(follower.history())) == [0, 1, 2], "two ranges had been read"
     node.before = lambda method: None
     node.down = False
-    follower.poll()
+    assert games(follower.poll()) == list(range(6)), "also those that were read before it died"
     assert games(list(follower.history())) == list(range(6))
+
+
+def test_a_node_that_dies_after_a_reorganisation_hides_nothing_of_it(tmp_path: Path) -> None:
+    node = FakeNode()
+    node.mine([log(1)])
+    node.mine([log(2)])
+    follower = follow(node, tmp_path)
+    follower.poll()
+    node.reorganise(1)
+    node.mine([log(3)])
+
+    def die(method: str) -> None:
+        node.down = method == "eth_getLogs"
+
+    node.before = die
+    with pytest.raises(RpcUnreachable):
+        follower.poll()
+    assert games(list(follower.history())) == [1], "the follower itself has gone back"
+    node.before, node.down = lambda method: None, False
+    rolled_back, *new = follower.poll()
+    assert isinstance(rolled_back, RolledBack) and games(list(rolled_back.events)) == [2]
+    assert games(new) == [3]
 
 
 def test_range_that_is_too_large_is_halved(tmp_path: Path) -> None:
