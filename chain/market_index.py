@@ -39,6 +39,8 @@ class MarketIndex:
     """Jobs, claims, games and endpoints, in the order in which they appeared."""
 
     jobs: dict[JobId, Terms] = field(default_factory=dict)
+    closed: set[JobId] = field(default_factory=set)
+    """Jobs of which nothing changes any more: neither progress nor escrow."""
     claims: dict[ClaimId, Claim] = field(default_factory=dict)
     roots: dict[ClaimId, tuple[bytes, ...]] = field(default_factory=dict)
     traces: dict[ClaimId, dict[Address, tuple[bytes, ...]]] = field(default_factory=dict)
@@ -49,6 +51,16 @@ class MarketIndex:
     demands: dict[int, DemandView] = field(default_factory=dict)
     held: Wei = NOTHING
     """Tokens that the vault holds for jobs, games, demands, plants and those whose work a rewind wasted."""
+    _games_of: dict[JobId, list[int]] = field(default_factory=dict)
+    _demands_of: dict[JobId, list[int]] = field(default_factory=dict)
+
+    def games_of(self, job_id: JobId) -> list[GameView]:
+        """A job's games, oldest first."""
+        return [self.games[game_id] for game_id in self._games_of.get(job_id, [])]
+
+    def demands_of(self, job_id: JobId) -> list[DemandView]:
+        """Demands on a job's claims, oldest first."""
+        return [self.demands[demand_id] for demand_id in self._demands_of.get(job_id, [])]
 
     def apply(self, event: Event) -> None:
         """Fold one event in; events of no interest change nothing."""
@@ -73,6 +85,9 @@ class MarketIndex:
         self.jobs[job_id] = unpack(Terms, a["terms"])
         self.claims_of.setdefault(job_id, [])
 
+    def _on_Jobs_JobClosed(self, a: dict) -> None:
+        self.closed.add(JobId(a["jobId"]))
+
     def _on_Tasks_Committed(self, a: dict) -> None:
         claim_id = ClaimId(a["claimId"])
         self.claims[claim_id] = unpack(Claim, a["claim"])
@@ -87,9 +102,11 @@ class MarketIndex:
         self.endpoints[Address(a["account"])] = a["url"]
 
     def _on_Availability_Demanded(self, a: dict) -> None:
+        claim_id = ClaimId(a["claimId"])
+        self._demands_of.setdefault(self.claims[claim_id].job_id, []).append(a["demandId"])
         self.demands[a["demandId"]] = DemandView(
             demand_id=a["demandId"],
-            claim_id=ClaimId(a["claimId"]),
+            claim_id=claim_id,
             demander=Address(a["demander"]),
             segment_end=a["segmentEnd"],
             state_root=a["stateRoot"],
@@ -108,9 +125,11 @@ class MarketIndex:
         self.demands[demand_id] = replace(self.demands[demand_id], outcome=outcome)
 
     def _on_Court_GameOpened(self, a: dict) -> None:
+        game = unpack(Game, a["game"])
+        self._games_of.setdefault(game.accused.job_id, []).append(a["gameId"])
         self.games[a["gameId"]] = GameView(
             game_id=a["gameId"],
-            game=unpack(Game, a["game"]),
+            game=game,
             digests=(),
             opened=(),
             leaf_data=b"",

@@ -1,8 +1,8 @@
 """The market as one account's node sees it: `protocol.ports.MarketView` over a node.
 
 Contract: every answer of one refresh is as of one block, `block`; the view moves on when it is older than
-`max_age_s` and after each transaction of this node. Finished claims are remembered, since they cannot change
-without a reorganisation.
+`max_age_s` and after each transaction of this node. What no block can change but after an event is asked
+once and remembered until that event or a reorganisation: claims, and the jobs that have closed, for good.
 Does not guarantee that the node is honest: whoever stakes on it should run it or compare two.
 """
 
@@ -23,7 +23,7 @@ from chain.errors import Registry
 from chain.events import Event, EventFollower, RolledBack
 from chain.market_index import MarketIndex
 from chain.records import unpack
-from chain.rpc import Rpc
+from chain.rpc import Rpc, get_block, quantity
 from protocol.errors import Stop
 from protocol.types import (
     Address,
@@ -40,6 +40,7 @@ from protocol.types import (
     Phase,
     Progress,
     Role,
+    Seconds,
     StakeView,
     Vote,
     Wei,
@@ -129,6 +130,8 @@ class ChainView:
         self._index = MarketIndex()
         self._answers: dict[tuple[Any, ...], Any] = {}
         self._kept: dict[ClaimId, ClaimView] = {}
+        self._closed: dict[JobId, JobView] = {}
+        self._block = self._follower.cursor
         self._seen_s = float("-inf")
         self._readers = 0
         self._restart_index()
@@ -148,11 +151,12 @@ class ChainView:
     @property
     def block(self) -> int:
         """The block that all answers are of."""
-        return self._follower.cursor
+        return self._block
 
     def refresh(self) -> None:
         """Move to the latest block. Raises RpcUnreachable."""
         with self._lock:
+            self._seen_s = float("-inf")  # whoever reads after a failure here has to come back to it
             changes = self._follower.poll()
             if any(isinstance(change, RolledBack) for change in changes):
                 self._restart_index()
@@ -162,6 +166,7 @@ class ChainView:
                         self._forget(change)
                         self._index.apply(change)
             self._answers.clear()
+            self._block = self._follower.cursor
             self._seen_s = self._clock()
 
     def disconnect(self) -> None:
@@ -188,8 +193,14 @@ class ChainView:
             terms = index.jobs.get(job_id)
             if terms is None:
                 raise Unknown(f"there is no job 0x{job_id.hex()} on this market", hint="assay job ls")
+            kept = self._closed.get(job_id)
+            if kept is not None:
+                return kept
             progress = unpack(Progress, self._read("Jobs", "progress", job_id))
-            return JobView(job_id, terms, progress, Wei(self._read("Vault", "balance", _ESCROW, job_id)))
+            view = JobView(job_id, terms, progress, Wei(self._read("Vault", "balance", _ESCROW, job_id)))
+            if progress.closed and job_id in index.closed:
+                self._closed[job_id] = view
+            return view
 
     def holder(self, job_id: JobId, shard: int) -> Holder:
         """Who holds a shard."""
@@ -228,10 +239,7 @@ class ChainView:
     def games(self, job_id: JobId | None = None) -> Sequence[GameView]:
         """Games, oldest first."""
         with self._pinned() as index:
-            games = list(index.games.values())
-            if job_id is None:
-                return games
-            return [g for g in games if index.claims[g.game.claim_id].job_id == job_id]
+            return index.games_of(job_id) if job_id is not None else list(index.games.values())
 
     def game(self, game_id: int) -> GameView:
         """One game. Raises Unknown."""
@@ -244,8 +252,7 @@ class ChainView:
     def demands(self, job_id: JobId | None = None) -> Sequence[DemandView]:
         """Demands to show pieces of a state, oldest first."""
         with self._pinned() as index:
-            found = list(index.demands.values())
-            return [d for d in found if job_id is None or index.claims[d.claim_id].job_id == job_id]
+            return index.demands_of(job_id) if job_id is not None else list(index.demands.values())
 
     def stake(self, account: Address, role: Role) -> StakeView:
         """An account's stake in one role."""
@@ -288,9 +295,23 @@ class ChainView:
         left_out = stale and not self._overtaken(claim)
         roots, traces = self._index.roots[claim_id], self._index.traces.get(claim_id, {})
         view = ClaimView(claim_id, claim, status, votes, stale, left_out, roots, dict(traces))
-        if status.phase != Phase.SEEDED:  # a committed vote changes a seeded claim without an event
+        if not self._voting(claim, status):
             self._kept[claim_id] = view
         return view
+
+    def _voting(self, claim: Claim, status: ClaimStatus) -> bool:
+        """Whether votes may still be committed (rule 4.7): the one change of a claim that no event tells."""
+        if status.phase != Phase.SEEDED:
+            return False
+        return self._time() <= status.since + self._index.jobs[claim.job_id].vote_time
+
+    def _time(self) -> Seconds:
+        """Timestamp of the block that all answers are of; 0 while the node does not know it."""
+        key = ("timestamp",)
+        if key not in self._answers:
+            block = get_block(self._rpc, self.block)
+            self._answers[key] = 0 if block is None else quantity(block["timestamp"], "a block's time")
+        return Seconds(self._answers[key])
 
     def _overtaken(self, claim: Claim) -> bool:
         """Whether a rewind has overtaken the claim, whatever became of its round."""
@@ -316,5 +337,6 @@ class ChainView:
     def _restart_index(self) -> None:
         self._index = MarketIndex()
         self._kept.clear()
+        self._closed.clear()
         for event in self._follower.history():
             self._index.apply(event)

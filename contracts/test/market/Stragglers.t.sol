@@ -402,6 +402,38 @@ contract StragglersTest is Market {
         assertEq(lockedOf(solvers[1], Role.SOLVER), 0);
     }
 
+    /// @notice A node asks for them once and never again.
+    function test_nothingThatIsLeftOfAClosedJobChangesItsProgressOrItsEscrow() external {
+        vm.prank(client);
+        jobs.halt(jobId);
+        Claim memory late = commitTask(0, 1);
+        uint256 game = challengeAs(whistle, late, 1);
+        (Claim memory task, Claim memory outer) = playAlone(0);
+        skip(501);
+        tasks.settle(task);
+        tasks.settle(outer);
+        jobs.close(jobId);
+        bytes32 closed = progressAndEscrow();
+        uint256 snapshot = vm.snapshotState();
+        court.decide(game, true);
+        assertPhase(late, Phase.CONVICTED);
+        assertEq(progressAndEscrow(), closed);
+        vm.revertToState(snapshot);
+        court.decide(game, false);
+        tasks.void(late);
+        assertPhase(late, Phase.VOID);
+        assertEq(progressAndEscrow(), closed);
+        vm.startPrank(client);
+        vm.expectRevert(abi.encodeWithSelector(IJobs.JobEnded.selector, jobId));
+        jobs.topUp(jobId, 1);
+        vm.expectRevert(abi.encodeWithSelector(IJobs.JobEnded.selector, jobId));
+        jobs.halt(jobId);
+    }
+
+    function progressAndEscrow() private view returns (bytes32) {
+        return keccak256(abi.encode(jobs.progress(jobId), vault.balance(IVault.Bucket.ESCROW, jobId)));
+    }
+
     // Rewinds
 
     function test_whatWasLeftOutIsNotCompensatedByALaterRewind() external {

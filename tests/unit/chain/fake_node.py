@@ -15,6 +15,8 @@ from chain.rpc import RpcFailed
 from protocol.errors import RpcUnreachable
 
 GAS = 50_000
+BLOCK_S = 2
+"""Seconds from block to block; block 0 has time 0."""
 
 
 class Killed(BaseException):
@@ -131,7 +133,8 @@ class FakeNode:
         number = len(self.blocks) - 1 - self.lag if tag == "latest" else int(tag, 16)
         if number > len(self.blocks) - 1 - self.lag:
             return None
-        return {"number": hex(number), "hash": self.blocks[number].hash, "baseFeePerGas": hex(10**9)}
+        block = {"number": hex(number), "hash": self.blocks[number].hash, "baseFeePerGas": hex(10**9)}
+        return {**block, "timestamp": hex(number * BLOCK_S)}
 
     def eth_getTransactionCount(self, sender: str, tag: str) -> str:
         return hex(self.nonce_at(sender, None if tag == "latest" else int(tag, 16)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -34,6 +35,7 @@ from protocol.dispute import (
     Timeout,
 )
 from protocol.encoding import as_tuple, words
+from protocol.errors import RpcUnreachable
 from protocol.types import (
     Accused,
     Claim,
@@ -48,10 +50,11 @@ from protocol.types import (
     ProgramRef,
     Progress,
     Scope,
+    Seconds,
     Terms,
     Vote,
 )
-from tests.unit.chain.fake_node import FakeNode
+from tests.unit.chain.fake_node import BLOCK_S, FakeNode
 
 ME = "0x" + "11" * 20
 NAMES = [*INTERFACES, "Token"]
@@ -157,12 +160,22 @@ def sender() -> RecordingSender:
     return RecordingSender()
 
 
+Open = Callable[[float], ChainMarket]
+
+
 @pytest.fixture
-def market(node: MarketNode, artifacts: Artifacts, sender: RecordingSender, tmp_path: Path) -> ChainMarket:
-    addresses = dict(ADDRESSES)
-    deployment = Deployment("31337:0x", 0, artifacts.source_hash, addresses, {})
+def market_of(node: MarketNode, artifacts: Artifacts, sender: RecordingSender, tmp_path: Path) -> Open:
+    """A market whose view may grow so many seconds old."""
+    deployment = Deployment("31337:0x", 0, artifacts.source_hash, dict(ADDRESSES), {})
     taken: Any = sender
-    return ChainMarket(node, deployment, artifacts, taken, tmp_path / "events.db", max_age_s=-1.0)
+    path = tmp_path / "events.db"
+    return lambda age_s: ChainMarket(node, deployment, artifacts, taken, path, max_age_s=age_s)
+
+
+@pytest.fixture
+def market(market_of: Open) -> ChainMarket:
+    """It looks anew whenever it is asked."""
+    return market_of(-1.0)
 
 
 STRUCTS = {
@@ -330,6 +343,159 @@ def test_claims_and_jobs_come_from_events_and_state(market: ChainMarket, node: M
     node.reorganise(1)
     node.mine()
     assert [c.claim_id for c in market.claims(job_id)] == [claim_id]
+
+
+OPEN, CLOSED = sample(Progress, closed=False), sample(Progress, closed=True)
+
+
+def close(node: MarketNode, job_id: bytes) -> None:
+    """The chain closes a job, and its answers follow."""
+    node.emit("Jobs", "JobClosed", jobId=job_id, refunded=5)
+
+
+def asked(node: MarketNode, look: Callable[[], Any]) -> list[str]:
+    """Requests that a look costs, once a block has been mined since the last."""
+    node.mine()
+    before = len(node.requests)
+    look()
+    return node.requests[before:]
+
+
+@pytest.fixture
+def posted(node: MarketNode) -> list[bytes]:
+    """Twelve jobs; the first is open, as is whatever has no JobClosed yet."""
+    ids = [digest(f"job {number}") for number in range(12)]
+    for job_id in ids:
+        node.emit("Jobs", "JobPosted", jobId=job_id, client=ME, budget=5, terms=as_tuple(TERMS))
+    ended = topic(find(node.artifacts["IJobs"].abi, "event", "JobClosed")).hex()
+
+    def progress(job_id: bytes) -> Any:
+        logs = (entry["topics"] for block in node.blocks for entry in block.logs)
+        closed = ["0x" + ended, "0x" + job_id.hex()] in logs
+        return as_tuple(CLOSED if closed else OPEN)
+
+    node.answers = {"progress": progress, "balance": 0}
+    return ids
+
+
+def test_closed_jobs_cost_nothing_to_look_at(
+    market: ChainMarket, node: MarketNode, posted: list[bytes]
+) -> None:
+    one = asked(node, lambda: market.job(posted[0]))
+    assert one.count("eth_call") == 2, "an open job's progress and escrow"
+    assert asked(node, market.jobs).count("eth_call") == 2 * len(posted)
+    for job_id in posted[1:]:
+        close(node, job_id)
+    assert asked(node, market.jobs).count("eth_call") == 2 * len(posted), "each once more, closed"
+    assert asked(node, market.jobs) == one
+    assert [job.progress.closed for job in market.jobs()] == [False] + [True] * 11
+
+
+def test_a_closing_that_a_reorganisation_took_back_is_forgotten(
+    market: ChainMarket, node: MarketNode, posted: list[bytes]
+) -> None:
+    close(node, posted[0])
+    assert market.job(posted[0]).progress.closed
+    node.reorganise(1)
+    node.mine()
+    assert not market.job(posted[0]).progress.closed, "before any new event"
+    close(node, posted[0])
+    assert market.job(posted[0]).progress.closed
+
+
+def test_a_closing_is_forgotten_though_the_node_fails_in_the_midst_of_its_reorganisation(
+    market: ChainMarket, node: MarketNode, posted: list[bytes]
+) -> None:
+    close(node, posted[0])
+    assert market.job(posted[0]).progress.closed
+
+    def die(method: str) -> None:
+        node.down = method == "eth_getLogs"
+
+    with market.snapshot():
+        before = market.block
+        node.before = die
+        node.reorganise(1)
+        node.mine()
+        with pytest.raises(RpcUnreachable):
+            market.refresh()
+        assert market.block == before, "a look that had begun stays where it was"
+    with pytest.raises(RpcUnreachable):
+        market.job(posted[0])
+    node.before, node.down = lambda method: None, False
+    assert not market.job(posted[0]).progress.closed
+
+
+def test_a_view_that_could_not_move_on_tries_again_however_young_it_is(
+    market_of: Open, node: MarketNode
+) -> None:
+    market = market_of(1e9)
+    node.mine()
+    assert market.block == 0, "it is young"
+    node.down = True
+    with pytest.raises(RpcUnreachable):
+        market.refresh()
+    node.down = False
+    market.endpoints()
+    assert market.block == 1
+
+
+def test_an_answer_that_no_event_confirms_is_not_kept(
+    market: ChainMarket, node: MarketNode, posted: list[bytes]
+) -> None:
+    """Of a node that lags or is on another fork, say."""
+    node.answers["progress"] = as_tuple(CLOSED)
+    assert market.job(posted[0]).progress.closed, "what the node says"
+    node.answers["progress"] = as_tuple(OPEN)
+    assert not market.job(posted[0]).progress.closed
+
+
+def test_a_seeded_claim_is_asked_for_until_nobody_can_vote_and_after_events(
+    market: ChainMarket, node: MarketNode
+) -> None:
+    """A job closes over claims that nobody will ever end; they would cost calls for ever."""
+    job_id, claim_id = digest("job"), digest("claim")
+    terms, claim = replace(TERMS, vote_time=Seconds(60)), as_tuple(replace(CLAIM, job_id=job_id))
+    node.emit("Jobs", "JobPosted", jobId=job_id, client=ME, budget=5, terms=as_tuple(terms))
+    whose = {"claimId": claim_id, "jobId": job_id, "claimant": ME}
+    node.emit("Tasks", "Committed", claim=claim, roots=[D, D], seedBlock=1, **whose)
+    since = Seconds(len(node.blocks) * BLOCK_S)
+    status = sample(ClaimStatus, phase=Phase.SEEDED, since=since)
+    node.answers = {"status": as_tuple(status), "votes": [], "current": claim_id}
+
+    def look() -> int:
+        return asked(node, lambda: market.claims(job_id)).count("eth_call")
+
+    assert look() == look() == 3
+    node.answers["votes"] = [as_tuple(sample(Vote))]
+    (view,) = market.claims(job_id)
+    assert view.votes, "a vote that was committed without an event"
+    while len(node.blocks) * BLOCK_S < since + terms.vote_time:
+        node.mine()
+    assert look() == 3, "of the last second in which a vote is taken"
+    assert look() == 3, "of the first in which none is"
+    assert look() == 0
+    node.emit("Tasks", "VoteRevealed", claimId=claim_id, verifier=ME, valid=True, traces=[D])
+    node.answers["status"] = as_tuple(replace(status, valid=1))
+    assert market.claim(claim_id).status.valid == 1
+    assert look() == 0
+
+
+def test_games_and_demands_are_their_jobs(market: ChainMarket, node: MarketNode) -> None:
+    jobs, claims = [digest("job"), digest("other job")], [digest("claim"), digest("other claim")]
+    for number, (job_id, claim_id) in enumerate(zip(jobs, claims, strict=True)):
+        whose = {"claimId": claim_id, "jobId": job_id, "claimant": ME}
+        claim = as_tuple(replace(CLAIM, job_id=job_id))
+        node.emit("Tasks", "Committed", claim=claim, roots=[D], seedBlock=1, **whose)
+        game = replace(GAME, claim_id=claim_id, accused=replace(GAME.accused, job_id=job_id))
+        for game_id in (number, number + 2):
+            node.emit("Court", "GameOpened", gameId=game_id, claimId=claim_id, game=as_tuple(game))
+        state = {"segmentEnd": 1, "stateRoot": D, "deadline": 5, "places": [(0, 1)]}
+        node.emit("Availability", "Demanded", demandId=number, claimId=claim_id, demander=ME, **state)
+    assert [[game.game_id for game in market.games(job_id)] for job_id in jobs] == [[0, 2], [1, 3]]
+    assert [[d.demand_id for d in market.demands(job_id)] for job_id in jobs] == [[0], [1]]
+    assert len(market.games()) == 4 and len(market.demands()) == 2
+    assert market.games(digest("none")) == market.demands(digest("none")) == []
 
 
 def test_snapshot_stays_at_one_block(market: ChainMarket, node: MarketNode) -> None:

@@ -172,6 +172,7 @@ def test_33_a_demand_is_answered_or_collected_after_its_job_has_closed(
     assert day.run(lambda: bool(day.world.demands))
     day.services["bob"] = bob
     close_without_bob(day, job_id)
+    closed = wendy.market.job(job_id)
     assert watched(bob.market) and watched(wendy.market)
     if answered:
         day.services["bob"] = bob
@@ -180,3 +181,4 @@ def test_33_a_demand_is_answered_or_collected_after_its_job_has_closed(
     kept = 2_000 if answered else 2_000 - SOLVER_STAKE
     assert day.world.active[account("bob"), Role.SOLVER] == kept
     assert answered <= day.run(lambda: not locked(day))
+    assert wendy.market.job(job_id) == closed, "whatever became of the claim"
