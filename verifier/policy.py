@@ -212,10 +212,10 @@ def _pursuits(sight: Sight, job: JobSight) -> Iterator[Action]:
     terms = job.view.terms
     playing = _accused(sight, job)
     own = [g for g in job.games if g.game.challenger == sight.me and not g.decided]
+    found = {claim_id for (claim_id, _), ballot in job.ballots.items() if ballot.finding}
     for view in job.claims:
-        found = any(b.finding for (claim_id, _), b in job.ballots.items() if claim_id == view.claim_id)
         open_ = view.status.phase in CHALLENGEABLE and not view.stale
-        if not found or not open_ or view.claim_id in playing:
+        if view.claim_id not in found or not open_ or view.claim_id in playing:
             continue
         drawn = view.status.phase == Phase.SEEDED and own_vote(sight, view) is not None
         if not drawn and others_suffice(sight.now, job.view, view, job.games):
