@@ -130,7 +130,7 @@ def test_11_what_is_opened_falsely_is_convicted_by_it(at: int) -> None:
     if at:
         cheat = many_slots(300, 7.5)
         game = input_game(game, cheat.root(0))
-    view = GameView(1, game, (), (), b"", 0, False, False, "")
+    view = fresh(1, game)
     sides = {
         DEFENDER: Disputant(DEFENDER, lambda _: cheat),
         CHALLENGER: Disputant(CHALLENGER, lambda _: right),
@@ -158,7 +158,7 @@ def test_11_what_is_opened_falsely_is_convicted_by_it(at: int) -> None:
 def test_what_is_opened_truly_cannot_be_denied() -> None:
     honest = replay()
     game = open_game(honest, 1, honest.root(0), b"\x01" * 32)
-    view = GameView(1, game, (), (), b"", 0, False, False, "")
+    view = fresh(1, game)
     with pytest.raises(IllegalMove, match="WrongPhase"):
         apply(view, ProveChildren(()), CHALLENGER)
     move = Disputant(DEFENDER, lambda _: honest).move(view)
