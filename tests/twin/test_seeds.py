@@ -19,8 +19,12 @@ HISTORY = "0x0000F90827F1C53a10cb7A02335B175320002935"  # EIP-2935
 ANYBODY = ACCOUNTS[7]
 
 
-def committed(twin: Twin) -> tuple[ClaimId, Claim]:
-    """A task whose seed block is still to come."""
+def committed(stage: Stage, without_history: bool) -> tuple[Twin, ClaimId, Claim]:
+    """A task whose seed block is still to come; without EIP-2935, hashes are known for 256 blocks."""
+    twin = stage.enter()
+    if without_history:
+        twin.deployed.node.ask("anvil_setCode", HISTORY, "0x")
+        twin.history_blocks = 256
     player = Player(twin, random.Random(5))
     post, client = player.posting()
     while not twin.act(post, client):
@@ -33,7 +37,7 @@ def committed(twin: Twin) -> tuple[ClaimId, Claim]:
     assert twin.act(commit, by)
     claim_id = twin.world.current(job_id, Kind.TASK, 0, 0)
     assert claim_id is not None
-    return claim_id, twin.world.claims[claim_id].claim
+    return twin, claim_id, twin.world.claims[claim_id].claim
 
 
 def record(twin: Twin, claim: Claim, header: e.Header | None) -> str:
@@ -50,14 +54,11 @@ def test_a_seed_is_the_randao_value_of_its_block_while_the_chain_knows_its_hash(
     stage: Stage, blocks: int, without_history: bool
 ) -> None:
     """Mining 8,191 blocks would take minutes: the history contract is removed instead."""
-    twin = stage.enter()
-    if without_history:
-        twin.deployed.node.ask("anvil_setCode", HISTORY, "0x")
-        twin.history_blocks = 256
-    claim_id, claim = committed(twin)
+    twin, claim_id, claim = committed(stage, without_history)
     status = twin.world.claims[claim_id].status
     twin.wait(60, blocks)  # the chain's own clock goes on while it mines
     gone = twin.block + 1 - status.seed_block > twin.history_blocks
+    assert gone == (without_history and blocks == 258)
     header = twin.deployed.header(status.seed_block)
     assert record(twin, claim, ITS_OWN) == ""
     status = twin.world.claims[claim_id].status
@@ -69,11 +70,7 @@ def test_a_seed_is_the_randao_value_of_its_block_while_the_chain_knows_its_hash(
 def test_29_a_seed_without_a_header_is_the_hash_of_its_block_and_has_to_wait(
     stage: Stage, without_history: bool
 ) -> None:
-    twin = stage.enter()
-    if without_history:
-        twin.deployed.node.ask("anvil_setCode", HISTORY, "0x")
-        twin.history_blocks = 256
-    claim_id, claim = committed(twin)
+    twin, claim_id, claim = committed(stage, without_history)
     seed_block = twin.world.claims[claim_id].status.seed_block
     assert record(twin, claim, None) == "SeedUnavailable"
     if twin.block < seed_block:

@@ -19,10 +19,10 @@ def test_every_blocks_header_has_its_hash(fork: str) -> None:
         rpc = HttpRpc(node.url)
         rpc.request("anvil_setCoinbase", ["0x" + "c0" * 20])
         rpc.request("evm_mine", [])
+        rpc.request("evm_setAutomine", [False])
         transfer = {"from": dev_account(0).address, "to": dev_account(1).address, "value": "0x1"}
-        rpc.request("eth_sendTransaction", [transfer])  # mined in a block of its own
-        while int(rpc.request("eth_blockNumber", []), 16) < 2:
-            pass
+        rpc.request("eth_sendTransaction", [transfer])
+        rpc.request("evm_mine", [])
         headers = SeedHeaders(rpc)
         for number in (1, 2):
             block = rpc.request("eth_getBlockByNumber", [hex(number), False])

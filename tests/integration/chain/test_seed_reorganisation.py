@@ -15,11 +15,25 @@ from protocol import sampling, trees
 from protocol.attestations import SEED_PATIENCE
 from protocol.errors import Reverted, RpcUnreachable
 from protocol.ports import Write
-from protocol.types import ZERO_DIGEST, ClaimView, Phase, Role, TxResult, Wei
+from protocol.types import ZERO_DIGEST, Claim, ClaimId, ClaimView, Phase, Role, TxResult, Wei
 from tests.integration.chain.test_market_cycle import SALT, committed, markets_on, pass_time
 from training.service import LOST_RACES
 from verifier.ballots import Ballots
 from verifier.policy import Ballot
+
+
+@pytest.fixture
+def markets(rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path) -> list[ChainMarket]:
+    return markets_on(rpc, artifacts, tmp_path)
+
+
+def awaiting_seed(markets: list[ChainMarket]) -> tuple[ClaimId, Claim]:
+    """A verifier with a stake, and a task that was just committed."""
+    client, _, verifier = markets
+    verifier.stake_up("stake", Role.VERIFIER, Wei(1_000))
+    job_id, claim = committed(markets)
+    (view,) = client.claims(job_id)
+    return view.claim_id, claim
 
 
 def seed_of_the_chain(rpc: HttpRpc, view: ClaimView) -> bytes:
@@ -29,13 +43,10 @@ def seed_of_the_chain(rpc: HttpRpc, view: ClaimView) -> bytes:
 
 
 def test_31_a_reorganisation_across_a_recorded_seed_is_followed_by_everybody(
-    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
+    rpc: HttpRpc, markets: list[ChainMarket], tmp_path: Path
 ) -> None:
-    markets: list[ChainMarket] = markets_on(rpc, artifacts, tmp_path)
     client, _, verifier = markets
-    verifier.stake_up("stake", Role.VERIFIER, Wei(1_000))
-    _, claim = committed(markets)
-    (claim_id,) = (view.claim_id for view in client.claims(claim.job_id))
+    claim_id, claim = awaiting_seed(markets)
     fork = rpc.request("evm_snapshot", [])
 
     pass_time(rpc, 1, blocks=3)
@@ -77,13 +88,10 @@ def test_31_a_reorganisation_across_a_recorded_seed_is_followed_by_everybody(
 
 
 def test_31_a_seed_that_a_reorganisation_has_dropped_is_recorded_again_with_the_new_header(
-    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
+    rpc: HttpRpc, markets: list[ChainMarket]
 ) -> None:
-    markets: list[ChainMarket] = markets_on(rpc, artifacts, tmp_path)
     _, _, verifier = markets
-    verifier.stake_up("stake", Role.VERIFIER, Wei(1_000))
-    job_id, claim = committed(markets)
-    (claim_id,) = (view.claim_id for view in verifier.claims(job_id))
+    claim_id, claim = awaiting_seed(markets)
     fork = rpc.request("evm_snapshot", [])
     pass_time(rpc, 1, blocks=3)
     first = verifier.record_seed("seed", claim)
@@ -104,12 +112,10 @@ def test_31_a_seed_that_a_reorganisation_has_dropped_is_recorded_again_with_the_
 
 
 def test_where_a_header_cannot_be_had_only_its_own_write_waits(
-    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rpc: HttpRpc, markets: list[ChainMarket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    markets: list[ChainMarket] = markets_on(rpc, artifacts, tmp_path)
     _, _, verifier = markets
-    verifier.stake_up("stake", Role.VERIFIER, Wei(1_000))
-    _, claim = committed(markets)
+    _, claim = awaiting_seed(markets)
     pass_time(rpc, 1, blocks=3)
 
     def unreachable(rpc: HttpRpc, number: int) -> None:
@@ -126,16 +132,13 @@ def test_where_a_header_cannot_be_had_only_its_own_write_waits(
 
 
 def test_a_seed_whose_header_cannot_serve_waits_at_no_cost_and_takes_the_hash(
-    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rpc: HttpRpc, markets: list[ChainMarket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    markets: list[ChainMarket] = markets_on(rpc, artifacts, tmp_path)
     _, _, verifier = markets
-    verifier.stake_up("stake", Role.VERIFIER, Wei(1_000))
-    job_id, claim = committed(markets)
-    (view,) = verifier.claims(job_id)
+    claim_id, claim = awaiting_seed(markets)
     known = {name: kind for name, kind in headers._FIELDS.items() if name != "requestsHash"}
     monkeypatch.setattr(headers, "_FIELDS", known)  # as if Prague were a fork that this code knows nothing of
-    seed_block = view.status.seed_block
+    seed_block = verifier.claim(claim_id).status.seed_block
     pass_time(rpc, 1, blocks=3)
     sent, writes = verifier.sender.next_nonce(), [Write("seed", "record_seed", (claim,))]
     (refused,) = verifier.send_all(writes)
@@ -146,4 +149,4 @@ def test_a_seed_whose_header_cannot_serve_waits_at_no_cost_and_takes_the_hash(
     (done,) = verifier.send_all(writes)
     assert isinstance(done, TxResult)
     digest = bytes.fromhex(rpc.request("eth_getBlockByNumber", [hex(seed_block), False])["hash"][2:])
-    assert verifier.claim(view.claim_id).status.seed == sha256(digest + view.claim_id).digest()
+    assert verifier.claim(claim_id).status.seed == sha256(digest + claim_id).digest()
