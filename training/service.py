@@ -2,8 +2,9 @@
 
 Contract: a `Service` reads, decides and acts in `tick`; `run` repeats it until the clock says stop. An error
 of one job never stops the others: `Retry` backs off, `Stop` abandons that job with its reason, `Ask` is shown
-until a person acts. Only `run` catches everything, so a bug is logged with its traceback and counted, and the
-loop goes on. Not guaranteed: that a tick is short; roles keep theirs to one segment of work.
+until a person acts. What stops the look itself, such as a chain that does not answer, is shown once and tried
+again. Only `run` catches everything, so a bug is logged with its traceback and counted, and the loop goes on.
+Not guaranteed: that a tick is short; roles keep theirs to one segment of work.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ class Service:
 
     def _failed(self, what: object, job_id: JobId | None, error: AssayError) -> None:
         pause = self.backoff.failed(what, self.clock.now())
-        text = f"{error.message}; {error.hint}" if error.hint else error.message
+        text = _text(error)
         if isinstance(error, Reverted):
             lost = error.error in LOST_RACES
             self.count("lost_races" if lost else "reverted")
@@ -207,6 +208,14 @@ class Service:
         else:
             self.emit("stopped", what=str(what), code=error.code, error=text)
 
+    def _blind(self, error: AssayError) -> None:
+        """The look itself failed. Asks nothing of the chain, which may be what does not answer."""
+        self.count("retries")
+        shown = f"tick: {_text(error)}"
+        if self.status.error != shown:
+            self.note(error=shown)
+            self.emit("retry", what="tick", code=error.code, error=_text(error), after_s=self.poll_s)
+
     def tick(self) -> None:
         """Read, decide and act once."""
         raise NotImplementedError
@@ -216,6 +225,10 @@ class Service:
         while True:
             try:
                 self.tick()
+                if self.status.error.startswith("tick: "):
+                    self.note(error="")
+            except AssayError as error:
+                self._blind(error)
             except Exception as error:  # noqa: BLE001 - the one place: a bug must not stop a staked node
                 log.error("tick failed\n%s", traceback.format_exc())
                 self.count("bugs")
@@ -223,6 +236,10 @@ class Service:
                 self.emit("bug", error=f"{type(error).__name__}: {error}")
             if not self.clock.wait(self.poll_s):
                 return
+
+
+def _text(error: AssayError) -> str:
+    return f"{error.message}; {error.hint}" if error.hint else error.message
 
 
 def intent(*parts: object) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.errors import AssayError, Retry
+from protocol.errors import AssayError, Retry, RpcUnreachable
 from protocol.ports import Write
 from protocol.types import ClaimId, JobId, Seconds, TxResult
 from tests.fakes.clock import FakeClock
@@ -60,6 +60,7 @@ class Example(Node):
         parts = (self.recorder, day.blocks(), FakeClock(day.world), APPETITE)
         super().__init__("solver", *parts, emit=day.events.append)
         self.actions = actions
+        self.failing: dict[int, AssayError] = {}
 
     def decide(self) -> Sequence[Action]:
         return self.actions
@@ -71,6 +72,8 @@ class Example(Node):
         return Write(str(action.claim_id[0]), action.what, ())
 
     def _do(self, action: Do) -> None:
+        if action.round in self.failing:
+            raise self.failing[action.round]
         self.recorder.done.append(action.round)
 
 
@@ -108,6 +111,39 @@ def test_a_call_that_failed_backs_off_alone(day: MarketDay) -> None:
     node.tick()
     assert node.recorder.done == [["1", "2"], ["2"]]
     assert node.status.counters == {"retries": 1, "void": 2}
+
+
+def test_what_takes_long_and_failed_does_not_end_the_tick(day: MarketDay) -> None:
+    node = Example(day, [Train(JOB, 1, "a segment"), Do(JOB, 2, "second")])
+    node.failing = {1: Retry("later")}
+    node.tick()
+    assert node.recorder.done == [2]
+    assert node.status.counters == {"retries": 1}
+
+
+def test_a_chain_that_does_not_answer_is_no_bug_and_is_shown_once(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = Example(day, [Do(JOB, 1, "first")])
+    clock, left = node.clock, 5
+    assert isinstance(clock, FakeClock)
+
+    def down() -> Seconds:
+        """Three failures, then three answers."""
+        nonlocal left
+        left -= 1
+        clock.stopped = left < 0
+        if left in (2, 3, 4):
+            raise RpcUnreachable("the node does not answer", hint="start it")
+        return day.world.time
+
+    monkeypatch.setattr(clock, "now", down)
+    node.run()
+    assert node.recorder.done == [1, 1, 1], "once it answers again"
+    assert node.status.counters == {"retries": 3} and node.status.error == ""
+    (shown,) = day.events
+    assert (shown["event"], shown["what"], shown["code"]) == ("retry", "tick", "rpc-unreachable")
+    assert not caplog.records, "no traceback"
 
 
 def test_a_backoff_is_about_an_actions_kind_and_place(day: MarketDay) -> None:
