@@ -11,6 +11,7 @@ call returns the first outcome. They return once the transaction is mined.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from random import Random
 from typing import Any, BinaryIO, Literal, Protocol
@@ -115,6 +116,10 @@ class MarketView(Protocol):
 
     @property
     def me(self) -> Address: ...
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Hold all answers at one block for the length of a `with` block, unless something is sent in it."""
+        ...
+
     def jobs(self) -> Sequence[JobView]:
         """All jobs, oldest first."""
         ...

@@ -95,7 +95,8 @@ class SolverService(Node):
     def why(self, job_id: JobId) -> str:
         """Why this solver takes no shard of a job; empty if it would. Raises Stop when there is no such
         job."""
-        sight = self.see()
+        with self.market.snapshot():
+            sight = self.see()
         job = next((j for j in sight.jobs if j.view.job_id == job_id), None)
         return "the job is closed" if job is None else policy.why(sight, job)
 

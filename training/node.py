@@ -73,7 +73,7 @@ class Node(Service):
         self._disputant = Disputant(market.me, self._replay_for)
 
     def decide(self) -> Sequence[Action]:
-        """What is due now, most urgent first."""
+        """What is due now, most urgent first; `tick` asks within a snapshot of the market."""
         raise NotImplementedError
 
     def handlers(self) -> Mapping[type, Callable[..., None]]:
@@ -86,7 +86,9 @@ class Node(Service):
 
     def tick(self) -> None:
         """One look, one decision, and its actions up to the first long one."""
-        for together, row in groupby(self.decide(), lambda action: isinstance(action, self.TOGETHER)):
+        with self.market.snapshot():
+            actions = self.decide()
+        for together, row in groupby(actions, lambda action: isinstance(action, self.TOGETHER)):
             if together:
                 self.attempt_all(self.market, [self._errand(action) for action in row])
                 continue

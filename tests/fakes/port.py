@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from protocol import events as e
@@ -87,6 +88,10 @@ class FakeMarket:
         return outcomes
 
     # -- reads
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """The fake chain moves in writes alone."""
+        return nullcontext()
 
     def jobs(self) -> Sequence[JobView]:
         return [job.view for job in self.world.jobs.values()]

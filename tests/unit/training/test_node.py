@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -45,6 +46,13 @@ class Recorder(FakeMarket):
         super().__init__(day.world, day.join("node").me)
         self.done: list[object] = []
         self.refused: set[str] = set()
+        self.held = False
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        self.held = True
+        yield
+        self.held = False
 
     def send_all(self, writes: Sequence[Write]) -> list[TxResult | AssayError]:
         self.done.append([write.intent for write in writes])
@@ -61,8 +69,11 @@ class Example(Node):
         super().__init__("solver", *parts, emit=day.events.append)
         self.actions = actions
         self.failing: dict[int, AssayError] = {}
+        self.held: list[bool] = []
+        """Whether the market was held at one block, for each decision and each action."""
 
     def decide(self) -> Sequence[Action]:
+        self.held.append(self.recorder.held)
         return self.actions
 
     def handlers(self) -> Mapping[type, Callable[..., None]]:
@@ -72,6 +83,7 @@ class Example(Node):
         return Write(str(action.claim_id[0]), action.what, ())
 
     def _do(self, action: Do) -> None:
+        self.held.append(self.recorder.held)
         if action.round in self.failing:
             raise self.failing[action.round]
         self.recorder.done.append(action.round)
@@ -102,6 +114,12 @@ def test_calls_in_a_row_go_together_and_what_takes_long_ends_the_tick(day: Marke
         ("void", "02"),
         ("void", "03"),
     ]
+
+
+def test_a_decision_is_of_one_block_and_what_is_done_moves_on(day: MarketDay) -> None:
+    node = Example(day, [Do(JOB, 1, "first"), Do(JOB, 2, "second")])
+    node.tick()
+    assert node.held == [True, False, False]
 
 
 def test_a_call_that_failed_backs_off_alone(day: MarketDay) -> None:
