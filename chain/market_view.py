@@ -1,8 +1,8 @@
 """The market as one account's node sees it: `protocol.ports.MarketView` over a node.
 
 Contract: every answer of one refresh is as of one block, `block`; the view moves on when it is older than
-`max_age_s` and after each transaction of this node. What no block can change but after an event is asked
-once and remembered until that event or a reorganisation: claims, and the jobs that have closed, for good.
+`max_age_s` and after each transaction of this node. What no block changes without an event (claims, and jobs
+that have closed) is asked once, and remembered until that event, or until the block it was seen at is gone.
 Does not guarantee that the node is honest: whoever stakes on it should run it or compare two.
 """
 
@@ -129,8 +129,8 @@ class ChainView:
         )
         self._index = MarketIndex()
         self._answers: dict[tuple[Any, ...], Any] = {}
-        self._kept: dict[ClaimId, ClaimView] = {}
-        self._closed: dict[JobId, JobView] = {}
+        self._kept: dict[ClaimId, tuple[int, ClaimView]] = {}
+        self._closed: dict[JobId, tuple[int, JobView]] = {}
         self._block = self._follower.cursor
         self._seen_s = float("-inf")
         self._readers = 0
@@ -158,13 +158,17 @@ class ChainView:
         with self._lock:
             self._seen_s = float("-inf")  # whoever reads after a failure here has to come back to it
             changes = self._follower.poll()
-            if any(isinstance(change, RolledBack) for change in changes):
+            events = [change for change in changes if isinstance(change, Event)]
+            if len(events) < len(changes):
+                agreed = min(c.block_number for c in changes if isinstance(c, RolledBack))
+                self._kept = {k: kept for k, kept in self._kept.items() if kept[0] <= agreed}
+                self._closed = {k: kept for k, kept in self._closed.items() if kept[0] <= agreed}
                 self._restart_index()
             else:
-                for change in changes:
-                    if not isinstance(change, RolledBack):
-                        self._forget(change)
-                        self._index.apply(change)
+                for event in events:
+                    self._index.apply(event)
+            for event in events:
+                self._forget(event)
             self._answers.clear()
             self._block = self._follower.cursor
             self._seen_s = self._clock()
@@ -193,13 +197,12 @@ class ChainView:
             terms = index.jobs.get(job_id)
             if terms is None:
                 raise Unknown(f"there is no job 0x{job_id.hex()} on this market", hint="assay job ls")
-            kept = self._closed.get(job_id)
-            if kept is not None:
-                return kept
+            if job_id in self._closed:
+                return self._closed[job_id][1]
             progress = unpack(Progress, self._read("Jobs", "progress", job_id))
             view = JobView(job_id, terms, progress, Wei(self._read("Vault", "balance", _ESCROW, job_id)))
             if progress.closed and job_id in index.closed:
-                self._closed[job_id] = view
+                self._closed[job_id] = (self.block, view)
             return view
 
     def holder(self, job_id: JobId, shard: int) -> Holder:
@@ -220,9 +223,8 @@ class ChainView:
     def claim(self, claim_id: ClaimId) -> ClaimView:
         """One claim. Raises Unknown."""
         with self._pinned() as index:
-            kept = self._kept.get(claim_id)
-            if kept is not None:
-                return kept
+            if claim_id in self._kept:
+                return self._kept[claim_id][1]
             claim = index.claims.get(claim_id)
             if claim is None:
                 raise Unknown(
@@ -296,7 +298,7 @@ class ChainView:
         roots, traces = self._index.roots[claim_id], self._index.traces.get(claim_id, {})
         view = ClaimView(claim_id, claim, status, votes, stale, left_out, roots, dict(traces))
         if not self._voting(claim, status):
-            self._kept[claim_id] = view
+            self._kept[claim_id] = (self.block, view)
         return view
 
     def _voting(self, claim: Claim, status: ClaimStatus) -> bool:
@@ -336,7 +338,5 @@ class ChainView:
 
     def _restart_index(self) -> None:
         self._index = MarketIndex()
-        self._kept.clear()
-        self._closed.clear()
         for event in self._follower.history():
             self._index.apply(event)

@@ -403,6 +403,35 @@ def test_a_closing_that_a_reorganisation_took_back_is_forgotten(
     assert market.job(posted[0]).progress.closed
 
 
+def test_a_reorganisation_costs_only_what_was_seen_in_the_blocks_that_it_replaced(
+    market: ChainMarket, node: MarketNode, posted: list[bytes]
+) -> None:
+    whose = {"jobId": posted[0], "claimant": ME}
+    claims = [digest("old"), digest("new")]
+    claim = as_tuple(replace(CLAIM, job_id=posted[0]))
+    node.answers |= {
+        "status": as_tuple(sample(ClaimStatus, phase=Phase.SETTLED, valid=1)),
+        "votes": [],
+    }
+
+    def look() -> list[int]:
+        market.job(posted[0])
+        return [market.claim(claim_id).status.valid for claim_id in claims[: len(market.claims(posted[0]))]]
+
+    node.emit("Tasks", "Committed", claimId=claims[0], claim=claim, roots=[D], seedBlock=1, **whose)
+    close(node, posted[0])
+    assert look() == [1]
+    node.emit("Tasks", "Committed", claimId=claims[1], claim=claim, roots=[D], seedBlock=1, **whose)
+    assert asked(node, look).count("eth_call") == 2, "the new claim"
+    node.reorganise(2)
+    node.emit("Tasks", "Committed", claimId=claims[1], claim=claim, roots=[D], seedBlock=1, **whose)
+    assert asked(node, look).count("eth_call") == 2, "the new claim alone, whose first answer is of no block"
+    node.reorganise(1)
+    node.answers["status"] = as_tuple(sample(ClaimStatus, phase=Phase.SETTLED, valid=2))
+    node.emit("Tasks", "Settled", claimId=claims[0], claimant=ME, paid=1)
+    assert look() == [2, 2], "an event of the new blocks counts, as do answers of those that are gone"
+
+
 def test_a_closing_is_forgotten_though_the_node_fails_in_the_midst_of_its_reorganisation(
     market: ChainMarket, node: MarketNode, posted: list[bytes]
 ) -> None:
