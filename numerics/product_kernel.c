@@ -245,9 +245,9 @@ static packed room(const matrix *m, int64_t width) {
 /* out[x row][y row] of one x and one y, packed into a and b; `cuts` and `sums` are scratch. */
 static void multiply(const matrix *x, const packed *a, const double *x_factors, const matrix *y, const packed *b,
                      const double *y_factors, int64_t *cuts, int64_t *sums, float *out, int threads) {
-    int64_t block = BLOCK_BYTES / (a->grains * GRAIN * HIGH * sizeof *a->pairs), cut_count = 0;
-    block = block < 1 ? 1 : block;
-    int64_t blocks = (a->panels + block - 1) / block;
+    int64_t most = BLOCK_BYTES / (a->grains * GRAIN * HIGH * sizeof *a->pairs), cut_count = 0;
+    int64_t blocks = most > 1 ? (a->panels + most - 1) / most : a->panels;
+    int64_t block = (a->panels + blocks - 1) / blocks; /* alike, so that threads have as much to do */
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
 #pragma omp for schedule(static)
@@ -257,7 +257,7 @@ static void multiply(const matrix *x, const packed *a, const double *x_factors, 
         }
 #pragma omp single
         cut_count = cut(a, b, cuts, sums);
-#pragma omp for schedule(static)
+#pragma omp for schedule(dynamic, 4)
         for (int64_t task = 0; task < blocks * b->panels; task++) {
             int64_t start = task / b->panels * block, stop = start + block < a->panels ? start + block : a->panels;
             for (int64_t i = start; i < stop; i++)
