@@ -25,6 +25,7 @@ from chain.market_view import ChainView
 from chain.records import unpack
 from chain.rpc import Rpc
 from chain.sender import Sender
+from protocol.demands import Asked, Chunk, Place
 from protocol.dispute import Move
 from protocol.encoding import as_tuple, encode
 from protocol.errors import AssayError
@@ -33,15 +34,12 @@ from protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
     Address,
-    Asked,
-    Chunk,
     Claim,
     ClaimId,
     ClaimStatus,
     Game,
     JobId,
     Kind,
-    Place,
     Role,
     Seconds,
     Terms,

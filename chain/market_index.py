@@ -11,18 +11,17 @@ from dataclasses import dataclass, field, replace
 
 from chain.events import Event
 from chain.records import unpack
+from protocol.demands import DemandView, Place
 from protocol.types import (
     Address,
     Claim,
     ClaimId,
-    DemandView,
     Front,
     Game,
     GamePhase,
     GameView,
     JobId,
     Opened,
-    Place,
     Scope,
     Seconds,
     Terms,

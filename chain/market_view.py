@@ -24,6 +24,7 @@ from chain.events import Event, EventFollower, RolledBack
 from chain.market_index import MarketIndex
 from chain.records import unpack
 from chain.rpc import Rpc, get_block, quantity
+from protocol.demands import DemandView
 from protocol.errors import Stop
 from protocol.types import (
     Address,
@@ -31,7 +32,6 @@ from protocol.types import (
     ClaimId,
     ClaimStatus,
     ClaimView,
-    DemandView,
     GameView,
     Holder,
     JobId,

@@ -13,8 +13,9 @@ from cli.output import table
 from cli.solver import parse_id
 from cli.units import show_amount
 from protocol.availability import CHUNKS
+from protocol.demands import DemandView, Place
 from protocol.errors import Stop
-from protocol.types import ClaimId, DemandView, JobId, Kind, Place
+from protocol.types import ClaimId, JobId, Kind
 
 commands = typer.Typer(no_args_is_help=True, help="Demands for pieces of committed states.")
 DemandId = Annotated[int, typer.Argument(help="Number of the demand.")]

@@ -12,6 +12,7 @@ from protocol import trees
 from protocol.challenges import challengeable
 from protocol.claims import segments_of
 from protocol.convictions import convicted
+from protocol.demands import Asked, Chunk, Place
 from protocol.events import Demand, ExpireDemand, Supply
 from protocol.game import Arithmetic
 from protocol.ledger import demand_bond, free
@@ -20,11 +21,8 @@ from protocol.settlement import lost_bond
 from protocol.types import (
     WITHHELD_SEGMENT,
     Address,
-    Asked,
-    Chunk,
     Claim,
     Kind,
-    Place,
     ProgramRef,
     Seconds,
     Terms,

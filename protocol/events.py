@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from protocol.demands import Asked, Chunk, Place
 from protocol.dispute import Digests, Move
 from protocol.guardian import Business
 from protocol.keys import Consent
 from protocol.types import (
     Address,
-    Asked,
-    Chunk,
     Claim,
     ClaimId,
     Game,
     JobId,
-    Place,
     Role,
     Seconds,
     Terms,

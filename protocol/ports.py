@@ -16,23 +16,20 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, BinaryIO, Literal, Protocol
 
+from protocol.demands import Asked, Chunk, DemandView, Place
 from protocol.dispute import Move
 from protocol.errors import AssayError
 from protocol.types import (
     Address,
-    Asked,
-    Chunk,
     Claim,
     ClaimId,
     ClaimView,
-    DemandView,
     Game,
     GameView,
     Holder,
     JobId,
     JobView,
     Kind,
-    Place,
     Role,
     Seconds,
     StakeView,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from protocol.clockwork import Job
+from protocol.demands import Asked
 from protocol.encoding import encode, words
 from protocol.game import Arithmetic
 from protocol.guardian import Guardian
@@ -22,7 +23,6 @@ from protocol.stakes import Funds
 from protocol.types import (
     ZERO_ADDRESS,
     Address,
-    Asked,
     Claim,
     ClaimId,
     ClaimStatus,

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from protocol.demands import DemandView
 from protocol.types import (
     ZERO_ADDRESS,
     Address,
     ClaimView,
-    DemandView,
     GameView,
     Holder,
     JobId,

@@ -16,9 +16,10 @@ from program.isa import Program
 from program.state import state_tree
 from protocol import trees
 from protocol.availability import CHUNKS
+from protocol.demands import Chunk, DemandView, Place
 from protocol.errors import Retry
 from protocol.ports import Market
-from protocol.types import Chunk, ClaimView, DemandView, Place, TxResult
+from protocol.types import ClaimView, TxResult
 from training.artifacts import State
 from training.lineage import Gap, Known, Lineage
 from training.service import intent

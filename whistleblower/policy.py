@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from protocol.demands import DemandView
 from protocol.types import (
     ZERO_ADDRESS,
     Address,
     ClaimId,
     ClaimView,
-    DemandView,
     GameView,
     JobId,
     JobView,

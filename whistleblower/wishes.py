@@ -10,7 +10,8 @@ import json
 import os
 from pathlib import Path
 
-from protocol.types import ClaimId, Place
+from protocol.demands import Place
+from protocol.types import ClaimId
 from training.availability import Wish
 
 

@@ -14,6 +14,7 @@ from hashlib import sha256
 from eth_utils.crypto import keccak
 
 from protocol import events as e
+from protocol.demands import DemandView
 from protocol.errors import Reverted
 from protocol.game import Arithmetic, play
 from protocol.ledger import Bucket, Entry, bond, wallet
@@ -27,7 +28,6 @@ from protocol.types import (
     ClaimId,
     ClaimStatus,
     ClaimView,
-    DemandView,
     Game,
     GameView,
     Holder,

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from protocol import events as e
+from protocol.demands import Asked, Chunk, DemandView, Place
 from protocol.dispute import Move
 from protocol.errors import AssayError, Stop
 from protocol.params import shard_price
@@ -14,19 +15,15 @@ from protocol.ports import Write
 from protocol.types import (
     ZERO_DIGEST,
     Address,
-    Asked,
-    Chunk,
     Claim,
     ClaimId,
     ClaimView,
-    DemandView,
     Game,
     GameView,
     Holder,
     JobId,
     JobView,
     Kind,
-    Place,
     Role,
     StakeView,
     Terms,

@@ -18,6 +18,7 @@ from protocol import dispute, sampling, trees
 from protocol import events as e
 from protocol.availability import CHUNKS
 from protocol.clockwork import Job
+from protocol.demands import Asked, Chunk, Place
 from protocol.guardian import Business
 from protocol.keys import Consent
 from protocol.ledger import free
@@ -28,14 +29,11 @@ from protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
     Address,
-    Asked,
-    Chunk,
     Claim,
     ClaimId,
     JobId,
     Kind,
     Phase,
-    Place,
     Role,
     Seconds,
     Wei,

@@ -7,7 +7,14 @@ from dataclasses import replace
 
 from program.evidence import node_proof
 from protocol import events as e
-from protocol.types import Address, Asked, Chunk, Claim, Kind, Phase, Place, Seconds
+from protocol.demands import Asked, Chunk, Place
+from protocol.types import (
+    Address,
+    Claim,
+    Kind,
+    Phase,
+    Seconds,
+)
 from tests.twin.conftest import Stage
 from tests.twin.deployed import ACCOUNTS
 from tests.twin.player import Player

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 
 from protocol import events as e
-from protocol.types import Kind, Phase, Place, Role
+from protocol.demands import Place
+from protocol.types import Kind, Phase, Role
 from tests.twin.conftest import Stage
 from tests.twin.deployed import ACCOUNTS
 from tests.twin.player import Player

@@ -10,8 +10,9 @@ import pytest
 from chain.compile import Artifacts
 from chain.rpc import HttpRpc
 from protocol import trees
+from protocol.demands import Chunk, DemandView, Place
 from protocol.errors import Reverted
-from protocol.types import Chunk, DemandView, Phase, Place
+from protocol.types import Phase
 from tests.integration.chain.test_market_cycle import committed, markets_on, pass_time
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cli.demands import parse_place, random_places
+from protocol.demands import Place
 from protocol.errors import Stop
-from protocol.types import Place
 
 
 def test_a_leaf_is_written_as_slot_and_leaf() -> None:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from program.build import ProgramBuilder
 from program.isa import DType, Program
+from protocol.demands import Place
 from protocol.trees import LEAF_BYTES
-from protocol.types import Place
 from training.availability import wish
 from training.lineage import Gap
 

@@ -10,8 +10,15 @@ from typing import Any
 import pytest
 import torch
 
+from protocol.demands import Place
 from protocol.errors import Retry
-from protocol.types import ClaimView, JobId, Kind, Phase, Place, Role
+from protocol.types import (
+    ClaimView,
+    JobId,
+    Kind,
+    Phase,
+    Role,
+)
 from solver.adversary import HidingSolver
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import Killed

@@ -1,0 +1,64 @@
+"""What a demand for pieces of a committed state is made of; values that mirror
+``contracts/src/interfaces/IAvailability.sol``.
+
+Contract: as in ``protocol.types``. The rules are ``protocol.availability``'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.types import Address, ClaimId, Seconds
+
+
+@dataclass(frozen=True)
+class Place:
+    """A leaf of a state (``IAvailability.Place``): of which slot, and which one, modulo the slot's leaves.
+
+    Both fit 32 bits.
+    """
+
+    slot: int
+    leaf: int
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a demand asks for (``IAvailability.Asked``); the chain keeps its hash."""
+
+    claim_id: ClaimId
+    state_root: bytes
+    demander: Address
+    deadline: Seconds
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One leaf of a committed state (``IAvailability.Chunk``): its bytes, the way up to the state's root, and
+    the encoding of the program's `state(slot)`, which fixes its length."""
+
+    node: bytes
+    node_proof: tuple[bytes, ...]
+    data: bytes
+    leaf_proof: tuple[bytes, ...]
+    slot_proof: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class DemandView:
+    """A demand to show pieces of a claim's state, as the event log tells it."""
+
+    demand_id: int
+    claim_id: ClaimId
+    demander: Address
+    segment_end: int
+    state_root: bytes
+    deadline: Seconds
+    places: tuple[Place, ...]
+    outcome: str
+    """Empty while it is open; then `supplied`, `withheld` (the claim fell by it) or `moot`."""
+
+    @property
+    def asked(self) -> Asked:
+        return Asked(self.claim_id, self.state_root, self.demander, self.deadline, self.places)
