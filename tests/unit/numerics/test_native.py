@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
+import platform
 import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
+from types import ModuleType
 
 import pytest
 
-from numerics import product_kernel
-from numerics.native import Shared, Unusable
+from numerics import product_kernel, windows_kernel
+from numerics.native import ARITHMETIC_FLAGS, Shared, Unusable
 
 SOURCE = Path(product_kernel.__file__).with_suffix(".c")
 
@@ -61,3 +63,11 @@ def test_a_build_that_fails_for_another_reason_is_tried_again() -> None:
     with pytest.raises(MemoryError):
         kernel()
     assert kernel() is None
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="only compilers for x86 take these flags")
+@pytest.mark.parametrize("without", ["-mno-avx512f", "-mno-avx2"])
+@pytest.mark.parametrize("kernel", [product_kernel, windows_kernel])
+def test_narrower_lanes_give_the_same_bits(kernel: ModuleType, without: str) -> None:
+    """Lanes and tiles of older processors are compared with the definition, which `build` does."""
+    kernel.build(Path(kernel.__file__ or "").with_suffix(".c"), [*ARITHMETIC_FLAGS, without])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -13,7 +12,6 @@ from torch import Tensor
 
 from numerics import contraction, fused, product_kernel
 from numerics.fused import Exponents, Unquantised
-from numerics.native import ARITHMETIC_FLAGS
 from numerics.product_kernel import Kernel, Unusable
 from tests.unit.planting import planted
 
@@ -137,10 +135,3 @@ def test_the_operation_has_the_same_bits_with_and_without_the_kernel(monkeypatch
         monkeypatch.setattr(product_kernel, "load", load)
         made = fused.product_of_unquantised(Unquantised(x, ex), Unquantised(y, ey))
         assert torch.equal(_bits(made), _bits(wanted))
-
-
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="instructions of another processor")
-@pytest.mark.parametrize("without", ["-mno-avx512f", "-mno-avx2"])
-def test_narrower_lanes_give_the_same_bits(without: str) -> None:
-    """Lanes and tiles of older processors are compared with the definition, which `build` does."""
-    product_kernel.build(SOURCE, [*ARITHMETIC_FLAGS, without])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
@@ -14,7 +13,6 @@ from torch import Tensor
 
 from numerics import windows_kernel
 from numerics.backends import integer_product_int64
-from numerics.native import ARITHMETIC_FLAGS
 from numerics.windows_kernel import Dims, Kernel, Unusable, strided, view
 from tests.unit.planting import planted
 
@@ -136,10 +134,3 @@ def test_a_source_that_does_not_compile_is_refused(tmp_path: Path) -> None:
 def test_where_memory_is_refused_nothing_is_computed(tmp_path: Path, asked: str) -> None:
     with pytest.raises(MemoryError, match="no room to pack a product"):
         windows_kernel.build(planted(tmp_path, SOURCE, asked, "NULL"))
-
-
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="instructions of another processor")
-@pytest.mark.parametrize("without", ["-mno-avx512f", "-mno-avx2"])
-def test_narrower_lanes_give_the_same_bits(without: str) -> None:
-    """Lanes and tiles of older processors are compared with the definition, which `build` does."""
-    windows_kernel.build(SOURCE, [*ARITHMETIC_FLAGS, without])
