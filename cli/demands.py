@@ -15,7 +15,7 @@ from cli.units import show_amount
 from protocol.availability import CHUNKS
 from protocol.demands import DemandView, Place
 from protocol.errors import Stop
-from protocol.types import ClaimId, JobId, Kind
+from protocol.types import ClaimId, JobId
 
 commands = typer.Typer(no_args_is_help=True, help="Demands for pieces of committed states.")
 DemandId = Annotated[int, typer.Argument(help="Number of the demand.")]
@@ -57,7 +57,7 @@ def make(
     if not 0 <= end < ends.count:
         raise Stop(f"the claim has segment ends 0 to {ends.count - 1}", hint="choose --end", code="usage")
     terms = market.job(view.claim.job_id).terms
-    slots = (terms.inner if view.claim.kind == Kind.TASK else terms.outer).slots
+    slots = terms.program(view.claim.kind).slots
     named = [parse_place(text, slots) for text in place or ()]
     if len(named) > CHUNKS:
         raise Stop(f"a demand names at most {CHUNKS} leaves", hint="make another demand", code="usage")

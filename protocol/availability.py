@@ -21,11 +21,8 @@ from protocol.settlement import lost_bond
 from protocol.types import (
     WITHHELD_SEGMENT,
     Address,
-    Claim,
-    Kind,
     ProgramRef,
     Seconds,
-    Terms,
 )
 from protocol.world import Moment, World
 
@@ -47,7 +44,7 @@ def demand(world: World, event: Demand, by: Address, now: Moment) -> World:
     shown = trees.verify(claim.segments_root, ends, event.segment_end, event.state_root, event.proof)
     require(shown, "WrongState")
     require(1 <= len(event.places) <= CHUNKS, "WrongPlaces")
-    slots = _program(claim, terms).slots
+    slots = terms.program(claim.kind).slots
     require(all(place.slot < slots for place in event.places), "NoSuchSlot")
     demand_id = world.demands_made + 1
     deadline = Seconds(now.time + terms.move_time)
@@ -67,7 +64,7 @@ def supply(world: World, event: Supply, by: Address, now: Moment) -> World:
     made = _open(world, event)
     require(now.time <= made.deadline, "TooLate")
     require(len(event.chunks) == len(made.places), "WrongCount")
-    program = _program(event.claim, world.jobs[event.claim.job_id].terms)
+    program = world.jobs[event.claim.job_id].terms.program(event.claim.kind)
     for i, (place, chunk) in enumerate(zip(made.places, event.chunks, strict=True)):
         sound = _shown(made.state_root, program, place, chunk, world.market.arithmetic)
         require(sound, "BadProof", f"chunk {i}")
@@ -90,10 +87,6 @@ def expire(world: World, event: ExpireDemand, by: Address, now: Moment) -> World
     bond = demand_bond(event.demand_id)
     amount = world.funds.ledger.balance(bond)
     return world.with_funds(world.funds.moved(bond, free(made.demander), amount))
-
-
-def _program(claim: Claim, terms: Terms) -> ProgramRef:
-    return terms.inner if claim.kind == Kind.TASK else terms.outer
 
 
 def _open(world: World, event: Supply | ExpireDemand) -> Asked:

@@ -128,7 +128,7 @@ def prove_binding(world: World, event: ProveBinding, by: Address, now: Moment) -
     claim = event.claim
     world, _ = _spend(world, world.claim_id(claim), event.slot, ZERO_ADDRESS, event.salt, by, now)
     terms = world.job(claim.job_id).terms
-    slots = terms.inner.slots if claim.kind == Kind.TASK else terms.outer.slots
+    slots = terms.program(claim.kind).slots
     require(trees.verify(claim.input_root, slots, event.slot, event.leaf, event.proof), "BadProof")
     root, place, count = _source_of(world, event, terms)
     require(trees.verify(root, count, place, event.source_leaf, event.source_proof), "BadProof")
@@ -182,7 +182,7 @@ def _on_claim(state: ClaimState, announced: int, now: Moment) -> tuple[ClaimStat
 
 def _game_on(claim: Claim, claim_id: ClaimId, segment: int, terms: Terms, by: Address, now: Seconds) -> Game:
     """A game on steps of the claim's own program, from the first step of the segment; the roots follow."""
-    task = claim.kind == Kind.TASK
+    task, program = claim.kind == Kind.TASK, terms.program(claim.kind)
     steps = terms.segment_steps if task else 1
     first = claim.round * terms.steps_per_round + segment * terms.segment_steps if task else claim.round
     return Game(
@@ -193,7 +193,7 @@ def _game_on(claim: Claim, claim_id: ClaimId, segment: int, terms: Terms, by: Ad
         segment=segment,
         challenger=by,
         defender=ZERO_ADDRESS,
-        program=terms.inner if task else terms.outer,
+        program=program,
         dataset_root=terms.dataset_root,
         seed=terms.seed,
         records=terms.records,
@@ -209,7 +209,7 @@ def _game_on(claim: Claim, claim_id: ClaimId, segment: int, terms: Terms, by: Ad
         digest=ZERO_DIGEST,
         level=0,
         index=0,
-        leaves=(terms.inner if task else terms.outer).nodes,
+        leaves=program.nodes,
         revealed=ZERO_DIGEST,
         node=0,
         size=0,

@@ -121,6 +121,10 @@ class Terms:
         """Segments of a task claim."""
         return self.steps_per_round // self.segment_steps
 
+    def program(self, kind: Kind) -> ProgramRef:
+        """What claims of this kind are recomputed by."""
+        return self.inner if kind == Kind.TASK else self.outer
+
 
 @dataclass(frozen=True)
 class Claim:
