@@ -25,7 +25,7 @@ from chain.market_view import ChainView
 from chain.records import unpack
 from chain.rpc import Rpc
 from chain.sender import Sender
-from protocol.demands import Asked, Chunk, Place
+from protocol.demands import Asked, Chunk, StateLeaf
 from protocol.dispute import Move
 from protocol.encoding import as_tuple, encode
 from protocol.errors import AssayError
@@ -268,7 +268,7 @@ class ChainMarket(ChainView):
         segment_end: int,
         state_root: bytes,
         proof: Sequence[bytes],
-        places: Sequence[Place],
+        places: Sequence[StateLeaf],
     ) -> int:
         """Ask for leaves of a committed state; the new demand's id."""
         arguments = (claim, segment_end, state_root, proof, places)

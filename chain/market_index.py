@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from chain.events import Event
 from chain.records import unpack
-from protocol.demands import DemandView, Place
+from protocol.demands import DemandView, StateLeaf
 from protocol.types import (
     Address,
     Claim,
@@ -110,7 +110,7 @@ class MarketIndex:
             segment_end=a["segmentEnd"],
             state_root=a["stateRoot"],
             deadline=Seconds(a["deadline"]),
-            places=tuple(Place(**place) for place in a["places"]),
+            places=tuple(StateLeaf(**place) for place in a["places"]),
             outcome="",
         )
 

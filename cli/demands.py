@@ -13,7 +13,7 @@ from cli.output import table
 from cli.solver import parse_id
 from cli.units import show_amount
 from protocol.availability import CHUNKS
-from protocol.demands import DemandView, Place
+from protocol.demands import DemandView, StateLeaf
 from protocol.errors import Stop
 from protocol.types import ClaimId, JobId
 
@@ -101,20 +101,20 @@ def supply(context: typer.Context, demand_id: DemandId) -> None:
     app.output.result("transaction", result, f"shown; transaction {result.tx_hash}")
 
 
-def parse_place(text: str, slots: int) -> Place:
+def parse_place(text: str, slots: int) -> StateLeaf:
     """SLOT:LEAF of a program with so many slots. Raises Stop."""
     slot, colon, leaf = text.partition(":")
     if not (colon and slot.isdecimal() and leaf.isdecimal() and int(leaf) < 1 << 32 and int(slot) < slots):
         hint = f"write SLOT:LEAF, with a slot from 0 to {slots - 1}"
         raise Stop(f"{text!r} is no leaf of this program's state", hint=hint, code="usage")
-    return Place(int(slot), int(leaf))
+    return StateLeaf(int(slot), int(leaf))
 
 
-def random_places(intent: str, slots: int) -> list[Place]:
+def random_places(intent: str, slots: int) -> list[StateLeaf]:
     """CHUNKS places that follow from the intent, which has 64 bits of the system's randomness: a command that
     was cut off and is repeated names the same again."""
     order = Random(intent)
-    return [Place(order.randrange(slots), order.getrandbits(32)) for _ in range(CHUNKS)]
+    return [StateLeaf(order.randrange(slots), order.getrandbits(32)) for _ in range(CHUNKS)]
 
 
 def _demand(demands: Sequence[DemandView], demand_id: int) -> DemandView:

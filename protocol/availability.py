@@ -12,7 +12,7 @@ from protocol import trees
 from protocol.challenges import challengeable
 from protocol.claims import segments_of
 from protocol.convictions import convicted
-from protocol.demands import Asked, Chunk, Place
+from protocol.demands import Asked, Chunk, StateLeaf
 from protocol.events import Demand, ExpireDemand, Supply
 from protocol.game import Arithmetic
 from protocol.ledger import demand_bond, free
@@ -110,7 +110,7 @@ def _close(world: World, demand_id: int, made: Asked, withheld: bool, now: Momen
     return world, stood
 
 
-def _shown(root: bytes, program: ProgramRef, place: Place, chunk: Chunk, arithmetic: Arithmetic) -> bool:
+def _shown(root: bytes, program: ProgramRef, place: StateLeaf, chunk: Chunk, arithmetic: Arithmetic) -> bool:
     """Whether the chunk is the leaf of this place below the state's root."""
     encodings = 1 + program.nodes + program.slots
     node = trees.leaf(chunk.node)

@@ -12,8 +12,8 @@ from protocol.types import Address, ClaimId, Seconds
 
 
 @dataclass(frozen=True)
-class Place:
-    """A leaf of a state (``IAvailability.Place``): of which slot, and which one, modulo the slot's leaves.
+class StateLeaf:
+    """A leaf of a state (``IAvailability.StateLeaf``): of which slot, and which one, modulo the slot's.
 
     Both fit 32 bits.
     """
@@ -30,7 +30,7 @@ class Asked:
     state_root: bytes
     demander: Address
     deadline: Seconds
-    places: tuple[Place, ...]
+    places: tuple[StateLeaf, ...]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class DemandView:
     segment_end: int
     state_root: bytes
     deadline: Seconds
-    places: tuple[Place, ...]
+    places: tuple[StateLeaf, ...]
     outcome: str
     """Empty while it is open; then `supplied`, `withheld` (the claim fell by it) or `moot`."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.demands import Asked, Chunk, Place
+from protocol.demands import Asked, Chunk, StateLeaf
 from protocol.dispute import Digests, Move
 from protocol.guardian import Business
 from protocol.keys import Consent
@@ -277,7 +277,7 @@ class Demand:
     segment_end: int
     state_root: bytes
     proof: Digests
-    places: tuple[Place, ...]
+    places: tuple[StateLeaf, ...]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, BinaryIO, Literal, Protocol
 
-from protocol.demands import Asked, Chunk, DemandView, Place
+from protocol.demands import Asked, Chunk, DemandView, StateLeaf
 from protocol.dispute import Move
 from protocol.errors import AssayError
 from protocol.types import (
@@ -270,7 +270,7 @@ class Market(MarketView, Protocol):
         segment_end: int,
         state_root: bytes,
         proof: Sequence[bytes],
-        places: Sequence[Place],
+        places: Sequence[StateLeaf],
     ) -> int:
         """Ask for leaves of the state at leaf `segment_end` of a claim's segments tree; the demand's id."""
         ...

@@ -16,7 +16,7 @@ from program.isa import Program
 from program.state import state_tree
 from protocol import trees
 from protocol.availability import CHUNKS
-from protocol.demands import Chunk, DemandView, Place
+from protocol.demands import Chunk, DemandView, StateLeaf
 from protocol.errors import Retry
 from protocol.ports import Market
 from protocol.types import ClaimView, TxResult
@@ -28,7 +28,7 @@ TRIES = 64
 """Draws for CHUNKS different leaves; there may be fewer."""
 
 
-def chunks_of(program: Program, state: State, places: Sequence[Place]) -> tuple[Chunk, ...]:
+def chunks_of(program: Program, state: State, places: Sequence[StateLeaf]) -> tuple[Chunk, ...]:
     """The leaves of a state at these places, with their proofs."""
     slots = state_tree(state)
     found = []
@@ -66,18 +66,18 @@ class Wish:
     """What to demand of a claim: leaves of its state at a segment's end."""
 
     end: int
-    places: tuple[Place, ...]
+    places: tuple[StateLeaf, ...]
 
 
 def wish(program: Program, gap: Gap, order: Random) -> Wish:
     """Up to CHUNKS leaves of what is missing, at random: a slot first, then a leaf, so that small slots are
     asked for as often as large ones."""
     lost = _lost(program, gap.spans)
-    places: dict[Place, None] = {}
+    places: dict[StateLeaf, None] = {}
     for _ in range(TRIES):
         if len(places) < CHUNKS:
             slot = order.choice(list(lost))
-            places[Place(slot, order.choice(order.choice(lost[slot])))] = None
+            places[StateLeaf(slot, order.choice(order.choice(lost[slot])))] = None
     return Wish(gap.end, tuple(places))
 
 

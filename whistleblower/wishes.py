@@ -10,7 +10,7 @@ import json
 import os
 from pathlib import Path
 
-from protocol.demands import Place
+from protocol.demands import StateLeaf
 from protocol.types import ClaimId
 from training.availability import Wish
 
@@ -29,7 +29,7 @@ class Wishes:
         """What was chosen for a claim."""
         try:
             kept = json.loads(self._path(claim_id).read_text())
-            places = tuple(Place(int(slot), int(leaf)) for slot, leaf in kept["places"])
+            places = tuple(StateLeaf(int(slot), int(leaf)) for slot, leaf in kept["places"])
             return Wish(int(kept["end"]), places)
         except (OSError, ValueError, TypeError, KeyError):
             return None

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from protocol import events as e
-from protocol.demands import Asked, Chunk, DemandView, Place
+from protocol.demands import Asked, Chunk, DemandView, StateLeaf
 from protocol.dispute import Move
 from protocol.errors import AssayError, Stop
 from protocol.params import shard_price
@@ -283,7 +283,7 @@ class FakeMarket:
         segment_end: int,
         state_root: bytes,
         proof: Sequence[bytes],
-        places: Sequence[Place],
+        places: Sequence[StateLeaf],
     ) -> int:
         event = e.Demand(claim, segment_end, state_root, tuple(proof), tuple(places))
         return self._once(intent, "demand", event, lambda: self.world.rules.demands_made)

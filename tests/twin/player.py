@@ -18,7 +18,7 @@ from protocol import dispute, sampling, trees
 from protocol import events as e
 from protocol.availability import CHUNKS
 from protocol.clockwork import Job
-from protocol.demands import Asked, Chunk, Place
+from protocol.demands import Asked, Chunk, StateLeaf
 from protocol.guardian import Business
 from protocol.keys import Consent
 from protocol.ledger import free
@@ -399,11 +399,11 @@ class Player:
     def _program(self, claim: Claim) -> Program:
         return INNER if claim.kind == Kind.TASK else OUTERS[self.twin.world.jobs[claim.job_id].terms.shards]
 
-    def _places(self, claim: Claim) -> tuple[Place, ...]:
+    def _places(self, claim: Claim) -> tuple[StateLeaf, ...]:
         """Mostly one to CHUNKS leaves, now and then of a slot too many."""
         slots = self._program(claim).slots + (self.rng.random() < 0.1)
         count = self.rng.choice([0, *range(1, CHUNKS + 1), *range(1, CHUNKS + 1), CHUNKS + 1])
-        return tuple(Place(self.rng.randrange(slots), self.rng.getrandbits(32)) for _ in range(count))
+        return tuple(StateLeaf(self.rng.randrange(slots), self.rng.getrandbits(32)) for _ in range(count))
 
     def _bent(self, made: Asked) -> Asked:
         """Another demand than was made, in one field."""

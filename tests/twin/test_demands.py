@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from program.evidence import node_proof
 from protocol import events as e
-from protocol.demands import Asked, Chunk, Place
+from protocol.demands import Asked, Chunk, StateLeaf
 from protocol.types import (
     Address,
     Claim,
@@ -69,16 +69,18 @@ def test_33_a_demand_names_its_leaves_and_is_answered_with_them_alone(stage: Sta
     tree = player.scene.segments[claim.segments_root]
     end = tree.count - 1
     ask = e.Demand(claim, end, tree.levels[0][end], tuple(tree.proof(end)), ())
-    last = Place(INNER.slots - 1, 2**32 - 1)
+    last = StateLeaf(INNER.slots - 1, 2**32 - 1)
     for places, error in (
         ((), "WrongPlaces"),
         ((last,) * 5, "WrongPlaces"),
-        ((last, Place(INNER.slots, 0)), "NoSuchSlot"),
+        ((last, StateLeaf(INNER.slots, 0)), "NoSuchSlot"),
     ):
         assert said(twin, replace(ask, places=places), demander) == error
-    assert said(twin, replace(ask, places=(last, Place(0, 0), last)), demander) == ""
+    assert said(twin, replace(ask, places=(last, StateLeaf(0, 0), last)), demander) == ""
     ((demand_id, asked),) = twin.world.demands.items()
-    assert asked == Asked(asked.claim_id, ask.state_root, demander, asked.deadline, (last, Place(0, 0), last))
+    assert asked == Asked(
+        asked.claim_id, ask.state_root, demander, asked.deadline, (last, StateLeaf(0, 0), last)
+    )
 
     chunks = shown(player, asked)
     answer = e.Supply(demand_id, asked, claim, chunks)
@@ -105,7 +107,7 @@ def test_33_a_demand_names_its_leaves_and_is_answered_with_them_alone(stage: Sta
     twin.wait(int(asked.deadline - twin.time) + 1)
     late = e.Supply(demand_id, asked, claim, shown(player, asked))
     assert said(twin, late, demander) == "TooLate"
-    bent = replace(asked, places=(Place(0, 0),))
+    bent = replace(asked, places=(StateLeaf(0, 0),))
     assert said(twin, e.ExpireDemand(demand_id, bent, claim), demander) == "WrongDemand"
     assert said(twin, e.ExpireDemand(demand_id, asked, claim), demander) == ""
     assert twin.world.claims[asked.claim_id].status.phase == Phase.CONVICTED

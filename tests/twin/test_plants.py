@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from protocol import events as e
-from protocol.demands import Place
+from protocol.demands import StateLeaf
 from protocol.types import Kind, Phase, Role
 from tests.twin.conftest import Stage
 from tests.twin.deployed import ACCOUNTS
@@ -36,7 +36,7 @@ def test_a_revealed_plant_pays_the_finder_half_a_stake_and_its_deposit_comes_bac
     before = twin.world.funds
     demander = next(a for a in ACCOUNTS[1:] if a not in (client, solver))
     tree = player.scene.segments[claim.segments_root]
-    assert twin.act(e.Demand(claim, 0, tree.levels[0][0], tuple(tree.proof(0)), (Place(0, 0),)), demander)
+    assert twin.act(e.Demand(claim, 0, tree.levels[0][0], tuple(tree.proof(0)), (StateLeaf(0, 0),)), demander)
     ((demand_id, asked),) = twin.world.demands.items()
     twin.wait(int(asked.deadline - twin.time) + 1)
     assert twin.act(e.ExpireDemand(demand_id, asked, claim), demander)

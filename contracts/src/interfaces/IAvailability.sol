@@ -9,7 +9,7 @@ import {Claim} from "./Types.sol";
 /// While a demand is open it counts as a game on its claim.
 interface IAvailability {
     /// @notice A leaf of a state: of which slot, and which one, modulo the slot's leaves.
-    struct Place {
+    struct StateLeaf {
         uint32 slot;
         uint32 leaf;
     }
@@ -20,7 +20,7 @@ interface IAvailability {
         bytes32 stateRoot;
         address demander;
         uint48 deadline; // seconds
-        Place[] places;
+        StateLeaf[] places;
     }
 
     /// @notice One leaf: its bytes, and the way up to the state's root. `node`: the encoding of the program's `state(slot)`,
@@ -51,7 +51,7 @@ interface IAvailability {
         uint32 segmentEnd,
         bytes32 stateRoot,
         uint48 deadline,
-        Place[] places
+        StateLeaf[] places
     );
     event Supplied(uint256 indexed demandId, bytes32 indexed claimId, uint256 burned, uint256 paid);
     event Withheld(uint256 indexed demandId, bytes32 indexed claimId, bool convicted);
@@ -64,7 +64,7 @@ interface IAvailability {
         uint32 segmentEnd,
         bytes32 stateRoot,
         bytes32[] calldata proof,
-        Place[] calldata places
+        StateLeaf[] calldata places
     ) external returns (uint256 demandId);
     /// @notice Anyone, in time: one chunk for each place, in their order.
     function supply(uint256 demandId, Asked calldata asked, Claim calldata claim, Chunk[] calldata chunks)

@@ -32,7 +32,7 @@ contract Availability is IAvailability {
         uint32 segmentEnd,
         bytes32 stateRoot,
         bytes32[] calldata proof,
-        Place[] calldata places
+        StateLeaf[] calldata places
     ) external returns (uint256 demandId) {
         (bytes32 claimId,) = TASKS.gameOpened(claim, block.number);
         Terms memory t = _terms(claim.jobId);
@@ -103,11 +103,12 @@ contract Availability is IAvailability {
     }
 
     /// @dev Whether the chunk is the leaf of this place, below the state's root.
-    function _shown(bytes32 stateRoot, ProgramRef memory program, Place calldata place, Chunk calldata chunk)
-        private
-        view
-        returns (bool)
-    {
+    function _shown(
+        bytes32 stateRoot,
+        ProgramRef memory program,
+        StateLeaf calldata place,
+        Chunk calldata chunk
+    ) private view returns (bool) {
         uint256 encodings = 1 + uint256(program.nodes) + program.slots;
         bytes32 node = Openings.hash(0, chunk.node);
         uint256 slot = place.slot;

@@ -41,7 +41,7 @@ abstract contract AuditsHandler is DisputesHandler {
         uint256 end = seed & 3072 == 0 ? (seed >> 16) % ends.length : ends.length - 1;
         bytes32[] memory proof = memberProof(ends, end);
         _ensureFree(whistle, CHALLENGE_BOND);
-        IAvailability.Place[] memory places = _places(seed, slotsOf(claim.kind));
+        IAvailability.StateLeaf[] memory places = _places(seed, slotsOf(claim.kind));
         vm.prank(whistle);
         uint256 id = availability.demand(claim, u32(end), ends[end], proof, places);
         if (firstGame[index] == 0) firstGame[index] = vm.getBlockNumber();
@@ -59,10 +59,14 @@ abstract contract AuditsHandler is DisputesHandler {
     }
 
     /// @dev One to four of them, some twice.
-    function _places(uint256 seed, uint256 slots) private view returns (IAvailability.Place[] memory places) {
-        places = new IAvailability.Place[](1 + (seed >> 32) % availability.CHUNKS());
+    function _places(uint256 seed, uint256 slots)
+        private
+        view
+        returns (IAvailability.StateLeaf[] memory places)
+    {
+        places = new IAvailability.StateLeaf[](1 + (seed >> 32) % availability.CHUNKS());
         for (uint256 i; i < places.length; ++i) {
-            places[i] = IAvailability.Place(u32((seed >> (40 + i)) % slots), u32(seed >> 48 & 3));
+            places[i] = IAvailability.StateLeaf(u32((seed >> (40 + i)) % slots), u32(seed >> 48 & 3));
         }
     }
 

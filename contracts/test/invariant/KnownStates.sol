@@ -26,7 +26,7 @@ abstract contract KnownStates is Market {
     }
 
     /// @dev What answers a demand for these places of the claim's output state.
-    function chunksOf(Claim memory claim, IAvailability.Place[] memory places)
+    function chunksOf(Claim memory claim, IAvailability.StateLeaf[] memory places)
         internal
         view
         returns (IAvailability.Chunk[] memory chunks)

@@ -93,18 +93,22 @@ contract AvailabilityTest is Market {
     }
 
     /// @dev Both leaves at the edge of slot 0, and one leaf of each other slot.
-    function somePlaces() private pure returns (IAvailability.Place[] memory places) {
-        places = new IAvailability.Place[](4);
+    function somePlaces() private pure returns (IAvailability.StateLeaf[] memory places) {
+        places = new IAvailability.StateLeaf[](4);
         (places[0].leaf, places[1].leaf) = (0, 2);
         (places[2].slot, places[3].slot) = (1, 2);
     }
 
-    function onePlace(uint32 slot, uint32 leaf) private pure returns (IAvailability.Place[] memory places) {
-        places = new IAvailability.Place[](1);
-        places[0] = IAvailability.Place(slot, leaf);
+    function onePlace(uint32 slot, uint32 leaf)
+        private
+        pure
+        returns (IAvailability.StateLeaf[] memory places)
+    {
+        places = new IAvailability.StateLeaf[](1);
+        places[0] = IAvailability.StateLeaf(slot, leaf);
     }
 
-    function demandAs(address who, Claim memory claim, uint32 end, IAvailability.Place[] memory places)
+    function demandAs(address who, Claim memory claim, uint32 end, IAvailability.StateLeaf[] memory places)
         private
         returns (uint256 id, IAvailability.Asked memory asked)
     {
@@ -250,10 +254,10 @@ contract AvailabilityTest is Market {
         chunks[0] = pieceOf("end", slots[shown], leaves[shown]); // the fault: what it still has, in place of what it hides
         bytes memory wrong = abi.encodeWithSelector(IAvailability.BadProof.selector, 0);
         refuseSupply(id, asked, claim, chunks, wrong);
-        asked.places[0] = IAvailability.Place(slots[shown], leaves[shown]); // or the demand for it, bent
+        asked.places[0] = IAvailability.StateLeaf(slots[shown], leaves[shown]); // or the demand for it, bent
         vm.expectPartialRevert(IAvailability.WrongDemand.selector);
         availability.supply(id, asked, claim, chunks);
-        asked.places[0] = IAvailability.Place(slots[where], leaves[where]);
+        asked.places[0] = IAvailability.StateLeaf(slots[where], leaves[where]);
         skip(61);
         availability.expire(id, asked, claim);
         assertPhase(claim, Phase.CONVICTED);
@@ -273,9 +277,9 @@ contract AvailabilityTest is Market {
 
     function test_aLeafBeyondTheSlotsEndIsTakenModuloItsLeavesSoThatNoDemandIsUnanswerable() external {
         Claim memory claim = committed();
-        IAvailability.Place[] memory places = new IAvailability.Place[](3);
-        places[0] = IAvailability.Place(0, 5); // of three: the last
-        places[1] = IAvailability.Place(2, type(uint32).max); // of one
+        IAvailability.StateLeaf[] memory places = new IAvailability.StateLeaf[](3);
+        places[0] = IAvailability.StateLeaf(0, 5); // of three: the last
+        places[1] = IAvailability.StateLeaf(2, type(uint32).max); // of one
         places[2] = places[0]; // the same again
         (uint256 id, IAvailability.Asked memory asked) = demandAs(whistle, claim, u32(SEGMENTS), places);
         IAvailability.Chunk[] memory chunks = pieces("end", asked);
@@ -288,12 +292,12 @@ contract AvailabilityTest is Market {
         bytes32[] memory ends = segmentEnds(claim);
         bytes32[] memory proof = memberProof(ends, 1);
         vm.startPrank(whistle);
-        IAvailability.Place[] memory places = somePlaces();
+        IAvailability.StateLeaf[] memory places = somePlaces();
         places[3].slot = SLOTS;
         vm.expectRevert(abi.encodeWithSelector(IAvailability.NoSuchSlot.selector, SLOTS));
         availability.demand(claim, 1, ends[1], proof, places);
         for (uint256 i; i <= 5; i += 5) {
-            places = new IAvailability.Place[](i);
+            places = new IAvailability.StateLeaf[](i);
             vm.expectRevert(abi.encodeWithSelector(IAvailability.WrongPlaces.selector, 4, i));
             availability.demand(claim, 1, ends[1], proof, places);
         }
@@ -417,7 +421,7 @@ contract AvailabilityTest is Market {
         Claim memory claim = committed();
         (uint256 id, IAvailability.Asked memory asked) = demandAs(whistle, claim, u32(SEGMENTS), somePlaces());
         availability.supply(id, asked, claim, pieces("end", asked));
-        IAvailability.Place[] memory places = new IAvailability.Place[](4);
+        IAvailability.StateLeaf[] memory places = new IAvailability.StateLeaf[](4);
         places[1].leaf = 1;
         places[2].leaf = 1;
         places[3].leaf = 1;

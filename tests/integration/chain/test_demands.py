@@ -10,7 +10,7 @@ import pytest
 from chain.compile import Artifacts
 from chain.rpc import HttpRpc
 from protocol import trees
-from protocol.demands import Chunk, DemandView, Place
+from protocol.demands import Chunk, DemandView, StateLeaf
 from protocol.errors import Reverted
 from protocol.types import Phase
 from tests.integration.chain.test_market_cycle import committed, markets_on, pass_time
@@ -23,10 +23,10 @@ def test_33_a_demand_tells_what_it_names_and_convicts_who_cannot_show_it(
     job_id, claim = committed(markets)
     (view,) = client.claims(job_id)
     tree, terms = trees.build(view.roots), client.job(job_id).terms
-    places = (Place(terms.inner.slots - 1, 7), Place(0, 2**32 - 1))
+    places = (StateLeaf(terms.inner.slots - 1, 7), StateLeaf(0, 2**32 - 1))
     arguments = (claim, 1, view.roots[1], tuple(tree.proof(1)))
     with pytest.raises(Reverted) as wrong:
-        demander.demand("wrong", *arguments, (Place(terms.inner.slots, 0),))
+        demander.demand("wrong", *arguments, (StateLeaf(terms.inner.slots, 0),))
     assert wrong.value.error == "NoSuchSlot"
     before = demander.free(demander.me)
     demand_id = demander.demand("demand", *arguments, places)

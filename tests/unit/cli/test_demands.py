@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from cli.demands import parse_place, random_places
-from protocol.demands import Place
+from protocol.demands import StateLeaf
 from protocol.errors import Stop
 
 
 def test_a_leaf_is_written_as_slot_and_leaf() -> None:
-    assert parse_place("0:0", 3) == Place(0, 0)
-    assert parse_place(f"2:{2**32 - 1}", 3) == Place(2, 2**32 - 1)
+    assert parse_place("0:0", 3) == StateLeaf(0, 0)
+    assert parse_place(f"2:{2**32 - 1}", 3) == StateLeaf(2, 2**32 - 1)
 
 
 @pytest.mark.parametrize("text", ["3:0", "0", "0:", ":0", "-1:0", "0:x", f"0:{2**32}", "0:0:0", ""])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from program.build import ProgramBuilder
 from program.isa import DType, Program
-from protocol.demands import Place
+from protocol.demands import StateLeaf
 from protocol.trees import LEAF_BYTES
 from training.availability import wish
 from training.lineage import Gap
@@ -27,10 +27,10 @@ PROGRAM = program()
 SIZE = PROGRAM.state_bytes
 
 
-def touched(spans: tuple[range, ...]) -> set[Place]:
+def touched(spans: tuple[range, ...]) -> set[StateLeaf]:
     """Leaves of the missing bytes, one byte at a time."""
     places = [
-        Place(slot, byte // LEAF_BYTES)
+        StateLeaf(slot, byte // LEAF_BYTES)
         for slot, node in enumerate(PROGRAM.state)
         for byte in range(node.bytes)
     ]

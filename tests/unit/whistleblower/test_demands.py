@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from protocol.demands import Place
+from protocol.demands import StateLeaf
 from protocol.errors import Retry
 from protocol.types import (
     ClaimView,
@@ -125,7 +125,7 @@ def test_33_the_leaf_that_could_not_be_fetched_is_the_one_that_is_demanded(day: 
     day.whistleblower("wendy", demand=True)
     assert day.run(lambda: bool(day.world.demands))
     (made,) = day.world.demands.values()
-    assert (made.claim_id, made.segment_end, made.places) == (view.claim_id, 2, (Place(1, 0),))
+    assert (made.claim_id, made.segment_end, made.places) == (view.claim_id, 2, (StateLeaf(1, 0),))
     (told,) = day.named("demanded")
     assert (told["segment_end"], told["places"]) == (2, "1:0")
     assert day.run(lambda: bool(day.named("collected")))
@@ -161,7 +161,7 @@ def test_33_48_what_is_demanded_is_the_same_after_a_restart_whatever_can_be_fetc
     assert day.run(lambda: bool(day.named("collected")))
     assert len(meant) == (1 if mined else 2) and all(arguments == meant[0] for arguments in meant)
     (made,) = day.world.demands.values()
-    assert (made.segment_end, made.places) == (2, (Place(1, 0),))
+    assert (made.segment_end, made.places) == (2, (StateLeaf(1, 0),))
 
 
 def test_33_who_could_fetch_nothing_demands_leaves_that_nobody_can_foresee(day: MarketDay) -> None:
@@ -174,7 +174,7 @@ def test_33_who_could_fetch_nothing_demands_leaves_that_nobody_can_foresee(day: 
     made = list(day.world.demands.values())
     assert day.named("fault-planted"), "the fault was planted"
     assert all(1 <= len(d.places) <= 4 and len(set(d.places)) == len(d.places) for d in made)
-    assert {place for d in made for place in d.places} == {Place(slot, 0) for slot in range(3)}
+    assert {place for d in made for place in d.places} == {StateLeaf(slot, 0) for slot in range(3)}
     assert len({d.segment_end for d in made}) > 1 and len({d.places for d in made}) > 1
 
 
