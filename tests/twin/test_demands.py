@@ -8,13 +8,7 @@ from dataclasses import replace
 from program.evidence import node_proof
 from protocol import events as e
 from protocol.demands import Asked, Chunk, StateLeaf
-from protocol.types import (
-    Address,
-    Claim,
-    Kind,
-    Phase,
-    Seconds,
-)
+from protocol.types import Address, Claim, Kind, Phase, Seconds
 from tests.twin.conftest import Stage
 from tests.twin.deployed import ACCOUNTS
 from tests.twin.player import Player

@@ -37,7 +37,7 @@ def test_33_a_demand_tells_what_it_names_and_convicts_who_cannot_show_it(
     assert made == DemandView(*whose, deadline, places, "")
     assert demander.free(demander.me) == before - terms.challenge_bond
 
-    # It is answered from the next block on: what is refused is what is shown, not when.
+    # It may be answered at once: what is refused is what is shown, not when.
     junk = Chunk(b"", (), b"", (), ())
     for asked, chunks, error in (
         (made.asked, [junk], "WrongCount"),

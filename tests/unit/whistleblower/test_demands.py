@@ -12,13 +12,7 @@ import torch
 
 from protocol.demands import StateLeaf
 from protocol.errors import Retry
-from protocol.types import (
-    ClaimView,
-    JobId,
-    Kind,
-    Phase,
-    Role,
-)
+from protocol.types import ClaimView, JobId, Kind, Phase, Role
 from solver.adversary import HidingSolver
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import Killed
