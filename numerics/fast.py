@@ -1,4 +1,4 @@
-"""Operations one by one in their fastest form; the bits are those of ``numerics.REFERENCE``.
+"""Operations in the fastest form that this machine has; the bits are those of ``numerics.REFERENCE``.
 
 Contract: `product` has the bits of ``contraction.product`` for what quantise makes, |q| <= 8192, in C on
 processors where the kernel can be had. Not guaranteed: anything for larger integers.
@@ -12,9 +12,12 @@ from torch import Tensor
 from numerics import contraction, product_kernel
 
 
-def product(qa: Tensor, ea: Tensor, qb: Tensor, eb: Tensor) -> Tensor:
-    """(i16[b..., M, K], i16[b..., M], i16[b..., N, K], i16[b..., N]) -> f32[b..., M, N] (A32)."""
-    kernel = product_kernel.load() if qa.device.type == "cpu" else None
-    if kernel is None:
-        return contraction.product_of_quantised(qa, ea, qb, eb)
-    return kernel.product(qa, ea.to(torch.int32), qb, eb.to(torch.int32))
+def product(a: Tensor, ea: Tensor, b: Tensor, eb: Tensor) -> Tensor:
+    """f32[b..., M, N] from [b..., M, K] and [b..., N, K] and exponents of their rows, i16 or i32 (A32): both
+    i16 that were quantised by these, or both f32 that are to be."""
+    kernel = product_kernel.load() if a.device.type == "cpu" else None
+    if kernel is not None:
+        return kernel.product(a, ea.to(torch.int32), b, eb.to(torch.int32))
+    if a.dtype is torch.float32:
+        a, b = contraction.quantise(a, ea), contraction.quantise(b, eb)
+    return contraction.product_of_quantised(a, ea, b, eb)

@@ -18,7 +18,7 @@ import torch._inductor.inductor_prims  # registers the marker that `kept` uses
 from torch import Tensor
 
 from numerics import constants as c
-from numerics import contraction, product_kernel
+from numerics import contraction, fast, product_kernel
 from numerics.backends import INT32_PRODUCT_LENGTH, aligned, integer_product_f64, prefers_int8
 
 _NAN = float("nan")
@@ -217,20 +217,9 @@ def _products(qa: Quantised, qb: Quantised) -> tuple[Tensor, ...]:
     return whole if whole[0].shape == (m, n) else tuple(part[:m, :n] for part in whole)
 
 
-def _quantised_product(a: Tensor, ea: Tensor, b: Tensor, eb: Tensor) -> Tensor:
-    """f32[b..., M, N] from [b..., M, K] and [b..., N, K] and exponents i32 of their rows: f32 to be quantised
-    by them, or i16 that were."""
-    kernel = product_kernel.load()
-    if kernel is not None:
-        return kernel.product(a, ea, b, eb)
-    if a.dtype is not torch.int16:
-        a, b = contraction.quantise(a, ea), contraction.quantise(b, eb)
-    return contraction.product_of_quantised(a, ea, b, eb)
-
-
 _LIBRARY = torch.library.Library("assay", "DEF")
 _LIBRARY.define("quantised_product(Tensor a, Tensor ea, Tensor b, Tensor eb) -> Tensor")
-_LIBRARY.impl("quantised_product", _quantised_product, "CPU")
+_LIBRARY.impl("quantised_product", fast.product, "CPU")
 torch.library.register_fake(
     "assay::quantised_product",
     lambda a, ea, b, eb: a.new_empty((*ea.shape, b.shape[-2]), dtype=torch.float32),
