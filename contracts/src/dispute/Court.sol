@@ -24,7 +24,8 @@ contract Court is ICourt {
     IArbiter private immutable CONTRACTION;
     IArbiter private immutable INDEX;
 
-    uint256 private _games;
+    /// @dev The next game's id. It starts at 1, so that no game pays for a slot that was zero, and no id is 0.
+    uint256 private _nextId = 1;
     mapping(uint256 gameId => bytes32) private _hashes;
     /// @dev keccak256(game.hash(), challengerWon) of a verdict that Challenges could not take.
     mapping(uint256 gameId => bytes32) private _undelivered;
@@ -47,7 +48,9 @@ contract Court is ICourt {
 
     function open(Game calldata game) external returns (uint256 gameId) {
         if (msg.sender != CHALLENGES) revert NotChallenges();
-        gameId = ++_games;
+        unchecked {
+            gameId = _nextId++;
+        }
         (Scope memory scope, Front memory front) = (game.scope(), game.front());
         (scope.traceRoot, scope.node, scope.size, scope.nodeHash) = (0, 0, 0, 0);
         (front.digest, front.level, front.index, front.revealed) = (0, 0, 0, 0);

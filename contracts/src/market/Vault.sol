@@ -25,9 +25,10 @@ contract Vault is IVault, ReentrancyGuardTransient {
     IKeys private immutable KEYS;
 
     mapping(Bucket bucket => mapping(bytes32 key => uint256)) private entries;
-    /// @dev One slot: a burn changes both.
+    /// @dev One slot: a burn changes both. One more than what is still to be destroyed, so that the slot is never zero and
+    /// the first burn costs no more than any other.
     uint128 public burned;
-    uint128 public undestroyed;
+    uint128 private _undestroyed = 1;
 
     constructor(
         IERC20 token,
@@ -83,8 +84,8 @@ contract Vault is IVault, ReentrancyGuardTransient {
     }
 
     function destroy() external nonReentrant {
-        uint256 amount = undestroyed;
-        undestroyed = 0;
+        uint256 amount = undestroyed();
+        _undestroyed = 1;
         emit Destroyed(amount);
         ERC20Burnable(address(TOKEN)).burn(amount);
     }
@@ -121,7 +122,7 @@ contract Vault is IVault, ReentrancyGuardTransient {
         if (amount == 0) return;
         _take(from, fromKey, amount);
         uint128 gone = amount.toUint128();
-        (burned, undestroyed) = (burned + gone, undestroyed + gone);
+        (burned, _undestroyed) = (burned + gone, _undestroyed + gone);
         emit Burned(from, fromKey, amount);
     }
 
@@ -131,6 +132,10 @@ contract Vault is IVault, ReentrancyGuardTransient {
 
     function free(address account) external view returns (uint256) {
         return entries[Bucket.FREE][_key(account)];
+    }
+
+    function undestroyed() public view returns (uint128) {
+        return _undestroyed - 1;
     }
 
     /// @dev Credits what has arrived, so that a token that keeps a fee cannot leave the ledger short.

@@ -12,7 +12,7 @@ import {Market} from "../market/Market.sol";
 import {Sparse, Tree, Trees} from "./Trees.sol";
 
 /// @notice Gas of a whole dispute as transactions (21,000, calldata with its floor, refunds), from the announcement to the verdict:
-/// the real Court, arbiter and market; a claim with three votes that all passed the segment, whose rewind wastes another's task.
+/// the real Court, arbiter and market, whose first dispute and first burn it is; a claim with three votes that all passed the segment, whose rewind wastes another's task.
 /// One bit of one element of a product with fan-in 1,024 is wrong. Of the big trees only what is opened is made: the digests
 /// beside it are any digests.
 /// forge-config: default.isolate = true
@@ -76,13 +76,6 @@ contract DisputeGasTest is Market {
         postJob(t);
         holdShards();
         settleAll(playRound(0));
-        vm.prank(solvers[1]);
-        tasks.release(jobId, 1); // owed: something has been burnt before
-        vm.prank(solvers[1]);
-        tasks.claimShard(jobId, 1);
-        for (uint256 i; i < verifiers.length; ++i) {
-            fund(verifiers[i], 1 ether);
-        }
         _makeTrees();
         (Claim memory claim, uint32 segment) = _claim();
         _open(claim, segment);
@@ -122,8 +115,7 @@ contract DisputeGasTest is Market {
             revealVoteAs(voters[i], claim, true);
         }
         tasks.tally(claim);
-        fund(stranger, 100 ether);
-        challengeAs(stranger, acceptedTask(1, 1), 0); // the game that is measured is not the court's first
+        acceptedTask(1, 1);
         commitOuter(1);
         acceptedTask(2, 1);
     }
@@ -146,6 +138,8 @@ contract DisputeGasTest is Market {
         for (uint256 i; i < logs.length; ++i) {
             if (logs[i].topics[0] == ICourt.GameOpened.selector) game = abi.decode(logs[i].data, (Game));
         }
+        assertEq(gameId, 1);
+        assertEq(vault.burned(), 0);
     }
 
     // ---- the game
