@@ -285,25 +285,49 @@ static int64_t place(int64_t index, int64_t count, const int64_t *sizes, const i
     return at;
 }
 
-/* f32[b.., M, N] from [b.., M, K] and [b.., N, K] with these strides, and contiguous exponents of their rows; `integers`
- * says what both hold, and `sizes` are those of b.., M, N, K. Batches are dealt out to threads; a single one is shared. Returns 0 where there
- * is no memory, and `out` is then unfinished. */
+/* The operands and products of a batch: see `quantised_product`. */
+typedef struct {
+    const char *x, *y;
+    const int64_t *x_strides, *y_strides, *sizes;
+    int64_t dims, m, n, k;
+    int integers;
+    const int32_t *ex, *ey;
+    const double *x_factors, *y_factors;
+    float *out;
+} batch;
+
+static int solve_entry(const batch *all, int64_t b, int threads) {
+    int64_t dims = all->dims, m = all->m, n = all->n, k = all->k, size = bytes(all->integers);
+    const int64_t *x_strides = all->x_strides, *y_strides = all->y_strides;
+    const char *x_at = all->x + size * place(b, dims, all->sizes, x_strides);
+    const char *y_at = all->y + size * place(b, dims, all->sizes, y_strides);
+    matrix x = {x_at, all->integers, m, k, x_strides[dims], x_strides[dims + 1], all->ex + b * m};
+    matrix y = {y_at, all->integers, n, k, y_strides[dims], y_strides[dims + 1], all->ey + b * n};
+    return solve(&x, &y, all->x_factors + b * m, all->y_factors + b * n, all->out + b * m * n, threads);
+}
+
+/* f32[b.., M, N] from [b.., M, K] and [b.., N, K] with these strides, and contiguous exponents of their rows;
+ * `integers` says what both hold, and `sizes` are those of b.., M, N, K. Returns 0 where there is no memory, and `out`
+ * is then unfinished.
+ *
+ * Batches are dealt out to threads; a single one is shared, outside of any parallel region: within one, even of one
+ * thread, the runtime makes new threads for each product instead of waking those that it has. */
 int quantised_product(const char *x, const int64_t *x_strides, const int32_t *ex, const char *y,
                       const int64_t *y_strides, const int32_t *ey, int integers, float *out, const int64_t *sizes,
                       int64_t dims, int threads) {
-    int64_t batch = 1, size = bytes(integers), m = sizes[dims], n = sizes[dims + 1], k = sizes[dims + 2];
-    for (int64_t i = 0; i < dims; i++) batch *= sizes[i];
-    double *factors = malloc(batch * (m + n) * sizeof *factors), *x_factors = factors, *y_factors = factors + batch * m;
+    int64_t count = 1, m = sizes[dims], n = sizes[dims + 1], k = sizes[dims + 2];
+    for (int64_t i = 0; i < dims; i++) count *= sizes[i];
+    double *factors = malloc(count * (m + n) * sizeof *factors), *x_factors = factors, *y_factors = factors + count * m;
     if (!factors) return 0;
+    for (int64_t i = 0; i < count * m; i++) x_factors[i] = factor(ex[i]);
+    for (int64_t i = 0; i < count * n; i++) y_factors[i] = factor(ey[i]);
+    batch all = {x, y, x_strides, y_strides, sizes, dims, m, n, k, integers, ex, ey, x_factors, y_factors, out};
     int fits = 1;
-    for (int64_t i = 0; i < batch * m; i++) x_factors[i] = factor(ex[i]);
-    for (int64_t i = 0; i < batch * n; i++) y_factors[i] = factor(ey[i]);
-#pragma omp parallel for num_threads(threads) if (threads > 1 && batch > 1) reduction(&& : fits)
-    for (int64_t b = 0; b < batch; b++) {
-        const char *x_at = x + size * place(b, dims, sizes, x_strides), *y_at = y + size * place(b, dims, sizes, y_strides);
-        matrix left = {x_at, integers, m, k, x_strides[dims], x_strides[dims + 1], ex + b * m};
-        matrix right = {y_at, integers, n, k, y_strides[dims], y_strides[dims + 1], ey + b * n};
-        fits = solve(&left, &right, x_factors + b * m, y_factors + b * n, out + b * m * n, batch > 1 ? 1 : threads) && fits;
+    if (count == 1) {
+        fits = solve_entry(&all, 0, threads);
+    } else {
+#pragma omp parallel for num_threads(threads) if (threads > 1) reduction(&& : fits)
+        for (int64_t b = 0; b < count; b++) fits = solve_entry(&all, b, 1) && fits;
     }
     free(factors);
     return fits;

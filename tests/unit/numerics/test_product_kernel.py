@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -51,6 +53,19 @@ def _operand(random: Random, batch: tuple[int, ...], rows: int, length: int) -> 
     if random.random() < 0.2:
         x = x[..., :1, :].expand(shape)
     return x
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are counted as Linux shows them")
+@pytest.mark.parametrize("batch", [(), (3,)])
+def test_products_wake_the_threads_that_there_are(kernel: Kernel, batch: tuple[int, ...]) -> None:
+    x, y = torch.ones(*batch, 120, 512), torch.ones(*batch, 120, 512)
+    e = torch.ones(*batch, 120, dtype=torch.int32)
+    before, seen = set(os.listdir("/proc/self/task")), set[str]()
+    with ThreadPoolExecutor(1) as caller:
+        done = caller.submit(lambda: [kernel.product(x, e, y, e, 2) for _ in range(300)])
+        while not done.done():
+            seen.update(os.listdir("/proc/self/task"))
+    assert len(seen - before) == 2, "the caller, and one more for all products"
 
 
 @pytest.mark.parametrize("seed", range(80))
@@ -117,7 +132,7 @@ def test_a_kernel_with_other_products_is_refused(tmp_path: Path, right: str, wro
         "aligned_alloc(64, (numbers * sizeof *from + 63) / 64 * 64)",
         "malloc((a.grains + 1) * sizeof *cuts)",
         "calloc(a.panels * HIGH + b.panels * WIDE, sizeof *sums)",
-        "malloc(batch * (m + n) * sizeof *factors)",
+        "malloc(count * (m + n) * sizeof *factors)",
     ],
 )
 def test_where_memory_is_refused_nothing_is_computed(tmp_path: Path, asked: str) -> None:
