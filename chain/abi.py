@@ -9,15 +9,14 @@ Source: the Solidity ABI specification; encoding itself is eth-abi.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 from eth_abi.abi import decode, encode
 from eth_abi.exceptions import DecodingError, EncodingError
 from eth_utils.abi import (
-    abi_to_signature,
     collapse_if_tuple,
     event_abi_to_log_topic,
-    function_abi_to_4byte_selector,
 )
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
@@ -48,7 +47,12 @@ def find(abi: Abi, kind: str, name: str, arguments: int | None = None) -> Entry:
 
 def selector(entry: Entry) -> bytes:
     """The 4 bytes that name a function or a custom error."""
-    return keccak(text=abi_to_signature(cast(Any, entry)))[:4]
+    return _hashed(f"{entry['name']}({','.join(_types(entry['inputs']))})")[:4]
+
+
+@lru_cache
+def _hashed(signature: str) -> bytes:
+    return keccak(text=signature)
 
 
 def topic(entry: Entry) -> bytes:
@@ -56,8 +60,18 @@ def topic(entry: Entry) -> bytes:
     return event_abi_to_log_topic(cast(Any, entry))
 
 
+@lru_cache(maxsize=1 << 16)
+def checksummed(address: str) -> str:
+    """EIP-55's form of an address: a hash for each, and the same few are met over and over."""
+    return str(to_checksum_address(address))
+
+
+def _type(param: Mapping[str, Any]) -> str:
+    return str(collapse_if_tuple(cast(Any, param))) if param["type"].startswith("tuple") else param["type"]
+
+
 def _types(params: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [collapse_if_tuple(cast(Any, p)) for p in params]
+    return [_type(p) for p in params]
 
 
 def _to_abi(param: Mapping[str, Any], value: Any) -> Any:
@@ -90,7 +104,7 @@ def _from_abi(param: Mapping[str, Any], value: Any) -> Any:
     if kind == "tuple":
         return {c["name"]: _from_abi(c, v) for c, v in zip(param["components"], value, strict=True)}
     if kind == "address":
-        return to_checksum_address(value)
+        return checksummed(value)
     return value
 
 
@@ -107,9 +121,7 @@ def encode_arguments(params: Sequence[Mapping[str, Any]], arguments: Sequence[An
 
 def encode_call(function: Entry, arguments: Sequence[Any]) -> bytes:
     """Selector and arguments of a function call. Raises MalformedData."""
-    return function_abi_to_4byte_selector(cast(Any, function)) + encode_arguments(
-        function["inputs"], arguments
-    )
+    return selector(function) + encode_arguments(function["inputs"], arguments)
 
 
 def decode_arguments(params: Sequence[Mapping[str, Any]], data: bytes) -> list[Any]:

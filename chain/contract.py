@@ -6,6 +6,7 @@ encodes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from chain.abi import Abi, MalformedData, decode_result, encode_call, find
@@ -31,24 +32,30 @@ class Contract:
 
         Raises Reverted, RpcUnreachable, MalformedData.
         """
-        entry = find(self.abi, "function", function, len(arguments))
-        request = {"to": self.address, "data": "0x" + encode_call(entry, arguments).hex()}
+        request = {"to": self.address, "data": "0x" + self.encode(function, arguments).hex()}
         if sender is not None:
             request["from"] = sender
         try:
             data = self._rpc.request("eth_call", [request, block_tag(block)])
         except RpcFailed as failure:
             raise explain(f"{self.name}.{function}", failure, self._registry) from failure
-        if data == "0x" and entry["outputs"]:
+        return self.decode(function, arguments, bytes.fromhex(data[2:]))
+
+    def encode(self, function: str, arguments: Sequence[Any]) -> bytes:
+        """A call's data. Raises MalformedData."""
+        return encode_call(find(self.abi, "function", function, len(arguments)), arguments)
+
+    def decode(self, function: str, arguments: Sequence[Any], data: bytes) -> Any:
+        """What a view returned for these arguments, as `read` gives it. Raises MalformedData."""
+        entry = find(self.abi, "function", function, len(arguments))
+        if not data and entry["outputs"]:
             raise MalformedData(
                 f"{self.name}.{function} gave nothing: there is no such contract at {self.address}",
                 hint="the deployment file may belong to another chain",
             )
-        return decode_result(entry, bytes.fromhex(data[2:]))
+        return decode_result(entry, data)
 
     def call(self, function: str, *arguments: Any, value_wei: int = 0, purpose: str = "") -> Call:
         """A transaction to send with `Sender.send`. Raises MalformedData."""
-        entry = find(self.abi, "function", function, len(arguments))
-        return Call(
-            self.address, encode_call(entry, arguments), purpose or f"{self.name}.{function}", value_wei
-        )
+        data = self.encode(function, arguments)
+        return Call(self.address, data, purpose or f"{self.name}.{function}", value_wei)

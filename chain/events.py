@@ -4,22 +4,23 @@ Contract: `poll` returns what changed since it last returned, in chain order: ne
 blocks that were read are gone, one `RolledBack` naming the events to forget. Every change is on disk before
 it is returned, so after a restart `history` is the whole truth and nothing is read twice. A node that lags,
 stalls or loses its head changes nothing; only a different block at a height that was read does.
+The file holds nothing but what the chain tells: one that is damaged, or of other contracts, is read anew.
 Does not guarantee that the node shows all logs: compare with a second node, or with contract state.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from eth_utils.address import to_checksum_address
-
-from chain.abi import Abi, decode_log, topic
+from chain.abi import Abi, checksummed, decode_log, topic
 from chain.journal import WrongChain
 from chain.rpc import Rpc, RpcFailed, get_block, identity, quantity
 from protocol.errors import RpcUnreachable
@@ -35,7 +36,10 @@ CREATE TABLE IF NOT EXISTS logs (
     PRIMARY KEY (block, position)
 ) STRICT;
 """
-_TOO_MUCH = ("limit", "range", "too many", "too large", "more than", "timeout")
+_TOO_MUCH = ("limit", "range", "too many", "too large", "too big", "more than", "exceed", "timeout")
+
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -78,17 +82,14 @@ class EventFollower:
         self._range_blocks = range_blocks
         self._confirmations = confirmations
         self._untold: list[Event | RolledBack] = []
-        self._names = {to_checksum_address(address): name for name, (address, _) in contracts.items()}
+        self._names = {checksummed(address): name for name, (address, _) in contracts.items()}
         self._events = {
-            (to_checksum_address(address), topic(entry)): entry
+            (checksummed(address), topic(entry)): entry
             for address, abi in contracts.values()
             for entry in abi
             if entry.get("type") == "event"
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(path, check_same_thread=False, timeout=30)
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.executescript(_SCHEMA)
+        self._db = _open(path)
         self._bind(path)
 
     def close(self) -> None:
@@ -125,15 +126,14 @@ class EventFollower:
         changes, self._untold = self._untold, []
         return changes
 
-    def history(self, name: str | None = None, contract: str | None = None) -> list[Event]:
-        """All events read so far, in chain order; those of one name and contract if given."""
-        rows = self._db.execute("SELECT log FROM logs ORDER BY block, position").fetchall()
-        events = [self._decode(json.loads(row[0])) for row in rows]
-        return [
-            e
-            for e in events
-            if (name is None or e.name == name) and (contract is None or e.contract == contract)
-        ]
+    def history(self, heeded: Callable[[str, str], bool] = lambda contract, name: True) -> Iterator[Event]:
+        """Events read so far, in chain order: those whose contract and name are heeded, as others need not be
+        decoded. To be read to its end before the next `poll`."""
+        heeds = cache(heeded)
+        for (row,) in self._db.execute("SELECT log FROM logs ORDER BY block, position"):
+            log = json.loads(row)
+            if heeds(self._contract(log), self._known_entry(log)["name"]):
+                yield self._decode(log)
 
     def _bind(self, path: Path) -> None:
         chain = identity(self._rpc)
@@ -145,6 +145,15 @@ class EventFollower:
                 f"the events in {path} are of chain {known}, the node is on {chain}; nothing was read",
                 hint="use the node of that chain, or move the file away to read everything again",
             )
+        told = ",".join(sorted(f"{address}/{topic.hex()}" for address, topic in self._events))
+        row = self._db.execute("SELECT value FROM facts WHERE name = 'events'").fetchone()
+        if row is not None and row[0] == told:
+            return
+        with self._db:
+            if self._db.execute("DELETE FROM blocks").rowcount:
+                _LOG.warning("%s is of other contracts: all events are read anew", path)
+            self._db.execute("DELETE FROM logs")
+            self._db.execute("INSERT OR REPLACE INTO facts VALUES ('events', ?)", (told,))
 
     def _last_block(self) -> tuple[int, str | None]:
         row = self._db.execute("SELECT number, hash FROM blocks ORDER BY number DESC LIMIT 1").fetchone()
@@ -207,18 +216,56 @@ class EventFollower:
         """
         if not log["topics"]:
             return None
-        return self._events.get((to_checksum_address(log["address"]), bytes.fromhex(log["topics"][0][2:])))
+        return self._events.get((checksummed(log["address"]), bytes.fromhex(log["topics"][0][2:])))
 
-    def _decode(self, log: dict[str, Any]) -> Event:
+    def _known_entry(self, log: dict[str, Any]) -> Mapping[str, Any]:
         entry = self._entry(log)
         assert entry is not None  # only logs with an entry are kept
+        return entry
+
+    def _contract(self, log: dict[str, Any]) -> str:
+        return self._names[checksummed(log["address"])]
+
+    def _decode(self, log: dict[str, Any]) -> Event:
+        entry = self._known_entry(log)
         topics = [bytes.fromhex(word[2:]) for word in log["topics"]]
         return Event(
             entry["name"],
-            self._names[to_checksum_address(log["address"])],
+            self._contract(log),
             decode_log(entry, topics, bytes.fromhex(log["data"][2:])),
             quantity(log["blockNumber"], "the log's block"),
             log["blockHash"],
             quantity(log["logIndex"], "the log's index"),
             log["transactionHash"],
         )
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    """The file's database; where it is damaged, a new one, and the old one is moved aside."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return _sound(path)
+    except sqlite3.OperationalError:  # locked, or no room: not the file's fault
+        raise
+    except sqlite3.DatabaseError as error:
+        aside = path.with_name(path.name + ".damaged")
+        _LOG.warning("%s is damaged (%s) and is now %s: all events are read anew", path, error, aside)
+        for end in ("", "-wal", "-shm"):
+            found = path.with_name(path.name + end)
+            if found.exists():
+                found.replace(aside.with_name(aside.name + end))
+        return _sound(path)
+
+
+def _sound(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, check_same_thread=False, timeout=30)
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.executescript(_SCHEMA)
+        (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise sqlite3.DatabaseError(found)
+    except sqlite3.Error:
+        db.close()
+        raise
+    return db

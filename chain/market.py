@@ -289,13 +289,22 @@ class ChainMarket(ChainView):
 
     def send_all(self, writes: Sequence[Write]) -> list[TxResult | AssayError]:
         """What became of each write; several that were not sent before go in one transaction."""
-        ready = [self._ready(write) for write in writes]
+        ready = self._all_ready(writes)
         known = [write for write in ready if isinstance(write, Write)]
         unknown = send_together(self.sender, self.contracts["Tasks"], known)
         return [
             (unknown.get(one.intent) or self._outcome(one)) if isinstance(one, Write) else one
             for one in ready
         ]
+
+    def _all_ready(self, writes: Sequence[Write]) -> list[Write | AssayError]:
+        seeds = [write.arguments for write in writes if write.method == "record_seed"]
+        try:
+            with self._pinned():
+                self._answers.gather(("Tasks", "status", keccak(encode(claim))) for (claim,) in seeds)
+                return [self._ready(write) for write in writes]
+        except AssayError as error:
+            return [error for _ in writes]
 
     def _ready(self, write: Write) -> Write | AssayError:
         try:
@@ -310,7 +319,7 @@ class ChainMarket(ChainView):
             return write
         (claim,) = write.arguments
         with self._pinned():
-            status = self._read("Tasks", "status", keccak(encode(claim)))
+            status = self._answers.read("Tasks", "status", keccak(encode(claim)))
         header = self._headers.of(unpack(ClaimStatus, status).seed_block)
         intent = f"{write.intent}/{keccak(header).hex()[:16]}"
         return replace(write, intent=intent, arguments=(claim, header))

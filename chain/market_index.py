@@ -61,6 +61,11 @@ class MarketIndex:
         """Demands on a job's claims, oldest first."""
         return [self.demands[demand_id] for demand_id in self._demands_of.get(job_id, [])]
 
+    @classmethod
+    def heeds(cls, contract: str, name: str) -> bool:
+        """Whether an event of this name changes a table."""
+        return hasattr(cls, f"_on_{contract}_{name}")
+
     def apply(self, event: Event) -> None:
         """Fold one event in; events of no interest change nothing."""
         handler = getattr(self, f"_on_{event.contract}_{event.name}", None)

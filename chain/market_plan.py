@@ -1,6 +1,6 @@
 """The deployment plan of a whole market: which contracts there are and who is told of whom.
 
-Contract: the names are those that `chain.market_view` looks for, and "Token" and "Lens"; every contract knows
+Contract: the names are those that `chain.market_contracts` looks for, and "Token"; every contract knows
 the others from its constructor, so nothing has to be wired afterwards and nobody owns anything.
 Does not choose the market's parameters: whoever deploys a market states them.
 """
@@ -64,7 +64,7 @@ def market_plan(deployer: str, *, token_supply: Wei, delays: Delays) -> list[Pla
         Planned("Plants", "Plants", lambda at: [*_at(at, "Vault", "Jobs", "Tasks"), delays.plant_s]),
         *(Planned(name, name, lambda _: []) for name in ARBITERS),
         Planned("Court", "Court", lambda at: _at(at, "Challenges", *ARBITERS)),
-        Planned("Lens", "Lens", lambda at: _at(at, "Vault", "Stakes", "Jobs", "Tasks")),
+        Planned("Lens", "Lens", lambda _: []),
     ]
 
 

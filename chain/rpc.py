@@ -16,13 +16,16 @@ from web3 import HTTPProvider
 from web3.exceptions import Web3Exception
 from web3.types import RPCEndpoint
 
-from protocol.errors import RpcUnreachable, Stop
+from protocol.errors import Retry, RpcUnreachable
 
 BlockTag = int | str
 
 
-class RpcFailed(Stop):
-    """The node answered with an error: `rpc_code` and `data` are the node's own."""
+class RpcFailed(Retry):
+    """The node answered with an error: `rpc_code` and `data` are the node's own.
+
+    It may answer otherwise later: it was over its rate, say, or had dropped the state of that block.
+    """
 
     code = "rpc-failed"
 
@@ -58,6 +61,10 @@ class HttpRpc:
         """The result of one JSON-RPC call. Raises RpcFailed, RpcUnreachable."""
         try:
             response = cast(dict[str, Any], self._provider.make_request(RPCEndpoint(method), params))
+        except requests.HTTPError as error:
+            if error.response is not None and error.response.status_code == 413:
+                raise RpcFailed(method, 413, "the request is too large (HTTP status 413)", "") from error
+            raise self._unreachable(method, _cause(error)) from error
         except (requests.RequestException, Web3Exception, OSError, ValueError, TimeoutError) as error:
             raise self._unreachable(method, _cause(error)) from error
         if not isinstance(response, dict):

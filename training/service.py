@@ -164,14 +164,15 @@ class Service:
     def attempt_all(self, market: Market, errands: Sequence[Errand]) -> None:
         """Send what is not backing off, together where that goes; each one's error is its own."""
         now, ready, writes = self.clock.now(), [], []
-        for errand in errands:
-            if not self.backoff.ready(errand.what, now):
-                continue
-            try:
-                writes.append(errand.write())
-                ready.append(errand)
-            except AssayError as error:
-                self._failed(errand.what, errand.job_id, error)
+        with market.snapshot():
+            for errand in errands:
+                if not self.backoff.ready(errand.what, now):
+                    continue
+                try:
+                    writes.append(errand.write())
+                    ready.append(errand)
+                except AssayError as error:
+                    self._failed(errand.what, errand.job_id, error)
         for errand, outcome in zip(ready, market.send_all(writes), strict=True):
             if isinstance(outcome, AssayError):
                 self._failed(errand.what, errand.job_id, outcome)

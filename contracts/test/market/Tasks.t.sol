@@ -4,7 +4,6 @@ pragma solidity ^0.8.28;
 import {IJobs, IStakes, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
 import {Accused, Claim, ClaimStatus, Finding, Kind, Phase, Role, Vote} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
-import {Lens} from "../../src/market/Lens.sol";
 import {Vm} from "../Vm.sol";
 import {Market} from "./Market.sol";
 
@@ -621,24 +620,5 @@ contract TasksTest is Market {
         tasks.voteGameClosed(0, nobody, 0, stranger, true);
         vm.expectRevert(refusal);
         tasks.convict(claim, Finding(stranger, 0, false));
-    }
-
-    function test_theLensShowsShardsClaimsAndAccounts() external {
-        Lens lens = new Lens(IVault(vault), IStakes(stakes), IJobs(jobs), ITasks(tasks));
-        holdShards();
-        Claim memory claim = commitTask(0, 0);
-        Lens.ShardView[] memory shards = lens.shards(jobId, 0, 0, 2);
-        assertEq(shards[0].claimId, idOf(claim));
-        assertEq(uint256(shards[0].status.phase), uint256(Phase.COMMITTED));
-        assertEq(shards[1].claimId, 0);
-        assertEq(shards[1].solver, solvers[1]);
-        bytes32[] memory ids = new bytes32[](1);
-        ids[0] = idOf(claim);
-        assertEq(lens.statuses(ids)[0].seedBlock, statusOf(claim).seedBlock);
-        assertEq(lens.votes(ids)[0].length, 0);
-        address[] memory who = new address[](1);
-        who[0] = solvers[0];
-        assertEq(lens.accounts(who)[0].locked[0], 100 ether);
-        assertEq(lens.accounts(who)[0].active[0], 1000 ether);
     }
 }

@@ -66,7 +66,7 @@ def test_restart_reads_nothing_twice_and_keeps_history(tmp_path: Path) -> None:
     again = follow(node, tmp_path)
     assert games(list(again.history())) == [1]
     assert games(again.poll()) == [2]
-    assert games(list(again.history("Moved", "Court"))) == [1, 2]
+    assert games(list(again.history(lambda *of: of == ("Court", "Moved")))) == [1, 2]
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
@@ -210,6 +210,38 @@ def test_cursor_of_another_chain_is_refused(tmp_path: Path) -> None:
     other.blocks = [other._block(0)]
     with pytest.raises(WrongChain):
         follow(other, tmp_path)
+
+
+def test_a_file_of_other_contracts_is_read_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Another deployment on the same chain, or events that the program did not know before."""
+    node = FakeNode()
+    node.mine([log(1), {**log(2), "address": "0x" + "bb" * 20}])
+    assert games(follow(node, tmp_path).poll()) == [1]
+    assert games(follow(node, tmp_path).poll()) == [] and not caplog.text, "the same contracts"
+    other = EventFollower(node, {"Court": ("0x" + "bb" * 20, ABI)}, tmp_path / "events.db")
+    assert "of other contracts" in caplog.text
+    assert games(other.poll()) == games(list(other.history())) == [2]
+
+
+@pytest.mark.parametrize("damage", ["no database", "a page overwritten"])
+def test_a_damaged_file_is_moved_aside_and_read_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    node = FakeNode()
+    node.mine([log(game) for game in range(200)])
+    follower = follow(node, tmp_path)
+    truth = games(follower.poll())
+    follower.close()
+    path = tmp_path / "events.db"
+    content = bytearray(path.read_bytes())
+    if damage == "no database":
+        content[:100] = bytes(range(100))
+    else:
+        content[4096 * 5 : 4096 * 7] = b"\xff" * 8192
+    path.write_bytes(content)
+    again = follow(node, tmp_path)
+    assert "is damaged" in caplog.text and path.with_name("events.db.damaged").read_bytes() == content
+    assert games(again.poll()) == games(list(again.history())) == truth == list(range(200))
 
 
 @settings(max_examples=30)

@@ -13,13 +13,14 @@ import pytest
 from eth_utils.crypto import keccak
 
 from chain.abi import Entry, decode_arguments, encode_arguments, find, selector, topic
-from chain.compile import Artifacts, compile_contracts
+from chain.compile import Artifacts
 from chain.deploy import Deployment
 from chain.events import Event
 from chain.journal import Call, Receipt
 from chain.market import ChainMarket
+from chain.market_contracts import INTERFACES
 from chain.market_index import MarketIndex
-from chain.market_view import INTERFACES, Unknown
+from chain.market_view import Unknown
 from protocol import ports
 from protocol.dispute import (
     OpenOutput,
@@ -35,7 +36,7 @@ from protocol.dispute import (
     Timeout,
 )
 from protocol.encoding import as_tuple, words
-from protocol.errors import RpcUnreachable
+from protocol.errors import Reverted, RpcUnreachable
 from protocol.types import (
     Accused,
     Claim,
@@ -57,7 +58,7 @@ from protocol.types import (
 from tests.unit.chain.fake_node import BLOCK_S, FakeNode
 
 ME = "0x" + "11" * 20
-NAMES = [*INTERFACES, "Token"]
+NAMES = [*INTERFACES, "Token", "Lens"]
 ADDRESSES = {name: "0x" + f"{i + 1:02x}" * 20 for i, name in enumerate(NAMES)}
 
 
@@ -97,20 +98,40 @@ class MarketNode(FakeNode):
         super().__init__()
         self.artifacts = artifacts
         self.answers: dict[str, Any] = {}
+        self.views: list[str] = []
+        """What was asked for, by name."""
+        self.tags: list[str] = []
+        """The blocks that were asked about, request by request."""
 
     def eth_call(self, transaction: dict[str, Any], tag: str) -> str:
-        data = bytes.fromhex(transaction["data"][2:])
-        name = next(n for n, a in ADDRESSES.items() if a == transaction["to"].lower())
-        assert name != "Token"
-        abi = self.artifacts[INTERFACES[name]].abi
+        to, data = transaction["to"], bytes.fromhex(transaction["data"][2:])
+        self.tags.append(tag)
+        if self.name(to) != "Lens":
+            return "0x" + self.view(to, data).hex()
+        entry = find(self.artifacts["Lens"].abi, "function", "read")
+        (views,) = decode_arguments(entry["inputs"], data[4:])
+        answers = [self._answer(view["target"], view["data"]) for view in views]
+        return "0x" + encode_arguments(entry["outputs"], [answers]).hex()
+
+    def _answer(self, address: str, data: bytes) -> tuple[bool, bytes]:
+        try:
+            return True, self.view(address, data)
+        except Reverted:
+            return False, b""
+
+    def name(self, address: str) -> str:
+        return next(n for n, a in ADDRESSES.items() if a == address.lower())
+
+    def view(self, address: str, data: bytes) -> bytes:
+        """What a contract's view returns, asked for alone or through Lens."""
+        abi = self.artifacts[INTERFACES[self.name(address)]].abi
         function = next(e for e in abi if e["type"] == "function" and selector(e) == data[:4])
-        decode_arguments(function["inputs"], data[4:])
+        self.views.append(function["name"])
+        arguments = decode_arguments(function["inputs"], data[4:])
         answer = self.answers[function["name"]]
-        if callable(answer):
-            answer = answer(*decode_arguments(function["inputs"], data[4:]))
+        answer = answer(*arguments) if callable(answer) else answer
         outputs = function["outputs"]
-        values = answer if len(outputs) > 1 else [answer]
-        return "0x" + encode_arguments(outputs, values).hex()
+        return encode_arguments(outputs, answer if len(outputs) > 1 else [answer])
 
     def emit(self, name: str, event: str, **arguments: Any) -> None:
         self.mine([self.log(name, event, **arguments)])
@@ -143,11 +164,6 @@ class RecordingSender:
     def send(self, key: str, call: Call) -> Receipt:
         self.calls.append(call)
         return Receipt(key, "0xabc", 1, "0xdef", 5, 1, True, None, self.logs)
-
-
-@pytest.fixture(scope="module")
-def artifacts() -> Artifacts:
-    return compile_contracts(sources=("src/interfaces",))
 
 
 @pytest.fixture
@@ -354,11 +370,11 @@ def close(node: MarketNode, job_id: bytes) -> None:
 
 
 def asked(node: MarketNode, look: Callable[[], Any]) -> list[str]:
-    """Requests that a look costs, once a block has been mined since the last."""
+    """Views that a look asks for, once a block has been mined since the last."""
     node.mine()
-    before = len(node.requests)
+    before = len(node.views)
     look()
-    return node.requests[before:]
+    return node.views[before:]
 
 
 @pytest.fixture
@@ -382,11 +398,11 @@ def test_closed_jobs_cost_nothing_to_look_at(
     market: ChainMarket, node: MarketNode, posted: list[bytes]
 ) -> None:
     one = asked(node, lambda: market.job(posted[0]))
-    assert one.count("eth_call") == 2, "an open job's progress and escrow"
-    assert asked(node, market.jobs).count("eth_call") == 2 * len(posted)
+    assert sorted(one) == ["balance", "progress"], "an open job's progress and escrow"
+    assert len(asked(node, market.jobs)) == 2 * len(posted)
     for job_id in posted[1:]:
         close(node, job_id)
-    assert asked(node, market.jobs).count("eth_call") == 2 * len(posted), "each once more, closed"
+    assert len(asked(node, market.jobs)) == 2 * len(posted), "each once more, closed"
     assert asked(node, market.jobs) == one
     assert [job.progress.closed for job in market.jobs()] == [False] + [True] * 11
 
@@ -422,10 +438,10 @@ def test_a_reorganisation_costs_only_what_was_seen_in_the_blocks_that_it_replace
     close(node, posted[0])
     assert look() == [1]
     node.emit("Tasks", "Committed", claimId=claims[1], claim=claim, roots=[D], seedBlock=1, **whose)
-    assert asked(node, look).count("eth_call") == 2, "the new claim"
+    assert len(asked(node, look)) == 2, "the new claim"
     node.reorganise(2)
     node.emit("Tasks", "Committed", claimId=claims[1], claim=claim, roots=[D], seedBlock=1, **whose)
-    assert asked(node, look).count("eth_call") == 2, "the new claim alone, whose first answer is of no block"
+    assert len(asked(node, look)) == 2, "the new claim alone, whose first answer is of no block"
     node.reorganise(1)
     node.answers["status"] = as_tuple(sample(ClaimStatus, phase=Phase.SETTLED, valid=2))
     node.emit("Tasks", "Settled", claimId=claims[0], claimant=ME, paid=1)
@@ -493,7 +509,7 @@ def test_a_seeded_claim_is_asked_for_until_nobody_can_vote_and_after_events(
     node.answers = {"status": as_tuple(status), "votes": [], "current": claim_id}
 
     def look() -> int:
-        return asked(node, lambda: market.claims(job_id)).count("eth_call")
+        return len(asked(node, lambda: market.claims(job_id)))
 
     assert look() == look() == 3
     node.answers["votes"] = [as_tuple(sample(Vote))]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from chain.rpc import RpcFailed
 from protocol.errors import AssayError, Retry, RpcUnreachable
 from protocol.ports import Write
 from protocol.types import ClaimId, JobId, Seconds, TxResult
@@ -80,6 +81,7 @@ class Example(Node):
         return {Do: self._do, Train: self._do}
 
     def write(self, action: Poke) -> Write:
+        self.held.append(self.recorder.held)
         return Write(str(action.claim_id[0]), action.what, ())
 
     def _do(self, action: Do) -> None:
@@ -117,9 +119,9 @@ def test_calls_in_a_row_go_together_and_what_takes_long_ends_the_tick(day: Marke
 
 
 def test_a_decision_is_of_one_block_and_what_is_done_moves_on(day: MarketDay) -> None:
-    node = Example(day, [Do(JOB, 1, "first"), Do(JOB, 2, "second")])
+    node = Example(day, [Do(JOB, 1, "first"), poke(1), poke(2), Do(JOB, 2, "second")])
     node.tick()
-    assert node.held == [True, False, False]
+    assert node.held == [True, False, True, True, False], "calls that go together are written of one block"
 
 
 def test_a_call_that_failed_backs_off_alone(day: MarketDay) -> None:
@@ -129,6 +131,14 @@ def test_a_call_that_failed_backs_off_alone(day: MarketDay) -> None:
     node.tick()
     assert node.recorder.done == [["1", "2"], ["2"]]
     assert node.status.counters == {"retries": 1, "void": 2}
+
+
+def test_an_error_of_the_rpc_node_is_no_reason_to_leave_a_job_alone(day: MarketDay) -> None:
+    """Threat 47: one that is over its rate, say, while stake is locked."""
+    node = Example(day, [Do(JOB, 1, "first")])
+    node.failing = {1: RpcFailed("eth_call", -32005, "rate limited", "")}
+    node.tick()
+    assert node.refusal(JOB) == "" and node.status.counters == {"retries": 1}
 
 
 def test_what_takes_long_and_failed_does_not_end_the_tick(day: MarketDay) -> None:
