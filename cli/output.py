@@ -63,6 +63,7 @@ _BY_CODE = {
     "no-such-job": Exit.NOT_FOUND,
     "no-such-claim": Exit.NOT_FOUND,
     "unfunded": Exit.FUNDS,
+    "rpc-failed": Exit.UNREACHABLE,
 }
 
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.main import get_command
 
+from chain.rpc import RpcFailed
 from cli.job_templates import LOCAL, OPTIMISERS, PUBLIC, template
 from cli.jobfile import BadJobFile, parse_job_file
 from cli.main import main, root
@@ -95,6 +96,7 @@ def test_an_option_of_every_command_given_too_late_is_told_its_place() -> None:
         (Ask("x", code="unfunded"), Exit.FUNDS),
         (Reverted("x"), Exit.REVERTED),
         (RpcUnreachable("x"), Exit.UNREACHABLE),
+        (RpcFailed("eth_call", -32005, "rate limited", ""), Exit.UNREACHABLE),
         (PeerUnreachable("x"), Exit.UNREACHABLE),
         (Retry("x"), Exit.TIMEOUT),
         (Ask("x", code="needs-confirmation"), Exit.CONFIRM),
