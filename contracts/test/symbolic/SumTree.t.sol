@@ -21,18 +21,53 @@ contract SumTreeSymbolic is Test {
         }
     }
 
-    /// @notice The total is the sum, whatever grew in between, and what is taken away later shows two epochs later.
-    function check_totalIsTheSumTwoEpochsLater(uint88[PLACES] memory weights, uint88 less) external {
+    /// @notice The total is the sum, whatever grew in between, and shows two epochs later.
+    function check_totalIsTheSumTwoEpochsLater(uint88[PLACES] memory weights) external {
         uint256 sum = _grow(weights);
         assert(tree.total(EPOCH) == 0 && tree.total(EPOCH + 1) == 0);
-        uint256 after_ = sum;
-        for (uint256 i; i < PLACES; ++i) {
-            uint256 taken = less < weights[i] ? less : weights[i];
-            tree.sub(i + 1, taken, EPOCH + 1);
-            after_ -= taken;
-        }
         assert(tree.total(EPOCH + 2) == sum);
-        assert(tree.total(EPOCH + 3) == after_);
+        assert(tree.total(EPOCH + 3) == sum);
+    }
+
+    /// @notice What is taken from any place an epoch after it came shows an epoch after that: in the total, in the place's
+    /// weight, and in no other's.
+    function check_whatIsTakenShowsTwoEpochsLater(uint88[PLACES] memory weights, uint8 which, uint88 taken)
+        external
+    {
+        uint256 sum = _grow(weights);
+        for (uint256 place = 1; place <= PLACES; ++place) {
+            if (which == place) _take(weights, sum, place, taken);
+        }
+    }
+
+    function _take(uint88[PLACES] memory weights, uint256 sum, uint256 place, uint256 taken) private {
+        vm.assume(taken <= weights[place - 1]);
+        tree.sub(place, taken, EPOCH + 1);
+        assert(tree.total(EPOCH + 1) == 0);
+        assert(tree.total(EPOCH + 2) == sum);
+        assert(tree.total(EPOCH + 3) == sum - taken);
+        for (uint256 i = 1; i <= PLACES; ++i) {
+            assert(tree.weightOf(i, EPOCH + 2) == weights[i - 1]);
+            assert(tree.weightOf(i, EPOCH + 3) == weights[i - 1] - (i == place ? taken : 0));
+        }
+    }
+
+    /// @notice Three changes of a place at any three times: a question sees what stood at the end of the epoch before last.
+    function check_aQuestionSeesTheEpochBeforeLast(
+        uint88[3] memory amounts,
+        uint32[3] memory epochs,
+        uint32 asked
+    ) external {
+        vm.assume(2 < epochs[0] && epochs[0] <= epochs[1] && epochs[1] <= epochs[2] && epochs[2] <= asked);
+        tree.push();
+        uint256 seen;
+        uint256 sum;
+        for (uint256 i; i < 3; ++i) {
+            tree.add(1, amounts[i], epochs[i]);
+            sum += amounts[i];
+            if (epochs[i] <= asked - 2) seen = sum;
+        }
+        assert(tree.total(asked) == seen);
     }
 
     /// @notice Every point below the total belongs to the one place whose run holds it: the draw is exactly by weight.

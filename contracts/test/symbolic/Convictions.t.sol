@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.30;
+
+import {IJobs, IStakes, IVault} from "../../src/interfaces/IMarket.sol";
+import {IPlants} from "../../src/interfaces/IPlants.sol";
+import {Accused, Finding, Kind, Phase, Role, Terms, WITHHELD} from "../../src/interfaces/Types.sol";
+import {TasksExtension} from "../../src/market/TasksExtension.sol";
+import {Test} from "../Vm.sol";
+import {LedgerFake} from "./LedgerFake.sol";
+import {SSTORE2} from "solady/utils/SSTORE2.sol";
+
+/// @dev The deployed module of convictions, with a claim on which games are open: `early` of them among those announced
+/// before the first was opened.
+contract ConvictionsBooks is TasksExtension {
+    constructor(IVault vault, IStakes stakes, IJobs jobs, IPlants plants)
+        TasksExtension(vault, stakes, jobs, msg.sender, address(0), plants)
+    {}
+
+    function set(bytes32 claimId, Phase phase, uint16 openGames, uint16 early) external {
+        Status memory st;
+        (st.phase, st.openGames, st.early) = (phase, openGames, early);
+        _setStatus(claimId, st);
+    }
+
+    function setVote(bytes32 claimId, uint64 ballot, address verifier) external {
+        (ballots[claimId][ballot].verifier, ballots[claimId][ballot].games) = (verifier, 1);
+    }
+}
+
+/// @dev Takes as much as it is told, of what it is asked for, and brings it to the Tasks module's free balance.
+contract SlashesFake {
+    LedgerFake private immutable LEDGER;
+    uint256 private own;
+    uint256 private all;
+    uint256 public askedOfClaimant;
+
+    constructor(LedgerFake ledger) {
+        LEDGER = ledger;
+    }
+
+    function set(uint256 own_, uint256 all_) external {
+        (own, all) = (own_, all_);
+    }
+
+    function unlock(address, Role, uint256) external {}
+
+    function slash(address, Role, uint256) external returns (uint256) {
+        _bring();
+        return all;
+    }
+
+    function seize(address, uint256, uint256 asked, address[] calldata, address[] calldata, uint256)
+        external
+        returns (uint256, uint256)
+    {
+        askedOfClaimant = asked;
+        _bring();
+        return (own, all);
+    }
+
+    function _bring() private {
+        LEDGER.put(IVault.Bucket.FREE, bytes32(uint256(uint160(msg.sender))), all);
+    }
+}
+
+/// @dev Sets as much apart as it is told, which Compensation.t.sol proves to be half the pool at most.
+contract RewindsFake {
+    LedgerFake private immutable LEDGER;
+    uint256 public apart;
+    uint256 public pool;
+
+    constructor(LedgerFake ledger) {
+        LEDGER = ledger;
+    }
+
+    function set(uint256 apart_) external {
+        apart = apart_;
+    }
+
+    function overtaken(bytes32, Kind, uint32, uint32, bool) external pure returns (bool) {
+        return false;
+    }
+
+    function rewind(Accused calldata, bool, uint256 pool_) external returns (uint256) {
+        pool = pool_;
+        bytes32 tasks = bytes32(uint256(uint160(msg.sender)));
+        LEDGER.move(IVault.Bucket.FREE, tasks, IVault.Bucket.COMPENSATION, 0, apart);
+        return apart;
+    }
+}
+
+contract PlanterFake {
+    address public planted;
+
+    function set(address planted_) external {
+        planted = planted_;
+    }
+
+    function planter(bytes32) external view returns (address) {
+        return planted;
+    }
+}
+
+/// @notice Proofs, for all amounts at once (`make symbolic`), about who gets what when a claim or a vote falls: the deployed
+/// code of Tasks; this contract is its Challenges module. What is slashed at once fits 104 bits: 17 stakes of 96.
+contract ConvictionsSymbolic is Test {
+    bytes32 private constant JOB = keccak256("job");
+    bytes32 private constant CLAIM = keccak256("claim");
+    address private constant SOLVER = address(0x50);
+    address private constant FINDER = address(0xf1);
+    address private constant EARLY = address(0xea);
+    address private constant PLANTER = address(0x91);
+    uint128 private constant STAKE = 101 ether + 1;
+
+    LedgerFake private vault = new LedgerFake();
+    SlashesFake private stakes = new SlashesFake(vault);
+    RewindsFake private jobs = new RewindsFake(vault);
+    PlanterFake private plants = new PlanterFake();
+    ConvictionsBooks private tasks = new ConvictionsBooks(
+        IVault(address(vault)), IStakes(address(stakes)), IJobs(address(jobs)), IPlants(address(plants))
+    );
+
+    constructor() {
+        Terms memory t;
+        (t.shards, t.stepsPerRound, t.segmentSteps, t.solverStake) = (1, 1, 1, STAKE);
+        vm.etch(
+            SSTORE2.predictDeterministicAddress(JOB, address(jobs)),
+            abi.encodePacked(bytes1(0), abi.encode(t))
+        );
+    }
+
+    function _free(address account) private view returns (uint256) {
+        return vault.balance(IVault.Bucket.FREE, bytes32(uint256(uint160(account))));
+    }
+
+    function _accused() private pure returns (Accused memory) {
+        return Accused(JOB, SOLVER, Kind.TASK, 0, 0, 1, 0);
+    }
+
+    function _close(address challenger, bool early, bool won) private returns (bool) {
+        (bool done, bytes memory stood) = address(tasks)
+            .call(
+                abi.encodeCall(
+                    tasks.gameClosed, (CLAIM, _accused(), Finding(challenger, WITHHELD, early), won)
+                )
+            );
+        assert(done);
+        return abi.decode(stood, (bool));
+    }
+
+    /// @dev A claim falls to FINDER while `early` other early games are open.
+    function _convict(uint16 early) private {
+        vm.assume(early < type(uint16).max);
+        tasks.set(CLAIM, Phase.ACCEPTED, early + 1, early);
+        assert(_close(FINDER, false, true));
+    }
+
+    /// @notice Half of what is taken is burnt, rounded up; the finder gets the other half but for what the rewind sets apart.
+    function check_halfIsBurntAndTheFinderGetsTheRest(uint104 taken, uint104 apart) external {
+        vm.assume(apart <= taken / 4);
+        stakes.set(taken, taken);
+        jobs.set(apart);
+        _convict(0);
+        assert(stakes.askedOfClaimant() == STAKE);
+        assert(jobs.pool() == taken / 2);
+        assert(vault.burned() == taken - taken / 2);
+        assert(_free(FINDER) == taken / 2 - apart);
+        assert(_free(address(tasks)) == 0);
+    }
+
+    /// @notice With other early games open, all early challengers have equal shares; what does not divide is the winner's. It
+    /// stays in the module's balance until each game ends.
+    function check_earlyGamesShareTheReward(uint104 taken, uint104 apart, uint16 early) external {
+        vm.assume(apart <= taken / 4 && early > 0);
+        stakes.set(taken, taken);
+        jobs.set(apart);
+        _convict(early);
+        (uint256 reward, uint256 others) = (uint256(taken / 2) - apart, early);
+        uint256 share = reward / (others + 1);
+        assert(_free(FINDER) == reward - share * others);
+        assert(_free(FINDER) >= share);
+        assert(_free(FINDER) - share <= others);
+        assert(_free(address(tasks)) == share * others);
+        _close(EARLY, true, false);
+        assert(_free(EARLY) == share);
+        assert(_free(address(tasks)) == share * (others - 1));
+    }
+
+    /// @notice A planter loses half a stake, which the finder earns, and gets half of what its guilty voters lose; the other
+    /// half of that is burnt.
+    function check_aPlanterIsIndemnified(uint104 own, uint104 voters, uint104 apart) external {
+        vm.assume(apart <= own / 2);
+        plants.set(PLANTER);
+        stakes.set(own, uint256(own) + voters);
+        jobs.set(apart);
+        _convict(0);
+        assert(stakes.askedOfClaimant() == STAKE / 2);
+        assert(jobs.pool() == own);
+        assert(_free(PLANTER) == voters / 2);
+        assert(vault.burned() == voters - voters / 2);
+        assert(_free(FINDER) == own - apart);
+        assert(_free(address(tasks)) == 0);
+    }
+
+    /// @notice Of a convicted vote's stake the challenger gets half, and the rest is burnt.
+    function check_aVotesStakeIsHalved(uint104 taken) external {
+        stakes.set(taken, taken);
+        tasks.set(CLAIM, Phase.ACCEPTED, 1, 0);
+        tasks.setVote(CLAIM, 0, address(0x7e));
+        (bool done, bytes memory stood) =
+            address(tasks).call(abi.encodeCall(tasks.voteGameClosed, (CLAIM, _accused(), 0, FINDER, true)));
+        assert(done);
+        assert(abi.decode(stood, (bool)));
+        assert(_free(FINDER) == taken / 2);
+        assert(vault.burned() == taken - taken / 2);
+        assert(_free(address(tasks)) == 0);
+    }
+}

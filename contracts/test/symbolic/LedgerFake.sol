@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.30;
+
+import {IVault} from "../../src/interfaces/IMarket.sol";
+
+/// @dev The Vault's entries without its callers and events; the Vault itself is proven in Vault.t.sol.
+contract LedgerFake {
+    mapping(IVault.Bucket bucket => mapping(bytes32 key => uint256)) public balance;
+    uint256 public burned;
+
+    function put(IVault.Bucket bucket, bytes32 key, uint256 amount) external {
+        balance[bucket][key] += amount;
+    }
+
+    function move(IVault.Bucket from, bytes32 fromKey, IVault.Bucket to, bytes32 toKey, uint256 amount)
+        external
+    {
+        balance[from][fromKey] -= amount;
+        balance[to][toKey] += amount;
+    }
+
+    function burn(IVault.Bucket from, bytes32 fromKey, uint256 amount) external {
+        balance[from][fromKey] -= amount;
+        burned += amount;
+    }
+}
