@@ -42,8 +42,11 @@ test: setup
 test-contracts: setup
 	$(FORGE) test
 
+# half of the tests wait for blocks: a worker more than there are processors; a file stays with one worker
+WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n + 1 : 8)))
+
 test-python: setup
-	$(PY) -m pytest
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-slow: setup
 	$(PY) -m pytest -m slow
