@@ -231,6 +231,7 @@ def test_attack_46_reorganised_node_gets_the_same_transaction_again(
     assert isinstance(rolled_back, RolledBack) and rolled_back.events == (event,)
 
     sender.resume()
+    assert sender.wait("k").ok  # Anvil mines a moment after it has taken the transaction
     assert target.read("total") == 5
     (again,) = follower.poll()
     assert again.arguments == event.arguments and again.block_hash != event.block_hash

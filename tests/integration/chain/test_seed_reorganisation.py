@@ -70,6 +70,7 @@ def test_31_a_reorganisation_across_a_recorded_seed_is_followed_by_everybody(
     client.record_seed("seed", claim)
     for market in markets:
         market.sender.resume()  # as every running node does from time to time: what was dropped is sent again
+    rpc.request("anvil_mine", ["0x1"])  # Anvil mines a moment after it has taken a transaction, or when told
     found = [market.claim(claim_id) for market in markets]
     for view in found:
         assert view.status.seed == seed_of_the_chain(rpc, view) != gone.status.seed
@@ -101,6 +102,7 @@ def test_31_a_seed_that_a_reorganisation_has_dropped_is_recorded_again_with_the_
     assert rpc.request("evm_revert", [fork])
     pass_time(rpc, 7, blocks=9)
     verifier.sender.resume()
+    rpc.request("anvil_mine", ["0x1"])
     sent = verifier.sender.next_nonce()
     failed = rpc.request("eth_getTransactionReceipt", [first.tx_hash])
     assert int(failed["status"], 16) == 0, "the header that it brings is no block's any more"
