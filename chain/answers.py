@@ -1,7 +1,7 @@
 """What contracts' views answer at one block, each asked once, and in batches where more is known to be asked.
 
-Contract: all answers are of `block`, since `move` forgets them. Not safe to share between threads; its owner
-takes turns.
+Contract: all answers are of `block`, since `move` forgets them; no view may depend on who asks. Not safe to
+share between threads; its owner takes turns.
 """
 
 from __future__ import annotations
@@ -11,19 +11,17 @@ from typing import Any
 
 from chain.contract import Contract
 from chain.lens import Lens
-from protocol.types import Address
 
 Key = tuple[Any, ...]
 """A question: the contract's name, its view's name, and the arguments."""
 
 
 class Answers:
-    """Reads of named contracts, as `sender` would make them."""
+    """Reads of named contracts."""
 
-    def __init__(self, contracts: Mapping[str, Contract], sender: Address, block: int) -> None:
+    def __init__(self, contracts: Mapping[str, Contract], block: int) -> None:
         self.block = block
         self._contracts = contracts
-        self._sender = sender
         self._lens = Lens(contracts["Lens"])
         self._known: dict[Key, Any] = {}
 
@@ -44,9 +42,7 @@ class Answers:
         """The answer to one question. Raises what `Contract.read` raises."""
         if key not in self._known:
             contract, view, *arguments = key
-            self._known[key] = self._contracts[contract].read(
-                view, *arguments, block=self.block, sender=self._sender
-            )
+            self._known[key] = self._contracts[contract].read(view, *arguments, block=self.block)
         return self._known[key]
 
     def gather(self, keys: Iterable[Key]) -> None:

@@ -25,16 +25,12 @@ class Contract:
         self._rpc = rpc
         self._registry = registry or Registry([abi])
 
-    def read(
-        self, function: str, *arguments: Any, block: BlockTag = "latest", sender: str | None = None
-    ) -> Any:
+    def read(self, function: str, *arguments: Any, block: BlockTag = "latest") -> Any:
         """A view's result: a value, a dictionary for a struct or several named values, or None.
 
         Raises Reverted, RpcUnreachable, MalformedData.
         """
         request = {"to": self.address, "data": "0x" + self.encode(function, arguments).hex()}
-        if sender is not None:
-            request["from"] = sender
         try:
             data = self._rpc.request("eth_call", [request, block_tag(block)])
         except RpcFailed as failure:

@@ -86,7 +86,7 @@ class ChainView:
             confirmations=confirmations,
         )
         self._index = MarketIndex()
-        self._answers = Answers(self.contracts, me, self._follower.cursor)
+        self._answers = Answers(self.contracts, self._follower.cursor)
         self._views: dict[ClaimId, ClaimView] = {}
         self._block_time: Seconds | None = None
         self._kept: dict[ClaimId, tuple[int, ClaimView]] = {}
