@@ -25,6 +25,8 @@ from chain.journal import WrongChain
 from chain.rpc import Rpc, RpcFailed, get_block, identity, quantity
 from protocol.errors import RpcUnreachable
 
+_LOG = logging.getLogger(__name__)
+
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 -- Blocks that were read: the end of each range and every block with an event. The highest is the cursor.
@@ -37,9 +39,6 @@ CREATE TABLE IF NOT EXISTS logs (
 ) STRICT;
 """
 _TOO_MUCH = ("limit", "range", "too many", "too large", "too big", "more than", "exceed", "timeout")
-
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
