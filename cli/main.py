@@ -7,26 +7,32 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from cli import (
+from assay.app.invocation import App
+from assay.app.output import Exit, Output
+from assay.app.settings import Flags
+from assay.cli.commands import (
     account,
     demands,
     devnet,
     dispute,
     guardian,
     job,
-    keys,
-    plants,
-    scenarios,
     solver,
     stake,
     token,
     verifier,
     whistle,
 )
-from cli.app import App
-from cli.output import Exit, Output
-from cli.settings import Flags
-from protocol.errors import AssayError, Stop
+from assay.cli.commands import (
+    forced_errors as plants,
+)
+from assay.cli.commands import (
+    operator as keys,
+)
+from assay.cli.commands import (
+    scenario as scenarios,
+)
+from assay.protocol.errors import AssayError, Stop
 
 root = typer.Typer(
     name="assay",
@@ -90,8 +96,8 @@ def options(
 @root.command("config")
 def config(context: typer.Context) -> None:
     """Every setting, and where it comes from."""
-    from cli.app import app_of
-    from cli.output import table
+    from assay.app.invocation import app_of
+    from assay.app.output import table
 
     app = app_of(context)
     settings = app.settings.describe()

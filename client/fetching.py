@@ -12,19 +12,19 @@ from typing import Any
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from client.following import Losses, follow
-from client.receipt import INNER, MODEL, OUTER, claim_json, game_json, header, write_receipt
-from program import isa
-from program.state import state_tree
-from protocol import sampling
-from protocol.errors import Retry, Stop
-from protocol.ports import Blocks, MarketView
-from protocol.types import ClaimView, JobId, Kind, Phase, Terms
-from training.artifacts import Appetite, LoadedJob, load_job
-from training.divergence import not_finite
-from training.lineage import Known, Lineage
-from training.rounds import standing
-from training.work import Work
+from assay.client.following import Losses, follow
+from assay.client.receipt import INNER, MODEL, OUTER, claim_json, game_json, header, write_receipt
+from assay.node.artifacts import Appetite, LoadedJob, load_job
+from assay.node.divergence import not_finite
+from assay.node.rounds import standing
+from assay.node.states import Known, Lineage
+from assay.node.work import Work
+from assay.program import isa
+from assay.program.state import state_tree
+from assay.protocol import sampling
+from assay.protocol.errors import Retry, Stop
+from assay.protocol.ports import Blocks, MarketView
+from assay.protocol.types import ClaimView, JobId, Kind, Phase, Terms
 
 
 class NotSettled(Retry):

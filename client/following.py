@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from protocol.errors import AssayError
-from protocol.ports import Blocks, MarketView
-from protocol.types import Address, ClaimId, ClaimView, JobId, JobView, Kind, Phase, Wei
-from training.artifacts import LoadedJob, State, read_checkpoints
-from training.divergence import Divergence, divergence_of, earlier, not_finite
-from training.engine import REFERENCE_ENGINE, Engine
-from training.evaluate import training_loss
-from training.losses import LOSS_SLOT
-from training.rounds import standing
-from training.work import Work
+from assay.node.artifacts import LoadedJob, State, read_checkpoints
+from assay.node.divergence import Divergence, divergence_of, earlier, not_finite
+from assay.node.engine import REFERENCE_ENGINE, Engine
+from assay.node.rounds import standing
+from assay.node.work import Work
+from assay.protocol.errors import AssayError
+from assay.protocol.ports import Blocks, MarketView
+from assay.protocol.types import Address, ClaimId, ClaimView, JobId, JobView, Kind, Phase, Wei
+from assay.training.evaluate import training_loss
+from assay.training.losses import LOSS_SLOT
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from protocol.errors import Ask, Stop
-from protocol.params import check_terms, worst_case
-from protocol.ports import Blocks, Market, MarketView
-from protocol.types import JobId, Terms, Wei
-from training.artifacts import JobFiles, Published, publish_job
-from training.service import intent
+from assay.node.artifacts import JobFiles, Published, publish_job
+from assay.node.service import intent
+from assay.protocol.errors import Ask, Stop
+from assay.protocol.params import check_terms, worst_case
+from assay.protocol.ports import Blocks, Market, MarketView
+from assay.protocol.types import JobId, Terms, Wei
 
 
 class OverBudget(Stop):

@@ -20,13 +20,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from torch import Tensor
 
-from numerics.encoding import EncodingError, to_bytes
-from program.isa import MalformedProgram, decode
-from protocol import trees
-from protocol.errors import Stop
-from protocol.types import Claim, ClaimView, GameView, JobView, Kind, ProgramRef, Terms
-from training.artifacts import canonical_json, parse_canonical, program_ref
-from training.divergence import not_finite
+from assay.node.artifacts import canonical_json, parse_canonical, program_ref
+from assay.node.divergence import not_finite
+from assay.numerics.encoding import EncodingError, to_bytes
+from assay.program.isa import MalformedProgram, decode
+from assay.protocol import trees
+from assay.protocol.errors import Stop
+from assay.protocol.types import Claim, ClaimView, GameView, JobView, Kind, ProgramRef, Terms
 
 SCHEMA = "assay/receipt/1"
 RECEIPT, MODEL, INNER, OUTER = "receipt.json", "model.safetensors", "inner.program", "outer.program"

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from numerics import contraction, elementwise, fast, indexing, transcendental
+from assay.numerics import contraction, elementwise, fast, indexing, transcendental
 
 REFERENCE: dict[str, Callable[..., Tensor]] = {
     "neg": elementwise.neg,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from numerics.encoding import ITEM_BYTES, to_bytes
+from assay.numerics.encoding import ITEM_BYTES, to_bytes
 
 _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 

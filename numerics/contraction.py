@@ -14,9 +14,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from numerics import constants as c
-from numerics.backends import IntegerProduct, combined, int8_products, integer_product_f64, prefers_int8
-from numerics.blocks import block_rows, by_row
+from assay.numerics import constants as c
+from assay.numerics.backends import IntegerProduct, combined, int8_products, integer_product_f64, prefers_int8
+from assay.numerics.blocks import block_rows, by_row
 
 _NAN = float("nan")
 AddedAt = Callable[[Tensor, Tensor, int], Tensor]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from numerics.blocks import by_element
+from assay.numerics.blocks import by_element
 
 I32_MIN = -(2**31)
 I32_MAX = 2**31 - 1

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from numerics.constants import CANONICAL_NAN_BITS
+from assay.numerics.constants import CANONICAL_NAN_BITS
 
 ITEM_BYTES = {torch.float32: 4, torch.int32: 4, torch.int16: 2, torch.uint8: 1, torch.bool: 1}
 _NUMPY = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from numerics import contraction, product_kernel
+from assay.numerics import contraction, product_kernel
 
 
 def product(a: Tensor, ea: Tensor, b: Tensor, eb: Tensor) -> Tensor:

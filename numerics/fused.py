@@ -17,9 +17,9 @@ import torch
 import torch._inductor.inductor_prims  # registers the marker that `kept` uses
 from torch import Tensor
 
-from numerics import constants as c
-from numerics import contraction, fast, product_kernel
-from numerics.backends import INT32_PRODUCT_LENGTH, aligned, integer_product_f64, prefers_int8
+from assay.numerics import constants as c
+from assay.numerics import contraction, fast, product_kernel
+from assay.numerics.backends import INT32_PRODUCT_LENGTH, aligned, integer_product_f64, prefers_int8
 
 _NAN = float("nan")
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from numerics import contraction
-from numerics.native import ARITHMETIC_FLAGS, Shared, Unusable, compiled, numbers
+from assay.numerics import contraction
+from assay.numerics.native import ARITHMETIC_FLAGS, Shared, Unusable, compiled, numbers
 
 _SOURCE = Path(__file__).with_suffix(".c")
 

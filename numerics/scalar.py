@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from numerics import softfloat as sf
-from numerics.scalar_contraction import (
+from assay.numerics import softfloat as sf
+from assay.numerics.scalar_contraction import (
     amax,
     argmax,
     exponent,
@@ -22,7 +22,7 @@ from numerics.scalar_contraction import (
     row_sum,
     scatter_sum,
 )
-from numerics.scalar_transcendental import cos, erf, exp, log, pow_, sin, tanh
+from assay.numerics.scalar_transcendental import cos, erf, exp, log, pow_, sin, tanh
 
 I32_MIN, I32_MAX = -(2**31), 2**31 - 1
 
@@ -31,10 +31,9 @@ def evaluate(op: str, *operands: Any, **attributes: Any) -> Any:
     """The result of instruction `op` for one output element.
 
     Operands are those of the tensor operation, each reduced to what one output element depends on: an element
-    or a row. quantise takes (element, e); product (qa row, ea, qb row, eb); scatter_sum (x row, idx row,
-    v=, V=); take and pick a row, an index; comparisons take type="f32" (default) or "i32"; convert source=,
-    target=.
-    Raises KeyError for an unknown instruction.
+    or a row. quantise takes (element, e); product (qa row, ea, qb row, eb); scatter_sum (x row, idx row, v=,
+    V=); take and pick a row, an index; comparisons take type="f32" (default) or "i32"; convert source=,
+    target=. Raises KeyError for an unknown instruction.
     """
     return OPERATIONS[op](*operands, **attributes)
 

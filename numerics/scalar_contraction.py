@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from numerics import constants as c
-from numerics import softfloat as sf
+from assay.numerics import constants as c
+from assay.numerics import softfloat as sf
 
 
 def exponent(row: Sequence[int]) -> int:

@@ -6,9 +6,9 @@ Contract: f32 patterns in, f32 patterns out, NaN as 0x7fc00000; no float anywher
 
 from __future__ import annotations
 
-from numerics import constants as c
-from numerics import softfloat as sf
-from numerics.softfloat import Dyadic
+from assay.numerics import constants as c
+from assay.numerics import softfloat as sf
+from assay.numerics.softfloat import Dyadic
 
 _INV_LN2 = sf.from_f64_bits(c.INV_LN2_BITS)
 _LN2_HI = sf.from_f64_bits(c.LN2_HI_BITS)

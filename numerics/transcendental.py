@@ -15,8 +15,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from numerics import constants as c
-from numerics.blocks import by_element
+from assay.numerics import constants as c
+from assay.numerics.blocks import by_element
 
 _MAGIC = 6755399441055744.0  # 1.5 * 2^52
 _MAGIC_BITS = 0x4338000000000000

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from numerics import windows_kernel
-from numerics.backends import integer_product_fast
-from numerics.contraction import quantise
-from numerics.fused import Exponents, Quantised
-from numerics.windows_kernel import Dims, strided, view
+from assay.numerics import windows_kernel
+from assay.numerics.backends import integer_product_fast
+from assay.numerics.contraction import quantise
+from assay.numerics.fused import Exponents, Quantised
+from assay.numerics.windows_kernel import Dims, strided, view
 
 
 def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:

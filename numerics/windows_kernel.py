@@ -19,10 +19,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from numerics import constants as c
-from numerics.backends import integer_product_int64
-from numerics.contraction import quantise
-from numerics.native import ARITHMETIC_FLAGS, Shared, Unusable, compiled, numbers
+from assay.numerics import constants as c
+from assay.numerics.backends import integer_product_int64
+from assay.numerics.contraction import quantise
+from assay.numerics.native import ARITHMETIC_FLAGS, Shared, Unusable, compiled, numbers
 
 _SOURCE = Path(__file__).with_suffix(".c")
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from program.instructions import Instructions
-from program.isa import MAX_NODES, Input, Node, Op, Program, Shape
-from program.rules import MAX_FAN_IN, RuleBroken, broadcast, contiguous
+from assay.program.instructions import Instructions
+from assay.program.isa import MAX_NODES, Input, Node, Op, Program, Shape
+from assay.program.rules import MAX_FAN_IN, RuleBroken, broadcast, contiguous
 
 
 class ProgramBuilder(Instructions):

@@ -17,13 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from numerics import REFERENCE
-from program.isa import DType, Node, Op, Program
-from program.rules import broadcast
-from program.validate import last_uses, measure
-from protocol import trees
-from protocol.errors import Ask, Stop
-from protocol.sampling import record_index
+from assay.numerics import REFERENCE
+from assay.program.isa import DType, Node, Op, Program
+from assay.program.rules import broadcast
+from assay.program.validate import last_uses, measure
+from assay.protocol import trees
+from assay.protocol.errors import Ask, Stop
+from assay.protocol.sampling import record_index
 
 TORCH_DTYPES: dict[DType, torch.dtype] = {
     DType.F32: torch.float32,

@@ -17,9 +17,9 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from numerics.encoding import ITEM_BYTES, to_bytes
-from program import sha_kernel
-from protocol import trees
+from assay.numerics.encoding import ITEM_BYTES, to_bytes
+from assay.program import sha_kernel
+from assay.protocol import trees
 
 PLAIN_BYTES = 64 << 10
 """Tensors up to this size are hashed by the plain definition, so that small jobs compile no kernel."""

@@ -10,8 +10,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from program.isa import MAX_SLOTS, DType, Input, Node, Op, Shape
-from program.rules import QUANTISED_MOVERS, RuleBroken, broadcast, check_node, contiguous
+from assay.program.isa import MAX_SLOTS, DType, Input, Node, Op, Shape
+from assay.program.rules import QUANTISED_MOVERS, RuleBroken, broadcast, check_node, contiguous
 
 F32_NAN = 0x7FC00000
 

@@ -1,8 +1,8 @@
 """The instruction set and the canonical encoding of programs (docs/protocol.md, section 2).
 
 Contract: ``decode(encode(p)) == p`` and every accepted file has exactly one encoding. This module knows
-shapes and bytes,
-not rules between nodes; those are in ``program.validate``. It imports nothing but ``protocol``.
+shapes and bytes, not rules between nodes; those are in ``program.validate``. It imports nothing but
+``protocol``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import IntEnum
 from functools import cached_property
 from math import prod
 
-from protocol import trees
+from assay.protocol import trees
 
 MAGIC = b"assay-program-1"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from program.isa import MAX_NODE_BYTES, DType, Node, Op, Shape
+from assay.program.isa import MAX_NODE_BYTES, DType, Node, Op, Shape
 
 MAX_DIMS = 8
 MAX_ELEMENTS = 1 << 28

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from numerics.constants import CANONICAL_NAN_BITS
-from numerics.native import Shared, Unusable, compiled
-from protocol import trees
+from assay.numerics.constants import CANONICAL_NAN_BITS
+from assay.numerics.native import Shared, Unusable, compiled
+from assay.protocol import trees
 
 _SOURCE = Path(__file__).with_suffix(".c")
 

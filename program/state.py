@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from numerics.encoding import EncodingError, from_bytes, to_bytes
-from program import hashing
-from program.execute import TORCH_DTYPES
-from program.isa import Program
-from protocol import trees
-from protocol.errors import Stop
+from assay.numerics.encoding import EncodingError, from_bytes, to_bytes
+from assay.program import hashing
+from assay.program.execute import TORCH_DTYPES
+from assay.program.isa import Program
+from assay.protocol import trees
+from assay.protocol.errors import Stop
 
 BACKGROUND_BYTES = 16 << 20
 """States of at least this size are hashed by threads of their own (``program.hashing``)."""

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from program.isa import MAX_NODES, MAX_SLOTS, Node, Op, Program
-from program.rules import QUANTISED_MOVERS, RuleBroken, check_node
-from protocol.errors import Stop
+from assay.program.isa import MAX_NODES, MAX_SLOTS, Node, Op, Program
+from assay.program.rules import QUANTISED_MOVERS, RuleBroken, check_node
+from assay.protocol.errors import Stop
 
 SCRATCH_BYTES = 8
 """Bytes of binary64 scratch that an instruction may use for each element that it reads or writes."""

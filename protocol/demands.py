@@ -1,14 +1,14 @@
 """What a demand for pieces of a committed state is made of; values that mirror
 ``contracts/src/interfaces/IAvailability.sol``.
 
-Contract: as in ``protocol.types``. The rules are ``protocol.availability``'s.
+Contract: as in ``protocol.types``. The rules are ``protocol.twin.availability``'s.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.types import Address, ClaimId, Seconds
+from assay.protocol.types import Address, ClaimId, Seconds
 
 
 @dataclass(frozen=True)

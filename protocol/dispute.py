@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.types import Opening
+from assay.protocol.types import Opening
 
 Digests = tuple[bytes, ...]
 

@@ -1,10 +1,8 @@
 """The contracts' encoding of the market's nouns: Solidity ABI of static structs, 32 bytes a word.
 
 Contract: ``words(x)`` equals ``abi.encode(x)`` for the structs of ``Types.sol`` and ``ICourt.sol`` that have
-only static fields, and
-``as_tuple`` is the nested tuple that an ABI encoder takes. Hashing these words (Keccak-256) is the caller's
-business: the
-standard library has no Keccak.
+only static fields, and ``as_tuple`` is the nested tuple that an ABI encoder takes. Hashing these words
+(Keccak-256) is the caller's business: the standard library has no Keccak.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from dataclasses import fields, is_dataclass
 from enum import IntEnum
 from typing import Any
 
-from protocol.sampling import address_bytes
+from assay.protocol.sampling import address_bytes
 
 
 def as_tuple(value: Any) -> Any:

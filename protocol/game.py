@@ -1,10 +1,8 @@
 """The dispute game as a pure state machine: the Court's twin (docs/protocol.md, section 6).
 
 Contract: ``play(game, move, by, now, evaluate)`` gives the next game or the verdict, and raises
-``IllegalMove`` where the Court reverts, with
-the Court's error name. It accepts and refuses exactly what the Court does. Arithmetic is an argument
-(`evaluate`), so that this
-module needs none.
+``IllegalMove`` where the Court reverts, with the Court's error name. It accepts and refuses exactly what the
+Court does. Arithmetic is an argument (`evaluate`), so that this module needs none.
 
 Source: ``contracts/src/dispute/Court.sol``; the twin test holds the two together.
 """
@@ -14,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from protocol import trees
-from protocol.dispute import (
+from assay.protocol import trees
+from assay.protocol.dispute import (
     Move,
     OpenOutput,
     Pick,
@@ -29,8 +27,8 @@ from protocol.dispute import (
     Split,
     Timeout,
 )
-from protocol.refusal import Refused
-from protocol.types import ZERO_DIGEST, Address, Game, GamePhase, Opening, Seconds
+from assay.protocol.refusal import Refused
+from assay.protocol.types import ZERO_DIGEST, Address, Game, GamePhase, Opening, Seconds
 
 MOVE_LEVELS = 6
 """Most levels that one move opens: 64 children."""
@@ -74,7 +72,7 @@ Facts = Callable[[bytes], NodeFacts]
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What the game must know about programs, given by ``program.evidence`` (or by a test)."""
+    """What the game must know about programs, given by ``dispute.evidence`` (or by a test)."""
 
     facts: Facts
     element: Element

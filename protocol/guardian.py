@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from protocol.refusal import require
-from protocol.types import ZERO_ADDRESS, Address
+from assay.protocol.refusal import require
+from assay.protocol.types import ZERO_ADDRESS, Address
 
 
 class Business(IntEnum):

@@ -1,8 +1,8 @@
 """Who owns an operator account (docs/protocol.md 7.1; the Keys contract's pure twin).
 
 Contract: an account that nobody has bound owns itself; a consent counts once. What a signature proves is
-given as a value: the `Consent` that the operator has signed.
-Does not model signatures: a consent with wrong fields stands for every signature that does not recover.
+given as a value: the `Consent` that the operator has signed. Does not model signatures: a consent with wrong
+fields stands for every signature that does not recover.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from protocol.refusal import require
-from protocol.types import Address, Seconds
+from assay.protocol.refusal import require
+from assay.protocol.types import Address, Seconds
 
 
 @dataclass(frozen=True)

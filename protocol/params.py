@@ -6,8 +6,8 @@ the first field at fault as the contract does. Nothing has a default.
 
 from __future__ import annotations
 
-from protocol.errors import Stop
-from protocol.types import ZERO_DIGEST, ProgramRef, Terms, Wei
+from assay.protocol.errors import Stop
+from assay.protocol.types import ZERO_DIGEST, ProgramRef, Terms, Wei
 
 MAX_SEGMENT_STEPS = 64
 MAX_VERIFIERS = 16
@@ -17,6 +17,8 @@ MAX_ABSENCE = 256
 """Rounds that a shard's own state outlives without a task (rule 4.4)."""
 MAX_TIME = (1 << 32) - 1
 """Seconds; so that no sum of times leaves 64 bits and no deadline is out of reach."""
+CHUNKS = 4
+"""The most leaves that a demand names."""
 
 _TIMES = (
     ("taskTime", "task_time"),

@@ -2,10 +2,8 @@
 use fakes.
 
 Contract of every call that can fail: it raises a ``protocol.errors.AssayError`` whose class says what to do
-(Retry, Stop, Ask).
-Writing calls are idempotent by `intent`: the same intent, also after a crash or restart, is sent at most
-once, and the
-call returns the first outcome. They return once the transaction is mined.
+(Retry, Stop, Ask). Writing calls are idempotent by `intent`: the same intent, also after a crash or restart,
+is sent at most once, and the call returns the first outcome. They return once the transaction is mined.
 """
 
 from __future__ import annotations
@@ -16,10 +14,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, BinaryIO, Literal, Protocol
 
-from protocol.demands import Asked, Chunk, DemandView, StateLeaf
-from protocol.dispute import Move
-from protocol.errors import AssayError
-from protocol.types import (
+from assay.protocol.demands import Asked, Chunk, DemandView, StateLeaf
+from assay.protocol.dispute import Move
+from assay.protocol.errors import AssayError
+from assay.protocol.types import (
     Address,
     Claim,
     ClaimId,

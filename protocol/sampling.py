@@ -1,16 +1,16 @@
 """Everything that is drawn: records, segments, keys (docs/protocol.md, rules 2.6, 4.5 and 4.6).
 
 Contract: pure functions of public values, the same on every machine and, where the chain needs them, in
-Solidity. Nothing
-here is secret or unpredictable once the seed is known; the seed's unpredictability is the chain's.
+Solidity. Nothing here is secret or unpredictable once the seed is known; the seed's unpredictability is the
+chain's.
 """
 
 from __future__ import annotations
 
 from hashlib import sha256
 
-from protocol.errors import Stop
-from protocol.types import Address, ClaimId
+from assay.protocol.errors import Stop
+from assay.protocol.types import Address, ClaimId
 
 
 def _u64(digest: bytes) -> int:

@@ -1,8 +1,8 @@
 """SHA-256 Merkle trees with a declared number of leaves (docs/protocol.md, section 1).
 
 Contract: ``root``, ``proof`` and ``range_proof`` agree bit for bit with
-``contracts/src/libraries/Merkle.sol``. The number
-of leaves is always an argument, never read from a proof. Nothing here says what a digest means; callers do.
+``contracts/src/libraries/Merkle.sol``. The number of leaves is always an argument, never read from a proof.
+Nothing here says what a digest means; callers do.
 
 Source: RFC 6962 section 2.1 for the domain separation of leaves and nodes.
 """

@@ -2,8 +2,7 @@
 order.
 
 Contract: digests are 32 bytes, amounts are integers of the token's smallest unit (``Wei``), times are unix
-seconds. No
-field has a default: a job's author states every consensus parameter.
+seconds. No field has a default: a job's author states every consensus parameter.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ from typing import Any
 
 from eth_utils.crypto import keccak
 
-from cli.job_templates import LOCAL, template
-from cli.jobfile import parse_job_file
-from protocol.types import Address, Wei
-from protocol.weights import draw
+from assay.jobfile.read import parse_job_file
+from assay.jobfile.templates import LOCAL, template
+from assay.protocol.twin.weights import draw
+from assay.protocol.types import Address, Wei
 from scripts import _incentives as formulas
 from scripts._market import simulate
 from scripts._strategies import (

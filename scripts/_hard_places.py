@@ -15,7 +15,7 @@ import random
 import struct
 from collections.abc import Callable
 
-from program.isa import DType, Op
+from assay.program.isa import DType, Op
 
 SIGN, INF, NAN = 0x80000000, 0x7F800000, 0x7FC00000
 FEW_BITS = (0, 0x400000, 0x200000, 0x600000, 1, 0x7FFFFF, 0x7FFFFE, 0x555555)

@@ -1,8 +1,9 @@
 """The market's money played out by drawn chance: who solves, who checks, who is caught, who is paid.
 
 Contract: every amount that a conviction, a lost bond or a compensation divides is divided by
-``protocol.settlement``; the sum of all balances and of what was burnt stays zero (``Outcome.imbalance``).
-What a strategy spends on computing and gas is kept beside the ledger. The same seed gives the same outcome.
+``protocol.twin.settlement``; the sum of all balances and of what was burnt stays zero
+(``Outcome.imbalance``). What a strategy spends on computing and gas is kept beside the ledger. The same seed
+gives the same outcome.
 Not modelled: latency, moves of a game (the honest side wins), finite balances, reputation, prices that rise.
 
 A task is drawn as in docs/protocol.md: a solver, then ``verifiers`` distinct verifiers by stake, each with
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocol.settlement import (
+from assay.protocol.twin.settlement import (
     CompensationPot,
     convicted_vote,
     conviction,
@@ -24,7 +25,7 @@ from protocol.settlement import (
     planted_conviction,
     shared,
 )
-from protocol.types import Wei
+from assay.protocol.types import Wei
 from scripts._strategies import (
     CHALLENGE_GAS,
     CODE,

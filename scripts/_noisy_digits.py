@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from training.datasets import Dataset, digits
+from assay.training.datasets import Dataset, digits
 
 SIDE, BRIGHTEST, TRAINED = 8, 16, 0.6
 Bytes = npt.NDArray[np.uint8]

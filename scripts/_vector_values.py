@@ -13,7 +13,7 @@ from math import prod
 import _hard_places as hard
 import numpy as np
 
-from program.isa import DType
+from assay.program.isa import DType
 
 F32, I32, I16, U8, BOOL = DType
 

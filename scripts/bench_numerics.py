@@ -25,13 +25,13 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from numerics import FAST
-from program.compiled import CompiledExecutor
-from program.execute import Executor, StepContext, read_data
-from program.isa import Op
-from program.state import state_root
+from assay.numerics import FAST
+from assay.program.compiled.executor import CompiledExecutor
+from assay.program.execute import Executor, StepContext, read_data
+from assay.program.isa import Op
+from assay.program.state import state_root
+from assay.training import datasets, job, models, optimisers
 from scripts._bench import ROOT, report, table
-from training import datasets, job, models, optimisers
 
 SEED = b"benchmark".ljust(32, b"\0")
 CORPUS_BYTES = 1 << 17

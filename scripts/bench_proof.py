@@ -29,14 +29,14 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from numerics import FAST
-from program.compiled import CompiledExecutor
-from program.execute import Executor, StepContext
-from program.state import begin_tree, load_state, state_bytes, state_root
-from program.trace import trace_step
+from assay.dispute.trace import trace_step
+from assay.numerics import FAST
+from assay.program.compiled.executor import CompiledExecutor
+from assay.program.execute import Executor, StepContext
+from assay.program.state import begin_tree, load_state, state_bytes, state_root
+from assay.training import job, models
 from scripts._bench import ROOT, report, table
 from scripts.bench_numerics import CORPUS_BYTES, SEED, SIZES
-from training import job, models
 
 SEGMENT_STEPS = 16
 KEY = b"k" * 32

@@ -30,17 +30,17 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from program.compiled import CompiledExecutor
-from program.execute import StepContext, read_data
-from program.isa import Op
+from assay.program.compiled.executor import CompiledExecutor
+from assay.program.execute import StepContext, read_data
+from assay.program.isa import Op
+from assay.training import datasets, evaluate, job, models, optimisers
+from assay.training.datasets import Dataset
+from assay.training.optimisers import Optimiser
+from assay.training.outer import DiLoCo
+from assay.training.schedules import Schedule
 from scripts._bench import ROOT, report, table
 from scripts._noisy_digits import noisy_digits
 from scripts._svg import Series, plot
-from training import datasets, evaluate, job, models, optimisers
-from training.datasets import Dataset
-from training.optimisers import Optimiser
-from training.outer import DiLoCo
-from training.schedules import Schedule
 
 ORDER_FREE, NATIVE, EAGER = "order-free", "native fp32", "native fp32, uncompiled"
 FORMS = (ORDER_FREE, NATIVE, EAGER)

@@ -2,7 +2,7 @@
 
 Replays every operation of the instruction set on hard inputs and 20 training steps of the GPT, CNN and MLP
 templates on the device, by the reference, the fast kernels and the compiled form, against this machine's
-processor, which is compared with the digests stored in ``training/fitness/digests.json``. Every mismatch is
+processor, which is compared with the digests stored in ``fitness/digests.json``. Every mismatch is
 reported with form, operation or node, element and bits. Then times a training step of a GPT of 124 million
 parameters (12 layers, width 768, 512 tokens): order-free compiled, and native fp32, TF32 and bf16 autocast,
 compiled, taking turns in one run.
@@ -28,16 +28,16 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from program.compiled import CompiledExecutor
-from program.execute import Executor, StepContext, read_data
-from program.isa import Op
-from program.state import state_root
+from assay.fitness import digests
+from assay.fitness.check import Report, check, forms_on
+from assay.fitness.samples import JOB_SEED, STEPS, noise
+from assay.program.compiled.executor import CompiledExecutor
+from assay.program.execute import Executor, StepContext, read_data
+from assay.program.isa import Op
+from assay.program.state import state_root
+from assay.training import datasets, job, models, optimisers
+from assay.training.outer import DiLoCo
 from scripts._bench import ROOT, report, table
-from training import datasets, job, models, optimisers
-from training.fitness import digests
-from training.fitness.check import Report, check, forms_on
-from training.fitness.samples import JOB_SEED, STEPS, noise
-from training.outer import DiLoCo
 
 LEAST_TORCH = (2, 11)
 ORDER_FREE = "order-free compiled"

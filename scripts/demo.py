@@ -22,7 +22,7 @@ def main() -> None:
     parser.add_argument("--data", default=os.environ.get("DATA") or "stdlib", help="your own text")
     parser.add_argument("--home", default=HOME, help="folder for the market; an earlier run is removed")
     options = parser.parse_args()
-    command = [sys.executable, "-m", "cli.main", "--home", options.home]
+    command = [sys.executable, "-m", "assay", "--home", options.home]
     command += ["--json"] if options.json else []
     command += ["devnet", "scenario", "run", "one-ulp", "--fresh", "--data", options.data]
     command += ["--quick"] if options.quick else []

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from math import prod
 from pathlib import Path
 
-from numerics import scalar
-from program.isa import DType, Input, Node, Op
+from assay.numerics import scalar
+from assay.program.isa import DType, Input, Node, Op
 
 F32, I32, I16, U8, BOOL = DType
 SEED, SHARD, STEP = hashlib.sha256(b"game").digest(), 3, 0x1_8000_0005

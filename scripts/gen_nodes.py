@@ -19,8 +19,8 @@ from pathlib import Path
 import gen_game
 import gen_vectors
 
-from program.isa import MAX_NODE_BYTES, DType, Input, MalformedProgram, Node, Op, decode_node
-from program.rules import RuleBroken, check_node
+from assay.program.isa import MAX_NODE_BYTES, DType, Input, MalformedProgram, Node, Op, decode_node
+from assay.program.rules import RuleBroken, check_node
 
 RECORD_BYTES = 1 << 31
 

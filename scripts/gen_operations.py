@@ -13,10 +13,10 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from numerics import REFERENCE
-from program import isa, rules
-from program.isa import DType, Op
-from program.lowering.registry import RULES
+from assay.numerics import REFERENCE
+from assay.program import isa, rules
+from assay.program.isa import DType, Op
+from assay.program.lowering.registry import RULES
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "docs" / "operations.md"

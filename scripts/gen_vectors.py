@@ -46,8 +46,8 @@ from _vector_values import (
     tensor,
 )
 
-from numerics import scalar
-from program.isa import DType, Input, Node, Op
+from assay.numerics import scalar
+from assay.program.isa import DType, Input, Node, Op
 
 
 @dataclass

@@ -1,9 +1,9 @@
 """Whether cheating pays: strategies, stakes and audits, drawn by chance and set beside the formulas.
 
-The market is ``scripts._market`` (10,000 accounts, 100,000 tasks; money divided by ``protocol.settlement``),
-the questions ``scripts._experiments``, the formulas ``scripts._incentives``, their derivation
-``docs/economics.md``. Terms are those that `assay job init` writes, at the cap and at the floor of the price.
-Amounts are in tokens.
+The market is ``scripts._market`` (10,000 accounts, 100,000 tasks; money divided by
+``protocol.twin.settlement``), the questions ``scripts._experiments``, the formulas ``scripts._incentives``,
+their derivation ``docs/economics.md``. Terms are those that `assay job init` writes, at the cap and at the
+floor of the price. Amounts are in tokens.
 
 Usage: `python scripts/simulate_market.py [--quick] [--seed 1] [--json [FILE]] [--plots DIR]`.
 """

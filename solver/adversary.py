@@ -14,15 +14,15 @@ from typing import Any
 
 import torch
 
-from program.fault import Fault, NodeFault, StateFault
-from program.state import state_root
-from protocol.types import JobView, Kind, Phase, Terms
-from solver import policy
-from solver.policy import Sight
-from solver.service import SolverService
-from solver.workshop import Draft, Workshop
-from training.artifacts import Checkpoint, LoadedJob, State
-from training.work import Work
+from assay.node.artifacts import Checkpoint, LoadedJob, State
+from assay.node.work import Work
+from assay.program.fault import Fault, NodeFault, StateFault
+from assay.program.state import state_root
+from assay.protocol.types import JobView, Kind, Phase, Terms
+from assay.solver import policy
+from assay.solver.policy import Sight
+from assay.solver.service import SolverService
+from assay.solver.trainer import Draft, Workshop
 
 
 class CheatingSolver(SolverService):

@@ -11,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from protocol.demands import DemandView
-from protocol.types import (
+from assay.node.rounds import accepted, closable, closable_since, standing
+from assay.node.service import turn
+from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Watcher, plays, poke_for
+from assay.protocol.demands import DemandView
+from assay.protocol.types import (
     ZERO_ADDRESS,
     Address,
     ClaimView,
@@ -24,9 +27,6 @@ from protocol.types import (
     Seconds,
     Wei,
 )
-from training.rounds import accepted, closable, closable_since, standing
-from training.service import turn
-from training.upkeep import CHALLENGEABLE, Play, Poke, Watcher, plays, poke_for
 
 
 @dataclass(frozen=True)

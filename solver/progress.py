@@ -11,8 +11,8 @@ import json
 import os
 from pathlib import Path
 
-from protocol.types import JobId
-from training.artifacts import Checkpoint
+from assay.node.artifacts import Checkpoint
+from assay.protocol.types import JobId
 
 
 class TaskProgress:

@@ -12,19 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Unpack
 
-from protocol.ports import Blocks, Clock, Market
-from protocol.types import Claim, JobId, JobView, Role, Seconds, Terms, Wei
-from solver import policy
-from solver.policy import JobSight, Limits, Sight
-from solver.progress import TaskProgress
-from solver.workshop import Draft, Workshop
-from training import upkeep
-from training.artifacts import Appetite, LoadedJob, load_job
-from training.availability import answer
-from training.lineage import Lineage, SourceMissing
-from training.node import Action, Node, Options
-from training.service import intent
-from training.work import Work
+from assay.node import upkeep
+from assay.node.artifacts import Appetite, LoadedJob, load_job
+from assay.node.availability import answer
+from assay.node.role import Action, Node, Options
+from assay.node.service import intent
+from assay.node.states import Lineage, SourceMissing
+from assay.node.work import Work
+from assay.protocol.ports import Blocks, Clock, Market
+from assay.protocol.types import Claim, JobId, JobView, Role, Seconds, Terms, Wei
+from assay.solver import policy
+from assay.solver.policy import JobSight, Limits, Sight
+from assay.solver.progress import TaskProgress
+from assay.solver.trainer import Draft, Workshop
 
 log = logging.getLogger(__name__)
 

@@ -33,10 +33,10 @@ from pathlib import Path
 from random import Random
 from typing import BinaryIO
 
-from protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, Stop
-from storage import unixfs
-from storage.cid import DAG_PB, RAW, Cid
-from storage.dagpb import children
+from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, Stop
+from assay.storage import unixfs
+from assay.storage.cid import DAG_PB, RAW, Cid
+from assay.storage.dagpb import children
 
 MAX_BLOCK_BYTES = 2 * 1024 * 1024
 MAX_DAG_LINKS = 8192

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocol.errors import BadCid, Retry
-from storage import varint
-from storage.blockstore import MAX_BLOCK_BYTES
-from storage.cid import CID_BYTES, Cid
+from assay.protocol.errors import BadCid, Retry
+from assay.storage import varint
+from assay.storage.blockstore import MAX_BLOCK_BYTES
+from assay.storage.cid import CID_BYTES, Cid
 
 # dag-cbor {"roots": [CID], "version": 1}: map(2), "roots", array(1), tag 42, bytes(37), 0x00, the CID ...
 _BEFORE_CID = bytes.fromhex("a265726f6f747381d82a582500")

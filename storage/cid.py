@@ -19,7 +19,7 @@ import binascii
 import hashlib
 from dataclasses import dataclass
 
-from protocol.errors import BadCid
+from assay.protocol.errors import BadCid
 
 RAW = 0x55
 DAG_PB = 0x70

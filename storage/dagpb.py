@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from protocol.errors import BadCid, BadFile
-from storage import varint
-from storage.cid import DAG_PB, Cid
+from assay.protocol.errors import BadCid, BadFile
+from assay.storage import varint
+from assay.storage.cid import DAG_PB, Cid
 
 _FILE = 2
 _VARINT, _BYTES = 0, 2

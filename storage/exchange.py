@@ -33,10 +33,17 @@ from typing import Any, TypeVar
 
 import httpx
 
-from protocol.errors import AssayError, BlockNotFound, BlockTooLarge, CorruptBlock, PeerUnreachable, Stop
-from storage.blockstore import MAX_BLOCK_BYTES, BlockStore
-from storage.car import BadCar, CarParser
-from storage.cid import CID_BYTES, Cid
+from assay.protocol.errors import (
+    AssayError,
+    BlockNotFound,
+    BlockTooLarge,
+    CorruptBlock,
+    PeerUnreachable,
+    Stop,
+)
+from assay.storage.blockstore import MAX_BLOCK_BYTES, BlockStore
+from assay.storage.car import BadCar, CarParser
+from assay.storage.cid import CID_BYTES, Cid
 
 T = TypeVar("T")
 

@@ -21,11 +21,11 @@ from typing import Literal
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 
-from protocol.errors import AssayError, BadCid, BlockNotFound, CorruptBlock
-from storage import car
-from storage.blockstore import BlockStore
-from storage.cid import Cid
-from storage.dagpb import BadDag
+from assay.protocol.errors import AssayError, BadCid, BlockNotFound, CorruptBlock
+from assay.storage import car
+from assay.storage.blockstore import BlockStore
+from assay.storage.cid import Cid
+from assay.storage.dagpb import BadDag
 
 RAW_TYPE = "application/vnd.ipld.raw"
 CAR_TYPE = "application/vnd.ipld.car"

@@ -20,10 +20,10 @@ from typing import Any, BinaryIO
 
 import httpx
 
-from protocol.errors import BlockNotFound, BlockTooLarge, CorruptBlock, PeerUnreachable
-from storage import unixfs
-from storage.blockstore import MAX_BLOCK_BYTES, check_size
-from storage.cid import DAG_PB, RAW, Cid
+from assay.protocol.errors import BlockNotFound, BlockTooLarge, CorruptBlock, PeerUnreachable
+from assay.storage import unixfs
+from assay.storage.blockstore import MAX_BLOCK_BYTES, check_size
+from assay.storage.cid import DAG_PB, RAW, Cid
 
 DEFAULT_API_URL = "http://127.0.0.1:5001"
 _CODEC_NAMES = {RAW: "raw", DAG_PB: "dag-pb"}

@@ -17,12 +17,12 @@ from collections.abc import Iterable
 from random import Random
 from typing import BinaryIO
 
-from protocol.errors import BlockNotFound, CorruptBlock
-from storage import unixfs
-from storage.blockstore import MAX_BLOCK_BYTES, MAX_DAG_LINKS, BlockStore
-from storage.cid import DAG_PB, RAW, Cid
-from storage.dagpb import children
-from storage.exchange import Exchange
+from assay.protocol.errors import BlockNotFound, CorruptBlock
+from assay.storage import unixfs
+from assay.storage.blockstore import MAX_BLOCK_BYTES, MAX_DAG_LINKS, BlockStore
+from assay.storage.cid import DAG_PB, RAW, Cid
+from assay.storage.dagpb import children
+from assay.storage.exchange import Exchange
 
 CAR_FROM_LEAVES = 8
 

@@ -29,9 +29,9 @@ from itertools import islice
 from random import Random
 from typing import BinaryIO
 
-from protocol.errors import BlockNotFound, BlockTooLarge, CorruptBlock, PeerUnreachable
-from storage.cid import DAG_PB, RAW, Cid
-from storage.dagpb import BadDag, Link, Node, decode_file, decode_node, encode_file, encode_node
+from assay.protocol.errors import BlockNotFound, BlockTooLarge, CorruptBlock, PeerUnreachable
+from assay.storage.cid import DAG_PB, RAW, Cid
+from assay.storage.dagpb import BadDag, Link, Node, decode_file, decode_node, encode_file, encode_node
 
 CHUNK_BYTES = 256 * 1024
 MAX_LINKS = 174

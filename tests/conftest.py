@@ -13,9 +13,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from chain.anvil import Anvil
-from chain.compile import Artifacts, compile_contracts
-from chain.rpc import HttpRpc
+from assay.chain.contracts.compile import Artifacts, compile_contracts
+from assay.chain.eth.anvil import Anvil
+from assay.chain.eth.rpc import HttpRpc
 
 settings.register_profile(
     "quick",

@@ -17,7 +17,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from protocol.errors import Stop
+from assay.protocol.errors import Stop
 
 DIGITS_SCALE = 16.0
 """The digits' brightest pixel."""

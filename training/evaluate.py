@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from protocol.errors import Stop
-from training import models
-from training.datasets import Layout
-from training.losses import LOSS_SLOT
-from training.recipe import LossFunction
+from assay.protocol.errors import Stop
+from assay.training import models
+from assay.training.datasets import Layout
+from assay.training.losses import LOSS_SLOT
+from assay.training.recipe import LossFunction
 
 EVALUATION_BATCH = 64
 

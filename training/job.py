@@ -20,17 +20,17 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from program.execute import Records
-from program.isa import Program
-from program.lowering import lower_step
-from program.tracing import StepFunction, trace_step
-from protocol.errors import Stop
-from training import datasets, models
-from training.datasets import Dataset, Layout
-from training.losses import LOSS_SLOT, cross_entropy
-from training.optimisers import AdamW, Optimiser, Sgd
-from training.outer import DiLoCo, outer_genesis, outer_program
-from training.recipe import LossFunction
+from assay.program.execute import Records
+from assay.program.isa import Program
+from assay.program.lowering import lower_step
+from assay.program.lowering.tracing import StepFunction, trace_step
+from assay.protocol.errors import Stop
+from assay.training import datasets, models
+from assay.training.datasets import Dataset, Layout
+from assay.training.losses import LOSS_SLOT, cross_entropy
+from assay.training.optimisers import AdamW, Optimiser, Sgd
+from assay.training.outer import DiLoCo, outer_genesis, outer_program
+from assay.training.recipe import LossFunction
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from protocol.errors import Stop
-from training.optimisers import matches
+from assay.protocol.errors import Stop
+from assay.training.optimisers import matches
 
 
 class Adapted(nn.Module):

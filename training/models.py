@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from protocol.errors import Stop
+from assay.protocol.errors import Stop
 
 VOCABULARY = 256
 INITIAL_STD = 0.02

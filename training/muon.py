@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from training.optimisers import AdamW, Named, clipped, counted, counter, matches, rate_at
-from training.schedules import Schedule
+from assay.training.optimisers import AdamW, Named, clipped, counted, counter, matches, rate_at
+from assay.training.schedules import Schedule
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 STEPS = 5

@@ -18,7 +18,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from training.schedules import Schedule
+from assay.training.schedules import Schedule
 
 Named = Mapping[str, Tensor]
 STEP = "step"

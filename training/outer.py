@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from program.build import ProgramBuilder
-from program.isa import DType, Input, Program, Shape
-from protocol.errors import Stop
+from assay.program.build import ProgramBuilder
+from assay.program.isa import DType, Input, Program, Shape
+from assay.protocol.errors import Stop
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,9 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from protocol.errors import Stop
-from training.datasets import Dataset
-from training.optimisers import Optimiser
+from assay.protocol.errors import Stop
+from assay.training.datasets import Dataset
+from assay.training.optimisers import Optimiser
 
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 """(model outputs, targets) -> f32 scalar."""

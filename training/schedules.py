@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from protocol.errors import Stop
+from assay.protocol.errors import Stop
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import Any
 
-from protocol import sampling
-from protocol.types import ZERO_DIGEST, Address, ClaimView
-from training.audit import Attestation, attest, keyed_trace, sampled
-from verifier.service import VerifierService
+from assay.node.audit import Attestation, attest, keyed_trace, sampled
+from assay.protocol import sampling
+from assay.protocol.types import ZERO_DIGEST, Address, ClaimView
+from assay.verifier.service import VerifierService
 
 
 class LazyVerifier(VerifierService):

@@ -13,8 +13,8 @@ from hashlib import sha256
 from hmac import new as hmac
 from pathlib import Path
 
-from protocol.types import ClaimId
-from verifier.policy import Ballot
+from assay.protocol.types import ClaimId
+from assay.verifier.policy import Ballot
 
 
 class Ballots:

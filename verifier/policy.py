@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from protocol import trees
-from protocol.types import (
+from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Watcher, others_suffice, plays, poke_for, voted
+from assay.protocol import trees
+from assay.protocol.types import (
     ZERO_DIGEST,
     Address,
     ClaimId,
@@ -24,7 +25,6 @@ from protocol.types import (
     Vote,
     Wei,
 )
-from training.upkeep import CHALLENGEABLE, Play, Poke, Watcher, others_suffice, plays, poke_for, voted
 
 
 @dataclass(frozen=True)

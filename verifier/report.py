@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from program.state import state_root
-from protocol.errors import Retry
-from protocol.types import ClaimView, Kind
-from training.audit import sampled
-from training.lineage import Known, Lineage
+from assay.node.audit import sampled
+from assay.node.states import Known, Lineage
+from assay.program.state import state_root
+from assay.protocol.errors import Retry
+from assay.protocol.types import ClaimView, Kind
 
 
 @dataclass(frozen=True)

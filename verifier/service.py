@@ -12,17 +12,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from protocol.errors import Retry
-from protocol.ports import Blocks, Clock, Market, Write
-from protocol.types import ClaimId, ClaimView, JobView, Role, Wei
-from training import upkeep
-from training.artifacts import Appetite
-from training.audit import Attestation, Finding, attest
-from training.node import Accuser, Action, Options
-from training.service import intent
-from verifier import policy
-from verifier.ballots import Ballots
-from verifier.policy import Ballot, JobSight, Limits, Sight
+from assay.node import upkeep
+from assay.node.artifacts import Appetite
+from assay.node.audit import Attestation, Finding, attest
+from assay.node.role import Accuser, Action, Options
+from assay.node.service import intent
+from assay.protocol.errors import Retry
+from assay.protocol.ports import Blocks, Clock, Market, Write
+from assay.protocol.types import ClaimId, ClaimView, JobView, Role, Wei
+from assay.verifier import policy
+from assay.verifier.ballots import Ballots
+from assay.verifier.policy import Ballot, JobSight, Limits, Sight
 
 
 class VerifierService(Accuser):

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from program.fault import NodeFault
-from protocol.types import JobId
-from training.lineage import Lineage
-from whistleblower.service import WhistleblowerService
+from assay.node.states import Lineage
+from assay.program.fault import NodeFault
+from assay.protocol.types import JobId
+from assay.whistleblower.service import WhistleblowerService
 
 
 class JunkChallenger(WhistleblowerService):

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from protocol.demands import DemandView
-from protocol.types import (
+from assay.node.upkeep import CHALLENGEABLE, Play, others_suffice, plays
+from assay.protocol.demands import DemandView
+from assay.protocol.types import (
     ZERO_ADDRESS,
     Address,
     ClaimId,
@@ -26,7 +27,6 @@ from protocol.types import (
     Seconds,
     Wei,
 )
-from training.upkeep import CHALLENGEABLE, Play, others_suffice, plays
 
 Target = tuple[ClaimId, Address]
 """A claim (zero address), or a verifier's vote on it."""

@@ -13,19 +13,19 @@ from pathlib import Path
 from random import Random, SystemRandom
 from typing import Unpack
 
-from protocol.availability import CHUNKS
-from protocol.ports import Blocks, Clock, Market
-from protocol.types import ZERO_ADDRESS, Address, ClaimId, ClaimView, JobId, JobView
-from training import upkeep
-from training.artifacts import Appetite
-from training.audit import Finding, audit_claim, audit_vote
-from training.availability import Wish, ask, wish
-from training.lineage import Lineage, SourceMissing
-from training.node import Accuser, Action, Options
-from training.service import intent
-from whistleblower import policy
-from whistleblower.policy import JobSight, Limits, Sight, Suspicion, Target
-from whistleblower.wishes import Wishes
+from assay.node import upkeep
+from assay.node.artifacts import Appetite
+from assay.node.audit import Finding, audit_claim, audit_vote
+from assay.node.availability import Wish, ask, wish
+from assay.node.role import Accuser, Action, Options
+from assay.node.service import intent
+from assay.node.states import Lineage, SourceMissing
+from assay.protocol.params import CHUNKS
+from assay.protocol.ports import Blocks, Clock, Market
+from assay.protocol.types import ZERO_ADDRESS, Address, ClaimId, ClaimView, JobId, JobView
+from assay.whistleblower import policy
+from assay.whistleblower.demand_store import Wishes
+from assay.whistleblower.policy import JobSight, Limits, Sight, Suspicion, Target
 
 
 class Audited:

@@ -3,6 +3,6 @@
 The rules and the fixed orders it chooses are in docs/decisions/0004-lowering.md.
 """
 
-from program.lowering.graph import lower_step
+from assay.program.lowering.graph import lower_step
 
 __all__ = ["lower_step"]

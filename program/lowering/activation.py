@@ -6,10 +6,10 @@ import math
 
 from torch.fx import Node as Traced
 
-from program.isa import DType, Op
-from program.lowering.context import Lowering, Number
-from program.lowering.registry import lowers
-from program.lowering.views import View
+from assay.program.isa import DType, Op
+from assay.program.lowering.context import Lowering, Number
+from assay.program.lowering.registry import lowers
+from assay.program.lowering.views import View
 
 _GELU_SCALE = math.sqrt(2 / math.pi)
 _GELU_CUBIC = 0.044715

@@ -7,10 +7,10 @@ from typing import Any
 
 from torch.fx import Node as Traced
 
-from program.isa import Op
-from program.lowering.context import Lowering, Refused
-from program.lowering.registry import lowers
-from program.lowering.views import View
+from assay.program.isa import Op
+from assay.program.lowering.context import Lowering, Refused
+from assay.program.lowering.registry import lowers
+from assay.program.lowering.views import View
 
 
 def _scale(context: Lowering, x: View, channels: View, rank: int) -> View:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import prod
 
-from program.build import ProgramBuilder
-from program.isa import DType, Input, Op, Shape
-from program.lowering import views
-from program.lowering.views import View
-from program.rules import MAX_FAN_IN, broadcast
+from assay.program.build import ProgramBuilder
+from assay.program.isa import DType, Input, Op, Shape
+from assay.program.lowering import views
+from assay.program.lowering.views import View
+from assay.program.rules import MAX_FAN_IN, broadcast
 
 Number = int | float | bool
 Operand = View | Number

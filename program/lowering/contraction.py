@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch.fx import Node as Traced
 
-from program.isa import DType, Input, Op
-from program.lowering import views
-from program.lowering.context import Lowering, Number, Refused
-from program.lowering.elementwise import result_dtype
-from program.lowering.registry import lowers
-from program.lowering.views import View
+from assay.program.isa import DType, Input, Op
+from assay.program.lowering import views
+from assay.program.lowering.context import Lowering, Number, Refused
+from assay.program.lowering.elementwise import result_dtype
+from assay.program.lowering.registry import lowers
+from assay.program.lowering.views import View
 
 
 def _floats(*operands: View) -> None:

@@ -15,13 +15,13 @@ from typing import Any
 
 from torch.fx import Node as Traced
 
-from program.isa import DType, Input, Op
-from program.lowering import views
-from program.lowering.context import Lowering, Refused
-from program.lowering.registry import lowers
-from program.lowering.views import View, whole
-from program.lowering.windows import Window, each, padded
-from program.rules import MAX_DIMS, MAX_FAN_IN
+from assay.program.isa import DType, Input, Op
+from assay.program.lowering import views
+from assay.program.lowering.context import Lowering, Refused
+from assay.program.lowering.registry import lowers
+from assay.program.lowering.views import View, whole
+from assay.program.lowering.windows import Window, each, padded
+from assay.program.rules import MAX_DIMS, MAX_FAN_IN
 
 Sides = Sequence[tuple[int, int]]
 

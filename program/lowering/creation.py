@@ -7,11 +7,11 @@ from typing import Any
 
 from torch.fx import Node as Traced
 
-from program.isa import DType, Op
-from program.lowering.context import Lowering, Number, Refused
-from program.lowering.elementwise import add, mul, result_dtype
-from program.lowering.registry import lowers
-from program.lowering.views import View, unsqueeze, whole
+from assay.program.isa import DType, Op
+from assay.program.lowering.context import Lowering, Number, Refused
+from assay.program.lowering.elementwise import add, mul, result_dtype
+from assay.program.lowering.registry import lowers
+from assay.program.lowering.views import View, unsqueeze, whole
 
 
 @lowers("full.default", "new_full.default")

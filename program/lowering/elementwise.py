@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch.fx import Node as Traced
 
-from program.isa import DType, Op
-from program.lowering.context import Lowering, Number, Operand, Refused
-from program.lowering.registry import lowers
-from program.lowering.views import View
+from assay.program.isa import DType, Op
+from assay.program.lowering.context import Lowering, Number, Operand, Refused
+from assay.program.lowering.registry import lowers
+from assay.program.lowering.views import View
 
 
 def result_dtype(traced: Traced) -> DType:

@@ -18,9 +18,9 @@ from torch.fx import GraphModule
 from torch.fx import Node as Traced
 from torch.fx.node import map_arg
 
-from program.build import ProgramBuilder
-from program.isa import DType, Program
-from program.lowering import (
+from assay.program.build import ProgramBuilder
+from assay.program.isa import DType, Program
+from assay.program.lowering import (
     activation,
     batches,
     contraction,
@@ -33,11 +33,11 @@ from program.lowering import (
     pooling,
     random,
 )
-from program.lowering.context import Lowering, Refused
-from program.lowering.registry import RULES, Rule
-from program.lowering.views import View, view, whole
-from program.rules import RuleBroken
-from program.tracing import UNKNOWN_SOURCE, UnsupportedOperation
+from assay.program.lowering.context import Lowering, Refused
+from assay.program.lowering.registry import RULES, Rule
+from assay.program.lowering.tracing import UNKNOWN_SOURCE, UnsupportedOperation
+from assay.program.lowering.views import View, view, whole
+from assay.program.rules import RuleBroken
 
 RULE_MODULES = (
     activation,
@@ -73,7 +73,7 @@ _RENAMING = {
 
 
 def lower_step(graph: GraphModule, *, params: int, seed: int = 0) -> Program:
-    """The program of a graph from `program.tracing.trace_step`.
+    """The program of a graph from `program.lowering.tracing.trace_step`.
 
     Its first `params` slots are the model's parameters; the last placeholder is the batch, u8 [rows, record
     size]. `seed` is that of random numbers (dropout). Raises UnsupportedOperation.

@@ -7,12 +7,12 @@ from typing import Any
 
 from torch.fx import Node as Traced
 
-from program.isa import DType, Op
-from program.lowering import views
-from program.lowering.context import Lowering, Number, Operand, Refused
-from program.lowering.contraction import scatter_rows
-from program.lowering.registry import lowers
-from program.lowering.views import View, whole
+from assay.program.isa import DType, Op
+from assay.program.lowering import views
+from assay.program.lowering.context import Lowering, Number, Operand, Refused
+from assay.program.lowering.contraction import scatter_rows
+from assay.program.lowering.registry import lowers
+from assay.program.lowering.views import View, whole
 
 
 @lowers(

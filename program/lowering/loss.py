@@ -6,11 +6,11 @@ from typing import Any
 
 from torch.fx import Node as Traced
 
-from program.isa import DType, Op
-from program.lowering import views
-from program.lowering.context import Lowering, Refused
-from program.lowering.registry import lowers
-from program.lowering.views import View, whole
+from assay.program.isa import DType, Op
+from assay.program.lowering import views
+from assay.program.lowering.context import Lowering, Refused
+from assay.program.lowering.registry import lowers
+from assay.program.lowering.views import View, whole
 
 _NONE, _MEAN, _SUM = 0, 1, 2
 """PyTorch's codes of `reduction`."""

@@ -7,10 +7,10 @@ from typing import Any
 
 from torch.fx import Node as Traced
 
-from program.isa import Op
-from program.lowering.context import Lowering
-from program.lowering.registry import lowers
-from program.lowering.views import View
+from assay.program.isa import Op
+from assay.program.lowering.context import Lowering
+from assay.program.lowering.registry import lowers
+from assay.program.lowering.views import View
 
 
 def _exponentials(context: Lowering, x: View, dim: int) -> tuple[View, View, View]:

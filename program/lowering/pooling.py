@@ -8,12 +8,12 @@ from typing import Any
 
 from torch.fx import Node as Traced
 
-from program.isa import DType, Op
-from program.lowering import views
-from program.lowering.context import Lowering, Refused
-from program.lowering.registry import lowers
-from program.lowering.views import View, whole
-from program.lowering.windows import Window, each, fold, unfold
+from assay.program.isa import DType, Op
+from assay.program.lowering import views
+from assay.program.lowering.context import Lowering, Refused
+from assay.program.lowering.registry import lowers
+from assay.program.lowering.views import View, whole
+from assay.program.lowering.windows import Window, each, fold, unfold
 
 
 def _planes(context: Lowering, x: View, rank: int) -> View:

@@ -20,11 +20,11 @@ from typing import Any
 import torch
 from torch.fx import Node as Traced
 
-from program.isa import DType, Op, Shape
-from program.lowering.context import Lowering, Number, Refused
-from program.lowering.elementwise import result_dtype
-from program.lowering.registry import lowers
-from program.lowering.views import View, expand, whole
+from assay.program.isa import DType, Op, Shape
+from assay.program.lowering.context import Lowering, Number, Refused
+from assay.program.lowering.elementwise import result_dtype
+from assay.program.lowering.registry import lowers
+from assay.program.lowering.views import View, expand, whole
 
 _GOLDEN = 0x9E3779B9
 _ROUNDS = (0x85EBCA6B, 0xC2B2AE35, 0x27D4EB2F, 0x165667B1)

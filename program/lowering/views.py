@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from program.isa import DType, Input, Shape
-from program.rules import contiguous
+from assay.program.isa import DType, Input, Shape
+from assay.program.rules import contiguous
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from program.lowering import views
-from program.lowering.context import Lowering, Number
-from program.lowering.views import View
+from assay.program.lowering import views
+from assay.program.lowering.context import Lowering, Number
+from assay.program.lowering.views import View
 
 
 @dataclass(frozen=True)

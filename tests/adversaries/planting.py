@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from program.execute import StepContext, read_data
-from program.fault import Fault, flip_lowest_bit
-from program.isa import DType, Node, Op, Program
-from program.replay import Replay
-from program.trace import StepTrace
-from program.validate import InvalidProgram, validate
-from protocol import trees
+from assay.dispute.replay import Replay
+from assay.dispute.trace import StepTrace
+from assay.program.execute import StepContext, read_data
+from assay.program.fault import Fault, flip_lowest_bit
+from assay.program.isa import DType, Node, Op, Program
+from assay.program.validate import InvalidProgram, validate
+from assay.protocol import trees
 from tests.fakes.arena import FIRST_STEP, SEED, SHARD
 from tests.fakes.programs import Sample
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from program.replay import Replay
-from protocol.types import ZERO_DIGEST, Game, GameView
+from assay.dispute.replay import Replay
+from assay.protocol.types import ZERO_DIGEST, Game, GameView
 from tests.adversaries.planting import KINDS, Planted, plant, replay_of
 from tests.fakes.arena import open_game, referee
 from tests.fakes.programs import Sample, random_sample

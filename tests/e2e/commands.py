@@ -21,7 +21,7 @@ def environment() -> dict[str, str]:
 
 def assay(home: Path, *arguments: str) -> list[str]:
     """The command line of ``assay`` on a devnet, with its result as JSON."""
-    return [sys.executable, "-m", "cli.main", "--json", "--yes", "--home", str(home), *arguments]
+    return [sys.executable, "-m", "assay", "--json", "--yes", "--home", str(home), *arguments]
 
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cli.output import Exit
+from assay.app.output import Exit
 from tests.e2e.commands import assay, result, run
 
 ROUNDS = 2

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from chain.rpc import HttpRpc, quantity
+from assay.chain.eth.rpc import HttpRpc, quantity
 from tests.e2e.commands import ROOT, assay, environment, result
 
 LIMIT_S = 240

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cli.plays import SCENARIOS
+from assay.scenario.catalogue import SCENARIOS
 from tests.e2e.commands import assay, result
 
 QUICK = ("wrong-data", "lazy-verifier")

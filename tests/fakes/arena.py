@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from program.disputant import Disputant
-from program.evidence import ARITHMETIC
-from program.replay import Replay
-from protocol.dispute import Move
-from protocol.game import IllegalMove, Verdict, play
-from protocol.types import (
-    ZERO_DIGEST,
-    Address,
-    ClaimId,
-    Game,
-    GamePhase,
-    GameView,
-    ProgramRef,
-    Seconds,
-)
+from assay.dispute.disputant import Disputant
+from assay.dispute.evidence import ARITHMETIC
+from assay.dispute.replay import Replay
+from assay.protocol.dispute import Move
+from assay.protocol.game import IllegalMove, Verdict, play
+from assay.protocol.types import ZERO_DIGEST, Address, ClaimId, Game, GamePhase, GameView, ProgramRef, Seconds
 from tests.fakes.games import decided, fresh, moved
 
 CHALLENGER, DEFENDER = Address("0x" + "c" * 40), Address("0x" + "d" * 40)

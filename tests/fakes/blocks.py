@@ -10,8 +10,8 @@ from hashlib import sha256
 from random import Random
 from typing import BinaryIO
 
-from protocol.errors import BadCid, BadFile, BlockNotFound, BlockTooLarge
-from protocol.ports import DAG_PB, RAW
+from assay.protocol.errors import BadCid, BadFile, BlockNotFound, BlockTooLarge
+from assay.protocol.ports import DAG_PB, RAW
 
 
 def cid_of(data: bytes, codec: int = RAW) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.types import Seconds
+from assay.protocol.types import Seconds
 from tests.fakes.market import World
 
 

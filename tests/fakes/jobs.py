@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
-from program.build import ProgramBuilder
-from program.execute import Records
-from program.isa import DType, Program
-from protocol.types import Address, Seconds, Terms, Wei
-from training.artifacts import Appetite, Published
-from training.job import LOSS_SLOT
-from training.outer import DiLoCo, outer_genesis, outer_program
+from assay.node.artifacts import Appetite, Published
+from assay.program.build import ProgramBuilder
+from assay.program.execute import Records
+from assay.program.isa import DType, Program
+from assay.protocol.types import Address, Seconds, Terms, Wei
+from assay.training.job import LOSS_SLOT
+from assay.training.outer import DiLoCo, outer_genesis, outer_program
 
 WIDTH = 8
 ROWS = 2
@@ -30,7 +30,7 @@ def account(name: str) -> Address:
 
 @dataclass(frozen=True)
 class TinyFiles:
-    """What ``training.artifacts.publish_job`` stores."""
+    """What ``node.artifacts.publish_job`` stores."""
 
     inner: Program
     outer: Program

@@ -1,4 +1,4 @@
-"""The contracts in memory: ``protocol.lifecycle``'s pure rules, with what the chain's events would tell.
+"""The contracts in memory: ``protocol.twin.lifecycle``'s pure rules, with what the chain's events would tell.
 
 Contract: the rules are the contracts' twin (``tests/twin`` holds the two together), so what a service may do
 here it may do on the chain; a refusal is `Reverted` with the contracts' error name. Every event is mined in a
@@ -13,14 +13,15 @@ from hashlib import sha256
 
 from eth_utils.crypto import keccak
 
-from protocol import events as e
-from protocol.demands import DemandView
-from protocol.errors import Reverted
-from protocol.game import Arithmetic, play
-from protocol.ledger import Bucket, Entry, bond, wallet
-from protocol.lifecycle import transition
-from protocol.refusal import Refused
-from protocol.types import (
+from assay.protocol.demands import DemandView
+from assay.protocol.errors import Reverted
+from assay.protocol.game import Arithmetic, play
+from assay.protocol.refusal import Refused
+from assay.protocol.twin import events as e
+from assay.protocol.twin.ledger import Bucket, Entry, bond, wallet
+from assay.protocol.twin.lifecycle import transition
+from assay.protocol.twin.market_state import Market, Moment, new_world
+from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
     Address,
@@ -39,7 +40,6 @@ from protocol.types import (
     Vote,
     Wei,
 )
-from protocol.world import Market, Moment, new_world
 from tests.fakes.games import decided, fresh, moved
 
 HISTORY_BLOCKS = 8191

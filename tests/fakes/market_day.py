@@ -7,23 +7,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from program.evidence import ARITHMETIC
-from protocol.params import worst_case
-from protocol.types import Address, JobId, Kind, Phase, Role, Seconds, Wei
-from solver.policy import Limits as SolverLimits
-from solver.service import SolverService
+from assay.dispute.evidence import ARITHMETIC
+from assay.node.artifacts import publish_job
+from assay.node.service import Service
+from assay.protocol.params import worst_case
+from assay.protocol.types import Address, JobId, Kind, Phase, Role, Seconds, Wei
+from assay.solver.policy import Limits as SolverLimits
+from assay.solver.service import SolverService
+from assay.verifier.policy import Limits as VerifierLimits
+from assay.verifier.service import VerifierService
+from assay.whistleblower.policy import Limits as WhistleLimits
+from assay.whistleblower.policy import Mode
+from assay.whistleblower.service import WhistleblowerService
 from tests.fakes.blocks import FakeBlocks, Network
 from tests.fakes.clock import FakeClock
 from tests.fakes.jobs import APPETITE, account, tiny_files, tiny_terms
 from tests.fakes.market import World
 from tests.fakes.port import FakeMarket
-from training.artifacts import publish_job
-from training.service import Service
-from verifier.policy import Limits as VerifierLimits
-from verifier.service import VerifierService
-from whistleblower.policy import Limits as WhistleLimits
-from whistleblower.policy import Mode
-from whistleblower.service import WhistleblowerService
 
 FUNDS = 10_000
 

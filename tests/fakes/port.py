@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from protocol import events as e
-from protocol.demands import Asked, Chunk, DemandView, StateLeaf
-from protocol.dispute import Move
-from protocol.errors import AssayError, Stop
-from protocol.params import shard_price
-from protocol.ports import Write
-from protocol.types import (
+from assay.protocol.demands import Asked, Chunk, DemandView, StateLeaf
+from assay.protocol.dispute import Move
+from assay.protocol.errors import AssayError, Stop
+from assay.protocol.params import shard_price
+from assay.protocol.ports import Write
+from assay.protocol.twin import events as e
+from assay.protocol.types import (
     ZERO_DIGEST,
     Address,
     Claim,

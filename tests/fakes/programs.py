@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from program.build import ProgramBuilder
-from program.execute import Records
-from program.isa import DType, Input, Op, Program
-from program.rules import CONVERSIONS, RuleBroken
+from assay.program.build import ProgramBuilder
+from assay.program.execute import Records
+from assay.program.isa import DType, Input, Op, Program
+from assay.program.rules import CONVERSIONS, RuleBroken
 
 RECORD_SIZE = 24
 RECORDS = 37

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from protocol.types import Address, ProgramRef, Seconds, Terms, Wei
+from assay.protocol.types import Address, ProgramRef, Seconds, Terms, Wei
 
 CLIENT = Address("0x" + "c" * 40)
 

@@ -14,13 +14,13 @@ from eth_utils.crypto import keccak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from program.evidence import ARITHMETIC
-from protocol import events as e
-from protocol.dispute import Timeout
-from protocol.ledger import Bucket, bond, compensation, demand_bond, escrow
-from protocol.lifecycle import Market, Moment, Refused, World, new_world, transition
-from protocol.stakes import SEIZED
-from protocol.types import ZERO_ADDRESS, Address, Kind, Phase, Role, Seconds, Wei
+from assay.dispute.evidence import ARITHMETIC
+from assay.protocol.dispute import Timeout
+from assay.protocol.twin import events as e
+from assay.protocol.twin.ledger import Bucket, bond, compensation, demand_bond, escrow
+from assay.protocol.twin.lifecycle import Market, Moment, Refused, World, new_world, transition
+from assay.protocol.twin.stakes import SEIZED
+from assay.protocol.types import ZERO_ADDRESS, Address, Kind, Phase, Role, Seconds, Wei
 from tests.twin.deployed import ITS_OWN
 from tests.twin.player import PLAYERS, Player
 
@@ -82,7 +82,7 @@ def check(before: World, world: World) -> None:
     for claim_id, state in before.claims.items():
         check_phase(state.status.phase, world.claims[claim_id].status.phase)
     for job_id, job in before.jobs.items():
-        # 4.8, which `chain.market_view` relies on when it asks for a closed job once
+        # 4.8, which `chain.contracts.view` relies on when it asks for a closed job once
         assert not job.closed or world.progress(job_id) == before.progress(job_id)
 
 

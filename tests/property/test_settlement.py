@@ -7,9 +7,9 @@ from hashlib import sha256
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.ledger import Bucket, Ledger, free
-from protocol.params import shard_price
-from protocol.settlement import (
+from assay.protocol.params import shard_price
+from assay.protocol.twin.ledger import Bucket, Ledger, free
+from assay.protocol.twin.settlement import (
     CompensationPot,
     burnt_half,
     convicted_vote,
@@ -18,9 +18,9 @@ from protocol.settlement import (
     lost_bond,
     position,
 )
-from protocol.stakes import SEIZED, Funds
-from protocol.types import Address, Role, Seconds, Wei
-from protocol.weights import draw
+from assay.protocol.twin.stakes import SEIZED, Funds
+from assay.protocol.twin.weights import draw
+from assay.protocol.types import Address, Role, Seconds, Wei
 from tests.property.markets import TERMS
 
 AMOUNTS = st.integers(0, 2**96).map(Wei)

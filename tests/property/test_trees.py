@@ -7,9 +7,9 @@ from dataclasses import fields, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol import sampling, trees
-from protocol.encoding import encode, words
-from protocol.types import Address, ProgramRef
+from assay.protocol import sampling, trees
+from assay.protocol.encoding import encode, words
+from assay.protocol.types import Address, ProgramRef
 
 DIGESTS = st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=40)
 DIGEST = st.binary(min_size=32, max_size=32)

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from chain.anvil import Anvil
-from chain.compile import Artifacts
-from chain.journal import Journal
-from protocol import events as e
-from protocol.types import Role, Wei
+from assay.chain.contracts.compile import Artifacts
+from assay.chain.eth.anvil import Anvil
+from assay.chain.eth.journal import Journal
+from assay.protocol.twin import events as e
+from assay.protocol.types import Role, Wei
 from tests.twin.deployed import ACCOUNTS, DeployedMarket
 from tests.twin.twin import Twin
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from chain.game_calls import call_of
-from program.disputant import Disputant
-from program.replay import Replay
-from protocol.dispute import Move, Timeout
-from protocol.types import Address, Game, GameView, Seconds
+from assay.chain.contracts.game_calls import call_of
+from assay.dispute.disputant import Disputant
+from assay.dispute.replay import Replay
+from assay.protocol.dispute import Move, Timeout
+from assay.protocol.types import Address, Game, GameView, Seconds
 from tests.fakes.games import decided, fresh, moved
 from tests.twin.deployed import ACCOUNTS, DeployedMarket, Outcome, game_of
 

@@ -15,25 +15,36 @@ from typing import Any
 
 from eth_utils.crypto import keccak
 
-from chain.abi import Entry, decode_log, decode_result, encode_call, find, topic
-from chain.anvil import Anvil, AnvilOptions, dev_account
-from chain.compile import Artifacts
-from chain.consent import sign_consent
-from chain.contract import Contract
-from chain.deploy import Deployment, deploy
-from chain.errors import Refusal, revert_data
-from chain.game_calls import call_of
-from chain.headers import encode_header
-from chain.journal import Journal
-from chain.market_plan import Delays, market_plan, registry_of
-from chain.records import unpack
-from chain.rpc import HttpRpc, RpcFailed
-from chain.sender import FeePolicy, Sender
-from protocol import events
-from protocol.encoding import as_tuple, encode
-from protocol.keys import Consent
-from protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Address, Claim, Front, Game, Scope, Seconds, Terms, Wei
-from protocol.world import Moment
+from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.consent import sign_consent
+from assay.chain.contracts.deploy import Deployment, deploy
+from assay.chain.contracts.game_calls import call_of
+from assay.chain.contracts.plan import Delays, market_plan, registry_of
+from assay.chain.contracts.records import unpack
+from assay.chain.eth.abi import Entry, decode_log, decode_result, encode_call, find, topic
+from assay.chain.eth.anvil import Anvil, AnvilOptions, dev_account
+from assay.chain.eth.contract import Contract
+from assay.chain.eth.errors import Refusal, revert_data
+from assay.chain.eth.headers import encode_header
+from assay.chain.eth.journal import Journal
+from assay.chain.eth.rpc import HttpRpc, RpcFailed
+from assay.chain.eth.sender import FeePolicy, Sender
+from assay.protocol.encoding import as_tuple, encode
+from assay.protocol.keys import Consent
+from assay.protocol.twin import events
+from assay.protocol.twin.market_state import Moment
+from assay.protocol.types import (
+    ZERO_ADDRESS,
+    ZERO_DIGEST,
+    Address,
+    Claim,
+    Front,
+    Game,
+    Scope,
+    Seconds,
+    Terms,
+    Wei,
+)
 
 GENESIS_S = 1_700_000_000
 SUPPLY = Wei(10**24)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from program.evidence import node_proof, output_proof
-from program.isa import Op, Program
-from protocol import trees
-from protocol.dispute import (
+from assay.dispute.evidence import node_proof, output_proof
+from assay.program.isa import Op, Program
+from assay.protocol import trees
+from assay.protocol.dispute import (
     Move,
     OpenOutput,
     Pick,
@@ -21,7 +21,7 @@ from protocol.dispute import (
     Split,
     Timeout,
 )
-from protocol.types import ZERO_DIGEST, Address, Game, GamePhase, Opening, Seconds
+from assay.protocol.types import ZERO_DIGEST, Address, Game, GamePhase, Opening, Seconds
 from tests.twin.scene import INNER, OUTERS, Scene
 
 Doing = tuple[Move, Address]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from protocol import dispute
-from protocol import events as e
-from protocol.types import ZERO_DIGEST, Address, Claim, JobId, Kind, Wei
-from protocol.world import World
+from assay.protocol import dispute
+from assay.protocol.twin import events as e
+from assay.protocol.twin.market_state import World
+from assay.protocol.types import ZERO_DIGEST, Address, Claim, JobId, Kind, Wei
 from tests.twin.deployed import ITS_OWN
 from tests.twin.scene import Scene
 

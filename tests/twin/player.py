@@ -12,19 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from program.evidence import node_proof
-from program.isa import Program
-from protocol import dispute, sampling, trees
-from protocol import events as e
-from protocol.availability import CHUNKS
-from protocol.clockwork import Job
-from protocol.demands import Asked, Chunk, StateLeaf
-from protocol.guardian import Business
-from protocol.keys import Consent
-from protocol.ledger import free
-from protocol.lifecycle import Refused, transition
-from protocol.params import worst_case
-from protocol.types import (
+from assay.dispute.evidence import node_proof
+from assay.program.isa import Program
+from assay.protocol import dispute, sampling, trees
+from assay.protocol.demands import Asked, Chunk, StateLeaf
+from assay.protocol.guardian import Business
+from assay.protocol.keys import Consent
+from assay.protocol.params import CHUNKS, worst_case
+from assay.protocol.twin import events as e
+from assay.protocol.twin.clock import Job
+from assay.protocol.twin.ledger import free
+from assay.protocol.twin.lifecycle import Refused, transition
+from assay.protocol.twin.market_state import BallotState, ClaimState, Moment, World
+from assay.protocol.types import (
     INPUT_SEGMENT,
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -38,7 +38,6 @@ from protocol.types import (
     Seconds,
     Wei,
 )
-from protocol.world import BallotState, ClaimState, Moment, World
 from tests.twin.deployed import ACCOUNTS, ITS_OWN
 from tests.twin.games import game_moves
 from tests.twin.nonsense import nonsense

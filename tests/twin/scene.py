@@ -9,10 +9,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from program.build import ProgramBuilder
-from program.isa import DType, Input, Program
-from protocol import trees
-from protocol.types import Address, Claim, ClaimId, JobId, Kind, ProgramRef, Seconds, Terms, Wei
+from assay.program.build import ProgramBuilder
+from assay.program.isa import DType, Input, Program
+from assay.protocol import trees
+from assay.protocol.types import Address, Claim, ClaimId, JobId, Kind, ProgramRef, Seconds, Terms, Wei
 
 
 def inner_program() -> Program:

@@ -1,6 +1,6 @@
 """Twin test of disputes: real programs, an honest side and a liar, through the deployed market and its Court.
 
-Every move goes to ``protocol.game`` (with ``program.evidence`` as its arithmetic) and to the Court; now and
+Every move goes to ``protocol.game`` (with ``dispute.evidence`` as its arithmetic) and to the Court; now and
 then the liar, or somebody who has no say, first tries a spoilt move. The honest side must win each game in
 both worlds (docs/protocol.md, 6.6).
 """
@@ -16,22 +16,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from program.disputant import Disputant, IncompleteHistory, WrongReplay
-from program.evidence import output_proof
-from program.fault import NodeFault, StateFault
-from program.replay import Replay
-from protocol import events as e
-from protocol import sampling, trees
-from protocol.dispute import (
-    Move,
-    Prove,
-    ProveOutput,
-    RevealLeaf,
-    Split,
-    Timeout,
-)
-from protocol.params import worst_case
-from protocol.types import (
+from assay.dispute.disputant import Disputant, IncompleteHistory, WrongReplay
+from assay.dispute.evidence import output_proof
+from assay.dispute.replay import Replay
+from assay.program.fault import NodeFault, StateFault
+from assay.protocol import sampling, trees
+from assay.protocol.dispute import Move, Prove, ProveOutput, RevealLeaf, Split, Timeout
+from assay.protocol.params import worst_case
+from assay.protocol.twin import events as e
+from assay.protocol.types import (
     INPUT_SEGMENT,
     ZERO_ADDRESS,
     ZERO_DIGEST,

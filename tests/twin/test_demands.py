@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from program.evidence import node_proof
-from protocol import events as e
-from protocol.demands import Asked, Chunk, StateLeaf
-from protocol.types import Address, Claim, Kind, Phase, Seconds
+from assay.dispute.evidence import node_proof
+from assay.protocol.demands import Asked, Chunk, StateLeaf
+from assay.protocol.twin import events as e
+from assay.protocol.types import Address, Claim, Kind, Phase, Seconds
 from tests.twin.conftest import Stage
 from tests.twin.deployed import ACCOUNTS
 from tests.twin.player import Player

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from protocol import events as e
-from protocol.demands import StateLeaf
-from protocol.types import Kind, Phase, Role
+from assay.protocol.demands import StateLeaf
+from assay.protocol.twin import events as e
+from assay.protocol.types import Kind, Phase, Role
 from tests.twin.conftest import Stage
 from tests.twin.deployed import ACCOUNTS
 from tests.twin.player import Player

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from chain.anvil import Anvil
-from chain.compile import Artifacts
-from chain.journal import Journal
+from assay.chain.contracts.compile import Artifacts
+from assay.chain.eth.anvil import Anvil
+from assay.chain.eth.journal import Journal
 from tests.adversaries.random_games import arrange, judge, play_pure
 from tests.twin.court_table import CourtTable
 from tests.twin.deployed import DeployedMarket

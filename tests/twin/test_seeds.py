@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from protocol import events as e
-from protocol import sampling
-from protocol.attestations import SEED_PATIENCE
-from protocol.types import ZERO_DIGEST, Claim, ClaimId, Kind, Phase
+from assay.protocol import sampling
+from assay.protocol.twin import events as e
+from assay.protocol.twin.attestations import SEED_PATIENCE
+from assay.protocol.types import ZERO_DIGEST, Claim, ClaimId, Kind, Phase
 from tests.twin.conftest import Stage
 from tests.twin.deployed import ACCOUNTS, ITS_OWN
 from tests.twin.player import Player

@@ -7,8 +7,8 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.params import BadTerms, check_terms, worst_case
-from protocol.types import Terms, Wei
+from assay.protocol.params import BadTerms, check_terms, worst_case
+from assay.protocol.types import Terms, Wei
 from tests.property.markets import CHANGES, TERMS
 from tests.twin.conftest import Stage
 from tests.twin.deployed import ACCOUNTS

@@ -15,16 +15,16 @@ from typing import Any
 
 from eth_utils.crypto import keccak
 
-from chain.game_calls import game_hash
-from chain.records import unpack
-from program.evidence import ARITHMETIC
-from protocol import events
-from protocol.encoding import as_tuple, encode
-from protocol.guardian import Business
-from protocol.ledger import Bucket, demand_bond, plant_deposit
-from protocol.lifecycle import Refused, transition
-from protocol.types import ZERO_DIGEST, Address, ClaimStatus, Game, Kind, Progress, Role, Seconds, Vote
-from protocol.world import Market, Moment, World, new_world
+from assay.chain.contracts.game_calls import game_hash
+from assay.chain.contracts.records import unpack
+from assay.dispute.evidence import ARITHMETIC
+from assay.protocol.encoding import as_tuple, encode
+from assay.protocol.guardian import Business
+from assay.protocol.twin import events
+from assay.protocol.twin.ledger import Bucket, demand_bond, plant_deposit
+from assay.protocol.twin.lifecycle import Refused, transition
+from assay.protocol.twin.market_state import Market, Moment, World, new_world
+from assay.protocol.types import ZERO_DIGEST, Address, ClaimStatus, Game, Kind, Progress, Role, Seconds, Vote
 from tests.twin.deployed import (
     ACCOUNTS,
     CHAIN_ID,

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.blockstore import BlockStore
-from storage.exchange import Exchange, ExchangeConfig
-from storage.kubo import KuboBlocks
-from storage.node import NodeBlocks
+from assay.storage.blockstore import BlockStore
+from assay.storage.exchange import Exchange, ExchangeConfig
+from assay.storage.kubo import KuboBlocks
+from assay.storage.node import NodeBlocks
 from tests.conformance.storage.fake_kubo import FakeKubo
 from tests.conformance.storage.rigs import Rig, gateway, overwrite
 

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, Stop
-from storage import unixfs
-from storage.blockstore import MAX_BLOCK_BYTES, BlockStore
-from storage.car import CarParser
-from storage.cid import DAG_PB, RAW, Cid
-from storage.exchange import Exchange, ExchangeConfig
-from storage.node import NodeBlocks
+from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, Stop
+from assay.storage import unixfs
+from assay.storage.blockstore import MAX_BLOCK_BYTES, BlockStore
+from assay.storage.car import CarParser
+from assay.storage.cid import DAG_PB, RAW, Cid
+from assay.storage.exchange import Exchange, ExchangeConfig
+from assay.storage.node import NodeBlocks
 from tests.conformance.storage.rigs import Rig
 
 ABSENT = str(Cid.of(b"never stored anywhere"))

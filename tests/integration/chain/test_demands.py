@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from chain.compile import Artifacts
-from chain.rpc import HttpRpc
-from protocol import trees
-from protocol.demands import Chunk, DemandView, StateLeaf
-from protocol.errors import Reverted
-from protocol.types import Phase
+from assay.chain.contracts.compile import Artifacts
+from assay.chain.eth.rpc import HttpRpc
+from assay.protocol import trees
+from assay.protocol.demands import Chunk, DemandView, StateLeaf
+from assay.protocol.errors import Reverted
+from assay.protocol.types import Phase
 from tests.integration.chain.test_market_cycle import committed, markets_on, pass_time
 
 

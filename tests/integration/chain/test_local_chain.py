@@ -13,17 +13,24 @@ from pathlib import Path
 import pytest
 from eth_account import Account
 
-from chain.abi import MalformedData
-from chain.anvil import Anvil, AnvilFailed, AnvilOptions, dev_account
-from chain.compile import CONTRACTS_DIR, Artifacts, CompileFailed, compile_contracts
-from chain.contract import Contract
-from chain.deploy import MAX_RUNTIME_BYTES, Deployment, DeploymentFailed, NoDeployment, Planned, deploy
-from chain.errors import Registry
-from chain.events import EventFollower, RolledBack
-from chain.journal import Call, Journal, WrongChain
-from chain.rpc import HttpRpc
-from chain.sender import FeePolicy, Sender
-from protocol.errors import InsufficientFunds, Reverted, RpcUnreachable
+from assay.chain.contracts.compile import CONTRACTS_DIR, Artifacts, CompileFailed, compile_contracts
+from assay.chain.contracts.deploy import (
+    MAX_RUNTIME_BYTES,
+    Deployment,
+    DeploymentFailed,
+    NoDeployment,
+    Planned,
+    deploy,
+)
+from assay.chain.eth.abi import MalformedData
+from assay.chain.eth.anvil import Anvil, AnvilFailed, AnvilOptions, dev_account
+from assay.chain.eth.contract import Contract
+from assay.chain.eth.errors import Registry
+from assay.chain.eth.events import EventFollower, RolledBack
+from assay.chain.eth.journal import Call, Journal, WrongChain
+from assay.chain.eth.rpc import HttpRpc
+from assay.chain.eth.sender import FeePolicy, Sender
+from assay.protocol.errors import InsufficientFunds, Reverted, RpcUnreachable
 
 SOURCE = """
 // SPDX-License-Identifier: MIT

@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from chain.anvil import dev_account
-from chain.compile import Artifacts
-from chain.deploy import Deployment, deploy
-from chain.journal import Journal
-from chain.market import ChainMarket
-from chain.market_plan import Delays, market_plan, registry_of
-from chain.rpc import HttpRpc
-from chain.sender import FeePolicy, Sender
-from protocol import trees
-from protocol.dispute import ProveChildren, RevealSteps, Split, Timeout
-from protocol.errors import Reverted
-from protocol.params import worst_case
-from protocol.ports import Write
-from protocol.types import (
+from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.deploy import Deployment, deploy
+from assay.chain.contracts.market import ChainMarket
+from assay.chain.contracts.plan import Delays, market_plan, registry_of
+from assay.chain.eth.anvil import dev_account
+from assay.chain.eth.journal import Journal
+from assay.chain.eth.rpc import HttpRpc
+from assay.chain.eth.sender import FeePolicy, Sender
+from assay.protocol import trees
+from assay.protocol.dispute import ProveChildren, RevealSteps, Split, Timeout
+from assay.protocol.errors import Reverted
+from assay.protocol.params import worst_case
+from assay.protocol.ports import Write
+from assay.protocol.types import (
     INPUT_SEGMENT,
     ZERO_ADDRESS,
     Address,

@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from chain.anvil import dev_account
-from chain.clock import ChainClock
-from chain.compile import Artifacts
-from chain.deploy import Deployment, deploy
-from chain.errors import Registry
-from chain.journal import Journal
-from chain.market import ChainMarket
-from chain.market_plan import Delays, market_plan
-from chain.rpc import HttpRpc
-from chain.sender import FeePolicy, Sender
-from protocol.errors import Reverted
-from protocol.types import ZERO_ADDRESS, Address, JobId, Role, Seconds, Terms, Wei
+from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.deploy import Deployment, deploy
+from assay.chain.contracts.market import ChainMarket
+from assay.chain.contracts.plan import Delays, market_plan
+from assay.chain.eth.anvil import dev_account
+from assay.chain.eth.clock import ChainClock
+from assay.chain.eth.errors import Registry
+from assay.chain.eth.journal import Journal
+from assay.chain.eth.rpc import HttpRpc
+from assay.chain.eth.sender import FeePolicy, Sender
+from assay.protocol.errors import Reverted
+from assay.protocol.types import ZERO_ADDRESS, Address, JobId, Role, Seconds, Terms, Wei
 from tests.property.markets import TERMS
 
 DAY = Seconds(86_400)

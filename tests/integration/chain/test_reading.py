@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from chain import lens
-from chain.compile import Artifacts
-from chain.deploy import Deployment
-from chain.market import ChainMarket
-from chain.market_view import ChainView
-from chain.records import unpack
-from chain.rpc import HttpRpc, RpcFailed, identity
-from protocol.types import ClaimStatus, Holder, JobView, Progress, Role, StakeView, Vote
+from assay.chain.contracts import lens
+from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.deploy import Deployment
+from assay.chain.contracts.market import ChainMarket
+from assay.chain.contracts.records import unpack
+from assay.chain.contracts.view import ChainView
+from assay.chain.eth.rpc import HttpRpc, RpcFailed, identity
+from assay.protocol.types import ClaimStatus, Holder, JobView, Progress, Role, StakeView, Vote
 from tests.integration.chain.test_market_cycle import commit, markets_on, pass_time, posted
 
 ESCROW = 3

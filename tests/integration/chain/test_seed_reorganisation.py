@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from chain import headers
-from chain.compile import Artifacts
-from chain.market import ChainMarket
-from chain.rpc import HttpRpc
-from protocol import sampling, trees
-from protocol.attestations import SEED_PATIENCE
-from protocol.errors import Reverted, RpcUnreachable
-from protocol.ports import Write
-from protocol.types import ZERO_DIGEST, Claim, ClaimId, ClaimView, Phase, Role, TxResult, Wei
+from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.market import ChainMarket
+from assay.chain.eth import headers
+from assay.chain.eth.rpc import HttpRpc
+from assay.node.service import LOST_RACES
+from assay.protocol import sampling, trees
+from assay.protocol.errors import Reverted, RpcUnreachable
+from assay.protocol.ports import Write
+from assay.protocol.twin.attestations import SEED_PATIENCE
+from assay.protocol.types import ZERO_DIGEST, Claim, ClaimId, ClaimView, Phase, Role, TxResult, Wei
+from assay.verifier.ballots import Ballots
+from assay.verifier.policy import Ballot
 from tests.integration.chain.test_market_cycle import SALT, committed, markets_on, pass_time
-from training.service import LOST_RACES
-from verifier.ballots import Ballots
-from verifier.policy import Ballot
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from cli.devnet import take_down
-from cli.main import main
+from assay.cli.main import main
+from assay.devnet.market import take_down
 
 
 @dataclass(frozen=True)

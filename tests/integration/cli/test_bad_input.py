@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from cli.output import Exit
-from cli.wiring import open_storage
-from protocol.errors import BlockNotFound
-from storage.blockstore import BlockStore
+from assay.app.output import Exit
+from assay.app.wiring import open_storage
+from assay.protocol.errors import BlockNotFound
+from assay.storage.blockstore import BlockStore
 from tests.integration.cli.conftest import Assay, Ran, run
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from chain.rpc import HttpRpc
-from cli.output import Exit
-from protocol import trees
-from protocol.errors import RpcUnreachable
-from protocol.types import ZERO_ADDRESS, Claim, JobId, Kind, Role, Seconds, Wei
+from assay.app.output import Exit
+from assay.chain.eth.rpc import HttpRpc
+from assay.protocol import trees
+from assay.protocol.errors import RpcUnreachable
+from assay.protocol.types import ZERO_ADDRESS, Claim, JobId, Kind, Role, Seconds, Wei
 from tests.integration.cli.conftest import Assay
 from tests.integration.cli.test_jobs import app_for, serving
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from chain.anvil import Anvil, AnvilOptions
-from chain.rpc import HttpRpc
-from cli.devnet_chain import deploy_market, fund
-from cli.output import Exit
-from cli.settings import Flags, Settings
-from protocol.types import Address, Wei
+from assay.app.output import Exit
+from assay.app.settings import Flags, Settings
+from assay.chain.eth.anvil import Anvil, AnvilOptions
+from assay.chain.eth.rpc import HttpRpc
+from assay.devnet.chain import deploy_market, fund
+from assay.protocol.types import Address, Wei
 from tests.integration.cli.conftest import Ran, run
 
 TOK = 10**18

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from cli.app import App
-from cli.jobfile import read_job_file
-from cli.jobs import build, terms_of
-from cli.node import serve_blocks
-from cli.output import Exit, Output
-from cli.settings import Flags
-from cli.wiring import Connection, NodeStorage
-from client.posting import publish
-from protocol.types import Terms, Wei
+from assay.app.invocation import App
+from assay.app.output import Exit, Output
+from assay.app.settings import Flags
+from assay.app.web import serve_blocks
+from assay.app.wiring import Connection, NodeStorage
+from assay.client.posting import publish
+from assay.jobfile.build import build, terms_of
+from assay.jobfile.read import read_job_file
+from assay.node.artifacts import raw_cid
+from assay.protocol.types import Terms, Wei
 from tests.integration.cli.conftest import Assay
-from training.artifacts import raw_cid
 
 TOK = 10**18
 UNKNOWN = "ab" * 32
@@ -249,7 +249,7 @@ def test_attack_43_a_hostile_manifest_is_refused_by_every_reader(
 ) -> None:
     import json
 
-    from training.artifacts import canonical_json
+    from assay.node.artifacts import canonical_json
 
     with serving(home) as (connection, storage):
         body = HOSTILE[kind]

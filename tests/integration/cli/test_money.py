@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.output import Exit
+from assay.app.output import Exit
 from tests.integration.cli.conftest import Assay, run
 
 TOK = 10**18

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cli.output import Exit
+from assay.app.output import Exit
 from tests.integration.cli.conftest import Assay, run
 
 TOK = 10**18

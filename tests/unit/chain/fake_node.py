@@ -11,8 +11,8 @@ import rlp
 from eth_account import Account
 from eth_utils.crypto import keccak
 
-from chain.rpc import RpcFailed
-from protocol.errors import RpcUnreachable
+from assay.chain.eth.rpc import RpcFailed
+from assay.protocol.errors import RpcUnreachable
 
 GAS = 50_000
 BLOCK_S = 2

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from chain.abi import selector
-from chain.journal import Call, IntentCarried, State
-from chain.rpc import RpcFailed
-from protocol.errors import Reverted
+from assay.chain.eth.abi import selector
+from assay.chain.eth.journal import Call, IntentCarried, State
+from assay.chain.eth.rpc import RpcFailed
+from assay.protocol.errors import Reverted
 from tests.unit.chain.fake_node import FakeNode
 from tests.unit.chain.test_sender import ACCOUNT, CALL, TARGET, killed_at_each_request, start
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chain.abi import (
+from assay.chain.contracts.deploy import predict
+from assay.chain.eth.abi import (
     MalformedData,
     decode_arguments,
     decode_log,
@@ -14,8 +15,7 @@ from chain.abi import (
     selector,
     topic,
 )
-from chain.deploy import predict
-from chain.errors import Registry
+from assay.chain.eth.errors import Registry
 
 POINT = {
     "name": "p",

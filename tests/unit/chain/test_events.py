@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chain.abi import topic
-from chain.events import Event, EventFollower, RolledBack
-from chain.journal import WrongChain
-from chain.rpc import RpcFailed
-from protocol.errors import RpcUnreachable
+from assay.chain.eth.abi import topic
+from assay.chain.eth.events import Event, EventFollower, RolledBack
+from assay.chain.eth.journal import WrongChain
+from assay.chain.eth.rpc import RpcFailed
+from assay.protocol.errors import RpcUnreachable
 from tests.unit.chain.fake_node import FakeNode
 
 ADDRESS = "0x" + "Aa" * 20

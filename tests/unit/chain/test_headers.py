@@ -9,7 +9,7 @@ import pytest
 import rlp
 from eth_utils.crypto import keccak
 
-from chain.headers import SeedHeaders, encode_header
+from assay.chain.eth.headers import SeedHeaders, encode_header
 
 EMPTY_TRIE = "0x56e81f171bcc55a6ff8345e692c0f86e5b48e01b996cadc001622fb5e363b421"
 NO_UNCLES = "0x1dcc4de8dec75d7aab85b567b6ccd41ad312451b948a7413f0a142fd40d49347"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from chain.keystore import DEVNET_SCRYPT_N, BadKey, KeyProblem, Keystore, read_password
+from assay.chain.eth.keystore import DEVNET_SCRYPT_N, BadKey, KeyProblem, Keystore, read_password
 
 KEY = bytes(range(1, 33))
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from chain.compile import Artifacts
-from chain.contract import Contract
-from chain.lens import MOST_VIEWS, Lens, View
-from chain.rpc import RpcFailed
-from protocol.errors import AssayError, Reverted, RpcUnreachable
+from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.lens import MOST_VIEWS, Lens, View
+from assay.chain.eth.contract import Contract
+from assay.chain.eth.rpc import RpcFailed
+from assay.protocol.errors import AssayError, Reverted, RpcUnreachable
 from tests.unit.chain.test_market import ADDRESSES, MarketNode
 
 

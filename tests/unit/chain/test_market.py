@@ -12,17 +12,17 @@ from typing import Any, get_type_hints
 import pytest
 from eth_utils.crypto import keccak
 
-from chain.abi import Entry, decode_arguments, encode_arguments, find, selector, topic
-from chain.compile import Artifacts
-from chain.deploy import Deployment
-from chain.events import Event
-from chain.journal import Call, Receipt
-from chain.market import ChainMarket
-from chain.market_contracts import INTERFACES
-from chain.market_index import MarketIndex
-from chain.market_view import Unknown
-from protocol import ports
-from protocol.dispute import (
+from assay.chain.contracts.bindings import INTERFACES
+from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.deploy import Deployment
+from assay.chain.contracts.index import MarketIndex
+from assay.chain.contracts.market import ChainMarket
+from assay.chain.contracts.view import Unknown
+from assay.chain.eth.abi import Entry, decode_arguments, encode_arguments, find, selector, topic
+from assay.chain.eth.events import Event
+from assay.chain.eth.journal import Call, Receipt
+from assay.protocol import ports
+from assay.protocol.dispute import (
     OpenOutput,
     Pick,
     PickStep,
@@ -35,9 +35,9 @@ from protocol.dispute import (
     Split,
     Timeout,
 )
-from protocol.encoding import as_tuple, words
-from protocol.errors import Reverted, RpcUnreachable
-from protocol.types import (
+from assay.protocol.encoding import as_tuple, words
+from assay.protocol.errors import Reverted, RpcUnreachable
+from assay.protocol.types import (
     Accused,
     Claim,
     ClaimStatus,

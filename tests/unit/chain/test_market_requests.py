@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from eth_utils.crypto import keccak
 
-from chain.clock import ChainClock
-from chain.market import ChainMarket
-from protocol.encoding import as_tuple
-from protocol.errors import RpcUnreachable
-from protocol.types import Claim, ClaimStatus, Phase, Progress, Seconds, Vote, Wei
-from solver.policy import Limits, Sight
-from solver.service import SolverService
+from assay.chain.contracts.market import ChainMarket
+from assay.chain.eth.clock import ChainClock
+from assay.protocol.encoding import as_tuple
+from assay.protocol.errors import RpcUnreachable
+from assay.protocol.types import Claim, ClaimStatus, Phase, Progress, Seconds, Vote, Wei
+from assay.solver.policy import Limits, Sight
+from assay.solver.service import SolverService
 from tests.fakes.blocks import FakeBlocks, Network
 from tests.fakes.jobs import APPETITE
 from tests.unit.chain.test_market import (

@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from chain.rpc import HttpRpc, RpcFailed
-from protocol.errors import RpcUnreachable
+from assay.chain.eth.rpc import HttpRpc, RpcFailed
+from assay.protocol.errors import RpcUnreachable
 
 
 class Gateway(HTTPServer):

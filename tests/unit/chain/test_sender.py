@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from eth_account import Account
 
-from chain.abi import encode_arguments, selector
-from chain.errors import Registry
-from chain.journal import Call, IntentConflict, Journal, State, WrongChain
-from chain.rpc import RpcFailed
-from chain.sender import ConfirmationTimeout, FeePolicy, Sender, SpendLimit
-from protocol.errors import Ask, InsufficientFunds, Reverted, RpcUnreachable
+from assay.chain.eth.abi import encode_arguments, selector
+from assay.chain.eth.errors import Registry
+from assay.chain.eth.journal import Call, IntentConflict, Journal, State, WrongChain
+from assay.chain.eth.rpc import RpcFailed
+from assay.chain.eth.sender import ConfirmationTimeout, FeePolicy, Sender, SpendLimit
+from assay.protocol.errors import Ask, InsufficientFunds, Reverted, RpcUnreachable
 from tests.unit.chain.fake_node import FakeNode, Killed
 
 ACCOUNT = Account.from_key(b"\x01" * 32)

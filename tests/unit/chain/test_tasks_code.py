@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from chain.abi import selector
-from chain.compile import CONTRACTS_DIR, Artifacts, compile_contracts
+from assay.chain.contracts.compile import CONTRACTS_DIR, Artifacts, compile_contracts
+from assay.chain.eth.abi import selector
 
 STATE = re.compile(
     r"^    (?:mapping\(|\w[\w\[\]]* (?:private|internal|public) (?!constant|immutable|pure|view)\w+[;=])"

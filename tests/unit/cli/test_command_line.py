@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.main import get_command
 
-from chain.rpc import RpcFailed
-from cli.job_templates import LOCAL, OPTIMISERS, PUBLIC, template
-from cli.jobfile import BadJobFile, parse_job_file
-from cli.main import main, root
-from cli.output import Exit, Output, exit_status, plain, table
-from cli.settings import Flags, Settings
-from cli.units import parse_amount, parse_duration, show_amount
-from protocol.errors import (
+from assay.app.output import Exit, Output, exit_status, plain, table
+from assay.app.settings import Flags, Settings
+from assay.app.units import parse_amount, parse_duration, show_amount
+from assay.chain.eth.rpc import RpcFailed
+from assay.cli.main import main, root
+from assay.jobfile.read import BadJobFile, parse_job_file
+from assay.jobfile.templates import LOCAL, OPTIMISERS, PUBLIC, template
+from assay.protocol.errors import (
     Ask,
     AssayError,
     BlockNotFound,
@@ -32,7 +32,7 @@ from protocol.errors import (
     RpcUnreachable,
     Stop,
 )
-from protocol.types import Phase
+from assay.protocol.types import Phase
 
 
 def assay(*arguments: str) -> tuple[int, str, str]:

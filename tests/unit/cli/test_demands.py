@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cli.demands import parse_place, random_places
-from protocol.demands import StateLeaf
-from protocol.errors import Stop
+from assay.cli.commands.demands import parse_place, random_places
+from assay.protocol.demands import StateLeaf
+from assay.protocol.errors import Stop
 
 
 def test_a_leaf_is_written_as_slot_and_leaf() -> None:

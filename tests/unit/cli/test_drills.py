@@ -6,12 +6,12 @@ from functools import partial
 
 import pytest
 
-from cli.drills import CHEATS, solver_kind, whistleblower_kind
-from protocol.errors import Stop
-from solver.adversary import AggregatePlan, CheatingSolver, FaultySolver, StatePlan, WeightPlan
-from solver.service import SolverService
-from whistleblower.adversary import JunkChallenger
-from whistleblower.service import WhistleblowerService
+from assay.cli.node.drills import CHEATS, solver_kind, whistleblower_kind
+from assay.protocol.errors import Stop
+from assay.solver.adversary import AggregatePlan, CheatingSolver, FaultySolver, StatePlan, WeightPlan
+from assay.solver.service import SolverService
+from assay.whistleblower.adversary import JunkChallenger
+from assay.whistleblower.service import WhistleblowerService
 
 
 def test_without_a_drill_everybody_is_honest() -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from cli import bench as benchmark
-from cli import fitness
-from cli.app import App
-from cli.output import Exit, Output, exit_status
-from cli.settings import Flags
-from protocol.errors import Ask
-from training.fitness import digests
+from assay.app.invocation import App
+from assay.app.output import Exit, Output, exit_status
+from assay.app.settings import Flags
+from assay.cli.commands import solver_bench as benchmark
+from assay.cli.node import fitness
+from assay.fitness import digests
+from assay.protocol.errors import Ask
 
 ROOT = Path(__file__).parents[3]
 

@@ -15,17 +15,17 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from cli.jobfile import read_job_file
-from cli.jobs import build, recipe_of
-from cli.main import main
-from cli.output import Exit
-from numerics import FAST
-from program.execute import Executor, StepContext
-from program.state import state_root
+from assay.app.output import Exit
+from assay.cli.main import main
+from assay.jobfile.build import build, recipe_of
+from assay.jobfile.read import read_job_file
+from assay.numerics import FAST
+from assay.program.execute import Executor, StepContext
+from assay.program.state import state_root
+from assay.training.job import JobArtifacts, step_function
+from assay.training.muon import Muon
+from assay.training.optimisers import AdamW, Lion, Sgd
 from tests.unit.training.steps import SEED, batch_of
-from training.job import JobArtifacts, step_function
-from training.muon import Muon
-from training.optimisers import AdamW, Lion, Sgd
 
 FILE = """
 from dataclasses import dataclass

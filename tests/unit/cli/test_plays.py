@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from cli.accounts_table import Snapshot
-from cli.outcome import Outcome
-from cli.plays import SCENARIOS
-from cli.plays import cast as cast_of
-from cli.units import parse_amount
-from protocol.types import GameView
+from assay.app.units import parse_amount
+from assay.protocol.types import GameView
+from assay.scenario.balances import Snapshot
+from assay.scenario.catalogue import SCENARIOS
+from assay.scenario.catalogue import cast as cast_of
+from assay.scenario.outcome import Outcome
 
 NAMES = ("solver-1", "solver-2", "verifier-1", "verifier-2", "whistle-1", "client")
 

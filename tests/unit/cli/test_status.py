@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from protocol.errors import Retry
-from protocol.types import Address, Seconds
-from training.service import FIRST_BACKOFF_S, Service, ignore
+from assay.node.service import FIRST_BACKOFF_S, Service, ignore
+from assay.protocol.errors import Retry
+from assay.protocol.types import Address, Seconds
 
 
 class StillClock:

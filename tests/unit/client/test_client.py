@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from client import posting, receipt
-from client.fetching import NotSettled, fetch
-from client.following import follow, losses_of
-from protocol.errors import Ask, Stop
-from protocol.params import worst_case
-from protocol.types import Phase, Wei
+from assay.client import posting, receipt
+from assay.client.fetching import NotSettled, fetch
+from assay.client.following import follow, losses_of
+from assay.node.artifacts import load_job, publish_job
+from assay.protocol.errors import Ask, Stop
+from assay.protocol.params import worst_case
+from assay.protocol.types import Phase, Wei
 from tests.fakes.jobs import APPETITE, tiny_files, tiny_terms
 from tests.fakes.market_day import FUNDS, MarketDay
-from training.artifacts import load_job, publish_job
 
 torch.set_num_threads(1)
 

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from cli.progress import line_of, progress_table
-from client import receipt
-from client.fetching import fetch
-from client.following import Following, follow, losses_of
-from program.execute import Executor, StepContext
-from program.fault import StateFault
-from protocol.types import JobId, Phase, Role
-from solver.adversary import FaultySolver, Plan
+from assay.app.job_progress import line_of, progress_table
+from assay.client import receipt
+from assay.client.fetching import fetch
+from assay.client.following import Following, follow, losses_of
+from assay.node.artifacts import load_job
+from assay.node.divergence import Divergence, divergence_of, earlier, not_finite
+from assay.node.work import Work
+from assay.program.execute import Executor, StepContext
+from assay.program.fault import StateFault
+from assay.protocol.types import JobId, Phase, Role
+from assay.solver.adversary import FaultySolver, Plan
+from assay.verifier.adversary import ColludingVerifier
 from tests.fakes.jobs import APPETITE, TinyFiles, account, tiny_files
 from tests.fakes.market_day import MarketDay
-from training.artifacts import load_job
-from training.divergence import Divergence, divergence_of, earlier, not_finite
-from training.work import Work
-from verifier.adversary import ColludingVerifier
 
 torch.set_num_threads(1)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from numerics import REFERENCE, scalar
+from assay.numerics import REFERENCE, scalar
 from tests.unit.numerics import patterns as p
 
 FUNCTIONS: dict[str, tuple[Callable[[float], float], float, float]] = {

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from numerics import REFERENCE
+from assay.numerics import REFERENCE
 from tests.unit.numerics import patterns as p
 
 UNARY = ("neg", "abs", "sqrt", "exp", "log", "tanh", "erf", "sin", "cos", "floor")

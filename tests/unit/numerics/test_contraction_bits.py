@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from numerics import REFERENCE, backends, blocks, contraction, scalar
+from assay.numerics import REFERENCE, backends, blocks, contraction, scalar
 from tests.unit.numerics import patterns as p
 
 LENGTHS = (1, 2, 3, 7, 64, 65)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from numerics import constants as c
+from assay.numerics import constants as c
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "arithmetic.md").read_text()
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from numerics import REFERENCE, scalar
+from assay.numerics import REFERENCE, scalar
 from tests.unit.numerics import patterns as p
 
 UNARY = ("neg", "abs", "sqrt", "exp", "log", "tanh", "erf", "sin", "cos", "floor")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from numerics.encoding import EncodingError, from_bytes, to_bytes
+from assay.numerics.encoding import EncodingError, from_bytes, to_bytes
 from tests.unit.numerics import patterns as p
 
 

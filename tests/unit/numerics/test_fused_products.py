@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from numerics import backends, contraction, fast, fused, product_kernel
+from assay.numerics import backends, contraction, fast, fused, product_kernel
 
 LONG = 2600
 SHAPES = [

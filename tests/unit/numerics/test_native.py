@@ -13,8 +13,8 @@ from types import ModuleType
 
 import pytest
 
-from numerics import product_kernel, windows_kernel
-from numerics.native import ARITHMETIC_FLAGS, Shared, Unusable
+from assay.numerics import product_kernel, windows_kernel
+from assay.numerics.native import ARITHMETIC_FLAGS, Shared, Unusable
 
 SOURCE = Path(product_kernel.__file__).with_suffix(".c")
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from numerics import patterns
-from numerics.bits import Difference, differences
-from program.fault import flip_lowest_bit
+from assay.numerics import patterns
+from assay.numerics.bits import Difference, differences
+from assay.program.fault import flip_lowest_bit
 
 
 def test_the_counter_gives_the_published_sequence() -> None:

@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from numerics import contraction, fused, product_kernel
-from numerics.fused import Exponents, Unquantised
-from numerics.product_kernel import Kernel, Unusable
+from assay.numerics import contraction, fused, product_kernel
+from assay.numerics.fused import Exponents, Unquantised
+from assay.numerics.product_kernel import Kernel, Unusable
 from tests.unit.planting import planted
 
 SOURCE = Path(product_kernel.__file__).with_suffix(".c")

@@ -8,7 +8,7 @@ import struct
 import numpy as np
 import pytest
 
-from numerics import softfloat as sf
+from assay.numerics import softfloat as sf
 
 
 def _bits(x: float) -> int:

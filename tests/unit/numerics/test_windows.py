@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from numerics import contraction, fused, windows, windows_kernel
-from numerics.fused import Exponents, Quantised
-from numerics.windows import Windows
+from assay.numerics import contraction, fused, windows, windows_kernel
+from assay.numerics.fused import Exponents, Quantised
+from assay.numerics.windows import Windows
 
 PLANE = (4, 6, 5, 8)
 """[B, X, Y, C]"""

@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from numerics import windows_kernel
-from numerics.backends import integer_product_int64
-from numerics.windows_kernel import Dims, Kernel, Unusable, strided, view
+from assay.numerics import windows_kernel
+from assay.numerics.backends import integer_product_int64
+from assay.numerics.windows_kernel import Dims, Kernel, Unusable, strided, view
 from tests.unit.planting import planted
 
 SOURCE = Path(windows_kernel.__file__).with_suffix(".c")

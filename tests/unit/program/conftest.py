@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from program import compile_worker, compiled
+from assay.program.compiled import executor as compiled
+from assay.program.compiled import worker as compile_worker
 from tests.fakes.programs import training_sample
 
 

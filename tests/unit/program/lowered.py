@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from program.execute import Executor, Records, StepContext
-from program.isa import Program
-from program.lowering import lower_step
-from program.tracing import trace_step
-from program.validate import validate
+from assay.program.execute import Executor, Records, StepContext
+from assay.program.isa import Program
+from assay.program.lowering import lower_step
+from assay.program.lowering.tracing import trace_step
+from assay.program.validate import validate
 
 Function = Callable[..., Sequence[Tensor]]
 RECORD = bytes([1, 3, 0, 2])

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from program.affine import digits, strided
+from assay.program.compiled.affine import digits, strided
 
 
 def elements(x: torch.Tensor, shape: list[int], offset: int, strides: list[int]) -> list[float]:

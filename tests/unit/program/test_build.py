@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from program.build import ProgramBuilder
-from program.execute import Executor, StepContext
-from program.instructions import bits_of
-from program.isa import DType, Input, Op
-from program.rules import RuleBroken
-from program.validate import validate
+from assay.program.build import ProgramBuilder
+from assay.program.execute import Executor, StepContext
+from assay.program.instructions import bits_of
+from assay.program.isa import DType, Input, Op
+from assay.program.rules import RuleBroken
+from assay.program.validate import validate
 
 F32 = DType.F32
 CONTEXT = StepContext(None, bytes(32), 0, 0)

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from program.build import ProgramBuilder
-from program.compiled import CannotCompile, CompiledExecutor
-from program.compiled_cache import StoredForm, form_key
-from program.execute import Executor, StepContext
-from program.isa import DType, Program
-from program.state import state_root
-from program.trace import trace_step
-from protocol.errors import Stop
+from assay.dispute.trace import trace_step
+from assay.program.build import ProgramBuilder
+from assay.program.compiled.cache import StoredForm, form_key
+from assay.program.compiled.executor import CannotCompile, CompiledExecutor
+from assay.program.execute import Executor, StepContext
+from assay.program.isa import DType, Program
+from assay.program.state import state_root
+from assay.protocol.errors import Stop
+from assay.training import job, models
+from assay.training.muon import Muon
+from assay.training.optimisers import AdamW
 from tests.fakes.programs import Sample, random_sample, training_sample
 from tests.unit.training.architectures import CharGru, Llama
 from tests.unit.training.steps import built, corpus
-from training import job, models
-from training.muon import Muon
-from training.optimisers import AdamW
 
 SEED = b"s" * 32
 CPU = torch.device("cpu")

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from numerics.encoding import to_bytes
-from program.build import ProgramBuilder
-from program.compiled import CompiledExecutor
-from program.compiled_graph import trace
-from program.execute import Executor, StepContext
-from program.isa import DType, Input, Op, Program
+from assay.numerics.encoding import to_bytes
+from assay.program.build import ProgramBuilder
+from assay.program.compiled.executor import CompiledExecutor
+from assay.program.compiled.graph import trace
+from assay.program.execute import Executor, StepContext
+from assay.program.isa import DType, Input, Op, Program
 from tests.unit.numerics import patterns
 
 CONTEXT = StepContext(None, bytes(32), 0, 3)

@@ -7,14 +7,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from program.build import ProgramBuilder
-from program.disputant import Disputant, IncompleteHistory, WrongReplay, disputed_path, overdue
-from program.evidence import output_proof
-from program.fault import Fault, NodeFault, StateFault
-from program.isa import DType, Op
-from program.replay import Replay
-from protocol import trees
-from protocol.dispute import (
+from assay.dispute.disputant import Disputant, IncompleteHistory, WrongReplay, disputed_path, overdue
+from assay.dispute.evidence import output_proof
+from assay.dispute.replay import Replay
+from assay.node.prosecution import slots_shown
+from assay.program.build import ProgramBuilder
+from assay.program.fault import Fault, NodeFault, StateFault
+from assay.program.isa import DType, Op
+from assay.protocol import trees
+from assay.protocol.dispute import (
     OpenOutput,
     Pick,
     PickStep,
@@ -24,12 +25,11 @@ from protocol.dispute import (
     Split,
     Timeout,
 )
-from protocol.game import IllegalMove, input_game, opened_levels
-from protocol.types import GameView, Opened, Seconds
+from assay.protocol.game import IllegalMove, input_game, opened_levels
+from assay.protocol.types import GameView, Opened, Seconds
 from tests.fakes.arena import CHALLENGER, DEFENDER, FIRST_STEP, SEED, SHARD, apply, open_game, referee
 from tests.fakes.games import fresh
 from tests.fakes.programs import training_sample
-from training.prosecution import slots_shown
 
 SAMPLE = training_sample()
 KEY = b"k" * 32

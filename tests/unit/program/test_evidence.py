@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from program.evidence import convicts, element_bits, facts, needs, node_proof, openings, output_proof
-from program.isa import Input, Node, Op
-from program.replay import Replay
-from program.trace import StepTrace
-from protocol import trees
-from protocol.game import IllegalMove
-from protocol.types import ZERO_DIGEST, Game, Opening
+from assay.dispute.evidence import convicts, element_bits, facts, needs, node_proof, openings, output_proof
+from assay.dispute.replay import Replay
+from assay.dispute.trace import StepTrace
+from assay.program.isa import Input, Node, Op
+from assay.protocol import trees
+from assay.protocol.game import IllegalMove
+from assay.protocol.types import ZERO_DIGEST, Game, Opening
 from tests.fakes.arena import FIRST_STEP, SEED, SHARD, open_game
 from tests.fakes.programs import Sample, random_sample, training_sample
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from program.build import ProgramBuilder
-from program.execute import Executor, OutOfMemory, Records, StepContext
-from program.isa import DType, Program
-from program.state import state_root
-from program.trace import trace_step
-from protocol import trees
-from protocol.errors import Ask, Stop
-from protocol.sampling import record_index
+from assay.dispute.trace import trace_step
+from assay.program.build import ProgramBuilder
+from assay.program.execute import Executor, OutOfMemory, Records, StepContext
+from assay.program.isa import DType, Program
+from assay.program.state import state_root
+from assay.protocol import trees
+from assay.protocol.errors import Ask, Stop
+from assay.protocol.sampling import record_index
 from tests.fakes.programs import RECORD_SIZE, random_sample, training_sample
 
 SEED = b"s" * 32

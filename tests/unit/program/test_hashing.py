@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from numerics.encoding import EncodingError, to_bytes
-from program import hashing, sha_kernel, state
-from program.hashing import PLAIN_BYTES, Hasher
-from protocol import trees
+from assay.numerics.encoding import EncodingError, to_bytes
+from assay.program import hashing, sha_kernel, state
+from assay.program.hashing import PLAIN_BYTES, Hasher
+from assay.protocol import trees
 
 KEY = b"k" * 32
 MIB = 1 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from program.isa import MAGIC, MalformedProgram, Node, Op, decode, decode_node, encode
+from assay.program.isa import MAGIC, MalformedProgram, Node, Op, decode, decode_node, encode
 from tests.fakes.programs import random_sample, training_sample
 
 

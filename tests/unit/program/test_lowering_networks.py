@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from program.tracing import UnsupportedOperation
+from assay.program.lowering.tracing import UnsupportedOperation
 from tests.unit.program.lowered import agree, lowered
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from program.execute import Executor, Records, StepContext
-from program.isa import Op
+from assay.program.execute import Executor, Records, StepContext
+from assay.program.isa import Op
 from tests.unit.program.lowered import RECORD, Function, lowered
 
 X = torch.ones(32, 512)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from program.execute import Executor, StepContext
-from program.fault import NodeFault, StateFault, flip_lowest_bit
-from program.replay import Replay
-from program.state import state_root
+from assay.dispute.replay import Replay
+from assay.program.execute import Executor, StepContext
+from assay.program.fault import NodeFault, StateFault, flip_lowest_bit
+from assay.program.state import state_root
 from tests.fakes.arena import FIRST_STEP, SEED, SHARD
 from tests.fakes.programs import training_sample
 

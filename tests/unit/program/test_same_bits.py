@@ -13,13 +13,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from numerics import FAST, REFERENCE, backends, contraction
-from numerics.bits import differences
-from program.compiled import CompiledExecutor
-from program.execute import TORCH_DTYPES, Executor, Kernels
-from program.exercise import CONTEXT, Exercise, all_exercises, contractions, elementwise
-from program.isa import Node, Op
-from training.fitness.check import model_differences
+from assay.fitness.check import model_differences
+from assay.fitness.exercise import CONTEXT, Exercise, all_exercises, contractions, elementwise
+from assay.numerics import FAST, REFERENCE, backends, contraction
+from assay.numerics.bits import differences
+from assay.program.compiled.executor import CompiledExecutor
+from assay.program.execute import TORCH_DTYPES, Executor, Kernels
+from assay.program.isa import Node, Op
 
 EXERCISES = all_exercises()
 NAMES = [exercise.name for exercise in EXERCISES]

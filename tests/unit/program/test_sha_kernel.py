@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from program import sha_kernel
-from program.sha_kernel import Kernel, Unusable
-from protocol import trees
+from assay.program import sha_kernel
+from assay.program.sha_kernel import Kernel, Unusable
+from assay.protocol import trees
 from tests.unit.planting import planted
 
 KEY = b"k" * 32

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from program.build import ProgramBuilder
-from program.isa import DType
-from program.state import InvalidState, load_state, slot_tree, state_bytes, state_root, state_tree
-from protocol import trees
+from assay.program.build import ProgramBuilder
+from assay.program.isa import DType
+from assay.program.state import InvalidState, load_state, slot_tree, state_bytes, state_root, state_tree
+from assay.protocol import trees
 from tests.fakes.programs import random_sample
 
 

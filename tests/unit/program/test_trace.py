@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-import program.trace
-from numerics.encoding import to_bytes
-from program import hashing
-from program.build import ProgramBuilder
-from program.execute import Executor, StepContext
-from program.hashing import Hasher
-from program.isa import DType, Op
-from program.state import state_root
-from program.trace import StepTrace, trace_step
-from protocol import trees
+import assay.dispute.trace as trace_module
+from assay.dispute.trace import StepTrace, trace_step
+from assay.numerics.encoding import to_bytes
+from assay.program import hashing
+from assay.program.build import ProgramBuilder
+from assay.program.execute import Executor, StepContext
+from assay.program.hashing import Hasher
+from assay.program.isa import DType, Op
+from assay.program.state import state_root
+from assay.protocol import trees
 from tests.fakes.programs import Sample, random_sample
 
 KEY = b"k" * 32
@@ -69,7 +69,7 @@ def test_roots_from_hashing_threads_are_the_same(monkeypatch: pytest.MonkeyPatch
     sample, made = random_sample(5), Hasher(2)
     plain = trace(sample, key)
     monkeypatch.setattr(hashing, "PLAIN_BYTES", 0)
-    monkeypatch.setattr(program.trace, "PLAIN_BYTES", 0)
+    monkeypatch.setattr(trace_module, "PLAIN_BYTES", 0)
     beside = trace(sample, key, hasher=made)
     assert made._threads._threads
     assert beside.tree == plain.tree
@@ -104,8 +104,8 @@ class Outstanding:
 def test_what_waits_to_be_hashed_is_bounded_and_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     sample, slow = random_sample(5), Outstanding()
     plain = trace(sample)
-    monkeypatch.setattr(program.trace, "PLAIN_BYTES", 0)
-    monkeypatch.setattr(program.trace, "_BACKLOG_BYTES", 64)
+    monkeypatch.setattr(trace_module, "PLAIN_BYTES", 0)
+    monkeypatch.setattr(trace_module, "_BACKLOG_BYTES", 64)
     assert trace(sample, hasher=slow).tree == plain.tree
     assert slow.asked > 10 and slow.waiting == 0
     assert 64 < slow.most <= 64 + slow.largest
@@ -113,7 +113,7 @@ def test_what_waits_to_be_hashed_is_bounded_and_nothing_is_left(monkeypatch: pyt
 
 @pytest.mark.parametrize("number", [0, 5])
 def test_a_root_that_fails_ends_the_trace(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    monkeypatch.setattr(program.trace, "PLAIN_BYTES", 0)
+    monkeypatch.setattr(trace_module, "PLAIN_BYTES", 0)
     with pytest.raises(MemoryError):
         trace(random_sample(5), hasher=Outstanding(fails_at=number))
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from program.tracing import UnsupportedOperation, trace_step
+from assay.program.lowering.tracing import UnsupportedOperation, trace_step
 from tests.unit.program.lowered import BATCH, agree, lowered
 
 X = torch.ones(3, 4)

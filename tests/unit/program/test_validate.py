@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from program.isa import DType, Input, Node, Op, Program
-from program.rules import CONVERSIONS, RuleBroken, check_node
-from program.validate import InvalidProgram, validate
+from assay.program.isa import DType, Input, Node, Op, Program
+from assay.program.rules import CONVERSIONS, RuleBroken, check_node
+from assay.program.validate import InvalidProgram, validate
 from tests.fakes.programs import RECORD_SIZE, random_sample, training_sample
 
 F, W, H, U, B = DType.F32, DType.I32, DType.I16, DType.U8, DType.BOOL

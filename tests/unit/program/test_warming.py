@@ -13,13 +13,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from program import compile_worker, compiled, warming
-from program.compiled import CannotCompile, CompiledExecutor
-from program.compiled_cache import StoredForm, form_key
-from program.execute import Executor, StepContext
-from program.state import state_root
-from program.trace import trace_step
-from program.warming import COMPILE_S_A_NODE, LOAD_S, MARGIN, SAVED_SHARE, WarmingExecutor
+from assay.dispute.trace import trace_step
+from assay.program.compiled import executor as compiled
+from assay.program.compiled import warming
+from assay.program.compiled import worker as compile_worker
+from assay.program.compiled.cache import StoredForm, form_key
+from assay.program.compiled.executor import CannotCompile, CompiledExecutor
+from assay.program.compiled.warming import COMPILE_S_A_NODE, LOAD_S, MARGIN, SAVED_SHARE, WarmingExecutor
+from assay.program.execute import Executor, StepContext
+from assay.program.state import state_root
 from tests.fakes.programs import Sample, training_sample
 
 SEED = b"s" * 32
@@ -250,7 +252,7 @@ def test_another_pytorch_or_processor_has_another_form(
     elif changed == "capability":
         monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
     else:
-        monkeypatch.setattr("program.compiled_cache._processor_flags", lambda: "flags: none")
+        monkeypatch.setattr("assay.program.compiled.cache._processor_flags", lambda: "flags: none")
     assert form_key(sample.program.root, device) != before
 
 

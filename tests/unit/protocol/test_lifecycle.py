@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 import pytest
 from eth_utils.crypto import keccak
 
-from program.evidence import ARITHMETIC
-from protocol import events as e
-from protocol import sampling
-from protocol.attestations import SEED_PATIENCE
-from protocol.dispute import RevealSteps, Timeout
-from protocol.ledger import Bucket, bond, compensation, free
-from protocol.lifecycle import Market, Moment, Refused, World, new_world, transition
-from protocol.params import worst_case
-from protocol.types import (
+from assay.dispute.evidence import ARITHMETIC
+from assay.protocol import sampling
+from assay.protocol.dispute import RevealSteps, Timeout
+from assay.protocol.params import worst_case
+from assay.protocol.twin import events as e
+from assay.protocol.twin.attestations import SEED_PATIENCE
+from assay.protocol.twin.ledger import Bucket, bond, compensation, free
+from assay.protocol.twin.lifecycle import Market, Moment, Refused, World, new_world, transition
+from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
     Address,

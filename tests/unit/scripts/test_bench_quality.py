@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from assay.training import models
+from assay.training.datasets import digits
 from scripts import bench_quality as bench
 from scripts._noisy_digits import noisy_digits
 from scripts.bench_quality import EAGER, NATIVE, ORDER_FREE, Curve, Trainer
-from training import models
-from training.datasets import digits
 
 TINY = replace(bench.QUICK["cnn"], config=models.CnnConfig(width=4), batch=4, steps=4, every=2, records=20)
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from numerics.bits import Difference
+from assay.fitness.check import Finding, Report
+from assay.numerics.bits import Difference
 from scripts import check_cuda
-from training.fitness.check import Finding, Report
 
 
 def run(monkeypatch: pytest.MonkeyPatch, report: Report, *arguments: str) -> dict[str, Any]:

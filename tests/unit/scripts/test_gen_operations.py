@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from program.isa import Op
-from program.lowering.registry import RULES
-from program.rules import OVERLOADS
+from assay.program.isa import Op
+from assay.program.lowering.registry import RULES
+from assay.program.rules import OVERLOADS
 from scripts import gen_operations
 
 PAGE = Path(gen_operations.ROOT) / "docs" / "operations.md"

@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from protocol.sampling import sample_segments
-from protocol.types import Address
+from assay.protocol.sampling import sample_segments
+from assay.protocol.types import Address
 from scripts import _experiments as ask
 from scripts import _incentives as formulas
 from scripts._market import Market, simulate

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from protocol.types import ClaimView, JobId, Kind, Phase, Role
-from solver.adversary import AggregatePlan, FaultySolver, InventingSolver, StatePlan, WrongDataSolver
+from assay.node.audit import Finding, WrongSegment, audit_claim
+from assay.node.states import open_lineage
+from assay.protocol.types import ClaimView, JobId, Kind, Phase, Role
+from assay.solver.adversary import AggregatePlan, FaultySolver, InventingSolver, StatePlan, WrongDataSolver
+from assay.verifier.adversary import ColludingVerifier
 from tests.fakes.jobs import APPETITE, account
 from tests.fakes.market_day import MarketDay
-from training.audit import Finding, WrongSegment, audit_claim
-from training.lineage import open_lineage
-from verifier.adversary import ColludingVerifier
 
 torch.set_num_threads(1)
 

@@ -8,7 +8,9 @@ from functools import partial
 
 import pytest
 
-from protocol.types import (
+from assay.node.artifacts import Published
+from assay.node.upkeep import Poke
+from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
     Address,
@@ -27,7 +29,7 @@ from protocol.types import (
     Terms,
     Wei,
 )
-from solver.policy import (
+from assay.solver.policy import (
     CommitOuter,
     CommitTask,
     Examine,
@@ -43,8 +45,6 @@ from solver.policy import (
     why,
 )
 from tests.fakes.jobs import account, tiny_terms
-from training.artifacts import Published
-from training.upkeep import Poke
 
 ME, OTHER, CLIENT = account("me"), account("other"), account("client")
 JOB = JobId(bytes([7]) * 32)

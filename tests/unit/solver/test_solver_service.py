@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 import torch
 
-from program.compiled import CompiledExecutor
-from program.execute import Executor
-from program.warming import WarmingExecutor
-from protocol.errors import Retry
-from protocol.ports import Blocks
-from protocol.types import Kind, Phase
-from solver import workshop
-from solver.service import SolverService
-from solver.workshop import Workshop
+from assay.node.artifacts import Checkpoint, State, canonical_json, raw_cid
+from assay.node.engine import Engine, Way
+from assay.program.compiled.executor import CompiledExecutor
+from assay.program.compiled.warming import WarmingExecutor
+from assay.program.execute import Executor
+from assay.protocol.errors import Retry
+from assay.protocol.ports import Blocks
+from assay.protocol.types import Kind, Phase
+from assay.solver import trainer as workshop
+from assay.solver.service import SolverService
+from assay.solver.trainer import Workshop
 from tests.fakes.blocks import cid_of
 from tests.fakes.jobs import TinyFiles, inner_program, tiny_files
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import Killed
-from training.artifacts import Checkpoint, State, canonical_json, raw_cid
-from training.engine import Engine, Way
 
 torch.set_num_threads(1)
 
@@ -149,7 +149,7 @@ def manifest(day: MarketDay) -> dict:
     """The honest manifest of the tiny job."""
     import json
 
-    from training.artifacts import publish_job
+    from assay.node.artifacts import publish_job
 
     published = publish_job(day.blocks(), tiny_files())
     return json.loads(day.blocks().get(raw_cid(published.manifest)))
@@ -191,7 +191,7 @@ def test_43_a_file_that_is_not_what_its_root_says_is_refused(day: MarketDay) -> 
     entry = manifest(day)
     other = tiny_files().genesis
     other[0] = other[0] + 1
-    from program.state import state_bytes
+    from assay.program.state import state_bytes
 
     entry["genesis"]["cid"] = day.blocks().add_file(state_bytes(other))
     assert "genesis" in hostile(day, canonical_json(entry))

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from client import receipt
-from client.fetching import fetch
-from client.following import follow
-from program.state import state_root
-from protocol.types import JobId, Kind, Phase, Role
-from solver.adversary import WrongInputSolver
+from assay.client import receipt
+from assay.client.fetching import fetch
+from assay.client.following import follow
+from assay.node.artifacts import State
+from assay.node.audit import WrongInput
+from assay.node.states import Lineage, open_lineage
+from assay.program.state import state_root
+from assay.protocol.types import JobId, Kind, Phase, Role
+from assay.solver.adversary import WrongInputSolver
 from tests.fakes.jobs import APPETITE, account
 from tests.fakes.market_day import MarketDay
-from training.artifacts import State
-from training.audit import WrongInput
-from training.lineage import Lineage, open_lineage
 
 torch.set_num_threads(1)
 

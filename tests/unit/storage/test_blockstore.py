@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock
-from storage import blockstore, unixfs
-from storage.blockstore import MAX_BLOCK_BYTES, BlockStore, PinnedBlock, Usage
-from storage.cid import DAG_PB, RAW, Cid
+from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock
+from assay.storage import blockstore, unixfs
+from assay.storage.blockstore import MAX_BLOCK_BYTES, BlockStore, PinnedBlock, Usage
+from assay.storage.cid import DAG_PB, RAW, Cid
 
 OLD = time.time() - 10_000_000
 

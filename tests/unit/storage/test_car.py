@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage import varint
-from storage.blockstore import MAX_BLOCK_BYTES
-from storage.car import BadCar, CarParser, encode_block, encode_header
-from storage.cid import DAG_PB, RAW, Cid
+from assay.storage import varint
+from assay.storage.blockstore import MAX_BLOCK_BYTES
+from assay.storage.car import BadCar, CarParser, encode_block, encode_header
+from assay.storage.cid import DAG_PB, RAW, Cid
 
 ROOT = Cid.of(b"root", DAG_PB)
 

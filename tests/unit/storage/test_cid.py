@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.errors import BadCid
-from storage.cid import DAG_PB, RAW, Cid
+from assay.protocol.errors import BadCid
+from assay.storage.cid import DAG_PB, RAW, Cid
 
 EMPTY = "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku"
 ALPHABET = "abcdefghijklmnopqrstuvwxyz234567"

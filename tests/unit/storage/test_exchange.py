@@ -12,11 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, PeerUnreachable
-from storage.blockstore import MAX_BLOCK_BYTES, BlockStore
-from storage.car import encode_block, encode_header
-from storage.cid import DAG_PB, Cid
-from storage.exchange import BadPeerUrl, Exchange, ExchangeConfig
+from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, PeerUnreachable
+from assay.storage.blockstore import MAX_BLOCK_BYTES, BlockStore
+from assay.storage.car import encode_block, encode_header
+from assay.storage.cid import DAG_PB, Cid
+from assay.storage.exchange import BadPeerUrl, Exchange, ExchangeConfig
 
 FAST = ExchangeConfig(block_deadline_s=0.1, car_stall_s=0.1, backoff_s=0.0, rounds=2)
 DATA = b"the block"

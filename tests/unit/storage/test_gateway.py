@@ -10,12 +10,12 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from protocol.errors import CorruptBlock
-from storage import unixfs
-from storage.blockstore import BlockStore
-from storage.car import CarParser
-from storage.cid import DAG_PB, Cid
-from storage.gateway import gateway_router
+from assay.protocol.errors import CorruptBlock
+from assay.storage import unixfs
+from assay.storage.blockstore import BlockStore
+from assay.storage.car import CarParser
+from assay.storage.cid import DAG_PB, Cid
+from assay.storage.gateway import gateway_router
 
 IMMUTABLE = "public, max-age=31536000, immutable"
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
-from protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, PeerUnreachable
-from storage.blockstore import MAX_BLOCK_BYTES
-from storage.cid import DAG_PB, Cid
-from storage.kubo import KuboBlocks
+from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, PeerUnreachable
+from assay.storage.blockstore import MAX_BLOCK_BYTES
+from assay.storage.cid import DAG_PB, Cid
+from assay.storage.kubo import KuboBlocks
 
 CID = str(Cid.of(b"block"))
 Answer = Callable[[httpx.Request], httpx.Response]

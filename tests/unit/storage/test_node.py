@@ -9,14 +9,14 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from protocol.errors import BlockNotFound
-from storage import unixfs
-from storage.blockstore import BlockStore
-from storage.cid import DAG_PB, RAW, Cid
-from storage.dagpb import BadDag, Link, Node, encode_file, encode_node
-from storage.exchange import Exchange, ExchangeConfig
-from storage.gateway import gateway_router
-from storage.node import NodeBlocks
+from assay.protocol.errors import BlockNotFound
+from assay.storage import unixfs
+from assay.storage.blockstore import BlockStore
+from assay.storage.cid import DAG_PB, RAW, Cid
+from assay.storage.dagpb import BadDag, Link, Node, encode_file, encode_node
+from assay.storage.exchange import Exchange, ExchangeConfig
+from assay.storage.gateway import gateway_router
+from assay.storage.node import NodeBlocks
 
 
 class Counting(httpx.AsyncBaseTransport):

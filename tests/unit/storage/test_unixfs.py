@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import BlockNotFound
-from storage.cid import DAG_PB, RAW, Cid
-from storage.dagpb import BadDag, Link, Node, decode_node, encode_file, encode_node
-from storage.unixfs import CHUNK_BYTES, FileTooLarge, Limits, add_file, holes, plan_file, read_file
+from assay.protocol.errors import BlockNotFound
+from assay.storage.cid import DAG_PB, RAW, Cid
+from assay.storage.dagpb import BadDag, Link, Node, decode_node, encode_file, encode_node
+from assay.storage.unixfs import CHUNK_BYTES, FileTooLarge, Limits, add_file, holes, plan_file, read_file
 
 Blocks = dict[Cid, bytes]
 LIMITS = Limits(1 << 20)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from program.execute import Executor, StepContext
-from program.validate import validate
-from training import job
-from training.datasets import Dataset, LabelledLayout, TextLayout
-from training.optimisers import Optimiser
-from training.outer import DiLoCo
-from training.recipe import LossFunction
+from assay.program.execute import Executor, StepContext
+from assay.program.validate import validate
+from assay.training import job
+from assay.training.datasets import Dataset, LabelledLayout, TextLayout
+from assay.training.optimisers import Optimiser
+from assay.training.outer import DiLoCo
+from assay.training.recipe import LossFunction
 
 SEED = bytes(range(32))
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from protocol.errors import Stop
-from training import datasets, evaluate, models
-from training.losses import cross_entropy
+from assay.protocol.errors import Stop
+from assay.training import datasets, evaluate, models
+from assay.training.losses import cross_entropy
 
 
 def test_the_standard_library_gives_the_same_records_twice() -> None:

@@ -11,15 +11,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from program.execute import Executor, Observe, Patch, StepContext
-from program.exercise import Exercise, all_exercises
-from program.fault import flip_lowest_bit
-from program.isa import Program
-from protocol.errors import Stop
-from training.fitness import digests
-from training.fitness.check import CPU_REFERENCE, Form, check, forms_on
-from training.fitness.digests import Stored, stored
-from training.fitness.samples import STEPS, from_entry
+from assay.fitness import digests
+from assay.fitness.check import CPU_REFERENCE, Form, check, forms_on
+from assay.fitness.digests import Stored, stored
+from assay.fitness.exercise import Exercise, all_exercises
+from assay.fitness.samples import STEPS, from_entry
+from assay.program.execute import Executor, Observe, Patch, StepContext
+from assay.program.fault import flip_lowest_bit
+from assay.program.isa import Program
+from assay.protocol.errors import Stop
 
 
 def silent(text: str) -> None:
@@ -138,7 +138,7 @@ def test_a_processor_that_is_wrong_itself_is_found_by_the_stored_digest(
     """Its own reference is no yardstick then: the integer-only model names the element."""
     exercise = exercise_named("contractions 256x1000")
     node = exercise.program.outputs[exercise.given + exercise.labels.index("sum")]
-    monkeypatch.setattr("training.fitness.check.Executor", partial(Faulty, node=node, element=0, step=3))
+    monkeypatch.setattr("assay.fitness.check.Executor", partial(Faulty, node=node, element=0, step=3))
     report = check(only(exercise.name), [], silent, chunks=1, exercises=[exercise])
     (finding,) = report.findings
     assert finding.form == CPU_REFERENCE

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from program.execute import Executor, Records, StepContext
-from program.validate import validate
-from protocol.errors import Stop
-from training import datasets, job, models
-from training.datasets import Dataset, LabelledLayout, TextLayout
-from training.optimisers import AdamW, Optimiser, Sgd
-from training.outer import DiLoCo, outer_genesis, outer_program
-from training.schedules import Schedule
+from assay.program.execute import Executor, Records, StepContext
+from assay.program.validate import validate
+from assay.protocol.errors import Stop
+from assay.training import datasets, job, models
+from assay.training.datasets import Dataset, LabelledLayout, TextLayout
+from assay.training.optimisers import AdamW, Optimiser, Sgd
+from assay.training.outer import DiLoCo, outer_genesis, outer_program
+from assay.training.schedules import Schedule
 
 SEED = bytes(range(32))
 

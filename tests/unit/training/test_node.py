@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from chain.rpc import RpcFailed
-from protocol.errors import AssayError, Retry, RpcUnreachable
-from protocol.ports import Write
-from protocol.types import ClaimId, JobId, Seconds, TxResult
+from assay.chain.eth.rpc import RpcFailed
+from assay.node.role import Action, Node
+from assay.node.service import subject
+from assay.node.upkeep import Poke
+from assay.protocol.errors import AssayError, Retry, RpcUnreachable
+from assay.protocol.ports import Write
+from assay.protocol.types import ClaimId, JobId, Seconds, TxResult
 from tests.fakes.clock import FakeClock
 from tests.fakes.jobs import APPETITE
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import FakeMarket
-from training.node import Action, Node
-from training.service import subject
-from training.upkeep import Poke
 
 JOB = JobId(bytes([7]) * 32)
 

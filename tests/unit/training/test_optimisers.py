@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from program.isa import Op
-from protocol.errors import Stop
+from assay.program.isa import Op
+from assay.protocol.errors import Stop
+from assay.training import job, models
+from assay.training.muon import Muon, orthogonalised
+from assay.training.optimisers import AdamW, Lion, Optimiser, Sgd
+from assay.training.schedules import Schedule
 from tests.unit.training.steps import batch_of, built, compare, corpus, images, trained
-from training import job, models
-from training.muon import Muon, orthogonalised
-from training.optimisers import AdamW, Lion, Optimiser, Sgd
-from training.schedules import Schedule
 
 COSINE = Schedule(2, "cosine", 8, floor=0.1)
 GPT = models.GptConfig(n_layer=1, n_head=2, d_model=16, context=8)

@@ -9,12 +9,12 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from program.execute import Executor, StepContext
-from protocol.errors import Stop
+from assay.program.execute import Executor, StepContext
+from assay.protocol.errors import Stop
+from assay.training import datasets, lora, models
+from assay.training.optimisers import AdamW, Sgd
 from tests.unit.training.architectures import CharGru, CharLstm, Llama, ResNet
 from tests.unit.training.steps import SEED, built, compare, corpus, images, trained
-from training import datasets, lora, models
-from training.optimisers import AdamW, Sgd
 
 CAREFUL = AdamW(lr=0.01, eps=1e-4, weight_decay=0.01)
 

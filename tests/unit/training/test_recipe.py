@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from cli.job_templates import LOCAL, own_template, template
-from cli.jobfile import BadJobFile, OwnModel, read_job_file
-from cli.jobs import build, recipe_of
-from program.tracing import UnsupportedOperation
-from protocol.errors import Stop
-from training import recipe
-from training.recipe import BadRecipe
+from assay.jobfile.build import build, recipe_of
+from assay.jobfile.read import BadJobFile, OwnModel, read_job_file
+from assay.jobfile.templates import LOCAL, own_template, template
+from assay.program.lowering.tracing import UnsupportedOperation
+from assay.protocol.errors import Stop
+from assay.training import recipe
+from assay.training.recipe import BadRecipe
 
 NET = """
 import torch

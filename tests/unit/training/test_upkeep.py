@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from protocol.types import Claim, ClaimView, JobId, Phase, Role, Seconds, TxResult, Wei
+from assay.node.upkeep import VOID_AGAIN, watched
+from assay.protocol.types import Claim, ClaimView, JobId, Phase, Role, Seconds, TxResult, Wei
+from assay.whistleblower.adversary import JunkChallenger
+from assay.whistleblower.policy import Limits, Mode
 from tests.fakes.clock import FakeClock
 from tests.fakes.jobs import APPETITE, account
 from tests.fakes.market_day import FUNDS, MarketDay, secret
 from tests.fakes.port import FakeMarket
-from training.upkeep import VOID_AGAIN, watched
-from whistleblower.adversary import JunkChallenger
-from whistleblower.policy import Limits, Mode
 
 torch.set_num_threads(1)
 

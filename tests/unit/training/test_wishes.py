@@ -7,12 +7,12 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from program.build import ProgramBuilder
-from program.isa import DType, Program
-from protocol.demands import StateLeaf
-from protocol.trees import LEAF_BYTES
-from training.availability import wish
-from training.lineage import Gap
+from assay.node.availability import wish
+from assay.node.states import Gap
+from assay.program.build import ProgramBuilder
+from assay.program.isa import DType, Program
+from assay.protocol.demands import StateLeaf
+from assay.protocol.trees import LEAF_BYTES
 
 SHAPES = ((700,), (1,), (3, 512), (5,))
 """Slots of 2,800, 4, 6,144 and 20 bytes: 2, 1, 3 and 1 leaves."""

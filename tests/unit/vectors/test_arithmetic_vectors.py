@@ -14,11 +14,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from numerics import REFERENCE
-from numerics.encoding import to_bytes
-from program import element as model
-from program.execute import TORCH_DTYPES, Executor, StepContext
-from program.isa import DType, Input, Node, Op, Program, decode_node
+from assay.dispute import element as model
+from assay.numerics import REFERENCE
+from assay.numerics.encoding import to_bytes
+from assay.program.execute import TORCH_DTYPES, Executor, StepContext
+from assay.program.isa import DType, Input, Node, Op, Program, decode_node
 
 FOLDER = Path(__file__).parents[2] / "vectors"
 OPS = tuple(op for op in Op if op not in (Op.STATE, Op.DATA, Op.STEP))

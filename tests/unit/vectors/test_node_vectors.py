@@ -8,8 +8,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from program.isa import MAX_NODE_BYTES, MalformedProgram, decode_node
-from program.rules import RuleBroken, check_node
+from assay.program.isa import MAX_NODE_BYTES, MalformedProgram, decode_node
+from assay.program.rules import RuleBroken, check_node
 
 FILE = Path(__file__).parents[2] / "vectors" / "nodes.bin"
 RECORD_BYTES = 1 << 31

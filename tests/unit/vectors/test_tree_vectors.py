@@ -8,8 +8,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from protocol import sampling, trees
-from protocol.types import Address
+from assay.protocol import sampling, trees
+from assay.protocol.types import Address
 
 FILE = Path(__file__).parents[2] / "vectors" / "trees.bin"
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
-from protocol.sampling import verifier_key
-from protocol.types import Kind, Phase, Role
+from assay.node.audit import keyed_trace, sampled
+from assay.node.states import open_lineage
+from assay.protocol.sampling import verifier_key
+from assay.protocol.types import Kind, Phase, Role
+from assay.verifier.adversary import CopyingVerifier
 from tests.fakes.jobs import APPETITE, account
 from tests.fakes.market_day import MarketDay
-from training.audit import keyed_trace, sampled
-from training.lineage import open_lineage
-from verifier.adversary import CopyingVerifier
 
 torch.set_num_threads(1)
 

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from program.fault import StateFault
-from protocol.errors import BlockNotFound
-from protocol.types import Kind, Phase, Role, Seconds
-from solver.adversary import FaultySolver, Plan, WeightPlan, WrongInputSolver, restart
+from assay.node.artifacts import BadManifest, publish_checkpoints, raw_cid
+from assay.node.states import open_lineage
+from assay.program.fault import StateFault
+from assay.protocol.errors import BlockNotFound
+from assay.protocol.types import Kind, Phase, Role, Seconds
+from assay.solver.adversary import FaultySolver, Plan, WeightPlan, WrongInputSolver, restart
+from assay.verifier.adversary import ColludingVerifier
+from assay.verifier.report import coverage, replay_steps
+from assay.verifier.service import VerifierService
 from tests.fakes.jobs import APPETITE, account
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import Killed
-from training.artifacts import BadManifest, publish_checkpoints, raw_cid
-from training.lineage import open_lineage
-from verifier.adversary import ColludingVerifier
-from verifier.report import coverage, replay_steps
-from verifier.service import VerifierService
 
 torch.set_num_threads(1)
 
@@ -131,7 +131,7 @@ def test_48_a_verifier_killed_after_voting_reveals_what_it_committed(day: Market
 
 def test_a_verifier_defends_its_true_vote_against_a_false_challenge(day: MarketDay) -> None:
     """14: the challenger has nothing sound to say, lets its clock run out, and loses its bond."""
-    from protocol import sampling, trees
+    from assay.protocol import sampling, trees
 
     job_id = day.post(rounds=1, shards=1)
     day.solver("ann")
@@ -171,7 +171,7 @@ def test_33_a_false_claim_whose_checkpoints_are_withheld_is_convicted(day: Marke
 
 
 def test_a_checkpoint_manifest_of_other_roots_than_the_claim_is_not_believed(day: MarketDay) -> None:
-    from training.artifacts import Checkpoint, read_checkpoints
+    from assay.node.artifacts import Checkpoint, read_checkpoints
 
     blocks = day.blocks()
     digest = publish_checkpoints(blocks, [Checkpoint("x", bytes(32)), Checkpoint("y", bytes(32))])

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from protocol.demands import StateLeaf
-from protocol.errors import Retry
-from protocol.types import ClaimView, JobId, Kind, Phase, Role
-from solver.adversary import HidingSolver
+from assay.node.artifacts import read_checkpoints
+from assay.protocol.demands import StateLeaf
+from assay.protocol.errors import Retry
+from assay.protocol.types import ClaimView, JobId, Kind, Phase, Role
+from assay.solver.adversary import HidingSolver
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import Killed
-from training.artifacts import read_checkpoints
 
 torch.set_num_threads(1)
 

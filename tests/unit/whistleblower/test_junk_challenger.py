@@ -7,12 +7,12 @@ from pathlib import Path
 
 import torch
 
-from protocol.types import Phase, Wei
+from assay.protocol.types import Phase, Wei
+from assay.whistleblower.adversary import JunkChallenger
+from assay.whistleblower.policy import Limits, Mode
 from tests.fakes.clock import FakeClock
 from tests.fakes.jobs import APPETITE, account
 from tests.fakes.market_day import MarketDay, secret
-from whistleblower.adversary import JunkChallenger
-from whistleblower.policy import Limits, Mode
 
 torch.set_num_threads(1)
 

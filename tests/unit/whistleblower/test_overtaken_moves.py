@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from program.fault import NodeFault
-from protocol import events
-from protocol.errors import Reverted
-from protocol.types import Phase, TxResult
-from solver.adversary import FaultySolver, Plan
+from assay.program.fault import NodeFault
+from assay.protocol.errors import Reverted
+from assay.protocol.twin import events
+from assay.protocol.types import Phase, TxResult
+from assay.solver.adversary import FaultySolver, Plan
+from assay.verifier.adversary import ColludingVerifier
 from tests.fakes.jobs import account, inner_program
 from tests.fakes.market_day import FUNDS, MarketDay
 from tests.fakes.port import FakeMarket
-from verifier.adversary import ColludingVerifier
 
 torch.set_num_threads(1)
 

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from program.fault import Fault, NodeFault, StateFault
-from program.state import state_root
-from protocol import trees
-from protocol.dispute import Split
-from protocol.game import opened_levels
-from protocol.types import INPUT_SEGMENT, ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role
-from solver.adversary import FaultySolver, Plan, WrongInputSolver, invent, omit_last_shard
-from solver.service import SolverService
+from assay.node.artifacts import raw_cid
+from assay.node.states import open_lineage
+from assay.program.fault import Fault, NodeFault, StateFault
+from assay.program.state import state_root
+from assay.protocol import trees
+from assay.protocol.dispute import Split
+from assay.protocol.game import opened_levels
+from assay.protocol.types import INPUT_SEGMENT, ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role
+from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver, invent, omit_last_shard
+from assay.solver.service import SolverService
+from assay.verifier.adversary import ColludingVerifier, LazyVerifier
+from assay.whistleblower.policy import Mode
 from tests.fakes.jobs import APPETITE, account, inner_program
 from tests.fakes.market_day import MarketDay
-from training.artifacts import raw_cid
-from training.lineage import open_lineage
-from verifier.adversary import ColludingVerifier, LazyVerifier
-from whistleblower.policy import Mode
 
 torch.set_num_threads(1)
 
@@ -156,7 +156,7 @@ def test_08_an_aggregate_that_omits_a_shard_is_convicted_in_one_move(day: Market
 
 
 def test_19_a_sock_puppets_lost_challenge_does_not_clear_the_claim(day: MarketDay) -> None:
-    from protocol import trees
+    from assay.protocol import trees
 
     job_id = day.post(rounds=1, shards=1)
     plan = Plan(0, 0, NodeFault(step=3, node=NODES - 1, element=0))

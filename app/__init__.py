@@ -1,0 +1,1 @@
+"""What every command shares: settings, amounts, output, and the adapters behind the ports."""

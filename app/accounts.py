@@ -1,0 +1,41 @@
+"""Accounts by name: the address behind one, and the password of a new key."""
+
+from __future__ import annotations
+
+import secrets
+
+from assay.app.invocation import App
+from assay.protocol.errors import Ask
+from assay.protocol.types import Address
+
+
+def password_for(app: App) -> str:
+    """Password for a new key: the password file's, made afresh (mode 0600) when there is none yet."""
+    from assay.chain.eth.keystore import read_password
+
+    path = app.settings.password_file
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        path.write_text(secrets.token_urlsafe(24) + "\n")
+        app.output.say(f"wrote a fresh password to {path}")
+    return read_password(path)
+
+
+def resolve(app: App, name_or_address: str) -> Address:
+    """Address of a keystore name, or the address itself. Raises Ask for an unknown name."""
+    from assay.chain.eth.keystore import Keystore
+
+    if name_or_address.startswith("0x"):
+        from assay.protocol.sampling import address_bytes
+
+        address_bytes(Address(name_or_address))
+        return Address(name_or_address)
+    for account in Keystore(app.settings.keystore).list():
+        if account.name == name_or_address:
+            return Address(account.address)
+    raise Ask(
+        f"there is no account named {name_or_address} in {app.settings.keystore}",
+        hint="`assay account ls` lists them; `assay account new NAME` makes one",
+        code="no-account",
+    )

@@ -1,0 +1,100 @@
+"""What every command shares: settings, output, and the adapters behind the ports, made when first needed.
+
+Contract: nothing heavy is imported and no connection is opened before a command asks for it; every write is
+announced and, unless ``--yes``, confirmed first.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from assay.app.output import Exit, Output
+from assay.app.settings import Flags, Settings
+from assay.app.units import show_amount
+from assay.protocol.errors import Ask
+
+if TYPE_CHECKING:
+    from assay.app.wiring import Connection, NodeStorage
+
+EVENTS_FILE = "events.jsonl"
+"""A node's events as JSON lines, in its folder."""
+
+
+@dataclass
+class App:
+    """One invocation of the command."""
+
+    flags: Flags
+    output: Output
+    yes: bool
+    dry_run: bool
+    max_spend: str | None
+    _open: list[Connection] = field(default_factory=list)
+
+    @cached_property
+    def settings(self) -> Settings:
+        return Settings(self.flags)
+
+    def connect(self, account: str | None = None) -> Connection:
+        """Market for an account (the chosen one, or `account`), ready to write."""
+        from assay.app.wiring import connect
+
+        connection = connect(self.settings, account or self.settings.account, max_spend=self.max_spend)
+        self._open.append(connection)
+        return connection
+
+    def view(self) -> Connection:
+        """Market for reading only; no key is opened."""
+        from assay.app.wiring import connect_readonly
+
+        connection = connect_readonly(self.settings)
+        self._open.append(connection)
+        return connection
+
+    def storage(self, name: str) -> NodeStorage:
+        """The block store of account `name` in this home folder, fetching from the nodes on chain."""
+        from assay.app.wiring import open_storage
+
+        return open_storage(self.node_home(name))
+
+    def node_home(self, name: str) -> Path:
+        """Folder of one account's blocks, journal and event cursor."""
+        return self.settings.home / "nodes" / name
+
+    def announce(self, action: str, amount: int = 0, worst_loss: int = 0) -> None:
+        """Say what is about to be sent and ask. Raises Ask (exit 10) when nobody can answer; ends a dry
+        run."""
+        parts = [action]
+        if amount:
+            parts.append(f"moves {show_amount(amount)}")
+        if worst_loss:
+            parts.append(f"at worst loses {show_amount(worst_loss)}")
+        text = "; ".join(parts)
+        if self.dry_run:
+            self.output.result("dry-run", {"action": action, "amount": str(amount)}, f"would send: {text}")
+            raise typer.Exit(int(Exit.OK))
+        if self.yes:
+            self.output.say(text)
+            return
+        if not sys.stdin.isatty():
+            raise Ask(f"{text}: needs a yes", hint="repeat the command with --yes", code="needs-confirmation")
+        if not typer.confirm(f"{text}. Send?", err=True):
+            raise typer.Exit(int(Exit.CONFIRM))
+
+    def close(self) -> None:
+        """Close what was opened."""
+        for connection in self._open:
+            connection.close()
+
+
+def app_of(context: typer.Context) -> App:
+    """The App that the root command made."""
+    app = context.find_root().obj
+    assert isinstance(app, App)
+    return app

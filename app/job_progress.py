@@ -1,0 +1,65 @@
+"""A job at one moment, as a table for a terminal and as a line for a log."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from assay.app.invocation import App
+from assay.app.machine import APPETITE, engine_of
+from assay.app.output import table
+from assay.app.units import show_amount
+from assay.app.wiring import Connection, NodeStorage
+from assay.client.following import Following, Losses, losses_of
+from assay.node.artifacts import load_job
+from assay.protocol.errors import Retry
+from assay.protocol.types import JobId, Phase
+
+SHORT = 16
+"""Hex digits of an id in a title."""
+
+
+def progress_table(following: Following) -> Table:
+    """Rounds by shards: who holds what, in which phase, at which loss."""
+    job = following.job
+    at = f"round {job.progress.round} of {job.terms.rounds}, paid {show_amount(following.paid)}"
+    title = f"job {job.job_id.hex()[:SHORT]}: {at}"
+    rows = table(title, "#round", *(f"shard {k}" for k in range(job.terms.shards)), "outer step", "#loss")
+    losses = following.loss_by_round()
+    for round_ in range(job.terms.rounds):
+        cells = []
+        for line in following.tasks:
+            if line.round == round_:
+                disputed = " (disputed)" if line.disputes else ""
+                nothing = "missing" if line.missing else "-"
+                cells.append(nothing if line.phase == Phase.NONE else line.phase.name.lower() + disputed)
+        outer = following.outer[round_]
+        loss = losses[round_]
+        rows.add_row(
+            str(round_),
+            *cells,
+            "-" if outer == Phase.NONE else outer.name.lower(),
+            "" if loss is None else f"{loss:.3f}",
+        )
+    if following.divergence:
+        rows.caption = f"{following.divergence}; `assay job halt` ends it before the next round"
+        rows.caption_justify = "left"
+    return rows
+
+
+def line_of(following: Following) -> str:
+    """Where the job stands, which shards were missing, and whether its numbers still are ones."""
+    left = [f"shard {line.shard} in round {line.round}" for line in following.tasks if line.missing]
+    missing = f"; without {', '.join(left)}" if left else ""
+    diverged = f"; {following.divergence}" if following.divergence else ""
+    return f"{following.job.progress}{missing}{diverged}"
+
+
+def losses_if_fetched(app: App, connection: Connection, storage: NodeStorage, job_id: JobId) -> Losses | None:
+    """What a job's losses are read with; None while its files cannot be fetched."""
+    market = connection.market
+    storage.set_peers(market.endpoints().values())
+    try:
+        files = load_job(storage.blocks, market.job(job_id).terms, APPETITE)
+    except Retry:
+        return None
+    return losses_of(market, storage.blocks, job_id, files, engine_of(app.settings, brief=True))

@@ -1,0 +1,73 @@
+"""What the commands that run a role share: limits on what a stranger's job may cost this machine, the
+device, secrets."""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+
+import torch
+
+from assay.app.settings import Settings
+from assay.node.artifacts import Appetite
+from assay.node.engine import Engine, Way
+from assay.program.execute import open_device
+from assay.protocol.errors import Ask
+
+APPETITE = Appetite(dataset_bytes=4 << 30, state_bytes=8 << 30, step_bytes=16 << 30, step_operations=10**15)
+"""The most that a node of this installation fetches and runs for one job."""
+SECRET_FILE = "secret"
+FORMS_FOLDER = "forms"
+"""Compiled forms of programs, shared by this home's nodes."""
+
+
+def device_of(name: str) -> str:
+    """`cpu` or `cuda` from auto, cuda or cpu. Raises Ask where there is no such device."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if name not in ("cpu", "cuda"):
+        raise Ask(f"there is no device {name!r}", hint="choose auto, cuda or cpu", code="bad-device")
+    return str(open_device(name))
+
+
+def engine_of(settings: Settings, *, brief: bool = False) -> Engine:
+    """How this node (or, if `brief`, this one command) computes. Raises Ask for an unknown executor, a device
+    that is not there, no number of threads."""
+    try:
+        way = Way(settings.executor)
+    except ValueError:
+        raise Ask(
+            f"there is no executor {settings.executor!r}",
+            hint=f"choose {', '.join(Way)}",
+            code="bad-executor",
+        ) from None
+    if settings.threads:
+        try:
+            torch.set_num_threads(int(settings.threads))
+        except (ValueError, RuntimeError):
+            raise Ask(
+                f"{settings.threads!r} is not a number of threads",
+                hint="give a whole number from 1, or leave it out for all processors",
+                code="bad-threads",
+            ) from None
+    forms = (settings.home / FORMS_FOLDER).resolve()
+    return Engine(device_of(settings.device), way, forms, brief)
+
+
+def secret_of(home: Path) -> bytes:
+    """The node's own 32 secret bytes, made at first use (mode 0600); salts come from it."""
+    path = home / SECRET_FILE
+    if not path.exists():
+        home.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(".new")
+        temporary.touch(mode=0o600)
+        temporary.write_bytes(secrets.token_bytes(32))
+        temporary.replace(path)
+    secret = path.read_bytes()
+    if len(secret) != 32:
+        raise Ask(
+            f"{path} is not 32 bytes, so votes cannot be revealed",
+            hint="restore it from a backup",
+            code="bad-secret",
+        )
+    return secret

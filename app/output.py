@@ -1,0 +1,162 @@
+"""What a command prints and how it ends.
+
+Contract: with ``--json`` one object ``{"schema", "data"}`` on stdout and nothing else; errors go to stderr
+with code, message and hint; the exit status says what kind of thing happened (see Exit). Amounts are decimal
+strings in JSON, so that no reader loses digits. Nothing of a table is left out, however narrow the terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass
+from enum import IntEnum
+from typing import Any, Literal, NoReturn, TextIO
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from assay.protocol.errors import (
+    Ask,
+    AssayError,
+    BlockNotFound,
+    InsufficientFunds,
+    PeerUnreachable,
+    Retry,
+    Reverted,
+    RpcUnreachable,
+)
+
+
+class Exit(IntEnum):
+    """Exit statuses of every command."""
+
+    OK = 0
+    BUG = 1
+    USAGE = 2
+    CONFIG = 3
+    NOT_FOUND = 4
+    FUNDS = 5
+    REVERTED = 6
+    UNREACHABLE = 7
+    TIMEOUT = 8
+    FRAUD = 9
+    CONFIRM = 10
+
+
+_BY_CLASS: tuple[tuple[type[AssayError], Exit], ...] = (
+    (InsufficientFunds, Exit.FUNDS),
+    (Reverted, Exit.REVERTED),
+    (RpcUnreachable, Exit.UNREACHABLE),
+    (PeerUnreachable, Exit.UNREACHABLE),
+    (BlockNotFound, Exit.NOT_FOUND),
+    (Retry, Exit.TIMEOUT),
+    (Ask, Exit.CONFIG),
+)
+_BY_CODE = {
+    "needs-confirmation": Exit.CONFIRM,
+    "not-found": Exit.NOT_FOUND,
+    "no-such-job": Exit.NOT_FOUND,
+    "no-such-claim": Exit.NOT_FOUND,
+    "unfunded": Exit.FUNDS,
+    "rpc-failed": Exit.UNREACHABLE,
+}
+
+
+def exit_status(error: AssayError) -> Exit:
+    """Exit status that an error ends the command with."""
+    if error.code in _BY_CODE:
+        return _BY_CODE[error.code]
+    return next((status for kind, status in _BY_CLASS if isinstance(error, kind)), Exit.USAGE)
+
+
+def plain(value: Any, name: str = "") -> Any:
+    """JSON form of a value: digests as 0x-hex, amounts beyond 2^53 as decimal strings, dataclasses as
+    objects, numbers that are none as "nan" and "inf"."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name), f.name) for f in fields(value)}
+    if isinstance(value, IntEnum):
+        return value.name.lower()
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    if isinstance(value, Mapping):
+        return {str(k): plain(v, str(k)) for k, v in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1 << 53:
+        return str(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # JSON has no such numbers
+    return value
+
+
+FILE_COLUMNS = 240
+"""Width of what is not a terminal: no table that is piped or kept in a file is cut."""
+
+
+def _console(file: TextIO) -> Console:
+    terminal = file.isatty()
+    return Console(
+        file=file, highlight=False, soft_wrap=not terminal, width=None if terminal else FILE_COLUMNS
+    )
+
+
+@dataclass
+class Output:
+    """Where a command's words go."""
+
+    as_json: bool
+    quiet: bool = False
+
+    def __post_init__(self) -> None:
+        self.out, self.err = _console(sys.stdout), _console(sys.stderr)
+
+    def result(self, schema: str, data: Any, text: str | Table | None = None) -> None:
+        """The command's result: an object with --json, else `text` (or nothing if quiet)."""
+        if self.as_json:
+            sys.stdout.write(json.dumps({"schema": f"assay/{schema}/1", "data": plain(data)}) + "\n")
+            sys.stdout.flush()
+        elif text is not None:
+            self.out.print(text, markup=False)
+
+    def say(self, text: str) -> None:
+        """Progress, on stderr; silent when quiet."""
+        if not self.quiet:
+            self.err.print(text, markup=False)
+
+    def report(self, error: AssayError) -> None:
+        """Say on stderr what went wrong and what to do next."""
+        if self.as_json:
+            body = {"code": error.code, "message": error.message, "hint": error.hint}
+            sys.stderr.write(json.dumps({"schema": "assay/error/1", "error": body}) + "\n")
+        else:
+            self.err.print(f"[bold red]error[/] \\[{error.code}] {escape(error.message)}")
+            if error.hint:
+                self.err.print(f"  [bold]next:[/] {escape(error.hint)}")
+
+    def fail(self, error: AssayError) -> NoReturn:
+        """Report an error and end with its status."""
+        self.report(error)
+        raise SystemExit(int(exit_status(error)))
+
+
+@contextmanager
+def reporting(output: Output) -> Iterator[None]:
+    """Turn every AssayError of a command into its report and exit status."""
+    try:
+        yield
+    except AssayError as error:
+        output.fail(error)
+
+
+def table(title: str, *columns: str) -> Table:
+    """A table in the house's look; columns whose name starts with '#' are right-aligned."""
+    result = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for column in columns:
+        justify: Literal["left", "right"] = "right" if column.startswith("#") else "left"
+        result.add_column(column.removeprefix("#"), justify=justify, overflow="fold")
+    return result

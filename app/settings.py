@@ -1,0 +1,189 @@
+"""Where every setting comes from: flag, then ASSAY_*, then ETH_*, then ./assay.toml, then the devnet in the
+home folder.
+
+Contract: this module alone reads the environment and configuration files; it validates once and names the
+origin of each value (``assay config show --origin``). It never holds a private key: only the path of a
+keystore and of a password file.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from assay.protocol.errors import Ask
+
+CONFIG_FILE = Path("assay.toml")
+DEFAULT_HOME = Path(".assay")
+DEVNET_FILE = "devnet.json"
+DEPLOYMENT_FILE = "deployment.json"
+
+
+class FileConfig(BaseModel):
+    """The keys that ./assay.toml may have; anything else is refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    home: str | None = None
+    rpc_url: str | None = None
+    deployment: str | None = None
+    keystore: str | None = None
+    account: str | None = None
+    password_file: str | None = None
+    device: str | None = None
+    executor: str | None = None
+    threads: str | None = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value and where it came from."""
+
+    value: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class Flags:
+    """What was given on the command line."""
+
+    home: str | None = None
+    rpc_url: str | None = None
+    account: str | None = None
+    password_file: str | None = None
+    keystore: str | None = None
+    deployment: str | None = None
+    device: str | None = None
+    executor: str | None = None
+    threads: str | None = None
+
+
+_ENVIRONMENT = {
+    "home": ("ASSAY_HOME",),
+    "rpc_url": ("ASSAY_RPC_URL", "ETH_RPC_URL"),
+    "account": ("ASSAY_ACCOUNT", "ETH_KEYSTORE_ACCOUNT"),
+    "password_file": ("ASSAY_PASSWORD_FILE", "ETH_PASSWORD"),
+    "keystore": ("ASSAY_KEYSTORE", "ETH_KEYSTORE"),
+    "deployment": ("ASSAY_DEPLOYMENT",),
+    "device": ("ASSAY_DEVICE",),
+    "executor": ("ASSAY_EXECUTOR",),
+    "threads": ("ASSAY_THREADS",),
+}
+
+
+class Settings:
+    """Resolved settings of one command."""
+
+    def __init__(self, flags: Flags) -> None:
+        self._flags = flags
+        self._file = _read_file(CONFIG_FILE)
+
+    def find(self, name: str) -> Setting | None:
+        """The setting, by precedence, before any default."""
+        given = getattr(self._flags, name)
+        if given is not None:
+            return Setting(str(given), "flag")
+        for variable in _ENVIRONMENT[name]:
+            if value := os.environ.get(variable):
+                return Setting(value, variable)
+        if (value := getattr(self._file, name)) is not None:
+            return Setting(value, str(CONFIG_FILE))
+        return None
+
+    def describe(self) -> dict[str, Setting]:
+        """Every setting with its origin."""
+        return {name: self.find(name) or Setting(self._default(name), "default") for name in _ENVIRONMENT}
+
+    def _default(self, name: str) -> str:
+        return {
+            "home": str(DEFAULT_HOME),
+            "rpc_url": self._devnet_url() or "",
+            "deployment": str(self.home / DEPLOYMENT_FILE),
+            "keystore": str(self.home / "keystore"),
+            "password_file": str(self.home / "password"),
+            "account": "",
+            "device": "auto",
+            "executor": "auto",
+            "threads": "",
+        }[name]
+
+    def _devnet_url(self) -> str | None:
+        from assay.app.devnet_record import read_devnet
+
+        devnet = read_devnet(self.home)
+        return devnet.rpc_url if devnet else None
+
+    def _value(self, name: str) -> str:
+        found = self.find(name)
+        return found.value if found else self._default(name)
+
+    @property
+    def home(self) -> Path:
+        found = self.find("home")
+        return Path(found.value if found else DEFAULT_HOME).expanduser()
+
+    @property
+    def rpc_url(self) -> str:
+        """Raises Ask when there is neither a URL nor a devnet."""
+        url = self._value("rpc_url")
+        if not url:
+            raise Ask(
+                "no chain is configured",
+                hint="start one with `assay devnet up`, or pass -r URL or set ETH_RPC_URL",
+                code="no-chain",
+            )
+        return url
+
+    @property
+    def deployment(self) -> Path:
+        return Path(self._value("deployment")).expanduser()
+
+    @property
+    def keystore(self) -> Path:
+        return Path(self._value("keystore")).expanduser()
+
+    @property
+    def password_file(self) -> Path:
+        return Path(self._value("password_file")).expanduser()
+
+    @property
+    def account(self) -> str:
+        """Raises Ask when no account is chosen."""
+        name = self._value("account")
+        if not name:
+            raise Ask(
+                "this command acts for an account, and none is chosen",
+                hint="pass --account NAME or set ETH_KEYSTORE_ACCOUNT; `assay account ls` lists them",
+                code="no-account",
+            )
+        return name
+
+    @property
+    def device(self) -> str:
+        return self._value("device")
+
+    @property
+    def executor(self) -> str:
+        return self._value("executor")
+
+    @property
+    def threads(self) -> str:
+        """Empty: as many as PyTorch chooses."""
+        return self._value("threads")
+
+
+def _read_file(path: Path) -> FileConfig:
+    if not path.exists():
+        return FileConfig()
+    try:
+        body: dict[str, Any] = tomllib.loads(path.read_text())
+        return FileConfig.model_validate(body)
+    except (tomllib.TOMLDecodeError, ValidationError, UnicodeDecodeError) as error:
+        raise Ask(
+            f"{path} is not a valid configuration: {error}", hint=f"mend or remove {path}", code="bad-config"
+        ) from error

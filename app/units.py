@@ -1,0 +1,54 @@
+"""Amounts and durations as people write them: ``500tok``, ``0.1ether``, ``7d``.
+
+Contract: parsing is exact (decimal, never floating point) and refuses what it does not understand; printing
+and parsing are inverse up to trailing zeros.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+from assay.protocol.errors import Stop
+from assay.protocol.types import Seconds, Wei
+
+TOKEN_DECIMALS = 18
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)(tok|wei|gwei|ether)")
+_SCALE = {"tok": 18, "ether": 18, "gwei": 9, "wei": 0}
+_DURATION = re.compile(r"(\d+)(s|m|h|d)")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def parse_amount(text: str) -> Wei:
+    """Smallest units from ``500tok``, ``0.1ether`` or ``7wei``. Raises Stop."""
+    match = _AMOUNT.fullmatch(text.strip())
+    if match is None:
+        raise Stop(
+            f"{text!r} is not an amount",
+            hint="write a number with its unit, such as 500tok or 12wei",
+            code="bad-amount",
+        )
+    value = Decimal(match[1]).scaleb(_SCALE[match[2]])
+    if value != value.to_integral_value():
+        raise Stop(
+            f"{text!r} is finer than the smallest unit", hint="use at most 18 decimals", code="bad-amount"
+        )
+    if value.adjusted() > 37:
+        raise Stop(f"{text!r} does not fit 128 bits", hint="ask for less", code="bad-amount")
+    return Wei(int(value))
+
+
+def show_amount(amount: int, unit: str = "tok") -> str:
+    """``12.5 tok`` from smallest units, exact."""
+    text = format(Decimal(amount).scaleb(-TOKEN_DECIMALS).normalize(), "f")
+    return f"{text} {unit}"
+
+
+def parse_duration(text: str) -> Seconds:
+    """Seconds from ``90s``, ``5m``, ``2h`` or ``7d``. Raises Stop."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise Stop(
+            f"{text!r} is not a duration", hint="write a whole number with s, m, h or d", code="bad-duration"
+        )
+    return Seconds(int(match[1]) * _SECONDS[match[2]])

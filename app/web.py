@@ -1,0 +1,114 @@
+"""A node's face on HTTP: its blocks (IPFS Trustless Gateway), its status and its metrics.
+
+Contract: read-only; listens on loopback unless told otherwise; serves only blocks that the node holds. It
+runs in a thread beside the role's loop and stops with it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Response
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+
+from assay.app.output import plain
+from assay.app.wiring import Connection, NodeStorage
+from assay.protocol.errors import Stop
+from assay.storage.blockstore import BlockStore
+from assay.storage.gateway import gateway_router
+
+StatusOf = Callable[[], Any]
+
+
+def node_app(store: BlockStore, status: StatusOf, role: str) -> FastAPI:
+    """The web application of one node. `status` gives a dataclass that may change from call to call."""
+    app = FastAPI(title=f"assay {role}", docs_url=None, redoc_url=None, openapi_url=None)
+    app.include_router(gateway_router(store))
+    registry = CollectorRegistry()
+    gauges: dict[str, Gauge] = {}
+
+    @app.get("/healthz")
+    def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/readyz")
+    def readyz(response: Response) -> dict[str, Any]:
+        ready = bool(plain(status()).get("ready", True))
+        response.status_code = 200 if ready else 503
+        return {"ready": ready}
+
+    @app.get("/status")
+    def show_status() -> Response:
+        return Response(json.dumps(plain(status())), media_type="application/json")
+
+    @app.get("/metrics")
+    def metrics() -> Response:
+        for name, value in _numbers(plain(status())):
+            if name not in gauges:
+                gauges[name] = Gauge(f"assay_{name}", f"{name} of this node", ["role"], registry=registry)
+            gauges[name].labels(role).set(value)
+        return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
+
+    return app
+
+
+def _numbers(status: Any, prefix: str = "") -> list[tuple[str, float]]:
+    found: list[tuple[str, float]] = []
+    for name, value in status.items():
+        if isinstance(value, dict):
+            found += _numbers(value, f"{prefix}{name}_")
+        elif isinstance(value, (int, float)):
+            found.append((prefix + name, float(value)))
+    return found
+
+
+class WebServer:
+    """A uvicorn server in a daemon thread."""
+
+    def __init__(self, app: FastAPI, host: str, port: int) -> None:
+        config = uvicorn.Config(
+            app, host=host, port=port, log_level="warning", access_log=False, lifespan="off"
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, name="web", daemon=True)
+        self._host = host
+
+    def start(self, timeout_s: float = 10.0) -> str:
+        """Listen; the base URL. Raises Stop when the port cannot be had."""
+        self._thread.start()
+        deadline = time.monotonic() + timeout_s
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                raise Stop(
+                    f"the node cannot listen on {self._host}",
+                    hint="choose another --port, or 0 for any",
+                    code="port-in-use",
+                )
+            time.sleep(0.02)
+        port = self._server.servers[0].sockets[0].getsockname()[1]
+        return f"http://{self._host}:{port}"
+
+    def stop(self) -> None:
+        """Stop listening and wait for the thread."""
+        self._server.should_exit = True
+        self._thread.join(timeout=5)
+
+
+@contextmanager
+def serve_blocks(name: str, connection: Connection, storage: NodeStorage) -> Iterator[str]:
+    """Serve an account's blocks for the length of a `with` block, and announce where; the base URL."""
+    status = {"role": "client", "action": "serving", "name": name}
+    server = WebServer(node_app(storage.store, lambda: status, "client"), "127.0.0.1", 0)
+    url = server.start()
+    try:
+        connection.writer.set_endpoint(connection.intent("endpoint", url), url)
+        yield url
+    finally:
+        server.stop()
+        storage.close()

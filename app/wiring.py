@@ -1,0 +1,137 @@
+"""Adapters behind the ports, made from settings: where ``chain`` and ``storage`` meet the roles."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from assay.app.settings import Settings
+from assay.app.units import parse_amount
+from assay.chain.contracts.compile import compile_contracts
+from assay.chain.contracts.deploy import Deployment
+from assay.chain.contracts.market import ChainMarket
+from assay.chain.contracts.plan import registry_of
+from assay.chain.contracts.view import ChainView
+from assay.chain.eth.clock import ChainClock
+from assay.chain.eth.journal import Journal
+from assay.chain.eth.keystore import Keystore
+from assay.chain.eth.rpc import HttpRpc, Rpc, quantity
+from assay.chain.eth.sender import FeePolicy, Sender
+from assay.protocol.errors import Ask, Reverted
+from assay.protocol.types import ZERO_ADDRESS, Address
+from assay.storage.blockstore import BlockStore
+from assay.storage.exchange import Exchange
+from assay.storage.node import NodeBlocks
+
+
+@dataclass
+class Connection:
+    """One account's view of one chain."""
+
+    rpc: Rpc
+    market: ChainView
+    clock: ChainClock
+    journal: Journal | None
+    interrupted: list[str] = field(default_factory=list)
+    """Keys of intents that were under way when this connection was made; each is taken up at most once."""
+    _finished: bool = False
+
+    @property
+    def writer(self) -> ChainMarket:
+        """The market, for writing. Raises Ask when no key was opened."""
+        if not isinstance(self.market, ChainMarket):
+            raise Ask("this connection only reads", hint="pass --account NAME", code="no-account")
+        return self.market
+
+    def ether(self, address: Address) -> int:
+        """Ether of an account in wei."""
+        return quantity(self.rpc.request("eth_getBalance", [address, "latest"]), "a balance")
+
+    def total_supply(self) -> int:
+        """The token's supply in smallest units."""
+        token = self.market.contracts["Token"].address
+        selector = "0x18160ddd"
+        answer = self.rpc.request("eth_call", [{"to": token, "data": selector}, "latest"])
+        return quantity(hex(int(answer, 16)), "the token's supply")
+
+    def unfinished(self, prefix: str) -> list[str]:
+        """Keys under this prefix that an earlier command has signed and not seen mined."""
+        self._finish()
+        return [key for key in self.interrupted if key.startswith(prefix)]
+
+    def _finish(self) -> None:
+        """Wait, once, for the transactions that were under way: what comes next builds on them."""
+        if self._finished:
+            return
+        self._finished = True
+        for intent in self.writer.sender.resume():
+            with suppress(Reverted):  # told to whoever gives that command again
+                self.writer.sender.wait(intent.key)
+
+    def intent(self, *parts: object) -> str:
+        """Intent of a command that a person gave: each time it is given it is meant anew, unless the same
+        command was cut off under way; then it is that one, so that repeating it finishes it once."""
+        prefix = "/".join(("cli", *map(str, parts))) + "/"
+        for key in self.unfinished(prefix):
+            self.interrupted.remove(key)
+            return prefix + key.removeprefix(prefix).split("/")[0]
+        return prefix + secrets.token_hex(8)
+
+    def close(self) -> None:
+        """Close the event cursor and the journal."""
+        self.market.disconnect()
+        if self.journal is not None:
+            self.journal.close()
+
+
+def connect(settings: Settings, account: str, *, max_spend: str | None = None) -> Connection:
+    """Market of an account in the keystore. Raises what the keystore, the deployment file and the node
+    raise."""
+    rpc = HttpRpc(settings.rpc_url)
+    deployment = Deployment.load(settings.deployment, rpc)
+    key = Keystore(settings.keystore).load(account, settings.password_file)
+    home = settings.home / "nodes" / account
+    home.mkdir(parents=True, exist_ok=True)
+    artifacts = compile_contracts()
+    journal = Journal(home / "journal.db")
+    policy = FeePolicy(spend_limit_wei=parse_amount(max_spend) if max_spend else None)
+    sender = Sender(rpc, key, journal, registry_of(artifacts), policy)
+    interrupted = [intent.key for intent in journal.open_intents(sender.address)]
+    market = ChainMarket(rpc, deployment, artifacts, sender, home / "events.db")
+    return Connection(rpc, market, ChainClock(rpc), journal, interrupted)
+
+
+def connect_readonly(settings: Settings) -> Connection:
+    """Market without an account."""
+    rpc = HttpRpc(settings.rpc_url)
+    deployment = Deployment.load(settings.deployment, rpc)
+    cursor = settings.home / "view" / "events.db"
+    market = ChainView(rpc, deployment, compile_contracts(), ZERO_ADDRESS, cursor)
+    return Connection(rpc, market, ChainClock(rpc), None)
+
+
+@dataclass
+class NodeStorage:
+    """A node's block store and its way to the others'."""
+
+    store: BlockStore
+    exchange: Exchange
+    blocks: NodeBlocks
+
+    def set_peers(self, urls: Iterable[str]) -> None:
+        """Fetch from these gateways from now on."""
+        self.blocks.set_peers(list(urls))
+
+    def close(self) -> None:
+        """Stop fetching."""
+        self.exchange.close()
+
+
+def open_storage(home: Path) -> NodeStorage:
+    """Block store under a node's folder."""
+    store = BlockStore(home / "store")
+    exchange = Exchange(store)
+    return NodeStorage(store, exchange, NodeBlocks(store, exchange))

@@ -1,0 +1,5 @@
+"""``python -m assay``: the ``assay`` command."""
+
+from assay.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""These contracts: compile, deploy, call, and read the market from them."""

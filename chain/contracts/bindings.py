@@ -1,0 +1,58 @@
+"""The contracts of a market that a node talks to, with their interfaces.
+
+Contract: the names are those of a deployment file. INTERFACES are those whose events are followed.
+"""
+
+from __future__ import annotations
+
+from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.deploy import Deployment
+from assay.chain.eth.abi import Abi
+from assay.chain.eth.contract import Contract
+from assay.chain.eth.errors import Registry
+from assay.chain.eth.rpc import Rpc
+
+INTERFACES = {
+    "Vault": "IVault",
+    "Stakes": "IStakes",
+    "Jobs": "IJobs",
+    "Tasks": "ITasks",
+    "Challenges": "IChallenges",
+    "Court": "ICourt",
+    "Keys": "IKeys",
+    "Guardian": "IGuardian",
+    "Availability": "IAvailability",
+    "Plants": "IPlants",
+}
+TOKEN_ABI: Abi = [
+    {
+        "type": "function",
+        "name": "balanceOf",
+        "inputs": [{"name": "account", "type": "address"}],
+        "outputs": [{"name": "", "type": "uint256"}],
+    },
+    {
+        "type": "function",
+        "name": "allowance",
+        "inputs": [{"name": "owner", "type": "address"}, {"name": "spender", "type": "address"}],
+        "outputs": [{"name": "", "type": "uint256"}],
+    },
+    {
+        "type": "function",
+        "name": "approve",
+        "inputs": [{"name": "spender", "type": "address"}, {"name": "amount", "type": "uint256"}],
+        "outputs": [{"name": "", "type": "bool"}],
+    },
+]
+
+
+def contracts(rpc: Rpc, deployment: Deployment, artifacts: Artifacts) -> dict[str, Contract]:
+    """The market's contracts by name, with every custom error of the project known to each."""
+    registry = Registry(artifact.abi for artifact in artifacts.values())
+    found = {
+        name: Contract(rpc, name, deployment.addresses[name], artifacts[interface].abi, registry)
+        for name, interface in INTERFACES.items()
+    }
+    abis = {"Token": TOKEN_ABI, "Lens": artifacts["Lens"].abi}
+    found |= {n: Contract(rpc, n, deployment.addresses[n], abi, registry) for n, abi in abis.items()}
+    return found

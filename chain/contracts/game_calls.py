@@ -1,0 +1,121 @@
+"""How a move is sent: the Court's entry point for it, and that entry point's arguments.
+
+Contract: pure. A move is sent with no more of the game than its entry point takes, a picked child with its
+siblings, an element with the word that holds it; what is sent is accepted and refused exactly as
+``protocol.game`` says of the move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from eth_utils.crypto import keccak
+
+from assay.protocol import trees
+from assay.protocol.dispute import (
+    Move,
+    OpenOutput,
+    Pick,
+    PickStep,
+    Prove,
+    ProveChildren,
+    ProveOutput,
+    RevealLeaf,
+    RevealSteps,
+    RevealTrace,
+    Split,
+    Timeout,
+)
+from assay.protocol.encoding import words
+from assay.protocol.game import leaf_bytes, opened_levels
+from assay.protocol.types import ZERO_DIGEST, Front, Game, GamePhase, Scope
+
+_WHOLE: dict[type, str] = {
+    ProveChildren: "proveChildren",
+    OpenOutput: "openOutput",
+    ProveOutput: "proveOutput",
+    Timeout: "timeout",
+}
+_SCOPED: dict[type, str] = {
+    RevealSteps: "revealSteps",
+    PickStep: "pickStep",
+    RevealTrace: "revealTrace",
+    RevealLeaf: "revealLeaf",
+}
+_FRONT_BYTES = 32 * len(fields(Front))
+_SCOPE_BYTES = 32 * len(fields(Scope))
+_LEAF_WORDS = trees.LEAF_BYTES // 32
+_WIDTHS = (4, 4, 2, 1, 1)
+"""Bytes of an element, by the dtype in a node's second byte."""
+
+
+def basis_of(game: Game) -> bytes:
+    """Keccak-256 of what comes before the game's scope."""
+    return keccak(words(game)[: -_SCOPE_BYTES - _FRONT_BYTES])
+
+
+def matter_of(game: Game) -> bytes:
+    """Keccak-256 of basis and scope: what a move within a tree brings beside the front."""
+    return keccak(basis_of(game) + words(game.scope))
+
+
+def game_hash(game: Game) -> bytes:
+    """What the Court keeps of a game."""
+    return keccak(matter_of(game) + words(game.front))
+
+
+def call_of(game_id: int, game: Game, move: Move) -> tuple[str, tuple[Any, ...]]:
+    """The Court's function for a move of game `game_id`, which stands as `game`, and its arguments."""
+    match move:
+        case Split(children):
+            return "split", (game_id, matter_of(game), game.front, children)
+        case Pick(_, child, node, node_proof):
+            digest, siblings = _path(game, move)
+            if _stays_within(game, move):
+                return "pickWithin", (game_id, matter_of(game), game.front, child, digest, siblings)
+            return "pick", (game_id, game, child, digest, siblings, node, node_proof)
+        case Prove(data, node, element, openings):
+            word, proof = _word(game, data, node, element)
+            return "prove", (game_id, game, word, proof, node, element, openings)
+    arguments = tuple(getattr(move, field.name) for field in fields(move))
+    if type(move) in _SCOPED:
+        return _SCOPED[type(move)], (game_id, basis_of(game), game.scope, game.front, *arguments)
+    return _WHOLE[type(move)], (game_id, game, *arguments)
+
+
+def _path(game: Game, pick: Pick) -> tuple[bytes, tuple[bytes, ...]]:
+    """The picked child's digest and its siblings up to the tree node in dispute; if the children are not as
+    many as that has, nothing that the Court would take."""
+    count = 1 << opened_levels(game.level)
+    if len(pick.children) != count or not 0 <= pick.child < count:
+        return ZERO_DIGEST, ()
+    return pick.children[pick.child], tuple(trees.build(pick.children).proof(pick.child))
+
+
+def _stays_within(game: Game, pick: Pick) -> bool:
+    """Whether the pick ends neither the game nor the tree, and is of the shape that the Court expects."""
+    height = opened_levels(game.level)
+    level = game.level - height
+    if pick.node or pick.node_proof or len(pick.children) != 1 << height or not 0 <= pick.child < 1 << height:
+        return False
+    if game.phase == GamePhase.PICK_NODE and level == 0:
+        return False
+    return game.index + (pick.child << level) < game.leaves
+
+
+def _word(game: Game, data: bytes, node: bytes, element: int) -> tuple[bytes, tuple[bytes, ...]]:
+    """The word of the disputed leaf that holds the element, and its siblings in the Court's Keccak tree over
+    the leaf's 64 words; nothing that the Court would take if the leaf is not whole."""
+    width = _WIDTHS[node[1]] if len(node) > 1 and node[1] < len(_WIDTHS) else 1
+    place = (element * width - game.index * trees.LEAF_BYTES) // 32
+    if len(data) != leaf_bytes(game) or not 0 <= place < _LEAF_WORDS:
+        return ZERO_DIGEST, ()
+    padded = data.ljust(trees.LEAF_BYTES, b"\0")
+    row = [padded[i : i + 32] for i in range(0, trees.LEAF_BYTES, 32)]
+    word, proof = row[place], []
+    while len(row) > 1:
+        proof.append(row[place ^ 1])
+        row = [keccak(row[i] + row[i + 1]) for i in range(0, len(row), 2)]
+        place //= 2
+    return word, tuple(proof)

@@ -1,0 +1,187 @@
+"""What the market's events say, folded into tables.
+
+Contract: a pure fold over events in chain order; after a reorganisation the caller starts a new index and
+folds the history again. Holds only what events settle for good: where a job or claim stands now is asked of
+the contracts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from assay.chain.contracts.records import unpack
+from assay.chain.eth.events import Event
+from assay.protocol.demands import DemandView, StateLeaf
+from assay.protocol.types import (
+    Address,
+    Claim,
+    ClaimId,
+    Front,
+    Game,
+    GamePhase,
+    GameView,
+    JobId,
+    Opened,
+    Scope,
+    Seconds,
+    Terms,
+    Wei,
+)
+
+_ESCROW = 3  # IVault.Bucket: from here on (ESCROW, BOND, COMPENSATION) an entry is nobody's own
+NOTHING = Wei(0)
+_PICKS = (GamePhase.PICK_STEP, GamePhase.PICK_NODE, GamePhase.PICK_LEAF, GamePhase.PICK_OUTPUT)
+
+
+@dataclass
+class MarketIndex:
+    """Jobs, claims, games and endpoints, in the order in which they appeared."""
+
+    jobs: dict[JobId, Terms] = field(default_factory=dict)
+    closed: set[JobId] = field(default_factory=set)
+    """Jobs of which nothing changes any more: neither progress nor escrow."""
+    claims: dict[ClaimId, Claim] = field(default_factory=dict)
+    roots: dict[ClaimId, tuple[bytes, ...]] = field(default_factory=dict)
+    traces: dict[ClaimId, dict[Address, tuple[bytes, ...]]] = field(default_factory=dict)
+    """Of each claim, the leaves that each verifier last revealed."""
+    claims_of: dict[JobId, list[ClaimId]] = field(default_factory=dict)
+    games: dict[int, GameView] = field(default_factory=dict)
+    endpoints: dict[Address, str] = field(default_factory=dict)
+    demands: dict[int, DemandView] = field(default_factory=dict)
+    held: Wei = NOTHING
+    """Tokens that the vault holds for jobs, games, demands, plants and those whose work a rewind wasted."""
+    _games_of: dict[JobId, list[int]] = field(default_factory=dict)
+    _demands_of: dict[JobId, list[int]] = field(default_factory=dict)
+
+    def games_of(self, job_id: JobId) -> list[GameView]:
+        """A job's games, oldest first."""
+        return [self.games[game_id] for game_id in self._games_of.get(job_id, [])]
+
+    def demands_of(self, job_id: JobId) -> list[DemandView]:
+        """Demands on a job's claims, oldest first."""
+        return [self.demands[demand_id] for demand_id in self._demands_of.get(job_id, [])]
+
+    @classmethod
+    def heeds(cls, contract: str, name: str) -> bool:
+        """Whether an event of this name changes a table."""
+        return hasattr(cls, f"_on_{contract}_{name}")
+
+    def apply(self, event: Event) -> None:
+        """Fold one event in; events of no interest change nothing."""
+        handler = getattr(self, f"_on_{event.contract}_{event.name}", None)
+        if handler is not None:
+            handler(event.arguments)
+
+    def _on_Vault_Transfer(self, a: dict) -> None:
+        change = a["amount"] * ((a["to"] >= _ESCROW) - (a["from"] >= _ESCROW))
+        self.held = Wei(self.held + change)
+
+    def _on_Vault_Paid(self, a: dict) -> None:
+        if a["from"] >= _ESCROW and a["to"]:
+            self.held = Wei(self.held - a["first"] - a["rest"] * (len(a["to"]) - 1))
+
+    def _on_Vault_Burned(self, a: dict) -> None:
+        if a["from"] >= _ESCROW:
+            self.held = Wei(self.held - a["amount"])
+
+    def _on_Jobs_JobPosted(self, a: dict) -> None:
+        job_id = JobId(a["jobId"])
+        self.jobs[job_id] = unpack(Terms, a["terms"])
+        self.claims_of.setdefault(job_id, [])
+
+    def _on_Jobs_JobClosed(self, a: dict) -> None:
+        self.closed.add(JobId(a["jobId"]))
+
+    def _on_Tasks_Committed(self, a: dict) -> None:
+        claim_id = ClaimId(a["claimId"])
+        self.claims[claim_id] = unpack(Claim, a["claim"])
+        self.roots[claim_id] = tuple(a["roots"])
+        self.claims_of.setdefault(JobId(a["jobId"]), []).append(claim_id)
+
+    def _on_Tasks_VoteRevealed(self, a: dict) -> None:
+        shown = self.traces.setdefault(ClaimId(a["claimId"]), {})
+        shown[Address(a["verifier"])] = tuple(a["traces"])
+
+    def _on_Stakes_Endpoint(self, a: dict) -> None:
+        self.endpoints[Address(a["account"])] = a["url"]
+
+    def _on_Availability_Demanded(self, a: dict) -> None:
+        claim_id = ClaimId(a["claimId"])
+        self._demands_of.setdefault(self.claims[claim_id].job_id, []).append(a["demandId"])
+        self.demands[a["demandId"]] = DemandView(
+            demand_id=a["demandId"],
+            claim_id=claim_id,
+            demander=Address(a["demander"]),
+            segment_end=a["segmentEnd"],
+            state_root=a["stateRoot"],
+            deadline=Seconds(a["deadline"]),
+            places=tuple(StateLeaf(**place) for place in a["places"]),
+            outcome="",
+        )
+
+    def _on_Availability_Supplied(self, a: dict) -> None:
+        self._close_demand(a["demandId"], "supplied")
+
+    def _on_Availability_Withheld(self, a: dict) -> None:
+        self._close_demand(a["demandId"], "withheld" if a["convicted"] else "moot")
+
+    def _close_demand(self, demand_id: int, outcome: str) -> None:
+        self.demands[demand_id] = replace(self.demands[demand_id], outcome=outcome)
+
+    def _on_Court_GameOpened(self, a: dict) -> None:
+        game = unpack(Game, a["game"])
+        self._games_of.setdefault(game.accused.job_id, []).append(a["gameId"])
+        self.games[a["gameId"]] = GameView(
+            game_id=a["gameId"],
+            game=game,
+            digests=(),
+            opened=(),
+            leaf_data=b"",
+            moves=0,
+            decided=False,
+            challenger_won=False,
+            reason="",
+        )
+
+    def _on_Court_Moved(self, a: dict) -> None:
+        before = self.games[a["gameId"]]
+        game = before.game.with_parts(unpack(Scope, a["scope"]), unpack(Front, a["front"]))
+        digests = tuple(a["digests"])
+        opened = before.opened
+        if game.phase in _PICKS[1:] and digests:
+            opened = (*opened, Opened(game.digest, digests))
+        self.games[a["gameId"]] = replace(
+            before,
+            game=game,
+            digests=digests if game.phase in _PICKS else (),
+            opened=opened,
+            moves=before.moves + 1,
+        )
+
+    def _on_Court_Narrowed(self, a: dict) -> None:
+        before = self.games[a["gameId"]]
+        front = unpack(Front, a["front"])
+        digests = tuple(a["digests"])
+        opened = before.opened
+        if front.phase in _PICKS[1:] and digests:
+            opened = (*opened, Opened(front.digest, digests))
+        self.games[a["gameId"]] = replace(
+            before,
+            game=before.game.with_parts(front),
+            digests=digests,
+            opened=opened,
+            moves=before.moves + 1,
+        )
+
+    def _on_Court_LeafRevealed(self, a: dict) -> None:
+        before = self.games[a["gameId"]]
+        game = before.game.with_parts(unpack(Front, a["front"]))
+        self.games[a["gameId"]] = replace(
+            before, game=game, digests=(), leaf_data=a["data"], moves=before.moves + 1
+        )
+
+    def _on_Court_GameDecided(self, a: dict) -> None:
+        before = self.games[a["gameId"]]
+        self.games[a["gameId"]] = replace(
+            before, decided=True, challenger_won=a["challengerWon"], reason=a["reason"]
+        )

@@ -1,0 +1,360 @@
+"""The market's entry points: `protocol.ports.Market` over a node and an account.
+
+Contract: each call sends at most one transaction for its intent, also across crashes, and returns when it is
+mined; repeated, it returns the first outcome. A refusal raises `Reverted` with the contract's own error,
+before gas is spent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from eth_utils.crypto import keccak
+
+from assay.chain.contracts.batches import entry_point, send_together
+from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.deploy import Deployment
+from assay.chain.contracts.game_calls import call_of
+from assay.chain.contracts.records import unpack
+from assay.chain.contracts.view import ChainView
+from assay.chain.eth.abi import MalformedData, decode_log, find, topic
+from assay.chain.eth.headers import SeedHeaders
+from assay.chain.eth.journal import Receipt
+from assay.chain.eth.rpc import Rpc
+from assay.chain.eth.sender import Sender
+from assay.protocol.demands import Asked, Chunk, StateLeaf
+from assay.protocol.dispute import Move
+from assay.protocol.encoding import as_tuple, encode
+from assay.protocol.errors import AssayError
+from assay.protocol.ports import Write
+from assay.protocol.types import (
+    ZERO_ADDRESS,
+    ZERO_DIGEST,
+    Address,
+    Claim,
+    ClaimId,
+    ClaimStatus,
+    Game,
+    JobId,
+    Kind,
+    Role,
+    Seconds,
+    Terms,
+    TxResult,
+    Wei,
+)
+
+_NO_CLAIM = Claim(
+    job_id=JobId(ZERO_DIGEST),
+    kind=Kind.TASK,
+    round=0,
+    shard=0,
+    attempt=0,
+    claimant=ZERO_ADDRESS,
+    input_root=ZERO_DIGEST,
+    output_root=ZERO_DIGEST,
+    segments_root=ZERO_DIGEST,
+    manifest=ZERO_DIGEST,
+    price=Wei(0),
+    committed_at=Seconds(0),
+    epoch=0,
+)
+
+
+class ChainMarket(ChainView):
+    """Reads and writes for one account."""
+
+    def __init__(
+        self,
+        rpc: Rpc,
+        deployment: Deployment,
+        artifacts: Artifacts,
+        sender: Sender,
+        events_file: Path,
+        *,
+        confirmations: int = 0,
+        max_age_s: float = 0.2,
+    ) -> None:
+        me = Address(sender.address)
+        super().__init__(
+            rpc, deployment, artifacts, me, events_file, confirmations=confirmations, max_age_s=max_age_s
+        )
+        self.sender = sender
+        self._headers = SeedHeaders(rpc)
+
+    # Money
+
+    def deposit(self, intent: str, amount: Wei) -> TxResult:
+        """Approve (if needed) and deposit tokens into the caller's free balance."""
+        vault = self.contracts["Vault"].address
+        if self.contracts["Token"].read("allowance", self.me, vault) < amount:
+            self._send(f"{intent}/approve", "Token", "approve", vault, amount)
+        return self.do(f"{intent}/deposit", "Vault", "deposit", self.me, amount)
+
+    def withdraw(self, intent: str, amount: Wei) -> TxResult:
+        """Pay out from the free balance to the caller."""
+        return self.do(intent, "Vault", "claim", self.me, amount)
+
+    def stake_up(self, intent: str, role: Role, amount: Wei) -> TxResult:
+        """Stake from the free balance."""
+        return self.do(intent, "Stakes", "stake", role, amount)
+
+    def start_unbond(self, intent: str, role: Role, amount: Wei) -> TxResult:
+        """Begin to take stake out."""
+        return self.do(intent, "Stakes", "startUnbond", role, amount)
+
+    def finish_unbond(self, intent: str, role: Role, index: int) -> TxResult:
+        """Move stake whose delay is over into the free balance."""
+        return self.do(intent, "Stakes", "finishUnbond", role, index)
+
+    def set_endpoint(self, intent: str, url: str) -> TxResult:
+        """Announce where the caller serves its blocks."""
+        return self.do(intent, "Stakes", "setEndpoint", url)
+
+    # Jobs
+
+    def post(self, intent: str, terms: Terms, budget: Wei) -> JobId:
+        """Post a job; its id."""
+        receipt = self._send(intent, "Jobs", "post", terms, budget)
+        return JobId(self._logged(receipt, "Jobs", "JobPosted")["jobId"])
+
+    def top_up(self, intent: str, job_id: JobId, amount: Wei) -> TxResult:
+        """Add to a job's budget."""
+        return self.do(intent, "Jobs", "topUp", job_id, amount)
+
+    def halt(self, intent: str, job_id: JobId) -> TxResult:
+        """Begin no further round."""
+        return self.do(intent, "Jobs", "halt", job_id)
+
+    def close(self, intent: str, job_id: JobId) -> TxResult:
+        """Refund what a finished job has left."""
+        return self.do(intent, "Jobs", "close", job_id)
+
+    # Tasks
+
+    def claim_shard(self, intent: str, job_id: JobId, shard: int) -> TxResult:
+        """Take an open shard."""
+        return self.do(intent, "Tasks", "claimShard", job_id, shard)
+
+    def release(self, intent: str, job_id: JobId, shard: int) -> TxResult:
+        """Give a shard back."""
+        return self.do(intent, "Tasks", "release", job_id, shard)
+
+    def expire(self, intent: str, job_id: JobId, shard: int) -> TxResult:
+        """Take a shard from a solver that missed its deadline."""
+        return self.do(intent, "Tasks", "expire", job_id, shard)
+
+    def commit(self, intent: str, claim: Claim, roots: Sequence[bytes]) -> ClaimId:
+        """Commit a claim; `roots`: the states at its segments' ends.
+
+        segments_root, claimant, price, committed_at, attempt and epoch are the contract's to fill in.
+        """
+        receipt = self._send(intent, "Tasks", "commit", claim, roots)
+        return ClaimId(self._logged(receipt, "Tasks", "Committed")["claimId"])
+
+    def record_seed(self, intent: str, claim: Claim) -> TxResult:
+        """Record the seed and draw the verifiers. Repeated after its seed block has changed, it is another
+        transaction, with another header."""
+        write = self._with_header(Write(intent, "record_seed", (claim,)))
+        return self.do(write.intent, "Tasks", "recordSeed", *write.arguments)
+
+    def tally(self, intent: str, claim: Claim) -> TxResult:
+        """Accept a task whose votes are in, or redraw."""
+        return self.do(intent, "Tasks", "tally", claim)
+
+    def settle(self, intent: str, claim: Claim) -> TxResult:
+        """Pay a claim whose window is over."""
+        return self.do(intent, "Tasks", "settle", claim)
+
+    def void(self, intent: str, claim: Claim) -> TxResult:
+        """End a claim that a rewind has overtaken."""
+        return self.do(intent, "Tasks", "void", claim)
+
+    def commit_vote(self, intent: str, claim: Claim, commitment: bytes) -> TxResult:
+        """Commit to a vote."""
+        return self.do(intent, "Tasks", "commitVote", claim, commitment)
+
+    def reveal_vote(
+        self, intent: str, claim: Claim, valid: bool, traces: Sequence[bytes], salt: bytes
+    ) -> TxResult:
+        """Reveal a vote, with the leaves of its traces tree."""
+        return self.do(intent, "Tasks", "revealVote", claim, valid, traces, salt)
+
+    def vote_commitment(self, claim_id: ClaimId, valid: bool, traces_root: bytes, salt: bytes) -> bytes:
+        """Commitment of the caller's vote (rule 4.7)."""
+        return keccak(encode(claim_id, self.me, valid, traces_root, salt))
+
+    # Challenges
+
+    def announce(
+        self, intent: str, claim_id: ClaimId, segment: int, verifier: Address, salt: bytes
+    ) -> TxResult:
+        """Commit to a finding. For a binding `segment` is the slot, for an input state INPUT_SEGMENT, and
+        `verifier` the zero address."""
+        finding = encode(self.me, claim_id, segment, verifier, salt)
+        return self.do(intent, "Challenges", "announce", keccak(finding))
+
+    def open_game(
+        self,
+        intent: str,
+        claim: Claim,
+        segment: int,
+        from_leaf: bytes,
+        from_proof: Sequence[bytes],
+        to_leaf: bytes,
+        to_proof: Sequence[bytes],
+        salt: bytes,
+    ) -> int:
+        """Dispute a segment of a claim; the new game's id."""
+        arguments = (claim, segment, from_leaf, from_proof, to_leaf, to_proof, salt)
+        return self._open(intent, "open", *arguments)
+
+    def open_vote_game(
+        self,
+        intent: str,
+        claim: Claim,
+        verifier: Address,
+        sample: int,
+        from_leaf: bytes,
+        from_proof: Sequence[bytes],
+        trace_root: bytes,
+        trace_proof: Sequence[bytes],
+        salt: bytes,
+    ) -> int:
+        """Dispute a revealed vote; the new game's id."""
+        arguments = (claim, verifier, sample, from_leaf, from_proof, trace_root, trace_proof, salt)
+        return self._open(intent, "openVote", *arguments)
+
+    def open_input(self, intent: str, claim: Claim, salt: bytes) -> int:
+        """Make the claimant open its input state's tree; the new game's id."""
+        return self._open(intent, "openInput", claim, salt)
+
+    def prove_binding(
+        self,
+        intent: str,
+        claim: Claim,
+        slot: int,
+        leaf: bytes,
+        proof: Sequence[bytes],
+        source: Claim | None,
+        source_leaf: bytes,
+        source_proof: Sequence[bytes],
+        salt: bytes,
+    ) -> TxResult:
+        """Convict a claim whose input is not what it must be (rule 4.4); `source` None: a genesis root."""
+        arguments = (claim, slot, leaf, proof, source or _NO_CLAIM, source_leaf, source_proof, salt)
+        return self.do(intent, "Challenges", "proveBinding", *arguments)
+
+    # Games
+
+    def move(self, intent: str, game_id: int, game: Game, move: Move) -> TxResult:
+        """Make a move of a game that stands as `game`."""
+        function, arguments = call_of(game_id, game, move)
+        return self.do(intent, "Court", function, *arguments)
+
+    def deliver(self, intent: str, game_id: int) -> TxResult:
+        """Hand over a verdict that could not be delivered when it fell."""
+        return self.do(intent, "Court", "deliver", game_id, self.game(game_id).game)
+
+    # Availability
+
+    def demand(
+        self,
+        intent: str,
+        claim: Claim,
+        segment_end: int,
+        state_root: bytes,
+        proof: Sequence[bytes],
+        places: Sequence[StateLeaf],
+    ) -> int:
+        """Ask for leaves of a committed state; the new demand's id."""
+        arguments = (claim, segment_end, state_root, proof, places)
+        receipt = self._send(intent, "Availability", "demand", *arguments)
+        return int(self._logged(receipt, "Availability", "Demanded")["demandId"])
+
+    def supply(
+        self, intent: str, demand_id: int, asked: Asked, claim: Claim, chunks: Sequence[Chunk]
+    ) -> TxResult:
+        """Show all that is asked for."""
+        return self.do(intent, "Availability", "supply", demand_id, asked, claim, chunks)
+
+    def expire_demand(self, intent: str, demand_id: int, asked: Asked, claim: Claim) -> TxResult:
+        """End a demand whose time is up."""
+        return self.do(intent, "Availability", "expire", demand_id, asked, claim)
+
+    # Sending
+
+    def send_all(self, writes: Sequence[Write]) -> list[TxResult | AssayError]:
+        """What became of each write; several that were not sent before go in one transaction."""
+        ready = self._all_ready(writes)
+        known = [write for write in ready if isinstance(write, Write)]
+        unknown = send_together(self.sender, self.contracts["Tasks"], known)
+        return [
+            (unknown.get(one.intent) or self._outcome(one)) if isinstance(one, Write) else one
+            for one in ready
+        ]
+
+    def _all_ready(self, writes: Sequence[Write]) -> list[Write | AssayError]:
+        seeds = [write.arguments for write in writes if write.method == "record_seed"]
+        try:
+            with self._pinned():
+                self._answers.gather(("Tasks", "status", keccak(encode(claim))) for (claim,) in seeds)
+                return [self._ready(write) for write in writes]
+        except AssayError as error:
+            return [error for _ in writes]
+
+    def _ready(self, write: Write) -> Write | AssayError:
+        try:
+            return self._with_header(write)
+        except AssayError as error:
+            return error
+
+    def _with_header(self, write: Write) -> Write:
+        """A seed's record with the header that its block has now, which the intent names: a reorganisation
+        may have replaced the one that was sent before."""
+        if write.method != "record_seed":
+            return write
+        (claim,) = write.arguments
+        with self._pinned():
+            status = self._answers.read("Tasks", "status", keccak(encode(claim)))
+        header = self._headers.of(unpack(ClaimStatus, status).seed_block)
+        intent = f"{write.intent}/{keccak(header).hex()[:16]}"
+        return replace(write, intent=intent, arguments=(claim, header))
+
+    def _outcome(self, write: Write) -> TxResult | AssayError:
+        try:
+            return self.do(write.intent, "Tasks", entry_point(write.method), *write.arguments)
+        except AssayError as error:
+            return error
+
+    def _send(self, intent: str, contract: str, function: str, *arguments: Any) -> Receipt:
+        call = self.contracts[contract].call(function, *(as_tuple(a) for a in arguments))
+        receipt = self.sender.send(intent, call)
+        self.refresh()
+        return receipt
+
+    def do(self, intent: str, contract: str, function: str, *arguments: Any) -> TxResult:
+        """One call of a contract of the market, by name."""
+        receipt = self._send(intent, contract, function, *arguments)
+        gas = receipt.gas_used // self.sender.effects_of(receipt)
+        return TxResult(receipt.tx_hash, receipt.block_number, gas, f"{contract}.{function}")
+
+    def _open(self, intent: str, function: str, *arguments: Any) -> int:
+        receipt = self._send(intent, "Challenges", function, *arguments)
+        return int(self._logged(receipt, "Challenges", "Challenged")["gameId"])
+
+    def _logged(self, receipt: Receipt, contract: str, event: str) -> dict[str, Any]:
+        """The arguments of an event that this transaction must have emitted."""
+        target = self.contracts[contract]
+        entry = find(target.abi, "event", event)
+        for log in receipt.logs:
+            topics = [bytes.fromhex(word[2:]) for word in log["topics"]]
+            if log["address"].lower() == target.address.lower() and topics[:1] == [topic(entry)]:
+                return decode_log(entry, topics, bytes.fromhex(log["data"][2:]))
+        raise MalformedData(
+            f"{contract} did not emit {event} in {receipt.tx_hash}",
+            hint="the deployment may be of other code",
+        )

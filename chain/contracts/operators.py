@@ -1,0 +1,87 @@
+"""Owners of operators, and the guardian's keeper: what few accounts do, rarely (docs/protocol.md, section 7).
+
+Contract: as `chain.contracts.market`: each call sends at most one transaction for its intent. Reads are of
+the latest block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from assay.chain.contracts.market import ChainMarket
+from assay.chain.contracts.view import ChainView
+from assay.protocol.guardian import Business
+from assay.protocol.keys import Consent
+from assay.protocol.types import Address, Role, Seconds, TxResult, Wei
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """Who owns an account; `unbinds_at`: when it owns itself again (0: nobody asked for that)."""
+
+    owner: Address
+    unbinds_at: Seconds
+    nonce: int
+
+
+def ownership(view: ChainView, account: Address) -> Ownership:
+    """Who may stake, unbond and claim for the account."""
+    keys = view.contracts["Keys"]
+    return Ownership(
+        Address(keys.read("ownerOf", account)),
+        Seconds(keys.read("unbindsAt", account)),
+        int(keys.read("nonces", account)),
+    )
+
+
+def pauses(view: ChainView) -> tuple[Address, dict[Business, bool]]:
+    """The guardian's keeper, and what is paused."""
+    guardian = view.contracts["Guardian"]
+    paused = {business: bool(guardian.read("isPaused", business)) for business in Business}
+    return Address(guardian.read("keeper")), paused
+
+
+class Owner:
+    """An account that owns operators."""
+
+    def __init__(self, market: ChainMarket) -> None:
+        self._market = market
+
+    def bind(self, intent: str, consent: Consent, signature: bytes) -> TxResult:
+        """Own the operator that has signed this consent."""
+        return self._market.do(intent, "Keys", "bind", consent.operator, consent.expiry, signature)
+
+    def unbind(self, intent: str, operator: Address) -> TxResult:
+        """Give an operator back to itself, after the delay."""
+        return self._market.do(intent, "Keys", "unbind", operator)
+
+    def stake(self, intent: str, operator: Address, role: Role, amount: Wei) -> TxResult:
+        """Stake for an operator, from the owner's free balance."""
+        return self._market.do(intent, "Stakes", "stakeFor", operator, role, amount)
+
+    def start_unbond(self, intent: str, operator: Address, role: Role, amount: Wei) -> TxResult:
+        """Begin to take an operator's stake out."""
+        return self._market.do(intent, "Stakes", "startUnbondFor", operator, role, amount)
+
+    def finish_unbond(self, intent: str, operator: Address, role: Role, index: int) -> TxResult:
+        """Move an operator's unbonded stake into the owner's free balance."""
+        return self._market.do(intent, "Stakes", "finishUnbondFor", operator, role, index)
+
+    def withdraw(self, intent: str, operator: Address, amount: Wei) -> TxResult:
+        """Pay an operator's free balance out to the owner."""
+        return self._market.do(intent, "Vault", "claimFor", operator, self._market.me, amount)
+
+
+def revoke_consents(market: ChainMarket, intent: str) -> TxResult:
+    """Operator: no consent signed so far counts any more."""
+    return market.do(intent, "Keys", "revokeConsents")
+
+
+def set_paused(market: ChainMarket, intent: str, business: Business, paused: bool) -> TxResult:
+    """Keeper: stop or allow one kind of new business."""
+    return market.do(intent, "Guardian", "setPaused", business, paused)
+
+
+def hand_over(market: ChainMarket, intent: str, to: Address) -> TxResult:
+    """Keeper: give the office to another account, or, to the zero address, up for good."""
+    return market.do(intent, "Guardian", "handOver", to)

@@ -1,0 +1,46 @@
+"""Decoded ABI structs as the market's values; `protocol.encoding.as_tuple` is the way there.
+
+Contract: `protocol.types` mirrors the Solidity structs field by field and in order (a test compares the
+names), so fields go by position; enumerations become numbers and unknown numbers are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any, TypeVar, get_type_hints
+
+from assay.chain.eth.abi import MalformedData
+
+T = TypeVar("T")
+_known_hints: dict[type, dict[str, Any]] = {}
+
+
+def unpack(kind: type[T], value: Mapping[str, Any]) -> T:
+    """A decoded struct as a value of `protocol.types`. Raises MalformedData."""
+    hints = _hints(kind)
+    if len(hints) != len(value):
+        raise MalformedData(f"{kind.__name__} has {len(hints)} fields, the contract's struct {len(value)}")
+    return kind(
+        **{name: _convert(hint, v) for (name, hint), v in zip(hints.items(), value.values(), strict=True)}
+    )
+
+
+def _hints(kind: Any) -> dict[str, Any]:
+    """The fields' types, in order; finding them takes longer than all the rest."""
+    if kind not in _known_hints:
+        hints = get_type_hints(kind)
+        _known_hints[kind] = {field.name: hints[field.name] for field in fields(kind)}
+    return _known_hints[kind]
+
+
+def _convert(hint: Any, value: Any) -> Any:
+    if isinstance(hint, type) and is_dataclass(hint):
+        return unpack(hint, value)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        try:
+            return hint(value)
+        except ValueError as error:
+            raise MalformedData(f"{value} is no {hint.__name__}") from error
+    return value

@@ -1,0 +1,372 @@
+"""The market as one account's node sees it: `protocol.ports.MarketView` over a node.
+
+Contract: every answer of one refresh is as of one block, `block`; the view moves on when it is older than
+`max_age_s` and after each transaction of this node. What no block changes without an event (claims, and jobs
+that have closed) is asked once, and remembered until that event, or until the block it was seen at is gone.
+Whatever else is to be known of a job, of its claims or of an account is asked in one batch; within `snapshot`
+the rest of a batch is filled with what will be asked of the jobs that follow (decision 0025).
+Does not guarantee that the node is honest: whoever stakes on it should run it or compare two.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+from assay.chain.contracts.answers import Answers, Key
+from assay.chain.contracts.bindings import INTERFACES, contracts
+from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.deploy import Deployment
+from assay.chain.contracts.index import MarketIndex
+from assay.chain.contracts.records import unpack
+from assay.chain.eth.events import Event, EventFollower, RolledBack
+from assay.chain.eth.rpc import Rpc, get_block, quantity
+from assay.protocol.demands import DemandView
+from assay.protocol.errors import Stop
+from assay.protocol.types import (
+    Address,
+    Claim,
+    ClaimId,
+    ClaimStatus,
+    ClaimView,
+    GameView,
+    Holder,
+    JobId,
+    JobView,
+    Kind,
+    Phase,
+    Progress,
+    Role,
+    Seconds,
+    StakeView,
+    Vote,
+    Wei,
+)
+
+_ESCROW = 3  # IVault.Bucket
+_STANDING = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
+
+
+class Unknown(Stop):
+    """The market has no such job, claim or game."""
+
+    code = "not-found"
+
+
+class ChainView:
+    """Reads. Safe to share between threads."""
+
+    def __init__(
+        self,
+        rpc: Rpc,
+        deployment: Deployment,
+        artifacts: Artifacts,
+        me: Address,
+        events_file: Path,
+        *,
+        confirmations: int = 0,
+        max_age_s: float = 0.2,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.contracts = contracts(rpc, deployment, artifacts)
+        self._me = me
+        self._rpc = rpc
+        self._max_age_s = max_age_s
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._follower = EventFollower(
+            rpc,
+            {name: (self.contracts[name].address, self.contracts[name].abi) for name in INTERFACES},
+            events_file,
+            first_block=deployment.first_block,
+            confirmations=confirmations,
+        )
+        self._index = MarketIndex()
+        self._answers = Answers(self.contracts, self._follower.cursor)
+        self._views: dict[ClaimId, ClaimView] = {}
+        self._block_time: Seconds | None = None
+        self._kept: dict[ClaimId, tuple[int, ClaimView]] = {}
+        self._closed: dict[JobId, tuple[int, JobView]] = {}
+        self._seen_s = float("-inf")
+        self._readers = 0
+        self._looks = 0
+        self._restart_index()
+        self.refresh()
+
+    @property
+    def held(self) -> Wei:
+        """What the vault holds that is nobody's free balance or stake, by its events."""
+        with self._lock:
+            return self._index.held
+
+    @property
+    def me(self) -> Address:
+        """The account of this node."""
+        return self._me
+
+    @property
+    def block(self) -> int:
+        """The block that all answers are of."""
+        return self._answers.block
+
+    def refresh(self) -> None:
+        """Move to the latest block. Raises RpcUnreachable."""
+        with self._lock:
+            self._seen_s = float("-inf")  # whoever reads after a failure here has to come back to it
+            changes = self._follower.poll()
+            events = [change for change in changes if isinstance(change, Event)]
+            if len(events) < len(changes):
+                agreed = min(c.block_number for c in changes if isinstance(c, RolledBack))
+                self._kept = {k: kept for k, kept in self._kept.items() if kept[0] <= agreed}
+                self._closed = {k: kept for k, kept in self._closed.items() if kept[0] <= agreed}
+                self._restart_index()
+            else:
+                for event in events:
+                    self._index.apply(event)
+            for event in events:
+                self._forget(event)
+            self._answers.move(self._follower.cursor)
+            self._views.clear()
+            self._block_time = None
+            self._seen_s = self._clock()
+
+    def disconnect(self) -> None:
+        """Close the event file."""
+        self._follower.close()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Hold all answers at one block for the length of a `with` block (one pass of a policy).
+
+        Other threads wait; a transaction of this node inside the block still moves the view on.
+        """
+        with self._pinned():
+            self._looks += 1
+            try:
+                yield
+            finally:
+                self._looks -= 1
+
+    def jobs(self) -> Sequence[JobView]:
+        """All jobs, oldest first."""
+        with self._pinned() as index:
+            self._answers.gather(
+                key for job_id in index.jobs if job_id not in self._closed for key in _standing(job_id)
+            )
+            return [self.job(job_id) for job_id in index.jobs]
+
+    def job(self, job_id: JobId) -> JobView:
+        """One job. Raises Unknown."""
+        with self._pinned() as index:
+            terms = index.jobs.get(job_id)
+            if terms is None:
+                raise Unknown(f"there is no job 0x{job_id.hex()} on this market", hint="assay job ls")
+            if job_id in self._closed:
+                return self._closed[job_id][1]
+            self._answers.gather(_standing(job_id))
+            progress, escrow = (self._answers.read(*key) for key in _standing(job_id))
+            view = JobView(job_id, terms, unpack(Progress, progress), Wei(escrow))
+            if view.progress.closed and job_id in index.closed:
+                self._closed[job_id] = (self.block, view)
+            return view
+
+    def holder(self, job_id: JobId, shard: int) -> Holder:
+        """Who holds a shard."""
+        with self._pinned():
+            self._ask_shards("holder", job_id, shard)
+            return unpack(Holder, self._answers.read("Tasks", "holder", job_id, shard))
+
+    def price(self, job_id: JobId, shard: int) -> Wei:
+        """Price at which an open shard can be taken now."""
+        with self._pinned():
+            self._ask_shards("price", job_id, shard)
+            return Wei(self._answers.read("Tasks", "price", job_id, shard))
+
+    def claims(self, job_id: JobId) -> Sequence[ClaimView]:
+        """Every claim ever committed for the job, oldest first."""
+        with self._pinned() as index:
+            claim_ids = index.claims_of.get(job_id, [])
+            self._ask_claims([claim_id for claim_id in claim_ids if not self._knows(claim_id)], job_id)
+            return [self._view(claim_id) for claim_id in claim_ids]
+
+    def claim(self, claim_id: ClaimId) -> ClaimView:
+        """One claim. Raises Unknown."""
+        with self._pinned() as index:
+            claim = index.claims.get(claim_id)
+            if claim is None:
+                raise Unknown(
+                    f"there is no claim 0x{claim_id.hex()} on this market", hint="assay job show JOB"
+                )
+            if not self._knows(claim_id):
+                self._ask_claims([claim_id], claim.job_id)
+            return self._view(claim_id)
+
+    def current(self, job_id: JobId, kind: Kind, round: int, shard: int) -> ClaimView | None:
+        """The standing claim of a place (None: not committed, convicted, or overtaken by a rewind)."""
+        with self._pinned():
+            claim_id = self._answers.read("Tasks", "current", job_id, int(kind), round, shard)
+            return self.claim(ClaimId(claim_id)) if any(claim_id) else None
+
+    def games(self, job_id: JobId | None = None) -> Sequence[GameView]:
+        """Games, oldest first."""
+        with self._pinned() as index:
+            return index.games_of(job_id) if job_id is not None else list(index.games.values())
+
+    def game(self, game_id: int) -> GameView:
+        """One game. Raises Unknown."""
+        with self._pinned() as index:
+            found = index.games.get(game_id)
+            if found is None:
+                raise Unknown(f"there is no game {game_id} on this market", hint="assay dispute ls")
+            return found
+
+    def demands(self, job_id: JobId | None = None) -> Sequence[DemandView]:
+        """Demands to show pieces of a state, oldest first."""
+        with self._pinned() as index:
+            return index.demands_of(job_id) if job_id is not None else list(index.demands.values())
+
+    def stake(self, account: Address, role: Role) -> StakeView:
+        """An account's stake in one role."""
+        with self._pinned():
+            self._answers.gather(key for either in Role for key in _stakes(account, either))
+            return StakeView(*(Wei(self._answers.read(*key)) for key in _stakes(account, role)))
+
+    def free(self, account: Address) -> Wei:
+        """Withdrawable balance in the vault."""
+        with self._pinned():
+            return Wei(self._answers.read("Vault", "free", account))
+
+    def wallet(self, account: Address) -> Wei:
+        """Token balance outside the vault."""
+        with self._pinned():
+            return Wei(self._answers.read("Token", "balanceOf", account))
+
+    def endpoints(self) -> dict[Address, str]:
+        """Where nodes say they serve blocks."""
+        with self._pinned() as index:
+            return dict(index.endpoints)
+
+    @contextmanager
+    def _pinned(self) -> Iterator[MarketIndex]:
+        """The lock, and the tables at one block: refreshed only by the outermost reader."""
+        with self._lock:
+            if self._readers == 0 and self._clock() - self._seen_s > self._max_age_s:
+                self.refresh()
+            self._readers += 1
+            try:
+                yield self._index
+            finally:
+                self._readers -= 1
+
+    def _ahead(self, job_id: JobId) -> Iterator[JobId]:
+        """A job and, within a snapshot, those after it that are open, or closed, as it is."""
+        yield job_id
+        if self._looks:
+            closed, order = self._index.closed, list(self._index.jobs)
+            for other in order[order.index(job_id) + 1 :]:
+                if (other in closed) == (job_id in closed):
+                    yield other
+
+    def _ask_shards(self, what: str, job_id: JobId, shard: int) -> None:
+        """Unless it is known: who holds a job's shards, at what price; and of open jobs after it what the
+        batch has room for."""
+        jobs = self._index.jobs
+        if ("Tasks", what, job_id, shard) in self._answers or job_id not in jobs:
+            return
+        keys = (
+            ("Tasks", name, other, number)
+            for other in ([job_id] if job_id in self._index.closed else self._ahead(job_id))
+            for number in range(jobs[other].shards)
+            for name in ("holder", "price")
+        )
+        self._answers.gather(islice(keys, max(self._answers.batch, 2 * jobs[job_id].shards)))
+
+    def _knows(self, claim_id: ClaimId) -> bool:
+        return claim_id in self._kept or claim_id in self._views
+
+    def _view(self, claim_id: ClaimId) -> ClaimView:
+        return self._kept[claim_id][1] if claim_id in self._kept else self._views[claim_id]
+
+    def _ask_claims(self, asked: Sequence[ClaimId], job_id: JobId) -> None:
+        """Claims of a job, and what the batch has room for of others that this look will ask for.
+
+        Part by part: what has been answered is kept, whatever comes after it.
+        """
+        room = max(self._answers.batch // 2, 1)
+        for first in range(0, len(asked), room):
+            part = dict.fromkeys(asked[first : first + room])
+            if self._looks and len(part) < room:
+                more = (i for other in self._ahead(job_id) for i in self._index.claims_of[other])
+                new = (i for i in more if i not in part and not self._knows(i))
+                part |= dict.fromkeys(islice(new, room - len(part)))
+            self._ask_part(list(part))
+
+    def _ask_part(self, claim_ids: Sequence[ClaimId]) -> None:
+        claims = {claim_id: self._index.claims[claim_id] for claim_id in claim_ids}
+        self._answers.gather(("Tasks", name, claim_id) for claim_id in claims for name in ("status", "votes"))
+        statuses = {i: unpack(ClaimStatus, self._answers.read("Tasks", "status", i)) for i in claims}
+        standing = {i: _place(claims[i]) for i in claims if statuses[i].phase in _STANDING}
+        self._answers.gather(standing.values())
+        stale = {i: _overtaken(claims[i]) for i, place in standing.items() if self._answers.read(*place) != i}
+        self._answers.gather(stale.values())
+        for claim_id, claim in claims.items():
+            votes = tuple(unpack(Vote, vote) for vote in self._answers.read("Tasks", "votes", claim_id))
+            # Out of its place without a rewind: its round was closed without it.
+            left_out = claim_id in stale and not self._answers.read(*stale[claim_id])
+            roots, traces = self._index.roots[claim_id], self._index.traces.get(claim_id, {})
+            status = statuses[claim_id]
+            view = ClaimView(claim_id, claim, status, votes, claim_id in stale, left_out, roots, dict(traces))
+            if self._voting(claim, status):
+                self._views[claim_id] = view
+                continue
+            self._kept[claim_id] = (self.block, view)
+            self._answers.forget(("Tasks", name, claim_id) for name in ("status", "votes"))
+
+    def _voting(self, claim: Claim, status: ClaimStatus) -> bool:
+        """Whether votes may still be committed (rule 4.7): the one change of a claim that no event tells."""
+        if status.phase != Phase.SEEDED:
+            return False
+        return self._time() <= status.since + self._index.jobs[claim.job_id].vote_time
+
+    def _time(self) -> Seconds:
+        """Timestamp of the block that all answers are of; 0 while the node does not know it."""
+        if self._block_time is None:
+            block = get_block(self._rpc, self.block)
+            self._block_time = Seconds(0 if block is None else quantity(block["timestamp"], "a block's time"))
+        return self._block_time
+
+    def _forget(self, event: Event) -> None:
+        """Drop what an event may have changed; every other change of a claim names it in an event."""
+        if event.name in ("Rewound", "ShardsMissing"):
+            for claim_id in self._index.claims_of.get(JobId(event.arguments["jobId"]), []):
+                self._kept.pop(claim_id, None)
+        elif "claimId" in event.arguments:
+            self._kept.pop(ClaimId(event.arguments["claimId"]), None)
+
+    def _restart_index(self) -> None:
+        self._index = MarketIndex()
+        for event in self._follower.history(MarketIndex.heeds):
+            self._index.apply(event)
+
+
+def _standing(job_id: JobId) -> tuple[Key, Key]:
+    """Where a job stands: its progress and what is left in escrow."""
+    return ("Jobs", "progress", job_id), ("Vault", "balance", _ESCROW, job_id)
+
+
+def _stakes(account: Address, role: Role) -> list[Key]:
+    return [("Stakes", name, account, int(role)) for name in ("active", "locked", "unbonding")]
+
+
+def _place(claim: Claim) -> Key:
+    """Which claim stands at the place of this one."""
+    return ("Tasks", "current", claim.job_id, int(claim.kind), claim.round, claim.shard)
+
+
+def _overtaken(claim: Claim) -> Key:
+    """Whether a rewind has overtaken the claim, whatever became of its round."""
+    return ("Jobs", "overtaken", claim.job_id, int(claim.kind), claim.round, claim.epoch, False)

@@ -1,0 +1,1 @@
+"""Any Ethereum chain: JSON-RPC, ABI, headers, events, transactions with a journal, key files, Anvil."""

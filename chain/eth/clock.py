@@ -1,0 +1,39 @@
+"""The chain's time: `protocol.ports.Clock` over a node."""
+
+from __future__ import annotations
+
+import threading
+
+from assay.chain.eth.rpc import Rpc, get_block, quantity
+from assay.protocol.errors import RpcUnreachable
+from assay.protocol.types import Seconds
+
+
+class ChainClock:
+    """Time of the latest block; `stop` ends every wait."""
+
+    def __init__(self, rpc: Rpc) -> None:
+        self._rpc = rpc
+        self._stopped = threading.Event()
+
+    def now(self) -> Seconds:
+        """Timestamp of the latest block. Raises RpcUnreachable."""
+        return Seconds(quantity(self._latest()["timestamp"], "the block's time"))
+
+    def block(self) -> int:
+        """Number of the latest block. Raises RpcUnreachable."""
+        return quantity(self._latest()["number"], "the block number")
+
+    def wait(self, seconds: float) -> bool:
+        """Wait; False when the service was told to stop meanwhile."""
+        return not self._stopped.wait(seconds)
+
+    def stop(self) -> None:
+        """Tell the service to end: this wait and all later ones return at once. Safe in a signal handler."""
+        self._stopped.set()
+
+    def _latest(self) -> dict[str, str]:
+        block = get_block(self._rpc, "latest")
+        if block is None:
+            raise RpcUnreachable("the node has no latest block", hint="wait until it is synced")
+        return block

@@ -1,0 +1,57 @@
+"""One deployed contract: reads, and calls ready to send.
+
+Contract: `read` decodes the result by the ABI and raises `Reverted` with the custom error's name; `call` only
+encodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from assay.chain.eth.abi import Abi, MalformedData, decode_result, encode_call, find
+from assay.chain.eth.errors import Registry, explain
+from assay.chain.eth.journal import Call
+from assay.chain.eth.rpc import BlockTag, Rpc, RpcFailed, block_tag
+
+
+class Contract:
+    """A contract's address and ABI, bound to a node."""
+
+    def __init__(self, rpc: Rpc, name: str, address: str, abi: Abi, registry: Registry | None = None) -> None:
+        self.name = name
+        self.address = address
+        self.abi = abi
+        self._rpc = rpc
+        self._registry = registry or Registry([abi])
+
+    def read(self, function: str, *arguments: Any, block: BlockTag = "latest") -> Any:
+        """A view's result: a value, a dictionary for a struct or several named values, or None.
+
+        Raises Reverted, RpcUnreachable, MalformedData.
+        """
+        request = {"to": self.address, "data": "0x" + self.encode(function, arguments).hex()}
+        try:
+            data = self._rpc.request("eth_call", [request, block_tag(block)])
+        except RpcFailed as failure:
+            raise explain(f"{self.name}.{function}", failure, self._registry) from failure
+        return self.decode(function, arguments, bytes.fromhex(data[2:]))
+
+    def encode(self, function: str, arguments: Sequence[Any]) -> bytes:
+        """A call's data. Raises MalformedData."""
+        return encode_call(find(self.abi, "function", function, len(arguments)), arguments)
+
+    def decode(self, function: str, arguments: Sequence[Any], data: bytes) -> Any:
+        """What a view returned for these arguments, as `read` gives it. Raises MalformedData."""
+        entry = find(self.abi, "function", function, len(arguments))
+        if not data and entry["outputs"]:
+            raise MalformedData(
+                f"{self.name}.{function} gave nothing: there is no such contract at {self.address}",
+                hint="the deployment file may belong to another chain",
+            )
+        return decode_result(entry, data)
+
+    def call(self, function: str, *arguments: Any, value_wei: int = 0, purpose: str = "") -> Call:
+        """A transaction to send with `Sender.send`. Raises MalformedData."""
+        data = self.encode(function, arguments)
+        return Call(self.address, data, purpose or f"{self.name}.{function}", value_wei)

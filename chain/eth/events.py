@@ -1,0 +1,270 @@
+"""Follows the contracts' events through restarts, reorganisations and unreliable nodes.
+
+Contract: `poll` returns what changed since it last returned, in chain order: new events, and before them, if
+blocks that were read are gone, one `RolledBack` naming the events to forget. Every change is on disk before
+it is returned, so after a restart `history` is the whole truth and nothing is read twice. A node that lags,
+stalls or loses its head changes nothing; only a different block at a height that was read does.
+The file holds nothing but what the chain tells: one that is damaged, or of other contracts, is read anew.
+Does not guarantee that the node shows all logs: compare with a second node, or with contract state.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from assay.chain.eth.abi import Abi, checksummed, decode_log, topic
+from assay.chain.eth.journal import WrongChain
+from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, identity, quantity
+from assay.protocol.errors import RpcUnreachable
+
+_LOG = logging.getLogger(__name__)
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+-- Blocks that were read: the end of each range and every block with an event. The highest is the cursor.
+CREATE TABLE IF NOT EXISTS blocks (number INTEGER PRIMARY KEY, hash TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS logs (
+    block INTEGER NOT NULL,
+    position INTEGER NOT NULL,
+    log TEXT NOT NULL,
+    PRIMARY KEY (block, position)
+) STRICT;
+"""
+_TOO_MUCH = ("limit", "range", "too many", "too large", "too big", "more than", "exceed", "timeout")
+
+
+@dataclass(frozen=True)
+class Event:
+    """A decoded log."""
+
+    name: str
+    contract: str
+    arguments: dict[str, Any]
+    block_number: int
+    block_hash: str
+    log_index: int
+    tx_hash: str
+
+
+@dataclass(frozen=True)
+class RolledBack:
+    """`events`, all later than `block_number`, never happened: their blocks were replaced (latest first)."""
+
+    block_number: int
+    events: tuple[Event, ...]
+
+
+class EventFollower:
+    """A cursor over the events of named contracts, kept in one SQLite file. One follower per file."""
+
+    def __init__(
+        self,
+        rpc: Rpc,
+        contracts: Mapping[str, tuple[str, Abi]],
+        path: Path,
+        *,
+        first_block: int = 0,
+        range_blocks: int = 2_000,
+        confirmations: int = 0,
+    ) -> None:
+        """`contracts`: name -> (address, ABI). `confirmations`: how far behind the head to stay."""
+        self._rpc = rpc
+        self._first_block = first_block
+        self._range_blocks = range_blocks
+        self._confirmations = confirmations
+        self._untold: list[Event | RolledBack] = []
+        self._names = {checksummed(address): name for name, (address, _) in contracts.items()}
+        self._events = {
+            (checksummed(address), topic(entry)): entry
+            for address, abi in contracts.values()
+            for entry in abi
+            if entry.get("type") == "event"
+        }
+        self._db = _open(path)
+        self._bind(path)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    @property
+    def cursor(self) -> int:
+        """The last block that was read; `first_block` - 1 before the first."""
+        return self._last_block()[0]
+
+    def poll(self) -> list[Event | RolledBack]:
+        """Read up to the head. Raises RpcUnreachable; what was read before it, the next poll returns."""
+        head = quantity(self._rpc.request("eth_blockNumber", []), "the block number") - self._confirmations
+        rolled_back = self._roll_back(head)
+        if rolled_back is not None:
+            self._untold.append(rolled_back)
+        size = self._range_blocks
+        while (start := self.cursor + 1) <= head:
+            end = min(start + size - 1, head)
+            try:
+                read = self._read(start, end)
+            except RpcFailed as failure:
+                if size == 1 or not any(words in failure.text.lower() for words in _TOO_MUCH):
+                    raise RpcUnreachable(
+                        f"the node refused the logs of blocks {start} to {end}: {failure.text}",
+                        hint="use a node that keeps logs",
+                    ) from failure
+                size = max(size // 2, 1)
+                continue
+            if read is None:  # the chain changed while it was read: the next poll sees it
+                break
+            self._untold.extend(read)
+        changes, self._untold = self._untold, []
+        return changes
+
+    def history(self, heeded: Callable[[str, str], bool] = lambda contract, name: True) -> Iterator[Event]:
+        """Events read so far, in chain order: those whose contract and name are heeded, as others need not be
+        decoded. To be read to its end before the next `poll`."""
+        heeds = cache(heeded)
+        for (row,) in self._db.execute("SELECT log FROM logs ORDER BY block, position"):
+            log = json.loads(row)
+            if heeds(self._contract(log), self._known_entry(log)["name"]):
+                yield self._decode(log)
+
+    def _bind(self, path: Path) -> None:
+        chain = identity(self._rpc)
+        with self._db:
+            self._db.execute("INSERT OR IGNORE INTO facts VALUES ('chain', ?)", (chain,))
+        known = self._db.execute("SELECT value FROM facts WHERE name = 'chain'").fetchone()[0]
+        if known != chain:
+            raise WrongChain(
+                f"the events in {path} are of chain {known}, the node is on {chain}; nothing was read",
+                hint="use the node of that chain, or move the file away to read everything again",
+            )
+        told = ",".join(sorted(f"{address}/{topic.hex()}" for address, topic in self._events))
+        row = self._db.execute("SELECT value FROM facts WHERE name = 'events'").fetchone()
+        if row is not None and row[0] == told:
+            return
+        with self._db:
+            if self._db.execute("DELETE FROM blocks").rowcount:
+                _LOG.warning("%s is of other contracts: all events are read anew", path)
+            self._db.execute("DELETE FROM logs")
+            self._db.execute("INSERT OR REPLACE INTO facts VALUES ('events', ?)", (told,))
+
+    def _last_block(self) -> tuple[int, str | None]:
+        row = self._db.execute("SELECT number, hash FROM blocks ORDER BY number DESC LIMIT 1").fetchone()
+        return (self._first_block - 1, None) if row is None else (row[0], row[1])
+
+    def _roll_back(self, head: int) -> RolledBack | None:
+        """Forget blocks that the chain no longer has. A block that the node does not know is no evidence."""
+        agreed = self._first_block - 1
+        differs = False
+        # Row by row: as a rule the first one agrees.
+        known_blocks = self._db.execute("SELECT number, hash FROM blocks ORDER BY number DESC")
+        with closing(known_blocks):
+            for number, known in known_blocks:
+                block = get_block(self._rpc, number) if number <= head + self._confirmations else None
+                if block is None:
+                    continue
+                if block["hash"] == known:
+                    agreed = number
+                    break
+                differs = True
+        if not differs:
+            return None
+        rows = self._db.execute(
+            "SELECT log FROM logs WHERE block > ? ORDER BY block DESC, position DESC", (agreed,)
+        ).fetchall()
+        with self._db:
+            self._db.execute("DELETE FROM logs WHERE block > ?", (agreed,))
+            self._db.execute("DELETE FROM blocks WHERE number > ?", (agreed,))
+        return RolledBack(agreed, tuple(self._decode(json.loads(row[0])) for row in rows))
+
+    def _read(self, start: int, end: int) -> list[Event] | None:
+        """Keep and return the events of a range, or None when the chain changed under the reading."""
+        before = get_block(self._rpc, end)
+        logs = self._rpc.request(
+            "eth_getLogs", [{"fromBlock": hex(start), "toBlock": hex(end), "address": list(self._names)}]
+        )
+        after = get_block(self._rpc, end)
+        if before is None or after is None or before["hash"] != after["hash"]:
+            return None
+        blocks = {end: before["hash"]}
+        kept = []
+        for log in logs:
+            number = quantity(log["blockNumber"], "the log's block")
+            inside = start <= number <= end and not log.get("removed", False)
+            if not inside or blocks.setdefault(number, log["blockHash"]) != log["blockHash"]:
+                return None
+            if self._entry(log) is not None:
+                kept.append((number, quantity(log["logIndex"], "the log's index"), log))
+        kept.sort(key=lambda row: row[:2])
+        with self._db:
+            self._db.executemany("INSERT INTO blocks VALUES (?, ?)", sorted(blocks.items()))
+            self._db.executemany(
+                "INSERT INTO logs VALUES (?, ?, ?)", [(n, i, json.dumps(g)) for n, i, g in kept]
+            )
+        return [self._decode(log) for _, _, log in kept]
+
+    def _entry(self, log: dict[str, Any]) -> Mapping[str, Any] | None:
+        """The ABI's event for a log, or None for logs of other kinds (contracts may have events of
+        libraries).
+        """
+        if not log["topics"]:
+            return None
+        return self._events.get((checksummed(log["address"]), bytes.fromhex(log["topics"][0][2:])))
+
+    def _known_entry(self, log: dict[str, Any]) -> Mapping[str, Any]:
+        entry = self._entry(log)
+        assert entry is not None  # only logs with an entry are kept
+        return entry
+
+    def _contract(self, log: dict[str, Any]) -> str:
+        return self._names[checksummed(log["address"])]
+
+    def _decode(self, log: dict[str, Any]) -> Event:
+        entry = self._known_entry(log)
+        topics = [bytes.fromhex(word[2:]) for word in log["topics"]]
+        return Event(
+            entry["name"],
+            self._contract(log),
+            decode_log(entry, topics, bytes.fromhex(log["data"][2:])),
+            quantity(log["blockNumber"], "the log's block"),
+            log["blockHash"],
+            quantity(log["logIndex"], "the log's index"),
+            log["transactionHash"],
+        )
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    """The file's database; where it is damaged, a new one, and the old one is moved aside."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        return _sound(path)
+    except sqlite3.OperationalError:  # locked, or no room: not the file's fault
+        raise
+    except sqlite3.DatabaseError as error:
+        aside = path.with_name(path.name + ".damaged")
+        _LOG.warning("%s is damaged (%s) and is now %s: all events are read anew", path, error, aside)
+        for end in ("", "-wal", "-shm"):
+            found = path.with_name(path.name + end)
+            if found.exists():
+                found.replace(aside.with_name(aside.name + end))
+        return _sound(path)
+
+
+def _sound(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(path, check_same_thread=False, timeout=30)
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.executescript(_SCHEMA)
+        (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise sqlite3.DatabaseError(found)
+    except sqlite3.Error:
+        db.close()
+        raise
+    return db

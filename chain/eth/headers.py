@@ -1,0 +1,99 @@
+"""Block headers in the form whose hash is the block's: what the record of a claim's seed brings along.
+
+Contract: `encode_header` gives the RLP of what `eth_getBlockByNumber` answered, with every field up to
+Amsterdam's that the answer has. `SeedHeaders.of` gives it only if its Keccak-256 is the block's hash and the
+contract will find a RANDAO value in it; else nothing, and a warning: the record then has to wait, and the
+block's hash serves (rule 4.5).
+Source: the Yellow Paper, 4.4.3, and the EIPs that appended fields: 1559, 4895, 4844, 4788, 7685, 7928, 7843.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import rlp
+from eth_utils.crypto import keccak
+
+from assay.chain.eth.rpc import Rpc, get_block
+
+_NUMBER, _BYTES = "number", "bytes"
+_FIELDS = {
+    "parentHash": _BYTES,
+    "sha3Uncles": _BYTES,
+    "miner": _BYTES,
+    "stateRoot": _BYTES,
+    "transactionsRoot": _BYTES,
+    "receiptsRoot": _BYTES,
+    "logsBloom": _BYTES,
+    "difficulty": _NUMBER,
+    "number": _NUMBER,
+    "gasLimit": _NUMBER,
+    "gasUsed": _NUMBER,
+    "timestamp": _NUMBER,
+    "extraData": _BYTES,
+    "mixHash": _BYTES,  # since the Merge the RANDAO value
+    "nonce": _BYTES,
+    "baseFeePerGas": _NUMBER,  # since London
+    "withdrawalsRoot": _BYTES,  # Shanghai
+    "blobGasUsed": _NUMBER,  # Cancun
+    "excessBlobGas": _NUMBER,
+    "parentBeaconBlockRoot": _BYTES,
+    "requestsHash": _BYTES,  # Prague
+    "blockAccessListHash": _BYTES,  # Amsterdam
+    "slotNumber": _NUMBER,
+}
+"""In the order of the encoding."""
+log = logging.getLogger(__name__)
+
+
+def encode_header(block: dict[str, Any]) -> bytes:
+    """RLP of a block's header. Raises ValueError when a field is not hex."""
+    fields: list[int | bytes] = []
+    for name, kind in _FIELDS.items():
+        value = block.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, str) or not value.startswith("0x"):
+            raise ValueError(f"{name} is {value!r}")
+        fields.append(int(value, 16) if kind == _NUMBER else bytes.fromhex(value[2:]))
+    return rlp.encode(fields)
+
+
+class SeedHeaders:
+    """Headers of seed blocks, for one node."""
+
+    def __init__(self, rpc: Rpc) -> None:
+        self._rpc = rpc
+        self._warned: set[str] = set()
+
+    def of(self, number: int) -> bytes:
+        """The header to record a seed with; empty while the block is not mined, and where it cannot serve.
+
+        Raises RpcUnreachable.
+        """
+        block = get_block(self._rpc, number)
+        if block is None:
+            return b""
+        header, fault = _usable(block)
+        if fault and block["hash"] not in self._warned:
+            self._warned.add(block["hash"])
+            log.warning(
+                "block %d: %s; seeds from it take its hash, some time later (docs/protocol.md, 4.5)",
+                number,
+                fault,
+            )
+        return header
+
+
+def _usable(block: dict[str, Any]) -> tuple[bytes, str]:
+    """The header, or nothing and why."""
+    try:
+        header = encode_header(block)
+        if "0x" + keccak(header).hex() != block["hash"]:
+            return b"", "its header has fields that are not known here"
+        if int(block["difficulty"], 16) or not int(block["mixHash"], 16):
+            return b"", "its header holds no RANDAO value"
+    except (KeyError, ValueError) as error:
+        return b"", f"the node's answer is no header ({error})"
+    return header, ""

@@ -1,0 +1,360 @@
+"""The record of every transaction this node means to send, kept so that no crash can send one twice.
+
+Contract: an intent (a unique key with its destination, data and value) is on disk before anything is signed;
+a signed transaction is on disk, with its nonce, before it is broadcast. A nonce belongs to one intent for
+ever, so replays and fee bumps of an intent exclude one another on chain. Opened by several processes, nonces
+stay unique.
+Does not guarantee anything for transactions that other programs send from the same account (`lost` handles
+them).
+
+    RECORDED --sign--> SIGNED --mined--> MINED | FAILED
+        ^                |  ^               |
+        +----- lost -----+  +--- reorged ---+
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from assay.protocol.errors import Retry, Stop
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS intents (
+    key TEXT PRIMARY KEY,
+    sender TEXT NOT NULL,
+    purpose TEXT NOT NULL,
+    destination TEXT,               -- NULL creates a contract
+    data BLOB NOT NULL,
+    value_wei TEXT NOT NULL,        -- SQLite integers are too short for wei
+    state TEXT NOT NULL,
+    nonce INTEGER,
+    receipt TEXT,
+    UNIQUE (sender, nonce)
+) STRICT;
+CREATE TABLE IF NOT EXISTS attempts (
+    hash TEXT PRIMARY KEY,
+    key TEXT NOT NULL REFERENCES intents (key),
+    raw BLOB NOT NULL,
+    gas INTEGER NOT NULL,
+    max_fee_wei TEXT NOT NULL,
+    tip_wei TEXT NOT NULL
+) STRICT;
+-- Intents that a batch, itself an intent, carries. A row counts while its batch is signed or mined.
+CREATE TABLE IF NOT EXISTS members (
+    key TEXT NOT NULL,
+    batch TEXT NOT NULL REFERENCES intents (key),
+    PRIMARY KEY (key, batch)
+) STRICT;
+"""
+
+
+class IntentConflict(Stop):
+    """An intent key is used again for something else."""
+
+    code = "intent-conflict"
+
+
+class IntentCarried(Retry):
+    """Another transaction carries an intent already; nothing was signed."""
+
+    code = "intent-carried"
+
+
+class WrongChain(Stop):
+    """A journal or cursor belongs to another chain."""
+
+    code = "wrong-chain"
+
+
+class State(StrEnum):
+    """Where an intent stands."""
+
+    RECORDED = "recorded"
+    SIGNED = "signed"
+    MINED = "mined"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Call:
+    """What to send: `to` None creates a contract."""
+
+    to: str | None
+    data: bytes
+    purpose: str
+    value_wei: int = 0
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What became of a transaction. `logs` are as the node gave them."""
+
+    key: str
+    tx_hash: str
+    block_number: int
+    block_hash: str
+    gas_used: int
+    gas_price_wei: int
+    ok: bool
+    contract: str | None
+    logs: list[dict[str, Any]]
+
+    @property
+    def cost_wei(self) -> int:
+        """What the account paid for gas."""
+        return self.gas_used * self.gas_price_wei
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One signed transaction of an intent."""
+
+    hash: str
+    raw: bytes
+    gas: int
+    max_fee_wei: int
+    tip_wei: int
+
+
+@dataclass(frozen=True)
+class Intent:
+    """One entry, with its attempts from first to latest."""
+
+    key: str
+    sender: str
+    call: Call
+    state: State
+    nonce: int | None
+    receipt: Receipt | None
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def worst_cost_wei(self) -> int:
+        """The most that this intent can take from the account: paid, or still open."""
+        if self.receipt is not None:
+            return self.receipt.cost_wei + (self.call.value_wei if self.receipt.ok else 0)
+        return max((a.gas * a.max_fee_wei for a in self.attempts), default=0) + self.call.value_wei
+
+
+class Journal:
+    """The entries of one node on one chain. Safe to share between threads and processes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = threading.RLock()
+        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+        self._db.execute("PRAGMA journal_mode = WAL")
+        self._db.execute("PRAGMA synchronous = FULL")  # an intent must survive power loss, not only a crash
+        self._db.execute("PRAGMA foreign_keys = ON")
+        self._db.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def bind(self, identity: str) -> None:
+        """Tie the journal to one chain for good. Raises WrongChain when it is tied to another."""
+        known = self.remember("chain", identity)
+        if known != identity:
+            raise WrongChain(
+                f"the journal {self.path} was written on chain {known}, the node is on {identity};"
+                " nothing was sent",
+                hint="use the node of that chain, or give this one a data directory of its own",
+            )
+
+    def remember(self, name: str, value: str) -> str:
+        """Keep a fact under a name unless there is one; returns the one kept."""
+        with self._transaction():
+            self._db.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, value))
+            return str(self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()[0])
+
+    def record(self, key: str, sender: str, call: Call, members: Sequence[str] = ()) -> Intent:
+        """Enter an intent, or return the one of this key. `members`: the intents that it carries, if it is a
+        batch.
+
+        An intent that was never signed had no effect and takes the new call. Raises IntentConflict when the
+        key was signed for another call.
+        """
+        row = (key, sender, call.purpose, call.to, call.data, str(call.value_wei), State.RECORDED)
+        with self._transaction():
+            self._db.execute(
+                "INSERT INTO intents (key, sender, purpose, destination, data, value_wei, state)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET sender = excluded.sender,"
+                " purpose = excluded.purpose, destination = excluded.destination, data = excluded.data,"
+                " value_wei = excluded.value_wei WHERE state = 'recorded'",
+                row,
+            )
+            self._db.executemany(
+                "INSERT OR IGNORE INTO members VALUES (?, ?)", [(member, key) for member in members]
+            )
+            intent = self.get(key)
+        assert intent is not None
+        kept = (intent.sender, intent.call.to, intent.call.data, intent.call.value_wei)
+        if kept != (sender, call.to, call.data, call.value_wei):
+            raise IntentConflict(
+                f"{key} was already signed for another transaction ({intent.call.purpose}); nothing was sent",
+                hint="this is a bug in the caller: a key must name exactly one transaction",
+            )
+        return intent
+
+    def sign(self, key: str, chain_nonce: int, make: Callable[[int], Attempt]) -> Intent:
+        """Reserve a nonce and keep the transaction that `make(nonce)` signs, both or neither.
+
+        The nonce is the intent's own if it has one, else the lowest from `chain_nonce` on that no entry
+        holds. Raises IntentCarried if that would send an intent a second time, by itself or in a batch.
+        """
+        with self._transaction():
+            intent = self._require(key)
+            if intent.nonce is None:
+                self._require_uncarried(key)
+            nonce = intent.nonce if intent.nonce is not None else self._free_nonce(intent.sender, chain_nonce)
+            attempt = make(nonce)
+            self._db.execute(
+                "UPDATE intents SET nonce = ?, state = ?, receipt = NULL WHERE key = ?",
+                (nonce, State.SIGNED, key),
+            )
+            self._db.execute(
+                "INSERT OR IGNORE INTO attempts VALUES (?, ?, ?, ?, ?, ?)",
+                (attempt.hash, key, attempt.raw, attempt.gas, str(attempt.max_fee_wei), str(attempt.tip_wei)),
+            )
+            return self._require(key)
+
+    def settle(self, key: str, receipt: Receipt) -> Intent:
+        """Note that the chain has executed the intent."""
+        state = State.MINED if receipt.ok else State.FAILED
+        with self._transaction():
+            self._db.execute(
+                "UPDATE intents SET state = ?, receipt = ? WHERE key = ?",
+                (state, json.dumps(asdict(receipt)), key),
+            )
+            return self._require(key)
+
+    def reorged(self, key: str) -> Intent:
+        """Note that the block of an executed intent is gone: the same transaction has to be mined again."""
+        with self._transaction():
+            self._db.execute(
+                "UPDATE intents SET state = ?, receipt = NULL WHERE key = ?", (State.SIGNED, key)
+            )
+            return self._require(key)
+
+    def lost(self, key: str) -> Intent:
+        """Note that another program's transaction took the nonce for good: none of the attempts can ever be
+        mined.
+        """
+        with self._transaction():
+            self._db.execute("DELETE FROM attempts WHERE key = ?", (key,))
+            self._db.execute(
+                "UPDATE intents SET state = ?, nonce = NULL WHERE key = ?", (State.RECORDED, key)
+            )
+            return self._require(key)
+
+    def get(self, key: str) -> Intent | None:
+        """The entry of this key."""
+        found = self._select("WHERE key = ?", (key,))
+        return found[0] if found else None
+
+    def batch_of(self, key: str) -> Intent | None:
+        """The batch that carries this intent, signed or mined; None if there is none, or it had no effect."""
+        found = self._select(
+            "WHERE state IN ('signed', 'mined') AND key IN (SELECT batch FROM members WHERE key = ?)", (key,)
+        )
+        return found[0] if found else None
+
+    def members(self, batch: str) -> list[str]:
+        """The intents that a batch carries; none if it is no batch."""
+        rows = self._db.execute("SELECT key FROM members WHERE batch = ? ORDER BY rowid", (batch,)).fetchall()
+        return [str(row[0]) for row in rows]
+
+    def open_intents(self, sender: str) -> list[Intent]:
+        """Signed and not yet known to be mined, by nonce."""
+        return self._select("WHERE sender = ? AND state = 'signed' ORDER BY nonce", (sender,))
+
+    def unsigned(self, sender: str) -> list[Intent]:
+        """Recorded and never signed: they had no effect, and whoever meant them must decide again."""
+        return self._select("WHERE sender = ? AND state = 'recorded' ORDER BY rowid", (sender,))
+
+    def executed(self, sender: str, since_block: int) -> list[Intent]:
+        """Mined or failed in `since_block` or later, by nonce."""
+        return self._select(
+            "WHERE sender = ? AND state IN ('mined', 'failed')"
+            " AND json_extract(receipt, '$.block_number') >= ? ORDER BY nonce",
+            (sender, since_block),
+        )
+
+    def committed_wei(self, sender: str) -> int:
+        """The most that all signed and executed intents together can have taken or still take."""
+        return sum(
+            i.worst_cost_wei for i in self._select("WHERE sender = ? AND state <> 'recorded'", (sender,))
+        )
+
+    def _free_nonce(self, sender: str, lowest: int) -> int:
+        rows = self._db.execute(
+            "SELECT nonce FROM intents WHERE sender = ? AND nonce >= ?", (sender, lowest)
+        ).fetchall()
+        held = {row[0] for row in rows}
+        return next(n for n in range(lowest, lowest + len(held) + 1) if n not in held)
+
+    def _require_uncarried(self, key: str) -> None:
+        """INVARIANT: of an intent and all batches with it, at most one is signed and not failed."""
+        for one in (key, *self.members(key)):
+            carrier = self.batch_of(one)
+            itself = None if one == key else self.get(one)
+            if itself is not None and itself.state in (State.RECORDED, State.FAILED):
+                itself = None
+            if carrier is not None or itself is not None:
+                raise IntentCarried(
+                    f"{one} is under way in another transaction; nothing was signed",
+                    hint="ask again: its outcome is that transaction's",
+                )
+
+    def _require(self, key: str) -> Intent:
+        intent = self.get(key)
+        if intent is None:
+            raise IntentConflict(f"the journal has no intent {key}; nothing was sent", hint="record it first")
+        return intent
+
+    def _select(self, where: str, parameters: tuple[Any, ...]) -> list[Intent]:
+        columns = "key, sender, purpose, destination, data, value_wei, state, nonce, receipt"
+        with self._lock:
+            rows = self._db.execute(f"SELECT {columns} FROM intents {where}", parameters).fetchall()
+            return [self._intent(row) for row in rows]
+
+    def _intent(self, row: tuple[Any, ...]) -> Intent:
+        key, sender, purpose, to, data, value_wei, state, nonce, receipt = row
+        attempts = self._db.execute(
+            "SELECT hash, raw, gas, max_fee_wei, tip_wei FROM attempts WHERE key = ? ORDER BY rowid", (key,)
+        ).fetchall()
+        return Intent(
+            key,
+            sender,
+            Call(to, data, purpose, int(value_wei)),
+            State(state),
+            nonce,
+            Receipt(**json.loads(receipt)) if receipt else None,
+            tuple(Attempt(h, raw, gas, int(fee), int(tip)) for h, raw, gas, fee, tip in attempts),
+        )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """All or nothing, one writer at a time across processes."""
+        with self._lock:
+            if self._db.in_transaction:
+                yield
+                return
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")

@@ -1,0 +1,163 @@
+"""Accounts as Web3 Secret Storage v3 files, interchangeable with Foundry's keystores.
+
+Contract: a key file is created with mode 0600 and never overwritten; a private key is never printed, logged
+or put in an error. Passwords come from a file that only its owner can read.
+Does not guarantee protection from whoever can read this process's memory.
+Source: Web3 Secret Storage Definition v3; EIP-55 for addresses.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from eth_account import Account
+from eth_account.signers.local import LocalAccount
+from eth_keys.exceptions import ValidationError
+from eth_utils.address import to_checksum_address
+
+from assay.protocol.errors import Ask, Stop
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+STRONG_SCRYPT_N = 1 << 18
+DEVNET_SCRYPT_N = 1 << 12  # for keys that guard nothing: test chains only
+
+
+class KeyProblem(Ask):
+    """A key, its file or its password needs a person."""
+
+    code = "key-problem"
+
+
+class BadKey(Stop):
+    """A name or a private key is malformed."""
+
+    code = "bad-key"
+
+
+@dataclass(frozen=True)
+class StoredAccount:
+    """A key file by name; the address is as the file states it (checked when the key is loaded)."""
+
+    name: str
+    address: str
+    path: Path
+
+
+class Keystore:
+    """A directory of key files, one per name."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.expanduser()
+
+    def create(self, name: str, password: str, *, scrypt_n: int = STRONG_SCRYPT_N) -> StoredAccount:
+        """Make a fresh key. Raises KeyProblem when the name is taken, BadKey when it is malformed."""
+        return self._store(name, Account.create(), password, scrypt_n)
+
+    def import_key(
+        self, name: str, private_key: bytes, password: str, *, scrypt_n: int = STRONG_SCRYPT_N
+    ) -> StoredAccount:
+        """Keep an existing 32-byte key. Raises KeyProblem when the name is taken, BadKey."""
+        try:
+            account = Account.from_key(private_key)
+        except (ValueError, TypeError, ValidationError) as error:
+            raise BadKey(  # "from None": the library's error may quote the key
+                f"this is not a private key ({type(error).__name__}); nothing was stored",
+                hint="a key is 32 bytes, 64 hex digits",
+            ) from None
+        return self._store(name, account, password, scrypt_n)
+
+    def list(self) -> list[StoredAccount]:
+        """All well-formed key files, by name."""
+        found = []
+        for path in sorted(self.directory.glob("*")) if self.directory.is_dir() else []:
+            address = _address(path)
+            if address is not None:
+                found.append(StoredAccount(path.name, address, path))
+        return found
+
+    def load(self, name: str, password_file: Path) -> LocalAccount:
+        """Decrypt the key of this name. Raises KeyProblem."""
+        return self.unlock(name, read_password(password_file))
+
+    def unlock(self, name: str, password: str) -> LocalAccount:
+        """Decrypt the key of this name with a password. Raises KeyProblem."""
+        path = self._path(name)
+        stated = _address(path) if path.is_file() else None
+        if stated is None:
+            known = ", ".join(a.name for a in self.list()) or "none"
+            raise KeyProblem(
+                f"there is no account named {name} in {self.directory}; it has: {known}",
+                hint=f"assay account new {name}, or choose one with --account",
+            )
+        try:
+            account: LocalAccount = Account.from_key(Account.decrypt(path.read_text(), password))
+        except (ValueError, KeyError, TypeError):
+            raise KeyProblem(
+                f"the password does not open account {name}; nothing was signed",
+                hint="check --password-file (ETH_PASSWORD)",
+            ) from None
+        if account.address != stated:
+            raise KeyProblem(
+                f"the file of account {name} states another address than its key has; nothing was signed",
+                hint="restore the file from a backup",
+            )
+        return account
+
+    def _path(self, name: str) -> Path:
+        if not _NAME.fullmatch(name):
+            raise BadKey(f"{name!r} cannot be an account name", hint="use letters, digits, '.', '_' and '-'")
+        return self.directory / name
+
+    def _store(self, name: str, account: LocalAccount, password: str, scrypt_n: int) -> StoredAccount:
+        path = self._path(name)
+        if not password:
+            raise KeyProblem("an empty password protects nothing; no key was stored", hint="give a password")
+        document = Account.encrypt(account.key, password, kdf="scrypt", iterations=scrypt_n)
+        document["address"] = account.address.lower().removeprefix("0x")
+        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            raise KeyProblem(
+                f"an account named {name} exists already; nothing was changed", hint="choose another name"
+            ) from None
+        with os.fdopen(handle, "w") as file:
+            json.dump(document, file)
+            file.flush()
+            os.fsync(file.fileno())
+        return StoredAccount(name, account.address, path)
+
+
+def read_password(path: Path) -> str:
+    """The password in a file, without its line end. Raises KeyProblem when others may read the file."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise KeyProblem(
+            f"the password file {path} cannot be read ({type(error).__name__}); nothing was signed",
+            hint="give an existing text file with --password-file",
+        ) from None
+    if mode & 0o077:
+        raise KeyProblem(
+            f"the password file {path} can be read by others (mode {mode:04o}); nothing was signed",
+            hint=f"chmod 600 {path}",
+        )
+    return text.rstrip("\r\n")
+
+
+def _address(path: Path) -> str | None:
+    """The address that a key file states, or None when it is no key file."""
+    try:
+        document = json.loads(path.read_text())
+        if document["version"] != 3:
+            return None
+        stated = document.get("address")
+        return None if stated is None else to_checksum_address("0x" + stated.removeprefix("0x"))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None

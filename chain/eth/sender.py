@@ -1,0 +1,358 @@
+"""Sends transactions exactly once, through crashes, restarts, reorganisations and stuck fees.
+
+Contract: `send(key, call)` has the effect of at most one mined transaction for a key, however often and in
+however many processes it is called; it returns the receipt, or raises with the decoded reason. Every call is
+simulated first, so a call that would fail costs nothing. Keys never leave `account`.
+Does not guarantee inclusion in time: `ConfirmationTimeout` leaves the transaction live, and the same call
+waits on.
+Source: EIP-1559 (fees), EIP-3607; replacement rule of 10 % from go-ethereum's transaction pool.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eth_account.signers.local import LocalAccount
+
+from assay.chain.eth.errors import Registry, explain, revert_data, reverted
+from assay.chain.eth.journal import Attempt, Call, Intent, Journal, Receipt, State
+from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, identity, quantity
+from assay.protocol.errors import Ask, InsufficientFunds, Retry, Reverted, RpcUnreachable
+
+LOOK_BACK_BLOCKS = 64  # two epochs: on a proof-of-stake chain older blocks are final
+_ALREADY_THERE = ("already known", "already imported", "known transaction", "already in pool")
+_NONCE_TAKEN = ("nonce too low", "nonce is too low", "underpriced", "nonce has already been used")
+
+
+class ConfirmationTimeout(Retry):
+    """A transaction is broadcast and not mined yet."""
+
+    code = "confirmation-timeout"
+
+
+class NonceTaken(Retry):
+    """Another program uses the account; the transaction waits until that is final."""
+
+    code = "nonce-taken"
+
+
+class SpendLimit(Ask):
+    """The operator's limit on spending is reached."""
+
+    code = "spend-limit"
+
+
+@dataclass(frozen=True)
+class FeePolicy:
+    """What to pay and how long to wait. Operator configuration."""
+
+    max_fee_per_gas_wei: int = 500 * 10**9
+    gas_margin_percent: int = 25
+    stuck_after_s: float = 60.0
+    confirm_timeout_s: float = 300.0
+    poll_s: float = 0.05
+    final_blocks: int = 12  # newer blocks may still be replaced, or not yet be indexed by the node
+    spend_limit_wei: int | None = None
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What a call would do now. `cost_wei` is the worst case, value included."""
+
+    result: bytes
+    gas: int
+    max_fee_wei: int
+    tip_wei: int
+    cost_wei: int
+
+
+class Sender:
+    """One account on one chain. Safe to share between threads."""
+
+    def __init__(
+        self,
+        rpc: Rpc,
+        account: LocalAccount,
+        journal: Journal,
+        registry: Registry | None = None,
+        policy: FeePolicy | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.rpc = rpc
+        self.address: str = account.address
+        self.journal = journal
+        self.registry = registry or Registry()
+        self.policy = policy or FeePolicy()
+        self._account = account
+        self._clock = clock
+        self._sleep = sleep
+        self.identity = identity(rpc)
+        self.chain_id = int(self.identity.split(":")[0])
+        journal.bind(self.identity)
+
+    def send(self, key: str, call: Call) -> Receipt:
+        """Submit and wait; for an intent that a batch carries, wait for the batch.
+
+        Raises Reverted, InsufficientFunds, RpcUnreachable, ConfirmationTimeout, NonceTaken, SpendLimit,
+        IntentConflict, IntentCarried.
+        """
+        carrier = self.journal.batch_of(key)
+        if carrier is not None:
+            try:
+                return self.wait(carrier.key)
+            except Reverted:
+                pass  # the batch had no effect, so neither had this
+        self.submit(key, call)
+        return self.wait(key)
+
+    def send_batch(self, key: str, members: Sequence[str], call: Call) -> Receipt:
+        """Send one call that carries the intents `members`; from then on `send` of any of them waits for it.
+
+        Raises as `send` does; after Reverted none of them has had any effect.
+        """
+        self.submit(key, call, members)
+        return self.wait(key)
+
+    def submit(self, key: str, call: Call, members: Sequence[str] = ()) -> Intent:
+        """Record, simulate, sign and broadcast; returns without waiting. Does nothing again for a key already
+        signed.
+        """
+        intent = self.journal.record(key, self.address, call, members)
+        if intent.state is State.RECORDED:
+            intent = self._sign_first(intent)
+            self._broadcast(intent)
+        return intent
+
+    def unsent(self, key: str) -> bool:
+        """Whether no transaction was signed for this intent, by itself or in a batch that took effect."""
+        intent = self.journal.get(key)
+        return (intent is None or intent.state is State.RECORDED) and self.journal.batch_of(key) is None
+
+    def effects_of(self, receipt: Receipt) -> int:
+        """How many intents the transaction has carried out."""
+        return max(len(self.journal.members(receipt.key)), 1)
+
+    def wait(self, key: str) -> Receipt:
+        """The receipt of a submitted intent; rebroadcasts, bumps the fee when stuck, and decodes a failure.
+
+        Raises as `send` does.
+        """
+        begin = bumped = self._clock()
+        while True:
+            intent = self._advance(key)
+            if intent.receipt is not None:
+                return self._checked(intent, intent.receipt)
+            now = self._clock()
+            if now - begin > self.policy.confirm_timeout_s:
+                raise ConfirmationTimeout(
+                    f"{intent.call.purpose}: not mined within"
+                    f" {self.policy.confirm_timeout_s:g} s; it may still be",
+                    hint="repeat the command: it goes on waiting for the same transaction",
+                )
+            if now - bumped > self.policy.stuck_after_s:
+                self._bump(intent)
+                bumped = now
+            self._sleep(self.policy.poll_s)
+
+    def simulate(self, call: Call) -> Simulation:
+        """Try a call without sending it. Raises Reverted, InsufficientFunds, RpcUnreachable."""
+        transaction = self._transaction(call)
+        try:
+            result = self.rpc.request("eth_call", [transaction, "latest"])
+            gas = quantity(self.rpc.request("eth_estimateGas", [transaction]), "the gas estimate")
+        except RpcFailed as failure:
+            raise explain(call.purpose, failure, self.registry) from failure
+        gas += gas * self.policy.gas_margin_percent // 100
+        max_fee_wei, tip_wei = self._fees(call.purpose)
+        return Simulation(
+            bytes.fromhex(result[2:]), gas, max_fee_wei, tip_wei, gas * max_fee_wei + call.value_wei
+        )
+
+    def resume(self) -> list[Intent]:
+        """After a start: look again at what this account had under way; returns what is still open.
+
+        Broadcasts signed transactions that are not mined, and those whose block a reorganisation has removed.
+        Intents that were never signed are left to whoever meant them (`Journal.unsigned`).
+        """
+        since = self._head() - max(self.policy.final_blocks, LOOK_BACK_BLOCKS)
+        for intent in self.journal.executed(self.address, since):
+            if intent.receipt is not None:
+                self._still_mined(intent, intent.receipt)
+        for intent in self.journal.open_intents(self.address):
+            self._advance(intent.key)
+        return self.journal.open_intents(self.address)
+
+    def balance_wei(self) -> int:
+        """The account's ether."""
+        return quantity(self.rpc.request("eth_getBalance", [self.address, "latest"]), "the balance")
+
+    def next_nonce(self) -> int:
+        """The nonce of the account's next mined transaction."""
+        return self._nonce("latest")
+
+    def _sign_first(self, intent: Intent) -> Intent:
+        plan = self.simulate(intent.call)
+        have = self.balance_wei()
+        if have < plan.cost_wei:
+            raise InsufficientFunds(
+                f"{intent.call.purpose}: needs up to {plan.cost_wei} wei and {self.address} has {have};"
+                " no transaction was sent",
+                hint=f"send ether to {self.address}, then repeat the command",
+            )
+        limit = self.policy.spend_limit_wei
+        if limit is not None and self.journal.committed_wei(self.address) + plan.cost_wei > limit:
+            raise SpendLimit(
+                f"{intent.call.purpose}: would exceed the spending limit of {limit} wei;"
+                " no transaction was sent",
+                hint="raise --max-spend, or leave it",
+            )
+        chain_nonce = self.next_nonce()
+        return self.journal.sign(
+            intent.key,
+            chain_nonce,
+            lambda nonce: self._signed(intent.call, nonce, plan.gas, plan.max_fee_wei, plan.tip_wei),
+        )
+
+    def _signed(self, call: Call, nonce: int, gas: int, max_fee_wei: int, tip_wei: int) -> Attempt:
+        fields: dict[str, Any] = {
+            "type": 2,
+            "chainId": self.chain_id,
+            "nonce": nonce,
+            "value": call.value_wei,
+            "data": call.data,
+            "gas": gas,
+            "maxFeePerGas": max_fee_wei,
+            "maxPriorityFeePerGas": tip_wei,
+        }
+        if call.to is not None:
+            fields["to"] = call.to
+        signed = self._account.sign_transaction(fields)
+        return Attempt("0x" + signed.hash.hex(), bytes(signed.raw_transaction), gas, max_fee_wei, tip_wei)
+
+    def _advance(self, key: str) -> Intent:
+        """One look at an intent: settled if mined, signed anew if its nonce was lost, else sent again."""
+        intent = self.journal.get(key)
+        if intent is None or intent.state is State.RECORDED:
+            raise NonceTaken(
+                f"{key} is not signed, so there is nothing to wait for",
+                hint="submit it again: the key is unused",
+            )
+        if intent.receipt is not None:
+            return intent
+        receipt = self._receipt(intent)
+        if receipt is not None:
+            return self.journal.settle(key, receipt)
+        if self._nonce("latest") > (intent.nonce or 0):
+            return self._when_overtaken(intent)
+        self._broadcast(intent)
+        return intent
+
+    def _when_overtaken(self, intent: Intent) -> Intent:
+        """The account's nonce has passed the intent's. Sign anew only when that can no longer be undone."""
+        receipt = self._receipt(intent)  # it may have been mined between the two questions
+        if receipt is not None:
+            return self.journal.settle(intent.key, receipt)
+        final = max(self._head() - self.policy.final_blocks, 0)
+        if self._nonce(hex(final)) <= (intent.nonce or 0):
+            return intent
+        intent = self._sign_first(self.journal.lost(intent.key))
+        self._broadcast(intent)
+        return intent
+
+    def _broadcast(self, intent: Intent) -> None:
+        """Hand the latest signed transaction to the node; harmless if it is already there."""
+        attempt = intent.attempts[-1]
+        try:
+            self.rpc.request("eth_sendRawTransaction", ["0x" + attempt.raw.hex()])
+        except RpcFailed as failure:
+            text = failure.text.lower()
+            if any(words in text for words in (*_ALREADY_THERE, *_NONCE_TAKEN)):
+                return  # mined, waiting, or overtaken: the next look at receipts and nonce tells which
+            raise explain(intent.call.purpose, failure, self.registry) from failure
+
+    def _bump(self, intent: Intent) -> None:
+        """Offer the same transaction at a fee that pools accept as a replacement, within the cap."""
+        last = intent.attempts[-1]
+        fee, tip = self._fees(intent.call.purpose)
+        fee = max(fee, last.max_fee_wei * 5 // 4 + 1)
+        tip = max(tip, last.tip_wei * 5 // 4 + 1)
+        if fee > self.policy.max_fee_per_gas_wei:
+            return
+        nonce = intent.nonce if intent.nonce is not None else 0
+        again = self.journal.sign(
+            intent.key, nonce, lambda held: self._signed(intent.call, held, last.gas, fee, min(tip, fee))
+        )
+        self._broadcast(again)
+
+    def _receipt(self, intent: Intent) -> Receipt | None:
+        for attempt in reversed(intent.attempts):
+            found = self.rpc.request("eth_getTransactionReceipt", [attempt.hash])
+            if found is not None:
+                return _receipt(intent.key, found)
+        return None
+
+    def _still_mined(self, intent: Intent, receipt: Receipt) -> None:
+        found = self.rpc.request("eth_getTransactionReceipt", [receipt.tx_hash])
+        if found is None:
+            self.journal.reorged(intent.key)
+        elif found["blockHash"] != receipt.block_hash:
+            self.journal.settle(intent.key, _receipt(intent.key, found))
+
+    def _checked(self, intent: Intent, receipt: Receipt) -> Receipt:
+        if receipt.ok:
+            return receipt
+        data = b""
+        try:  # the reason is not in the receipt: run the call again where it failed
+            block = hex(max(receipt.block_number - 1, 0))
+            self.rpc.request("eth_call", [self._transaction(intent.call), block])
+        except RpcFailed as failure:
+            data = revert_data(failure) or b""
+        raise reverted(intent.call.purpose, self.registry.decode(data), sent=True)
+
+    def _transaction(self, call: Call) -> dict[str, Any]:
+        fields = {"from": self.address, "data": "0x" + call.data.hex(), "value": hex(call.value_wei)}
+        return fields if call.to is None else {**fields, "to": call.to}
+
+    def _fees(self, purpose: str) -> tuple[int, int]:
+        """(max fee, tip) in wei per gas: room for the base fee to double."""
+        block = get_block(self.rpc, "latest")
+        if block is None:
+            raise RpcUnreachable(
+                "the node has no latest block; nothing was sent", hint="wait until it is synced"
+            )
+        base_wei = quantity(block.get("baseFeePerGas", "0x0"), "the base fee")
+        tip_wei = quantity(self.rpc.request("eth_maxPriorityFeePerGas", []), "the priority fee")
+        cap_wei = self.policy.max_fee_per_gas_wei
+        if base_wei > cap_wei:
+            raise Ask(
+                f"{purpose}: gas costs {base_wei} wei and the limit is {cap_wei}; no transaction was sent",
+                hint="wait, or raise max_fee_per_gas_wei",
+                code="gas-too-dear",
+            )
+        fee_wei = min(2 * base_wei + tip_wei, cap_wei)
+        return fee_wei, min(tip_wei, fee_wei)
+
+    def _nonce(self, block: str) -> int:
+        return quantity(self.rpc.request("eth_getTransactionCount", [self.address, block]), "the nonce")
+
+    def _head(self) -> int:
+        return quantity(self.rpc.request("eth_blockNumber", []), "the block number")
+
+
+def _receipt(key: str, found: dict[str, Any]) -> Receipt:
+    return Receipt(
+        key,
+        found["transactionHash"],
+        quantity(found["blockNumber"], "the receipt's block"),
+        found["blockHash"],
+        quantity(found["gasUsed"], "the gas used"),
+        quantity(found.get("effectiveGasPrice", "0x0"), "the gas price"),
+        quantity(found["status"], "the receipt's status") == 1,
+        found.get("contractAddress"),
+        list(found["logs"]),
+    )

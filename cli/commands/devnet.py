@@ -1,0 +1,118 @@
+"""``assay devnet``: the whole market on this machine, as separate processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from assay.app.devnet_record import Devnet, process_alive, read_devnet, read_stopped
+from assay.app.invocation import App, app_of
+from assay.app.output import table
+from assay.app.units import parse_amount
+from assay.devnet.market import bring_up, default_nodes, fund_account, resume, take_down, wipe_data
+from assay.protocol.errors import Ask
+
+commands = typer.Typer(no_args_is_help=True, help="A whole market on this machine.")
+
+
+@commands.command()
+def up(
+    context: typer.Context,
+    solvers: Annotated[int, typer.Option(min=0, max=16)] = 2,
+    verifiers: Annotated[int, typer.Option(min=0, max=16)] = 3,
+    whistleblowers: Annotated[int, typer.Option(min=0, max=16)] = 1,
+    block_time: Annotated[float, typer.Option(help="Seconds between empty blocks.")] = 1.0,
+    client_tokens: Annotated[str, typer.Option(help="What the account `client` gets.")] = "10000tok",
+) -> None:
+    """Start a chain, deploy the market, and run solvers, verifiers and whistleblowers; or go on with the
+    devnet that `down` has stopped in this folder, as it was, whatever the options say."""
+    app = app_of(context)
+    if (stopped := read_stopped(app.settings.home)) is not None:
+        devnet = resume(app, stopped)
+        app.output.result("devnet", devnet, _node_table(app.settings.home, devnet))
+        return
+    devnet = bring_up(app, default_nodes(solvers, verifiers, whistleblowers), block_time)
+    fund_account(app, "client", parse_amount(client_tokens))
+    rows = _node_table(app.settings.home, devnet)
+    app.output.result("devnet", devnet, rows)
+
+
+def _node_table(home: Path, devnet: Devnet) -> Table:
+    rows = table(f"devnet in {home}, chain {devnet.rpc_url}", "node", "role", "process", "serves at")
+    for node in devnet.nodes:
+        state = str(node.pid) if process_alive(node.pid) else "gone"
+        rows.add_row(node.name, node.role, state, node.url)
+    return rows
+
+
+@commands.command()
+def down(
+    context: typer.Context, wipe: Annotated[bool, typer.Option(help="Remove its data too.")] = False
+) -> None:
+    """Stop every process of the devnet; `up` goes on with it."""
+    app = app_of(context)
+    home = app.settings.home
+    stopped = take_down(home)
+    if wipe:
+        wipe_data(home)
+    app.output.result("devnet-down", {"stopped": stopped, "wiped": wipe}, f"stopped {stopped} processes")
+
+
+@commands.command()
+def status(context: typer.Context) -> None:
+    """Processes, and what each node says it is doing."""
+    import httpx
+
+    app = app_of(context)
+    devnet = _running(app)
+    rows = table(
+        f"devnet in {app.settings.home}, chain {devnet.rpc_url}", "node", "role", "process", "action"
+    )
+    data = []
+    for node in devnet.nodes:
+        try:
+            body = httpx.get(node.url + "/status", timeout=2).json()
+        except (httpx.HTTPError, ValueError):
+            body = {"action": "does not answer"}
+        data.append({"name": node.name, "role": node.role, "pid": node.pid, "url": node.url, "status": body})
+        rows.add_row(node.name, node.role, str(node.pid), str(body.get("error") or body.get("action", "")))
+    app.output.result("devnet-status", data, rows)
+
+
+def _running(app: App) -> Devnet:
+    devnet = read_devnet(app.settings.home)
+    if devnet is None:
+        raise Ask(
+            f"no devnet runs in {app.settings.home}", hint="`assay devnet up` starts one", code="no-devnet"
+        )
+    return devnet
+
+
+@commands.command()
+def logs(context: typer.Context, name: str, lines: int = 40) -> None:
+    """The last lines of a node's log."""
+    app = app_of(context)
+    path = app.settings.home / "logs" / f"{name}.log"
+    if not path.exists():
+        raise Ask(
+            f"there is no log of {name}", hint="`assay devnet status` lists the nodes", code="not-found"
+        )
+    tail = path.read_text(errors="replace").splitlines()[-lines:]
+    app.output.result("devnet-logs", tail, "\n".join(tail))
+
+
+@commands.command()
+def warp(context: typer.Context, duration: str) -> None:
+    """Move the devnet's clock forward, such as 7d."""
+    from assay.app.units import parse_duration
+    from assay.chain.eth.rpc import HttpRpc
+
+    app = app_of(context)
+    seconds = parse_duration(duration)
+    rpc = HttpRpc(_running(app).rpc_url)
+    rpc.request("evm_increaseTime", [int(seconds)])
+    rpc.request("evm_mine", [])
+    app.output.result("devnet-warp", {"seconds": seconds}, f"the chain's clock moved {seconds} s forward")

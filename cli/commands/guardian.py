@@ -1,0 +1,85 @@
+"""``assay guardian``: stop new jobs, claims of shards or stakes; what is under way always goes on."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from assay.app.accounts import resolve
+from assay.app.invocation import app_of
+from assay.app.output import table
+from assay.protocol.errors import Stop
+from assay.protocol.guardian import Business
+from assay.protocol.types import ZERO_ADDRESS
+
+commands = typer.Typer(no_args_is_help=True, help="Pauses of new business.")
+What = Annotated[str, typer.Argument(help="jobs, shards or stakes")]
+
+
+def parse_business(text: str) -> Business:
+    """Raises Stop for anything but jobs, shards and stakes."""
+    try:
+        return Business[text.upper()]
+    except KeyError:
+        raise Stop(
+            f"there is no business {text!r}", hint="write jobs, shards or stakes", code="bad-business"
+        ) from None
+
+
+@commands.command()
+def pause(context: typer.Context, what: What) -> None:
+    """Keeper: stop new jobs, claims of shards, or stakes."""
+    _set(context, what, True)
+
+
+@commands.command()
+def unpause(context: typer.Context, what: What) -> None:
+    """Keeper: allow them again."""
+    _set(context, what, False)
+
+
+def _set(context: typer.Context, what: str, paused: bool) -> None:
+    from assay.chain.contracts.operators import set_paused
+
+    app = app_of(context)
+    business = parse_business(what)
+    connection = app.connect()
+    done = "paused" if paused else "open"
+    app.announce(f"new {what} will be {done}")
+    intent = connection.intent("guardian", done, what)
+    result = set_paused(connection.writer, intent, business, paused)
+    app.output.result("transaction", result, f"new {what} are {done}; transaction {result.tx_hash}")
+
+
+@commands.command("hand-over")
+def hand_over(
+    context: typer.Context,
+    to: Annotated[str | None, typer.Argument(help="The next keeper's name or address.")] = None,
+    renounce: Annotated[bool, typer.Option(help="Nobody, for good.")] = False,
+) -> None:
+    """Keeper: give the office to another account, or up for good."""
+    from assay.chain.contracts.operators import hand_over as give
+
+    app = app_of(context)
+    if (to is None) != renounce:
+        raise Stop("say who is the next keeper", hint="name an account, or --renounce", code="usage")
+    address = ZERO_ADDRESS if to is None else resolve(app, to)
+    connection = app.connect()
+    app.announce("give up the guardian's office for good" if to is None else f"make {address} the keeper")
+    result = give(connection.writer, connection.intent("hand-over", address), address)
+    app.output.result("transaction", result, f"handed over; transaction {result.tx_hash}")
+
+
+@commands.command()
+def show(context: typer.Context) -> None:
+    """Who keeps the office, and what is paused."""
+    from assay.chain.contracts.operators import pauses
+
+    app = app_of(context)
+    keeper, paused = pauses(app.view().market)
+    rows = table(f"guardian: {keeper}", "new", "state")
+    for business, stopped in paused.items():
+        rows.add_row(business.name.lower(), "paused" if stopped else "open")
+    data = {"keeper": keeper, **{business.name.lower(): stopped for business, stopped in paused.items()}}
+    app.output.result("guardian", data, rows)

@@ -1,0 +1,71 @@
+"""Rechecking claims by hand: the same audit that verifiers and whistleblowers run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from assay.app.invocation import App
+from assay.app.machine import APPETITE, engine_of
+from assay.app.wiring import Connection, NodeStorage
+from assay.node.audit import Finding, audit_claim
+from assay.node.states import Lineage, open_lineage
+from assay.protocol.errors import Ask
+from assay.protocol.types import ClaimView, JobId, JobView, Kind
+
+VIEW_STORE = "view"
+
+
+@dataclass
+class Inspection:
+    """A job, its files fetched and checked, ready to replay any of its claims."""
+
+    connection: Connection
+    storage: NodeStorage
+    job: JobView
+    lineage: Lineage
+
+    def close(self) -> None:
+        self.storage.close()
+
+
+def open_inspection(app: App, job_id: JobId) -> Inspection:
+    """Fetch a job's files into the folder of views. Raises Stop for an unknown job or hostile files."""
+    connection = app.view()
+    storage = app.storage(VIEW_STORE)
+    storage.set_peers(connection.market.endpoints().values())
+    job = connection.market.job(job_id)
+    app.output.say("fetching and checking the job's files")
+    lineage = open_lineage(
+        connection.market,
+        storage.blocks,
+        job,
+        APPETITE,
+        engine=engine_of(app.settings, brief=True),
+    )
+    return Inspection(connection, storage, job, lineage)
+
+
+def audit_view(inspection: Inspection, view: ClaimView, segments: range | None = None) -> Finding | None:
+    """First thing that is wrong with a claim; None if nothing is."""
+    return audit_claim(inspection.lineage, view, None if segments is None else list(segments))
+
+
+def audit_place(
+    inspection: Inspection, kind: Kind, round_: int, shard: int, segments: range | None
+) -> tuple[Finding | None, ClaimView]:
+    """The audit of the claim that stands at a place. Raises Ask when none does."""
+    job_id = inspection.job.job_id
+    view = inspection.connection.market.current(job_id, kind, round_, shard)
+    if view is None:
+        raise Ask(
+            f"no claim stands for {kind.name.lower()} {round_}/{shard} of this job",
+            hint="`assay job show` lists the claims",
+            code="no-such-claim",
+        )
+    if segments is not None and segments.stop > inspection.lineage.work.segments(kind):
+        raise Ask(
+            f"the claim has {inspection.lineage.work.segments(kind)} segments",
+            hint="name a range within them",
+            code="bad-range",
+        )
+    return audit_view(inspection, view, segments), view

@@ -1,0 +1,135 @@
+"""``assay job``: have a model trained."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated
+
+import typer
+
+from assay.app.ids import parse_id
+from assay.app.invocation import app_of
+from assay.app.output import table
+from assay.app.units import parse_amount, show_amount
+from assay.cli.commands import job_post
+from assay.cli.commands.job_model import JobArgument, evaluate, fetch, sample, verify
+from assay.protocol.types import JobId
+
+commands = typer.Typer(no_args_is_help=True, help="Post jobs, follow them, fetch the model.")
+commands.command()(job_post.init)
+commands.command()(job_post.validate)
+commands.command()(job_post.post)
+commands.command("serve")(job_post.serve_files)
+
+
+@commands.command("ls")
+def list_jobs(context: typer.Context) -> None:
+    """All jobs, oldest first."""
+    app = app_of(context)
+    jobs = app.view().market.jobs()
+    rows = table("jobs", "job", "client", "#round", "#settled", "#escrow", "state")
+    for job in jobs:
+        progress = job.progress
+        state = "closed" if progress.closed else "halted" if progress.halted else "open"
+        rows.add_row(
+            job.job_id.hex(),
+            job.terms.client,
+            f"{progress.round}/{job.terms.rounds}",
+            str(progress.settled_rounds),
+            show_amount(job.escrow),
+            state,
+        )
+    app.output.result("jobs", jobs, rows)
+
+
+@commands.command()
+def show(context: typer.Context, job: JobArgument) -> None:
+    """Where a job stands; losses are read from published checkpoints."""
+    from assay.app.job_progress import progress_table
+    from assay.app.machine import APPETITE, engine_of
+    from assay.client.following import follow, losses_of
+    from assay.node.artifacts import load_job
+
+    app = app_of(context)
+    connection, storage = app.view(), app.storage("view")
+    job_id, market = JobId(parse_id(job)), connection.market
+    terms = market.job(job_id).terms
+    storage.set_peers(market.endpoints().values())
+    try:
+        files = load_job(storage.blocks, terms, APPETITE)
+        engine = engine_of(app.settings, brief=True)
+        following = follow(market, job_id, losses_of(market, storage.blocks, job_id, files, engine))
+    finally:
+        storage.close()
+    app.output.result("job", following, progress_table(following))
+
+
+@commands.command()
+def watch(
+    context: typer.Context,
+    job: JobArgument,
+    every: Annotated[float, typer.Option(help="Seconds.")] = 2.0,
+    losses: Annotated[bool, typer.Option(help="Fetch each task's last state and read its loss.")] = True,
+) -> None:
+    """Follow a job until it is settled."""
+    from rich.live import Live
+
+    from assay.app.job_progress import line_of, losses_if_fetched, progress_table
+    from assay.client.following import Losses, follow
+
+    app = app_of(context)
+    connection, storage = app.view(), app.storage("view")
+    job_id, market = JobId(parse_id(job)), connection.market
+    last = ""
+    known: Losses | None = None
+    try:
+        with Live(console=app.output.err, transient=True, auto_refresh=False) as live:
+            while True:
+                if losses and known is None:
+                    known = losses_if_fetched(app, connection, storage, job_id)
+                following = follow(market, job_id, known)
+                shown = progress_table(following)
+                if app.output.err.is_terminal:
+                    live.update(shown, refresh=True)
+                elif (line := line_of(following)) != last:
+                    last = line
+                    app.output.say(line)
+                if following.done:
+                    break
+                time.sleep(every)
+    finally:
+        storage.close()
+    app.output.result("job", following, progress_table(following))
+
+
+@commands.command()
+def fund(context: typer.Context, job: JobArgument, amount: str) -> None:
+    """Add to a job's budget."""
+    app = app_of(context)
+    value, job_id = parse_amount(amount), JobId(parse_id(job))
+    connection = app.connect()
+    market = connection.writer
+    market.job(job_id)
+    app.announce(f"add {show_amount(value)} to the job's budget", value, worst_loss=value)
+    if (missing := value - market.free(market.me)) > 0:
+        market.deposit(connection.intent("deposit", missing), type(value)(missing))
+    result = market.top_up(connection.intent("top-up", job_id.hex(), value), job_id, value)
+    app.output.result("transaction", result, f"funded; transaction {result.tx_hash}")
+
+
+@commands.command()
+def halt(context: typer.Context, job: JobArgument) -> None:
+    """Begin no further round; finished work is paid, the rest comes back."""
+    app = app_of(context)
+    job_id = JobId(parse_id(job))
+    connection = app.connect()
+    connection.market.job(job_id)
+    app.announce("halt the job: no further round begins")
+    result = connection.writer.halt(f"halt/{job_id.hex()}", job_id)
+    app.output.result("transaction", result, f"halted; transaction {result.tx_hash}")
+
+
+commands.command()(fetch)
+commands.command()(verify)
+commands.command("eval")(evaluate)
+commands.command()(sample)

@@ -1,0 +1,182 @@
+"""``assay job init``, ``validate``, ``post`` and ``serve``: from a job file to a job on the market."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from assay.app.invocation import App, app_of
+from assay.app.output import table
+from assay.app.units import parse_amount, show_amount
+from assay.jobfile.post import publish_and_post
+from assay.jobfile.read import parse_job_file, read_job_file
+from assay.jobfile.templates import LOCAL, PUBLIC, own_template, template
+from assay.protocol.errors import Ask
+from assay.protocol.types import Address
+
+if TYPE_CHECKING:
+    from assay.app.wiring import Connection
+
+FileArgument = Annotated[Path, typer.Argument(help="The job file.")]
+
+
+def init(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="Where to write the job file.")] = Path("job.toml"),
+    model: Annotated[str, typer.Option("--template", help="gpt, mlp or cnn.")] = "gpt",
+    data: Annotated[str, typer.Option(help="gpt: stdlib, or a path to your text.")] = "stdlib",
+    own: Annotated[
+        str, typer.Option("--from", help="Your own model: FILE.py:FUNCTION that returns a training Recipe.")
+    ] = "",
+    optimiser: Annotated[
+        str, typer.Option(help="adamw, sgd, lion or muon; by default the template's, or your Recipe's.")
+    ] = "",
+    batch: Annotated[int, typer.Option(min=1, help="With --from: rows a pass.")] = 8,
+    rounds: Annotated[int, typer.Option(min=1)] = 3,
+    local: Annotated[bool, typer.Option(help="Deadlines for a chain on this machine.")] = True,
+) -> None:
+    """Write a complete job file to start from."""
+    app = app_of(context)
+    if file.exists():
+        raise Ask(
+            f"{file} exists; nothing was written",
+            hint="choose another name, or remove it",
+            code="file-exists",
+        )
+    times = LOCAL if local else PUBLIC
+    if own:
+        init_own(app, file, own, batch, rounds, times, optimiser)
+        return
+    file.write_text(template(model, source=data, rounds=rounds, times=times, optimiser=optimiser))
+    app.output.result(
+        "job-init", {"file": str(file)}, f"wrote {file}; check it with `assay job validate {file}`"
+    )
+
+
+def init_own(
+    app: App, file: Path, own: str, batch: int, rounds: int, times: dict[str, str], optimiser: str
+) -> None:
+    """Trace a client's own model, and write its job file only if that gives a program."""
+    from assay.jobfile.build import build
+    from assay.training.recipe import load, parts
+
+    path, function = parts(own)
+    made = load(own)
+    if made.optimiser is None:
+        optimiser = optimiser or "adamw"
+    source = f"{os.path.relpath(path, file.parent)}:{function}"
+    text = own_template(source, batch=batch, rounds=rounds, times=times, optimiser=optimiser)
+    app.output.say(f"tracing {own} into a program")
+    files = build(parse_job_file(text, str(file)), made)
+    file.write_text(text)
+    count = sum(x.numel() for x in files.genesis[: files.inner.params])
+    data = {"file": str(file), "nodes": len(files.inner.nodes), "parameters": count}
+    app.output.result(
+        "job-init",
+        data,
+        f"{own} is a program of {len(files.inner.nodes):,} instructions that trains {count:,} parameters;"
+        f" wrote {file}; check it with `assay job validate {file}`",
+    )
+
+
+def validate(context: typer.Context, file: FileArgument) -> None:
+    """Trace the model, check the program and the terms, and say what the job can cost. Sends nothing."""
+    from assay.app.machine import APPETITE
+    from assay.client.posting import estimate
+    from assay.jobfile.build import build, terms_of
+    from assay.node.artifacts import Published, program_ref
+    from assay.program.validate import validate as check
+
+    app = app_of(context)
+    body = read_job_file(file)
+    app.output.say("tracing the training step into a program")
+    files = build(body)
+    check(
+        files.inner,
+        files.records.record_size,
+        max_bytes=APPETITE.step_bytes,
+        max_operations=APPETITE.step_operations,
+    )
+    check(
+        files.outer,
+        files.records.record_size,
+        max_bytes=APPETITE.step_bytes,
+        max_operations=APPETITE.step_operations,
+    )
+    published = Published(
+        b"\1" * 32,
+        program_ref(files.inner),
+        program_ref(files.outer),
+        files.records.tree.root,
+        bytes(32),
+        bytes(32),
+        len(files.records),
+        files.records.record_size,
+    )
+    worst = estimate(terms_of(body, published, Address("0x" + "11" * 20), 0))
+    parameters = sum(x.numel() for x in files.genesis[: files.inner.params])
+    data = {
+        "parameters": parameters,
+        "nodes": len(files.inner.nodes),
+        "outerNodes": len(files.outer.nodes),
+        "stateBytes": files.inner.state_bytes,
+        "records": len(files.records),
+        "recordSize": files.records.record_size,
+        "programRoot": files.inner.root,
+        "worstCase": str(worst),
+    }
+    rows = table(f"{file} is a sound job", "what", "#value")
+    for name, value in data.items():
+        shown = (
+            show_amount(worst) if name == "worstCase" else f"{value:,}" if isinstance(value, int) else value
+        )
+        rows.add_row(name, shown.hex() if isinstance(shown, bytes) else str(shown))
+    app.output.result("job-validate", data, rows)
+
+
+def post(
+    context: typer.Context,
+    file: FileArgument,
+    budget: Annotated[str, typer.Option(help="Such as 500tok; must cover the worst case.")],
+    serve: Annotated[bool, typer.Option(help="Go on serving the job's files until stopped.")] = True,
+) -> None:
+    """Publish the job's files and post it with a budget; then serve the files until stopped."""
+    from assay.app.web import serve_blocks
+    from assay.jobfile.build import build
+
+    app = app_of(context)
+    body, value = read_job_file(file), parse_amount(budget)
+    name = app.settings.account
+    app.output.say("tracing the training step into a program")
+    files = build(body)
+    connection, storage = app.connect(), app.storage(name)
+    with serve_blocks(name, connection, storage) as url:
+        job_id = publish_and_post(app, connection, storage, body, files, value)
+        app.output.result("job-post", {"job": job_id, "budget": str(value)}, f"posted job {job_id.hex()}")
+        if serve:
+            app.output.say(f"serving its files at {url}; stop with Ctrl-C")
+            wait_for_signal(connection)
+
+
+def wait_for_signal(connection: Connection) -> None:
+    """Return on SIGTERM or SIGINT."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: connection.clock.stop())
+    while connection.clock.wait(3600):
+        continue
+
+
+def serve_files(context: typer.Context) -> None:
+    """Serve this account's blocks until stopped, so that nodes can fetch its jobs' files."""
+    from assay.app.web import serve_blocks
+
+    app = app_of(context)
+    name = app.settings.account
+    connection = app.connect()
+    with serve_blocks(name, connection, app.storage(name)) as url:
+        app.output.say(f"serving at {url}; stop with Ctrl-C")
+        wait_for_signal(connection)

@@ -1,0 +1,91 @@
+"""``assay solver``: earn by training."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from assay.app.ids import parse_id
+from assay.app.invocation import app_of
+from assay.app.units import parse_amount, parse_duration
+from assay.cli.node import drills
+from assay.protocol.types import JobId
+
+commands = typer.Typer(no_args_is_help=True, help="Train shards of jobs and be paid for it.")
+
+
+@commands.command()
+def run(
+    context: typer.Context,
+    host: Annotated[str, typer.Option(help="Address to serve blocks and status on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
+    min_price: Annotated[str, typer.Option(help="Least price of a task.")] = "0tok",
+    max_shards: Annotated[int, typer.Option(help="Most shards held at once.")] = 4,
+    patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
+    poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
+    fault: Annotated[str | None, typer.Option(help=drills.FAULT_HELP)] = None,
+    cheat: Annotated[str | None, typer.Option(help=drills.CHEAT_HELP)] = None,
+    withhold: Annotated[bool, typer.Option(help="Drills only: serve no block to anybody.")] = False,
+) -> None:
+    """Run a solver until stopped."""
+    from assay.app.machine import APPETITE, engine_of
+    from assay.cli.node.fitness import before_work
+    from assay.cli.node.run import NodeParts, run_node
+    from assay.solver.policy import Limits
+    from assay.solver.service import SolverService
+
+    app = app_of(context)
+    engine = engine_of(app.settings)
+    before_work(app, engine.device)
+    limits = Limits(parse_amount(min_price), max_shards, parse_duration(patience))
+
+    kind = drills.solver_kind(fault, cheat)
+
+    def make(parts: NodeParts) -> SolverService:
+        common = (parts.connection.writer, parts.storage.blocks, parts.clock, parts.home, limits, APPETITE)
+        return kind(*common, emit=parts.emit, engine=engine, poll_s=poll)
+
+    run_node(app, host, port, make, serve=not withhold)
+
+
+@commands.command()
+def bench(
+    context: typer.Context,
+    compiled: Annotated[
+        bool, typer.Option("--compiled", help="Training steps compiled too: some minutes.")
+    ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Every stored digest, operations compiled too: many minutes.")
+    ] = False,
+) -> None:
+    """Compare this machine with the definition bit by bit, and time training steps; before you stake."""
+    from assay.cli.commands.solver_bench import bench as run_bench
+
+    run_bench(app_of(context), full=full, compiled=compiled)
+
+
+@commands.command()
+def why(context: typer.Context, job: str) -> None:
+    """Why this account's solver would take no shard of a job."""
+    from assay.app.machine import APPETITE, engine_of
+    from assay.solver.policy import Limits
+    from assay.solver.service import SolverService
+
+    app = app_of(context)
+    connection = app.connect()
+    connection.market.job(JobId(parse_id(job)))
+    storage = app.storage(app.settings.account)
+    storage.set_peers(connection.market.endpoints().values())
+    service = SolverService(
+        connection.writer,
+        storage.blocks,
+        connection.clock,
+        app.node_home(app.settings.account),
+        Limits(parse_amount("0tok"), 4, parse_duration("5s")),
+        APPETITE,
+        engine=engine_of(app.settings, brief=True),
+    )
+    reason = service.why(JobId(parse_id(job)))
+    storage.close()
+    app.output.result("solver-why", {"job": job, "reason": reason}, reason or "it would take a shard")

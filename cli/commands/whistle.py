@@ -1,0 +1,94 @@
+"""``assay whistle``: recheck anything, and be paid for what is found."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from assay.app.ids import parse_id
+from assay.app.invocation import app_of
+from assay.app.output import Exit, table
+from assay.app.units import parse_amount
+from assay.cli.node import drills
+from assay.protocol.types import JobId, Phase
+
+commands = typer.Typer(no_args_is_help=True, help="Find faults and dispute them.")
+
+
+@commands.command()
+def run(
+    context: typer.Context,
+    host: Annotated[str, typer.Option(help="Address to serve blocks and status on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
+    auto: Annotated[str, typer.Option(help="off, advise or play.")] = "play",
+    bond_budget: Annotated[str, typer.Option(help="Most in bonds at once.")] = "200tok",
+    audit_votes: Annotated[bool, typer.Option(help="Recheck keyed traces of votes too.")] = True,
+    demand: Annotated[
+        bool, typer.Option(help="Demand pieces of unpublished states before computing them again.")
+    ] = False,
+    poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
+    accuse: Annotated[
+        str | None, typer.Option(help="Drills only: accuse the task ROUND:SHARD, whoever claims it.")
+    ] = None,
+) -> None:
+    """Run a whistleblower until stopped."""
+    from assay.app.machine import APPETITE, engine_of, secret_of
+    from assay.cli.node.run import NodeParts, run_node
+    from assay.protocol.errors import Stop
+    from assay.whistleblower.policy import Limits, Mode
+    from assay.whistleblower.service import WhistleblowerService
+
+    app = app_of(context)
+    engine = engine_of(app.settings)
+    if auto not in set(Mode):
+        raise Stop(f"there is no mode {auto!r}", hint="choose off, advise or play", code="bad-mode")
+    limits = Limits(Mode(auto), parse_amount(bond_budget), audit_votes, demand)
+    kind = drills.whistleblower_kind(accuse)
+
+    def make(parts: NodeParts) -> WhistleblowerService:
+        return kind(
+            parts.connection.writer,
+            parts.storage.blocks,
+            parts.clock,
+            parts.home,
+            secret_of(parts.home),
+            limits,
+            APPETITE,
+            emit=parts.emit,
+            engine=engine,
+            poll_s=poll,
+        )
+
+    run_node(app, host, port, make)
+
+
+@commands.command()
+def scan(context: typer.Context, job: str) -> None:
+    """Recompute every standing claim of a job; exit status 9 if any is false."""
+    from assay.cli.commands.inspect import audit_view, open_inspection
+
+    app = app_of(context)
+    inspection = open_inspection(app, JobId(parse_id(job)))
+    rows = table("claims", "claim", "place", "claimant", "phase", "finding")
+    data, false = [], 0
+    try:
+        for view in inspection.connection.market.claims(inspection.job.job_id):
+            if view.stale or view.status.phase in (Phase.CONVICTED, Phase.VOID):
+                continue
+            finding = audit_view(inspection, view)
+            false += finding is not None
+            place = f"{view.claim.kind.name.lower()} {view.claim.round}/{view.claim.shard}"
+            data.append({"claim": view.claim_id, "place": place, "finding": finding})
+            rows.add_row(
+                view.claim_id.hex()[:16],
+                place,
+                view.claim.claimant,
+                view.status.phase.name.lower(),
+                "right" if finding is None else str(finding),
+            )
+    finally:
+        inspection.close()
+    app.output.result("scan", {"claims": data, "false": false}, rows)
+    if false:
+        raise typer.Exit(int(Exit.FRAUD))

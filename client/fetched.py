@@ -1,0 +1,31 @@
+"""A fetched model's folder: its parameters, its receipt, and what a GPT in it writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from safetensors.torch import load_file
+
+from assay.protocol.errors import Stop
+from assay.training.evaluate import generate
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def receipt_and_parameters(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What a fetched model's folder holds. Raises Stop where it holds none."""
+    try:
+        return json.loads((folder / "receipt.json").read_text()), load_file(folder / "model.safetensors")
+    except (OSError, ValueError) as error:
+        raise Stop(
+            f"{folder} holds no fetched model: {error}", hint="`assay job fetch JOB --out DIR`"
+        ) from error
+
+
+def sample_text(folder: Path, prompt: str, count: int, seed: int) -> str:
+    """What the model in `folder` writes after `prompt`. Raises Stop for a model that writes no text."""
+    receipt, params = receipt_and_parameters(folder)
+    return generate(params, receipt["model"], prompt.encode(), count, seed).decode("latin-1")

@@ -1,0 +1,98 @@
+"""The chain under a devnet: start Anvil, deploy the market, hand out tokens.
+
+Contract: for chains on one's own machine only: the deployer is Anvil's first prefunded account, whose key
+everybody knows.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from assay.app.settings import Settings
+from assay.chain.contracts.compile import compile_contracts
+from assay.chain.contracts.deploy import Deployment, deploy
+from assay.chain.contracts.plan import Delays, market_plan, registry_of
+from assay.chain.eth.anvil import Anvil, AnvilOptions, dev_account
+from assay.chain.eth.contract import Contract
+from assay.chain.eth.errors import Registry
+from assay.chain.eth.journal import Call, Journal
+from assay.chain.eth.rpc import HttpRpc, quantity
+from assay.chain.eth.sender import Sender
+from assay.protocol.types import Address, Seconds, Wei
+
+TOKEN_SUPPLY = Wei(1_000_000_000 * 10**18)
+DELAYS = Delays(
+    unbond_s=Seconds(7 * 86_400),
+    unbind_s=Seconds(14 * 86_400),
+    weight_epoch=4,
+    plant_s=Seconds(86_400),
+)
+"""Epochs of few blocks, so that a devnet's verifiers are drawn soon after they have staked."""
+GAS_ETHER_WEI = 10 * 10**18
+"""Ether that an account gets for gas together with its tokens."""
+
+
+STATE_FILE = "chain.state"
+
+
+def start_chain(home: Path, block_time_s: float, genesis_s: int, port: int = 0) -> Anvil:
+    """A local chain that mines each transaction at once, and an empty block every `block_time_s`; it goes on
+    from where the chain of this folder was stopped, if there was one. Port 0: any free one."""
+    home.mkdir(parents=True, exist_ok=True)
+    return Anvil(
+        AnvilOptions(
+            port=port,
+            block_time_s=block_time_s,
+            state_file=home / STATE_FILE,
+            state_interval_s=60,
+            genesis_time_s=genesis_s,
+            log_file=home / "logs" / "chain.log",
+            detached=True,
+            extra=("--mixed-mining",),
+        )
+    )
+
+
+def go_on_in_time(rpc_url: str) -> None:
+    """Let a chain that was started from its state go on from the time of its last block, so that no deadline
+    has passed while it was down. (Anvil by itself begins again at the time of its first block.)"""
+    rpc = HttpRpc(rpc_url)
+    last = quantity(rpc.request("eth_getBlockByNumber", ["latest", False])["timestamp"], "a block's time")
+    rpc.request("evm_setTime", [(last + 1) * 1000])
+
+
+def deployer(home: Path, rpc_url: str, registry: Registry) -> Sender:
+    """Sender of the devnet's deployer."""
+    folder = home / "nodes" / "deployer"
+    folder.mkdir(parents=True, exist_ok=True)
+    return Sender(HttpRpc(rpc_url), dev_account(0), Journal(folder / "journal.db"), registry)
+
+
+def deploy_market(settings: Settings) -> Deployment:
+    """Compile and deploy every contract, and write the deployment file."""
+    artifacts = compile_contracts()
+    sender = deployer(settings.home, settings.rpc_url, registry_of(artifacts))
+    deployment = deploy(
+        sender,
+        artifacts,
+        market_plan(
+            sender.address,
+            token_supply=TOKEN_SUPPLY,
+            delays=DELAYS,
+        ),
+    )
+    deployment.save(settings.deployment)
+    return deployment
+
+
+def fund(settings: Settings, address: Address, amount: Wei) -> None:
+    """Give an account tokens, and ether for gas."""
+    artifacts = compile_contracts()
+    rpc = HttpRpc(settings.rpc_url)
+    deployment = Deployment.load(settings.deployment, rpc)
+    registry = registry_of(artifacts)
+    sender = deployer(settings.home, settings.rpc_url, registry)
+    token = Contract(rpc, "Token", deployment.addresses["Token"], artifacts["AssayToken"].abi, registry)
+    count = sender.next_nonce()
+    sender.send(f"fund/{address}/ether/{count}", Call(address, b"", "ether for gas", GAS_ETHER_WEI))
+    sender.send(f"fund/{address}/token/{count}", token.call("transfer", address, int(amount), purpose="fund"))

@@ -1,0 +1,275 @@
+"""The processes of a devnet: brought up, gone on with, and taken down.
+
+Contract: what fails on the way up takes everything down again; what is stopped can be gone on with.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from assay.app.accounts import password_for
+from assay.app.devnet_record import (
+    Devnet,
+    NodeRecord,
+    process_alive,
+    read_devnet,
+    remove_devnet,
+    write_devnet,
+)
+from assay.app.invocation import EVENTS_FILE, App
+from assay.app.settings import Settings
+from assay.protocol.errors import Ask, Stop
+from assay.protocol.types import Address, Role, Wei
+
+ROLE_COMMAND = {"solver": "solver", "verifier": "verifier", "whistleblower": "whistle"}
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """One node to start: extra arguments are those of its `run` command."""
+
+    name: str
+    role: str
+    tokens: Wei
+    stake: Wei
+    arguments: tuple[str, ...] = ()
+
+
+def default_nodes(solvers: int, verifiers: int, whistleblowers: int) -> list[NodeSpec]:
+    """Names, tokens and stakes of a devnet's nodes."""
+    tokens, stake = Wei(10_000 * 10**18), Wei(5_000 * 10**18)
+    return [
+        *(NodeSpec(f"solver-{i + 1}", "solver", tokens, stake) for i in range(solvers)),
+        *(NodeSpec(f"verifier-{i + 1}", "verifier", tokens, stake) for i in range(verifiers)),
+        *(NodeSpec(f"whistle-{i + 1}", "whistleblower", tokens, Wei(0)) for i in range(whistleblowers)),
+    ]
+
+
+def make_account(app: App, name: str) -> Address:
+    """The account of this name, made with a light key if it is not there."""
+    from assay.chain.eth.keystore import DEVNET_SCRYPT_N, Keystore
+
+    keystore = Keystore(app.settings.keystore)
+    for stored in keystore.list():
+        if stored.name == name:
+            return Address(stored.address)
+    return Address(keystore.create(name, password_for(app), scrypt_n=DEVNET_SCRYPT_N).address)
+
+
+def begin_chain(app: App, block_time_s: float) -> Devnet:
+    """Start the chain and deploy the market. Raises Ask when a devnet runs already."""
+    from assay.devnet.chain import deploy_market, start_chain
+
+    home = app.settings.home
+    if (running := read_devnet(home)) is not None:
+        raise Ask(
+            f"a devnet runs already in {home} ({running.rpc_url})",
+            hint="`assay devnet down` ends it; or choose another --home",
+            code="devnet-running",
+        )
+    if home.exists() and any((home / "nodes").glob("*")):
+        raise Ask(
+            f"{home} holds the data of an earlier devnet",
+            hint="`assay devnet down --wipe` removes it; or choose another --home",
+            code="devnet-leftovers",
+        )
+    app.output.say("starting a local chain")
+    genesis_s = int(time.time())
+    chain = start_chain(home.resolve(), block_time_s, genesis_s)
+    devnet = Devnet(chain.url, chain.pid, (), block_time_s, genesis_s)
+    write_devnet(home, devnet)
+    app.output.say(f"compiling and deploying the contracts on {chain.url}")
+    deploy_market(Settings(app.flags))
+    return devnet
+
+
+def fund_account(app: App, name: str, tokens: Wei) -> Address:
+    """Make an account and give it tokens and gas."""
+    from assay.devnet.chain import fund
+
+    address = make_account(app, name)
+    fund(app.settings, address, tokens)
+    return address
+
+
+def stake_for(app: App, spec: NodeSpec) -> None:
+    """Deposit a node's tokens in the vault and stake its part."""
+    connection = app.connect(spec.name)
+    market = connection.writer
+    market.deposit(f"devnet/deposit/{spec.name}", spec.tokens)
+    if spec.stake:
+        market.stake_up(f"devnet/stake/{spec.name}", Role[spec.role.upper()], spec.stake)
+    connection.close()
+
+
+def start_node(app: App, spec: NodeRecord) -> int:
+    """Start a node as a process of its own; its process id."""
+    home = app.settings.home.resolve()
+    log = home / "logs" / f"{spec.name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "assay", "--home", str(home), "--account", spec.name, "--yes"]
+    command += ["--device", app.settings.device, "--executor", app.settings.executor]
+    command += ["--threads", app.settings.threads] if app.settings.threads else []
+    command += [ROLE_COMMAND[spec.role], "run", *spec.arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=environment,
+        )
+    return process.pid
+
+
+def node_events(home: Path, name: str) -> Path:
+    """Where a node writes its events."""
+    return home / "nodes" / name / EVENTS_FILE
+
+
+def start_nodes(app: App, devnet: Devnet, nodes: Iterable[NodeRecord]) -> Devnet:
+    """Start one node after the other, then wait for all of them; the devnet with them. Raises Stop when one
+    dies or takes too long."""
+    home, begun, past = app.settings.home, list[NodeRecord](), dict[str, int]()
+    for node in nodes:
+        past[node.name] = _size(node_events(home, node.name))
+        begun.append(replace(node, pid=start_node(app, node)))
+        write_devnet(home, replace(devnet, nodes=tuple(begun)))
+    app.output.say(f"starting {len(begun)} nodes")
+    urls = wait_started(app, {node.name: node.pid for node in begun}, past)
+    running = replace(devnet, nodes=tuple(replace(node, url=urls[node.name]) for node in begun))
+    write_devnet(home, running)
+    return running
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def wait_started(
+    app: App, pids: dict[str, int], past: dict[str, int], timeout_s: float = 120.0
+) -> dict[str, str]:
+    """URLs of the nodes once all have announced themselves, in their event files after `past` bytes. Raises
+    Stop when one dies or takes too long."""
+    home, deadline, urls = app.settings.home, time.monotonic() + timeout_s, dict[str, str]()
+    while len(urls) < len(pids):
+        for name, pid in pids.items():
+            if name in urls:
+                continue
+            events = node_events(home, name)
+            for line in events.read_bytes()[past[name] :].splitlines() if events.exists() else ():
+                if (event := json.loads(line)).get("event") == "started":
+                    urls[name] = event["url"]
+            if name not in urls and (not process_alive(pid) or time.monotonic() > deadline):
+                log = home / "logs" / f"{name}.log"
+                tail = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
+                raise Stop(f"{name} did not start:\n{tail}", hint=f"see {log}", code="node-failed")
+        time.sleep(0.1)
+    return urls
+
+
+def bring_up(app: App, specs: list[NodeSpec], block_time_s: float) -> Devnet:
+    """Chain, contracts, accounts, stakes, nodes; everything is taken down again when any of it fails."""
+    devnet = begin_chain(app, block_time_s)
+    try:
+        return start_nodes(app, devnet, (_equipped(app, spec) for spec in specs))
+    except BaseException:
+        take_down(app.settings.home)
+        remove_devnet(app.settings.home)
+        raise
+
+
+def _equipped(app: App, spec: NodeSpec) -> NodeRecord:
+    """The node with its tokens and its stake, not started yet."""
+    fund_account(app, spec.name, spec.tokens)
+    stake_for(app, spec)
+    return NodeRecord(spec.name, spec.role, 0, "", spec.arguments)
+
+
+def resume(app: App, stopped: Devnet) -> Devnet:
+    """The chain and the nodes of a stopped devnet again, on the same ports, with the same keys and options.
+
+    Raises Ask if the chain's state is gone, AnvilFailed or Stop if a port is taken or a node does not start.
+    """
+    from assay.devnet.chain import STATE_FILE, go_on_in_time, start_chain
+
+    home = app.settings.home.resolve()
+    if not (home / STATE_FILE).exists():
+        raise Ask(
+            f"the state of the chain in {home} is gone",
+            hint="`assay devnet down --wipe` removes the rest; or choose another --home",
+            code="devnet-leftovers",
+        )
+    app.output.say(f"going on with the devnet of {home}")
+    chain = start_chain(home, stopped.block_time_s, stopped.genesis_s, _port(stopped.rpc_url))
+    devnet = replace(stopped, rpc_url=chain.url, chain_pid=chain.pid)
+    write_devnet(home, devnet)
+    try:
+        go_on_in_time(chain.url)
+        return start_nodes(app, devnet, [_on_its_port(node) for node in stopped.nodes])
+    except BaseException:
+        take_down(home)
+        raise
+
+
+def _on_its_port(node: NodeRecord) -> NodeRecord:
+    if "--port" in node.arguments or not node.url:
+        return node
+    return replace(node, arguments=(*node.arguments, "--port", str(_port(node.url))))
+
+
+def _port(url: str) -> int:
+    return urlsplit(url).port or 0
+
+
+def take_down(home: Path, timeout_s: float = 15.0, dump_s: float = 60.0) -> int:
+    """Stop every process of the devnet, nodes first; how many were stopped. The chain writes its state on its
+    way out, and the record of how to go on stays."""
+    devnet = read_devnet(home)
+    if devnet is None:
+        return 0
+    nodes = _stop([node.pid for node in devnet.nodes], signal.SIGTERM, timeout_s)
+    chain = _stop([devnet.chain_pid], signal.SIGINT, dump_s)  # SIGINT alone lets it write its state
+    write_devnet(home, devnet.stopped())
+    return nodes + chain
+
+
+def wipe_data(home: Path) -> None:
+    """Remove what a devnet left in its home folder, and nothing else."""
+    for part in ("nodes", "logs", "keystore", "view"):
+        shutil.rmtree(home / part, ignore_errors=True)
+    for part in ("chain.state", "deployment.json", "password"):
+        (home / part).unlink(missing_ok=True)
+    if read_devnet(home) is None:
+        remove_devnet(home)
+
+
+def _stop(pids: list[int], how: signal.Signals, timeout_s: float) -> int:
+    alive = [pid for pid in pids if process_alive(pid)]
+    for pid in alive:
+        os.kill(pid, how)
+    deadline = time.monotonic() + timeout_s
+    while (left := [pid for pid in alive if _still_there(pid)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    return len(alive)
+
+
+def _still_there(pid: int) -> bool:
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)
+    return process_alive(pid)

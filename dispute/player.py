@@ -1,0 +1,60 @@
+"""Playing a game through the Market port: one idempotent step a call.
+
+Contract: `play` makes the move that is this account's to make, or takes the win when the other side's clock
+has run out, and does nothing otherwise. Calling it again, also after a crash, repeats no move: a move's
+intent is the game and the number of moves before it. Not guaranteed: that it is called in time; the caller
+watches the clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from assay.dispute.disputant import Disputant, overdue
+from assay.protocol.dispute import Move
+from assay.protocol.ports import Market
+from assay.protocol.types import GameView, Phase, Seconds
+
+
+@dataclass(frozen=True)
+class Played:
+    """What one call of `play` came to. `move`: name of the move made; empty if none was."""
+
+    view: GameView
+    move: str
+    reason: str
+
+
+def play(market: Market, disputant: Disputant, game_id: int, now: Seconds) -> Played:
+    """One step of a game at chain time `now`. Raises what the port and the replay raise."""
+    view = market.game(game_id)
+    if view.decided:
+        winner = "challenger" if view.challenger_won else "defender"
+        return Played(view, "", f"decided for the {winner}: {view.reason}")
+    if (late := overdue(view, now)) is not None:
+        ours = view.game.mover == market.me
+        if ours and _stands(market, view):
+            return Played(view, "", "our own clock has run out")
+        send(market, view, late)
+        why = "the claim has fallen: the bond comes back" if ours else "the other side's clock has run out"
+        return Played(view, type(late).__name__, why)
+    if view.game.mover != market.me:
+        return Played(view, "", "the other side is to move")
+    move = disputant.move(view)
+    if move is None:
+        return Played(view, "", f"there is nothing sound to say in {view.game.phase.name}")
+    send(market, view, move)
+    return Played(view, type(move).__name__, f"our move in {view.game.phase.name}")
+
+
+def _stands(market: Market, view: GameView) -> bool:
+    """Whether the claim that a game is about can still fall; if not, nobody loses its bond (rule 5.3)."""
+    claim = market.claim(view.game.claim_id)
+    overtaken = claim.stale and not claim.left_out
+    return claim.status.phase in (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED) and not overtaken
+
+
+def send(market: Market, view: GameView, move: Move) -> None:
+    """Send a move of a game as it stands in `view`."""
+    intent = f"move/{view.game_id}/{view.moves}/{type(move).__name__}"
+    market.move(intent, view.game_id, view.game, move)

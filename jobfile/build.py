@@ -1,0 +1,177 @@
+"""From a job file to what is published and posted.
+
+Contract: the same file, data and code give the same programs, dataset and genesis, and so the same roots.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from assay.jobfile import read as jobfile
+from assay.jobfile.read import BadJobFile, CnnModel, Data, GptModel, JobFile, MlpModel, OwnModel
+from assay.node.artifacts import Published
+from assay.protocol.errors import Stop
+from assay.protocol.types import Address, Seconds, Terms, Wei
+from assay.training import datasets, models, recipe
+from assay.training.datasets import Dataset
+from assay.training.job import JobArtifacts, build_job
+from assay.training.losses import cross_entropy
+from assay.training.muon import Muon
+from assay.training.optimisers import AdamW, Lion, Optimiser, Sgd
+from assay.training.outer import DiLoCo
+from assay.training.recipe import Recipe
+from assay.training.schedules import Schedule
+
+
+def schedule_of(file: JobFile) -> Schedule:
+    """The learning rate's course over the job. Raises Stop where it ends within its warm-up."""
+    assert file.schedule is not None, "the job file was validated"
+    whole = file.training.rounds * file.training.steps_per_round
+    section = file.schedule
+    return Schedule(section.warmup_steps, section.decay, section.total_steps or whole, section.floor)
+
+
+def _adamw(section: jobfile.AdamW | jobfile.MuonOthers) -> AdamW:
+    return AdamW(
+        section.learning_rate,
+        section.beta1,
+        section.beta2,
+        section.epsilon,
+        section.weight_decay,
+        no_decay=section.no_decay,
+    )
+
+
+def optimiser_of(file: JobFile) -> Optimiser:
+    """The optimiser that the file names."""
+    section, schedule = file.optimiser, schedule_of(file)
+    assert section is not None, "the job file was validated"
+    rate, clip = section.learning_rate, section.clip_norm or None
+    if isinstance(section, jobfile.AdamW):
+        return replace(_adamw(section), schedule=schedule, clip_norm=clip)
+    if isinstance(section, jobfile.Sgd):
+        momentum, nesterov, decay = section.momentum, section.nesterov, section.weight_decay
+        return Sgd(rate, momentum, nesterov, decay, schedule, clip, section.no_decay)
+    if isinstance(section, jobfile.Lion):
+        betas, decay = (section.beta1, section.beta2), section.weight_decay
+        return Lion(rate, *betas, decay, schedule, clip, section.no_decay)
+    others = _adamw(section.others)
+    return Muon(rate, section.momentum, section.weight_decay, others, section.others_of, schedule, clip)
+
+
+def recipe_of(file: JobFile, made: Recipe | None = None) -> Recipe:
+    """Module, loss, data and optimiser of any job; `made` is what a model of one's own gave already.
+
+    Raises Stop where the data cannot be read or does not fit, BadRecipe for a file that gives no recipe, and
+    BadJobFile where both the recipe and the job file name an optimiser, or neither.
+    """
+    if not isinstance(file.model, OwnModel):
+        model = models.build(config_of(file), file.training.seed)
+        return Recipe(model, cross_entropy, _template_data(file), optimiser_of(file))
+    made = made or recipe.load(file.model.source)
+    if (made.optimiser is None) == (file.optimiser is None):
+        both = "" if made.optimiser is None else "both "
+        raise BadJobFile(
+            f"{both or 'neither '}{Path(file.model.source).name} {'and' if both else 'nor'} the job file"
+            f" {'name' if both else 'names'} an optimiser",
+            hint="remove one" if both else "add [optimiser] and [schedule] to the job file",
+        )
+    return made if file.optimiser is None else replace(made, optimiser=optimiser_of(file))
+
+
+def _template_data(file: JobFile) -> Dataset:
+    assert isinstance(file.data, Data), "the job file was validated"
+    source, limit = file.data.source, file.data.max_bytes
+    if not isinstance(file.model, GptModel):
+        if source != "digits":
+            name = _template(file)
+            raise Stop(f"the {name} template reads digits, not {source!r}", hint='write source = "digits"')
+        return datasets.digits()
+    if source == "digits":
+        raise Stop("the gpt template reads text, not digits", hint='write source = "stdlib" or a path')
+    if source == "stdlib":
+        return datasets.standard_library(file.model.context, max_bytes=limit)
+    return datasets.text(Path(source), file.model.context, max_bytes=limit)
+
+
+def _template(file: JobFile) -> str:
+    assert not isinstance(file.model, OwnModel)
+    return file.model.template
+
+
+def config_of(file: JobFile) -> models.Config:
+    """Shape of the template's model."""
+    model = file.model
+    if isinstance(model, GptModel):
+        return models.GptConfig(
+            n_layer=model.layers, n_head=model.heads, d_model=model.width, context=model.context
+        )
+    if isinstance(model, MlpModel):
+        return models.MlpConfig(hidden=model.hidden, layers=model.layers)
+    assert isinstance(model, CnnModel), "a model of one's own has no config"
+    return models.CnnConfig(width=model.width)
+
+
+def build(file: JobFile, own: Recipe | None = None) -> JobArtifacts:
+    """Trace the job's step and make every file that it needs; `own` as in `recipe_of`. Raises Stop."""
+    made, training = recipe_of(file, own), file.training
+    assert made.optimiser is not None, "recipe_of gives one"
+    source = file.model.source if isinstance(file.model, OwnModel) else None
+    name = {"kind": "own", "name": Path(source).name} if source else models.describe(config_of(file))
+    return build_job(
+        made.model,
+        made.loss,
+        made.optimiser,
+        made.dataset,
+        batch=training.batch,
+        shards=training.shards,
+        outer=DiLoCo(file.outer.learning_rate, file.outer.momentum),
+        accumulate=training.accumulate,
+        seed=training.seed if source else 0,
+        description=name,
+    )
+
+
+def terms_of(file: JobFile, published: Published, client: Address, nonce: int) -> Terms:
+    """The job's terms, which its id is the hash of."""
+    training, verification, times, money = file.training, file.verification, file.times, file.money
+    return Terms(
+        client=client,
+        inner=published.inner,
+        outer=published.outer,
+        dataset_root=published.dataset_root,
+        genesis_root=published.genesis_root,
+        outer_genesis_root=published.outer_genesis_root,
+        manifest=published.manifest,
+        seed=training.seed.to_bytes(32, "big"),
+        records=published.records,
+        record_size=published.record_size,
+        shards=training.shards,
+        min_shards=training.min_shards,
+        rounds=training.rounds,
+        steps_per_round=training.steps_per_round,
+        segment_steps=training.segment_steps,
+        samples=verification.samples,
+        verifiers=verification.verifiers,
+        quorum=verification.quorum,
+        seed_delay=verification.seed_delay_blocks,
+        max_unsettled=verification.max_unsettled_rounds,
+        task_time=Seconds(times.task),
+        straggler_time=Seconds(times.straggler),
+        outer_time=Seconds(times.outer),
+        vote_time=Seconds(times.vote),
+        reveal_time=Seconds(times.reveal),
+        challenge_window=Seconds(times.challenge_window),
+        move_time=Seconds(times.move),
+        price_period=Seconds(times.price_period),
+        nonce=nonce,
+        price_floor=Wei(money.price_floor),
+        price_cap=Wei(money.price_cap),
+        verifier_fee=Wei(money.verifier_fee),
+        outer_fee=Wei(money.outer_fee),
+        solver_stake=Wei(money.solver_stake),
+        verifier_stake=Wei(money.verifier_stake),
+        challenge_bond=Wei(money.challenge_bond),
+        miss_penalty=Wei(money.miss_penalty),
+    )

@@ -1,0 +1,48 @@
+"""From a parsed job file to a job on the market: store its files, state its terms, ask, post."""
+
+from __future__ import annotations
+
+import secrets
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from assay.app.invocation import App
+from assay.app.units import show_amount
+from assay.jobfile.read import JobFile
+from assay.protocol.types import JobId, Wei
+
+if TYPE_CHECKING:
+    from assay.app.wiring import Connection, NodeStorage
+    from assay.training.job import JobArtifacts
+
+
+def publish_and_post(
+    app: App, connection: Connection, storage: NodeStorage, body: JobFile, files: JobArtifacts, budget: Wei
+) -> JobId:
+    """Store the job's files, check that it can be paid for, ask, and post it."""
+    from assay.client import posting
+    from assay.jobfile.build import terms_of
+
+    market = connection.writer
+    terms = posting.publish(
+        storage.blocks,
+        files,
+        lambda published: terms_of(
+            body, published, market.me, _nonce(connection, published.manifest, body, budget)
+        ),
+    )
+    found = posting.quote(market, terms, budget)
+    worst = found.worst_case
+    app.announce(f"post a job: worst case {show_amount(worst)}", budget, worst_loss=worst)
+    return posting.post(market, terms, budget)
+
+
+def _nonce(connection: Connection, manifest: bytes, body: JobFile, budget: Wei) -> int:
+    """A fresh nonce; that of the same job and budget where its posting was cut off under way."""
+    tag = int.from_bytes(sha256(f"{body!r} {budget}".encode()).digest()[:5], "big")
+    prefix = f"post/{manifest.hex()}/"
+    for key in connection.unfinished(prefix):
+        nonce = int(key.removeprefix(prefix).split("/")[0])
+        if nonce >> 23 == tag:
+            return nonce
+    return tag << 23 | secrets.randbits(23)

@@ -1,0 +1,299 @@
+"""The job file: everything a client decides about a job, in TOML.
+
+Contract: every consensus parameter is stated in the file; nothing has a default in code and unknown keys are
+refused, with the key's path in the error. ``assay job init`` writes a complete file (``jobfile.templates``).
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
+
+from assay.app.units import parse_amount, parse_duration
+from assay.protocol.errors import AssayError, Stop
+
+
+class BadJobFile(Stop):
+    """The job file cannot be read as a job."""
+
+    code = "bad-job-file"
+
+
+def _amount(value: object) -> int:
+    if not isinstance(value, str):
+        raise ValueError("write an amount with its unit, such as '5tok'")
+    try:
+        return parse_amount(value)
+    except AssayError as error:
+        raise ValueError(error.message) from error
+
+
+def _duration(value: object) -> int:
+    if not isinstance(value, str):
+        raise ValueError("write a duration with its unit, such as '60s'")
+    try:
+        return parse_duration(value)
+    except AssayError as error:
+        raise ValueError(error.message) from error
+
+
+Amount = Annotated[int, BeforeValidator(_amount)]
+Duration = Annotated[int, BeforeValidator(_duration)]
+Count = Annotated[int, Field(ge=1, le=(1 << 31) - 1)]
+Whole = Annotated[int, Field(ge=0, le=(1 << 31) - 1)]
+
+
+def _finite(value: float) -> float:
+    if not -1e30 < value < 1e30:
+        raise ValueError("must be a finite number")
+    return value
+
+
+Number = Annotated[float, AfterValidator(_finite)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class GptModel(_Section):
+    template: Literal["gpt"]
+    layers: Count
+    heads: Count
+    width: Count
+    context: Count
+
+
+class MlpModel(_Section):
+    template: Literal["mlp"]
+    hidden: Count
+    layers: Count
+
+
+class CnnModel(_Section):
+    """`width`: channels of the first block, a multiple of 4."""
+
+    template: Literal["cnn"]
+    width: Count
+
+
+class OwnModel(_Section):
+    """The client's own model: `from` is a Python file and a function that returns a
+    ``training.recipe.Recipe``; the dataset is the recipe's, and the optimiser where it names one.
+    """
+
+    source: str = Field(alias="from")
+
+
+class Data(_Section):
+    """`source`: "stdlib" (the Python standard library's own text), "digits", or a path to the user's text."""
+
+    source: str
+    max_bytes: Count
+
+
+class AdamW(_Section):
+    """`clip_norm` 0 means no clipping; `no_decay` holds patterns of names, such as "*.bias"."""
+
+    name: Literal["adamw"]
+    learning_rate: Number
+    beta1: Number
+    beta2: Number
+    epsilon: Number
+    weight_decay: Number
+    no_decay: tuple[str, ...]
+    clip_norm: Number
+
+
+class Sgd(_Section):
+    """`clip_norm` and `no_decay` as in `AdamW`."""
+
+    name: Literal["sgd"]
+    learning_rate: Number
+    momentum: Number
+    nesterov: bool
+    weight_decay: Number
+    no_decay: tuple[str, ...]
+    clip_norm: Number
+
+
+class Lion(_Section):
+    """`clip_norm` and `no_decay` as in `AdamW`."""
+
+    name: Literal["lion"]
+    learning_rate: Number
+    beta1: Number
+    beta2: Number
+    weight_decay: Number
+    no_decay: tuple[str, ...]
+    clip_norm: Number
+
+
+class MuonOthers(_Section):
+    """AdamW for what is no matrix, or matches `others_of`."""
+
+    learning_rate: Number
+    beta1: Number
+    beta2: Number
+    epsilon: Number
+    weight_decay: Number
+    no_decay: tuple[str, ...]
+
+
+class Muon(_Section):
+    """`clip_norm` as in `AdamW`; [optimiser.others] for the tensors that Muon does not suit."""
+
+    name: Literal["muon"]
+    learning_rate: Number
+    momentum: Number
+    weight_decay: Number
+    clip_norm: Number
+    others_of: tuple[str, ...]
+    others: MuonOthers
+
+
+OptimiserSection = AdamW | Sgd | Lion | Muon
+
+
+class ScheduleSection(_Section):
+    """The learning rate's course in steps of one shard; `total_steps` 0 means all of the job's."""
+
+    warmup_steps: Whole
+    decay: Literal["constant", "linear", "cosine"]
+    total_steps: Whole
+    floor: Number
+
+
+class Outer(_Section):
+    """DiLoCo's outer optimiser: Nesterov momentum on the mean pseudo-gradient."""
+
+    learning_rate: Number
+    momentum: Number
+
+
+class Training(_Section):
+    seed: Count
+    batch: Count
+    accumulate: Count
+    shards: Count
+    min_shards: Count
+    rounds: Count
+    steps_per_round: Count
+    segment_steps: Count
+
+
+class Verification(_Section):
+    verifiers: Count
+    quorum: Count
+    samples: Count
+    seed_delay_blocks: Count
+    max_unsettled_rounds: Count
+
+
+class Times(_Section):
+    task: Duration
+    straggler: Duration
+    outer: Duration
+    vote: Duration
+    reveal: Duration
+    challenge_window: Duration
+    move: Duration
+    price_period: Duration
+
+
+class Money(_Section):
+    price_floor: Amount
+    price_cap: Amount
+    verifier_fee: Amount
+    outer_fee: Amount
+    solver_stake: Amount
+    verifier_stake: Amount
+    challenge_bond: Amount
+    miss_penalty: Amount
+
+
+def _kind(model: object) -> str | None:
+    """Which kind of model a [model] section is."""
+    if isinstance(model, dict):
+        return "from" if "from" in model else model.get("template")
+    return "from" if isinstance(model, OwnModel) else getattr(model, "template", None)
+
+
+Model = Annotated[
+    Annotated[GptModel, Tag("gpt")]
+    | Annotated[MlpModel, Tag("mlp")]
+    | Annotated[CnnModel, Tag("cnn")]
+    | Annotated[OwnModel, Tag("from")],
+    Discriminator(
+        _kind,
+        custom_error_type="model_kind",
+        custom_error_message='write template = "gpt", "mlp" or "cnn", or from = "my_model.py:build"',
+    ),
+]
+
+
+class JobFile(_Section):
+    """A whole job file. A model of one's own brings its data, and may bring its optimiser and schedule."""
+
+    model: Model
+    data: Data | None = None
+    optimiser: Annotated[OptimiserSection, Field(discriminator="name")] | None = None
+    schedule: ScheduleSection | None = None
+    outer: Outer
+    training: Training
+    verification: Verification
+    times: Times
+    money: Money
+
+    @model_validator(mode="after")
+    def _sections_fit(self) -> JobFile:
+        own = isinstance(self.model, OwnModel)
+        if own and self.data is not None:
+            raise ValueError("[data] has no place beside a model of your own: build() gives it")
+        for name, section in (("data", self.data), ("optimiser", self.optimiser)):
+            if not own and section is None:
+                raise ValueError(f"[{name}] is missing: a template needs it")
+        if (self.optimiser is None) != (self.schedule is None):
+            raise ValueError("[optimiser] and [schedule] go together: one of them is missing")
+        return self
+
+
+def parse_job_file(text: str, origin: str) -> JobFile:
+    """Job file from TOML text. Raises BadJobFile with every key at fault."""
+    try:
+        body: dict[str, Any] = tomllib.loads(text)
+        return JobFile.model_validate(body)
+    except tomllib.TOMLDecodeError as error:
+        raise BadJobFile(f"{origin} is not TOML: {error}", hint="mend the line it names") from error
+    except ValidationError as error:
+        faults = "; ".join(f"{'.'.join(str(p) for p in e['loc'])}: {e['msg']}" for e in error.errors())
+        raise BadJobFile(
+            f"{origin} is not a job: {faults}",
+            hint="`assay job init` writes a complete file to compare with",
+        ) from error
+
+
+def read_job_file(path: Path) -> JobFile:
+    """Job file from disk; a model of one's own is looked for from the file's folder. Raises BadJobFile."""
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadJobFile(f"cannot read {path}: {error}", hint="`assay job init FILE` writes one") from error
+    body = parse_job_file(text, str(path))
+    if isinstance(body.model, OwnModel):
+        here = body.model.model_copy(update={"source": str(path.resolve().parent / body.model.source)})
+        return body.model_copy(update={"model": here})
+    return body

@@ -1,0 +1,216 @@
+"""The complete job files that ``assay job init`` writes.
+
+Contract: every text is a whole job file, with every key that ``jobfile.read`` reads and a word on those that
+need one. Not guaranteed: that the learning rates suit another shape of model.
+"""
+
+from __future__ import annotations
+
+from assay.app.units import parse_duration
+from assay.jobfile.read import BadJobFile
+
+_COMMON = """
+[training]
+seed = 1                    # data order; with the shard and the step it decides every batch
+batch = {batch}                   # rows a pass
+accumulate = 1              # passes a step, whose gradients are averaged
+shards = 2
+min_shards = 2              # accepted tasks with which a round closes once its stragglers' time is over
+rounds = {rounds}                  # outer steps
+steps_per_round = 64        # inner steps between two outer steps
+segment_steps = 4           # a solver commits to its state this often; a verifier replays whole segments
+
+[outer]                     # DiLoCo: Nesterov momentum on the mean change of the shards
+learning_rate = 0.7
+momentum = 0.9
+
+[verification]
+verifiers = 2               # drawn by stake for each task
+quorum = 2                  # valid votes that accept it
+samples = 1                 # segments that each of them replays
+seed_delay_blocks = {seed_delay}      # whoever makes that many blocks in a row knows the draw when it commits
+max_unsettled_rounds = 4
+
+[times]
+task = "{task}"
+straggler = "{straggler}"         # after `task`, for two draws: a round may then close without the others
+outer = "{outer}"              # for which the outer step is reserved to one shard's holder
+vote = "{vote}"
+reveal = "{vote}"
+challenge_window = "{window}"
+move = "{move}"
+price_period = "60s"
+
+[money]                     # why these amounts: docs/economics.md; in proportion to the price cap
+price_floor = "10tok"       # a task; rises to the cap until somebody takes the shard
+price_cap = "20tok"
+verifier_fee = "3tok"       # above what a replay costs
+outer_fee = "1tok"
+solver_stake = "360tok"     # locked by each claim
+verifier_stake = "40tok"    # locked by each vote
+challenge_bond = "20tok"
+miss_penalty = "20tok"      # of a drawn verifier: no vote shown, or a false invalid one
+"""
+
+_GPT = """# A byte-level GPT (about 0.8 million parameters) trained on text.
+[model]
+template = "gpt"
+layers = 4
+heads = 4
+width = 128
+context = 64
+
+[data]
+source = "{source}"           # the Python standard library's own source, or a path to your text
+max_bytes = 4000000
+"""
+
+_MLP = """# A multi-layer perceptron on scikit-learn's digits.
+[model]
+template = "mlp"
+hidden = 64
+layers = 2
+
+[data]
+source = "digits"
+max_bytes = 1000000
+"""
+
+_CNN = """# A small residual network on scikit-learn's digits.
+[model]
+template = "cnn"
+width = 16                  # channels of the first block
+
+[data]
+source = "digits"
+max_bytes = 1000000
+"""
+
+_OWN = """# A model of your own: {function} returns a training.recipe.Recipe with module, loss and dataset.
+# The optimiser is the recipe's, or [optimiser] and [schedule] of this file. The function runs on this machine
+# only; all others run the program that is traced from it.
+[model]
+from = "{source}"
+"""
+
+_ADAMW = """
+[optimiser]                 # or "sgd", "lion", "muon": `assay job init --optimiser` writes their keys
+name = "adamw"
+learning_rate = {rate}
+beta1 = 0.9
+beta2 = 0.95
+epsilon = 1e-8
+weight_decay = 0.1          # of tensors with two dimensions or more
+no_decay = []               # nor of these, such as ["*embedding*"]
+clip_norm = 0.0             # 0: no clipping
+"""
+
+_SGD = """
+[optimiser]                 # or "adamw", "lion", "muon": `assay job init --optimiser` writes their keys
+name = "sgd"
+learning_rate = {rate}
+momentum = 0.9
+nesterov = true
+weight_decay = 0.0
+no_decay = []
+clip_norm = 0.0             # 0: no clipping
+"""
+
+_LION = """
+[optimiser]                 # or "adamw", "sgd", "muon": `assay job init --optimiser` writes their keys
+name = "lion"
+learning_rate = {rate}
+beta1 = 0.9
+beta2 = 0.99
+weight_decay = 0.1          # of tensors with two dimensions or more
+no_decay = []               # nor of these, such as ["*embedding*"]
+clip_norm = 0.0             # 0: no clipping
+"""
+
+_MUON = """
+[optimiser]                 # or "adamw", "sgd", "lion": `assay job init --optimiser` writes their keys
+name = "muon"
+learning_rate = {rate}
+momentum = 0.95
+weight_decay = 0.0
+clip_norm = 0.0             # 0: no clipping
+others_of = ["*embed*", "*position*", "*head*"]
+
+[optimiser.others]          # AdamW for these, and for all that are no matrices
+learning_rate = 0.001
+beta1 = 0.9
+beta2 = 0.95
+epsilon = 1e-8
+weight_decay = 0.1
+no_decay = []
+"""
+
+_SCHEDULE = """
+[schedule]                  # of the learning rate, in steps of one shard counted over all rounds
+warmup_steps = 0            # rising from nothing
+decay = "constant"          # or "linear", "cosine"
+total_steps = 0             # at which the decay ends; 0: with the job
+floor = 0.0                 # share of the learning rate that is left then
+"""
+
+_HEADS = {"gpt": (_GPT, 4, "adamw"), "mlp": (_MLP, 32, "sgd"), "cnn": (_CNN, 32, "sgd")}
+"""By template: its sections, rows a pass, and its usual optimiser."""
+OPTIMISERS = {"adamw": (_ADAMW, 0.002), "sgd": (_SGD, 0.1), "lion": (_LION, 0.0003), "muon": (_MUON, 0.02)}
+"""By name: the section, and a learning rate to begin with."""
+
+LOCAL = {
+    "seed_delay": "2",
+    "task": "120s",
+    "outer": "30s",
+    "vote": "60s",
+    "window": "60s",
+    "move": "30s",
+}
+"""Times for a chain on one's own machine; `seed_delay` in blocks."""
+PUBLIC = {
+    "seed_delay": "16",
+    "task": "1h",
+    "outer": "10m",
+    "vote": "30m",
+    "window": "1d",
+    "move": "1h",
+}
+"""Times for a chain with other people on it."""
+
+
+def _common(batch: int, rounds: int, times: dict[str, str]) -> str:
+    """What every job file has. A task of the last second is given two draws, so that one that fails does not
+    leave it out: the stragglers' time is twice vote and reveal, unless `times` states another."""
+    straggler = f"{4 * parse_duration(times['vote'])}s"
+    return _COMMON.format(batch=batch, rounds=rounds, **{"straggler": straggler, **times})
+
+
+def _optimiser(name: str) -> str:
+    if name not in OPTIMISERS:
+        raise BadJobFile(f"there is no optimiser {name!r}", hint=f"choose one of {', '.join(OPTIMISERS)}")
+    text, rate = OPTIMISERS[name]
+    return text.format(rate=rate) + _SCHEDULE
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def template(name: str, *, source: str, rounds: int, times: dict[str, str], optimiser: str = "") -> str:
+    """Text of a complete job file; `optimiser` "" is the template's usual one. Raises BadJobFile for an
+    unknown name.
+    """
+    if name not in _HEADS:
+        raise BadJobFile(f"there is no template {name!r}", hint=f"choose one of {', '.join(_HEADS)}")
+    head, batch, usual = _HEADS[name]
+    common = _common(batch, rounds, times)
+    return head.format(source=_escaped(source)) + _optimiser(optimiser or usual) + common
+
+
+def own_template(source: str, *, batch: int, rounds: int, times: dict[str, str], optimiser: str = "") -> str:
+    """Text of a complete job file for the recipe that `source` ("my_model.py:build") names; `optimiser` ""
+    leaves it to the recipe. Raises BadJobFile for an unknown name.
+    """
+    head = _OWN.format(function=source.rpartition(":")[2], source=_escaped(source))
+    chosen = _optimiser(optimiser) if optimiser else ""
+    return head + chosen + _common(batch, rounds, times)

@@ -1,0 +1,364 @@
+"""A job's files on their way to and from storage: manifest, programs, dataset, states, checkpoints.
+
+Contract: `load_job` returns only what agrees with the terms to the last bit: strict canonical JSON, sizes
+bounded before anything is fetched, every root recomputed, both programs validated and fitted to each other.
+Whatever is wrong is a `Stop` that names it (a `Retry` if it could not be fetched). Not guaranteed: that the
+training is any good. Formats: docs/protocol.md, rule 3.3.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from assay.program import isa
+from assay.program.execute import Records
+from assay.program.isa import MalformedProgram, Program
+from assay.program.state import begin_tree, load_state, state_bytes, state_root
+from assay.program.validate import validate
+from assay.protocol.errors import Stop
+from assay.protocol.ports import RAW, Blocks
+from assay.protocol.types import ProgramRef, Terms
+
+JOB_SCHEMA = "assay/job/1"
+CHECKPOINT_SCHEMA = "assay/checkpoint/1"
+MAX_MANIFEST_BYTES = 1 << 20
+MAX_NAME_CHARS = 256
+MAX_NESTING = 16
+
+State = list[Tensor]
+
+
+class BadManifest(Stop):
+    """A manifest, or a file that it names, is not what the terms or the claim say."""
+
+    code = "bad-manifest"
+
+
+def _bad(why: str) -> BadManifest:
+    return BadManifest(
+        f"the job's files are refused: {why}", hint="do not work on this job; its client must post it again"
+    )
+
+
+@dataclass(frozen=True)
+class Appetite:
+    """The most that this node is willing to fetch and run; operator's choice, not consensus."""
+
+    dataset_bytes: int
+    state_bytes: int
+    step_bytes: int
+    step_operations: int
+
+
+class JobFiles(Protocol):
+    """What a client publishes (``training.job.JobArtifacts``)."""
+
+    @property
+    def inner(self) -> Program: ...
+    @property
+    def outer(self) -> Program: ...
+    @property
+    def records(self) -> Records | None: ...
+    @property
+    def genesis(self) -> Sequence[Tensor]: ...
+    @property
+    def outer_genesis(self) -> Sequence[Tensor]: ...
+    @property
+    def slot_names(self) -> Sequence[str]: ...
+    @property
+    def model(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class LoadedJob:
+    """A job's files, checked against its terms."""
+
+    inner: Program
+    outer: Program
+    records: Records | None
+    genesis: State
+    outer_genesis: State
+    slot_names: tuple[str, ...]
+    model: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Published:
+    """Where a job's files are, and the roots that go into its terms."""
+
+    manifest: bytes
+    inner: ProgramRef
+    outer: ProgramRef
+    dataset_root: bytes
+    genesis_root: bytes
+    outer_genesis_root: bytes
+    records: int
+    record_size: int
+
+
+def raw_cid(digest: bytes) -> str:
+    """CIDv1 text of the raw block with this SHA-256 digest."""
+    body = bytes([1, RAW, 0x12, 0x20]) + digest
+    return "b" + base64.b32encode(body).decode("ascii").lower().rstrip("=")
+
+
+def canonical_json(value: Any) -> bytes:
+    """Sorted keys, no spaces, ASCII, no NaN."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    ).encode("ascii")
+
+
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+
+
+def _nesting(data: bytes) -> int:
+    """Deepest nesting of brackets outside strings. SAFETY: the parser's own recursion overflows the C
+    stack."""
+    deepest = depth = 0
+    for byte in _STRING.sub(b"", data):
+        if byte in b"[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif byte in b"]}":
+            depth -= 1
+    return deepest
+
+
+def parse_canonical(data: bytes, limit: int) -> dict[str, Any]:
+    """The object that has exactly this canonical encoding. Raises ValueError for anything else."""
+    if len(data) > limit:
+        raise ValueError(f"{len(data)} bytes of JSON are over the limit of {limit}")
+    if _nesting(data) > MAX_NESTING:
+        raise ValueError(f"it is not JSON that nests at most {MAX_NESTING} deep")
+    try:
+        value = json.loads(data)
+        same = isinstance(value, dict) and canonical_json(value) == data
+    except (ValueError, RecursionError, OverflowError) as error:
+        raise ValueError(f"it is not JSON: {error}") from error
+    if not same:
+        raise ValueError("it is not one object in canonical JSON")
+    return value
+
+
+def program_ref(program: Program) -> ProgramRef:
+    """What the terms say of a program."""
+    return ProgramRef(program.root, len(program.nodes), program.slots, program.params)
+
+
+def publish_job(blocks: Blocks, files: JobFiles) -> Published:
+    """Store and pin all files of a job, and its manifest."""
+    records = files.records
+    genesis_root, outer_root = state_root(files.genesis), state_root(files.outer_genesis)
+    dataset_root = records.tree.root if records is not None else bytes(32)
+    count, size = (len(records), records.record_size) if records is not None else (0, 0)
+
+    def stored(data: bytes, root: bytes, **more: int) -> dict[str, Any]:
+        cid = blocks.add_file(data)
+        blocks.pin(cid)
+        return {"cid": cid, "root": root.hex(), **more}
+
+    data = {"cid": "", "root": dataset_root.hex(), "records": 0, "recordSize": 0}
+    if records is not None:
+        data = stored(bytes(records.data), dataset_root, records=count, recordSize=size)
+    manifest = {
+        "schema": JOB_SCHEMA,
+        "inner": stored(isa.encode(files.inner), files.inner.root),
+        "outer": stored(isa.encode(files.outer), files.outer.root),
+        "dataset": data,
+        "genesis": stored(state_bytes(files.genesis), genesis_root),
+        "outerGenesis": stored(state_bytes(files.outer_genesis), outer_root),
+        "slots": list(files.slot_names),
+        "model": files.model,
+    }
+    body = canonical_json(manifest)
+    blocks.pin(blocks.put(body))
+    return Published(
+        sha256(body).digest(),
+        program_ref(files.inner),
+        program_ref(files.outer),
+        dataset_root,
+        genesis_root,
+        outer_root,
+        count,
+        size,
+    )
+
+
+def _read_manifest(blocks: Blocks, digest: bytes) -> dict[str, Any]:
+    body = blocks.get(raw_cid(digest))
+    try:
+        manifest = parse_canonical(body, MAX_MANIFEST_BYTES)
+    except ValueError as error:
+        raise _bad(f"manifest: {error}") from error
+    wanted = {"schema", "inner", "outer", "dataset", "genesis", "outerGenesis", "slots", "model"}
+    if set(manifest) != wanted:
+        raise _bad(f"the manifest's fields must be {sorted(wanted)}, not {sorted(manifest)[:16]}")
+    if manifest["schema"] != JOB_SCHEMA:
+        raise _bad(f"the manifest's schema is not {JOB_SCHEMA}")
+    for name in ("inner", "outer", "genesis", "outerGenesis"):
+        _check_entry(manifest[name], name, {"cid": str, "root": str})
+    _check_entry(manifest["dataset"], "dataset", {"cid": str, "root": str, "records": int, "recordSize": int})
+    if not isinstance(manifest["model"], dict):
+        raise _bad("the manifest's model is not an object")
+    return manifest
+
+
+def _check_entry(entry: Any, name: str, fields: dict[str, type]) -> None:
+    if not isinstance(entry, dict) or set(entry) != set(fields):
+        raise _bad(f"the manifest's {name} must have the fields {sorted(fields)}")
+    for key, kind in fields.items():
+        if type(entry[key]) is not kind:
+            raise _bad(f"the manifest's {name}.{key} is not {kind.__name__}")
+
+
+def _agree(what: str, said: str, root: bytes) -> None:
+    if said != root.hex():
+        raise _bad(f"the manifest's root of {what} is not the one in the terms")
+
+
+def _program(blocks: Blocks, entry: dict[str, Any], what: str, ref: ProgramRef) -> Program:
+    if ref.nodes > isa.MAX_NODES or ref.slots > isa.MAX_SLOTS:
+        raise _bad(f"the {what} program is over the limits of nodes or slots")
+    limit = len(isa.MAGIC) + 16 + ref.nodes * (4 + isa.MAX_NODE_BYTES) + 4 * ref.slots
+    _agree(f"the {what} program", entry["root"], ref.root)
+    try:
+        program = isa.decode(blocks.read_file(entry["cid"], limit))
+    except MalformedProgram as error:
+        raise _bad(f"the {what} program: {error}") from error
+    if program_ref(program) != ref:
+        raise _bad(f"the {what} program has another root or other counts than the terms say")
+    return program
+
+
+def _state(blocks: Blocks, entry: dict[str, Any], what: str, program: Program, root: bytes) -> State:
+    _agree(f"the {what} state", entry["root"], root)
+    state = load_state(program, blocks.read_file(entry["cid"], program.state_bytes))
+    if state_root(state) != root:
+        raise _bad(f"the {what} state has another root than the terms say")
+    return state
+
+
+def _dataset(blocks: Blocks, entry: dict[str, Any], terms: Terms, appetite: Appetite) -> Records | None:
+    _agree("the dataset", entry["root"], terms.dataset_root)
+    if (entry["records"], entry["recordSize"]) != (terms.records, terms.record_size):
+        raise _bad("the manifest counts other records than the terms")
+    size = terms.records * terms.record_size
+    if size == 0:
+        return None
+    if size > appetite.dataset_bytes:
+        raise _bad(f"the dataset has {size} bytes, this node fetches at most {appetite.dataset_bytes}")
+    data = blocks.read_file(entry["cid"], size)
+    if len(data) != size:
+        raise _bad(f"the dataset has {len(data)} bytes instead of {size}")
+    records = Records(data, terms.record_size)
+    if records.tree.root != terms.dataset_root:
+        raise _bad("the dataset has another root than the terms say")
+    return records
+
+
+def _fit(inner: Program, outer: Program, terms: Terms) -> None:
+    """The outer program's slots are copies of the model's parameters (rules 3.1 and 4.1)."""
+    params = inner.params
+    if not 1 <= params <= inner.slots or outer.slots != (2 + terms.shards) * params:
+        raise _bad("the outer program's slots do not fit the inner program's parameters")
+    shapes = [(node.dtype, node.shape) for node in inner.state[:params]]
+    for slot, node in enumerate(outer.state):
+        if (node.dtype, node.shape) != shapes[slot % params]:
+            raise _bad(f"slot {slot} of the outer program has another shape than parameter {slot % params}")
+
+
+def load_job(blocks: Blocks, terms: Terms, appetite: Appetite) -> LoadedJob:
+    """Fetch and check everything of a job. Raises BadManifest, InvalidProgram, InvalidState, Retry."""
+    manifest = _read_manifest(blocks, terms.manifest)
+    names = manifest["slots"]
+    good = isinstance(names, list) and all(isinstance(n, str) and len(n) <= MAX_NAME_CHARS for n in names)
+    if not good or len(names) != terms.inner.slots or len(set(names)) != len(names):
+        raise _bad("the manifest's slots are not one distinct name for each slot of the inner program")
+    inner = _program(blocks, manifest["inner"], "inner", terms.inner)
+    outer = _program(blocks, manifest["outer"], "outer", terms.outer)
+    for program in (inner, outer):
+        validate(
+            program,
+            terms.record_size,
+            max_bytes=appetite.step_bytes,
+            max_operations=appetite.step_operations,
+        )
+        if program.state_bytes > appetite.state_bytes:
+            limit = appetite.state_bytes
+            raise _bad(f"a state has {program.state_bytes} bytes, this node keeps at most {limit}")
+    _fit(inner, outer, terms)
+    if inner.record_size and not terms.records:
+        raise _bad("the inner program reads data and the terms have no records")
+    return LoadedJob(
+        inner,
+        outer,
+        _dataset(blocks, manifest["dataset"], terms, appetite),
+        _state(blocks, manifest["genesis"], "genesis", inner, terms.genesis_root),
+        _state(blocks, manifest["outerGenesis"], "outer genesis", outer, terms.outer_genesis_root),
+        tuple(names),
+        manifest["model"],
+    )
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A published state: the state at one leaf of a claim's segments tree."""
+
+    cid: str
+    root: bytes
+
+
+def publish_state(blocks: Blocks, state: Sequence[Tensor]) -> Checkpoint:
+    """Store and pin a state; it is hashed meanwhile."""
+    tree = begin_tree(state)
+    cid = blocks.add_file(state_bytes(state))
+    blocks.pin(cid)
+    return Checkpoint(cid, tree().root)
+
+
+def publish_checkpoints(blocks: Blocks, checkpoints: Sequence[Checkpoint]) -> bytes:
+    """Store a claim's checkpoint manifest, one entry for each leaf; its digest."""
+    states = [{"cid": c.cid, "root": c.root.hex()} for c in checkpoints]
+    body = canonical_json({"schema": CHECKPOINT_SCHEMA, "states": states})
+    blocks.pin(blocks.put(body))
+    return sha256(body).digest()
+
+
+def read_checkpoints(blocks: Blocks, digest: bytes, roots: Sequence[bytes]) -> tuple[Checkpoint, ...]:
+    """Where a claim's states are. Raises BadManifest if they are not those of its `roots`, and as `get`."""
+    try:
+        manifest = parse_canonical(blocks.get(raw_cid(digest)), MAX_MANIFEST_BYTES)
+        if set(manifest) != {"schema", "states"} or manifest["schema"] != CHECKPOINT_SCHEMA:
+            raise ValueError(f"it is not of schema {CHECKPOINT_SCHEMA}")
+        entries = manifest["states"]
+        if not isinstance(entries, list) or len(entries) != len(roots):
+            raise ValueError(f"it does not list {len(roots)} states")
+        checkpoints = tuple(_checkpoint(entry) for entry in entries)
+    except ValueError as error:
+        raise BadManifest(
+            f"the checkpoint manifest is refused: {error}", hint="treat it as withheld"
+        ) from error
+    if [c.root for c in checkpoints] != list(roots):
+        raise BadManifest(
+            "the checkpoint manifest lists other roots than the claim committed to",
+            hint="treat it as withheld",
+        )
+    return checkpoints
+
+
+def _checkpoint(entry: Any) -> Checkpoint:
+    if not isinstance(entry, dict) or set(entry) != {"cid", "root"}:
+        raise ValueError("a state has exactly cid and root")
+    cid, root = entry["cid"], entry["root"]
+    if not isinstance(cid, str) or not isinstance(root, str) or len(root) != 64 or len(cid) > 128:
+        raise ValueError("a state's cid or root is malformed")
+    return Checkpoint(cid, bytes.fromhex(root))

@@ -1,0 +1,198 @@
+"""Judging claims and votes by one's own replay.
+
+Contract: a judgement is a value. `None` means: what was looked at is right. A `Finding` names the first
+thing that is wrong, with all that is needed to dispute it. Missing or malformed input never counts as right.
+An exception means: could not decide (yet).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from assay.node.states import Broken, Hidden, Known, Lineage
+from assay.program.state import state_tree
+from assay.protocol import sampling, trees
+from assay.protocol.errors import Retry
+from assay.protocol.types import Address, Claim, ClaimId, ClaimView, Vote
+
+
+@dataclass(frozen=True)
+class WrongSegment:
+    """The step from leaf `segment` to the next is not what the program gives."""
+
+    claim_id: ClaimId
+    segment: int
+    roots: tuple[bytes, ...]
+    """All leaves of the segments tree."""
+
+
+@dataclass(frozen=True)
+class WrongInput:
+    """Slot `slot` of the input state is not the slot that it must come from (rule 4.4)."""
+
+    claim_id: ClaimId
+    slot: int
+    leaf: bytes
+    """The slot's root in the input state, with its way up."""
+    proof: tuple[bytes, ...]
+    source: Claim | None
+    """None: a genesis state."""
+    source_leaf: bytes
+    source_proof: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class WrongVote:
+    """A verifier attested a keyed trace that is not the true one."""
+
+    claim_id: ClaimId
+    verifier: Address
+    sample: int
+    segment: int
+    roots: tuple[bytes, ...]
+    """All leaves of the claim's segments tree."""
+    traces: tuple[bytes, ...]
+    """Leaves of the vote's traces tree."""
+
+
+@dataclass(frozen=True)
+class HiddenInput:
+    """The input root is not the one it must be, and the claimant shows nobody what it is the root of."""
+
+    claim_id: ClaimId
+
+
+Finding = WrongSegment | WrongInput | WrongVote | HiddenInput
+
+
+@dataclass(frozen=True)
+class Attestation:
+    """What an honest drawn verifier votes."""
+
+    valid: bool
+    traces: tuple[bytes, ...]
+    """Keyed trace roots, one for each segment; none for an invalid vote."""
+    finding: Finding | None
+    segments: tuple[int, ...]
+    """Segments that were replayed."""
+
+
+def audit_input(lineage: Lineage, view: ClaimView) -> Finding | None:
+    """Whether the claim starts from the state it must start from. Raises SourceMissing."""
+    claim = view.claim
+    wanted = lineage.input_state(claim.kind, claim.round, claim.shard)
+    tree = state_tree(wanted)
+    if tree.root == claim.input_root:
+        return None
+    shown = lineage.leaf(view, 0)
+    if isinstance(shown, Known):
+        claimed = state_tree(shown.state)
+    elif tree.count == 1:
+        claimed = trees.build([claim.input_root])
+    else:
+        return HiddenInput(view.claim_id)
+    slot = next(i for i in range(tree.count) if claimed.levels[0][i] != tree.levels[0][i])
+    return wrong_input(lineage, view, slot, claimed.levels[0][slot], claimed.proof(slot))
+
+
+def wrong_input(
+    lineage: Lineage, view: ClaimView, slot: int, leaf: bytes, proof: Sequence[bytes]
+) -> WrongInput:
+    """What convicts a claim whose input has this leaf at a slot where another should be. Raises
+    SourceMissing."""
+    claim = view.claim
+    place, at = lineage.source_of(claim.kind, claim.round, claim.shard, slot)
+    source, state = lineage.source(claim.kind, place)
+    tree = state_tree(state)
+    standing = None if source is None else source.claim
+    right = tree.levels[0][at]
+    return WrongInput(view.claim_id, slot, leaf, tuple(proof), standing, right, tuple(tree.proof(at)))
+
+
+def audit_segment(lineage: Lineage, view: ClaimView, segment: int) -> Finding | None:
+    """Whether the segment (or what leads to its start, where that must be recomputed) is right."""
+    claim = view.claim
+    start = lineage.leaf(view, segment)
+    if isinstance(start, Hidden):
+        return HiddenInput(view.claim_id)
+    if isinstance(start, Broken):
+        return WrongSegment(view.claim_id, start.segment, view.roots)
+    _, root = lineage.work.segment(claim.kind, claim.round, claim.shard, segment, start.state)
+    return None if root == view.roots[segment + 1] else WrongSegment(view.claim_id, segment, view.roots)
+
+
+def audit_claim(lineage: Lineage, view: ClaimView, segments: Sequence[int] | None = None) -> Finding | None:
+    """Input and the given segments (all, if None) of a claim; the first thing that is wrong."""
+    if finding := audit_input(lineage, view):
+        return finding
+    every = range(lineage.work.segments(view.claim.kind))
+    for segment in every if segments is None else segments:
+        if finding := audit_segment(lineage, view, segment):
+            return finding
+    return None
+
+
+def sampled(lineage: Lineage, view: ClaimView, verifier: Address) -> list[int]:
+    """Segments that a drawn verifier must replay, in order of drawing."""
+    terms = lineage.work.terms
+    return sampling.sample_segments(view.status.seed, verifier, terms.samples, terms.segments)
+
+
+def keyed_trace(lineage: Lineage, view: ClaimView, segment: int, key: bytes) -> bytes | Broken | Hidden:
+    """Keyed trace root of a segment's last step, from the claim's own state at the segment's start."""
+    claim, work = view.claim, lineage.work
+    start = lineage.leaf(view, segment)
+    if not isinstance(start, Known):
+        return start
+    replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
+    return replay.trace(work.segment_steps(claim.kind) - 1, key).root
+
+
+def _replayed(lineage: Lineage, view: ClaimView, segment: int, key: bytes) -> Finding | bytes:
+    """One run of a segment: what is wrong with it, or the keyed trace root of its last step."""
+    claim, work = view.claim, lineage.work
+    start = lineage.leaf(view, segment)
+    if isinstance(start, Hidden):
+        return HiddenInput(view.claim_id)
+    if isinstance(start, Broken):
+        return WrongSegment(view.claim_id, start.segment, view.roots)
+    steps = work.segment_steps(claim.kind)
+    replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
+    trace = replay.trace(steps - 1, key).root
+    if replay.root(steps) != view.roots[segment + 1]:
+        return WrongSegment(view.claim_id, segment, view.roots)
+    return trace
+
+
+def attest(lineage: Lineage, view: ClaimView, verifier: Address) -> Attestation:
+    """Replay the verifier's sample of a seeded claim, each segment once. Raises SourceMissing."""
+    segments = tuple(sampled(lineage, view, verifier))
+    if finding := audit_input(lineage, view):
+        return Attestation(False, (), finding, segments)
+    key = sampling.verifier_key(verifier, view.status.seed)
+    traces: list[bytes] = []
+    for segment in segments:
+        found = _replayed(lineage, view, segment, key)
+        if not isinstance(found, bytes):
+            return Attestation(False, (), found, segments)
+        traces.append(found)
+    return Attestation(True, tuple(traces), None, segments)
+
+
+def audit_vote(lineage: Lineage, view: ClaimView, vote: Vote) -> Finding | None:
+    """Whether a revealed valid vote's keyed traces are the true ones. Raises Retry."""
+    segments = sampled(lineage, view, vote.verifier)
+    key = sampling.verifier_key(vote.verifier, view.status.seed)
+    shown = view.traces.get(vote.verifier, ())
+    if len(shown) != len(segments) or trees.root(shown) != vote.traces_root:
+        raise Retry(f"the reveal of {vote.verifier} is not in this view", hint="read the events again")
+    for sample, segment in enumerate(segments):
+        root = keyed_trace(lineage, view, segment, key)
+        if isinstance(root, Broken):
+            return WrongSegment(view.claim_id, root.segment, view.roots)
+        if isinstance(root, Hidden):
+            return HiddenInput(view.claim_id)
+        if root != shown[sample]:
+            return WrongVote(view.claim_id, vote.verifier, sample, segment, view.roots, shown)
+    return None

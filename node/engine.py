@@ -1,0 +1,57 @@
+"""How a node computes: on which device, and whether its steps run compiled.
+
+Contract: every choice gives the same bits (docs/arithmetic.md), so it is the operator's, and no consensus
+parameter. `reference` is the definition; `eager` the same kernels with the fastest backends; `compiled`
+compiles a job's inner program at its first step; `auto` does so where the job's steps make it worth while.
+Outer programs run eagerly: they are one step a round. Not guaranteed: speed before a form is ready.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from assay.numerics import FAST, REFERENCE
+from assay.program.compiled.warming import WarmingExecutor
+from assay.program.execute import Executor
+from assay.program.isa import Program
+
+
+class Way(StrEnum):
+    """How steps are executed."""
+
+    AUTO = "auto"
+    COMPILED = "compiled"
+    EAGER = "eager"
+    REFERENCE = "reference"
+
+
+@dataclass(frozen=True)
+class Engine:
+    """Makes executors. `forms` is the operator's own folder of compiled forms; without one nothing is
+    compiled. `brief`: this process ends soon, so it uses forms that are there and compiles none."""
+
+    device: str = "cpu"
+    way: Way = Way.REFERENCE
+    forms: Path | None = None
+    brief: bool = False
+
+    def executor(self, program: Program, steps: int) -> Executor:
+        """An executor for a validated program of which about `steps` steps are to come. Raises Ask where the
+        device is not there."""
+        if self.forms is None or self.way in (Way.EAGER, Way.REFERENCE):
+            return self.eager(program)
+        always = self.way is Way.COMPILED
+        compiles = not self.brief
+        return WarmingExecutor(
+            program, self.device, self.forms, steps=steps, always=always, compiles=compiles
+        )
+
+    def eager(self, program: Program) -> Executor:
+        """An executor that is never compiled."""
+        return Executor(program, self.device, REFERENCE if self.way is Way.REFERENCE else FAST)
+
+
+REFERENCE_ENGINE = Engine()
+"""The definition, on the processor."""

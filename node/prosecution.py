@@ -1,0 +1,196 @@
+"""From a finding to a game: announce it, wait a block, open it; and the replay that either side plays with.
+
+Contract: `pursue` does at most one of these steps a call and may be repeated at any time, also after a
+crash: salts and intents follow from the operator's secret and the finding. It opens no second game on what
+it is already disputing. A hidden input takes two: a game until the claimant has opened a slot that is wrong,
+then `bind` proves that slot; the game's bond comes back when its clock has run out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+from assay.dispute.disputant import disputed_path
+from assay.dispute.replay import Replay
+from assay.node.audit import Finding, HiddenInput, WrongInput, WrongSegment, WrongVote, wrong_input
+from assay.node.service import intent
+from assay.node.states import Known, Lineage
+from assay.node.upkeep import CHALLENGEABLE
+from assay.program.state import state_tree
+from assay.protocol import trees
+from assay.protocol.errors import Retry
+from assay.protocol.game import opened_levels
+from assay.protocol.ports import Market
+from assay.protocol.types import (
+    INPUT_SEGMENT,
+    ZERO_ADDRESS,
+    Address,
+    ClaimId,
+    ClaimView,
+    Game,
+    GamePhase,
+    GameView,
+    TxResult,
+)
+
+
+@dataclass(frozen=True)
+class Pursuit:
+    """How far a finding got. `stage`: announced, opened, convicted, playing or moot."""
+
+    stage: str
+    game_id: int | None
+    reason: str
+
+
+def key_of(finding: Finding) -> tuple[ClaimId, int, Address]:
+    """What the chain calls a finding: claim, segment (or slot, or sample), verifier (or zero)."""
+    match finding:
+        case WrongSegment(claim_id, segment):
+            return claim_id, segment, ZERO_ADDRESS
+        case WrongInput(claim_id, slot):
+            return claim_id, slot, ZERO_ADDRESS
+        case WrongVote(claim_id, verifier, sample):
+            return claim_id, sample, verifier
+        case HiddenInput(claim_id):
+            return claim_id, INPUT_SEGMENT, ZERO_ADDRESS
+
+
+def salt_of(secret: bytes, finding: Finding) -> bytes:
+    """The same after every restart, unknown to others."""
+    claim_id, place, verifier = key_of(finding)
+    kind = type(finding).__name__.encode()
+    return sha256(
+        b"assay/salt/1" + secret + kind + claim_id + place.to_bytes(4, "big") + verifier.encode()
+    ).digest()
+
+
+def replay_for(lineage: Lineage, game: Game) -> Replay:
+    """This node's own run of the segment that a game is about. Raises Retry when its start cannot be had."""
+    view = lineage.market.claim(game.claim_id)
+    claim, work = view.claim, lineage.work
+    if game.steps == 0 and game.defender != lineage.market.me:
+        state = lineage.input_state(claim.kind, claim.round, claim.shard)
+        return work.replay(claim.kind, claim.round, claim.shard, 0, state)
+    past = game.step - work.first_step(claim.kind, claim.round, 0)
+    segment = past // work.segment_steps(claim.kind)
+    start = lineage.leaf(view, segment)
+    if not isinstance(start, Known):
+        raise Retry(
+            f"the state at the start of segment {segment} cannot be had: {start}", hint="fetch it again"
+        )
+    return work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
+
+
+class Prosecutor:
+    """Turns one account's findings into games."""
+
+    def __init__(self, market: Market, secret: bytes) -> None:
+        self.market = market
+        self._secret = secret
+
+    def pursue(self, finding: Finding, block: int) -> Pursuit:
+        """The next step for a finding, at block number `block`. Raises what the port raises."""
+        claim_id, place, verifier = key_of(finding)
+        view = self.market.claim(claim_id)
+        binding = isinstance(finding, WrongInput)
+        answers = binding and view.left_out and view.status.open_games > 0
+        if view.status.phase not in CHALLENGEABLE or (view.stale and not answers):
+            return Pursuit("moot", None, f"the claim is {view.status.phase.name.lower()} by now")
+        if not binding and (game := self._open_game(view, finding)) is not None:
+            return Pursuit("playing", game.game_id, "the game is on")
+        salt = salt_of(self._secret, finding)
+        kind = type(finding).__name__
+        announced = self.market.announce(
+            intent("announce", kind, claim_id, place, verifier), claim_id, place, verifier, salt
+        )
+        if block <= announced.block:
+            return Pursuit("announced", None, "the finding is announced; it opens a block later")
+        return self._open(view, finding, intent("open", kind, claim_id, place, verifier), salt)
+
+    def _open_game(self, view: ClaimView, finding: Finding) -> GameView | None:
+        """Our own running game on the same claim (or vote)."""
+        verifier = key_of(finding)[2]
+        defender = view.claim.claimant if verifier == ZERO_ADDRESS else verifier
+        for game in self.market.games(view.claim.job_id):
+            same = game.game.claim_id == view.claim_id and game.game.defender == defender
+            if same and game.game.challenger == self.market.me and not game.decided:
+                return game
+        return None
+
+    def _open(self, view: ClaimView, finding: Finding, key: str, salt: bytes) -> Pursuit:
+        claim = view.claim
+        if isinstance(finding, WrongSegment):
+            tree, at = trees.build(finding.roots), finding.segment
+            leaves = finding.roots
+            game_id = self.market.open_game(
+                key, claim, at, leaves[at], tree.proof(at), leaves[at + 1], tree.proof(at + 1), salt
+            )
+            return Pursuit("opened", game_id, f"segment {at} is disputed")
+        if isinstance(finding, WrongVote):
+            return self._open_vote(view, finding, key, salt)
+        if isinstance(finding, HiddenInput):
+            game_id = self.market.open_input(key, claim, salt)
+            return Pursuit("opened", game_id, "the input state must be opened")
+        self._prove_input(view, finding, key, salt)
+        return Pursuit("convicted", None, f"slot {finding.slot} of the input is not what it must be")
+
+    def _open_vote(self, view: ClaimView, finding: WrongVote, key: str, salt: bytes) -> Pursuit:
+        tree, segment = trees.build(finding.roots), finding.segment
+        traces, at = trees.build(finding.traces), finding.sample
+        game_id = self.market.open_vote_game(
+            key,
+            view.claim,
+            finding.verifier,
+            at,
+            finding.roots[segment],
+            tree.proof(segment),
+            finding.traces[at],
+            traces.proof(at),
+            salt,
+        )
+        return Pursuit("opened", game_id, f"sample {at} of {finding.verifier}'s vote is disputed")
+
+    def _prove_input(self, view: ClaimView, finding: WrongInput, key: str, salt: bytes) -> TxResult:
+        return self.market.prove_binding(
+            key,
+            view.claim,
+            finding.slot,
+            finding.leaf,
+            finding.proof,
+            finding.source,
+            finding.source_leaf,
+            finding.source_proof,
+            salt,
+        )
+
+    def bind(self, lineage: Lineage, game: GameView, block: int) -> Pursuit | None:
+        """The next step against the input state that a game has opened, at block number `block`.
+
+        None while no slot is opened that is wrong. Raises SourceMissing, IncompleteHistory, and what the
+        port raises.
+        """
+        if game.decided or not slots_shown(game.game):
+            return None
+        if trees.root(game.digests) != game.game.digest:
+            return None  # opened falsely, which the game itself convicts
+        view = self.market.claim(game.game.claim_id)
+        claim = view.claim
+        right = state_tree(lineage.input_state(claim.kind, claim.round, claim.shard))
+        first, shown = game.game.index, game.digests
+        slot = next((first + i for i, x in enumerate(shown) if _differs(right, first + i, x)), None)
+        if slot is None:
+            return None
+        proof = disputed_path(claim.input_root, slot, right, game.opened)
+        return self.pursue(wrong_input(lineage, view, slot, shown[slot - first], proof), block)
+
+
+def slots_shown(game: Game) -> bool:
+    """Whether a game about an input state has come to the roots of single slots."""
+    at_leaves = game.phase == GamePhase.PICK_OUTPUT and opened_levels(game.level) == game.level
+    return game.steps == 0 and at_leaves
+
+
+def _differs(right: trees.Tree, slot: int, shown: bytes) -> bool:
+    return slot < right.count and right.digest(0, slot) != shown

@@ -1,0 +1,189 @@
+"""What the services of the three roles have in common: how actions are carried out, and how games are played.
+
+Contract: a tick carries out a decision's actions in their order, and ends with the first that takes long, so
+that deadlines are looked at again. Actions that are one call of Tasks each, due in a row, are sent together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any, ClassVar, Protocol, TypedDict, Unpack
+
+from assay.dispute.disputant import Disputant
+from assay.dispute.player import play
+from assay.dispute.replay import Replay
+from assay.node import upkeep
+from assay.node.artifacts import Appetite
+from assay.node.audit import Finding
+from assay.node.engine import REFERENCE_ENGINE, Engine
+from assay.node.prosecution import Prosecutor, Pursuit, replay_for, slots_shown
+from assay.node.service import Emit, Errand, Service, ignore, subject
+from assay.node.states import Lineage, open_lineage
+from assay.protocol.ports import Blocks, Clock, Market, Write
+from assay.protocol.types import ClaimId, Game, GameView, JobId
+
+POLL_S = 2.0
+
+
+class Action(Protocol):
+    """What a policy wants done, of one of its own classes."""
+
+    @property
+    def job_id(self) -> JobId: ...
+    @property
+    def reason(self) -> str: ...
+
+
+class Options(TypedDict, total=False):
+    """What a node's operator may choose: who is shown what happens, what computes, how often it looks."""
+
+    emit: Emit
+    engine: Engine
+    poll_s: float
+
+
+class Node(Service):
+    """A role's service. Each role says what it decides, and how each kind of action is done."""
+
+    TOGETHER: ClassVar[tuple[type, ...]] = (upkeep.Poke,)
+    """Actions that are one call of Tasks each, of which many may be due at once."""
+    LONG: ClassVar[tuple[type, ...]] = ()
+    """Actions after which the market is looked at anew."""
+    SILENT: ClassVar[tuple[type, ...]] = ()
+    """Actions that say for themselves what is to be shown."""
+
+    def __init__(
+        self,
+        role: str,
+        market: Market,
+        blocks: Blocks,
+        clock: Clock,
+        appetite: Appetite,
+        *,
+        emit: Emit = ignore,
+        engine: Engine = REFERENCE_ENGINE,
+        poll_s: float = POLL_S,
+    ) -> None:
+        super().__init__(role, market.me, clock, emit, poll_s)
+        self.market, self.blocks, self.appetite = market, blocks, appetite
+        self._engine = engine
+        self._waits: dict[JobId, str] = {}
+        self._disputant = Disputant(market.me, self._replay_for)
+
+    def decide(self) -> Sequence[Action]:
+        """What is due now, most urgent first; `tick` asks within a snapshot of the market."""
+        raise NotImplementedError
+
+    def handlers(self) -> Mapping[type, Callable[..., None]]:
+        """How each kind of action is done, but for those that are sent together."""
+        raise NotImplementedError
+
+    def lineage(self, job_id: JobId) -> Lineage:
+        """The job's states, its files fetched and checked at first use. Raises what ``load_job`` raises."""
+        raise NotImplementedError
+
+    def tick(self) -> None:
+        """One look, one decision, and its actions up to the first long one."""
+        with self.market.snapshot():
+            actions = self.decide()
+        for together, row in groupby(actions, lambda action: isinstance(action, self.TOGETHER)):
+            if together:
+                self.attempt_all(self.market, [self._errand(action) for action in row])
+                continue
+            for action in row:
+                work = partial(self.handlers()[type(action)], action)
+                done = self.attempt(subject(action), action.job_id, work)
+                if done and not isinstance(action, self.SILENT):
+                    self._did(action)
+                if done and isinstance(action, self.LONG):
+                    return
+
+    def write(self, action: Any) -> Write:
+        """The call that an action to be sent with others is."""
+        return upkeep.write(self.market, action)
+
+    def sent(self, action: Any) -> None:
+        """Show a call that was sent."""
+        self.count(action.what)
+        place = {"job": action.job_id.hex(), "claim": action.claim_id.hex()}
+        self.emit(action.what.replace("_", "-"), **place)
+
+    def _errand(self, action: Action) -> Errand:
+        def done() -> None:
+            self._did(action)
+            self.sent(action)
+
+        return Errand(subject(action), action.job_id, partial(self.write, action), done)
+
+    def _did(self, action: Action) -> None:
+        self.note(action=f"{type(action).__name__}: {action.reason}")
+
+    def _wait(self, action: Action) -> None:
+        """Say why nothing can be done for a job, once for each reason."""
+        if self._waits.get(action.job_id) != action.reason:
+            self._waits[action.job_id] = action.reason
+            self.note(action=action.reason)
+            self.emit("waiting", job=action.job_id.hex(), reason=action.reason)
+
+    def _play(self, action: Any) -> None:
+        """Make the move in a game that is ours to make, or take the win."""
+        played = play(self.market, self._disputant, action.game_id, self.clock.now())
+        if played.move:
+            side = "challenger" if played.view.game.challenger == self.market.me else "defender"
+            self.count("moves")
+            self.emit("moved", game=action.game_id, move=played.move, reason=played.reason, side=side)
+
+    def _replay_for(self, game: Game) -> Replay:
+        return replay_for(self.lineage(self.market.claim(game.claim_id).claim.job_id), game)
+
+
+class Accuser(Node):
+    """A role that also challenges what is wrong. `secret` (32 bytes, the operator's) makes its salts."""
+
+    def __init__(
+        self,
+        role: str,
+        market: Market,
+        blocks: Blocks,
+        clock: Clock,
+        secret: bytes,
+        appetite: Appetite,
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(role, market, blocks, clock, appetite, **options)
+        self._lineages: dict[JobId, Lineage] = {}
+        self._prosecutor = Prosecutor(market, secret)
+
+    def lineage(self, job_id: JobId) -> Lineage:
+        if job_id not in self._lineages:
+            job = self.market.job(job_id)
+            self._lineages[job_id] = open_lineage(
+                self.market, self.blocks, job, self.appetite, engine=self._engine
+            )
+        return self._lineages[job_id]
+
+    def accuse(self, job_id: JobId, claim_id: ClaimId, finding: Finding) -> None:
+        """The next step of a challenge: announce the finding, open its game, or prove it at once."""
+        self._pursued(job_id, claim_id, self._prosecutor.pursue(finding, self.clock.block()))
+
+    def _play(self, action: Any) -> None:
+        view = self.market.game(action.game_id)
+        ours = slots_shown(view.game) and view.game.mover == self.market.me
+        if not (ours and self._bind(view)):
+            super()._play(action)
+
+    def _bind(self, view: GameView) -> bool:
+        """Prove a wrong slot of an input state that its claimant had to open; whether there was one."""
+        claim = self.market.claim(view.game.claim_id)
+        job_id = claim.claim.job_id
+        pursuit = self._prosecutor.bind(self.lineage(job_id), view, self.clock.block())
+        if pursuit is not None:
+            self._pursued(job_id, claim.claim_id, pursuit)
+        return pursuit is not None
+
+    def _pursued(self, job_id: JobId, claim_id: ClaimId, pursuit: Pursuit) -> None:
+        self.count(pursuit.stage)
+        place = {"job": job_id.hex(), "claim": claim_id.hex()}
+        self.emit(pursuit.stage, **place, game=pursuit.game_id, reason=pursuit.reason)

@@ -1,0 +1,61 @@
+"""Where a round of a job stands, as everybody reads it from the claims: docs/protocol.md, 4.3.
+
+Contract: pure; the same claims and clock give the same answer to everyone, and to the contracts. `claims` are
+all claims of the job in the order of their commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assay.protocol.types import ClaimView, JobView, Kind, Phase, Seconds
+
+STANDING = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED, Phase.SETTLED)
+PASSED = (Phase.ACCEPTED, Phase.SETTLED)
+
+
+def standing(claims: Sequence[ClaimView], kind: Kind, round_: int, shard: int) -> ClaimView | None:
+    """The claim that stands at a place."""
+    for view in reversed(claims):
+        claim = view.claim
+        if (claim.kind, claim.round, claim.shard) == (kind, round_, shard):
+            return view if view.status.phase in STANDING and not view.stale else None
+    return None
+
+
+def tasks(job: JobView, claims: Sequence[ClaimView], round_: int) -> list[ClaimView]:
+    """The tasks of a round that stand, by shard; of a round that is closed, those that it was closed with."""
+    found = (standing(claims, Kind.TASK, round_, shard) for shard in range(job.terms.shards))
+    return [task for task in found if task is not None]
+
+
+def accepted(job: JobView, claims: Sequence[ClaimView]) -> list[ClaimView]:
+    """The accepted tasks of the present round, by shard."""
+    return [task for task in tasks(job, claims, job.progress.round) if task.status.phase in PASSED]
+
+
+def missing(job: JobView, claims: Sequence[ClaimView], round_: int) -> list[int]:
+    """The shards that a round was closed without; none of a round that is not closed."""
+    if round_ >= job.progress.round:
+        return []
+    present = {task.claim.shard for task in tasks(job, claims, round_)}
+    return [shard for shard in range(job.terms.shards) if shard not in present]
+
+
+def stragglers_end(job: JobView) -> Seconds:
+    """Until when the present round waits for all of its tasks."""
+    return Seconds(job.progress.round_start + job.terms.task_time + job.terms.straggler_time)
+
+
+def closable(job: JobView, claims: Sequence[ClaimView], now: Seconds) -> bool:
+    """Whether the present round wants nothing but its outer claim; from then on no task is accepted."""
+    count = len(accepted(job, claims))
+    return count == job.terms.shards or (count >= job.terms.min_shards and now > stragglers_end(job))
+
+
+def closable_since(job: JobView, claims: Sequence[ClaimView]) -> Seconds:
+    """From when on a round that is closable was: its outer claim is reserved for outerTime from then."""
+    found = accepted(job, claims)
+    since = max((task.status.since for task in found if task.status.phase == Phase.ACCEPTED), default=0)
+    since = max(since, job.progress.round_start)
+    return Seconds(since if len(found) == job.terms.shards else max(since, stragglers_end(job)))

@@ -1,0 +1,266 @@
+"""The loop that every role runs, and what it shows of itself.
+
+Contract: a `Service` reads, decides and acts in `tick`; `run` repeats it until the clock says stop. An error
+of one job never stops the others: `Retry` backs off, `Stop` abandons that job with its reason, `Ask` is shown
+until a person acts. What stops the look itself, such as a chain that does not answer, is shown once and tried
+again. Only `run` catches everything, so a bug is logged with its traceback and counted, and the loop goes on.
+Not guaranteed: that a tick is short; roles keep theirs to one segment of work.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any
+
+from assay.protocol.errors import Ask, AssayError, Retry, Reverted, Stop
+from assay.protocol.ports import Clock, Market, Write
+from assay.protocol.types import ZERO_ADDRESS, Address, JobId
+
+log = logging.getLogger(__name__)
+
+Event = dict[str, Any]
+Emit = Callable[[Event], None]
+
+FIRST_BACKOFF_S = 1.0
+LONGEST_BACKOFF_S = 16.0
+
+LOST_RACES = frozenset(
+    {
+        "ShardTaken",
+        "WrongPhase",
+        "WrongRound",
+        "WrongGame",
+        "NotDue",
+        "NotStale",
+        "NotHolder",
+        "DeadlinePassed",
+        "DeadlineNotPassed",
+        "EarlierUnsettled",
+        "GamesOpen",
+        "SeedUnavailable",
+        "HeaderAwaited",
+        "WrongHeader",
+        "TooSoon",
+        "NotYourMove",
+        "PipelineFull",
+        "RoundIncomplete",
+        "NotFinished",
+        "PlaceTaken",
+        "Overtaken",
+        "AlreadyVoted",
+        "JobEnded",
+        "WindowClosed",
+        "NotDrawn",
+    }
+)
+"""Refusals that mean: somebody else was faster, or it is too early. The next reading decides anew."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a service is doing, for a page or a log line to read; replaced as a whole, never changed."""
+
+    role: str
+    address: Address = ZERO_ADDRESS
+    job: str = ""
+    round: int = 0
+    step: int = 0
+    loss: float | None = None
+    action: str = "starting"
+    error: str = ""
+    counters: dict[str, int] = field(default_factory=dict)
+    abandoned: dict[str, str] = field(default_factory=dict)
+    questions: dict[str, str] = field(default_factory=dict)
+    """What a person must decide, by what asked. Jobs are named by their id in hex."""
+
+    def counted(self, name: str) -> Status:
+        return replace(self, counters={**self.counters, name: self.counters.get(name, 0) + 1})
+
+
+def ignore(event: Event) -> None:
+    """An `Emit` that shows nothing."""
+
+
+@dataclass(frozen=True)
+class Errand:
+    """A write to be sent with others: what backs off if it fails, and what to do once it is done."""
+
+    what: object
+    job_id: JobId
+    write: Callable[[], Write]
+    done: Callable[[], None]
+
+
+class Backoff:
+    """Waits that double with each failure of one thing, and end with its success."""
+
+    def __init__(self) -> None:
+        self._until: dict[object, float] = {}
+        self._next: dict[object, float] = {}
+
+    def failed(self, what: object, now_s: float) -> float:
+        """Note a failure; seconds until `ready` again."""
+        pause = self._next.get(what, FIRST_BACKOFF_S)
+        self._next[what] = min(2 * pause, LONGEST_BACKOFF_S)
+        self._until[what] = now_s + pause
+        return pause
+
+    def succeeded(self, what: object) -> None:
+        self._next.pop(what, None)
+        self._until.pop(what, None)
+
+    def ready(self, what: object, now_s: float) -> bool:
+        return self._until.get(what, 0.0) <= now_s
+
+
+class Service:
+    """Base of the roles' services: the loop, the status, the events and the meaning of errors."""
+
+    def __init__(self, role: str, address: Address, clock: Clock, emit: Emit, poll_s: float) -> None:
+        self.status = Status(role=role, address=address)
+        self.clock = clock
+        self.poll_s = poll_s
+        self.backoff = Backoff()
+        self._emit = emit
+
+    def emit(self, event: str, **fields: Any) -> None:
+        """Show one thing that happened."""
+        self._emit({"role": self.status.role, "address": self.status.address, "event": event, **fields})
+
+    def note(self, **changes: Any) -> None:
+        """Change the status."""
+        self.status = replace(self.status, **changes)
+
+    def count(self, name: str) -> None:
+        self.status = self.status.counted(name)
+
+    def refusal(self, job_id: JobId) -> str:
+        """Why a job was left alone; empty if it was not."""
+        return self.status.abandoned.get(job_id.hex(), "")
+
+    def abandon(self, job_id: JobId, reason: str) -> None:
+        """Leave a job alone from now on, and say why."""
+        if job_id.hex() not in self.status.abandoned:
+            self.note(abandoned={**self.status.abandoned, job_id.hex(): reason})
+            self.emit("abandoned", job=job_id.hex(), reason=reason)
+
+    def attempt(self, what: object, job_id: JobId | None, work: Callable[[], Any]) -> bool:
+        """Do `work` unless it is backing off; whether it was done. Errors become status and backoff."""
+        now = self.clock.now()
+        if not self.backoff.ready(what, now):
+            return False
+        try:
+            work()
+        except AssayError as error:
+            self._failed(what, job_id, error)
+            return False
+        self._succeeded(what)
+        return True
+
+    def attempt_all(self, market: Market, errands: Sequence[Errand]) -> None:
+        """Send what is not backing off, together where that goes; each one's error is its own."""
+        now, ready, writes = self.clock.now(), [], []
+        with market.snapshot():
+            for errand in errands:
+                if not self.backoff.ready(errand.what, now):
+                    continue
+                try:
+                    writes.append(errand.write())
+                    ready.append(errand)
+                except AssayError as error:
+                    self._failed(errand.what, errand.job_id, error)
+        for errand, outcome in zip(ready, market.send_all(writes), strict=True):
+            if isinstance(outcome, AssayError):
+                self._failed(errand.what, errand.job_id, outcome)
+            else:
+                self._succeeded(errand.what)
+                errand.done()
+
+    def _succeeded(self, what: object) -> None:
+        self.backoff.succeeded(what)
+        if self.status.error.startswith(f"{what}: "):
+            self.note(error="")
+        if str(what) in self.status.questions:
+            self.note(questions={k: v for k, v in self.status.questions.items() if k != str(what)})
+
+    def _failed(self, what: object, job_id: JobId | None, error: AssayError) -> None:
+        pause = self.backoff.failed(what, self.clock.now())
+        text = _text(error)
+        if isinstance(error, Reverted):
+            lost = error.error in LOST_RACES
+            self.count("lost_races" if lost else "reverted")
+            self.emit("refused", what=str(what), error=error.error, benign=lost)
+            if not lost:
+                self.note(error=f"{what}: {text}")
+            return
+        self.note(error=f"{what}: {text}")
+        if isinstance(error, Retry):
+            self.count("retries")
+            self.emit("retry", what=str(what), code=error.code, error=text, after_s=pause)
+        elif isinstance(error, Ask):
+            self.note(questions={**self.status.questions, str(what): text})
+            self.emit("ask", what=str(what), code=error.code, error=text)
+        elif isinstance(error, Stop) and job_id is not None:
+            self.abandon(job_id, text)
+        else:
+            self.emit("stopped", what=str(what), code=error.code, error=text)
+
+    def _blind(self, error: AssayError) -> None:
+        """The look itself failed. Asks nothing of the chain, which may be what does not answer."""
+        self.count("retries")
+        shown = f"tick: {_text(error)}"
+        if self.status.error != shown:
+            self.note(error=shown)
+            self.emit("retry", what="tick", code=error.code, error=_text(error), after_s=self.poll_s)
+
+    def tick(self) -> None:
+        """Read, decide and act once."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        """Tick until the clock says stop."""
+        while True:
+            try:
+                self.tick()
+                if self.status.error.startswith("tick: "):
+                    self.note(error="")
+            except AssayError as error:
+                self._blind(error)
+            except Exception as error:  # noqa: BLE001 - the one place: a bug must not stop a staked node
+                log.error("tick failed\n%s", traceback.format_exc())
+                self.count("bugs")
+                self.note(error=f"bug: {type(error).__name__}: {error}")
+                self.emit("bug", error=f"{type(error).__name__}: {error}")
+            if not self.clock.wait(self.poll_s):
+                return
+
+
+def _text(error: AssayError) -> str:
+    return f"{error.message}; {error.hint}" if error.hint else error.message
+
+
+def intent(*parts: object) -> str:
+    """A key for one effect on the chain: its parts joined; digests as hex."""
+    return "/".join(part.hex() if isinstance(part, bytes) else str(part) for part in parts)
+
+
+_SUBJECT = ("job_id", "claim_id", "verifier", "what", "game_id", "demand_id", "round", "shard")
+
+
+def subject(action: object) -> str:
+    """What a backoff of a policy's action is about: its kind and its place, not its reason or its epoch."""
+    return intent(
+        type(action).__name__, *(getattr(action, name) for name in _SUBJECT if hasattr(action, name))
+    )
+
+
+def turn(address: Address, subject: bytes, places: int = 8) -> int:
+    """This account's turn (0 .. places-1) at a job that anyone may do, so that all do not do it at once.
+
+    The same for everyone who computes it, different from subject to subject, and needs no randomness.
+    """
+    return int.from_bytes(sha256(subject + address.encode()).digest()[:4], "big") % places

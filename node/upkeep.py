@@ -1,0 +1,200 @@
+"""What any node does for the claims of a job, and for its own games, beside its role.
+
+Contract: decisions are pure; the same claim and clock give the same answer to everyone. A call that anyone
+may make to move a claim on (record its seed, tally its votes, settle it, void it) is its claimant's at once,
+and others' after their patience, each at a turn of his own, so that not everybody pays gas for the same call.
+Rules: docs/protocol.md, 4.5 to 4.8, 5.2 and 5.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from assay.node.rounds import STANDING, closable, tasks
+from assay.node.service import intent, turn
+from assay.protocol.ports import MarketView, Together, Write
+from assay.protocol.types import (
+    ZERO_DIGEST,
+    Address,
+    ClaimId,
+    ClaimView,
+    GameView,
+    JobId,
+    JobView,
+    Kind,
+    Phase,
+    Role,
+    Seconds,
+    Vote,
+)
+
+VOID_AGAIN = 3_600
+"""Seconds until a claim that a void has not freed, as one of many rewinds does not, is voided once more."""
+CHALLENGEABLE = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
+
+
+@dataclass(frozen=True)
+class Poke:
+    """A call that anyone may make; `what` names the Market port's method."""
+
+    what: Together
+    claim_id: ClaimId
+    job_id: JobId
+    since: Seconds
+    """When it came to be called for, or to be called for again: another time, another intent."""
+    reason: str
+
+
+@dataclass(frozen=True)
+class Play:
+    """Make our move in a game, on either side, or take the win if time is up."""
+
+    job_id: JobId
+    game_id: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Watcher:
+    """Who looks, when, and how long it leaves others to do their own."""
+
+    me: Address
+    now: Seconds
+    block: int
+    patience: Seconds
+
+
+def _due(watcher: Watcher, view: ClaimView, since: int) -> bool:
+    """Ours at once; other people's when they have had time, each of us at another moment."""
+    if view.claim.claimant == watcher.me:
+        return watcher.now >= since
+    step = max(watcher.patience // 4, 1)
+    return watcher.now >= since + watcher.patience + turn(watcher.me, view.claim_id) * step
+
+
+def _earlier_settled(job: JobView, claims: Sequence[ClaimView], view: ClaimView) -> bool:
+    round_ = view.claim.round
+    if view.claim.kind == Kind.TASK:
+        return job.progress.settled_rounds >= round_
+    return all(task.status.phase == Phase.SETTLED for task in tasks(job, claims, round_))
+
+
+def poke_for(watcher: Watcher, job: JobView, claims: Sequence[ClaimView], view: ClaimView) -> Poke | None:
+    """The call that moves a claim on, if it is due from this watcher; on a closed job only what frees its own
+    stake."""
+    terms, status = job.terms, view.status
+    if job.progress.closed and not (view.stale and locks(view, watcher.me)):
+        return None
+
+    def poke(what: Together, since: int, reason: str, again: int = 0) -> Poke | None:
+        due = _due(watcher, view, since)
+        return Poke(what, view.claim_id, job.job_id, Seconds(status.since + again), reason) if due else None
+
+    if view.stale:
+        live = status.phase in STANDING and status.phase != Phase.SETTLED
+        answers = view.left_out and status.open_games > 0
+        how = "its round was closed without the claim" if view.left_out else "a rewind overtook the claim"
+        if not live or answers:
+            return None
+        again = (watcher.now - status.since) // VOID_AGAIN * VOID_AGAIN
+        return poke("void", status.since, f"{how}: free its stakes", again)
+    if status.phase == Phase.COMMITTED and watcher.block > status.seed_block:
+        return poke("record_seed", status.since, f"seed block {status.seed_block} is mined")
+    if status.phase == Phase.SEEDED:
+        if status.valid >= terms.quorum:
+            late = closable(job, claims, watcher.now)
+            return None if late else poke("tally", status.since, "the quorum is in")
+        if view.votes and all(vote.revealed for vote in view.votes):
+            return poke("tally", status.since, "all votes are in without a quorum: draw again")
+        end = status.since + terms.vote_time + terms.reveal_time
+        late = watcher.now > end
+        return poke("tally", end, "voting is over without a quorum: draw again") if late else None
+    if status.phase == Phase.ACCEPTED and not status.open_games and _earlier_settled(job, claims, view):
+        end = status.since + terms.challenge_window
+        return poke("settle", end, "its challenge window is over") if watcher.now > end else None
+    return None
+
+
+def write(market: MarketView, poke: Poke) -> Write:
+    """The call to make. Its intent is new whenever the claim has changed, so that a lost race is not for
+    ever."""
+    view = market.claim(poke.claim_id)
+    status = view.status
+    key = intent(
+        poke.what, poke.claim_id, status.phase.name, status.draws, status.seed_block, status.revealed
+    )
+    return Write(f"{key}/{poke.since}", poke.what, (view.claim,))
+
+
+def plays(
+    me: Address, now: Seconds, job_id: JobId, claims: Sequence[ClaimView], games: Sequence[GameView]
+) -> Iterator[Play]:
+    """What is to be done in this account's games now: its moves, and the ends that it gains by."""
+    for view in games:
+        game = view.game
+        late, ours = now > game.deadline, game.mover == me
+        if view.decided or me not in (game.challenger, game.defender):
+            continue
+        if _fallen(claims, view, me):
+            if late:
+                yield Play(job_id, view.game_id, f"game {view.game_id}: its claim has fallen")
+        elif late != ours:
+            left = f"our move ({game.phase.name}), {game.deadline - now} s left"
+            what = left if ours else "the other side let its deadline pass"
+            yield Play(job_id, view.game_id, f"game {view.game_id}: {what}")
+
+
+def _fallen(claims: Sequence[ClaimView], game: GameView, challenger: Address) -> bool:
+    """Whether this challenger's game is about a claim that has ended otherwise: its bond comes back once the
+    clock has run out, whoever is to move (rule 5.3)."""
+    if game.game.challenger != challenger:
+        return False
+    about = next((view for view in claims if view.claim_id == game.game.claim_id), None)
+    if about is None:
+        return False
+    overtaken = about.stale and not about.left_out
+    return overtaken or about.status.phase in (Phase.CONVICTED, Phase.VOID)
+
+
+def voted(vote: Vote) -> bool:
+    """Whether a drawn verifier has voted. (After the reveal of an invalid vote its commitment reads zero.)"""
+    return vote.revealed or vote.commitment != ZERO_DIGEST
+
+
+def locks(view: ClaimView, account: Address) -> bool:
+    """Whether a claim that has not ended locks stake of the account: its claimant's, or that behind a
+    vote."""
+    behind = (vote.verifier for vote in view.votes if voted(vote))
+    return view.status.phase in CHALLENGEABLE and account in (view.claim.claimant, *behind)
+
+
+def watched(market: MarketView) -> list[JobView]:
+    """Open jobs, and closed ones that still hold something of this account's.
+
+    A claim that a job left out, or whose overtaken stakes nobody has freed, outlasts the job, and so do games
+    and demands on it: whoever looks away then loses a game by the clock, or leaves stake and bond behind.
+    """
+    me = market.me
+    staked = any(market.stake(me, role).locked for role in Role)
+
+    def holds(job_id: JobId) -> bool:
+        games, demands = market.games(job_id), market.demands(job_id)
+        return (
+            any(not g.decided and me in (g.game.challenger, g.game.defender) for g in games)
+            or any(not demand.outcome and demand.demander == me for demand in demands)
+            or (staked and any(locks(view, me) for view in market.claims(job_id)))
+        )
+
+    return [job for job in market.jobs() if not job.progress.closed or holds(job.job_id)]
+
+
+def others_suffice(now: Seconds, job: JobView, view: ClaimView, games: Sequence[GameView]) -> bool:
+    """Whether somebody else's running game on a claim may be waited for, instead of opening one's own.
+
+    Not for ever: a game may be lost on purpose, so half the challenge window is kept for a game of one's own.
+    """
+    if not any(not game.decided and game.game.claim_id == view.claim_id for game in games):
+        return False
+    status = view.status
+    return status.phase != Phase.ACCEPTED or now <= status.since + job.terms.challenge_window // 2

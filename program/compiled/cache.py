@@ -1,0 +1,206 @@
+"""Compiled forms on disk, one directory for each program, machine and setting.
+
+Contract: a `StoredForm` loads a form only if all its files are exactly those that were written; a damaged
+one is deleted, with a warning that says so, and can be compiled again. A directory's name depends on
+everything that the form's code depends on. Of several processes one compiles, the others wait or see that it
+is busy. A form that gave other bits than the definition is refused for good. The directory must be the
+operator's own: it holds machine code and pickles, which nobody else may write. Not guaranteed: that a form is
+right; ``program.compiled.executor`` compares it with the definition before it is trusted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import logging
+import platform
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch._inductor.config as inductor_config
+from torch import Tensor
+from torch._inductor.runtime.cache_dir_utils import temporary_cache_dir
+from torch._inductor.standalone_compile import CompiledArtifact
+from torch.fx import GraphModule
+
+from assay import numerics
+
+log = logging.getLogger(__name__)
+
+Form = Callable[[Sequence[Tensor]], list[Tensor]]
+"""(state, data tensors, step counter) -> next state."""
+
+SETTINGS: dict[str, Any] = {
+    # Rules that treat numbers as real numbers (x + 0 = x, folding in binary64) would change bits.
+    "joint_graph_constant_folding": False,
+    "constant_and_index_propagation": False,
+    "pattern_matcher": False,
+    # Inductor passes -fno-signed-zeros; the last flag wins, and these follow it.
+    "cpp.march": "native -fsigned-zeros",
+    # Inductor tries out in another process whether the vector instructions that the processor names can be
+    # loaded, and does without them when that takes 60 s, as it does on a busy machine: the form would be slow
+    # for ever, and a stored one be compiled again. What is wrong there ends the compilation instead.
+    "cpp.vec_isa_ok": True,
+    "cpp.enable_unsafe_math_opt_flag": False,
+    "cpp.enable_floating_point_contract_flag": "off",
+    # For accelerators: no fused multiply-add, no flush to zero, true division.
+    "emulate_precision_casts": True,
+    "eager_numerics.division_rounding": True,
+    "eager_numerics.disable_ftz": True,
+    "fx_graph_cache": True,
+}
+_FORM_SOURCES = (
+    *("numerics/*.py", "numerics/*.c", "numerics/*.h"),
+    *("program/compiled/graph.py", "program/compiled/affine.py"),
+)
+"""What decides the graph of a program."""
+_MANIFEST = "form.json"
+_CHECKED = "checked"
+
+
+def form_key(root: bytes, device: torch.device) -> str:
+    """Name of the directory: the program's, and a digest of all that its form depends on: this code, PyTorch,
+    the processor, its threads and the settings."""
+    sources = hashlib.sha256()
+    base = Path(numerics.__file__).parent.parent
+    for path in sorted(p for pattern in _FORM_SOURCES for p in base.glob(pattern)):
+        sources.update(path.read_bytes())
+    parts = {
+        "program": root.hex(),
+        "form": sources.hexdigest(),
+        "torch": torch.__version__,
+        "machine": [
+            platform.machine(),
+            _processor_flags(),
+            str(torch.cpu.get_capabilities()),
+            torch.backends.cpu.get_cpu_capability(),  # what the operator leaves PyTorch of them
+        ],
+        "device": str(device) if device.type == "cpu" else torch.cuda.get_device_name(device),
+        "threads": torch.get_num_threads(),
+        "settings": SETTINGS,
+    }
+    return f"{root.hex()[:16]}-{hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]}"
+
+
+def _processor_flags() -> str:
+    """What the processor can do: forms are compiled for exactly this one. Its name where that is unknown."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    flags = [line for line in lines if line.startswith(("flags", "Features"))]
+    return flags[0] if flags else platform.processor()
+
+
+class StoredForm:
+    """One directory of the cache, and beside it a lock, a log of compiling, and the reason of a refusal."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.log = directory.with_suffix(".log")
+        self._lock = directory.with_suffix(".lock")
+        self.note = directory.with_suffix(".refused")
+        """Where the reason of a refusal is kept."""
+
+    @property
+    def exists(self) -> bool:
+        """Whether a form lies there, whole or not."""
+        return self.directory.exists()
+
+    @property
+    def refusal(self) -> str:
+        """Why this form must not be compiled again on this machine; empty if it may."""
+        return self.note.read_text() if self.note.exists() else ""
+
+    def refuse(self, reason: str) -> None:
+        """Delete the form and remember why, until the operator removes the note."""
+        self.discard()
+        self.note.write_text(reason)
+
+    @contextmanager
+    def held(self, *, wait: bool = True) -> Iterator[bool]:
+        """Keep other processes from writing or reading the form; yields whether the lock was had."""
+        self._lock.parent.mkdir(parents=True, exist_ok=True)
+        with self._lock.open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            yield True
+
+    @property
+    def checked(self) -> bool:
+        """Whether the form has once been compared with the definition."""
+        return (self.directory / _CHECKED).exists()
+
+    def mark_checked(self) -> None:
+        """Record that the form gave the definition's bits."""
+        (self.directory / _CHECKED).touch()
+
+    def discard(self) -> None:
+        """Delete the form."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def load(self) -> Form | None:
+        """The stored form, or None where there is none; a damaged one is deleted with a warning."""
+        if not self.directory.exists():
+            return None
+        fault = self._fault()
+        if fault is None:
+            try:
+                with _settings():
+                    return _form(CompiledArtifact.load(path=str(self.directory), format="unpacked"))
+            except (OSError, RuntimeError, AssertionError, ImportError, EOFError, AttributeError) as error:
+                fault = f"it does not load ({type(error).__name__}: {error})"
+        log.warning("the compiled form in %s is unusable: %s; it is compiled again", self.directory, fault)
+        self.discard()
+        return None
+
+    def compile(self, graph: GraphModule, inputs: Sequence[Tensor]) -> Form:
+        """Compile the graph into the directory and return the form."""
+        self.discard()
+        self.directory.mkdir(parents=True)
+        with ExitStack() as stack:
+            stack.enter_context(temporary_cache_dir(str(self.directory)))
+            form = compile_form(graph, inputs)
+        (self.directory / _MANIFEST).write_text(json.dumps(self._digests(), sort_keys=True))
+        return form
+
+    def _digests(self) -> dict[str, str]:
+        files = (p for p in self.directory.rglob("*") if p.is_file() and p.suffix not in (".lock", ".pyc"))
+        return {
+            str(p.relative_to(self.directory)): hashlib.sha256(p.read_bytes()).hexdigest()
+            for p in sorted(files)
+            if p.name not in (_MANIFEST, _CHECKED)
+        }
+
+    def _fault(self) -> str | None:
+        try:
+            wanted = json.loads((self.directory / _MANIFEST).read_text())
+        except (OSError, ValueError):
+            return "its list of files is missing, so writing it was interrupted"
+        found = self._digests()
+        changed = [name for name, digest in wanted.items() if found.get(name) != digest]
+        return f"{len(changed)} of its files changed, first {changed[0]}" if changed else None
+
+
+def compile_form(graph: GraphModule, inputs: Sequence[Tensor]) -> Form:
+    """Compile the graph; inputs are examples of its arguments."""
+    with _settings(), torch.no_grad():
+        return _form(
+            torch._inductor.standalone_compile(
+                graph, list(inputs), dynamic_shapes="from_example_inputs", options={}
+            )
+        )
+
+
+def _settings() -> AbstractContextManager[None]:
+    return inductor_config.patch(SETTINGS)
+
+
+def _form(artifact: CompiledArtifact) -> Form:
+    return lambda inputs: list(artifact(*inputs))

@@ -1,0 +1,189 @@
+"""Tracing: an ordinary PyTorch step function becomes a graph of ATen operations with their source lines.
+
+Contract: `trace_step` runs the function once on fake tensors (no arithmetic is done, no value is read) and
+returns a graph of core-ATen operations with example values in ``meta["val"]`` and the user's source in
+``meta["source"]``; an operation of the backward pass carries the line of the forward operation it
+differentiates. Not guaranteed: that `program.lowering` has every operation that the graph holds; control
+flow that depends on tensor values cannot be traced at all.
+
+Source: ``torch.fx.experimental.proxy_tensor.make_fx``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._decomp import core_aten_decompositions
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.fx import GraphModule
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from assay.protocol.errors import Stop
+
+StepFunction = Callable[[list[Tensor], Tensor], list[Tensor]]
+"""(state, batch) -> next state, with the shapes and dtypes of the state kept."""
+
+UNKNOWN_SOURCE = "an unknown line"
+
+
+class UnsupportedOperation(Stop):
+    """The model, loss or optimiser uses something that the instruction set cannot express."""
+
+    code = "unsupported-operation"
+
+    def __init__(self, operation: str, source: str, reason: str = "", *, hint: str = "") -> None:
+        why = f": {reason}" if reason else " has no lowering to the instruction set"
+        super().__init__(
+            f"{operation}{why} (used at {source}). The job's program cannot be built.",
+            hint=hint or "Rewrite this line with operations listed in docs/operations.md.",
+        )
+        self.operation = operation
+        self.source = source
+
+
+_LOWERED_WHOLE = (
+    "embedding_dense_backward",
+    "native_layer_norm_backward",
+    "nll_loss_forward",
+    "nll_loss_backward",
+    "nll_loss2d_forward",
+    "nll_loss2d_backward",
+    "_softmax_backward_data",
+    "_log_softmax_backward_data",
+    "gelu_backward",
+    "tanh_backward",
+    "sigmoid_backward",
+    "threshold_backward",
+    "silu",
+    "silu_backward",
+    "addcmul",
+    "addcdiv",
+    "lerp",
+    "mse_loss",
+    "mse_loss_backward",
+    "slice_backward",
+    "select_backward",
+    "tril",
+    "triu",
+    "masked_fill",
+    "rsub",
+    "native_dropout",
+    "max_pool2d_with_indices_backward",
+    "avg_pool2d",
+    "avg_pool2d_backward",
+    "_adaptive_avg_pool2d",
+    "_adaptive_avg_pool2d_backward",
+    "native_group_norm",
+    "native_group_norm_backward",
+    "native_batch_norm_backward",
+    "upsample_nearest2d",
+    "upsample_nearest2d_backward",
+    "t",
+    "transpose",
+    "eye",
+    "roll",
+)
+"""Operations that the lowering takes whole: its own form has fewer nodes than PyTorch's decomposition."""
+
+
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """Core-ATen decompositions without those operations that are lowered whole."""
+    table = dict(core_aten_decompositions())
+    for name in _LOWERED_WHOLE:
+        packet = getattr(torch.ops.aten, name)
+        for overload in packet.overloads():
+            table.pop(getattr(packet, overload), None)
+    return table
+
+
+_LIBRARIES = (f"{Path(torch.__file__).parent}{os.sep}", f"{Path(__file__).parent}{os.sep}", "<")
+
+
+_VALUE_READ = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
+
+
+def _user_line(frame: FrameType | None) -> str:
+    """``file:line`` of the innermost frame that belongs neither to PyTorch nor to this package."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_LIBRARIES):
+            return f"{name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return UNKNOWN_SOURCE
+
+
+class _Sources(TorchDispatchMode):
+    """Writes the user's line into every graph node as it is made.
+
+    A forward operation is remembered by autograd's sequence number, under which its backward runs later.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: dict[int, str] = {}
+
+    def _source(self) -> str:
+        backward = torch._C._current_autograd_node()
+        if backward is not None:
+            line = self._lines.get(backward._sequence_nr())
+            return f"{line}, in its gradient" if line else "the gradient of the loss"
+        line = _user_line(sys._getframe(2))
+        self._lines[torch.autograd._get_sequence_nr() - 1] = line
+        return line
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        source = self._source()
+        proxy = get_proxy_mode()
+        root = proxy.tracer.graph._root if proxy is not None else None
+        last = root._prev if root is not None else None
+        try:
+            result = func(*args, **(kwargs or {}))
+        except _VALUE_READ as error:
+            why = "its result depends on the data, so it cannot be traced"
+            raise UnsupportedOperation(str(func), source, why) from error
+        except UnsupportedOperatorException as error:
+            raise UnsupportedOperation(str(func), source) from error
+        if root is not None and last is not None:
+            while last._next is not root:
+                last = last._next
+                last.meta.setdefault("source", source)
+        return result
+
+
+def _plain_layers() -> AbstractContextManager[None]:
+    """Recurrent layers as ordinary operations, not as one of oneDNN's."""
+    return torch.backends.mkldnn.flags(enabled=False, allow_tf32=None)
+
+
+def trace_step(step: StepFunction, state: Sequence[Tensor], batch: Tensor) -> GraphModule:
+    """Graph of one step; placeholders are the state's tensors in order, then the batch.
+
+    Raises UnsupportedOperation where the step reads a tensor's value (``item()``, a data-dependent shape or
+    branch).
+    """
+
+    def run(*flat: Tensor) -> list[Tensor]:
+        with _Sources(), sdpa_kernel(SDPBackend.MATH), _plain_layers():
+            return list(step(list(flat[:-1]), flat[-1]))
+
+    with FakeTensorMode(allow_non_fake_inputs=True) as fake:
+        inputs = [fake.from_tensor(t.detach()) for t in (*state, batch)]
+    graph = make_fx(run, decomposition_table=decompositions(), tracing_mode="fake")(*inputs)
+    graph.graph.eliminate_dead_code()
+    return graph

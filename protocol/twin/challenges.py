@@ -1,0 +1,314 @@
+"""Challenges: findings, bonds, games and their verdicts (docs/protocol.md, sections 4.4, 5.3 and 6.2).
+
+Contract: pure functions ``(world, event, by, now) -> world`` that refuse what Challenges, Court and
+Convictions refuse, for the same reason. The moves inside a game are ``protocol.game``'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from assay.protocol import sampling, trees
+from assay.protocol.game import Verdict, input_game, play
+from assay.protocol.params import MAX_ABSENCE
+from assay.protocol.refusal import require
+from assay.protocol.twin.attestations import ballot_of
+from assay.protocol.twin.claims import segments_of
+from assay.protocol.twin.convictions import convicted, convicted_ballot
+from assay.protocol.twin.events import Announce, Open, OpenInput, OpenVote, Play, ProveBinding
+from assay.protocol.twin.ledger import bond, free
+from assay.protocol.twin.market_state import BallotState, Challenge, ClaimState, Moment, World
+from assay.protocol.twin.settlement import lost_bond
+from assay.protocol.twin.stakes import SEIZED
+from assay.protocol.types import (
+    INPUT_SEGMENT,
+    ZERO_ADDRESS,
+    ZERO_DIGEST,
+    Accused,
+    Address,
+    Claim,
+    ClaimId,
+    Game,
+    GamePhase,
+    Kind,
+    Phase,
+    Role,
+    Seconds,
+    Terms,
+)
+
+
+def announce(world: World, event: Announce, by: Address, now: Moment) -> World:
+    """Commit to a finding; announcing it again changes nothing."""
+    finding = world.finding(by, event.claim_id, event.segment, event.verifier, event.salt)
+    announced = {finding: now.block, **world.announced}
+    return replace(world, announced=announced)
+
+
+def open_game(world: World, event: Open, by: Address, now: Moment) -> World:
+    """Dispute one segment of a claim.
+
+    Refused: NoSuchJob, NotAnnounced, TooSoon, WrongClaim, WrongPhase, NotStanding, WindowClosed, BadProof,
+    InsufficientBalance.
+    """
+    claim = event.claim
+    terms = world.job(claim.job_id).terms
+    world, announced = _spend(world, world.claim_id(claim), event.segment, ZERO_ADDRESS, event.salt, by, now)
+    claim_id, state = challengeable(world, claim, now)
+    root, leaves = claim.segments_root, segments_of(claim, terms) + 1
+    require(trees.verify(root, leaves, event.segment, event.from_leaf, event.from_proof), "BadProof")
+    require(trees.verify(root, leaves, event.segment + 1, event.to_leaf, event.to_proof), "BadProof")
+    game = replace(
+        _game_on(claim, claim_id, event.segment, terms, by, now.time),
+        defender=claim.claimant,
+        in_root=event.from_leaf,
+        out_root=event.to_leaf,
+    )
+    state, early = _on_claim(state, announced, now)
+    game = replace(game, early=early)
+    return _start(world, claim_id, state, Challenge(game, ZERO_ADDRESS, 0), by)
+
+
+def open_vote(world: World, event: OpenVote, by: Address, now: Moment) -> World:
+    """Dispute one sample of a revealed valid vote.
+
+    Refused: NoSuchJob, WrongSample, WrongClaim, WrongPhase, NotStanding, WindowClosed, NotDrawn, NoSuchVote,
+    NotAnnounced, TooSoon, BadProof, InsufficientBalance.
+    """
+    claim, verifier = event.claim, event.verifier
+    terms = world.job(claim.job_id).terms
+    require(event.sample < terms.samples, "WrongSample")
+    claim_id, state = challengeable(world, claim, now)
+    ballot = ballot_of(state, verifier)
+    require(ballot.state == BallotState.VALID, "NoSuchVote")
+    world, _ = _spend(world, claim_id, event.sample, verifier, event.salt, by, now)
+    root, samples = ballot.word, terms.samples
+    require(trees.verify(root, samples, event.sample, event.trace_root, event.trace_proof), "BadProof")
+    seed = state.status.seed
+    segment = sampling.sample_segments(seed, verifier, samples, terms.segments)[event.sample]
+    leaves = terms.segments + 1
+    require(trees.verify(claim.segments_root, leaves, segment, event.from_leaf, event.from_proof), "BadProof")
+    game = replace(
+        _game_on(claim, claim_id, segment, terms, by, now.time),
+        defender=verifier,
+        ballot=state.status.draws << 8 | state.drawn.index(verifier),
+        key=sampling.verifier_key(verifier, seed),
+        in_root=event.from_leaf,
+        out_root=event.trace_root,
+    )
+    draw = state.status.draws
+    state = state.with_ballot(draw, replace(ballot, games=ballot.games + 1))
+    return _start(world, claim_id, state, Challenge(game, verifier, draw), by)
+
+
+def open_input(world: World, event: OpenInput, by: Address, now: Moment) -> World:
+    """Make the claimant open its input state's tree.
+
+    Refused: NoSuchJob, NotAnnounced, TooSoon, WrongClaim, WrongPhase, NotStanding, WindowClosed,
+    InsufficientBalance.
+    """
+    claim = event.claim
+    terms = world.job(claim.job_id).terms
+    world, announced = _spend(world, world.claim_id(claim), INPUT_SEGMENT, ZERO_ADDRESS, event.salt, by, now)
+    claim_id, state = challengeable(world, claim, now)
+    game = _game_on(claim, claim_id, 0, terms, by, now.time)
+    game = replace(game, defender=claim.claimant, segment=INPUT_SEGMENT)
+    game = input_game(game, claim.input_root)
+    state, early = _on_claim(state, announced, now)
+    game = replace(game, early=early)
+    return _start(world, claim_id, state, Challenge(game, ZERO_ADDRESS, 0), by)
+
+
+def prove_binding(world: World, event: ProveBinding, by: Address, now: Moment) -> World:
+    """Convict at once a claim whose input is not what it must be (rule 4.4).
+
+    Refused: NotAnnounced, TooSoon, NoSuchJob, BadProof, WrongSource, NoDifference, WrongClaim, WrongPhase,
+    NotStanding, WindowClosed.
+    """
+    claim = event.claim
+    world, _ = _spend(world, world.claim_id(claim), event.slot, ZERO_ADDRESS, event.salt, by, now)
+    terms = world.job(claim.job_id).terms
+    slots = terms.program(claim.kind).slots
+    require(trees.verify(claim.input_root, slots, event.slot, event.leaf, event.proof), "BadProof")
+    root, place, count = _source_of(world, event, terms)
+    require(trees.verify(root, count, place, event.source_leaf, event.source_proof), "BadProof")
+    require(event.leaf != event.source_leaf, "NoDifference")
+    claim_id, _ = challengeable(world, claim, now, proof=True)
+    return convicted(world, claim_id, by, INPUT_SEGMENT, now)
+
+
+def move(world: World, event: Play, by: Address, now: Moment) -> World:
+    """One move of a game. Refused: WrongGame, and what ``protocol.game.play`` refuses."""
+    challenge = world.games.get(event.game_id)
+    require(challenge is not None and challenge.game == event.game, "WrongGame")
+    assert challenge is not None
+    result = play(event.game, event.move, by, now.time, world.market.arithmetic)
+    if isinstance(result, Verdict):
+        return _decided(world, event.game_id, result.challenger_won, now)
+    return replace(world, games={**world.games, event.game_id: replace(challenge, game=result)})
+
+
+def challengeable(
+    world: World, claim: Claim, now: Moment, *, proof: bool = False
+) -> tuple[ClaimId, ClaimState]:
+    """Exists, stands, and is not past its challenge window; a `proof` is in time while any game on it is
+    open, even if its round was closed without it."""
+    claim_id, state = world.known(claim)
+    require(state.live, "WrongPhase", state.status.phase.name)
+    late = proof and state.status.open_games > 0
+    require(world.liable(state) if late else world.stands(state), "NotStanding")
+    if state.status.phase == Phase.ACCEPTED and not late:
+        end = state.status.since + world.jobs[claim.job_id].terms.challenge_window
+        require(now.time <= end, "WindowClosed")
+    return claim_id, state
+
+
+def _spend(
+    world: World, claim_id: ClaimId, segment: int, verifier: Address, salt: bytes, by: Address, now: Moment
+) -> tuple[World, int]:
+    """Without the announcement; also the block in which it was made."""
+    finding = world.finding(by, claim_id, segment, verifier, salt)
+    require(finding in world.announced, "NotAnnounced")
+    require(now.block > world.announced[finding], "TooSoon")
+    announced = {f: b for f, b in world.announced.items() if f != finding}
+    return replace(world, announced=announced), world.announced[finding]
+
+
+def _on_claim(state: ClaimState, announced: int, now: Moment) -> tuple[ClaimState, bool]:
+    """The claim with a game on it begun; also whether that was announced before the first one (rule 5.4)."""
+    opened = state.opened or now.block
+    return replace(state, opened=opened), announced < opened
+
+
+def _game_on(claim: Claim, claim_id: ClaimId, segment: int, terms: Terms, by: Address, now: Seconds) -> Game:
+    """A game on steps of the claim's own program, from the first step of the segment; the roots follow."""
+    task, program = claim.kind == Kind.TASK, terms.program(claim.kind)
+    steps = terms.segment_steps if task else 1
+    first = claim.round * terms.steps_per_round + segment * terms.segment_steps if task else claim.round
+    return Game(
+        accused=Accused(
+            claim.job_id, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.epoch
+        ),
+        claim_id=claim_id,
+        segment=segment,
+        challenger=by,
+        defender=ZERO_ADDRESS,
+        program=program,
+        dataset_root=terms.dataset_root,
+        seed=terms.seed,
+        records=terms.records,
+        record_size=terms.record_size,
+        shard=claim.shard,
+        key=ZERO_DIGEST,
+        step=first,
+        steps=steps,
+        in_root=ZERO_DIGEST,
+        out_root=ZERO_DIGEST,
+        trace_root=ZERO_DIGEST,
+        phase=GamePhase.STEPS if steps > 1 else GamePhase.TRACE,
+        digest=ZERO_DIGEST,
+        level=0,
+        index=0,
+        leaves=program.nodes,
+        revealed=ZERO_DIGEST,
+        node=0,
+        size=0,
+        node_hash=ZERO_DIGEST,
+        move_time=terms.move_time,
+        deadline=Seconds(now + terms.move_time),
+    )
+
+
+def _start(world: World, claim_id: ClaimId, state: ClaimState, challenge: Challenge, by: Address) -> World:
+    game_id = world.games_opened + 1
+    amount = world.jobs[state.claim.job_id].terms.challenge_bond
+    funds = world.funds.moved(free(by), bond(game_id), amount)
+    state = state.with_status(open_games=state.status.open_games + 1)
+    world = world.with_funds(funds).with_claim(claim_id, state)
+    return replace(world, games={**world.games, game_id: challenge}, games_opened=game_id)
+
+
+def _source_of(world: World, event: ProveBinding, terms: Terms) -> tuple[bytes, int, int]:
+    """Where the slot must come from: a root, the slot in it, and its number of slots (rule 4.4)."""
+    claim, slot, params = event.claim, event.slot, terms.inner.params
+    if claim.kind == Kind.TASK:
+        if claim.round and slot < params:
+            return _of_round_before(world, event, slot, terms)
+        task = _latest_task(world, claim)
+        if task is None:
+            return terms.genesis_root, slot, terms.inner.slots
+        return _same(world, event.source, task).output_root, slot, terms.inner.slots
+    if slot < 2 * params:
+        return _of_round_before(world, event, slot, terms)
+    shard, place = divmod(slot - 2 * params, params)
+    summed = world.current(claim.job_id, Kind.TASK, claim.round, shard)
+    if summed is None:  # a shard that the round was closed without counts with the round's own base
+        return _of_round_before(world, event, place, terms)
+    return _same(world, event.source, summed).output_root, place, terms.inner.slots
+
+
+def _of_round_before(world: World, event: ProveBinding, slot: int, terms: Terms) -> tuple[bytes, int, int]:
+    claim = event.claim
+    if claim.round == 0:
+        return terms.outer_genesis_root, slot, terms.outer.slots
+    before = world.current(claim.job_id, Kind.OUTER, claim.round - 1, 0)
+    return _same(world, event.source, before).output_root, slot, terms.outer.slots
+
+
+def _latest_task(world: World, claim: Claim) -> ClaimId | None:
+    """The shard's task of the latest earlier round that was not closed without it, if it is not too long
+    ago."""
+    earlier = range(claim.round - 1, max(claim.round - MAX_ABSENCE, 0) - 1, -1)
+    tasks = (world.current(claim.job_id, Kind.TASK, round_, claim.shard) for round_ in earlier)
+    return next((task for task in tasks if task is not None), None)
+
+
+def _same(world: World, source: Claim | None, claim_id: ClaimId | None) -> Claim:
+    require(source is not None and claim_id == world.claim_id(source), "WrongSource")
+    assert source is not None
+    return source
+
+
+def _decided(world: World, game_id: int, challenger_won: bool, now: Moment) -> World:
+    """A game is over. If what it was about has meanwhile ended otherwise, the bond goes back (rule 5.3)."""
+    challenge = world.games[game_id]
+    world = replace(world, games={i: c for i, c in world.games.items() if i != game_id})
+    claim_id, challenger = challenge.game.claim_id, challenge.game.challenger
+    state = world.claims[claim_id]
+    world = world.with_claim(claim_id, state.with_status(open_games=state.status.open_games - 1))
+    if challenge.verifier == ZERO_ADDRESS:
+        stood = world.liable(state)
+        if stood and challenger_won:
+            world = convicted(world, claim_id, challenger, challenge.game.segment, now)
+        elif challenge.game.early and state.status.phase == Phase.CONVICTED:
+            world = world.with_funds(world.funds.moved(SEIZED, free(challenger), state.share))
+    else:
+        world, stood = _vote_decided(world, challenge, challenger_won)
+    amount = world.funds.ledger.balance(bond(game_id))
+    funds = world.funds
+    if stood and not challenger_won:
+        split = lost_bond(amount)
+        funds = funds.burnt(bond(game_id), split.burned)
+        return world.with_funds(funds.moved(bond(game_id), free(challenge.game.defender), split.paid))
+    return world.with_funds(funds.moved(bond(game_id), free(challenger), amount))
+
+
+def _vote_decided(world: World, challenge: Challenge, challenger_won: bool) -> tuple[World, bool]:
+    """The world after a game on a vote, and whether the vote and its claim still stood."""
+    claim_id = challenge.game.claim_id
+    state = world.claims[claim_id]
+    key = challenge.draw, challenge.verifier
+    ballot = replace(state.ballots[key], games=state.ballots[key].games - 1)
+    state = state.with_ballot(challenge.draw, ballot)
+    world = world.with_claim(claim_id, state)
+    if ballot.state not in (BallotState.VALID, BallotState.HELD):
+        return world, False
+    stood = world.liable(state)
+    if stood and challenger_won:
+        return convicted_ballot(world, claim_id, challenge.draw, ballot, challenge.game.challenger), True
+    if ballot.state == BallotState.HELD and ballot.games == 0:
+        terms = world.jobs[state.claim.job_id].terms
+        funds = world.funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
+        done = state.with_ballot(challenge.draw, replace(ballot, state=BallotState.DONE))
+        world = world.with_funds(funds).with_claim(claim_id, done)
+    return world, stood

@@ -1,0 +1,346 @@
+"""Everything that can happen to a market from outside, as values: one class for each entry point.
+
+Contract: fields are the entry point's arguments, with three differences. `Announce` names the finding instead
+of its hash, `Bind` what was signed instead of the signature, and `RecordSeed` brings what the contract reads
+in the header that it is given, and the hash of the claim's seed block, which the chain knows by itself
+(32 zero bytes once the history no longer holds it).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from assay.protocol.demands import Asked, Chunk, StateLeaf
+from assay.protocol.dispute import Digests, Move
+from assay.protocol.guardian import Business
+from assay.protocol.keys import Consent
+from assay.protocol.types import Address, Claim, ClaimId, Game, JobId, Role, Seconds, Terms, Wei
+
+
+@dataclass(frozen=True)
+class Deposit:
+    """Tokens into `account`'s free balance."""
+
+    account: Address
+    amount: Wei
+
+
+@dataclass(frozen=True)
+class Withdraw:
+    """Pay out from the free balance (the operator `account`'s, if one is given) to the account `to`."""
+
+    to: Address
+    amount: Wei
+    account: Address | None = None
+
+
+@dataclass(frozen=True)
+class Destroy:
+    """Take burnt tokens out of the token's supply."""
+
+
+@dataclass(frozen=True)
+class Stake:
+    """`account`, here and below: the operator for which its owner acts; None for oneself."""
+
+    role: Role
+    amount: Wei
+    account: Address | None = None
+
+
+@dataclass(frozen=True)
+class StartUnbond:
+    role: Role
+    amount: Wei
+    account: Address | None = None
+
+
+@dataclass(frozen=True)
+class FinishUnbond:
+    role: Role
+    index: int
+    account: Address | None = None
+
+
+@dataclass(frozen=True)
+class Bind:
+    """Own an operator; `consent`: what its signature says."""
+
+    operator: Address
+    expiry: Seconds
+    consent: Consent
+
+
+@dataclass(frozen=True)
+class Unbind:
+    """Give an operator back to itself, after the delay."""
+
+    operator: Address
+
+
+@dataclass(frozen=True)
+class RevokeConsents:
+    """The caller's own consents count no more."""
+
+
+@dataclass(frozen=True)
+class SetPaused:
+    """Keeper: stop or allow one kind of new business."""
+
+    business: Business
+    paused: bool
+
+
+@dataclass(frozen=True)
+class HandOver:
+    """Keeper: give the office away."""
+
+    to: Address
+
+
+@dataclass(frozen=True)
+class Post:
+    terms: Terms
+    budget: Wei
+
+
+@dataclass(frozen=True)
+class TopUp:
+    job_id: JobId
+    amount: Wei
+
+
+@dataclass(frozen=True)
+class Halt:
+    job_id: JobId
+
+
+@dataclass(frozen=True)
+class Close:
+    job_id: JobId
+
+
+@dataclass(frozen=True)
+class ClaimShard:
+    job_id: JobId
+    shard: int
+
+
+@dataclass(frozen=True)
+class Release:
+    job_id: JobId
+    shard: int
+
+
+@dataclass(frozen=True)
+class Expire:
+    job_id: JobId
+    shard: int
+
+
+@dataclass(frozen=True)
+class Commit:
+    """`roots`: the states at the ends of the claim's segments."""
+
+    claim: Claim
+    roots: Digests
+
+
+@dataclass(frozen=True)
+class Header:
+    """Keccak-256 of a header's bytes, and the RANDAO value in them (32 zero bytes if there is none)."""
+
+    hash: bytes
+    randao: bytes
+
+
+@dataclass(frozen=True)
+class RecordSeed:
+    """`header`: None where an empty one is brought."""
+
+    claim: Claim
+    block_hash: bytes
+    header: Header | None
+
+
+@dataclass(frozen=True)
+class CommitVote:
+    claim: Claim
+    commitment: bytes
+
+
+@dataclass(frozen=True)
+class RevealVote:
+    """`traces`: the leaves below the traces root that was committed to."""
+
+    claim: Claim
+    valid: bool
+    traces: Digests
+    salt: bytes
+
+
+@dataclass(frozen=True)
+class Tally:
+    claim: Claim
+
+
+@dataclass(frozen=True)
+class Settle:
+    claim: Claim
+
+
+@dataclass(frozen=True)
+class Void:
+    claim: Claim
+
+
+@dataclass(frozen=True)
+class Announce:
+    """`segment`: the sample for a vote, the slot for a binding, `INPUT_SEGMENT` for an input state.
+    `verifier`: zero but for a vote."""
+
+    claim_id: ClaimId
+    segment: int
+    verifier: Address
+    salt: bytes
+
+
+@dataclass(frozen=True)
+class Open:
+    claim: Claim
+    segment: int
+    from_leaf: bytes
+    from_proof: Digests
+    to_leaf: bytes
+    to_proof: Digests
+    salt: bytes
+
+
+@dataclass(frozen=True)
+class OpenVote:
+    claim: Claim
+    verifier: Address
+    sample: int
+    from_leaf: bytes
+    from_proof: Digests
+    trace_root: bytes
+    trace_proof: Digests
+    salt: bytes
+
+
+@dataclass(frozen=True)
+class OpenInput:
+    """Make the claimant open its input state's tree."""
+
+    claim: Claim
+    salt: bytes
+
+
+@dataclass(frozen=True)
+class ProveBinding:
+    """`source`: None where the source is a genesis root."""
+
+    claim: Claim
+    slot: int
+    leaf: bytes
+    proof: Digests
+    source: Claim | None
+    source_leaf: bytes
+    source_proof: Digests
+    salt: bytes
+
+
+@dataclass(frozen=True)
+class Play:
+    """A move of game `game_id`, which stands as `game`."""
+
+    game_id: int
+    game: Game
+    move: Move
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Make the claimant show leaves of the state at leaf `segment_end` of its segments tree."""
+
+    claim: Claim
+    segment_end: int
+    state_root: bytes
+    proof: Digests
+    places: tuple[StateLeaf, ...]
+
+
+@dataclass(frozen=True)
+class Supply:
+    demand_id: int
+    asked: Asked
+    claim: Claim
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True)
+class ExpireDemand:
+    demand_id: int
+    asked: Asked
+    claim: Claim
+
+
+@dataclass(frozen=True)
+class Plant:
+    """Commit to a fault in one's own job."""
+
+    commitment: bytes
+    deposit: Wei
+
+
+@dataclass(frozen=True)
+class RevealPlant:
+    claim: Claim
+    salt: bytes
+
+
+@dataclass(frozen=True)
+class FinishPlant:
+    client: Address
+    commitment: bytes
+
+
+Event = (
+    Deposit
+    | Withdraw
+    | Destroy
+    | Stake
+    | StartUnbond
+    | FinishUnbond
+    | Bind
+    | Unbind
+    | RevokeConsents
+    | SetPaused
+    | HandOver
+    | Post
+    | TopUp
+    | Halt
+    | Close
+    | ClaimShard
+    | Release
+    | Expire
+    | Commit
+    | RecordSeed
+    | CommitVote
+    | RevealVote
+    | Tally
+    | Settle
+    | Void
+    | Announce
+    | Open
+    | OpenVote
+    | OpenInput
+    | ProveBinding
+    | Play
+    | Demand
+    | Supply
+    | ExpireDemand
+    | Plant
+    | RevealPlant
+    | FinishPlant
+)

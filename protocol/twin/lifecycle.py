@@ -1,0 +1,155 @@
+"""The market as a pure state machine: the contracts' twin (docs/protocol.md, sections 3 to 6).
+
+Contract: ``transition(world, event, by, now)`` gives the next world, or raises ``Refused`` with the name of
+the contracts' custom error where they revert; the world given is never changed. No sequence of events changes
+``world.funds.ledger.supply``. Does not model what a token other than ours might do, nor gas: a verdict is
+always delivered at once, and one `void` is always enough (the contracts want another for each 64 rewinds that
+left the claim standing).
+
+Source: ``contracts/src``; ``tests/twin`` holds the two together, event by event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from assay.protocol.guardian import Business
+from assay.protocol.refusal import Refused, require
+from assay.protocol.twin import (
+    attestations,
+    availability,
+    challenges,
+    claims,
+    convictions,
+    jobs,
+)
+from assay.protocol.twin import events as e
+from assay.protocol.twin import (
+    forced_errors as plants,
+)
+from assay.protocol.twin.ledger import free, wallet
+from assay.protocol.twin.market_state import Market, Moment, World, new_world
+from assay.protocol.types import Address, Role
+
+__all__ = ["Market", "Moment", "Refused", "World", "new_world", "transition"]
+
+Rule = Callable[[World, Any, Address, Moment], World]
+
+
+def transition(world: World, event: e.Event, by: Address, now: Moment) -> World:
+    """The world after account `by` did `event` in block `now`. Raises Refused."""
+    return _weighed(world, _RULES[type(event)](world, event, by, now), now)
+
+
+def _weighed(before: World, after: World, now: Moment) -> World:
+    """With every verifier stake that the event changed noted for later draws."""
+    if after.funds is before.funds:
+        return after
+    weights, epoch = after.weights, now.block // after.market.weight_epoch
+    for account in after.funds.places:
+        stake = after.funds.active(account, Role.VERIFIER)
+        if stake != before.funds.active(account, Role.VERIFIER):
+            weights = weights.noted(account, stake, epoch)
+    return replace(after, weights=weights)
+
+
+def _require_owner(world: World, account: Address, by: Address, now: Moment) -> None:
+    require(world.keys.owner_of(account, now.time) == by, "NotOwner")
+
+
+def _deposit(world: World, event: e.Deposit, by: Address, now: Moment) -> World:
+    return world.with_funds(world.funds.moved(wallet(by), free(event.account), event.amount))
+
+
+def _withdraw(world: World, event: e.Withdraw, by: Address, now: Moment) -> World:
+    account = event.account or by
+    _require_owner(world, account, by, now)
+    return world.with_funds(world.funds.moved(free(account), wallet(event.to), event.amount))
+
+
+def _destroy(world: World, event: e.Destroy, by: Address, now: Moment) -> World:
+    return world.with_funds(replace(world.funds, ledger=world.funds.ledger.destroy()))
+
+
+def _stake(world: World, event: e.Stake, by: Address, now: Moment) -> World:
+    account = event.account or by
+    _require_owner(world, account, by, now)
+    world.guardian.require_open(Business.STAKES)
+    return world.with_funds(world.funds.stake(account, event.role, event.amount, by))
+
+
+def _start_unbond(world: World, event: e.StartUnbond, by: Address, now: Moment) -> World:
+    account, delay = event.account or by, world.market.unbond_delay
+    _require_owner(world, account, by, now)
+    return world.with_funds(world.funds.start_unbond(account, event.role, event.amount, now.time, delay))
+
+
+def _finish_unbond(world: World, event: e.FinishUnbond, by: Address, now: Moment) -> World:
+    account = event.account or by
+    _require_owner(world, account, by, now)
+    return world.with_funds(world.funds.finish_unbond(account, event.role, event.index, now.time, by))
+
+
+def _bind(world: World, event: e.Bind, by: Address, now: Moment) -> World:
+    keys = world.keys.bound(by, event.operator, event.expiry, event.consent, now.time)
+    return replace(world, keys=keys)
+
+
+def _unbind(world: World, event: e.Unbind, by: Address, now: Moment) -> World:
+    keys = world.keys.unbound(by, event.operator, now.time, world.market.unbind_delay)
+    return replace(world, keys=keys)
+
+
+def _revoke_consents(world: World, event: e.RevokeConsents, by: Address, now: Moment) -> World:
+    return replace(world, keys=world.keys.revoked(by))
+
+
+def _set_paused(world: World, event: e.SetPaused, by: Address, now: Moment) -> World:
+    return replace(world, guardian=world.guardian.with_pause(by, event.business, event.paused))
+
+
+def _hand_over(world: World, event: e.HandOver, by: Address, now: Moment) -> World:
+    return replace(world, guardian=world.guardian.handed_over(by, event.to))
+
+
+_RULES: dict[type, Rule] = {
+    e.Deposit: _deposit,
+    e.Withdraw: _withdraw,
+    e.Destroy: _destroy,
+    e.Stake: _stake,
+    e.StartUnbond: _start_unbond,
+    e.FinishUnbond: _finish_unbond,
+    e.Bind: _bind,
+    e.Unbind: _unbind,
+    e.RevokeConsents: _revoke_consents,
+    e.SetPaused: _set_paused,
+    e.HandOver: _hand_over,
+    e.Post: jobs.post,
+    e.TopUp: jobs.top_up,
+    e.Halt: jobs.halt,
+    e.Close: jobs.close,
+    e.ClaimShard: jobs.claim_shard,
+    e.Release: jobs.release,
+    e.Expire: jobs.expire,
+    e.Commit: claims.commit,
+    e.RecordSeed: attestations.record_seed,
+    e.CommitVote: attestations.commit_vote,
+    e.RevealVote: attestations.reveal_vote,
+    e.Tally: attestations.tally,
+    e.Settle: claims.settle,
+    e.Void: convictions.void,
+    e.Announce: challenges.announce,
+    e.Open: challenges.open_game,
+    e.OpenVote: challenges.open_vote,
+    e.OpenInput: challenges.open_input,
+    e.ProveBinding: challenges.prove_binding,
+    e.Play: challenges.move,
+    e.Demand: availability.demand,
+    e.Supply: availability.supply,
+    e.ExpireDemand: availability.expire,
+    e.Plant: plants.plant,
+    e.RevealPlant: plants.reveal,
+    e.FinishPlant: plants.finish,
+}

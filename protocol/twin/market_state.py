@@ -1,0 +1,319 @@
+"""Everything that a market's contracts know, as one value, and the questions that its rules ask of it.
+
+Contract: values are never changed in place. What follows from the claims is not stored beside them: whether a
+claim stands, which tasks of a round are accepted, what a rewind wastes are all asked of the claims themselves
+(the contracts count instead; the twin test holds the two together).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+from assay.protocol.demands import Asked
+from assay.protocol.encoding import encode, words
+from assay.protocol.game import Arithmetic
+from assay.protocol.guardian import Guardian
+from assay.protocol.keys import Keys
+from assay.protocol.refusal import require
+from assay.protocol.twin.clock import Job
+from assay.protocol.twin.ledger import NOTHING, Ledger, wallet
+from assay.protocol.twin.stakes import Funds
+from assay.protocol.twin.weights import Weights
+from assay.protocol.types import (
+    ZERO_ADDRESS,
+    Address,
+    Claim,
+    ClaimId,
+    ClaimStatus,
+    Game,
+    Holder,
+    JobId,
+    Kind,
+    Phase,
+    Progress,
+    Seconds,
+    Terms,
+    Vote,
+    Wei,
+)
+
+LIVE = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
+"""Phases of a claim that has not ended."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The block that an event is mined in."""
+
+    time: Seconds
+    block: int
+
+
+@dataclass(frozen=True)
+class Market:
+    """What a deployed market fixes for good. `keccak`: Keccak-256, which the standard library lacks."""
+
+    chain_id: int
+    jobs: Address
+    unbond_delay: Seconds
+    unbind_delay: Seconds
+    weight_epoch: int
+    """Blocks in an epoch of the draw's weights."""
+    plant_time: Seconds
+    keccak: Callable[[bytes], bytes]
+    arithmetic: Arithmetic
+
+
+class BallotState(IntEnum):
+    """HELD: a vote of a draw that failed, still locked because a game on it is open."""
+
+    DRAWN = 0
+    COMMITTED = 1
+    VALID = 2
+    INVALID = 3
+    HELD = 4
+    DONE = 5
+
+    @property
+    def locks(self) -> bool:
+        """Whether verifierStake is locked for it."""
+        return self not in (BallotState.DRAWN, BallotState.DONE)
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """One drawn verifier's vote. `word`: the commitment, then, once revealed, the traces root."""
+
+    verifier: Address
+    state: BallotState
+    word: bytes
+    games: int
+
+    @property
+    def vote(self) -> Vote:
+        """As ``ITasks.votes`` shows it."""
+        revealed = self.state > BallotState.COMMITTED
+        traces_root = bytes(32) if self.state == BallotState.COMMITTED else self.word
+        return Vote(self.verifier, self.word, revealed, self.state == BallotState.VALID, traces_root)
+
+
+@dataclass(frozen=True)
+class ClaimState:
+    """A claim, where it stands, and its votes: `ballots` by draw and verifier, `drawn` those of this draw."""
+
+    claim: Claim
+    status: ClaimStatus
+    drawn: tuple[Address, ...] = ()
+    opened: int = 0
+    """Block of the first game on the claim itself; 0: there was none."""
+    share: Wei = NOTHING
+    """Of a convicted claim: what each early game that was still open then gets when it ends (rule 5.4)."""
+    ballots: Mapping[tuple[int, Address], Ballot] = field(default_factory=dict)
+
+    @property
+    def live(self) -> bool:
+        """Whether it has not ended."""
+        return self.status.phase in LIVE
+
+    @property
+    def pending(self) -> bool:
+        """Whether it waits to be accepted."""
+        return self.status.phase in (Phase.COMMITTED, Phase.SEEDED)
+
+    def present(self) -> list[Ballot]:
+        """The ballots of the present draw."""
+        return [self.ballots[self.status.draws, verifier] for verifier in self.drawn]
+
+    def with_status(self, **changes: object) -> ClaimState:
+        """With some fields of its status replaced."""
+        return replace(self, status=replace(self.status, **changes))  # type: ignore[arg-type]
+
+    def with_ballot(self, draw: int, ballot: Ballot) -> ClaimState:
+        """With one ballot replaced."""
+        return replace(self, ballots={**self.ballots, (draw, ballot.verifier): ballot})
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """An open game. `verifier` and `draw` name the disputed vote; the zero address: the claim itself."""
+
+    game: Game
+    verifier: Address
+    draw: int
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A client's plant; `claim_id`: None until it is revealed."""
+
+    planted_at: Seconds
+    deposit: Wei
+    claim_id: ClaimId | None = None
+
+
+Place = tuple[JobId, Kind, int, int]
+"""Job, kind, round, shard."""
+
+
+@dataclass(frozen=True)
+class World:
+    """The whole market."""
+
+    market: Market
+    funds: Funds
+    jobs: Mapping[JobId, Job] = field(default_factory=dict)
+    claims: Mapping[ClaimId, ClaimState] = field(default_factory=dict)
+    places: Mapping[Place, ClaimId] = field(default_factory=dict)
+    """The last claim of each place."""
+    announced: Mapping[bytes, int] = field(default_factory=dict)
+    """Block of each announcement that is not spent yet."""
+    games: Mapping[int, Challenge] = field(default_factory=dict)
+    games_opened: int = 0
+    weights: Weights = field(default_factory=Weights)
+    keys: Keys = field(default_factory=Keys)
+    guardian: Guardian = field(default_factory=Guardian)
+    demands: Mapping[int, Asked] = field(default_factory=dict)
+    """Open demands."""
+    demands_made: int = 0
+    plants: Mapping[tuple[Address, bytes], Planted] = field(default_factory=dict)
+    """By client and commitment, until they are finished."""
+    planters: Mapping[ClaimId, Address] = field(default_factory=dict)
+    """Clients that have revealed a claim as their plant."""
+
+    # -- identity
+
+    def job_id(self, terms: Terms) -> JobId:
+        """Rule 3.1."""
+        return JobId(self.market.keccak(encode(self.market.chain_id, self.market.jobs, terms)))
+
+    def claim_id(self, claim: Claim) -> ClaimId:
+        """Hash of the whole claim."""
+        return ClaimId(self.market.keccak(words(claim)))
+
+    def vote_commitment(
+        self, claim_id: ClaimId, verifier: Address, valid: bool, traces_root: bytes, salt: bytes
+    ) -> bytes:
+        """Rule 4.7."""
+        return self.market.keccak(encode(claim_id, verifier, valid, traces_root, salt))
+
+    def finding(
+        self, challenger: Address, claim_id: ClaimId, segment: int, verifier: Address, salt: bytes
+    ) -> bytes:
+        """What a challenger announces before it opens a game."""
+        return self.market.keccak(encode(challenger, claim_id, segment, verifier, salt))
+
+    def plant_commitment(
+        self, client: Address, solver: Address, job_id: JobId, round_: int, shard: int, salt: bytes
+    ) -> bytes:
+        """What a client commits to when it plants a fault."""
+        return self.market.keccak(encode(client, solver, job_id, round_, shard, salt))
+
+    # -- questions
+
+    def job(self, job_id: JobId) -> Job:
+        """Raises Refused(NoSuchJob)."""
+        require(job_id in self.jobs, "NoSuchJob")
+        return self.jobs[job_id]
+
+    def known(self, claim: Claim) -> tuple[ClaimId, ClaimState]:
+        """Raises Refused(WrongClaim)."""
+        claim_id = self.claim_id(claim)
+        require(claim_id in self.claims, "WrongClaim")
+        return claim_id, self.claims[claim_id]
+
+    def in_phase(self, claim: Claim, phase: Phase) -> tuple[ClaimId, ClaimState, Job]:
+        """Raises Refused(WrongClaim, WrongPhase)."""
+        claim_id, state = self.known(claim)
+        require(state.status.phase == phase, "WrongPhase", state.status.phase.name)
+        return claim_id, state, self.jobs[claim.job_id]
+
+    def liable(self, state: ClaimState) -> bool:
+        """Whether the claim answers for the games open on it: not ended, nor overtaken by a rewind."""
+        return state.live and not self.jobs[state.claim.job_id].is_stale(state.claim)
+
+    def left_out(self, state: ClaimState, before: int | None = None) -> bool:
+        """Whether the claim's round was closed without it (before rewind number `before`, if given)."""
+        claim = state.claim
+        return state.pending and any(
+            closing.round == claim.round and claim.epoch <= closing.epoch
+            for closing in self.jobs[claim.job_id].closings
+            if before is None or closing.epoch <= before
+        )
+
+    def stands(self, state: ClaimState) -> bool:
+        """Whether the claim has neither ended, nor been overtaken by a rewind, nor been left out."""
+        return self.liable(state) and not self.left_out(state)
+
+    def current(self, job_id: JobId, kind: Kind, round_: int, shard: int) -> ClaimId | None:
+        """The standing or settled claim of a place."""
+        claim_id = self.places.get((job_id, kind, round_, shard))
+        if claim_id is None:
+            return None
+        state = self.claims[claim_id]
+        settled = state.status.phase == Phase.SETTLED
+        return claim_id if settled or self.stands(state) else None
+
+    def tasks(self, job_id: JobId, round_: int) -> Iterator[ClaimState]:
+        """The standing and settled task claims of a round."""
+        for shard in range(self.jobs[job_id].terms.shards):
+            claim_id = self.current(job_id, Kind.TASK, round_, shard)
+            if claim_id is not None:
+                yield self.claims[claim_id]
+
+    def accepted(self, job_id: JobId) -> int:
+        """How many tasks of the present round are accepted."""
+        tasks = self.tasks(job_id, self.jobs[job_id].round)
+        return sum(task.status.phase in (Phase.ACCEPTED, Phase.SETTLED) for task in tasks)
+
+    def closable(self, job_id: JobId, now: Seconds) -> bool:
+        """Whether the present round wants nothing but its outer claim (rule 4.3)."""
+        job, accepted = self.jobs[job_id], self.accepted(job_id)
+        late = now > job.stragglers_end
+        return accepted == job.terms.shards or (accepted >= job.terms.min_shards and late)
+
+    def holder(self, job_id: JobId, shard: int) -> Holder:
+        """As ``ITasks.holder`` shows it: nobody holds an open shard, since it was opened."""
+        held = self.jobs[job_id].shards[shard]
+        if held.solver == ZERO_ADDRESS:
+            return Holder(ZERO_ADDRESS, NOTHING, held.opened_at)
+        return Holder(held.solver, held.price, held.since)
+
+    def progress(self, job_id: JobId) -> Progress:
+        """As ``IJobs.progress`` shows it."""
+        job = self.job(job_id)
+        return Progress(
+            job.round,
+            job.settled_rounds,
+            job.epoch,
+            job.halted,
+            job.closed,
+            job.round_start,
+            job.last_round + 1,
+        )
+
+    def draw_weights(self, now: Moment) -> list[tuple[Address, Wei]]:
+        """What everybody who ever staked as a verifier counts for in a draw now, in order of first stakes."""
+        epoch = now.block // self.market.weight_epoch
+        return [(account, self.weights.at(account, epoch)) for account in self.funds.places]
+
+    # -- changes
+
+    def with_job(self, job_id: JobId, job: Job) -> World:
+        """With one job replaced."""
+        return replace(self, jobs={**self.jobs, job_id: job})
+
+    def with_claim(self, claim_id: ClaimId, state: ClaimState) -> World:
+        """With one claim replaced."""
+        return replace(self, claims={**self.claims, claim_id: state})
+
+    def with_funds(self, funds: Funds) -> World:
+        """With other funds."""
+        return replace(self, funds=funds)
+
+
+def new_world(market: Market, wallets: Mapping[Address, Wei], keeper: Address = ZERO_ADDRESS) -> World:
+    """A market that was just deployed, who holds its token, and who may pause new business."""
+    funds = Funds(Ledger({wallet(account): amount for account, amount in wallets.items()}))
+    return World(market, funds, guardian=Guardian(keeper))

@@ -1,0 +1,143 @@
+"""What a scenario showed, and the closing tables that tell it.
+
+Contract: an `Outcome` holds only what was read from the chain, the nodes' events and the checked model; the
+report adds nothing.
+"""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass, field
+from typing import Any
+
+from rich.text import Text
+
+from assay.app.invocation import App
+from assay.app.output import table
+from assay.protocol.types import Address, GameView
+from assay.scenario.balances import Snapshot, balance_table
+from assay.scenario.narrator import Event
+
+
+@dataclass
+class Outcome:
+    """Everything that a run showed."""
+
+    seconds_ready: float = 0.0
+    seconds_run: float = 0.0
+    events: list[tuple[str, Event]] = field(default_factory=list)
+    convicted: list[dict[str, Any]] = field(default_factory=list)
+    """Claims that fell, each with what the client's own replay finds in it."""
+    lies: list[dict[str, Any]] = field(default_factory=list)
+    """Votes that were convicted, likewise."""
+    demands: list[str] = field(default_factory=list)
+    """How each demand for a state ended."""
+    missing_shards: list[dict[str, int]] = field(default_factory=list)
+    """Shards that rounds were closed without."""
+    games: list[GameView] = field(default_factory=list)
+    game_gas: int = 0
+    gas: dict[str, list[int]] = field(default_factory=dict)
+    held_out_loss: list[float] = field(default_factory=list)
+    parameters: int = 0
+    verified: Any = None
+    sample: str = ""
+    before: Snapshot | None = None
+    after: Snapshot | None = None
+
+    def reported(self, name: str, event: str) -> bool:
+        return any(who == name and e["event"] == event for who, e in self.events)
+
+    def burnt(self) -> int:
+        """What is gone for good since before the run."""
+        assert self.before is not None and self.after is not None
+        return self.after.burned - self.before.burned
+
+    def parties(self) -> list[str]:
+        """Everybody whose tokens are counted."""
+        return list(self.after.parties) if self.after is not None else []
+
+    def change(self, name: str) -> int:
+        """What a party has more (or less) after the run, in smallest units."""
+        assert self.before is not None and self.after is not None
+        return self.after.parties[name] - self.before.parties[name]
+
+
+def gas_by_kind(app: App, accounts: dict[str, Address]) -> dict[str, list[int]]:
+    """Gas used by each mined transaction of these accounts, by entry point."""
+    from assay.chain.eth.journal import Journal
+
+    found: dict[str, list[int]] = {}
+    for name, address in accounts.items():
+        path = app.node_home(name) / "journal.db"
+        if not path.exists():
+            continue
+        journal = Journal(path)
+        for intent in journal.executed(address, 0):
+            if intent.receipt is not None:
+                found.setdefault(intent.call.purpose, []).append(intent.receipt.gas_used)
+        journal.close()
+    return found
+
+
+def report(app: App, name: str, outcome: Outcome, missing: list[str]) -> None:
+    """The closing tables, or one object with --json."""
+    data = {
+        "scenario": name,
+        "passed": not missing,
+        "missing": missing,
+        "secondsReady": round(outcome.seconds_ready, 1),
+        "secondsRun": round(outcome.seconds_run, 1),
+        "parameters": outcome.parameters,
+        "heldOutLoss": [round(loss, 4) for loss in outcome.held_out_loss],
+        "convicted": outcome.convicted,
+        "lies": outcome.lies,
+        "missingShards": outcome.missing_shards,
+        "demands": outcome.demands,
+        "games": [
+            {"moves": g.moves, "reason": g.reason, "challengerWon": g.challenger_won} for g in outcome.games
+        ],
+        "disputeGas": dispute_gas(outcome.gas),
+        "gas": {kind: int(statistics.median(used)) for kind, used in sorted(outcome.gas.items())},
+        "verified": outcome.verified,
+        "before": outcome.before,
+        "after": outcome.after,
+    }
+    if app.output.as_json:
+        app.output.result("scenario", data)
+        return
+    out = app.output.out
+    losses = " → ".join(f"{loss:.3f}" for loss in outcome.held_out_loss)
+    out.print(f"\nheld-out loss, nats a byte, at genesis and after each round: [bold]{losses}[/]")
+    for fallen in outcome.convicted:
+        place = f"{fallen['kind']} {fallen['round']}/{fallen['shard']}"
+        guilty = ", ".join(fallen["guilty"]) or "nobody"
+        found = fallen["finding"] or "nothing wrong"
+        out.print(f"convicted: {place} of {fallen['claimant']}; the client's own replay: {found}")
+        out.print(f"verifiers that had vouched for what was wrong: {guilty}")
+    if outcome.demands:
+        out.print(f"demands for states: {', '.join(outcome.demands)}")
+    for gap in outcome.missing_shards:
+        out.print(f"round {gap['round']} was closed without shard {gap['shard']}")
+    for lie in outcome.lies:
+        out.print(f"convicted: a vote of {lie['verifier']}; the client's own replay: {lie['finding']}")
+    for game in outcome.games:
+        side = "challenger" if game.challenger_won else "defender"
+        out.print(f"game {game.game_id}: {game.moves} moves, won by the {side} ({game.reason})")
+    out.print(f"gas of the whole dispute: {data['disputeGas']:,}")
+    rows = table("gas by transaction", "entry point", "#count", "#median", "#most")
+    for kind, used in sorted(outcome.gas.items()):
+        rows.add_row(kind, str(len(used)), f"{int(statistics.median(used)):,}", f"{max(used):,}")
+    out.print(rows)
+    if outcome.before and outcome.after:
+        out.print(balance_table(outcome.before, outcome.after))
+    out.print(Text("what the model writes after 'def ':\n" + outcome.sample, style="italic"))
+    out.print(f"ready after {outcome.seconds_ready:.0f} s, done after {outcome.seconds_run:.0f} s")
+    if missing:
+        out.print("[bold red]FAILED:[/] " + "; ".join(missing))
+    else:
+        out.print(f"[bold green]{name}: everything that it promises happened.[/]")
+
+
+def dispute_gas(gas: dict[str, list[int]]) -> int:
+    """Gas of all transactions of disputes: finding, opening and every move."""
+    return sum(sum(used) for kind, used in gas.items() if kind.split(".")[0] in ("Court", "Challenges"))

@@ -1,0 +1,307 @@
+"""Running a scenario: a whole market on this machine in which somebody cheats, from the first block to the
+checked model.
+
+Contract: every process is the same command that a person would run, with the documented drill options for the
+cheats. A scenario (``scenario.catalogue``) succeeds only if what it promises was seen, the job ended, the
+model was checked against its receipt, and the tokens add up. Otherwise it fails, with the reasons.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from assay.app.invocation import App
+from assay.app.units import parse_amount, show_amount
+from assay.app.wiring import Connection, NodeStorage
+from assay.devnet.market import NodeSpec, bring_up, fund_account, make_account, node_events
+from assay.jobfile.read import JobFile, parse_job_file
+from assay.jobfile.templates import LOCAL, template
+from assay.protocol.errors import AssayError, Stop
+from assay.protocol.types import Address, ClaimView, JobId, Kind, Phase, Vote
+from assay.scenario.balances import snapshot
+from assay.scenario.catalogue import SCENARIOS, Scenario
+from assay.scenario.narrator import EventTail, Narrator
+from assay.scenario.outcome import Outcome, gas_by_kind, report
+
+if TYPE_CHECKING:
+    from assay.node.states import Lineage
+    from assay.training.job import JobArtifacts
+
+BUDGET = parse_amount("400tok")
+CLIENT_TOKENS = parse_amount("1000tok")
+BLOCK_TIME_S = 0.5
+"""Between empty blocks; every transaction is mined at once."""
+
+
+def demo_job(source: str, quick: bool, scenario: Scenario) -> JobFile:
+    """What a scenario trains: a byte-level GPT of 0.86 million parameters, or a smaller one."""
+    times = {**LOCAL, "task": "180s", "vote": "90s", "move": "45s"}
+    times["window"] = "7s" if quick else "32s"
+    rounds = scenario.quick_rounds if quick else 3
+    text = template("gpt", source=source, rounds=rounds, times=times | dict(scenario.times))
+    text = text.replace("steps_per_round = 64", "steps_per_round = 16")
+    small = {"layers = 4": "layers = 1", "width = 128": "width = 32", "context = 64": "context = 32"}
+    for old, new in ({**small, **scenario.changes} if quick else scenario.changes).items():
+        text = text.replace(old, new)
+    return parse_job_file(text, "the scenario's job")
+
+
+class Run:
+    """One run of a scenario."""
+
+    def __init__(self, app: App, scenario: Scenario, body: JobFile, out: Path) -> None:
+        self.app, self.scenario, self.body, self.out = app, scenario, body, out
+        self.outcome = Outcome()
+        self.say = app.output.err.print
+        self.addresses: dict[str, Address] = {}
+
+    def play(self) -> Outcome:
+        """The whole run. Raises AssayError where it cannot go on; leaves the devnet to the caller."""
+        from assay.jobfile.build import build
+
+        begin = time.monotonic()
+        specs = self.scenario.nodes()
+        self.say(f"[bold]{self.scenario.name}[/]: {self.scenario.summary}")
+        self.say("[yellow]client[/]      traces the model's training step into a program")
+        with ThreadPoolExecutor(1) as beside:
+            files = beside.submit(build, self.body)
+            self._accounts(specs)
+            bring_up(self.app, specs, BLOCK_TIME_S)
+            self.addresses["client"] = fund_account(self.app, "client", CLIENT_TOKENS)
+            self.outcome.seconds_ready = time.monotonic() - begin
+            self._job(specs, files.result())
+        self.outcome.seconds_run = time.monotonic() - begin
+        return self.outcome
+
+    def _accounts(self, specs: list[NodeSpec]) -> None:
+        for spec in specs:
+            self.addresses[spec.name] = make_account(self.app, spec.name)
+
+    def _parties(self) -> dict[str, Address]:
+        from assay.chain.eth.anvil import dev_account
+
+        return {**self.addresses, "faucet": Address(dev_account(0).address)}
+
+    def _job(self, specs: list[NodeSpec], files: JobArtifacts) -> None:
+        from assay.app.web import serve_blocks
+        from assay.jobfile.post import publish_and_post
+
+        self.outcome.parameters = sum(x.numel() for x in files.genesis[: files.inner.params])
+        self.say(
+            f"[yellow]client[/]      {self.outcome.parameters:,} parameters,"
+            f" {len(files.inner.nodes):,} nodes,"
+            f" {len(files.records):,} records of {files.records.record_size} bytes"
+        )
+        connection, storage = self.app.connect("client"), self.app.storage("client")
+        connection.writer.deposit("scenario/deposit", CLIENT_TOKENS)
+        self.outcome.before = snapshot(connection, self._parties())
+        with serve_blocks("client", connection, storage):
+            job_id = publish_and_post(self.app, connection, storage, self.body, files, BUDGET)
+            self.say(
+                f"[yellow]client[/]      posts job {job_id.hex()[:16]} with a budget of {show_amount(BUDGET)}"
+            )
+            own = self._planting(connection, job_id) if self.scenario.planted else lambda: None
+            self._follow(connection, storage, job_id, [spec.name for spec in specs], own)
+            self._finish(connection, storage, job_id)
+        self.outcome.gas = gas_by_kind(self.app, self.addresses)
+
+    def _follow(
+        self,
+        connection: Connection,
+        storage: NodeStorage,
+        job_id: JobId,
+        names: list[str],
+        own: Callable[[], None],
+        limit_s: float = 600.0,
+    ) -> None:
+        from assay.app.job_progress import progress_table
+        from assay.client.following import follow
+
+        tail = EventTail({name: node_events(self.app.settings.home, name) for name in names})
+        narrator = Narrator({address: name for name, address in self.addresses.items()}, {})
+        deadline = time.monotonic() + limit_s
+        terminal = self.app.output.err.is_terminal
+        with Live(
+            console=self.app.output.err, transient=True, auto_refresh=False, redirect_stderr=False
+        ) as live:
+            while True:
+                for name, event in tail.new():
+                    self.outcome.events.append((name, event))
+                    if line := narrator.line(name, event):
+                        self.say(line)
+                connection.market.refresh()
+                own()
+                following = follow(connection.market, job_id)
+                if terminal:
+                    live.update(Group(Text(), progress_table(following)), refresh=True)
+                games = connection.market.games(job_id)
+                if following.job.progress.closed and all(game.decided for game in games):
+                    return  # also games on fallen claims, whose bonds come back once their time is over
+                if time.monotonic() > deadline:
+                    raise Stop(
+                        f"the job did not end within {limit_s:.0f} s",
+                        hint=f"see the logs in {self.app.settings.home / 'logs'}",
+                        code="too-slow",
+                    )
+                time.sleep(0.4)
+
+    def _planting(self, connection: Connection, job_id: JobId) -> Callable[[], None]:
+        """What the client does itself, at each look."""
+        from assay.scenario.forced_errors import Planting
+
+        def say(text: str) -> None:
+            self.say(f"[yellow]client[/]      {text}")
+
+        return Planting(connection, job_id, self.addresses["solver-1"], 1, say).look
+
+    def _finish(self, connection: Connection, storage: NodeStorage, job_id: JobId) -> None:
+        from assay.app.machine import APPETITE, engine_of
+        from assay.client.fetched import sample_text
+        from assay.client.fetching import fetch
+        from assay.client.receipt import verify
+        from assay.node.states import open_lineage
+
+        outcome, market = self.outcome, connection.market
+        outcome.games = list(market.games(job_id))
+        storage.set_peers(url for owner, url in market.endpoints().items() if owner != market.me)
+        self.say("[yellow]client[/]      fetches the model by its CID and checks it against the chain")
+        fetch(market, storage.blocks, job_id, self.out, APPETITE, connection.clock.block())
+        outcome.verified = verify(self.out)
+        self.say(
+            f"[yellow]client[/]      checked offline against {self.out / 'receipt.json'}:"
+            " it is the settled model"
+        )
+        engine = engine_of(self.app.settings)
+        lineage = open_lineage(market, storage.blocks, market.job(job_id), APPETITE, engine=engine)
+        self._check_verdicts(lineage, job_id)
+        outcome.held_out_loss = held_out_losses(lineage, job_id, self.body)
+        outcome.sample = sample_text(self.out, "def ", 160, 0)
+        outcome.after = snapshot(connection, self._parties())
+        assert outcome.before is not None
+        minted = outcome.before.supply + outcome.before.burned - outcome.before.undestroyed
+        for shot in (outcome.before, outcome.after):
+            shot.check(minted)
+
+    def _check_verdicts(self, lineage: Lineage, job_id: JobId) -> None:
+        """What was convicted, each with the client's own replay of it."""
+        from assay.node.audit import audit_claim, audit_vote
+        from assay.node.rounds import missing
+        from assay.whistleblower.service import describe
+
+        market, names = lineage.market, {address: name for name, address in self.addresses.items()}
+        job, claims = market.job(job_id), market.claims(job_id)
+        self.outcome.demands = [demand.outcome for demand in market.demands(job_id)]
+        for round_ in range(job.progress.round):
+            without = missing(job, claims, round_)
+            self.outcome.missing_shards += [{"round": round_, "shard": shard} for shard in without]
+        for view in claims:
+            if view.status.phase == Phase.CONVICTED:
+                claim, found = view.claim, audit_claim(lineage, view)
+                guilty = self._guilty(lineage, view) if found else []
+                self.outcome.convicted.append(
+                    {
+                        "claimant": names.get(claim.claimant, claim.claimant),
+                        "kind": claim.kind.name.lower(),
+                        "round": claim.round,
+                        "shard": claim.shard,
+                        "passedBy": sum(vote.revealed and vote.valid for vote in view.votes),
+                        "guilty": [names[vote.verifier] for vote in guilty],
+                        "finding": describe(found) if found else "",
+                    }
+                )
+        for game in self.outcome.games:
+            view = market.claim(game.game.claim_id)
+            for vote in view.votes:
+                if game.challenger_won and vote.verifier == game.game.defender:
+                    lie = audit_vote(lineage, view, vote)
+                    said = {"verifier": names[vote.verifier], "finding": describe(lie) if lie else ""}
+                    self.outcome.lies.append(said)
+
+    def _guilty(self, lineage: Lineage, view: ClaimView) -> list[Vote]:
+        """Valid votes on a fallen claim that had to see its fault: a sample of theirs is the segment on which
+        the game was won, or no game was, and the input is at fault (rule 5.1)."""
+        from assay.node.audit import sampled
+
+        won = [g.game for g in self.outcome.games if g.challenger_won and g.game.claim_id == view.claim_id]
+        won = [game for game in won if game.defender == view.claim.claimant]
+        valid = [vote for vote in view.votes if vote.revealed and vote.valid]
+        if not won:
+            return valid
+        kind, work = view.claim.kind, lineage.work
+        past = won[0].step - work.first_step(kind, view.claim.round, 0)
+        segment = past // work.segment_steps(kind)
+        return [vote for vote in valid if segment in sampled(lineage, view, vote.verifier)]
+
+
+def held_out_losses(lineage: Lineage, job_id: JobId, body: JobFile) -> list[float]:
+    """Held-out loss (nats a byte) of the global model at genesis and after each round."""
+
+    from assay.client.fetching import parameters
+    from assay.jobfile.build import recipe_of
+    from assay.node.states import Known
+    from assay.training.evaluate import evaluated, with_parameters
+
+    market = lineage.market
+    files = lineage.work.files
+    states = [files.outer_genesis]
+    for round_ in range(market.job(job_id).progress.settled_rounds):
+        view = market.current(job_id, Kind.OUTER, round_, 0)
+        found = lineage.leaf(view, 1) if view is not None else None
+        if not isinstance(found, Known):
+            raise Stop(
+                f"the state after round {round_} cannot be had",
+                hint="see the nodes' logs",
+                code="state-missing",
+            )
+        states.append(found.state)
+    made = recipe_of(body)
+    rows = made.dataset.held_out_batch(256)
+    loaded = (with_parameters(made.model, parameters(files, state)) for state in states)
+    return [evaluated(model, made.loss, made.dataset.layout, rows).loss for model in loaded]
+
+
+def judge(scenario: Scenario, outcome: Outcome) -> list[str]:
+    """What is missing of what was promised; empty when the scenario passed."""
+    missing = scenario.promised(outcome)
+    losses = outcome.held_out_loss
+    if len(losses) < 2 or not losses[-1] < losses[0]:
+        missing.append(f"the loss did not fall: {losses}")
+    if outcome.verified is None:
+        missing.append("the model was not checked against its receipt")
+    return missing
+
+
+def _leave(*_: object) -> None:
+    raise SystemExit(128 + signal.SIGTERM)
+
+
+def run_scenario(app: App, name: str, *, source: str, quick: bool, out: Path) -> bool:
+    """Run one scenario, report, and say whether it passed. Raises Stop for an unknown name."""
+    from assay.devnet.market import take_down
+
+    scenario = SCENARIOS.get(name)
+    if scenario is None:
+        raise Stop(
+            f"there is no scenario {name!r}", hint=f"there are: {', '.join(SCENARIOS)}", code="not-found"
+        )
+    run = Run(app, scenario, demo_job(source, quick, scenario), out)
+    signal.signal(signal.SIGTERM, _leave)
+    try:
+        outcome = run.play()
+    finally:
+        try:
+            take_down(app.settings.home)
+        except AssayError as error:
+            app.output.say(f"taking the devnet down: {error.message}")
+    missing = judge(scenario, outcome)
+    report(app, scenario.name, outcome, missing)
+    return not missing

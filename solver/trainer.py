@@ -1,0 +1,199 @@
+"""One job on a solver's bench: training its tasks segment by segment, and making its claims.
+
+Contract: what is published has the roots that are claimed. Input states come from ``node.states``;
+segments done are kept by ``solver.progress``. A large state is hashed and published while the next segment is
+trained; it counts on disk, and enters a claim, only when it is stored and its root is there, so that a crash
+costs at most the segment whose state is under way, and the one in training. Not thread-safe.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from math import nan
+
+from assay.node.artifacts import Checkpoint, State, publish_checkpoints, publish_state
+from assay.node.divergence import Divergence, divergence_in, not_finite
+from assay.node.states import UNFETCHABLE, Lineage
+from assay.node.work import Work
+from assay.program.state import BACKGROUND_BYTES, InvalidState, state_root
+from assay.protocol.ports import Blocks, MarketView
+from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Claim, JobId, JobView, Kind, Seconds, Wei
+from assay.solver.progress import TaskProgress
+from assay.training.evaluate import training_loss
+from assay.training.losses import LOSS_SLOT
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A segment that is trained and published. `loss` at its end; NaN in a job without one."""
+
+    segment: int
+    loss: float
+    divergence: Divergence | None
+    """The step at which the job's numbers ceased to be finite, if that was in this segment."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A claim ready to be committed, with the states at its segments' ends."""
+
+    claim: Claim
+    roots: tuple[bytes, ...]
+
+
+@dataclass
+class _Task:
+    """The task that is being trained."""
+
+    round: int
+    shard: int
+    input_root: bytes
+    leaves: list[Checkpoint]
+    """Published and on disk."""
+    state: State
+    """Where training is."""
+    publishing: deque[Future[Checkpoint]] = field(default_factory=deque)
+
+    @property
+    def segments(self) -> int:
+        """Segments that are trained."""
+        return len(self.leaves) + len(self.publishing) - 1
+
+
+class Workshop:
+    """Computes and publishes for one job."""
+
+    background_bytes = BACKGROUND_BYTES
+    """States of at least this size are published while training goes on."""
+
+    def __init__(
+        self, market: MarketView, blocks: Blocks, job: JobView, work: Work, progress: TaskProgress
+    ) -> None:
+        self.job_id: JobId = job.job_id
+        self.work = work
+        self.lineage = Lineage(market, blocks, job.job_id, work)
+        self._blocks = blocks
+        self._progress = progress
+        self._task: _Task | None = None
+        self._publisher = ThreadPoolExecutor(1, thread_name_prefix="publishing")
+        self._diverged = False
+        self._inputs: dict[tuple[int, int, int], bytes] = {}
+
+    def _input_root(self, round_: int, shard: int, epoch: int) -> bytes:
+        key = (round_, shard, epoch)
+        if key not in self._inputs:
+            self._inputs[key] = state_root(self.lineage.input_state(Kind.TASK, round_, shard))
+        return self._inputs[key]
+
+    def segments_done(self, round_: int, shard: int, epoch: int) -> int:
+        """Segments of a task that are trained. Raises SourceMissing."""
+        root = self._input_root(round_, shard, epoch)
+        if self._is_open(round_, shard, root):
+            assert self._task is not None
+            return self._task.segments
+        return max(len(self._progress.load(self.job_id, round_, shard, root)) - 1, 0)
+
+    def _is_open(self, round_: int, shard: int, root: bytes) -> bool:
+        task = self._task
+        return task is not None and (task.round, task.shard, task.input_root) == (round_, shard, root)
+
+    def _state(self, checkpoint: Checkpoint) -> State | None:
+        """A state of our own, or None if the block store has lost it."""
+        limit = self.work.files.inner.state_bytes
+        try:
+            return self.work.load(Kind.TASK, self._blocks.read_file(checkpoint.cid, limit))
+        except (*UNFETCHABLE, InvalidState):
+            return None
+
+    def _open(self, round_: int, shard: int, root: bytes) -> _Task:
+        """The task, where it was left."""
+        if self._task is not None and self._is_open(round_, shard, root):
+            return self._task
+        self._land()
+        done = self._progress.load(self.job_id, round_, shard, root)
+        state = self._state(done[-1]) if done else None
+        if state is None:
+            done, state = [], self.lineage.input_state(Kind.TASK, round_, shard)
+        self._task = task = _Task(round_, shard, root, done, state)
+        if not done:
+            self._publish(task)
+        return task
+
+    def _publish(self, task: _Task) -> None:
+        """Begin to publish the open task's state; to its end, if it is small."""
+        task.publishing.append(self._publisher.submit(publish_state, self._blocks, task.state))
+        if self.work.files.inner.state_bytes < self.background_bytes:
+            self._land()
+
+    def _land(self) -> None:
+        """Wait until the open task's states are published, and record them.
+
+        Raises what publishing raised: the task is then opened again, from what is on disk.
+        """
+        task, self._task = self._task, None
+        if task is None:
+            return
+        while task.publishing:
+            task.leaves.append(task.publishing.popleft().result())
+            self._progress.save(self.job_id, task.round, task.shard, task.leaves)
+        self._task = task
+
+    def train_segment(self, round_: int, shard: int, epoch: int) -> Trained:
+        """Train the next segment. Raises SourceMissing, and what publishing it or the one before raised."""
+        task = self._open(round_, shard, self._input_root(round_, shard, epoch))
+        segment, start = task.segments, task.state
+        state = self.work.run(Kind.TASK, round_, shard, segment, start)
+        self._land()
+        task.state = state
+        self._publish(task)
+        return Trained(segment, self.loss(state), self._divergence(round_, shard, segment, start, state))
+
+    def _divergence(
+        self, round_: int, shard: int, segment: int, start: State, end: State
+    ) -> Divergence | None:
+        """Told once a job: replaying costs a segment."""
+        files = self.work.files
+        if self._diverged or not not_finite(files.slot_names, files.inner.params, end):
+            return None
+        self._diverged = True
+        return divergence_in(self.work, round_, shard, segment, start)
+
+    def loss(self, state: State) -> float:
+        """Loss that the last step wrote into its metric slot (NaN before the first step)."""
+        names = self.work.files.slot_names
+        return training_loss(names, state) if LOSS_SLOT in names else nan
+
+    def task_draft(self, round_: int, shard: int, epoch: int) -> Draft:
+        """The claim of a task whose segments are all done. Raises what publishing them raised."""
+        root = self._input_root(round_, shard, epoch)
+        self._land()
+        done = self._progress.load(self.job_id, round_, shard, root)
+        return self._draft(Kind.TASK, round_, shard, done)
+
+    def outer_draft(self, round_: int) -> Draft:
+        """Run and publish the outer step of a round. Raises SourceMissing."""
+        state = self.lineage.input_state(Kind.OUTER, round_, 0)
+        first = publish_state(self._blocks, state)
+        after, _ = self.work.segment(Kind.OUTER, round_, 0, 0, state)
+        return self._draft(Kind.OUTER, round_, 0, [first, publish_state(self._blocks, after)])
+
+    def _draft(self, kind: Kind, round_: int, shard: int, leaves: list[Checkpoint]) -> Draft:
+        roots = tuple(leaf.root for leaf in leaves)
+        claim = Claim(
+            job_id=self.job_id,
+            kind=kind,
+            round=round_,
+            shard=shard,
+            attempt=0,
+            claimant=ZERO_ADDRESS,
+            input_root=roots[0],
+            output_root=roots[-1],
+            segments_root=ZERO_DIGEST,
+            manifest=publish_checkpoints(self._blocks, leaves),
+            price=Wei(0),
+            committed_at=Seconds(0),
+            epoch=0,
+        )
+        return Draft(claim, roots)

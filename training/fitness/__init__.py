@@ -1,6 +1,0 @@
-"""Whether a machine computes what the definition says: stored digests, and the comparison with them.
-
-``digests.json`` holds what the reference gives on a processor, for every operation (``program.exercise``) and
-for 20 training steps of each template (``training.fitness.samples``). Needs PyTorch, NumPy and the standard
-library.
-"""
