@@ -21,7 +21,7 @@ setup: $(BUILT_STAMP)
 
 $(BUILT_STAMP): $(PY_STAMP) $(NPM_STAMP) contracts/foundry.toml $(shell find contracts/src -name '*.sol')
 	@echo "setup: compiling the contracts"
-	@$(PY) -c 'from chain.compile import compile_contracts; compile_contracts()'
+	@$(PY) -c 'from assay.chain.contracts.compile import compile_contracts; compile_contracts()'
 	@touch $@
 
 $(PY_STAMP): requirements.lock pyproject.toml scripts/setup.sh
@@ -52,16 +52,16 @@ test-slow: setup
 	$(PY) -m pytest -m slow
 
 vectors: setup
-	$(PY) scripts/run_vectors.py
+	$(PY) scripts/prove/vectors.py
 
 games: setup
-	$(PY) scripts/run_games.py --workers 2 --out .assay/games.jsonl
+	$(PY) scripts/prove/games.py --workers 2 --out .assay/games.jsonl
 
 symbolic: setup
-	scripts/symbolic.sh
+	scripts/prove/symbolic.sh
 
 slither: setup
-	$(PY) scripts/run_slither.py
+	$(PY) scripts/prove/slither.py
 
 lint: lint-python lint-contracts
 
@@ -74,7 +74,7 @@ lint-contracts: setup
 	$(FORGE) fmt --check
 	@# forge lint leaves artifacts without bytecode behind, with which forge test would silently skip suites
 	export FOUNDRY_OUT=cache/lint/out FOUNDRY_CACHE_PATH=cache/lint && $(FORGE) lint --deny warnings
-	$(PY) scripts/snapshot_contracts.py --check
+	$(PY) scripts/generate/contract_snapshots.py --check
 
 check: lint test
 

@@ -37,7 +37,7 @@ from assay.program.isa import Op
 from assay.program.state import state_root
 from assay.training import datasets, job, models, optimisers
 from assay.training.outer import DiLoCo
-from scripts._bench import ROOT, report, table
+from scripts.bench.report import ROOT, report, table
 
 LEAST_TORCH = (2, 11)
 ORDER_FREE = "order-free compiled"

@@ -112,7 +112,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return table
 
 
-_LIBRARIES = (f"{Path(torch.__file__).parent}{os.sep}", f"{Path(__file__).parent}{os.sep}", "<")
+_LIBRARIES = (f"{Path(torch.__file__).parent}{os.sep}", f"{Path(__file__).parent.parent}{os.sep}", "<")
 
 
 _VALUE_READ = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("protocol", "numerics", "program", "training")
+PACKAGES = ("protocol", "numerics", "program", "training", "dispute", "fitness")
 BLOCKED = """
     web3 eth_account eth_abi eth_utils eth_keys solcx requests rlp fastapi uvicorn httpx typer rich pydantic
     prometheus_client safetensors sklearn scipy hypothesis aiohttp
@@ -21,7 +21,7 @@ blocked, packages = sys.argv[1].split(), sys.argv[2].split()
 sys.modules.update(dict.fromkeys(blocked))  # importing a name that is None there fails
 count = 0
 for package in packages:
-    for found in pkgutil.walk_packages(importlib.import_module(package).__path__, package + "."):
+    for found in pkgutil.walk_packages(importlib.import_module(f"assay.{package}").__path__, f"assay.{package}."):
         importlib.import_module(found.name)
         count += 1
 print(count)

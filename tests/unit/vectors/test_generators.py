@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 # The scripts import each other by their bare names.
-sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "scripts"))
-
-import gen_game
-import gen_nodes
-import gen_vectors
+from scripts.generate import game as gen_game
+from scripts.generate import nodes as gen_nodes
+from scripts.generate import vectors as gen_vectors
 
 VECTORS = Path(__file__).resolve().parents[2] / "vectors"
 

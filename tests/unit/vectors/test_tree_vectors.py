@@ -1,4 +1,5 @@
-"""Trees, proofs and draws from the shared vectors (attack 38); ``scripts/gen_trees.py`` describes the format.
+"""Trees, proofs and draws from the shared vectors (attack 38); ``scripts/generate/trees.py`` describes the
+format.
 
 ``contracts/test/market/TreeVectors.t.sol`` reads the same file.
 """

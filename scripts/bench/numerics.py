@@ -1,0 +1,220 @@
+"""What order-free arithmetic costs: a whole training step against native fp32, eager and compiled.
+
+Four forms of the same step (forward, backward, optimiser) from the same state and batch: native eager,
+native `torch.compile`, the order-free reference, the order-free compiled form. All are timed in one run,
+taking turns, so that a busy machine slows all of them alike; the table gives the fastest and the median
+turn, and ratios of the fastest. The first step of the compiled form is compared with the reference, bit
+by bit. Memory is the most that PyTorch's allocator holds in a step, with the state that goes in.
+
+Usage: `python scripts/bench/numerics.py [--quick] [--size gpt-512 ...] [--turns 15] [--threads 1 --threads 2]
+[--json FILE]`. Compiling takes minutes, once; forms are kept under `--cache`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from assay.numerics import FAST
+from assay.program.compiled.executor import CompiledExecutor
+from assay.program.execute import Executor, StepContext, read_data
+from assay.program.isa import Op
+from assay.program.state import state_root
+from assay.training import datasets, job, models, optimisers
+from scripts.bench.report import ROOT, report, table
+
+SEED = b"benchmark".ljust(32, b"\0")
+CORPUS_BYTES = 1 << 17
+Step = Callable[[], object]
+NATIVE_EAGER, NATIVE, REFERENCE, COMPILED = (
+    "native eager",
+    "native compiled",
+    "order-free reference",
+    "order-free compiled",
+)
+
+
+@dataclass(frozen=True)
+class Size:
+    """A model of a template and its batch."""
+
+    config: models.GptConfig | models.MlpConfig | models.CnnConfig
+    batch: int
+
+
+SIZES = {
+    "gpt-512": Size(models.GptConfig(n_layer=4, n_head=8, d_model=512, context=128), 8),
+    "gpt-256": Size(models.GptConfig(n_layer=4, n_head=4, d_model=256, context=128), 8),
+    "mlp": Size(models.MlpConfig(hidden=1024, layers=3), 512),
+    "cnn": Size(models.CnnConfig(width=32), 128),
+}
+
+
+@dataclass
+class Timing:
+    """Wall and processor seconds of each turn."""
+
+    wall: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
+
+
+def built(size: Size) -> tuple[job.JobArtifacts, datasets.Layout, optimisers.Optimiser]:
+    """The template's job, how its records are laid out, and its optimiser."""
+    if isinstance(size.config, models.GptConfig):
+        made = job.gpt(size.config, batch=size.batch, max_bytes=CORPUS_BYTES)
+        return made, datasets.TextLayout(size.config.context), optimisers.AdamW()
+    layout, rule = datasets.digits().layout, optimisers.Sgd(lr=0.05)
+    if isinstance(size.config, models.CnnConfig):
+        return job.cnn(size.config, batch=size.batch), layout, rule
+    return job.mlp(size.config, batch=size.batch), layout, rule
+
+
+def forms(size: Size, cache: Path) -> tuple[dict[str, Step], dict[str, float]]:
+    """The four steps, and what is known of them before timing."""
+    made, layout, rule = built(size)
+    context = StepContext(made.records, SEED, 0, 0)
+    started = time.perf_counter()
+    compiled = CompiledExecutor(made.inner, cache_dir=cache)
+    prepared = time.perf_counter() - started
+    reference = Executor(made.inner, kernels=FAST)
+    wanted = state_root(reference.step(made.genesis, context))
+    if state_root(compiled.step(made.genesis, context)) != wanted or not compiled.ready:
+        raise SystemExit("the compiled step differs from the reference; the timings would mean nothing")
+    native = job.step_function(models.build(size.config, 0), job.cross_entropy, rule, layout)
+    batch = next(
+        read_data(node, torch.device("cpu"), context) for node in made.inner.nodes if node.op is Op.DATA
+    )
+    state = [x.clone() for x in made.genesis]
+    torch._dynamo.reset()  # of another size or number of threads nothing may be left
+    fused = torch.compile(native)
+    steps: dict[str, Step] = {
+        NATIVE_EAGER: lambda: native(state, batch),
+        NATIVE: lambda: fused(state, batch),
+        REFERENCE: lambda: reference.step(made.genesis, context),
+        COMPILED: lambda: compiled.step(made.genesis, context),
+    }
+    parameters = sum(x.numel() for x in made.genesis[: made.inner.params])
+    state_bytes = sum(x.numel() * x.element_size() for x in state)
+    return steps, {
+        "parameters": parameters,
+        "nodes": len(made.inner.nodes),
+        "prepare_s": round(prepared, 2),
+        "state_bytes": state_bytes,
+    }
+
+
+def timed(steps: dict[str, Step], turns: int, reference_turns: int) -> dict[str, Timing]:
+    """Every form once a turn, the order reversed each time; the reference only in the first turns.
+
+    The order-free forms have run before, when they were compared.
+    """
+    found = {name: Timing() for name in steps}
+    for name in (NATIVE_EAGER, NATIVE):
+        steps[name]()
+    for turn in range(turns):
+        names = list(steps) if turn % 2 else list(reversed(steps))
+        for name in names:
+            if name == REFERENCE and turn >= reference_turns:
+                continue
+            wall, processor = time.perf_counter(), time.process_time()
+            steps[name]()
+            found[name].wall.append(time.perf_counter() - wall)
+            found[name].processor.append(time.process_time() - processor)
+    return found
+
+
+def peak_bytes(step: Step) -> int:
+    """Most bytes that PyTorch's CPU allocator hands out at once during a step, beyond those before it."""
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
+    ) as profile:
+        kept = step()
+    events = [e for e in profile.profiler.kineto_results.events() if e.name() == "[memory]"]
+    held = peak = 0
+    for event in sorted(events, key=lambda e: e.start_ns()):
+        held += event.nbytes()
+        peak = max(peak, held)
+    del kept
+    return peak
+
+
+def measured(name: str, size: Size, cache: Path, turns: int, quick: bool) -> dict[str, Any]:
+    """All numbers of one size."""
+    steps, known = forms(size, cache)
+    found = timed(steps, turns, 1 if quick else 3)
+    memory = {n: int(known["state_bytes"]) + peak_bytes(step) for n, step in steps.items() if n != REFERENCE}
+    best = {n: min(t.wall) for n, t in found.items()}
+    best_processor = {n: min(t.processor) for n, t in found.items()}
+    return {
+        "size": name,
+        "threads": torch.get_num_threads(),
+        **known,
+        "step_ms": {n: round(s * 1e3, 1) for n, s in best.items()},
+        "median_ms": {n: round(statistics.median(t.wall) * 1e3, 1) for n, t in found.items()},
+        "processor_ms": {n: round(s * 1e3, 1) for n, s in best_processor.items()},
+        "peak_bytes": memory,
+        "ratio_vs_native_compiled": round(best[COMPILED] / best[NATIVE], 3),
+        "ratio_vs_native_eager": round(best[COMPILED] / best[NATIVE_EAGER], 3),
+        "processor_ratio_vs_native_compiled": round(best_processor[COMPILED] / best_processor[NATIVE], 3),
+        "reference_ratio": round(best[REFERENCE] / best[NATIVE_EAGER], 3),
+        "peak_memory_ratio": round(memory[COMPILED] / memory[NATIVE], 3),
+    }
+
+
+def rows(result: dict[str, Any]) -> list[list[str]]:
+    """Table rows of one size."""
+    native = result["step_ms"][NATIVE]
+    return [
+        [
+            result["size"],
+            str(result["threads"]),
+            name,
+            f"{ms:.1f}",
+            f"{result['median_ms'][name]:.1f}",
+            f"{result['processor_ms'][name]:.1f}",
+            f"{ms / native:.2f}",
+            f"{result['peak_bytes'][name] / 2**20:.0f}" if name in result["peak_bytes"] else "",
+        ]
+        for name, ms in result["step_ms"].items()
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="one size, few turns: under 45 s once compiled")
+    parser.add_argument(
+        "--size", action="append", choices=sorted(SIZES), help="default: all (quick: gpt-512)"
+    )
+    parser.add_argument("--turns", type=int)
+    parser.add_argument("--threads", type=int, action="append", help="default: as PyTorch chooses")
+    parser.add_argument("--cache", type=Path, default=ROOT / ".assay" / "forms")
+    parser.add_argument(
+        "--json", nargs="?", const="-", help="write results as JSON; without a name, to stdout"
+    )
+    chosen = parser.parse_args()
+    names = chosen.size or (["gpt-512"] if chosen.quick else list(SIZES))
+    turns = chosen.turns or (3 if chosen.quick else 15)
+    results = []
+    for name in names:
+        for threads in chosen.threads or [torch.get_num_threads()]:
+            torch.set_num_threads(threads)
+            results.append(measured(name, SIZES[name], chosen.cache, turns, chosen.quick))
+            print(f"{name}, {threads} threads: {results[-1]['step_ms']}", file=sys.stderr, flush=True)
+    head = ["size", "threads", "step", "ms (least)", "ms (median)", "CPU ms", "to native", "peak MiB"]
+    first = {key: results[0][key] for key in results[0] if "ratio" in key}
+    text = table(head, [row for result in results for row in rows(result)])
+    report({**first, "sizes": results}, text, chosen.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,378 @@
+"""What is asked of the simulated market: each function one table, simulated and by formula.
+
+Contract: rows are dictionaries of numbers in tokens, deterministic by ``Size.seed``. Attacks are played by
+everybody who can, so that their means are sharp; ``strategies`` alone is a market of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from eth_utils.crypto import keccak
+
+from assay.jobfile.read import parse_job_file
+from assay.jobfile.templates import LOCAL, template
+from assay.protocol.twin.weights import draw
+from assay.protocol.types import Address, Wei
+from scripts.economics import incentives as formulas
+from scripts.economics.market import simulate
+from scripts.economics.strategies import (
+    CHALLENGE_GAS,
+    DEFENCE_GAS,
+    TASK_GAS,
+    TOK,
+    VOTE_GAS,
+    Outcome,
+    Population,
+    Rules,
+    S,
+    Strategy,
+)
+
+WEI = 10**18
+COST_SHARE = 0.8
+"""What an honest task costs, of the price that it is taken at."""
+TRACE_STEPS = 4
+"""What committing to the trace of one step costs, in steps (measured: docs/economics.md)."""
+MIX = {
+    S.HONEST_SOLVER: 3400,
+    S.CHEAT: 100,
+    S.SHAVE: 100,
+    S.CARTEL_SOLVER: 100,
+    S.ESCAPE: 100,
+    S.ROBBER: 100,
+    S.WITHHOLDER: 50,
+    S.PLANTER: 100,
+    S.HONEST_VERIFIER: 3700,
+    S.LAZY: 300,
+    S.COPY: 200,
+    S.CARTEL_VERIFIER: 500,
+    S.ABSENT: 50,
+    S.SYBIL: 100,
+    S.WHALE: 4,
+    S.WHISTLE: 1046,
+    S.JUNK: 50,
+}
+"""Of 10,000 accounts. The Sybil has as much stake as all whales."""
+ROWS = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Size:
+    """How much is drawn."""
+
+    accounts: int
+    tasks: int
+    sweep: int
+    seed: int
+
+
+def template_rules(name: str = "gpt", capped: bool = True) -> Rules:
+    """The terms of `assay job init`, at the cap of its price or at its floor."""
+    source = "stdlib" if name == "gpt" else "digits"
+    job = parse_job_file(template(name, source=source, rounds=2, times=LOCAL), "the template")
+    money, checks, training = job.money, job.verification, job.training
+    price = (money.price_cap if capped else money.price_floor) * TOK // WEI
+    return Rules(
+        price=price,
+        verifier_fee=money.verifier_fee * TOK // WEI,
+        solver_stake=money.solver_stake * TOK // WEI,
+        verifier_stake=money.verifier_stake * TOK // WEI,
+        bond=money.challenge_bond * TOK // WEI,
+        miss_penalty=money.miss_penalty * TOK // WEI,
+        segments=training.steps_per_round // training.segment_steps,
+        samples=checks.samples,
+        verifiers=checks.verifiers,
+        quorum=checks.quorum,
+        cost=round(COST_SHARE * price),
+        replay_overhead=(training.segment_steps + TRACE_STEPS) / training.segment_steps,
+    )
+
+
+def mixed(accounts: int) -> Population:
+    """`MIX` scaled to this many accounts."""
+    counts = {strategy: max(1, count * accounts // 10_000) for strategy, count in MIX.items()}
+    counts[S.HONEST_SOLVER] += accounts - sum(counts.values())
+    return Population(counts, {S.WHALE: max(1, counts[S.SYBIL] // counts[S.WHALE])})
+
+
+def crowd(size: Size, solvers: dict[Strategy, float], verifiers: dict[Strategy, float]) -> Population:
+    """Shares of solvers and of verifiers, and a tenth of whistleblowers."""
+    half = size.accounts // 2
+    whistles = max(1, size.accounts // 10)
+    counts = {S.WHISTLE: whistles}
+    counts |= {strategy: round(share * half) for strategy, share in solvers.items()}
+    counts |= {strategy: round(share * (half - whistles)) for strategy, share in verifiers.items()}
+    return Population(counts)
+
+
+HONEST: dict[Strategy, float] = {S.HONEST_VERIFIER: 1.0}
+
+
+def strategies(size: Size, rules: Rules) -> tuple[ROWS, Outcome]:
+    """Profit of everybody in one market of all."""
+    rules = replace(rules, junk=0.02, wasted=6, planted=rules.segments)
+    out = simulate(rules, mixed(size.accounts), size.tasks, size.seed)
+    rows = []
+    for strategy in Strategy:
+        mean, error, actions = out.profit(strategy)
+        rows.append({"strategy": strategy.value, "profit": mean, "error": error, "actions": actions})
+    return rows, out
+
+
+def detection(size: Size) -> ROWS:
+    """Share of faulty claims that fall: by sample, by number of verifiers, by the cartel's share of stake."""
+    base = template_rules()
+    rows: ROWS = []
+    for samples in (1, 2, 4, 8):
+        for verifiers in (1, 2, 3, 5):
+            rules = replace(base, samples=samples, verifiers=verifiers, quorum=verifiers, claim_audits=0.0)
+            out = simulate(rules, crowd(size, {S.SHAVE: 1.0}, HONEST), size.sweep, size.seed)
+            rows.append(_detected("one segment", rules, 0.0, out, formulas.detection(rules, 1)))
+    for share in (0.1, 0.2, 1 / 3, 0.5, 0.67, 0.9):
+        for verifiers in (1, 2, 3, 5):
+            rules = replace(base, verifiers=verifiers, quorum=verifiers)
+            votes = {S.HONEST_VERIFIER: 1 - share, S.CARTEL_VERIFIER: share}
+            people = crowd(size, {S.CARTEL_SOLVER: 1.0}, votes)
+            out = simulate(rules, people, size.sweep, size.seed)
+            members = people.counts[S.CARTEL_VERIFIER]
+            total = members + people.counts[S.HONEST_VERIFIER]
+            expected = formulas.cartel_detection(rules, members, total)
+            rows.append(_detected("cartel", rules, share, out, expected))
+    return rows
+
+
+def _detected(what: str, rules: Rules, share: float, out: Outcome, expected: float) -> dict[str, Any]:
+    return {
+        "fault": what,
+        "samples": rules.samples,
+        "verifiers": rules.verifiers,
+        "share": share,
+        "simulated": out.detection,
+        "formula": expected,
+        "error": (expected * (1 - expected) / out.faulty) ** 0.5,
+    }
+
+
+def honest_task(rules: Rules) -> float:
+    """Profit of an honest solver, a task."""
+    return (rules.price - rules.cost - rules.gas(TASK_GAS)) / TOK
+
+
+def cheat_gain(size: Size, rules: Rules, solver: Strategy) -> float:
+    """A lone cheat's profit over an honest solver's, a task, among honest verifiers."""
+    out = simulate(rules, crowd(size, {solver: 1.0}, HONEST), size.sweep, size.seed)
+    return out.profit(solver)[0] - honest_task(rules)
+
+
+def capture_gain(size: Size, rules: Rules) -> float:
+    """What all solvers and verifiers as one cartel have over honest ones, a task."""
+    people = crowd(size, {S.CARTEL_SOLVER: 1.0}, {S.CARTEL_VERIFIER: 1.0})
+    out = simulate(rules, people, size.sweep, size.seed)
+    solver, verifier = out.profit(S.CARTEL_SOLVER)[0], out.profit(S.CARTEL_VERIFIER)[0]
+    vote = (rules.verifier_fee - rules.replay - rules.gas(VOTE_GAS)) / TOK
+    return solver + rules.verifiers * verifier - honest_task(rules) - rules.verifiers * vote
+
+
+def lazy_gain(size: Size, rules: Rules, lazy: Strategy) -> float:
+    """A vote without a replay over one with, claims being honest."""
+    people = crowd(size, {S.HONEST_SOLVER: 1.0}, {S.HONEST_VERIFIER: 0.5, lazy: 0.5})
+    out = simulate(rules, people, size.sweep, size.seed)
+    return out.profit(lazy)[0] - out.profit(S.HONEST_VERIFIER)[0]
+
+
+def robbery(size: Size, rules: Rules) -> tuple[float, int]:
+    """What a robber of one-segment faults has over staying away, a fault; honest stakes that it takes."""
+    out = simulate(rules, crowd(size, {S.ROBBER: 1.0}, HONEST), size.sweep, size.seed)
+    return out.profit(S.ROBBER)[0], out.honest_stakes_lost
+
+
+def least(field: str, rules: Rules, gain: Callable[[Rules], float]) -> float:
+    """The amount (tokens) at which the simulated gain is nothing: gains are straight lines in stakes."""
+    low, high = 10, 1000
+    at_low = gain(replace(rules, **{field: low * TOK}))
+    at_high = gain(replace(rules, **{field: high * TOK}))
+    return low + (high - low) * at_low / (at_low - at_high)
+
+
+def attacks(size: Size, rules: Rules) -> ROWS:
+    """Gain of each attack over honesty, simulated and by formula, and the smallest stake that ends it."""
+    rows: ROWS = []
+    for solver, fakes in ((S.SHAVE, 1), (S.CHEAT, rules.segments)):
+        gain = cheat_gain(size, rules, solver)
+        least_ = least("solver_stake", rules, lambda r, s=solver: cheat_gain(size, r, s))
+        exact = formulas.least_solver_stake(rules, fakes)
+        rows.append(_attack(solver.value, gain, formulas.cheat_gain(rules, fakes), "solver", least_, exact))
+    gain, name = capture_gain(size, rules), "bought quorum that disputes itself"
+    rows.append(_attack(name, gain, formulas.capture_gain(rules), "solver", None, None))
+    bound, exact = formulas.capture_bound(rules), formulas.least_capture_stake(rules)
+    rows.append(_attack(name + ", at most", None, bound, "solver", None, exact))
+    for lazy in (S.LAZY, S.COPY):
+        gain = lazy_gain(size, rules, lazy)
+        least_ = least("verifier_stake", rules, lambda r, s=lazy: lazy_gain(size, r, s))
+        exact = formulas.least_verifier_stake(rules)
+        rows.append(_attack(lazy.value, gain, formulas.lazy_gain(rules), "verifier", least_, exact))
+    escape, exact = formulas.lazy_gain(rules, True), formulas.least_verifier_stake(rules, True)
+    rows.append(_attack("lazy verifier that disputes itself, at most", None, escape, "verifier", None, exact))
+    gain = lazy_gain(size, replace(rules, keyed=False), S.COPY)
+    name = "copying verifier, traces not keyed"
+    rows.append(_attack(name, gain, rules.replay / TOK, "verifier", None, None))
+    robbed, _ = robbery(size, rules)
+    rows.append(_attack(S.ROBBER.value, robbed, formulas.robber_gain(rules), "solver", None, None))
+    gain, exact = cheat_gain(size, rules, S.WITHHOLDER), formulas.withholder_gain(rules)
+    rows.append(_attack(S.WITHHOLDER.value, gain, exact, "solver", None, None))
+    return rows
+
+
+def _attack(
+    name: str, gain: float | None, expected: float, stake: str, least_: float | None, exact: float | None
+) -> dict[str, Any]:
+    return {
+        "attack": name,
+        "gain": gain,
+        "formula": expected,
+        "stake": stake,
+        "least": least_,
+        "least_formula": exact,
+    }
+
+
+def whistleblowing(size: Size, rules: Rules) -> ROWS:
+    """An audit's profit by the share of one-segment faults among claims, where half of all are audited."""
+    rows: ROWS = []
+    rules = replace(rules, vote_audits=0.0, claim_audits=0.5)
+    for faulty in (0.0, 0.02, 0.05, 0.1, 0.2, 0.4):
+        people = crowd(size, {S.HONEST_SOLVER: 1 - faulty, S.SHAVE: faulty}, HONEST)
+        out = simulate(rules, people, size.sweep, size.seed)
+        mean, error, _ = out.profit(S.WHISTLE)
+        share = formulas.accepted_faults(rules, faulty, 1)
+        rows.append(
+            {"faulty": faulty, "accepted": share, "simulated": mean, "error": error}
+            | {"formula": formulas.audit_profit(rules, share)}
+        )
+    return rows
+
+
+def planting(size: Size, rules: Rules, lazy: float) -> ROWS:
+    """Wholly invented plants where nobody audits anything and this share of the verifiers is lazy."""
+    rows: ROWS = []
+    now = replace(rules, vote_audits=0.0, claim_audits=0.0, planted=rules.segments)
+    for rate in (0.0, 0.01, 0.02, 0.03, 0.05):
+        people = crowd(
+            size,
+            {S.HONEST_SOLVER: 1 - rate, S.PLANTER: rate},
+            {S.HONEST_VERIFIER: 1 - lazy, S.LAZY: lazy},
+        )
+        out = simulate(now, people, size.sweep, size.seed)
+        honest = out.profit(S.HONEST_VERIFIER)[0]
+        rows.append(
+            {"lazy": lazy, "rate": rate, "client pays a task": -out.profit(S.PLANTER)[0] * rate}
+            | {"honest vote": honest, "lazy gain": out.profit(S.LAZY)[0] - honest}
+            | {"formula": formulas.plant_gain(rules, rate, lazy), "honest stakes": out.honest_stakes_lost}
+        )
+    return rows
+
+
+def auditing(size: Size, rules: Rules) -> ROWS:
+    """One-segment plants that pay for whole audits: the rate at which this many audits break even."""
+    rows: ROWS = []
+    for chance in (0.1, 0.2, 0.5, 0.8):
+        now = replace(rules, vote_audits=0.0, claim_audits=chance)
+        accepted = formulas.least_faults(now)
+        passing = (1 - formulas.hit(now, 1)) ** now.verifiers
+        rate = accepted / (passing + accepted * (1 - passing))
+        people = crowd(size, {S.HONEST_SOLVER: 1 - rate, S.PLANTER: rate}, HONEST)
+        out = simulate(now, people, size.sweep, size.seed)
+        mean, error, _ = out.profit(S.WHISTLE)
+        rows.append(
+            {"audited": chance, "plants": rate, "audit earns": mean, "error": error}
+            | {"client pays a task": -out.profit(S.PLANTER)[0] * rate, "formula": formulas.audits_cost(now)}
+            | {"cartel gains at most": formulas.capture_bound(now)}
+        )
+    return rows
+
+
+def robberies(size: Size) -> ROWS:
+    """One-segment faults that their solver discloses itself, under many honest verifiers."""
+    rows: ROWS = []
+    for segments in (4, 16, 60):
+        for verifiers in (2, 5, 8):
+            rules = replace(template_rules(), segments=segments, verifiers=verifiers, quorum=verifiers)
+            gain, stakes = robbery(size, rules)
+            rows.append(
+                {"segments": segments, "verifiers": verifiers, "robber's gain": gain}
+                | {"formula": formulas.robber_gain(rules), "honest stakes taken": stakes}
+            )
+    return rows
+
+
+def absence(size: Size, rules: Rules) -> ROWS:
+    """Verifiers that never vote pay missPenalty; what that costs the others."""
+    rows: ROWS = []
+    for share in (0.0, 0.05, 0.1, 0.2, 1 / 3):
+        votes = {S.HONEST_VERIFIER: 1 - share, S.ABSENT: share}
+        people = crowd(size, {S.HONEST_SOLVER: 1.0}, votes)
+        out = simulate(rules, people, size.sweep, size.seed)
+        total = people.counts[S.ABSENT] + people.counts[S.HONEST_VERIFIER]
+        expected = formulas.draws(rules, people.counts[S.ABSENT], total)
+        rows.append(
+            {"absent": share, "draws": out.draws / out.tasks, "formula": expected}
+            | {"honest vote": out.profit(S.HONEST_VERIFIER)[0], "absent vote": out.profit(S.ABSENT)[0]}
+        )
+    return rows
+
+
+def proposing(size: Size, rules: Rules, accounts: int = 100) -> ROWS:
+    """Who makes the blocks before a seed's block chooses among draws: of two if it may skip one, of 2^k if k
+    in a row are its own. Drawn as the rules draw (4.5), from verifiers of equal stakes."""
+    rows: ROWS = []
+    trials = min(size.sweep, 2_000)
+    names = [Address(f"0x{i:040x}") for i in range(1, accounts + 1)]
+    weights = [(name, Wei(1)) for name in names]
+    for share in (0.05, 0.1, 0.3):
+        cartel = set(names[: round(share * accounts)])
+        for tries in (1, 2, 16):
+            won = 0
+            for trial in range(trials):
+                seeds = (keccak(f"{size.seed}/{share}/{trial}/{i}".encode()) for i in range(tries))
+                won += any(cartel.issuperset(draw(weights, s, rules.verifiers, keccak)) for s in seeds)
+            expected = formulas.captured(rules, len(cartel), accounts, tries)
+            rows.append(
+                {"share of stake": share, "seeds to choose from": tries, "captured": won / trials}
+                | {"formula": expected, "safe share, no audits": formulas.safe_share(rules, tries)}
+            )
+    return rows
+
+
+def bounds(rules: Rules) -> dict[str, float]:
+    """What the formulas alone say about these terms."""
+    games, one, many = formulas.diluted(rules)
+    return {
+        "honest task costs": formulas.least_price(rules),
+        "honest vote costs (least fee)": formulas.least_verifier_fee(rules),
+        "verifier fee": rules.verifier_fee / TOK,
+        "least audits against a bought quorum": formulas.least_audits_against_capture(rules),
+        "least solver stake against it": formulas.least_capture_stake(rules),
+        "solver stake": rules.solver_stake / TOK,
+        "share of stake that gains nothing with no audits": formulas.safe_share(rules),
+        "least verifier stake against laziness": formulas.least_verifier_stake(rules),
+        "the same, if it disputes itself": formulas.least_verifier_stake(rules, escape=True),
+        "verifier stake": rules.verifier_stake / TOK,
+        "least bond": formulas.least_bond(rules),
+        "bond": rules.bond / TOK,
+        "junk challenge costs": (rules.bond + rules.gas(CHALLENGE_GAS)) / TOK,
+        "its defender has left": (rules.bond // 2 - rules.gas(DEFENCE_GAS)) / TOK,
+        "reward": formulas.reward(rules),
+        "least reward": formulas.reward(rules, share_wasted=True),
+        "games that a cheat opens on itself": games,
+        "reward left to one exposer's one game": one,
+        "and to as many as pay": many,
+        "plants against laziness, no audits": formulas.least_plants(rules),
+        "the same, all others lazy": formulas.least_plants(rules, 1.0),
+        "what they cost a task": formulas.plants_cost(rules, formulas.least_plants(rules)),
+        "plants among accepted that pay for audits": formulas.least_faults(rules),
+        "what they cost a task ": formulas.audits_cost(rules),
+        "a solver that serves nobody costs its verifiers": formulas.hoarder_harm(rules),
+    }

@@ -1,0 +1,272 @@
+"""The inequalities of docs/economics.md as functions: detection, profits, smallest stakes, rates of plants.
+
+Contract: expectations of what ``scripts.economics.market`` draws, in tokens; cartels and verifiers hold equal
+stakes.
+Not guaranteed: anything about gains from outside the market, such as a ruined model's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import ceil, comb, exp, factorial, log, sqrt
+
+from scripts.economics.strategies import (
+    CHALLENGE_GAS,
+    DEFENCE_GAS,
+    OPEN_GAS,
+    PLANT_GAS,
+    TASK_GAS,
+    TOK,
+    VOTE_GAS,
+    Rules,
+)
+
+
+def hit(rules: Rules, fakes: int) -> float:
+    """Chance that one honest vote's sample holds one of `fakes` invented segments."""
+    clean = comb(rules.segments - fakes, rules.samples) / comb(rules.segments, rules.samples)
+    return 1 - clean
+
+
+def all_of(members: int, total: int, drawn: int) -> float:
+    """Chance that `drawn` distinct accounts of `total` with equal stakes are all among `members`."""
+    return comb(members, drawn) / comb(total, drawn)
+
+
+def detection(rules: Rules, fakes: int) -> float:
+    """A lone cheat against honest verifiers and `claim_audits`."""
+    return 1 - (1 - hit(rules, fakes)) ** rules.verifiers * (1 - rules.claim_audits)
+
+
+def cartel_detection(rules: Rules, members: int, total: int) -> float:
+    """A cartel's invented claim: it passes if all who are drawn are the cartel's and no audit comes."""
+    return 1 - all_of(members, total, rules.verifiers) * (1 - rules.claim_audits)
+
+
+# -- solvers
+
+
+def least_price(rules: Rules) -> float:
+    """What an honest task costs."""
+    return (rules.cost + rules.gas(TASK_GAS)) / TOK
+
+
+def cheat_gain(rules: Rules, fakes: int) -> float:
+    """What a lone cheat has over an honest solver, a task."""
+    caught = detection(rules, fakes)
+    return (fakes * rules.cost / rules.segments - caught * (rules.price + rules.solver_stake)) / TOK
+
+
+def least_solver_stake(rules: Rules, fakes: int) -> float:
+    """Smallest solver stake at which a lone cheat gains nothing (negative: the lost price is enough)."""
+    return (fakes * rules.cost / rules.segments / detection(rules, fakes) - rules.price) / TOK
+
+
+def robber_gain(rules: Rules, fakes: int = 1) -> float:
+    """What a solver has over staying away that invents `fakes` segments and fells the claim itself."""
+    left = (1 - hit(rules, fakes)) ** rules.verifiers * (1 - rules.claim_audits)
+    work = rules.cost * (rules.segments - fakes) / rules.segments + rules.gas(TASK_GAS) + rules.solver_stake
+    return left * (reward(rules) - rules.gas(CHALLENGE_GAS) / TOK) - work / TOK
+
+
+def withholder_gain(rules: Rules) -> float:
+    """What a solver has over an honest one that computes, shows nothing and supplies nothing, a task."""
+    return -(rules.price + rules.solver_stake) / TOK
+
+
+# -- a quorum that is the cheat's own
+
+
+def capture_saving(rules: Rules) -> float:
+    """What solver and verifiers save together when nobody of them computes anything."""
+    return (rules.cost + rules.verifiers * rules.replay) / TOK
+
+
+def capture_loss(rules: Rules) -> float:
+    """The least that one audit costs them, whatever games they open on themselves: half of the solver's
+    stake is burnt, and at a segment that nobody sampled no vote is guilty."""
+    income = rules.price + rules.verifiers * rules.verifier_fee
+    return (income + ceil(rules.solver_stake / 2) + rules.gas(CHALLENGE_GAS)) / TOK
+
+
+def capture_bound(rules: Rules) -> float:
+    """The most that solver and whole quorum have over honest ones, a task."""
+    return capture_saving(rules) - rules.claim_audits * capture_loss(rules)
+
+
+def capture_gain(rules: Rules) -> float:
+    """The same with `puppets` games of their own, if exposers come independently: less than the bound."""
+    income = rules.price + rules.verifiers * rules.verifier_fee
+    lost = rules.solver_stake - reward(rules) * TOK * own_share(rules)
+    gas = rules.gas(CHALLENGE_GAS) + (rules.puppets - 1) * rules.gas(OPEN_GAS)
+    return capture_saving(rules) - rules.claim_audits * (income + lost + gas) / TOK
+
+
+def own_share(rules: Rules) -> float:
+    """The part of the reward that a cheat's own games take, where one or more auditors came."""
+    mean, own, theirs = rules.audits, rules.puppets, rules.games
+    chances = [exp(-mean) * mean**n / factorial(n) / rules.claim_audits for n in range(1, 60)]
+    return sum(chance * own / (own + n * theirs) for n, chance in enumerate(chances, 1))
+
+
+def least_audits_against_capture(rules: Rules) -> float:
+    """Smallest chance of an audit at which even a bought quorum gains nothing."""
+    return capture_saving(rules) / capture_loss(rules)
+
+
+def least_capture_stake(rules: Rules) -> float:
+    """Smallest solver stake at which a bought quorum gains nothing."""
+    base = capture_loss(replace(rules, solver_stake=0))
+    return 2 * (capture_saving(rules) / rules.claim_audits - base)
+
+
+def safe_share(rules: Rules, tries: int = 1) -> float:
+    """Largest part of the verifier stake that a cartel may hold without gaining anything, with no audit at
+    all: the others' votes find what is invented everywhere. `tries`: of how many seeds it may choose one."""
+    caught = min(capture_saving(rules) / capture_loss(rules), 1.0)
+    return float((1 - caught ** (1 / tries)) ** (1 / rules.verifiers))
+
+
+def captured(rules: Rules, members: int, total: int, tries: int) -> float:
+    """Chance that one of `tries` seeds draws the cartel's accounts alone."""
+    return 1 - (1 - all_of(members, total, rules.verifiers)) ** tries
+
+
+# -- verifiers
+
+
+def least_verifier_fee(rules: Rules) -> float:
+    """What an honest vote costs."""
+    return (rules.replay + rules.gas(VOTE_GAS)) / TOK
+
+
+def lazy_gain(rules: Rules, escape: bool = False) -> float:
+    """What a lazy verifier has over an honest one, a vote, where all claims are honest. `escape`: it
+    challenges itself first, and half of its stake comes back."""
+    stake = rules.verifier_stake / 2 if escape else rules.verifier_stake
+    return (rules.replay - rules.vote_audits * (stake + rules.verifier_fee)) / TOK
+
+
+def least_verifier_stake(rules: Rules, escape: bool = False) -> float:
+    """Smallest verifier stake at which laziness gains nothing."""
+    stake = rules.replay / rules.vote_audits - rules.verifier_fee
+    return (2 * stake if escape else stake) / TOK
+
+
+def obstruction(rules: Rules) -> tuple[float, float]:
+    """A false invalid vote: the least that it costs (the penalty, or the bond of a false challenge that keeps
+    it off), and what the others' work is worth that it wastes with the draw."""
+    least = min(rules.miss_penalty, rules.bond)
+    return least / TOK, (rules.verifiers - 1) * rules.replay / TOK
+
+
+def draws(rules: Rules, absent: int, total: int) -> float:
+    """Draws until a quorum of everybody drawn, with verifiers that never vote (quorum = verifiers)."""
+    return 1 / all_of(total - absent, total, rules.verifiers)
+
+
+def hoarder_harm(rules: Rules) -> float:
+    """What a solver that serves its states to nobody costs the drawn verifiers together: they recompute
+    from the task's input to a segment at a uniform place."""
+    return rules.verifiers * (rules.segments - 1) / 2 * rules.cost / rules.segments / TOK
+
+
+# -- challenges
+
+
+def least_bond(rules: Rules) -> float:
+    """Smallest bond whose half pays a defender's longest game."""
+    return 2 * rules.gas(DEFENCE_GAS) / TOK
+
+
+def reward(rules: Rules, guilty: int = 0, share_wasted: bool = False) -> float:
+    """The challengers' part of a conviction with `guilty` votes; `share_wasted`: with the most that
+    compensation can take."""
+    half = (rules.solver_stake + guilty * rules.verifier_stake) // 2
+    return (half - half // 2 if share_wasted else half) / TOK
+
+
+def least_faults(rules: Rules) -> float:
+    """Share of faulty claims among the accepted at which whole audits pay for themselves, if exactly as many
+    come as make `claim_audits`: free entry brings the audits that this share pays."""
+    share = rules.claim_audits / rules.audits
+    return rules.cost / TOK / _found(rules, share)
+
+
+def audit_profit(rules: Rules, faulty: float) -> float:
+    """A whole audit's expected profit where this share of the accepted claims is faulty."""
+    share = rules.claim_audits / rules.audits
+    return faulty * _found(rules, share) - rules.cost / TOK
+
+
+def _found(rules: Rules, share: float) -> float:
+    """What finding a fault earns, with others that find the same: an equal part of the reward on average."""
+    gas = share * rules.gas(CHALLENGE_GAS) + (1 - share) * rules.gas(OPEN_GAS)
+    return reward(rules) * share - gas / TOK
+
+
+def accepted_faults(rules: Rules, faulty: float, fakes: int) -> float:
+    """Share of faulty claims among the accepted, where honest verifiers check them first."""
+    passing = faulty * (1 - hit(rules, fakes)) ** rules.verifiers
+    return passing / (passing + 1 - faulty)
+
+
+def diluted(rules: Rules) -> tuple[float, float, float]:
+    """A cheat that opens on itself as many games as pay, each for its gas: how many, what an exposer with
+    one game still has of the reward, and what it has if it opens as many as pay for it."""
+    gas, prize = rules.gas(OPEN_GAS) / TOK, reward(rules)
+    games = max(sqrt(prize / gas) - 1, 0.0)
+    return games, prize / (1 + games), prize / 4
+
+
+# -- planted faults
+
+
+def plant_gain(rules: Rules, rate: float, lazy: float = 0.0) -> float:
+    """What a lazy verifier has over an honest one, a vote, with two verifiers of which the other is lazy
+    with this chance, no audit of votes, and wholly invented plants at this rate of all tasks. A plant that
+    both pass is felled by its client at a segment that one of them vouched for."""
+    win, share = rules.gas(CHALLENGE_GAS) / TOK, (rules.gas(CHALLENGE_GAS) + rules.gas(OPEN_GAS)) / 2 / TOK
+    found = (1 - lazy) * (reward(rules) / 2 - share) + lazy * (reward(rules) - win)
+    held = 1 / 2 + rules.samples / rules.segments / 2
+    lost = lazy * held * rules.verifier_stake / TOK
+    return rules.replay / TOK - rate * (found + lost)
+
+
+def least_plants(rules: Rules, lazy: float = 0.0) -> float:
+    """Rate of wholly invented plants at which laziness gains nothing though nobody audits a vote."""
+    return rules.replay / TOK / (rules.replay / TOK - plant_gain(rules, 1.0, lazy))
+
+
+def plants_cost(rules: Rules, rate: float) -> float:
+    """What the client pays for them, a task, where verifiers replay: they are found and paid for."""
+    return rate * (reward(rules) + rules.gas(TASK_GAS + PLANT_GAS) / TOK)
+
+
+def audits_cost(rules: Rules) -> float:
+    """What whole audits cost the client a task where one-segment plants alone pay for them: all that their
+    auditors spend, and what the plants take to compute."""
+    rate = least_faults(rules)
+    passed = (1 - hit(rules, 1)) ** rules.verifiers
+    made = rate / passed  # of the accepted; those that a verifier finds are paid for too
+    rest = (1 - passed) * made * reward(rules)
+    work = made * (rules.cost * (rules.segments - 1) / rules.segments + rules.gas(TASK_GAS + PLANT_GAS)) / TOK
+    return rate * rules.claim_audits * reward(rules) + rest + work
+
+
+def audits_at(rules: Rules, faulty: float) -> float:
+    """Chance of an audit that free entry brings where this share of the accepted claims is faulty: the
+    solution of `audit_profit` = 0, by halving."""
+    low, high = 1e-6, 1 - 1e-6
+    if audit_profit(replace(rules, claim_audits=low), faulty) <= 0:
+        return 0.0
+    while high - low > 1e-9:
+        middle = (low + high) / 2
+        paying = audit_profit(replace(rules, claim_audits=middle), faulty) > 0
+        low, high = (middle, high) if paying else (low, middle)
+    return low
+
+
+def mean_audits(chance: float) -> float:
+    """Audits a claim, on average, that come independently and make this chance of at least one."""
+    return -log(1 - chance)

@@ -1,0 +1,314 @@
+"""The market's money played out by drawn chance: who solves, who checks, who is caught, who is paid.
+
+Contract: every amount that a conviction, a lost bond or a compensation divides is divided by
+``protocol.twin.settlement``; the sum of all balances and of what was burnt stays zero
+(``Outcome.imbalance``). What a strategy spends on computing and gas is kept beside the ledger. The same seed
+gives the same outcome.
+Not modelled: latency, moves of a game (the honest side wins), finite balances, reputation, prices that rise.
+
+A task is drawn as in docs/protocol.md: a solver, then ``verifiers`` distinct verifiers by stake, each with
+``samples`` distinct segments; a draw without a quorum is repeated; challengers come last. Samples are sets
+of bits, because a conviction takes the stakes of those votes alone whose sample held the disputed segment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from assay.protocol.twin.settlement import (
+    CompensationPot,
+    convicted_vote,
+    conviction,
+    lost_bond,
+    planted_conviction,
+    shared,
+)
+from assay.protocol.types import Wei
+from scripts.economics.strategies import (
+    CHALLENGE_GAS,
+    CODE,
+    DEFENCE_GAS,
+    OPEN_GAS,
+    PLANT_GAS,
+    REPLAYING,
+    SOLVERS,
+    TASK_GAS,
+    TOK,
+    VERIFIERS,
+    VOTE_GAS,
+    Outcome,
+    Population,
+    Rules,
+    S,
+    Strategy,
+)
+
+__all__ = ["TOK", "Market", "Outcome", "Population", "Rules", "S", "Strategy", "simulate"]
+
+MOST_DRAWS = 64
+
+
+@dataclass
+class Claims:
+    """One row a task. `drawn`, `valid`, `samples`: (tasks, verifiers). `fakes`: its invented segments as
+    bits. `finders`: who exposed it, in order. `counts`: whether its draw came to a quorum, so that its valid
+    votes are held to the end; those of a draw without one are free again at its tally."""
+
+    solver: np.ndarray
+    fakes: np.ndarray
+    drawn: np.ndarray
+    valid: np.ndarray
+    samples: np.ndarray
+    quorum: np.ndarray
+    finders: dict[int, list[int]]
+
+
+class Market:
+    """One run."""
+
+    def __init__(self, rules: Rules, population: Population, tasks: int, seed: int) -> None:
+        self.rules, self.population, self.tasks = rules, population, tasks
+        self.rng = np.random.default_rng(seed)
+        codes = np.concatenate(
+            [np.full(population.counts.get(s, 0), code, np.int8) for s, code in CODE.items()]
+        )
+        zeros = [np.zeros(len(codes), np.int64) for _ in range(3)]
+        self.out = Outcome(codes, *zeros, tasks=tasks)
+        self.verifiers = population.members(*VERIFIERS)
+        self.whistles = population.members(S.WHISTLE)
+        stakes = [population.weights.get(s, 1) for s in Strategy]
+        self.cumulative = np.cumsum(np.array(stakes)[codes[self.verifiers]])
+
+    def run(self) -> Outcome:
+        """Commit, vote, audit, convict, settle."""
+        solver = self.rng.choice(self.population.members(*SOLVERS), self.tasks)
+        claims = self._vote(solver, self._commit(solver))
+        self._demand(claims)
+        self.out.by_verifiers = len(claims.finders)
+        self._audit_claims(claims)
+        self._disclose(claims)
+        for task in sorted(claims.finders):
+            self._convict(claims, task)
+        stands = np.ones(self.tasks, bool)
+        stands[list(claims.finders)] = False
+        self._settle(claims, stands)
+        self._grieve(solver[stands & (claims.fakes == 0)])
+        self.out.faulty = int(((claims.fakes > 0) | self._is(solver, S.WITHHOLDER)).sum())
+        self.out.convicted, self.out.accepted = len(claims.finders), int(stands.sum())
+        return self.out
+
+    def _is(self, accounts: np.ndarray, *strategies: Strategy) -> np.ndarray:
+        return np.isin(self.out.codes[accounts], [CODE[s] for s in strategies])
+
+    def _follows(self, account: int, *strategies: Strategy) -> bool:
+        return int(self.out.codes[account]) in [CODE[s] for s in strategies]
+
+    def _spend(self, accounts: np.ndarray, amount: int | np.ndarray) -> None:
+        np.add.at(self.out.spent, accounts, amount)
+
+    def _act(self, accounts: np.ndarray) -> None:
+        np.add.at(self.out.actions, accounts, 1)
+
+    def _commit(self, solver: np.ndarray) -> np.ndarray:
+        """Invented segments of each claim, as bits; honest segments cost what they cost."""
+        rules = self.rules
+        count = np.where(self._is(solver, S.CHEAT, S.CARTEL_SOLVER, S.ESCAPE), rules.segments, 0)
+        count = np.where(self._is(solver, S.SHAVE), 1, count)
+        planted = self._is(solver, S.ROBBER, S.PLANTER)
+        count = np.where(planted, rules.planted, count)
+        self._spend(solver, (rules.segments - count) * rules.cost // rules.segments + rules.gas(TASK_GAS))
+        self._spend(solver[self._is(solver, S.PLANTER)], rules.gas(PLANT_GAS))
+        self._act(solver)
+        return (np.uint64(1) << count.astype(np.uint64)) - np.uint64(1)
+
+    def _draw(self, count: int) -> np.ndarray:
+        """(count, verifiers) distinct accounts, each by stake among those not drawn yet."""
+        total = self.cumulative[-1]
+        picks = np.empty((count, self.rules.verifiers), np.int64)
+        for column in range(self.rules.verifiers):
+            open_ = np.arange(count)
+            while len(open_):
+                points = self.rng.integers(0, total, len(open_))
+                picks[open_, column] = np.searchsorted(self.cumulative, points, side="right")
+                twice = (picks[open_, :column] == picks[open_, column : column + 1]).any(axis=1)
+                open_ = open_[twice]
+        return self.verifiers[picks]
+
+    def _sample(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Distinct segments of each vote, as bits. A task has up to 63 segments."""
+        chosen = np.zeros(shape, np.uint64)
+        for _ in range(self.rules.samples):
+            open_ = np.ones(shape, bool)
+            while open_.any():
+                at = self.rng.integers(0, self.rules.segments, int(open_.sum())).astype(np.uint64)
+                fresh = np.uint64(1) << at
+                twice = (chosen[open_] & fresh) > 0
+                chosen[open_] |= fresh
+                open_[open_] = twice
+        return chosen
+
+    def _vote(self, solver: np.ndarray, fakes: np.ndarray) -> Claims:
+        """Votes on every claim. A draw without a quorum and without a finding is repeated."""
+        rules, shape = self.rules, (self.tasks, self.rules.verifiers)
+        empty = np.zeros(shape, np.int64), np.zeros(shape, bool), np.zeros(shape, np.uint64)
+        claims = Claims(solver, fakes, *empty, np.zeros(self.tasks, bool), {})
+        open_ = np.arange(self.tasks)
+        for _ in range(MOST_DRAWS):
+            self.out.draws += len(open_)
+            claims.drawn[open_] = self._draw(len(open_))
+            claims.samples[open_] = self._sample((len(open_), rules.verifiers))
+            found, valid, silent = self._ballots(claims, open_)
+            claims.valid[open_] = valid
+            quorum = valid.sum(axis=1) >= rules.quorum
+            claims.quorum[open_] = quorum
+            for row in np.flatnonzero(found.any(axis=1)):
+                claims.finders[int(open_[row])] = claims.drawn[open_[row]][found[row]].tolist()
+            missed = claims.drawn[open_][silent & ~quorum[:, None]]
+            np.subtract.at(self.out.balance, missed, rules.miss_penalty)
+            self.out.burned += rules.miss_penalty * len(missed)
+            open_ = open_[~found.any(axis=1) & ~quorum]
+            if not len(open_):
+                return claims
+        raise RuntimeError(f"{len(open_)} tasks found no quorum in {MOST_DRAWS} draws")
+
+    def _ballots(self, claims: Claims, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Who finds a fault, whose vote is valid, and who shows no vote, (n, verifiers) each."""
+        rules, drawn = self.rules, claims.drawn[rows]
+        cartel = self._is(drawn, S.CARTEL_VERIFIER)
+        theirs = self._is(claims.solver[rows], S.CARTEL_SOLVER)[:, None]
+        replaying = self._is(drawn, *REPLAYING) | (cartel & ~theirs)
+        hits = (claims.samples[rows] & claims.fakes[rows][:, None]) > 0
+        found = replaying & hits
+        # A vote that is valid beside one that is not is free again at the tally: nothing to hide.
+        lazy = self._is(drawn, S.LAZY, S.COPY)
+        passed = cartel & theirs & cartel.all(axis=1, keepdims=True)
+        silent = self._is(drawn, S.ABSENT)
+        self._spend(drawn[~silent], rules.gas(VOTE_GAS))
+        self._act(drawn.ravel())
+        self._spend(drawn[replaying], rules.replay)
+        return found, (replaying & ~hits) | lazy | passed, silent
+
+    def _demand(self, claims: Claims) -> None:
+        """States that nobody is shown are demanded by the drawn who replay; their holder supplies none."""
+        for task in np.flatnonzero(self._is(claims.solver, S.WITHHOLDER)):
+            by = claims.drawn[task][self._is(claims.drawn[task], *REPLAYING)]
+            if len(by):
+                claims.finders[int(task)] = by.tolist()
+
+    def _audit_claims(self, claims: Claims) -> None:
+        """Whistleblowers replay whole claims that no verifier exposed: as many as come, independently."""
+        if not len(self.whistles) or self.rules.claim_audits <= 0:
+            return
+        audits = self.rng.poisson(self.rules.audits, self.tasks)
+        audits[list(claims.finders)] = 0
+        by = self.rng.choice(self.whistles, int(audits.sum()))
+        self._spend(by, self.rules.cost)
+        self._act(by)
+        self.out.claims_audited += len(by)
+        for task, auditor in zip(np.repeat(np.arange(self.tasks), audits), by, strict=True):
+            if claims.fakes[task]:
+                claims.finders.setdefault(int(task), []).append(int(auditor))
+
+    def _disclose(self, claims: Claims) -> None:
+        """Robbers and planting clients fell their own claims when nobody else has."""
+        own = np.flatnonzero(self._is(claims.solver, S.ROBBER, S.PLANTER))
+        for task in own.tolist():
+            claims.finders.setdefault(task, [int(claims.solver[task])])
+
+    def _disputed(self, claims: Claims, task: int, winner: int) -> int:
+        """The segment that the game is about, as a bit: a verifier's is of its sample; others choose the one
+        that most valid votes vouched for, and a cheat one that none of its own did, if there is such."""
+        fakes = int(claims.fakes[task])
+        held = [int(x) for x in claims.samples[task][claims.valid[task]]]
+        if winner in claims.drawn[task]:
+            fakes &= int(claims.samples[task][list(claims.drawn[task]).index(winner)])
+        bits = [1 << i for i in range(self.rules.segments) if fakes >> i & 1]
+        escape = self._follows(winner, S.ESCAPE, S.CARTEL_SOLVER)
+        guilty = [sum(bool(x & bit) for x in held) for bit in bits]
+        return bits[guilty.index(min(guilty) if escape else max(guilty))]
+
+    def _convict(self, claims: Claims, task: int) -> None:
+        rules, out, solver = self.rules, self.out, int(claims.solver[task])
+        finders = [finder for finder in claims.finders[task] for _ in range(rules.games)]
+        planted = self._follows(solver, S.PLANTER)
+        if self._follows(solver, S.ESCAPE, S.CARTEL_SOLVER) and rules.puppets:
+            finders = [solver] * rules.puppets + finders
+        guilty = np.empty(0, np.int64)
+        if claims.fakes[task]:
+            bit = np.uint64(self._disputed(claims, task, finders[0]))
+            held = claims.valid[task] & ((claims.samples[task] & bit) > 0) & claims.quorum[task]
+            guilty = claims.drawn[task][held]
+        wasted = int(self.rng.integers(0, rules.wasted + 1))
+        votes, prices = [Wei(rules.verifier_stake)] * len(guilty), Wei(wasted * rules.price)
+        own = Wei(rules.solver_stake // 2 if planted else rules.solver_stake)
+        verdict = planted_conviction(own, votes, prices) if planted else conviction([own, *votes], prices)
+        out.balance[solver] += verdict.indemnity - own
+        np.subtract.at(out.balance, guilty, rules.verifier_stake)
+        out.honest_stakes_lost += int(self._is(guilty, *REPLAYING).sum())
+        out.burned += verdict.burned
+        self._reward(finders, verdict.reward)
+        if wasted:
+            self._compensate(solver, wasted, verdict.compensation)
+
+    def _reward(self, finders: list[int], reward: Wei) -> None:
+        """Equal shares; the winner, the first of them, has the remainder and played the longest game."""
+        parts = shared(reward, len(finders) - 1)
+        for place, account in enumerate(finders):
+            self.out.balance[account] += parts.share if place else parts.winner
+            self.out.spent[account] += self.rules.gas(OPEN_GAS if place else CHALLENGE_GAS)
+
+    def _compensate(self, convict: int, wasted: int, amount: Wei) -> None:
+        """The first wasted task is the convict's own, whose share is burnt; the others lose their work."""
+        prices = Wei(wasted * self.rules.price)
+        pot = CompensationPot(amount, prices)
+        others = self.rng.choice(self.population.members(*SOLVERS), wasted)
+        others[0] = convict
+        for account in others:
+            share, pot = pot.take(Wei(self.rules.price))
+            if account == convict:
+                self.out.burned += share
+                continue
+            self.out.balance[account] += share
+            self.out.spent[account] += self.rules.cost
+
+    def _settle(self, claims: Claims, stands: np.ndarray) -> None:
+        """Pay what stands, but for votes that an audit shows to be invented."""
+        rules, out = self.rules, self.out
+        solver = claims.solver[stands]
+        np.add.at(out.balance, solver, rules.price)
+        voters = claims.drawn[stands][claims.valid[stands]]
+        audited = (self.rng.random(len(voters)) < rules.vote_audits) & bool(len(self.whistles))
+        caught = audited & self._is(voters, *((S.LAZY, S.COPY) if rules.keyed else (S.LAZY,)))
+        if audited.any():
+            auditor = self.rng.choice(self.whistles, len(voters))
+            self._spend(auditor[audited], rules.replay)
+            self._spend(auditor[caught], rules.gas(CHALLENGE_GAS))
+            self._act(auditor[audited])
+            split = convicted_vote(Wei(rules.verifier_stake))
+            np.subtract.at(out.balance, voters[caught], rules.verifier_stake)
+            np.add.at(out.balance, auditor[caught], split.paid)
+            out.burned += split.burned * int(caught.sum())
+        np.add.at(out.balance, voters[~caught], rules.verifier_fee)
+        out.client -= rules.price * len(solver) + rules.verifier_fee * int((~caught).sum())
+
+    def _grieve(self, defenders: np.ndarray) -> None:
+        """Junk challenges against honest claims: each loses its bond."""
+        griefers = self.population.members(S.JUNK)
+        if not len(griefers) or not len(defenders):
+            return
+        rules, split = self.rules, lost_bond(Wei(self.rules.bond))
+        against = self.rng.choice(defenders, round(rules.junk * len(defenders)))
+        by = self.rng.choice(griefers, len(against))
+        np.subtract.at(self.out.balance, by, rules.bond)
+        np.add.at(self.out.balance, against, split.paid)
+        self.out.burned += split.burned * len(against)
+        self._spend(by, rules.gas(CHALLENGE_GAS))
+        self._spend(against, rules.gas(DEFENCE_GAS))
+        self._act(by)
+
+
+def simulate(rules: Rules, population: Population, tasks: int, seed: int) -> Outcome:
+    """One market of `tasks` tasks. Raises RuntimeError where quorums are out of reach."""
+    return Market(rules, population, tasks, seed).run()

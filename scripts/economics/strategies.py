@@ -1,0 +1,174 @@
+"""Who takes part in the simulated market, under which terms, and what is counted of them.
+
+Contract: values only; ``scripts.economics.market`` plays them. Amounts are in 1/TOK tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+
+TOK = 10**6
+"""Smallest units in a token of the simulation."""
+VOTE_GAS, TASK_GAS, PLANT_GAS = 270_000, 264_000, 200_000
+"""Gas of a vote with its share of seed and tally; of a task's commit and settlement; of a planted fault's
+announcement and its reveal. From contracts/snapshots, rounded up."""
+CHALLENGE_GAS, DEFENCE_GAS, OPEN_GAS = 2_000_000, 950_000, 360_000
+"""Gas of the longest game for each side; of announcing and opening one without playing it."""
+
+
+class Strategy(StrEnum):
+    """What an account does, whenever it can."""
+
+    HONEST_SOLVER = "honest solver"
+    CHEAT = "cheat: every segment invented"
+    SHAVE = "cheat: one segment invented"
+    CARTEL_SOLVER = "colluding solver"
+    ESCAPE = "cheat that disputes itself first"
+    ROBBER = "robber: fells its own claim to rob its verifiers"
+    WITHHOLDER = "withholder: shows its states to nobody"
+    PLANTER = "client that plants faults"
+    HONEST_VERIFIER = "honest verifier"
+    LAZY = "lazy verifier"
+    COPY = "copying verifier"
+    CARTEL_VERIFIER = "colluding verifier"
+    ABSENT = "verifier that never votes"
+    SYBIL = "Sybil verifier: one owner, many accounts"
+    WHALE = "whale: the same stake, one account"
+    WHISTLE = "honest whistleblower"
+    JUNK = "griefer: junk challenges"
+
+
+S = Strategy
+SOLVERS = (
+    S.HONEST_SOLVER,
+    S.CHEAT,
+    S.SHAVE,
+    S.CARTEL_SOLVER,
+    S.ESCAPE,
+    S.ROBBER,
+    S.WITHHOLDER,
+    S.PLANTER,
+)
+VERIFIERS = (S.HONEST_VERIFIER, S.LAZY, S.COPY, S.CARTEL_VERIFIER, S.ABSENT, S.SYBIL, S.WHALE)
+REPLAYING = (S.HONEST_VERIFIER, S.SYBIL, S.WHALE)
+CODE = {strategy: code for code, strategy in enumerate(Strategy)}
+
+
+@dataclass(frozen=True)
+class Rules:
+    """A job's terms and what the world adds."""
+
+    price: int = 20 * TOK
+    verifier_fee: int = 3 * TOK
+    solver_stake: int = 360 * TOK
+    verifier_stake: int = 40 * TOK
+    bond: int = 20 * TOK
+    miss_penalty: int = 20 * TOK
+    segments: int = 16
+    samples: int = 1
+    verifiers: int = 2
+    quorum: int = 2
+    cost: int = 16 * TOK
+    """Computing an honest task."""
+    replay_overhead: float = 2.0
+    """Replaying a segment and committing to its trace, against computing it."""
+    gas_price: int = TOK // 2
+    """Of a million gas."""
+    claim_audits: float = 0.1
+    """w: chance that at least one whistleblower replays the whole of an accepted claim."""
+    vote_audits: float = 0.1
+    """Chance that a whistleblower recomputes the traces of a valid vote."""
+    junk: float = 0.0
+    """Junk challenges on an honest claim, on average."""
+    puppets: int = 1
+    """Games that a cheat opens on itself before its exposer's, each of which shares the reward."""
+    games: int = 1
+    """Games that whoever exposes a claim opens on it."""
+    wasted: int = 0
+    """Most later tasks that a conviction makes worthless."""
+    planted: int = 1
+    """Segments that a robber or a planting client invents."""
+    keyed: bool = True
+    """Whether traces are keyed; if not, a copied one passes an audit."""
+
+    @property
+    def replay(self) -> int:
+        """Computing what one vote needs."""
+        return round(self.samples * self.cost * self.replay_overhead / self.segments)
+
+    @property
+    def audits(self) -> float:
+        """How many whistleblowers replay an accepted claim, on average, if each comes by itself."""
+        return float(-np.log(1 - self.claim_audits))
+
+    def gas(self, amount: int) -> int:
+        """What this gas costs."""
+        return amount * self.gas_price // 1_000_000
+
+
+@dataclass(frozen=True)
+class Population:
+    """How many accounts follow each strategy, and stakes other than 1 (in verifier stakes)."""
+
+    counts: Mapping[Strategy, int]
+    weights: Mapping[Strategy, int] = field(default_factory=dict)
+
+    def members(self, *strategies: Strategy) -> np.ndarray:
+        """Ids of the accounts, which are numbered in the order of `Strategy`."""
+        ids, start = [], 0
+        for strategy in Strategy:
+            count = self.counts.get(strategy, 0)
+            if strategy in strategies:
+                ids.append(np.arange(start, start + count))
+            start += count
+        return np.concatenate(ids) if ids else np.empty(0, np.int64)
+
+    @property
+    def size(self) -> int:
+        return sum(self.counts.values())
+
+
+@dataclass
+class Outcome:
+    """Per account: ledger balance (i64), costs (i64), actions."""
+
+    codes: np.ndarray
+    balance: np.ndarray
+    spent: np.ndarray
+    actions: np.ndarray
+    client: int = 0
+    burned: int = 0
+    tasks: int = 0
+    faulty: int = 0
+    convicted: int = 0
+    accepted: int = 0
+    claims_audited: int = 0
+    draws: int = 0
+    by_verifiers: int = 0
+    honest_stakes_lost: int = 0
+    """Stakes that convictions took from verifiers that had replayed what they were asked to."""
+
+    def imbalance(self) -> int:
+        """INVARIANT: zero; no unit appears or disappears."""
+        return int(self.balance.sum()) + self.client + self.burned
+
+    def profit(self, strategy: Strategy) -> tuple[float, float, int]:
+        """Tokens an action (task, vote, audit, challenge), its standard error over accounts, and actions."""
+        mine = self.codes == CODE[strategy]
+        net = (self.balance - self.spent)[mine] / TOK
+        actions = self.actions[mine]
+        total = int(actions.sum())
+        if total == 0:
+            return 0.0, 0.0, 0
+        mean = float(net.sum()) / total
+        residual = net - mean * actions
+        error = float(np.sqrt((residual**2).sum())) / total
+        return mean, error, total
+
+    @property
+    def detection(self) -> float:
+        return self.convicted / self.faulty if self.faulty else 0.0

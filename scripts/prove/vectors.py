@@ -1,0 +1,103 @@
+"""Holds the arbiter on chain to the integer-only model on a million and more vectors, part by part.
+
+Each part is written by `gen_vectors` under a seed of its own into a scratch folder (ignored by git), read by
+forge's VectorsTest, and removed; with it node encodings, sound and broken, which the chain must accept and
+refuse as the validator does (`gen_nodes`, NodesTest). Prints a table of the cases of each instruction and the
+time; exits 1 at the first part in which one bit differs, leaving its files there to look at.
+
+Contract: the same `--count`, `--part` and `--seed` run the same vectors. Not guaranteed: that a part fits in
+memory when `--part` is far above its default: forge keeps a whole file in the EVM's memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from scripts.generate import nodes as gen_nodes
+from scripts.generate import vectors as gen_vectors
+
+ROOT = Path(__file__).resolve().parents[2]
+NODES_A_CASE = 6
+SCRATCH = ROOT / "tests" / "vectors" / "large"
+
+
+def write_part(folder: Path, count: int, seed: int) -> Counter[str]:
+    """Vector files of every instruction; their numbers of cases."""
+    folder.mkdir(parents=True, exist_ok=True)
+    cases: Counter[str] = Counter()
+    for op in gen_vectors.OPS:
+        name = op.name.lower()
+        data, cases[name] = gen_vectors.encoded(op, count, seed)
+        (folder / f"{name}.bin").write_bytes(data)
+    nodes = NODES_A_CASE * count
+    (folder / "nodes.bin").write_bytes(gen_nodes.encode(nodes, seed))
+    return cases + Counter({"(nodes)": nodes})
+
+
+def run_part(folder: Path, count: int) -> tuple[int, str]:
+    """Number of tests that passed in forge, and what it said."""
+    where = f"../{folder.relative_to(ROOT)}"
+    environment = os.environ | {"ASSAY_VECTORS": where, "ASSAY_VECTOR_COUNT": str(count)}
+    done = subprocess.run(
+        ["bin/foundry", "forge", "test", "--match-contract", "^(VectorsTest|NodesTest)$", "--json"],
+        cwd=ROOT / "contracts",
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if not lines:
+        return 0, done.stdout + done.stderr
+    suites = json.loads(lines[-1])
+    results = {name: r for suite in suites.values() for name, r in suite["test_results"].items()}
+    failed = {name: r.get("reason") for name, r in results.items() if r["status"] != "Success"}
+    return (0 if failed else len(results)), json.dumps(failed, indent=1)
+
+
+def _operations(cases: Counter[str]) -> int:
+    return cases.total() - cases["(nodes)"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run the large set of arithmetic vectors through forge.")
+    parser.add_argument("--count", type=int, default=24_000, help="cases of an instruction, at least")
+    parser.add_argument("--part", type=int, default=2_000, help="cases of an instruction in one part")
+    parser.add_argument("--seed", type=int, default=1_000, help="seed of the first part")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    cases: Counter[str] = Counter()
+    spent = {"writing": 0.0, "running": 0.0}
+    for part in range(-(-args.count // args.part)):
+        folder = SCRATCH / f"part-{args.seed + part}"
+        began = time.perf_counter()
+        cases += write_part(folder, args.part, args.seed + part)
+        written = time.perf_counter()
+        passed, said = run_part(folder, args.part)
+        ended = time.perf_counter()
+        spent["writing"] += written - began
+        spent["running"] += ended - written
+        if passed <= len(gen_vectors.OPS):
+            sys.exit(f"part {args.seed + part}: chain and model differ, its files are in {folder}\n{said}")
+        shutil.rmtree(folder)
+        print(f"part {part + 1}: {_operations(cases):,} cases so far, all equal", file=sys.stderr, flush=True)
+    if args.json:
+        print(json.dumps({"cases": cases, "seconds": spent, "total": _operations(cases)}))
+        return
+    for name, count in sorted(cases.items()):
+        print(f"{name:12} {count:>10,}")
+    print(f"{'all':12} {_operations(cases):>10,}  equal to the last bit")
+    print(f"writing {spent['writing']:.0f} s, forge {spent['running']:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

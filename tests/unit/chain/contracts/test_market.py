@@ -1,0 +1,600 @@
+"""The market's adapter against the interfaces: every call encodes, every event folds, structs line up."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+from eth_utils.crypto import keccak
+
+from assay.chain.contracts.bindings import INTERFACES
+from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.deploy import Deployment
+from assay.chain.contracts.index import MarketIndex
+from assay.chain.contracts.market import ChainMarket
+from assay.chain.contracts.view import Unknown
+from assay.chain.eth.abi import Entry, decode_arguments, encode_arguments, find, selector, topic
+from assay.chain.eth.events import Event
+from assay.chain.eth.journal import Call, Receipt
+from assay.protocol import ports
+from assay.protocol.dispute import (
+    OpenOutput,
+    Pick,
+    PickStep,
+    Prove,
+    ProveChildren,
+    ProveOutput,
+    RevealLeaf,
+    RevealSteps,
+    RevealTrace,
+    Split,
+    Timeout,
+)
+from assay.protocol.encoding import as_tuple, words
+from assay.protocol.errors import Reverted, RpcUnreachable
+from assay.protocol.types import (
+    Accused,
+    Claim,
+    ClaimStatus,
+    Front,
+    Game,
+    GamePhase,
+    Kind,
+    Opened,
+    Opening,
+    Phase,
+    ProgramRef,
+    Progress,
+    Scope,
+    Seconds,
+    Terms,
+    Vote,
+)
+from tests.unit.chain.eth.fake_node import BLOCK_S, FakeNode
+
+ME = "0x" + "11" * 20
+NAMES = [*INTERFACES, "Token", "Lens"]
+ADDRESSES = {name: "0x" + f"{i + 1:02x}" * 20 for i, name in enumerate(NAMES)}
+
+
+def digest(text: str) -> bytes:
+    return keccak(text=text)
+
+
+def sample(kind: Any, **changes: Any) -> Any:
+    """A value of a dataclass with a different content in every field."""
+    hints = get_type_hints(kind)
+    values: dict[str, Any] = {}
+    for number, field in enumerate(fields(kind)):
+        hint = hints[field.name]
+        if hint is ProgramRef:
+            values[field.name] = ProgramRef(digest(field.name), 5, 3, 2)
+        elif hint is Accused:
+            values[field.name] = sample(Accused)
+        elif isinstance(hint, type) and issubclass(hint, (Kind, GamePhase, Phase)):
+            values[field.name] = hint(1)
+        elif hint is bool:
+            values[field.name] = True
+        elif hint is bytes or getattr(hint, "__supertype__", None) is bytes:
+            values[field.name] = digest(field.name)
+        elif getattr(hint, "__supertype__", None) is str:
+            values[field.name] = ME
+        elif hint is int or getattr(hint, "__supertype__", None) is int:
+            values[field.name] = 100 + number
+        else:
+            values[field.name] = ()
+    return kind(**{**values, **changes})
+
+
+class MarketNode(FakeNode):
+    """Answers views with values that a test has set."""
+
+    def __init__(self, artifacts: Artifacts) -> None:
+        super().__init__()
+        self.artifacts = artifacts
+        self.answers: dict[str, Any] = {}
+        self.views: list[str] = []
+        """What was asked for, by name."""
+        self.tags: list[str] = []
+        """The blocks that were asked about, request by request."""
+
+    def eth_call(self, transaction: dict[str, Any], tag: str) -> str:
+        to, data = transaction["to"], bytes.fromhex(transaction["data"][2:])
+        self.tags.append(tag)
+        if self.name(to) != "Lens":
+            return "0x" + self.view(to, data).hex()
+        entry = find(self.artifacts["Lens"].abi, "function", "read")
+        (views,) = decode_arguments(entry["inputs"], data[4:])
+        answers = [self._answer(view["target"], view["data"]) for view in views]
+        return "0x" + encode_arguments(entry["outputs"], [answers]).hex()
+
+    def _answer(self, address: str, data: bytes) -> tuple[bool, bytes]:
+        try:
+            return True, self.view(address, data)
+        except Reverted:
+            return False, b""
+
+    def name(self, address: str) -> str:
+        return next(n for n, a in ADDRESSES.items() if a == address.lower())
+
+    def view(self, address: str, data: bytes) -> bytes:
+        """What a contract's view returns, asked for alone or through Lens."""
+        abi = self.artifacts[INTERFACES[self.name(address)]].abi
+        function = next(e for e in abi if e["type"] == "function" and selector(e) == data[:4])
+        self.views.append(function["name"])
+        arguments = decode_arguments(function["inputs"], data[4:])
+        answer = self.answers[function["name"]]
+        answer = answer(*arguments) if callable(answer) else answer
+        outputs = function["outputs"]
+        return encode_arguments(outputs, answer if len(outputs) > 1 else [answer])
+
+    def emit(self, name: str, event: str, **arguments: Any) -> None:
+        self.mine([self.log(name, event, **arguments)])
+
+    def log(self, name: str, event: str, **arguments: Any) -> dict[str, Any]:
+        entry: Entry = find(self.artifacts[INTERFACES[name]].abi, "event", event)
+        indexed = [p for p in entry["inputs"] if p["indexed"]]
+        plain = [p for p in entry["inputs"] if not p["indexed"]]
+        words = [topic(entry), *(encode_arguments([p], [arguments[p["name"]]]) for p in indexed)]
+        data = encode_arguments(plain, [arguments[p["name"]] for p in plain])
+        return {
+            "address": ADDRESSES[name],
+            "topics": ["0x" + w.hex() for w in words],
+            "data": "0x" + data.hex(),
+        }
+
+
+class RecordingSender:
+    """Takes every call and answers with a receipt that holds the logs a test has set."""
+
+    address = ME
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.logs: list[dict[str, Any]] = []
+
+    def effects_of(self, receipt: Receipt) -> int:
+        return 1
+
+    def send(self, key: str, call: Call) -> Receipt:
+        self.calls.append(call)
+        return Receipt(key, "0xabc", 1, "0xdef", 5, 1, True, None, self.logs)
+
+
+@pytest.fixture
+def node(artifacts: Artifacts) -> MarketNode:
+    return MarketNode(artifacts)
+
+
+@pytest.fixture
+def sender() -> RecordingSender:
+    return RecordingSender()
+
+
+Open = Callable[[float], ChainMarket]
+
+
+@pytest.fixture
+def market_of(node: MarketNode, artifacts: Artifacts, sender: RecordingSender, tmp_path: Path) -> Open:
+    """A market whose view may grow so many seconds old."""
+    deployment = Deployment("31337:0x", 0, artifacts.source_hash, dict(ADDRESSES), {})
+    taken: Any = sender
+    path = tmp_path / "events.db"
+    return lambda age_s: ChainMarket(node, deployment, artifacts, taken, path, max_age_s=age_s)
+
+
+@pytest.fixture
+def market(market_of: Open) -> ChainMarket:
+    """It looks anew whenever it is asked."""
+    return market_of(-1.0)
+
+
+STRUCTS = {
+    Terms: ("Jobs", "terms"),
+    Progress: ("Jobs", "progress"),
+    ClaimStatus: ("Tasks", "status"),
+    Vote: ("Tasks", "votes"),
+}
+
+
+@pytest.mark.parametrize("kind", [*STRUCTS, Claim, Game, Scope, Front, Opening])
+def test_types_mirror_the_solidity_structs_in_order(artifacts: Artifacts, kind: Any) -> None:
+    if kind in STRUCTS:
+        name, function = STRUCTS[kind]
+        components = find(artifacts[INTERFACES[name]].abi, "function", function)["outputs"][0]["components"]
+    elif kind is Claim:
+        components = find(artifacts["ITasks"].abi, "function", "settle")["inputs"][0]["components"]
+    elif kind is Game:
+        components = find(artifacts["ICourt"].abi, "function", "timeout")["inputs"][1]["components"]
+    elif kind in (Scope, Front):
+        inputs = find(artifacts["ICourt"].abi, "function", "revealLeaf")["inputs"]
+        components = inputs[2 if kind is Scope else 3]["components"]
+    else:
+        components = find(artifacts["ICourt"].abi, "function", "prove")["inputs"][-1]["components"]
+    snake = [re.sub(r"(?<!^)([A-Z])", r"_\1", c["name"]).lower() for c in components]
+    assert [f.name for f in fields(kind)] == snake
+
+
+def test_adapter_has_every_method_of_the_port_with_its_parameters() -> None:
+    for name, method in inspect.getmembers(ports.Market, inspect.isfunction):
+        if name.startswith("_"):
+            continue
+        wanted = list(inspect.signature(method).parameters)
+        assert list(inspect.signature(getattr(ChainMarket, name)).parameters) == wanted, name
+
+
+CLAIM = sample(Claim)
+GAME = sample(Game)
+CHANGED = replace(GAME.scope, step=9, trace_root=b"\x77" * 32)
+WITHIN = replace(GAME, phase=GamePhase.PICK_LEAF, level=1, index=0, leaves=2)
+TERMS = sample(Terms)
+D = digest("x")
+WRITES = [
+    ("withdraw", (5,), "claim"),
+    ("stake_up", (1, 5), "stake"),
+    ("start_unbond", (1, 5), "startUnbond"),
+    ("finish_unbond", (1, 0), "finishUnbond"),
+    ("set_endpoint", ("http://127.0.0.1:1",), "setEndpoint"),
+    ("top_up", (D, 5), "topUp"),
+    ("halt", (D,), "halt"),
+    ("close", (D,), "close"),
+    ("claim_shard", (D, 1), "claimShard"),
+    ("release", (D, 1), "release"),
+    ("expire", (D, 1), "expire"),
+    ("record_seed", (CLAIM,), "recordSeed"),
+    ("tally", (CLAIM,), "tally"),
+    ("settle", (CLAIM,), "settle"),
+    ("void", (CLAIM,), "void"),
+    ("commit_vote", (CLAIM, D), "commitVote"),
+    ("reveal_vote", (CLAIM, True, [D, D], D), "revealVote"),
+    ("announce", (D, 1, ME, D), "announce"),
+    ("prove_binding", (CLAIM, 0, D, [D], CLAIM, D, [D, D], D), "proveBinding"),
+    ("prove_binding", (CLAIM, 0, D, [D], None, D, [], D), "proveBinding"),
+    ("move", (7, GAME, RevealSteps((D, D))), "revealSteps"),
+    ("move", (7, GAME, PickStep((D, D), 1)), "pickStep"),
+    ("move", (7, GAME, RevealTrace(D, (D,))), "revealTrace"),
+    ("move", (7, GAME, Split((D,))), "split"),
+    ("move", (7, WITHIN, Pick((D, D), 1, b"", ())), "pickWithin"),
+    ("move", (7, GAME, Pick((D,), 0, b"node", (D,))), "pick"),
+    ("move", (7, GAME, ProveChildren((D,))), "proveChildren"),
+    ("move", (7, GAME, OpenOutput()), "openOutput"),
+    ("move", (7, GAME, ProveOutput(0, 1, (D,), D, (D,), D, (D,))), "proveOutput"),
+    ("move", (7, GAME, RevealLeaf(b"bytes")), "revealLeaf"),
+    ("move", (7, GAME, Prove(b"bytes", b"node", 3, (Opening(0, 1, b"d", (D,), (D, D)),))), "prove"),
+    ("move", (7, GAME, Timeout()), "timeout"),
+]
+
+
+@pytest.mark.parametrize(("method", "arguments", "function"), WRITES, ids=[w[2] for w in WRITES])
+def test_every_write_encodes_for_its_entry_point(
+    market: ChainMarket,
+    node: MarketNode,
+    sender: RecordingSender,
+    artifacts: Artifacts,
+    method: str,
+    arguments: tuple[Any, ...],
+    function: str,
+) -> None:
+    node.answers["status"] = as_tuple(sample(ClaimStatus))  # for the header that the record of a seed brings
+    result = getattr(market, method)("k", *arguments)
+    assert result.effect.endswith(f".{function}")
+    (call,) = sender.calls
+    name = next(n for n, a in ADDRESSES.items() if a == call.to)
+    entry = find(artifacts[INTERFACES[name]].abi, "function", function)
+    assert call.data[:4] == selector(entry)
+    assert len(decode_arguments(entry["inputs"], call.data[4:])) == len(entry["inputs"])
+
+
+def test_a_verdict_is_delivered_with_the_game_as_it_stood(
+    market: ChainMarket, sender: RecordingSender, node: MarketNode
+) -> None:
+    node.emit("Court", "GameOpened", gameId=7, claimId=D, game=as_tuple(GAME))
+    node.emit("Court", "GameDecided", gameId=7, claimId=D, challengerWon=True, reason="leaf")
+    assert market.deliver("k", 7).effect == "Court.deliver"
+    (call,) = sender.calls
+    assert words(GAME) in call.data
+
+
+def test_writes_that_create_something_return_its_id(
+    market: ChainMarket, sender: RecordingSender, node: MarketNode
+) -> None:
+    common = {"jobId": D, "claimant": ME}
+    sender.logs = [
+        node.log("Jobs", "JobPosted", jobId=D, client=ME, budget=5, terms=as_tuple(TERMS)),
+        node.log("Tasks", "Committed", claimId=D, claim=as_tuple(CLAIM), roots=[D, D], **common, seedBlock=9),
+        node.log("Challenges", "Challenged", gameId=6, claimId=D, challenger=ME, segment=0, verifier=ME),
+    ]
+    assert market.post("p", TERMS, 5) == D
+    assert market.commit("c", CLAIM, [D, D]) == D
+    assert market.open_game("g", CLAIM, 0, D, [D], D, [D], D) == 6
+    assert market.open_vote_game("v", CLAIM, ME, 0, D, [D], D, [D], D) == 6
+    assert market.open_input("i", CLAIM, D) == 6
+
+
+def test_commitments_are_keccak_over_the_abi_encoding(market: ChainMarket) -> None:
+    types = [{"type": t} for t in ("bytes32", "address", "bool", "bytes32", "bytes32")]
+    expected = keccak(encode_arguments(types, [D, ME, True, D, D]))
+    assert market.vote_commitment(D, True, D, D) == expected
+
+
+def test_claims_and_jobs_come_from_events_and_state(market: ChainMarket, node: MarketNode) -> None:
+    job_id, claim_id, other_id = digest("job"), digest("claim"), digest("other")
+    claim = replace(CLAIM, job_id=job_id)
+    progress, vote = sample(Progress), sample(Vote)
+    status = sample(ClaimStatus, phase=Phase.SEEDED)
+    roots, traces = [digest("in"), digest("mid"), digest("out")], [digest("first"), digest("second")]
+    node.emit("Jobs", "JobPosted", jobId=job_id, client=ME, budget=5, terms=as_tuple(TERMS))
+    node.emit("Tasks", "VoteRevealed", claimId=claim_id, verifier=ME, valid=True, traces=[digest("old")])
+    node.emit("Tasks", "VoteRevealed", claimId=claim_id, verifier=ME, valid=True, traces=traces)
+    for key in (claim_id, other_id):
+        whose = {"claimId": key, "jobId": job_id, "claimant": ME}
+        node.emit("Tasks", "Committed", claim=as_tuple(claim), roots=roots, seedBlock=1, **whose)
+    node.answers = {
+        "progress": as_tuple(progress),
+        "balance": 77,
+        "status": as_tuple(status),
+        "votes": [as_tuple(vote)],
+        "current": claim_id,
+        "overtaken": True,
+    }
+    (job,) = market.jobs()
+    assert (job.terms, job.progress, job.escrow) == (TERMS, progress, 77)
+    first, second = market.claims(job_id)
+    assert (first.claim, first.status, first.votes, first.stale) == (claim, status, (vote,), False)
+    assert first.roots == second.roots == tuple(roots), "of the commit's event"
+    assert first.traces == {ME: tuple(traces)} and second.traces == {}, "of the last reveal's"
+    assert second.stale, "a claim that is not its place's current one was overtaken"
+    assert not second.left_out, "by a rewind, that is"
+    assert market.current(job_id, Kind.TASK, 0, 0) == first
+    with pytest.raises(Unknown):
+        market.claim(digest("none"))
+    with pytest.raises(Unknown):
+        market.job(digest("none"))
+
+    node.reorganise(1)
+    node.mine()
+    assert [c.claim_id for c in market.claims(job_id)] == [claim_id]
+
+
+OPEN, CLOSED = sample(Progress, closed=False), sample(Progress, closed=True)
+
+
+def close(node: MarketNode, job_id: bytes) -> None:
+    """The chain closes a job, and its answers follow."""
+    node.emit("Jobs", "JobClosed", jobId=job_id, refunded=5)
+
+
+def asked(node: MarketNode, look: Callable[[], Any]) -> list[str]:
+    """Views that a look asks for, once a block has been mined since the last."""
+    node.mine()
+    before = len(node.views)
+    look()
+    return node.views[before:]
+
+
+@pytest.fixture
+def posted(node: MarketNode) -> list[bytes]:
+    """Twelve jobs; the first is open, as is whatever has no JobClosed yet."""
+    ids = [digest(f"job {number}") for number in range(12)]
+    for job_id in ids:
+        node.emit("Jobs", "JobPosted", jobId=job_id, client=ME, budget=5, terms=as_tuple(TERMS))
+    ended = topic(find(node.artifacts["IJobs"].abi, "event", "JobClosed")).hex()
+
+    def progress(job_id: bytes) -> Any:
+        logs = (entry["topics"] for block in node.blocks for entry in block.logs)
+        closed = ["0x" + ended, "0x" + job_id.hex()] in logs
+        return as_tuple(CLOSED if closed else OPEN)
+
+    node.answers = {"progress": progress, "balance": 0}
+    return ids
+
+
+def test_closed_jobs_cost_nothing_to_look_at(
+    market: ChainMarket, node: MarketNode, posted: list[bytes]
+) -> None:
+    one = asked(node, lambda: market.job(posted[0]))
+    assert sorted(one) == ["balance", "progress"], "an open job's progress and escrow"
+    assert len(asked(node, market.jobs)) == 2 * len(posted)
+    for job_id in posted[1:]:
+        close(node, job_id)
+    assert len(asked(node, market.jobs)) == 2 * len(posted), "each once more, closed"
+    assert asked(node, market.jobs) == one
+    assert [job.progress.closed for job in market.jobs()] == [False] + [True] * 11
+
+
+def test_a_closing_that_a_reorganisation_took_back_is_forgotten(
+    market: ChainMarket, node: MarketNode, posted: list[bytes]
+) -> None:
+    close(node, posted[0])
+    assert market.job(posted[0]).progress.closed
+    node.reorganise(1)
+    node.mine()
+    assert not market.job(posted[0]).progress.closed, "before any new event"
+    close(node, posted[0])
+    assert market.job(posted[0]).progress.closed
+
+
+def test_a_reorganisation_costs_only_what_was_seen_in_the_blocks_that_it_replaced(
+    market: ChainMarket, node: MarketNode, posted: list[bytes]
+) -> None:
+    whose = {"jobId": posted[0], "claimant": ME}
+    claims = [digest("old"), digest("new")]
+    claim = as_tuple(replace(CLAIM, job_id=posted[0]))
+    node.answers |= {
+        "status": as_tuple(sample(ClaimStatus, phase=Phase.SETTLED, valid=1)),
+        "votes": [],
+    }
+
+    def look() -> list[int]:
+        market.job(posted[0])
+        return [market.claim(claim_id).status.valid for claim_id in claims[: len(market.claims(posted[0]))]]
+
+    node.emit("Tasks", "Committed", claimId=claims[0], claim=claim, roots=[D], seedBlock=1, **whose)
+    close(node, posted[0])
+    assert look() == [1]
+    node.emit("Tasks", "Committed", claimId=claims[1], claim=claim, roots=[D], seedBlock=1, **whose)
+    assert len(asked(node, look)) == 2, "the new claim"
+    node.reorganise(2)
+    node.emit("Tasks", "Committed", claimId=claims[1], claim=claim, roots=[D], seedBlock=1, **whose)
+    assert len(asked(node, look)) == 2, "the new claim alone, whose first answer is of no block"
+    node.reorganise(1)
+    node.answers["status"] = as_tuple(sample(ClaimStatus, phase=Phase.SETTLED, valid=2))
+    node.emit("Tasks", "Settled", claimId=claims[0], claimant=ME, paid=1)
+    assert look() == [2, 2], "an event of the new blocks counts, as do answers of those that are gone"
+
+
+def test_a_closing_is_forgotten_though_the_node_fails_in_the_midst_of_its_reorganisation(
+    market: ChainMarket, node: MarketNode, posted: list[bytes]
+) -> None:
+    close(node, posted[0])
+    assert market.job(posted[0]).progress.closed
+
+    def die(method: str) -> None:
+        node.down = method == "eth_getLogs"
+
+    with market.snapshot():
+        before = market.block
+        node.before = die
+        node.reorganise(1)
+        node.mine()
+        with pytest.raises(RpcUnreachable):
+            market.refresh()
+        assert market.block == before, "a look that had begun stays where it was"
+    with pytest.raises(RpcUnreachable):
+        market.job(posted[0])
+    node.before, node.down = lambda method: None, False
+    assert not market.job(posted[0]).progress.closed
+
+
+def test_a_view_that_could_not_move_on_tries_again_however_young_it_is(
+    market_of: Open, node: MarketNode
+) -> None:
+    market = market_of(1e9)
+    node.mine()
+    assert market.block == 0, "it is young"
+    node.down = True
+    with pytest.raises(RpcUnreachable):
+        market.refresh()
+    node.down = False
+    market.endpoints()
+    assert market.block == 1
+
+
+def test_an_answer_that_no_event_confirms_is_not_kept(
+    market: ChainMarket, node: MarketNode, posted: list[bytes]
+) -> None:
+    """Of a node that lags or is on another fork, say."""
+    node.answers["progress"] = as_tuple(CLOSED)
+    assert market.job(posted[0]).progress.closed, "what the node says"
+    node.answers["progress"] = as_tuple(OPEN)
+    assert not market.job(posted[0]).progress.closed
+
+
+def test_a_seeded_claim_is_asked_for_until_nobody_can_vote_and_after_events(
+    market: ChainMarket, node: MarketNode
+) -> None:
+    """A job closes over claims that nobody will ever end; they would cost calls for ever."""
+    job_id, claim_id = digest("job"), digest("claim")
+    terms, claim = replace(TERMS, vote_time=Seconds(60)), as_tuple(replace(CLAIM, job_id=job_id))
+    node.emit("Jobs", "JobPosted", jobId=job_id, client=ME, budget=5, terms=as_tuple(terms))
+    whose = {"claimId": claim_id, "jobId": job_id, "claimant": ME}
+    node.emit("Tasks", "Committed", claim=claim, roots=[D, D], seedBlock=1, **whose)
+    since = Seconds(len(node.blocks) * BLOCK_S)
+    status = sample(ClaimStatus, phase=Phase.SEEDED, since=since)
+    node.answers = {"status": as_tuple(status), "votes": [], "current": claim_id}
+
+    def look() -> int:
+        return len(asked(node, lambda: market.claims(job_id)))
+
+    assert look() == look() == 3
+    node.answers["votes"] = [as_tuple(sample(Vote))]
+    (view,) = market.claims(job_id)
+    assert view.votes, "a vote that was committed without an event"
+    while len(node.blocks) * BLOCK_S < since + terms.vote_time:
+        node.mine()
+    assert look() == 3, "of the last second in which a vote is taken"
+    assert look() == 3, "of the first in which none is"
+    assert look() == 0
+    node.emit("Tasks", "VoteRevealed", claimId=claim_id, verifier=ME, valid=True, traces=[D])
+    node.answers["status"] = as_tuple(replace(status, valid=1))
+    assert market.claim(claim_id).status.valid == 1
+    assert look() == 0
+
+
+def test_games_and_demands_are_their_jobs(market: ChainMarket, node: MarketNode) -> None:
+    jobs, claims = [digest("job"), digest("other job")], [digest("claim"), digest("other claim")]
+    for number, (job_id, claim_id) in enumerate(zip(jobs, claims, strict=True)):
+        whose = {"claimId": claim_id, "jobId": job_id, "claimant": ME}
+        claim = as_tuple(replace(CLAIM, job_id=job_id))
+        node.emit("Tasks", "Committed", claim=claim, roots=[D], seedBlock=1, **whose)
+        game = replace(GAME, claim_id=claim_id, accused=replace(GAME.accused, job_id=job_id))
+        for game_id in (number, number + 2):
+            node.emit("Court", "GameOpened", gameId=game_id, claimId=claim_id, game=as_tuple(game))
+        state = {"segmentEnd": 1, "stateRoot": D, "deadline": 5, "places": [(0, 1)]}
+        node.emit("Availability", "Demanded", demandId=number, claimId=claim_id, demander=ME, **state)
+    assert [[game.game_id for game in market.games(job_id)] for job_id in jobs] == [[0, 2], [1, 3]]
+    assert [[d.demand_id for d in market.demands(job_id)] for job_id in jobs] == [[0], [1]]
+    assert len(market.games()) == 4 and len(market.demands()) == 2
+    assert market.games(digest("none")) == market.demands(digest("none")) == []
+
+
+def test_snapshot_stays_at_one_block(market: ChainMarket, node: MarketNode) -> None:
+    with market.snapshot():
+        before = market.block
+        node.mine()
+        market.endpoints()
+        assert market.block == before
+    market.endpoints()
+    assert market.block == before + 1
+
+
+def test_game_view_follows_the_moves(artifacts: Artifacts) -> None:
+    index = MarketIndex()
+    roots, children, leaves = [digest("r")], [digest("a"), digest("b")], [digest("c"), digest("d")]
+
+    def apply(name: str, **arguments: Any) -> None:
+        index.apply(Event(name, "Court", {"gameId": 1, **arguments}, 1, "0x", 0, "0x"))
+
+    def game(phase: GamePhase, text: str) -> dict[str, Any]:
+        entry = find(artifacts["ICourt"].abi, "function", "timeout")["inputs"][1]
+        value = replace(GAME, phase=phase, digest=digest(text))
+        return decode_arguments([entry], encode_arguments([entry], [as_tuple(value)]))[0]
+
+    def front(phase: GamePhase, text: str) -> dict[str, Any]:
+        entry = find(artifacts["ICourt"].abi, "function", "split")["inputs"][2]
+        value = replace(GAME, phase=phase, digest=digest(text)).front
+        return decode_arguments([entry], encode_arguments([entry], [as_tuple(value)]))[0]
+
+    def moved(phase: GamePhase, text: str) -> dict[str, Any]:
+        entry = find(artifacts["ICourt"].abi, "function", "revealLeaf")["inputs"][2]
+        scope = decode_arguments([entry], encode_arguments([entry], [as_tuple(CHANGED)]))[0]
+        return {"scope": scope, "front": front(phase, text)}
+
+    apply("GameOpened", claimId=D, game=game(GamePhase.STEPS, ""))
+    apply("Narrowed", front=front(GamePhase.PICK_STEP, ""), digests=roots)
+    assert index.games[1].digests == tuple(roots) and index.games[1].opened == ()
+    apply("Moved", phase=2, **moved(GamePhase.TRACE, ""), digests=[])
+    assert index.games[1].digests == ()
+    apply("Moved", phase=3, **moved(GamePhase.PICK_NODE, "top"), digests=children)
+    apply("Narrowed", front=front(GamePhase.SPLIT_NODE, "mid"), digests=[])
+    assert index.games[1].digests == ()
+    apply("Narrowed", front=front(GamePhase.PICK_NODE, "mid"), digests=leaves)
+    assert index.games[1].game == replace(GAME, phase=GamePhase.PICK_NODE, digest=digest("mid")).with_parts(
+        CHANGED
+    )
+    assert index.games[1].digests == tuple(leaves)
+    assert index.games[1].opened == (
+        Opened(digest("top"), tuple(children)),
+        Opened(digest("mid"), tuple(leaves)),
+    )
+    apply("LeafRevealed", front=front(GamePhase.PROVE, "leaf"), data=b"bytes")
+    apply("GameDecided", claimId=D, challengerWon=True, reason="arithmetic")
+    seen = index.games[1]
+    assert (seen.moves, seen.leaf_data, seen.digests) == (6, b"bytes", ())
+    assert (seen.decided, seen.challenger_won, seen.reason) == (True, True, "arithmetic")
+    assert seen.game.phase is GamePhase.PROVE

@@ -1,0 +1,289 @@
+"""The follower: every event once, none twice, through reorganisations, restarts and unreliable nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.chain.eth.abi import topic
+from assay.chain.eth.events import Event, EventFollower, RolledBack
+from assay.chain.eth.journal import WrongChain
+from assay.chain.eth.rpc import RpcFailed
+from assay.protocol.errors import RpcUnreachable
+from tests.unit.chain.eth.fake_node import FakeNode
+
+ADDRESS = "0x" + "Aa" * 20
+ABI = [
+    {
+        "type": "event",
+        "name": "Moved",
+        "inputs": [
+            {"name": "game", "type": "uint256", "indexed": True},
+            {"name": "to", "type": "uint64", "indexed": False},
+        ],
+    }
+]
+
+
+def log(game: int, to: int = 0) -> dict[str, Any]:
+    words = ["0x" + topic(ABI[0]).hex(), "0x" + game.to_bytes(32, "big").hex()]
+    return {"address": ADDRESS.lower(), "topics": words, "data": "0x" + to.to_bytes(32, "big").hex()}
+
+
+def follow(node: FakeNode, path: Path, **options) -> EventFollower:
+    return EventFollower(node, {"Court": (ADDRESS, ABI)}, path / "events.db", **options)
+
+
+def games(changes: list[Event | RolledBack]) -> list[int]:
+    return [c.arguments["game"] for c in changes if isinstance(c, Event)]
+
+
+def test_events_come_once_in_order_with_names(tmp_path: Path) -> None:
+    node = FakeNode()
+    node.mine([log(1, to=7), log(2)])
+    node.mine()
+    node.mine([log(3)])
+    follower = follow(node, tmp_path)
+    first, *rest = follower.poll()
+    assert isinstance(first, Event)
+    assert (first.name, first.contract, first.arguments) == ("Moved", "Court", {"game": 1, "to": 7})
+    assert games(rest) == [2, 3]
+    assert follower.poll() == []
+    assert follower.cursor == 3
+
+
+def test_restart_reads_nothing_twice_and_keeps_history(tmp_path: Path) -> None:
+    node = FakeNode()
+    node.mine([log(1)])
+    first = follow(node, tmp_path)
+    first.poll()
+    first.close()
+    node.mine([log(2)])
+    again = follow(node, tmp_path)
+    assert games(list(again.history())) == [1]
+    assert games(again.poll()) == [2]
+    assert games(list(again.history(lambda *of: of == ("Court", "Moved")))) == [1, 2]
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+def test_attack_46_reorganisation_of_any_depth_replays(tmp_path: Path, depth: int) -> None:
+    node = FakeNode()
+    for game in range(1, 5):
+        node.mine([log(game)])
+    follower = follow(node, tmp_path)
+    follower.poll()
+    node.reorganise(depth)
+    for game in range(10, 10 + depth):
+        node.mine([log(game)])
+    rolled_back, *new = follower.poll()
+    assert isinstance(rolled_back, RolledBack)
+    assert rolled_back.block_number <= 4 - depth
+    assert games(list(rolled_back.events)) == list(range(4, 4 - depth, -1))
+    assert games(new) == list(range(10, 10 + depth))
+    assert games(list(follower.history())) == list(range(1, 5 - depth)) + list(range(10, 10 + depth))
+
+
+def test_attack_47_head_that_goes_backwards_is_only_lag(tmp_path: Path) -> None:
+    node = FakeNode()
+    for game in range(1, 5):
+        node.mine([log(game)])
+    follower = follow(node, tmp_path)
+    follower.poll()
+    node.lag = 3
+    assert follower.poll() == []
+    node.lag = 0
+    node.mine([log(5)])
+    assert games(follower.poll()) == [5]
+
+
+def test_shorter_chain_with_other_blocks_is_a_reorganisation(tmp_path: Path) -> None:
+    node = FakeNode()
+    for game in range(1, 5):
+        node.mine([log(game)])
+    follower = follow(node, tmp_path)
+    follower.poll()
+    node.reorganise(3)
+    node.mine([log(9)])
+    rolled_back, *new = follower.poll()
+    assert isinstance(rolled_back, RolledBack) and rolled_back.block_number == 1
+    assert games(new) == [9]
+
+
+def test_chain_that_changes_while_it_is_read_gives_nothing_wrong(tmp_path: Path) -> None:
+    node = FakeNode()
+    node.mine([log(1)])
+    node.mine([log(2)])
+    follower = follow(node, tmp_path)
+
+    def change(method: str) -> None:
+        if method == "eth_getLogs":
+            node.after = lambda method: None
+            node.reorganise(1)
+            node.mine([log(3)])
+
+    node.after = change
+    assert follower.poll() == []
+    assert games(follower.poll()) == [1, 3]
+
+
+def test_node_that_dies_between_ranges_loses_nothing(tmp_path: Path) -> None:
+    node = FakeNode()
+    for game in range(6):
+        node.mine([log(game)])
+    follower = follow(node, tmp_path, range_blocks=2)
+    seen = 0
+
+    def die(method: str) -> None:
+        nonlocal seen
+        seen += method == "eth_getLogs"
+        node.down = seen == 3
+
+    node.before = die
+    with pytest.raises(RpcUnreachable):
+        follower.poll()
+    assert games(list(follower.history())) == [0, 1, 2], "two ranges had been read"
+    node.before = lambda method: None
+    node.down = False
+    assert games(follower.poll()) == list(range(6)), "also those that were read before it died"
+    assert games(list(follower.history())) == list(range(6))
+
+
+def test_a_node_that_dies_after_a_reorganisation_hides_nothing_of_it(tmp_path: Path) -> None:
+    node = FakeNode()
+    node.mine([log(1)])
+    node.mine([log(2)])
+    follower = follow(node, tmp_path)
+    follower.poll()
+    node.reorganise(1)
+    node.mine([log(3)])
+
+    def die(method: str) -> None:
+        node.down = method == "eth_getLogs"
+
+    node.before = die
+    with pytest.raises(RpcUnreachable):
+        follower.poll()
+    assert games(list(follower.history())) == [1], "the follower itself has gone back"
+    node.before, node.down = lambda method: None, False
+    rolled_back, *new = follower.poll()
+    assert isinstance(rolled_back, RolledBack) and games(list(rolled_back.events)) == [2]
+    assert games(new) == [3]
+
+
+def test_range_that_is_too_large_is_halved(tmp_path: Path) -> None:
+    node = FakeNode()
+    for game in range(8):
+        node.mine([log(game)])
+    real = node.eth_getLogs
+
+    def limited(query: dict[str, Any]) -> list[dict[str, Any]]:
+        if int(query["toBlock"], 16) - int(query["fromBlock"], 16) >= 3:
+            raise RpcFailed("eth_getLogs", -32005, "query exceeds the block range limit", "")
+        return real(query)
+
+    node.eth_getLogs = limited
+    assert games(follow(node, tmp_path).poll()) == list(range(8))
+
+
+def test_confirmations_keep_the_follower_behind_the_head(tmp_path: Path) -> None:
+    node = FakeNode()
+    for game in range(1, 4):
+        node.mine([log(game)])
+    assert games(follow(node, tmp_path, confirmations=2).poll()) == [1]
+
+
+def test_first_block_leaves_out_what_was_before(tmp_path: Path) -> None:
+    node = FakeNode()
+    for game in range(1, 4):
+        node.mine([log(game)])
+    assert games(follow(node, tmp_path, first_block=3).poll()) == [3]
+
+
+def test_cursor_of_another_chain_is_refused(tmp_path: Path) -> None:
+    follow(FakeNode(), tmp_path)
+    other = FakeNode()
+    other.salt = 9
+    other.blocks = [other._block(0)]
+    with pytest.raises(WrongChain):
+        follow(other, tmp_path)
+
+
+def test_a_file_of_other_contracts_is_read_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Another deployment on the same chain, or events that the program did not know before."""
+    node = FakeNode()
+    node.mine([log(1), {**log(2), "address": "0x" + "bb" * 20}])
+    assert games(follow(node, tmp_path).poll()) == [1]
+    assert games(follow(node, tmp_path).poll()) == [] and not caplog.text, "the same contracts"
+    other = EventFollower(node, {"Court": ("0x" + "bb" * 20, ABI)}, tmp_path / "events.db")
+    assert "of other contracts" in caplog.text
+    assert games(other.poll()) == games(list(other.history())) == [2]
+
+
+@pytest.mark.parametrize("damage", ["no database", "a page overwritten"])
+def test_a_damaged_file_is_moved_aside_and_read_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, damage: str
+) -> None:
+    node = FakeNode()
+    node.mine([log(game) for game in range(200)])
+    follower = follow(node, tmp_path)
+    truth = games(follower.poll())
+    follower.close()
+    path = tmp_path / "events.db"
+    content = bytearray(path.read_bytes())
+    if damage == "no database":
+        content[:100] = bytes(range(100))
+    else:
+        content[4096 * 5 : 4096 * 7] = b"\xff" * 8192
+    path.write_bytes(content)
+    again = follow(node, tmp_path)
+    assert "is damaged" in caplog.text and path.with_name("events.db.damaged").read_bytes() == content
+    assert games(again.poll()) == games(list(again.history())) == truth == list(range(200))
+
+
+@settings(max_examples=30)
+@given(
+    actions=st.lists(
+        st.one_of(st.just("mine"), st.just("poll"), st.just("restart"), st.integers(1, 4)), max_size=25
+    )
+)
+def test_attack_46_history_always_equals_the_chain(
+    tmp_path_factory: pytest.TempPathFactory, actions: list
+) -> None:
+    path = tmp_path_factory.mktemp("follow")
+    node = FakeNode()
+    follower = follow(node, path, range_blocks=3)
+    replayed: list[int] = []
+    count = 0
+
+    def take(changes: list[Event | RolledBack]) -> None:
+        for change in changes:
+            if isinstance(change, RolledBack):
+                for event in change.events:
+                    assert replayed.pop() == event.arguments["game"]
+            else:
+                replayed.append(change.arguments["game"])
+
+    for action in [*actions, "mine", "poll"]:
+        if action == "mine":
+            count += 1
+            node.mine([log(count)] if count % 3 else [])
+        elif action == "poll":
+            take(follower.poll())
+        elif action == "restart":
+            follower.close()
+            follower = follow(node, path, range_blocks=3)
+        else:
+            depth = min(int(action), len(node.blocks) - 1)
+            if depth:
+                node.reorganise(depth)
+                for _ in range(depth):
+                    count += 1
+                    node.mine([log(count)])
+    truth = [int(g["topics"][1], 16) for block in node.blocks for g in block.logs]
+    assert replayed == truth
+    assert games(list(follower.history())) == truth
+    follower.close()

@@ -1,0 +1,100 @@
+"""``assay solver bench``: a right machine, a wrong one, and what a solver says before it starts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.app.invocation import App
+from assay.app.output import Exit, Output, exit_status
+from assay.app.settings import Flags
+from assay.cli.commands import solver_bench as benchmark
+from assay.cli.node import fitness
+from assay.fitness import digests
+from assay.protocol.errors import Ask
+
+ROOT = Path(__file__).parents[4]
+
+
+def app_at(home: Path) -> App:
+    return App(Flags(home=str(home), device="cpu"), Output(as_json=True), True, False, None)
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A file with the digests of one exercise and of three steps of one run, and a check of no more."""
+    data = json.loads(digests.FILE.read_text())
+    name = "contractions 256x1000"
+    data["operations"] = {name: data["operations"][name]}
+    data["runs"] = {"mlp": data["runs"]["mlp"]}
+    path = tmp_path / "digests.json"
+    path.write_text(json.dumps(data))
+    whole = benchmark.check
+    exercise = next(e for e in digests.all_exercises() if e.name == name)
+    monkeypatch.setattr(
+        benchmark, "check", lambda *given, **named: whole(*given, steps=3, exercises=[exercise], **named)
+    )
+    return path
+
+
+def bench(home: Path, path: Path) -> None:
+    benchmark.bench(app_at(home), full=False, compiled=False, path=path)
+
+
+def test_a_machine_that_is_right_is_timed_and_remembered(
+    short: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = tmp_path / "home"
+    assert fitness.verdict(home, "cpu") is None
+    bench(home, short)
+    shown = json.loads(capsys.readouterr().out)["data"]
+    assert shown["values"] > 1_000_000
+    assert shown["steps"] == 6
+    assert shown["step_ms"]["mlp"]["fast on cpu"] > 0
+    assert fitness.verdict(home, "cpu") is True
+    fitness.before_work(app_at(home), "cpu")
+    assert "solver bench" not in capsys.readouterr().err
+
+
+def test_one_wrong_digest_is_a_refusal_with_the_next_step(
+    short: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = json.loads(short.read_text())
+    data["operations"]["contractions 256x1000"]["sum"][0] = "0" * 16
+    short.write_text(json.dumps(data))
+    home = tmp_path / "home"
+    with pytest.raises(Ask, match="would be convicted") as refused:
+        bench(home, short)
+    assert refused.value.code == "unfit-machine"
+    assert exit_status(refused.value) == Exit.CONFIG
+    assert "reference on cpu: sum, contractions 256x1000, chunk 0" in refused.value.message
+    assert "do not stake" in refused.value.hint
+    assert capsys.readouterr().out == ""
+    assert fitness.verdict(home, "cpu") is False
+    with pytest.raises(Ask, match="failed"):
+        fitness.before_work(app_at(home), "cpu")
+
+
+def test_a_solver_that_was_never_compared_is_told_how(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fitness.before_work(app_at(tmp_path), "cpu")
+    assert "assay solver bench" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("kept", ["", "{}", '{"machine": {"torch": "1.0"}, "fit": true}', "[]"])
+def test_a_result_of_another_machine_says_nothing(tmp_path: Path, kept: str) -> None:
+    (tmp_path / fitness.RECORD).write_text(kept)
+    assert fitness.verdict(tmp_path, "cpu") is None
+
+
+def test_a_solver_that_starts_loads_no_compiler() -> None:
+    """What is asked of a machine before work must not slow its start."""
+    program = "import sys, cli.fitness; print([m for m in ('torch._inductor', 'typer') if m in sys.modules])"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "['typer']"

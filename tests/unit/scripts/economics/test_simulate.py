@@ -1,0 +1,369 @@
+"""The simulated market: money is conserved, and the formulas of docs/economics.md say what it draws."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from math import sqrt
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from assay.protocol.sampling import sample_segments
+from assay.protocol.types import Address
+from scripts.bench.svg import Series, plot
+from scripts.economics import experiments as ask
+from scripts.economics import incentives as formulas
+from scripts.economics.market import Market, simulate
+from scripts.economics.strategies import CHALLENGE_GAS, DEFENCE_GAS, OPEN_GAS, TOK, Population, Rules, S
+
+ROOT = Path(__file__).resolve().parents[4]
+SIZE = ask.Size(accounts=1_000, tasks=20_000, sweep=10_000, seed=7)
+ODD = Rules(
+    price=20 * TOK + 1,
+    verifier_fee=3 * TOK + 3,
+    solver_stake=360 * TOK + 7,
+    verifier_stake=40 * TOK + 1,
+    bond=20 * TOK + 1,
+    miss_penalty=20 * TOK + 1,
+    junk=0.05,
+    wasted=7,
+    planted=16,
+    puppets=2,
+    games=2,
+)
+RULES = Rules()
+HONEST = {S.HONEST_SOLVER: 1.0}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_unit_appears_or_disappears(seed: int) -> None:
+    out = simulate(ODD, ask.mixed(1_000), 3_000, seed)
+    assert out.imbalance() == 0
+    assert out.burned > 0 > out.client
+    assert out.accepted + out.convicted == out.tasks
+    assert 0 < out.convicted <= out.faulty
+
+
+def test_the_same_seed_gives_the_same_market() -> None:
+    first, again, other = (simulate(ODD, ask.mixed(1_000), 2_000, seed) for seed in (1, 1, 2))
+    assert np.array_equal(first.balance, again.balance) and np.array_equal(first.spent, again.spent)
+    assert not np.array_equal(first.balance, other.balance)
+
+
+def test_verifiers_are_distinct_and_drawn_by_stake() -> None:
+    people = Population({S.HONEST_SOLVER: 1, S.HONEST_VERIFIER: 8, S.WHALE: 1}, {S.WHALE: 4})
+    rules = replace(RULES, verifiers=3, quorum=3)
+    drawn = Market(rules, people, 1, 3)._draw(20_000)
+    assert all(len(set(row)) == 3 for row in drawn.tolist()[:2_000])
+    whale = people.members(S.WHALE)[0]
+    share = (drawn[:, 0] == whale).mean()
+    assert abs(share - 4 / 12) < 4 * sqrt(1 / 3 * 2 / 3 / 20_000)
+
+
+@pytest.mark.parametrize(("segments", "samples", "fakes"), [(4, 1, 1), (16, 4, 1), (16, 2, 5)])
+def test_the_protocols_own_sampler_hits_as_often_as_the_formula(
+    segments: int, samples: int, fakes: int
+) -> None:
+    rules = replace(RULES, segments=segments, samples=samples)
+    verifier, count = Address("0x" + "11" * 20), 3_000
+    bad = set(range(fakes))
+    hits = sum(
+        bool(bad & set(sample_segments(i.to_bytes(32, "big"), verifier, samples, segments)))
+        for i in range(count)
+    )
+    expected = formulas.hit(rules, fakes)
+    assert abs(hits / count - expected) < 4 * sqrt(expected * (1 - expected) / count)
+
+
+@pytest.mark.parametrize(("samples", "verifiers"), [(1, 1), (1, 3), (4, 2), (8, 2)])
+def test_a_lone_cheat_is_caught_as_often_as_the_formula_says(samples: int, verifiers: int) -> None:
+    rules = replace(RULES, segments=16, samples=samples, verifiers=verifiers, quorum=verifiers)
+    out = simulate(rules, ask.crowd(SIZE, {S.SHAVE: 1.0}, ask.HONEST), 20_000, 5)
+    expected = formulas.detection(rules, 1)
+    assert abs(out.detection - expected) < 4 * sqrt(expected * (1 - expected) / out.faulty)
+
+
+def test_every_row_of_the_detection_table_is_within_its_error() -> None:
+    rows = ask.detection(replace_size(2_000))
+    off = [(row["simulated"] - row["formula"]) / max(row["error"], 1 / 2_000) for row in rows]
+    assert max(map(abs, off)) < 4.5
+
+
+def replace_size(sweep: int) -> ask.Size:
+    return ask.Size(1_000, sweep, sweep, 11)
+
+
+def spread(rules: Rules, lost: float) -> float:
+    """Four standard errors of a mean that loses `lost` tokens at every audit."""
+    audits = rules.claim_audits
+    return 4 * lost * sqrt(audits * (1 - audits) / SIZE.sweep)
+
+
+@pytest.mark.parametrize("puppets", [1, 20])
+def test_a_bought_quorum_gains_what_the_formula_says_and_less_than_the_bound(puppets: int) -> None:
+    rules = replace(RULES, puppets=puppets)
+    gain = ask.capture_gain(SIZE, rules)
+    assert abs(gain - formulas.capture_gain(rules)) < spread(rules, rules.solver_stake / TOK + 30)
+    assert formulas.capture_gain(rules) < formulas.capture_bound(rules)
+
+
+def test_a_bought_quorum_that_disputes_itself_keeps_its_verifiers_stakes() -> None:
+    people = ask.crowd(SIZE, {S.CARTEL_SOLVER: 1.0}, {S.CARTEL_VERIFIER: 1.0})
+    out = simulate(RULES, people, 5_000, 3)
+    lost = out.balance[people.members(S.CARTEL_VERIFIER)]
+    assert out.convicted > 100 and (lost >= 0).all()
+    exposed = replace(RULES, puppets=0)
+    out = simulate(exposed, people, 5_000, 3)
+    taken = -out.balance[people.members(S.CARTEL_VERIFIER)].sum() + 2 * out.accepted * RULES.verifier_fee
+    assert out.convicted <= taken / RULES.verifier_stake <= 1.2 * out.convicted
+
+
+@pytest.mark.parametrize("solver", [S.CHEAT, S.SHAVE, S.WITHHOLDER])
+def test_a_lone_cheat_loses_what_the_formula_says(solver: S) -> None:
+    gain = ask.cheat_gain(SIZE, RULES, solver)
+    if solver == S.WITHHOLDER:
+        assert gain == pytest.approx(formulas.withholder_gain(RULES))
+        return
+    fakes = 1 if solver == S.SHAVE else RULES.segments
+    caught = formulas.detection(RULES, fakes)
+    error = (RULES.solver_stake + RULES.price) / TOK * sqrt(caught * (1 - caught) / SIZE.sweep)
+    assert abs(gain - formulas.cheat_gain(RULES, fakes)) < 4 * error + 1e-5
+    assert gain < 0
+
+
+@pytest.mark.parametrize("lazy", [S.LAZY, S.COPY])
+def test_laziness_and_copying_gain_what_the_formula_says(lazy: S) -> None:
+    lost = (RULES.verifier_stake + RULES.verifier_fee) / TOK
+    error = 4 * lost * sqrt(RULES.vote_audits * (1 - RULES.vote_audits) / SIZE.sweep)
+    assert abs(ask.lazy_gain(SIZE, RULES, lazy) - formulas.lazy_gain(RULES)) < error
+
+
+def test_copying_saves_a_whole_replay_where_traces_are_not_keyed() -> None:
+    gain = ask.lazy_gain(SIZE, replace(RULES, keyed=False), S.COPY)
+    assert gain == pytest.approx(RULES.replay / TOK, abs=1e-9)
+    assert ask.lazy_gain(SIZE, RULES, S.COPY) < 0
+
+
+@pytest.mark.parametrize(("segments", "verifiers"), [(4, 2), (16, 5), (60, 8)])
+def test_a_robber_loses_and_takes_nothing_from_those_that_replayed(segments: int, verifiers: int) -> None:
+    rules = replace(RULES, segments=segments, verifiers=verifiers, quorum=verifiers)
+    gain, stakes = ask.robbery(SIZE, rules)
+    left = 1 - formulas.detection(rules, 1)
+    error = 4 * formulas.reward(rules) * sqrt(left * (1 - left) / SIZE.sweep)
+    assert left > 0.1 and abs(gain - formulas.robber_gain(rules)) < error + 1e-5
+    assert gain < -rules.solver_stake / 2 / TOK and stakes == 0
+
+
+@pytest.mark.parametrize("stake", [1, 40, 1_000])
+def test_no_stakes_make_robbery_pay(stake: int) -> None:
+    rules = replace(RULES, verifiers=8, quorum=8, verifier_stake=stake * TOK, solver_stake=stake * TOK)
+    assert formulas.robber_gain(rules) < 0
+
+
+@pytest.mark.parametrize("lazy", [0.1, 0.9])
+def test_plants_end_laziness_where_nobody_audits(lazy: float) -> None:
+    rate = 1.5 * formulas.least_plants(RULES, lazy)
+    rows = {row["rate"]: row for row in ask.planting(SIZE, RULES, lazy)}
+    assert rows[0.0]["lazy gain"] == pytest.approx(RULES.replay / TOK)
+    assert formulas.plant_gain(RULES, rate, lazy) < 0 > rows[0.05]["lazy gain"]
+    for row in rows.values():
+        error = 4 * (formulas.reward(RULES) + 40) * sqrt(row["rate"] / (min(lazy, 1 - lazy) * SIZE.sweep))
+        assert abs(row["lazy gain"] - row["formula"]) < error + 1e-9
+        assert row["honest stakes"] == 0
+
+
+def test_a_plant_pays_the_finder_and_burns_nothing_of_its_client() -> None:
+    rules = replace(RULES, planted=16, claim_audits=0.0, vote_audits=0.0)
+    people = ask.crowd(SIZE, {S.PLANTER: 1.0}, ask.HONEST)
+    out = simulate(rules, people, 2_000, 3)
+    assert out.convicted == 2_000 and out.burned == 0 == out.imbalance()
+    assert out.balance[people.members(S.PLANTER)].sum() == -2_000 * (rules.solver_stake // 2)
+    assert out.balance[people.members(S.HONEST_VERIFIER)].sum() == 2_000 * (rules.solver_stake // 2)
+
+
+def test_a_plant_that_is_passed_indemnifies_its_client() -> None:
+    rules = replace(RULES, planted=16, claim_audits=0.0, vote_audits=0.0)
+    people = ask.crowd(SIZE, {S.PLANTER: 1.0}, {S.LAZY: 1.0})
+    out = simulate(rules, people, 2_000, 3)
+    taken = -out.balance[people.members(S.LAZY)].sum()
+    assert out.balance[people.members(S.PLANTER)].sum() == taken // 2 == out.burned
+    assert 2_000 <= taken / rules.verifier_stake < 1.15 * 2_000
+
+
+def test_plants_pay_for_as_many_audits_as_the_formula_says() -> None:
+    for row in ask.auditing(replace_size(10_000), RULES):
+        assert abs(row["audit earns"]) < 4 * row["error"]
+    rates = [formulas.audits_at(RULES, faulty) for faulty in (0.0, 0.05, 0.1, 0.2, 0.4)]
+    assert rates[:2] == [0.0, 0.0] and rates == sorted(rates) and rates[-1] > 0.9
+    found = replace(RULES, claim_audits=rates[2])
+    assert formulas.least_faults(found) == pytest.approx(0.1, rel=1e-6)
+
+
+def test_at_the_smallest_stakes_nothing_is_gained() -> None:
+    def at(field: str, tokens: float) -> Rules:
+        return replace(RULES, **{field: round(tokens * TOK)})
+
+    enough = at("solver_stake", formulas.least_solver_stake(RULES, 4))
+    assert formulas.cheat_gain(enough, 4) == pytest.approx(0, abs=1e-5)
+    enough = at("solver_stake", formulas.least_capture_stake(RULES))
+    assert formulas.capture_bound(enough) == pytest.approx(0, abs=1e-5)
+    audited = replace(RULES, claim_audits=formulas.least_audits_against_capture(RULES))
+    assert formulas.capture_bound(audited) == pytest.approx(0, abs=1e-5)
+    for escape in (False, True):
+        enough = at("verifier_stake", formulas.least_verifier_stake(RULES, escape))
+        assert formulas.lazy_gain(enough, escape) == pytest.approx(0, abs=1e-5)
+    for lazy in (0.0, 1.0):
+        rate = formulas.least_plants(RULES, lazy)
+        assert formulas.plant_gain(RULES, rate, lazy) == pytest.approx(0, abs=1e-9)
+
+
+def test_what_deters_is_monotone() -> None:
+    """More stake, more audits: less gain and lower thresholds. More verifiers: more detection."""
+    stakes = [replace(RULES, solver_stake=s * TOK) for s in (10, 50, 100, 200, 400)]
+    audits = [replace(RULES, claim_audits=a, vote_audits=a) for a in (0.02, 0.05, 0.1, 0.3, 0.9)]
+    for fewer, more in pairwise(stakes):
+        assert formulas.capture_bound(fewer) > formulas.capture_bound(more)
+        assert formulas.safe_share(fewer) < formulas.safe_share(more)
+        assert formulas.least_plants(fewer) > formulas.least_plants(more)
+        assert formulas.least_audits_against_capture(fewer) > formulas.least_audits_against_capture(more)
+        assert ask.capture_gain(SIZE, fewer) > ask.capture_gain(SIZE, more)
+    for fewer, more in pairwise(audits):
+        assert formulas.least_capture_stake(fewer) > formulas.least_capture_stake(more)
+        assert formulas.least_verifier_stake(fewer) > formulas.least_verifier_stake(more)
+        assert formulas.least_solver_stake(fewer, 1) > formulas.least_solver_stake(more, 1)
+    by_verifiers = [formulas.detection(replace(RULES, verifiers=m), 1) for m in (1, 2, 4, 8)]
+    by_share = [formulas.cartel_detection(RULES, members, 1_000) for members in (0, 100, 500, 900)]
+    assert by_verifiers == sorted(by_verifiers) and by_share == sorted(by_share, reverse=True)
+
+
+@pytest.mark.parametrize(("puppets", "games", "kept"), [(0, 1, 0), (1, 1, 0.5), (3, 1, 0.75), (3, 3, 0.5)])
+def test_a_reward_is_split_among_the_games_that_were_open(puppets: int, games: int, kept: float) -> None:
+    rules = replace(RULES, claim_audits=0.0, puppets=puppets, games=games)
+    people = Population({S.ESCAPE: 1, S.HONEST_VERIFIER: 2})
+    rules = replace(rules, verifiers=1, quorum=1)
+    out = simulate(rules, people, 1, 3)
+    pool = rules.solver_stake // 2
+    assert out.balance[0] == -rules.solver_stake + round(pool * kept)
+    assert out.balance[1:].sum() == pool - round(pool * kept) and out.burned == pool
+    opened = puppets + games - 1
+    gas = out.spent.sum() - rules.gas(264_000) - rules.gas(270_000) - rules.replay
+    assert gas == rules.gas(CHALLENGE_GAS) + opened * rules.gas(OPEN_GAS)
+
+
+def test_a_cheat_opens_games_on_itself_until_they_no_longer_pay() -> None:
+    games, one, many = formulas.diluted(RULES)
+    prize, gas = formulas.reward(RULES), RULES.gas(OPEN_GAS) / TOK
+
+    def net(own: float) -> float:
+        return prize * own / (own + 1) - own * gas
+
+    assert net(games) > max(net(games - 1), net(games + 1))
+    assert one == pytest.approx(prize / (games + 1)) and one < many == prize / 4
+
+
+def test_splitting_a_verifiers_stake_earns_no_more_by_the_vote() -> None:
+    counts = {S.HONEST_SOLVER: 100, S.HONEST_VERIFIER: 500, S.SYBIL: 40, S.WHALE: 1}
+    people = Population(counts, {S.WHALE: 40})
+    out = simulate(RULES, people, 5_000, 3)
+    split, whole = out.profit(S.SYBIL), out.profit(S.WHALE)
+    assert split[0] == pytest.approx(whole[0], abs=1e-9)
+    assert split[2] > 0 < whole[2]
+
+
+def test_junk_challenges_cost_their_griefer_and_pay_the_defender() -> None:
+    rules = replace(RULES, junk=0.1)
+    people = Population({S.HONEST_SOLVER: 100, S.HONEST_VERIFIER: 100, S.JUNK: 5})
+    calm, grieved = (simulate(replace(rules, junk=j), people, 5_000, 3) for j in (0.0, 0.1))
+    cost = (rules.bond + rules.gas(CHALLENGE_GAS)) / TOK
+    assert grieved.profit(S.JUNK)[0] == pytest.approx(-cost)
+    gained = (grieved.profit(S.HONEST_SOLVER)[0] - calm.profit(S.HONEST_SOLVER)[0]) * 5_000
+    junk = grieved.profit(S.JUNK)[2]
+    assert gained == pytest.approx(junk * (rules.bond // 2 - rules.gas(DEFENCE_GAS)) / TOK)
+
+
+def test_a_self_dispute_still_costs_at_least_half_of_the_stakes() -> None:
+    people = Population({S.ESCAPE: 50, S.HONEST_VERIFIER: 100})
+    out = simulate(replace(RULES, puppets=200), people, 200, 3)
+    lost = -out.balance[people.members(S.ESCAPE)].sum() / 200
+    assert lost >= (RULES.solver_stake + 1) // 2
+    assert lost < 0.51 * RULES.solver_stake
+
+
+def test_absent_verifiers_cost_draws_as_the_formula_says_and_pay_for_each() -> None:
+    for row in ask.absence(SIZE, RULES):
+        again = row["formula"] - 1
+        error = sqrt(again * row["formula"] / SIZE.sweep)
+        assert abs(row["draws"] - row["formula"]) <= 4 * error
+        assert row["absent vote"] == (-RULES.miss_penalty / TOK if row["absent"] else 0)
+
+
+def test_a_quorum_out_of_reach_is_an_error() -> None:
+    people = Population({S.HONEST_SOLVER: 1, S.ABSENT: 10})
+    with pytest.raises(RuntimeError, match="no quorum"):
+        simulate(RULES, people, 10, 1)
+
+
+def test_29_who_chooses_among_seeds_captures_draws_as_the_formula_says() -> None:
+    rules = ask.template_rules()
+    rows = ask.proposing(SIZE, rules)
+    for row in rows:
+        spread = 4 * sqrt(row["formula"] * (1 - row["formula"]) / 2_000) + 1e-3
+        assert abs(row["captured"] - row["formula"]) < spread, row
+    by_choice = [row["safe share, no audits"] for row in rows if row["share of stake"] == 0.1]
+    assert by_choice == sorted(by_choice, reverse=True) and by_choice[0] > 0.9
+    # Where every draw is the cartel's, the solver's stake and the audits have to do alone.
+    assert formulas.capture_bound(rules) < 0
+
+
+@pytest.mark.parametrize("capped", [True, False], ids=["price at its cap", "price at its floor"])
+@pytest.mark.parametrize("name", ["gpt", "mlp", "cnn"])
+def test_under_the_templates_terms_nothing_pays_but_honesty(name: str, capped: bool) -> None:
+    rules = ask.template_rules(name, capped)
+    assert formulas.least_price(rules) <= rules.price / TOK
+    assert formulas.least_verifier_fee(rules) <= rules.verifier_fee / TOK
+    for fakes in range(1, rules.segments + 1):
+        assert formulas.cheat_gain(rules, fakes) < 0 > formulas.robber_gain(rules, fakes)
+    assert formulas.capture_gain(rules) < formulas.capture_bound(rules) < 0
+    assert formulas.safe_share(rules) > 0.9
+    assert formulas.lazy_gain(rules) < formulas.lazy_gain(rules, escape=True) < 0
+    assert formulas.withholder_gain(rules) < 0
+    assert rules.miss_penalty >= rules.verifier_stake // 2, "no vote is dropped rather than disputed"
+    cost, harm = formulas.obstruction(rules)
+    assert cost >= harm, "who wastes a draw loses more than it takes from the others"
+    assert formulas.least_bond(rules) <= rules.bond / TOK
+    assert formulas.reward(rules, share_wasted=True) > (rules.cost + rules.gas(CHALLENGE_GAS)) / TOK
+    assert formulas.plant_gain(rules, 0.025) < 0 > formulas.plant_gain(rules, 0.025, 1.0)
+
+
+def test_under_the_templates_terms_nothing_pays_in_a_market_of_all() -> None:
+    rules = ask.template_rules()
+    rows, out = ask.strategies(SIZE, rules)
+    profit = {row["strategy"]: row["profit"] for row in rows}
+    assert min(profit[S.HONEST_SOLVER], profit[S.HONEST_VERIFIER], profit[S.SYBIL], profit[S.WHALE]) > 0
+    for cheat in (S.CHEAT, S.SHAVE, S.CARTEL_SOLVER, S.ESCAPE, S.ROBBER, S.WITHHOLDER):
+        assert profit[cheat] < profit[S.HONEST_SOLVER] - 10
+    for cheat in (S.LAZY, S.COPY, S.ABSENT):
+        assert profit[cheat] < 0
+    assert profit[S.JUNK] < 0 == out.honest_stakes_lost == out.imbalance()
+
+
+def test_the_plot_is_well_formed_and_shows_every_point() -> None:
+    text = plot("a & b", "x", "y", [Series("line", [(0, 1), (1, -1)]), Series("dots", [(0.5, 0)], False)])
+    root = ElementTree.fromstring(text)
+    space = "{http://www.w3.org/2000/svg}"
+    assert len(root.findall(f".//{space}polyline")) == 1 == len(root.findall(f".//{space}circle"))
+
+
+@pytest.mark.slow
+def test_the_quick_run_prints_one_object() -> None:
+    command = [sys.executable, "scripts/economics/simulate.py", "--quick", "--json", "--seed", "3"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
+    results = json.loads(done.stdout)
+    assert all(block["imbalance"] == 0 for block in results["terms"].values())
+    assert results["commit"] and results["machine"] and results["size"]["seed"] == 3
