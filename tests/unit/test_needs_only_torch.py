@@ -21,7 +21,8 @@ blocked, packages = sys.argv[1].split(), sys.argv[2].split()
 sys.modules.update(dict.fromkeys(blocked))  # importing a name that is None there fails
 count = 0
 for package in packages:
-    for found in pkgutil.walk_packages(importlib.import_module(f"assay.{package}").__path__, f"assay.{package}."):
+    room = f"assay.{package}"
+    for found in pkgutil.walk_packages(importlib.import_module(room).__path__, room + "."):
         importlib.import_module(found.name)
         count += 1
 print(count)
