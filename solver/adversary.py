@@ -20,7 +20,7 @@ from assay.program.fault import Fault, NodeFault, StateFault
 from assay.program.state import state_root
 from assay.protocol.types import JobView, Kind, Phase, Terms
 from assay.solver import policy
-from assay.solver.policy import Sight
+from assay.solver.policy import Observation
 from assay.solver.service import SolverService
 from assay.solver.trainer import Draft, Workshop
 
@@ -28,18 +28,18 @@ from assay.solver.trainer import Draft, Workshop
 class CheatingSolver(SolverService):
     """`SolverService` that keeps out of the way after its conviction, so that the others can end the job."""
 
-    def convicted(self, sight: Sight) -> bool:
+    def convicted(self, observation: Observation) -> bool:
         """Whether a claim of this account has fallen."""
         return any(
             view.claim.claimant == self.market.me and view.status.phase == Phase.CONVICTED
-            for job in sight.jobs
+            for job in observation.jobs
             for view in job.claims
         )
 
-    def see(self) -> Sight:
-        sight = super().see()
-        retire = sight.limits.retire or self.convicted(sight)
-        return replace(sight, limits=replace(sight.limits, retire=retire))
+    def see(self) -> Observation:
+        observation = super().see()
+        retire = observation.limits.retire or self.convicted(observation)
+        return replace(observation, limits=replace(observation.limits, retire=retire))
 
     def _commit_outer(self, action: policy.CommitOuter) -> None:
         if not self.convicted(self.see()):
@@ -164,9 +164,9 @@ class IdleSolver(CheatingSolver):
         self.first_round = first_round
         self.idle = False
 
-    def see(self) -> Sight:
-        sight = super().see()
-        return replace(sight, limits=replace(sight.limits, retire=sight.limits.retire or self.idle))
+    def see(self) -> Observation:
+        observation = super().see()
+        return replace(observation, limits=replace(observation.limits, retire=observation.limits.retire or self.idle))
 
     def _train(self, action: policy.TrainSegment) -> None:
         if action.round < self.first_round:

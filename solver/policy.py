@@ -1,6 +1,6 @@
 """What a solver does next: a pure function from what it sees to a list of actions with reasons.
 
-Contract: `decide` is deterministic and never acts; the same sight gives the same actions, in order of
+Contract: `decide` is deterministic and never acts; the same observation gives the same actions, in order of
 urgency: clocks that run against us, then what moves claims on, then commits and work, then new shards. A
 shard is taken only of a job whose program was examined and found sound. Not guaranteed: that an action
 succeeds when it is sent.
@@ -44,7 +44,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class JobSight:
+class JobObservation:
     """One job as the solver sees it."""
 
     view: JobView
@@ -65,7 +65,7 @@ class JobSight:
 
 
 @dataclass(frozen=True)
-class Sight:
+class Observation:
     """Everything that a decision depends on."""
 
     me: Address
@@ -73,12 +73,12 @@ class Sight:
     block: int
     unlocked: Wei
     """Solver stake that no claim locks."""
-    jobs: tuple[JobSight, ...]
+    jobs: tuple[JobObservation, ...]
     """Open ones, and closed ones in which something of ours is left."""
     limits: Limits
 
     @property
-    def open_jobs(self) -> list[JobSight]:
+    def open_jobs(self) -> list[JobObservation]:
         """Those in which there may be work."""
         return [job for job in self.jobs if not job.view.progress.closed]
 
@@ -185,29 +185,29 @@ Action = (
 )
 
 
-def decide(sight: Sight) -> list[Action]:
+def decide(observation: Observation) -> list[Action]:
     """All actions that are due, most urgent first."""
     actions: list[Action] = []
-    for job in sight.jobs:
-        actions.extend(plays(sight.me, sight.now, job.view.job_id, job.claims, job.games))
-        actions.extend(_supplies(sight, job))
-    for job in sight.jobs:
-        actions.extend(_pokes(sight, job))
-    for job in sight.open_jobs:
-        actions.extend(_outer(sight, job))
-    for job in sight.open_jobs:
-        actions.extend(_tasks(sight, job))
-    for job in sight.open_jobs:
-        actions.extend(_shards(sight, job))
+    for job in observation.jobs:
+        actions.extend(plays(observation.me, observation.now, job.view.job_id, job.claims, job.games))
+        actions.extend(_supplies(observation, job))
+    for job in observation.jobs:
+        actions.extend(_pokes(observation, job))
+    for job in observation.open_jobs:
+        actions.extend(_outer(observation, job))
+    for job in observation.open_jobs:
+        actions.extend(_tasks(observation, job))
+    for job in observation.open_jobs:
+        actions.extend(_shards(observation, job))
     return actions
 
 
-def holds(sight: Sight, job: JobSight) -> list[int]:
+def holds(observation: Observation, job: JobObservation) -> list[int]:
     """Shards of the job that this solver holds."""
-    return [k for k, holder in enumerate(job.holders) if holder.solver == sight.me]
+    return [k for k, holder in enumerate(job.holders) if holder.solver == observation.me]
 
 
-def round_open(job: JobSight, now: Seconds) -> bool:
+def round_open(job: JobObservation, now: Seconds) -> bool:
     """Whether tasks of the job's present round may still be committed and accepted."""
     progress, terms = job.view.progress, job.view.terms
     if progress.closed or progress.round >= progress.final_round:
@@ -216,10 +216,10 @@ def round_open(job: JobSight, now: Seconds) -> bool:
     return room and not closable(job.view, job.claims, now)
 
 
-def why(sight: Sight, job: JobSight) -> str:
+def why(observation: Observation, job: JobObservation) -> str:
     """Why the solver takes no shard of this job now; empty if it would take one."""
     terms, progress = job.view.terms, job.view.progress
-    if sight.limits.retire:
+    if observation.limits.retire:
         return "this solver is retiring and takes nothing new"
     if progress.closed or progress.halted or progress.round >= progress.final_round:
         return "the job is over: it begins no further round"
@@ -228,83 +228,83 @@ def why(sight: Sight, job: JobSight) -> str:
     if not job.examined:
         return "its files are not fetched and validated yet"
     opened = [k for k, holder in enumerate(job.holders) if holder.solver == ZERO_ADDRESS]
-    opened = [k for k in opened if (job.view.job_id, k) not in sight.limits.release]
+    opened = [k for k in opened if (job.view.job_id, k) not in observation.limits.release]
     if not opened:
         return "every shard is taken"
-    if sum(len(holds(sight, other)) for other in sight.open_jobs) >= sight.limits.max_shards:
-        return f"this solver already holds its {sight.limits.max_shards} shard(s)"
-    owed = sum(_stake_owed(sight, other) for other in sight.open_jobs)
-    if sight.unlocked - owed < terms.solver_stake:
-        spare = max(sight.unlocked - owed, 0)
+    if sum(len(holds(observation, other)) for other in observation.open_jobs) >= observation.limits.max_shards:
+        return f"this solver already holds its {observation.limits.max_shards} shard(s)"
+    owed = sum(_stake_owed(observation, other) for other in observation.open_jobs)
+    if observation.unlocked - owed < terms.solver_stake:
+        spare = max(observation.unlocked - owed, 0)
         return f"a claim locks {terms.solver_stake} of stake, {spare} is to spare; deposit more solver stake"
     best = max(job.prices[k] for k in opened)
-    if best < sight.limits.min_price:
-        return f"the price {best} is below the operator's floor {sight.limits.min_price}; it rises with time"
+    if best < observation.limits.min_price:
+        return f"the price {best} is below the operator's floor {observation.limits.min_price}; it rises with time"
     return ""
 
 
-def _stake_owed(sight: Sight, job: JobSight) -> int:
+def _stake_owed(observation: Observation, job: JobObservation) -> int:
     """Stake that the tasks held but not yet committed will lock."""
     round_ = job.view.progress.round
-    owed = [k for k in holds(sight, job) if not job.standing(Kind.TASK, round_, k)]
+    owed = [k for k in holds(observation, job) if not job.standing(Kind.TASK, round_, k)]
     return len(owed) * job.view.terms.solver_stake if round_ < job.view.progress.final_round else 0
 
 
-def _supplies(sight: Sight, job: JobSight) -> Iterator[Action]:
+def _supplies(observation: Observation, job: JobObservation) -> Iterator[Action]:
     standing = {view.claim_id: view for view in job.claims if not view.stale or view.left_out}
     for demand in job.demands:
         view = standing.get(demand.claim_id)
-        if demand.outcome or view is None or view.claim.claimant != sight.me:
+        if demand.outcome or view is None or view.claim.claimant != observation.me:
             continue
         live = view.status.phase in CHALLENGEABLE
-        if live and sight.now <= demand.deadline:
-            left = demand.deadline - sight.now
+        if live and observation.now <= demand.deadline:
+            left = demand.deadline - observation.now
             reason = f"demand {demand.demand_id}: pieces of our state are asked for, {left} s left"
             yield Supply(job.view.job_id, demand.demand_id, reason)
 
 
-def _involved(sight: Sight, job: JobSight) -> bool:
-    return bool(holds(sight, job)) or any(view.claim.claimant == sight.me for view in job.claims)
+def _involved(observation: Observation, job: JobObservation) -> bool:
+    return bool(holds(observation, job)) or any(view.claim.claimant == observation.me for view in job.claims)
 
 
-def _pokes(sight: Sight, job: JobSight) -> Iterator[Action]:
-    if not _involved(sight, job):
+def _pokes(observation: Observation, job: JobObservation) -> Iterator[Action]:
+    if not _involved(observation, job):
         return
-    watcher = Watcher(sight.me, sight.now, sight.block, sight.limits.patience)
+    watcher = Watcher(observation.me, observation.now, observation.block, observation.limits.patience)
     for view in job.claims:
         if poke := poke_for(watcher, job.view, job.claims, view):
             yield poke
     progress, terms = job.view.progress, job.view.terms
-    if round_open(job, sight.now):
+    if round_open(job, observation.now):
         for shard, holder in enumerate(job.holders):
-            if holder.solver in (ZERO_ADDRESS, sight.me) or job.standing(Kind.TASK, progress.round, shard):
+            if holder.solver in (ZERO_ADDRESS, observation.me) or job.standing(Kind.TASK, progress.round, shard):
                 continue
             end = max(progress.round_start, holder.since) + terms.task_time
-            if sight.now > end + sight.limits.patience:
+            if observation.now > end + observation.limits.patience:
                 reason = f"shard {shard} missed its deadline and holds the round up"
                 yield Expire(job.view.job_id, shard, holder.since, reason)
     if progress.settled_rounds >= progress.final_round and not progress.closed:
         yield Close(job.view.job_id, "every round is settled: refund the client")
 
 
-def _outer(sight: Sight, job: JobSight) -> Iterator[Action]:
+def _outer(observation: Observation, job: JobObservation) -> Iterator[Action]:
     progress, terms = job.view.progress, job.view.terms
-    mine = holds(sight, job)
+    mine = holds(observation, job)
     if not mine or progress.round >= progress.final_round or job.refusal:
         return
-    if not closable(job.view, job.claims, sight.now) or job.standing(Kind.OUTER, progress.round, 0):
+    if not closable(job.view, job.claims, observation.now) or job.standing(Kind.OUTER, progress.round, 0):
         return
     since = closable_since(job.view, job.claims)
     first = progress.round % terms.shards
     place = min((k - first) % terms.shards for k in mine)
-    if place and sight.now <= since + terms.outer_time + (place - 1) * sight.limits.patience:
+    if place and observation.now <= since + terms.outer_time + (place - 1) * observation.limits.patience:
         return
     if not job.examined:
         yield Examine(job.view.job_id, "its round waits for the outer claim")
         return
-    if sight.unlocked < terms.solver_stake:
+    if observation.unlocked < terms.solver_stake:
         yield Wait(
-            job.view.job_id, f"the outer claim locks {terms.solver_stake}; only {sight.unlocked} is free"
+            job.view.job_id, f"the outer claim locks {terms.solver_stake}; only {observation.unlocked} is free"
         )
         return
     count = len(accepted(job.view, job.claims))
@@ -313,17 +313,17 @@ def _outer(sight: Sight, job: JobSight) -> Iterator[Action]:
     yield CommitOuter(job.view.job_id, progress.round, progress.epoch, since, reason)
 
 
-def _tasks(sight: Sight, job: JobSight) -> Iterator[Action]:
+def _tasks(observation: Observation, job: JobObservation) -> Iterator[Action]:
     progress, terms, job_id = job.view.progress, job.view.terms, job.view.job_id
-    for shard in holds(sight, job):
+    for shard in holds(observation, job):
         since = job.holders[shard].since
         done = job.standing(Kind.TASK, progress.round, shard)
-        leaving = sight.limits.retire or (job_id, shard) in sight.limits.release
+        leaving = observation.limits.retire or (job_id, shard) in observation.limits.release
         over = progress.round >= progress.final_round
         if (leaving and done) or over:
             yield Release(job_id, shard, since, "asked to give it back" if leaving else "the job is over")
             continue
-        if done or not round_open(job, sight.now):
+        if done or not round_open(job, observation.now):
             continue
         if job.refusal:
             yield Wait(job_id, f"shard {shard} cannot be trained: {job.refusal}")
@@ -335,19 +335,19 @@ def _tasks(sight: Sight, job: JobSight) -> Iterator[Action]:
         if segments < terms.segments:
             reason = f"segment {segments + 1} of {terms.segments}, round {progress.round}, shard {shard}"
             yield TrainSegment(job_id, progress.round, shard, segments, reason)
-        elif sight.unlocked < terms.solver_stake:
+        elif observation.unlocked < terms.solver_stake:
             yield Wait(
-                job_id, f"a claim locks {terms.solver_stake} of stake; only {sight.unlocked} is unlocked"
+                job_id, f"a claim locks {terms.solver_stake} of stake; only {observation.unlocked} is unlocked"
             )
         else:
             reason = f"all {terms.segments} segments are trained and published"
             yield CommitTask(job_id, progress.round, shard, progress.epoch, since, reason)
 
 
-def _shards(sight: Sight, job: JobSight) -> Iterator[Action]:
+def _shards(observation: Observation, job: JobObservation) -> Iterator[Action]:
     progress = job.view.progress
     over = progress.halted or progress.round >= progress.final_round
-    if over or sight.limits.retire or job.refusal:
+    if over or observation.limits.retire or job.refusal:
         return
     opened = [k for k, holder in enumerate(job.holders) if holder.solver == ZERO_ADDRESS]
     if not opened:
@@ -355,12 +355,12 @@ def _shards(sight: Sight, job: JobSight) -> Iterator[Action]:
     if not job.examined:
         yield Examine(job.view.job_id, "it has an open shard")
         return
-    if why(sight, job):
+    if why(observation, job):
         return
-    keep = [k for k in opened if (job.view.job_id, k) not in sight.limits.release]
-    start = turn(sight.me, job.view.job_id, len(keep))
+    keep = [k for k in opened if (job.view.job_id, k) not in observation.limits.release]
+    start = turn(observation.me, job.view.job_id, len(keep))
     shard = keep[start]
-    if job.prices[shard] < sight.limits.min_price:
+    if job.prices[shard] < observation.limits.min_price:
         return
     reason = f"shard {shard} is open at {job.prices[shard]} a task"
     yield TakeShard(job.view.job_id, shard, job.holders[shard].since, job.prices[shard], reason)

@@ -22,7 +22,7 @@ from assay.node.work import Work
 from assay.protocol.ports import Blocks, Clock, Market
 from assay.protocol.types import Claim, JobId, JobView, Role, Seconds, Terms, Wei
 from assay.solver import policy
-from assay.solver.policy import JobSight, Limits, Sight
+from assay.solver.policy import JobObservation, Limits, Observation
 from assay.solver.progress import TaskProgress
 from assay.solver.trainer import Draft, Workshop
 
@@ -52,18 +52,18 @@ class SolverService(Node):
 
     # -- reading
 
-    def see(self) -> Sight:
+    def see(self) -> Observation:
         """One consistent look at everything that decisions depend on."""
         me = self.market.me
         stake = self.market.stake(me, Role.SOLVER)
-        jobs = tuple(self._job_sight(job) for job in upkeep.watched(self.market))
+        jobs = tuple(self._job_observation(job) for job in upkeep.watched(self.market))
         unlocked = Wei(max(stake.active - stake.locked, 0))
-        return Sight(me, self.clock.now(), self.clock.block(), unlocked, jobs, self.limits)
+        return Observation(me, self.clock.now(), self.clock.block(), unlocked, jobs, self.limits)
 
-    def _job_sight(self, job: JobView) -> JobSight:
+    def _job_observation(self, job: JobView) -> JobObservation:
         shards = range(job.terms.shards)
         holders = tuple(self.market.holder(job.job_id, k) for k in shards)
-        return JobSight(
+        return JobObservation(
             view=job,
             examined=job.job_id in self._shops,
             refusal=self.refusal(job.job_id),
@@ -96,9 +96,9 @@ class SolverService(Node):
         """Why this solver takes no shard of a job; empty if it would. Raises Stop when there is no such
         job."""
         with self.market.snapshot():
-            sight = self.see()
-        job = next((j for j in sight.jobs if j.view.job_id == job_id), None)
-        return "the job is closed" if job is None else policy.why(sight, job)
+            observation = self.see()
+        job = next((j for j in observation.jobs if j.view.job_id == job_id), None)
+        return "the job is closed" if job is None else policy.why(observation, job)
 
     def handlers(self) -> Mapping[type, Callable[..., None]]:
         return {

@@ -57,7 +57,7 @@ class Ballot:
 
 
 @dataclass(frozen=True)
-class JobSight:
+class JobObservation:
     """One job as the verifier sees it."""
 
     view: JobView
@@ -69,7 +69,7 @@ class JobSight:
 
 
 @dataclass(frozen=True)
-class Sight:
+class Observation:
     """Everything that a decision depends on."""
 
     me: Address
@@ -78,7 +78,7 @@ class Sight:
     unlocked: Wei
     """Verifier stake that no vote locks."""
     free: Wei
-    jobs: tuple[JobSight, ...]
+    jobs: tuple[JobObservation, ...]
     """Open ones, and closed ones in which something of ours is left."""
     limits: Limits
 
@@ -128,100 +128,100 @@ class Wait:
 Action = Replay | CommitVote | RevealVote | Pursue | Play | Poke | Wait
 
 
-def decide(sight: Sight) -> list[Action]:
+def decide(observation: Observation) -> list[Action]:
     """All actions that are due, most urgent first."""
     actions: list[Action] = []
-    running = [job for job in sight.jobs if not job.view.progress.closed]
-    for job in sight.jobs:
-        actions.extend(plays(sight.me, sight.now, job.view.job_id, job.claims, job.games))
+    running = [job for job in observation.jobs if not job.view.progress.closed]
+    for job in observation.jobs:
+        actions.extend(plays(observation.me, observation.now, job.view.job_id, job.claims, job.games))
     for job in running:
-        actions.extend(_reveals(sight, job))
+        actions.extend(_reveals(observation, job))
     for job in running:
-        actions.extend(_votes(sight, job))
+        actions.extend(_votes(observation, job))
     for job in running:
-        actions.extend(_pursuits(sight, job))
-    for job in sight.jobs:
-        actions.extend(_pokes(sight, job))
+        actions.extend(_pursuits(observation, job))
+    for job in observation.jobs:
+        actions.extend(_pokes(observation, job))
     return actions
 
 
-def own_vote(sight: Sight, view: ClaimView) -> Vote | None:
+def own_vote(observation: Observation, view: ClaimView) -> Vote | None:
     """This account's place among a claim's drawn verifiers."""
-    return next((vote for vote in view.votes if vote.verifier == sight.me), None)
+    return next((vote for vote in view.votes if vote.verifier == observation.me), None)
 
 
-def _drawn(sight: Sight, job: JobSight) -> Iterator[tuple[ClaimView, Vote]]:
+def _drawn(observation: Observation, job: JobObservation) -> Iterator[tuple[ClaimView, Vote]]:
     for view in job.claims:
-        vote = own_vote(sight, view)
+        vote = own_vote(observation, view)
         if vote is not None and not view.stale and view.status.phase == Phase.SEEDED:
             yield view, vote
 
 
-def _reveals(sight: Sight, job: JobSight) -> Iterator[Action]:
+def _reveals(observation: Observation, job: JobObservation) -> Iterator[Action]:
     terms = job.view.terms
-    for view, vote in _drawn(sight, job):
+    for view, vote in _drawn(observation, job):
         status = view.status
         if not voted(vote) or vote.revealed:
             continue
         end = status.since + terms.vote_time
         everyone = all(voted(other) for other in view.votes)
-        if _unbacked(sight, job, view) and sight.now <= end + terms.reveal_time // 2:
+        if _unbacked(observation, job, view) and observation.now <= end + terms.reveal_time // 2:
             continue
-        if (everyone or sight.now > end) and sight.now <= end + terms.reveal_time:
+        if (everyone or observation.now > end) and observation.now <= end + terms.reveal_time:
             reason = "every drawn verifier has voted" if everyone else "voting is over"
             yield RevealVote(job.view.job_id, view.claim_id, status.seed, reason)
 
 
-def _unbacked(sight: Sight, job: JobSight, view: ClaimView) -> bool:
+def _unbacked(observation: Observation, job: JobObservation, view: ClaimView) -> bool:
     """Whether we found a fault and have no game on it: an invalid vote shown now may cost its penalty."""
     ballot = job.ballots.get((view.claim_id, view.status.seed))
-    return ballot is not None and ballot.finding and view.claim_id not in _accused(sight, job)
+    return ballot is not None and ballot.finding and view.claim_id not in _accused(observation, job)
 
 
-def _accused(sight: Sight, job: JobSight) -> set[ClaimId]:
+def _accused(observation: Observation, job: JobObservation) -> set[ClaimId]:
     """Claims on which we have opened a game."""
-    return {g.game.claim_id for g in job.games if g.game.challenger == sight.me}
+    return {g.game.claim_id for g in job.games if g.game.challenger == observation.me}
 
 
-def _votes(sight: Sight, job: JobSight) -> Iterator[Action]:
+def _votes(observation: Observation, job: JobObservation) -> Iterator[Action]:
     terms, spent = job.view.terms, 0
-    for view, vote in _drawn(sight, job):
+    for view, vote in _drawn(observation, job):
         status = view.status
-        if voted(vote) or sight.now > status.since + terms.vote_time:
+        if voted(vote) or observation.now > status.since + terms.vote_time:
             continue
         if job.refusal:
             yield Wait(job.view.job_id, f"drawn, but the job's files are refused: {job.refusal}")
             continue
         ballot = job.ballots.get((view.claim_id, status.seed))
-        if sight.unlocked - spent < terms.verifier_stake:
+        if observation.unlocked - spent < terms.verifier_stake:
             yield Wait(
-                job.view.job_id, f"a vote locks {terms.verifier_stake}; only {sight.unlocked} is unlocked"
+                job.view.job_id, f"a vote locks {terms.verifier_stake}; only {observation.unlocked} is unlocked"
             )
         elif ballot is None:
             place = f"round {view.claim.round}, shard {view.claim.shard}"
             yield Replay(
                 job.view.job_id, view.claim_id, f"drawn to replay {terms.samples} segment(s) of {place}"
             )
-        elif sight.now >= status.since + min(sight.limits.seed_age, terms.vote_time // 2):
+        elif observation.now >= status.since + min(observation.limits.seed_age, terms.vote_time // 2):
             spent += terms.verifier_stake
             finding = "the sample replays to the same roots" if ballot.valid else "the replay differs"
             yield CommitVote(job.view.job_id, view.claim_id, status.seed, finding)
 
 
-def _pursuits(sight: Sight, job: JobSight) -> Iterator[Action]:
+def _pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]:
     terms = job.view.terms
-    playing = _accused(sight, job)
-    own = [g for g in job.games if g.game.challenger == sight.me and not g.decided]
+    playing = _accused(observation, job)
+    own = [g for g in job.games if g.game.challenger == observation.me and not g.decided]
     found = {claim_id for (claim_id, _), ballot in job.ballots.items() if ballot.finding}
     for view in job.claims:
         open_ = view.status.phase in CHALLENGEABLE and not view.stale
         if view.claim_id not in found or not open_ or view.claim_id in playing:
             continue
-        drawn = view.status.phase == Phase.SEEDED and own_vote(sight, view) is not None
-        if not drawn and others_suffice(sight.now, job.view, view, job.games):
+        drawn = view.status.phase == Phase.SEEDED and own_vote(observation, view) is not None
+        if not drawn and others_suffice(observation.now, job.view, view, job.games):
             continue
         bond = terms.challenge_bond
-        if sight.free < bond or (len(own) + 1) * bond > sight.limits.bond_budget:
+        if observation.free < bond or (len(own) + 1) * bond > observation.limits.bond_budget:
             yield Wait(
                 job.view.job_id, f"a fault was found, but its bond of {bond} exceeds balance or budget"
             )
@@ -229,10 +229,10 @@ def _pursuits(sight: Sight, job: JobSight) -> Iterator[Action]:
         yield Pursue(job.view.job_id, view.claim_id, "our replay contradicts the claim")
 
 
-def _pokes(sight: Sight, job: JobSight) -> Iterator[Action]:
-    watcher = Watcher(sight.me, sight.now, sight.block, sight.limits.patience)
+def _pokes(observation: Observation, job: JobObservation) -> Iterator[Action]:
+    watcher = Watcher(observation.me, observation.now, observation.block, observation.limits.patience)
     for view in job.claims:
-        ours = own_vote(sight, view) is not None
+        ours = own_vote(observation, view) is not None
         if (ours or view.status.phase == Phase.COMMITTED) and (
             poke := poke_for(watcher, job.view, job.claims, view)
         ):

@@ -22,7 +22,7 @@ from assay.protocol.ports import Blocks, Clock, Market, Write
 from assay.protocol.types import ClaimId, ClaimView, JobView, Role, Wei
 from assay.verifier import policy
 from assay.verifier.ballots import Ballots
-from assay.verifier.policy import Ballot, JobSight, Limits, Sight
+from assay.verifier.policy import Ballot, JobObservation, Limits, Observation
 
 
 class VerifierService(Accuser):
@@ -50,19 +50,19 @@ class VerifierService(Accuser):
 
     # -- reading
 
-    def see(self) -> Sight:
+    def see(self) -> Observation:
         """One consistent look at everything that decisions depend on."""
         me = self.market.me
         stake = self.market.stake(me, Role.VERIFIER)
         ballots = self._ballots.all()
-        jobs = tuple(self._job_sight(job, ballots) for job in upkeep.watched(self.market))
+        jobs = tuple(self._job_observation(job, ballots) for job in upkeep.watched(self.market))
         unlocked = Wei(max(stake.active - stake.locked, 0))
         now, block = self.clock.now(), self.clock.block()
-        return Sight(me, now, block, unlocked, self.market.free(me), jobs, self.limits)
+        return Observation(me, now, block, unlocked, self.market.free(me), jobs, self.limits)
 
-    def _job_sight(self, job: JobView, ballots: dict[tuple[ClaimId, bytes], Ballot]) -> JobSight:
+    def _job_observation(self, job: JobView, ballots: dict[tuple[ClaimId, bytes], Ballot]) -> JobObservation:
         claims, games = tuple(self.market.claims(job.job_id)), tuple(self.market.games(job.job_id))
-        return JobSight(job, self.refusal(job.job_id), claims, games, ballots)
+        return JobObservation(job, self.refusal(job.job_id), claims, games, ballots)
 
     # -- deciding and acting
 

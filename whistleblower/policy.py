@@ -58,7 +58,7 @@ class Suspicion:
 
 
 @dataclass(frozen=True)
-class JobSight:
+class JobObservation:
     """One job as the whistleblower sees it."""
 
     view: JobView
@@ -69,13 +69,13 @@ class JobSight:
 
 
 @dataclass(frozen=True)
-class Sight:
+class Observation:
     """Everything that a decision depends on."""
 
     me: Address
     now: Seconds
     free: Wei
-    jobs: tuple[JobSight, ...]
+    jobs: tuple[JobObservation, ...]
     """Open ones, and closed ones in which something of ours is left."""
     audited: frozenset[Target]
     """Found right, or already looked at."""
@@ -145,83 +145,83 @@ class Advise:
 Action = AuditClaim | AuditVote | Pursue | Play | Demand | Collect | Advise
 
 
-def decide(sight: Sight) -> list[Action]:
+def decide(observation: Observation) -> list[Action]:
     """All actions that are due, most urgent first."""
     actions: list[Action] = []
-    for job in sight.jobs:
-        actions.extend(plays(sight.me, sight.now, job.view.job_id, job.claims, job.games))
-        actions.extend(_collections(sight, job))
-    if sight.limits.mode == Mode.OFF:
+    for job in observation.jobs:
+        actions.extend(plays(observation.me, observation.now, job.view.job_id, job.claims, job.games))
+        actions.extend(_collections(observation, job))
+    if observation.limits.mode == Mode.OFF:
         return actions
-    running = [job for job in sight.jobs if not job.view.progress.closed]
+    running = [job for job in observation.jobs if not job.view.progress.closed]
     for job in running:
-        actions.extend(_pursuits(sight, job))
-        actions.extend(_demands(sight, job))
-    audits = [pair for job in running if not job.refusal for pair in _audits(sight, job)]
+        actions.extend(_pursuits(observation, job))
+        actions.extend(_demands(observation, job))
+    audits = [pair for job in running if not job.refusal for pair in _audits(observation, job)]
     actions.extend(action for _, action in sorted(audits, key=lambda pair: pair[0]))
     return actions
 
 
-def _collections(sight: Sight, job: JobSight) -> Iterator[Action]:
+def _collections(observation: Observation, job: JobObservation) -> Iterator[Action]:
     for demand in job.demands:
-        if demand.demander == sight.me and not demand.outcome and sight.now > demand.deadline:
+        if demand.demander == observation.me and not demand.outcome and observation.now > demand.deadline:
             reason = f"demand {demand.demand_id}: its time is up"
             yield Collect(job.view.job_id, demand.demand_id, reason)
 
 
-def _demands(sight: Sight, job: JobSight) -> Iterator[Action]:
+def _demands(observation: Observation, job: JobObservation) -> Iterator[Action]:
     """One demand for each claim that hides its states, while bonds last and its window leaves time."""
     bond = job.view.terms.challenge_bond
-    if not sight.limits.demand or sight.limits.mode != Mode.PLAY or job.refusal:
+    if not observation.limits.demand or observation.limits.mode != Mode.PLAY or job.refusal:
         return
-    lying = bond * sum(not d.outcome and d.demander == sight.me for d in job.demands)
-    lying += bond * sum(not g.decided and g.game.challenger == sight.me for g in job.games)
-    asked = {demand.claim_id for demand in job.demands if demand.demander == sight.me}
-    for view in _open_claims(sight, job):
-        if view.claim_id not in sight.unpublished or view.claim_id in asked:
+    lying = bond * sum(not d.outcome and d.demander == observation.me for d in job.demands)
+    lying += bond * sum(not g.decided and g.game.challenger == observation.me for g in job.games)
+    asked = {demand.claim_id for demand in job.demands if demand.demander == observation.me}
+    for view in _open_claims(observation, job):
+        if view.claim_id not in observation.unpublished or view.claim_id in asked:
             continue
-        if sight.free >= bond and lying + bond <= sight.limits.bond_budget:
+        if observation.free >= bond and lying + bond <= observation.limits.bond_budget:
             lying += bond
             reason = "its states are not published: show pieces, or lose the claim"
             yield Demand(job.view.job_id, view.claim_id, reason)
 
 
-def _awaits(sight: Sight, job: JobSight, view: ClaimView) -> bool:
+def _awaits(observation: Observation, job: JobObservation, view: ClaimView) -> bool:
     """Whether a demand on the claim is open or about to be made: its answer, or the claim's fall, comes
     first."""
-    mine = [d for d in job.demands if d.demander == sight.me and d.claim_id == view.claim_id]
+    mine = [d for d in job.demands if d.demander == observation.me and d.claim_id == view.claim_id]
     if mine:
         return any(not demand.outcome for demand in mine)
-    demanding = sight.limits.demand and sight.limits.mode == Mode.PLAY
-    return demanding and view.claim_id in sight.unpublished and sight.free >= job.view.terms.challenge_bond
+    demanding = observation.limits.demand and observation.limits.mode == Mode.PLAY
+    return demanding and view.claim_id in observation.unpublished and observation.free >= job.view.terms.challenge_bond
 
 
-def _open_claims(sight: Sight, job: JobSight) -> Iterator[ClaimView]:
+def _open_claims(observation: Observation, job: JobObservation) -> Iterator[ClaimView]:
     """Claims that may still be challenged."""
     for view in job.claims:
         ends = view.status.since + job.view.terms.challenge_window
-        late = view.status.phase == Phase.ACCEPTED and sight.now > ends
+        late = view.status.phase == Phase.ACCEPTED and observation.now > ends
         if view.status.phase in CHALLENGEABLE and not view.stale and not late:
             yield view
 
 
-def _pursuits(sight: Sight, job: JobSight) -> Iterator[Action]:
+def _pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]:
     bond = job.view.terms.challenge_bond
-    own = [game for game in job.games if game.game.challenger == sight.me]
+    own = [game for game in job.games if game.game.challenger == observation.me]
     at_stake: int = sum(bond for game in own if not game.decided)
-    for view in _open_claims(sight, job):
-        found = [(t, s) for t, s in sight.suspicions.items() if t[0] == view.claim_id]
+    for view in _open_claims(observation, job):
+        found = [(t, s) for t, s in observation.suspicions.items() if t[0] == view.claim_id]
         whole = [(t, s) for t, s in found if t[1] == ZERO_ADDRESS]
         for target, suspicion in whole or found:
             subject = (job.view.job_id, *target)
             begun = any(g.game.claim_id == target[0] and _defends(g, view, target[1]) for g in own)
             if begun:
                 continue
-            if sight.limits.mode == Mode.ADVISE:
+            if observation.limits.mode == Mode.ADVISE:
                 yield Advise(*subject, f"{suspicion.what}; a challenge takes a bond of {bond}")
-            elif target[1] == ZERO_ADDRESS and others_suffice(sight.now, job.view, view, job.games):
+            elif target[1] == ZERO_ADDRESS and others_suffice(observation.now, job.view, view, job.games):
                 continue
-            elif sight.free < bond or at_stake + bond > sight.limits.bond_budget:
+            elif observation.free < bond or at_stake + bond > observation.limits.bond_budget:
                 yield Advise(*subject, f"{suspicion.what}, but its bond of {bond} exceeds balance or budget")
             else:
                 at_stake += bond
@@ -232,24 +232,24 @@ def _defends(game: GameView, view: ClaimView, verifier: Address) -> bool:
     return game.game.defender == (view.claim.claimant if verifier == ZERO_ADDRESS else verifier)
 
 
-def _audits(sight: Sight, job: JobSight) -> Iterator[tuple[tuple[int, int], Action]]:
+def _audits(observation: Observation, job: JobObservation) -> Iterator[tuple[tuple[int, int], Action]]:
     """Audits with their urgency: seconds left (accepted claims first), then order of commit."""
     window = job.view.terms.challenge_window
-    for order, view in enumerate(_open_claims(sight, job)):
+    for order, view in enumerate(_open_claims(observation, job)):
         accepted = view.status.phase == Phase.ACCEPTED
-        left = view.status.since + window - sight.now if accepted else window + 1
+        left = view.status.since + window - observation.now if accepted else window + 1
         claim, target = view.claim, (view.claim_id, ZERO_ADDRESS)
         place = f"{claim.kind.name.lower()} of round {claim.round}, shard {claim.shard}"
-        if target in sight.suspicions or (_awaits(sight, job, view) and left > window // 2):
+        if target in observation.suspicions or (_awaits(observation, job, view) and left > window // 2):
             continue
-        if target not in sight.audited:
+        if target not in observation.audited:
             yield (left, order), AuditClaim(job.view.job_id, view.claim_id, f"{place}: {max(left, 0)} s left")
             continue
         for vote in view.votes:
             target = (view.claim_id, vote.verifier)
-            seen = target in sight.audited or target in sight.suspicions or vote.verifier == sight.me
+            seen = target in observation.audited or target in observation.suspicions or vote.verifier == observation.me
             if (
-                sight.limits.audit_votes
+                observation.limits.audit_votes
                 and vote.revealed
                 and vote.valid
                 and not seen

@@ -25,7 +25,7 @@ from assay.protocol.ports import Blocks, Clock, Market
 from assay.protocol.types import ZERO_ADDRESS, Address, ClaimId, ClaimView, JobId, JobView
 from assay.whistleblower import policy
 from assay.whistleblower.demand_store import Wishes
-from assay.whistleblower.policy import JobSight, Limits, Sight, Suspicion, Target
+from assay.whistleblower.policy import JobObservation, Limits, Observation, Suspicion, Target
 
 
 class Audited:
@@ -74,20 +74,20 @@ class WhistleblowerService(Accuser):
 
     # -- reading
 
-    def see(self) -> Sight:
+    def see(self) -> Observation:
         """One consistent look at everything that decisions depend on."""
         me = self.market.me
-        jobs = tuple(self._job_sight(job) for job in upkeep.watched(self.market))
+        jobs = tuple(self._job_observation(job) for job in upkeep.watched(self.market))
         suspicions = {target: Suspicion(describe(finding)) for target, finding in self.findings.items()}
         audited = frozenset(self._audited.targets)
         free = self.market.free(me)
         unpublished = frozenset(self._unpublished)
-        return Sight(me, self.clock.now(), free, jobs, audited, suspicions, self.limits, unpublished)
+        return Observation(me, self.clock.now(), free, jobs, audited, suspicions, self.limits, unpublished)
 
-    def _job_sight(self, job: JobView) -> JobSight:
+    def _job_observation(self, job: JobView) -> JobObservation:
         claims, games = tuple(self.market.claims(job.job_id)), tuple(self.market.games(job.job_id))
         demands = tuple(self.market.demands(job.job_id))
-        return JobSight(job, self.refusal(job.job_id), claims, games, demands)
+        return JobObservation(job, self.refusal(job.job_id), claims, games, demands)
 
     # -- deciding and acting
 

@@ -1,4 +1,4 @@
-"""The solver's decisions as a table: same sight, same actions, each with its reason."""
+"""The solver's decisions as a table: same observation, same actions, each with its reason."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from assay.solver.policy import (
     CommitTask,
     Examine,
     Expire,
-    JobSight,
+    JobObservation,
     Limits,
+    Observation,
     Release,
-    Sight,
     TakeShard,
     TrainSegment,
     Wait,
@@ -72,7 +72,7 @@ def claim(
     )
 
 
-def sight(
+def observation(
     holders: tuple[Address, Address] = (ZERO_ADDRESS, ZERO_ADDRESS),
     claims: tuple[ClaimView, ...] = (),
     *,
@@ -84,14 +84,14 @@ def sight(
     examined: bool = True,
     refusal: str = "",
     trained: Mapping[tuple[int, int], int] = NOTHING_TRAINED,
-) -> Sight:
+) -> Observation:
     held = tuple(Holder(h, Wei(10), Seconds(NOW - 50)) for h in holders)
     view = JobView(JOB, terms(min_shards=min_shards), progress, Wei(1_000))
-    job = JobSight(view, examined, refusal, held, (Wei(10),) * 2, claims, (), trained)
-    return Sight(ME, Seconds(now), 50, Wei(unlocked), (job,), limits)
+    job = JobObservation(view, examined, refusal, held, (Wei(10),) * 2, claims, (), trained)
+    return Observation(ME, Seconds(now), 50, Wei(unlocked), (job,), limits)
 
 
-def kinds(seen: Sight) -> list[type]:
+def kinds(seen: Observation) -> list[type]:
     actions = decide(seen)
     assert actions == decide(seen) and all(action.reason for action in actions)
     return [type(action) for action in actions]
@@ -100,23 +100,23 @@ def kinds(seen: Sight) -> list[type]:
 @pytest.mark.parametrize(
     ("seen", "expected"),
     [
-        (sight(examined=False), [Examine]),
-        (sight(), [TakeShard]),
-        (sight(refusal="hostile"), []),
-        (sight(unlocked=99), []),
-        (sight(limits=Limits(Wei(11), 2, Seconds(20))), []),
-        (sight(limits=Limits(Wei(0), 2, Seconds(20), retire=True)), []),
-        (sight((OTHER, OTHER)), []),
-        (sight((ME, OTHER)), [TrainSegment]),
-        (sight((ME, OTHER), trained={(0, 0): 3}), [TrainSegment]),
-        (sight((ME, OTHER), trained={(0, 0): 4}), [CommitTask]),
-        (sight((ME, OTHER), trained={(0, 0): 4}, unlocked=99), [Wait]),
-        (sight((ME, OTHER), examined=False), [Examine]),
-        (sight((ME, OTHER), progress=Progress(2, 2, 0, False, False, Seconds(NOW), 2)), [Release]),
-        (sight((ME, OTHER), now=NOW + 571), [TrainSegment]),
+        (observation(examined=False), [Examine]),
+        (observation(), [TakeShard]),
+        (observation(refusal="hostile"), []),
+        (observation(unlocked=99), []),
+        (observation(limits=Limits(Wei(11), 2, Seconds(20))), []),
+        (observation(limits=Limits(Wei(0), 2, Seconds(20), retire=True)), []),
+        (observation((OTHER, OTHER)), []),
+        (observation((ME, OTHER)), [TrainSegment]),
+        (observation((ME, OTHER), trained={(0, 0): 3}), [TrainSegment]),
+        (observation((ME, OTHER), trained={(0, 0): 4}), [CommitTask]),
+        (observation((ME, OTHER), trained={(0, 0): 4}, unlocked=99), [Wait]),
+        (observation((ME, OTHER), examined=False), [Examine]),
+        (observation((ME, OTHER), progress=Progress(2, 2, 0, False, False, Seconds(NOW), 2)), [Release]),
+        (observation((ME, OTHER), now=NOW + 571), [TrainSegment]),
     ],
 )
-def test_what_a_solver_does(seen: Sight, expected: list[type]) -> None:
+def test_what_a_solver_does(seen: Observation, expected: list[type]) -> None:
     if seen.now > NOW + 500:
         expected = [Expire, *expected]
     if Release in expected:
@@ -128,17 +128,17 @@ def test_what_a_solver_does(seen: Sight, expected: list[type]) -> None:
 
 def test_the_outer_claim_is_the_first_shards_at_once_and_the_others_later() -> None:
     accepted = tuple(claim(Kind.TASK, 0, k, Phase.ACCEPTED) for k in range(2))
-    assert kinds(sight((ME, OTHER), accepted)) == [CommitOuter]
-    assert kinds(sight((OTHER, ME), accepted)) == []
-    assert kinds(sight((OTHER, ME), accepted, now=NOW + 60)) == []
-    assert kinds(sight((OTHER, ME), accepted, now=NOW + 61)) == [CommitOuter]
-    assert kinds(sight((ME, OTHER), accepted[:1])) == []
+    assert kinds(observation((ME, OTHER), accepted)) == [CommitOuter]
+    assert kinds(observation((OTHER, ME), accepted)) == []
+    assert kinds(observation((OTHER, ME), accepted, now=NOW + 60)) == []
+    assert kinds(observation((OTHER, ME), accepted, now=NOW + 61)) == [CommitOuter]
+    assert kinds(observation((ME, OTHER), accepted[:1])) == []
 
 
 def test_48_a_solver_restarted_before_its_outer_claim_fetches_the_job_again() -> None:
     accepted = tuple(claim(Kind.TASK, 0, k, Phase.ACCEPTED) for k in (0, 1))
-    assert kinds(sight((ME, OTHER), accepted, examined=False)) == [Examine]
-    assert Examine not in kinds(sight((OTHER, ME), accepted, examined=False)), "not before its turn"
+    assert kinds(observation((ME, OTHER), accepted, examined=False)) == [Examine]
+    assert Examine not in kinds(observation((OTHER, ME), accepted, examined=False)), "not before its turn"
 
 
 STRAGGLERS_END = NOW + 1_200
@@ -149,7 +149,7 @@ def closing(now: int, holders: tuple[Address, Address] = (ME, OTHER)) -> list[ty
     """What a solver does, with shard 0 accepted and shard 1 pending, of two of which one is enough."""
     one = (claim(Kind.TASK, 0, 0, Phase.ACCEPTED), claim(Kind.TASK, 0, 1, Phase.COMMITTED))
     begun = Progress(0, 0, 0, False, False, Seconds(NOW), 2)
-    return kinds(sight(holders, one, progress=begun, now=now, min_shards=1))
+    return kinds(observation(holders, one, progress=begun, now=now, min_shards=1))
 
 
 def test_a_round_is_closed_without_its_stragglers_once_their_time_is_over() -> None:
@@ -162,7 +162,7 @@ def test_a_round_is_closed_without_its_stragglers_once_their_time_is_over() -> N
 def test_nobody_trains_for_a_round_that_takes_no_task_any_more() -> None:
     accepted = (claim(Kind.TASK, 0, 0, Phase.ACCEPTED),)
     begun = Progress(0, 0, 0, False, False, Seconds(NOW), 2)
-    late = partial(sight, (OTHER, ME), accepted, progress=begun, min_shards=1)
+    late = partial(observation, (OTHER, ME), accepted, progress=begun, min_shards=1)
     assert TrainSegment in kinds(late(now=STRAGGLERS_END))
     assert TrainSegment not in kinds(late(now=STRAGGLERS_END + 1))
 
@@ -174,7 +174,7 @@ def test_a_quorum_that_comes_too_late_is_not_tallied() -> None:
     begun = Progress(0, 0, 0, False, False, Seconds(NOW), 2)
 
     def tallied(now: int) -> bool:
-        seen = sight((OTHER, ME), tasks, progress=begun, now=now, min_shards=1)
+        seen = observation((OTHER, ME), tasks, progress=begun, now=now, min_shards=1)
         return any(isinstance(a, Poke) and a.what == "tally" for a in decide(seen))
 
     assert tallied(STRAGGLERS_END) and not tallied(STRAGGLERS_END + 1)
@@ -186,7 +186,7 @@ def test_a_claim_that_was_left_out_is_voided_once_its_games_are_over() -> None:
     over = Progress(1, 0, 0, False, False, Seconds(NOW), 2)
 
     def voided(view: ClaimView) -> bool:
-        actions = decide(sight((ME, OTHER), (view,), progress=over))
+        actions = decide(observation((ME, OTHER), (view,), progress=over))
         return any(isinstance(a, Poke) and a.what == "void" for a in actions)
 
     assert voided(old) and not voided(disputed)
@@ -194,50 +194,50 @@ def test_a_claim_that_was_left_out_is_voided_once_its_games_are_over() -> None:
 
 def test_a_solver_pokes_its_own_claims_at_once_and_others_after_its_patience() -> None:
     own = (claim(Kind.TASK, 0, 0, Phase.COMMITTED, ME),)
-    assert [a.what for a in decide(sight((ME, OTHER), own)) if isinstance(a, Poke)] == ["record_seed"]
+    assert [a.what for a in decide(observation((ME, OTHER), own)) if isinstance(a, Poke)] == ["record_seed"]
     other = (claim(Kind.TASK, 0, 1, Phase.COMMITTED, OTHER), *own)
-    pokes = [a.claim_id for a in decide(sight((ME, OTHER), other)) if isinstance(a, Poke)]
+    pokes = [a.claim_id for a in decide(observation((ME, OTHER), other)) if isinstance(a, Poke)]
     assert pokes == [own[0].claim_id]
-    later = [a.claim_id for a in decide(sight((ME, OTHER), other, now=NOW + 60)) if isinstance(a, Poke)]
+    later = [a.claim_id for a in decide(observation((ME, OTHER), other, now=NOW + 60)) if isinstance(a, Poke)]
     assert other[0].claim_id in later
 
 
 def test_a_stale_claim_is_voided_and_nothing_else_is_done_with_it() -> None:
     old = replace(claim(Kind.TASK, 0, 0, Phase.ACCEPTED, ME), stale=True)
-    actions = decide(sight((ME, OTHER), (old,), trained={(0, 0): 4}))
+    actions = decide(observation((ME, OTHER), (old,), trained={(0, 0): 4}))
     assert [getattr(a, "what", type(a).__name__) for a in actions] == ["void", "CommitTask"]
 
 
 def test_a_full_pipeline_stops_training() -> None:
     full = Progress(1, 0, 0, False, False, Seconds(NOW), 2)
-    seen = sight((ME, OTHER), progress=full)
+    seen = observation((ME, OTHER), progress=full)
     job = replace(seen.jobs[0], view=replace(seen.jobs[0].view, terms=terms(max_unsettled=1)))
     assert decide(replace(seen, jobs=(job,))) == []
 
 
 def test_a_halted_jobs_present_round_is_finished_and_no_other_begun() -> None:
     halted = Progress(1, 0, 0, True, False, Seconds(NOW), 2)
-    assert kinds(sight((ME, OTHER), progress=halted)) == [TrainSegment]
-    assert kinds(sight((ZERO_ADDRESS, OTHER), progress=halted)) == []
+    assert kinds(observation((ME, OTHER), progress=halted)) == [TrainSegment]
+    assert kinds(observation((ZERO_ADDRESS, OTHER), progress=halted)) == []
     over = replace(halted, round=2)
-    assert kinds(sight((ME, OTHER), progress=over)) == [Release]
+    assert kinds(observation((ME, OTHER), progress=over)) == [Release]
 
 
 def test_a_closed_job_takes_no_work_and_keeps_none_from_another() -> None:
-    closed = sight((ME, ME), progress=Progress(0, 0, 0, True, True, Seconds(NOW), 1)).jobs
-    one = sight(limits=Limits(Wei(0), 1, Seconds(20)), unlocked=100)
+    closed = observation((ME, ME), progress=Progress(0, 0, 0, True, True, Seconds(NOW), 1)).jobs
+    one = observation(limits=Limits(Wei(0), 1, Seconds(20)), unlocked=100)
     assert kinds(replace(one, jobs=closed)) == []
     assert kinds(replace(one, jobs=(*closed, *one.jobs))) == [TakeShard]
 
 
 def test_why_names_the_reason() -> None:
     for seen, word in [
-        (sight((OTHER, OTHER)), "taken"),
-        (sight(refusal="hostile"), "hostile"),
-        (sight(unlocked=99), "stake"),
-        (sight(limits=Limits(Wei(11), 2, Seconds(20))), "price"),
-        (sight(limits=Limits(Wei(0), 0, Seconds(20))), "holds"),
-        (sight(progress=Progress(0, 0, 0, True, False, Seconds(NOW), 1)), "over"),
+        (observation((OTHER, OTHER)), "taken"),
+        (observation(refusal="hostile"), "hostile"),
+        (observation(unlocked=99), "stake"),
+        (observation(limits=Limits(Wei(11), 2, Seconds(20))), "price"),
+        (observation(limits=Limits(Wei(0), 0, Seconds(20))), "holds"),
+        (observation(progress=Progress(0, 0, 0, True, False, Seconds(NOW), 1)), "over"),
     ]:
         assert word in why(seen, seen.jobs[0])
-    assert why(sight(), sight().jobs[0]) == ""
+    assert why(observation(), observation().jobs[0]) == ""

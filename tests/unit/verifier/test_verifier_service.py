@@ -55,7 +55,7 @@ def test_an_invalid_vote_is_shown_only_once_its_game_is_open(day: MarketDay) -> 
     shown: dict[str, set[str]] = {}
 
     def look() -> bool:
-        """Notes, at the first sight of each invalid vote, who had a game on the claim by then."""
+        """Notes, at the first observation of each invalid vote, who had a game on the claim by then."""
         accusers: set[str] = {p.view.game.challenger for p in day.world.games.values()}
         for entry in day.world.claims.values():
             for vote in entry.votes.values():

@@ -15,7 +15,7 @@ from assay.chain.eth.clock import ChainClock
 from assay.protocol.encoding import as_tuple
 from assay.protocol.errors import RpcUnreachable
 from assay.protocol.types import Claim, ClaimStatus, Phase, Progress, Seconds, Vote, Wei
-from assay.solver.policy import Limits, Sight
+from assay.solver.policy import Limits, Observation
 from assay.solver.service import SolverService
 from tests.fakes.blocks import FakeBlocks, Network
 from tests.fakes.jobs import APPETITE
@@ -124,7 +124,7 @@ def requests_of(node: MarketNode, work: Callable[[], Any]) -> int:
     return len(node.requests) - before
 
 
-def look(solver: SolverService) -> Sight:
+def look(solver: SolverService) -> Observation:
     """One look of a node, as its tick takes it."""
     with solver.market.snapshot():
         return solver.see()
