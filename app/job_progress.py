@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.table import Table
 
 from assay.app.invocation import App
-from assay.app.machine import APPETITE, engine_of
+from assay.app.machine import RESOURCE_LIMITS, engine_of
 from assay.app.output import table
 from assay.app.units import show_amount
 from assay.app.wiring import Connection, NodeStorage
@@ -59,7 +59,7 @@ def losses_if_fetched(app: App, connection: Connection, storage: NodeStorage, jo
     market = connection.market
     storage.set_peers(market.endpoints().values())
     try:
-        files = load_job(storage.blocks, market.job(job_id).terms, APPETITE)
+        files = load_job(storage.blocks, market.job(job_id).terms, RESOURCE_LIMITS)
     except Retry:
         return None
     return losses_of(market, storage.blocks, job_id, files, engine_of(app.settings, brief=True))

@@ -9,12 +9,12 @@ from pathlib import Path
 import torch
 
 from assay.app.settings import Settings
-from assay.node.artifacts import Appetite
+from assay.node.artifacts import ResourceLimits
 from assay.node.engine import Engine, Way
 from assay.program.execute import open_device
 from assay.protocol.errors import Ask
 
-APPETITE = Appetite(dataset_bytes=4 << 30, state_bytes=8 << 30, step_bytes=16 << 30, step_operations=10**15)
+RESOURCE_LIMITS = ResourceLimits(dataset_bytes=4 << 30, state_bytes=8 << 30, step_bytes=16 << 30, step_operations=10**15)
 """The most that a node of this installation fetches and runs for one job."""
 SECRET_FILE = "secret"
 FORMS_FOLDER = "forms"

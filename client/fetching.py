@@ -14,7 +14,7 @@ from torch import Tensor
 
 from assay.client.following import Losses, follow
 from assay.client.receipt import INNER, MODEL, OUTER, claim_json, game_json, header, write_receipt
-from assay.node.artifacts import Appetite, LoadedJob, load_job
+from assay.node.artifacts import LoadedJob, ResourceLimits, load_job
 from assay.node.divergence import not_finite
 from assay.node.rounds import standing
 from assay.node.states import Known, Lineage
@@ -66,7 +66,7 @@ def _divergence(
 
 
 def fetch(
-    market: MarketView, blocks: Blocks, job_id: JobId, folder: Path, appetite: Appetite, block: int
+    market: MarketView, blocks: Blocks, job_id: JobId, folder: Path, resource_limits: ResourceLimits, block: int
 ) -> dict[str, Tensor]:
     """Write model, programs and receipt into `folder`; the parameters. `block` is where the chain stands.
 
@@ -78,7 +78,7 @@ def fetch(
         raise NotSettled(
             "no round is settled, so there is no model yet", hint="`assay job watch` until one is"
         )
-    files = load_job(blocks, job.terms, appetite)
+    files = load_job(blocks, job.terms, resource_limits)
     claims = list(market.claims(job_id))
     last = standing(claims, Kind.OUTER, rounds - 1, 0)
     if last is None or last.status.phase != Phase.SETTLED:

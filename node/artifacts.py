@@ -49,7 +49,7 @@ def _bad(why: str) -> BadManifest:
 
 
 @dataclass(frozen=True)
-class Appetite:
+class ResourceLimits:
     """The most that this node is willing to fetch and run; operator's choice, not consensus."""
 
     dataset_bytes: int
@@ -247,15 +247,15 @@ def _state(blocks: Blocks, entry: dict[str, Any], what: str, program: Program, r
     return state
 
 
-def _dataset(blocks: Blocks, entry: dict[str, Any], terms: Terms, appetite: Appetite) -> Records | None:
+def _dataset(blocks: Blocks, entry: dict[str, Any], terms: Terms, resource_limits: ResourceLimits) -> Records | None:
     _agree("the dataset", entry["root"], terms.dataset_root)
     if (entry["records"], entry["recordSize"]) != (terms.records, terms.record_size):
         raise _bad("the manifest counts other records than the terms")
     size = terms.records * terms.record_size
     if size == 0:
         return None
-    if size > appetite.dataset_bytes:
-        raise _bad(f"the dataset has {size} bytes, this node fetches at most {appetite.dataset_bytes}")
+    if size > resource_limits.dataset_bytes:
+        raise _bad(f"the dataset has {size} bytes, this node fetches at most {resource_limits.dataset_bytes}")
     data = blocks.read_file(entry["cid"], size)
     if len(data) != size:
         raise _bad(f"the dataset has {len(data)} bytes instead of {size}")
@@ -276,7 +276,7 @@ def _fit(inner: Program, outer: Program, terms: Terms) -> None:
             raise _bad(f"slot {slot} of the outer program has another shape than parameter {slot % params}")
 
 
-def load_job(blocks: Blocks, terms: Terms, appetite: Appetite) -> LoadedJob:
+def load_job(blocks: Blocks, terms: Terms, resource_limits: ResourceLimits) -> LoadedJob:
     """Fetch and check everything of a job. Raises BadManifest, InvalidProgram, InvalidState, Retry."""
     manifest = _read_manifest(blocks, terms.manifest)
     names = manifest["slots"]
@@ -289,11 +289,11 @@ def load_job(blocks: Blocks, terms: Terms, appetite: Appetite) -> LoadedJob:
         validate(
             program,
             terms.record_size,
-            max_bytes=appetite.step_bytes,
-            max_operations=appetite.step_operations,
+            max_bytes=resource_limits.step_bytes,
+            max_operations=resource_limits.step_operations,
         )
-        if program.state_bytes > appetite.state_bytes:
-            limit = appetite.state_bytes
+        if program.state_bytes > resource_limits.state_bytes:
+            limit = resource_limits.state_bytes
             raise _bad(f"a state has {program.state_bytes} bytes, this node keeps at most {limit}")
     _fit(inner, outer, terms)
     if inner.record_size and not terms.records:
@@ -301,7 +301,7 @@ def load_job(blocks: Blocks, terms: Terms, appetite: Appetite) -> LoadedJob:
     return LoadedJob(
         inner,
         outer,
-        _dataset(blocks, manifest["dataset"], terms, appetite),
+        _dataset(blocks, manifest["dataset"], terms, resource_limits),
         _state(blocks, manifest["genesis"], "genesis", inner, terms.genesis_root),
         _state(blocks, manifest["outerGenesis"], "outer genesis", outer, terms.outer_genesis_root),
         tuple(names),

@@ -15,7 +15,7 @@ from assay.dispute.disputant import Disputant
 from assay.dispute.player import play
 from assay.dispute.replay import Replay
 from assay.node import upkeep
-from assay.node.artifacts import Appetite
+from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Finding
 from assay.node.engine import REFERENCE_ENGINE, Engine
 from assay.node.prosecution import Prosecutor, Pursuit, replay_for, slots_shown
@@ -60,14 +60,14 @@ class Node(Service):
         market: Market,
         blocks: Blocks,
         clock: Clock,
-        appetite: Appetite,
+        resource_limits: ResourceLimits,
         *,
         emit: Emit = ignore,
         engine: Engine = REFERENCE_ENGINE,
         poll_s: float = POLL_S,
     ) -> None:
         super().__init__(role, market.me, clock, emit, poll_s)
-        self.market, self.blocks, self.appetite = market, blocks, appetite
+        self.market, self.blocks, self.resource_limits = market, blocks, resource_limits
         self._engine = engine
         self._waits: dict[JobId, str] = {}
         self._disputant = Disputant(market.me, self._replay_for)
@@ -149,10 +149,10 @@ class Accuser(Node):
         blocks: Blocks,
         clock: Clock,
         secret: bytes,
-        appetite: Appetite,
+        resource_limits: ResourceLimits,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__(role, market, blocks, clock, appetite, **options)
+        super().__init__(role, market, blocks, clock, resource_limits, **options)
         self._lineages: dict[JobId, Lineage] = {}
         self._prosecutor = Prosecutor(market, secret)
 
@@ -160,7 +160,7 @@ class Accuser(Node):
         if job_id not in self._lineages:
             job = self.market.job(job_id)
             self._lineages[job_id] = open_lineage(
-                self.market, self.blocks, job, self.appetite, engine=self._engine
+                self.market, self.blocks, job, self.resource_limits, engine=self._engine
             )
         return self._lineages[job_id]
 

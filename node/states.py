@@ -17,7 +17,7 @@ from random import Random
 
 from torch import Tensor
 
-from assay.node.artifacts import Appetite, BadManifest, Checkpoint, State, load_job, read_checkpoints
+from assay.node.artifacts import BadManifest, Checkpoint, ResourceLimits, State, load_job, read_checkpoints
 from assay.node.engine import REFERENCE_ENGINE, Engine
 from assay.node.rounds import PASSED
 from assay.node.work import Work
@@ -258,10 +258,10 @@ def open_lineage(
     market: MarketView,
     blocks: Blocks,
     job: JobView,
-    appetite: Appetite,
+    resource_limits: ResourceLimits,
     *,
     engine: Engine = REFERENCE_ENGINE,
 ) -> Lineage:
     """Fetch and check a job's files, ready to replay any claim. Raises what ``load_job`` raises."""
-    files = load_job(blocks, job.terms, appetite)
+    files = load_job(blocks, job.terms, resource_limits)
     return Lineage(market, blocks, job.job_id, Work(job.terms, files, engine=engine))

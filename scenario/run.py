@@ -164,7 +164,7 @@ class Run:
         return Planting(connection, job_id, self.addresses["solver-1"], 1, say).look
 
     def _finish(self, connection: Connection, storage: NodeStorage, job_id: JobId) -> None:
-        from assay.app.machine import APPETITE, engine_of
+        from assay.app.machine import RESOURCE_LIMITS, engine_of
         from assay.client.fetched import sample_text
         from assay.client.fetching import fetch
         from assay.client.receipt import verify
@@ -174,14 +174,14 @@ class Run:
         outcome.games = list(market.games(job_id))
         storage.set_peers(url for owner, url in market.endpoints().items() if owner != market.me)
         self.say("[yellow]client[/]      fetches the model by its CID and checks it against the chain")
-        fetch(market, storage.blocks, job_id, self.out, APPETITE, connection.clock.block())
+        fetch(market, storage.blocks, job_id, self.out, RESOURCE_LIMITS, connection.clock.block())
         outcome.verified = verify(self.out)
         self.say(
             f"[yellow]client[/]      checked offline against {self.out / 'receipt.json'}:"
             " it is the settled model"
         )
         engine = engine_of(self.app.settings)
-        lineage = open_lineage(market, storage.blocks, market.job(job_id), APPETITE, engine=engine)
+        lineage = open_lineage(market, storage.blocks, market.job(job_id), RESOURCE_LIMITS, engine=engine)
         self._check_verdicts(lineage, job_id)
         outcome.held_out_loss = held_out_losses(lineage, job_id, self.body)
         outcome.sample = sample_text(self.out, "def ", 160, 0)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Unpack
 
 from assay.node import upkeep
-from assay.node.artifacts import Appetite, LoadedJob, load_job
+from assay.node.artifacts import LoadedJob, ResourceLimits, load_job
 from assay.node.availability import answer
 from assay.node.role import Action, Node, Options
 from assay.node.service import intent
@@ -42,10 +42,10 @@ class SolverService(Node):
         clock: Clock,
         folder: Path,
         limits: Limits,
-        appetite: Appetite,
+        resource_limits: ResourceLimits,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__("solver", market, blocks, clock, appetite, **options)
+        super().__init__("solver", market, blocks, clock, resource_limits, **options)
         self.limits = limits
         self._progress = TaskProgress(folder / "tasks")
         self._shops: dict[JobId, Workshop] = {}
@@ -125,7 +125,7 @@ class SolverService(Node):
 
     def _examine(self, action: policy.Examine) -> None:
         job = self.market.job(action.job_id)
-        files = load_job(self.blocks, job.terms, self.appetite)
+        files = load_job(self.blocks, job.terms, self.resource_limits)
         work = self.make_work(job.terms, files)
         self._shops[action.job_id] = self.make_shop(job, work)
         self.emit("examined", job=action.job_id.hex())

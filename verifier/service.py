@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from assay.node import upkeep
-from assay.node.artifacts import Appetite
+from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Attestation, Finding, attest
 from assay.node.role import Accuser, Action, Options
 from assay.node.service import intent
@@ -40,10 +40,10 @@ class VerifierService(Accuser):
         folder: Path,
         secret: bytes,
         limits: Limits,
-        appetite: Appetite,
+        resource_limits: ResourceLimits,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__("verifier", market, blocks, clock, secret, appetite, **options)
+        super().__init__("verifier", market, blocks, clock, secret, resource_limits, **options)
         self.limits = limits
         self._ballots = Ballots(folder / "ballots", secret)
         self._findings: dict[ClaimId, Finding] = {}

@@ -14,7 +14,7 @@ from random import Random, SystemRandom
 from typing import Unpack
 
 from assay.node import upkeep
-from assay.node.artifacts import Appetite
+from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Finding, audit_claim, audit_vote
 from assay.node.availability import Wish, ask, wish
 from assay.node.role import Accuser, Action, Options
@@ -60,10 +60,10 @@ class WhistleblowerService(Accuser):
         folder: Path,
         secret: bytes,
         limits: Limits,
-        appetite: Appetite,
+        resource_limits: ResourceLimits,
         **options: Unpack[Options],
     ) -> None:
-        super().__init__("whistleblower", market, blocks, clock, secret, appetite, **options)
+        super().__init__("whistleblower", market, blocks, clock, secret, resource_limits, **options)
         self.limits = limits
         self._audited = Audited(folder / "audited")
         self._wishes = Wishes(folder / "demands")

@@ -175,7 +175,7 @@ def prove(context: typer.Context, game_id: GameId) -> None:
 
 
 def _play(app: App, game_id: int) -> None:
-    from assay.app.machine import APPETITE, engine_of, secret_of
+    from assay.app.machine import RESOURCE_LIMITS, engine_of, secret_of
     from assay.dispute.disputant import Disputant
     from assay.dispute.player import play
     from assay.node.prosecution import Prosecutor, replay_for, slots_shown
@@ -189,7 +189,7 @@ def _play(app: App, game_id: int) -> None:
     try:
         job = market.job(market.claim(view.game.claim_id).claim.job_id)
         engine = engine_of(app.settings, brief=True)
-        lineage = open_lineage(market, storage.blocks, job, APPETITE, engine=engine)
+        lineage = open_lineage(market, storage.blocks, job, RESOURCE_LIMITS, engine=engine)
         app.announce(f"move in game {game_id}: {state_of(view)}")
         pursuit = None
         if slots_shown(view.game) and view.game.challenger == market.me:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from assay.app.invocation import App
-from assay.app.machine import APPETITE, engine_of
+from assay.app.machine import RESOURCE_LIMITS, engine_of
 from assay.app.wiring import Connection, NodeStorage
 from assay.node.audit import Finding, audit_claim
 from assay.node.states import Lineage, open_lineage
@@ -39,7 +39,7 @@ def open_inspection(app: App, job_id: JobId) -> Inspection:
         connection.market,
         storage.blocks,
         job,
-        APPETITE,
+        RESOURCE_LIMITS,
         engine=engine_of(app.settings, brief=True),
     )
     return Inspection(connection, storage, job, lineage)

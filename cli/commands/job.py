@@ -46,7 +46,7 @@ def list_jobs(context: typer.Context) -> None:
 def show(context: typer.Context, job: JobArgument) -> None:
     """Where a job stands; losses are read from published checkpoints."""
     from assay.app.job_progress import progress_table
-    from assay.app.machine import APPETITE, engine_of
+    from assay.app.machine import RESOURCE_LIMITS, engine_of
     from assay.client.following import follow, losses_of
     from assay.node.artifacts import load_job
 
@@ -56,7 +56,7 @@ def show(context: typer.Context, job: JobArgument) -> None:
     terms = market.job(job_id).terms
     storage.set_peers(market.endpoints().values())
     try:
-        files = load_job(storage.blocks, terms, APPETITE)
+        files = load_job(storage.blocks, terms, RESOURCE_LIMITS)
         engine = engine_of(app.settings, brief=True)
         following = follow(market, job_id, losses_of(market, storage.blocks, job_id, files, engine))
     finally:

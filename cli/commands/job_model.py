@@ -24,7 +24,7 @@ def fetch(
     ),
 ) -> None:
     """Fetch the settled model by its CID, check it against the chain, and write it with its receipt."""
-    from assay.app.machine import APPETITE
+    from assay.app.machine import RESOURCE_LIMITS
     from assay.client.fetching import fetch as fetch_model
     from assay.node.divergence import not_finite
 
@@ -37,7 +37,7 @@ def fetch(
             storage.blocks,
             JobId(parse_id(job)),
             folder,
-            APPETITE,
+            RESOURCE_LIMITS,
             connection.clock.block(),
         )
     finally:

@@ -85,7 +85,7 @@ def init_own(
 
 def validate(context: typer.Context, file: FileArgument) -> None:
     """Trace the model, check the program and the terms, and say what the job can cost. Sends nothing."""
-    from assay.app.machine import APPETITE
+    from assay.app.machine import RESOURCE_LIMITS
     from assay.client.posting import estimate
     from assay.jobfile.build import build, terms_of
     from assay.node.artifacts import Published, program_ref
@@ -98,14 +98,14 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     check(
         files.inner,
         files.records.record_size,
-        max_bytes=APPETITE.step_bytes,
-        max_operations=APPETITE.step_operations,
+        max_bytes=RESOURCE_LIMITS.step_bytes,
+        max_operations=RESOURCE_LIMITS.step_operations,
     )
     check(
         files.outer,
         files.records.record_size,
-        max_bytes=APPETITE.step_bytes,
-        max_operations=APPETITE.step_operations,
+        max_bytes=RESOURCE_LIMITS.step_bytes,
+        max_operations=RESOURCE_LIMITS.step_operations,
     )
     published = Published(
         b"\1" * 32,

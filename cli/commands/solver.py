@@ -29,7 +29,7 @@ def run(
     withhold: Annotated[bool, typer.Option(help="Drills only: serve no block to anybody.")] = False,
 ) -> None:
     """Run a solver until stopped."""
-    from assay.app.machine import APPETITE, engine_of
+    from assay.app.machine import RESOURCE_LIMITS, engine_of
     from assay.cli.node.fitness import before_work
     from assay.cli.node.run import NodeParts, run_node
     from assay.solver.policy import Limits
@@ -43,7 +43,7 @@ def run(
     kind = drills.solver_kind(fault, cheat)
 
     def make(parts: NodeParts) -> SolverService:
-        common = (parts.connection.writer, parts.storage.blocks, parts.clock, parts.home, limits, APPETITE)
+        common = (parts.connection.writer, parts.storage.blocks, parts.clock, parts.home, limits, RESOURCE_LIMITS)
         return kind(*common, emit=parts.emit, engine=engine, poll_s=poll)
 
     run_node(app, host, port, make, serve=not withhold)
@@ -68,7 +68,7 @@ def bench(
 @commands.command()
 def why(context: typer.Context, job: str) -> None:
     """Why this account's solver would take no shard of a job."""
-    from assay.app.machine import APPETITE, engine_of
+    from assay.app.machine import RESOURCE_LIMITS, engine_of
     from assay.solver.policy import Limits
     from assay.solver.service import SolverService
 
@@ -83,7 +83,7 @@ def why(context: typer.Context, job: str) -> None:
         connection.clock,
         app.node_home(app.settings.account),
         Limits(parse_amount("0tok"), 4, parse_duration("5s")),
-        APPETITE,
+        RESOURCE_LIMITS,
         engine=engine_of(app.settings, brief=True),
     )
     reason = service.why(JobId(parse_id(job)))

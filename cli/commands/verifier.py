@@ -40,7 +40,7 @@ def run(
 ) -> None:
     """Run a verifier until stopped."""
     from assay.app.accounts import resolve
-    from assay.app.machine import APPETITE, engine_of, secret_of
+    from assay.app.machine import RESOURCE_LIMITS, engine_of, secret_of
     from assay.cli.node.run import NodeParts, run_node
     from assay.verifier.adversary import ColludingVerifier, CopyingVerifier, LazyVerifier
     from assay.verifier.policy import Limits
@@ -64,7 +64,7 @@ def run(
             parts.home,
             secret_of(parts.home),
             limits,
-            APPETITE,
+            RESOURCE_LIMITS,
         )
         return kind(*common, emit=parts.emit, engine=engine, poll_s=poll)
 

@@ -33,7 +33,7 @@ def run(
     ] = None,
 ) -> None:
     """Run a whistleblower until stopped."""
-    from assay.app.machine import APPETITE, engine_of, secret_of
+    from assay.app.machine import RESOURCE_LIMITS, engine_of, secret_of
     from assay.cli.node.run import NodeParts, run_node
     from assay.protocol.errors import Stop
     from assay.whistleblower.policy import Limits, Mode
@@ -54,7 +54,7 @@ def run(
             parts.home,
             secret_of(parts.home),
             limits,
-            APPETITE,
+            RESOURCE_LIMITS,
             emit=parts.emit,
             engine=engine,
             poll_s=poll,

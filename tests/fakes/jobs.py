@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from assay.node.artifacts import Appetite, Published
+from assay.node.artifacts import Published, ResourceLimits
 from assay.program.build import ProgramBuilder
 from assay.program.execute import Records
 from assay.program.isa import DType, Program
@@ -20,7 +20,7 @@ from assay.training.outer import DiLoCo, outer_genesis, outer_program
 WIDTH = 8
 ROWS = 2
 
-APPETITE = Appetite(dataset_bytes=1 << 20, state_bytes=1 << 20, step_bytes=1 << 24, step_operations=1 << 24)
+RESOURCE_LIMITS = ResourceLimits(dataset_bytes=1 << 20, state_bytes=1 << 20, step_bytes=1 << 24, step_operations=1 << 24)
 
 
 def account(name: str) -> Address:

@@ -21,7 +21,7 @@ from assay.whistleblower.policy import Mode
 from assay.whistleblower.service import WhistleblowerService
 from tests.fakes.blocks import FakeBlocks, Network
 from tests.fakes.clock import FakeClock
-from tests.fakes.jobs import APPETITE, account, tiny_files, tiny_terms
+from tests.fakes.jobs import RESOURCE_LIMITS, account, tiny_files, tiny_terms
 from tests.fakes.market import World
 from tests.fakes.port import FakeMarket
 
@@ -74,7 +74,7 @@ class MarketDay:
         market = self.markets.get(name) or self.join(name, solver=2_000)
         limits = SolverLimits(Wei(0), 1, Seconds(20))
         parts = (market, blocks or self.blocks(), FakeClock(self.world), self.folder / name)
-        service = kind(*parts, limits, APPETITE, emit=self.events.append, **options)
+        service = kind(*parts, limits, RESOURCE_LIMITS, emit=self.events.append, **options)
         self.services[name] = service
         return service
 
@@ -86,7 +86,7 @@ class MarketDay:
             Seconds(20), options.pop("bonds", Wei(200)), options.pop("seed_age", Seconds(0))
         )
         parts = (market, self.blocks(), FakeClock(self.world), self.folder / name, secret(name))
-        service = kind(*parts, limits, APPETITE, emit=self.events.append, **options)
+        service = kind(*parts, limits, RESOURCE_LIMITS, emit=self.events.append, **options)
         self.services[name] = service
         return service
 
@@ -96,7 +96,7 @@ class MarketDay:
         market = self.markets.get(name) or self.join(name)
         limits = WhistleLimits(mode, Wei(bonds), demand=demand)
         parts = (market, self.blocks(), FakeClock(self.world), self.folder / name, secret(name))
-        service = WhistleblowerService(*parts, limits, APPETITE, emit=self.events.append)
+        service = WhistleblowerService(*parts, limits, RESOURCE_LIMITS, emit=self.events.append)
         self.services[name] = service
         return service
 

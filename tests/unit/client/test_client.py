@@ -16,7 +16,7 @@ from assay.node.artifacts import load_job, publish_job
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.params import worst_case
 from assay.protocol.types import Phase, Wei
-from tests.fakes.jobs import APPETITE, tiny_files, tiny_terms
+from tests.fakes.jobs import RESOURCE_LIMITS, tiny_files, tiny_terms
 from tests.fakes.market_day import FUNDS, MarketDay
 
 torch.set_num_threads(1)
@@ -37,7 +37,7 @@ def fetched(tmp_path_factory: pytest.TempPathFactory) -> tuple[MarketDay, bytes,
     day = MarketDay(tmp_path_factory.mktemp("nodes"))
     job_id = honest(day)
     folder = tmp_path_factory.mktemp("model")
-    fetch(day.markets["client"], day.blocks(), job_id, folder, APPETITE, day.world.block)
+    fetch(day.markets["client"], day.blocks(), job_id, folder, RESOURCE_LIMITS, day.world.block)
     return day, job_id, folder
 
 
@@ -98,7 +98,7 @@ def test_a_receipt_that_lacks_a_claim_does_not_verify(copy: Path) -> None:
 def test_following_shows_phases_losses_and_payments(fetched: tuple[MarketDay, bytes, Path]) -> None:
     day, job_id, _ = fetched
     market = day.markets["client"]
-    files = load_job(day.blocks(), market.job(job_id).terms, APPETITE)
+    files = load_job(day.blocks(), market.job(job_id).terms, RESOURCE_LIMITS)
     seen = follow(market, job_id, losses_of(market, day.blocks(), job_id, files))
     assert seen.done and seen.outer == (Phase.SETTLED, Phase.SETTLED)
     assert all(line.phase == Phase.SETTLED and line.loss is not None for line in seen.tasks)
@@ -111,7 +111,7 @@ def test_a_model_that_is_not_settled_is_not_fetched(tmp_path: Path) -> None:
     day = MarketDay(tmp_path)
     job_id = day.post()
     with pytest.raises(NotSettled):
-        fetch(day.markets["client"], day.blocks(), job_id, tmp_path / "model", APPETITE, day.world.block)
+        fetch(day.markets["client"], day.blocks(), job_id, tmp_path / "model", RESOURCE_LIMITS, day.world.block)
     assert not (tmp_path / "model").exists()
 
 
@@ -120,7 +120,7 @@ def test_a_withheld_model_is_recomputed(fetched: tuple[MarketDay, bytes, Path], 
     job_files = {cid for cid in day.network.blocks if cid in _public(day)}
     day.network.withheld = set(day.network.blocks) - job_files
     try:
-        fetch(day.markets["client"], day.blocks(), job_id, tmp_path, APPETITE, day.world.block)
+        fetch(day.markets["client"], day.blocks(), job_id, tmp_path, RESOURCE_LIMITS, day.world.block)
     finally:
         day.network.withheld = set()
     assert (tmp_path / receipt.MODEL).read_bytes() == (folder / receipt.MODEL).read_bytes()

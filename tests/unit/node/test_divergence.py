@@ -20,7 +20,7 @@ from assay.program.fault import StateFault
 from assay.protocol.types import JobId, Phase, Role
 from assay.solver.adversary import FaultySolver, Plan
 from assay.verifier.adversary import ColludingVerifier
-from tests.fakes.jobs import APPETITE, TinyFiles, account, tiny_files
+from tests.fakes.jobs import RESOURCE_LIMITS, TinyFiles, account, tiny_files
 from tests.fakes.market_day import MarketDay
 
 torch.set_num_threads(1)
@@ -49,7 +49,7 @@ def day(tmp_path: Path) -> MarketDay:
 
 def seen(day: MarketDay, job_id: JobId) -> Following:
     market = day.markets["client"]
-    files = load_job(day.blocks(), market.job(job_id).terms, APPETITE)
+    files = load_job(day.blocks(), market.job(job_id).terms, RESOURCE_LIMITS)
     return follow(market, job_id, losses_of(market, day.blocks(), job_id, files))
 
 
@@ -81,7 +81,7 @@ def test_a_diverged_job_is_settled_and_its_client_told_the_step(day: MarketDay, 
     assert f"diverged at step {step}" in str(progress_table(following).caption)
 
     folder = tmp_path / "model"
-    params = fetch(day.markets["client"], day.blocks(), job_id, folder, APPETITE, day.world.block)
+    params = fetch(day.markets["client"], day.blocks(), job_id, folder, RESOURCE_LIMITS, day.world.block)
     assert not torch.isfinite(params["w"]).any()
     found = receipt.verify(folder)
     assert found.diverged == str(following.divergence)
@@ -91,7 +91,7 @@ def test_a_diverged_job_is_settled_and_its_client_told_the_step(day: MarketDay, 
 def test_a_job_that_converges_is_not_said_to_diverge(day: MarketDay, tmp_path: Path) -> None:
     job_id = honest(day, 0.25)
     assert not day.named("diverged") and seen(day, job_id).divergence is None
-    fetch(day.markets["client"], day.blocks(), job_id, tmp_path / "m", APPETITE, day.world.block)
+    fetch(day.markets["client"], day.blocks(), job_id, tmp_path / "m", RESOURCE_LIMITS, day.world.block)
     found = receipt.verify(tmp_path / "m")
     assert found.diverged == found.not_finite == ""
 
@@ -122,7 +122,7 @@ def test_where_states_are_withheld_the_step_is_as_exact_as_can_be(
 ) -> None:
     job_id = day.post(tiny_files(2, RATE))
     files, terms = tiny_files(2, RATE), day.markets["client"].job(job_id).terms
-    work = Work(terms, load_job(day.blocks(), terms, APPETITE))
+    work = Work(terms, load_job(day.blocks(), terms, RESOURCE_LIMITS))
     step, shard, _ = true_step(files, terms.seed)
     states = [list(files.genesis)]
     for segment in range(4):

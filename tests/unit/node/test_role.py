@@ -17,7 +17,7 @@ from assay.protocol.errors import AssayError, Retry, RpcUnreachable
 from assay.protocol.ports import Write
 from assay.protocol.types import ClaimId, JobId, Seconds, TxResult
 from tests.fakes.clock import FakeClock
-from tests.fakes.jobs import APPETITE
+from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import FakeMarket
 
@@ -66,7 +66,7 @@ class Example(Node):
 
     def __init__(self, day: MarketDay, actions: list[Action]) -> None:
         self.recorder = Recorder(day)
-        parts = (self.recorder, day.blocks(), FakeClock(day.world), APPETITE)
+        parts = (self.recorder, day.blocks(), FakeClock(day.world), RESOURCE_LIMITS)
         super().__init__("solver", *parts, emit=day.events.append)
         self.actions = actions
         self.failing: dict[int, AssayError] = {}

@@ -14,7 +14,7 @@ from assay.protocol.types import Claim, ClaimView, JobId, Phase, Role, Seconds, 
 from assay.whistleblower.adversary import JunkChallenger
 from assay.whistleblower.policy import Limits, Mode
 from tests.fakes.clock import FakeClock
-from tests.fakes.jobs import APPETITE, account
+from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import FUNDS, MarketDay, secret
 from tests.fakes.port import FakeMarket
 
@@ -143,7 +143,7 @@ def test_a_claim_is_defended_after_its_job_has_closed_without_it(day: MarketDay)
     assert view is not None
     parts = (day.join("jack"), day.blocks(), FakeClock(day.world), day.folder / "jack", secret("jack"))
     limits = Limits(Mode.PLAY, Wei(BOND))
-    jack = JunkChallenger(*parts, limits, APPETITE, emit=day.events.append, round=0, shard=view.claim.shard)
+    jack = JunkChallenger(*parts, limits, RESOURCE_LIMITS, emit=day.events.append, round=0, shard=view.claim.shard)
     day.services["jack"] = jack
     assert day.run(lambda: "RevealSteps" in {e["move"] for e in day.named("moved")})
     assert day.named("fault-planted")

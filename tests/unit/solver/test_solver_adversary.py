@@ -14,7 +14,7 @@ from assay.node.states import open_lineage
 from assay.protocol.types import ClaimView, JobId, Kind, Phase, Role
 from assay.solver.adversary import AggregatePlan, FaultySolver, InventingSolver, StatePlan, WrongDataSolver
 from assay.verifier.adversary import ColludingVerifier
-from tests.fakes.jobs import APPETITE, account
+from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 
 torch.set_num_threads(1)
@@ -40,7 +40,7 @@ def cheated(day: MarketDay, kind: Any, **terms: int) -> tuple[JobId, ClaimView]:
 
 def replayed(day: MarketDay, job_id: JobId, view: ClaimView) -> Finding | None:
     """What an honest replay says of a claim."""
-    lineage = open_lineage(day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), APPETITE)
+    lineage = open_lineage(day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), RESOURCE_LIMITS)
     return audit_claim(lineage, view)
 
 

@@ -18,7 +18,7 @@ from assay.node.states import Lineage, open_lineage
 from assay.program.state import state_root
 from assay.protocol.types import JobId, Kind, Phase, Role
 from assay.solver.adversary import WrongInputSolver
-from tests.fakes.jobs import APPETITE, account
+from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 
 torch.set_num_threads(1)
@@ -47,7 +47,7 @@ def shard_of(day: MarketDay, job_id: JobId, name: str) -> int:
 
 def lineage_of(day: MarketDay, job_id: JobId) -> Lineage:
     market = day.markets["wendy"]
-    return open_lineage(market, day.blocks(), market.job(job_id), APPETITE)
+    return open_lineage(market, day.blocks(), market.job(job_id), RESOURCE_LIMITS)
 
 
 def test_a_round_closes_without_a_solver_that_died_and_its_shard_goes_on_from_its_last_task(
@@ -79,7 +79,7 @@ def test_a_round_closes_without_a_solver_that_died_and_its_shard_goes_on_from_it
     summed = lineage.input_state(Kind.OUTER, 1, 0)
     assert torch.equal(summed[2 + dead], before[0]), "a missing shard has not moved"
 
-    fetch(day.markets["client"], day.blocks(), job_id, tmp_path, APPETITE, day.world.block)
+    fetch(day.markets["client"], day.blocks(), job_id, tmp_path, RESOURCE_LIMITS, day.world.block)
     found = receipt.verify(tmp_path)
     assert (found.tasks, found.missing) == (5, ((1, dead),))
     assert day.markets["client"].free(day.address("client")) == 10_000 - sum(

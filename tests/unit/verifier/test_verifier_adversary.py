@@ -12,7 +12,7 @@ from assay.node.states import open_lineage
 from assay.protocol.sampling import verifier_key
 from assay.protocol.types import Kind, Phase, Role
 from assay.verifier.adversary import CopyingVerifier
-from tests.fakes.jobs import APPETITE, account
+from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 
 torch.set_num_threads(1)
@@ -27,7 +27,7 @@ def test_10_traces_that_a_peer_handed_over_cost_the_copier_its_stake(tmp_path: P
     day.whistleblower("wendy")
     assert day.run(lambda: any(p.view.challenger_won for p in day.world.games.values())), day.events[-5:]
     (view,) = (v for v in day.markets["wendy"].claims(job_id) if v.claim.kind == Kind.TASK)
-    lineage = open_lineage(day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), APPETITE)
+    lineage = open_lineage(day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), RESOURCE_LIMITS)
     (segment,) = sampled(lineage, view, account("vera"))
     true = keyed_trace(lineage, view, segment, verifier_key(account("vera"), view.status.seed))
     assert view.traces[account("carl")] == (true,) == view.traces[account("vera")], "it was really copied"

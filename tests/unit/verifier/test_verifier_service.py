@@ -18,7 +18,7 @@ from assay.solver.adversary import FaultySolver, Plan, WeightPlan, WrongInputSol
 from assay.verifier.adversary import ColludingVerifier
 from assay.verifier.report import coverage, replay_steps
 from assay.verifier.service import VerifierService
-from tests.fakes.jobs import APPETITE, account
+from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import Killed
 
@@ -142,7 +142,7 @@ def test_a_verifier_defends_its_true_vote_against_a_false_challenge(day: MarketD
     entry = next(e for e in day.world.claims.values() if e.claim.kind == Kind.TASK)
     vote = next(iter(entry.votes.values()))
     segment = sampling.sample_segments(entry.status.seed, vote.verifier, 1, 4)[0]
-    lineage = open_lineage(troll, day.blocks(), troll.job(job_id), APPETITE)
+    lineage = open_lineage(troll, day.blocks(), troll.job(job_id), RESOURCE_LIMITS)
     view = troll.claim(entry.claim_id)
     roots = [c.root for c in lineage.checkpoints(view)]  # type: ignore[union-attr]
     salt = bytes(32)
@@ -190,7 +190,7 @@ def test_replay_and_coverage_tell_what_was_looked_at(day: MarketDay) -> None:
         day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=frozenset({account("ann")})))
     assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id, Kind.TASK))
     market = day.join("reader")
-    lineage = open_lineage(market, day.blocks(), market.job(job_id), APPETITE)
+    lineage = open_lineage(market, day.blocks(), market.job(job_id), RESOURCE_LIMITS)
     view = next(v for v in market.claims(job_id) if v.claim.kind == Kind.TASK)
     reports = list(replay_steps(lineage, view, 0, 8))
     assert [r.equal for r in reports] == [True, True, False, True]

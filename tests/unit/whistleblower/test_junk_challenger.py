@@ -11,7 +11,7 @@ from assay.protocol.types import Phase, Wei
 from assay.whistleblower.adversary import JunkChallenger
 from assay.whistleblower.policy import Limits, Mode
 from tests.fakes.clock import FakeClock
-from tests.fakes.jobs import APPETITE, account
+from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay, secret
 
 torch.set_num_threads(1)
@@ -26,7 +26,7 @@ def test_23_a_junk_challenge_played_to_the_end_pays_the_defender_half_its_bond(t
     market = day.join("jack")
     parts = (market, day.blocks(), FakeClock(day.world), tmp_path / "jack", secret("jack"))
     make = partial(JunkChallenger, round=0, shard=0)
-    day.services["jack"] = make(*parts, Limits(Mode.PLAY, Wei(100)), APPETITE, emit=day.events.append)
+    day.services["jack"] = make(*parts, Limits(Mode.PLAY, Wei(100)), RESOURCE_LIMITS, emit=day.events.append)
     before = day.world.free[ann.market.me]
     assert day.run(day.closed(job_id), turns=600), [s.status for s in day.services.values()]
     (entry,) = day.world.games.values()

@@ -21,7 +21,7 @@ from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver, invent,
 from assay.solver.service import SolverService
 from assay.verifier.adversary import ColludingVerifier, LazyVerifier
 from assay.whistleblower.policy import Mode
-from tests.fakes.jobs import APPETITE, account, inner_program
+from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program
 from tests.fakes.market_day import MarketDay
 
 torch.set_num_threads(1)
@@ -208,7 +208,7 @@ def test_33_34_a_claim_of_which_nothing_is_published_is_convicted_with_its_quoru
     day.whistleblower("wendy")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
     view = convicted(day)
-    lineage = open_lineage(day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), APPETITE)
+    lineage = open_lineage(day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), RESOURCE_LIMITS)
     replay = lineage.work.replay(Kind.TASK, 0, 0, 0, lineage.work.files.genesis)
     honest = tuple(replay.segment_roots(4, 2))
     assert view.roots[:2] == honest[:2] and view.roots[2] != honest[2], "the fault is in step 3"

@@ -18,7 +18,7 @@ from assay.protocol.types import Claim, ClaimStatus, Phase, Progress, Seconds, V
 from assay.solver.policy import Limits, Observation
 from assay.solver.service import SolverService
 from tests.fakes.blocks import FakeBlocks, Network
-from tests.fakes.jobs import APPETITE
+from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.unit.chain.contracts.test_market import (
     CLAIM,
     ME,
@@ -112,7 +112,7 @@ def solver_of(node: MarketNode, tmp_path: Path) -> Made:
 
     def made(market: ChainMarket) -> SolverService:
         clock = ChainClock(node)
-        return SolverService(market, FakeBlocks(Network()), clock, tmp_path, limits, APPETITE)
+        return SolverService(market, FakeBlocks(Network()), clock, tmp_path, limits, RESOURCE_LIMITS)
 
     return made
 
