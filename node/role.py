@@ -19,7 +19,7 @@ from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Finding
 from assay.node.engine import REFERENCE_ENGINE, Engine
 from assay.node.prosecution import Prosecutor, Pursuit, replay_for, slots_shown
-from assay.node.service import Emit, Errand, Service, ignore, subject
+from assay.node.service import Emit, PendingWrite, Service, ignore, subject
 from assay.node.states import Lineage, open_lineage
 from assay.protocol.ports import Blocks, Clock, Market, Write
 from assay.protocol.types import ClaimId, Game, GameView, JobId
@@ -90,7 +90,7 @@ class Node(Service):
             actions = self.decide()
         for together, row in groupby(actions, lambda action: isinstance(action, self.TOGETHER)):
             if together:
-                self.attempt_all(self.market, [self._errand(action) for action in row])
+                self.attempt_all(self.market, [self._pending_write(action) for action in row])
                 continue
             for action in row:
                 work = partial(self.handlers()[type(action)], action)
@@ -110,12 +110,12 @@ class Node(Service):
         place = {"job": action.job_id.hex(), "claim": action.claim_id.hex()}
         self.emit(action.what.replace("_", "-"), **place)
 
-    def _errand(self, action: Action) -> Errand:
+    def _pending_write(self, action: Action) -> PendingWrite:
         def done() -> None:
             self._did(action)
             self.sent(action)
 
-        return Errand(subject(action), action.job_id, partial(self.write, action), done)
+        return PendingWrite(subject(action), action.job_id, partial(self.write, action), done)
 
     def _did(self, action: Action) -> None:
         self.note(action=f"{type(action).__name__}: {action.reason}")

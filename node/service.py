@@ -86,7 +86,7 @@ def ignore(event: Event) -> None:
 
 
 @dataclass(frozen=True)
-class Errand:
+class PendingWrite:
     """A write to be sent with others: what backs off if it fails, and what to do once it is done."""
 
     what: object
@@ -161,24 +161,24 @@ class Service:
         self._succeeded(what)
         return True
 
-    def attempt_all(self, market: Market, errands: Sequence[Errand]) -> None:
+    def attempt_all(self, market: Market, pending_writes: Sequence[PendingWrite]) -> None:
         """Send what is not backing off, together where that goes; each one's error is its own."""
         now, ready, writes = self.clock.now(), [], []
         with market.snapshot():
-            for errand in errands:
-                if not self.backoff.ready(errand.what, now):
+            for pending_write in pending_writes:
+                if not self.backoff.ready(pending_write.what, now):
                     continue
                 try:
-                    writes.append(errand.write())
-                    ready.append(errand)
+                    writes.append(pending_write.write())
+                    ready.append(pending_write)
                 except AssayError as error:
-                    self._failed(errand.what, errand.job_id, error)
-        for errand, outcome in zip(ready, market.send_all(writes), strict=True):
+                    self._failed(pending_write.what, pending_write.job_id, error)
+        for pending_write, outcome in zip(ready, market.send_all(writes), strict=True):
             if isinstance(outcome, AssayError):
-                self._failed(errand.what, errand.job_id, outcome)
+                self._failed(pending_write.what, pending_write.job_id, outcome)
             else:
-                self._succeeded(errand.what)
-                errand.done()
+                self._succeeded(pending_write.what)
+                pending_write.done()
 
     def _succeeded(self, what: object) -> None:
         self.backoff.succeeded(what)
