@@ -15,7 +15,7 @@ from assay.protocol.demands import StateLeaf
 from assay.protocol.types import ClaimId
 
 
-class Wishes:
+class DemandStore:
     """One small file for each claim."""
 
     def __init__(self, folder: Path) -> None:

@@ -24,7 +24,7 @@ from assay.protocol.params import CHUNKS
 from assay.protocol.ports import Blocks, Clock, Market
 from assay.protocol.types import ZERO_ADDRESS, Address, ClaimId, ClaimView, JobId, JobView
 from assay.whistleblower import policy
-from assay.whistleblower.demand_store import Wishes
+from assay.whistleblower.demand_store import DemandStore
 from assay.whistleblower.policy import JobObservation, Limits, Observation, Suspicion, Target
 
 
@@ -66,7 +66,7 @@ class WhistleblowerService(Accuser):
         super().__init__("whistleblower", market, blocks, clock, secret, resource_limits, **options)
         self.limits = limits
         self._audited = Audited(folder / "audited")
-        self._wishes = Wishes(folder / "demands")
+        self._demand_store = DemandStore(folder / "demands")
         self._order: Random = SystemRandom()
         self.findings: dict[Target, Finding] = {}
         self._advised: set[tuple[Target, str]] = set()
@@ -153,7 +153,7 @@ class WhistleblowerService(Accuser):
 
     def _demand(self, action: policy.Demand) -> None:
         view = self.market.claim(action.claim_id)
-        wished = self._wishes.of(view.claim_id) or self._wish(self.lineage(action.job_id), view)
+        wished = self._demand_store.of(view.claim_id) or self._wish(self.lineage(action.job_id), view)
         if wished is None:  # published meanwhile
             self._unpublished.discard(view.claim_id)
             return
@@ -169,7 +169,7 @@ class WhistleblowerService(Accuser):
         if gap is None:
             return None
         chosen = wish(lineage.work.program(view.claim.kind), gap, self._order)
-        self._wishes.keep(view.claim_id, chosen)
+        self._demand_store.keep(view.claim_id, chosen)
         return chosen
 
     def _collect(self, action: policy.Collect) -> None:
