@@ -17,7 +17,7 @@ from assay.client.receipt import INNER, MODEL, OUTER, claim_json, game_json, hea
 from assay.node.artifacts import LoadedJob, ResourceLimits, load_job
 from assay.node.divergence import not_finite
 from assay.node.rounds import standing
-from assay.node.states import Known, Lineage
+from assay.node.states import Known, StateProvider
 from assay.node.work import Work
 from assay.program import isa
 from assay.program.state import state_tree
@@ -83,8 +83,8 @@ def fetch(
     last = standing(claims, Kind.OUTER, rounds - 1, 0)
     if last is None or last.status.phase != Phase.SETTLED:
         raise NotSettled("the last round's outer claim is not settled", hint="read the chain again")
-    lineage = Lineage(market, blocks, job_id, Work(job.terms, files))
-    found = lineage.leaf(last, 1)
+    state_provider = StateProvider(market, blocks, job_id, Work(job.terms, files))
+    found = state_provider.leaf(last, 1)
     if not isinstance(found, Known):
         raise Stop(
             f"the settled outer claim is false: {found}",
@@ -101,7 +101,7 @@ def fetch(
         "claims": [claim_json(view) for view in claims],
         "disputes": [game_json(game) for game in market.games(job_id)],
         "coverage": replayed_segments(job.terms, claims),
-        "diverged": _divergence(market, blocks, job_id, lineage.work, params),
+        "diverged": _divergence(market, blocks, job_id, state_provider.work, params),
         "block": block,
     }
     named = {name: tensor.contiguous() for name, tensor in params.items()}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.node.states import Broken, Hidden, Known, Lineage
+from assay.node.states import Broken, Hidden, Known, StateProvider
 from assay.program.state import state_tree
 from assay.protocol import sampling, trees
 from assay.protocol.errors import Retry
@@ -78,14 +78,14 @@ class Attestation:
     """Segments that were replayed."""
 
 
-def audit_input(lineage: Lineage, view: ClaimView) -> Finding | None:
+def audit_input(state_provider: StateProvider, view: ClaimView) -> Finding | None:
     """Whether the claim starts from the state it must start from. Raises SourceMissing."""
     claim = view.claim
-    wanted = lineage.input_state(claim.kind, claim.round, claim.shard)
+    wanted = state_provider.input_state(claim.kind, claim.round, claim.shard)
     tree = state_tree(wanted)
     if tree.root == claim.input_root:
         return None
-    shown = lineage.leaf(view, 0)
+    shown = state_provider.leaf(view, 0)
     if isinstance(shown, Known):
         claimed = state_tree(shown.state)
     elif tree.count == 1:
@@ -93,66 +93,66 @@ def audit_input(lineage: Lineage, view: ClaimView) -> Finding | None:
     else:
         return HiddenInput(view.claim_id)
     slot = next(i for i in range(tree.count) if claimed.levels[0][i] != tree.levels[0][i])
-    return wrong_input(lineage, view, slot, claimed.levels[0][slot], claimed.proof(slot))
+    return wrong_input(state_provider, view, slot, claimed.levels[0][slot], claimed.proof(slot))
 
 
 def wrong_input(
-    lineage: Lineage, view: ClaimView, slot: int, leaf: bytes, proof: Sequence[bytes]
+    state_provider: StateProvider, view: ClaimView, slot: int, leaf: bytes, proof: Sequence[bytes]
 ) -> WrongInput:
     """What convicts a claim whose input has this leaf at a slot where another should be. Raises
     SourceMissing."""
     claim = view.claim
-    place, at = lineage.source_of(claim.kind, claim.round, claim.shard, slot)
-    source, state = lineage.source(claim.kind, place)
+    place, at = state_provider.source_of(claim.kind, claim.round, claim.shard, slot)
+    source, state = state_provider.source(claim.kind, place)
     tree = state_tree(state)
     standing = None if source is None else source.claim
     right = tree.levels[0][at]
     return WrongInput(view.claim_id, slot, leaf, tuple(proof), standing, right, tuple(tree.proof(at)))
 
 
-def audit_segment(lineage: Lineage, view: ClaimView, segment: int) -> Finding | None:
+def audit_segment(state_provider: StateProvider, view: ClaimView, segment: int) -> Finding | None:
     """Whether the segment (or what leads to its start, where that must be recomputed) is right."""
     claim = view.claim
-    start = lineage.leaf(view, segment)
+    start = state_provider.leaf(view, segment)
     if isinstance(start, Hidden):
         return HiddenInput(view.claim_id)
     if isinstance(start, Broken):
         return WrongSegment(view.claim_id, start.segment, view.roots)
-    _, root = lineage.work.segment(claim.kind, claim.round, claim.shard, segment, start.state)
+    _, root = state_provider.work.segment(claim.kind, claim.round, claim.shard, segment, start.state)
     return None if root == view.roots[segment + 1] else WrongSegment(view.claim_id, segment, view.roots)
 
 
-def audit_claim(lineage: Lineage, view: ClaimView, segments: Sequence[int] | None = None) -> Finding | None:
+def audit_claim(state_provider: StateProvider, view: ClaimView, segments: Sequence[int] | None = None) -> Finding | None:
     """Input and the given segments (all, if None) of a claim; the first thing that is wrong."""
-    if finding := audit_input(lineage, view):
+    if finding := audit_input(state_provider, view):
         return finding
-    every = range(lineage.work.segments(view.claim.kind))
+    every = range(state_provider.work.segments(view.claim.kind))
     for segment in every if segments is None else segments:
-        if finding := audit_segment(lineage, view, segment):
+        if finding := audit_segment(state_provider, view, segment):
             return finding
     return None
 
 
-def sampled(lineage: Lineage, view: ClaimView, verifier: Address) -> list[int]:
+def sampled(state_provider: StateProvider, view: ClaimView, verifier: Address) -> list[int]:
     """Segments that a drawn verifier must replay, in order of drawing."""
-    terms = lineage.work.terms
+    terms = state_provider.work.terms
     return sampling.sample_segments(view.status.seed, verifier, terms.samples, terms.segments)
 
 
-def keyed_trace(lineage: Lineage, view: ClaimView, segment: int, key: bytes) -> bytes | Broken | Hidden:
+def keyed_trace(state_provider: StateProvider, view: ClaimView, segment: int, key: bytes) -> bytes | Broken | Hidden:
     """Keyed trace root of a segment's last step, from the claim's own state at the segment's start."""
-    claim, work = view.claim, lineage.work
-    start = lineage.leaf(view, segment)
+    claim, work = view.claim, state_provider.work
+    start = state_provider.leaf(view, segment)
     if not isinstance(start, Known):
         return start
     replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
     return replay.trace(work.segment_steps(claim.kind) - 1, key).root
 
 
-def _replayed(lineage: Lineage, view: ClaimView, segment: int, key: bytes) -> Finding | bytes:
+def _replayed(state_provider: StateProvider, view: ClaimView, segment: int, key: bytes) -> Finding | bytes:
     """One run of a segment: what is wrong with it, or the keyed trace root of its last step."""
-    claim, work = view.claim, lineage.work
-    start = lineage.leaf(view, segment)
+    claim, work = view.claim, state_provider.work
+    start = state_provider.leaf(view, segment)
     if isinstance(start, Hidden):
         return HiddenInput(view.claim_id)
     if isinstance(start, Broken):
@@ -165,30 +165,30 @@ def _replayed(lineage: Lineage, view: ClaimView, segment: int, key: bytes) -> Fi
     return trace
 
 
-def attest(lineage: Lineage, view: ClaimView, verifier: Address) -> Attestation:
+def attest(state_provider: StateProvider, view: ClaimView, verifier: Address) -> Attestation:
     """Replay the verifier's sample of a seeded claim, each segment once. Raises SourceMissing."""
-    segments = tuple(sampled(lineage, view, verifier))
-    if finding := audit_input(lineage, view):
+    segments = tuple(sampled(state_provider, view, verifier))
+    if finding := audit_input(state_provider, view):
         return Attestation(False, (), finding, segments)
     key = sampling.verifier_key(verifier, view.status.seed)
     traces: list[bytes] = []
     for segment in segments:
-        found = _replayed(lineage, view, segment, key)
+        found = _replayed(state_provider, view, segment, key)
         if not isinstance(found, bytes):
             return Attestation(False, (), found, segments)
         traces.append(found)
     return Attestation(True, tuple(traces), None, segments)
 
 
-def audit_vote(lineage: Lineage, view: ClaimView, vote: Vote) -> Finding | None:
+def audit_vote(state_provider: StateProvider, view: ClaimView, vote: Vote) -> Finding | None:
     """Whether a revealed valid vote's keyed traces are the true ones. Raises Retry."""
-    segments = sampled(lineage, view, vote.verifier)
+    segments = sampled(state_provider, view, vote.verifier)
     key = sampling.verifier_key(vote.verifier, view.status.seed)
     shown = view.traces.get(vote.verifier, ())
     if len(shown) != len(segments) or trees.root(shown) != vote.traces_root:
         raise Retry(f"the reveal of {vote.verifier} is not in this view", hint="read the events again")
     for sample, segment in enumerate(segments):
-        root = keyed_trace(lineage, view, segment, key)
+        root = keyed_trace(state_provider, view, segment, key)
         if isinstance(root, Broken):
             return WrongSegment(view.claim_id, root.segment, view.roots)
         if isinstance(root, Hidden):

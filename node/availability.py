@@ -13,7 +13,7 @@ from random import Random
 from assay.dispute.evidence import node_proof
 from assay.node.artifacts import State
 from assay.node.service import intent
-from assay.node.states import Gap, Known, Lineage
+from assay.node.states import Gap, Known, StateProvider
 from assay.numerics.encoding import to_bytes
 from assay.program.isa import Program
 from assay.program.state import state_tree
@@ -42,13 +42,13 @@ def chunks_of(program: Program, state: State, places: Sequence[StateLeaf]) -> tu
     return tuple(found)
 
 
-def answer(market: Market, lineage: Lineage, demand: DemandView) -> TxResult:
+def answer(market: Market, state_provider: StateProvider, demand: DemandView) -> TxResult:
     """Supply what a demand names; the state comes from our own blocks, or is computed again.
 
     Raises Retry when the state cannot be had.
     """
     view = market.claim(demand.claim_id)
-    found = lineage.leaf(view, demand.segment_end)
+    found = state_provider.leaf(view, demand.segment_end)
     if not isinstance(found, Known):
         raise Retry(
             f"the state at segment end {demand.segment_end} cannot be had ({found}); without it demand"
@@ -56,7 +56,7 @@ def answer(market: Market, lineage: Lineage, demand: DemandView) -> TxResult:
             hint="restore this node's block store before the deadline",
             code="state-lost",
         )
-    chunks = chunks_of(lineage.work.program(view.claim.kind), found.state, demand.places)
+    chunks = chunks_of(state_provider.work.program(view.claim.kind), found.state, demand.places)
     key = intent("supply", demand.demand_id)
     return market.supply(key, demand.demand_id, demand.asked, view.claim, chunks)
 

@@ -15,7 +15,7 @@ from assay.dispute.disputant import disputed_path
 from assay.dispute.replay import Replay
 from assay.node.audit import Finding, HiddenInput, WrongInput, WrongSegment, WrongVote, wrong_input
 from assay.node.service import intent
-from assay.node.states import Known, Lineage
+from assay.node.states import Known, StateProvider
 from assay.node.upkeep import CHALLENGEABLE
 from assay.program.state import state_tree
 from assay.protocol import trees
@@ -66,16 +66,16 @@ def salt_of(secret: bytes, finding: Finding) -> bytes:
     ).digest()
 
 
-def replay_for(lineage: Lineage, game: Game) -> Replay:
+def replay_for(state_provider: StateProvider, game: Game) -> Replay:
     """This node's own run of the segment that a game is about. Raises Retry when its start cannot be had."""
-    view = lineage.market.claim(game.claim_id)
-    claim, work = view.claim, lineage.work
-    if game.steps == 0 and game.defender != lineage.market.me:
-        state = lineage.input_state(claim.kind, claim.round, claim.shard)
+    view = state_provider.market.claim(game.claim_id)
+    claim, work = view.claim, state_provider.work
+    if game.steps == 0 and game.defender != state_provider.market.me:
+        state = state_provider.input_state(claim.kind, claim.round, claim.shard)
         return work.replay(claim.kind, claim.round, claim.shard, 0, state)
     past = game.step - work.first_step(claim.kind, claim.round, 0)
     segment = past // work.segment_steps(claim.kind)
-    start = lineage.leaf(view, segment)
+    start = state_provider.leaf(view, segment)
     if not isinstance(start, Known):
         raise Retry(
             f"the state at the start of segment {segment} cannot be had: {start}", hint="fetch it again"
@@ -165,7 +165,7 @@ class Prosecutor:
             salt,
         )
 
-    def bind(self, lineage: Lineage, game: GameView, block: int) -> Pursuit | None:
+    def bind(self, state_provider: StateProvider, game: GameView, block: int) -> Pursuit | None:
         """The next step against the input state that a game has opened, at block number `block`.
 
         None while no slot is opened that is wrong. Raises SourceMissing, IncompleteHistory, and what the
@@ -177,13 +177,13 @@ class Prosecutor:
             return None  # opened falsely, which the game itself convicts
         view = self.market.claim(game.game.claim_id)
         claim = view.claim
-        right = state_tree(lineage.input_state(claim.kind, claim.round, claim.shard))
+        right = state_tree(state_provider.input_state(claim.kind, claim.round, claim.shard))
         first, shown = game.game.index, game.digests
         slot = next((first + i for i, x in enumerate(shown) if _differs(right, first + i, x)), None)
         if slot is None:
             return None
         proof = disputed_path(claim.input_root, slot, right, game.opened)
-        return self.pursue(wrong_input(lineage, view, slot, shown[slot - first], proof), block)
+        return self.pursue(wrong_input(state_provider, view, slot, shown[slot - first], proof), block)
 
 
 def slots_shown(game: Game) -> bool:

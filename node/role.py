@@ -20,7 +20,7 @@ from assay.node.audit import Finding
 from assay.node.engine import REFERENCE_ENGINE, Engine
 from assay.node.prosecution import Prosecutor, Pursuit, replay_for, slots_shown
 from assay.node.service import Emit, PendingWrite, Service, ignore, subject
-from assay.node.states import Lineage, open_lineage
+from assay.node.states import StateProvider, open_state_provider
 from assay.protocol.ports import Blocks, Clock, Market, Write
 from assay.protocol.types import ClaimId, Game, GameView, JobId
 
@@ -80,7 +80,7 @@ class Node(Service):
         """How each kind of action is done, but for those that are sent together."""
         raise NotImplementedError
 
-    def lineage(self, job_id: JobId) -> Lineage:
+    def state_provider(self, job_id: JobId) -> StateProvider:
         """The job's states, its files fetched and checked at first use. Raises what ``load_job`` raises."""
         raise NotImplementedError
 
@@ -136,7 +136,7 @@ class Node(Service):
             self.emit("moved", game=action.game_id, move=played.move, reason=played.reason, side=side)
 
     def _replay_for(self, game: Game) -> Replay:
-        return replay_for(self.lineage(self.market.claim(game.claim_id).claim.job_id), game)
+        return replay_for(self.state_provider(self.market.claim(game.claim_id).claim.job_id), game)
 
 
 class Accuser(Node):
@@ -153,16 +153,16 @@ class Accuser(Node):
         **options: Unpack[Options],
     ) -> None:
         super().__init__(role, market, blocks, clock, resource_limits, **options)
-        self._lineages: dict[JobId, Lineage] = {}
+        self._state_providers: dict[JobId, StateProvider] = {}
         self._prosecutor = Prosecutor(market, secret)
 
-    def lineage(self, job_id: JobId) -> Lineage:
-        if job_id not in self._lineages:
+    def state_provider(self, job_id: JobId) -> StateProvider:
+        if job_id not in self._state_providers:
             job = self.market.job(job_id)
-            self._lineages[job_id] = open_lineage(
+            self._state_providers[job_id] = open_state_provider(
                 self.market, self.blocks, job, self.resource_limits, engine=self._engine
             )
-        return self._lineages[job_id]
+        return self._state_providers[job_id]
 
     def accuse(self, job_id: JobId, claim_id: ClaimId, finding: Finding) -> None:
         """The next step of a challenge: announce the finding, open its game, or prove it at once."""
@@ -178,7 +178,7 @@ class Accuser(Node):
         """Prove a wrong slot of an input state that its claimant had to open; whether there was one."""
         claim = self.market.claim(view.game.claim_id)
         job_id = claim.claim.job_id
-        pursuit = self._prosecutor.bind(self.lineage(job_id), view, self.clock.block())
+        pursuit = self._prosecutor.bind(self.state_provider(job_id), view, self.clock.block())
         if pursuit is not None:
             self._pursued(job_id, claim.claim_id, pursuit)
         return pursuit is not None

@@ -104,7 +104,7 @@ class StateCache:
             self._bytes -= self._size(dropped)
 
 
-class Lineage:
+class StateProvider:
     """States of one job's claims."""
 
     def __init__(
@@ -254,14 +254,14 @@ class Lineage:
         return Known(state, checkpoints[leaf].root)
 
 
-def open_lineage(
+def open_state_provider(
     market: MarketView,
     blocks: Blocks,
     job: JobView,
     resource_limits: ResourceLimits,
     *,
     engine: Engine = REFERENCE_ENGINE,
-) -> Lineage:
+) -> StateProvider:
     """Fetch and check a job's files, ready to replay any claim. Raises what ``load_job`` raises."""
     files = load_job(blocks, job.terms, resource_limits)
-    return Lineage(market, blocks, job.job_id, Work(job.terms, files, engine=engine))
+    return StateProvider(market, blocks, job.job_id, Work(job.terms, files, engine=engine))

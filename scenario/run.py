@@ -33,7 +33,7 @@ from assay.scenario.narrator import EventTail, Narrator
 from assay.scenario.outcome import Outcome, gas_by_kind, report
 
 if TYPE_CHECKING:
-    from assay.node.states import Lineage
+    from assay.node.states import StateProvider
     from assay.training.job import JobArtifacts
 
 BUDGET = parse_amount("400tok")
@@ -168,7 +168,7 @@ class Run:
         from assay.client.fetched import sample_text
         from assay.client.fetching import fetch
         from assay.client.receipt import verify
-        from assay.node.states import open_lineage
+        from assay.node.states import open_state_provider
 
         outcome, market = self.outcome, connection.market
         outcome.games = list(market.games(job_id))
@@ -181,9 +181,9 @@ class Run:
             " it is the settled model"
         )
         engine = engine_of(self.app.settings)
-        lineage = open_lineage(market, storage.blocks, market.job(job_id), RESOURCE_LIMITS, engine=engine)
-        self._check_verdicts(lineage, job_id)
-        outcome.held_out_loss = held_out_losses(lineage, job_id, self.body)
+        state_provider = open_state_provider(market, storage.blocks, market.job(job_id), RESOURCE_LIMITS, engine=engine)
+        self._check_verdicts(state_provider, job_id)
+        outcome.held_out_loss = held_out_losses(state_provider, job_id, self.body)
         outcome.sample = sample_text(self.out, "def ", 160, 0)
         outcome.after = snapshot(connection, self._parties())
         assert outcome.before is not None
@@ -191,13 +191,13 @@ class Run:
         for shot in (outcome.before, outcome.after):
             shot.check(minted)
 
-    def _check_verdicts(self, lineage: Lineage, job_id: JobId) -> None:
+    def _check_verdicts(self, state_provider: StateProvider, job_id: JobId) -> None:
         """What was convicted, each with the client's own replay of it."""
         from assay.node.audit import audit_claim, audit_vote
         from assay.node.rounds import missing
         from assay.whistleblower.service import describe
 
-        market, names = lineage.market, {address: name for name, address in self.addresses.items()}
+        market, names = state_provider.market, {address: name for name, address in self.addresses.items()}
         job, claims = market.job(job_id), market.claims(job_id)
         self.outcome.demands = [demand.outcome for demand in market.demands(job_id)]
         for round_ in range(job.progress.round):
@@ -205,8 +205,8 @@ class Run:
             self.outcome.missing_shards += [{"round": round_, "shard": shard} for shard in without]
         for view in claims:
             if view.status.phase == Phase.CONVICTED:
-                claim, found = view.claim, audit_claim(lineage, view)
-                guilty = self._guilty(lineage, view) if found else []
+                claim, found = view.claim, audit_claim(state_provider, view)
+                guilty = self._guilty(state_provider, view) if found else []
                 self.outcome.convicted.append(
                     {
                         "claimant": names.get(claim.claimant, claim.claimant),
@@ -222,11 +222,11 @@ class Run:
             view = market.claim(game.game.claim_id)
             for vote in view.votes:
                 if game.challenger_won and vote.verifier == game.game.defender:
-                    lie = audit_vote(lineage, view, vote)
+                    lie = audit_vote(state_provider, view, vote)
                     said = {"verifier": names[vote.verifier], "finding": describe(lie) if lie else ""}
                     self.outcome.lies.append(said)
 
-    def _guilty(self, lineage: Lineage, view: ClaimView) -> list[Vote]:
+    def _guilty(self, state_provider: StateProvider, view: ClaimView) -> list[Vote]:
         """Valid votes on a fallen claim that had to see its fault: a sample of theirs is the segment on which
         the game was won, or no game was, and the input is at fault (rule 5.1)."""
         from assay.node.audit import sampled
@@ -236,13 +236,13 @@ class Run:
         valid = [vote for vote in view.votes if vote.revealed and vote.valid]
         if not won:
             return valid
-        kind, work = view.claim.kind, lineage.work
+        kind, work = view.claim.kind, state_provider.work
         past = won[0].step - work.first_step(kind, view.claim.round, 0)
         segment = past // work.segment_steps(kind)
-        return [vote for vote in valid if segment in sampled(lineage, view, vote.verifier)]
+        return [vote for vote in valid if segment in sampled(state_provider, view, vote.verifier)]
 
 
-def held_out_losses(lineage: Lineage, job_id: JobId, body: JobFile) -> list[float]:
+def held_out_losses(state_provider: StateProvider, job_id: JobId, body: JobFile) -> list[float]:
     """Held-out loss (nats a byte) of the global model at genesis and after each round."""
 
     from assay.client.fetching import parameters
@@ -250,12 +250,12 @@ def held_out_losses(lineage: Lineage, job_id: JobId, body: JobFile) -> list[floa
     from assay.node.states import Known
     from assay.training.evaluate import evaluated, with_parameters
 
-    market = lineage.market
-    files = lineage.work.files
+    market = state_provider.market
+    files = state_provider.work.files
     states = [files.outer_genesis]
     for round_ in range(market.job(job_id).progress.settled_rounds):
         view = market.current(job_id, Kind.OUTER, round_, 0)
-        found = lineage.leaf(view, 1) if view is not None else None
+        found = state_provider.leaf(view, 1) if view is not None else None
         if not isinstance(found, Known):
             raise Stop(
                 f"the state after round {round_} cannot be had",

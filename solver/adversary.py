@@ -189,7 +189,7 @@ class WrongInputSolver(CheatingSolver):
 
     def make_shop(self, job: JobView, work: Work) -> Workshop:
         shop = super().make_shop(job, work)
-        honest = shop.lineage.input_state
+        honest = shop.state_provider.input_state
         told: set[tuple[Kind, int, int]] = set()
 
         def input_state(kind: Kind, round_: int, shard: int) -> State:
@@ -200,7 +200,7 @@ class WrongInputSolver(CheatingSolver):
                 self.emit("fault-planted", plan=f"{self.patch.__name__}: {where} starts from a wrong state")
             return state
 
-        shop.lineage.input_state = input_state  # type: ignore[method-assign]
+        shop.state_provider.input_state = input_state  # type: ignore[method-assign]
         return shop
 
 

@@ -17,7 +17,7 @@ from assay.node.artifacts import LoadedJob, ResourceLimits, load_job
 from assay.node.availability import answer
 from assay.node.role import Action, Node, Options
 from assay.node.service import intent
-from assay.node.states import Lineage, SourceMissing
+from assay.node.states import SourceMissing, StateProvider
 from assay.node.work import Work
 from assay.protocol.ports import Blocks, Clock, Market
 from assay.protocol.types import Claim, JobId, JobView, Role, Seconds, Terms, Wei
@@ -130,8 +130,8 @@ class SolverService(Node):
         self._shops[action.job_id] = self.make_shop(job, work)
         self.emit("examined", job=action.job_id.hex())
 
-    def lineage(self, job_id: JobId) -> Lineage:
-        return self._shop(job_id).lineage
+    def state_provider(self, job_id: JobId) -> StateProvider:
+        return self._shop(job_id).state_provider
 
     def _shop(self, job_id: JobId) -> Workshop:
         if job_id not in self._shops:
@@ -197,6 +197,6 @@ class SolverService(Node):
 
     def _supply(self, action: policy.Supply) -> None:
         demand = next(d for d in self.market.demands(action.job_id) if d.demand_id == action.demand_id)
-        answer(self.market, self.lineage(action.job_id), demand)
+        answer(self.market, self.state_provider(action.job_id), demand)
         self.count("supplies")
         self.emit("supplied", job=action.job_id.hex(), claim=demand.claim_id.hex(), demand=demand.demand_id)

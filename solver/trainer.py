@@ -15,7 +15,7 @@ from math import nan
 
 from assay.node.artifacts import Checkpoint, State, publish_checkpoints, publish_state
 from assay.node.divergence import Divergence, divergence_in, not_finite
-from assay.node.states import UNFETCHABLE, Lineage
+from assay.node.states import UNFETCHABLE, StateProvider
 from assay.node.work import Work
 from assay.program.state import BACKGROUND_BYTES, InvalidState, state_root
 from assay.protocol.ports import Blocks, MarketView
@@ -73,7 +73,7 @@ class Workshop:
     ) -> None:
         self.job_id: JobId = job.job_id
         self.work = work
-        self.lineage = Lineage(market, blocks, job.job_id, work)
+        self.state_provider = StateProvider(market, blocks, job.job_id, work)
         self._blocks = blocks
         self._progress = progress
         self._task: _Task | None = None
@@ -84,7 +84,7 @@ class Workshop:
     def _input_root(self, round_: int, shard: int, epoch: int) -> bytes:
         key = (round_, shard, epoch)
         if key not in self._inputs:
-            self._inputs[key] = state_root(self.lineage.input_state(Kind.TASK, round_, shard))
+            self._inputs[key] = state_root(self.state_provider.input_state(Kind.TASK, round_, shard))
         return self._inputs[key]
 
     def segments_done(self, round_: int, shard: int, epoch: int) -> int:
@@ -115,7 +115,7 @@ class Workshop:
         done = self._progress.load(self.job_id, round_, shard, root)
         state = self._state(done[-1]) if done else None
         if state is None:
-            done, state = [], self.lineage.input_state(Kind.TASK, round_, shard)
+            done, state = [], self.state_provider.input_state(Kind.TASK, round_, shard)
         self._task = task = _Task(round_, shard, root, done, state)
         if not done:
             self._publish(task)
@@ -174,7 +174,7 @@ class Workshop:
 
     def outer_draft(self, round_: int) -> Draft:
         """Run and publish the outer step of a round. Raises SourceMissing."""
-        state = self.lineage.input_state(Kind.OUTER, round_, 0)
+        state = self.state_provider.input_state(Kind.OUTER, round_, 0)
         first = publish_state(self._blocks, state)
         after, _ = self.work.segment(Kind.OUTER, round_, 0, 0, state)
         return self._draft(Kind.OUTER, round_, 0, [first, publish_state(self._blocks, after)])

@@ -35,8 +35,8 @@ class CopyingVerifier(VerifierService):
         self.source = source
 
     def judge(self, view: ClaimView) -> Attestation:
-        copied = attest(self.lineage(view.claim.job_id), view, self.source)
-        mine = tuple(sampled(self.lineage(view.claim.job_id), view, self.market.me))
+        copied = attest(self.state_provider(view.claim.job_id), view, self.source)
+        mine = tuple(sampled(self.state_provider(view.claim.job_id), view, self.market.me))
         self.emit("fault-planted", plan=f"copies the traces of {self.source}", claim=view.claim_id.hex())
         return Attestation(True, copied.traces, None, mine) if copied.valid else copied
 
@@ -50,11 +50,11 @@ class ColludingVerifier(VerifierService):
         self.accomplices = accomplices
 
     def judge(self, view: ClaimView) -> Attestation:
-        lineage = self.lineage(view.claim.job_id)
+        state_provider = self.state_provider(view.claim.job_id)
         if view.claim.claimant not in self.accomplices:
-            return attest(lineage, view, self.market.me)
-        segments = sampled(lineage, view, self.market.me)
+            return attest(state_provider, view, self.market.me)
+        segments = sampled(state_provider, view, self.market.me)
         key = sampling.verifier_key(self.market.me, view.status.seed)
-        traces = [keyed_trace(lineage, view, segment, key) for segment in segments]
+        traces = [keyed_trace(state_provider, view, segment, key) for segment in segments]
         known = tuple(root if isinstance(root, bytes) else ZERO_DIGEST for root in traces)
         return Attestation(True, known, None, tuple(segments))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from assay.node.audit import sampled
-from assay.node.states import Known, Lineage
+from assay.node.states import Known, StateProvider
 from assay.program.state import state_root
 from assay.protocol.errors import Retry
 from assay.protocol.types import ClaimView, Kind
@@ -30,15 +30,15 @@ class StepReport:
         return self.claimed == self.computed
 
 
-def replay_steps(lineage: Lineage, view: ClaimView, first: int, stop: int) -> Iterator[StepReport]:
+def replay_steps(state_provider: StateProvider, view: ClaimView, first: int, stop: int) -> Iterator[StepReport]:
     """Replay the segments of a task that hold its steps [first, stop), counted from the task's start.
 
     Raises Retry when the claim's states cannot be had.
     """
-    claim, work = view.claim, lineage.work
+    claim, work = view.claim, state_provider.work
     steps = work.segment_steps(claim.kind)
     for segment in range(first // steps, -(-stop // steps)):
-        start = lineage.leaf(view, segment)
+        start = state_provider.leaf(view, segment)
         if not isinstance(start, Known):
             raise Retry(
                 f"the start of segment {segment} cannot be had: {start}", hint="replay from its beginning"
@@ -59,9 +59,9 @@ class Coverage:
     """Chance that one wrong segment of one task escapes all its drawn verifiers (whistleblowers aside)."""
 
 
-def coverage(lineage: Lineage, claims: Sequence[ClaimView]) -> Coverage:
+def coverage(state_provider: StateProvider, claims: Sequence[ClaimView]) -> Coverage:
     """Coverage of a job's tasks by revealed valid votes."""
-    terms = lineage.work.terms
+    terms = state_provider.work.terms
     total = replayed = 0
     for view in claims:
         if view.claim.kind != Kind.TASK or view.stale:
@@ -70,7 +70,7 @@ def coverage(lineage: Lineage, claims: Sequence[ClaimView]) -> Coverage:
         seen: set[int] = set()
         for vote in view.votes:
             if vote.revealed and vote.valid:
-                seen.update(sampled(lineage, view, vote.verifier))
+                seen.update(sampled(state_provider, view, vote.verifier))
         replayed += len(seen)
     miss = (1 - terms.samples / terms.segments) ** terms.verifiers
     share = min(terms.samples * terms.verifiers / terms.segments, 1.0)

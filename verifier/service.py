@@ -96,7 +96,7 @@ class VerifierService(Accuser):
 
     def judge(self, view: ClaimView) -> Attestation:
         """What this verifier thinks of a claim that it was drawn for (an adversary overrides this)."""
-        return attest(self.lineage(view.claim.job_id), view, self.market.me)
+        return attest(self.state_provider(view.claim.job_id), view, self.market.me)
 
     def _replay(self, action: policy.Replay) -> None:
         view = self.market.claim(action.claim_id)

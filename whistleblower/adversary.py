@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from assay.node.states import Lineage
+from assay.node.states import StateProvider
 from assay.program.fault import NodeFault
 from assay.protocol.types import JobId
 from assay.whistleblower.service import WhistleblowerService
@@ -21,12 +21,12 @@ class JunkChallenger(WhistleblowerService):
         super().__init__(*args, **options)
         self.round, self.shard = round, shard
 
-    def lineage(self, job_id: JobId) -> Lineage:
-        lineage = super().lineage(job_id)
-        work = lineage.work
+    def state_provider(self, job_id: JobId) -> StateProvider:
+        state_provider = super().state_provider(job_id)
+        work = state_provider.work
         if not work.faults:
             step = self.round * work.terms.steps_per_round
             node = work.files.inner.outputs[0]
             work.faults[self.round, self.shard] = NodeFault(step, node, 0)
             self.emit("fault-planted", plan=f"will accuse task {self.round}/{self.shard}, whoever claims it")
-        return lineage
+        return state_provider

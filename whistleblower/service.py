@@ -19,7 +19,7 @@ from assay.node.audit import Finding, audit_claim, audit_vote
 from assay.node.availability import Wish, ask, wish
 from assay.node.role import Accuser, Action, Options
 from assay.node.service import intent
-from assay.node.states import Lineage, SourceMissing
+from assay.node.states import SourceMissing, StateProvider
 from assay.protocol.params import CHUNKS
 from assay.protocol.ports import Blocks, Clock, Market
 from assay.protocol.types import ZERO_ADDRESS, Address, ClaimId, ClaimView, JobId, JobView
@@ -96,12 +96,12 @@ class WhistleblowerService(Accuser):
 
     def scan(self, job_id: JobId) -> list[Finding]:
         """Audit every claim of a job now, whatever its phase; what was found."""
-        lineage = self.lineage(job_id)
+        state_provider = self.state_provider(job_id)
         found = []
         for view in self.market.claims(job_id):
             if view.status.phase in policy.CHALLENGEABLE and not view.stale:
                 try:
-                    finding = audit_claim(lineage, view)
+                    finding = audit_claim(state_provider, view)
                 except SourceMissing:
                     continue
                 if finding is not None:
@@ -134,18 +134,18 @@ class WhistleblowerService(Accuser):
     def _audit_claim(self, action: policy.AuditClaim) -> None:
         view = self.market.claim(action.claim_id)
         self.note(job=action.job_id.hex(), round=view.claim.round)
-        lineage = self.lineage(action.job_id)
-        if self.limits.demand and view.claim_id not in self._unpublished and not lineage.published(view):
+        state_provider = self.state_provider(action.job_id)
+        if self.limits.demand and view.claim_id not in self._unpublished and not state_provider.published(view):
             self._unpublished.add(view.claim_id)
             self.emit("unpublished", job=action.job_id.hex(), claim=view.claim_id.hex())
             return
-        finding = audit_claim(lineage, view)
+        finding = audit_claim(state_provider, view)
         self._found(action.job_id, (action.claim_id, ZERO_ADDRESS), finding)
 
     def _audit_vote(self, action: policy.AuditVote) -> None:
         view = self.market.claim(action.claim_id)
         vote = next(v for v in view.votes if v.verifier == action.verifier)
-        finding = audit_vote(self.lineage(action.job_id), view, vote)
+        finding = audit_vote(self.state_provider(action.job_id), view, vote)
         self._found(action.job_id, (action.claim_id, action.verifier), finding)
 
     def _pursue(self, action: policy.Pursue) -> None:
@@ -153,7 +153,7 @@ class WhistleblowerService(Accuser):
 
     def _demand(self, action: policy.Demand) -> None:
         view = self.market.claim(action.claim_id)
-        wished = self._demand_store.of(view.claim_id) or self._wish(self.lineage(action.job_id), view)
+        wished = self._demand_store.of(view.claim_id) or self._wish(self.state_provider(action.job_id), view)
         if wished is None:  # published meanwhile
             self._unpublished.discard(view.claim_id)
             return
@@ -163,12 +163,12 @@ class WhistleblowerService(Accuser):
         places = " ".join(f"{place.slot}:{place.leaf}" for place in wished.places)
         self.emit("demanded", **where, demand=demand_id, places=places, reason=action.reason)
 
-    def _wish(self, lineage: Lineage, view: ClaimView) -> Wish | None:
+    def _wish(self, state_provider: StateProvider, view: ClaimView) -> Wish | None:
         """Leaves that could not be fetched, kept for good before anything is sent."""
-        gap = lineage.gap(view, self._order, CHUNKS)
+        gap = state_provider.gap(view, self._order, CHUNKS)
         if gap is None:
             return None
-        chosen = wish(lineage.work.program(view.claim.kind), gap, self._order)
+        chosen = wish(state_provider.work.program(view.claim.kind), gap, self._order)
         self._demand_store.keep(view.claim_id, chosen)
         return chosen
 

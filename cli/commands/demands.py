@@ -97,7 +97,7 @@ def supply(context: typer.Context, demand_id: DemandId) -> None:
     demand = _demand(market.demands(), demand_id)
     inspection = open_inspection(app, market.claim(demand.claim_id).claim.job_id)
     app.announce(f"show what demand {demand_id} asks for")
-    result = answer(market, inspection.lineage, demand)
+    result = answer(market, inspection.state_provider, demand)
     app.output.result("transaction", result, f"shown; transaction {result.tx_hash}")
 
 

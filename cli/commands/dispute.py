@@ -179,7 +179,7 @@ def _play(app: App, game_id: int) -> None:
     from assay.dispute.disputant import Disputant
     from assay.dispute.player import play
     from assay.node.prosecution import Prosecutor, replay_for, slots_shown
-    from assay.node.states import open_lineage
+    from assay.node.states import open_state_provider
 
     connection = app.connect()
     market = connection.writer
@@ -189,19 +189,19 @@ def _play(app: App, game_id: int) -> None:
     try:
         job = market.job(market.claim(view.game.claim_id).claim.job_id)
         engine = engine_of(app.settings, brief=True)
-        lineage = open_lineage(market, storage.blocks, job, RESOURCE_LIMITS, engine=engine)
+        state_provider = open_state_provider(market, storage.blocks, job, RESOURCE_LIMITS, engine=engine)
         app.announce(f"move in game {game_id}: {state_of(view)}")
         pursuit = None
         if slots_shown(view.game) and view.game.challenger == market.me:
             prosecutor = Prosecutor(market, secret_of(app.node_home(app.settings.account)))
-            while (pursuit := prosecutor.bind(lineage, view, connection.clock.block())) is not None:
+            while (pursuit := prosecutor.bind(state_provider, view, connection.clock.block())) is not None:
                 app.output.say(pursuit.reason)
                 if pursuit.stage != "announced":
                     break
                 time.sleep(0.5)
         played = play(
             market,
-            Disputant(market.me, lambda game: replay_for(lineage, game)),
+            Disputant(market.me, lambda game: replay_for(state_provider, game)),
             game_id,
             connection.clock.now(),
         )

@@ -8,7 +8,7 @@ from assay.app.invocation import App
 from assay.app.machine import RESOURCE_LIMITS, engine_of
 from assay.app.wiring import Connection, NodeStorage
 from assay.node.audit import Finding, audit_claim
-from assay.node.states import Lineage, open_lineage
+from assay.node.states import StateProvider, open_state_provider
 from assay.protocol.errors import Ask
 from assay.protocol.types import ClaimView, JobId, JobView, Kind
 
@@ -22,7 +22,7 @@ class Inspection:
     connection: Connection
     storage: NodeStorage
     job: JobView
-    lineage: Lineage
+    state_provider: StateProvider
 
     def close(self) -> None:
         self.storage.close()
@@ -35,19 +35,19 @@ def open_inspection(app: App, job_id: JobId) -> Inspection:
     storage.set_peers(connection.market.endpoints().values())
     job = connection.market.job(job_id)
     app.output.say("fetching and checking the job's files")
-    lineage = open_lineage(
+    state_provider = open_state_provider(
         connection.market,
         storage.blocks,
         job,
         RESOURCE_LIMITS,
         engine=engine_of(app.settings, brief=True),
     )
-    return Inspection(connection, storage, job, lineage)
+    return Inspection(connection, storage, job, state_provider)
 
 
 def audit_view(inspection: Inspection, view: ClaimView, segments: range | None = None) -> Finding | None:
     """First thing that is wrong with a claim; None if nothing is."""
-    return audit_claim(inspection.lineage, view, None if segments is None else list(segments))
+    return audit_claim(inspection.state_provider, view, None if segments is None else list(segments))
 
 
 def audit_place(
@@ -62,9 +62,9 @@ def audit_place(
             hint="`assay job show` lists the claims",
             code="no-such-claim",
         )
-    if segments is not None and segments.stop > inspection.lineage.work.segments(kind):
+    if segments is not None and segments.stop > inspection.state_provider.work.segments(kind):
         raise Ask(
-            f"the claim has {inspection.lineage.work.segments(kind)} segments",
+            f"the claim has {inspection.state_provider.work.segments(kind)} segments",
             hint="name a range within them",
             code="bad-range",
         )

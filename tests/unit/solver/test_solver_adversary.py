@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from assay.node.audit import Finding, WrongSegment, audit_claim
-from assay.node.states import open_lineage
+from assay.node.states import open_state_provider
 from assay.protocol.types import ClaimView, JobId, Kind, Phase, Role
 from assay.solver.adversary import AggregatePlan, FaultySolver, InventingSolver, StatePlan, WrongDataSolver
 from assay.verifier.adversary import ColludingVerifier
@@ -40,8 +40,8 @@ def cheated(day: MarketDay, kind: Any, **terms: int) -> tuple[JobId, ClaimView]:
 
 def replayed(day: MarketDay, job_id: JobId, view: ClaimView) -> Finding | None:
     """What an honest replay says of a claim."""
-    lineage = open_lineage(day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), RESOURCE_LIMITS)
-    return audit_claim(lineage, view)
+    state_provider = open_state_provider(day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), RESOURCE_LIMITS)
+    return audit_claim(state_provider, view)
 
 
 def verdict(day: MarketDay) -> str:

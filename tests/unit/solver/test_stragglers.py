@@ -14,7 +14,7 @@ from assay.client.fetching import fetch
 from assay.client.following import follow
 from assay.node.artifacts import State
 from assay.node.audit import WrongInput
-from assay.node.states import Lineage, open_lineage
+from assay.node.states import StateProvider, open_state_provider
 from assay.program.state import state_root
 from assay.protocol.types import JobId, Kind, Phase, Role
 from assay.solver.adversary import WrongInputSolver
@@ -45,9 +45,9 @@ def shard_of(day: MarketDay, job_id: JobId, name: str) -> int:
     return [holder.solver for holder in day.world.jobs[job_id].holders].index(account(name))
 
 
-def lineage_of(day: MarketDay, job_id: JobId) -> Lineage:
+def state_provider_of(day: MarketDay, job_id: JobId) -> StateProvider:
     market = day.markets["wendy"]
-    return open_lineage(market, day.blocks(), market.job(job_id), RESOURCE_LIMITS)
+    return open_state_provider(market, day.blocks(), market.job(job_id), RESOURCE_LIMITS)
 
 
 def test_a_round_closes_without_a_solver_that_died_and_its_shard_goes_on_from_its_last_task(
@@ -71,12 +71,12 @@ def test_a_round_closes_without_a_solver_that_died_and_its_shard_goes_on_from_it
     assert all(not locked for locked in day.world.locked.values())
 
     claims = {(v.claim.round, v.claim.kind, v.claim.shard): v for v in day.markets["client"].claims(job_id)}
-    lineage = lineage_of(day, job_id)
-    assert lineage.source_of(Kind.TASK, 2, dead, 1) == ((Kind.TASK, 0, dead), 1)
-    before, last = (lineage.output(Kind.OUTER, r, 0)[1] for r in (0, 1))
-    own = lineage.output(Kind.TASK, 0, dead)[1]
+    state_provider = state_provider_of(day, job_id)
+    assert state_provider.source_of(Kind.TASK, 2, dead, 1) == ((Kind.TASK, 0, dead), 1)
+    before, last = (state_provider.output(Kind.OUTER, r, 0)[1] for r in (0, 1))
+    own = state_provider.output(Kind.TASK, 0, dead)[1]
     assert claims[2, Kind.TASK, dead].claim.input_root == state_root([*last[:1], *own[1:]])
-    summed = lineage.input_state(Kind.OUTER, 1, 0)
+    summed = state_provider.input_state(Kind.OUTER, 1, 0)
     assert torch.equal(summed[2 + dead], before[0]), "a missing shard has not moved"
 
     fetch(day.markets["client"], day.blocks(), job_id, tmp_path, RESOURCE_LIMITS, day.world.block)

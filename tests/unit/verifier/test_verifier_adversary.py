@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from assay.node.audit import keyed_trace, sampled
-from assay.node.states import open_lineage
+from assay.node.states import open_state_provider
 from assay.protocol.sampling import verifier_key
 from assay.protocol.types import Kind, Phase, Role
 from assay.verifier.adversary import CopyingVerifier
@@ -27,9 +27,9 @@ def test_10_traces_that_a_peer_handed_over_cost_the_copier_its_stake(tmp_path: P
     day.whistleblower("wendy")
     assert day.run(lambda: any(p.view.challenger_won for p in day.world.games.values())), day.events[-5:]
     (view,) = (v for v in day.markets["wendy"].claims(job_id) if v.claim.kind == Kind.TASK)
-    lineage = open_lineage(day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), RESOURCE_LIMITS)
-    (segment,) = sampled(lineage, view, account("vera"))
-    true = keyed_trace(lineage, view, segment, verifier_key(account("vera"), view.status.seed))
+    state_provider = open_state_provider(day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), RESOURCE_LIMITS)
+    (segment,) = sampled(state_provider, view, account("vera"))
+    true = keyed_trace(state_provider, view, segment, verifier_key(account("vera"), view.status.seed))
     assert view.traces[account("carl")] == (true,) == view.traces[account("vera")], "it was really copied"
     game = next(p.view for p in day.world.games.values() if p.view.challenger_won)
     assert game.game.defender == account("carl") and game.reason == "timeout"

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from assay.node.artifacts import BadManifest, publish_checkpoints, raw_cid
-from assay.node.states import open_lineage
+from assay.node.states import open_state_provider
 from assay.program.fault import StateFault
 from assay.protocol.errors import BlockNotFound
 from assay.protocol.types import Kind, Phase, Role, Seconds
@@ -142,9 +142,9 @@ def test_a_verifier_defends_its_true_vote_against_a_false_challenge(day: MarketD
     entry = next(e for e in day.world.claims.values() if e.claim.kind == Kind.TASK)
     vote = next(iter(entry.votes.values()))
     segment = sampling.sample_segments(entry.status.seed, vote.verifier, 1, 4)[0]
-    lineage = open_lineage(troll, day.blocks(), troll.job(job_id), RESOURCE_LIMITS)
+    state_provider = open_state_provider(troll, day.blocks(), troll.job(job_id), RESOURCE_LIMITS)
     view = troll.claim(entry.claim_id)
-    roots = [c.root for c in lineage.checkpoints(view)]  # type: ignore[union-attr]
+    roots = [c.root for c in state_provider.checkpoints(view)]  # type: ignore[union-attr]
     salt = bytes(32)
     troll.announce("a", entry.claim_id, 0, vote.verifier, salt)
     proof = trees.build(roots).proof(segment)
@@ -190,12 +190,12 @@ def test_replay_and_coverage_tell_what_was_looked_at(day: MarketDay) -> None:
         day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=frozenset({account("ann")})))
     assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id, Kind.TASK))
     market = day.join("reader")
-    lineage = open_lineage(market, day.blocks(), market.job(job_id), RESOURCE_LIMITS)
+    state_provider = open_state_provider(market, day.blocks(), market.job(job_id), RESOURCE_LIMITS)
     view = next(v for v in market.claims(job_id) if v.claim.kind == Kind.TASK)
-    reports = list(replay_steps(lineage, view, 0, 8))
+    reports = list(replay_steps(state_provider, view, 0, 8))
     assert [r.equal for r in reports] == [True, True, False, True]
-    assert [r.first_step for r in replay_steps(lineage, view, 3, 5)] == [2, 4]
-    found = coverage(lineage, market.claims(job_id))
+    assert [r.first_step for r in replay_steps(state_provider, view, 3, 5)] == [2, 4]
+    found = coverage(state_provider, market.claims(job_id))
     assert found.segments == 4 and 1 <= found.replayed <= 2
     assert found.miss_one_segment == pytest.approx((3 / 4) ** 2)
 

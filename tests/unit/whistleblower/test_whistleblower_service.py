@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from assay.node.artifacts import raw_cid
-from assay.node.states import open_lineage
+from assay.node.states import open_state_provider
 from assay.program.fault import Fault, NodeFault, StateFault
 from assay.program.state import state_root
 from assay.protocol import trees
@@ -208,8 +208,8 @@ def test_33_34_a_claim_of_which_nothing_is_published_is_convicted_with_its_quoru
     day.whistleblower("wendy")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
     view = convicted(day)
-    lineage = open_lineage(day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), RESOURCE_LIMITS)
-    replay = lineage.work.replay(Kind.TASK, 0, 0, 0, lineage.work.files.genesis)
+    state_provider = open_state_provider(day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), RESOURCE_LIMITS)
+    replay = state_provider.work.replay(Kind.TASK, 0, 0, 0, state_provider.work.files.genesis)
     honest = tuple(replay.segment_roots(4, 2))
     assert view.roots[:2] == honest[:2] and view.roots[2] != honest[2], "the fault is in step 3"
     assert raw_cid(view.claim.manifest) in day.network.withheld, "and nobody was shown the states"
@@ -226,7 +226,7 @@ def test_35_a_task_that_starts_from_a_state_nobody_knows_is_convicted(day: Marke
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
     view = convicted(day)
     assert (view.claim.kind, view.claim.round) == (Kind.TASK, 1)
-    right = whistle.lineage(job_id).input_state(Kind.TASK, 1, 0)
+    right = whistle.state_provider(job_id).input_state(Kind.TASK, 1, 0)
     assert state_root(right) != view.claim.input_root, "the fault was planted"
     assert view.status.valid == 2, "the whole quorum vouched for it"
     assert next(e["finding"] for e in day.named("found")).startswith("HiddenInput")
