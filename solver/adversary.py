@@ -22,7 +22,7 @@ from assay.protocol.types import JobView, Kind, Phase, Terms
 from assay.solver import policy
 from assay.solver.policy import Observation
 from assay.solver.service import SolverService
-from assay.solver.trainer import Draft, Workshop
+from assay.solver.trainer import Draft, TaskTrainer
 
 
 class CheatingSolver(SolverService):
@@ -133,7 +133,7 @@ class HidingSolver(CheatingSolver):
             self.emit("fault-planted", job=action.job_id.hex(), plan=plan)
 
 
-class _Inventions(Workshop):
+class _Inventions(TaskTrainer):
     """Claims of tasks that nobody ever computed; nothing is published of them."""
 
     def segments_done(self, round_: int, shard: int, epoch: int) -> int:
@@ -150,7 +150,7 @@ class _Inventions(Workshop):
 class InventingSolver(CheatingSolver):
     """`SolverService` that invents the states at all segments' ends and computes none of them."""
 
-    def make_shop(self, job: JobView, work: Work) -> Workshop:
+    def make_shop(self, job: JobView, work: Work) -> TaskTrainer:
         self.emit("fault-planted", plan="invents every segment of its tasks")
         return _Inventions(self.market, self.blocks, job, work, self._progress)
 
@@ -187,7 +187,7 @@ class WrongInputSolver(CheatingSolver):
         super().__init__(*args, **options)
         self.patch = patch
 
-    def make_shop(self, job: JobView, work: Work) -> Workshop:
+    def make_shop(self, job: JobView, work: Work) -> TaskTrainer:
         shop = super().make_shop(job, work)
         honest = shop.state_provider.input_state
         told: set[tuple[Kind, int, int]] = set()

@@ -24,7 +24,7 @@ from assay.protocol.types import Claim, JobId, JobView, Role, Seconds, Terms, We
 from assay.solver import policy
 from assay.solver.policy import JobObservation, Limits, Observation
 from assay.solver.progress import TaskProgress
-from assay.solver.trainer import Draft, Workshop
+from assay.solver.trainer import Draft, TaskTrainer
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class SolverService(Node):
         super().__init__("solver", market, blocks, clock, resource_limits, **options)
         self.limits = limits
         self._progress = TaskProgress(folder / "tasks")
-        self._shops: dict[JobId, Workshop] = {}
+        self._shops: dict[JobId, TaskTrainer] = {}
 
     # -- reading
 
@@ -119,9 +119,9 @@ class SolverService(Node):
         """The job made ready to compute (an adversary overrides this)."""
         return Work(terms, files, engine=self._engine)
 
-    def make_shop(self, job: JobView, work: Work) -> Workshop:
+    def make_shop(self, job: JobView, work: Work) -> TaskTrainer:
         """Where the job's tasks are trained (an adversary overrides this)."""
-        return Workshop(self.market, self.blocks, job, work, self._progress)
+        return TaskTrainer(self.market, self.blocks, job, work, self._progress)
 
     def _examine(self, action: policy.Examine) -> None:
         job = self.market.job(action.job_id)
@@ -133,7 +133,7 @@ class SolverService(Node):
     def state_provider(self, job_id: JobId) -> StateProvider:
         return self._shop(job_id).state_provider
 
-    def _shop(self, job_id: JobId) -> Workshop:
+    def _shop(self, job_id: JobId) -> TaskTrainer:
         if job_id not in self._shops:
             self._examine(policy.Examine(job_id, "it is needed now"))
         return self._shops[job_id]

@@ -62,7 +62,7 @@ class _Task:
         return len(self.leaves) + len(self.publishing) - 1
 
 
-class Workshop:
+class TaskTrainer:
     """Computes and publishes for one job."""
 
     background_bytes = BACKGROUND_BYTES

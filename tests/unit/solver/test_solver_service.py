@@ -15,9 +15,9 @@ from assay.program.execute import Executor
 from assay.protocol.errors import Retry
 from assay.protocol.ports import Blocks
 from assay.protocol.types import Kind, Phase
-from assay.solver import trainer as workshop
+from assay.solver import trainer as trainer
 from assay.solver.service import SolverService
-from assay.solver.trainer import Workshop
+from assay.solver.trainer import TaskTrainer
 from tests.fakes.blocks import cid_of
 from tests.fakes.jobs import TinyFiles, inner_program, tiny_files
 from tests.fakes.market_day import MarketDay
@@ -87,7 +87,7 @@ def test_48_a_solver_killed_between_segments_trains_none_of_them_twice(day: Mark
 def test_48_a_solver_killed_while_it_publishes_beside_training_repeats_one_segment_at_most(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Workshop, "background_bytes", 0)
+    monkeypatch.setattr(TaskTrainer, "background_bytes", 0)
     job_id = day.post()
     staffed(day)
     day.run(lambda: len(day.named("trained")) >= 3)
@@ -102,15 +102,15 @@ def test_48_a_solver_killed_while_it_publishes_beside_training_repeats_one_segme
 def test_a_segment_that_cannot_be_published_is_not_claimed_and_is_trained_again(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls, publish = iter(range(100)), workshop.publish_state
+    calls, publish = iter(range(100)), trainer.publish_state
 
     def failing(blocks: Blocks, state: State) -> Checkpoint:
         if next(calls) == 2:
             raise Retry("the disk is full", hint="make room")
         return publish(blocks, state)
 
-    monkeypatch.setattr(Workshop, "background_bytes", 0)
-    monkeypatch.setattr(workshop, "publish_state", failing)
+    monkeypatch.setattr(TaskTrainer, "background_bytes", 0)
+    monkeypatch.setattr(trainer, "publish_state", failing)
     job_id = day.post()
     staffed(day)
     assert day.run(day.closed(job_id))
