@@ -1,4 +1,4 @@
-"""What a role needs from the world. Adapters live in ``chain`` and ``storage``; ``cli`` wires them; tests
+"""What a role needs from the market's state. Adapters live in ``chain`` and ``storage``; ``cli`` wires them; tests
 use fakes.
 
 Contract of every call that can fail: it raises a ``protocol.errors.AssayError`` whose class says what to do

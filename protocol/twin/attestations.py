@@ -1,6 +1,6 @@
 """Seeds, draws and votes (docs/protocol.md, sections 4.5 to 4.7).
 
-Contract: pure functions ``(world, event, by, now) -> world`` that refuse what Attestations refuses, for the
+Contract: pure functions ``(market, event, by, now) -> market`` that refuse what Attestations refuses, for the
 same reason. A claim that a rewind has overtaken may still be seeded and voted on, but never accepted; `void`
 gives everything locked for it back.
 """
@@ -12,7 +12,7 @@ from dataclasses import replace
 from assay.protocol import sampling, trees
 from assay.protocol.refusal import require
 from assay.protocol.twin.events import CommitVote, RecordSeed, RevealVote, Tally
-from assay.protocol.twin.market_state import Ballot, BallotState, ClaimState, Moment, World
+from assay.protocol.twin.market_state import Ballot, BallotState, ClaimState, MarketState, Moment
 from assay.protocol.twin.stakes import Funds
 from assay.protocol.twin.weights import draw
 from assay.protocol.types import ZERO_DIGEST, Address, Claim, Phase, Role, Seconds, Terms
@@ -21,25 +21,25 @@ SEED_PATIENCE = 128
 """Blocks for which a seed has to come with its block's header."""
 
 
-def record_seed(world: World, event: RecordSeed, by: Address, now: Moment) -> World:
+def record_seed(market: MarketState, event: RecordSeed, by: Address, now: Moment) -> MarketState:
     """Record the seed and draw the verifiers, or wait for another block if the hash is gone.
 
     Refused: WrongClaim, WrongPhase, SeedUnavailable, HeaderAwaited, WrongHeader, NoRandao.
     """
     claim = event.claim
-    claim_id, state, job = world.in_phase(claim, Phase.COMMITTED)
+    claim_id, state, job = market.in_phase(claim, Phase.COMMITTED)
     terms, status = job.terms, state.status
     require(now.block > status.seed_block, "SeedUnavailable")
     draw = status.draws + 1
     if event.block_hash == ZERO_DIGEST:
         again = state.with_status(draws=draw, seed_block=now.block + terms.seed_delay)
-        return world.with_claim(claim_id, again)
+        return market.with_claim(claim_id, again)
     seed = sampling.claim_seed(_randomness(event, status.seed_block, now), claim_id)
-    drawn = _draw_others(world, seed, claim, terms, now)
+    drawn = _draw_others(market, seed, claim, terms, now)
     seeded = state.with_status(phase=Phase.SEEDED, since=now.time, draws=draw, seed=seed)
     for verifier in drawn:
         seeded = seeded.with_ballot(draw, Ballot(verifier, BallotState.DRAWN, ZERO_DIGEST, 0))
-    return world.with_claim(claim_id, replace(seeded, drawn=tuple(drawn)))
+    return market.with_claim(claim_id, replace(seeded, drawn=tuple(drawn)))
 
 
 def _randomness(event: RecordSeed, seed_block: int, now: Moment) -> bytes:
@@ -52,21 +52,21 @@ def _randomness(event: RecordSeed, seed_block: int, now: Moment) -> bytes:
     return event.header.randao
 
 
-def commit_vote(world: World, event: CommitVote, by: Address, now: Moment) -> World:
+def commit_vote(market: MarketState, event: CommitVote, by: Address, now: Moment) -> MarketState:
     """Refused: WrongClaim, WrongPhase, TooLate, WrongReveal, NotDrawn, AlreadyVoted, InsufficientStake."""
-    claim_id, state, job = world.in_phase(event.claim, Phase.SEEDED)
+    claim_id, state, job = market.in_phase(event.claim, Phase.SEEDED)
     require(now.time <= state.status.since + job.terms.vote_time, "TooLate")
     require(event.commitment != ZERO_DIGEST, "WrongReveal", "a commitment is never zero")
     ballot = ballot_of(state, by)
     require(ballot.state == BallotState.DRAWN, "AlreadyVoted")
     sealed = replace(ballot, state=BallotState.COMMITTED, word=event.commitment)
-    world = world.with_funds(world.funds.lock(by, Role.VERIFIER, job.terms.verifier_stake))
-    return world.with_claim(claim_id, state.with_ballot(state.status.draws, sealed))
+    market = market.with_funds(market.funds.lock(by, Role.VERIFIER, job.terms.verifier_stake))
+    return market.with_claim(claim_id, state.with_ballot(state.status.draws, sealed))
 
 
-def reveal_vote(world: World, event: RevealVote, by: Address, now: Moment) -> World:
+def reveal_vote(market: MarketState, event: RevealVote, by: Address, now: Moment) -> MarketState:
     """Refused: WrongClaim, WrongPhase, NotDue, TooLate, NotDrawn, AlreadyVoted, WrongReveal."""
-    claim_id, state, job = world.in_phase(event.claim, Phase.SEEDED)
+    claim_id, state, job = market.in_phase(event.claim, Phase.SEEDED)
     status, terms = state.status, job.terms
     voting = status.since + terms.vote_time
     early = any(ballot.state == BallotState.DRAWN for ballot in state.present())
@@ -77,29 +77,29 @@ def reveal_vote(world: World, event: RevealVote, by: Address, now: Moment) -> Wo
     require(ballot.state == BallotState.COMMITTED, "AlreadyVoted")
     require(not event.valid or len(event.traces) == terms.samples, "WrongReveal", "a leaf for each sample")
     traces_root = trees.root(event.traces) if event.traces else ZERO_DIGEST
-    opened = world.vote_commitment(claim_id, by, event.valid, traces_root, event.salt)
+    opened = market.vote_commitment(claim_id, by, event.valid, traces_root, event.salt)
     require(opened == ballot.word, "WrongReveal")
     kind = BallotState.VALID if event.valid else BallotState.INVALID
     state = state.with_ballot(status.draws, replace(ballot, state=kind, word=traces_root))
     counted = state.with_status(revealed=status.revealed + 1, valid=status.valid + int(event.valid))
-    return world.with_claim(claim_id, counted)
+    return market.with_claim(claim_id, counted)
 
 
-def tally(world: World, event: Tally, by: Address, now: Moment) -> World:
+def tally(market: MarketState, event: Tally, by: Address, now: Moment) -> MarketState:
     """Accept, or end the draw that did not. Refused: WrongClaim, WrongPhase, NotDue, NotStanding, TooLate."""
-    claim_id, state, job = world.in_phase(event.claim, Phase.SEEDED)
+    claim_id, state, job = market.in_phase(event.claim, Phase.SEEDED)
     status, terms = state.status, job.terms
     if status.valid >= terms.quorum:
-        require(world.stands(state), "NotStanding")
-        require(not world.closable(state.claim.job_id, now.time), "TooLate")
+        require(market.stands(state), "NotStanding")
+        require(not market.closable(state.claim.job_id, now.time), "TooLate")
         accepted = state.with_status(phase=Phase.ACCEPTED, since=now.time)
-        world = world.with_job(state.claim.job_id, replace(job, accepted_at=now.time))
-        return world.with_claim(claim_id, accepted)
+        market = market.with_job(state.claim.job_id, replace(job, accepted_at=now.time))
+        return market.with_claim(claim_id, accepted)
     over = now.time > status.since + terms.vote_time + terms.reveal_time
     require(over or status.revealed >= len(state.drawn), "NotDue")
-    require(world.stands(state), "NotStanding")
-    funds, dismissed = _dismiss(world.funds, state, terms)
-    return world.with_funds(funds).with_claim(claim_id, _await_seed(dismissed, terms, now))
+    require(market.stands(state), "NotStanding")
+    funds, dismissed = _dismiss(market.funds, state, terms)
+    return market.with_funds(funds).with_claim(claim_id, _await_seed(dismissed, terms, now))
 
 
 def _await_seed(state: ClaimState, terms: Terms, now: Moment) -> ClaimState:
@@ -138,7 +138,7 @@ def ballot_of(state: ClaimState, verifier: Address) -> Ballot:
     return state.ballots[state.status.draws, verifier]
 
 
-def _draw_others(world: World, seed: bytes, claim: Claim, terms: Terms, now: Moment) -> list[Address]:
+def _draw_others(market: MarketState, seed: bytes, claim: Claim, terms: Terms, now: Moment) -> list[Address]:
     """A claimant that the seed draws is passed over for the next in line."""
-    drawn = draw(world.draw_weights(now), seed, terms.verifiers + 1, world.market.keccak)
+    drawn = draw(market.draw_weights(now), seed, terms.verifiers + 1, market.market.keccak)
     return [verifier for verifier in drawn if verifier != claim.claimant][: terms.verifiers]

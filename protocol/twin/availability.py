@@ -1,6 +1,6 @@
 """Availability: named pieces of a committed state, shown on demand (docs/protocol.md 7.3; the pure twin).
 
-Contract: pure functions ``(world, event, by, now) -> world`` that refuse what Availability refuses, for
+Contract: pure functions ``(market, event, by, now) -> market`` that refuse what Availability refuses, for
 the same reason. An open demand counts as a game on its claim.
 """
 
@@ -18,20 +18,20 @@ from assay.protocol.twin.claims import segments_of
 from assay.protocol.twin.convictions import convicted
 from assay.protocol.twin.events import Demand, ExpireDemand, Supply
 from assay.protocol.twin.ledger import demand_bond, free
-from assay.protocol.twin.market_state import Moment, World
+from assay.protocol.twin.market_state import MarketState, Moment
 from assay.protocol.twin.settlement import lost_bond
 from assay.protocol.types import WITHHELD_SEGMENT, Address, ProgramRef, Seconds
 
 
-def demand(world: World, event: Demand, by: Address, now: Moment) -> World:
+def demand(market: MarketState, event: Demand, by: Address, now: Moment) -> MarketState:
     """Ask for pieces of a state.
 
     Refused: WrongClaim, WrongPhase, NotStanding, WindowClosed, NoSuchSegment, WrongState, WrongPlaces,
     NoSuchSlot, InsufficientBalance.
     """
     claim = event.claim
-    claim_id, state = challengeable(world, claim, now)
-    terms = world.jobs[claim.job_id].terms
+    claim_id, state = challengeable(market, claim, now)
+    terms = market.jobs[claim.job_id].terms
     ends = segments_of(claim, terms) + 1
     require(event.segment_end < ends, "NoSuchSegment")
     shown = trees.verify(claim.segments_root, ends, event.segment_end, event.state_root, event.proof)
@@ -39,68 +39,68 @@ def demand(world: World, event: Demand, by: Address, now: Moment) -> World:
     require(1 <= len(event.places) <= CHUNKS, "WrongPlaces")
     slots = terms.program(claim.kind).slots
     require(all(place.slot < slots for place in event.places), "NoSuchSlot")
-    demand_id = world.demands_made + 1
+    demand_id = market.demands_made + 1
     deadline = Seconds(now.time + terms.move_time)
     made = Asked(claim_id, event.state_root, by, deadline, event.places)
-    funds = world.funds.moved(free(by), demand_bond(demand_id), terms.challenge_bond)
+    funds = market.funds.moved(free(by), demand_bond(demand_id), terms.challenge_bond)
     state = state.with_status(open_games=state.status.open_games + 1)
     state = replace(state, opened=state.opened or now.block)
-    world = world.with_funds(funds).with_claim(claim_id, state)
-    return replace(world, demands={**world.demands, demand_id: made}, demands_made=demand_id)
+    market = market.with_funds(funds).with_claim(claim_id, state)
+    return replace(market, demands={**market.demands, demand_id: made}, demands_made=demand_id)
 
 
-def supply(world: World, event: Supply, by: Address, now: Moment) -> World:
+def supply(market: MarketState, event: Supply, by: Address, now: Moment) -> MarketState:
     """Show all named pieces: half of the bond is burnt, the rest is the claimant's.
 
     Refused: NoSuchDemand, WrongDemand, WrongClaim, TooLate, WrongCount, BadProof.
     """
-    made = _open(world, event)
+    made = _open(market, event)
     require(now.time <= made.deadline, "TooLate")
     require(len(event.chunks) == len(made.places), "WrongCount")
-    program = world.jobs[event.claim.job_id].terms.program(event.claim.kind)
+    program = market.jobs[event.claim.job_id].terms.program(event.claim.kind)
     for i, (place, chunk) in enumerate(zip(made.places, event.chunks, strict=True)):
-        sound = _shown(made.state_root, program, place, chunk, world.market.arithmetic)
+        sound = _shown(made.state_root, program, place, chunk, market.market.arithmetic)
         require(sound, "BadProof", f"chunk {i}")
-    world, stood = _close(world, event.demand_id, made, False, now)
+    market, stood = _close(market, event.demand_id, made, False, now)
     bond = demand_bond(event.demand_id)
-    amount = world.funds.ledger.balance(bond)
+    amount = market.funds.ledger.balance(bond)
     if not stood:
-        return world.with_funds(world.funds.moved(bond, free(made.demander), amount))
+        return market.with_funds(market.funds.moved(bond, free(made.demander), amount))
     split = lost_bond(amount)
-    funds = world.funds.burnt(bond, split.burned)
-    return world.with_funds(funds.moved(bond, free(event.claim.claimant), split.paid))
+    funds = market.funds.burnt(bond, split.burned)
+    return market.with_funds(funds.moved(bond, free(event.claim.claimant), split.paid))
 
 
-def expire(world: World, event: ExpireDemand, by: Address, now: Moment) -> World:
+def expire(market: MarketState, event: ExpireDemand, by: Address, now: Moment) -> MarketState:
     """Time is up: the claim falls, if it still stands. Refused: NoSuchDemand, WrongDemand,
     WrongClaim, NotDue."""
-    made = _open(world, event)
+    made = _open(market, event)
     require(now.time > made.deadline, "NotDue")
-    world, _ = _close(world, event.demand_id, made, True, now)
+    market, _ = _close(market, event.demand_id, made, True, now)
     bond = demand_bond(event.demand_id)
-    amount = world.funds.ledger.balance(bond)
-    return world.with_funds(world.funds.moved(bond, free(made.demander), amount))
+    amount = market.funds.ledger.balance(bond)
+    return market.with_funds(market.funds.moved(bond, free(made.demander), amount))
 
 
-def _open(world: World, event: Supply | ExpireDemand) -> Asked:
-    made = world.demands.get(event.demand_id)
+def _open(market: MarketState, event: Supply | ExpireDemand) -> Asked:
+    made = market.demands.get(event.demand_id)
     require(made is not None, "NoSuchDemand")
     assert made is not None
     require(event.asked == made, "WrongDemand")
-    require(world.claim_id(event.claim) == made.claim_id, "WrongClaim")
+    require(market.claim_id(event.claim) == made.claim_id, "WrongClaim")
     return made
 
 
-def _close(world: World, demand_id: int, made: Asked, withheld: bool, now: Moment) -> tuple[World, bool]:
+def _close(market: MarketState, demand_id: int, made: Asked, withheld: bool, now: Moment) -> tuple[MarketState, bool]:
     """Off the books; also whether the claim still stood."""
-    world = replace(world, demands={i: d for i, d in world.demands.items() if i != demand_id})
-    state = world.claims[made.claim_id]
+    market = replace(market, demands={i: d for i, d in market.demands.items() if i != demand_id})
+    state = market.claims[made.claim_id]
     state = state.with_status(open_games=state.status.open_games - 1)
-    world = world.with_claim(made.claim_id, state)
-    stood = world.liable(state)
+    market = market.with_claim(made.claim_id, state)
+    stood = market.liable(state)
     if stood and withheld:
-        world = convicted(world, made.claim_id, made.demander, WITHHELD_SEGMENT, now)
-    return world, stood
+        market = convicted(market, made.claim_id, made.demander, WITHHELD_SEGMENT, now)
+    return market, stood
 
 
 def _shown(root: bytes, program: ProgramRef, place: StateLeaf, chunk: Chunk, arithmetic: Arithmetic) -> bool:

@@ -1,6 +1,6 @@
 """Challenges: findings, bonds, games and their verdicts (docs/protocol.md, sections 4.4, 5.3 and 6.2).
 
-Contract: pure functions ``(world, event, by, now) -> world`` that refuse what Challenges, Court and
+Contract: pure functions ``(market, event, by, now) -> market`` that refuse what Challenges, Court and
 Convictions refuse, for the same reason. The moves inside a game are ``protocol.game``'s.
 """
 
@@ -17,7 +17,7 @@ from assay.protocol.twin.claims import segments_of
 from assay.protocol.twin.convictions import convicted, convicted_ballot
 from assay.protocol.twin.events import Announce, Open, OpenInput, OpenVote, Play, ProveBinding
 from assay.protocol.twin.ledger import bond, free
-from assay.protocol.twin.market_state import BallotState, Challenge, ClaimState, Moment, World
+from assay.protocol.twin.market_state import BallotState, Challenge, ClaimState, MarketState, Moment
 from assay.protocol.twin.settlement import lost_bond
 from assay.protocol.twin.stakes import SEIZED
 from assay.protocol.types import (
@@ -38,23 +38,23 @@ from assay.protocol.types import (
 )
 
 
-def announce(world: World, event: Announce, by: Address, now: Moment) -> World:
+def announce(market: MarketState, event: Announce, by: Address, now: Moment) -> MarketState:
     """Commit to a finding; announcing it again changes nothing."""
-    finding = world.finding(by, event.claim_id, event.segment, event.verifier, event.salt)
-    announced = {finding: now.block, **world.announced}
-    return replace(world, announced=announced)
+    finding = market.finding(by, event.claim_id, event.segment, event.verifier, event.salt)
+    announced = {finding: now.block, **market.announced}
+    return replace(market, announced=announced)
 
 
-def open_game(world: World, event: Open, by: Address, now: Moment) -> World:
+def open_game(market: MarketState, event: Open, by: Address, now: Moment) -> MarketState:
     """Dispute one segment of a claim.
 
     Refused: NoSuchJob, NotAnnounced, TooSoon, WrongClaim, WrongPhase, NotStanding, WindowClosed, BadProof,
     InsufficientBalance.
     """
     claim = event.claim
-    terms = world.job(claim.job_id).terms
-    world, announced = _spend(world, world.claim_id(claim), event.segment, ZERO_ADDRESS, event.salt, by, now)
-    claim_id, state = challengeable(world, claim, now)
+    terms = market.job(claim.job_id).terms
+    market, announced = _spend(market, market.claim_id(claim), event.segment, ZERO_ADDRESS, event.salt, by, now)
+    claim_id, state = challengeable(market, claim, now)
     root, leaves = claim.segments_root, segments_of(claim, terms) + 1
     require(trees.verify(root, leaves, event.segment, event.from_leaf, event.from_proof), "BadProof")
     require(trees.verify(root, leaves, event.segment + 1, event.to_leaf, event.to_proof), "BadProof")
@@ -66,22 +66,22 @@ def open_game(world: World, event: Open, by: Address, now: Moment) -> World:
     )
     state, early = _on_claim(state, announced, now)
     game = replace(game, early=early)
-    return _start(world, claim_id, state, Challenge(game, ZERO_ADDRESS, 0), by)
+    return _start(market, claim_id, state, Challenge(game, ZERO_ADDRESS, 0), by)
 
 
-def open_vote(world: World, event: OpenVote, by: Address, now: Moment) -> World:
+def open_vote(market: MarketState, event: OpenVote, by: Address, now: Moment) -> MarketState:
     """Dispute one sample of a revealed valid vote.
 
     Refused: NoSuchJob, WrongSample, WrongClaim, WrongPhase, NotStanding, WindowClosed, NotDrawn, NoSuchVote,
     NotAnnounced, TooSoon, BadProof, InsufficientBalance.
     """
     claim, verifier = event.claim, event.verifier
-    terms = world.job(claim.job_id).terms
+    terms = market.job(claim.job_id).terms
     require(event.sample < terms.samples, "WrongSample")
-    claim_id, state = challengeable(world, claim, now)
+    claim_id, state = challengeable(market, claim, now)
     ballot = ballot_of(state, verifier)
     require(ballot.state == BallotState.VALID, "NoSuchVote")
-    world, _ = _spend(world, claim_id, event.sample, verifier, event.salt, by, now)
+    market, _ = _spend(market, claim_id, event.sample, verifier, event.salt, by, now)
     root, samples = ballot.word, terms.samples
     require(trees.verify(root, samples, event.sample, event.trace_root, event.trace_proof), "BadProof")
     seed = state.status.seed
@@ -98,80 +98,80 @@ def open_vote(world: World, event: OpenVote, by: Address, now: Moment) -> World:
     )
     draw = state.status.draws
     state = state.with_ballot(draw, replace(ballot, games=ballot.games + 1))
-    return _start(world, claim_id, state, Challenge(game, verifier, draw), by)
+    return _start(market, claim_id, state, Challenge(game, verifier, draw), by)
 
 
-def open_input(world: World, event: OpenInput, by: Address, now: Moment) -> World:
+def open_input(market: MarketState, event: OpenInput, by: Address, now: Moment) -> MarketState:
     """Make the claimant open its input state's tree.
 
     Refused: NoSuchJob, NotAnnounced, TooSoon, WrongClaim, WrongPhase, NotStanding, WindowClosed,
     InsufficientBalance.
     """
     claim = event.claim
-    terms = world.job(claim.job_id).terms
-    world, announced = _spend(world, world.claim_id(claim), INPUT_SEGMENT, ZERO_ADDRESS, event.salt, by, now)
-    claim_id, state = challengeable(world, claim, now)
+    terms = market.job(claim.job_id).terms
+    market, announced = _spend(market, market.claim_id(claim), INPUT_SEGMENT, ZERO_ADDRESS, event.salt, by, now)
+    claim_id, state = challengeable(market, claim, now)
     game = _game_on(claim, claim_id, 0, terms, by, now.time)
     game = replace(game, defender=claim.claimant, segment=INPUT_SEGMENT)
     game = input_game(game, claim.input_root)
     state, early = _on_claim(state, announced, now)
     game = replace(game, early=early)
-    return _start(world, claim_id, state, Challenge(game, ZERO_ADDRESS, 0), by)
+    return _start(market, claim_id, state, Challenge(game, ZERO_ADDRESS, 0), by)
 
 
-def prove_binding(world: World, event: ProveBinding, by: Address, now: Moment) -> World:
+def prove_binding(market: MarketState, event: ProveBinding, by: Address, now: Moment) -> MarketState:
     """Convict at once a claim whose input is not what it must be (rule 4.4).
 
     Refused: NotAnnounced, TooSoon, NoSuchJob, BadProof, WrongSource, NoDifference, WrongClaim, WrongPhase,
     NotStanding, WindowClosed.
     """
     claim = event.claim
-    world, _ = _spend(world, world.claim_id(claim), event.slot, ZERO_ADDRESS, event.salt, by, now)
-    terms = world.job(claim.job_id).terms
+    market, _ = _spend(market, market.claim_id(claim), event.slot, ZERO_ADDRESS, event.salt, by, now)
+    terms = market.job(claim.job_id).terms
     slots = terms.program(claim.kind).slots
     require(trees.verify(claim.input_root, slots, event.slot, event.leaf, event.proof), "BadProof")
-    root, place, count = _source_of(world, event, terms)
+    root, place, count = _source_of(market, event, terms)
     require(trees.verify(root, count, place, event.source_leaf, event.source_proof), "BadProof")
     require(event.leaf != event.source_leaf, "NoDifference")
-    claim_id, _ = challengeable(world, claim, now, proof=True)
-    return convicted(world, claim_id, by, INPUT_SEGMENT, now)
+    claim_id, _ = challengeable(market, claim, now, proof=True)
+    return convicted(market, claim_id, by, INPUT_SEGMENT, now)
 
 
-def move(world: World, event: Play, by: Address, now: Moment) -> World:
+def move(market: MarketState, event: Play, by: Address, now: Moment) -> MarketState:
     """One move of a game. Refused: WrongGame, and what ``protocol.game.play`` refuses."""
-    challenge = world.games.get(event.game_id)
+    challenge = market.games.get(event.game_id)
     require(challenge is not None and challenge.game == event.game, "WrongGame")
     assert challenge is not None
-    result = play(event.game, event.move, by, now.time, world.market.arithmetic)
+    result = play(event.game, event.move, by, now.time, market.market.arithmetic)
     if isinstance(result, Verdict):
-        return _decided(world, event.game_id, result.challenger_won, now)
-    return replace(world, games={**world.games, event.game_id: replace(challenge, game=result)})
+        return _decided(market, event.game_id, result.challenger_won, now)
+    return replace(market, games={**market.games, event.game_id: replace(challenge, game=result)})
 
 
 def challengeable(
-    world: World, claim: Claim, now: Moment, *, proof: bool = False
+    market: MarketState, claim: Claim, now: Moment, *, proof: bool = False
 ) -> tuple[ClaimId, ClaimState]:
     """Exists, stands, and is not past its challenge window; a `proof` is in time while any game on it is
     open, even if its round was closed without it."""
-    claim_id, state = world.known(claim)
+    claim_id, state = market.known(claim)
     require(state.live, "WrongPhase", state.status.phase.name)
     late = proof and state.status.open_games > 0
-    require(world.liable(state) if late else world.stands(state), "NotStanding")
+    require(market.liable(state) if late else market.stands(state), "NotStanding")
     if state.status.phase == Phase.ACCEPTED and not late:
-        end = state.status.since + world.jobs[claim.job_id].terms.challenge_window
+        end = state.status.since + market.jobs[claim.job_id].terms.challenge_window
         require(now.time <= end, "WindowClosed")
     return claim_id, state
 
 
 def _spend(
-    world: World, claim_id: ClaimId, segment: int, verifier: Address, salt: bytes, by: Address, now: Moment
-) -> tuple[World, int]:
+    market: MarketState, claim_id: ClaimId, segment: int, verifier: Address, salt: bytes, by: Address, now: Moment
+) -> tuple[MarketState, int]:
     """Without the announcement; also the block in which it was made."""
-    finding = world.finding(by, claim_id, segment, verifier, salt)
-    require(finding in world.announced, "NotAnnounced")
-    require(now.block > world.announced[finding], "TooSoon")
-    announced = {f: b for f, b in world.announced.items() if f != finding}
-    return replace(world, announced=announced), world.announced[finding]
+    finding = market.finding(by, claim_id, segment, verifier, salt)
+    require(finding in market.announced, "NotAnnounced")
+    require(now.block > market.announced[finding], "TooSoon")
+    announced = {f: b for f, b in market.announced.items() if f != finding}
+    return replace(market, announced=announced), market.announced[finding]
 
 
 def _on_claim(state: ClaimState, announced: int, now: Moment) -> tuple[ClaimState, bool]:
@@ -219,96 +219,96 @@ def _game_on(claim: Claim, claim_id: ClaimId, segment: int, terms: Terms, by: Ad
     )
 
 
-def _start(world: World, claim_id: ClaimId, state: ClaimState, challenge: Challenge, by: Address) -> World:
-    game_id = world.games_opened + 1
-    amount = world.jobs[state.claim.job_id].terms.challenge_bond
-    funds = world.funds.moved(free(by), bond(game_id), amount)
+def _start(market: MarketState, claim_id: ClaimId, state: ClaimState, challenge: Challenge, by: Address) -> MarketState:
+    game_id = market.games_opened + 1
+    amount = market.jobs[state.claim.job_id].terms.challenge_bond
+    funds = market.funds.moved(free(by), bond(game_id), amount)
     state = state.with_status(open_games=state.status.open_games + 1)
-    world = world.with_funds(funds).with_claim(claim_id, state)
-    return replace(world, games={**world.games, game_id: challenge}, games_opened=game_id)
+    market = market.with_funds(funds).with_claim(claim_id, state)
+    return replace(market, games={**market.games, game_id: challenge}, games_opened=game_id)
 
 
-def _source_of(world: World, event: ProveBinding, terms: Terms) -> tuple[bytes, int, int]:
+def _source_of(market: MarketState, event: ProveBinding, terms: Terms) -> tuple[bytes, int, int]:
     """Where the slot must come from: a root, the slot in it, and its number of slots (rule 4.4)."""
     claim, slot, params = event.claim, event.slot, terms.inner.params
     if claim.kind == Kind.TASK:
         if claim.round and slot < params:
-            return _of_round_before(world, event, slot, terms)
-        task = _latest_task(world, claim)
+            return _of_round_before(market, event, slot, terms)
+        task = _latest_task(market, claim)
         if task is None:
             return terms.genesis_root, slot, terms.inner.slots
-        return _same(world, event.source, task).output_root, slot, terms.inner.slots
+        return _same(market, event.source, task).output_root, slot, terms.inner.slots
     if slot < 2 * params:
-        return _of_round_before(world, event, slot, terms)
+        return _of_round_before(market, event, slot, terms)
     shard, place = divmod(slot - 2 * params, params)
-    summed = world.current(claim.job_id, Kind.TASK, claim.round, shard)
+    summed = market.current(claim.job_id, Kind.TASK, claim.round, shard)
     if summed is None:  # a shard that the round was closed without counts with the round's own base
-        return _of_round_before(world, event, place, terms)
-    return _same(world, event.source, summed).output_root, place, terms.inner.slots
+        return _of_round_before(market, event, place, terms)
+    return _same(market, event.source, summed).output_root, place, terms.inner.slots
 
 
-def _of_round_before(world: World, event: ProveBinding, slot: int, terms: Terms) -> tuple[bytes, int, int]:
+def _of_round_before(market: MarketState, event: ProveBinding, slot: int, terms: Terms) -> tuple[bytes, int, int]:
     claim = event.claim
     if claim.round == 0:
         return terms.outer_genesis_root, slot, terms.outer.slots
-    before = world.current(claim.job_id, Kind.OUTER, claim.round - 1, 0)
-    return _same(world, event.source, before).output_root, slot, terms.outer.slots
+    before = market.current(claim.job_id, Kind.OUTER, claim.round - 1, 0)
+    return _same(market, event.source, before).output_root, slot, terms.outer.slots
 
 
-def _latest_task(world: World, claim: Claim) -> ClaimId | None:
+def _latest_task(market: MarketState, claim: Claim) -> ClaimId | None:
     """The shard's task of the latest earlier round that was not closed without it, if it is not too long
     ago."""
     earlier = range(claim.round - 1, max(claim.round - MAX_ABSENCE, 0) - 1, -1)
-    tasks = (world.current(claim.job_id, Kind.TASK, round_, claim.shard) for round_ in earlier)
+    tasks = (market.current(claim.job_id, Kind.TASK, round_, claim.shard) for round_ in earlier)
     return next((task for task in tasks if task is not None), None)
 
 
-def _same(world: World, source: Claim | None, claim_id: ClaimId | None) -> Claim:
-    require(source is not None and claim_id == world.claim_id(source), "WrongSource")
+def _same(market: MarketState, source: Claim | None, claim_id: ClaimId | None) -> Claim:
+    require(source is not None and claim_id == market.claim_id(source), "WrongSource")
     assert source is not None
     return source
 
 
-def _decided(world: World, game_id: int, challenger_won: bool, now: Moment) -> World:
+def _decided(market: MarketState, game_id: int, challenger_won: bool, now: Moment) -> MarketState:
     """A game is over. If what it was about has meanwhile ended otherwise, the bond goes back (rule 5.3)."""
-    challenge = world.games[game_id]
-    world = replace(world, games={i: c for i, c in world.games.items() if i != game_id})
+    challenge = market.games[game_id]
+    market = replace(market, games={i: c for i, c in market.games.items() if i != game_id})
     claim_id, challenger = challenge.game.claim_id, challenge.game.challenger
-    state = world.claims[claim_id]
-    world = world.with_claim(claim_id, state.with_status(open_games=state.status.open_games - 1))
+    state = market.claims[claim_id]
+    market = market.with_claim(claim_id, state.with_status(open_games=state.status.open_games - 1))
     if challenge.verifier == ZERO_ADDRESS:
-        stood = world.liable(state)
+        stood = market.liable(state)
         if stood and challenger_won:
-            world = convicted(world, claim_id, challenger, challenge.game.segment, now)
+            market = convicted(market, claim_id, challenger, challenge.game.segment, now)
         elif challenge.game.early and state.status.phase == Phase.CONVICTED:
-            world = world.with_funds(world.funds.moved(SEIZED, free(challenger), state.share))
+            market = market.with_funds(market.funds.moved(SEIZED, free(challenger), state.share))
     else:
-        world, stood = _vote_decided(world, challenge, challenger_won)
-    amount = world.funds.ledger.balance(bond(game_id))
-    funds = world.funds
+        market, stood = _vote_decided(market, challenge, challenger_won)
+    amount = market.funds.ledger.balance(bond(game_id))
+    funds = market.funds
     if stood and not challenger_won:
         split = lost_bond(amount)
         funds = funds.burnt(bond(game_id), split.burned)
-        return world.with_funds(funds.moved(bond(game_id), free(challenge.game.defender), split.paid))
-    return world.with_funds(funds.moved(bond(game_id), free(challenger), amount))
+        return market.with_funds(funds.moved(bond(game_id), free(challenge.game.defender), split.paid))
+    return market.with_funds(funds.moved(bond(game_id), free(challenger), amount))
 
 
-def _vote_decided(world: World, challenge: Challenge, challenger_won: bool) -> tuple[World, bool]:
-    """The world after a game on a vote, and whether the vote and its claim still stood."""
+def _vote_decided(market: MarketState, challenge: Challenge, challenger_won: bool) -> tuple[MarketState, bool]:
+    """The market after a game on a vote, and whether the vote and its claim still stood."""
     claim_id = challenge.game.claim_id
-    state = world.claims[claim_id]
+    state = market.claims[claim_id]
     key = challenge.draw, challenge.verifier
     ballot = replace(state.ballots[key], games=state.ballots[key].games - 1)
     state = state.with_ballot(challenge.draw, ballot)
-    world = world.with_claim(claim_id, state)
+    market = market.with_claim(claim_id, state)
     if ballot.state not in (BallotState.VALID, BallotState.HELD):
-        return world, False
-    stood = world.liable(state)
+        return market, False
+    stood = market.liable(state)
     if stood and challenger_won:
-        return convicted_ballot(world, claim_id, challenge.draw, ballot, challenge.game.challenger), True
+        return convicted_ballot(market, claim_id, challenge.draw, ballot, challenge.game.challenger), True
     if ballot.state == BallotState.HELD and ballot.games == 0:
-        terms = world.jobs[state.claim.job_id].terms
-        funds = world.funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
+        terms = market.jobs[state.claim.job_id].terms
+        funds = market.funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
         done = state.with_ballot(challenge.draw, replace(ballot, state=BallotState.DONE))
-        world = world.with_funds(funds).with_claim(claim_id, done)
-    return world, stood
+        market = market.with_funds(funds).with_claim(claim_id, done)
+    return market, stood

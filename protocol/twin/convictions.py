@@ -15,7 +15,7 @@ from assay.protocol.twin.clock import Rewind
 from assay.protocol.twin.events import Void
 from assay.protocol.twin.jobs import reopened
 from assay.protocol.twin.ledger import compensation, free
-from assay.protocol.twin.market_state import Ballot, BallotState, ClaimState, Moment, World
+from assay.protocol.twin.market_state import Ballot, BallotState, ClaimState, MarketState, Moment
 from assay.protocol.twin.settlement import (
     CompensationPot,
     Conviction,
@@ -41,66 +41,66 @@ from assay.protocol.types import (
 )
 
 
-def convicted(world: World, claim_id: ClaimId, challenger: Address, segment: int, now: Moment) -> World:
+def convicted(market: MarketState, claim_id: ClaimId, challenger: Address, segment: int, now: Moment) -> MarketState:
     """The claim falls for what is wrong in `segment`, or INPUT_SEGMENT (rules 5.1, 5.2 and 5.4).
 
-    The winner's own game is no longer in `world.games`.
+    The winner's own game is no longer in `market.games`.
     """
-    state = world.claims[claim_id]
-    claim, job = state.claim, world.jobs[state.claim.job_id]
-    left_out = world.left_out(state)
-    wasted = Wei(0) if left_out else _wasted(world, claim)
-    planter = world.planters.get(claim_id)
-    funds, own, votes = _slash_all(world.funds, state, segment, job.terms, planted=planter is not None)
+    state = market.claims[claim_id]
+    claim, job = state.claim, market.jobs[state.claim.job_id]
+    left_out = market.left_out(state)
+    wasted = Wei(0) if left_out else _wasted(market, claim)
+    planter = market.planters.get(claim_id)
+    funds, own, votes = _slash_all(market.funds, state, segment, job.terms, planted=planter is not None)
     verdict = conviction([own, *votes], wasted) if planter is None else planted_conviction(own, votes, wasted)
-    others = sum(c.game.early and c.game.claim_id == claim_id for c in world.games.values())
+    others = sum(c.game.early and c.game.claim_id == claim_id for c in market.games.values())
     won = shared(verdict.reward, others)
     fallen = replace(state.with_status(phase=Phase.CONVICTED), share=won.share)
-    world = world.with_claim(claim_id, fallen)
+    market = market.with_claim(claim_id, fallen)
     if claim.kind == Kind.TASK and job.shards[claim.shard].solver == claim.claimant:
-        world = reopened(world, claim.job_id, claim.shard, now.time)
+        market = reopened(market, claim.job_id, claim.shard, now.time)
     funds = funds.burnt(SEIZED, verdict.burned)
     funds = funds.moved(SEIZED, free(challenger), won.winner)
     funds = funds.moved(SEIZED, free(planter), verdict.indemnity) if planter is not None else funds
     if left_out:  # nothing builds on it
-        return world.with_funds(funds)
-    world = _rewound(world, claim, verdict, wasted, now.time)
+        return market.with_funds(funds)
+    market = _rewound(market, claim, verdict, wasted, now.time)
     pot = compensation(claim.job_id, job.epoch + 1)
-    return world.with_funds(funds.moved(SEIZED, pot, verdict.compensation))
+    return market.with_funds(funds.moved(SEIZED, pot, verdict.compensation))
 
 
 def convicted_ballot(
-    world: World, claim_id: ClaimId, draw: int, ballot: Ballot, challenger: Address
-) -> World:
+    market: MarketState, claim_id: ClaimId, draw: int, ballot: Ballot, challenger: Address
+) -> MarketState:
     """A vote falls (rule 5.3): it no longer counts and is not paid; acceptance already given stands."""
-    state = world.claims[claim_id]
-    terms = world.jobs[state.claim.job_id].terms
+    state = market.claims[claim_id]
+    terms = market.jobs[state.claim.job_id].terms
     counted = state.status.valid - int(ballot.state == BallotState.VALID)
     state = state.with_status(valid=counted).with_ballot(draw, replace(ballot, state=BallotState.DONE))
-    funds = world.funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
+    funds = market.funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
     funds, taken = funds.slash(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
     split = convicted_vote(taken)
     funds = funds.burnt(SEIZED, split.burned).moved(SEIZED, free(challenger), split.paid)
-    return world.with_funds(funds).with_claim(claim_id, state)
+    return market.with_funds(funds).with_claim(claim_id, state)
 
 
-def void(world: World, event: Void, by: Address, now: Moment) -> World:
+def void(market: MarketState, event: Void, by: Address, now: Moment) -> MarketState:
     """End a claim that a rewind has overtaken, or that its round was closed without.
 
     Refused: WrongClaim, WrongPhase, NotStale, GamesOpen.
     """
     claim = event.claim
-    claim_id, state = world.known(claim)
+    claim_id, state = market.known(claim)
     require(state.live, "WrongPhase", state.status.phase.name)
-    require(not world.stands(state), "NotStale")
-    require(not world.liable(state) or state.status.open_games == 0, "GamesOpen")
-    terms = world.jobs[claim.job_id].terms
-    funds = world.funds.unlock(claim.claimant, Role.SOLVER, terms.solver_stake)
+    require(not market.stands(state), "NotStale")
+    require(not market.liable(state) or state.status.open_games == 0, "GamesOpen")
+    terms = market.jobs[claim.job_id].terms
+    funds = market.funds.unlock(claim.claimant, Role.SOLVER, terms.solver_stake)
     funds = unlock_votes(funds, state, terms)
-    world = world.with_funds(funds).with_claim(claim_id, state.with_status(phase=Phase.VOID))
-    overtaker = _overtaker(world, state)
+    market = market.with_funds(funds).with_claim(claim_id, state.with_status(phase=Phase.VOID))
+    overtaker = _overtaker(market, state)
     wasted = claim.kind == Kind.TASK and overtaker is not None
-    return _compensated(world, claim, overtaker) if wasted and overtaker is not None else world
+    return _compensated(market, claim, overtaker) if wasted and overtaker is not None else market
 
 
 def _slash_all(
@@ -130,23 +130,23 @@ def _guilty(state: ClaimState, verifier: Address, segment: int, terms: Terms) ->
     return segment in sample_segments(state.status.seed, verifier, terms.samples, terms.segments)
 
 
-def _wasted(world: World, fallen: Claim) -> Wei:
+def _wasted(market: MarketState, fallen: Claim) -> Wei:
     """Sum of the prices of the task claims that the conviction of this claim makes stale."""
     at = position(fallen.kind, fallen.round)
     return Wei(
         sum(
             state.claim.price
-            for state in world.claims.values()
+            for state in market.claims.values()
             if state.claim.job_id == fallen.job_id
             and state.claim.kind == Kind.TASK
             and position(state.claim.kind, state.claim.round) > at
-            and world.stands(state)
+            and market.stands(state)
         )
     )
 
 
-def _rewound(world: World, claim: Claim, verdict: Conviction, wasted: Wei, now: Seconds) -> World:
-    job = world.jobs[claim.job_id]
+def _rewound(market: MarketState, claim: Claim, verdict: Conviction, wasted: Wei, now: Seconds) -> MarketState:
+    job = market.jobs[claim.job_id]
     pot = CompensationPot(verdict.compensation, wasted)
     rewind = Rewind(position(claim.kind, claim.round), claim.claimant, pot)
     last_round = min(job.last_round, claim.round) if job.halted else job.last_round
@@ -157,27 +157,27 @@ def _rewound(world: World, claim: Claim, verdict: Conviction, wasted: Wei, now: 
         round_start=now,
         rewinds=(*job.rewinds, rewind),
     )
-    return world.with_job(claim.job_id, back)
+    return market.with_job(claim.job_id, back)
 
 
-def _overtaker(world: World, state: ClaimState) -> int | None:
+def _overtaker(market: MarketState, state: ClaimState) -> int | None:
     """Which rewind overtook the claim; None if its round was closed without it before any did."""
-    claim, job = state.claim, world.jobs[state.claim.job_id]
+    claim, job = state.claim, market.jobs[state.claim.job_id]
     at = position(claim.kind, claim.round)
     overtaking = (i for i in range(claim.epoch, job.epoch) if at > job.rewinds[i].position)
     first = next(overtaking, None)
-    return None if first is None or world.left_out(state, before=first) else first
+    return None if first is None or market.left_out(state, before=first) else first
 
 
-def _compensated(world: World, claim: Claim, index: int) -> World:
+def _compensated(market: MarketState, claim: Claim, index: int) -> MarketState:
     """The claim's share of what that rewind set aside; the convict's own share is burnt."""
-    job = world.jobs[claim.job_id]
+    job = market.jobs[claim.job_id]
     rewind = job.rewinds[index]
     share, pot = rewind.pot.take(claim.price)
     rewinds = (*job.rewinds[:index], replace(rewind, pot=pot), *job.rewinds[index + 1 :])
     source = compensation(claim.job_id, index + 1)
     if claim.claimant == rewind.convict:
-        funds = world.funds.burnt(source, share)
+        funds = market.funds.burnt(source, share)
     else:
-        funds = world.funds.moved(source, free(claim.claimant), share)
-    return world.with_funds(funds).with_job(claim.job_id, replace(job, rewinds=rewinds))
+        funds = market.funds.moved(source, free(claim.claimant), share)
+    return market.with_funds(funds).with_job(claim.job_id, replace(job, rewinds=rewinds))

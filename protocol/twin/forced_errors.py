@@ -1,6 +1,6 @@
 """Plants: faults that a client plants in its own job (docs/protocol.md 7.4; the Plants contract's pure twin).
 
-Contract: pure functions ``(world, event, by, now) -> world`` that refuse what Plants refuses, for the same
+Contract: pure functions ``(market, event, by, now) -> market`` that refuse what Plants refuses, for the same
 reason. What a conviction makes of a revealed plant is ``protocol.twin.convictions``'.
 """
 
@@ -11,20 +11,20 @@ from dataclasses import replace
 from assay.protocol.refusal import require
 from assay.protocol.twin.events import FinishPlant, Plant, RevealPlant
 from assay.protocol.twin.ledger import free, plant_deposit
-from assay.protocol.twin.market_state import Moment, Planted, World
+from assay.protocol.twin.market_state import MarketState, Moment, Planted
 from assay.protocol.types import Address, Kind, Phase, Seconds
 
 
-def plant(world: World, event: Plant, by: Address, now: Moment) -> World:
+def plant(market: MarketState, event: Plant, by: Address, now: Moment) -> MarketState:
     """Commit to a fault, with a deposit. Refused: AlreadyPlanted, InsufficientBalance."""
     key = (by, event.commitment)
-    require(key not in world.plants, "AlreadyPlanted")
-    funds = world.funds.moved(free(by), plant_deposit(*key), event.deposit)
+    require(key not in market.plants, "AlreadyPlanted")
+    funds = market.funds.moved(free(by), plant_deposit(*key), event.deposit)
     made = Planted(now.time, event.deposit)
-    return replace(world.with_funds(funds), plants={**world.plants, key: made})
+    return replace(market.with_funds(funds), plants={**market.plants, key: made})
 
 
-def reveal(world: World, event: RevealPlant, by: Address, now: Moment) -> World:
+def reveal(market: MarketState, event: RevealPlant, by: Address, now: Moment) -> MarketState:
     """Say that this task claim is the plant.
 
     Refused: NotPlanted, NotATask, NoSuchJob, NotClient, AlreadyRevealed, PlantExpired, PlantedTooLate,
@@ -32,42 +32,42 @@ def reveal(world: World, event: RevealPlant, by: Address, now: Moment) -> World:
     """
     claim = event.claim
     where = (claim.job_id, claim.round, claim.shard)
-    key = (by, world.plant_commitment(by, claim.claimant, *where, event.salt))
-    require(key in world.plants, "NotPlanted")
-    made = world.plants[key]
+    key = (by, market.plant_commitment(by, claim.claimant, *where, event.salt))
+    require(key in market.plants, "NotPlanted")
+    made = market.plants[key]
     require(claim.kind == Kind.TASK, "NotATask")
-    terms = world.job(claim.job_id).terms
+    terms = market.job(claim.job_id).terms
     require(terms.client == by, "NotClient")
     require(made.claim_id is None, "AlreadyRevealed")
-    require(now.time <= _expiry(world, made), "PlantExpired")
+    require(now.time <= _expiry(market, made), "PlantExpired")
     require(made.planted_at < claim.committed_at, "PlantedTooLate")
     require(made.deposit >= terms.solver_stake, "DepositTooSmall")
-    claim_id, state = world.known(claim)
+    claim_id, state = market.known(claim)
     require(state.status.phase not in (Phase.CONVICTED, Phase.SETTLED), "WrongPhase")
-    require(claim_id not in world.planters, "AlreadyRevealed")
-    plants = {**world.plants, key: replace(made, claim_id=claim_id)}
-    return replace(world, plants=plants, planters={**world.planters, claim_id: by})
+    require(claim_id not in market.planters, "AlreadyRevealed")
+    plants = {**market.plants, key: replace(made, claim_id=claim_id)}
+    return replace(market, plants=plants, planters={**market.planters, claim_id: by})
 
 
-def finish(world: World, event: FinishPlant, by: Address, now: Moment) -> World:
+def finish(market: MarketState, event: FinishPlant, by: Address, now: Moment) -> MarketState:
     """Give the deposit back if the claim was convicted (or a rewind ended it), burn it after the expiry.
 
     Refused: NotPlanted, NotDue.
     """
     key = (event.client, event.commitment)
-    require(key in world.plants, "NotPlanted")
-    made = world.plants[key]
-    phase = Phase.NONE if made.claim_id is None else world.claims[made.claim_id].status.phase
+    require(key in market.plants, "NotPlanted")
+    made = market.plants[key]
+    phase = Phase.NONE if made.claim_id is None else market.claims[made.claim_id].status.phase
     kept = phase in (Phase.CONVICTED, Phase.VOID)
-    require(kept or now.time > _expiry(world, made), "NotDue")
-    deposit, funds = plant_deposit(*key), world.funds
+    require(kept or now.time > _expiry(market, made), "NotDue")
+    deposit, funds = plant_deposit(*key), market.funds
     if kept:
         funds = funds.moved(deposit, free(event.client), made.deposit)
     else:
         funds = funds.burnt(deposit, made.deposit)
-    plants = {k: p for k, p in world.plants.items() if k != key}
-    return replace(world.with_funds(funds), plants=plants)
+    plants = {k: p for k, p in market.plants.items() if k != key}
+    return replace(market.with_funds(funds), plants=plants)
 
 
-def _expiry(world: World, made: Planted) -> Seconds:
-    return Seconds(made.planted_at + world.market.plant_time)
+def _expiry(market: MarketState, made: Planted) -> Seconds:
+    return Seconds(made.planted_at + market.market.plant_time)

@@ -1,6 +1,6 @@
 """Jobs and their shards: posting, ending, holding (docs/protocol.md, sections 3, 4.2 and 4.3).
 
-Contract: pure functions ``(world, event, by, now) -> world`` that refuse what Jobs and Shards refuse, for the
+Contract: pure functions ``(market, event, by, now) -> market`` that refuse what Jobs and Shards refuse, for the
 same reason.
 """
 
@@ -14,112 +14,112 @@ from assay.protocol.refusal import Refused, require
 from assay.protocol.twin.clock import Job, Shard
 from assay.protocol.twin.events import ClaimShard, Close, Expire, Halt, Post, Release, TopUp
 from assay.protocol.twin.ledger import escrow, free
-from assay.protocol.twin.market_state import Moment, World
+from assay.protocol.twin.market_state import MarketState, Moment
 from assay.protocol.types import ZERO_ADDRESS, Address, JobId, Kind, Phase, Role, Seconds, Wei
 
 
-def post(world: World, event: Post, by: Address, now: Moment) -> World:
+def post(market: MarketState, event: Post, by: Address, now: Moment) -> MarketState:
     """Escrow the budget and open every shard. Refused: BusinessPaused, NotClient, BadTerms,
     BudgetTooSmall, JobExists."""
     terms = event.terms
-    world.guardian.require_open(Business.JOBS)
+    market.guardian.require_open(Business.JOBS)
     require(by == terms.client, "NotClient")
     try:
         check_terms(terms)
     except BadTerms as error:
         raise Refused("BadTerms", error.field) from error
     require(event.budget >= worst_case(terms), "BudgetTooSmall")
-    job_id = world.job_id(terms)
-    require(job_id not in world.jobs, "JobExists")
+    job_id = market.job_id(terms)
+    require(job_id not in market.jobs, "JobExists")
     shards = (Shard(now.time),) * terms.shards
     job = Job(terms, terms.rounds - 1, now.time, shards)
-    return world.with_funds(world.funds.moved(free(by), escrow(job_id), event.budget)).with_job(job_id, job)
+    return market.with_funds(market.funds.moved(free(by), escrow(job_id), event.budget)).with_job(job_id, job)
 
 
-def top_up(world: World, event: TopUp, by: Address, now: Moment) -> World:
+def top_up(market: MarketState, event: TopUp, by: Address, now: Moment) -> MarketState:
     """Add to a job's budget. Refused: NoSuchJob, JobEnded."""
-    require(not world.job(event.job_id).closed, "JobEnded")
-    return world.with_funds(world.funds.moved(free(by), escrow(event.job_id), event.amount))
+    require(not market.job(event.job_id).closed, "JobEnded")
+    return market.with_funds(market.funds.moved(free(by), escrow(event.job_id), event.amount))
 
 
-def halt(world: World, event: Halt, by: Address, now: Moment) -> World:
+def halt(market: MarketState, event: Halt, by: Address, now: Moment) -> MarketState:
     """Begin no further round. Refused: NoSuchJob, NotClient, JobEnded."""
-    job = world.job(event.job_id)
+    job = market.job(event.job_id)
     require(by == job.terms.client, "NotClient")
     require(not job.halted and job.round <= job.last_round, "JobEnded")
-    return world.with_job(event.job_id, replace(job, halted=True, last_round=job.round))
+    return market.with_job(event.job_id, replace(job, halted=True, last_round=job.round))
 
 
-def close(world: World, event: Close, by: Address, now: Moment) -> World:
+def close(market: MarketState, event: Close, by: Address, now: Moment) -> MarketState:
     """Refund the rest. Refused: NoSuchJob, JobEnded, NotFinished.
 
     The present round of a halted job may be unfinished: then the job ends once nobody can commit to it any
     more, if what was committed is settled.
     """
-    job = world.job(event.job_id)
+    job = market.job(event.job_id)
     require(not job.closed, "JobEnded")
-    tasks = world.tasks(event.job_id, job.round)
+    tasks = market.tasks(event.job_id, job.round)
     settled = all(task.status.phase == Phase.SETTLED for task in tasks)
     require(job.settled_rounds == job.round and settled, "NotFinished")
     if job.round <= job.last_round:
         late = max(job.round_start, job.last_shard_claim) + job.terms.task_time
         require(job.halted and now.time > late, "NotFinished")
-    rest = world.funds.ledger.balance(escrow(event.job_id))
-    funds = world.funds.moved(escrow(event.job_id), free(job.terms.client), rest)
-    return world.with_funds(funds).with_job(event.job_id, replace(job, closed=True))
+    rest = market.funds.ledger.balance(escrow(event.job_id))
+    funds = market.funds.moved(escrow(event.job_id), free(job.terms.client), rest)
+    return market.with_funds(funds).with_job(event.job_id, replace(job, closed=True))
 
 
-def claim_shard(world: World, event: ClaimShard, by: Address, now: Moment) -> World:
+def claim_shard(market: MarketState, event: ClaimShard, by: Address, now: Moment) -> MarketState:
     """Take an open shard. Refused: NoSuchJob, NoSuchShard, ShardTaken, InsufficientStake, BusinessPaused,
     JobEnded."""
-    job = world.job(event.job_id)
+    job = market.job(event.job_id)
     require(event.shard < job.terms.shards, "NoSuchShard")
     shard = job.shards[event.shard]
     require(shard.solver == ZERO_ADDRESS, "ShardTaken")
-    require(world.funds.unlocked(by, Role.SOLVER) >= job.terms.solver_stake, "InsufficientStake")
-    world.guardian.require_open(Business.SHARDS)
+    require(market.funds.unlocked(by, Role.SOLVER) >= job.terms.solver_stake, "InsufficientStake")
+    market.guardian.require_open(Business.SHARDS)
     require(not job.halted and job.begun, "JobEnded")
     price = shard_price(job.terms, shard.opened_at, now.time)
     taken = replace(shard, solver=by, price=price, since=now.time)
     changed = replace(job.with_shard(event.shard, taken), last_shard_claim=now.time)
-    return world.with_job(event.job_id, changed)
+    return market.with_job(event.job_id, changed)
 
 
-def release(world: World, event: Release, by: Address, now: Moment) -> World:
+def release(market: MarketState, event: Release, by: Address, now: Moment) -> MarketState:
     """Give a shard back, for missPenalty if a task is owed. Refused: NoSuchJob, NotHolder."""
-    job = world.job(event.job_id)
+    job = market.job(event.job_id)
     require(_solver(job, event.shard) == by, "NotHolder")
-    owed = _owed(world, event.job_id, event.shard, now)
-    world = reopened(world, event.job_id, event.shard, now.time)
-    return _penalised(world, by, job.terms.miss_penalty) if owed else world
+    owed = _owed(market, event.job_id, event.shard, now)
+    market = reopened(market, event.job_id, event.shard, now.time)
+    return _penalised(market, by, job.terms.miss_penalty) if owed else market
 
 
-def expire(world: World, event: Expire, by: Address, now: Moment) -> World:
+def expire(market: MarketState, event: Expire, by: Address, now: Moment) -> MarketState:
     """Take a shard from a solver that missed its deadline. Refused: NoSuchJob, NotHolder, NotDue."""
-    job = world.job(event.job_id)
+    job = market.job(event.job_id)
     solver = _solver(job, event.shard)
     require(solver != ZERO_ADDRESS, "NotHolder")
     late = now.time > job.deadline(event.shard)
-    require(_owed(world, event.job_id, event.shard, now) and late, "NotDue")
-    world = reopened(world, event.job_id, event.shard, now.time)
-    return _penalised(world, solver, job.terms.miss_penalty)
+    require(_owed(market, event.job_id, event.shard, now) and late, "NotDue")
+    market = reopened(market, event.job_id, event.shard, now.time)
+    return _penalised(market, solver, job.terms.miss_penalty)
 
 
-def reopened(world: World, job_id: JobId, shard: int, now: Seconds) -> World:
+def reopened(market: MarketState, job_id: JobId, shard: int, now: Seconds) -> MarketState:
     """The shard is nobody's from now on."""
-    return world.with_job(job_id, world.jobs[job_id].with_shard(shard, Shard(now)))
+    return market.with_job(job_id, market.jobs[job_id].with_shard(shard, Shard(now)))
 
 
 def _solver(job: Job, shard: int) -> Address:
     return job.shards[shard].solver if shard < job.terms.shards else ZERO_ADDRESS
 
 
-def _owed(world: World, job_id: JobId, shard: int, now: Moment) -> bool:
+def _owed(market: MarketState, job_id: JobId, shard: int, now: Moment) -> bool:
     """Whether the shard owes the present round a task."""
-    job = world.jobs[job_id]
-    running = job.begun and not job.pipeline_full and not world.closable(job_id, now.time)
-    return running and world.current(job_id, Kind.TASK, job.round, shard) is None
+    job = market.jobs[job_id]
+    running = job.begun and not job.pipeline_full and not market.closable(job_id, now.time)
+    return running and market.current(job_id, Kind.TASK, job.round, shard) is None
 
 
-def _penalised(world: World, solver: Address, penalty: Wei) -> World:
-    return world.with_funds(world.funds.fined(solver, Role.SOLVER, penalty))
+def _penalised(market: MarketState, solver: Address, penalty: Wei) -> MarketState:
+    return market.with_funds(market.funds.fined(solver, Role.SOLVER, penalty))

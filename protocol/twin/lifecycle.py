@@ -1,8 +1,8 @@
 """The market as a pure state machine: the contracts' twin (docs/protocol.md, sections 3 to 6).
 
-Contract: ``transition(world, event, by, now)`` gives the next world, or raises ``Refused`` with the name of
-the contracts' custom error where they revert; the world given is never changed. No sequence of events changes
-``world.funds.ledger.supply``. Does not model what a token other than ours might do, nor gas: a verdict is
+Contract: ``transition(market, event, by, now)`` gives the next market, or raises ``Refused`` with the name of
+the contracts' custom error where they revert; the market given is never changed. No sequence of events changes
+``market.funds.ledger.supply``. Does not model what a token other than ours might do, nor gas: a verdict is
 always delivered at once, and one `void` is always enough (the contracts want another for each 64 rewinds that
 left the claim standing).
 
@@ -30,20 +30,20 @@ from assay.protocol.twin import (
     forced_errors as plants,
 )
 from assay.protocol.twin.ledger import free, wallet
-from assay.protocol.twin.market_state import Market, Moment, World, new_world
+from assay.protocol.twin.market_state import Market, MarketState, Moment, new_market
 from assay.protocol.types import Address, Role
 
 __all__ = ["Market", "Moment", "Refused", "World", "new_world", "transition"]
 
-Rule = Callable[[World, Any, Address, Moment], World]
+Rule = Callable[[MarketState, Any, Address, Moment], MarketState]
 
 
-def transition(world: World, event: e.Event, by: Address, now: Moment) -> World:
-    """The world after account `by` did `event` in block `now`. Raises Refused."""
-    return _weighed(world, _RULES[type(event)](world, event, by, now), now)
+def transition(market: MarketState, event: e.Event, by: Address, now: Moment) -> MarketState:
+    """The market after account `by` did `event` in block `now`. Raises Refused."""
+    return _weighed(market, _RULES[type(event)](market, event, by, now), now)
 
 
-def _weighed(before: World, after: World, now: Moment) -> World:
+def _weighed(before: MarketState, after: MarketState, now: Moment) -> MarketState:
     """With every verifier stake that the event changed noted for later draws."""
     if after.funds is before.funds:
         return after
@@ -55,63 +55,63 @@ def _weighed(before: World, after: World, now: Moment) -> World:
     return replace(after, weights=weights)
 
 
-def _require_owner(world: World, account: Address, by: Address, now: Moment) -> None:
-    require(world.keys.owner_of(account, now.time) == by, "NotOwner")
+def _require_owner(market: MarketState, account: Address, by: Address, now: Moment) -> None:
+    require(market.keys.owner_of(account, now.time) == by, "NotOwner")
 
 
-def _deposit(world: World, event: e.Deposit, by: Address, now: Moment) -> World:
-    return world.with_funds(world.funds.moved(wallet(by), free(event.account), event.amount))
+def _deposit(market: MarketState, event: e.Deposit, by: Address, now: Moment) -> MarketState:
+    return market.with_funds(market.funds.moved(wallet(by), free(event.account), event.amount))
 
 
-def _withdraw(world: World, event: e.Withdraw, by: Address, now: Moment) -> World:
+def _withdraw(market: MarketState, event: e.Withdraw, by: Address, now: Moment) -> MarketState:
     account = event.account or by
-    _require_owner(world, account, by, now)
-    return world.with_funds(world.funds.moved(free(account), wallet(event.to), event.amount))
+    _require_owner(market, account, by, now)
+    return market.with_funds(market.funds.moved(free(account), wallet(event.to), event.amount))
 
 
-def _destroy(world: World, event: e.Destroy, by: Address, now: Moment) -> World:
-    return world.with_funds(replace(world.funds, ledger=world.funds.ledger.destroy()))
+def _destroy(market: MarketState, event: e.Destroy, by: Address, now: Moment) -> MarketState:
+    return market.with_funds(replace(market.funds, ledger=market.funds.ledger.destroy()))
 
 
-def _stake(world: World, event: e.Stake, by: Address, now: Moment) -> World:
+def _stake(market: MarketState, event: e.Stake, by: Address, now: Moment) -> MarketState:
     account = event.account or by
-    _require_owner(world, account, by, now)
-    world.guardian.require_open(Business.STAKES)
-    return world.with_funds(world.funds.stake(account, event.role, event.amount, by))
+    _require_owner(market, account, by, now)
+    market.guardian.require_open(Business.STAKES)
+    return market.with_funds(market.funds.stake(account, event.role, event.amount, by))
 
 
-def _start_unbond(world: World, event: e.StartUnbond, by: Address, now: Moment) -> World:
-    account, delay = event.account or by, world.market.unbond_delay
-    _require_owner(world, account, by, now)
-    return world.with_funds(world.funds.start_unbond(account, event.role, event.amount, now.time, delay))
+def _start_unbond(market: MarketState, event: e.StartUnbond, by: Address, now: Moment) -> MarketState:
+    account, delay = event.account or by, market.market.unbond_delay
+    _require_owner(market, account, by, now)
+    return market.with_funds(market.funds.start_unbond(account, event.role, event.amount, now.time, delay))
 
 
-def _finish_unbond(world: World, event: e.FinishUnbond, by: Address, now: Moment) -> World:
+def _finish_unbond(market: MarketState, event: e.FinishUnbond, by: Address, now: Moment) -> MarketState:
     account = event.account or by
-    _require_owner(world, account, by, now)
-    return world.with_funds(world.funds.finish_unbond(account, event.role, event.index, now.time, by))
+    _require_owner(market, account, by, now)
+    return market.with_funds(market.funds.finish_unbond(account, event.role, event.index, now.time, by))
 
 
-def _bind(world: World, event: e.Bind, by: Address, now: Moment) -> World:
-    keys = world.keys.bound(by, event.operator, event.expiry, event.consent, now.time)
-    return replace(world, keys=keys)
+def _bind(market: MarketState, event: e.Bind, by: Address, now: Moment) -> MarketState:
+    keys = market.keys.bound(by, event.operator, event.expiry, event.consent, now.time)
+    return replace(market, keys=keys)
 
 
-def _unbind(world: World, event: e.Unbind, by: Address, now: Moment) -> World:
-    keys = world.keys.unbound(by, event.operator, now.time, world.market.unbind_delay)
-    return replace(world, keys=keys)
+def _unbind(market: MarketState, event: e.Unbind, by: Address, now: Moment) -> MarketState:
+    keys = market.keys.unbound(by, event.operator, now.time, market.market.unbind_delay)
+    return replace(market, keys=keys)
 
 
-def _revoke_consents(world: World, event: e.RevokeConsents, by: Address, now: Moment) -> World:
-    return replace(world, keys=world.keys.revoked(by))
+def _revoke_consents(market: MarketState, event: e.RevokeConsents, by: Address, now: Moment) -> MarketState:
+    return replace(market, keys=market.keys.revoked(by))
 
 
-def _set_paused(world: World, event: e.SetPaused, by: Address, now: Moment) -> World:
-    return replace(world, guardian=world.guardian.with_pause(by, event.business, event.paused))
+def _set_paused(market: MarketState, event: e.SetPaused, by: Address, now: Moment) -> MarketState:
+    return replace(market, guardian=market.guardian.with_pause(by, event.business, event.paused))
 
 
-def _hand_over(world: World, event: e.HandOver, by: Address, now: Moment) -> World:
-    return replace(world, guardian=world.guardian.handed_over(by, event.to))
+def _hand_over(market: MarketState, event: e.HandOver, by: Address, now: Moment) -> MarketState:
+    return replace(market, guardian=market.guardian.handed_over(by, event.to))
 
 
 _RULES: dict[type, Rule] = {

@@ -158,7 +158,7 @@ Place = tuple[JobId, Kind, int, int]
 
 
 @dataclass(frozen=True)
-class World:
+class MarketState:
     """The whole market."""
 
     market: Market
@@ -300,20 +300,20 @@ class World:
 
     # -- changes
 
-    def with_job(self, job_id: JobId, job: Job) -> World:
+    def with_job(self, job_id: JobId, job: Job) -> MarketState:
         """With one job replaced."""
         return replace(self, jobs={**self.jobs, job_id: job})
 
-    def with_claim(self, claim_id: ClaimId, state: ClaimState) -> World:
+    def with_claim(self, claim_id: ClaimId, state: ClaimState) -> MarketState:
         """With one claim replaced."""
         return replace(self, claims={**self.claims, claim_id: state})
 
-    def with_funds(self, funds: Funds) -> World:
+    def with_funds(self, funds: Funds) -> MarketState:
         """With other funds."""
         return replace(self, funds=funds)
 
 
-def new_world(market: Market, wallets: Mapping[Address, Wei], keeper: Address = ZERO_ADDRESS) -> World:
+def new_market(market: Market, wallets: Mapping[Address, Wei], keeper: Address = ZERO_ADDRESS) -> MarketState:
     """A market that was just deployed, who holds its token, and who may pause new business."""
     funds = Funds(Ledger({wallet(account): amount for account, amount in wallets.items()}))
-    return World(market, funds, guardian=Guardian(keeper))
+    return MarketState(market, funds, guardian=Guardian(keeper))

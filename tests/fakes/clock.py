@@ -1,26 +1,26 @@
-"""The Clock port over a `World`; waiting moves the world on instead of sleeping."""
+"""The Clock port over a `MarketState`; waiting moves the market's state on instead of sleeping."""
 
 from __future__ import annotations
 
 from assay.protocol.types import Seconds
-from tests.fakes.market import World
+from tests.fakes.market import MarketState
 
 
 class FakeClock:
     """Time of the fake chain."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, market_state: MarketState) -> None:
+        self.market_state = market_state
         self.stopped = False
         self.waits: list[float] = []
 
     def now(self) -> Seconds:
-        return self.world.time
+        return self.market_state.time
 
     def block(self) -> int:
-        return self.world.block
+        return self.market_state.block
 
     def wait(self, seconds: float) -> bool:
         self.waits.append(seconds)
-        self.world.advance(max(1, int(seconds)))
+        self.market_state.advance(max(1, int(seconds)))
         return not self.stopped

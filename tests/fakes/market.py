@@ -20,7 +20,7 @@ from assay.protocol.refusal import Refused
 from assay.protocol.twin import events as e
 from assay.protocol.twin.ledger import Bucket, Entry, bond, wallet
 from assay.protocol.twin.lifecycle import transition
-from assay.protocol.twin.market_state import Market, Moment, new_world
+from assay.protocol.twin.market_state import Market, Moment, new_market_state
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -53,39 +53,39 @@ WEIGHT_EPOCH = 1
 class JobNow:
     """A job as it stands whenever it is looked at."""
 
-    world: World
+    market_state: MarketState
     job_id: JobId
 
     @property
     def view(self) -> JobView:
-        rules = self.world.rules
+        rules = self.market_state.rules
         escrow = rules.funds.ledger.balance((Bucket.ESCROW, self.job_id))
         return JobView(self.job_id, rules.jobs[self.job_id].terms, rules.progress(self.job_id), escrow)
 
     @property
     def holders(self) -> list[Holder]:
-        shards = range(len(self.world.rules.jobs[self.job_id].shards))
-        return [self.world.rules.holder(self.job_id, shard) for shard in shards]
+        shards = range(len(self.market_state.rules.jobs[self.job_id].shards))
+        return [self.market_state.rules.holder(self.job_id, shard) for shard in shards]
 
 
 @dataclass(frozen=True)
 class ClaimNow:
     """A claim as it stands whenever it is looked at."""
 
-    world: World
+    market_state: MarketState
     claim_id: ClaimId
 
     @property
     def claim(self) -> Claim:
-        return self.world.rules.claims[self.claim_id].claim
+        return self.market_state.rules.claims[self.claim_id].claim
 
     @property
     def status(self) -> ClaimStatus:
-        return self.world.rules.claims[self.claim_id].status
+        return self.market_state.rules.claims[self.claim_id].status
 
     @property
     def votes(self) -> dict[Address, Vote]:
-        state = self.world.rules.claims[self.claim_id]
+        state = self.market_state.rules.claims[self.claim_id]
         return {ballot.verifier: ballot.vote for ballot in state.present()}
 
 
@@ -93,15 +93,15 @@ class ClaimNow:
 class Played:
     """A game and what hangs on it."""
 
-    world: World
+    market_state: MarketState
     view: GameView
 
     @property
     def bond(self) -> Wei:
-        return self.world.rules.funds.ledger.balance(bond(self.view.game_id))
+        return self.market_state.rules.funds.ledger.balance(bond(self.view.game_id))
 
 
-class World:
+class MarketState:
     """All state of the fake chain; every account acts through a `tests.fakes.port.FakeMarket`."""
 
     def __init__(self, arithmetic: Arithmetic) -> None:
@@ -109,7 +109,7 @@ class World:
         self.block = 100
         times = (UNBOND_DELAY, UNBIND_DELAY, WEIGHT_EPOCH, PLANT_TIME)
         market = Market(1, ZERO_ADDRESS, *times, keccak, arithmetic)
-        self.rules = new_world(market, {})
+        self.rules = new_market_state(market, {})
         self.games: dict[int, Played] = {}
         self.roots: dict[ClaimId, tuple[bytes, ...]] = {}
         self.traces: dict[ClaimId, dict[Address, tuple[bytes, ...]]] = {}

@@ -22,7 +22,7 @@ from assay.whistleblower.service import WhistleblowerService
 from tests.fakes.blocks import FakeBlocks, Network
 from tests.fakes.clock import FakeClock
 from tests.fakes.jobs import RESOURCE_LIMITS, account, tiny_files, tiny_terms
-from tests.fakes.market import World
+from tests.fakes.market import MarketState
 from tests.fakes.port import FakeMarket
 
 FUNDS = 10_000
@@ -34,10 +34,10 @@ def secret(name: str) -> bytes:
 
 @dataclass
 class MarketDay:
-    """The world, and everybody in it by name."""
+    """The market's state, and everybody in it by name."""
 
     folder: Path
-    world: World = field(default_factory=lambda: World(ARITHMETIC))
+    market_state: MarketState = field(default_factory=lambda: MarketState(ARITHMETIC))
     network: Network = field(default_factory=Network)
     services: dict[str, Service] = field(default_factory=dict)
     markets: dict[str, FakeMarket] = field(default_factory=dict)
@@ -46,8 +46,8 @@ class MarketDay:
     def join(self, name: str, **stakes: int) -> FakeMarket:
         """An account with funds and stakes (solver=, verifier=)."""
         me = account(name)
-        market = FakeMarket(self.world, me)
-        self.world.mint(me, FUNDS)
+        market = FakeMarket(self.market_state, me)
+        self.market_state.mint(me, FUNDS)
         market.deposit("fund", Wei(FUNDS))
         for role, amount in stakes.items():
             market.stake_up(f"stake/{role}", Role[role.upper()], Wei(amount))
@@ -73,7 +73,7 @@ class MarketDay:
     ) -> SolverService:
         market = self.markets.get(name) or self.join(name, solver=2_000)
         limits = SolverLimits(Wei(0), 1, Seconds(20))
-        parts = (market, blocks or self.blocks(), FakeClock(self.world), self.folder / name)
+        parts = (market, blocks or self.blocks(), FakeClock(self.market_state), self.folder / name)
         service = kind(*parts, limits, RESOURCE_LIMITS, emit=self.events.append, **options)
         self.services[name] = service
         return service
@@ -85,7 +85,7 @@ class MarketDay:
         limits = VerifierLimits(
             Seconds(20), options.pop("bonds", Wei(200)), options.pop("seed_age", Seconds(0))
         )
-        parts = (market, self.blocks(), FakeClock(self.world), self.folder / name, secret(name))
+        parts = (market, self.blocks(), FakeClock(self.market_state), self.folder / name, secret(name))
         service = kind(*parts, limits, RESOURCE_LIMITS, emit=self.events.append, **options)
         self.services[name] = service
         return service
@@ -95,7 +95,7 @@ class MarketDay:
     ) -> WhistleblowerService:
         market = self.markets.get(name) or self.join(name)
         limits = WhistleLimits(mode, Wei(bonds), demand=demand)
-        parts = (market, self.blocks(), FakeClock(self.world), self.folder / name, secret(name))
+        parts = (market, self.blocks(), FakeClock(self.market_state), self.folder / name, secret(name))
         service = WhistleblowerService(*parts, limits, RESOURCE_LIMITS, emit=self.events.append)
         self.services[name] = service
         return service
@@ -107,17 +107,17 @@ class MarketDay:
                 service.tick()
             if until():
                 return True
-            self.world.advance(seconds)
+            self.market_state.advance(seconds)
         return False
 
     def named(self, event: str) -> list[dict[str, Any]]:
         return [e for e in self.events if e["event"] == event]
 
     def closed(self, job_id: JobId) -> Callable[[], bool]:
-        return lambda: self.world.jobs[job_id].view.progress.closed
+        return lambda: self.market_state.jobs[job_id].view.progress.closed
 
     def phases(self, job_id: JobId, kind: Kind | None = None) -> list[Phase]:
-        entries = [e for e in self.world.claims.values() if e.claim.job_id == job_id]
+        entries = [e for e in self.market_state.claims.values() if e.claim.job_id == job_id]
         return [e.status.phase for e in entries if kind is None or e.claim.kind == kind]
 
     def address(self, name: str) -> Address:

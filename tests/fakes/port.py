@@ -1,4 +1,4 @@
-"""The Market port of one account over a `World`, with intents and injected crashes."""
+"""The Market port of one account over a `MarketState`, with intents and injected crashes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from assay.protocol.types import (
     TxResult,
     Wei,
 )
-from tests.fakes.market import World
+from tests.fakes.market import MarketState
 
 
 class Killed(BaseException):
@@ -40,8 +40,8 @@ class Killed(BaseException):
 class FakeMarket:
     """Reads and writes of account `me`. `kill_after(entry)` dies right after that call was mined."""
 
-    def __init__(self, world: World, me: Address) -> None:
-        self.world = world
+    def __init__(self, market_state: MarketState, me: Address) -> None:
+        self.market_state = market_state
         self._me = me
         self.outcomes: dict[str, Any] = {}
         self.sent: list[str] = []
@@ -56,7 +56,7 @@ class FakeMarket:
 
     def _send(self, intent: str, effect: str, event: e.Event) -> TxResult:
         def value() -> TxResult:
-            return TxResult(f"tx{len(self.sent)}", self.world.block, 21_000, effect)
+            return TxResult(f"tx{len(self.sent)}", self.market_state.block, 21_000, effect)
 
         return self._once(intent, effect, event, value)
 
@@ -65,8 +65,8 @@ class FakeMarket:
         if intent in self.outcomes:
             return self.outcomes[intent]
         if event is not None:
-            self.world.act(event, self._me)
-        self.world.log.append((effect, self._me))
+            self.market_state.act(event, self._me)
+        self.market_state.log.append((effect, self._me))
         self.sent.append(intent)
         self.outcomes[intent] = value()
         if self._kill == effect:
@@ -91,53 +91,53 @@ class FakeMarket:
         return nullcontext()
 
     def jobs(self) -> Sequence[JobView]:
-        return [job.view for job in self.world.jobs.values()]
+        return [job.view for job in self.market_state.jobs.values()]
 
     def job(self, job_id: JobId) -> JobView:
-        if job_id not in self.world.jobs:
+        if job_id not in self.market_state.jobs:
             raise Stop("there is no such job", hint="list the jobs")
-        return self.world.jobs[job_id].view
+        return self.market_state.jobs[job_id].view
 
     def holder(self, job_id: JobId, shard: int) -> Holder:
-        return self.world.jobs[job_id].holders[shard]
+        return self.market_state.jobs[job_id].holders[shard]
 
     def price(self, job_id: JobId, shard: int) -> Wei:
-        job = self.world.jobs[job_id]
-        return shard_price(job.view.terms, job.holders[shard].since, self.world.time)
+        job = self.market_state.jobs[job_id]
+        return shard_price(job.view.terms, job.holders[shard].since, self.market_state.time)
 
     def claims(self, job_id: JobId) -> Sequence[ClaimView]:
-        return [self.world.view(e) for e in self.world.claims.values() if e.claim.job_id == job_id]
+        return [self.market_state.view(e) for e in self.market_state.claims.values() if e.claim.job_id == job_id]
 
     def claim(self, claim_id: ClaimId) -> ClaimView:
-        return self.world.view(self.world.claims[claim_id])
+        return self.market_state.view(self.market_state.claims[claim_id])
 
     def current(self, job_id: JobId, kind: Kind, round: int, shard: int) -> ClaimView | None:
-        claim_id = self.world.rules.current(job_id, kind, round, shard)
+        claim_id = self.market_state.rules.current(job_id, kind, round, shard)
         return None if claim_id is None else self.claim(claim_id)
 
     def games(self, job_id: JobId | None = None) -> Sequence[GameView]:
-        views = [played.view for played in self.world.games.values()]
-        return [v for v in views if job_id in (None, self.world.claims[v.game.claim_id].claim.job_id)]
+        views = [played.view for played in self.market_state.games.values()]
+        return [v for v in views if job_id in (None, self.market_state.claims[v.game.claim_id].claim.job_id)]
 
     def game(self, game_id: int) -> GameView:
-        return self.world.games[game_id].view
+        return self.market_state.games[game_id].view
 
     def demands(self, job_id: JobId | None = None) -> Sequence[DemandView]:
-        found = self.world.demands.values()
-        return [d for d in found if job_id in (None, self.world.claims[d.claim_id].claim.job_id)]
+        found = self.market_state.demands.values()
+        return [d for d in found if job_id in (None, self.market_state.claims[d.claim_id].claim.job_id)]
 
     def stake(self, account: Address, role: Role) -> StakeView:
-        funds = self.world.rules.funds
+        funds = self.market_state.rules.funds
         return StakeView(*(ask(account, role) for ask in (funds.active, funds.locked, funds.unbonding)))
 
     def free(self, account: Address) -> Wei:
-        return Wei(self.world.free.get(account, 0))
+        return Wei(self.market_state.free.get(account, 0))
 
     def wallet(self, account: Address) -> Wei:
-        return Wei(self.world.wallet.get(account, 0))
+        return Wei(self.market_state.wallet.get(account, 0))
 
     def endpoints(self) -> dict[Address, str]:
-        return dict(self.world.urls)
+        return dict(self.market_state.urls)
 
     # -- money
 
@@ -157,14 +157,14 @@ class FakeMarket:
         return self._send(intent, "finishUnbond", e.FinishUnbond(role, index))
 
     def set_endpoint(self, intent: str, url: str) -> TxResult:
-        self.world.urls[self._me] = url
-        result = TxResult(f"tx{len(self.sent)}", self.world.block, 21_000, "setEndpoint")
+        self.market_state.urls[self._me] = url
+        result = TxResult(f"tx{len(self.sent)}", self.market_state.block, 21_000, "setEndpoint")
         return self._once(intent, "setEndpoint", None, lambda: result)
 
     # -- jobs and claims
 
     def post(self, intent: str, terms: Terms, budget: Wei) -> JobId:
-        job_id = self.world.rules.job_id(terms)
+        job_id = self.market_state.rules.job_id(terms)
         return self._once(intent, "post", e.Post(terms, budget), lambda: job_id)
 
     def top_up(self, intent: str, job_id: JobId, amount: Wei) -> TxResult:
@@ -188,7 +188,7 @@ class FakeMarket:
     def commit(self, intent: str, claim: Claim, roots: Sequence[bytes]) -> ClaimId:
         place = (claim.job_id, claim.kind, claim.round, claim.shard)
         event = e.Commit(claim, tuple(roots))
-        return self._once(intent, "commit", event, lambda: self.world.rules.places[place])
+        return self._once(intent, "commit", event, lambda: self.market_state.rules.places[place])
 
     def record_seed(self, intent: str, claim: Claim) -> TxResult:
         return self._send(intent, "recordSeed", e.RecordSeed(claim, ZERO_DIGEST, None))
@@ -211,7 +211,7 @@ class FakeMarket:
         return self._send(intent, "revealVote", e.RevealVote(claim, valid, tuple(traces), salt))
 
     def vote_commitment(self, claim_id: ClaimId, valid: bool, traces_root: bytes, salt: bytes) -> bytes:
-        return self.world.rules.vote_commitment(claim_id, self._me, valid, traces_root, salt)
+        return self.market_state.rules.vote_commitment(claim_id, self._me, valid, traces_root, salt)
 
     # -- disputes
 
@@ -221,7 +221,7 @@ class FakeMarket:
         return self._send(intent, "announce", e.Announce(claim_id, segment, verifier, salt))
 
     def _open(self, intent: str, effect: str, event: e.Event) -> int:
-        return self._once(intent, effect, event, lambda: self.world.rules.games_opened)
+        return self._once(intent, effect, event, lambda: self.market_state.rules.games_opened)
 
     def open_game(
         self,
@@ -286,7 +286,7 @@ class FakeMarket:
         places: Sequence[StateLeaf],
     ) -> int:
         event = e.Demand(claim, segment_end, state_root, tuple(proof), tuple(places))
-        return self._once(intent, "demand", event, lambda: self.world.rules.demands_made)
+        return self._once(intent, "demand", event, lambda: self.market_state.rules.demands_made)
 
     def supply(
         self, intent: str, demand_id: int, asked: Asked, claim: Claim, chunks: Sequence[Chunk]

@@ -18,7 +18,7 @@ from assay.dispute.evidence import ARITHMETIC
 from assay.protocol.dispute import Timeout
 from assay.protocol.twin import events as e
 from assay.protocol.twin.ledger import Bucket, bond, compensation, demand_bond, escrow
-from assay.protocol.twin.lifecycle import Market, Moment, Refused, World, new_world, transition
+from assay.protocol.twin.lifecycle import Market, MarketState, Moment, Refused, new_market_state, transition
 from assay.protocol.twin.stakes import SEIZED
 from assay.protocol.types import ZERO_ADDRESS, Address, Kind, Phase, Role, Seconds, Wei
 from tests.twin.deployed import ITS_OWN
@@ -31,9 +31,9 @@ MARKET = Market(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 2, Seconds(900), ke
 
 @dataclass
 class Alone:
-    """The pure world under a player, checked after every event."""
+    """The pure market's state under a player, checked after every event."""
 
-    world: World
+    market_state: MarketState
     time: Seconds = Seconds(1_000)  # noqa: RUF009
     block: int = 100
     accepted: Counter[str] = field(default_factory=Counter)
@@ -48,55 +48,55 @@ class Alone:
             digest = keccak(self.block.to_bytes(8, "big"))
             own = e.Header(digest, digest)
             event = replace(event, block_hash=digest, header=own if event.header == ITS_OWN else event.header)
-        before = self.world
+        before = self.market_state
         try:
-            self.world = transition(before, event, by, Moment(self.time, self.block))
+            self.market_state = transition(before, event, by, Moment(self.time, self.block))
         except Refused as refusal:
             assert not (isinstance(event, e.Settle) and refusal.error == "InsufficientBalance")
-            assert self.world is before
+            assert self.market_state is before
             return False
         name = type(event).__name__
         self.accepted[f"Play.{type(event.move).__name__}" if isinstance(event, e.Play) else name] += 1
-        check(before, self.world)
+        check(before, self.market_state)
         return True
 
 
-def check(before: World, world: World) -> None:
+def check(before: MarketState, market_state: MarketState) -> None:
     """The invariants, numbered as in the contracts' own tests where they have one."""
-    ledger = world.funds.ledger
+    ledger = market_state.funds.ledger
     assert ledger.supply == before.funds.ledger.supply  # 1 to 3
     assert all(amount > 0 for amount in ledger.entries.values())
-    assert ledger.balance(SEIZED) == shares_due(world)
-    check_locks(world)
-    for job_id, job in world.jobs.items():
+    assert ledger.balance(SEIZED) == shares_due(market_state)
+    check_locks(market_state)
+    for job_id, job in market_state.jobs.items():
         for epoch, rewind in enumerate(job.rewinds, 1):
             assert ledger.balance(compensation(job_id, epoch)) == rewind.pot.left  # 9
         assert job.settled_rounds <= job.round <= job.terms.rounds
         if job.closed:
             assert ledger.balance(escrow(job_id)) == 0
-        assert ledger.balance(escrow(job_id)) >= owed(world, job_id)  # 4
-    open_bonds = sum(ledger.balance(bond(game_id)) for game_id in world.games)
-    open_bonds += sum(ledger.balance(demand_bond(demand_id)) for demand_id in world.demands)
-    open_bonds += sum(planted.deposit for planted in world.plants.values())
+        assert ledger.balance(escrow(job_id)) >= owed(market_state, job_id)  # 4
+    open_bonds = sum(ledger.balance(bond(game_id)) for game_id in market_state.games)
+    open_bonds += sum(ledger.balance(demand_bond(demand_id)) for demand_id in market_state.demands)
+    open_bonds += sum(planted.deposit for planted in market_state.plants.values())
     assert ledger.total(Bucket.BOND) == open_bonds  # 10
     for claim_id, state in before.claims.items():
-        check_phase(state.status.phase, world.claims[claim_id].status.phase)
+        check_phase(state.status.phase, market_state.claims[claim_id].status.phase)
     for job_id, job in before.jobs.items():
         # 4.8, which `chain.contracts.view` relies on when it asks for a closed job once
-        assert not job.closed or world.progress(job_id) == before.progress(job_id)
+        assert not job.closed or market_state.progress(job_id) == before.progress(job_id)
 
 
-def shares_due(world: World) -> int:
+def shares_due(market_state: MarketState) -> int:
     """What the early games that are still open on convicted claims will be paid."""
-    fallen = [world.claims[c.game.claim_id] for c in world.games.values() if c.game.early]
+    fallen = [market_state.claims[c.game.claim_id] for c in market_state.games.values() if c.game.early]
     return sum(state.share for state in fallen if state.status.phase == Phase.CONVICTED)
 
 
-def check_locks(world: World) -> None:
+def check_locks(market_state: MarketState) -> None:
     """Invariant 5: what is locked is exactly what live claims and votes hold."""
     locks: Counter[tuple[Address, Role]] = Counter()
-    for state in world.claims.values():
-        terms = world.jobs[state.claim.job_id].terms
+    for state in market_state.claims.values():
+        terms = market_state.jobs[state.claim.job_id].terms
         if state.live:
             locks[state.claim.claimant, Role.SOLVER] += terms.solver_stake
         for (draw, verifier), ballot in state.ballots.items():
@@ -106,16 +106,16 @@ def check_locks(world: World) -> None:
                 locks[verifier, Role.VERIFIER] += terms.verifier_stake
     for account in PLAYERS:
         for role in Role:
-            locked = world.funds.locked(account, role)
-            assert locked == locks[account, role] and locked <= world.funds.active(account, role)
+            locked = market_state.funds.locked(account, role)
+            assert locked == locks[account, role] and locked <= market_state.funds.active(account, role)
 
 
-def owed(world: World, job_id: bytes) -> Wei:
+def owed(market_state: MarketState, job_id: bytes) -> Wei:
     """What the standing unsettled claims of a job will be paid at most."""
     total = 0
-    for state in world.claims.values():
-        if state.claim.job_id == job_id and world.stands(state):
-            terms = world.jobs[state.claim.job_id].terms
+    for state in market_state.claims.values():
+        if state.claim.job_id == job_id and market_state.stands(state):
+            terms = market_state.jobs[state.claim.job_id].terms
             total += state.claim.price
             total += terms.verifiers * terms.verifier_fee if state.claim.kind == Kind.TASK else 0
     return Wei(total)
@@ -129,7 +129,7 @@ def check_phase(before: Phase, after: Phase) -> None:
 
 def market() -> Alone:
     """Players with tokens and some stake."""
-    alone = Alone(new_world(MARKET, {account: Wei(10**9) for account in PLAYERS}, PLAYERS[0]))
+    alone = Alone(new_market_state(MARKET, {account: Wei(10**9) for account in PLAYERS}, PLAYERS[0]))
     for number, account in enumerate(PLAYERS, 1):
         assert alone.act(e.Deposit(account, Wei(100_000)), account)
         assert alone.act(e.Stake(Role.SOLVER, Wei(900 + 700 * (number % 3))), account)
@@ -139,37 +139,37 @@ def market() -> Alone:
 
 def drain(alone: Alone, player: Player) -> None:
     """Halt every job and let its participants finish: nothing stays locked and nothing stays in escrow."""
-    guardian = alone.world.guardian
+    guardian = alone.market_state.guardian
     for business in guardian.paused:
         alone.act(e.SetPaused(business, False), guardian.keeper)
-    for job_id, job in alone.world.jobs.items():
+    for job_id, job in alone.market_state.jobs.items():
         alone.act(e.Halt(job_id), job.terms.client)
     for account in PLAYERS:
         for role in Role:
             alone.act(e.Deposit(account, Wei(100_000)), account)
             alone.act(e.Stake(role, Wei(50_000)), account)
     for _ in range(3_000):
-        if finished(alone.world):
+        if finished(alone.market_state):
             break
-        for game_id, challenge in list(alone.world.games.items()):
+        for game_id, challenge in list(alone.market_state.games.items()):
             alone.act(e.Play(game_id, challenge.game, Timeout()), challenge.game.challenger)
-        for demand_id, made in list(alone.world.demands.items()):
-            alone.act(e.ExpireDemand(demand_id, made, alone.world.claims[made.claim_id].claim), made.demander)
+        for demand_id, made in list(alone.market_state.demands.items()):
+            alone.act(e.ExpireDemand(demand_id, made, alone.market_state.claims[made.claim_id].claim), made.demander)
         player.step("useful")
     alone.wait(MARKET.plant_time + 1)
-    for client, commitment in list(alone.world.plants):
+    for client, commitment in list(alone.market_state.plants):
         assert alone.act(e.FinishPlant(client, commitment), client)
-    world = alone.world
-    assert all(job.closed for job in world.jobs.values())
-    assert all(world.funds.locked(a, role) == 0 for a in PLAYERS for role in Role)
+    market_state = alone.market_state
+    assert all(job.closed for job in market_state.jobs.values())
+    assert all(market_state.funds.locked(a, role) == 0 for a in PLAYERS for role in Role)
     for bucket in (Bucket.ESCROW, Bucket.BOND, Bucket.COMPENSATION):
-        assert world.funds.ledger.total(bucket) == 0, bucket
+        assert market_state.funds.ledger.total(bucket) == 0, bucket
 
 
-def finished(world: World) -> bool:
+def finished(market_state: MarketState) -> bool:
     """Every job closed, every game over, every claim ended."""
-    ended = all(job.closed for job in world.jobs.values()) and not world.games and not world.demands
-    return ended and not any(state.live for state in world.claims.values())
+    ended = all(job.closed for job in market_state.jobs.values()) and not market_state.games and not market_state.demands
+    return ended and not any(state.live for state in market_state.claims.values())
 
 
 def test_invariants_hold_and_everything_is_paid_out() -> None:

@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from assay.protocol import dispute
 from assay.protocol.twin import events as e
-from assay.protocol.twin.market_state import World
+from assay.protocol.twin.market_state import MarketState
 from assay.protocol.types import ZERO_DIGEST, Address, Claim, JobId, Kind, Wei
 from tests.twin.deployed import ITS_OWN
 from tests.twin.scene import Scene
 
 
-def nonsense(scene: Scene, world: World, rng: random.Random, by: Address) -> list[e.Event]:
+def nonsense(scene: Scene, market_state: MarketState, rng: random.Random, by: Address) -> list[e.Event]:
     """Calls of account `by` to every entry point, with what is at hand."""
-    job_ids = [*world.jobs, JobId(rng.randbytes(32))]
+    job_ids = [*market_state.jobs, JobId(rng.randbytes(32))]
     job_id, shard = rng.choice(job_ids), rng.choice([0, 1, 7])
     calls: list[e.Event] = [
         e.Halt(job_id),
@@ -25,9 +25,9 @@ def nonsense(scene: Scene, world: World, rng: random.Random, by: Address) -> lis
         e.Release(job_id, shard),
         e.Expire(job_id, shard),
     ]
-    if not world.claims:
+    if not market_state.claims:
         return calls
-    state = rng.choice(list(world.claims.values()))
+    state = rng.choice(list(market_state.claims.values()))
     claim = _twisted(state.claim, rng)
     tree = scene.segments[state.claim.segments_root]
     proof = tuple(tree.proof(0))
@@ -49,7 +49,7 @@ def nonsense(scene: Scene, world: World, rng: random.Random, by: Address) -> lis
         opened,
         vote,
         e.OpenInput(claim, salt),
-        *_odd_moves(world, rng),
+        *_odd_moves(market_state, rng),
     ]
 
 
@@ -69,9 +69,9 @@ def _twisted(claim: Claim, rng: random.Random) -> Claim:
     return replace(claim, **rng.choice(twists))  # type: ignore[arg-type]
 
 
-def _odd_moves(world: World, rng: random.Random) -> list[e.Event]:
+def _odd_moves(market_state: MarketState, rng: random.Random) -> list[e.Event]:
     calls: list[e.Event] = []
-    for game_id, challenge in world.games.items():
+    for game_id, challenge in market_state.games.items():
         game = challenge.game
         digests = tuple(rng.randbytes(32) for _ in range(rng.choice([0, 1, 3, 16])))
         moves: list[dispute.Move] = [

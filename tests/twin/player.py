@@ -23,7 +23,7 @@ from assay.protocol.twin import events as e
 from assay.protocol.twin.clock import Job
 from assay.protocol.twin.ledger import free
 from assay.protocol.twin.lifecycle import Refused, transition
-from assay.protocol.twin.market_state import BallotState, ClaimState, Moment, World
+from assay.protocol.twin.market_state import BallotState, ClaimState, MarketState, Moment
 from assay.protocol.types import (
     INPUT_SEGMENT,
     ZERO_ADDRESS,
@@ -50,7 +50,7 @@ Doing = tuple[e.Event, Address]
 class Driven(Protocol):
     """What a player drives: both worlds side by side (`Twin`), or the pure one alone."""
 
-    world: World
+    market_state: MarketState
     time: Seconds
     block: int
 
@@ -97,7 +97,7 @@ class Player:
             "office": self.offices,
             "nonsense": self.nonsense,
         }
-        if self.twin.world.guardian.paused and self.rng.random() < 0.3:
+        if self.twin.market_state.guardian.paused and self.rng.random() < 0.3:
             kind = "office"
         doings = kinds[kind]() if kind in kinds else []
         if kind in ("useful", "dispute", "demand", "plant") and self.rng.random() < 0.9:
@@ -117,15 +117,15 @@ class Player:
             digest = self.rng.randbytes(32)
             event = replace(event, block_hash=digest, header=e.Header(digest, digest))
         try:
-            transition(self.twin.world, event, by, Moment(Seconds(self.twin.time + 1), self.twin.block + 1))
+            transition(self.twin.market_state, event, by, Moment(Seconds(self.twin.time + 1), self.twin.block + 1))
         except Refused:
             return False
         return True
 
     def _remember(self, event: e.Event, by: Address, accepted: bool) -> None:
         if isinstance(event, e.Commit) and accepted and event.claim.kind == Kind.OUTER:
-            present = len(list(self.twin.world.tasks(event.claim.job_id, event.claim.round)))
-            if present < self.twin.world.jobs[event.claim.job_id].terms.shards:
+            present = len(list(self.twin.market_state.tasks(event.claim.job_id, event.claim.round)))
+            if present < self.twin.market_state.jobs[event.claim.job_id].terms.shards:
                 self.twin.accepted["(closed without a shard)"] += 1
         if isinstance(event, e.Play) and accepted:
             move = event.move
@@ -146,22 +146,22 @@ class Player:
         self.twin.wait(max(1, seconds), self.rng.choice([1, 2]))
 
     def _deadlines(self) -> list[int]:
-        found = [challenge.game.deadline for challenge in self.twin.world.games.values()]
-        found += [made.deadline for made in self.twin.world.demands.values()]
-        for job in self.twin.world.jobs.values():
+        found = [challenge.game.deadline for challenge in self.twin.market_state.games.values()]
+        found += [made.deadline for made in self.twin.market_state.demands.values()]
+        for job in self.twin.market_state.jobs.values():
             found.append(max(job.round_start, job.last_shard_claim) + job.terms.task_time)
             ends = [job.stragglers_end, max(job.accepted_at, job.round_start)]
             found += [ends[0], *(end + job.terms.outer_time for end in ends)]
-        for state in self.twin.world.claims.values():
+        for state in self.twin.market_state.claims.values():
             terms, since = self._job(state).terms, state.status.since
             if state.status.phase == Phase.SEEDED:
                 found += [since + terms.vote_time, since + terms.vote_time + terms.reveal_time]
             if state.status.phase == Phase.ACCEPTED:
                 found.append(since + terms.challenge_window)
-        bindings = self.twin.world.keys.bindings.values()
+        bindings = self.twin.market_state.keys.bindings.values()
         found += [binding.due for binding in bindings if binding.due is not None]
         found += [
-            request.due for entry in self.twin.world.funds.accounts.values() for request in entry.requests
+            request.due for entry in self.twin.market_state.funds.accounts.values() for request in entry.requests
         ]
         return [int(time) for time in found]
 
@@ -170,11 +170,11 @@ class Player:
     def useful(self) -> list[Doing]:
         """The market's ordinary business."""
         doings: list[Doing] = []
-        if not self.twin.world.jobs:
+        if not self.twin.market_state.jobs:
             return [self.posting()]
-        for job_id, job in self.twin.world.jobs.items():
+        for job_id, job in self.twin.market_state.jobs.items():
             doings += self._shard_work(job_id, job)
-        for claim_id, state in self.twin.world.claims.items():
+        for claim_id, state in self.twin.market_state.claims.items():
             doings += self._claim_work(claim_id, state)
         return doings
 
@@ -190,18 +190,18 @@ class Player:
         if not job.begun:
             return [(e.Close(job_id), self.rng.choice(PLAYERS))] if not job.closed else []
         doings: list[Doing] = [(e.Close(job_id), self.rng.choice(PLAYERS))] if job.halted else []
-        if self.twin.world.closable(job_id, self.twin.time):
+        if self.twin.market_state.closable(job_id, self.twin.time):
             doings += [self._outer(job_id, job)] * 2
         for number, shard in enumerate(job.shards):
             if shard.solver == ZERO_ADDRESS:
                 doings.append((e.ClaimShard(job_id, number), self.rng.choice(PLAYERS)))
-            elif self.twin.world.current(job_id, Kind.TASK, job.round, number) is None:
+            elif self.twin.market_state.current(job_id, Kind.TASK, job.round, number) is None:
                 doings.append(self._task(job_id, job, number, shard.solver))
         return doings
 
     def _claim(self, place: tuple[JobId, Kind, int, int]) -> Claim | None:
-        current = self.twin.world.current(*place)
-        return None if current is None else self.twin.world.claims[current].claim
+        current = self.twin.market_state.current(*place)
+        return None if current is None else self.twin.market_state.claims[current].claim
 
     def _task(self, job_id: JobId, job: Job, shard: int, solver: Address) -> Doing:
         input_root = job.terms.genesis_root
@@ -243,8 +243,8 @@ class Player:
 
     def _summed(self, job_id: JobId, job: Job, shard: int) -> Claim | None:
         """The shard's accepted task of the present round."""
-        claim_id = self.twin.world.current(job_id, Kind.TASK, job.round, shard)
-        state = None if claim_id is None else self.twin.world.claims[claim_id]
+        claim_id = self.twin.market_state.current(job_id, Kind.TASK, job.round, shard)
+        state = None if claim_id is None else self.twin.market_state.claims[claim_id]
         return None if state is None or state.pending else state.claim
 
     def _commit(self, job_id: JobId, job: Job, kind: Kind, shard: int, input_root: bytes) -> e.Commit:
@@ -256,7 +256,7 @@ class Player:
         claim, phase = state.claim, state.status.phase
         anyone = self.rng.choice(PLAYERS)
         doings: list[Doing] = []
-        if state.live and not self.twin.world.stands(state):
+        if state.live and not self.twin.market_state.stands(state):
             doings.append((e.Void(claim), anyone))
         if phase == Phase.COMMITTED and self.twin.block >= state.status.seed_block:
             doings.append((e.RecordSeed(claim, ZERO_DIGEST, ITS_OWN), anyone))
@@ -287,7 +287,7 @@ class Player:
         traces_root = trees.root(traces) if traces else ZERO_DIGEST
         secret = Secret(claim_id, valid, traces, self.rng.randbytes(32))
         self.secrets[claim_id, verifier] = secret
-        commitment = self.twin.world.vote_commitment(claim_id, verifier, valid, traces_root, secret.salt)
+        commitment = self.twin.market_state.vote_commitment(claim_id, verifier, valid, traces_root, secret.salt)
         return e.CommitVote(state.claim, commitment)
 
     # -- disputes
@@ -295,12 +295,12 @@ class Player:
     def disputes(self) -> list[Doing]:
         """A move in an open game, a finding announced before, or a new finding."""
         doings: list[Doing] = []
-        for game_id, challenge in self.twin.world.games.items():
+        for game_id, challenge in self.twin.market_state.games.items():
             moves = game_moves(self.scene, game_id, challenge.game, self.rng, self.twin.time)
             doings += [(e.Play(game_id, challenge.game, move), by) for move, by in moves] * 2
         if self.findings and self.rng.random() < 0.8:
             doings += [self.findings.pop(self.rng.randrange(len(self.findings)))] * 3
-        live = [state for state in self.twin.world.claims.values() if self.twin.world.liable(state)]
+        live = [state for state in self.twin.market_state.claims.values() if self.twin.market_state.liable(state)]
         if live and self.rng.random() < (0.4 if doings else 1.0):
             found = self._finding(self.rng.choice(live))
             doings += [found] if found else []
@@ -308,7 +308,7 @@ class Player:
 
     def _finding(self, state: ClaimState) -> Doing | None:
         claim, by, salt = state.claim, self.rng.choice(PLAYERS), self.rng.randbytes(32)
-        claim_id = self.twin.world.claim_id(claim)
+        claim_id = self.twin.market_state.claim_id(claim)
         voters = [b.verifier for b in state.present() if b.state == BallotState.VALID]
         tree = self.scene.segments[claim.segments_root]
         choice = self.rng.choice(["segment", "vote", "binding", "binding", "input"])
@@ -359,7 +359,7 @@ class Player:
 
     def _source(self, claim: Claim, slot: int) -> tuple[bytes, int, Claim | None]:
         """Where the slot comes from, or at least some state, if that place has no claim."""
-        terms, job_id = self.twin.world.jobs[claim.job_id].terms, claim.job_id
+        terms, job_id = self.twin.market_state.jobs[claim.job_id].terms, claim.job_id
         outer = claim.kind == Kind.OUTER
         source, at = None, slot
         if outer and slot >= 2:
@@ -377,9 +377,9 @@ class Player:
     def demands(self) -> list[Doing]:
         """Answers to open demands, right and wrong, their ends, and new ones."""
         doings: list[Doing] = []
-        live = [state for state in self.twin.world.claims.values() if self.twin.world.liable(state)]
-        for demand_id, made in self.twin.world.demands.items():
-            claim = self.twin.world.claims[made.claim_id].claim
+        live = [state for state in self.twin.market_state.claims.values() if self.twin.market_state.liable(state)]
+        for demand_id, made in self.twin.market_state.demands.items():
+            claim = self.twin.market_state.claims[made.claim_id].claim
             anyone = self.rng.choice(PLAYERS)
             asked = made if self.rng.random() < 0.9 else self._bent(made)
             if made.deadline < self.twin.time:
@@ -396,7 +396,7 @@ class Player:
         return doings
 
     def _program(self, claim: Claim) -> Program:
-        return INNER if claim.kind == Kind.TASK else OUTERS[self.twin.world.jobs[claim.job_id].terms.shards]
+        return INNER if claim.kind == Kind.TASK else OUTERS[self.twin.market_state.jobs[claim.job_id].terms.shards]
 
     def _places(self, claim: Claim) -> tuple[StateLeaf, ...]:
         """Mostly one to CHUNKS leaves, now and then of a slot too many."""
@@ -432,36 +432,36 @@ class Player:
 
     def _planted(self) -> list[Doing]:
         """Commits and reveals of what clients have planted, and ends."""
-        rng, world = self.rng, self.twin.world
+        rng, market_state = self.rng, self.twin.market_state
         doings: list[Doing] = []
         for (client, commitment), plot in self.plants.items():
-            if (client, commitment) not in world.plants and rng.random() < 0.9:
+            if (client, commitment) not in market_state.plants and rng.random() < 0.9:
                 continue
-            current = world.current(plot.job_id, Kind.TASK, plot.round, plot.shard)
+            current = market_state.current(plot.job_id, Kind.TASK, plot.round, plot.shard)
             if current is not None:
-                claim = world.claims[current].claim
+                claim = market_state.claims[current].claim
                 salt = plot.salt if rng.random() < 0.9 else rng.randbytes(32)
                 by = rng.choice([client, client, client, plot.solver])
                 doings += [(e.RevealPlant(claim, salt), by)] * 3
-            elif world.jobs[plot.job_id].round == plot.round:
-                job = world.jobs[plot.job_id]
+            elif market_state.jobs[plot.job_id].round == plot.round:
+                job = market_state.jobs[plot.job_id]
                 doings += [self._task(plot.job_id, job, plot.shard, plot.solver)] * 2
             doings.append((e.FinishPlant(client, commitment), rng.choice(PLAYERS)))
         return doings
 
     def _planting(self) -> list[Doing]:
         """Plants of clients in what comes next."""
-        rng, world = self.rng, self.twin.world
+        rng, market_state = self.rng, self.twin.market_state
         doings: list[Doing] = []
-        for job_id, job in world.jobs.items():
+        for job_id, job in market_state.jobs.items():
             shard = rng.randrange(job.terms.shards)
             solver, client = job.shards[shard].solver, job.terms.client
             if job.begun and solver != ZERO_ADDRESS:
-                taken = world.current(job_id, Kind.TASK, job.round, shard) is not None
+                taken = market_state.current(job_id, Kind.TASK, job.round, shard) is not None
                 late = taken != (rng.random() < 0.1)
                 plot = Plot(job_id, job.round + late, shard, solver, rng.randbytes(32))
                 where = (job_id, plot.round, shard, plot.salt)
-                commitment = world.plant_commitment(client, solver, *where)
+                commitment = market_state.plant_commitment(client, solver, *where)
                 self.plants[client, commitment] = plot
                 deposit = Wei(job.terms.solver_stake - rng.choice([0, 0, 0, 1]))
                 doings += [(e.Plant(commitment, max(deposit, Wei(0))), client)] * 2
@@ -472,7 +472,7 @@ class Player:
     def money(self) -> list[Doing]:
         """Deposits, stakes, withdrawals of odd amounts."""
         by, rng = self.rng.choice(PLAYERS), self.rng
-        funds, role = self.twin.world.funds, rng.choice(list(Role))
+        funds, role = self.twin.market_state.funds, rng.choice(list(Role))
         unlocked, held = funds.unlocked(by, role), funds.ledger.balance(free(by))
         requests = len(funds.accounts[by, role].requests) if (by, role) in funds.accounts else 0
         due = [
@@ -494,17 +494,17 @@ class Player:
 
     def offices(self) -> list[Doing]:
         """Owners, operators and the keeper of the guardian; what is paused is soon open again."""
-        rng, world, by = self.rng, self.twin.world, self.rng.choice(PLAYERS)
-        paused, keeper = world.guardian.paused, world.guardian.keeper
+        rng, market_state, by = self.rng, self.twin.market_state, self.rng.choice(PLAYERS)
+        paused, keeper = market_state.guardian.paused, market_state.guardian.keeper
         keeper = by if keeper == ZERO_ADDRESS else keeper  # the office was given up
         if paused:
             return [(e.SetPaused(rng.choice(sorted(paused)), False), keeper)]
-        owned = [o for o in PLAYERS if world.keys.owner_of(o, self.twin.time) != o]
+        owned = [o for o in PLAYERS if market_state.keys.owner_of(o, self.twin.time) != o]
         if not owned or rng.random() < 0.1:
             operator = rng.choice(PLAYERS)
             expiry = Seconds(self.twin.time + rng.choice([-1, 1, 2, 100]))
             owner = rng.choice([by, by, by, operator])
-            nonce = world.keys.nonce(operator) + rng.choice([0, 0, 0, 1])
+            nonce = market_state.keys.nonce(operator) + rng.choice([0, 0, 0, 1])
             consent = Consent(owner, operator, nonce, Seconds(expiry + rng.choice([0, 0, 0, 1])))
             return [
                 (e.Bind(operator, expiry, consent), by),
@@ -512,9 +512,9 @@ class Player:
                 (e.HandOver(rng.choice([keeper, ZERO_ADDRESS])), rng.choice([keeper, by])),
             ]
         operator, role = rng.choice(owned), rng.choice(list(Role))
-        owner = rng.choice([world.keys.owner_of(operator, self.twin.time), by])
-        held = world.funds.ledger.balance(free(operator))
-        requests = world.funds.accounts.get((operator, role))
+        owner = rng.choice([market_state.keys.owner_of(operator, self.twin.time), by])
+        held = market_state.funds.ledger.balance(free(operator))
+        requests = market_state.funds.accounts.get((operator, role))
         index = rng.randrange(len(requests.requests) + 1) if requests else 0
         return [
             *[(e.Unbind(operator), owner)] * 2,
@@ -527,8 +527,8 @@ class Player:
 
     def job_events(self) -> list[Doing]:
         """What clients and holders do now and then."""
-        doings = [self.posting()] if len(self.twin.world.jobs) < 2 else []
-        for job_id, job in self.twin.world.jobs.items():
+        doings = [self.posting()] if len(self.twin.market_state.jobs) < 2 else []
+        for job_id, job in self.twin.market_state.jobs.items():
             anyone, shard = self.rng.choice(PLAYERS), self.rng.randrange(job.terms.shards)
             doings.append((e.TopUp(job_id, Wei(self.rng.choice([0, 3]))), anyone))
             doings.append((e.Expire(job_id, shard), anyone))
@@ -542,11 +542,11 @@ class Player:
     def nonsense(self) -> list[Doing]:
         """Anything, with anything at hand."""
         by = self.rng.choice(PLAYERS)
-        events = nonsense(self.scene, self.twin.world, self.rng, by)
-        claims = [state.claim for state in self.twin.world.claims.values()]
+        events = nonsense(self.scene, self.twin.market_state, self.rng, by)
+        claims = [state.claim for state in self.twin.market_state.claims.values()]
         if claims:
             events.append(self._binding(self.rng.choice(claims), self.rng.randbytes(32)))
         return [(event, by) for event in events]
 
     def _job(self, state: ClaimState) -> Job:
-        return self.twin.world.jobs[state.claim.job_id]
+        return self.twin.market_state.jobs[state.claim.job_id]

@@ -122,7 +122,7 @@ def begin(twin: Twin, rng: random.Random, sample: Sample, fault: NodeFault | Sta
     claimed = Replay(sample.program, sample.state, sample.dataset, SEED, 0, 0, fault=fault)
     tree = trees.build(claimed.segment_roots(2, segment_steps))
     terms = terms_of(sample, tree.levels[0][0], segment_steps)
-    job_id = twin.world.job_id(terms)
+    job_id = twin.market_state.job_id(terms)
     assert twin.act(e.Post(terms, worst_case(terms)), CLIENT)
     assert twin.act(e.ClaimShard(job_id, 0), SOLVER)
     roots = tree.levels[0]
@@ -142,28 +142,28 @@ def begin(twin: Twin, rng: random.Random, sample: Sample, fault: NodeFault | Sta
         epoch=0,
     )
     assert twin.act(e.Commit(wanted, tree.levels[0]), SOLVER)
-    claim_id = twin.world.current(job_id, Kind.TASK, 0, 0)
+    claim_id = twin.market_state.current(job_id, Kind.TASK, 0, 0)
     assert claim_id is not None
-    return Case(twin, rng, terms, job_id, twin.world.claims[claim_id].claim, claim_id, claimed, tree)
+    return Case(twin, rng, terms, job_id, twin.market_state.claims[claim_id].claim, claim_id, claimed, tree)
 
 
 def play(case: Case, game_id: int, players: dict[Address, Replay], liar: Address) -> bool:
     """Play a game to its end; whether the challenger won."""
     twin = case.twin
-    view = fresh(game_id, twin.world.games[game_id].game)
+    view = fresh(game_id, twin.market_state.games[game_id].game)
     sides = {who: Disputant(who, lambda _, r=replay: r) for who, replay in players.items()}
-    while game_id in twin.world.games:
-        game = twin.world.games[game_id].game
+    while game_id in twin.market_state.games:
+        game = twin.market_state.games[game_id].game
         move = best(sides[game.mover], view, game.mover == liar)
         if move is not None and case.rng.random() < 0.5:
             spoilt, by = spoil(case.rng, move), case.rng.choice([liar, STRANGER])
             view = attempt(twin, view, spoilt, by)
-            if game_id not in twin.world.games or twin.world.games[game_id].game != game:
+            if game_id not in twin.market_state.games or twin.market_state.games[game_id].game != game:
                 continue
-        before = twin.world.games[game_id].game
+        before = twin.market_state.games[game_id].game
         if move is not None:
             view = attempt(twin, view, move, game.mover)
-        if game_id in twin.world.games and twin.world.games[game_id].game == before:
+        if game_id in twin.market_state.games and twin.market_state.games[game_id].game == before:
             assert game.mover == liar, f"the honest side has no move in {game.phase.name}"
             attempt(twin, view, Timeout(), STRANGER)
             twin.wait(int(before.deadline - twin.time) + 1)
@@ -185,9 +185,9 @@ def attempt(twin: Twin, view: GameView, move: Move, by: Address) -> GameView:
     """Try a move in both worlds; the view after it."""
     accepted = twin.act(e.Play(view.game_id, view.game, move), by)
     TRIES["accepted" if accepted else "refused"] += 1
-    if not accepted or view.game_id not in twin.world.games:
+    if not accepted or view.game_id not in twin.market_state.games:
         return view
-    return moved(view, move, twin.world.games[view.game_id].game)
+    return moved(view, move, twin.market_state.games[view.game_id].game)
 
 
 def spoil(rng: random.Random, move: Move) -> Move:
@@ -236,20 +236,20 @@ def open_claim(case: Case, segment: int) -> int:
     case.do(e.Announce(case.claim_id, segment, ZERO_ADDRESS, SALT), CHALLENGER)
     opened = e.Open(case.claim, segment, leaves[segment], proofs[0], leaves[segment + 1], proofs[1], SALT)
     case.do(opened, CHALLENGER)
-    return case.twin.world.games_opened
+    return case.twin.market_state.games_opened
 
 
 def vote(case: Case, attested: Replay) -> tuple[Address, trees.Tree, list[int]]:
     """Have the task seeded, and a valid vote revealed from this replay; voter, its traces, its segments."""
     case.twin.wait(2, 3)
     case.do(e.RecordSeed(case.claim, ZERO_DIGEST, ITS_OWN), STRANGER)
-    state = case.twin.world.claims[case.claim_id]
+    state = case.twin.market_state.claims[case.claim_id]
     (verifier,) = state.drawn
     key = sampling.verifier_key(verifier, state.status.seed)
     drawn = sampling.sample_segments(state.status.seed, verifier, 2, 2)
     steps = case.terms.segment_steps
     traces = trees.build([attested.trace((s + 1) * steps - 1, key).root for s in drawn])
-    commitment = case.twin.world.vote_commitment(case.claim_id, verifier, True, traces.root, SALT)
+    commitment = case.twin.market_state.vote_commitment(case.claim_id, verifier, True, traces.root, SALT)
     case.do(e.CommitVote(case.claim, commitment), verifier)
     case.do(e.RevealVote(case.claim, True, traces.levels[0], SALT), verifier)
     case.do(e.Tally(case.claim), STRANGER)
@@ -262,7 +262,7 @@ def open_vote(case: Case, verifier: Address, traces: trees.Tree, segment: int, s
     start, way = case.tree.levels[0][segment], tuple(case.tree.proof(segment))
     root, proof = traces.levels[0][sample], tuple(traces.proof(sample))
     case.do(e.OpenVote(case.claim, verifier, sample, start, way, root, proof, SALT), CHALLENGER)
-    return case.twin.world.games_opened
+    return case.twin.market_state.games_opened
 
 
 def random_fault(rng: random.Random, sample: Sample, steps: int) -> NodeFault | StateFault:
@@ -305,7 +305,7 @@ def claim_game(stage: Stage, seed: int) -> None:
     players = {SOLVER: case.claimed, CHALLENGER: other}
     won = play(case, game_id, players, SOLVER if lying_defender else CHALLENGER)
     assert won == lying_defender
-    status = case.twin.world.claims[case.claim_id].status
+    status = case.twin.market_state.claims[case.claim_id].status
     assert status.phase == (Phase.CONVICTED if won else Phase.COMMITTED)
 
 
@@ -325,7 +325,7 @@ def vote_game(stage: Stage, seed: int) -> None:
     players = {verifier: attested, CHALLENGER: other}
     won = play(case, game_id, players, verifier if lying_defender else CHALLENGER)
     assert won == lying_defender
-    assert case.twin.world.claims[case.claim_id].status.phase == Phase.ACCEPTED
+    assert case.twin.market_state.claims[case.claim_id].status.phase == Phase.ACCEPTED
 
 
 def input_case(stage: Stage, seed: int, honest: bool) -> None:
@@ -334,28 +334,28 @@ def input_case(stage: Stage, seed: int, honest: bool) -> None:
     rng = random.Random(seed)
     case = begin(stage.enter(), rng, random_sample(seed, instructions=15), None)
     terms, slots = case.terms, case.terms.inner.slots
-    state = case.twin.world.claims[case.claim_id]
+    state = case.twin.market_state.claims[case.claim_id]
     wanted = case.claimed.state_tree(0)
     assert (state.claim.input_root == wanted.root) and slots > 1
     case.do(e.Announce(case.claim_id, INPUT_SEGMENT, ZERO_ADDRESS, SALT), CHALLENGER)
     case.do(e.OpenInput(case.claim, SALT), CHALLENGER)
-    game_id = case.twin.world.games_opened
-    view = fresh(game_id, case.twin.world.games[game_id].game)
+    game_id = case.twin.market_state.games_opened
+    view = fresh(game_id, case.twin.market_state.games[game_id].game)
     assert view.game.move_time == terms.move_time and view.game.digest == case.claim.input_root
     if honest:
         opened = Split(tuple(wanted.descendants(wanted.depth, 0, min(4, wanted.depth))))
         view = attempt(case.twin, view, spoil(rng, opened), SOLVER)
         view = attempt(case.twin, view, opened, SOLVER)
-        if case.twin.world.games[game_id].game.phase == GamePhase.PICK_OUTPUT:
+        if case.twin.market_state.games[game_id].game.phase == GamePhase.PICK_OUTPUT:
             proof = output_proof(case.claimed.program, 0)
             forged = ProveOutput(0, 0, proof, view.digests[0], tuple(wanted.proof(0)), ZERO_DIGEST, ())
             attempt(case.twin, view, forged, CHALLENGER)
-            assert game_id in case.twin.world.games, "there is no trace to prove against"
-    case.twin.wait(int(case.twin.world.games[game_id].game.deadline - case.twin.time) + 1)
-    view = replace(view, game=case.twin.world.games[game_id].game)
+            assert game_id in case.twin.market_state.games, "there is no trace to prove against"
+    case.twin.wait(int(case.twin.market_state.games[game_id].game.deadline - case.twin.time) + 1)
+    view = replace(view, game=case.twin.market_state.games[game_id].game)
     attempt(case.twin, view, Timeout(), STRANGER)
     assert case.twin.verdicts[game_id] != honest
-    status = case.twin.world.claims[case.claim_id].status
+    status = case.twin.market_state.claims[case.claim_id].status
     assert status.phase == (Phase.COMMITTED if honest else Phase.CONVICTED)
     TRIES["games"] += 1
 

@@ -22,14 +22,14 @@ def committed(player: Player) -> tuple[Claim, Address]:
     post, client = player.posting()
     while not twin.act(post, client):
         post, client = player.posting()
-    ((job_id, _),) = twin.world.jobs.items()
+    ((job_id, _),) = twin.market_state.jobs.items()
     solver = next(a for a in ACCOUNTS[1:] if a != client and twin.act(e.ClaimShard(job_id, 0), a))
     doings = player.useful()
     ((commit, by),) = [d for d in doings if isinstance(d[0], e.Commit) and d[0].claim.shard == 0]
     assert twin.act(commit, by)
-    claim_id = twin.world.current(job_id, Kind.TASK, 0, 0)
+    claim_id = twin.market_state.current(job_id, Kind.TASK, 0, 0)
     assert claim_id is not None
-    return twin.world.claims[claim_id].claim, next(a for a in ACCOUNTS[1:] if a not in (client, solver))
+    return twin.market_state.claims[claim_id].claim, next(a for a in ACCOUNTS[1:] if a not in (client, solver))
 
 
 def said(twin: Twin, event: e.Event, by: Address) -> str:
@@ -71,7 +71,7 @@ def test_33_a_demand_names_its_leaves_and_is_answered_with_them_alone(stage: Sta
     ):
         assert said(twin, replace(ask, places=places), demander) == error
     assert said(twin, replace(ask, places=(last, StateLeaf(0, 0), last)), demander) == ""
-    ((demand_id, asked),) = twin.world.demands.items()
+    ((demand_id, asked),) = twin.market_state.demands.items()
     assert asked == Asked(
         asked.claim_id, ask.state_root, demander, asked.deadline, (last, StateLeaf(0, 0), last)
     )
@@ -94,14 +94,14 @@ def test_33_a_demand_names_its_leaves_and_is_answered_with_them_alone(stage: Sta
     assert said(twin, e.ExpireDemand(demand_id, asked, claim), demander) == "NotDue"
     assert said(twin, answer, demander) == ""
     assert said(twin, answer, demander) == "NoSuchDemand"
-    assert not twin.world.demands
+    assert not twin.market_state.demands
 
     assert said(twin, replace(ask, places=(last,)), demander) == ""
-    ((demand_id, asked),) = twin.world.demands.items()
+    ((demand_id, asked),) = twin.market_state.demands.items()
     twin.wait(int(asked.deadline - twin.time) + 1)
     late = e.Supply(demand_id, asked, claim, shown(player, asked))
     assert said(twin, late, demander) == "TooLate"
     bent = replace(asked, places=(StateLeaf(0, 0),))
     assert said(twin, e.ExpireDemand(demand_id, bent, claim), demander) == "WrongDemand"
     assert said(twin, e.ExpireDemand(demand_id, asked, claim), demander) == ""
-    assert twin.world.claims[asked.claim_id].status.phase == Phase.CONVICTED
+    assert twin.market_state.claims[asked.claim_id].status.phase == Phase.CONVICTED

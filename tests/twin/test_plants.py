@@ -18,30 +18,30 @@ def test_a_revealed_plant_pays_the_finder_half_a_stake_and_its_deposit_comes_bac
     post, client = player.posting()
     while not twin.act(post, client):
         post, client = player.posting()
-    ((job_id, job),) = twin.world.jobs.items()
+    ((job_id, job),) = twin.market_state.jobs.items()
     solver = next(a for a in ACCOUNTS[1:] if a != client and twin.act(e.ClaimShard(job_id, 0), a))
     salt = bytes(range(32))
-    commitment = twin.world.plant_commitment(client, solver, job_id, 0, 0, salt)
+    commitment = twin.market_state.plant_commitment(client, solver, job_id, 0, 0, salt)
     assert twin.act(e.Plant(commitment, job.terms.solver_stake), client)
     work = [d for d in player.useful() if isinstance(d[0], e.Commit) and d[0].claim.shard == 0]
     ((commit, by),) = work
     assert twin.act(commit, by)
-    claim_id = twin.world.current(job_id, Kind.TASK, 0, 0)
+    claim_id = twin.market_state.current(job_id, Kind.TASK, 0, 0)
     assert claim_id is not None
-    claim = twin.world.claims[claim_id].claim
+    claim = twin.market_state.claims[claim_id].claim
     assert not twin.act(e.RevealPlant(claim, salt[::-1]), client)
     assert twin.act(e.RevealPlant(claim, salt), client)
-    assert twin.world.planters[claim_id] == client
+    assert twin.market_state.planters[claim_id] == client
 
-    before = twin.world.funds
+    before = twin.market_state.funds
     demander = next(a for a in ACCOUNTS[1:] if a not in (client, solver))
     tree = player.scene.segments[claim.segments_root]
     assert twin.act(e.Demand(claim, 0, tree.levels[0][0], tuple(tree.proof(0)), (StateLeaf(0, 0),)), demander)
-    ((demand_id, asked),) = twin.world.demands.items()
+    ((demand_id, asked),) = twin.market_state.demands.items()
     twin.wait(int(asked.deadline - twin.time) + 1)
     assert twin.act(e.ExpireDemand(demand_id, asked, claim), demander)
-    assert twin.world.claims[claim_id].status.phase == Phase.CONVICTED
-    lost = before.active(solver, Role.SOLVER) - twin.world.funds.active(solver, Role.SOLVER)
-    assert lost == job.terms.solver_stake // 2 and twin.world.funds.ledger.burned == before.ledger.burned
+    assert twin.market_state.claims[claim_id].status.phase == Phase.CONVICTED
+    lost = before.active(solver, Role.SOLVER) - twin.market_state.funds.active(solver, Role.SOLVER)
+    assert lost == job.terms.solver_stake // 2 and twin.market_state.funds.ledger.burned == before.ledger.burned
     assert twin.act(e.FinishPlant(client, commitment), demander)
     assert twin.accepted["RevealPlant"] >= 1

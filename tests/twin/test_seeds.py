@@ -29,15 +29,15 @@ def committed(stage: Stage, without_history: bool) -> tuple[Twin, ClaimId, Claim
     post, client = player.posting()
     while not twin.act(post, client):
         post, client = player.posting()
-    ((job_id, _),) = twin.world.jobs.items()
+    ((job_id, _),) = twin.market_state.jobs.items()
     solver = next(a for a in ACCOUNTS[1:] if twin.act(e.ClaimShard(job_id, 0), a))
     ((commit, by),) = [
         d for d in player.useful() if isinstance(d[0], e.Commit) and d[0].claim.shard == 0 and d[1] == solver
     ]
     assert twin.act(commit, by)
-    claim_id = twin.world.current(job_id, Kind.TASK, 0, 0)
+    claim_id = twin.market_state.current(job_id, Kind.TASK, 0, 0)
     assert claim_id is not None
-    return twin, claim_id, twin.world.claims[claim_id].claim
+    return twin, claim_id, twin.market_state.claims[claim_id].claim
 
 
 def record(twin: Twin, claim: Claim, header: e.Header | None) -> str:
@@ -55,13 +55,13 @@ def test_a_seed_is_the_randao_value_of_its_block_while_the_chain_knows_its_hash(
 ) -> None:
     """Mining 8,191 blocks would take minutes: the history contract is removed instead."""
     twin, claim_id, claim = committed(stage, without_history)
-    status = twin.world.claims[claim_id].status
+    status = twin.market_state.claims[claim_id].status
     twin.wait(60, blocks)  # the chain's own clock goes on while it mines
     gone = twin.block + 1 - status.seed_block > twin.history_blocks
     assert gone == (without_history and blocks == 258)
     header = twin.deployed.header(status.seed_block)
     assert record(twin, claim, ITS_OWN) == ""
-    status = twin.world.claims[claim_id].status
+    status = twin.market_state.claims[claim_id].status
     assert status.phase == (Phase.COMMITTED if gone else Phase.SEEDED) and status.draws == 1
     assert status.seed == (ZERO_DIGEST if gone else sampling.claim_seed(header.randao, claim_id))
 
@@ -71,7 +71,7 @@ def test_29_a_seed_without_a_header_is_the_hash_of_its_block_and_has_to_wait(
     stage: Stage, without_history: bool
 ) -> None:
     twin, claim_id, claim = committed(stage, without_history)
-    seed_block = twin.world.claims[claim_id].status.seed_block
+    seed_block = twin.market_state.claims[claim_id].status.seed_block
     assert record(twin, claim, None) == "SeedUnavailable"
     if twin.block < seed_block:
         twin.wait(1, seed_block - twin.block)
@@ -81,5 +81,5 @@ def test_29_a_seed_without_a_header_is_the_hash_of_its_block_and_has_to_wait(
     twin.wait(60, seed_block + SEED_PATIENCE - 1 - twin.block)
     assert record(twin, claim, None) == "HeaderAwaited"
     assert record(twin, claim, None) == ""
-    seed = twin.world.claims[claim_id].status.seed
+    seed = twin.market_state.claims[claim_id].status.seed
     assert seed == sampling.claim_seed(twin.deployed.block_hash(seed_block), claim_id)

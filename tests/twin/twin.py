@@ -23,7 +23,7 @@ from assay.protocol.guardian import Business
 from assay.protocol.twin import events
 from assay.protocol.twin.ledger import Bucket, demand_bond, plant_deposit
 from assay.protocol.twin.lifecycle import Refused, transition
-from assay.protocol.twin.market_state import Market, Moment, World, new_world
+from assay.protocol.twin.market_state import Market, MarketState, Moment, new_market_state
 from assay.protocol.types import ZERO_DIGEST, Address, ClaimStatus, Game, Kind, Progress, Role, Seconds, Vote
 from tests.twin.deployed import (
     ACCOUNTS,
@@ -42,10 +42,10 @@ _UNSOUND = ("BadProof", "MissingInput", "WrongProofLength", "EmptyRange", "OutOf
 
 @dataclass
 class Twin:
-    """A pure world, a deployed one, and what was done so far."""
+    """A pure market's state, a deployed one, and what was done so far."""
 
     deployed: DeployedMarket
-    world: World
+    market_state: MarketState
     time: Seconds
     block: int
     history_blocks: int = 8_191
@@ -68,8 +68,8 @@ class Twin:
         wallets = dict.fromkeys(ACCOUNTS[1:], share)
         wallets[ACCOUNTS[0]] = SUPPLY - share * (len(ACCOUNTS) - 1)
         head = deployed.head()
-        world = new_world(market, wallets, keeper=ACCOUNTS[0])  # type: ignore[arg-type]
-        return Twin(deployed, world, head.time, head.block)
+        market_state = new_market_state(market, wallets, keeper=ACCOUNTS[0])  # type: ignore[arg-type]
+        return Twin(deployed, market_state, head.time, head.block)
 
     def fork(self) -> Twin:
         """The same moment again, for another run."""
@@ -94,17 +94,17 @@ class Twin:
             name += "." + type(event.move).__name__
         self.history.append(f"{name} by {ACCOUNTS.index(by)} at +{after_s} s: {outcome.error or 'ok'}")
         try:
-            world = transition(self.world, event, by, now)
+            market_state = transition(self.market_state, event, by, now)
             error = ""
         except Refused as refusal:
-            world, error = self.world, refusal.error
+            market_state, error = self.market_state, refusal.error
         assert _same(error, outcome.error), self._differ("error", error, outcome.error, event)
         if error:
             self.refused[f"{name} {error}"] += 1
             return False
         self.accepted[name] += 1
-        assert world.funds.ledger.supply == self.world.funds.ledger.supply
-        self.world = world
+        assert market_state.funds.ledger.supply == self.market_state.funds.ledger.supply
+        self.market_state = market_state
         self._follow_games(event, outcome)
         self.compare()
         return True
@@ -128,21 +128,21 @@ class Twin:
         """The event with the game as the chain hashes it."""
         if not isinstance(event, events.Play) or event.game_id not in self.chain_games:
             return event
-        pure = self.world.games.get(event.game_id)
+        pure = self.market_state.games.get(event.game_id)
         stands = pure is not None and pure.game == event.game
         ours = self.chain_games[event.game_id]
         return replace(event, game=ours) if stands else event
 
     def _follow_games(self, event: events.Event, outcome: Outcome) -> None:
         assert not any(name == "Court.Undelivered" for name, _ in outcome.logs), "a verdict was not delivered"
-        game_id = event.game_id if isinstance(event, events.Play) else self.world.games_opened
+        game_id = event.game_id if isinstance(event, events.Play) else self.market_state.games_opened
         for name, values in outcome.logs:
             if name == "Court.GameDecided":
                 self.verdicts[values["gameId"]] = values["challengerWon"]
         game = game_of(outcome, self.chain_games.get(game_id))
         if game is not None:
             self.chain_games[game_id] = game
-        for game_id, challenge in self.world.games.items():
+        for game_id, challenge in self.market_state.games.items():
             theirs, ours = self.chain_games[game_id], challenge.game
             hashes = {"revealed": theirs.revealed, "node_hash": theirs.node_hash}
             same = replace(ours, **hashes) == theirs  # type: ignore[arg-type]
@@ -150,7 +150,7 @@ class Twin:
             assert (ours.revealed == ZERO_DIGEST) == (theirs.revealed == ZERO_DIGEST)
 
     def _with_header(self, event: events.RecordSeed) -> events.RecordSeed:
-        state = self.world.claims.get(self.world.claim_id(event.claim))
+        state = self.market_state.claims.get(self.market_state.claim_id(event.claim))
         if state is None or state.status.seed_block > self.block:
             return event
         old = self.block + 1 - state.status.seed_block > self.history_blocks
@@ -160,39 +160,39 @@ class Twin:
 
     def _expected(self) -> Iterator[tuple[Question, Any]]:
         yield from self._money()
-        for job_id, job in self.world.jobs.items():
-            yield ("Jobs", "progress", (job_id,)), self.world.progress(job_id)
+        for job_id, job in self.market_state.jobs.items():
+            yield ("Jobs", "progress", (job_id,)), self.market_state.progress(job_id)
             yield ("Vault", "balance", (Bucket.ESCROW, job_id)), self._balance(Bucket.ESCROW, job_id)
             for epoch in range(1, job.epoch + 1):
                 key = keccak(encode(job_id, epoch))
                 held = self._balance(Bucket.COMPENSATION, (job_id, epoch))
                 yield ("Vault", "balance", (Bucket.COMPENSATION, key)), held
             for shard in range(job.terms.shards):
-                yield ("Tasks", "holder", (job_id, shard)), as_tuple(self.world.holder(job_id, shard))
-        for place, last in self.world.places.items():
+                yield ("Tasks", "holder", (job_id, shard)), as_tuple(self.market_state.holder(job_id, shard))
+        for place, last in self.market_state.places.items():
             job_id, kind, round_, shard = place
-            current = self.world.current(job_id, Kind(kind), round_, shard) or ZERO_DIGEST
+            current = self.market_state.current(job_id, Kind(kind), round_, shard) or ZERO_DIGEST
             yield ("Tasks", "current", place), current
-            state = self.world.claims[last]
+            state = self.market_state.claims[last]
             yield ("Tasks", "status", (last,)), state.status
             yield ("Tasks", "votes", (last,)), [ballot.vote for ballot in state.present()]
-        for game_id in range(1, self.world.games_opened + 1):
-            stands = game_id in self.world.games
+        for game_id in range(1, self.market_state.games_opened + 1):
+            stands = game_id in self.market_state.games
             stored = game_hash(self.chain_games[game_id]) if stands else ZERO_DIGEST
             yield ("Court", "gameHash", (game_id,)), stored
             yield ("Vault", "balance", (Bucket.BOND, _word(game_id))), self._balance(Bucket.BOND, game_id)
-        for demand_id in range(1, self.world.demands_made + 1):
-            held = self.world.funds.ledger.balance(demand_bond(demand_id))
+        for demand_id in range(1, self.market_state.demands_made + 1):
+            held = self.market_state.funds.ledger.balance(demand_bond(demand_id))
             yield ("Vault", "balance", (Bucket.BOND, _word(demand_id | 1 << 255))), held
-        for client, commitment in self.world.plants:
+        for client, commitment in self.market_state.plants:
             key = keccak(encode(client, commitment))
-            held = self.world.funds.ledger.balance(plant_deposit(client, commitment))
+            held = self.market_state.funds.ledger.balance(plant_deposit(client, commitment))
             yield ("Vault", "balance", (Bucket.BOND, key)), held
-        for claim_id, planter in self.world.planters.items():
+        for claim_id, planter in self.market_state.planters.items():
             yield ("Plants", "planter", (claim_id,)), planter
 
     def _money(self) -> Iterator[tuple[Question, Any]]:
-        funds, ledger = self.world.funds, self.world.funds.ledger
+        funds, ledger = self.market_state.funds, self.market_state.funds.ledger
         for account in ACCOUNTS[1:]:
             yield ("Vault", "free", (account,)), self._balance(Bucket.FREE, account)
             yield ("Token", "balanceOf", (account,)), self._balance(Bucket.WALLET, account)
@@ -200,14 +200,14 @@ class Twin:
                 yield ("Stakes", "active", (account, role)), funds.active(account, role)
                 yield ("Stakes", "locked", (account, role)), funds.locked(account, role)
                 yield ("Stakes", "unbonding", (account, role)), funds.unbonding(account, role)
-            owner = self.world.keys.owner_of(account, self.time)
+            owner = self.market_state.keys.owner_of(account, self.time)
             yield ("Keys", "ownerOf", (account,)), owner
-            yield ("Keys", "nonces", (account,)), self.world.keys.nonce(account)
-        for account, weight in self.world.draw_weights(Moment(self.time, self.block)):
+            yield ("Keys", "nonces", (account,)), self.market_state.keys.nonce(account)
+        for account, weight in self.market_state.draw_weights(Moment(self.time, self.block)):
             yield ("Stakes", "drawWeight", (account,)), weight
-        yield ("Guardian", "keeper", ()), self.world.guardian.keeper
+        yield ("Guardian", "keeper", ()), self.market_state.guardian.keeper
         for business in Business:
-            yield ("Guardian", "isPaused", (business,)), business in self.world.guardian.paused
+            yield ("Guardian", "isPaused", (business,)), business in self.market_state.guardian.paused
         for bucket in (Bucket.STAKE, Bucket.UNBONDING):
             yield ("Vault", "balance", (bucket, _word(0))), ledger.total(bucket)
         held = sum(ledger.total(bucket) for bucket in Bucket if bucket != Bucket.WALLET)
@@ -218,7 +218,7 @@ class Twin:
         yield ("Token", "balanceOf", (vault,)), held + ledger.undestroyed
 
     def _balance(self, bucket: Bucket, key: Any) -> int:
-        return self.world.funds.ledger.balance((bucket, key))
+        return self.market_state.funds.ledger.balance((bucket, key))
 
     def _differ(self, what: str, pure: Any, chain: Any, event: Any = None) -> str:
         story = "\n  ".join(self.history[-40:])

@@ -37,7 +37,7 @@ def fetched(tmp_path_factory: pytest.TempPathFactory) -> tuple[MarketDay, bytes,
     day = MarketDay(tmp_path_factory.mktemp("nodes"))
     job_id = honest(day)
     folder = tmp_path_factory.mktemp("model")
-    fetch(day.markets["client"], day.blocks(), job_id, folder, RESOURCE_LIMITS, day.world.block)
+    fetch(day.markets["client"], day.blocks(), job_id, folder, RESOURCE_LIMITS, day.market_state.block)
     return day, job_id, folder
 
 
@@ -104,14 +104,14 @@ def test_following_shows_phases_losses_and_payments(fetched: tuple[MarketDay, by
     assert all(line.phase == Phase.SETTLED and line.loss is not None for line in seen.tasks)
     assert all(loss is not None for loss in seen.loss_by_round())
     client = market.me
-    assert day.world.free[client] == FUNDS - seen.paid
+    assert day.market_state.free[client] == FUNDS - seen.paid
 
 
 def test_a_model_that_is_not_settled_is_not_fetched(tmp_path: Path) -> None:
     day = MarketDay(tmp_path)
     job_id = day.post()
     with pytest.raises(NotSettled):
-        fetch(day.markets["client"], day.blocks(), job_id, tmp_path / "model", RESOURCE_LIMITS, day.world.block)
+        fetch(day.markets["client"], day.blocks(), job_id, tmp_path / "model", RESOURCE_LIMITS, day.market_state.block)
     assert not (tmp_path / "model").exists()
 
 
@@ -120,7 +120,7 @@ def test_a_withheld_model_is_recomputed(fetched: tuple[MarketDay, bytes, Path], 
     job_files = {cid for cid in day.network.blocks if cid in _public(day)}
     day.network.withheld = set(day.network.blocks) - job_files
     try:
-        fetch(day.markets["client"], day.blocks(), job_id, tmp_path, RESOURCE_LIMITS, day.world.block)
+        fetch(day.markets["client"], day.blocks(), job_id, tmp_path, RESOURCE_LIMITS, day.market_state.block)
     finally:
         day.network.withheld = set()
     assert (tmp_path / receipt.MODEL).read_bytes() == (folder / receipt.MODEL).read_bytes()
@@ -143,7 +143,7 @@ def test_a_job_over_budget_or_unfunded_is_not_posted(tmp_path: Path) -> None:
     dear = replace(terms, price_cap=Wei(10 * FUNDS))
     with pytest.raises(Ask, match="unfunded"):
         posting.post(market, dear, worst_case(dear))
-    assert not day.world.jobs
+    assert not day.market_state.jobs
 
 
 def test_posting_deposits_what_is_missing_and_posts_once(tmp_path: Path) -> None:
@@ -153,6 +153,6 @@ def test_posting_deposits_what_is_missing_and_posts_once(tmp_path: Path) -> None
     terms = posting.publish(day.blocks(), tiny_files(), lambda found: tiny_terms(found, market.me))
     worst = posting.estimate(terms)
     job_id = posting.post(market, terms, worst)
-    assert market.wallet(market.me) == FUNDS - worst and len(day.world.jobs) == 1
-    day.world.wallet[market.me] = 0
-    assert posting.post(market, terms, worst) == job_id and len(day.world.jobs) == 1
+    assert market.wallet(market.me) == FUNDS - worst and len(day.market_state.jobs) == 1
+    day.market_state.wallet[market.me] = 0
+    assert posting.post(market, terms, worst) == job_id and len(day.market_state.jobs) == 1

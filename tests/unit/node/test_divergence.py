@@ -69,7 +69,7 @@ def test_a_diverged_job_is_settled_and_its_client_told_the_step(day: MarketDay, 
     files, terms = tiny_files(2, RATE), day.markets["client"].job(job_id).terms
     step, shard, what = true_step(files, terms.seed)
     assert 1 < step < STEPS, "the run must begin well and fail before the round ends"
-    assert set(day.phases(job_id)) == {Phase.SETTLED} and not day.world.games
+    assert set(day.phases(job_id)) == {Phase.SETTLED} and not day.market_state.games
 
     told = day.named("diverged")
     assert {event["job"] for event in told} == {job_id.hex()}
@@ -81,7 +81,7 @@ def test_a_diverged_job_is_settled_and_its_client_told_the_step(day: MarketDay, 
     assert f"diverged at step {step}" in str(progress_table(following).caption)
 
     folder = tmp_path / "model"
-    params = fetch(day.markets["client"], day.blocks(), job_id, folder, RESOURCE_LIMITS, day.world.block)
+    params = fetch(day.markets["client"], day.blocks(), job_id, folder, RESOURCE_LIMITS, day.market_state.block)
     assert not torch.isfinite(params["w"]).any()
     found = receipt.verify(folder)
     assert found.diverged == str(following.divergence)
@@ -91,7 +91,7 @@ def test_a_diverged_job_is_settled_and_its_client_told_the_step(day: MarketDay, 
 def test_a_job_that_converges_is_not_said_to_diverge(day: MarketDay, tmp_path: Path) -> None:
     job_id = honest(day, 0.25)
     assert not day.named("diverged") and seen(day, job_id).divergence is None
-    fetch(day.markets["client"], day.blocks(), job_id, tmp_path / "m", RESOURCE_LIMITS, day.world.block)
+    fetch(day.markets["client"], day.blocks(), job_id, tmp_path / "m", RESOURCE_LIMITS, day.market_state.block)
     found = receipt.verify(tmp_path / "m")
     assert found.diverged == found.not_finite == ""
 
@@ -111,8 +111,8 @@ def test_a_lie_about_a_number_that_is_none_is_convicted(day: MarketDay) -> None:
         day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=cheats))
     day.whistleblower("wendy")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), [s.status for s in day.services.values()]
-    game = next(p.view for p in day.world.games.values() if p.view.decided)
-    assert game.challenger_won and day.world.active[game.game.defender, Role.SOLVER] == 1_900
+    game = next(p.view for p in day.market_state.games.values() if p.view.decided)
+    assert game.challenger_won and day.market_state.active[game.game.defender, Role.SOLVER] == 1_900
     assert len(day.named("fault-planted")) >= 1
 
 

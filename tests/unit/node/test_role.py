@@ -44,7 +44,7 @@ class Recorder(FakeMarket):
     """Takes what is sent, refuses the claims that a test names."""
 
     def __init__(self, day: MarketDay) -> None:
-        super().__init__(day.world, day.join("node").me)
+        super().__init__(day.market_state, day.join("node").me)
         self.done: list[object] = []
         self.refused: set[str] = set()
         self.held = False
@@ -66,7 +66,7 @@ class Example(Node):
 
     def __init__(self, day: MarketDay, actions: list[Action]) -> None:
         self.recorder = Recorder(day)
-        parts = (self.recorder, day.blocks(), FakeClock(day.world), RESOURCE_LIMITS)
+        parts = (self.recorder, day.blocks(), FakeClock(day.market_state), RESOURCE_LIMITS)
         super().__init__("solver", *parts, emit=day.events.append)
         self.actions = actions
         self.failing: dict[int, AssayError] = {}
@@ -163,7 +163,7 @@ def test_a_chain_that_does_not_answer_is_no_bug_and_is_shown_once(
         clock.stopped = left < 0
         if left in (2, 3, 4):
             raise RpcUnreachable("the node does not answer", hint="start it")
-        return day.world.time
+        return day.market_state.time
 
     monkeypatch.setattr(clock, "now", down)
     node.run()

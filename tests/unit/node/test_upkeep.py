@@ -55,7 +55,7 @@ def locked(day: MarketDay) -> dict[str, int]:
         name: amount
         for name in day.markets
         for role in Role
-        if (amount := day.world.locked.get((account(name), role), 0))
+        if (amount := day.market_state.locked.get((account(name), role), 0))
     }
 
 
@@ -65,7 +65,7 @@ def close_without_bob(day: MarketDay, job_id: JobId) -> int:
     assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
     view = of_bob(day, job_id)
     assert view is not None and view.left_out and view.status.phase in (Phase.COMMITTED, Phase.SEEDED)
-    return len(day.world.log)
+    return len(day.market_state.log)
 
 
 def voted(day: MarketDay, job_id: JobId) -> Callable[[], bool]:
@@ -78,7 +78,7 @@ def voted(day: MarketDay, job_id: JobId) -> Callable[[], bool]:
 
 def calls(day: MarketDay, since: int) -> Iterator[str]:
     """The Market port's calls since then."""
-    return (str(entry[0]) for entry in day.world.log[since:] if len(entry) == 2)
+    return (str(entry[0]) for entry in day.market_state.log[since:] if len(entry) == 2)
 
 
 def test_stakes_behind_a_claim_that_a_closed_job_left_out_come_back(day: MarketDay) -> None:
@@ -118,7 +118,7 @@ def test_a_claim_is_voided_again_when_once_did_not_free_it(
     day.services = {"bob": bob}
     assert not day.run(lambda: not locked(day), turns=50)
     assert len(looked) == 1, "the fault was planted"
-    day.world.advance(VOID_AGAIN)
+    day.market_state.advance(VOID_AGAIN)
     assert day.run(lambda: not locked(day), turns=5)
 
 
@@ -141,7 +141,7 @@ def test_a_claim_is_defended_after_its_job_has_closed_without_it(day: MarketDay)
     assert day.run(lambda: of_bob(day, job_id) is not None)
     view = of_bob(day, job_id)
     assert view is not None
-    parts = (day.join("jack"), day.blocks(), FakeClock(day.world), day.folder / "jack", secret("jack"))
+    parts = (day.join("jack"), day.blocks(), FakeClock(day.market_state), day.folder / "jack", secret("jack"))
     limits = Limits(Mode.PLAY, Wei(BOND))
     jack = JunkChallenger(*parts, limits, RESOURCE_LIMITS, emit=day.events.append, round=0, shard=view.claim.shard)
     day.services["jack"] = jack
@@ -149,13 +149,13 @@ def test_a_claim_is_defended_after_its_job_has_closed_without_it(day: MarketDay)
     assert day.named("fault-planted")
     del day.services["jack"]
     close_without_bob(day, job_id)
-    (game,) = day.world.games.values()
+    (game,) = day.market_state.games.values()
     assert not game.view.decided and watched(bob.market) and watched(jack.market)
     day.services = {"jack": jack, "bob": bob}
     assert day.run(lambda: game.view.decided and not locked(day), seconds=40), bob.status
     assert not game.view.challenger_won and game.view.reason == "timeout"
     assert [e["move"] for e in day.named("moved")].count("RevealLeaf") == 1, "it came to the last element"
-    assert day.world.active[account("bob"), Role.SOLVER] == 2_000
+    assert day.market_state.active[account("bob"), Role.SOLVER] == 2_000
     assert jack.market.free(jack.market.me) == FUNDS - BOND
     assert not any(watched(market) for market in day.markets.values())
 
@@ -169,16 +169,16 @@ def test_33_a_demand_is_answered_or_collected_after_its_job_has_closed(
     assert day.run(lambda: of_bob(day, job_id) is not None)
     del day.services["bob"]
     wendy = day.whistleblower("wendy", demand=True)
-    assert day.run(lambda: bool(day.world.demands))
+    assert day.run(lambda: bool(day.market_state.demands))
     day.services["bob"] = bob
     close_without_bob(day, job_id)
     closed = wendy.market.job(job_id)
     assert watched(bob.market) and watched(wendy.market)
     if answered:
         day.services["bob"] = bob
-    assert day.run(lambda: all(d.outcome for d in day.world.demands.values()), seconds=40)
-    assert {d.outcome for d in day.world.demands.values()} == {"supplied" if answered else "withheld"}
+    assert day.run(lambda: all(d.outcome for d in day.market_state.demands.values()), seconds=40)
+    assert {d.outcome for d in day.market_state.demands.values()} == {"supplied" if answered else "withheld"}
     kept = 2_000 if answered else 2_000 - SOLVER_STAKE
-    assert day.world.active[account("bob"), Role.SOLVER] == kept
+    assert day.market_state.active[account("bob"), Role.SOLVER] == kept
     assert day.run(lambda: not locked(day))
     assert wendy.market.job(job_id) == closed, "whatever became of the claim"

@@ -34,8 +34,8 @@ def cheated(day: MarketDay, kind: Any, **terms: int) -> tuple[JobId, ClaimView]:
     day.whistleblower("wendy")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
     assert day.named("fault-planted")
-    (entry,) = [e for e in day.world.claims.values() if e.status.phase == Phase.CONVICTED]
-    return job_id, day.world.view(entry)
+    (entry,) = [e for e in day.market_state.claims.values() if e.status.phase == Phase.CONVICTED]
+    return job_id, day.market_state.view(entry)
 
 
 def replayed(day: MarketDay, job_id: JobId, view: ClaimView) -> Finding | None:
@@ -45,7 +45,7 @@ def replayed(day: MarketDay, job_id: JobId, view: ClaimView) -> Finding | None:
 
 
 def verdict(day: MarketDay) -> str:
-    (game,) = [p.view for p in day.world.games.values() if p.view.decided]
+    (game,) = [p.view for p in day.market_state.games.values() if p.view.decided]
     assert game.challenger_won and game.game.challenger == account("wendy")
     return game.reason
 
@@ -56,7 +56,7 @@ def test_08_a_faulty_aggregate_is_convicted_by_arithmetic(day: MarketDay) -> Non
     assert replayed(day, job_id, view) == WrongSegment(view.claim_id, 0, view.roots), "the fault was planted"
     assert verdict(day) == "arithmetic"
     assert day.phases(job_id, Kind.TASK) == [Phase.ACCEPTED], "the task itself was honest"
-    assert day.world.active[account("ann"), Role.SOLVER] == 1_900
+    assert day.market_state.active[account("ann"), Role.SOLVER] == 1_900
 
 
 def test_a_wrong_state_after_an_honest_step_is_convicted_by_its_output(day: MarketDay) -> None:
@@ -83,7 +83,7 @@ def test_a_convicted_cheat_leaves_the_job_to_others(day: MarketDay) -> None:
     outers = len(day.phases(job_id, Kind.OUTER))
     assert not day.run(lambda: len(day.phases(job_id, Kind.OUTER)) > outers, turns=20)
     day.solver("bob")
-    while any(h.solver == account("ann") for h in day.world.jobs[job_id].holders):
+    while any(h.solver == account("ann") for h in day.market_state.jobs[job_id].holders):
         day.services["ann"].tick()
     assert day.run(day.closed(job_id), turns=400), [s.status for s in day.services.values()]
     assert day.phases(job_id).count(Phase.CONVICTED) == 1

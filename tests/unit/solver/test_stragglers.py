@@ -38,11 +38,11 @@ def staffed(day: MarketDay) -> None:
 
 
 def in_round(day: MarketDay, job_id: JobId, round_: int) -> bool:
-    return day.world.jobs[job_id].view.progress.round >= round_
+    return day.market_state.jobs[job_id].view.progress.round >= round_
 
 
 def shard_of(day: MarketDay, job_id: JobId, name: str) -> int:
-    return [holder.solver for holder in day.world.jobs[job_id].holders].index(account(name))
+    return [holder.solver for holder in day.market_state.jobs[job_id].holders].index(account(name))
 
 
 def state_provider_of(day: MarketDay, job_id: JobId) -> StateProvider:
@@ -61,14 +61,14 @@ def test_a_round_closes_without_a_solver_that_died_and_its_shard_goes_on_from_it
     dead = shard_of(day, job_id, "bob")
     del day.services["bob"]
     assert day.run(lambda: in_round(day, job_id, 2)), day.events[-5:]
-    assert day.world.burned == 7, "the dead solver's penalty, and nothing else"
+    assert day.market_state.burned == 7, "the dead solver's penalty, and nothing else"
     shown = {(t.round, t.shard) for t in follow(day.markets["client"], job_id).tasks if t.missing}
     assert shown == {(1, dead)}
     day.solver("carol")
     assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
     assert day.phases(job_id).count(Phase.SETTLED) == 8, "five tasks and three outer steps"
-    assert not day.world.games and day.world.burned == 7
-    assert all(not locked for locked in day.world.locked.values())
+    assert not day.market_state.games and day.market_state.burned == 7
+    assert all(not locked for locked in day.market_state.locked.values())
 
     claims = {(v.claim.round, v.claim.kind, v.claim.shard): v for v in day.markets["client"].claims(job_id)}
     state_provider = state_provider_of(day, job_id)
@@ -79,7 +79,7 @@ def test_a_round_closes_without_a_solver_that_died_and_its_shard_goes_on_from_it
     summed = state_provider.input_state(Kind.OUTER, 1, 0)
     assert torch.equal(summed[2 + dead], before[0]), "a missing shard has not moved"
 
-    fetch(day.markets["client"], day.blocks(), job_id, tmp_path, RESOURCE_LIMITS, day.world.block)
+    fetch(day.markets["client"], day.blocks(), job_id, tmp_path, RESOURCE_LIMITS, day.market_state.block)
     found = receipt.verify(tmp_path)
     assert (found.tasks, found.missing) == (5, ((1, dead),))
     assert day.markets["client"].free(day.address("client")) == 10_000 - sum(
@@ -109,10 +109,10 @@ def test_08_a_wrong_base_for_a_missing_shard_is_convicted_in_one_move(day: Marke
     staffed(day)
     day.solver("ann", partial(WrongInputSolver, patch=missing_shards_moved))
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id, Kind.OUTER)), day.events[-5:]
-    assert day.named("fault-planted") and not day.world.games, "one move"
+    assert day.named("fault-planted") and not day.market_state.games, "one move"
     (found,) = (e["finding"] for e in day.named("found"))
     assert found.startswith(WrongInput.__name__)
-    assert day.world.active[account("ann"), Role.SOLVER] == 1_900
+    assert day.market_state.active[account("ann"), Role.SOLVER] == 1_900
 
 
 def test_08_an_aggregate_that_takes_a_present_shard_for_missing_is_convicted_in_one_move(
@@ -123,7 +123,7 @@ def test_08_an_aggregate_that_takes_a_present_shard_for_missing_is_convicted_in_
     for name in ("ann", "bob"):
         day.solver(name, partial(WrongInputSolver, patch=last_shard_missing))
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id, Kind.OUTER)), day.events[-5:]
-    assert day.named("fault-planted") and not day.world.games, "one move"
+    assert day.named("fault-planted") and not day.market_state.games, "one move"
     assert day.phases(job_id, Kind.TASK).count(Phase.ACCEPTED) == 2, "no shard was missing"
     assert day.named("found")[0]["finding"].startswith(WrongInput.__name__)
 

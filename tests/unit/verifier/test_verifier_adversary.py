@@ -25,14 +25,14 @@ def test_10_traces_that_a_peer_handed_over_cost_the_copier_its_stake(tmp_path: P
     day.verifier("vera")
     day.verifier("carl", partial(CopyingVerifier, source=account("vera")))
     day.whistleblower("wendy")
-    assert day.run(lambda: any(p.view.challenger_won for p in day.world.games.values())), day.events[-5:]
+    assert day.run(lambda: any(p.view.challenger_won for p in day.market_state.games.values())), day.events[-5:]
     (view,) = (v for v in day.markets["wendy"].claims(job_id) if v.claim.kind == Kind.TASK)
     state_provider = open_state_provider(day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), RESOURCE_LIMITS)
     (segment,) = sampled(state_provider, view, account("vera"))
     true = keyed_trace(state_provider, view, segment, verifier_key(account("vera"), view.status.seed))
     assert view.traces[account("carl")] == (true,) == view.traces[account("vera")], "it was really copied"
-    game = next(p.view for p in day.world.games.values() if p.view.challenger_won)
+    game = next(p.view for p in day.market_state.games.values() if p.view.challenger_won)
     assert game.game.defender == account("carl") and game.reason == "timeout"
-    assert day.world.active[account("carl"), Role.VERIFIER] == 950
-    assert day.world.active[account("vera"), Role.VERIFIER] == 1_000
+    assert day.market_state.active[account("carl"), Role.VERIFIER] == 950
+    assert day.market_state.active[account("vera"), Role.VERIFIER] == 1_000
     assert day.run(day.closed(job_id)) and Phase.CONVICTED not in day.phases(job_id)

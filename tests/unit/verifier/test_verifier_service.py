@@ -40,10 +40,10 @@ def test_05_a_drawn_verifier_that_finds_a_fault_votes_invalid_and_convicts(day: 
     for i in range(3):
         day.verifier(f"v{i}")
     assert day.run(settled_or_convicted(day, job_id)), [s.status for s in day.services.values()]
-    game = next(p.view for p in day.world.games.values() if p.view.challenger_won)
+    game = next(p.view for p in day.market_state.games.values() if p.view.challenger_won)
     assert game.reason == "arithmetic" and game.game.defender == account("ann")
     assert not any(e["valid"] for e in day.named("replayed"))
-    assert all(day.world.active[account(f"v{i}"), Role.VERIFIER] == 1_000 for i in range(3))
+    assert all(day.market_state.active[account(f"v{i}"), Role.VERIFIER] == 1_000 for i in range(3))
 
 
 def test_an_invalid_vote_is_shown_only_once_its_game_is_open(day: MarketDay) -> None:
@@ -56,8 +56,8 @@ def test_an_invalid_vote_is_shown_only_once_its_game_is_open(day: MarketDay) -> 
 
     def look() -> bool:
         """Notes, at the first observation of each invalid vote, who had a game on the claim by then."""
-        accusers: set[str] = {p.view.game.challenger for p in day.world.games.values()}
-        for entry in day.world.claims.values():
+        accusers: set[str] = {p.view.game.challenger for p in day.market_state.games.values()}
+        for entry in day.market_state.claims.values():
             for vote in entry.votes.values():
                 if vote.revealed and not vote.valid:
                     shown.setdefault(vote.verifier, accusers)
@@ -79,15 +79,15 @@ def test_31_a_vote_waits_until_its_seed_is_old_enough(day: MarketDay, age: int, 
     voted: list[int] = []
 
     def look() -> bool:
-        for entry in day.world.claims.values():
+        for entry in day.market_state.claims.values():
             if entry.status.phase == Phase.SEEDED and any(
                 v.commitment != bytes(32) for v in entry.votes.values()
             ):
-                voted.append(day.world.time - entry.status.since)
+                voted.append(day.market_state.time - entry.status.since)
         return day.closed(job_id)()
 
     assert day.run(look, turns=600)
-    assert voted and waited <= voted[0] <= waited + 20 and day.world.burned == 0
+    assert voted and waited <= voted[0] <= waited + 20 and day.market_state.burned == 0
 
 
 def test_06_right_weights_with_a_wrong_moment_are_found(day: MarketDay) -> None:
@@ -96,7 +96,7 @@ def test_06_right_weights_with_a_wrong_moment_are_found(day: MarketDay) -> None:
     for i in range(3):
         day.verifier(f"v{i}")
     assert day.run(settled_or_convicted(day, job_id))
-    assert next(p.view for p in day.world.games.values() if p.view.challenger_won).reason == "output"
+    assert next(p.view for p in day.market_state.games.values() if p.view.challenger_won).reason == "output"
 
 
 def test_07_a_wrong_initial_state_is_convicted_in_one_move(day: MarketDay) -> None:
@@ -106,9 +106,9 @@ def test_07_a_wrong_initial_state_is_convicted_in_one_move(day: MarketDay) -> No
     for i in range(3):
         day.verifier(f"v{i}")
     assert day.run(settled_or_convicted(day, job_id)), [s.status for s in day.services.values()]
-    convicted = [e for e in day.world.claims.values() if e.status.phase == Phase.CONVICTED]
+    convicted = [e for e in day.market_state.claims.values() if e.status.phase == Phase.CONVICTED]
     assert (convicted[0].claim.round, convicted[0].claim.kind) == (1, Kind.TASK)
-    assert not day.world.games and day.named("convicted")
+    assert not day.market_state.games and day.named("convicted")
 
 
 @pytest.mark.parametrize("instant", ["commitVote", "revealVote"])
@@ -124,7 +124,7 @@ def test_48_a_verifier_killed_after_voting_reveals_what_it_committed(day: Market
     replays = len(day.named("replayed"))
     day.verifier("v0")
     assert day.run(day.closed(job_id))
-    assert day.world.burned == 0
+    assert day.market_state.burned == 0
     assert day.phases(job_id) == [Phase.SETTLED] * 3
     assert replays <= len(day.named("replayed")) == 4
 
@@ -139,7 +139,7 @@ def test_a_verifier_defends_its_true_vote_against_a_false_challenge(day: MarketD
     day.verifier("v1")
     troll = day.join("troll")
     assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id, Kind.TASK))
-    entry = next(e for e in day.world.claims.values() if e.claim.kind == Kind.TASK)
+    entry = next(e for e in day.market_state.claims.values() if e.claim.kind == Kind.TASK)
     vote = next(iter(entry.votes.values()))
     segment = sampling.sample_segments(entry.status.seed, vote.verifier, 1, 4)[0]
     state_provider = open_state_provider(troll, day.blocks(), troll.job(job_id), RESOURCE_LIMITS)
@@ -150,10 +150,10 @@ def test_a_verifier_defends_its_true_vote_against_a_false_challenge(day: MarketD
     proof = trees.build(roots).proof(segment)
     troll.open_vote_game("o", view.claim, vote.verifier, 0, roots[segment], proof, vote.traces_root, [], salt)
     assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
-    game = day.world.games[1].view
+    game = day.market_state.games[1].view
     assert game.decided and not game.challenger_won and game.reason == "timeout"
-    assert day.world.active[vote.verifier, Role.VERIFIER] == 1_000
-    assert day.world.free[troll.me] == 10_000 - 40
+    assert day.market_state.active[vote.verifier, Role.VERIFIER] == 1_000
+    assert day.market_state.free[troll.me] == 10_000 - 40
 
 
 def test_33_a_false_claim_whose_checkpoints_are_withheld_is_convicted(day: MarketDay) -> None:
@@ -163,7 +163,7 @@ def test_33_a_false_claim_whose_checkpoints_are_withheld_is_convicted(day: Marke
     for i in range(3):
         day.verifier(f"v{i}")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id))
-    (claim,) = [e.claim for e in day.world.claims.values() if e.status.phase == Phase.CONVICTED]
+    (claim,) = [e.claim for e in day.market_state.claims.values() if e.status.phase == Phase.CONVICTED]
     with pytest.raises(BlockNotFound):
         day.blocks().get(raw_cid(claim.manifest))
     assert not any(e["valid"] for e in day.named("replayed"))

@@ -43,16 +43,16 @@ def test_33_a_claim_whose_solver_shows_nothing_on_demand_is_convicted_and_its_ve
     for i in range(2):
         day.verifier(f"v{i}")
     whistle = day.whistleblower("wendy", demand=True)
-    supply = day.world.supply
+    supply = day.market_state.supply
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), [s.status for s in day.services.values()]
     assert day.named("fault-planted"), "the fault was planted"
     assert day.named("demanded") and not day.named("supplied")
-    fallen = next(c for c in day.world.claims.values() if c.status.phase == Phase.CONVICTED)
-    assert day.world.active[fallen.claim.claimant, Role.SOLVER] == 1_900
-    assert all(day.world.active[day.address(f"v{i}"), Role.VERIFIER] == 1_000 for i in range(2))
-    assert not day.world.games, "no game was needed, and nothing was computed again"
+    fallen = next(c for c in day.market_state.claims.values() if c.status.phase == Phase.CONVICTED)
+    assert day.market_state.active[fallen.claim.claimant, Role.SOLVER] == 1_900
+    assert all(day.market_state.active[day.address(f"v{i}"), Role.VERIFIER] == 1_000 for i in range(2))
+    assert not day.market_state.games, "no game was needed, and nothing was computed again"
     assert not whistle.findings
-    assert day.world.supply == supply
+    assert day.market_state.supply == supply
 
 
 def test_33_an_honest_solver_that_cannot_be_reached_answers_demands_and_is_paid(day: MarketDay) -> None:
@@ -60,12 +60,12 @@ def test_33_an_honest_solver_that_cannot_be_reached_answers_demands_and_is_paid(
     crew(day, job_id)
     day.whistleblower("wendy", demand=True)
     assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
-    demands = list(day.world.demands.values())
+    demands = list(day.market_state.demands.values())
     assert demands and all(d.outcome == "supplied" for d in demands)
     assert len(demands) == len({d.claim_id for d in demands}), "one demand for each claim"
     assert Phase.CONVICTED not in day.phases(job_id)
-    bond = day.world.jobs[job_id].view.terms.challenge_bond
-    assert day.world.free[day.address("wendy")] == 10_000 - len(demands) * bond
+    bond = day.market_state.jobs[job_id].view.terms.challenge_bond
+    assert day.market_state.free[day.address("wendy")] == 10_000 - len(demands) * bond
 
 
 def test_33_a_solver_that_has_lost_its_states_computes_them_again(day: MarketDay) -> None:
@@ -74,13 +74,13 @@ def test_33_a_solver_that_has_lost_its_states_computes_them_again(day: MarketDay
     day.whistleblower("wendy", demand=True)
 
     def demanded() -> bool:
-        return bool(day.world.demands)
+        return bool(day.market_state.demands)
 
     assert day.run(demanded)
     for cid in list(day.network.withheld):
         del day.network.blocks[cid]  # the solvers' disks are gone
-    assert day.run(lambda: all(d.outcome for d in day.world.demands.values()))
-    assert {d.outcome for d in day.world.demands.values()} == {"supplied"}
+    assert day.run(lambda: all(d.outcome for d in day.market_state.demands.values()))
+    assert {d.outcome for d in day.market_state.demands.values()} == {"supplied"}
 
 
 def test_without_the_option_nobody_demands_anything(day: MarketDay) -> None:
@@ -88,7 +88,7 @@ def test_without_the_option_nobody_demands_anything(day: MarketDay) -> None:
     crew(day, job_id)
     day.whistleblower("wendy")
     assert day.run(day.closed(job_id))
-    assert not day.world.demands
+    assert not day.market_state.demands
 
 
 def published_claim(day: MarketDay) -> ClaimView:
@@ -117,13 +117,13 @@ def test_33_the_leaf_that_could_not_be_fetched_is_the_one_that_is_demanded(day: 
     tear(day, view, 2, range(32, 64))  # the momentum: the only leaf of slot 1
     day.services.clear()
     day.whistleblower("wendy", demand=True)
-    assert day.run(lambda: bool(day.world.demands))
-    (made,) = day.world.demands.values()
+    assert day.run(lambda: bool(day.market_state.demands))
+    (made,) = day.market_state.demands.values()
     assert (made.claim_id, made.segment_end, made.places) == (view.claim_id, 2, (StateLeaf(1, 0),))
     (told,) = day.named("demanded")
     assert (told["segment_end"], told["places"]) == (2, "1:0")
     assert day.run(lambda: bool(day.named("collected")))
-    assert day.world.claims[view.claim_id].status.phase == Phase.CONVICTED
+    assert day.market_state.claims[view.claim_id].status.phase == Phase.CONVICTED
 
 
 @pytest.mark.parametrize("mined", [False, True])
@@ -148,13 +148,13 @@ def test_33_48_what_is_demanded_is_the_same_after_a_restart_whatever_can_be_fetc
 
     monkeypatch.setattr(market, "demand", demand)
     with pytest.raises(Killed):
-        day.run(lambda: bool(day.world.demands))
+        day.run(lambda: bool(day.market_state.demands))
     day.network.torn.clear()
     tear(day, view, 3, range(32))  # what a fresh look would choose
     day.whistleblower("wendy", demand=True)
     assert day.run(lambda: bool(day.named("collected")))
     assert len(meant) == (1 if mined else 2) and all(arguments == meant[0] for arguments in meant)
-    (made,) = day.world.demands.values()
+    (made,) = day.market_state.demands.values()
     assert (made.segment_end, made.places) == (2, (StateLeaf(1, 0),))
 
 
@@ -164,8 +164,8 @@ def test_33_who_could_fetch_nothing_demands_leaves_that_nobody_can_foresee(day: 
         day.solver(name, HidingSolver, blocks=day.blocks(withholds=True))
     for i in range(4):
         day.whistleblower(f"w{i}", demand=True)._order = Random(i)
-    assert day.run(lambda: len(day.world.demands) >= 8)
-    made = list(day.world.demands.values())
+    assert day.run(lambda: len(day.market_state.demands) >= 8)
+    made = list(day.market_state.demands.values())
     assert day.named("fault-planted"), "the fault was planted"
     assert all(1 <= len(d.places) <= 4 and len(set(d.places)) == len(d.places) for d in made)
     assert {place for d in made for place in d.places} == {StateLeaf(slot, 0) for slot in range(3)}
@@ -180,7 +180,7 @@ def test_what_is_published_after_all_is_not_demanded(day: MarketDay) -> None:
     wendy._unpublished.add(view.claim_id)  # as it found a moment ago
     day.network.torn.clear()
     assert day.run(lambda: bool(day.named("audited")))
-    assert not day.world.demands and not wendy.findings
+    assert not day.market_state.demands and not wendy.findings
 
 
 def test_33_a_state_whose_file_is_malformed_counts_as_withheld_and_stops_nobody(day: MarketDay) -> None:
@@ -192,4 +192,4 @@ def test_33_a_state_whose_file_is_malformed_counts_as_withheld_and_stops_nobody(
     assert day.run(lambda: bool(day.named("audited"))), wendy.status
     assert not wendy.findings and not wendy.status.questions
     day.whistleblower("walt", demand=True)
-    assert day.run(lambda: bool(day.world.demands))
+    assert day.run(lambda: bool(day.market_state.demands))

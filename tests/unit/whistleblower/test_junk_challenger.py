@@ -24,16 +24,16 @@ def test_23_a_junk_challenge_played_to_the_end_pays_the_defender_half_its_bond(t
     for i in range(2):
         day.verifier(f"v{i}")
     market = day.join("jack")
-    parts = (market, day.blocks(), FakeClock(day.world), tmp_path / "jack", secret("jack"))
+    parts = (market, day.blocks(), FakeClock(day.market_state), tmp_path / "jack", secret("jack"))
     make = partial(JunkChallenger, round=0, shard=0)
     day.services["jack"] = make(*parts, Limits(Mode.PLAY, Wei(100)), RESOURCE_LIMITS, emit=day.events.append)
-    before = day.world.free[ann.market.me]
+    before = day.market_state.free[ann.market.me]
     assert day.run(day.closed(job_id), turns=600), [s.status for s in day.services.values()]
-    (entry,) = day.world.games.values()
+    (entry,) = day.market_state.games.values()
     assert entry.view.decided and not entry.view.challenger_won and entry.view.reason == "timeout"
     assert [e["move"] for e in day.named("moved")].count("RevealLeaf") == 1, "it came to the last element"
     assert market.free(account("jack")) == 10_000 - 40
-    paid = day.world.free[ann.market.me] - before
-    price = next(e.claim.price for e in day.world.claims.values() if e.claim.shard == 0)
+    paid = day.market_state.free[ann.market.me] - before
+    price = next(e.claim.price for e in day.market_state.claims.values() if e.claim.shard == 0)
     assert paid >= price + 20
     assert Phase.CONVICTED not in day.phases(job_id)

@@ -32,7 +32,7 @@ class OvertakenMarket(FakeMarket):
     def _send(self, intent: str, effect: str, event: events.Event) -> TxResult:
         if effect in self.overtake:
             self.overtake.discard(effect)
-            self.world.act(event, self._me)
+            self.market_state.act(event, self._me)
             with pytest.raises(Reverted) as refusal:
                 super()._send(intent, effect, event)
             self.refused.append(effect)
@@ -62,7 +62,7 @@ def test_37_a_whistleblower_goes_on_after_its_move_came_too_late(tmp_path: Path,
     day.whistleblower("wendy")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), [s.status for s in day.services.values()]
     assert set(market.refused) == moves, "no move came too late"
-    game = next(p.view for p in day.world.games.values() if p.view.decided)
+    game = next(p.view for p in day.market_state.games.values() if p.view.decided)
     assert game.challenger_won and game.reason == "arithmetic"
     refusals = day.named("refused")
     assert len(refusals) == len(moves) and all(r["benign"] for r in refusals), refusals

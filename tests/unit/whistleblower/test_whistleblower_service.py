@@ -57,15 +57,15 @@ def test_05_15_one_ulp_by_a_solver_with_all_verifiers_is_convicted(day: MarketDa
     job_id = day.post(rounds=1)
     conspiracy(day, Plan(0, 1, fault))
     whistle = day.whistleblower("wendy")
-    supply = day.world.supply
+    supply = day.market_state.supply
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), [s.status for s in day.services.values()]
-    game = next(p.view for p in day.world.games.values() if p.view.decided)
+    game = next(p.view for p in day.market_state.games.values() if p.view.decided)
     assert game.challenger_won and game.reason in ("arithmetic", "output"), game.reason
     assert game.game.challenger == whistle.market.me
     cheat = game.game.defender
-    assert day.world.active[cheat, Role.SOLVER] == 1_900
-    assert day.world.supply == supply
-    assert sum(1 for entry in day.world.log if entry[0] == "RevealTrace") >= 1
+    assert day.market_state.active[cheat, Role.SOLVER] == 1_900
+    assert day.market_state.supply == supply
+    assert sum(1 for entry in day.market_state.log if entry[0] == "RevealTrace") >= 1
 
 
 def test_after_a_conviction_the_job_goes_on_to_its_end_with_honest_work(day: MarketDay) -> None:
@@ -75,9 +75,9 @@ def test_after_a_conviction_the_job_goes_on_to_its_end_with_honest_work(day: Mar
     day.solver("ann", partial(FaultySolver, plan=plan))
     for i in range(2):
         day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=cheats))
-    while day.markets["ann"].me not in (h.solver for h in day.world.jobs[job_id].holders):
+    while day.markets["ann"].me not in (h.solver for h in day.market_state.jobs[job_id].holders):
         day.services["ann"].tick()
-    taken = [h.solver for h in day.world.jobs[job_id].holders].index(account("ann"))
+    taken = [h.solver for h in day.market_state.jobs[job_id].holders].index(account("ann"))
     ann = day.services["ann"]
     assert isinstance(ann, FaultySolver)
     ann.plan = Plan(0, taken, plan.fault)
@@ -91,7 +91,7 @@ def test_after_a_conviction_the_job_goes_on_to_its_end_with_honest_work(day: Mar
     phases = day.phases(job_id)
     assert phases.count(Phase.CONVICTED) == 1 and phases.count(Phase.SETTLED) == 6
     assert set(phases) <= {Phase.CONVICTED, Phase.SETTLED, Phase.VOID}
-    assert all(not locked for locked in day.world.locked.values())
+    assert all(not locked for locked in day.market_state.locked.values())
 
 
 def test_09_a_lazy_verifier_loses_its_stake_whatever_becomes_of_the_claim(day: MarketDay) -> None:
@@ -100,11 +100,11 @@ def test_09_a_lazy_verifier_loses_its_stake_whatever_becomes_of_the_claim(day: M
     day.verifier("lazy", LazyVerifier)
     day.verifier("vera")
     day.whistleblower("wendy")
-    assert day.run(lambda: any(p.view.challenger_won for p in day.world.games.values())), day.events[-5:]
-    game = next(p.view for p in day.world.games.values() if p.view.challenger_won)
+    assert day.run(lambda: any(p.view.challenger_won for p in day.market_state.games.values())), day.events[-5:]
+    game = next(p.view for p in day.market_state.games.values() if p.view.challenger_won)
     assert game.game.defender == account("lazy")
-    assert day.world.active[account("lazy"), Role.VERIFIER] == 950
-    assert day.world.active[account("vera"), Role.VERIFIER] == 1_000
+    assert day.market_state.active[account("lazy"), Role.VERIFIER] == 950
+    assert day.market_state.active[account("vera"), Role.VERIFIER] == 1_000
     assert day.run(day.closed(job_id))
     assert Phase.CONVICTED not in day.phases(job_id)
 
@@ -115,7 +115,7 @@ def test_in_mode_advise_it_accuses_nobody(day: MarketDay) -> None:
     day.whistleblower("wendy", Mode.ADVISE)
     assert day.run(lambda: bool(day.named("advice")))
     assert "bond" in day.named("advice")[0]["reason"]
-    assert not day.world.games and not day.world.announced
+    assert not day.market_state.games and not day.market_state.announced
     assert Phase.CONVICTED not in day.phases(job_id)
 
 
@@ -125,7 +125,7 @@ def test_a_challenge_beyond_the_budget_is_not_brought(day: MarketDay) -> None:
     day.whistleblower("wendy", bonds=39)
     assert day.run(lambda: bool(day.named("advice")))
     assert "budget" in day.named("advice")[0]["reason"]
-    assert not day.world.games
+    assert not day.market_state.games
 
 
 def test_an_honest_job_is_audited_and_nobody_is_accused(day: MarketDay) -> None:
@@ -136,10 +136,10 @@ def test_an_honest_job_is_audited_and_nobody_is_accused(day: MarketDay) -> None:
         day.verifier(f"v{i}")
     whistle = day.whistleblower("wendy")
     assert day.run(day.closed(job_id))
-    assert not whistle.findings and not day.world.games
+    assert not whistle.findings and not day.market_state.games
     audited = {e["claim"] for e in day.named("audited")}
     assert len(audited) == len(day.phases(job_id)) == 3
-    assert [e.claim.kind for e in day.world.claims.values()].count(Kind.OUTER) == 1
+    assert [e.claim.kind for e in day.market_state.claims.values()].count(Kind.OUTER) == 1
 
 
 def test_08_an_aggregate_that_omits_a_shard_is_convicted_in_one_move(day: MarketDay) -> None:
@@ -150,8 +150,8 @@ def test_08_an_aggregate_that_omits_a_shard_is_convicted_in_one_move(day: Market
         day.verifier(f"v{i}")
     day.whistleblower("wendy")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id, Kind.OUTER)), day.events[-5:]
-    assert not day.world.games and Phase.CONVICTED not in day.phases(job_id, Kind.TASK)
-    progress = day.world.jobs[job_id].view.progress
+    assert not day.market_state.games and Phase.CONVICTED not in day.phases(job_id, Kind.TASK)
+    progress = day.market_state.jobs[job_id].view.progress
     assert (progress.round, progress.epoch) == (0, 1)
 
 
@@ -172,7 +172,7 @@ def test_19_a_sock_puppets_lost_challenge_does_not_clear_the_claim(day: MarketDa
     puppet.open_game("o", view.claim, 0, roots[0], tree.proof(0), roots[1], tree.proof(1), bytes(32))
     day.whistleblower("wendy")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
-    won = [p.view.game.challenger for p in day.world.games.values() if p.view.challenger_won]
+    won = [p.view.game.challenger for p in day.market_state.games.values() if p.view.challenger_won]
     assert won == [account("wendy")]
 
 
@@ -183,13 +183,13 @@ def test_a_restarted_whistleblower_goes_on_with_its_game(day: MarketDay) -> None
     assert day.run(lambda: bool(day.named("opened")))
     day.whistleblower("wendy")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id))
-    assert len(day.world.games) == 1
+    assert len(day.market_state.games) == 1
 
 
 def convicted(day: MarketDay) -> ClaimView:
     """The one convicted claim, as everybody sees it."""
-    (entry,) = [e for e in day.world.claims.values() if e.status.phase == Phase.CONVICTED]
-    return day.world.view(entry)
+    (entry,) = [e for e in day.market_state.claims.values() if e.status.phase == Phase.CONVICTED]
+    return day.market_state.view(entry)
 
 
 def collusion(day: MarketDay, solver: Callable[..., SolverService], **terms: int) -> JobId:
@@ -213,16 +213,16 @@ def test_33_34_a_claim_of_which_nothing_is_published_is_convicted_with_its_quoru
     honest = tuple(replay.segment_roots(4, 2))
     assert view.roots[:2] == honest[:2] and view.roots[2] != honest[2], "the fault is in step 3"
     assert raw_cid(view.claim.manifest) in day.network.withheld, "and nobody was shown the states"
-    game = next(p.view for p in day.world.games.values() if p.view.decided)
+    game = next(p.view for p in day.market_state.games.values() if p.view.decided)
     assert game.challenger_won and game.game.challenger == account("wendy")
-    assert [day.world.active[account(v), Role.VERIFIER] for v in ("v0", "v1")] == [950, 950]
-    assert day.world.active[account("ann"), Role.SOLVER] == 1_900
+    assert [day.market_state.active[account(v), Role.VERIFIER] for v in ("v0", "v1")] == [950, 950]
+    assert day.market_state.active[account("ann"), Role.SOLVER] == 1_900
 
 
 def test_35_a_task_that_starts_from_a_state_nobody_knows_is_convicted(day: MarketDay) -> None:
     job_id = collusion(day, partial(WrongInputSolver, patch=invent), rounds=2)
     whistle = day.whistleblower("wendy")
-    supply = day.world.supply
+    supply = day.market_state.supply
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
     view = convicted(day)
     assert (view.claim.kind, view.claim.round) == (Kind.TASK, 1)
@@ -233,12 +233,12 @@ def test_35_a_task_that_starts_from_a_state_nobody_knows_is_convicted(day: Marke
     assert [e["move"] for e in day.named("moved")] == ["Split"], (
         "the cheat knew the state, and had to open it"
     )
-    (game,) = (p for p in day.world.games.values() if p.view.game.steps == 0)
+    (game,) = (p for p in day.market_state.games.values() if p.view.game.steps == 0)
     assert not game.view.decided and game.bond == 40
     assert day.run(lambda: game.view.decided), "its claim has fallen: the bond comes back"
     assert (game.bond, game.view.challenger_won) == (0, False)
-    assert day.world.free[whistle.market.me] > 10_000
-    assert day.world.supply == supply
+    assert day.market_state.free[whistle.market.me] > 10_000
+    assert day.market_state.supply == supply
 
 
 def test_35_an_input_state_that_is_opened_falsely_is_convicted_by_that(day: MarketDay) -> None:
@@ -246,7 +246,7 @@ def test_35_an_input_state_that_is_opened_falsely_is_convicted_by_that(day: Mark
     day.whistleblower("wendy")
     assert day.run(lambda: bool(day.named("opened")))
     del day.services["ann"]
-    (game_id,) = day.world.games
+    (game_id,) = day.market_state.games
     ann = day.markets["ann"]
     game = ann.game(game_id).game
     children = (b"\x07" * 32,) * (1 << opened_levels(game.level))
@@ -263,11 +263,11 @@ def test_35_what_is_opened_after_the_window_still_convicts(day: MarketDay) -> No
     day.whistleblower("wendy")
     assert day.run(lambda: bool(day.named("opened")))
     slow = day.services.pop("ann")
-    (game,) = day.world.games.values()
-    accused = day.world.claims[game.view.game.claim_id]
+    (game,) = day.market_state.games.values()
+    accused = day.market_state.claims[game.view.game.claim_id]
     assert day.run(lambda: accused.status.phase == Phase.ACCEPTED)
     window_ends = accused.status.since + 40
-    assert day.run(lambda: day.world.time > window_ends)
+    assert day.run(lambda: day.market_state.time > window_ends)
     assert game.view.moves == 0 and accused.status.phase == Phase.ACCEPTED
     day.services["ann"] = slow
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
@@ -280,7 +280,7 @@ def test_35_a_claimant_that_does_not_open_its_input_is_convicted_by_the_clock(da
     assert day.run(lambda: bool(day.named("opened")))
     del day.services["ann"]
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
-    game = next(p.view for p in day.world.games.values())
+    game = next(p.view for p in day.market_state.games.values())
     assert (game.reason, game.challenger_won, game.game.steps) == ("timeout", True, 0)
     assert convicted(day).claim.round == 1
 
@@ -296,7 +296,7 @@ def test_whoever_makes_an_honest_claimant_open_its_input_pays(day: MarketDay) ->
     assert day.run(lambda: troll.game(game_id).decided)
     assert troll.game(game_id).moves == 2 and not troll.game(game_id).challenger_won
     assert troll.free(troll.me) == 10_000 - 40
-    assert day.world.free[ann.market.me] == 10_000 - 2_000 + 20
+    assert day.market_state.free[ann.market.me] == 10_000 - 2_000 + 20
     assert Phase.CONVICTED not in day.phases(job_id)
 
 
@@ -306,12 +306,12 @@ def test_09_invented_traces_of_several_samples_cost_the_verifier_its_stake(day: 
     day.verifier("lazy", LazyVerifier)
     day.verifier("vera")
     day.whistleblower("wendy")
-    assert day.run(lambda: any(p.view.challenger_won for p in day.world.games.values())), day.events[-5:]
+    assert day.run(lambda: any(p.view.challenger_won for p in day.market_state.games.values())), day.events[-5:]
     (view,) = (v for v in day.markets["wendy"].claims(job_id) if v.claim.kind == Kind.TASK)
     assert len(view.traces[account("lazy")]) == 2 and len(set(view.traces[account("lazy")])) == 2
-    game = next(p.view for p in day.world.games.values() if p.view.challenger_won)
+    game = next(p.view for p in day.market_state.games.values() if p.view.challenger_won)
     assert game.game.defender == account("lazy") and game.game.out_root in view.traces[account("lazy")]
-    assert day.world.active[account("lazy"), Role.VERIFIER] == 950
-    assert day.world.active[account("vera"), Role.VERIFIER] == 1_000
+    assert day.market_state.active[account("lazy"), Role.VERIFIER] == 950
+    assert day.market_state.active[account("vera"), Role.VERIFIER] == 1_000
     assert day.run(day.closed(job_id))
     assert Phase.CONVICTED not in day.phases(job_id)

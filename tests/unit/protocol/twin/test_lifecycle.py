@@ -15,7 +15,7 @@ from assay.protocol.params import worst_case
 from assay.protocol.twin import events as e
 from assay.protocol.twin.attestations import SEED_PATIENCE
 from assay.protocol.twin.ledger import Bucket, bond, compensation, free
-from assay.protocol.twin.lifecycle import Market, Moment, Refused, World, new_world, transition
+from assay.protocol.twin.lifecycle import Market, MarketState, Moment, Refused, new_market_state, transition
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -40,7 +40,7 @@ NOBODYS = JobId(b"\x00" * 32)
 class Story:
     """One job of two shards and three rounds, told event by event."""
 
-    world: World
+    market_state: MarketState
     scene: Scene
     job_id: JobId = NOBODYS
     time: int = 1_000
@@ -48,7 +48,7 @@ class Story:
 
     def tell(self, event: e.Event, by: Address, after_s: int = 1) -> None:
         self.time, self.block = self.time + after_s, self.block + 3
-        self.world = transition(self.world, event, by, Moment(Seconds(self.time), self.block))
+        self.market_state = transition(self.market_state, event, by, Moment(Seconds(self.time), self.block))
 
     def refuse(self, event: e.Event, by: Address, after_s: int = 1) -> str:
         with pytest.raises(Refused) as caught:
@@ -56,26 +56,26 @@ class Story:
         return caught.value.error
 
     def commit(self, kind: Kind, shard: int, by: Address) -> ClaimId:
-        job = self.world.jobs[self.job_id]
+        job = self.market_state.jobs[self.job_id]
         genesis = job.terms.genesis_root if kind == Kind.TASK else job.terms.outer_genesis_root
         program = INNER if kind == Kind.TASK else OUTERS[2]
         input_root = genesis if job.round == 0 else self.scene.state(program)
         claim = self.scene.claim(self.job_id, job.terms, kind, job.round, shard, input_root)
         tree = self.scene.segments[claim.segments_root]
         self.tell(e.Commit(claim, tree.levels[0]), by)
-        claim_id = self.world.current(self.job_id, kind, job.round, shard)
+        claim_id = self.market_state.current(self.job_id, kind, job.round, shard)
         assert claim_id is not None
         return claim_id
 
     def seed(self, claim_id: ClaimId) -> None:
         digest = keccak(claim_id)
-        claim = self.world.claims[claim_id].claim
+        claim = self.market_state.claims[claim_id].claim
         self.tell(e.RecordSeed(claim, digest, e.Header(digest, keccak(digest))), WHISTLER)
 
     def vote(self, claim_id: ClaimId, valid: bool = True, reveal: bool = True) -> None:
-        claim = self.world.claims[claim_id].claim
+        claim = self.market_state.claims[claim_id].claim
         traces = self.scene.sampled(INNER, b"k" * 32, 1)
-        commitment = self.world.vote_commitment(claim_id, VERA, valid, traces[0], SALT)
+        commitment = self.market_state.vote_commitment(claim_id, VERA, valid, traces[0], SALT)
         self.tell(e.CommitVote(claim, commitment), VERA)
         if reveal:
             self.tell(e.RevealVote(claim, valid, traces, SALT), VERA)
@@ -83,40 +83,40 @@ class Story:
     def accept(self, claim_id: ClaimId) -> ClaimId:
         self.seed(claim_id)
         self.vote(claim_id)
-        self.tell(e.Tally(self.world.claims[claim_id].claim), WHISTLER)
+        self.tell(e.Tally(self.market_state.claims[claim_id].claim), WHISTLER)
         return claim_id
 
     def challenge(self, claim_id: ClaimId) -> int:
-        claim = self.world.claims[claim_id].claim
+        claim = self.market_state.claims[claim_id].claim
         tree = self.scene.segments[claim.segments_root]
         self.tell(e.Announce(claim_id, 0, ZERO_ADDRESS, SALT), WHISTLER)
         first, second = tree.levels[0][:2]
         proofs = tuple(tree.proof(0)), tuple(tree.proof(1))
         self.tell(e.Open(claim, 0, first, proofs[0], second, proofs[1], SALT), WHISTLER)
-        return self.world.games_opened
+        return self.market_state.games_opened
 
     def challenge_vote(self, claim_id: ClaimId) -> int:
-        state = self.world.claims[claim_id]
+        state = self.market_state.claims[claim_id]
         traces = self.scene.samples[state.ballots[state.status.draws, VERA].word]
         tree = self.scene.segments[state.claim.segments_root]
         self.tell(e.Announce(claim_id, 0, VERA, SALT), WHISTLER)
         start, way = tree.levels[0][0], tuple(tree.proof(0))
         self.tell(e.OpenVote(state.claim, VERA, 0, start, way, traces.root, (), SALT), WHISTLER)
-        return self.world.games_opened
+        return self.market_state.games_opened
 
     def silence(self, game_id: int) -> None:
         """Whoever has to move does not."""
-        game = self.world.games[game_id].game
+        game = self.market_state.games[game_id].game
         self.tell(e.Play(game_id, game, Timeout()), BOB, game.move_time + 2)
 
     def free(self, account: Address) -> int:
-        return self.world.funds.ledger.balance(free(account))
+        return self.market_state.funds.ledger.balance(free(account))
 
     def phase(self, claim_id: ClaimId) -> Phase:
-        return self.world.claims[claim_id].status.phase
+        return self.market_state.claims[claim_id].status.phase
 
     def locked(self) -> int:
-        return sum(self.world.funds.locked(a, r) for a in (ANN, BOB, VERA) for r in Role)
+        return sum(self.market_state.funds.locked(a, r) for a in (ANN, BOB, VERA) for r in Role)
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def story() -> Story:
     market = Market(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 1, Seconds(900), keccak, ARITHMETIC)
     everybody = (CLIENT, ANN, BOB, VERA, WHISTLER)
     scene = Scene(random.Random(1))
-    told = Story(new_world(market, {account: Wei(10**6) for account in everybody}), scene)
+    told = Story(new_market_state(market, {account: Wei(10**6) for account in everybody}), scene)
     terms = replace(
         TERMS,
         client=CLIENT,
@@ -150,7 +150,7 @@ def story() -> Story:
         told.tell(e.Stake(Role.SOLVER, Wei(5_000)), solver)
     told.tell(e.Stake(Role.VERIFIER, Wei(5_000)), VERA)
     told.tell(e.Post(terms, worst_case(terms)), CLIENT)
-    told.job_id = told.world.job_id(terms)
+    told.job_id = told.market_state.job_id(terms)
     told.tell(e.ClaimShard(told.job_id, 0), ANN)
     told.tell(e.ClaimShard(told.job_id, 1), BOB, 7_000)
     return told
@@ -158,12 +158,12 @@ def story() -> Story:
 
 def test_a_conviction_burns_half_pays_wasted_work_and_rewinds(story: Story) -> None:
     """Rules 5.1 and 5.2, unit by unit."""
-    terms = story.world.jobs[story.job_id].terms
+    terms = story.market_state.jobs[story.job_id].terms
     wrong = story.accept(story.commit(Kind.TASK, 0, ANN))
     right = story.accept(story.commit(Kind.TASK, 1, BOB))
     outer = story.commit(Kind.OUTER, 0, ANN)
     anns, bobs = story.commit(Kind.TASK, 0, ANN), story.commit(Kind.TASK, 1, BOB)
-    prices = [story.world.claims[claim_id].claim.price for claim_id in (anns, bobs)]
+    prices = [story.market_state.claims[claim_id].claim.price for claim_id in (anns, bobs)]
     game_id = story.challenge(wrong)
     before = {who: story.free(who) for who in (ANN, BOB, WHISTLER)}
     story.silence(game_id)
@@ -171,89 +171,89 @@ def test_a_conviction_burns_half_pays_wasted_work_and_rewinds(story: Story) -> N
     slashed = terms.solver_stake + terms.verifier_stake
     burned, pool = slashed - slashed // 2, slashed // 2
     set_aside = min(pool // 2, sum(prices))
-    ledger = story.world.funds.ledger
+    ledger = story.market_state.funds.ledger
     assert (ledger.burned, story.phase(wrong)) == (burned, Phase.CONVICTED)
     reward = pool - set_aside + terms.challenge_bond
     assert story.free(WHISTLER) - before[WHISTLER] == reward
     assert ledger.balance(compensation(story.job_id, 1)) == set_aside
-    progress = story.world.progress(story.job_id)
+    progress = story.market_state.progress(story.job_id)
     assert (progress.round, progress.epoch, progress.round_start) == (0, 1, story.time)
-    assert story.world.holder(story.job_id, 0).solver == ZERO_ADDRESS
-    assert story.world.holder(story.job_id, 1).solver == BOB
-    assert story.world.current(story.job_id, Kind.TASK, 0, 1) == right
-    assert [story.world.stands(story.world.claims[c]) for c in (outer, anns, bobs)] == [False] * 3
+    assert story.market_state.holder(story.job_id, 0).solver == ZERO_ADDRESS
+    assert story.market_state.holder(story.job_id, 1).solver == BOB
+    assert story.market_state.current(story.job_id, Kind.TASK, 0, 1) == right
+    assert [story.market_state.stands(story.market_state.claims[c]) for c in (outer, anns, bobs)] == [False] * 3
 
-    assert story.refuse(e.Void(story.world.claims[right].claim), BOB) == "NotStale"
+    assert story.refuse(e.Void(story.market_state.claims[right].claim), BOB) == "NotStale"
     for claim_id in (outer, bobs, anns):
-        story.tell(e.Void(story.world.claims[claim_id].claim), CLIENT)
+        story.tell(e.Void(story.market_state.claims[claim_id].claim), CLIENT)
     share = set_aside * prices[1] // sum(prices)
     assert 0 < share < set_aside
     assert story.free(BOB) - before[BOB] == share
     assert story.free(ANN) == before[ANN]
-    assert story.world.funds.ledger.burned == burned + set_aside - share
-    assert story.world.funds.ledger.balance(compensation(story.job_id, 1)) == 0
+    assert story.market_state.funds.ledger.burned == burned + set_aside - share
+    assert story.market_state.funds.ledger.balance(compensation(story.job_id, 1)) == 0
     assert story.locked() == terms.solver_stake + terms.verifier_stake  # Bob's standing task and its vote
-    assert story.refuse(e.Settle(story.world.claims[bobs].claim), BOB) == "WrongPhase"
+    assert story.refuse(e.Settle(story.market_state.claims[bobs].claim), BOB) == "WrongPhase"
 
 
 def test_a_lost_challenge_pays_the_defender_half_its_bond(story: Story) -> None:
     """Rule 5.3; attack 16: a challenger who loses on purpose clears nothing."""
-    terms = story.world.jobs[story.job_id].terms
+    terms = story.market_state.jobs[story.job_id].terms
     claim_id = story.accept(story.commit(Kind.TASK, 0, ANN))
     game_id = story.challenge(claim_id)
     roots = tuple(story.scene.state(INNER) for _ in range(3))
-    story.tell(e.Play(game_id, story.world.games[game_id].game, RevealSteps(roots)), ANN)
+    story.tell(e.Play(game_id, story.market_state.games[game_id].game, RevealSteps(roots)), ANN)
     before = story.free(ANN)
-    assert story.refuse(e.Settle(story.world.claims[claim_id].claim), ANN, 200_000) == "GamesOpen"
+    assert story.refuse(e.Settle(story.market_state.claims[claim_id].claim), ANN, 200_000) == "GamesOpen"
     story.silence(game_id)
     assert story.free(ANN) - before == terms.challenge_bond // 2
-    assert story.world.funds.ledger.burned == terms.challenge_bond - terms.challenge_bond // 2
+    assert story.market_state.funds.ledger.burned == terms.challenge_bond - terms.challenge_bond // 2
     assert story.phase(claim_id) == Phase.ACCEPTED
-    assert story.world.funds.ledger.balance(bond(game_id)) == 0
+    assert story.market_state.funds.ledger.balance(bond(game_id)) == 0
 
 
 def test_a_convicted_vote_is_not_paid_and_acceptance_stands(story: Story) -> None:
     """Rule 5.3; attack 9."""
-    terms = story.world.jobs[story.job_id].terms
+    terms = story.market_state.jobs[story.job_id].terms
     claim_id = story.accept(story.commit(Kind.TASK, 0, ANN))
     before = story.free(WHISTLER)
     story.silence(story.challenge_vote(claim_id))
     assert story.free(WHISTLER) - before == terms.verifier_stake // 2
-    assert (story.phase(claim_id), story.world.claims[claim_id].status.valid) == (Phase.ACCEPTED, 0)
+    assert (story.phase(claim_id), story.market_state.claims[claim_id].status.valid) == (Phase.ACCEPTED, 0)
     fee_before = story.free(VERA)
-    story.tell(e.Settle(story.world.claims[claim_id].claim), CLIENT, 200_000)
+    story.tell(e.Settle(story.market_state.claims[claim_id].claim), CLIENT, 200_000)
     assert story.free(VERA) == fee_before
     assert story.locked() == 0
 
 
 def test_a_vote_under_challenge_stays_locked_through_a_redraw(story: Story) -> None:
-    terms = story.world.jobs[story.job_id].terms
+    terms = story.market_state.jobs[story.job_id].terms
     terms_of_two = replace(terms, verifiers=2, quorum=2, nonce=2)
     story.tell(e.Post(terms_of_two, worst_case(terms_of_two)), CLIENT)
-    story.job_id = story.world.job_id(terms_of_two)
+    story.job_id = story.market_state.job_id(terms_of_two)
     story.tell(e.Stake(Role.VERIFIER, Wei(5_000)), BOB)
     story.tell(e.ClaimShard(story.job_id, 0), ANN)
     claim_id = story.commit(Kind.TASK, 0, ANN)
     story.seed(claim_id)
-    claim = story.world.claims[claim_id].claim
+    claim = story.market_state.claims[claim_id].claim
     story.tell(e.CommitVote(claim, b"\x01" * 32), BOB)
     story.vote(claim_id)
     game_id = story.challenge_vote(claim_id)
     late = terms.vote_time + terms.reveal_time
     story.tell(e.Tally(claim), ANN, late + 1)
     assert story.phase(claim_id) == Phase.COMMITTED
-    assert story.world.funds.locked(BOB, Role.VERIFIER) == 0
-    assert story.world.funds.active(BOB, Role.VERIFIER) == 5_000 - terms.miss_penalty
-    assert story.world.funds.locked(VERA, Role.VERIFIER) == terms.verifier_stake
+    assert story.market_state.funds.locked(BOB, Role.VERIFIER) == 0
+    assert story.market_state.funds.active(BOB, Role.VERIFIER) == 5_000 - terms.miss_penalty
+    assert story.market_state.funds.locked(VERA, Role.VERIFIER) == terms.verifier_stake
     story.silence(game_id)
-    assert story.world.funds.locked(VERA, Role.VERIFIER) == 0
-    assert story.world.funds.active(VERA, Role.VERIFIER) == 5_000 - terms.verifier_stake
+    assert story.market_state.funds.locked(VERA, Role.VERIFIER) == 0
+    assert story.market_state.funds.active(VERA, Role.VERIFIER) == 5_000 - terms.verifier_stake
 
 
 def test_29_a_seed_comes_from_the_header_and_from_the_hash_only_in_the_end(story: Story) -> None:
     """Rule 4.5."""
     claim_id = story.commit(Kind.TASK, 0, ANN)
-    claim, seed_block = story.world.claims[claim_id].claim, story.world.claims[claim_id].status.seed_block
+    claim, seed_block = story.market_state.claims[claim_id].claim, story.market_state.claims[claim_id].status.seed_block
     block_hash, randao = keccak(b"block"), keccak(b"randao")
 
     def refusal(header: e.Header | None) -> str:
@@ -264,7 +264,7 @@ def test_29_a_seed_comes_from_the_header_and_from_the_hash_only_in_the_end(story
     def seed(header: e.Header | None) -> bytes:
         after = replace(story)
         after.tell(e.RecordSeed(claim, block_hash, header), BOB)
-        return after.world.claims[claim_id].status.seed
+        return after.market_state.claims[claim_id].status.seed
 
     story.block = seed_block
     assert seed(e.Header(block_hash, randao)) == sampling.claim_seed(randao, claim_id)
@@ -281,22 +281,22 @@ def test_29_a_seed_comes_from_the_header_and_from_the_hash_only_in_the_end(story
 def test_a_failed_draw_gives_a_new_seed_block(story: Story) -> None:
     """Rules 4.5 and 4.7."""
     claim_id = story.commit(Kind.TASK, 0, ANN)
-    claim = story.world.claims[claim_id].claim
+    claim = story.market_state.claims[claim_id].claim
     story.tell(e.RecordSeed(claim, ZERO_DIGEST, None), BOB)  # the history no longer holds the seed block
-    status = story.world.claims[claim_id].status
+    status = story.market_state.claims[claim_id].status
     assert (status.phase, status.draws, status.seed_block) == (Phase.COMMITTED, 1, story.block + 2)
     story.seed(claim_id)
     story.vote(claim_id, valid=False)
     story.tell(e.Tally(claim), BOB)
-    status = story.world.claims[claim_id].status
+    status = story.market_state.claims[claim_id].status
     assert (status.phase, status.draws, status.seed_block) == (Phase.COMMITTED, 2, story.block + 2)
     story.accept(claim_id)
-    assert story.world.claims[claim_id].status.draws == 3
+    assert story.market_state.claims[claim_id].status.draws == 3
 
 
 def test_what_is_held_up_by_a_full_pipeline_gets_its_time_back(story: Story) -> None:
     """Rule 4.3: the clock of tasks that could not be committed starts when the pipeline does."""
-    terms = story.world.jobs[story.job_id].terms
+    terms = story.market_state.jobs[story.job_id].terms
     tasks = []
     for round_ in range(2):
         tasks.append([story.accept(story.commit(Kind.TASK, s, by)) for s, by in ((0, ANN), (1, BOB))])
@@ -305,15 +305,15 @@ def test_what_is_held_up_by_a_full_pipeline_gets_its_time_back(story: Story) -> 
     roots = story.scene.segments[claim.segments_root].levels[0]
     assert story.refuse(e.Commit(claim, roots), ANN) == "PipelineFull"
     assert story.refuse(e.Expire(story.job_id, 0), BOB, terms.task_time + 1) == "NotDue"
-    first, second, outer = (story.world.claims[c].claim for c in tasks[0])
+    first, second, outer = (story.market_state.claims[c].claim for c in tasks[0])
     assert story.refuse(e.Settle(outer), BOB, 200_000) == "EarlierUnsettled"
     for settled in (first, second, outer):
         story.tell(e.Settle(settled), BOB)
-    assert story.world.progress(story.job_id).round_start == story.time
+    assert story.market_state.progress(story.job_id).round_start == story.time
     assert story.refuse(e.Expire(story.job_id, 0), BOB, terms.task_time - 5) == "NotDue"
     story.tell(e.Commit(claim, roots), ANN)
     story.tell(e.Expire(story.job_id, 1), ANN, 6)
-    assert story.world.holder(story.job_id, 1).solver == ZERO_ADDRESS
+    assert story.market_state.holder(story.job_id, 1).solver == ZERO_ADDRESS
 
 
 def test_a_halted_job_refunds_what_no_round_needs(story: Story) -> None:
@@ -321,16 +321,16 @@ def test_a_halted_job_refunds_what_no_round_needs(story: Story) -> None:
     assert story.refuse(e.Halt(story.job_id), CLIENT) == "JobEnded"
     assert story.refuse(e.Close(story.job_id), ANN) == "NotFinished"
     before = story.free(CLIENT)
-    terms = story.world.jobs[story.job_id].terms
+    terms = story.market_state.jobs[story.job_id].terms
     story.tell(e.Close(story.job_id), ANN, terms.task_time + 5)
     assert story.free(CLIENT) - before == worst_case(terms)
-    assert story.world.funds.ledger.total(Bucket.ESCROW) == 0
+    assert story.market_state.funds.ledger.total(Bucket.ESCROW) == 0
     assert story.refuse(e.TopUp(story.job_id, Wei(1)), CLIENT) == "JobEnded"
 
 
 def test_a_refused_event_changes_nothing(story: Story) -> None:
-    before = story.world
+    before = story.market_state
     assert story.refuse(e.Stake(Role.SOLVER, Wei(10**9)), ANN) == "InsufficientBalance"
     assert story.refuse(e.ClaimShard(story.job_id, 0), BOB) == "ShardTaken"
     assert story.refuse(e.Post(before.jobs[story.job_id].terms, Wei(10**5)), CLIENT) == "JobExists"
-    assert story.world is before
+    assert story.market_state is before
