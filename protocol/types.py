@@ -208,7 +208,7 @@ NOBODY_ACCUSED = Accused(JobId(ZERO_DIGEST), ZERO_ADDRESS, Kind.TASK, 0, 0, Wei(
 
 
 @dataclass(frozen=True)
-class Scope:
+class Context:
     """The middle of a Game, field by field: which steps and which node are in dispute."""
 
     key: bytes
@@ -223,7 +223,7 @@ class Scope:
 
 
 @dataclass(frozen=True)
-class Front:
+class Cursor:
     """The end of a Game, field by field: what a move within a tree needs and changes."""
 
     challenger: Address
@@ -278,17 +278,17 @@ class Game:
     deadline: Seconds
 
     @property
-    def scope(self) -> Scope:
-        """What a move elsewhere than within a tree changes of it, with the front."""
-        return Scope(*(getattr(self, field.name) for field in fields(Scope)))
+    def context(self) -> Context:
+        """What a move elsewhere than within a tree changes of it, with the cursor."""
+        return Context(*(getattr(self, field.name) for field in fields(Context)))
 
     @property
-    def front(self) -> Front:
+    def cursor(self) -> Cursor:
         """What a move within a tree needs of it."""
-        return Front(*(getattr(self, field.name) for field in fields(Front)))
+        return Cursor(*(getattr(self, field.name) for field in fields(Cursor)))
 
-    def with_parts(self, *parts: Scope | Front) -> Game:
-        """The same game with another scope or front, as a move has left them."""
+    def with_parts(self, *parts: Context | Cursor) -> Game:
+        """The same game with another context or cursor, as a move has left them."""
         changed = {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
         return replace(self, **changed)
 

@@ -29,7 +29,7 @@ from assay.protocol.dispute import (
 )
 from assay.protocol.encoding import words
 from assay.protocol.game import leaf_bytes, opened_levels
-from assay.protocol.types import ZERO_DIGEST, Front, Game, GamePhase, Scope
+from assay.protocol.types import ZERO_DIGEST, Context, Cursor, Game, GamePhase
 
 _WHOLE: dict[type, str] = {
     ProveChildren: "proveChildren",
@@ -37,50 +37,50 @@ _WHOLE: dict[type, str] = {
     ProveOutput: "proveOutput",
     Timeout: "timeout",
 }
-_SCOPED: dict[type, str] = {
+_WITH_CONTEXT: dict[type, str] = {
     RevealSteps: "revealSteps",
     PickStep: "pickStep",
     RevealTrace: "revealTrace",
     RevealLeaf: "revealLeaf",
 }
-_FRONT_BYTES = 32 * len(fields(Front))
-_SCOPE_BYTES = 32 * len(fields(Scope))
+_CURSOR_BYTES = 32 * len(fields(Cursor))
+_CONTEXT_BYTES = 32 * len(fields(Context))
 _LEAF_WORDS = trees.LEAF_BYTES // 32
 _WIDTHS = (4, 4, 2, 1, 1)
 """Bytes of an element, by the dtype in a node's second byte."""
 
 
-def basis_of(game: Game) -> bytes:
-    """Keccak-256 of what comes before the game's scope."""
-    return keccak(words(game)[: -_SCOPE_BYTES - _FRONT_BYTES])
+def params_hash_of(game: Game) -> bytes:
+    """Keccak-256 of what comes before the game's context."""
+    return keccak(words(game)[: -_CONTEXT_BYTES - _CURSOR_BYTES])
 
 
-def matter_of(game: Game) -> bytes:
-    """Keccak-256 of basis and scope: what a move within a tree brings beside the front."""
-    return keccak(basis_of(game) + words(game.scope))
+def context_hash_of(game: Game) -> bytes:
+    """Keccak-256 of params' hash and context: what a move within a tree brings beside the cursor."""
+    return keccak(params_hash_of(game) + words(game.context))
 
 
 def game_hash(game: Game) -> bytes:
     """What the Court keeps of a game."""
-    return keccak(matter_of(game) + words(game.front))
+    return keccak(context_hash_of(game) + words(game.cursor))
 
 
 def call_of(game_id: int, game: Game, move: Move) -> tuple[str, tuple[Any, ...]]:
     """The Court's function for a move of game `game_id`, which stands as `game`, and its arguments."""
     match move:
         case Split(children):
-            return "split", (game_id, matter_of(game), game.front, children)
+            return "split", (game_id, context_hash_of(game), game.cursor, children)
         case Pick(_, child, node, node_proof):
             digest, siblings = _path(game, move)
             if _stays_within(game, move):
-                return "pickWithin", (game_id, matter_of(game), game.front, child, digest, siblings)
+                return "pickWithin", (game_id, context_hash_of(game), game.cursor, child, digest, siblings)
             return "pick", (game_id, game, child, digest, siblings, node, node_proof)
         case Prove(data, node, element, openings):
             word, proof = _word(game, data, node, element)
             return "prove", (game_id, game, word, proof, node, element, openings)
     arguments = tuple(getattr(move, field.name) for field in fields(move))
-    if type(move) in _SCOPED:
-        return _SCOPED[type(move)], (game_id, basis_of(game), game.scope, game.front, *arguments)
+    if type(move) in _WITH_CONTEXT:
+        return _WITH_CONTEXT[type(move)], (game_id, params_hash_of(game), game.context, game.cursor, *arguments)
     return _WHOLE[type(move)], (game_id, game, *arguments)
 
 

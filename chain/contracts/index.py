@@ -16,13 +16,13 @@ from assay.protocol.types import (
     Address,
     Claim,
     ClaimId,
-    Front,
+    Context,
+    Cursor,
     Game,
     GamePhase,
     GameView,
     JobId,
     Opened,
-    Scope,
     Seconds,
     Terms,
     Wei,
@@ -145,7 +145,7 @@ class MarketIndex:
 
     def _on_Court_Moved(self, a: dict) -> None:
         before = self.games[a["gameId"]]
-        game = before.game.with_parts(unpack(Scope, a["scope"]), unpack(Front, a["front"]))
+        game = before.game.with_parts(unpack(Context, a["context"]), unpack(Cursor, a["cursor"]))
         digests = tuple(a["digests"])
         opened = before.opened
         if game.phase in _PICKS[1:] and digests:
@@ -160,14 +160,14 @@ class MarketIndex:
 
     def _on_Court_Narrowed(self, a: dict) -> None:
         before = self.games[a["gameId"]]
-        front = unpack(Front, a["front"])
+        cursor = unpack(Cursor, a["cursor"])
         digests = tuple(a["digests"])
         opened = before.opened
-        if front.phase in _PICKS[1:] and digests:
-            opened = (*opened, Opened(front.digest, digests))
+        if cursor.phase in _PICKS[1:] and digests:
+            opened = (*opened, Opened(cursor.digest, digests))
         self.games[a["gameId"]] = replace(
             before,
-            game=before.game.with_parts(front),
+            game=before.game.with_parts(cursor),
             digests=digests,
             opened=opened,
             moves=before.moves + 1,
@@ -175,7 +175,7 @@ class MarketIndex:
 
     def _on_Court_LeafRevealed(self, a: dict) -> None:
         before = self.games[a["gameId"]]
-        game = before.game.with_parts(unpack(Front, a["front"]))
+        game = before.game.with_parts(unpack(Cursor, a["cursor"]))
         self.games[a["gameId"]] = replace(
             before, game=game, digests=(), leaf_data=a["data"], moves=before.moves + 1
         )

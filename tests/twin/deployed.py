@@ -38,9 +38,9 @@ from assay.protocol.types import (
     ZERO_DIGEST,
     Address,
     Claim,
-    Front,
+    Context,
+    Cursor,
     Game,
-    Scope,
     Seconds,
     Terms,
     Wei,
@@ -325,6 +325,6 @@ def game_of(outcome: Outcome, before: Game | None) -> Game | None:
             return unpack(Game, values["game"])
         if name in ("Court.Moved", "Court.Narrowed", "Court.LeafRevealed"):
             assert before is not None
-            scope = [unpack(Scope, values["scope"])] if "scope" in values else []
-            return before.with_parts(*scope, unpack(Front, values["front"]))
+            context = [unpack(Context, values["context"])] if "context" in values else []
+            return before.with_parts(*context, unpack(Cursor, values["cursor"]))
     return None

@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import {NodeRules} from "../arbiter/NodeRules.sol";
 import {Node, Nodes} from "../arbiter/Nodes.sol";
-import {Front, Game, GamePhase, IArbiter, ICourt, Opening, Scope} from "../interfaces/ICourt.sol";
+import {Cursor, Game, GamePhase, IArbiter, ICourt, Opening, Context} from "../interfaces/ICourt.sol";
 import {IChallenges} from "../interfaces/IMarket.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {Descent} from "./Descent.sol";
@@ -51,48 +51,48 @@ contract Court is ICourt {
         unchecked {
             gameId = _nextId++;
         }
-        (Scope memory scope, Front memory front) = (game.scope(), game.front());
-        (scope.traceRoot, scope.node, scope.size, scope.nodeHash) = (0, 0, 0, 0);
-        (front.digest, front.level, front.index, front.revealed) = (0, 0, 0, 0);
+        (Context memory context, Cursor memory cursor) = (game.context(), game.cursor());
+        (context.traceRoot, context.node, context.size, context.nodeHash) = (0, 0, 0, 0);
+        (cursor.digest, cursor.level, cursor.index, cursor.revealed) = (0, 0, 0, 0);
         if (game.steps == 0) {
-            Descent.openState(front, game.outRoot, game.program.slots);
+            Descent.openState(cursor, game.outRoot, game.program.slots);
         } else {
-            front.phase = game.steps > 1 ? GamePhase.STEPS : GamePhase.TRACE;
-            front.leaves = game.program.nodes;
+            cursor.phase = game.steps > 1 ? GamePhase.STEPS : GamePhase.TRACE;
+            cursor.leaves = game.program.nodes;
         }
-        front.deadline = uint64(block.timestamp) + front.moveTime;
-        _hashes[gameId] = Games.hash(Games.matter(game.basis(), scope), front);
-        game.log(gameId, scope, front);
+        cursor.deadline = uint64(block.timestamp) + cursor.moveTime;
+        _hashes[gameId] = Games.hash(Games.contextHash(game.paramsHash(), context), cursor);
+        game.log(gameId, context, cursor);
     }
 
     function revealSteps(
         uint256 gameId,
-        bytes32 basis,
-        Scope calldata scope,
-        Front calldata front,
+        bytes32 paramsHash,
+        Context calldata context,
+        Cursor calldata cursor,
         bytes32[] calldata roots
     ) external {
-        bytes32 matter = Games.matterOf(basis, scope);
-        _enter(gameId, matter, front, GamePhase.STEPS);
-        if (roots.length != scope.steps - 1) revert WrongCount(scope.steps - 1, roots.length);
-        Front memory next = front;
+        bytes32 contextHash = Games.contextHashOf(paramsHash, context);
+        _enter(gameId, contextHash, cursor, GamePhase.STEPS);
+        if (roots.length != context.steps - 1) revert WrongCount(context.steps - 1, roots.length);
+        Cursor memory next = cursor;
         next.phase = GamePhase.PICK_STEP;
         next.revealed = Games.digestOf(roots);
-        _narrow(gameId, matter, next, roots);
+        _narrow(gameId, contextHash, next, roots);
     }
 
     function pickStep(
         uint256 gameId,
-        bytes32 basis,
-        Scope calldata scope,
-        Front calldata front,
+        bytes32 paramsHash,
+        Context calldata context,
+        Cursor calldata cursor,
         bytes32[] calldata roots,
         uint32 j
     ) external {
-        _enter(gameId, Games.matterOf(basis, scope), front, GamePhase.PICK_STEP);
-        if (Games.digestOf(roots) != front.revealed) revert WrongChildren();
-        if (j >= scope.steps) revert IndexOutOfRange(j, scope.steps);
-        (Scope memory within, Front memory next) = (scope, front);
+        _enter(gameId, Games.contextHashOf(paramsHash, context), cursor, GamePhase.PICK_STEP);
+        if (Games.digestOf(roots) != cursor.revealed) revert WrongChildren();
+        if (j >= context.steps) revert IndexOutOfRange(j, context.steps);
+        (Context memory within, Cursor memory next) = (context, cursor);
         next.phase = GamePhase.TRACE;
         next.revealed = 0;
         within.step += j;
@@ -102,58 +102,58 @@ contract Court is ICourt {
             within.outRoot = roots[j];
             within.key = 0; // an inner state root is nobody's keyed trace
         }
-        _leave(gameId, basis, within, next, GamePhase.PICK_STEP, new bytes32[](0));
+        _leave(gameId, paramsHash, within, next, GamePhase.PICK_STEP, new bytes32[](0));
     }
 
     function revealTrace(
         uint256 gameId,
-        bytes32 basis,
-        Scope calldata scope,
-        Front calldata front,
+        bytes32 paramsHash,
+        Context calldata context,
+        Cursor calldata cursor,
         bytes32 traceRoot,
         bytes32[] calldata children
     ) external {
-        _enter(gameId, Games.matterOf(basis, scope), front, GamePhase.TRACE);
-        if (scope.key != 0 && traceRoot != scope.outRoot) revert WrongChildren();
-        (Scope memory within, Front memory next) = (scope, front);
+        _enter(gameId, Games.contextHashOf(paramsHash, context), cursor, GamePhase.TRACE);
+        if (context.key != 0 && traceRoot != context.outRoot) revert WrongChildren();
+        (Context memory within, Cursor memory next) = (context, cursor);
         next.phase = GamePhase.PICK_NODE;
         within.traceRoot = traceRoot;
         next.digest = traceRoot;
-        next.level = uint32(Merkle.depth(front.leaves));
+        next.level = uint32(Merkle.depth(cursor.leaves));
         next.revealed = Descent.opened(next.level, children);
-        _leave(gameId, basis, within, next, GamePhase.TRACE, children);
+        _leave(gameId, paramsHash, within, next, GamePhase.TRACE, children);
     }
 
-    function split(uint256 gameId, bytes32 matter, Front calldata front, bytes32[] calldata children)
+    function split(uint256 gameId, bytes32 contextHash, Cursor calldata cursor, bytes32[] calldata children)
         external
     {
-        GamePhase phase = front.phase;
-        _enter(gameId, matter, front, Descent.splits(phase) ? phase : GamePhase.SPLIT_NODE);
-        Front memory next = front;
-        next.revealed = Descent.opened(front.level, children);
+        GamePhase phase = cursor.phase;
+        _enter(gameId, contextHash, cursor, Descent.splits(phase) ? phase : GamePhase.SPLIT_NODE);
+        Cursor memory next = cursor;
+        next.revealed = Descent.opened(cursor.level, children);
         next.phase = GamePhase(uint8(phase) - 1);
-        _narrow(gameId, matter, next, children);
+        _narrow(gameId, contextHash, next, children);
     }
 
     function pickWithin(
         uint256 gameId,
-        bytes32 matter,
-        Front calldata front,
+        bytes32 contextHash,
+        Cursor calldata cursor,
         uint32 child,
         bytes32 digest,
         bytes32[] calldata siblings
     ) external {
-        GamePhase phase = front.phase;
-        _enter(gameId, matter, front, Descent.picks(phase) ? phase : GamePhase.PICK_NODE);
-        Front memory next = Descent.picked(front, child, digest, siblings);
-        if (next.index >= front.leaves) revert IndexOutOfRange(next.index, front.leaves);
+        GamePhase phase = cursor.phase;
+        _enter(gameId, contextHash, cursor, Descent.picks(phase) ? phase : GamePhase.PICK_NODE);
+        Cursor memory next = Descent.picked(cursor, child, digest, siblings);
+        if (next.index >= cursor.leaves) revert IndexOutOfRange(next.index, cursor.leaves);
         if (next.level == 0) {
             if (phase != GamePhase.PICK_LEAF) revert WrongPhase(phase); // `pick` brings the node along
             next.phase = GamePhase.REVEAL_LEAF;
         } else {
             next.phase = GamePhase(uint8(phase) + 1);
         }
-        _narrow(gameId, matter, next, new bytes32[](0));
+        _narrow(gameId, contextHash, next, new bytes32[](0));
     }
 
     function pick(
@@ -166,7 +166,7 @@ contract Court is ICourt {
         bytes32[] calldata nodeProof
     ) external {
         _enter(gameId, game, Descent.picks(game.phase) ? game.phase : GamePhase.PICK_NODE);
-        Front memory next = Descent.picked(game.front(), child, digest, siblings);
+        Cursor memory next = Descent.picked(game.cursor(), child, digest, siblings);
         if (next.index < game.leaves) return _goOn(gameId, game, next, node, nodeProof);
         // INVARIANT: what lies wholly beyond the last leaf is padding, whoever built the tree.
         if (digest == Merkle.zero(next.level)) revert NoDifference();
@@ -183,9 +183,9 @@ contract Court is ICourt {
     function openOutput(uint256 gameId, Game calldata game) external {
         _enter(gameId, game, GamePhase.PICK_NODE);
         if (game.key != 0) revert WrongPhase(game.phase);
-        (Scope memory scope, Front memory next) = (game.scope(), game.front());
+        (Context memory context, Cursor memory next) = (game.context(), game.cursor());
         Descent.openState(next, game.outRoot, game.program.slots);
-        _leave(gameId, game.basis(), scope, next, GamePhase.PICK_NODE, new bytes32[](0));
+        _leave(gameId, game.paramsHash(), context, next, GamePhase.PICK_NODE, new bytes32[](0));
     }
 
     function proveOutput(
@@ -219,21 +219,21 @@ contract Court is ICourt {
 
     function revealLeaf(
         uint256 gameId,
-        bytes32 basis,
-        Scope calldata scope,
-        Front calldata front,
+        bytes32 paramsHash,
+        Context calldata context,
+        Cursor calldata cursor,
         bytes calldata data
     ) external {
-        bytes32 matter = Games.matterOf(basis, scope);
-        _enter(gameId, matter, front, GamePhase.REVEAL_LEAF);
-        uint256 size = Openings.leafSize(scope.size, front.index);
+        bytes32 contextHash = Games.contextHashOf(paramsHash, context);
+        _enter(gameId, contextHash, cursor, GamePhase.REVEAL_LEAF);
+        uint256 size = Openings.leafSize(context.size, cursor.index);
         if (data.length != size) revert WrongCount(size, data.length);
-        if (Openings.hash(scope.key, data) != front.digest) revert BadProof();
-        Front memory next = front;
+        if (Openings.hash(context.key, data) != cursor.digest) revert BadProof();
+        Cursor memory next = cursor;
         next.phase = GamePhase.PROVE;
         next.revealed = Leaves.root(data);
         next.deadline = uint64(block.timestamp) + next.moveTime;
-        _hashes[gameId] = Games.hash(matter, next);
+        _hashes[gameId] = Games.hash(contextHash, next);
         emit LeafRevealed(gameId, next, data);
     }
 
@@ -286,40 +286,40 @@ contract Court is ICourt {
     /// @dev The game stands as given, in `phase`, its clock runs, and the caller is the one to move.
     function _enter(uint256 gameId, Game calldata game, GamePhase phase) private view {
         _known(gameId, game);
-        _require(game.front(), phase);
+        _require(game.cursor(), phase);
     }
 
-    /// @dev The same for a game of which the part before the front is known by its hash.
-    function _enter(uint256 gameId, bytes32 matter, Front calldata front, GamePhase phase) private view {
-        if (_hashes[gameId] != Games.hashOf(matter, front)) revert WrongGame(gameId);
-        _require(front, phase);
+    /// @dev The same for a game of which the part before the cursor is known by its hash.
+    function _enter(uint256 gameId, bytes32 contextHash, Cursor calldata cursor, GamePhase phase) private view {
+        if (_hashes[gameId] != Games.hashOf(contextHash, cursor)) revert WrongGame(gameId);
+        _require(cursor, phase);
     }
 
-    function _require(Front calldata front, GamePhase phase) private view {
-        if (front.phase != phase) revert WrongPhase(front.phase);
-        address mover = Descent.challengerMoves(phase) ? front.challenger : front.defender;
+    function _require(Cursor calldata cursor, GamePhase phase) private view {
+        if (cursor.phase != phase) revert WrongPhase(cursor.phase);
+        address mover = Descent.challengerMoves(phase) ? cursor.challenger : cursor.defender;
         if (msg.sender != mover) revert NotYourMove(mover);
-        if (block.timestamp > front.deadline) revert DeadlinePassed(front.deadline);
+        if (block.timestamp > cursor.deadline) revert DeadlinePassed(cursor.deadline);
     }
 
     /// @dev Hands the move over and starts the other side's clock.
     function _leave(
         uint256 gameId,
-        bytes32 basis,
-        Scope memory scope,
-        Front memory next,
+        bytes32 paramsHash,
+        Context memory context,
+        Cursor memory next,
         GamePhase move,
         bytes32[] memory digests
     ) private {
         next.deadline = uint64(block.timestamp) + next.moveTime;
-        _hashes[gameId] = Games.hash(Games.matter(basis, scope), next);
-        emit Moved(gameId, move, scope, next, digests);
+        _hashes[gameId] = Games.hash(Games.contextHash(paramsHash, context), next);
+        emit Moved(gameId, move, context, next, digests);
     }
 
     /// @dev The same for a move within a tree.
-    function _narrow(uint256 gameId, bytes32 matter, Front memory next, bytes32[] memory children) private {
+    function _narrow(uint256 gameId, bytes32 contextHash, Cursor memory next, bytes32[] memory children) private {
         next.deadline = uint64(block.timestamp) + next.moveTime;
-        _hashes[gameId] = Games.hash(matter, next);
+        _hashes[gameId] = Games.hash(contextHash, next);
         emit Narrowed(gameId, next, children);
     }
 
@@ -343,21 +343,21 @@ contract Court is ICourt {
     function _goOn(
         uint256 gameId,
         Game calldata game,
-        Front memory next,
+        Cursor memory next,
         bytes calldata node,
         bytes32[] calldata nodeProof
     ) private {
         GamePhase phase = game.phase;
-        Scope memory scope = game.scope();
+        Context memory context = game.context();
         if (phase == GamePhase.PICK_NODE && next.level == 0) {
-            Descent.enterNode(game.program, scope, next, node, nodeProof);
+            Descent.enterNode(game.program, context, next, node, nodeProof);
         } else {
             if (node.length + nodeProof.length != 0) revert WrongCount(0, node.length + nodeProof.length);
             if (next.level > 0) next.phase = GamePhase(uint8(phase) + 1);
             else if (phase == GamePhase.PICK_LEAF) next.phase = GamePhase.REVEAL_LEAF;
             else revert WrongPhase(phase); // a slot's digest is not opened further: proveOutput ends it
         }
-        _leave(gameId, game.basis(), scope, next, phase, new bytes32[](0));
+        _leave(gameId, game.paramsHash(), context, next, phase, new bytes32[](0));
     }
 
     /// @dev What the element's bits must be.

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {Nodes} from "../arbiter/Nodes.sol";
-import {Front, GamePhase, ICourt, Scope} from "../interfaces/ICourt.sol";
+import {Cursor, GamePhase, ICourt, Context} from "../interfaces/ICourt.sol";
 import {ProgramRef} from "../interfaces/Types.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {Games} from "./Games.sol";
@@ -28,7 +28,7 @@ library Descent {
     }
 
     /// @notice From here on the defender opens outRoot's tree.
-    function openState(Front memory next, bytes32 outRoot, uint32 slots) internal pure {
+    function openState(Cursor memory next, bytes32 outRoot, uint32 slots) internal pure {
         next.phase = GamePhase.SPLIT_OUTPUT;
         next.digest = outRoot;
         // forge-lint: disable-next-line(unsafe-typecast)
@@ -45,29 +45,29 @@ library Descent {
         return Games.digestOf(children);
     }
 
-    /// @notice The front with the picked child as the tree node in dispute; its phase is still the old one.
-    function picked(Front calldata front, uint32 child, bytes32 digest, bytes32[] calldata siblings)
+    /// @notice The cursor with the picked child as the tree node in dispute; its phase is still the old one.
+    function picked(Cursor calldata cursor, uint32 child, bytes32 digest, bytes32[] calldata siblings)
         internal
         view
-        returns (Front memory next)
+        returns (Cursor memory next)
     {
-        uint32 height = _height(front.level);
+        uint32 height = _height(cursor.level);
         if (child >> height != 0) revert ICourt.IndexOutOfRange(child, uint256(1) << height);
-        if (siblings.length != height || Merkle.fold(digest, child, siblings) != front.digest) {
+        if (siblings.length != height || Merkle.fold(digest, child, siblings) != cursor.digest) {
             revert ICourt.WrongChildren();
         }
-        next = front;
-        next.level = front.level - height;
+        next = cursor;
+        next.level = cursor.level - height;
         next.digest = digest;
-        next.index = front.index + (uint64(child) << next.level);
+        next.index = cursor.index + (uint64(child) << next.level);
         next.revealed = 0;
     }
 
     /// @notice The picked trace leaf is node next.index: from here on the game is about its output tensor.
     function enterNode(
         ProgramRef calldata program,
-        Scope memory scope,
-        Front memory next,
+        Context memory context,
+        Cursor memory next,
         bytes calldata node,
         bytes32[] calldata proof
     ) internal view {
@@ -77,11 +77,11 @@ library Descent {
         }
         uint256 size = Nodes.sizeOf(Nodes.decode(node));
         uint256 leaves = Openings.leaves(size);
-        scope.node = uint32(next.index);
-        scope.nodeHash = keccak256(node);
+        context.node = uint32(next.index);
+        context.nodeHash = keccak256(node);
         // casting to 'uint64' is safe because a tensor has at most 2^28 elements of 4 bytes
         // forge-lint: disable-next-line(unsafe-typecast)
-        scope.size = uint64(size);
+        context.size = uint64(size);
         next.level = uint32(Merkle.depth(leaves));
         // forge-lint: disable-next-line(unsafe-typecast)
         next.leaves = uint64(leaves);

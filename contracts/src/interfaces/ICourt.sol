@@ -18,9 +18,9 @@ enum GamePhase {
     SPLIT_OUTPUT // 10 defender: open the child (digest: a node of outRoot's tree)
 }
 
-/// @dev The whole of a game. The chain keeps only keccak256(matter ‖ front), where matter = keccak256(basis ‖ scope) and
-/// basis = keccak256 of all before the scope; the front is the part from `challenger` on, the scope that from `key` on. A move
-/// brings no more than it reads: within a tree matter and front, elsewhere mostly basis, scope and front.
+/// @dev The whole of a game. The chain keeps only keccak256(contextHash ‖ cursor), where contextHash = keccak256(paramsHash ‖ context) and
+/// paramsHash = keccak256 of all before the context; the cursor is the part from `challenger` on, the context that from `key` on. A move
+/// brings no more than it reads: within a tree contextHash and cursor, elsewhere mostly paramsHash, context and cursor.
 struct Game {
     Accused accused; // of the claim in dispute
     bytes32 claimId;
@@ -32,7 +32,7 @@ struct Game {
     bytes32 seed;
     uint32 records;
     uint32 recordSize;
-    uint32 shard; // what is before the scope never changes
+    uint32 shard; // what is before the context never changes
     bytes32 key; // 0, or the prefix of every leaf of the last step's keyed trace
     uint64 step; // counter of the first step in dispute
     uint32 steps; // steps between inRoot and outRoot; 0: the game is about what outRoot, an input state's, is the root of
@@ -55,7 +55,7 @@ struct Game {
 }
 
 /// @dev The middle of a Game, field by field: which steps and which node are in dispute.
-struct Scope {
+struct Context {
     bytes32 key;
     uint64 step;
     uint32 steps;
@@ -68,7 +68,7 @@ struct Scope {
 }
 
 /// @dev The end of a Game, field by field: what a move within a tree needs and changes.
-struct Front {
+struct Cursor {
     address challenger;
     address defender;
     GamePhase phase;
@@ -110,11 +110,11 @@ interface ICourt {
     error NothingToDeliver(uint256 gameId);
 
     event GameOpened(uint256 indexed gameId, bytes32 indexed claimId, Game game);
-    /// @dev The game's new scope and front.
-    event Moved(uint256 indexed gameId, GamePhase phase, Scope scope, Front front, bytes32[] digests);
-    /// @dev A move that changes the front alone. `digests`: what the defender opened, or the steps' roots.
-    event Narrowed(uint256 indexed gameId, Front front, bytes32[] digests);
-    event LeafRevealed(uint256 indexed gameId, Front front, bytes data);
+    /// @dev The game's new context and cursor.
+    event Moved(uint256 indexed gameId, GamePhase phase, Context context, Cursor cursor, bytes32[] digests);
+    /// @dev A move that changes the cursor alone. `digests`: what the defender opened, or the steps' roots.
+    event Narrowed(uint256 indexed gameId, Cursor cursor, bytes32[] digests);
+    event LeafRevealed(uint256 indexed gameId, Cursor cursor, bytes data);
     /// @dev `reason`: "timeout", "children", "output", "padding", "leaf" (not canonical) or "arithmetic".
     event GameDecided(uint256 indexed gameId, bytes32 indexed claimId, bool challengerWon, string reason);
     event Undelivered(uint256 indexed gameId, bool challengerWon);
@@ -124,38 +124,38 @@ interface ICourt {
     /// @notice Defender: the state roots after steps 1 .. steps-1 of the disputed segment.
     function revealSteps(
         uint256 gameId,
-        bytes32 basis,
-        Scope calldata scope,
-        Front calldata front,
+        bytes32 paramsHash,
+        Context calldata context,
+        Cursor calldata cursor,
         bytes32[] calldata roots
     ) external;
     /// @notice Challenger: `j` = number of revealed roots it agrees with; step j is the disputed one.
     function pickStep(
         uint256 gameId,
-        bytes32 basis,
-        Scope calldata scope,
-        Front calldata front,
+        bytes32 paramsHash,
+        Context calldata context,
+        Cursor calldata cursor,
         bytes32[] calldata roots,
         uint32 j
     ) external;
     /// @notice Defender: the trace root of the disputed step and its descendants, as many levels down as one move opens.
     function revealTrace(
         uint256 gameId,
-        bytes32 basis,
-        Scope calldata scope,
-        Front calldata front,
+        bytes32 paramsHash,
+        Context calldata context,
+        Cursor calldata cursor,
         bytes32 traceRoot,
         bytes32[] calldata children
     ) external;
     /// @notice Defender: the descendants of the tree node in dispute, as many levels down as one move opens. That they fold to
     /// it is not checked unless the challenger asks (`proveChildren`).
-    function split(uint256 gameId, bytes32 matter, Front calldata front, bytes32[] calldata children) external;
+    function split(uint256 gameId, bytes32 contextHash, Cursor calldata cursor, bytes32[] calldata children) external;
     /// @notice Challenger: the first child it disagrees with, by its digest and its siblings up to the tree node in dispute,
     /// bottom-up. Not at a trace tree's leaf, and not beyond the last leaf: that takes `pick`.
     function pickWithin(
         uint256 gameId,
-        bytes32 matter,
-        Front calldata front,
+        bytes32 contextHash,
+        Cursor calldata cursor,
         uint32 child,
         bytes32 digest,
         bytes32[] calldata siblings
@@ -194,9 +194,9 @@ interface ICourt {
     /// @notice Defender: the bytes of the disputed leaf.
     function revealLeaf(
         uint256 gameId,
-        bytes32 basis,
-        Scope calldata scope,
-        Front calldata front,
+        bytes32 paramsHash,
+        Context calldata context,
+        Cursor calldata cursor,
         bytes calldata data
     ) external;
     /// @notice Challenger: element `element` of the disputed node's output, which lies in the revealed leaf, is not

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {Openings} from "../../src/dispute/Openings.sol";
-import {Front, Game, GamePhase, ICourt, Opening, Scope} from "../../src/interfaces/ICourt.sol";
+import {Cursor, Game, GamePhase, ICourt, Opening, Context} from "../../src/interfaces/ICourt.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {CourtGame} from "./CourtGame.sol";
 import {Tree, Trees} from "./Trees.sol";
@@ -215,7 +215,7 @@ contract CourtTest is CourtGame {
                     continue;
                 }
                 _refused(challengers ? defender : challenger, data, ICourt.NotYourMove.selector);
-                _refused(makeAddr("front-runner"), data, ICourt.NotYourMove.selector);
+                _refused(makeAddr("cursor-runner"), data, ICourt.NotYourMove.selector);
                 uint256 now_ = vm.getBlockTimestamp();
                 vm.warp(game.deadline + 1);
                 _refused(mover, data, ICourt.DeadlinePassed.selector);
@@ -229,14 +229,14 @@ contract CourtTest is CourtGame {
 
     function _move(uint256 move, uint256 id, Game memory game) private pure returns (bytes memory) {
         bytes32[] memory none = new bytes32[](0);
-        (bytes32 basis, Scope memory scope, Front memory front) = (_basis(game), _scope(game), _front(game));
-        if (move == 0) return abi.encodeCall(ICourt.revealSteps, (id, basis, scope, front, none));
-        if (move == 1) return abi.encodeCall(ICourt.pickStep, (id, basis, scope, front, none, 0));
-        if (move == 2) return abi.encodeCall(ICourt.revealTrace, (id, basis, scope, front, 0, none));
+        (bytes32 paramsHash, Context memory context, Cursor memory cursor) = (_basis(game), _scope(game), _front(game));
+        if (move == 0) return abi.encodeCall(ICourt.revealSteps, (id, paramsHash, context, cursor, none));
+        if (move == 1) return abi.encodeCall(ICourt.pickStep, (id, paramsHash, context, cursor, none, 0));
+        if (move == 2) return abi.encodeCall(ICourt.revealTrace, (id, paramsHash, context, cursor, 0, none));
         if (move == 3) return abi.encodeCall(ICourt.pick, (id, game, 0, 0, none, "", none));
-        if (move == 4) return abi.encodeCall(ICourt.split, (id, _matter(game), front, none));
+        if (move == 4) return abi.encodeCall(ICourt.split, (id, _matter(game), cursor, none));
         if (move == 7) return abi.encodeCall(ICourt.prove, (id, game, 0, none, "", 0, new Opening[](0)));
-        return abi.encodeCall(ICourt.revealLeaf, (id, basis, scope, front, ""));
+        return abi.encodeCall(ICourt.revealLeaf, (id, paramsHash, context, cursor, ""));
     }
 
     function _refused(address sender, bytes memory data, bytes4 error_) private {

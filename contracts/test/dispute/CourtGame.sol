@@ -7,7 +7,7 @@ import {ArbiterIndex} from "../../src/arbiter/ArbiterIndex.sol";
 import {ArbiterTranscendental} from "../../src/arbiter/ArbiterTranscendental.sol";
 import {Court} from "../../src/dispute/Court.sol";
 import {Openings} from "../../src/dispute/Openings.sol";
-import {Front, Game, GamePhase, ICourt, Opening, Scope} from "../../src/interfaces/ICourt.sol";
+import {Cursor, Game, GamePhase, ICourt, Opening, Context} from "../../src/interfaces/ICourt.sol";
 import {ProgramRef} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Test, Vm} from "../Vm.sol";
@@ -191,12 +191,12 @@ abstract contract CourtGame is Test {
         Vm.Log[] memory logs = vm.getRecordedLogs();
         bytes memory data = logs[logs.length - 1].data;
         if (logs[logs.length - 1].topics[0] == ICourt.LeafRevealed.selector) {
-            (Front memory front,) = abi.decode(data, (Front, bytes));
-            return Trees.withParts(game, _scope(game), front);
+            (Cursor memory cursor,) = abi.decode(data, (Cursor, bytes));
+            return Trees.withParts(game, _scope(game), cursor);
         }
         assertEq(logs[logs.length - 1].topics[0], ICourt.Moved.selector);
-        (, Scope memory scope, Front memory next,) = abi.decode(data, (GamePhase, Scope, Front, bytes32[]));
-        return Trees.withParts(game, scope, next);
+        (, Context memory context, Cursor memory next,) = abi.decode(data, (GamePhase, Context, Cursor, bytes32[]));
+        return Trees.withParts(game, context, next);
     }
 
     /// @dev After a move within a tree of `game`.
@@ -204,9 +204,9 @@ abstract contract CourtGame is Test {
         Vm.Log[] memory logs = vm.getRecordedLogs();
         assertEq(logs[logs.length - 1].topics[0], ICourt.Narrowed.selector);
         bytes memory data = logs[logs.length - 1].data;
-        (Front memory f,) = abi.decode(data, (Front, bytes32[]));
+        (Cursor memory f,) = abi.decode(data, (Cursor, bytes32[]));
         (game.phase, game.digest, game.level, game.index) = (f.phase, f.digest, f.level, f.index);
-        bytes32 revealed; // of the children: what follows the front, where they begin and how many they are
+        bytes32 revealed; // of the children: what follows the cursor, where they begin and how many they are
         assembly ("memory-safe") {
             let count := mload(add(data, 0x180))
             if count { revealed := keccak256(add(data, 0x1a0), shl(5, count)) }
@@ -217,20 +217,20 @@ abstract contract CourtGame is Test {
         return game;
     }
 
-    function _front(Game memory game) internal pure returns (Front memory front) {
-        (,, front) = Trees.parts(game);
+    function _front(Game memory game) internal pure returns (Cursor memory cursor) {
+        (,, cursor) = Trees.parts(game);
     }
 
-    function _scope(Game memory game) internal pure returns (Scope memory scope) {
-        (, scope,) = Trees.parts(game);
+    function _scope(Game memory game) internal pure returns (Context memory context) {
+        (, context,) = Trees.parts(game);
     }
 
-    function _basis(Game memory game) internal pure returns (bytes32 basis) {
-        (basis,,) = Trees.parts(game);
+    function _basis(Game memory game) internal pure returns (bytes32 paramsHash) {
+        (paramsHash,,) = Trees.parts(game);
     }
 
-    function _matter(Game memory game) internal pure returns (bytes32 matter) {
-        (matter,) = Trees.within(game);
+    function _matter(Game memory game) internal pure returns (bytes32 contextHash) {
+        (contextHash,) = Trees.within(game);
     }
 
     function _revealTrace(uint256 id, Game memory game, Tree memory trace) internal returns (Game memory) {

@@ -4,7 +4,7 @@ pragma solidity ^0.8.30;
 import {ArbiterContraction} from "../../src/arbiter/ArbiterContraction.sol";
 import {Court} from "../../src/dispute/Court.sol";
 import {Openings} from "../../src/dispute/Openings.sol";
-import {Front, Game, GamePhase, IArbiter, ICourt, Opening, Scope} from "../../src/interfaces/ICourt.sol";
+import {Cursor, Game, GamePhase, IArbiter, ICourt, Opening, Context} from "../../src/interfaces/ICourt.sol";
 import {Claim, Kind, Phase, ProgramRef, Role, Terms} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Vm} from "../Vm.sol";
@@ -149,18 +149,18 @@ contract DisputeGasTest is Market {
         for (uint256 i; i < roots.length; ++i) {
             roots[i] = keccak256(abi.encode("root", i));
         }
-        (bytes32 basis, Scope memory scope, Front memory front) = Trees.parts(game);
-        _send(true, abi.encodeCall(ICourt.revealSteps, (gameId, basis, scope, front, roots)), "reveal_steps");
-        (basis, scope, front) = Trees.parts(game);
-        _send(false, abi.encodeCall(ICourt.pickStep, (gameId, basis, scope, front, roots, 5)), "pick_step");
-        (basis, scope, front) = Trees.parts(game);
+        (bytes32 paramsHash, Context memory context, Cursor memory cursor) = Trees.parts(game);
+        _send(true, abi.encodeCall(ICourt.revealSteps, (gameId, paramsHash, context, cursor, roots)), "reveal_steps");
+        (paramsHash, context, cursor) = Trees.parts(game);
+        _send(false, abi.encodeCall(ICourt.pickStep, (gameId, paramsHash, context, cursor, roots, 5)), "pick_step");
+        (paramsHash, context, cursor) = Trees.parts(game);
         bytes memory data =
-            abi.encodeCall(ICourt.revealTrace, (gameId, basis, scope, front, trace.root, trace.opened[0]));
+            abi.encodeCall(ICourt.revealTrace, (gameId, paramsHash, context, cursor, trace.root, trace.opened[0]));
         _send(true, data, "reveal_trace");
         _descend(trace);
         _descend(tensor);
-        (basis, scope, front) = Trees.parts(game);
-        _send(true, abi.encodeCall(ICourt.revealLeaf, (gameId, basis, scope, front, leaf)), "reveal_leaf");
+        (paramsHash, context, cursor) = Trees.parts(game);
+        _send(true, abi.encodeCall(ICourt.revealLeaf, (gameId, paramsHash, context, cursor, leaf)), "reveal_leaf");
         _prove();
     }
 
@@ -169,8 +169,8 @@ contract DisputeGasTest is Market {
         for (uint256 round; round < tree.opened.length; ++round) {
             bytes32[] memory children = tree.opened[round];
             if (uint8(game.phase) & 1 == 0) {
-                (bytes32 matter, Front memory front) = Trees.within(game);
-                _send(true, abi.encodeCall(ICourt.split, (gameId, matter, front, children)), "split");
+                (bytes32 contextHash, Cursor memory cursor) = Trees.within(game);
+                _send(true, abi.encodeCall(ICourt.split, (gameId, contextHash, cursor, children)), "split");
             }
             _pick(tree, round, children);
         }
@@ -185,9 +185,9 @@ contract DisputeGasTest is Market {
             );
             return _send(false, whole, "pick_node");
         }
-        (bytes32 matter, Front memory front) = Trees.within(game);
+        (bytes32 contextHash, Cursor memory cursor) = Trees.within(game);
         bytes memory data =
-            abi.encodeCall(ICourt.pickWithin, (gameId, matter, front, child, children[child], siblings));
+            abi.encodeCall(ICourt.pickWithin, (gameId, contextHash, cursor, child, children[child], siblings));
         _send(false, data, "pick");
     }
 
@@ -215,20 +215,20 @@ contract DisputeGasTest is Market {
         Vm.Log[] memory logs = vm.getRecordedLogs();
         Vm.Log memory last = logs[0];
         if (last.topics[0] == ICourt.Moved.selector) {
-            (, Scope memory scope, Front memory front,) =
-                abi.decode(last.data, (GamePhase, Scope, Front, bytes32[]));
-            game = Trees.withParts(game, scope, front);
+            (, Context memory context, Cursor memory cursor,) =
+                abi.decode(last.data, (GamePhase, Context, Cursor, bytes32[]));
+            game = Trees.withParts(game, context, cursor);
         } else if (last.topics[0] != ICourt.GameDecided.selector) {
-            (Front memory front,) = last.topics[0] == ICourt.Narrowed.selector
-                ? abi.decode(last.data, (Front, bytes32[]))
+            (Cursor memory cursor,) = last.topics[0] == ICourt.Narrowed.selector
+                ? abi.decode(last.data, (Cursor, bytes32[]))
                 : _frontOf(last.data);
-            (, Scope memory scope,) = Trees.parts(game);
-            game = Trees.withParts(game, scope, front);
+            (, Context memory context,) = Trees.parts(game);
+            game = Trees.withParts(game, context, cursor);
         }
     }
 
-    function _frontOf(bytes memory data) private pure returns (Front memory front, bytes32[] memory none) {
-        (front,) = abi.decode(data, (Front, bytes));
+    function _frontOf(bytes memory data) private pure returns (Cursor memory cursor, bytes32[] memory none) {
+        (cursor,) = abi.decode(data, (Cursor, bytes));
         none = new bytes32[](0);
     }
 

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {Openings} from "../../src/dispute/Openings.sol";
-import {Front, Game, Scope} from "../../src/interfaces/ICourt.sol";
+import {Cursor, Game, Context} from "../../src/interfaces/ICourt.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 
 /// @notice A whole tree in memory: `levels[0]` are the padded leaves, the last level is the root.
@@ -171,27 +171,27 @@ library Trees {
     function parts(Game memory game)
         internal
         pure
-        returns (bytes32 basis, Scope memory scope, Front memory front)
+        returns (bytes32 paramsHash, Context memory context, Cursor memory cursor)
     {
         bytes memory encoded = abi.encode(game);
-        basis = keccak256(slice(encoded, 0, 20 * 32));
-        scope = abi.decode(slice(encoded, 20 * 32, 9 * 32), (Scope));
-        front = abi.decode(slice(encoded, 29 * 32, 10 * 32), (Front));
+        paramsHash = keccak256(slice(encoded, 0, 20 * 32));
+        context = abi.decode(slice(encoded, 20 * 32, 9 * 32), (Context));
+        cursor = abi.decode(slice(encoded, 29 * 32, 10 * 32), (Cursor));
     }
 
-    function within(Game memory game) internal pure returns (bytes32 matter, Front memory front) {
-        Scope memory scope;
-        (matter, scope, front) = parts(game);
-        matter = keccak256(bytes.concat(matter, abi.encode(scope)));
+    function within(Game memory game) internal pure returns (bytes32 contextHash, Cursor memory cursor) {
+        Context memory context;
+        (contextHash, context, cursor) = parts(game);
+        contextHash = keccak256(bytes.concat(contextHash, abi.encode(context)));
     }
 
-    function withParts(Game memory game, Scope memory scope, Front memory front)
+    function withParts(Game memory game, Context memory context, Cursor memory cursor)
         internal
         pure
         returns (Game memory)
     {
-        bytes memory basis = slice(abi.encode(game), 0, 20 * 32);
-        return abi.decode(bytes.concat(basis, abi.encode(scope), abi.encode(front)), (Game));
+        bytes memory paramsHash = slice(abi.encode(game), 0, 20 * 32);
+        return abi.decode(bytes.concat(paramsHash, abi.encode(context), abi.encode(cursor)), (Game));
     }
 
     function slice(bytes memory data, uint256 from, uint256 size) internal pure returns (bytes memory part) {

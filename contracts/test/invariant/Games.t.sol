@@ -18,12 +18,12 @@ contract CheckedGames is GamesHandler {
         assertEq(game.deadline, moved + MOVE_TIME, "one deadline, a move's time after the last move");
     }
 
-    /// @dev Of the 39 words of a game's encoding, basis are the first 20, scope the next 9, front the last 10.
+    /// @dev Of the 39 words of a game's encoding, paramsHash are the first 20, context the next 9, cursor the last 10.
     function _hashOf(Game memory given) private pure returns (bytes32) {
         bytes memory encoded = abi.encode(given);
-        bytes32 basis = keccak256(_words(encoded, 0, 20));
-        bytes32 matter = keccak256(abi.encodePacked(basis, _words(encoded, 20, 29)));
-        return keccak256(abi.encodePacked(matter, _words(encoded, 29, 39)));
+        bytes32 paramsHash = keccak256(_words(encoded, 0, 20));
+        bytes32 contextHash = keccak256(abi.encodePacked(paramsHash, _words(encoded, 20, 29)));
+        return keccak256(abi.encodePacked(contextHash, _words(encoded, 29, 39)));
     }
 
     function _words(bytes memory encoded, uint256 from, uint256 to) private pure returns (bytes memory part) {

@@ -41,7 +41,8 @@ from assay.protocol.types import (
     Accused,
     Claim,
     ClaimStatus,
-    Front,
+    Context,
+    Cursor,
     Game,
     GamePhase,
     Kind,
@@ -50,7 +51,6 @@ from assay.protocol.types import (
     Phase,
     ProgramRef,
     Progress,
-    Scope,
     Seconds,
     Terms,
     Vote,
@@ -202,7 +202,7 @@ STRUCTS = {
 }
 
 
-@pytest.mark.parametrize("kind", [*STRUCTS, Claim, Game, Scope, Front, Opening])
+@pytest.mark.parametrize("kind", [*STRUCTS, Claim, Game, Context, Cursor, Opening])
 def test_types_mirror_the_solidity_structs_in_order(artifacts: Artifacts, kind: Any) -> None:
     if kind in STRUCTS:
         name, function = STRUCTS[kind]
@@ -211,9 +211,9 @@ def test_types_mirror_the_solidity_structs_in_order(artifacts: Artifacts, kind: 
         components = find(artifacts["ITasks"].abi, "function", "settle")["inputs"][0]["components"]
     elif kind is Game:
         components = find(artifacts["ICourt"].abi, "function", "timeout")["inputs"][1]["components"]
-    elif kind in (Scope, Front):
+    elif kind in (Context, Cursor):
         inputs = find(artifacts["ICourt"].abi, "function", "revealLeaf")["inputs"]
-        components = inputs[2 if kind is Scope else 3]["components"]
+        components = inputs[2 if kind is Context else 3]["components"]
     else:
         components = find(artifacts["ICourt"].abi, "function", "prove")["inputs"][-1]["components"]
     snake = [re.sub(r"(?<!^)([A-Z])", r"_\1", c["name"]).lower() for c in components]
@@ -230,7 +230,7 @@ def test_adapter_has_every_method_of_the_port_with_its_parameters() -> None:
 
 CLAIM = sample(Claim)
 GAME = sample(Game)
-CHANGED = replace(GAME.scope, step=9, trace_root=b"\x77" * 32)
+CHANGED = replace(GAME.context, step=9, trace_root=b"\x77" * 32)
 WITHIN = replace(GAME, phase=GamePhase.PICK_LEAF, level=1, index=0, leaves=2)
 TERMS = sample(Terms)
 D = digest("x")
@@ -565,25 +565,25 @@ def test_game_view_follows_the_moves(artifacts: Artifacts) -> None:
         value = replace(GAME, phase=phase, digest=digest(text))
         return decode_arguments([entry], encode_arguments([entry], [as_tuple(value)]))[0]
 
-    def front(phase: GamePhase, text: str) -> dict[str, Any]:
+    def cursor(phase: GamePhase, text: str) -> dict[str, Any]:
         entry = find(artifacts["ICourt"].abi, "function", "split")["inputs"][2]
-        value = replace(GAME, phase=phase, digest=digest(text)).front
+        value = replace(GAME, phase=phase, digest=digest(text)).cursor
         return decode_arguments([entry], encode_arguments([entry], [as_tuple(value)]))[0]
 
     def moved(phase: GamePhase, text: str) -> dict[str, Any]:
         entry = find(artifacts["ICourt"].abi, "function", "revealLeaf")["inputs"][2]
-        scope = decode_arguments([entry], encode_arguments([entry], [as_tuple(CHANGED)]))[0]
-        return {"scope": scope, "front": front(phase, text)}
+        context = decode_arguments([entry], encode_arguments([entry], [as_tuple(CHANGED)]))[0]
+        return {"context": context, "cursor": cursor(phase, text)}
 
     apply("GameOpened", claimId=D, game=game(GamePhase.STEPS, ""))
-    apply("Narrowed", front=front(GamePhase.PICK_STEP, ""), digests=roots)
+    apply("Narrowed", cursor=cursor(GamePhase.PICK_STEP, ""), digests=roots)
     assert index.games[1].digests == tuple(roots) and index.games[1].opened == ()
     apply("Moved", phase=2, **moved(GamePhase.TRACE, ""), digests=[])
     assert index.games[1].digests == ()
     apply("Moved", phase=3, **moved(GamePhase.PICK_NODE, "top"), digests=children)
-    apply("Narrowed", front=front(GamePhase.SPLIT_NODE, "mid"), digests=[])
+    apply("Narrowed", cursor=cursor(GamePhase.SPLIT_NODE, "mid"), digests=[])
     assert index.games[1].digests == ()
-    apply("Narrowed", front=front(GamePhase.PICK_NODE, "mid"), digests=leaves)
+    apply("Narrowed", cursor=cursor(GamePhase.PICK_NODE, "mid"), digests=leaves)
     assert index.games[1].game == replace(GAME, phase=GamePhase.PICK_NODE, digest=digest("mid")).with_parts(
         CHANGED
     )
@@ -592,7 +592,7 @@ def test_game_view_follows_the_moves(artifacts: Artifacts) -> None:
         Opened(digest("top"), tuple(children)),
         Opened(digest("mid"), tuple(leaves)),
     )
-    apply("LeafRevealed", front=front(GamePhase.PROVE, "leaf"), data=b"bytes")
+    apply("LeafRevealed", cursor=cursor(GamePhase.PROVE, "leaf"), data=b"bytes")
     apply("GameDecided", claimId=D, challengerWon=True, reason="arithmetic")
     seen = index.games[1]
     assert (seen.moves, seen.leaf_data, seen.digests) == (6, b"bytes", ())
