@@ -10,7 +10,7 @@ import torch
 
 from assay.app.settings import Settings
 from assay.node.artifacts import ResourceLimits
-from assay.node.engine import Engine, Way
+from assay.node.engine import Engine, ExecutorKind
 from assay.program.execute import open_device
 from assay.protocol.errors import Ask
 
@@ -34,11 +34,11 @@ def engine_of(settings: Settings, *, brief: bool = False) -> Engine:
     """How this node (or, if `brief`, this one command) computes. Raises Ask for an unknown executor, a device
     that is not there, no number of threads."""
     try:
-        way = Way(settings.executor)
+        way = ExecutorKind(settings.executor)
     except ValueError:
         raise Ask(
             f"there is no executor {settings.executor!r}",
-            hint=f"choose {', '.join(Way)}",
+            hint=f"choose {', '.join(ExecutorKind)}",
             code="bad-executor",
         ) from None
     if settings.threads:

@@ -110,7 +110,7 @@ class _Proven:
     data: bytes
 
 
-def _prove_tensor(game: Game, node: Node, opening: Opening, way: trees.Way) -> _Proven:
+def _prove_tensor(game: Game, node: Node, opening: Opening, way: trees.MultiProof) -> _Proven:
     """Check one opening of an ordinary or state node; `way` leads to the root that both sides accept."""
     if node.op is Op.STATE:
         size, key, place = node.bytes, ZERO_DIGEST, node.attrs[0]
@@ -174,9 +174,9 @@ def element_bits(game: Game, encoded: bytes, element: int, opened: Sequence[Open
         _only(opened)
     proven: list[_Proven] = []
     program = game.program
-    way = trees.Way(game.trace_root, program.nodes)
+    way = trees.MultiProof(game.trace_root, program.nodes)
     if node.op is Op.STATE:
-        way = trees.Way(game.in_root, program.slots)
+        way = trees.MultiProof(game.in_root, program.slots)
     if node.op is not Op.DATA:
         proven = [_prove_tensor(game, node, opening, way) for opening in opened]
 

@@ -18,7 +18,7 @@ from assay.program.execute import Executor
 from assay.program.isa import Program
 
 
-class Way(StrEnum):
+class ExecutorKind(StrEnum):
     """How steps are executed."""
 
     AUTO = "auto"
@@ -33,16 +33,16 @@ class Engine:
     compiled. `brief`: this process ends soon, so it uses forms that are there and compiles none."""
 
     device: str = "cpu"
-    way: Way = Way.REFERENCE
+    way: ExecutorKind = ExecutorKind.REFERENCE
     forms: Path | None = None
     brief: bool = False
 
     def executor(self, program: Program, steps: int) -> Executor:
         """An executor for a validated program of which about `steps` steps are to come. Raises Ask where the
         device is not there."""
-        if self.forms is None or self.way in (Way.EAGER, Way.REFERENCE):
+        if self.forms is None or self.way in (ExecutorKind.EAGER, ExecutorKind.REFERENCE):
             return self.eager(program)
-        always = self.way is Way.COMPILED
+        always = self.way is ExecutorKind.COMPILED
         compiles = not self.brief
         return WarmingExecutor(
             program, self.device, self.forms, steps=steps, always=always, compiles=compiles
@@ -50,7 +50,7 @@ class Engine:
 
     def eager(self, program: Program) -> Executor:
         """An executor that is never compiled."""
-        return Executor(program, self.device, REFERENCE if self.way is Way.REFERENCE else FAST)
+        return Executor(program, self.device, REFERENCE if self.way is ExecutorKind.REFERENCE else FAST)
 
 
 REFERENCE_ENGINE = Engine()

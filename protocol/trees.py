@@ -153,7 +153,7 @@ def below_meeting(before: int, leaf: int, siblings: Sequence[bytes]) -> tuple[by
     return tuple(siblings[: max((before ^ leaf).bit_length() - 1, 0)])
 
 
-class Way:
+class MultiProof:
     """Leaves of one tree, each proven by what its way does not share with the one before.
 
     Rule 1.3 of docs/protocol.md. After a refusal there is no saying what is proven.

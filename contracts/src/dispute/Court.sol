@@ -6,7 +6,7 @@ import {Node, Nodes} from "../arbiter/Nodes.sol";
 import {Cursor, Game, GamePhase, IArbiter, ICourt, Opening, Context} from "../interfaces/ICourt.sol";
 import {IChallenges} from "../interfaces/IMarket.sol";
 import {Merkle} from "../libraries/Merkle.sol";
-import {Descent} from "./Descent.sol";
+import {Bisection} from "./Bisection.sol";
 import {Elements} from "./Elements.sol";
 import {Games} from "./Games.sol";
 import {Leaves} from "./Leaves.sol";
@@ -55,7 +55,7 @@ contract Court is ICourt {
         (context.traceRoot, context.node, context.size, context.nodeHash) = (0, 0, 0, 0);
         (cursor.digest, cursor.level, cursor.index, cursor.revealed) = (0, 0, 0, 0);
         if (game.steps == 0) {
-            Descent.openState(cursor, game.outRoot, game.program.slots);
+            Bisection.openState(cursor, game.outRoot, game.program.slots);
         } else {
             cursor.phase = game.steps > 1 ? GamePhase.STEPS : GamePhase.TRACE;
             cursor.leaves = game.program.nodes;
@@ -120,7 +120,7 @@ contract Court is ICourt {
         within.traceRoot = traceRoot;
         next.digest = traceRoot;
         next.level = uint32(Merkle.depth(cursor.leaves));
-        next.revealed = Descent.opened(next.level, children);
+        next.revealed = Bisection.opened(next.level, children);
         _leave(gameId, paramsHash, within, next, GamePhase.TRACE, children);
     }
 
@@ -128,9 +128,9 @@ contract Court is ICourt {
         external
     {
         GamePhase phase = cursor.phase;
-        _enter(gameId, contextHash, cursor, Descent.splits(phase) ? phase : GamePhase.SPLIT_NODE);
+        _enter(gameId, contextHash, cursor, Bisection.splits(phase) ? phase : GamePhase.SPLIT_NODE);
         Cursor memory next = cursor;
-        next.revealed = Descent.opened(cursor.level, children);
+        next.revealed = Bisection.opened(cursor.level, children);
         next.phase = GamePhase(uint8(phase) - 1);
         _narrow(gameId, contextHash, next, children);
     }
@@ -144,8 +144,8 @@ contract Court is ICourt {
         bytes32[] calldata siblings
     ) external {
         GamePhase phase = cursor.phase;
-        _enter(gameId, contextHash, cursor, Descent.picks(phase) ? phase : GamePhase.PICK_NODE);
-        Cursor memory next = Descent.picked(cursor, child, digest, siblings);
+        _enter(gameId, contextHash, cursor, Bisection.picks(phase) ? phase : GamePhase.PICK_NODE);
+        Cursor memory next = Bisection.picked(cursor, child, digest, siblings);
         if (next.index >= cursor.leaves) revert IndexOutOfRange(next.index, cursor.leaves);
         if (next.level == 0) {
             if (phase != GamePhase.PICK_LEAF) revert WrongPhase(phase); // `pick` brings the node along
@@ -165,8 +165,8 @@ contract Court is ICourt {
         bytes calldata node,
         bytes32[] calldata nodeProof
     ) external {
-        _enter(gameId, game, Descent.picks(game.phase) ? game.phase : GamePhase.PICK_NODE);
-        Cursor memory next = Descent.picked(game.cursor(), child, digest, siblings);
+        _enter(gameId, game, Bisection.picks(game.phase) ? game.phase : GamePhase.PICK_NODE);
+        Cursor memory next = Bisection.picked(game.cursor(), child, digest, siblings);
         if (next.index < game.leaves) return _goOn(gameId, game, next, node, nodeProof);
         // INVARIANT: what lies wholly beyond the last leaf is padding, whoever built the tree.
         if (digest == Merkle.zero(next.level)) revert NoDifference();
@@ -174,7 +174,7 @@ contract Court is ICourt {
     }
 
     function proveChildren(uint256 gameId, Game calldata game, bytes32[] calldata children) external {
-        _enter(gameId, game, Descent.picks(game.phase) ? game.phase : GamePhase.PICK_NODE);
+        _enter(gameId, game, Bisection.picks(game.phase) ? game.phase : GamePhase.PICK_NODE);
         if (Games.digestOf(children) != game.revealed) revert WrongChildren();
         if (Merkle.fold(children) == game.digest) revert NoDifference();
         _decide(gameId, game, true, "children");
@@ -184,7 +184,7 @@ contract Court is ICourt {
         _enter(gameId, game, GamePhase.PICK_NODE);
         if (game.key != 0) revert WrongPhase(game.phase);
         (Context memory context, Cursor memory next) = (game.context(), game.cursor());
-        Descent.openState(next, game.outRoot, game.program.slots);
+        Bisection.openState(next, game.outRoot, game.program.slots);
         _leave(gameId, game.paramsHash(), context, next, GamePhase.PICK_NODE, new bytes32[](0));
     }
 
@@ -260,7 +260,7 @@ contract Court is ICourt {
     function timeout(uint256 gameId, Game calldata game) external {
         _known(gameId, game);
         if (block.timestamp <= game.deadline) revert DeadlineNotPassed(game.deadline);
-        _decide(gameId, game, !Descent.challengerMoves(game.phase), "timeout");
+        _decide(gameId, game, !Bisection.challengerMoves(game.phase), "timeout");
     }
 
     function deliver(uint256 gameId, Game calldata game) external {
@@ -297,7 +297,7 @@ contract Court is ICourt {
 
     function _require(Cursor calldata cursor, GamePhase phase) private view {
         if (cursor.phase != phase) revert WrongPhase(cursor.phase);
-        address mover = Descent.challengerMoves(phase) ? cursor.challenger : cursor.defender;
+        address mover = Bisection.challengerMoves(phase) ? cursor.challenger : cursor.defender;
         if (msg.sender != mover) revert NotYourMove(mover);
         if (block.timestamp > cursor.deadline) revert DeadlinePassed(cursor.deadline);
     }
@@ -350,7 +350,7 @@ contract Court is ICourt {
         GamePhase phase = game.phase;
         Context memory context = game.context();
         if (phase == GamePhase.PICK_NODE && next.level == 0) {
-            Descent.enterNode(game.program, context, next, node, nodeProof);
+            Bisection.enterNode(game.program, context, next, node, nodeProof);
         } else {
             if (node.length + nodeProof.length != 0) revert WrongCount(0, node.length + nodeProof.length);
             if (next.level > 0) next.phase = GamePhase(uint8(phase) + 1);

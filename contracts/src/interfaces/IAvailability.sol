@@ -69,6 +69,6 @@ interface IAvailability {
     /// @notice Anyone, in time: one chunk for each place, in their order.
     function supply(uint256 demandId, Asked calldata asked, Claim calldata claim, Chunk[] calldata chunks)
         external;
-    /// @notice Anyone, once the time is up: convict the claim if it still stands; the bond goes back either way.
+    /// @notice Anyone, once the time is up: convict the claim if it still stands; the bond goes back either proven.
     function expire(uint256 demandId, Asked calldata asked, Claim calldata claim) external;
 }

@@ -142,12 +142,12 @@ library Trees {
     /// @notice The same for leaf `index` of a whole tree.
     function opened(Tree memory tree, uint256 index) internal pure returns (Sparse memory way) {
         uint256 level = tree.levels.length - 1;
-        way.root = root(tree);
-        (way.opened, way.picks) = (new bytes32[][](movesFor(level)), new uint32[](movesFor(level)));
-        for (uint256 r; r < way.opened.length; ++r) {
+        proven.root = root(tree);
+        (proven.opened, proven.picks) = (new bytes32[][](movesFor(level)), new uint32[](movesFor(level)));
+        for (uint256 r; r < proven.opened.length; ++r) {
             uint256 below = level - height(level);
-            way.opened[r] = children(tree, level, index >> level << level);
-            way.picks[r] = uint32((index >> below) % way.opened[r].length);
+            proven.opened[r] = children(tree, level, index >> level << level);
+            proven.picks[r] = uint32((index >> below) % proven.opened[r].length);
             level = below;
         }
     }

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from assay.node.artifacts import Checkpoint, State, canonical_json, raw_cid
-from assay.node.engine import Engine, Way
+from assay.node.engine import Engine, ExecutorKind
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.compiled.warming import WarmingExecutor
 from assay.program.execute import Executor
@@ -292,11 +292,11 @@ def test_too_little_memory_is_a_question_until_there_is_more(
 def test_compiled_and_eager_nodes_agree_on_a_whole_job(day: MarketDay, tmp_path: Path) -> None:
     forms = tmp_path / "forms"
     CompiledExecutor(inner_program(), cache_dir=forms)
-    engines = [Engine("cpu", way, forms) for way in (Way.COMPILED, Way.REFERENCE)]
+    engines = [Engine("cpu", way, forms) for way in (ExecutorKind.COMPILED, ExecutorKind.REFERENCE)]
     job_id = day.post()
     for name, engine in zip(("ann", "bob"), engines, strict=True):
         day.solver(name, engine=engine)
-    for i, engine in enumerate([*engines, Engine("cpu", Way.EAGER)]):
+    for i, engine in enumerate([*engines, Engine("cpu", ExecutorKind.EAGER)]):
         day.verifier(f"v{i}", engine=engine)
     day.whistleblower("wendy")
     assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]

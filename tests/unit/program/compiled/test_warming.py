@@ -221,10 +221,10 @@ def test_a_command_that_ends_soon_uses_what_is_there_and_compiles_nothing(
 def test_nobody_imports_a_compiler_before_it_pays(tmp_path: Path) -> None:
     """Importing it takes each node a second, which a short job never gets back."""
     script = (
-        "import sys; from pathlib import Path; from assay.node.engine import Engine, Way\n"
+        "import sys; from pathlib import Path; from assay.node.engine import Engine, ExecutorKind\n"
         "from assay.program.execute import StepContext; from tests.fakes.programs import training_sample\n"
         "sample = training_sample()\n"
-        f"executor = Engine('cpu', Way.AUTO, Path({str(tmp_path)!r})).executor(sample.program, 500)\n"
+        f"executor = Engine('cpu', ExecutorKind.AUTO, Path({str(tmp_path)!r})).executor(sample.program, 500)\n"
         "executor.run(sample.state, StepContext(sample.dataset, bytes(32), 0, 0), 6)\n"
         "sys.exit('torch._inductor.standalone_compile' in sys.modules)\n"
     )

@@ -11,7 +11,7 @@ import {Openings} from "./Openings.sol";
 /// @title The way down a tree: the defender opens a node some levels deep, the challenger picks one of what it opened
 /// @notice docs/protocol.md, 6.1 and 6.4. What is opened is not folded here: the challenger who finds that it does not fold to
 /// the digest in dispute proves that (`ICourt.proveChildren`), and a pick brings the way of its child.
-library Descent {
+library Bisection {
     uint256 private constant LEVELS = 6; // levels that one move opens at most
 
     function splits(GamePhase phase) internal pure returns (bool) {
