@@ -22,9 +22,9 @@ class Business(IntEnum):
 
 @dataclass(frozen=True)
 class Guardian:
-    """The keeper, and what is paused."""
+    """The pauser, and what is paused."""
 
-    keeper: Address = ZERO_ADDRESS
+    pauser: Address = ZERO_ADDRESS
     paused: frozenset[Business] = frozenset()
 
     def require_open(self, business: Business) -> None:
@@ -32,12 +32,12 @@ class Guardian:
         require(business not in self.paused, "BusinessPaused", business.name)
 
     def with_pause(self, by: Address, business: Business, paused: bool) -> Guardian:
-        """Refused: NotKeeper."""
-        require(by == self.keeper, "NotKeeper")
+        """Refused: NotPauser."""
+        require(by == self.pauser, "NotPauser")
         return replace(self, paused=self.paused | {business} if paused else self.paused - {business})
 
     def handed_over(self, by: Address, to: Address) -> Guardian:
-        """Refused: NotKeeper, StillPaused (the office is given up only with nothing paused)."""
-        require(by == self.keeper, "NotKeeper")
+        """Refused: NotPauser, StillPaused (the office is given up only with nothing paused)."""
+        require(by == self.pauser, "NotPauser")
         require(to != ZERO_ADDRESS or not self.paused, "StillPaused")
-        return replace(self, keeper=to)
+        return replace(self, pauser=to)

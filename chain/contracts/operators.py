@@ -1,4 +1,4 @@
-"""Owners of operators, and the guardian's keeper: what few accounts do, rarely (docs/protocol.md, section 7).
+"""Owners of operators, and the guardian's pauser: what few accounts do, rarely (docs/protocol.md, section 7).
 
 Contract: as `chain.contracts.market`: each call sends at most one transaction for its intent. Reads are of
 the latest block.
@@ -35,10 +35,10 @@ def ownership(view: ChainView, account: Address) -> Ownership:
 
 
 def pauses(view: ChainView) -> tuple[Address, dict[Business, bool]]:
-    """The guardian's keeper, and what is paused."""
+    """The guardian's pauser, and what is paused."""
     guardian = view.contracts["Guardian"]
     paused = {business: bool(guardian.read("isPaused", business)) for business in Business}
-    return Address(guardian.read("keeper")), paused
+    return Address(guardian.read("pauser")), paused
 
 
 class Owner:
@@ -78,10 +78,10 @@ def revoke_consents(market: ChainMarket, intent: str) -> TxResult:
 
 
 def set_paused(market: ChainMarket, intent: str, business: Business, paused: bool) -> TxResult:
-    """Keeper: stop or allow one kind of new business."""
+    """Pauser: stop or allow one kind of new business."""
     return market.do(intent, "Guardian", "setPaused", business, paused)
 
 
 def hand_over(market: ChainMarket, intent: str, to: Address) -> TxResult:
-    """Keeper: give the office to another account, or, to the zero address, up for good."""
+    """Pauser: give the office to another account, or, to the zero address, up for good."""
     return market.do(intent, "Guardian", "handOver", to)

@@ -44,7 +44,7 @@ class Delays:
 def market_plan(deployer: str, *, token_supply: Wei, delays: Delays) -> list[Planned]:
     """Every contract of a market with its own token, whose whole supply the deployer gets.
 
-    The deployer is the guardian's keeper until it hands the office over.
+    The deployer is the guardian's pauser until it hands the office over.
     """
     return [
         Planned("Token", "AssayToken", lambda _: [deployer, token_supply]),

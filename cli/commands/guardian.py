@@ -29,13 +29,13 @@ def parse_business(text: str) -> Business:
 
 @commands.command()
 def pause(context: typer.Context, what: What) -> None:
-    """Keeper: stop new jobs, claims of shards, or stakes."""
+    """Pauser: stop new jobs, claims of shards, or stakes."""
     _set(context, what, True)
 
 
 @commands.command()
 def unpause(context: typer.Context, what: What) -> None:
-    """Keeper: allow them again."""
+    """Pauser: allow them again."""
     _set(context, what, False)
 
 
@@ -55,18 +55,18 @@ def _set(context: typer.Context, what: str, paused: bool) -> None:
 @commands.command("hand-over")
 def hand_over(
     context: typer.Context,
-    to: Annotated[str | None, typer.Argument(help="The next keeper's name or address.")] = None,
+    to: Annotated[str | None, typer.Argument(help="The next pauser's name or address.")] = None,
     renounce: Annotated[bool, typer.Option(help="Nobody, for good.")] = False,
 ) -> None:
-    """Keeper: give the office to another account, or up for good."""
+    """Pauser: give the office to another account, or up for good."""
     from assay.chain.contracts.operators import hand_over as give
 
     app = app_of(context)
     if (to is None) != renounce:
-        raise Stop("say who is the next keeper", hint="name an account, or --renounce", code="usage")
+        raise Stop("say who is the next pauser", hint="name an account, or --renounce", code="usage")
     address = ZERO_ADDRESS if to is None else resolve(app, to)
     connection = app.connect()
-    app.announce("give up the guardian's office for good" if to is None else f"make {address} the keeper")
+    app.announce("give up the guardian's office for good" if to is None else f"make {address} the pauser")
     result = give(connection.writer, connection.intent("hand-over", address), address)
     app.output.result("transaction", result, f"handed over; transaction {result.tx_hash}")
 
@@ -77,9 +77,9 @@ def show(context: typer.Context) -> None:
     from assay.chain.contracts.operators import pauses
 
     app = app_of(context)
-    keeper, paused = pauses(app.view().market)
-    rows = table(f"guardian: {keeper}", "new", "state")
+    pauser, paused = pauses(app.view().market)
+    rows = table(f"guardian: {pauser}", "new", "state")
     for business, stopped in paused.items():
         rows.add_row(business.name.lower(), "paused" if stopped else "open")
-    data = {"keeper": keeper, **{business.name.lower(): stopped for business, stopped in paused.items()}}
+    data = {"pauser": pauser, **{business.name.lower(): stopped for business, stopped in paused.items()}}
     app.output.result("guardian", data, rows)

@@ -85,7 +85,7 @@ class RevokeConsents:
 
 @dataclass(frozen=True)
 class SetPaused:
-    """Keeper: stop or allow one kind of new business."""
+    """Pauser: stop or allow one kind of new business."""
 
     business: Business
     paused: bool
@@ -93,7 +93,7 @@ class SetPaused:
 
 @dataclass(frozen=True)
 class HandOver:
-    """Keeper: give the office away."""
+    """Pauser: give the office away."""
 
     to: Address
 

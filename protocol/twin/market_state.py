@@ -313,7 +313,7 @@ class MarketState:
         return replace(self, funds=funds)
 
 
-def new_market(market: Market, wallets: Mapping[Address, Wei], keeper: Address = ZERO_ADDRESS) -> MarketState:
+def new_market(market: Market, wallets: Mapping[Address, Wei], pauser: Address = ZERO_ADDRESS) -> MarketState:
     """A market that was just deployed, who holds its token, and who may pause new business."""
     funds = Funds(Ledger({wallet(account): amount for account, amount in wallets.items()}))
-    return MarketState(market, funds, guardian=Guardian(keeper))
+    return MarketState(market, funds, guardian=Guardian(pauser))

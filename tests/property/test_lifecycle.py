@@ -141,7 +141,7 @@ def drain(alone: Alone, player: Player) -> None:
     """Halt every job and let its participants finish: nothing stays locked and nothing stays in escrow."""
     guardian = alone.market_state.guardian
     for business in guardian.paused:
-        alone.act(e.SetPaused(business, False), guardian.keeper)
+        alone.act(e.SetPaused(business, False), guardian.pauser)
     for job_id, job in alone.market_state.jobs.items():
         alone.act(e.Halt(job_id), job.terms.client)
     for account in PLAYERS:

@@ -493,12 +493,12 @@ class Player:
         ]
 
     def offices(self) -> list[Doing]:
-        """Owners, operators and the keeper of the guardian; what is paused is soon open again."""
+        """Owners, operators and the pauser of the guardian; what is paused is soon open again."""
         rng, market_state, by = self.rng, self.twin.market_state, self.rng.choice(PLAYERS)
-        paused, keeper = market_state.guardian.paused, market_state.guardian.keeper
-        keeper = by if keeper == ZERO_ADDRESS else keeper  # the office was given up
+        paused, pauser = market_state.guardian.paused, market_state.guardian.pauser
+        pauser = by if pauser == ZERO_ADDRESS else pauser  # the office was given up
         if paused:
-            return [(e.SetPaused(rng.choice(sorted(paused)), False), keeper)]
+            return [(e.SetPaused(rng.choice(sorted(paused)), False), pauser)]
         owned = [o for o in PLAYERS if market_state.keys.owner_of(o, self.twin.time) != o]
         if not owned or rng.random() < 0.1:
             operator = rng.choice(PLAYERS)
@@ -508,8 +508,8 @@ class Player:
             consent = Consent(owner, operator, nonce, Seconds(expiry + rng.choice([0, 0, 0, 1])))
             return [
                 (e.Bind(operator, expiry, consent), by),
-                (e.SetPaused(rng.choice(list(Business)), True), rng.choice([keeper, keeper, by])),
-                (e.HandOver(rng.choice([keeper, ZERO_ADDRESS])), rng.choice([keeper, by])),
+                (e.SetPaused(rng.choice(list(Business)), True), rng.choice([pauser, pauser, by])),
+                (e.HandOver(rng.choice([pauser, ZERO_ADDRESS])), rng.choice([pauser, by])),
             ]
         operator, role = rng.choice(owned), rng.choice(list(Role))
         owner = rng.choice([market_state.keys.owner_of(operator, self.twin.time), by])

@@ -68,7 +68,7 @@ class Twin:
         wallets = dict.fromkeys(ACCOUNTS[1:], share)
         wallets[ACCOUNTS[0]] = SUPPLY - share * (len(ACCOUNTS) - 1)
         head = deployed.head()
-        market_state = new_market_state(market, wallets, keeper=ACCOUNTS[0])  # type: ignore[arg-type]
+        market_state = new_market_state(market, wallets, pauser=ACCOUNTS[0])  # type: ignore[arg-type]
         return Twin(deployed, market_state, head.time, head.block)
 
     def fork(self) -> Twin:
@@ -205,7 +205,7 @@ class Twin:
             yield ("Keys", "nonces", (account,)), self.market_state.keys.nonce(account)
         for account, weight in self.market_state.draw_weights(Moment(self.time, self.block)):
             yield ("Stakes", "drawWeight", (account,)), weight
-        yield ("Guardian", "keeper", ()), self.market_state.guardian.keeper
+        yield ("Guardian", "pauser", ()), self.market_state.guardian.pauser
         for business in Business:
             yield ("Guardian", "isPaused", (business,)), business in self.market_state.guardian.paused
         for bucket in (Bucket.STAKE, Bucket.UNBONDING):

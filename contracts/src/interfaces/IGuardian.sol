@@ -12,17 +12,17 @@ interface IGuardian {
         STAKES
     }
 
-    error NotKeeper(address keeper);
+    error NotPauser(address pauser);
     error BusinessPaused(Business business);
     error StillPaused(Business business);
 
     event PauseChanged(Business indexed business, bool paused);
-    event KeeperChanged(address indexed from, address indexed to);
+    event PauserChanged(address indexed from, address indexed to);
 
-    function setPaused(Business business, bool paused) external; // keeper
-    /// @notice Keeper: give the office to another account; to zero, for good, once nothing is paused.
+    function setPaused(Business business, bool paused) external; // pauser
+    /// @notice Pauser: give the office to another account; to zero, for good, once nothing is paused.
     function handOver(address to) external;
-    function keeper() external view returns (address);
+    function pauser() external view returns (address);
     function isPaused(Business business) external view returns (bool);
     /// @notice Reverts while the business is paused.
     function requireOpen(Business business) external view;

@@ -119,7 +119,7 @@ contract CheckedMarket is AuditsHandler {
     /// every unbonded token comes out.
     function check18_everythingThatIsDueCanBeCarriedOut() external {
         for (uint8 i; i <= uint8(type(IGuardian.Business).max); ++i) {
-            vm.prank(keeper);
+            vm.prank(pauser);
             guardian.setPaused(IGuardian.Business(i), true);
         }
         while (open.length > 0) {

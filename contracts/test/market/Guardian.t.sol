@@ -12,7 +12,7 @@ contract GuardianTest is Market {
     }
 
     function pauseAll() private {
-        vm.startPrank(keeper);
+        vm.startPrank(pauser);
         for (uint8 i; i <= uint8(type(IGuardian.Business).max); ++i) {
             guardian.setPaused(IGuardian.Business(i), true);
         }
@@ -38,7 +38,7 @@ contract GuardianTest is Market {
         vm.expectRevert(paused(IGuardian.Business.STAKES));
         vm.prank(solvers[0]);
         stakes.stake(Role.SOLVER, 1);
-        vm.startPrank(keeper);
+        vm.startPrank(pauser);
         for (uint8 i; i <= uint8(type(IGuardian.Business).max); ++i) {
             guardian.setPaused(IGuardian.Business(i), false);
         }
@@ -80,7 +80,7 @@ contract GuardianTest is Market {
     }
 
     function test_theKeeperAloneDecides() external {
-        bytes memory refusal = abi.encodeWithSelector(IGuardian.NotKeeper.selector, keeper);
+        bytes memory refusal = abi.encodeWithSelector(IGuardian.NotPauser.selector, pauser);
         vm.startPrank(stranger);
         vm.expectRevert(refusal);
         guardian.setPaused(IGuardian.Business.JOBS, true);
@@ -90,16 +90,16 @@ contract GuardianTest is Market {
     }
 
     function test_theOfficeIsHandedOverOrGivenUpForGood() external {
-        vm.prank(keeper);
+        vm.prank(pauser);
         guardian.handOver(stranger);
-        assertEq(guardian.keeper(), stranger);
+        assertEq(guardian.pauser(), stranger);
         vm.startPrank(stranger);
         guardian.setPaused(IGuardian.Business.SHARDS, true);
         vm.expectRevert(abi.encodeWithSelector(IGuardian.StillPaused.selector, IGuardian.Business.SHARDS));
         guardian.handOver(address(0));
         guardian.setPaused(IGuardian.Business.SHARDS, false);
         guardian.handOver(address(0));
-        vm.expectRevert(abi.encodeWithSelector(IGuardian.NotKeeper.selector, address(0)));
+        vm.expectRevert(abi.encodeWithSelector(IGuardian.NotPauser.selector, address(0)));
         guardian.setPaused(IGuardian.Business.JOBS, true);
         vm.stopPrank();
     }

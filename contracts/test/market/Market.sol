@@ -75,7 +75,7 @@ abstract contract Market is Test {
     Challenges internal challenges;
     FakeCourt internal court;
 
-    address internal keeper = makeAddr("keeper");
+    address internal pauser = makeAddr("pauser");
     address internal client = makeAddr("client");
     address internal whistle = makeAddr("whistleblower");
     address internal stranger = makeAddr("stranger");
@@ -95,7 +95,7 @@ abstract contract Market is Test {
         address challenges_ = vm.computeCreateAddress(address(this), nonce + 4);
         address court_ = vm.computeCreateAddress(address(this), nonce + 5);
         keys = new Keys(UNBIND_DELAY);
-        guardian = new Guardian(keeper);
+        guardian = new Guardian(pauser);
         address availability_ = vm.computeCreateAddress(address(this), nonce + 6);
         address plants_ = vm.computeCreateAddress(address(this), nonce + 7);
         vault = new Vault(

@@ -64,11 +64,11 @@ def test_a_revoked_consent_is_worth_nothing(assay: Assay) -> None:
     assert malformed.error["code"] == "bad-consent"
 
 
-def test_the_keeper_pauses_new_stakes_and_nobody_else_does(assay: Assay, home: Path) -> None:
+def test_the_pauser_pauses_new_stakes_and_nobody_else_does(assay: Assay, home: Path) -> None:
     key = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"  # Anvil's first account
     assert assay("account", "import", "deployer", stdin=key + "\n").status == Exit.OK
     refused = assay("guardian", "pause", "stakes")
-    assert refused.status == Exit.REVERTED and "NotKeeper" in refused.error["message"]
+    assert refused.status == Exit.REVERTED and "NotPauser" in refused.error["message"]
     assert assay("guardian", "pause", "stakes", account="deployer").status == Exit.OK
     assert assay("guardian", "show").data["stakes"] is True
     stopped = assay("stake", "deposit", "1tok", "--role", "solver")
@@ -77,7 +77,7 @@ def test_the_keeper_pauses_new_stakes_and_nobody_else_does(assay: Assay, home: P
     assert assay("stake", "deposit", "1tok", "--role", "solver").status == Exit.OK
     assert assay("guardian", "pause", "lunch").error["code"] == "bad-business"
     assert assay("guardian", "hand-over", "client", account="deployer").status == Exit.OK
-    assert assay("guardian", "pause", "jobs").status == Exit.OK, "the client is the keeper now"
+    assert assay("guardian", "pause", "jobs").status == Exit.OK, "the client is the pauser now"
     up = run("--home", str(home), "--json", "guardian", "show")
     assert up.data["jobs"] is True and up.data["shards"] is False
     assert assay("guardian", "unpause", "jobs").status == Exit.OK
