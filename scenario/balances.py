@@ -22,14 +22,14 @@ from assay.protocol.types import Address, Role
 class Snapshot:
     """Tokens at one block, in smallest units.
 
-    `parties`: wallet, free balance and stakes of each. `held`: in the vault for jobs and games. `burned`:
+    `parties`: wallet, free balance and stakes of each. `held`: in the vault for jobs and games. `burnt`:
     gone from the ledger for good; `undestroyed` of it is still in the vault's balance until anyone calls
     `destroy`.
     """
 
     parties: dict[str, int]
     held: int
-    burned: int
+    burnt: int
     undestroyed: int
     supply: int
 
@@ -40,10 +40,10 @@ class Snapshot:
     def check(self, minted: int) -> None:
         """Raises Stop unless what parties and vault hold and what was burnt make up exactly what was
         minted."""
-        gone = self.burned - self.undestroyed
-        if self.total + self.burned != minted or self.supply + gone != minted:
+        gone = self.burnt - self.undestroyed
+        if self.total + self.burnt != minted or self.supply + gone != minted:
             raise Stop(
-                f"tokens do not add up: held {self.total}, burnt {self.burned} ({self.undestroyed} not yet"
+                f"tokens do not add up: held {self.total}, burnt {self.burnt} ({self.undestroyed} not yet"
                 f" destroyed), supply {self.supply}, minted {minted}",
                 hint="this is a bug in the contracts; keep the devnet's folder and report it",
                 code="tokens-lost",
@@ -66,9 +66,9 @@ def snapshot(connection: Connection, parties: Mapping[str, Address]) -> Snapshot
             )
         vault = contracts["Vault"]
         held = int(market.held)
-        burned, undestroyed = int(vault.read("burned")), int(vault.read("undestroyed"))
+        burnt, undestroyed = int(vault.read("burnt")), int(vault.read("undestroyed"))
     supply = int(connection.total_supply())
-    return Snapshot(holdings, held, burned, undestroyed, supply)
+    return Snapshot(holdings, held, burnt, undestroyed, supply)
 
 
 def balance_table(before: Snapshot, after: Snapshot) -> Table:
@@ -85,6 +85,6 @@ def balance_table(before: Snapshot, after: Snapshot) -> Table:
     for name in before.parties:
         add(name, before.parties[name], after.parties[name])
     add("held for jobs and games", before.held, after.held)
-    add("burnt", before.burned, after.burned)
-    add("all together", before.total + before.burned, after.total + after.burned)
+    add("burnt", before.burnt, after.burnt)
+    add("all together", before.total + before.burnt, after.total + after.burnt)
     return rows

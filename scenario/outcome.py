@@ -50,7 +50,7 @@ class Outcome:
     def burnt(self) -> int:
         """What is gone for good since before the run."""
         assert self.before is not None and self.after is not None
-        return self.after.burned - self.before.burned
+        return self.after.burnt - self.before.burnt
 
     def parties(self) -> list[str]:
         """Everybody whose tokens are counted."""

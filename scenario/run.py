@@ -187,7 +187,7 @@ class Run:
         outcome.sample = sample_text(self.out, "def ", 160, 0)
         outcome.after = snapshot(connection, self._parties())
         assert outcome.before is not None
-        minted = outcome.before.supply + outcome.before.burned - outcome.before.undestroyed
+        minted = outcome.before.supply + outcome.before.burnt - outcome.before.undestroyed
         for shot in (outcome.before, outcome.after):
             shot.check(minted)
 

@@ -67,7 +67,7 @@ def supply(market: MarketState, event: Supply, by: Address, now: Moment) -> Mark
     if not stood:
         return market.with_funds(market.funds.moved(bond, free(made.demander), amount))
     split = lost_bond(amount)
-    funds = market.funds.burnt(bond, split.burned)
+    funds = market.funds.burnt(bond, split.burnt)
     return market.with_funds(funds.moved(bond, free(event.claim.claimant), split.paid))
 
 

@@ -288,7 +288,7 @@ def _decided(market: MarketState, game_id: int, challenger_won: bool, now: Momen
     funds = market.funds
     if stood and not challenger_won:
         split = lost_bond(amount)
-        funds = funds.burnt(bond(game_id), split.burned)
+        funds = funds.burnt(bond(game_id), split.burnt)
         return market.with_funds(funds.moved(bond(game_id), free(challenge.game.defender), split.paid))
     return market.with_funds(funds.moved(bond(game_id), free(challenger), amount))
 

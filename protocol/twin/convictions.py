@@ -59,7 +59,7 @@ def convicted(market: MarketState, claim_id: ClaimId, challenger: Address, segme
     market = market.with_claim(claim_id, fallen)
     if claim.kind == Kind.TASK and job.shards[claim.shard].solver == claim.claimant:
         market = reopened(market, claim.job_id, claim.shard, now.time)
-    funds = funds.burnt(SEIZED, verdict.burned)
+    funds = funds.burnt(SEIZED, verdict.burnt)
     funds = funds.moved(SEIZED, free(challenger), won.winner)
     funds = funds.moved(SEIZED, free(planter), verdict.indemnity) if planter is not None else funds
     if left_out:  # nothing builds on it
@@ -80,7 +80,7 @@ def convicted_ballot(
     funds = market.funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
     funds, taken = funds.slash(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
     split = convicted_vote(taken)
-    funds = funds.burnt(SEIZED, split.burned).moved(SEIZED, free(challenger), split.paid)
+    funds = funds.burnt(SEIZED, split.burnt).moved(SEIZED, free(challenger), split.paid)
     return market.with_funds(funds).with_claim(claim_id, state)
 
 

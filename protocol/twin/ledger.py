@@ -81,7 +81,7 @@ class Ledger:
     """Balances by bucket and key. Entries of zero are not kept, so equal ledgers compare equal."""
 
     entries: Mapping[Entry, Wei] = field(default_factory=dict)
-    burned: Wei = NOTHING
+    burnt: Wei = NOTHING
     """Everything burnt so far."""
     undestroyed: Wei = NOTHING
     """The part of it that `destroy` has yet to take out of the token's supply."""
@@ -97,7 +97,7 @@ class Ledger:
     @property
     def supply(self) -> Wei:
         """All units that ever were here, burnt ones included. INVARIANT: no transition changes it."""
-        return Wei(sum(self.entries.values()) + self.burned)
+        return Wei(sum(self.entries.values()) + self.burnt)
 
     def move(self, source: Entry, target: Entry, amount: Wei) -> Ledger:
         """Move an amount. Raises Refused(InsufficientBalance)."""
@@ -112,7 +112,7 @@ class Ledger:
         return replace(
             self,
             entries=self._without(source, amount),
-            burned=Wei(self.burned + amount),
+            burnt=Wei(self.burnt + amount),
             undestroyed=Wei(self.undestroyed + amount),
         )
 

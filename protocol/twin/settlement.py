@@ -25,7 +25,7 @@ class Conviction:
     """How the slashed stake of a convicted claim is divided."""
 
     slashed: Wei
-    burned: Wei
+    burnt: Wei
     compensation: Wei
     reward: Wei
     indemnity: Wei = NOTHING
@@ -39,10 +39,10 @@ def conviction(taken: Sequence[Wei], wasted_prices: Wei) -> Conviction:
     task claims that the rewind makes stale, the convict's own included (whose share is burnt in the end).
     """
     slashed = Wei(sum(taken))
-    burned = burnt_half(slashed)
-    pool = slashed - burned
+    burnt = burnt_half(slashed)
+    pool = slashed - burnt
     compensation = Wei(min(pool // 2, wasted_prices))
-    return Conviction(slashed, burned, compensation, Wei(pool - compensation))
+    return Conviction(slashed, burnt, compensation, Wei(pool - compensation))
 
 
 def planted_conviction(own: Wei, votes: Sequence[Wei], wasted_prices: Wei) -> Conviction:
@@ -52,10 +52,10 @@ def planted_conviction(own: Wei, votes: Sequence[Wei], wasted_prices: Wei) -> Co
     `votes` paid, half is burnt and the rest is the planter's.
     """
     passed = Wei(sum(votes))
-    burned = burnt_half(passed)
+    burnt = burnt_half(passed)
     compensation = Wei(min(own // 2, wasted_prices))
-    reward, indemnity = Wei(own - compensation), Wei(passed - burned)
-    return Conviction(Wei(own + passed), burned, compensation, reward, indemnity)
+    reward, indemnity = Wei(own - compensation), Wei(passed - burnt)
+    return Conviction(Wei(own + passed), burnt, compensation, reward, indemnity)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def shared(reward: Wei, others: int) -> Shared:
 class Split:
     """An amount divided between the fire and one account."""
 
-    burned: Wei
+    burnt: Wei
     paid: Wei
 
 

@@ -167,7 +167,7 @@ class Market:
                 claims.finders[int(open_[row])] = claims.drawn[open_[row]][found[row]].tolist()
             missed = claims.drawn[open_][silent & ~quorum[:, None]]
             np.subtract.at(self.out.balance, missed, rules.miss_penalty)
-            self.out.burned += rules.miss_penalty * len(missed)
+            self.out.burnt += rules.miss_penalty * len(missed)
             open_ = open_[~found.any(axis=1) & ~quorum]
             if not len(open_):
                 return claims
@@ -247,7 +247,7 @@ class Market:
         out.balance[solver] += verdict.indemnity - own
         np.subtract.at(out.balance, guilty, rules.verifier_stake)
         out.honest_stakes_lost += int(self._is(guilty, *REPLAYING).sum())
-        out.burned += verdict.burned
+        out.burnt += verdict.burnt
         self._reward(finders, verdict.reward)
         if wasted:
             self._compensate(solver, wasted, verdict.compensation)
@@ -268,7 +268,7 @@ class Market:
         for account in others:
             share, pot = pot.take(Wei(self.rules.price))
             if account == convict:
-                self.out.burned += share
+                self.out.burnt += share
                 continue
             self.out.balance[account] += share
             self.out.spent[account] += self.rules.cost
@@ -289,7 +289,7 @@ class Market:
             split = convicted_vote(Wei(rules.verifier_stake))
             np.subtract.at(out.balance, voters[caught], rules.verifier_stake)
             np.add.at(out.balance, auditor[caught], split.paid)
-            out.burned += split.burned * int(caught.sum())
+            out.burnt += split.burnt * int(caught.sum())
         np.add.at(out.balance, voters[~caught], rules.verifier_fee)
         out.client -= rules.price * len(solver) + rules.verifier_fee * int((~caught).sum())
 
@@ -303,7 +303,7 @@ class Market:
         by = self.rng.choice(griefers, len(against))
         np.subtract.at(self.out.balance, by, rules.bond)
         np.add.at(self.out.balance, against, split.paid)
-        self.out.burned += split.burned * len(against)
+        self.out.burnt += split.burnt * len(against)
         self._spend(by, rules.gas(CHALLENGE_GAS))
         self._spend(against, rules.gas(DEFENCE_GAS))
         self._act(by)

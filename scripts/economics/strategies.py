@@ -141,7 +141,7 @@ class Outcome:
     spent: np.ndarray
     actions: np.ndarray
     client: int = 0
-    burned: int = 0
+    burnt: int = 0
     tasks: int = 0
     faulty: int = 0
     convicted: int = 0
@@ -154,7 +154,7 @@ class Outcome:
 
     def imbalance(self) -> int:
         """INVARIANT: zero; no unit appears or disappears."""
-        return int(self.balance.sum()) + self.client + self.burned
+        return int(self.balance.sum()) + self.client + self.burnt
 
     def profit(self, strategy: Strategy) -> tuple[float, float, int]:
         """Tokens an action (task, vote, audit, challenge), its standard error over accounts, and actions."""

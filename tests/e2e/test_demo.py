@@ -61,14 +61,14 @@ def test_the_cheat_pays_the_whistleblower(outcome: Any) -> None:
 def test_tokens_add_up_to_what_was_minted(outcome: Any) -> None:
     def parts(shot: Any) -> tuple[int, int, int, int]:
         held = sum(map(int, shot["parties"].values())) + int(shot["held"])
-        return held, int(shot["burned"]), int(shot["undestroyed"]), int(shot["supply"])
+        return held, int(shot["burnt"]), int(shot["undestroyed"]), int(shot["supply"])
 
-    held, burned, undestroyed, minted = parts(outcome["before"])
-    assert (burned, undestroyed) == (0, 0) and held == minted
-    held, burned, undestroyed, supply = parts(outcome["after"])
-    assert held + burned == minted, "what is held and what was burnt"
-    assert supply + burned - undestroyed == minted, "the token's own supply"
-    assert burned > 0 and outcome["after"]["held"] == 0, "the job and its games left nothing behind"
+    held, burnt, undestroyed, minted = parts(outcome["before"])
+    assert (burnt, undestroyed) == (0, 0) and held == minted
+    held, burnt, undestroyed, supply = parts(outcome["after"])
+    assert held + burnt == minted, "what is held and what was burnt"
+    assert supply + burnt - undestroyed == minted, "the token's own supply"
+    assert burnt > 0 and outcome["after"]["held"] == 0, "the job and its games left nothing behind"
 
 
 def test_the_model_learnt(outcome: Any) -> None:

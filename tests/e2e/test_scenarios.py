@@ -30,16 +30,16 @@ def test_everything_that_a_scenario_promises_happened(name: str, tmp_path: Path)
     assert outcome["passed"] is True and outcome["missing"] == []
     before, after = outcome["before"], outcome["after"]
     minted = sum(map(int, before["parties"].values())) + int(before["held"])
-    assert sum(map(int, after["parties"].values())) + int(after["held"]) + int(after["burned"]) == minted
+    assert sum(map(int, after["parties"].values())) + int(after["held"]) + int(after["burnt"]) == minted
     change = {who: int(after["parties"][who]) - int(had) for who, had in before["parties"].items()}
     guilty = {c["claimant"] for c in outcome["convicted"]} | {lie["verifier"] for lie in outcome["lies"]}
     if name == "junk-challenge":
-        assert not guilty and change["whistle-1"] < 0 < int(after["burned"])
+        assert not guilty and change["whistle-1"] < 0 < int(after["burnt"])
     elif name in ("honest", "straggler"):
         late = name == "straggler"
         assert not guilty and change["whistle-1"] == 0
-        assert bool(outcome["missingShards"]) == bool(int(after["burned"])) == late
+        assert bool(outcome["missingShards"]) == bool(int(after["burnt"])) == late
     else:
-        assert guilty and all(change[who] < 0 for who in guilty) and int(after["burned"]) > 0
+        assert guilty and all(change[who] < 0 for who in guilty) and int(after["burnt"]) > 0
         found = [verdict["finding"] for verdict in outcome["convicted"] + outcome["lies"]]
         assert all(found) != (name == "hidden-chunk"), "a hidden claim is right, every other is not"

@@ -219,8 +219,8 @@ class MarketState:
         return self.rules.funds.ledger.supply
 
     @property
-    def burned(self) -> int:
-        return self.rules.funds.ledger.burned
+    def burnt(self) -> int:
+        return self.rules.funds.ledger.burnt
 
     @property
     def wallet(self) -> dict[Address, Wei]:

@@ -31,8 +31,8 @@ ALICE, BOB = Address("0x" + "a" * 40), Address("0x" + "b" * 40)
 def test_conviction_splits_exactly_and_burns_at_least_half(taken: list[Wei], wasted: Wei) -> None:
     verdict = conviction(taken, wasted)
     assert verdict.slashed == sum(taken)
-    assert verdict.burned + verdict.compensation + verdict.reward == verdict.slashed
-    assert 2 * verdict.burned >= verdict.slashed
+    assert verdict.burnt + verdict.compensation + verdict.reward == verdict.slashed
+    assert 2 * verdict.burnt >= verdict.slashed
     assert 0 <= verdict.compensation <= wasted
     assert verdict.reward >= verdict.compensation
 
@@ -40,8 +40,8 @@ def test_conviction_splits_exactly_and_burns_at_least_half(taken: list[Wei], was
 @given(AMOUNTS)
 def test_a_lost_bond_or_vote_burns_at_least_half(amount: Wei) -> None:
     for split in (lost_bond(amount), convicted_vote(amount)):
-        assert split.burned + split.paid == amount and split.burned == burnt_half(amount)
-        assert 0 <= split.burned - split.paid <= 1
+        assert split.burnt + split.paid == amount and split.burnt == burnt_half(amount)
+        assert 0 <= split.burnt - split.paid <= 1
 
 
 @given(AMOUNTS, st.lists(st.integers(0, 2**90).map(Wei), min_size=1, max_size=12))
@@ -146,6 +146,6 @@ def test_a_ledger_moves_what_is_there_and_nothing_else() -> None:
     moved = ledger.move(free(ALICE), free(BOB), Wei(5))
     assert dict(moved.entries) == {free(BOB): 5} and dict(ledger.entries) == {free(ALICE): 5}
     burnt = moved.burn(free(BOB), Wei(2))
-    assert (burnt.burned, burnt.undestroyed, burnt.supply) == (2, 2, 5)
-    assert (burnt.destroy().undestroyed, burnt.destroy().burned) == (0, 2)
+    assert (burnt.burnt, burnt.undestroyed, burnt.supply) == (2, 2, 5)
+    assert (burnt.destroy().undestroyed, burnt.destroy().burnt) == (0, 2)
     assert burnt.total(Bucket.FREE) == 3

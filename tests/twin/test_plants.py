@@ -42,6 +42,6 @@ def test_a_revealed_plant_pays_the_finder_half_a_stake_and_its_deposit_comes_bac
     assert twin.act(e.ExpireDemand(demand_id, asked, claim), demander)
     assert twin.market_state.claims[claim_id].status.phase == Phase.CONVICTED
     lost = before.active(solver, Role.SOLVER) - twin.market_state.funds.active(solver, Role.SOLVER)
-    assert lost == job.terms.solver_stake // 2 and twin.market_state.funds.ledger.burned == before.ledger.burned
+    assert lost == job.terms.solver_stake // 2 and twin.market_state.funds.ledger.burnt == before.ledger.burnt
     assert twin.act(e.FinishPlant(client, commitment), demander)
     assert twin.accepted["RevealPlant"] >= 1

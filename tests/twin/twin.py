@@ -211,9 +211,9 @@ class Twin:
         for bucket in (Bucket.STAKE, Bucket.UNBONDING):
             yield ("Vault", "balance", (bucket, _word(0))), ledger.total(bucket)
         held = sum(ledger.total(bucket) for bucket in Bucket if bucket != Bucket.WALLET)
-        yield ("Vault", "burned", ()), ledger.burned
+        yield ("Vault", "burnt", ()), ledger.burnt
         yield ("Vault", "undestroyed", ()), ledger.undestroyed
-        yield ("Token", "totalSupply", ()), ledger.supply - ledger.burned + ledger.undestroyed
+        yield ("Token", "totalSupply", ()), ledger.supply - ledger.burnt + ledger.undestroyed
         vault = self.deployed.contracts["Vault"].address
         yield ("Token", "balanceOf", (vault,)), held + ledger.undestroyed
 

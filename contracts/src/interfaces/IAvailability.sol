@@ -53,7 +53,7 @@ interface IAvailability {
         uint48 deadline,
         StateLeaf[] places
     );
-    event Supplied(uint256 indexed demandId, bytes32 indexed claimId, uint256 burned, uint256 paid);
+    event Supplied(uint256 indexed demandId, bytes32 indexed claimId, uint256 burnt, uint256 paid);
     event Withheld(uint256 indexed demandId, bytes32 indexed claimId, bool convicted);
 
     /// @notice Ask for 1 to CHUNKS leaves of the state at the end of segment `segmentEnd` - 1 (0: the input state; `stateRoot`:

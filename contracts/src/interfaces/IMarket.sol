@@ -26,7 +26,7 @@ interface IVault {
     event Transfer(Bucket from, bytes32 indexed fromKey, Bucket to, bytes32 indexed toKey, uint256 amount);
     /// @dev `first` from one entry to the free balance of `to[0]`, `rest` to that of each other.
     event Paid(Bucket from, bytes32 indexed fromKey, address[] to, uint256 first, uint256 rest);
-    event Burned(Bucket from, bytes32 indexed fromKey, uint256 amount);
+    event Burnt(Bucket from, bytes32 indexed fromKey, uint256 amount);
     event Destroyed(uint256 amount);
 
     /// @notice Pull `amount` from the caller and credit `account`'s free balance.
@@ -54,7 +54,7 @@ interface IVault {
     function burn(Bucket from, bytes32 fromKey, uint256 amount) external; // modules
     function balance(Bucket bucket, bytes32 key) external view returns (uint256);
     /// @notice Everything burnt so far, and the part of it that `destroy` has yet to take out of the supply.
-    function burned() external view returns (uint128);
+    function burnt() external view returns (uint128);
     function undestroyed() external view returns (uint128);
     function free(address account) external view returns (uint256);
 }
@@ -258,7 +258,7 @@ interface ITasks is IBatch {
         address indexed verifier,
         address indexed challenger,
         uint256 slashed,
-        uint256 burned
+        uint256 burnt
     );
     event Settled(bytes32 indexed claimId, address indexed claimant, uint256 paid);
     event Voided(bytes32 indexed claimId, address indexed claimant, uint256 compensation);
@@ -267,7 +267,7 @@ interface ITasks is IBatch {
         address indexed claimant,
         address indexed challenger,
         uint256 slashed,
-        uint256 burned,
+        uint256 burnt,
         uint256 reward
     );
     /// @dev An early challenger's part of the reward of another's conviction.
@@ -359,7 +359,7 @@ interface IChallenges is IBatch {
         uint256 indexed gameId,
         bytes32 indexed claimId,
         bool challengerWon,
-        uint256 bondBurned,
+        uint256 bondBurnt,
         uint256 bondPaid
     );
     event BindingConvicted(bytes32 indexed claimId, uint32 slot, address indexed challenger);

@@ -20,7 +20,7 @@ interface IPlants {
 
     event Planted(bytes32 indexed commitment, address indexed client, uint256 deposit, uint64 expiry);
     event PlantRevealed(bytes32 indexed commitment, bytes32 indexed claimId, address indexed client);
-    event PlantFinished(bytes32 indexed commitment, address indexed client, uint256 returned, uint256 burned);
+    event PlantFinished(bytes32 indexed commitment, address indexed client, uint256 returned, uint256 burnt);
 
     /// @notice `commitment`: keccak256(abi.encode(client, solver, jobId, round, shard, salt)). The deposit comes from the caller's
     /// free balance and must be at least the job's solverStake to be of use.

@@ -27,7 +27,7 @@ contract Vault is IVault, ReentrancyGuardTransient {
     mapping(Bucket bucket => mapping(bytes32 key => uint256)) private entries;
     /// @dev One slot: a burn changes both. One more than what is still to be destroyed, so that the slot is never zero and
     /// the first burn costs no more than any other.
-    uint128 public burned;
+    uint128 public burnt;
     uint128 private _undestroyed = 1;
 
     constructor(
@@ -122,8 +122,8 @@ contract Vault is IVault, ReentrancyGuardTransient {
         if (amount == 0) return;
         _take(from, fromKey, amount);
         uint128 gone = amount.toUint128();
-        (burned, _undestroyed) = (burned + gone, _undestroyed + gone);
-        emit Burned(from, fromKey, amount);
+        (burnt, _undestroyed) = (burnt + gone, _undestroyed + gone);
+        emit Burnt(from, fromKey, amount);
     }
 
     function balance(Bucket bucket, bytes32 key) external view returns (uint256) {

@@ -139,7 +139,7 @@ contract DisputeGasTest is Market {
             if (logs[i].topics[0] == ICourt.GameOpened.selector) game = abi.decode(logs[i].data, (Game));
         }
         assertEq(gameId, 1);
-        assertEq(vault.burned(), 0);
+        assertEq(vault.burnt(), 0);
     }
 
     // ---- the game

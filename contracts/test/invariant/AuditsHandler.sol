@@ -171,10 +171,10 @@ abstract contract AuditsHandler is DisputesHandler {
         planted[i] = planted[planted.length - 1];
         planted.pop();
         bool kept = _isKept(p);
-        (uint256 held, uint256 burnt) = (free(client), vault.burned());
+        (uint256 held, uint256 burnt) = (free(client), vault.burnt());
         plants.finish(client, p.commitment);
         assertEq(free(client) - held, kept ? p.deposit : 0, "a deposit is returned");
-        assertEq(vault.burned() - burnt, kept ? 0 : p.deposit, "or burnt");
+        assertEq(vault.burnt() - burnt, kept ? 0 : p.deposit, "or burnt");
         ++calls[kept ? "keep deposit" : "burn deposit"];
     }
 

@@ -178,7 +178,7 @@ abstract contract DisputesHandler is MarketHandler {
 
     function _purse(address defender) internal view returns (Purse memory purse) {
         purse.staked = stakeSum(IVault.Bucket.STAKE) + stakeSum(IVault.Bucket.UNBONDING);
-        purse.burnt = vault.burned();
+        purse.burnt = vault.burnt();
         purse.challenger = free(whistle) + free(address(tasks));
         purse.compensation = compensationSum();
         purse.planter = free(client);

@@ -31,7 +31,7 @@ contract CheckedMarket is AuditsHandler {
     }
 
     function check3_theSupplyChangesOnlyByBurns() external view {
-        assertEq(token.totalSupply(), SUPPLY - (vault.burned() - vault.undestroyed()));
+        assertEq(token.totalSupply(), SUPPLY - (vault.burnt() - vault.undestroyed()));
     }
 
     function check4_escrowIsWhatWasFundedLessPaidAndRefundedAndCoversTheRest() external view {
@@ -112,7 +112,7 @@ contract CheckedMarket is AuditsHandler {
     }
 
     function check16_nobodyClaimsMoreThanCameIn() external view {
-        assertEq(withdrawn + vault.burned() + entriesSum() + _deposits(), deposited);
+        assertEq(withdrawn + vault.burnt() + entriesSum() + _deposits(), deposited);
     }
 
     /// @dev Wind everything up: whatever happened, and with everything paused that can be, every game ends, every claim ends,

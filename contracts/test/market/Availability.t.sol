@@ -154,7 +154,7 @@ contract AvailabilityTest is Market {
     function test_shownPiecesSaveTheClaimAndCostTheDemanderItsBond() external {
         uint256 before = free(whistle);
         uint256 earned = free(solvers[0]);
-        uint256 burnt = vault.burned();
+        uint256 burnt = vault.burnt();
         (Claim memory claim, uint256 id, IAvailability.Asked memory asked) = demandedEnd();
         assertEq(before - free(whistle), 30 ether);
         assertEq(statusOf(claim).openGames, 1);
@@ -163,7 +163,7 @@ contract AvailabilityTest is Market {
         assertPhase(claim, Phase.COMMITTED);
         assertEq(before - free(whistle), 30 ether, "the bond is gone");
         assertEq(free(solvers[0]) - earned, 15 ether, "half of it pays the claimant");
-        assertEq(vault.burned() - burnt, 15 ether);
+        assertEq(vault.burnt() - burnt, 15 ether);
         refuseSupply(
             id,
             asked,

@@ -151,7 +151,7 @@ contract BindingsTest is Market {
         uint256 before = free(claim.claimant);
         court.decide(openInputAs(whistle, claim), false);
         assertEq(free(claim.claimant) - before, 15 ether);
-        assertEq(vault.burned(), 15 ether);
+        assertEq(vault.burnt(), 15 ether);
         assertPhase(claim, Phase.COMMITTED);
     }
 

@@ -162,7 +162,7 @@ contract ChallengesTest is Market {
         assertEq(before[1] - activeOf(drawn[1], Role.VERIFIER), both ? 50 ether : 0);
         assertEq(before[2], activeOf(drawn[2], Role.VERIFIER), "voted invalid");
         assertEq(lockedOf(drawn[1], Role.VERIFIER) + lockedOf(drawn[2], Role.VERIFIER), 0);
-        assertEq(vault.burned(), taken / 2, "half");
+        assertEq(vault.burnt(), taken / 2, "half");
         assertEq(
             free(whistle) - rich,
             taken / 2,
@@ -181,7 +181,7 @@ contract ChallengesTest is Market {
         holdShards();
         Claim memory claim = commitTask(0, 0);
         convictByGame(claim);
-        assertEq(vault.burned(), 51);
+        assertEq(vault.burnt(), 51);
     }
 
     function test_aLostChallengePaysTheDefenderHalfTheBond() external {
@@ -190,7 +190,7 @@ contract ChallengesTest is Market {
         court.decide(challengeAs(whistle, claim, 0), false);
         assertEq(rich - free(whistle), 30 ether);
         assertEq(free(solvers[0]) - poor, 15 ether);
-        assertEq(vault.burned(), 15 ether);
+        assertEq(vault.burnt(), 15 ether);
         assertEq(bondSum(), 0);
         assertPhase(claim, Phase.COMMITTED);
     }
@@ -274,9 +274,9 @@ contract ChallengesTest is Market {
         fund(client, 100 ether);
         uint256 copy = challengeAs(client, claim, 0); // announced when the first game could be seen
         uint256[3] memory before = [free(whistle), free(stranger), free(client)];
-        uint256 burned = vault.burned();
+        uint256 burnt = vault.burnt();
         court.decide(first, true);
-        uint256 pool = vault.burned() - burned; // all stakes are even
+        uint256 pool = vault.burnt() - burnt; // all stakes are even
         assertEq(free(whistle) - before[0], 30 ether + pool / 2, "half of the reward");
         court.decide(second, false);
         assertEq(
@@ -295,9 +295,9 @@ contract ChallengesTest is Market {
         bytes32 salt = announceAs(whistle, idOf(claim), 0, address(0));
         uint256 puppet = challengeAs(stranger, claim, 0);
         uint256 real = _openAnnounced(whistle, claim, 0, salt);
-        (uint256 rich, uint256 burned) = (free(whistle), vault.burned());
+        (uint256 rich, uint256 burnt) = (free(whistle), vault.burnt());
         court.decide(puppet, true);
-        uint256 pool = vault.burned() - burned;
+        uint256 pool = vault.burnt() - burnt;
         court.decide(real, true);
         assertEq(free(whistle) - rich, 30 ether + pool / 2);
         assertSolvent();
@@ -326,9 +326,9 @@ contract ChallengesTest is Market {
         uint256 first = challengeAs(whistle, claim, 0);
         uint256 lost = _openAnnounced(stranger, claim, 1, salt);
         court.decide(lost, false);
-        (uint256 rich, uint256 burned) = (free(whistle), vault.burned());
+        (uint256 rich, uint256 burnt) = (free(whistle), vault.burnt());
         court.decide(first, true);
-        assertEq(free(whistle) - rich, 30 ether + vault.burned() - burned);
+        assertEq(free(whistle) - rich, 30 ether + vault.burnt() - burnt);
     }
 
     function test_anAnnouncementInTheBlockOfTheFirstGameComesTooLate() external {
@@ -401,11 +401,11 @@ contract ChallengesTest is Market {
         uint256 won = challengeAs(whistle, claim, 0);
         uint256 lost = challengeAs(whistle, claim, 1);
         convictByGame(claim);
-        (uint256 rich, uint256 burned) = (free(whistle) + free(address(tasks)), vault.burned());
+        (uint256 rich, uint256 burnt) = (free(whistle) + free(address(tasks)), vault.burnt());
         court.decide(won, true);
         court.decide(lost, false);
         assertEq(free(whistle) - rich, 60 ether);
-        assertEq(vault.burned(), burned);
+        assertEq(vault.burnt(), burnt);
         assertEq(activeOf(solvers[0], Role.SOLVER), 900 ether, "convicted once");
     }
 

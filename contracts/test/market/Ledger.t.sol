@@ -101,13 +101,13 @@ contract LedgerTest is Market {
     function test_whatIsBurntLeavesTheSupplyWhenAnybodyDestroysIt() external {
         vm.prank(tasks_);
         vault.burn(IVault.Bucket.FREE, key(whistle), 3 ether);
-        assertEq(vault.burned(), 3 ether);
+        assertEq(vault.burnt(), 3 ether);
         assertEq(token.totalSupply(), SUPPLY, "not yet");
         assertSolvent();
         vault.destroy();
         vault.destroy();
         assertEq(token.totalSupply(), SUPPLY - 3 ether);
-        assertEq(vault.burned(), 3 ether);
+        assertEq(vault.burnt(), 3 ether);
         assertSolvent();
     }
 

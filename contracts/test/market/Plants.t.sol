@@ -54,12 +54,12 @@ contract PlantsTest is Market {
             stakesBefore[i] = activeOf(voters[i], Role.VERIFIER);
         }
         uint256 finder = free(whistle);
-        uint256 burnt = vault.burned();
+        uint256 burnt = vault.burnt();
         convictByGame(claim);
         assertPhase(claim, Phase.CONVICTED);
         assertEq(activeOf(solvers[0], Role.SOLVER), 950 ether, "the planting solver pays the reward alone");
         assertEq(free(whistle) - finder, 50 ether, "the finder earns what any fault earns");
-        assertEq(vault.burned() - burnt, guilty * 25 ether, "half of the guilty voters' stakes");
+        assertEq(vault.burnt() - burnt, guilty * 25 ether, "half of the guilty voters' stakes");
         for (uint256 i; i < voters.length; ++i) {
             uint256 lost = isAsked(claim, voters[i], 0) ? 50 ether : 0;
             assertEq(stakesBefore[i] - activeOf(voters[i], Role.VERIFIER), lost);
@@ -75,11 +75,11 @@ contract PlantsTest is Market {
         vm.prank(client);
         plants.reveal(claim, SALT);
         uint256 before = free(client);
-        uint256 burnt = vault.burned();
+        uint256 burnt = vault.burnt();
         convictByGame(claim);
         plants.finish(client, commitment);
         assertEq(free(client) - before, DEPOSIT);
-        assertEq(vault.burned(), burnt, "nothing is burnt");
+        assertEq(vault.burnt(), burnt, "nothing is burnt");
         assertEq(activeOf(solvers[0], Role.SOLVER), 950 ether);
         assertSolvent();
     }
@@ -115,10 +115,10 @@ contract PlantsTest is Market {
         skip(501);
         tasks.settle(claim);
         skip(PLANT_TIME);
-        uint256 burnt = vault.burned();
+        uint256 burnt = vault.burnt();
         uint256 before = free(client);
         plants.finish(client, commitment);
-        assertEq(vault.burned() - burnt, DEPOSIT);
+        assertEq(vault.burnt() - burnt, DEPOSIT);
         assertEq(free(client), before);
         assertSolvent();
     }

@@ -77,13 +77,13 @@ contract RewindsTest is Market {
         convictByGame(first[0]);
         // Slash 100 + 3 x 50 = 250; pool 125; wasted prices 2 x 10; compensation 20.
         assertEq(compensationSum(), 20 ether);
-        (uint256 honest, uint256 convict, uint256 burned) =
-            (free(solvers[1]), free(solvers[0]), vault.burned());
+        (uint256 honest, uint256 convict, uint256 burnt) =
+            (free(solvers[1]), free(solvers[0]), vault.burnt());
         tasks.void(second[0]);
         tasks.void(second[1]);
         assertEq(free(solvers[1]) - honest, 10 ether);
         assertEq(free(solvers[0]), convict);
-        assertEq(vault.burned() - burned, 10 ether);
+        assertEq(vault.burnt() - burnt, 10 ether);
         assertEq(compensationSum(), 0);
     }
 
@@ -141,11 +141,11 @@ contract RewindsTest is Market {
         refuseCommit(
             solvers[0], draft(Kind.OUTER, 0, 0), abi.encodeWithSelector(ITasks.RoundIncomplete.selector, 0, 2)
         );
-        (uint256 honest, uint256 burned) = (free(solvers[1]), vault.burned());
+        (uint256 honest, uint256 burnt) = (free(solvers[1]), vault.burnt());
         tasks.void(second[1]);
         assertEq(free(solvers[1]) - honest, 10 ether, "convicted later, but wasted by the first");
         tasks.void(second[0]);
-        assertEq(vault.burned() - burned, 10 ether);
+        assertEq(vault.burnt() - burnt, 10 ether);
         vm.startPrank(solvers[1]);
         tasks.claimShard(jobId, 0);
         tasks.claimShard(jobId, 1);

@@ -118,11 +118,11 @@ contract StragglersTest is Market {
         refuseCommit(
             solvers[1], draft(Kind.TASK, 0, 1), abi.encodeWithSelector(ITasks.WrongRound.selector, 1, 0)
         );
-        uint256[2] memory before = [free(solvers[1]), vault.burned()];
+        uint256[2] memory before = [free(solvers[1]), vault.burnt()];
         tasks.void(late);
         assertPhase(late, Phase.VOID);
         assertEq(free(solvers[1]), before[0]);
-        assertEq(vault.burned(), before[1]);
+        assertEq(vault.burnt(), before[1]);
         assertEq(lockedOf(solvers[1], Role.SOLVER), 0);
         for (uint256 i; i < drawn.length; ++i) {
             assertLe(lockedOf(drawn[i], Role.VERIFIER), 50 ether, "at most its vote on the other task");

@@ -78,7 +78,7 @@ contract TasksTest is Market {
         vm.prank(solvers[0]);
         tasks.release(jobId, 0);
         assertEq(activeOf(solvers[0], Role.SOLVER), 993 ether);
-        assertEq(vault.burned(), 7 ether);
+        assertEq(vault.burnt(), 7 ether);
         assertSolvent();
     }
 
@@ -95,7 +95,7 @@ contract TasksTest is Market {
         );
         tasks.expire(jobId, 0);
         assertEq(activeOf(solvers[0], Role.SOLVER), 993 ether);
-        assertEq(vault.burned(), 7 ether);
+        assertEq(vault.burnt(), 7 ether);
         vm.expectRevert(abi.encodeWithSelector(ITasks.NotHolder.selector, address(0)));
         tasks.expire(jobId, 0);
         vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, deadline + 1));
@@ -443,7 +443,7 @@ contract TasksTest is Market {
         assertEq(activeOf(drawn[0], Role.VERIFIER), staked - 7 ether, "committed, not revealed");
         assertEq(activeOf(drawn[2], Role.VERIFIER), silent - 7 ether, "drawn, never committed");
         assertEq(activeOf(drawn[1], Role.VERIFIER), honest, "revealed");
-        assertEq(vault.burned(), 14 ether);
+        assertEq(vault.burnt(), 14 ether);
         assertEq(lockedOf(drawn[0], Role.VERIFIER) + lockedOf(drawn[1], Role.VERIFIER), 0);
         assertEq(tasks.votes(idOf(claim)).length, 0);
         accept(claim);
@@ -475,7 +475,7 @@ contract TasksTest is Market {
         uint256[3] memory staked = stakesOf(drawn);
         tasks.tally(claim);
         assertPhase(claim, Phase.COMMITTED);
-        assertEq(vault.burned(), 14 ether, "whoever wastes a draw pays");
+        assertEq(vault.burnt(), 14 ether, "whoever wastes a draw pays");
         for (uint256 i; i < 3; ++i) {
             assertEq(lockedOf(drawn[i], Role.VERIFIER), 0);
             assertEq(staked[i] - activeOf(drawn[i], Role.VERIFIER), i == 0 ? 0 : 7 ether);

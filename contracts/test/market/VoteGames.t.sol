@@ -103,7 +103,7 @@ contract VoteGamesTest is Market {
         uint256 before = free(drawn[0]);
         court.decide(openVoteAs(whistle, claim, drawn[0], 0), false);
         assertEq(free(drawn[0]) - before, 15 ether);
-        assertEq(vault.burned(), 15 ether);
+        assertEq(vault.burnt(), 15 ether);
         assertEq(statusOf(claim).valid, 3);
     }
 

@@ -125,7 +125,7 @@ contract CompensationSymbolic is Test {
         _state(left, apart);
         assert(_compensate(CONVICT, price) == 0);
         uint256 share = uint256(apart) * price / left;
-        assert(vault.burned() == share && _free(CONVICT) == 0);
+        assert(vault.burnt() == share && _free(CONVICT) == 0);
         assert(_apart() == apart - share);
     }
 }

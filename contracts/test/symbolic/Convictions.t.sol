@@ -163,7 +163,7 @@ contract ConvictionsSymbolic is Test {
         _convict(0);
         assert(stakes.askedOfClaimant() == STAKE);
         assert(jobs.pool() == taken / 2);
-        assert(vault.burned() == taken - taken / 2);
+        assert(vault.burnt() == taken - taken / 2);
         assert(_free(FINDER) == taken / 2 - apart);
         assert(_free(address(tasks)) == 0);
     }
@@ -197,7 +197,7 @@ contract ConvictionsSymbolic is Test {
         assert(stakes.askedOfClaimant() == STAKE / 2);
         assert(jobs.pool() == own);
         assert(_free(PLANTER) == voters / 2);
-        assert(vault.burned() == voters - voters / 2);
+        assert(vault.burnt() == voters - voters / 2);
         assert(_free(FINDER) == own - apart);
         assert(_free(address(tasks)) == 0);
     }
@@ -212,7 +212,7 @@ contract ConvictionsSymbolic is Test {
         assert(done);
         assert(abi.decode(stood, (bool)));
         assert(_free(FINDER) == taken / 2);
-        assert(vault.burned() == taken - taken / 2);
+        assert(vault.burnt() == taken - taken / 2);
         assert(_free(address(tasks)) == 0);
     }
 }

@@ -6,7 +6,7 @@ import {IVault} from "../../src/interfaces/IMarket.sol";
 /// @dev The Vault's entries without its callers and events; the Vault itself is proven in Vault.t.sol.
 contract LedgerFake {
     mapping(IVault.Bucket bucket => mapping(bytes32 key => uint256)) public balance;
-    uint256 public burned;
+    uint256 public burnt;
 
     function put(IVault.Bucket bucket, bytes32 key, uint256 amount) external {
         balance[bucket][key] += amount;
@@ -21,6 +21,6 @@ contract LedgerFake {
 
     function burn(IVault.Bucket from, bytes32 fromKey, uint256 amount) external {
         balance[from][fromKey] -= amount;
-        burned += amount;
+        burnt += amount;
     }
 }

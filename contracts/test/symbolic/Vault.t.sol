@@ -56,7 +56,7 @@ contract VaultSymbolic is Test {
         (done,) = address(vault).call(abi.encodeCall(vault.burn, (IVault.Bucket.ESCROW, JOB, burnt)));
         assert(done == (burnt <= there));
         uint256 gone = done ? burnt : 0;
-        assert(vault.burned() == gone && vault.undestroyed() == gone);
+        assert(vault.burnt() == gone && vault.undestroyed() == gone);
         uint256 left = vault.free(address(1)) + vault.balance(IVault.Bucket.ESCROW, JOB);
         assert(left + gone == deposited);
     }

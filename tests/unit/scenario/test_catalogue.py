@@ -23,9 +23,9 @@ class Decided:
         self.decided, self.challenger_won, self.reason = True, won, reason
 
 
-def outcome(change: dict[str, int], reasons: tuple[str, ...] = (), burned: int = 0, **parts: Any) -> Outcome:
+def outcome(change: dict[str, int], reasons: tuple[str, ...] = (), burnt: int = 0, **parts: Any) -> Outcome:
     before = Snapshot(dict.fromkeys(NAMES, 100), 0, 0, 0, 600)
-    after = Snapshot({name: 100 + change.get(name, 0) for name in NAMES}, 0, burned, 0, 600)
+    after = Snapshot({name: 100 + change.get(name, 0) for name in NAMES}, 0, burnt, 0, 600)
     games = [cast(GameView, Decided(reason)) for reason in reasons]
     return Outcome(before=before, after=after, games=games, **parts)
 
@@ -81,11 +81,11 @@ def test_a_straggler_leaves_a_gap_pays_for_it_and_there_is_no_verdict() -> None:
     paid, fine = {"solver-1": -10, "solver-2": 20}, parse_amount("20tok")
     gap = [{"round": 1, "shard": 0}]
     promised = SCENARIOS["straggler"].promised
-    assert promised(outcome(paid, burned=fine, events=PLANTED, missing_shards=gap)) == []
-    assert promised(outcome(paid, burned=0, events=PLANTED, missing_shards=gap))
-    assert promised(outcome(paid, burned=fine, events=PLANTED, missing_shards=[]))
-    assert promised(outcome(paid, burned=fine, events=PLANTED, missing_shards=[{"round": 0, "shard": 0}]))
-    assert promised(outcome(paid, ("timeout",), burned=fine, events=PLANTED, missing_shards=gap))
+    assert promised(outcome(paid, burnt=fine, events=PLANTED, missing_shards=gap)) == []
+    assert promised(outcome(paid, burnt=0, events=PLANTED, missing_shards=gap))
+    assert promised(outcome(paid, burnt=fine, events=PLANTED, missing_shards=[]))
+    assert promised(outcome(paid, burnt=fine, events=PLANTED, missing_shards=[{"round": 0, "shard": 0}]))
+    assert promised(outcome(paid, ("timeout",), burnt=fine, events=PLANTED, missing_shards=gap))
 
 
 def test_what_falls_for_hiding_its_states_is_right_and_nobody_elses_fault() -> None:
@@ -101,8 +101,8 @@ def test_a_plant_costs_half_a_stake_and_burns_only_what_the_guilty_lost() -> Non
     stake, fine = parse_amount("180tok"), parse_amount("20tok")
     parts: dict[str, Any] = {"events": PLANTED, "convicted": [fell("WrongSegment: segment 2")]}
     promised = SCENARIOS["planted-fault"].promised
-    for lost, burned, kept in ((stake, fine, True), (2 * stake, fine, False), (stake, 2 * fine, False)):
-        seen = outcome(PAID | {"solver-1": -lost}, ("arithmetic",), burned=burned, **parts)
+    for lost, burnt, kept in ((stake, fine, True), (2 * stake, fine, False), (stake, 2 * fine, False)):
+        seen = outcome(PAID | {"solver-1": -lost}, ("arithmetic",), burnt=burnt, **parts)
         assert (promised(seen) == []) is kept
 
 

@@ -45,7 +45,7 @@ def test_an_honest_job_is_trained_verified_paid_and_closed(day: MarketDay) -> No
     assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
     assert day.phases(job_id) == [Phase.SETTLED] * 6
     assert not day.market_state.games
-    assert day.market_state.supply == supply and day.market_state.burned == 0
+    assert day.market_state.supply == supply and day.market_state.burnt == 0
     assert all(not locked for locked in day.market_state.locked.values())
     losses = [e["loss"] for e in day.named("committed") if e["kind"] == Kind.TASK.name]
     assert len(losses) == 4 and len(set(losses)) == 4
@@ -65,7 +65,7 @@ def test_48_a_solver_killed_after_any_call_restarts_without_a_double_commit(
     day.solver("ann")
     assert day.run(day.closed(job_id))
     assert day.phases(job_id) == [Phase.SETTLED] * 6
-    assert day.market_state.burned == 0
+    assert day.market_state.burnt == 0
     commits = [
         intent for market in day.markets.values() for intent in market.sent if intent.startswith("commit/")
     ]
@@ -95,7 +95,7 @@ def test_48_a_solver_killed_while_it_publishes_beside_training_repeats_one_segme
     day.solver("ann")
     day.solver("bob")
     assert day.run(day.closed(job_id))
-    assert day.phases(job_id) == [Phase.SETTLED] * 6 and day.market_state.burned == 0
+    assert day.phases(job_id) == [Phase.SETTLED] * 6 and day.market_state.burnt == 0
     assert first >= 3 and 16 < len(day.named("trained")) <= 18
 
 
@@ -115,7 +115,7 @@ def test_a_segment_that_cannot_be_published_is_not_claimed_and_is_trained_again(
     staffed(day)
     assert day.run(day.closed(job_id))
     assert [e["error"] for e in day.named("retry")] == ["the disk is full; make room"]
-    assert day.phases(job_id) == [Phase.SETTLED] * 6 and day.market_state.burned == 0
+    assert day.phases(job_id) == [Phase.SETTLED] * 6 and day.market_state.burnt == 0
     assert len(day.named("trained")) >= 16
 
 

@@ -61,13 +61,13 @@ def test_a_round_closes_without_a_solver_that_died_and_its_shard_goes_on_from_it
     dead = shard_of(day, job_id, "bob")
     del day.services["bob"]
     assert day.run(lambda: in_round(day, job_id, 2)), day.events[-5:]
-    assert day.market_state.burned == 7, "the dead solver's penalty, and nothing else"
+    assert day.market_state.burnt == 7, "the dead solver's penalty, and nothing else"
     shown = {(t.round, t.shard) for t in follow(day.markets["client"], job_id).tasks if t.missing}
     assert shown == {(1, dead)}
     day.solver("carol")
     assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
     assert day.phases(job_id).count(Phase.SETTLED) == 8, "five tasks and three outer steps"
-    assert not day.market_state.games and day.market_state.burned == 7
+    assert not day.market_state.games and day.market_state.burnt == 7
     assert all(not locked for locked in day.market_state.locked.values())
 
     claims = {(v.claim.round, v.claim.kind, v.claim.shard): v for v in day.markets["client"].claims(job_id)}

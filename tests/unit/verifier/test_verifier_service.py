@@ -87,7 +87,7 @@ def test_31_a_vote_waits_until_its_seed_is_old_enough(day: MarketDay, age: int, 
         return day.closed(job_id)()
 
     assert day.run(look, turns=600)
-    assert voted and waited <= voted[0] <= waited + 20 and day.market_state.burned == 0
+    assert voted and waited <= voted[0] <= waited + 20 and day.market_state.burnt == 0
 
 
 def test_06_right_weights_with_a_wrong_moment_are_found(day: MarketDay) -> None:
@@ -124,7 +124,7 @@ def test_48_a_verifier_killed_after_voting_reveals_what_it_committed(day: Market
     replays = len(day.named("replayed"))
     day.verifier("v0")
     assert day.run(day.closed(job_id))
-    assert day.market_state.burned == 0
+    assert day.market_state.burnt == 0
     assert day.phases(job_id) == [Phase.SETTLED] * 3
     assert replays <= len(day.named("replayed")) == 4
 

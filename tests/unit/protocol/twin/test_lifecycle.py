@@ -169,10 +169,10 @@ def test_a_conviction_burns_half_pays_wasted_work_and_rewinds(story: Story) -> N
     story.silence(game_id)
 
     slashed = terms.solver_stake + terms.verifier_stake
-    burned, pool = slashed - slashed // 2, slashed // 2
+    burnt, pool = slashed - slashed // 2, slashed // 2
     set_aside = min(pool // 2, sum(prices))
     ledger = story.market_state.funds.ledger
-    assert (ledger.burned, story.phase(wrong)) == (burned, Phase.CONVICTED)
+    assert (ledger.burnt, story.phase(wrong)) == (burnt, Phase.CONVICTED)
     reward = pool - set_aside + terms.challenge_bond
     assert story.free(WHISTLER) - before[WHISTLER] == reward
     assert ledger.balance(compensation(story.job_id, 1)) == set_aside
@@ -190,7 +190,7 @@ def test_a_conviction_burns_half_pays_wasted_work_and_rewinds(story: Story) -> N
     assert 0 < share < set_aside
     assert story.free(BOB) - before[BOB] == share
     assert story.free(ANN) == before[ANN]
-    assert story.market_state.funds.ledger.burned == burned + set_aside - share
+    assert story.market_state.funds.ledger.burnt == burnt + set_aside - share
     assert story.market_state.funds.ledger.balance(compensation(story.job_id, 1)) == 0
     assert story.locked() == terms.solver_stake + terms.verifier_stake  # Bob's standing task and its vote
     assert story.refuse(e.Settle(story.market_state.claims[bobs].claim), BOB) == "WrongPhase"
@@ -207,7 +207,7 @@ def test_a_lost_challenge_pays_the_defender_half_its_bond(story: Story) -> None:
     assert story.refuse(e.Settle(story.market_state.claims[claim_id].claim), ANN, 200_000) == "GamesOpen"
     story.silence(game_id)
     assert story.free(ANN) - before == terms.challenge_bond // 2
-    assert story.market_state.funds.ledger.burned == terms.challenge_bond - terms.challenge_bond // 2
+    assert story.market_state.funds.ledger.burnt == terms.challenge_bond - terms.challenge_bond // 2
     assert story.phase(claim_id) == Phase.ACCEPTED
     assert story.market_state.funds.ledger.balance(bond(game_id)) == 0
 

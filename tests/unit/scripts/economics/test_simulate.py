@@ -45,7 +45,7 @@ HONEST = {S.HONEST_SOLVER: 1.0}
 def test_no_unit_appears_or_disappears(seed: int) -> None:
     out = simulate(ODD, ask.mixed(1_000), 3_000, seed)
     assert out.imbalance() == 0
-    assert out.burned > 0 > out.client
+    assert out.burnt > 0 > out.client
     assert out.accepted + out.convicted == out.tasks
     assert 0 < out.convicted <= out.faulty
 
@@ -182,7 +182,7 @@ def test_a_plant_pays_the_finder_and_burns_nothing_of_its_client() -> None:
     rules = replace(RULES, planted=16, claim_audits=0.0, vote_audits=0.0)
     people = ask.crowd(SIZE, {S.PLANTER: 1.0}, ask.HONEST)
     out = simulate(rules, people, 2_000, 3)
-    assert out.convicted == 2_000 and out.burned == 0 == out.imbalance()
+    assert out.convicted == 2_000 and out.burnt == 0 == out.imbalance()
     assert out.balance[people.members(S.PLANTER)].sum() == -2_000 * (rules.solver_stake // 2)
     assert out.balance[people.members(S.HONEST_VERIFIER)].sum() == 2_000 * (rules.solver_stake // 2)
 
@@ -192,7 +192,7 @@ def test_a_plant_that_is_passed_indemnifies_its_client() -> None:
     people = ask.crowd(SIZE, {S.PLANTER: 1.0}, {S.LAZY: 1.0})
     out = simulate(rules, people, 2_000, 3)
     taken = -out.balance[people.members(S.LAZY)].sum()
-    assert out.balance[people.members(S.PLANTER)].sum() == taken // 2 == out.burned
+    assert out.balance[people.members(S.PLANTER)].sum() == taken // 2 == out.burnt
     assert 2_000 <= taken / rules.verifier_stake < 1.15 * 2_000
 
 
@@ -250,7 +250,7 @@ def test_a_reward_is_split_among_the_games_that_were_open(puppets: int, games: i
     out = simulate(rules, people, 1, 3)
     pool = rules.solver_stake // 2
     assert out.balance[0] == -rules.solver_stake + round(pool * kept)
-    assert out.balance[1:].sum() == pool - round(pool * kept) and out.burned == pool
+    assert out.balance[1:].sum() == pool - round(pool * kept) and out.burnt == pool
     opened = puppets + games - 1
     gas = out.spent.sum() - rules.gas(264_000) - rules.gas(270_000) - rules.replay
     assert gas == rules.gas(CHALLENGE_GAS) + opened * rules.gas(OPEN_GAS)
