@@ -140,7 +140,7 @@ class SolverService(Node):
 
     def _take(self, action: policy.TakeShard) -> None:
         key = intent("take", action.job_id, action.shard, action.opened)
-        self.market.claim_shard(key, action.job_id, action.shard)
+        self.market.take_shard(key, action.job_id, action.shard)
         self.count("shards_taken")
         self.emit("took", job=action.job_id.hex(), shard=action.shard, price=action.price)
 

@@ -135,9 +135,9 @@ class ChainMarket(ChainView):
 
     # Tasks
 
-    def claim_shard(self, intent: str, job_id: JobId, shard: int) -> TxResult:
+    def take_shard(self, intent: str, job_id: JobId, shard: int) -> TxResult:
         """Take an open shard."""
-        return self.do(intent, "Tasks", "claimShard", job_id, shard)
+        return self.do(intent, "Tasks", "takeShard", job_id, shard)
 
     def release(self, intent: str, job_id: JobId, shard: int) -> TxResult:
         """Give a shard back."""

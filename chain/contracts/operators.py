@@ -69,7 +69,7 @@ class Owner:
 
     def withdraw(self, intent: str, operator: Address, amount: Wei) -> TxResult:
         """Pay an operator's free balance out to the owner."""
-        return self._market.do(intent, "Vault", "claimFor", operator, self._market.me, amount)
+        return self._market.do(intent, "Vault", "withdrawFor", operator, self._market.me, amount)
 
 
 def revoke_consents(market: ChainMarket, intent: str) -> TxResult:

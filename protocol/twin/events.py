@@ -121,7 +121,7 @@ class Close:
 
 
 @dataclass(frozen=True)
-class ClaimShard:
+class TakeShard:
     job_id: JobId
     shard: int
 
@@ -321,7 +321,7 @@ Event = (
     | TopUp
     | Halt
     | Close
-    | ClaimShard
+    | TakeShard
     | Release
     | Expire
     | Commit

@@ -12,7 +12,7 @@ from assay.protocol.guardian import Business
 from assay.protocol.params import BadTerms, check_terms, shard_price, worst_case
 from assay.protocol.refusal import Refused, require
 from assay.protocol.twin.clock import Job, Shard
-from assay.protocol.twin.events import ClaimShard, Close, Expire, Halt, Post, Release, TopUp
+from assay.protocol.twin.events import Close, Expire, Halt, Post, Release, TakeShard, TopUp
 from assay.protocol.twin.ledger import escrow, free
 from assay.protocol.twin.market_state import MarketState, Moment
 from assay.protocol.types import ZERO_ADDRESS, Address, JobId, Kind, Phase, Role, Seconds, Wei
@@ -69,7 +69,7 @@ def close(market: MarketState, event: Close, by: Address, now: Moment) -> Market
     return market.with_funds(funds).with_job(event.job_id, replace(job, closed=True))
 
 
-def claim_shard(market: MarketState, event: ClaimShard, by: Address, now: Moment) -> MarketState:
+def take_shard(market: MarketState, event: TakeShard, by: Address, now: Moment) -> MarketState:
     """Take an open shard. Refused: NoSuchJob, NoSuchShard, ShardTaken, InsufficientStake, BusinessPaused,
     JobEnded."""
     job = market.job(event.job_id)

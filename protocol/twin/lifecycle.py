@@ -130,7 +130,7 @@ _RULES: dict[type, Rule] = {
     e.TopUp: jobs.top_up,
     e.Halt: jobs.halt,
     e.Close: jobs.close,
-    e.ClaimShard: jobs.claim_shard,
+    e.TakeShard: jobs.take_shard,
     e.Release: jobs.release,
     e.Expire: jobs.expire,
     e.Commit: claims.commit,

@@ -75,7 +75,7 @@ _PLAIN = {
     events.TopUp: ("Jobs", "topUp"),
     events.Halt: ("Jobs", "halt"),
     events.Close: ("Jobs", "close"),
-    events.ClaimShard: ("Tasks", "claimShard"),
+    events.TakeShard: ("Tasks", "takeShard"),
     events.Release: ("Tasks", "release"),
     events.Expire: ("Tasks", "expire"),
     events.Commit: ("Tasks", "commit"),

@@ -194,7 +194,7 @@ class Player:
             doings += [self._outer(job_id, job)] * 2
         for number, shard in enumerate(job.shards):
             if shard.solver == ZERO_ADDRESS:
-                doings.append((e.ClaimShard(job_id, number), self.rng.choice(PLAYERS)))
+                doings.append((e.TakeShard(job_id, number), self.rng.choice(PLAYERS)))
             elif self.twin.market_state.current(job_id, Kind.TASK, job.round, number) is None:
                 doings.append(self._task(job_id, job, number, shard.solver))
         return doings

@@ -124,7 +124,7 @@ def begin(twin: Twin, rng: random.Random, sample: Sample, fault: NodeFault | Sta
     terms = terms_of(sample, tree.levels[0][0], segment_steps)
     job_id = twin.market_state.job_id(terms)
     assert twin.act(e.Post(terms, worst_case(terms)), CLIENT)
-    assert twin.act(e.ClaimShard(job_id, 0), SOLVER)
+    assert twin.act(e.TakeShard(job_id, 0), SOLVER)
     roots = tree.levels[0]
     wanted = Claim(
         job_id=job_id,

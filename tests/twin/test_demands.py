@@ -23,7 +23,7 @@ def committed(player: Player) -> tuple[Claim, Address]:
     while not twin.act(post, client):
         post, client = player.posting()
     ((job_id, _),) = twin.market_state.jobs.items()
-    solver = next(a for a in ACCOUNTS[1:] if a != client and twin.act(e.ClaimShard(job_id, 0), a))
+    solver = next(a for a in ACCOUNTS[1:] if a != client and twin.act(e.TakeShard(job_id, 0), a))
     doings = player.useful()
     ((commit, by),) = [d for d in doings if isinstance(d[0], e.Commit) and d[0].claim.shard == 0]
     assert twin.act(commit, by)

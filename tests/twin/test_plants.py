@@ -19,7 +19,7 @@ def test_a_revealed_plant_pays_the_finder_half_a_stake_and_its_deposit_comes_bac
     while not twin.act(post, client):
         post, client = player.posting()
     ((job_id, job),) = twin.market_state.jobs.items()
-    solver = next(a for a in ACCOUNTS[1:] if a != client and twin.act(e.ClaimShard(job_id, 0), a))
+    solver = next(a for a in ACCOUNTS[1:] if a != client and twin.act(e.TakeShard(job_id, 0), a))
     salt = bytes(range(32))
     commitment = twin.market_state.plant_commitment(client, solver, job_id, 0, 0, salt)
     assert twin.act(e.Plant(commitment, job.terms.solver_stake), client)

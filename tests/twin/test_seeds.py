@@ -30,7 +30,7 @@ def committed(stage: Stage, without_history: bool) -> tuple[Twin, ClaimId, Claim
     while not twin.act(post, client):
         post, client = player.posting()
     ((job_id, _),) = twin.market_state.jobs.items()
-    solver = next(a for a in ACCOUNTS[1:] if twin.act(e.ClaimShard(job_id, 0), a))
+    solver = next(a for a in ACCOUNTS[1:] if twin.act(e.TakeShard(job_id, 0), a))
     ((commit, by),) = [
         d for d in player.useful() if isinstance(d[0], e.Commit) and d[0].claim.shard == 0 and d[1] == solver
     ]

@@ -40,10 +40,10 @@ interface IVault {
         bytes32 r,
         bytes32 s
     ) external;
-    /// @notice Pay out the caller's free balance; if the caller is an operator, its owner alone may (`claimFor`).
+    /// @notice Pay out the caller's free balance; if the caller is an operator, its owner alone may (`withdrawFor`).
     function claim(address to, uint256 amount) external;
     /// @notice Pay out an operator's free balance; by its owner.
-    function claimFor(address account, address to, uint256 amount) external;
+    function withdrawFor(address account, address to, uint256 amount) external;
     /// @notice Take burnt tokens, which no ledger entry can reach any more, out of the token's supply.
     function destroy() external;
     function move(Bucket from, bytes32 fromKey, Bucket to, bytes32 toKey, uint256 amount) external; // modules
@@ -181,7 +181,7 @@ interface IJobs {
     function postedAt(bytes32 jobId) external view returns (uint64);
 
     // modules (Tasks)
-    function shardClaimed(bytes32 jobId) external;
+    function shardTaken(bytes32 jobId) external;
     function taskCommitted(bytes32 jobId, uint32 round, uint128 price, uint32 maxUnsettled)
         external
         returns (uint32 epoch, uint64 roundStart);
@@ -238,7 +238,7 @@ interface ITasks is IBatch {
     error NotStale();
     error WindowClosed(uint64 end);
 
-    event ShardClaimed(bytes32 indexed jobId, uint32 indexed shard, address indexed solver, uint128 price);
+    event ShardTaken(bytes32 indexed jobId, uint32 indexed shard, address indexed solver, uint128 price);
     event ShardReleased(bytes32 indexed jobId, uint32 indexed shard, address indexed solver, string reason);
     event Committed(
         bytes32 indexed claimId,
@@ -274,7 +274,7 @@ interface ITasks is IBatch {
     event RewardShared(bytes32 indexed claimId, address indexed challenger, uint256 amount);
 
     /// @notice Take an open shard at its present price; needs solverStake unlocked.
-    function claimShard(bytes32 jobId, uint32 shard) external;
+    function takeShard(bytes32 jobId, uint32 shard) external;
     /// @notice Give a shard back; free while nothing is owed for the current round, else missPenalty is burnt.
     function release(bytes32 jobId, uint32 shard) external;
     /// @notice Anyone: take the shard from a solver that missed its deadline (penalty burnt).

@@ -71,7 +71,7 @@ contract Jobs is Rewinds {
         VAULT.move(IVault.Bucket.ESCROW, jobId, IVault.Bucket.FREE, _key(t.client), rest);
     }
 
-    function shardClaimed(bytes32 jobId) external onlyTasks {
+    function shardTaken(bytes32 jobId) external onlyTasks {
         GUARDIAN.requireOpen(IGuardian.Business.SHARDS);
         Counts storage c = counts[jobId];
         if (c.ended != 0 || c.round > c.lastRound) revert JobEnded(jobId);

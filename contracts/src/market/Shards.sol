@@ -7,7 +7,7 @@ import {Claims} from "./Claims.sol";
 
 /// @title Who holds which shard, at what price, and until when (docs/protocol.md 4.2, 4.3)
 abstract contract Shards is Claims {
-    function claimShard(bytes32 jobId, uint32 shard) external {
+    function takeShard(bytes32 jobId, uint32 shard) external {
         Terms memory t = _terms(jobId);
         if (shard >= t.shards) revert ITasks.NoSuchShard(shard);
         Shard storage entry = shardsOf[jobId][shard];
@@ -20,8 +20,8 @@ abstract contract Shards is Claims {
         entry.solver = msg.sender;
         entry.since = uint64(block.timestamp);
         entry.price = asked;
-        emit ITasks.ShardClaimed(jobId, shard, msg.sender, asked);
-        JOBS.shardClaimed(jobId);
+        emit ITasks.ShardTaken(jobId, shard, msg.sender, asked);
+        JOBS.shardTaken(jobId);
     }
 
     function release(bytes32 jobId, uint32 shard) external {

@@ -79,7 +79,7 @@ contract Vault is IVault, ReentrancyGuardTransient {
         _claim(msg.sender, to, amount);
     }
 
-    function claimFor(address account, address to, uint256 amount) external nonReentrant {
+    function withdrawFor(address account, address to, uint256 amount) external nonReentrant {
         _claim(account, to, amount);
     }
 

@@ -120,7 +120,7 @@ abstract contract MarketHandler is KnownStates {
             if (jobs.progress(jobId).halted) return _settleOrPost(seed);
             solver = _solverWithStake(seed);
             vm.prank(solver);
-            tasks.claimShard(jobId, shard);
+            tasks.takeShard(jobId, shard);
             return;
         }
         (,, uint64 start) = jobs.running(jobId);

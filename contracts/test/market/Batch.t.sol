@@ -26,7 +26,7 @@ contract BatchTest is Market {
         }
         for (uint32 i; i < MANY; ++i) {
             vm.prank(solvers[0]);
-            tasks.claimShard(jobId, i);
+            tasks.takeShard(jobId, i);
             claims.push(submit(solvers[0], draft(Kind.TASK, 0, i)));
         }
         uint64 seedBlock = statusOf(claims[0]).seedBlock;

@@ -162,7 +162,7 @@ contract JobsTest is Market {
         bytes memory refusal = abi.encodeWithSelector(IJobs.NotModule.selector, address(this));
         Accused memory nobody;
         vm.expectRevert(refusal);
-        jobs.shardClaimed("job");
+        jobs.shardTaken("job");
         vm.expectRevert(refusal);
         jobs.taskCommitted("job", 0, 0, 1);
         vm.expectRevert(refusal);
@@ -239,12 +239,12 @@ contract JobsTest is Market {
         postJob(aTerms());
         skip(300);
         vm.prank(solvers[0]);
-        tasks.claimShard(jobId, 0);
+        tasks.takeShard(jobId, 0);
         vm.prank(client);
         jobs.halt(jobId);
         vm.expectRevert(abi.encodeWithSelector(IJobs.JobEnded.selector, jobId));
         vm.prank(solvers[1]);
-        tasks.claimShard(jobId, 1);
+        tasks.takeShard(jobId, 1);
         skip(1000);
         vm.expectRevert(abi.encodeWithSelector(IJobs.NotFinished.selector, jobId));
         jobs.close(jobId);

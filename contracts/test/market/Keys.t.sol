@@ -116,7 +116,7 @@ contract KeysTest is Market {
         stakes.finishUnbond(Role.SOLVER, index);
         vm.startPrank(owner);
         assertEq(stakes.finishUnbondFor(operator, Role.SOLVER, index), 600 ether);
-        vault.claimFor(operator, owner, 50 ether);
+        vault.withdrawFor(operator, owner, 50 ether);
         vm.stopPrank();
         assertEq(free(owner), 1000 ether);
         assertEq(token.balanceOf(owner), 50 ether);
@@ -133,7 +133,7 @@ contract KeysTest is Market {
         vm.expectRevert(refusal);
         stakes.finishUnbondFor(solvers[0], Role.SOLVER, 0);
         vm.expectRevert(abi.encodeWithSelector(IVault.NotOwner.selector, solvers[0]));
-        vault.claimFor(solvers[0], stranger, 1);
+        vault.withdrawFor(solvers[0], stranger, 1);
         vm.stopPrank();
     }
 
@@ -143,7 +143,7 @@ contract KeysTest is Market {
         stakes.stakeFor(operator, Role.SOLVER, 600 ether);
         postJob(aTerms());
         vm.prank(operator);
-        tasks.claimShard(jobId, 0);
+        tasks.takeShard(jobId, 0);
         vm.prank(address(tasks));
         stakes.slash(operator, Role.SOLVER, 100 ether);
         assertEq(activeOf(operator, Role.SOLVER), 500 ether);

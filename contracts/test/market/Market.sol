@@ -182,7 +182,7 @@ abstract contract Market is Test {
     function holdShards() internal {
         for (uint32 i; i < SHARDS; ++i) {
             vm.prank(solvers[i]);
-            tasks.claimShard(jobId, i);
+            tasks.takeShard(jobId, i);
         }
     }
 

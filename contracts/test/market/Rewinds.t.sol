@@ -45,7 +45,7 @@ contract RewindsTest is Market {
         Claim[] memory second = playRound(1);
         convictByGame(first[0]);
         vm.prank(solvers[1]);
-        tasks.claimShard(jobId, 0);
+        tasks.takeShard(jobId, 0);
         Claim memory again = acceptedTask(0, 0);
         assertEq(again.attempt, 1);
         assertEq(again.epoch, 1);
@@ -97,7 +97,7 @@ contract RewindsTest is Market {
         vm.prank(solvers[0]);
         tasks.release(jobId, 0);
         vm.prank(solvers[1]);
-        tasks.claimShard(jobId, 0);
+        tasks.takeShard(jobId, 0);
         Claim memory a = acceptedTask(1, 0);
         Claim memory b = acceptedTask(1, 1);
         convictByGame(outer);
@@ -147,8 +147,8 @@ contract RewindsTest is Market {
         tasks.void(second[0]);
         assertEq(vault.burnt() - burnt, 10 ether);
         vm.startPrank(solvers[1]);
-        tasks.claimShard(jobId, 0);
-        tasks.claimShard(jobId, 1);
+        tasks.takeShard(jobId, 0);
+        tasks.takeShard(jobId, 1);
         vm.stopPrank();
         Claim[] memory again = playRound(0);
         tasks.void(first[2]);
@@ -177,7 +177,7 @@ contract RewindsTest is Market {
         vm.prank(solvers[0]);
         tasks.release(jobId, 0);
         vm.prank(solvers[1]);
-        tasks.claimShard(jobId, 0);
+        tasks.takeShard(jobId, 0);
         convictByGame(claim);
         (address solver,,) = tasks.holder(jobId, 0);
         assertEq(solver, solvers[1]);

@@ -309,7 +309,7 @@ contract StragglersTest is Market {
         convictByGame(task);
         stakeAs(solvers[1], Role.SOLVER, 100 ether);
         vm.prank(solvers[1]);
-        tasks.claimShard(jobId, 1);
+        tasks.takeShard(jobId, 1);
         return submitFrom(solvers[1], Kind.TASK, 2, 1, input);
     }
 
@@ -329,9 +329,9 @@ contract StragglersTest is Market {
         (t.minShards, t.rounds, t.maxUnsettled, t.nonce) = (1, 300, 300, 1);
         postJob(t);
         vm.prank(solvers[0]);
-        tasks.claimShard(jobId, 0);
+        tasks.takeShard(jobId, 0);
         vm.prank(solvers[1]);
-        tasks.claimShard(jobId, 1);
+        tasks.takeShard(jobId, 1);
         fund(solvers[0], 1e6 ether);
         stakeAs(solvers[0], Role.SOLVER, 1e6 ether);
         for (uint256 i; i < verifiers.length; ++i) {

@@ -23,7 +23,7 @@ contract TasksTest is Market {
         skip(1e6);
         assertEq(tasks.price(jobId, 0), 20 ether);
         vm.prank(solvers[0]);
-        tasks.claimShard(jobId, 0);
+        tasks.takeShard(jobId, 0);
         skip(10);
         assertEq(tasks.price(jobId, 0), 20 ether, "agreed");
         assertEq(tasks.price(jobId, 1), 20 ether);
@@ -37,16 +37,16 @@ contract TasksTest is Market {
         holdShards();
         vm.expectRevert(abi.encodeWithSelector(ITasks.ShardTaken.selector, solvers[0]));
         vm.prank(solvers[1]);
-        tasks.claimShard(jobId, 0);
+        tasks.takeShard(jobId, 0);
         vm.expectRevert(abi.encodeWithSelector(ITasks.NotHolder.selector, solvers[0]));
         vm.prank(solvers[1]);
         tasks.release(jobId, 0);
         vm.expectRevert(abi.encodeWithSelector(ITasks.NoSuchShard.selector, 2));
         vm.prank(solvers[1]);
-        tasks.claimShard(jobId, 2);
+        tasks.takeShard(jobId, 2);
         bytes32 absent = "no job";
         vm.expectRevert(abi.encodeWithSelector(ITasks.NoSuchJob.selector, absent));
-        tasks.claimShard(absent, 0);
+        tasks.takeShard(absent, 0);
     }
 
     function test_aShardNeedsUnlockedStake() external {
@@ -58,7 +58,7 @@ contract TasksTest is Market {
             )
         );
         vm.prank(solvers[0]);
-        tasks.claimShard(jobId, 0);
+        tasks.takeShard(jobId, 0);
     }
 
     function test_releaseIsFreeWhenNothingIsOwed() external {
@@ -351,7 +351,7 @@ contract TasksTest is Market {
         vm.prank(solvers[0]);
         tasks.release(jobId, 0);
         vm.prank(solvers[0]);
-        tasks.claimShard(jobId, 0);
+        tasks.takeShard(jobId, 0);
         refuseCommit(
             solvers[0],
             draft(Kind.TASK, 0, 0),

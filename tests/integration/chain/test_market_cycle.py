@@ -98,7 +98,7 @@ def posted(client: ChainMarket, solver: ChainMarket, shards: int) -> JobId:
 def commit(solver: ChainMarket, job_id: JobId, shard: int) -> Claim:
     """Take a shard of a job and commit its first task, of two segments; the claim."""
     tree = trees.build([TERMS.genesis_root, b"\x21" * 32, b"\x22" * 32])
-    solver.claim_shard(f"claim {shard}", job_id, shard)
+    solver.take_shard(f"claim {shard}", job_id, shard)
     return solver.claim(solver.commit(f"commit {shard}", _draft(job_id, shard, tree), tree.levels[0])).claim
 
 

@@ -89,14 +89,14 @@ def test_job_is_posted_and_its_shard_is_claimed(
     assert job.progress.round == 0 and not job.progress.halted
 
     with pytest.raises(Reverted) as unstaked:
-        market.claim_shard("early", job_id, 0)
+        market.take_shard("early", job_id, 0)
     assert unstaked.value.error == "InsufficientStake"
     market.stake_up("s", Role.SOLVER, Wei(20 * UNIT))
     market.set_endpoint("e", "http://127.0.0.1:1")
     assert market.endpoints() == {me: "http://127.0.0.1:1"}
     assert market.holder(job_id, 0).solver == ZERO_ADDRESS
     assert UNIT <= market.price(job_id, 0) <= 2 * UNIT
-    market.claim_shard("c", job_id, 0)
+    market.take_shard("c", job_id, 0)
     assert market.holder(job_id, 0).solver == me
     assert market.stake(me, Role.SOLVER).active == 20 * UNIT
 
@@ -117,7 +117,7 @@ def test_another_account_sees_the_same_market(
         theirs.halt("h", job_id)
     assert caught.value.error == "NotClient"
     with pytest.raises(Reverted):
-        theirs.claim_shard("c", JobId(b"none".ljust(32)), 0)
+        theirs.take_shard("c", JobId(b"none".ljust(32)), 0)
 
 
 def test_market_on_a_token_that_exists(

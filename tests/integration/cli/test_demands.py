@@ -29,7 +29,7 @@ def claim(assay: Assay, home: Path) -> str:
     terms = market.job(job_id).terms
     market.deposit("deposit", Wei(2_000 * 10**18))
     market.stake_up("stake", Role.SOLVER, terms.solver_stake)
-    market.claim_shard("claim", job_id, 0)
+    market.take_shard("claim", job_id, 0)
     tree = trees.build([terms.genesis_root, *(bytes([i + 1]) * 32 for i in range(terms.segments))])
     roots = tree.levels[0]
     place = (Kind.TASK, 0, 0, 0, ZERO_ADDRESS)

@@ -52,7 +52,7 @@ def test_an_honest_job_is_trained_verified_paid_and_closed(day: MarketDay) -> No
     assert all(not s.status.error for s in day.services.values()), [s.status for s in day.services.values()]
 
 
-@pytest.mark.parametrize("instant", ["claimShard", "commit", "recordSeed", "tally", "settle"])
+@pytest.mark.parametrize("instant", ["takeShard", "commit", "recordSeed", "tally", "settle"])
 def test_48_a_solver_killed_after_any_call_restarts_without_a_double_commit(
     day: MarketDay, instant: str
 ) -> None:

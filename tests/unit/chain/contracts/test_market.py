@@ -243,7 +243,7 @@ WRITES = [
     ("top_up", (D, 5), "topUp"),
     ("halt", (D,), "halt"),
     ("close", (D,), "close"),
-    ("claim_shard", (D, 1), "claimShard"),
+    ("take_shard", (D, 1), "takeShard"),
     ("release", (D, 1), "release"),
     ("expire", (D, 1), "expire"),
     ("record_seed", (CLAIM,), "recordSeed"),

@@ -151,8 +151,8 @@ def story() -> Story:
     told.tell(e.Stake(Role.VERIFIER, Wei(5_000)), VERA)
     told.tell(e.Post(terms, worst_case(terms)), CLIENT)
     told.job_id = told.market_state.job_id(terms)
-    told.tell(e.ClaimShard(told.job_id, 0), ANN)
-    told.tell(e.ClaimShard(told.job_id, 1), BOB, 7_000)
+    told.tell(e.TakeShard(told.job_id, 0), ANN)
+    told.tell(e.TakeShard(told.job_id, 1), BOB, 7_000)
     return told
 
 
@@ -232,7 +232,7 @@ def test_a_vote_under_challenge_stays_locked_through_a_redraw(story: Story) -> N
     story.tell(e.Post(terms_of_two, worst_case(terms_of_two)), CLIENT)
     story.job_id = story.market_state.job_id(terms_of_two)
     story.tell(e.Stake(Role.VERIFIER, Wei(5_000)), BOB)
-    story.tell(e.ClaimShard(story.job_id, 0), ANN)
+    story.tell(e.TakeShard(story.job_id, 0), ANN)
     claim_id = story.commit(Kind.TASK, 0, ANN)
     story.seed(claim_id)
     claim = story.market_state.claims[claim_id].claim
@@ -331,6 +331,6 @@ def test_a_halted_job_refunds_what_no_round_needs(story: Story) -> None:
 def test_a_refused_event_changes_nothing(story: Story) -> None:
     before = story.market_state
     assert story.refuse(e.Stake(Role.SOLVER, Wei(10**9)), ANN) == "InsufficientBalance"
-    assert story.refuse(e.ClaimShard(story.job_id, 0), BOB) == "ShardTaken"
+    assert story.refuse(e.TakeShard(story.job_id, 0), BOB) == "ShardTaken"
     assert story.refuse(e.Post(before.jobs[story.job_id].terms, Wei(10**5)), CLIENT) == "JobExists"
     assert story.market_state is before
