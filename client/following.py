@@ -142,7 +142,7 @@ def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> F
         found = standing(claims, Kind.OUTER, round_, 0)
         outer.append(Phase.NONE if found is None else found.status.phase)
     convictions = sum(view.status.phase == Phase.CONVICTED for view in claims)
-    amount, rewinds = paid(job, claims), job.progress.epoch
+    amount, rewinds = paid(job, claims), job.progress.rewinds
     return Following(job, tuple(tasks), tuple(outer), amount, convictions, rewinds, first)
 
 

@@ -252,7 +252,7 @@ _SUBJECT = ("job_id", "claim_id", "verifier", "what", "game_id", "demand_id", "r
 
 
 def subject(action: object) -> str:
-    """What a backoff of a policy's action is about: its kind and its place, not its reason or its epoch."""
+    """What a backoff of a policy's action is about: its kind and its place, not its reason or its rewinds."""
     return intent(
         type(action).__name__, *(getattr(action, name) for name in _SUBJECT if hasattr(action, name))
     )

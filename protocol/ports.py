@@ -187,7 +187,7 @@ class Market(MarketView, Protocol):
     def commit(self, intent: str, claim: Claim, roots: Sequence[bytes]) -> ClaimId:
         """Commit a claim; `roots`: the states at its segments' ends, input and output included.
 
-        segments_root, claimant, price, committed_at, attempt and epoch are the contract's to fill in.
+        segments_root, claimant, price, committed_at, attempt and rewinds are the contract's to fill in.
         """
         ...
 

@@ -139,7 +139,7 @@ class Claim:
     manifest: bytes
     price: Wei
     committed_at: Seconds
-    epoch: int
+    rewinds: int
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class Vote:
 class Progress:
     round: int
     settled_rounds: int
-    epoch: int
+    rewinds: int
     halted: bool
     closed: bool
     round_start: Seconds
@@ -201,7 +201,7 @@ class Accused:
     round: int
     shard: int
     price: Wei
-    epoch: int
+    rewinds: int
 
 
 NOBODY_ACCUSED = Accused(JobId(ZERO_DIGEST), ZERO_ADDRESS, Kind.TASK, 0, 0, Wei(0), 0)

@@ -114,7 +114,7 @@ class CommitTask:
     job_id: JobId
     round: int
     shard: int
-    epoch: int
+    rewinds: int
     since: Seconds
     """When we took the shard."""
     reason: str
@@ -124,7 +124,7 @@ class CommitTask:
 class CommitOuter:
     job_id: JobId
     round: int
-    epoch: int
+    rewinds: int
     since: Seconds
     """From when on the round could be closed."""
     reason: str
@@ -310,7 +310,7 @@ def _outer(observation: Observation, job: JobObservation) -> Iterator[Action]:
     count = len(accepted(job.view, job.claims))
     reason = f"{count} of {terms.shards} tasks of round {progress.round} are accepted"
     reason += "" if count == terms.shards else ": the stragglers' time is over"
-    yield CommitOuter(job.view.job_id, progress.round, progress.epoch, since, reason)
+    yield CommitOuter(job.view.job_id, progress.round, progress.rewinds, since, reason)
 
 
 def _tasks(observation: Observation, job: JobObservation) -> Iterator[Action]:
@@ -341,7 +341,7 @@ def _tasks(observation: Observation, job: JobObservation) -> Iterator[Action]:
             )
         else:
             reason = f"all {terms.segments} segments are trained and published"
-            yield CommitTask(job_id, progress.round, shard, progress.epoch, since, reason)
+            yield CommitTask(job_id, progress.round, shard, progress.rewinds, since, reason)
 
 
 def _shards(observation: Observation, job: JobObservation) -> Iterator[Action]:

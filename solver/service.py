@@ -1,6 +1,6 @@
 """The solver as a running thing: reads the market, asks `solver.policy`, and does what it says.
 
-Contract: every effect on the chain has an intent that names its job, place and epoch, so a restart at any
+Contract: every effect on the chain has an intent that names its job, place and rewinds, so a restart at any
 instant commits nothing twice; training goes on from the last published segment. One tick trains at most one
 segment, so that games and deadlines are looked at between segments. Not guaranteed: profit.
 """
@@ -82,7 +82,7 @@ class SolverService(Node):
         done = {}
         for shard in shards:
             try:
-                done[progress.round, shard] = shop.segments_done(progress.round, shard, progress.epoch)
+                done[progress.round, shard] = shop.segments_done(progress.round, shard, progress.rewinds)
             except SourceMissing:
                 continue
         return done
@@ -147,7 +147,7 @@ class SolverService(Node):
     def _train(self, action: policy.TrainSegment) -> None:
         job = self.market.job(action.job_id)
         shop = self._shop(action.job_id)
-        done = shop.train_segment(action.round, action.shard, job.progress.epoch)
+        done = shop.train_segment(action.round, action.shard, job.progress.rewinds)
         segment, loss = done.segment, done.loss
         step = action.round * job.terms.steps_per_round + (segment + 1) * job.terms.segment_steps
         self.count("segments")
@@ -159,9 +159,9 @@ class SolverService(Node):
             log.warning("job %s %s; its work stays exact, provable and paid", action.job_id.hex()[:16], found)
             self.emit("diverged", **place, step=found.step, what=found.what)
 
-    def _commit(self, draft: Draft, epoch: int, since: Seconds, loss: float | None) -> None:
+    def _commit(self, draft: Draft, rewinds: int, since: Seconds, loss: float | None) -> None:
         claim: Claim = draft.claim
-        key = intent("commit", claim.job_id, claim.kind.name, claim.round, claim.shard, epoch, since)
+        key = intent("commit", claim.job_id, claim.kind.name, claim.round, claim.shard, rewinds, since)
         claim_id = self.market.commit(key, claim, draft.roots)
         self.count("claims")
         place = {
@@ -173,12 +173,12 @@ class SolverService(Node):
         self.emit("committed", **place, claim=claim_id.hex(), loss=loss)
 
     def _commit_task(self, action: policy.CommitTask) -> None:
-        draft = self._shop(action.job_id).task_draft(action.round, action.shard, action.epoch)
-        self._commit(draft, action.epoch, action.since, self.status.loss)
+        draft = self._shop(action.job_id).task_draft(action.round, action.shard, action.rewinds)
+        self._commit(draft, action.rewinds, action.since, self.status.loss)
 
     def _commit_outer(self, action: policy.CommitOuter) -> None:
         draft = self._shop(action.job_id).outer_draft(action.round)
-        self._commit(draft, action.epoch, action.since, None)
+        self._commit(draft, action.rewinds, action.since, None)
 
     def _expire(self, action: policy.Expire) -> None:
         self.market.expire(

@@ -81,15 +81,15 @@ class TaskTrainer:
         self._diverged = False
         self._inputs: dict[tuple[int, int, int], bytes] = {}
 
-    def _input_root(self, round_: int, shard: int, epoch: int) -> bytes:
-        key = (round_, shard, epoch)
+    def _input_root(self, round_: int, shard: int, rewinds: int) -> bytes:
+        key = (round_, shard, rewinds)
         if key not in self._inputs:
             self._inputs[key] = state_root(self.state_provider.input_state(Kind.TASK, round_, shard))
         return self._inputs[key]
 
-    def segments_done(self, round_: int, shard: int, epoch: int) -> int:
+    def segments_done(self, round_: int, shard: int, rewinds: int) -> int:
         """Segments of a task that are trained. Raises SourceMissing."""
-        root = self._input_root(round_, shard, epoch)
+        root = self._input_root(round_, shard, rewinds)
         if self._is_open(round_, shard, root):
             assert self._task is not None
             return self._task.segments
@@ -140,9 +140,9 @@ class TaskTrainer:
             self._progress.save(self.job_id, task.round, task.shard, task.leaves)
         self._task = task
 
-    def train_segment(self, round_: int, shard: int, epoch: int) -> Trained:
+    def train_segment(self, round_: int, shard: int, rewinds: int) -> Trained:
         """Train the next segment. Raises SourceMissing, and what publishing it or the one before raised."""
-        task = self._open(round_, shard, self._input_root(round_, shard, epoch))
+        task = self._open(round_, shard, self._input_root(round_, shard, rewinds))
         segment, start = task.segments, task.state
         state = self.work.run(Kind.TASK, round_, shard, segment, start)
         self._land()
@@ -165,9 +165,9 @@ class TaskTrainer:
         names = self.work.files.slot_names
         return training_loss(names, state) if LOSS_SLOT in names else nan
 
-    def task_draft(self, round_: int, shard: int, epoch: int) -> Draft:
+    def task_draft(self, round_: int, shard: int, rewinds: int) -> Draft:
         """The claim of a task whose segments are all done. Raises what publishing them raised."""
-        root = self._input_root(round_, shard, epoch)
+        root = self._input_root(round_, shard, rewinds)
         self._land()
         done = self._progress.load(self.job_id, round_, shard, root)
         return self._draft(Kind.TASK, round_, shard, done)
@@ -194,6 +194,6 @@ class TaskTrainer:
             manifest=publish_checkpoints(self._blocks, leaves),
             price=Wei(0),
             committed_at=Seconds(0),
-            epoch=0,
+            rewinds=0,
         )
         return Draft(claim, roots)

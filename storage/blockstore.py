@@ -67,7 +67,7 @@ def check_size(data: bytes) -> None:
 
 
 class BlockStore:
-    """Blocks and pins under one directory. Thread-safe; `clock` gives seconds since the epoch."""
+    """Blocks and pins under one directory. Thread-safe; `clock` gives seconds since the rewinds."""
 
     def __init__(self, root: Path | str, *, clock: Callable[[], float] = time.time) -> None:
         self.root = Path(root)

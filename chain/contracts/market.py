@@ -60,7 +60,7 @@ _NO_CLAIM = Claim(
     manifest=ZERO_DIGEST,
     price=Wei(0),
     committed_at=Seconds(0),
-    epoch=0,
+    rewinds=0,
 )
 
 
@@ -150,7 +150,7 @@ class ChainMarket(ChainView):
     def commit(self, intent: str, claim: Claim, roots: Sequence[bytes]) -> ClaimId:
         """Commit a claim; `roots`: the states at its segments' ends.
 
-        segments_root, claimant, price, committed_at, attempt and epoch are the contract's to fill in.
+        segments_root, claimant, price, committed_at, attempt and rewinds are the contract's to fill in.
         """
         receipt = self._send(intent, "Tasks", "commit", claim, roots)
         return ClaimId(self._logged(receipt, "Tasks", "Committed")["claimId"])

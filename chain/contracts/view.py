@@ -369,4 +369,4 @@ def _place(claim: Claim) -> Key:
 
 def _overtaken(claim: Claim) -> Key:
     """Whether a rewind has overtaken the claim, whatever became of its round."""
-    return ("Jobs", "overtaken", claim.job_id, int(claim.kind), claim.round, claim.epoch, False)
+    return ("Jobs", "overtaken", claim.job_id, int(claim.kind), claim.round, claim.rewinds, False)

@@ -187,7 +187,7 @@ def _game_on(claim: Claim, claim_id: ClaimId, segment: int, terms: Terms, by: Ad
     first = claim.round * terms.steps_per_round + segment * terms.segment_steps if task else claim.round
     return Game(
         accused=Accused(
-            claim.job_id, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.epoch
+            claim.job_id, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.rewinds
         ),
         claim_id=claim_id,
         segment=segment,

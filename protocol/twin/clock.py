@@ -36,10 +36,10 @@ class Rewind:
 
 @dataclass(frozen=True)
 class Closing:
-    """A round was closed by its outer claim, in this epoch: without the tasks not accepted by then."""
+    """A round was closed by its outer claim, in this rewinds: without the tasks not accepted by then."""
 
     round: int
-    epoch: int
+    rewinds: int
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Job:
     accepted_at: Seconds = NEVER
 
     @property
-    def epoch(self) -> int:
+    def rewinds(self) -> int:
         """Rewinds so far."""
         return len(self.rewinds)
 
@@ -87,7 +87,7 @@ class Job:
     def is_stale(self, claim: Claim) -> bool:
         """Whether a rewind has overtaken the claim (rule 5.2)."""
         at = position(claim.kind, claim.round)
-        return is_stale(at, claim.epoch, [rewind.position for rewind in self.rewinds])
+        return is_stale(at, claim.rewinds, [rewind.position for rewind in self.rewinds])
 
     def with_shard(self, index: int, shard: Shard) -> Job:
         """The job with one shard replaced."""

@@ -65,7 +65,7 @@ def convicted(market: MarketState, claim_id: ClaimId, challenger: Address, segme
     if left_out:  # nothing builds on it
         return market.with_funds(funds)
     market = _rewound(market, claim, verdict, wasted, now.time)
-    pot = compensation(claim.job_id, job.epoch + 1)
+    pot = compensation(claim.job_id, job.rewinds + 1)
     return market.with_funds(funds.moved(SEIZED, pot, verdict.compensation))
 
 
@@ -164,7 +164,7 @@ def _overtaker(market: MarketState, state: ClaimState) -> int | None:
     """Which rewind overtook the claim; None if its round was closed without it before any did."""
     claim, job = state.claim, market.jobs[state.claim.job_id]
     at = position(claim.kind, claim.round)
-    overtaking = (i for i in range(claim.epoch, job.epoch) if at > job.rewinds[i].position)
+    overtaking = (i for i in range(claim.rewinds, job.rewinds) if at > job.rewinds[i].position)
     first = next(overtaking, None)
     return None if first is None or market.left_out(state, before=first) else first
 

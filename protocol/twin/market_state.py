@@ -237,9 +237,9 @@ class MarketState:
         """Whether the claim's round was closed without it (before rewind number `before`, if given)."""
         claim = state.claim
         return state.pending and any(
-            closing.round == claim.round and claim.epoch <= closing.epoch
+            closing.round == claim.round and claim.rewinds <= closing.rewinds
             for closing in self.jobs[claim.job_id].closings
-            if before is None or closing.epoch <= before
+            if before is None or closing.rewinds <= before
         )
 
     def stands(self, state: ClaimState) -> bool:
@@ -286,7 +286,7 @@ class MarketState:
         return Progress(
             job.round,
             job.settled_rounds,
-            job.epoch,
+            job.rewinds,
             job.halted,
             job.closed,
             job.round_start,

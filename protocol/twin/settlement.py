@@ -111,7 +111,7 @@ def position(kind: int, round_: int) -> int:
     return 2 * round_ + kind
 
 
-def is_stale(claim_position: int, epoch: int, rewinds: Sequence[int]) -> bool:
+def is_stale(claim_position: int, rewinds: int, rewinds: Sequence[int]) -> bool:
     """Whether a rewind after the claim's commit went back to before its place. `rewinds[e]`: position of
     rewind e."""
-    return any(claim_position > rewind for rewind in rewinds[epoch:])
+    return any(claim_position > rewind for rewind in rewinds[rewinds:])

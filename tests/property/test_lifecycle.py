@@ -69,8 +69,8 @@ def check(before: MarketState, market_state: MarketState) -> None:
     assert ledger.balance(SEIZED) == shares_due(market_state)
     check_locks(market_state)
     for job_id, job in market_state.jobs.items():
-        for epoch, rewind in enumerate(job.rewinds, 1):
-            assert ledger.balance(compensation(job_id, epoch)) == rewind.pot.left  # 9
+        for rewinds, rewind in enumerate(job.rewinds, 1):
+            assert ledger.balance(compensation(job_id, rewinds)) == rewind.pot.left  # 9
         assert job.settled_rounds <= job.round <= job.terms.rounds
         if job.closed:
             assert ledger.balance(escrow(job_id)) == 0

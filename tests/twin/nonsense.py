@@ -60,7 +60,7 @@ def _twisted(claim: Claim, rng: random.Random) -> Claim:
         {},
         {"round": claim.round + 1},
         {"shard": claim.shard + 1},
-        {"epoch": claim.epoch + 1},
+        {"rewinds": claim.rewinds + 1},
         {"attempt": claim.attempt + 1},
         {"price": claim.price + 1},
         {"job_id": JobId(rng.randbytes(32))},

@@ -160,7 +160,7 @@ class Scene:
             manifest=self.rng.randbytes(32),
             price=Wei(0),
             committed_at=Seconds(0),
-            epoch=0,
+            rewinds=0,
         )
 
     def sampled(self, program: Program, key: bytes, samples: int) -> tuple[bytes, ...]:

@@ -139,7 +139,7 @@ def begin(twin: Twin, rng: random.Random, sample: Sample, fault: NodeFault | Sta
         manifest=b"\x04" * 32,
         price=Wei(0),
         committed_at=Seconds(0),
-        epoch=0,
+        rewinds=0,
     )
     assert twin.act(e.Commit(wanted, tree.levels[0]), SOLVER)
     claim_id = twin.market_state.current(job_id, Kind.TASK, 0, 0)

@@ -63,7 +63,7 @@ class Twin:
         jobs = Address(deployed.contracts["Jobs"].address)
         unbonding, unbinding, planted = DELAYS.unbond_s, DELAYS.unbind_s, DELAYS.plant_s
         epoch = DELAYS.weight_epoch
-        market = Market(CHAIN_ID, jobs, unbonding, unbinding, epoch, planted, keccak, ARITHMETIC)
+        market = Market(CHAIN_ID, jobs, unbonding, unbinding, rewinds, planted, keccak, ARITHMETIC)
         share = SUPPLY // len(ACCOUNTS)
         wallets = dict.fromkeys(ACCOUNTS[1:], share)
         wallets[ACCOUNTS[0]] = SUPPLY - share * (len(ACCOUNTS) - 1)
@@ -163,9 +163,9 @@ class Twin:
         for job_id, job in self.market_state.jobs.items():
             yield ("Jobs", "progress", (job_id,)), self.market_state.progress(job_id)
             yield ("Vault", "balance", (Bucket.ESCROW, job_id)), self._balance(Bucket.ESCROW, job_id)
-            for epoch in range(1, job.epoch + 1):
-                key = keccak(encode(job_id, epoch))
-                held = self._balance(Bucket.COMPENSATION, (job_id, epoch))
+            for rewinds in range(1, job.rewinds + 1):
+                key = keccak(encode(job_id, rewinds))
+                held = self._balance(Bucket.COMPENSATION, (job_id, rewinds))
                 yield ("Vault", "balance", (Bucket.COMPENSATION, key)), held
             for shard in range(job.terms.shards):
                 yield ("Tasks", "holder", (job_id, shard)), as_tuple(self.market_state.holder(job_id, shard))

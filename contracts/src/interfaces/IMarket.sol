@@ -142,7 +142,7 @@ interface IJobs {
     event JobFunded(bytes32 indexed jobId, uint256 amount);
     event JobHalted(bytes32 indexed jobId, uint32 round);
     event RoundStarted(bytes32 indexed jobId, uint32 round);
-    event Rewound(bytes32 indexed jobId, uint32 indexed epoch, uint32 round, uint256 compensation);
+    event Rewound(bytes32 indexed jobId, uint32 indexed rewinds, uint32 round, uint256 compensation);
     event JobClosed(bytes32 indexed jobId, uint256 refunded);
     /// @dev The round was closed without `missing` of its shards.
     event ShardsMissing(bytes32 indexed jobId, uint32 indexed round, uint32 missing);
@@ -150,7 +150,7 @@ interface IJobs {
     struct Progress {
         uint32 round; // the round now worked on; == rounds when the last outer claim is in
         uint32 settledRounds;
-        uint32 epoch; // rewinds so far
+        uint32 rewinds; // rewinds so far
         bool halted; // no new rounds
         bool closed;
         uint64 roundStart;
@@ -168,9 +168,9 @@ interface IJobs {
     function progress(bytes32 jobId) external view returns (Progress memory);
     function worstCase(Terms calldata terms) external pure returns (uint256);
     function jobIdOf(Terms calldata terms) external view returns (bytes32);
-    /// @notice Whether a rewind has overtaken the claims of this place that were committed in `epoch`; with `pending`, also
+    /// @notice Whether a rewind has overtaken the claims of this place that were committed in `rewinds`; with `pending`, also
     /// whether the round was closed without those that were not accepted.
-    function overtaken(bytes32 jobId, Kind kind, uint32 round, uint32 epoch, bool pending)
+    function overtaken(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, bool pending)
         external
         view
         returns (bool);
@@ -184,11 +184,11 @@ interface IJobs {
     function shardTaken(bytes32 jobId) external;
     function taskCommitted(bytes32 jobId, uint32 round, uint128 price, uint32 maxUnsettled)
         external
-        returns (uint32 epoch, uint64 roundStart);
+        returns (uint32 rewinds, uint64 roundStart);
     /// @notice Close the round. `inTurn`: the claimant holds the shard that the outer claim is reserved to.
-    function outerCommitted(bytes32 jobId, uint32 round, bool inTurn) external returns (uint32 epoch);
-    function taskAccepted(bytes32 jobId, uint32 round, uint32 epoch, uint128 price) external;
-    function claimSettled(bytes32 jobId, Kind kind, uint32 round, uint32 epoch, uint32 maxUnsettled) external;
+    function outerCommitted(bytes32 jobId, uint32 round, bool inTurn) external returns (uint32 rewinds);
+    function taskAccepted(bytes32 jobId, uint32 round, uint32 rewinds, uint128 price) external;
+    function claimSettled(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, uint32 maxUnsettled) external;
     /// @notice Go back to the convicted claim's round, unless that round was closed without the claim. `compensation` = the
     /// part of `pool` (the unburnt half of the slash, in the caller's free balance) that is set aside for those whose task
     /// claims become stale.
@@ -280,7 +280,7 @@ interface ITasks is IBatch {
     /// @notice Anyone: take the shard from a solver that missed its deadline (penalty burnt).
     function expire(bytes32 jobId, uint32 shard) external;
     /// @notice Commit a task or an outer claim. `roots`: the state roots at the ends of its segments, from inputRoot to
-    /// outputRoot. claim.segmentsRoot (the root over them), claimant, price, committedAt, epoch, attempt are filled in by the
+    /// outputRoot. claim.segmentsRoot (the root over them), claimant, price, committedAt, rewinds, attempt are filled in by the
     /// contract; the given values are ignored.
     function commit(Claim calldata claim, bytes32[] calldata roots) external returns (bytes32 claimId);
     /// @notice Anyone, after the seed block: record the seed and draw the verifiers. `header`: the RLP of the seed block's

@@ -90,7 +90,7 @@ struct Claim {
     bytes32 manifest; // digest of the raw block that names the published states
     uint128 price;
     uint64 committedAt;
-    uint32 epoch; // rewinds of the job before this commit
+    uint32 rewinds; // rewinds of the job before this commit
 }
 
 /// @dev What the chain keeps about a claim beside its hash.
@@ -122,7 +122,7 @@ struct Accused {
     uint32 round;
     uint32 shard;
     uint128 price;
-    uint32 epoch;
+    uint32 rewinds;
 }
 
 /// @dev What a game or a proof on a claim has found.

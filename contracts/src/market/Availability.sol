@@ -97,7 +97,7 @@ contract Availability is IAvailability {
 
     function _close(Asked calldata asked, Claim calldata claim, bool withheld) private returns (bool stood) {
         Accused memory accused = Accused(
-            claim.jobId, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.epoch
+            claim.jobId, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.rewinds
         );
         return TASKS.gameClosed(asked.claimId, accused, Finding(asked.demander, WITHHELD, false), withheld);
     }

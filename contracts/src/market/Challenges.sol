@@ -207,7 +207,7 @@ contract Challenges is IChallenges, Batch {
         view
     {
         game.accused = Accused(
-            claim.jobId, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.epoch
+            claim.jobId, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.rewinds
         );
         game.claimId = claimId;
         game.segment = segment;

@@ -24,7 +24,7 @@ abstract contract Claims {
         uint16 second;
         uint8 drawn;
         uint16 attempt;
-        uint24 epoch;
+        uint24 rewinds;
     }
 
     /// @dev What became of a vote beside what Status says. HELD: of a draw that failed, still locked because a game on it
@@ -76,7 +76,7 @@ abstract contract Claims {
         if (claimId == 0) return 0;
         Status memory st = _status(claimId);
         if (st.phase == Phase.CONVICTED || st.phase == Phase.VOID) return 0;
-        return _overtaken(jobId, kind, round, st.epoch, st.phase < Phase.ACCEPTED) ? bytes32(0) : claimId;
+        return _overtaken(jobId, kind, round, st.rewinds, st.phase < Phase.ACCEPTED) ? bytes32(0) : claimId;
     }
 
     function _place(bytes32 jobId, Kind kind, uint32 round, uint32 shard) internal pure returns (bytes32) {
@@ -107,18 +107,18 @@ abstract contract Claims {
         st.second = uint16(word >> 192);
         st.drawn = uint8(word >> 208);
         st.attempt = uint16(word >> 216);
-        st.epoch = uint24(word >> 232);
+        st.rewinds = uint24(word >> 232);
         // forge-lint: disable-end(unsafe-typecast)
     }
 
     /// @dev Status of a claim just committed. A claim cannot be tried 2^16 times, nor a job rewound 2^24 times, for less than
     /// as many stakes.
-    function _setNew(bytes32 claimId, Phase phase, uint256 seedBlock, uint256 attempt, uint256 epoch)
+    function _setNew(bytes32 claimId, Phase phase, uint256 seedBlock, uint256 attempt, uint256 rewinds)
         internal
     {
-        if (attempt >> 16 | epoch >> 24 != 0) revert ITasks.WrongClaim(claimId);
+        if (attempt >> 16 | rewinds >> 24 != 0) revert ITasks.WrongClaim(claimId);
         statuses[claimId] =
-            uint256(phase) | seedBlock << 8 | block.timestamp << 48 | attempt << 216 | epoch << 232;
+            uint256(phase) | seedBlock << 8 | block.timestamp << 48 | attempt << 216 | rewinds << 232;
     }
 
     function _setStatus(bytes32 claimId, Status memory st) internal {
@@ -185,30 +185,30 @@ abstract contract Claims {
         return phase == Phase.COMMITTED || phase == Phase.SEEDED || phase == Phase.ACCEPTED;
     }
 
-    function _overtaken(bytes32 jobId, Kind kind, uint32 round, uint32 epoch, bool pending)
+    function _overtaken(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, bool pending)
         internal
         view
         returns (bool)
     {
-        return JOBS.overtaken(jobId, kind, round, epoch, pending);
+        return JOBS.overtaken(jobId, kind, round, rewinds, pending);
     }
 
     /// @dev Neither ended, nor overtaken by a rewind, nor left out when its round was closed.
-    function _stands(Phase phase, bytes32 jobId, Kind kind, uint32 round, uint32 epoch)
+    function _stands(Phase phase, bytes32 jobId, Kind kind, uint32 round, uint32 rewinds)
         internal
         view
         returns (bool)
     {
-        return _live(phase) && !_overtaken(jobId, kind, round, epoch, phase < Phase.ACCEPTED);
+        return _live(phase) && !_overtaken(jobId, kind, round, rewinds, phase < Phase.ACCEPTED);
     }
 
     /// @dev Stands, or was left out when its round was closed: then it still answers for the games open on it.
-    function _liable(Phase phase, bytes32 jobId, Kind kind, uint32 round, uint32 epoch)
+    function _liable(Phase phase, bytes32 jobId, Kind kind, uint32 round, uint32 rewinds)
         internal
         view
         returns (bool)
     {
-        return _live(phase) && !_overtaken(jobId, kind, round, epoch, false);
+        return _live(phase) && !_overtaken(jobId, kind, round, rewinds, false);
     }
 
     /// @dev Of the present draw: all whose stake is locked, and those among them whose vote is valid.

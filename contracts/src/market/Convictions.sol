@@ -70,7 +70,7 @@ abstract contract Convictions is Shards {
         Status memory st = _status(claimId);
         --st.openGames;
         if (finding.early) --st.early;
-        stood = _liable(st.phase, accused.jobId, accused.kind, accused.round, st.epoch);
+        stood = _liable(st.phase, accused.jobId, accused.kind, accused.round, st.rewinds);
         if (stood && won) return _convict(claimId, st, accused, finding);
         _setStatus(claimId, st);
         if (finding.early && st.phase == Phase.CONVICTED) _payShare(claimId, finding.challenger);
@@ -89,7 +89,7 @@ abstract contract Convictions is Shards {
         uint32 games = --entry.games;
         BallotState state = entry.state;
         if (state != BallotState.DONE) {
-            stood = _liable(st.phase, accused.jobId, accused.kind, accused.round, st.epoch);
+            stood = _liable(st.phase, accused.jobId, accused.kind, accused.round, st.rewinds);
             if (stood && won) {
                 entry.state = BallotState.DONE;
                 // It stays revealed, and counts as invalid from now on.
@@ -111,8 +111,8 @@ abstract contract Convictions is Shards {
     function void(Claim calldata claim) external {
         (bytes32 claimId, Status memory st) = _known(claim);
         if (!_live(st.phase)) revert ITasks.WrongPhase(st.phase);
-        if (_stands(st.phase, claim.jobId, claim.kind, claim.round, st.epoch)) revert ITasks.NotStale();
-        bool liable = _liable(st.phase, claim.jobId, claim.kind, claim.round, st.epoch);
+        if (_stands(st.phase, claim.jobId, claim.kind, claim.round, st.rewinds)) revert ITasks.NotStale();
+        bool liable = _liable(st.phase, claim.jobId, claim.kind, claim.round, st.rewinds);
         if (liable && st.openGames > 0) revert ITasks.GamesOpen(st.openGames);
         (bool found, uint256 paid) = JOBS.compensate(claimId, _accused(claim), st.phase < Phase.ACCEPTED);
         if (!found) return;
@@ -136,7 +136,7 @@ abstract contract Convictions is Shards {
         if (!_live(st.phase)) revert ITasks.WrongPhase(st.phase);
         bool late = proof && st.openGames > 0;
         bool pending = st.phase < Phase.ACCEPTED && !late;
-        if (_overtaken(claim.jobId, claim.kind, claim.round, st.epoch, pending)) revert ITasks.NotStanding();
+        if (_overtaken(claim.jobId, claim.kind, claim.round, st.rewinds, pending)) revert ITasks.NotStanding();
         if (st.phase == Phase.ACCEPTED && !late) {
             uint256 end = uint256(st.since) + _terms(claim.jobId).challengeWindow;
             if (block.timestamp > end) revert ITasks.WindowClosed(_time(end));
@@ -231,7 +231,7 @@ abstract contract Convictions is Shards {
     function _accused(Claim calldata claim) private pure returns (Accused memory) {
         return
             Accused(
-                claim.jobId, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.epoch
+                claim.jobId, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.rewinds
             );
     }
 }

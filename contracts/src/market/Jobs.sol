@@ -81,7 +81,7 @@ contract Jobs is Rewinds {
     function taskCommitted(bytes32 jobId, uint32 round, uint128 price, uint32 maxUnsettled)
         external
         onlyTasks
-        returns (uint32 epoch, uint64 roundStart)
+        returns (uint32 rewinds, uint64 roundStart)
     {
         Counts memory c = counts[jobId];
         _requireRound(c, jobId, round);
@@ -93,20 +93,20 @@ contract Jobs is Rewinds {
             counts[jobId].standing = c.standing + 1;
         }
         worths[jobId].pending += price;
-        return (c.epoch, c.roundStart);
+        return (c.rewinds, c.roundStart);
     }
 
     function outerCommitted(bytes32 jobId, uint32 round, bool inTurn)
         external
         onlyTasks
-        returns (uint32 epoch)
+        returns (uint32 rewinds)
     {
         Counts memory c = counts[jobId];
         _requireRound(c, jobId, round);
         Terms memory t = _read(jobId);
         _requireClosable(c, t, inTurn);
-        epoch = c.epoch;
-        marks[jobId][round + 1] = Mark(worths[jobId].accepted, epoch, c.accepted);
+        rewinds = c.rewinds;
+        marks[jobId][round + 1] = Mark(worths[jobId].accepted, rewinds, c.accepted);
         if (c.accepted < t.shards) {
             worths[jobId].pending = 0;
             emit ShardsMissing(jobId, round, t.shards - c.accepted);
@@ -117,9 +117,9 @@ contract Jobs is Rewinds {
         if (round < c.lastRound) emit RoundStarted(jobId, round + 1);
     }
 
-    function taskAccepted(bytes32 jobId, uint32 round, uint32 epoch, uint128 price) external onlyTasks {
+    function taskAccepted(bytes32 jobId, uint32 round, uint32 rewinds, uint128 price) external onlyTasks {
         Counts memory c = counts[jobId];
-        if (_overtaken(c, jobId, Kind.TASK, round, epoch, true)) revert ITasks.NotStanding();
+        if (_overtaken(c, jobId, Kind.TASK, round, rewinds, true)) revert ITasks.NotStanding();
         Terms memory t = _read(jobId);
         if (_closable(c, t)) revert ITasks.TooLate(_stragglersEnd(c, t));
         ++c.accepted;
@@ -129,12 +129,12 @@ contract Jobs is Rewinds {
         worths[jobId] = Worth(w.accepted + price, w.pending - price);
     }
 
-    function claimSettled(bytes32 jobId, Kind kind, uint32 round, uint32 epoch, uint32 maxUnsettled)
+    function claimSettled(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, uint32 maxUnsettled)
         external
         onlyTasks
     {
         Counts memory c = counts[jobId];
-        if (_overtaken(c, jobId, kind, round, epoch, false)) revert ITasks.NotStanding();
+        if (_overtaken(c, jobId, kind, round, rewinds, false)) revert ITasks.NotStanding();
         if (round != c.settledRounds) revert ITasks.EarlierUnsettled();
         if (kind == Kind.TASK) {
             counts[jobId].settledTasks = c.settledTasks + 1;
@@ -163,7 +163,7 @@ contract Jobs is Rewinds {
         _requireJob(jobId);
         Counts memory c = counts[jobId];
         (bool halted, bool closed) = (c.ended & HALTED != 0, c.ended & CLOSED != 0);
-        return Progress(c.round, c.settledRounds, c.epoch, halted, closed, c.roundStart, c.lastRound + 1);
+        return Progress(c.round, c.settledRounds, c.rewinds, halted, closed, c.roundStart, c.lastRound + 1);
     }
 
     function terms(bytes32 jobId) public view returns (Terms memory t) {

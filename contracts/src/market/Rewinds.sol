@@ -16,7 +16,7 @@ abstract contract Rewinds is IJobs {
     struct Counts {
         uint32 round;
         uint32 settledRounds;
-        uint32 epoch;
+        uint32 rewinds;
         uint32 lastRound;
         uint16 standing;
         uint16 accepted;
@@ -42,7 +42,7 @@ abstract contract Rewinds is IJobs {
     /// that the round before was closed with; never 0 once the round has begun.
     struct Mark {
         uint128 worth;
-        uint32 epoch;
+        uint32 rewinds;
         uint16 present;
     }
 
@@ -67,9 +67,9 @@ abstract contract Rewinds is IJobs {
     mapping(bytes32 jobId => Worth) internal worths;
     mapping(bytes32 jobId => Times) internal times;
     mapping(bytes32 jobId => mapping(uint32 round => Mark)) internal marks;
-    mapping(bytes32 jobId => mapping(uint32 epoch => Rewind)) private rewinds;
+    mapping(bytes32 jobId => mapping(uint32 rewinds => Rewind)) private rewinds;
     /// @dev Where a search that ran out of steps goes on.
-    mapping(bytes32 claimId => uint32 epoch) private scanned;
+    mapping(bytes32 claimId => uint32 rewinds) private scanned;
 
     constructor(IVault vault, address tasks) {
         VAULT = vault;
@@ -89,7 +89,7 @@ abstract contract Rewinds is IJobs {
         Counts memory c = counts[accused.jobId];
         uint32 round = accused.round;
         bool isTask = accused.kind == Kind.TASK;
-        if (isTask && !wasAccepted && _leftOut(c, accused.jobId, round, accused.epoch)) return 0;
+        if (isTask && !wasAccepted && _leftOut(c, accused.jobId, round, accused.rewinds)) return 0;
         Worth memory w = worths[accused.jobId];
         uint32 from = c.round;
         uint256 wasted;
@@ -108,9 +108,9 @@ abstract contract Rewinds is IJobs {
         c.round = round;
         (c.roundStart, c.acceptedAfter) = (_now40(), 0);
         compensation = pool / 2 < wasted ? pool / 2 : wasted;
-        emit Rewound(accused.jobId, ++c.epoch, round, compensation);
+        emit Rewound(accused.jobId, ++c.rewinds, round, compensation);
         (counts[accused.jobId], worths[accused.jobId]) = (c, w);
-        _recordRewind(accused, c.epoch, from, wasted, compensation);
+        _recordRewind(accused, c.rewinds, from, wasted, compensation);
     }
 
     function compensate(bytes32 claimId, Accused calldata claim, bool pending)
@@ -118,59 +118,59 @@ abstract contract Rewinds is IJobs {
         onlyTasks
         returns (bool found, uint256 paid)
     {
-        uint32 epoch;
-        (found, epoch) = _overtaker(claimId, claim, pending);
-        if (epoch != 0 && claim.kind == Kind.TASK) paid = _compensate(claim, epoch);
+        uint32 rewinds;
+        (found, rewinds) = _overtaker(claimId, claim, pending);
+        if (rewinds != 0 && claim.kind == Kind.TASK) paid = _compensate(claim, rewinds);
     }
 
-    function overtaken(bytes32 jobId, Kind kind, uint32 round, uint32 epoch, bool pending)
+    function overtaken(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, bool pending)
         external
         view
         returns (bool)
     {
-        return _overtaken(counts[jobId], jobId, kind, round, epoch, pending);
+        return _overtaken(counts[jobId], jobId, kind, round, rewinds, pending);
     }
 
-    /// @dev Whether the round was closed after the epoch's claims were committed to it: without those not accepted by then.
-    function _leftOut(Counts memory c, bytes32 jobId, uint32 round, uint32 epoch)
+    /// @dev Whether the round was closed after the rewinds's claims were committed to it: without those not accepted by then.
+    function _leftOut(Counts memory c, bytes32 jobId, uint32 round, uint32 rewinds)
         internal
         view
         returns (bool)
     {
         if (c.round > round) return true;
-        if (c.epoch == epoch) return false;
+        if (c.rewinds == rewinds) return false;
         Mark memory mark = marks[jobId][round + 1];
-        return mark.present != 0 && mark.epoch >= epoch;
+        return mark.present != 0 && mark.rewinds >= rewinds;
     }
 
     /// @dev A claim's place exists from when round `from` begins: a task's own round, the round after an outer claim. It
-    /// is overtaken if the job went back below that round after the claim's epoch, whether or not it began again since.
-    function _overtaken(Counts memory c, bytes32 jobId, Kind kind, uint32 round, uint32 epoch, bool pending)
+    /// is overtaken if the job went back below that round after the claim's rewinds, whether or not it began again since.
+    function _overtaken(Counts memory c, bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, bool pending)
         internal
         view
         returns (bool)
     {
-        if (pending && _leftOut(c, jobId, round, epoch)) return true;
-        if (epoch == c.epoch) return false;
+        if (pending && _leftOut(c, jobId, round, rewinds)) return true;
+        if (rewinds == c.rewinds) return false;
         uint32 from = kind == Kind.TASK ? round : round + 1;
-        return c.round < from || marks[jobId][from].epoch > epoch;
+        return c.round < from || marks[jobId][from].rewinds > rewinds;
     }
 
     function _recordRewind(
         Accused calldata accused,
-        uint32 epoch,
+        uint32 rewinds,
         uint32 from,
         uint256 wasted,
         uint256 compensation
     ) private {
-        rewinds[accused.jobId][epoch] =
+        rewinds[accused.jobId][rewinds] =
             Rewind(_short(accused.claimant), accused.round, from, wasted.toUint96());
         if (wasted == 0) return;
         VAULT.move(
             IVault.Bucket.FREE,
             _key(msg.sender),
             IVault.Bucket.COMPENSATION,
-            _rewindKey(accused.jobId, epoch),
+            _rewindKey(accused.jobId, rewinds),
             compensation
         );
     }
@@ -180,26 +180,26 @@ abstract contract Rewinds is IJobs {
     /// goes on. The caller knows that there is one.
     function _overtaker(bytes32 claimId, Accused calldata claim, bool pending)
         private
-        returns (bool found, uint32 epoch)
+        returns (bool found, uint32 rewinds)
     {
         uint32 place = claim.kind == Kind.TASK ? claim.round : claim.round + 1;
-        uint32 last = counts[claim.jobId].epoch;
+        uint32 last = counts[claim.jobId].rewinds;
         uint32 done = scanned[claimId];
-        epoch = (done > claim.epoch ? done : claim.epoch) + 1;
+        rewinds = (done > claim.rewinds ? done : claim.rewinds) + 1;
         for (uint256 i; i < MAX_SCAN; ++i) {
-            Rewind storage entry = rewinds[claim.jobId][epoch];
-            if (pending && (epoch > last || entry.from > claim.round)) return (true, 0);
-            if (entry.round < place) return (true, epoch);
-            ++epoch;
+            Rewind storage entry = rewinds[claim.jobId][rewinds];
+            if (pending && (rewinds > last || entry.from > claim.round)) return (true, 0);
+            if (entry.round < place) return (true, rewinds);
+            ++rewinds;
         }
-        scanned[claimId] = epoch - 1;
+        scanned[claimId] = rewinds - 1;
         return (false, 0);
     }
 
     /// @dev Of what is still there, by price. The convict's own share is burnt.
-    function _compensate(Accused calldata claim, uint32 epoch) private returns (uint256 share) {
-        Rewind storage entry = rewinds[claim.jobId][epoch];
-        bytes32 key = _rewindKey(claim.jobId, epoch);
+    function _compensate(Accused calldata claim, uint32 rewinds) private returns (uint256 share) {
+        Rewind storage entry = rewinds[claim.jobId][rewinds];
+        bytes32 key = _rewindKey(claim.jobId, rewinds);
         uint96 left = entry.left;
         if (left == 0) return 0;
         entry.left = (uint256(left) - claim.price).toUint96();
@@ -216,8 +216,8 @@ abstract contract Rewinds is IJobs {
         return uint96(uint160(account)); // the last 96 bits are meant
     }
 
-    function _rewindKey(bytes32 jobId, uint32 epoch) private pure returns (bytes32) {
-        return keccak256(abi.encode(jobId, epoch));
+    function _rewindKey(bytes32 jobId, uint32 rewinds) private pure returns (bytes32) {
+        return keccak256(abi.encode(jobId, rewinds));
     }
 
     function _now40() internal view returns (uint40) {

@@ -45,7 +45,7 @@ contract Tasks is Attestations, Batch {
         uint40 seedBlock = isTask ? _newSeedBlock(t) : 0;
         claimId = _log(claim, roots, seedBlock);
         places[place] = claimId;
-        _setNew(claimId, isTask ? Phase.COMMITTED : Phase.ACCEPTED, seedBlock, claim.attempt, claim.epoch);
+        _setNew(claimId, isTask ? Phase.COMMITTED : Phase.ACCEPTED, seedBlock, claim.attempt, claim.rewinds);
         if (!isTask) emit ITasks.Accepted(claimId, uint64(block.timestamp + t.challengeWindow));
         STAKES.lock(msg.sender, Role.SOLVER, t.solverStake);
     }
@@ -57,7 +57,7 @@ contract Tasks is Attestations, Batch {
         if (block.timestamp <= end) revert ITasks.NotDue(_time(end + 1));
         _setPhase(claimId, Phase.SETTLED);
         emit ITasks.Settled(claimId, claim.claimant, claim.price);
-        JOBS.claimSettled(claim.jobId, claim.kind, claim.round, claim.epoch, t.maxUnsettled);
+        JOBS.claimSettled(claim.jobId, claim.kind, claim.round, claim.rewinds, t.maxUnsettled);
         (address[] memory each, uint256 paid) = _dueAtSettlement(claimId, st, claim.claimant);
         STAKES.release(each, t.solverStake, t.verifierStake);
         assembly ("memory-safe") {
@@ -124,7 +124,7 @@ contract Tasks is Attestations, Batch {
         }
         claim.price = shard.price;
         uint64 roundStart;
-        (claim.epoch, roundStart) = JOBS.taskCommitted(claim.jobId, claim.round, claim.price, t.maxUnsettled);
+        (claim.rewinds, roundStart) = JOBS.taskCommitted(claim.jobId, claim.round, claim.price, t.maxUnsettled);
         uint64 deadline = _deadline(roundStart, since, t.taskTime);
         if (block.timestamp > deadline) revert ITasks.TooLate(deadline);
     }
@@ -133,7 +133,7 @@ contract Tasks is Attestations, Batch {
         if (claim.shard != 0) revert ITasks.NoSuchShard(claim.shard);
         claim.price = t.outerFee;
         address holder_ = shardsOf[claim.jobId][claim.round % t.shards].solver;
-        claim.epoch = JOBS.outerCommitted(claim.jobId, claim.round, holder_ == msg.sender);
+        claim.rewinds = JOBS.outerCommitted(claim.jobId, claim.round, holder_ == msg.sender);
     }
 
     /// @dev A place can be claimed again once its last claim has fallen or has been overtaken.

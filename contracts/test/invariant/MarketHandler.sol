@@ -387,11 +387,11 @@ abstract contract MarketHandler is KnownStates {
 
     function _stands(Claim memory claim) internal view returns (bool) {
         bool pending = statusOf(claim).phase < Phase.ACCEPTED;
-        return _live(claim) && !jobs.overtaken(claim.jobId, claim.kind, claim.round, claim.epoch, pending);
+        return _live(claim) && !jobs.overtaken(claim.jobId, claim.kind, claim.round, claim.rewinds, pending);
     }
 
     /// @dev Stands, or was left out when its round was closed.
     function _liable(Claim memory claim) internal view returns (bool) {
-        return _live(claim) && !jobs.overtaken(claim.jobId, claim.kind, claim.round, claim.epoch, false);
+        return _live(claim) && !jobs.overtaken(claim.jobId, claim.kind, claim.round, claim.rewinds, false);
     }
 }

@@ -460,8 +460,8 @@ abstract contract Market is Test {
 
     function compensationSum() internal view returns (uint256 sum) {
         for (uint256 i; i < posted.length; ++i) {
-            for (uint32 epoch = jobs.progress(posted[i]).epoch; epoch > 0; --epoch) {
-                sum += vault.balance(IVault.Bucket.COMPENSATION, keccak256(abi.encode(posted[i], epoch)));
+            for (uint32 rewinds = jobs.progress(posted[i]).rewinds; rewinds > 0; --rewinds) {
+                sum += vault.balance(IVault.Bucket.COMPENSATION, keccak256(abi.encode(posted[i], rewinds)));
             }
         }
     }

@@ -19,7 +19,7 @@ contract RewindsTest is Market {
         skip(10);
         convictByGame(first[0]);
         assertEq(jobs.progress(jobId).round, 0);
-        assertEq(jobs.progress(jobId).epoch, 1);
+        assertEq(jobs.progress(jobId).rewinds, 1);
         assertEq(jobs.progress(jobId).roundStart, vm.getBlockTimestamp());
         assertEq(tasks.current(jobId, Kind.TASK, 0, 0), 0);
         assertEq(tasks.current(jobId, Kind.TASK, 0, 1), idOf(first[1]), "the other shard's task stands");
@@ -48,7 +48,7 @@ contract RewindsTest is Market {
         tasks.takeShard(jobId, 0);
         Claim memory again = acceptedTask(0, 0);
         assertEq(again.attempt, 1);
-        assertEq(again.epoch, 1);
+        assertEq(again.rewinds, 1);
         Claim memory outer = commitOuter(0);
         assertEq(outer.attempt, 1);
         Claim[] memory next = playRound(1);
@@ -137,7 +137,7 @@ contract RewindsTest is Market {
         uint256 b = challengeAs(whistle, first[1], 0);
         court.decide(a, true);
         court.decide(b, true);
-        assertEq(jobs.progress(jobId).epoch, 2);
+        assertEq(jobs.progress(jobId).rewinds, 2);
         refuseCommit(
             solvers[0], draft(Kind.OUTER, 0, 0), abi.encodeWithSelector(ITasks.RoundIncomplete.selector, 0, 2)
         );

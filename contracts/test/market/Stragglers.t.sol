@@ -376,7 +376,7 @@ contract StragglersTest is Market {
         assertPhase(late, Phase.CONVICTED);
         assertEq(free(whistle) - before, 30 ether + 50 ether, "bond, and all of the pool: nothing was wasted");
         assertEq(jobs.progress(jobId).round, 1, "nothing builds on it");
-        assertEq(jobs.progress(jobId).epoch, 0);
+        assertEq(jobs.progress(jobId).rewinds, 0);
         (address holder,,) = tasks.holder(jobId, 1);
         assertEq(holder, address(0), "but its claimant has lost the shard");
         court.decide(second, true);

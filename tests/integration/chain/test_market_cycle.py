@@ -114,7 +114,7 @@ def test_a_task_is_committed_attested_accepted_and_paid(rpc: HttpRpc, markets: l
     verifier.stake_up("stake", Role.VERIFIER, Wei(1_000))
     job_id, claim = committed(markets)
     terms = client.job(job_id).terms
-    assert (claim.claimant, claim.epoch) == (Address(solver.me), 0)
+    assert (claim.claimant, claim.rewinds) == (Address(solver.me), 0)
     assert terms.price_floor <= claim.price <= terms.price_cap
     claim_id = client.claims(job_id)[0].claim_id
 
@@ -251,5 +251,5 @@ def _draft(job_id: JobId, shard: int, tree: trees.Tree) -> Claim:
         manifest=b"\x23" * 32,
         price=Wei(0),
         committed_at=Seconds(0),
-        epoch=0,
+        rewinds=0,
     )

@@ -152,7 +152,7 @@ def test_08_an_aggregate_that_omits_a_shard_is_convicted_in_one_move(day: Market
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id, Kind.OUTER)), day.events[-5:]
     assert not day.market_state.games and Phase.CONVICTED not in day.phases(job_id, Kind.TASK)
     progress = day.market_state.jobs[job_id].view.progress
-    assert (progress.round, progress.epoch) == (0, 1)
+    assert (progress.round, progress.rewinds) == (0, 1)
 
 
 def test_19_a_sock_puppets_lost_challenge_does_not_clear_the_claim(day: MarketDay) -> None:

@@ -177,7 +177,7 @@ def test_a_conviction_burns_half_pays_wasted_work_and_rewinds(story: Story) -> N
     assert story.free(WHISTLER) - before[WHISTLER] == reward
     assert ledger.balance(compensation(story.job_id, 1)) == set_aside
     progress = story.market_state.progress(story.job_id)
-    assert (progress.round, progress.epoch, progress.round_start) == (0, 1, story.time)
+    assert (progress.round, progress.rewinds, progress.round_start) == (0, 1, story.time)
     assert story.market_state.holder(story.job_id, 0).solver == ZERO_ADDRESS
     assert story.market_state.holder(story.job_id, 1).solver == BOB
     assert story.market_state.current(story.job_id, Kind.TASK, 0, 1) == right
