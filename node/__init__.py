@@ -1,1 +1,1 @@
-"""What every role does: the loop, reading the market, checking claims by replay, upkeep, prosecution."""
+"""What every role does: the loop, reading the market, checking claims by replay, upkeep, the challenger's part."""

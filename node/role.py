@@ -17,8 +17,8 @@ from assay.dispute.replay import Replay
 from assay.node import upkeep
 from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Finding
+from assay.node.challenger import Challenger, Pursuit, replay_for, slots_shown
 from assay.node.engine import REFERENCE_ENGINE, Engine
-from assay.node.prosecution import Prosecutor, Pursuit, replay_for, slots_shown
 from assay.node.service import Emit, PendingWrite, Service, ignore, subject
 from assay.node.states import StateProvider, open_state_provider
 from assay.protocol.ports import Blocks, Clock, Market, Write
@@ -154,7 +154,7 @@ class Accuser(Node):
     ) -> None:
         super().__init__(role, market, blocks, clock, resource_limits, **options)
         self._state_providers: dict[JobId, StateProvider] = {}
-        self._prosecutor = Prosecutor(market, secret)
+        self._challenger = Challenger(market, secret)
 
     def state_provider(self, job_id: JobId) -> StateProvider:
         if job_id not in self._state_providers:
@@ -166,7 +166,7 @@ class Accuser(Node):
 
     def accuse(self, job_id: JobId, claim_id: ClaimId, finding: Finding) -> None:
         """The next step of a challenge: announce the finding, open its game, or prove it at once."""
-        self._pursued(job_id, claim_id, self._prosecutor.pursue(finding, self.clock.block()))
+        self._pursued(job_id, claim_id, self._challenger.pursue(finding, self.clock.block()))
 
     def _play(self, action: Any) -> None:
         view = self.market.game(action.game_id)
@@ -178,7 +178,7 @@ class Accuser(Node):
         """Prove a wrong slot of an input state that its claimant had to open; whether there was one."""
         claim = self.market.claim(view.game.claim_id)
         job_id = claim.claim.job_id
-        pursuit = self._prosecutor.bind(self.state_provider(job_id), view, self.clock.block())
+        pursuit = self._challenger.bind(self.state_provider(job_id), view, self.clock.block())
         if pursuit is not None:
             self._pursued(job_id, claim.claim_id, pursuit)
         return pursuit is not None

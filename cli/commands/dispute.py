@@ -124,7 +124,7 @@ def open_game(
     """Recheck a claim on this machine and, if it is false, announce the finding and open a challenge."""
     from assay.app.machine import secret_of
     from assay.cli.commands.inspect import audit_place, open_inspection
-    from assay.node.prosecution import Prosecutor
+    from assay.node.challenger import Challenger
 
     app = app_of(context)
     inspection = open_inspection(app, JobId(parse_id(job)))
@@ -144,8 +144,8 @@ def open_game(
     market = connection.writer
     if (missing := bond - market.free(market.me)) > 0:
         market.deposit(connection.intent("deposit", missing), type(bond)(missing))
-    prosecutor = Prosecutor(market, secret_of(app.node_home(app.settings.account)))
-    while (pursuit := prosecutor.pursue(finding, connection.clock.block())).stage == "announced":
+    challenger = Challenger(market, secret_of(app.node_home(app.settings.account)))
+    while (pursuit := challenger.pursue(finding, connection.clock.block())).stage == "announced":
         app.output.say(pursuit.reason)
         time.sleep(0.5)
     text = f"{pursuit.stage}: {pursuit.reason}"
@@ -178,7 +178,7 @@ def _play(app: App, game_id: int) -> None:
     from assay.app.machine import RESOURCE_LIMITS, engine_of, secret_of
     from assay.dispute.disputant import Disputant
     from assay.dispute.player import play
-    from assay.node.prosecution import Prosecutor, replay_for, slots_shown
+    from assay.node.challenger import Challenger, replay_for, slots_shown
     from assay.node.states import open_state_provider
 
     connection = app.connect()
@@ -193,8 +193,8 @@ def _play(app: App, game_id: int) -> None:
         app.announce(f"move in game {game_id}: {state_of(view)}")
         pursuit = None
         if slots_shown(view.game) and view.game.challenger == market.me:
-            prosecutor = Prosecutor(market, secret_of(app.node_home(app.settings.account)))
-            while (pursuit := prosecutor.bind(state_provider, view, connection.clock.block())) is not None:
+            challenger = Challenger(market, secret_of(app.node_home(app.settings.account)))
+            while (pursuit := challenger.bind(state_provider, view, connection.clock.block())) is not None:
                 app.output.say(pursuit.reason)
                 if pursuit.stage != "announced":
                     break

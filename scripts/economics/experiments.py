@@ -367,7 +367,7 @@ def bounds(rules: Rules) -> dict[str, float]:
         "reward": formulas.reward(rules),
         "least reward": formulas.reward(rules, share_wasted=True),
         "games that a cheat opens on itself": games,
-        "reward left to one exposer's one game": one,
+        "reward left to one whistleblower's one game": one,
         "and to as many as pay": many,
         "plants against laziness, no audits": formulas.least_plants(rules),
         "the same, all others lazy": formulas.least_plants(rules, 1.0),

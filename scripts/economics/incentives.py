@@ -95,7 +95,7 @@ def capture_bound(rules: Rules) -> float:
 
 
 def capture_gain(rules: Rules) -> float:
-    """The same with `puppets` games of their own, if exposers come independently: less than the bound."""
+    """The same with `puppets` games of their own, if whistleblowers come independently: less than the bound."""
     income = rules.price + rules.verifiers * rules.verifier_fee
     lost = rules.solver_stake - reward(rules) * TOK * own_share(rules)
     gas = rules.gas(CHALLENGE_GAS) + (rules.puppets - 1) * rules.gas(OPEN_GAS)
@@ -212,7 +212,7 @@ def accepted_faults(rules: Rules, faulty: float, fakes: int) -> float:
 
 
 def diluted(rules: Rules) -> tuple[float, float, float]:
-    """A cheat that opens on itself as many games as pay, each for its gas: how many, what an exposer with
+    """A cheat that opens on itself as many games as pay, each for its gas: how many, what an whistleblower with
     one game still has of the reward, and what it has if it opens as many as pay for it."""
     gas, prize = rules.gas(OPEN_GAS) / TOK, reward(rules)
     games = max(sqrt(prize / gas) - 1, 0.0)

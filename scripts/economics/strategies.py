@@ -85,7 +85,7 @@ class Rules:
     junk: float = 0.0
     """Junk challenges on an honest claim, on average."""
     puppets: int = 1
-    """Games that a cheat opens on itself before its exposer's, each of which shares the reward."""
+    """Games that a cheat opens on itself before its whistleblower's, each of which shares the reward."""
     games: int = 1
     """Games that whoever exposes a claim opens on it."""
     wasted: int = 0

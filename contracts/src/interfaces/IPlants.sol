@@ -5,7 +5,7 @@ import {Claim} from "./Types.sol";
 
 /// @title Plants: faults that a client plants in its own job, to see who passes them (docs/protocol.md, section 7.4)
 /// @notice The client commits beforehand, with a deposit, to which solver's task will be at fault. A claim that is convicted as
-/// any other, and was revealed as a plant before, costs its claimant no more than its finder and the wasted work are paid;
+/// any other, and was revealed as a plant before, costs its claimant no more than its whistleblower and the wasted work are paid;
 /// the deposit comes back. A plant that was not convicted by its expiry loses its deposit.
 interface IPlants {
     error AlreadyPlanted(bytes32 commitment);

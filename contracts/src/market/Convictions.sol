@@ -176,7 +176,7 @@ abstract contract Convictions is Shards {
         address planter = address(PLANTS) == address(0) ? address(0) : PLANTS.planter(claimId);
         (address[] memory voters, address[] memory guilty) = _voters(claimId, st);
         _keepGuilty(guilty, claimId, segment, t);
-        // A planter risks what the finder earns, and nothing is burnt of it.
+        // A planter risks what the whistleblower earns, and nothing is burnt of it.
         uint256 asked = planter == address(0) ? t.solverStake : t.solverStake / 2;
         uint256 own;
         (own, taken) = STAKES.seize(accused.claimant, t.solverStake, asked, voters, guilty, t.verifierStake);

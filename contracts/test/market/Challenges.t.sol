@@ -166,7 +166,7 @@ contract ChallengesTest is Market {
         assertEq(
             free(whistle) - rich,
             taken / 2,
-            "nothing was wasted, so the finder gets the rest, and the bond back"
+            "nothing was wasted, so the whistleblower gets the rest, and the bond back"
         );
         assertPhase(claim, Phase.CONVICTED);
         (address solver,,) = tasks.holder(jobId, 0);

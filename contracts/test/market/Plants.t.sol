@@ -53,12 +53,12 @@ contract PlantsTest is Market {
         for (uint256 i; i < voters.length; ++i) {
             stakesBefore[i] = activeOf(voters[i], Role.VERIFIER);
         }
-        uint256 finder = free(whistle);
+        uint256 whistleblower = free(whistle);
         uint256 burnt = vault.burnt();
         convictByGame(claim);
         assertPhase(claim, Phase.CONVICTED);
         assertEq(activeOf(solvers[0], Role.SOLVER), 950 ether, "the planting solver pays the reward alone");
-        assertEq(free(whistle) - finder, 50 ether, "the finder earns what any fault earns");
+        assertEq(free(whistle) - whistleblower, 50 ether, "the whistleblower earns what any fault earns");
         assertEq(vault.burnt() - burnt, guilty * 25 ether, "half of the guilty voters' stakes");
         for (uint256 i; i < voters.length; ++i) {
             uint256 lost = isAsked(claim, voters[i], 0) ? 50 ether : 0;

@@ -155,7 +155,7 @@ contract ConvictionsSymbolic is Test {
         assert(_close(FINDER, false, true));
     }
 
-    /// @notice Half of what is taken is burnt, rounded up; the finder gets the other half but for what the rewind sets apart.
+    /// @notice Half of what is taken is burnt, rounded up; the whistleblower gets the other half but for what the rewind sets apart.
     function check_halfIsBurntAndTheFinderGetsTheRest(uint104 taken, uint104 apart) external {
         vm.assume(apart <= taken / 4);
         stakes.set(taken, taken);
@@ -186,7 +186,7 @@ contract ConvictionsSymbolic is Test {
         assert(_free(address(tasks)) == share * (others - 1));
     }
 
-    /// @notice A planter loses half a stake, which the finder earns, and gets half of what its guilty voters lose; the other
+    /// @notice A planter loses half a stake, which the whistleblower earns, and gets half of what its guilty voters lose; the other
     /// half of that is burnt.
     function check_aPlanterIsIndemnified(uint104 own, uint104 voters, uint104 apart) external {
         vm.assume(apart <= own / 2);

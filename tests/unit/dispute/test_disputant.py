@@ -10,7 +10,7 @@ import torch
 from assay.dispute.disputant import Disputant, IncompleteHistory, WrongReplay, disputed_path, overdue
 from assay.dispute.evidence import output_proof
 from assay.dispute.replay import Replay
-from assay.node.prosecution import slots_shown
+from assay.node.challenger import slots_shown
 from assay.program.build import ProgramBuilder
 from assay.program.fault import Fault, NodeFault, StateFault
 from assay.program.isa import DType, Op

@@ -47,7 +47,7 @@ def test_05_a_drawn_verifier_that_finds_a_fault_votes_invalid_and_convicts(day: 
 
 
 def test_an_invalid_vote_is_shown_only_once_its_game_is_open(day: MarketDay) -> None:
-    """Otherwise the draw could be tallied before, and the honest finder fined (rule 4.7)."""
+    """Otherwise the draw could be tallied before, and the honest whistleblower fined (rule 4.7)."""
     job_id = day.post(rounds=1, shards=1, samples=4)
     day.solver("ann", partial(FaultySolver, plan=WeightPlan(0, 3, 0, 5)))
     for i in range(3):

@@ -83,7 +83,7 @@ def replay_for(state_provider: StateProvider, game: Game) -> Replay:
     return work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
 
 
-class Prosecutor:
+class Challenger:
     """Turns one account's findings into games."""
 
     def __init__(self, market: Market, secret: bytes) -> None:
