@@ -14,7 +14,9 @@ from assay.node.engine import Engine, ExecutorKind
 from assay.program.execute import open_device
 from assay.protocol.errors import Ask
 
-RESOURCE_LIMITS = ResourceLimits(dataset_bytes=4 << 30, state_bytes=8 << 30, step_bytes=16 << 30, step_operations=10**15)
+RESOURCE_LIMITS = ResourceLimits(
+    dataset_bytes=4 << 30, state_bytes=8 << 30, step_bytes=16 << 30, step_operations=10**15
+)
 """The most that a node of this installation fetches and runs for one job."""
 SECRET_FILE = "secret"
 FORMS_FOLDER = "forms"

@@ -15,22 +15,16 @@ from assay.cli.commands import (
     demands,
     devnet,
     dispute,
+    forced_errors,
     guardian,
     job,
+    operator,
+    scenario,
     solver,
     stake,
     token,
     verifier,
     whistle,
-)
-from assay.cli.commands import (
-    forced_errors as plants,
-)
-from assay.cli.commands import (
-    operator as keys,
-)
-from assay.cli.commands import (
-    scenario as scenarios,
 )
 from assay.protocol.errors import AssayError, Stop
 
@@ -46,7 +40,7 @@ for name, commands in (
     ("account", account.commands),
     ("token", token.commands),
     ("stake", stake.commands),
-    ("keys", keys.commands),
+    ("operator", operator.commands),
     ("guardian", guardian.commands),
     ("job", job.commands),
     ("solver", solver.commands),
@@ -57,8 +51,8 @@ for name, commands in (
     root.add_typer(commands, name=name)
 
 
-devnet.commands.add_typer(scenarios.commands, name="scenario")
-job.commands.add_typer(plants.commands, name="plant")
+devnet.commands.add_typer(scenario.commands, name="scenario")
+job.commands.add_typer(forced_errors.commands, name="forced-error")
 dispute.commands.add_typer(demands.commands, name="demand")
 
 

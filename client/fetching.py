@@ -66,7 +66,12 @@ def _divergence(
 
 
 def fetch(
-    market: MarketView, blocks: Blocks, job_id: JobId, folder: Path, resource_limits: ResourceLimits, block: int
+    market: MarketView,
+    blocks: Blocks,
+    job_id: JobId,
+    folder: Path,
+    resource_limits: ResourceLimits,
+    block: int,
 ) -> dict[str, Tensor]:
     """Write model, programs and receipt into `folder`; the parameters. `block` is where the chain stands.
 

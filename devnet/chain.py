@@ -25,7 +25,7 @@ DELAYS = Delays(
     unbond_s=Seconds(7 * 86_400),
     unbind_s=Seconds(14 * 86_400),
     weight_epoch=4,
-    plant_s=Seconds(86_400),
+    forced_error_s=Seconds(86_400),
 )
 """Epochs of few blocks, so that a devnet's verifiers are drawn soon after they have staked."""
 GAS_ETHER_WEI = 10 * 10**18

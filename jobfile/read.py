@@ -92,7 +92,7 @@ class CnnModel(_Section):
 
 class OwnModel(_Section):
     """The client's own model: `from` is a Python file and a function that returns a
-    ``training.recipe.Recipe``; the dataset is the recipe's, and the optimiser where it names one.
+    ``assay.training.recipe.Recipe``; the dataset is the recipe's, and the optimiser where it names one.
     """
 
     source: str = Field(alias="from")

@@ -86,7 +86,7 @@ source = "digits"
 max_bytes = 1000000
 """
 
-_OWN = """# A model of your own: {function} returns a training.recipe.Recipe with module, loss and dataset.
+_OWN = """# A model of your own: {function} returns an assay.training.recipe.Recipe: module, loss and dataset.
 # The optimiser is the recipe's, or [optimiser] and [schedule] of this file. The function runs on this machine
 # only; all others run the program that is traced from it.
 [model]

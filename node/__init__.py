@@ -1,1 +1,2 @@
-"""What every role does: the loop, reading the market, checking claims by replay, upkeep, the challenger's part."""
+"""What every role does: the loop, reading the market, checking claims by replay, upkeep, the challenger's
+part."""

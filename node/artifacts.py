@@ -247,7 +247,9 @@ def _state(blocks: Blocks, entry: dict[str, Any], what: str, program: Program, r
     return state
 
 
-def _dataset(blocks: Blocks, entry: dict[str, Any], terms: Terms, resource_limits: ResourceLimits) -> Records | None:
+def _dataset(
+    blocks: Blocks, entry: dict[str, Any], terms: Terms, resource_limits: ResourceLimits
+) -> Records | None:
     _agree("the dataset", entry["root"], terms.dataset_root)
     if (entry["records"], entry["recordSize"]) != (terms.records, terms.record_size):
         raise _bad("the manifest counts other records than the terms")

@@ -122,7 +122,9 @@ def audit_segment(state_provider: StateProvider, view: ClaimView, segment: int) 
     return None if root == view.roots[segment + 1] else WrongSegment(view.claim_id, segment, view.roots)
 
 
-def audit_claim(state_provider: StateProvider, view: ClaimView, segments: Sequence[int] | None = None) -> Finding | None:
+def audit_claim(
+    state_provider: StateProvider, view: ClaimView, segments: Sequence[int] | None = None
+) -> Finding | None:
     """Input and the given segments (all, if None) of a claim; the first thing that is wrong."""
     if finding := audit_input(state_provider, view):
         return finding
@@ -139,7 +141,9 @@ def sampled(state_provider: StateProvider, view: ClaimView, verifier: Address) -
     return sampling.sample_segments(view.status.seed, verifier, terms.samples, terms.segments)
 
 
-def keyed_trace(state_provider: StateProvider, view: ClaimView, segment: int, key: bytes) -> bytes | Broken | Hidden:
+def keyed_trace(
+    state_provider: StateProvider, view: ClaimView, segment: int, key: bytes
+) -> bytes | Broken | Hidden:
     """Keyed trace root of a segment's last step, from the claim's own state at the segment's start."""
     claim, work = view.claim, state_provider.work
     start = state_provider.leaf(view, segment)

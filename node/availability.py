@@ -62,14 +62,14 @@ def answer(market: Market, state_provider: StateProvider, demand: DemandView) ->
 
 
 @dataclass(frozen=True)
-class Wish:
+class WantedLeaves:
     """What to demand of a claim: leaves of its state at a segment's end."""
 
     end: int
     places: tuple[StateLeaf, ...]
 
 
-def wish(program: Program, gap: Gap, order: Random) -> Wish:
+def wanted_leaves(program: Program, gap: Gap, order: Random) -> WantedLeaves:
     """Up to CHUNKS leaves of what is missing, at random: a slot first, then a leaf, so that small slots are
     asked for as often as large ones."""
     lost = _lost(program, gap.spans)
@@ -78,7 +78,7 @@ def wish(program: Program, gap: Gap, order: Random) -> Wish:
         if len(places) < CHUNKS:
             slot = order.choice(list(lost))
             places[StateLeaf(slot, order.choice(order.choice(lost[slot])))] = None
-    return Wish(gap.end, tuple(places))
+    return WantedLeaves(gap.end, tuple(places))
 
 
 def _lost(program: Program, spans: Sequence[range]) -> dict[int, list[range]]:
@@ -95,9 +95,9 @@ def _lost(program: Program, spans: Sequence[range]) -> dict[int, list[range]]:
     return found
 
 
-def ask(market: Market, view: ClaimView, wished: Wish) -> int:
-    """Demand leaves of a claim's state; the demand's id. For one claim always with the same wish."""
+def ask(market: Market, view: ClaimView, wanted: WantedLeaves) -> int:
+    """Demand leaves of a claim's state; the demand's id. For one claim always with the same demand."""
     ends = trees.build(view.roots)
-    key = intent("demand", view.claim_id, wished.end)
-    root, proof = view.roots[wished.end], tuple(ends.proof(wished.end))
-    return market.demand(key, view.claim, wished.end, root, proof, wished.places)
+    key = intent("demand", view.claim_id, wanted.end)
+    root, proof = view.roots[wanted.end], tuple(ends.proof(wanted.end))
+    return market.demand(key, view.claim, wanted.end, root, proof, wanted.places)

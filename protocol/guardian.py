@@ -37,7 +37,7 @@ class Guardian:
         return replace(self, paused=self.paused | {business} if paused else self.paused - {business})
 
     def handed_over(self, by: Address, to: Address) -> Guardian:
-        """Refused: NotPauser, StillPaused (the office is given up only with nothing paused)."""
+        """Refused: NotPauser, StillPaused (the guardian is given up only with nothing paused)."""
         require(by == self.pauser, "NotPauser")
         require(to != ZERO_ADDRESS or not self.paused, "StillPaused")
         return replace(self, pauser=to)

@@ -1,5 +1,5 @@
-"""What a role needs from the market's state. Adapters live in ``chain`` and ``storage``; ``cli`` wires them; tests
-use fakes.
+"""What a role needs from the market's state. Adapters live in ``chain`` and ``storage``; ``cli`` wires them;
+tests use fakes.
 
 Contract of every call that can fail: it raises a ``protocol.errors.AssayError`` whose class says what to do
 (Retry, Stop, Ask). Writing calls are idempotent by `intent`: the same intent, also after a crash or restart,

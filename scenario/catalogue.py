@@ -31,8 +31,8 @@ class Scenario:
     """Rounds of the smaller job: as many as the cheat needs."""
     changes: Mapping[str, str] = field(default_factory=dict)
     """Lines of the job file that read otherwise, by what the template has."""
-    planted: bool = False
-    """Whether the client plants a fault in solver-1's task of round 1 (rule 7.4)."""
+    forced_error: bool = False
+    """Whether the client forces an error in solver-1's task of round 1 (rule 7.4)."""
 
 
 def cast(verifiers: int, **arguments: tuple[str, ...]) -> list[NodeSpec]:
@@ -151,10 +151,10 @@ def _hidden_promises(outcome: Outcome) -> list[str]:
     return missing + _losers(outcome, "solver-1") + _winners(outcome, "whistle-1")
 
 
-def _plant_promises(outcome: Outcome) -> list[str]:
+def _forced_error_promises(outcome: Outcome) -> list[str]:
     missing = falls("task", 1, "WrongSegment", "arithmetic")(outcome)
     if outcome.change("solver-1") < -SOLVER_STAKE // 2:
-        missing.append("the plant's solver paid more than half of its stake")
+        missing.append("the forced error's solver paid more than half of its stake")
     guilty = sum(len(fallen["guilty"]) for fallen in outcome.convicted)
     if outcome.burnt() != guilty * VERIFIER_STAKE // 2:
         missing.append(f"burnt was {outcome.burnt()}, not half the stakes of {guilty} guilty verifier(s)")
@@ -275,11 +275,11 @@ SCENARIOS = {
             quick_rounds=1,
         ),
         Scenario(
-            "planted-fault",
-            "a client plants a fault in its own job: who passes it pays, who finds it is paid",
+            "forced-error",
+            "a client forces an error in its own job: who passes it pays, who finds it is paid",
             covered("--fault", "1:9:4:777"),
-            _plant_promises,
-            planted=True,
+            _forced_error_promises,
+            forced_error=True,
         ),
         Scenario(
             "straggler",

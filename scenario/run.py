@@ -109,7 +109,7 @@ class Run:
             self.say(
                 f"[yellow]client[/]      posts job {job_id.hex()[:16]} with a budget of {show_amount(BUDGET)}"
             )
-            own = self._planting(connection, job_id) if self.scenario.planted else lambda: None
+            own = self._forcing(connection, job_id) if self.scenario.forced_error else lambda: None
             self._follow(connection, storage, job_id, [spec.name for spec in specs], own)
             self._finish(connection, storage, job_id)
         self.outcome.gas = gas_by_kind(self.app, self.addresses)
@@ -154,14 +154,14 @@ class Run:
                     )
                 time.sleep(0.4)
 
-    def _planting(self, connection: Connection, job_id: JobId) -> Callable[[], None]:
+    def _forcing(self, connection: Connection, job_id: JobId) -> Callable[[], None]:
         """What the client does itself, at each look."""
-        from assay.scenario.forced_errors import Planting
+        from assay.scenario.forced_errors import Forcing
 
         def say(text: str) -> None:
             self.say(f"[yellow]client[/]      {text}")
 
-        return Planting(connection, job_id, self.addresses["solver-1"], 1, say).look
+        return Forcing(connection, job_id, self.addresses["solver-1"], 1, say).look
 
     def _finish(self, connection: Connection, storage: NodeStorage, job_id: JobId) -> None:
         from assay.app.machine import RESOURCE_LIMITS, engine_of
@@ -181,7 +181,9 @@ class Run:
             " it is the settled model"
         )
         engine = engine_of(self.app.settings)
-        state_provider = open_state_provider(market, storage.blocks, market.job(job_id), RESOURCE_LIMITS, engine=engine)
+        state_provider = open_state_provider(
+            market, storage.blocks, market.job(job_id), RESOURCE_LIMITS, engine=engine
+        )
         self._check_verdicts(state_provider, job_id)
         outcome.held_out_loss = held_out_losses(state_provider, job_id, self.body)
         outcome.sample = sample_text(self.out, "def ", 160, 0)

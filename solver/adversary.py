@@ -166,7 +166,9 @@ class IdleSolver(CheatingSolver):
 
     def see(self) -> Observation:
         observation = super().see()
-        return replace(observation, limits=replace(observation.limits, retire=observation.limits.retire or self.idle))
+        return replace(
+            observation, limits=replace(observation.limits, retire=observation.limits.retire or self.idle)
+        )
 
     def _train(self, action: policy.TrainSegment) -> None:
         if action.round < self.first_round:

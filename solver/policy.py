@@ -231,7 +231,10 @@ def why(observation: Observation, job: JobObservation) -> str:
     opened = [k for k in opened if (job.view.job_id, k) not in observation.limits.release]
     if not opened:
         return "every shard is taken"
-    if sum(len(holds(observation, other)) for other in observation.open_jobs) >= observation.limits.max_shards:
+    if (
+        sum(len(holds(observation, other)) for other in observation.open_jobs)
+        >= observation.limits.max_shards
+    ):
         return f"this solver already holds its {observation.limits.max_shards} shard(s)"
     owed = sum(_stake_owed(observation, other) for other in observation.open_jobs)
     if observation.unlocked - owed < terms.solver_stake:
@@ -239,7 +242,8 @@ def why(observation: Observation, job: JobObservation) -> str:
         return f"a claim locks {terms.solver_stake} of stake, {spare} is to spare; deposit more solver stake"
     best = max(job.prices[k] for k in opened)
     if best < observation.limits.min_price:
-        return f"the price {best} is below the operator's floor {observation.limits.min_price}; it rises with time"
+        floor = observation.limits.min_price
+        return f"the price {best} is below the operator's floor {floor}; it rises with time"
     return ""
 
 
@@ -277,7 +281,9 @@ def _pokes(observation: Observation, job: JobObservation) -> Iterator[Action]:
     progress, terms = job.view.progress, job.view.terms
     if round_open(job, observation.now):
         for shard, holder in enumerate(job.holders):
-            if holder.solver in (ZERO_ADDRESS, observation.me) or job.standing(Kind.TASK, progress.round, shard):
+            if holder.solver in (ZERO_ADDRESS, observation.me) or job.standing(
+                Kind.TASK, progress.round, shard
+            ):
                 continue
             end = max(progress.round_start, holder.since) + terms.task_time
             if observation.now > end + observation.limits.patience:
@@ -304,7 +310,8 @@ def _outer(observation: Observation, job: JobObservation) -> Iterator[Action]:
         return
     if observation.unlocked < terms.solver_stake:
         yield Wait(
-            job.view.job_id, f"the outer claim locks {terms.solver_stake}; only {observation.unlocked} is free"
+            job.view.job_id,
+            f"the outer claim locks {terms.solver_stake}; only {observation.unlocked} is free",
         )
         return
     count = len(accepted(job.view, job.claims))
@@ -337,7 +344,8 @@ def _tasks(observation: Observation, job: JobObservation) -> Iterator[Action]:
             yield TrainSegment(job_id, progress.round, shard, segments, reason)
         elif observation.unlocked < terms.solver_stake:
             yield Wait(
-                job_id, f"a claim locks {terms.solver_stake} of stake; only {observation.unlocked} is unlocked"
+                job_id,
+                f"a claim locks {terms.solver_stake} of stake; only {observation.unlocked} is unlocked",
             )
         else:
             reason = f"all {terms.segments} segments are trained and published"

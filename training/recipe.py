@@ -105,7 +105,7 @@ def _importable(folder: Path, name: str, module: object) -> Iterator[None]:
 def _checked(made: object, origin: str) -> Recipe:
     if not isinstance(made, Recipe):
         raise BadRecipe(
-            f"{origin} returned a {type(made).__name__}, not a training.recipe.Recipe",
+            f"{origin} returned a {type(made).__name__}, not an assay.training.recipe.Recipe",
             hint="return Recipe(model=..., loss=..., dataset=..., optimiser=...)",
         )
     wanted: tuple[tuple[str, bool, str], ...] = (

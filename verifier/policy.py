@@ -195,7 +195,8 @@ def _votes(observation: Observation, job: JobObservation) -> Iterator[Action]:
         ballot = job.ballots.get((view.claim_id, status.seed))
         if observation.unlocked - spent < terms.verifier_stake:
             yield Wait(
-                job.view.job_id, f"a vote locks {terms.verifier_stake}; only {observation.unlocked} is unlocked"
+                job.view.job_id,
+                f"a vote locks {terms.verifier_stake}; only {observation.unlocked} is unlocked",
             )
         elif ballot is None:
             place = f"round {view.claim.round}, shard {view.claim.shard}"

@@ -30,7 +30,9 @@ class StepReport:
         return self.claimed == self.computed
 
 
-def replay_steps(state_provider: StateProvider, view: ClaimView, first: int, stop: int) -> Iterator[StepReport]:
+def replay_steps(
+    state_provider: StateProvider, view: ClaimView, first: int, stop: int
+) -> Iterator[StepReport]:
     """Replay the segments of a task that hold its steps [first, stop), counted from the task's start.
 
     Raises Retry when the claim's states cannot be had.

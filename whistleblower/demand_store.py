@@ -10,7 +10,7 @@ import json
 import os
 from pathlib import Path
 
-from assay.node.availability import Wish
+from assay.node.availability import WantedLeaves
 from assay.protocol.demands import StateLeaf
 from assay.protocol.types import ClaimId
 
@@ -25,21 +25,21 @@ class DemandStore:
     def _path(self, claim_id: ClaimId) -> Path:
         return self._folder / f"{claim_id.hex()}.json"
 
-    def of(self, claim_id: ClaimId) -> Wish | None:
+    def of(self, claim_id: ClaimId) -> WantedLeaves | None:
         """What was chosen for a claim."""
         try:
             kept = json.loads(self._path(claim_id).read_text())
             places = tuple(StateLeaf(int(slot), int(leaf)) for slot, leaf in kept["places"])
-            return Wish(int(kept["end"]), places)
+            return WantedLeaves(int(kept["end"]), places)
         except (OSError, ValueError, TypeError, KeyError):
             return None
 
-    def keep(self, claim_id: ClaimId, wish: Wish) -> None:
+    def keep(self, claim_id: ClaimId, wanted: WantedLeaves) -> None:
         """On the disk before it returns."""
         path = self._path(claim_id)
         fresh = path.with_suffix(".tmp")
         with fresh.open("w") as file:
-            json.dump({"end": wish.end, "places": [[p.slot, p.leaf] for p in wish.places]}, file)
+            json.dump({"end": wanted.end, "places": [[p.slot, p.leaf] for p in wanted.places]}, file)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)

@@ -193,7 +193,11 @@ def _awaits(observation: Observation, job: JobObservation, view: ClaimView) -> b
     if mine:
         return any(not demand.outcome for demand in mine)
     demanding = observation.limits.demand and observation.limits.mode == Mode.PLAY
-    return demanding and view.claim_id in observation.unpublished and observation.free >= job.view.terms.challenge_bond
+    return (
+        demanding
+        and view.claim_id in observation.unpublished
+        and observation.free >= job.view.terms.challenge_bond
+    )
 
 
 def _open_claims(observation: Observation, job: JobObservation) -> Iterator[ClaimView]:
@@ -247,7 +251,11 @@ def _audits(observation: Observation, job: JobObservation) -> Iterator[tuple[tup
             continue
         for vote in view.votes:
             target = (view.claim_id, vote.verifier)
-            seen = target in observation.audited or target in observation.suspicions or vote.verifier == observation.me
+            seen = (
+                target in observation.audited
+                or target in observation.suspicions
+                or vote.verifier == observation.me
+            )
             if (
                 observation.limits.audit_votes
                 and vote.revealed

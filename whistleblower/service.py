@@ -16,7 +16,7 @@ from typing import Unpack
 from assay.node import upkeep
 from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Finding, audit_claim, audit_vote
-from assay.node.availability import Wish, ask, wish
+from assay.node.availability import WantedLeaves, ask, wanted_leaves
 from assay.node.role import Accuser, Action, Options
 from assay.node.service import intent
 from assay.node.states import SourceMissing, StateProvider
@@ -135,7 +135,11 @@ class WhistleblowerService(Accuser):
         view = self.market.claim(action.claim_id)
         self.note(job=action.job_id.hex(), round=view.claim.round)
         state_provider = self.state_provider(action.job_id)
-        if self.limits.demand and view.claim_id not in self._unpublished and not state_provider.published(view):
+        if (
+            self.limits.demand
+            and view.claim_id not in self._unpublished
+            and not state_provider.published(view)
+        ):
             self._unpublished.add(view.claim_id)
             self.emit("unpublished", job=action.job_id.hex(), claim=view.claim_id.hex())
             return
@@ -153,22 +157,24 @@ class WhistleblowerService(Accuser):
 
     def _demand(self, action: policy.Demand) -> None:
         view = self.market.claim(action.claim_id)
-        wished = self._demand_store.of(view.claim_id) or self._wish(self.state_provider(action.job_id), view)
-        if wished is None:  # published meanwhile
+        wanted = self._demand_store.of(view.claim_id) or self._wanted_leaves(
+            self.state_provider(action.job_id), view
+        )
+        if wanted is None:  # published meanwhile
             self._unpublished.discard(view.claim_id)
             return
-        demand_id = ask(self.market, view, wished)
+        demand_id = ask(self.market, view, wanted)
         self.count("demands")
-        where = {"job": action.job_id.hex(), "claim": action.claim_id.hex(), "segment_end": wished.end}
-        places = " ".join(f"{place.slot}:{place.leaf}" for place in wished.places)
+        where = {"job": action.job_id.hex(), "claim": action.claim_id.hex(), "segment_end": wanted.end}
+        places = " ".join(f"{place.slot}:{place.leaf}" for place in wanted.places)
         self.emit("demanded", **where, demand=demand_id, places=places, reason=action.reason)
 
-    def _wish(self, state_provider: StateProvider, view: ClaimView) -> Wish | None:
+    def _wanted_leaves(self, state_provider: StateProvider, view: ClaimView) -> WantedLeaves | None:
         """Leaves that could not be fetched, kept for good before anything is sent."""
         gap = state_provider.gap(view, self._order, CHUNKS)
         if gap is None:
             return None
-        chosen = wish(state_provider.work.program(view.claim.kind), gap, self._order)
+        chosen = wanted_leaves(state_provider.work.program(view.claim.kind), gap, self._order)
         self._demand_store.keep(view.claim_id, chosen)
         return chosen
 

@@ -22,7 +22,7 @@ INTERFACES = {
     "Keys": "IKeys",
     "Guardian": "IGuardian",
     "Availability": "IAvailability",
-    "Plants": "IPlants",
+    "ForcedErrors": "IForcedErrors",
 }
 TOKEN_ABI: Abi = [
     {

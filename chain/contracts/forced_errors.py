@@ -1,7 +1,7 @@
-"""A client's plants on chain: commit, reveal, finish (docs/protocol.md 7.4).
+"""A client's forced errors on chain: commit, reveal, finish (docs/protocol.md 7.4).
 
-Contract: as `chain.contracts.market`: each call sends at most one transaction for its intent. A plant's salt
-is the caller's to keep: without it a plant cannot be revealed.
+Contract: as `chain.contracts.market`: each call sends at most one transaction for its intent. A forced
+error's salt is the caller's to keep: without it a forced error cannot be revealed.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from assay.protocol.encoding import encode
 from assay.protocol.types import Address, Claim, JobId, TxResult, Wei
 
 
-def plant_commitment(
+def forced_error_commitment(
     client: Address, solver: Address, job_id: JobId, round_: int, shard: int, salt: bytes
 ) -> bytes:
-    """What the client commits to: `World.plant_commitment` of the pure rules."""
+    """What the client commits to: `MarketState.forced_error_commitment` of the pure rules."""
     return keccak(encode(client, solver, job_id, round_, shard, salt))
 
 
-class Planter:
-    """A client that plants faults in its own jobs."""
+class Forcer:
+    """A client that forces errors in its own jobs."""
 
     def __init__(self, market: ChainMarket) -> None:
         self._market = market
 
-    def plant(self, intent: str, commitment: bytes, deposit: Wei) -> TxResult:
+    def forced_error(self, intent: str, commitment: bytes, deposit: Wei) -> TxResult:
         """Commit to a fault, with a deposit from the free balance."""
-        return self._market.do(intent, "Plants", "plant", commitment, deposit)
+        return self._market.do(intent, "ForcedErrors", "commitError", commitment, deposit)
 
     def reveal(self, intent: str, claim: Claim, salt: bytes) -> TxResult:
-        """Say which claim is the plant, before its conviction."""
-        return self._market.do(intent, "Plants", "reveal", claim, salt)
+        """Say which claim is the forced error, before its conviction."""
+        return self._market.do(intent, "ForcedErrors", "reveal", claim, salt)
 
     def finish(self, intent: str, commitment: bytes) -> TxResult:
         """Get the deposit back after the conviction (or burn it, after the expiry)."""
-        return self._market.do(intent, "Plants", "finish", self._market.me, commitment)
+        return self._market.do(intent, "ForcedErrors", "finish", self._market.me, commitment)

@@ -80,7 +80,13 @@ def call_of(game_id: int, game: Game, move: Move) -> tuple[str, tuple[Any, ...]]
             return "prove", (game_id, game, word, proof, node, element, openings)
     arguments = tuple(getattr(move, field.name) for field in fields(move))
     if type(move) in _WITH_CONTEXT:
-        return _WITH_CONTEXT[type(move)], (game_id, params_hash_of(game), game.context, game.cursor, *arguments)
+        return _WITH_CONTEXT[type(move)], (
+            game_id,
+            params_hash_of(game),
+            game.context,
+            game.cursor,
+            *arguments,
+        )
     return _WHOLE[type(move)], (game_id, game, *arguments)
 
 

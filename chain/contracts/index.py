@@ -49,7 +49,8 @@ class MarketIndex:
     endpoints: dict[Address, str] = field(default_factory=dict)
     demands: dict[int, DemandView] = field(default_factory=dict)
     held: Wei = NOTHING
-    """Tokens that the vault holds for jobs, games, demands, plants and those whose work a rewind wasted."""
+    """Tokens that the vault holds for jobs, games, demands, forced errors and those whose work a rewind
+    wasted."""
     _games_of: dict[JobId, list[int]] = field(default_factory=dict)
     _demands_of: dict[JobId, list[int]] = field(default_factory=dict)
 

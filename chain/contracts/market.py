@@ -96,7 +96,7 @@ class ChainMarket(ChainView):
 
     def withdraw(self, intent: str, amount: Wei) -> TxResult:
         """Pay out from the free balance to the caller."""
-        return self.do(intent, "Vault", "claim", self.me, amount)
+        return self.do(intent, "Vault", "withdraw", self.me, amount)
 
     def stake_up(self, intent: str, role: Role, amount: Wei) -> TxResult:
         """Stake from the free balance."""

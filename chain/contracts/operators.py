@@ -83,5 +83,5 @@ def set_paused(market: ChainMarket, intent: str, business: Business, paused: boo
 
 
 def hand_over(market: ChainMarket, intent: str, to: Address) -> TxResult:
-    """Pauser: give the office to another account, or, to the zero address, up for good."""
+    """Pauser: make another account the pauser, or, with the zero address, nobody for good."""
     return market.do(intent, "Guardian", "handOver", to)

@@ -19,8 +19,8 @@ from assay.protocol.types import Seconds, Wei
 ARBITERS = ("ArbiterElementwise", "ArbiterTranscendental", "ArbiterContraction", "ArbiterIndex")
 """The Court's arbiters, in the order of its constructor."""
 
-_VAULT = ("Token", "Stakes", "Jobs", "Tasks", "Challenges", "Availability", "Plants", "Keys")
-_EXTENSION = ("Vault", "Stakes", "Jobs", "Challenges", "Availability", "Plants")
+_VAULT = ("Token", "Stakes", "Jobs", "Tasks", "Challenges", "Availability", "ForcedErrors", "Keys")
+_EXTENSION = ("Vault", "Stakes", "Jobs", "Challenges", "Availability", "ForcedErrors")
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,15 @@ class Delays:
     weight_epoch: int
     """Blocks: a change of stake counts in draws one to two of them later, and a seed should be recorded
     within one."""
-    plant_s: Seconds
-    """From a plant to its expiry: longer than a task, its votes, its window and a game take in the jobs
-    that the market is meant for."""
+    forced_error_s: Seconds
+    """From a forced error to its expiry: longer than a task, its votes, its window and a game take in the
+    jobs that the market is meant for."""
 
 
 def market_plan(deployer: str, *, token_supply: Wei, delays: Delays) -> list[Planned]:
     """Every contract of a market with its own token, whose whole supply the deployer gets.
 
-    The deployer is the guardian's pauser until it hands the office over.
+    The deployer is the guardian's pauser until it hands that over.
     """
     return [
         Planned("Token", "AssayToken", lambda _: [deployer, token_supply]),
@@ -61,7 +61,11 @@ def market_plan(deployer: str, *, token_supply: Wei, delays: Delays) -> list[Pla
         Planned("TasksExtension", "TasksExtension", lambda at: _at(at, *_EXTENSION)),
         Planned("Challenges", "Challenges", lambda at: _at(at, "Vault", "Jobs", "Tasks", "Court")),
         Planned("Availability", "Availability", lambda at: _at(at, "Vault", "Jobs", "Tasks")),
-        Planned("Plants", "Plants", lambda at: [*_at(at, "Vault", "Jobs", "Tasks"), delays.plant_s]),
+        Planned(
+            "ForcedErrors",
+            "ForcedErrors",
+            lambda at: [*_at(at, "Vault", "Jobs", "Tasks"), delays.forced_error_s],
+        ),
         *(Planned(name, name, lambda _: []) for name in ARBITERS),
         Planned("Court", "Court", lambda at: _at(at, "Challenges", *ARBITERS)),
         Planned("Lens", "Lens", lambda _: []),

@@ -1,7 +1,7 @@
-"""``assay job plant``: faults that a client plants in its own job, to see which verifiers pass them.
+"""``assay job forced error``: errors that a client forces in its own job, to see which verifiers pass them.
 
-What was planted is kept in the account's folder (``plants.json``): without its salt a plant cannot be
-revealed, and its deposit is lost.
+What was committed is kept in the account's folder (``forced-errors.json``): without its salt a forced error
+cannot be revealed, and its deposit is lost.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from assay.app.units import parse_amount, show_amount
 from assay.protocol.errors import Stop
 from assay.protocol.types import Address, ClaimView, JobId, Kind, Wei
 
-commands = typer.Typer(no_args_is_help=True, help="Faults planted in one's own job to test its verifiers.")
-Commitment = Annotated[str, typer.Argument(help="As `assay job plant ls` shows it; its beginning is enough.")]
+commands = typer.Typer(no_args_is_help=True, help="Errors forced in one's own job to test its verifiers.")
+Commitment = Annotated[
+    str, typer.Argument(help="As `assay job forced_error ls` shows it; its beginning is enough.")
+]
 
 
 @dataclass(frozen=True)
-class Planted:
-    """One plant of this account."""
+class ErrorForced:
+    """One forced error of this account."""
 
     commitment: str
     job: str
@@ -41,30 +43,30 @@ class Planted:
 
 
 def _path(app: App) -> Path:
-    return app.node_home(app.settings.account) / "plants.json"
+    return app.node_home(app.settings.account) / "forced-errors.json"
 
 
-def _load(app: App) -> list[Planted]:
+def _load(app: App) -> list[ErrorForced]:
     path = _path(app)
-    return [Planted(**entry) for entry in json.loads(path.read_text())] if path.exists() else []
+    return [ErrorForced(**entry) for entry in json.loads(path.read_text())] if path.exists() else []
 
 
-def _save(app: App, plants: list[Planted]) -> None:
+def _save(app: App, forced_errors: list[ErrorForced]) -> None:
     path = _path(app)
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(path.name + ".new")
     fresh.touch(mode=0o600)
-    fresh.write_text(json.dumps([asdict(plant) for plant in plants], indent=2) + "\n")
+    fresh.write_text(json.dumps([asdict(forced_error) for forced_error in forced_errors], indent=2) + "\n")
     fresh.replace(path)
 
 
-def _one(app: App, commitment: str) -> Planted:
+def _one(app: App, commitment: str) -> ErrorForced:
     found = [p for p in _load(app) if p.commitment.startswith(commitment.removeprefix("0x"))]
     if len(found) != 1:
         raise Stop(
-            f"{len(found)} plants of this account begin with {commitment!r}",
-            hint="`assay job plant ls` lists them",
-            code="no-plant",
+            f"{len(found)} forced errors of this account begin with {commitment!r}",
+            hint="`assay job forced_error ls` lists them",
+            code="no-forced-error",
         )
     return found[0]
 
@@ -81,7 +83,7 @@ def make(
     ] = None,
 ) -> None:
     """Commit to a fault before its claim is committed. The deposit is lost if the claim is not convicted."""
-    from assay.chain.contracts.forced_errors import Planter, plant_commitment
+    from assay.chain.contracts.forced_errors import Forcer, forced_error_commitment
 
     app = app_of(context)
     connection = app.connect()
@@ -89,41 +91,41 @@ def make(
     terms = market.job(job_id).terms
     value = terms.solver_stake if deposit is None else parse_amount(deposit)
     address, salt = resolve(app, solver), secrets.token_bytes(32)
-    commitment = plant_commitment(market.me, address, job_id, round_, shard, salt)
+    commitment = forced_error_commitment(market.me, address, job_id, round_, shard, salt)
     place = f"round {round_}, shard {shard}"
-    app.announce(f"plant a fault of {address} in {place}", value, worst_loss=value)
-    made = Planted(commitment.hex(), job_id.hex(), address, round_, shard, salt.hex(), value)
+    app.announce(f"force an error of {address} in {place}", value, worst_loss=value)
+    made = ErrorForced(commitment.hex(), job_id.hex(), address, round_, shard, salt.hex(), value)
     _save(app, [*_load(app), made])
     if (missing := value - market.free(market.me)) > 0:
         market.deposit(connection.intent("deposit", missing), Wei(missing))
-    Planter(market).plant(connection.intent("plant", commitment.hex()), commitment, value)
-    app.output.result("plant", made, f"planted {commitment.hex()}; it holds {show_amount(value)}")
+    Forcer(market).forced_error(connection.intent("forced-error", commitment.hex()), commitment, value)
+    app.output.result("forced-error", made, f"committed {commitment.hex()}; it holds {show_amount(value)}")
 
 
 @commands.command()
 def reveal(context: typer.Context, commitment: Commitment) -> None:
-    """Reveal a plant before its claim is convicted."""
-    from assay.chain.contracts.forced_errors import Planter
+    """Reveal a forced error before its claim is convicted."""
+    from assay.chain.contracts.forced_errors import Forcer
 
     app = app_of(context)
-    plant = _one(app, commitment)
+    forced_error = _one(app, commitment)
     connection = app.connect()
-    view = _claim_of(connection.market.claims(JobId(bytes.fromhex(plant.job))), plant)
-    app.announce(f"reveal that claim 0x{view.claim_id.hex()} is a plant")
-    intent = connection.intent("reveal-plant", plant.commitment)
-    result = Planter(connection.writer).reveal(intent, view.claim, bytes.fromhex(plant.salt))
+    view = _claim_of(connection.market.claims(JobId(bytes.fromhex(forced_error.job))), forced_error)
+    app.announce(f"reveal that claim 0x{view.claim_id.hex()} is a forced error")
+    intent = connection.intent("reveal-forced-error", forced_error.commitment)
+    result = Forcer(connection.writer).reveal(intent, view.claim, bytes.fromhex(forced_error.salt))
     app.output.result("transaction", result, f"revealed; transaction {result.tx_hash}")
 
 
-def _claim_of(claims: Sequence[ClaimView], plant: Planted) -> ClaimView:
-    """The last claim of the plant's place that its solver committed."""
+def _claim_of(claims: Sequence[ClaimView], forced_error: ErrorForced) -> ClaimView:
+    """The last claim of the forced error's place that its solver committed."""
     for view in reversed(claims):
         claim = view.claim
         place = (claim.kind, claim.round, claim.shard, claim.claimant)
-        if place == (Kind.TASK, plant.round, plant.shard, plant.solver):
+        if place == (Kind.TASK, forced_error.round, forced_error.shard, forced_error.solver):
             return view
     raise Stop(
-        f"{plant.solver} has not committed round {plant.round}, shard {plant.shard} yet",
+        f"{forced_error.solver} has not committed round {forced_error.round}, shard {forced_error.shard} yet",
         hint="wait for the claim: assay job watch",
         code="not-committed",
     )
@@ -131,26 +133,32 @@ def _claim_of(claims: Sequence[ClaimView], plant: Planted) -> ClaimView:
 
 @commands.command()
 def finish(context: typer.Context, commitment: Commitment) -> None:
-    """Get a convicted plant's deposit back; after the expiry of one that was not convicted, burn it."""
-    from assay.chain.contracts.forced_errors import Planter
+    """Get a convicted forced error's deposit back; after the expiry of one that was not convicted, burn
+    it."""
+    from assay.chain.contracts.forced_errors import Forcer
 
     app = app_of(context)
-    plant = _one(app, commitment)
+    forced_error = _one(app, commitment)
     connection = app.connect()
-    app.announce(f"finish plant {plant.commitment}")
-    intent = connection.intent("finish-plant", plant.commitment)
-    result = Planter(connection.writer).finish(intent, bytes.fromhex(plant.commitment))
-    _save(app, [p for p in _load(app) if p.commitment != plant.commitment])
+    app.announce(f"finish forced error {forced_error.commitment}")
+    intent = connection.intent("finish-forced-error", forced_error.commitment)
+    result = Forcer(connection.writer).finish(intent, bytes.fromhex(forced_error.commitment))
+    _save(app, [p for p in _load(app) if p.commitment != forced_error.commitment])
     app.output.result("transaction", result, f"finished; transaction {result.tx_hash}")
 
 
 @commands.command("ls")
-def list_plants(context: typer.Context) -> None:
-    """Plants of this account that are not finished."""
+def list_forced_errors(context: typer.Context) -> None:
+    """Forced errors of this account that are not finished."""
     app = app_of(context)
-    plants = _load(app)
-    rows = table("plants", "commitment", "job", "#round", "#shard", "solver", "#deposit")
-    for plant in plants:
-        where = (str(plant.round), str(plant.shard), plant.solver, show_amount(plant.deposit))
-        rows.add_row(plant.commitment[:16], plant.job[:16], *where)
-    app.output.result("plants", plants, rows)
+    forced_errors = _load(app)
+    rows = table("forced errors", "commitment", "job", "#round", "#shard", "solver", "#deposit")
+    for forced_error in forced_errors:
+        where = (
+            str(forced_error.round),
+            str(forced_error.shard),
+            forced_error.solver,
+            show_amount(forced_error.deposit),
+        )
+        rows.add_row(forced_error.commitment[:16], forced_error.job[:16], *where)
+    app.output.result("forced errors", forced_errors, rows)

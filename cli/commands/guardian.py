@@ -58,7 +58,7 @@ def hand_over(
     to: Annotated[str | None, typer.Argument(help="The next pauser's name or address.")] = None,
     renounce: Annotated[bool, typer.Option(help="Nobody, for good.")] = False,
 ) -> None:
-    """Pauser: give the office to another account, or up for good."""
+    """Pauser: make another account the pauser, or nobody for good."""
     from assay.chain.contracts.operators import hand_over as give
 
     app = app_of(context)
@@ -66,14 +66,14 @@ def hand_over(
         raise Stop("say who is the next pauser", hint="name an account, or --renounce", code="usage")
     address = ZERO_ADDRESS if to is None else resolve(app, to)
     connection = app.connect()
-    app.announce("give up the guardian's office for good" if to is None else f"make {address} the pauser")
+    app.announce("give up pausing for good" if to is None else f"make {address} the pauser")
     result = give(connection.writer, connection.intent("hand-over", address), address)
     app.output.result("transaction", result, f"handed over; transaction {result.tx_hash}")
 
 
 @commands.command()
 def show(context: typer.Context) -> None:
-    """Who keeps the office, and what is paused."""
+    """Who the pauser is, and what is paused."""
     from assay.chain.contracts.operators import pauses
 
     app = app_of(context)

@@ -1,4 +1,4 @@
-"""``assay keys``: an operator account works, its owner alone moves its stake and its earnings."""
+"""``assay operator``: an operator account works, its owner alone moves its stake and its earnings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def consent(
     key = Keystore(app.settings.keystore).load(app.settings.account, app.settings.password_file)
     keys = Address(market.contracts["Keys"].address)
     signature = sign_consent(key, signed, market.sender.chain_id, keys)
-    line = f"assay keys bind {market.me} --expiry {expiry} --consent 0x{signature.hex()}"
+    line = f"assay operator bind {market.me} --expiry {expiry} --consent 0x{signature.hex()}"
     data = {"owner": signed.owner, "operator": market.me, "nonce": nonce, "expiry": expiry}
     app.output.result("consent", {**data, "signature": f"0x{signature.hex()}"}, line)
 
@@ -101,7 +101,7 @@ def show(context: typer.Context, name: Annotated[str | None, typer.Argument()] =
     rows.add_row("owner", "itself" if found.owner == address else found.owner)
     rows.add_row("owns itself again at", str(found.unbinds_at) if found.unbinds_at else "-")
     rows.add_row("consents used", str(found.nonce))
-    app.output.result("keys", found, rows)
+    app.output.result("operator", found, rows)
 
 
 def _bytes(text: str) -> bytes:
@@ -109,5 +109,5 @@ def _bytes(text: str) -> bytes:
         return bytes.fromhex(text.removeprefix("0x"))
     except ValueError:
         raise Stop(
-            "the consent is not hex", hint="`assay keys consent OWNER` prints it", code="bad-consent"
+            "the consent is not hex", hint="`assay operator consent OWNER` prints it", code="bad-consent"
         ) from None

@@ -43,7 +43,14 @@ def run(
     kind = drills.solver_kind(fault, cheat)
 
     def make(parts: NodeParts) -> SolverService:
-        common = (parts.connection.writer, parts.storage.blocks, parts.clock, parts.home, limits, RESOURCE_LIMITS)
+        common = (
+            parts.connection.writer,
+            parts.storage.blocks,
+            parts.clock,
+            parts.home,
+            limits,
+            RESOURCE_LIMITS,
+        )
         return kind(*common, emit=parts.emit, engine=engine, poll_s=poll)
 
     run_node(app, host, port, make, serve=not withhold)

@@ -23,7 +23,9 @@ from assay.program.compiled.executor import compile_program, stored_form
 from assay.program.isa import Program, decode, encode
 
 _ROOT = Path(assay.__file__).resolve().parent.parent
-_START = f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from assay.program.compiled.worker import main; main()"
+_START = (
+    f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from assay.program.compiled.worker import main; main()"
+)
 _NICENESS = 10
 _LAST_BYTES = 4096
 

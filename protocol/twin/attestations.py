@@ -140,5 +140,5 @@ def ballot_of(state: ClaimState, verifier: Address) -> Ballot:
 
 def _draw_others(market: MarketState, seed: bytes, claim: Claim, terms: Terms, now: Moment) -> list[Address]:
     """A claimant that the seed draws is passed over for the next in line."""
-    drawn = draw(market.draw_weights(now), seed, terms.verifiers + 1, market.market.keccak)
+    drawn = draw(market.draw_weights(now), seed, terms.verifiers + 1, market.deployment.keccak)
     return [verifier for verifier in drawn if verifier != claim.claimant][: terms.verifiers]

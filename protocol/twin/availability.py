@@ -59,7 +59,7 @@ def supply(market: MarketState, event: Supply, by: Address, now: Moment) -> Mark
     require(len(event.chunks) == len(made.places), "WrongCount")
     program = market.jobs[event.claim.job_id].terms.program(event.claim.kind)
     for i, (place, chunk) in enumerate(zip(made.places, event.chunks, strict=True)):
-        sound = _shown(made.state_root, program, place, chunk, market.market.arithmetic)
+        sound = _shown(made.state_root, program, place, chunk, market.deployment.arithmetic)
         require(sound, "BadProof", f"chunk {i}")
     market, stood = _close(market, event.demand_id, made, False, now)
     bond = demand_bond(event.demand_id)
@@ -91,7 +91,9 @@ def _open(market: MarketState, event: Supply | ExpireDemand) -> Asked:
     return made
 
 
-def _close(market: MarketState, demand_id: int, made: Asked, withheld: bool, now: Moment) -> tuple[MarketState, bool]:
+def _close(
+    market: MarketState, demand_id: int, made: Asked, withheld: bool, now: Moment
+) -> tuple[MarketState, bool]:
     """Off the books; also whether the claim still stood."""
     market = replace(market, demands={i: d for i, d in market.demands.items() if i != demand_id})
     state = market.claims[made.claim_id]

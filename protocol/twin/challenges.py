@@ -53,7 +53,9 @@ def open_game(market: MarketState, event: Open, by: Address, now: Moment) -> Mar
     """
     claim = event.claim
     terms = market.job(claim.job_id).terms
-    market, announced = _spend(market, market.claim_id(claim), event.segment, ZERO_ADDRESS, event.salt, by, now)
+    market, announced = _spend(
+        market, market.claim_id(claim), event.segment, ZERO_ADDRESS, event.salt, by, now
+    )
     claim_id, state = challengeable(market, claim, now)
     root, leaves = claim.segments_root, segments_of(claim, terms) + 1
     require(trees.verify(root, leaves, event.segment, event.from_leaf, event.from_proof), "BadProof")
@@ -109,7 +111,9 @@ def open_input(market: MarketState, event: OpenInput, by: Address, now: Moment) 
     """
     claim = event.claim
     terms = market.job(claim.job_id).terms
-    market, announced = _spend(market, market.claim_id(claim), INPUT_SEGMENT, ZERO_ADDRESS, event.salt, by, now)
+    market, announced = _spend(
+        market, market.claim_id(claim), INPUT_SEGMENT, ZERO_ADDRESS, event.salt, by, now
+    )
     claim_id, state = challengeable(market, claim, now)
     game = _game_on(claim, claim_id, 0, terms, by, now.time)
     game = replace(game, defender=claim.claimant, segment=INPUT_SEGMENT)
@@ -142,7 +146,7 @@ def move(market: MarketState, event: Play, by: Address, now: Moment) -> MarketSt
     challenge = market.games.get(event.game_id)
     require(challenge is not None and challenge.game == event.game, "WrongGame")
     assert challenge is not None
-    result = play(event.game, event.move, by, now.time, market.market.arithmetic)
+    result = play(event.game, event.move, by, now.time, market.deployment.arithmetic)
     if isinstance(result, Verdict):
         return _decided(market, event.game_id, result.challenger_won, now)
     return replace(market, games={**market.games, event.game_id: replace(challenge, game=result)})
@@ -164,7 +168,13 @@ def challengeable(
 
 
 def _spend(
-    market: MarketState, claim_id: ClaimId, segment: int, verifier: Address, salt: bytes, by: Address, now: Moment
+    market: MarketState,
+    claim_id: ClaimId,
+    segment: int,
+    verifier: Address,
+    salt: bytes,
+    by: Address,
+    now: Moment,
 ) -> tuple[MarketState, int]:
     """Without the announcement; also the block in which it was made."""
     finding = market.finding(by, claim_id, segment, verifier, salt)
@@ -219,7 +229,9 @@ def _game_on(claim: Claim, claim_id: ClaimId, segment: int, terms: Terms, by: Ad
     )
 
 
-def _start(market: MarketState, claim_id: ClaimId, state: ClaimState, challenge: Challenge, by: Address) -> MarketState:
+def _start(
+    market: MarketState, claim_id: ClaimId, state: ClaimState, challenge: Challenge, by: Address
+) -> MarketState:
     game_id = market.games_opened + 1
     amount = market.jobs[state.claim.job_id].terms.challenge_bond
     funds = market.funds.moved(free(by), bond(game_id), amount)
@@ -247,7 +259,9 @@ def _source_of(market: MarketState, event: ProveBinding, terms: Terms) -> tuple[
     return _same(market, event.source, summed).output_root, place, terms.inner.slots
 
 
-def _of_round_before(market: MarketState, event: ProveBinding, slot: int, terms: Terms) -> tuple[bytes, int, int]:
+def _of_round_before(
+    market: MarketState, event: ProveBinding, slot: int, terms: Terms
+) -> tuple[bytes, int, int]:
     claim = event.claim
     if claim.round == 0:
         return terms.outer_genesis_root, slot, terms.outer.slots
@@ -293,7 +307,9 @@ def _decided(market: MarketState, game_id: int, challenger_won: bool, now: Momen
     return market.with_funds(funds.moved(bond(game_id), free(challenger), amount))
 
 
-def _vote_decided(market: MarketState, challenge: Challenge, challenger_won: bool) -> tuple[MarketState, bool]:
+def _vote_decided(
+    market: MarketState, challenge: Challenge, challenger_won: bool
+) -> tuple[MarketState, bool]:
     """The market after a game on a vote, and whether the vote and its claim still stood."""
     claim_id = challenge.game.claim_id
     state = market.claims[claim_id]

@@ -58,7 +58,7 @@ def commit(market: MarketState, event: Commit, by: Address, now: Moment) -> Mark
         segments_root=segments_root,
         price=price,
         committed_at=now.time,
-        rewinds=job.rewinds,
+        rewinds=job.rewinds_so_far,
         attempt=0 if before is None else market.claims[before].claim.attempt + 1,
     )
     claim_id = market.claim_id(claim)
@@ -78,7 +78,7 @@ def commit(market: MarketState, event: Commit, by: Address, now: Moment) -> Mark
     market = replace(market, places={**market.places, place: claim_id})
     if task:
         return market
-    closings = (*job.closings, Closing(job.round, job.rewinds))
+    closings = (*job.closings, Closing(job.round, job.rewinds_so_far))
     begun = replace(job, round=job.round + 1, round_start=now.time, closings=closings)
     return market.with_job(given.job_id, begun)
 

@@ -1,4 +1,4 @@
-"""A job's clockwork: who holds its shards, which round it is in, what rewinds and closings there were.
+"""A job's clock: who holds its shards, which round it is in, what rewinds and closings there were.
 
 Contract: values are never changed in place. What follows from the claims is asked of these
 (``protocol.twin.market_state``).
@@ -44,7 +44,7 @@ class Closing:
 
 @dataclass(frozen=True)
 class Job:
-    """A job's clockwork. Rounds after `last_round` do not begin. `accepted_at`: the last acceptance."""
+    """A job's clock. Rounds after `last_round` do not begin. `accepted_at`: the last acceptance."""
 
     terms: Terms
     last_round: int
@@ -60,7 +60,7 @@ class Job:
     accepted_at: Seconds = NEVER
 
     @property
-    def rewinds(self) -> int:
+    def rewinds_so_far(self) -> int:
         """Rewinds so far."""
         return len(self.rewinds)
 

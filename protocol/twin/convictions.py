@@ -21,7 +21,7 @@ from assay.protocol.twin.settlement import (
     Conviction,
     convicted_vote,
     conviction,
-    planted_conviction,
+    forced_conviction,
     position,
     shared,
 )
@@ -41,7 +41,9 @@ from assay.protocol.types import (
 )
 
 
-def convicted(market: MarketState, claim_id: ClaimId, challenger: Address, segment: int, now: Moment) -> MarketState:
+def convicted(
+    market: MarketState, claim_id: ClaimId, challenger: Address, segment: int, now: Moment
+) -> MarketState:
     """The claim falls for what is wrong in `segment`, or INPUT_SEGMENT (rules 5.1, 5.2 and 5.4).
 
     The winner's own game is no longer in `market.games`.
@@ -50,9 +52,9 @@ def convicted(market: MarketState, claim_id: ClaimId, challenger: Address, segme
     claim, job = state.claim, market.jobs[state.claim.job_id]
     left_out = market.left_out(state)
     wasted = Wei(0) if left_out else _wasted(market, claim)
-    planter = market.planters.get(claim_id)
-    funds, own, votes = _slash_all(market.funds, state, segment, job.terms, planted=planter is not None)
-    verdict = conviction([own, *votes], wasted) if planter is None else planted_conviction(own, votes, wasted)
+    forcer = market.forcers.get(claim_id)
+    funds, own, votes = _slash_all(market.funds, state, segment, job.terms, forced=forcer is not None)
+    verdict = conviction([own, *votes], wasted) if forcer is None else forced_conviction(own, votes, wasted)
     others = sum(c.game.early and c.game.claim_id == claim_id for c in market.games.values())
     won = shared(verdict.reward, others)
     fallen = replace(state.with_status(phase=Phase.CONVICTED), share=won.share)
@@ -61,11 +63,11 @@ def convicted(market: MarketState, claim_id: ClaimId, challenger: Address, segme
         market = reopened(market, claim.job_id, claim.shard, now.time)
     funds = funds.burnt(SEIZED, verdict.burnt)
     funds = funds.moved(SEIZED, free(challenger), won.winner)
-    funds = funds.moved(SEIZED, free(planter), verdict.indemnity) if planter is not None else funds
+    funds = funds.moved(SEIZED, free(forcer), verdict.indemnity) if forcer is not None else funds
     if left_out:  # nothing builds on it
         return market.with_funds(funds)
     market = _rewound(market, claim, verdict, wasted, now.time)
-    pot = compensation(claim.job_id, job.rewinds + 1)
+    pot = compensation(claim.job_id, job.rewinds_so_far + 1)
     return market.with_funds(funds.moved(SEIZED, pot, verdict.compensation))
 
 
@@ -104,16 +106,16 @@ def void(market: MarketState, event: Void, by: Address, now: Moment) -> MarketSt
 
 
 def _slash_all(
-    funds: Funds, state: ClaimState, segment: int, terms: Terms, *, planted: bool
+    funds: Funds, state: ClaimState, segment: int, terms: Terms, *, forced: bool
 ) -> tuple[Funds, Wei, list[Wei]]:
     """Free every lock that the claim and its votes hold, then take from claimant and guilty voters.
 
-    The claimant of a `planted` fault pays half (rule 7.4).
+    The claimant of a `forced` error pays half (rule 7.4).
     """
     claimant = state.claim.claimant
     funds = funds.unlock(claimant, Role.SOLVER, terms.solver_stake)
     funds = unlock_votes(funds, state, terms)
-    asked = Wei(terms.solver_stake // 2) if planted else terms.solver_stake
+    asked = Wei(terms.solver_stake // 2) if forced else terms.solver_stake
     funds, from_claimant = funds.slash(claimant, Role.SOLVER, asked)
     taken = []
     for ballot in state.present():
@@ -145,7 +147,9 @@ def _wasted(market: MarketState, fallen: Claim) -> Wei:
     )
 
 
-def _rewound(market: MarketState, claim: Claim, verdict: Conviction, wasted: Wei, now: Seconds) -> MarketState:
+def _rewound(
+    market: MarketState, claim: Claim, verdict: Conviction, wasted: Wei, now: Seconds
+) -> MarketState:
     job = market.jobs[claim.job_id]
     pot = CompensationPot(verdict.compensation, wasted)
     rewind = Rewind(position(claim.kind, claim.round), claim.claimant, pot)
@@ -164,7 +168,7 @@ def _overtaker(market: MarketState, state: ClaimState) -> int | None:
     """Which rewind overtook the claim; None if its round was closed without it before any did."""
     claim, job = state.claim, market.jobs[state.claim.job_id]
     at = position(claim.kind, claim.round)
-    overtaking = (i for i in range(claim.rewinds, job.rewinds) if at > job.rewinds[i].position)
+    overtaking = (i for i in range(claim.rewinds, job.rewinds_so_far) if at > job.rewinds[i].position)
     first = next(overtaking, None)
     return None if first is None or market.left_out(state, before=first) else first
 

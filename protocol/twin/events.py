@@ -93,7 +93,7 @@ class SetPaused:
 
 @dataclass(frozen=True)
 class HandOver:
-    """Pauser: give the office away."""
+    """Pauser: make another account the pauser."""
 
     to: Address
 
@@ -286,7 +286,7 @@ class ExpireDemand:
 
 
 @dataclass(frozen=True)
-class Plant:
+class ForcedError:
     """Commit to a fault in one's own job."""
 
     commitment: bytes
@@ -294,13 +294,13 @@ class Plant:
 
 
 @dataclass(frozen=True)
-class RevealPlant:
+class RevealForcedError:
     claim: Claim
     salt: bytes
 
 
 @dataclass(frozen=True)
-class FinishPlant:
+class FinishForcedError:
     client: Address
     commitment: bytes
 
@@ -340,7 +340,7 @@ Event = (
     | Demand
     | Supply
     | ExpireDemand
-    | Plant
-    | RevealPlant
-    | FinishPlant
+    | ForcedError
+    | RevealForcedError
+    | FinishForcedError
 )

@@ -1,7 +1,7 @@
 """Jobs and their shards: posting, ending, holding (docs/protocol.md, sections 3, 4.2 and 4.3).
 
-Contract: pure functions ``(market, event, by, now) -> market`` that refuse what Jobs and Shards refuse, for the
-same reason.
+Contract: pure functions ``(market, event, by, now) -> market`` that refuse what Jobs and Shards refuse, for
+the same reason.
 """
 
 from __future__ import annotations

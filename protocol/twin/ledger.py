@@ -66,8 +66,8 @@ def demand_bond(demand_id: int) -> Entry:
     return Bucket.BOND, ("demand", demand_id)
 
 
-def plant_deposit(client: Address, commitment: bytes) -> Entry:
-    """What a client stands to lose if its plant comes to nothing."""
+def forced_error_deposit(client: Address, commitment: bytes) -> Entry:
+    """What a client stands to lose if its forced error comes to nothing."""
     return Bucket.BOND, (client, commitment)
 
 

@@ -1,10 +1,10 @@
 """The market as a pure state machine: the contracts' twin (docs/protocol.md, sections 3 to 6).
 
 Contract: ``transition(market, event, by, now)`` gives the next market, or raises ``Refused`` with the name of
-the contracts' custom error where they revert; the market given is never changed. No sequence of events changes
-``market.funds.ledger.supply``. Does not model what a token other than ours might do, nor gas: a verdict is
-always delivered at once, and one `void` is always enough (the contracts want another for each 64 rewinds that
-left the claim standing).
+the contracts' custom error where they revert; the market given is never changed. No sequence of events
+changes ``market.funds.ledger.supply``. Does not model what a token other than ours might do, nor gas: a
+verdict is always delivered at once, and one `void` is always enough (the contracts want another for each 64
+rewinds that left the claim standing).
 
 Source: ``contracts/src``; ``tests/twin`` holds the two together, event by event.
 """
@@ -23,17 +23,15 @@ from assay.protocol.twin import (
     challenges,
     claims,
     convictions,
+    forced_errors,
     jobs,
 )
 from assay.protocol.twin import events as e
-from assay.protocol.twin import (
-    forced_errors as plants,
-)
 from assay.protocol.twin.ledger import free, wallet
-from assay.protocol.twin.market_state import Market, MarketState, Moment, new_market
+from assay.protocol.twin.market_state import Deployment, MarketState, Moment, new_market_state
 from assay.protocol.types import Address, Role
 
-__all__ = ["Market", "Moment", "Refused", "World", "new_world", "transition"]
+__all__ = ["Deployment", "MarketState", "Moment", "Refused", "new_market_state", "transition"]
 
 Rule = Callable[[MarketState, Any, Address, Moment], MarketState]
 
@@ -47,7 +45,7 @@ def _weighed(before: MarketState, after: MarketState, now: Moment) -> MarketStat
     """With every verifier stake that the event changed noted for later draws."""
     if after.funds is before.funds:
         return after
-    weights, epoch = after.weights, now.block // after.market.weight_epoch
+    weights, epoch = after.weights, now.block // after.deployment.weight_epoch
     for account in after.funds.places:
         stake = after.funds.active(account, Role.VERIFIER)
         if stake != before.funds.active(account, Role.VERIFIER):
@@ -81,7 +79,7 @@ def _stake(market: MarketState, event: e.Stake, by: Address, now: Moment) -> Mar
 
 
 def _start_unbond(market: MarketState, event: e.StartUnbond, by: Address, now: Moment) -> MarketState:
-    account, delay = event.account or by, market.market.unbond_delay
+    account, delay = event.account or by, market.deployment.unbond_delay
     _require_owner(market, account, by, now)
     return market.with_funds(market.funds.start_unbond(account, event.role, event.amount, now.time, delay))
 
@@ -98,7 +96,7 @@ def _bind(market: MarketState, event: e.Bind, by: Address, now: Moment) -> Marke
 
 
 def _unbind(market: MarketState, event: e.Unbind, by: Address, now: Moment) -> MarketState:
-    keys = market.keys.unbound(by, event.operator, now.time, market.market.unbind_delay)
+    keys = market.keys.unbound(by, event.operator, now.time, market.deployment.unbind_delay)
     return replace(market, keys=keys)
 
 
@@ -149,7 +147,7 @@ _RULES: dict[type, Rule] = {
     e.Demand: availability.demand,
     e.Supply: availability.supply,
     e.ExpireDemand: availability.expire,
-    e.Plant: plants.plant,
-    e.RevealPlant: plants.reveal,
-    e.FinishPlant: plants.finish,
+    e.ForcedError: forced_errors.forced_error,
+    e.RevealForcedError: forced_errors.reveal,
+    e.FinishForcedError: forced_errors.finish,
 }

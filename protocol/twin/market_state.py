@@ -52,7 +52,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Market:
+class Deployment:
     """What a deployed market fixes for good. `keccak`: Keccak-256, which the standard library lacks."""
 
     chain_id: int
@@ -61,7 +61,7 @@ class Market:
     unbind_delay: Seconds
     weight_epoch: int
     """Blocks in an epoch of the draw's weights."""
-    plant_time: Seconds
+    forced_error_time: Seconds
     keccak: Callable[[bytes], bytes]
     arithmetic: Arithmetic
 
@@ -145,10 +145,10 @@ class Challenge:
 
 
 @dataclass(frozen=True)
-class Planted:
-    """A client's plant; `claim_id`: None until it is revealed."""
+class ErrorForced:
+    """A client's forced error; `claim_id`: None until it is revealed."""
 
-    planted_at: Seconds
+    forced_at: Seconds
     deposit: Wei
     claim_id: ClaimId | None = None
 
@@ -161,7 +161,7 @@ Place = tuple[JobId, Kind, int, int]
 class MarketState:
     """The whole market."""
 
-    market: Market
+    deployment: Deployment
     funds: Funds
     jobs: Mapping[JobId, Job] = field(default_factory=dict)
     claims: Mapping[ClaimId, ClaimState] = field(default_factory=dict)
@@ -177,38 +177,38 @@ class MarketState:
     demands: Mapping[int, Asked] = field(default_factory=dict)
     """Open demands."""
     demands_made: int = 0
-    plants: Mapping[tuple[Address, bytes], Planted] = field(default_factory=dict)
+    forced_errors: Mapping[tuple[Address, bytes], ErrorForced] = field(default_factory=dict)
     """By client and commitment, until they are finished."""
-    planters: Mapping[ClaimId, Address] = field(default_factory=dict)
-    """Clients that have revealed a claim as their plant."""
+    forcers: Mapping[ClaimId, Address] = field(default_factory=dict)
+    """Clients that have revealed a claim as their forced error."""
 
     # -- identity
 
     def job_id(self, terms: Terms) -> JobId:
         """Rule 3.1."""
-        return JobId(self.market.keccak(encode(self.market.chain_id, self.market.jobs, terms)))
+        return JobId(self.deployment.keccak(encode(self.deployment.chain_id, self.deployment.jobs, terms)))
 
     def claim_id(self, claim: Claim) -> ClaimId:
         """Hash of the whole claim."""
-        return ClaimId(self.market.keccak(words(claim)))
+        return ClaimId(self.deployment.keccak(words(claim)))
 
     def vote_commitment(
         self, claim_id: ClaimId, verifier: Address, valid: bool, traces_root: bytes, salt: bytes
     ) -> bytes:
         """Rule 4.7."""
-        return self.market.keccak(encode(claim_id, verifier, valid, traces_root, salt))
+        return self.deployment.keccak(encode(claim_id, verifier, valid, traces_root, salt))
 
     def finding(
         self, challenger: Address, claim_id: ClaimId, segment: int, verifier: Address, salt: bytes
     ) -> bytes:
         """What a challenger announces before it opens a game."""
-        return self.market.keccak(encode(challenger, claim_id, segment, verifier, salt))
+        return self.deployment.keccak(encode(challenger, claim_id, segment, verifier, salt))
 
-    def plant_commitment(
+    def forced_error_commitment(
         self, client: Address, solver: Address, job_id: JobId, round_: int, shard: int, salt: bytes
     ) -> bytes:
-        """What a client commits to when it plants a fault."""
-        return self.market.keccak(encode(client, solver, job_id, round_, shard, salt))
+        """What a client commits to when it forces an error."""
+        return self.deployment.keccak(encode(client, solver, job_id, round_, shard, salt))
 
     # -- questions
 
@@ -286,7 +286,7 @@ class MarketState:
         return Progress(
             job.round,
             job.settled_rounds,
-            job.rewinds,
+            job.rewinds_so_far,
             job.halted,
             job.closed,
             job.round_start,
@@ -295,7 +295,7 @@ class MarketState:
 
     def draw_weights(self, now: Moment) -> list[tuple[Address, Wei]]:
         """What everybody who ever staked as a verifier counts for in a draw now, in order of first stakes."""
-        epoch = now.block // self.market.weight_epoch
+        epoch = now.block // self.deployment.weight_epoch
         return [(account, self.weights.at(account, epoch)) for account in self.funds.places]
 
     # -- changes
@@ -313,7 +313,9 @@ class MarketState:
         return replace(self, funds=funds)
 
 
-def new_market(market: Market, wallets: Mapping[Address, Wei], pauser: Address = ZERO_ADDRESS) -> MarketState:
+def new_market_state(
+    deployment: Deployment, wallets: Mapping[Address, Wei], pauser: Address = ZERO_ADDRESS
+) -> MarketState:
     """A market that was just deployed, who holds its token, and who may pause new business."""
     funds = Funds(Ledger({wallet(account): amount for account, amount in wallets.items()}))
-    return MarketState(market, funds, guardian=Guardian(pauser))
+    return MarketState(deployment, funds, guardian=Guardian(pauser))

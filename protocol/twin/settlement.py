@@ -29,7 +29,7 @@ class Conviction:
     compensation: Wei
     reward: Wei
     indemnity: Wei = NOTHING
-    """What a planter gets of the stakes of those that passed its planted fault."""
+    """What a forcer gets of the stakes of those that passed its forced error."""
 
 
 def conviction(taken: Sequence[Wei], wasted_prices: Wei) -> Conviction:
@@ -45,11 +45,11 @@ def conviction(taken: Sequence[Wei], wasted_prices: Wei) -> Conviction:
     return Conviction(slashed, burnt, compensation, Wei(pool - compensation))
 
 
-def planted_conviction(own: Wei, votes: Sequence[Wei], wasted_prices: Wei) -> Conviction:
-    """The same for a fault that the client has planted and revealed (rule 7.4).
+def forced_conviction(own: Wei, votes: Sequence[Wei], wasted_prices: Wei) -> Conviction:
+    """The same for an error that the client has forced and revealed (rule 7.4).
 
     `own`: what was taken from the claimant, half its stake at most; all of it is pool. Of what the guilty
-    `votes` paid, half is burnt and the rest is the planter's.
+    `votes` paid, half is burnt and the rest is the forcer's.
     """
     passed = Wei(sum(votes))
     burnt = burnt_half(passed)
@@ -111,7 +111,7 @@ def position(kind: int, round_: int) -> int:
     return 2 * round_ + kind
 
 
-def is_stale(claim_position: int, rewinds: int, rewinds: Sequence[int]) -> bool:
-    """Whether a rewind after the claim's commit went back to before its place. `rewinds[e]`: position of
-    rewind e."""
-    return any(claim_position > rewind for rewind in rewinds[rewinds:])
+def is_stale(claim_position: int, rewinds_then: int, rewinds: Sequence[int]) -> bool:
+    """Whether a rewind after the claim's commit went back to before its place. `rewinds_then`: rewinds
+    before the commit; `rewinds[i]`: position of rewind i."""
+    return any(claim_position > rewind for rewind in rewinds[rewinds_then:])

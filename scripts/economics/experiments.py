@@ -44,7 +44,7 @@ MIX = {
     S.ESCAPE: 100,
     S.ROBBER: 100,
     S.WITHHOLDER: 50,
-    S.PLANTER: 100,
+    S.FORCER: 100,
     S.HONEST_VERIFIER: 3700,
     S.LAZY: 300,
     S.COPY: 200,
@@ -255,40 +255,43 @@ def whistleblowing(size: Size, rules: Rules) -> ROWS:
     return rows
 
 
-def planting(size: Size, rules: Rules, lazy: float) -> ROWS:
-    """Wholly invented plants where nobody audits anything and this share of the verifiers is lazy."""
+def forcing(size: Size, rules: Rules, lazy: float) -> ROWS:
+    """Wholly invented forced errors where nobody audits anything and this share of the verifiers is lazy."""
     rows: ROWS = []
     now = replace(rules, vote_audits=0.0, claim_audits=0.0, planted=rules.segments)
     for rate in (0.0, 0.01, 0.02, 0.03, 0.05):
         people = crowd(
             size,
-            {S.HONEST_SOLVER: 1 - rate, S.PLANTER: rate},
+            {S.HONEST_SOLVER: 1 - rate, S.FORCER: rate},
             {S.HONEST_VERIFIER: 1 - lazy, S.LAZY: lazy},
         )
         out = simulate(now, people, size.sweep, size.seed)
         honest = out.profit(S.HONEST_VERIFIER)[0]
         rows.append(
-            {"lazy": lazy, "rate": rate, "client pays a task": -out.profit(S.PLANTER)[0] * rate}
+            {"lazy": lazy, "rate": rate, "client pays a task": -out.profit(S.FORCER)[0] * rate}
             | {"honest vote": honest, "lazy gain": out.profit(S.LAZY)[0] - honest}
-            | {"formula": formulas.plant_gain(rules, rate, lazy), "honest stakes": out.honest_stakes_lost}
+            | {
+                "formula": formulas.forced_error_gain(rules, rate, lazy),
+                "honest stakes": out.honest_stakes_lost,
+            }
         )
     return rows
 
 
 def auditing(size: Size, rules: Rules) -> ROWS:
-    """One-segment plants that pay for whole audits: the rate at which this many audits break even."""
+    """One-segment forced errors that pay for whole audits: the rate at which this many audits break even."""
     rows: ROWS = []
     for chance in (0.1, 0.2, 0.5, 0.8):
         now = replace(rules, vote_audits=0.0, claim_audits=chance)
         accepted = formulas.least_faults(now)
         passing = (1 - formulas.hit(now, 1)) ** now.verifiers
         rate = accepted / (passing + accepted * (1 - passing))
-        people = crowd(size, {S.HONEST_SOLVER: 1 - rate, S.PLANTER: rate}, HONEST)
+        people = crowd(size, {S.HONEST_SOLVER: 1 - rate, S.FORCER: rate}, HONEST)
         out = simulate(now, people, size.sweep, size.seed)
         mean, error, _ = out.profit(S.WHISTLE)
         rows.append(
-            {"audited": chance, "plants": rate, "audit earns": mean, "error": error}
-            | {"client pays a task": -out.profit(S.PLANTER)[0] * rate, "formula": formulas.audits_cost(now)}
+            {"audited": chance, "forced errors": rate, "audit earns": mean, "error": error}
+            | {"client pays a task": -out.profit(S.FORCER)[0] * rate, "formula": formulas.audits_cost(now)}
             | {"cartel gains at most": formulas.capture_bound(now)}
         )
     return rows
@@ -369,10 +372,10 @@ def bounds(rules: Rules) -> dict[str, float]:
         "games that a cheat opens on itself": games,
         "reward left to one whistleblower's one game": one,
         "and to as many as pay": many,
-        "plants against laziness, no audits": formulas.least_plants(rules),
-        "the same, all others lazy": formulas.least_plants(rules, 1.0),
-        "what they cost a task": formulas.plants_cost(rules, formulas.least_plants(rules)),
-        "plants among accepted that pay for audits": formulas.least_faults(rules),
+        "forced errors against laziness, no audits": formulas.least_forced_errors(rules),
+        "the same, all others lazy": formulas.least_forced_errors(rules, 1.0),
+        "what they cost a task": formulas.forced_errors_cost(rules, formulas.least_forced_errors(rules)),
+        "forced errors among accepted that pay for audits": formulas.least_faults(rules),
         "what they cost a task ": formulas.audits_cost(rules),
         "a solver that serves nobody costs its verifiers": formulas.hoarder_harm(rules),
     }

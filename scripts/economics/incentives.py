@@ -1,4 +1,5 @@
-"""The inequalities of docs/economics.md as functions: detection, profits, smallest stakes, rates of plants.
+"""The inequalities of docs/economics.md as functions: detection, profits, smallest stakes, rates of forced
+errors.
 
 Contract: expectations of what ``scripts.economics.market`` draws, in tokens; cartels and verifiers hold equal
 stakes.
@@ -95,7 +96,8 @@ def capture_bound(rules: Rules) -> float:
 
 
 def capture_gain(rules: Rules) -> float:
-    """The same with `puppets` games of their own, if whistleblowers come independently: less than the bound."""
+    """The same with `puppets` games of their own, if whistleblowers come independently: less than the
+    bound."""
     income = rules.price + rules.verifiers * rules.verifier_fee
     lost = rules.solver_stake - reward(rules) * TOK * own_share(rules)
     gas = rules.gas(CHALLENGE_GAS) + (rules.puppets - 1) * rules.gas(OPEN_GAS)
@@ -212,20 +214,20 @@ def accepted_faults(rules: Rules, faulty: float, fakes: int) -> float:
 
 
 def diluted(rules: Rules) -> tuple[float, float, float]:
-    """A cheat that opens on itself as many games as pay, each for its gas: how many, what an whistleblower with
-    one game still has of the reward, and what it has if it opens as many as pay for it."""
+    """A cheat that opens on itself as many games as pay, each for its gas: how many, what an whistleblower
+    with one game still has of the reward, and what it has if it opens as many as pay for it."""
     gas, prize = rules.gas(OPEN_GAS) / TOK, reward(rules)
     games = max(sqrt(prize / gas) - 1, 0.0)
     return games, prize / (1 + games), prize / 4
 
 
-# -- planted faults
+# -- forced errors
 
 
-def plant_gain(rules: Rules, rate: float, lazy: float = 0.0) -> float:
-    """What a lazy verifier has over an honest one, a vote, with two verifiers of which the other is lazy
-    with this chance, no audit of votes, and wholly invented plants at this rate of all tasks. A plant that
-    both pass is felled by its client at a segment that one of them vouched for."""
+def forced_error_gain(rules: Rules, rate: float, lazy: float = 0.0) -> float:
+    """What a lazy verifier has over an honest one, a vote, with two verifiers of which the other is lazy with
+    this chance, no audit of votes, and wholly invented forced errors at this rate of all tasks. A forced
+    error that both pass is felled by its client at a segment that one of them vouched for."""
     win, share = rules.gas(CHALLENGE_GAS) / TOK, (rules.gas(CHALLENGE_GAS) + rules.gas(OPEN_GAS)) / 2 / TOK
     found = (1 - lazy) * (reward(rules) / 2 - share) + lazy * (reward(rules) - win)
     held = 1 / 2 + rules.samples / rules.segments / 2
@@ -233,19 +235,19 @@ def plant_gain(rules: Rules, rate: float, lazy: float = 0.0) -> float:
     return rules.replay / TOK - rate * (found + lost)
 
 
-def least_plants(rules: Rules, lazy: float = 0.0) -> float:
-    """Rate of wholly invented plants at which laziness gains nothing though nobody audits a vote."""
-    return rules.replay / TOK / (rules.replay / TOK - plant_gain(rules, 1.0, lazy))
+def least_forced_errors(rules: Rules, lazy: float = 0.0) -> float:
+    """Rate of wholly invented forced errors at which laziness gains nothing though nobody audits a vote."""
+    return rules.replay / TOK / (rules.replay / TOK - forced_error_gain(rules, 1.0, lazy))
 
 
-def plants_cost(rules: Rules, rate: float) -> float:
+def forced_errors_cost(rules: Rules, rate: float) -> float:
     """What the client pays for them, a task, where verifiers replay: they are found and paid for."""
     return rate * (reward(rules) + rules.gas(TASK_GAS + PLANT_GAS) / TOK)
 
 
 def audits_cost(rules: Rules) -> float:
-    """What whole audits cost the client a task where one-segment plants alone pay for them: all that their
-    auditors spend, and what the plants take to compute."""
+    """What whole audits cost the client a task where one-segment forced errors alone pay for them: all that
+    their auditors spend, and what the forced errors take to compute."""
     rate = least_faults(rules)
     passed = (1 - hit(rules, 1)) ** rules.verifiers
     made = rate / passed  # of the accepted; those that a verifier finds are paid for too

@@ -21,8 +21,8 @@ from assay.protocol.twin.settlement import (
     CompensationPot,
     convicted_vote,
     conviction,
+    forced_conviction,
     lost_bond,
-    planted_conviction,
     shared,
 )
 from assay.protocol.types import Wei
@@ -116,10 +116,10 @@ class Market:
         rules = self.rules
         count = np.where(self._is(solver, S.CHEAT, S.CARTEL_SOLVER, S.ESCAPE), rules.segments, 0)
         count = np.where(self._is(solver, S.SHAVE), 1, count)
-        planted = self._is(solver, S.ROBBER, S.PLANTER)
+        planted = self._is(solver, S.ROBBER, S.FORCER)
         count = np.where(planted, rules.planted, count)
         self._spend(solver, (rules.segments - count) * rules.cost // rules.segments + rules.gas(TASK_GAS))
-        self._spend(solver[self._is(solver, S.PLANTER)], rules.gas(PLANT_GAS))
+        self._spend(solver[self._is(solver, S.FORCER)], rules.gas(PLANT_GAS))
         self._act(solver)
         return (np.uint64(1) << count.astype(np.uint64)) - np.uint64(1)
 
@@ -212,8 +212,8 @@ class Market:
                 claims.finders.setdefault(int(task), []).append(int(auditor))
 
     def _disclose(self, claims: Claims) -> None:
-        """Robbers and planting clients fell their own claims when nobody else has."""
-        own = np.flatnonzero(self._is(claims.solver, S.ROBBER, S.PLANTER))
+        """Robbers and forcing clients fell their own claims when nobody else has."""
+        own = np.flatnonzero(self._is(claims.solver, S.ROBBER, S.FORCER))
         for task in own.tolist():
             claims.finders.setdefault(task, [int(claims.solver[task])])
 
@@ -232,7 +232,7 @@ class Market:
     def _convict(self, claims: Claims, task: int) -> None:
         rules, out, solver = self.rules, self.out, int(claims.solver[task])
         finders = [finder for finder in claims.finders[task] for _ in range(rules.games)]
-        planted = self._follows(solver, S.PLANTER)
+        planted = self._follows(solver, S.FORCER)
         if self._follows(solver, S.ESCAPE, S.CARTEL_SOLVER) and rules.puppets:
             finders = [solver] * rules.puppets + finders
         guilty = np.empty(0, np.int64)
@@ -243,7 +243,7 @@ class Market:
         wasted = int(self.rng.integers(0, rules.wasted + 1))
         votes, prices = [Wei(rules.verifier_stake)] * len(guilty), Wei(wasted * rules.price)
         own = Wei(rules.solver_stake // 2 if planted else rules.solver_stake)
-        verdict = planted_conviction(own, votes, prices) if planted else conviction([own, *votes], prices)
+        verdict = forced_conviction(own, votes, prices) if planted else conviction([own, *votes], prices)
         out.balance[solver] += verdict.indemnity - own
         np.subtract.at(out.balance, guilty, rules.verifier_stake)
         out.honest_stakes_lost += int(self._is(guilty, *REPLAYING).sum())

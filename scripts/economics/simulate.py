@@ -48,20 +48,22 @@ def plots(results: dict[str, Any], size: ask.Size, rules: Rules) -> dict[str, st
     out["capture.svg"] = plot(text, "solver stake (tokens)", "tokens a task", series)
     series = []
     for lazy in (0.1, 0.9):
-        rows = [row for row in results["planting"] if row["lazy"] == lazy]
+        rows = [row for row in results["forcing"] if row["lazy"] == lazy]
         name = f"{lazy:.0%} of the others lazy"
         series.append(Series(name, [(row["rate"], row["formula"]) for row in rows]))
         series.append(Series(name, [(row["rate"], row["lazy gain"]) for row in rows], False))
-    text = "What laziness gains where nobody audits, by the rate of plants"
-    out["plants.svg"] = plot(text, "wholly invented plants, of all tasks", "tokens a vote", series)
+    text = "What laziness gains where nobody audits, by the rate of forced errors"
+    out["forced-errors.svg"] = plot(
+        text, "wholly invented forced errors, of all tasks", "tokens a vote", series
+    )
     series = []
     for stake in (180, 360, 720, 1440):
         now = replace(rules, solver_stake=stake * TOK)
         rates = [x / 400 for x in range(101)]
         exact = [(x, formulas.audits_at(now, x)) for x in rates]
         series.append(Series(f"solver stake {stake}", exact))
-    text = "Claims that free entry audits, by the share of plants among them"
-    out["audits.svg"] = plot(text, "plants among accepted claims", "chance of an audit", series)
+    text = "Claims that free entry audits, by the share of forced errors among them"
+    out["audits.svg"] = plot(text, "forced errors among accepted claims", "chance of an audit", series)
     return out
 
 
@@ -83,7 +85,7 @@ def run(size: ask.Size) -> dict[str, Any]:
     rules = ask.template_rules()
     results["detection"] = ask.detection(size)
     results["whistleblowing"] = ask.whistleblowing(size, rules)
-    results["planting"] = ask.planting(size, rules, 0.1) + ask.planting(size, rules, 0.9)
+    results["forcing"] = ask.forcing(size, rules, 0.1) + ask.forcing(size, rules, 0.9)
     results["auditing"] = ask.auditing(size, rules)
     results["robberies"] = ask.robberies(size)
     results["absence"] = ask.absence(size, rules)
@@ -106,8 +108,8 @@ def describe(results: dict[str, Any]) -> str:
     for key, title in (
         ("detection", "Detection"),
         ("whistleblowing", "An audit of a whole claim"),
-        ("planting", "Plants, where nobody audits"),
-        ("auditing", "Plants that pay for audits"),
+        ("forcing", "Forced errors, where nobody audits"),
+        ("auditing", "Forced errors that pay for audits"),
         ("robberies", "Faults disclosed by their own solver"),
         ("absence", "Verifiers that never vote"),
         ("proposing", "Who makes the seed's block"),

@@ -14,7 +14,7 @@ import numpy as np
 TOK = 10**6
 """Smallest units in a token of the simulation."""
 VOTE_GAS, TASK_GAS, PLANT_GAS = 270_000, 264_000, 200_000
-"""Gas of a vote with its share of seed and tally; of a task's commit and settlement; of a planted fault's
+"""Gas of a vote with its share of seed and tally; of a task's commit and settlement; of a forced error's
 announcement and its reveal. From contracts/snapshots, rounded up."""
 CHALLENGE_GAS, DEFENCE_GAS, OPEN_GAS = 2_000_000, 950_000, 360_000
 """Gas of the longest game for each side; of announcing and opening one without playing it."""
@@ -30,7 +30,7 @@ class Strategy(StrEnum):
     ESCAPE = "cheat that disputes itself first"
     ROBBER = "robber: fells its own claim to rob its verifiers"
     WITHHOLDER = "withholder: shows its states to nobody"
-    PLANTER = "client that plants faults"
+    FORCER = "client that forces errors"
     HONEST_VERIFIER = "honest verifier"
     LAZY = "lazy verifier"
     COPY = "copying verifier"
@@ -51,7 +51,7 @@ SOLVERS = (
     S.ESCAPE,
     S.ROBBER,
     S.WITHHOLDER,
-    S.PLANTER,
+    S.FORCER,
 )
 VERIFIERS = (S.HONEST_VERIFIER, S.LAZY, S.COPY, S.CARTEL_VERIFIER, S.ABSENT, S.SYBIL, S.WHALE)
 REPLAYING = (S.HONEST_VERIFIER, S.SYBIL, S.WHALE)
@@ -60,7 +60,7 @@ CODE = {strategy: code for code, strategy in enumerate(Strategy)}
 
 @dataclass(frozen=True)
 class Rules:
-    """A job's terms and what the world adds."""
+    """A job's terms and what is outside them."""
 
     price: int = 20 * TOK
     verifier_fee: int = 3 * TOK
@@ -91,7 +91,7 @@ class Rules:
     wasted: int = 0
     """Most later tasks that a conviction makes worthless."""
     planted: int = 1
-    """Segments that a robber or a planting client invents."""
+    """Segments that a robber or a forcing client invents."""
     keyed: bool = True
     """Whether traces are keyed; if not, a copied one passes an audit."""
 

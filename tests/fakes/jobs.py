@@ -20,7 +20,9 @@ from assay.training.outer import DiLoCo, outer_genesis, outer_program
 WIDTH = 8
 ROWS = 2
 
-RESOURCE_LIMITS = ResourceLimits(dataset_bytes=1 << 20, state_bytes=1 << 20, step_bytes=1 << 24, step_operations=1 << 24)
+RESOURCE_LIMITS = ResourceLimits(
+    dataset_bytes=1 << 20, state_bytes=1 << 20, step_bytes=1 << 24, step_operations=1 << 24
+)
 
 
 def account(name: str) -> Address:

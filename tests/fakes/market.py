@@ -20,7 +20,7 @@ from assay.protocol.refusal import Refused
 from assay.protocol.twin import events as e
 from assay.protocol.twin.ledger import Bucket, Entry, bond, wallet
 from assay.protocol.twin.lifecycle import transition
-from assay.protocol.twin.market_state import Market, Moment, new_market_state
+from assay.protocol.twin.market_state import Deployment, Moment, new_market_state
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -44,7 +44,7 @@ from tests.fakes.games import decided, fresh, moved
 
 HISTORY_BLOCKS = 8191
 UNBOND_DELAY, UNBIND_DELAY = Seconds(500), Seconds(500)
-PLANT_TIME = Seconds(5_000)
+FORCED_ERROR_TIME = Seconds(5_000)
 WEIGHT_EPOCH = 1
 """Blocks: a draw goes by the stakes of two blocks ago."""
 
@@ -107,9 +107,9 @@ class MarketState:
     def __init__(self, arithmetic: Arithmetic) -> None:
         self.time = Seconds(1_000_000)
         self.block = 100
-        times = (UNBOND_DELAY, UNBIND_DELAY, WEIGHT_EPOCH, PLANT_TIME)
-        market = Market(1, ZERO_ADDRESS, *times, keccak, arithmetic)
-        self.rules = new_market_state(market, {})
+        times = (UNBOND_DELAY, UNBIND_DELAY, WEIGHT_EPOCH, FORCED_ERROR_TIME)
+        deployment = Deployment(1, ZERO_ADDRESS, *times, keccak, arithmetic)
+        self.rules = new_market_state(deployment, {})
         self.games: dict[int, Played] = {}
         self.roots: dict[ClaimId, tuple[bytes, ...]] = {}
         self.traces: dict[ClaimId, dict[Address, tuple[bytes, ...]]] = {}
@@ -187,7 +187,7 @@ class MarketState:
         if event.game_id in self.rules.games:
             played.view = moved(played.view, event.move, self.rules.games[event.game_id].game)
             return
-        verdict = play(event.game, event.move, by, self.time, self.rules.market.arithmetic)
+        verdict = play(event.game, event.move, by, self.time, self.rules.deployment.arithmetic)
         assert not isinstance(verdict, Game)
         played.view = decided(played.view, verdict.challenger_won, verdict.reason)
 

@@ -106,7 +106,9 @@ class FakeMarket:
         return shard_price(job.view.terms, job.holders[shard].since, self.market_state.time)
 
     def claims(self, job_id: JobId) -> Sequence[ClaimView]:
-        return [self.market_state.view(e) for e in self.market_state.claims.values() if e.claim.job_id == job_id]
+        return [
+            self.market_state.view(e) for e in self.market_state.claims.values() if e.claim.job_id == job_id
+        ]
 
     def claim(self, claim_id: ClaimId) -> ClaimView:
         return self.market_state.view(self.market_state.claims[claim_id])

@@ -18,15 +18,22 @@ from assay.dispute.evidence import ARITHMETIC
 from assay.protocol.dispute import Timeout
 from assay.protocol.twin import events as e
 from assay.protocol.twin.ledger import Bucket, bond, compensation, demand_bond, escrow
-from assay.protocol.twin.lifecycle import Market, MarketState, Moment, Refused, new_market_state, transition
+from assay.protocol.twin.lifecycle import (
+    Deployment,
+    MarketState,
+    Moment,
+    Refused,
+    new_market_state,
+    transition,
+)
 from assay.protocol.twin.stakes import SEIZED
 from assay.protocol.types import ZERO_ADDRESS, Address, Kind, Phase, Role, Seconds, Wei
 from tests.twin.deployed import ITS_OWN
 from tests.twin.player import PLAYERS, Player
 
 KINDS = ["useful"] * 9 + ["dispute"] * 5 + ["wait"] * 2
-KINDS += ["money", "job", "office", "demand", "demand", "plant", "nonsense"]
-MARKET = Market(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 2, Seconds(900), keccak, ARITHMETIC)
+KINDS += ["money", "job", "operator", "demand", "demand", "forced-error", "nonsense"]
+MARKET = Deployment(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 2, Seconds(900), keccak, ARITHMETIC)
 
 
 @dataclass
@@ -77,7 +84,7 @@ def check(before: MarketState, market_state: MarketState) -> None:
         assert ledger.balance(escrow(job_id)) >= owed(market_state, job_id)  # 4
     open_bonds = sum(ledger.balance(bond(game_id)) for game_id in market_state.games)
     open_bonds += sum(ledger.balance(demand_bond(demand_id)) for demand_id in market_state.demands)
-    open_bonds += sum(planted.deposit for planted in market_state.plants.values())
+    open_bonds += sum(planted.deposit for planted in market_state.forced_errors.values())
     assert ledger.total(Bucket.BOND) == open_bonds  # 10
     for claim_id, state in before.claims.items():
         check_phase(state.status.phase, market_state.claims[claim_id].status.phase)
@@ -154,11 +161,13 @@ def drain(alone: Alone, player: Player) -> None:
         for game_id, challenge in list(alone.market_state.games.items()):
             alone.act(e.Play(game_id, challenge.game, Timeout()), challenge.game.challenger)
         for demand_id, made in list(alone.market_state.demands.items()):
-            alone.act(e.ExpireDemand(demand_id, made, alone.market_state.claims[made.claim_id].claim), made.demander)
+            alone.act(
+                e.ExpireDemand(demand_id, made, alone.market_state.claims[made.claim_id].claim), made.demander
+            )
         player.step("useful")
-    alone.wait(MARKET.plant_time + 1)
-    for client, commitment in list(alone.market_state.plants):
-        assert alone.act(e.FinishPlant(client, commitment), client)
+    alone.wait(MARKET.forced_error_time + 1)
+    for client, commitment in list(alone.market_state.forced_errors):
+        assert alone.act(e.FinishForcedError(client, commitment), client)
     market_state = alone.market_state
     assert all(job.closed for job in market_state.jobs.values())
     assert all(market_state.funds.locked(a, role) == 0 for a in PLAYERS for role in Role)
@@ -168,7 +177,11 @@ def drain(alone: Alone, player: Player) -> None:
 
 def finished(market_state: MarketState) -> bool:
     """Every job closed, every game over, every claim ended."""
-    ended = all(job.closed for job in market_state.jobs.values()) and not market_state.games and not market_state.demands
+    ended = (
+        all(job.closed for job in market_state.jobs.values())
+        and not market_state.games
+        and not market_state.demands
+    )
     return ended and not any(state.live for state in market_state.claims.values())
 
 

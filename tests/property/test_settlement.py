@@ -70,10 +70,10 @@ def test_price_rises_from_floor_to_cap_and_never_falls(opened: int, elapsed: int
 
 @given(st.lists(st.integers(0, 20), max_size=6), st.integers(0, 1), st.integers(0, 10), st.integers(0, 6))
 def test_a_claim_is_stale_iff_a_later_rewind_went_below_it(
-    rewinds: list[int], kind: int, round_: int, rewinds: int
+    rewinds: list[int], kind: int, round_: int, then: int
 ) -> None:
     at = position(kind, round_)
-    assert is_stale(at, rewinds, rewinds) == any(at > rewind for rewind in rewinds[rewinds:])
+    assert is_stale(at, then, rewinds) == any(at > rewind for rewind in rewinds[then:])
     assert not is_stale(at, len(rewinds), rewinds)
     assert position(0, round_) < position(1, round_) < position(0, round_ + 1)
 

@@ -48,12 +48,17 @@ from assay.protocol.types import (
 
 GENESIS_S = 1_700_000_000
 SUPPLY = Wei(10**24)
-DELAYS = Delays(unbond_s=Seconds(500), unbind_s=Seconds(800), weight_epoch=3, plant_s=Seconds(900))
+DELAYS = Delays(unbond_s=Seconds(500), unbind_s=Seconds(800), weight_epoch=3, forced_error_s=Seconds(900))
 GAS = hex(15_000_000)
 CHAIN_ID = 31_337
 MODULES = {"Vault": "Vault", "Stakes": "Stakes", "Jobs": "Jobs", "Tasks": "ITasks"}
 MODULES |= {"Challenges": "Challenges", "Court": "Court", "Token": "AssayToken"}
-MODULES |= {"Keys": "Keys", "Guardian": "Guardian", "Availability": "Availability", "Plants": "Plants"}
+MODULES |= {
+    "Keys": "Keys",
+    "Guardian": "Guardian",
+    "Availability": "Availability",
+    "ForcedErrors": "ForcedErrors",
+}
 ACCOUNTS = [Address(dev_account(i).address) for i in range(8)]
 NO_CLAIM = as_tuple(
     Claim(*([bytes(32), 0, 0, 0, 0, ZERO_ADDRESS] + [bytes(32)] * 4 + [0, 0, 0]))  # type: ignore[arg-type]
@@ -62,7 +67,7 @@ ITS_OWN = events.Header(ZERO_DIGEST, ZERO_DIGEST)
 """Stands for the header of the claim's own seed block."""
 _PLAIN = {
     events.Deposit: ("Vault", "deposit"),
-    events.Withdraw: ("Vault", "claim"),
+    events.Withdraw: ("Vault", "withdraw"),
     events.Destroy: ("Vault", "destroy"),
     events.Stake: ("Stakes", "stake"),
     events.StartUnbond: ("Stakes", "startUnbond"),
@@ -90,9 +95,9 @@ _PLAIN = {
     events.Demand: ("Availability", "demand"),
     events.Supply: ("Availability", "supply"),
     events.ExpireDemand: ("Availability", "expire"),
-    events.Plant: ("Plants", "plant"),
-    events.RevealPlant: ("Plants", "reveal"),
-    events.FinishPlant: ("Plants", "finish"),
+    events.ForcedError: ("ForcedErrors", "commitError"),
+    events.RevealForcedError: ("ForcedErrors", "reveal"),
+    events.FinishForcedError: ("ForcedErrors", "finish"),
 }
 
 

@@ -1,8 +1,8 @@
 """What may happen next in a twin run: useful events, disputes, and nonsense.
 
-Contract: `Player.step` does one thing in both worlds. Useful events are what honest and lying participants
+Contract: `Player.step` does one thing in twin and chain. Useful events are what honest and lying participants
 would do now; disputes open games and play them with random content; nonsense calls entry points with anything
-at hand, and mostly meets a refusal, which both worlds must give alike.
+at hand, and mostly meets a refusal, which twin and chain must give alike.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Doing = tuple[e.Event, Address]
 
 
 class Driven(Protocol):
-    """What a player drives: both worlds side by side (`Twin`), or the pure one alone."""
+    """What a player drives: twin and chain side by side (`Twin`), or the pure one alone."""
 
     market_state: MarketState
     time: Seconds
@@ -80,7 +80,7 @@ class Player:
         self.scene = Scene(rng)
         self.secrets: dict[tuple[ClaimId, Address], Secret] = {}
         self.findings: list[tuple[e.Event, Address]] = []
-        self.plants: dict[tuple[Address, bytes], Plot] = {}
+        self.forced_errors: dict[tuple[Address, bytes], Plot] = {}
         self.nonce = 0
 
     # -- one step
@@ -93,14 +93,14 @@ class Player:
             "money": self.money,
             "job": self.job_events,
             "demand": self.demands,
-            "plant": self.plots,
-            "office": self.offices,
+            "forced-error": self.plots,
+            "operator": self.operators,
             "nonsense": self.nonsense,
         }
         if self.twin.market_state.guardian.paused and self.rng.random() < 0.3:
-            kind = "office"
+            kind = "operator"
         doings = kinds[kind]() if kind in kinds else []
-        if kind in ("useful", "dispute", "demand", "plant") and self.rng.random() < 0.9:
+        if kind in ("useful", "dispute", "demand", "forced-error") and self.rng.random() < 0.9:
             doings = [doing for doing in doings if self._welcome(*doing)]
         if not doings:
             self.wait()
@@ -117,7 +117,9 @@ class Player:
             digest = self.rng.randbytes(32)
             event = replace(event, block_hash=digest, header=e.Header(digest, digest))
         try:
-            transition(self.twin.market_state, event, by, Moment(Seconds(self.twin.time + 1), self.twin.block + 1))
+            transition(
+                self.twin.market_state, event, by, Moment(Seconds(self.twin.time + 1), self.twin.block + 1)
+            )
         except Refused:
             return False
         return True
@@ -161,7 +163,9 @@ class Player:
         bindings = self.twin.market_state.keys.bindings.values()
         found += [binding.due for binding in bindings if binding.due is not None]
         found += [
-            request.due for entry in self.twin.market_state.funds.accounts.values() for request in entry.requests
+            request.due
+            for entry in self.twin.market_state.funds.accounts.values()
+            for request in entry.requests
         ]
         return [int(time) for time in found]
 
@@ -287,7 +291,9 @@ class Player:
         traces_root = trees.root(traces) if traces else ZERO_DIGEST
         secret = Secret(claim_id, valid, traces, self.rng.randbytes(32))
         self.secrets[claim_id, verifier] = secret
-        commitment = self.twin.market_state.vote_commitment(claim_id, verifier, valid, traces_root, secret.salt)
+        commitment = self.twin.market_state.vote_commitment(
+            claim_id, verifier, valid, traces_root, secret.salt
+        )
         return e.CommitVote(state.claim, commitment)
 
     # -- disputes
@@ -300,7 +306,9 @@ class Player:
             doings += [(e.Play(game_id, challenge.game, move), by) for move, by in moves] * 2
         if self.findings and self.rng.random() < 0.8:
             doings += [self.findings.pop(self.rng.randrange(len(self.findings)))] * 3
-        live = [state for state in self.twin.market_state.claims.values() if self.twin.market_state.liable(state)]
+        live = [
+            state for state in self.twin.market_state.claims.values() if self.twin.market_state.liable(state)
+        ]
         if live and self.rng.random() < (0.4 if doings else 1.0):
             found = self._finding(self.rng.choice(live))
             doings += [found] if found else []
@@ -372,12 +380,14 @@ class Player:
             return (terms.outer_genesis_root if outer else terms.genesis_root), at, None
         return source.output_root, at, source
 
-    # -- demands and plants
+    # -- demands and forced errors
 
     def demands(self) -> list[Doing]:
         """Answers to open demands, right and wrong, their ends, and new ones."""
         doings: list[Doing] = []
-        live = [state for state in self.twin.market_state.claims.values() if self.twin.market_state.liable(state)]
+        live = [
+            state for state in self.twin.market_state.claims.values() if self.twin.market_state.liable(state)
+        ]
         for demand_id, made in self.twin.market_state.demands.items():
             claim = self.twin.market_state.claims[made.claim_id].claim
             anyone = self.rng.choice(PLAYERS)
@@ -396,7 +406,11 @@ class Player:
         return doings
 
     def _program(self, claim: Claim) -> Program:
-        return INNER if claim.kind == Kind.TASK else OUTERS[self.twin.market_state.jobs[claim.job_id].terms.shards]
+        return (
+            INNER
+            if claim.kind == Kind.TASK
+            else OUTERS[self.twin.market_state.jobs[claim.job_id].terms.shards]
+        )
 
     def _places(self, claim: Claim) -> tuple[StateLeaf, ...]:
         """Mostly one to CHUNKS leaves, now and then of a slot too many."""
@@ -427,30 +441,31 @@ class Player:
         return e.Supply(demand_id, made, claim, tuple(chunks))
 
     def plots(self) -> list[Doing]:
-        """What clients and solvers do about plants: plant, commit what was planted, reveal, end."""
-        return self._planting() + self._planted()
+        """What clients and solvers do about forced errors: forced error, commit what was forced, reveal,
+        end."""
+        return self._forcing() + self._planted()
 
     def _planted(self) -> list[Doing]:
         """Commits and reveals of what clients have planted, and ends."""
         rng, market_state = self.rng, self.twin.market_state
         doings: list[Doing] = []
-        for (client, commitment), plot in self.plants.items():
-            if (client, commitment) not in market_state.plants and rng.random() < 0.9:
+        for (client, commitment), plot in self.forced_errors.items():
+            if (client, commitment) not in market_state.forced_errors and rng.random() < 0.9:
                 continue
             current = market_state.current(plot.job_id, Kind.TASK, plot.round, plot.shard)
             if current is not None:
                 claim = market_state.claims[current].claim
                 salt = plot.salt if rng.random() < 0.9 else rng.randbytes(32)
                 by = rng.choice([client, client, client, plot.solver])
-                doings += [(e.RevealPlant(claim, salt), by)] * 3
+                doings += [(e.RevealForcedError(claim, salt), by)] * 3
             elif market_state.jobs[plot.job_id].round == plot.round:
                 job = market_state.jobs[plot.job_id]
                 doings += [self._task(plot.job_id, job, plot.shard, plot.solver)] * 2
-            doings.append((e.FinishPlant(client, commitment), rng.choice(PLAYERS)))
+            doings.append((e.FinishForcedError(client, commitment), rng.choice(PLAYERS)))
         return doings
 
-    def _planting(self) -> list[Doing]:
-        """Plants of clients in what comes next."""
+    def _forcing(self) -> list[Doing]:
+        """Forced errors of clients in what comes next."""
         rng, market_state = self.rng, self.twin.market_state
         doings: list[Doing] = []
         for job_id, job in market_state.jobs.items():
@@ -461,10 +476,10 @@ class Player:
                 late = taken != (rng.random() < 0.1)
                 plot = Plot(job_id, job.round + late, shard, solver, rng.randbytes(32))
                 where = (job_id, plot.round, shard, plot.salt)
-                commitment = market_state.plant_commitment(client, solver, *where)
-                self.plants[client, commitment] = plot
+                commitment = market_state.forced_error_commitment(client, solver, *where)
+                self.forced_errors[client, commitment] = plot
                 deposit = Wei(job.terms.solver_stake - rng.choice([0, 0, 0, 1]))
-                doings += [(e.Plant(commitment, max(deposit, Wei(0))), client)] * 2
+                doings += [(e.ForcedError(commitment, max(deposit, Wei(0))), client)] * 2
         return doings
 
     # -- money and jobs
@@ -492,11 +507,11 @@ class Player:
             (e.Destroy(), by),
         ]
 
-    def offices(self) -> list[Doing]:
+    def operators(self) -> list[Doing]:
         """Owners, operators and the pauser of the guardian; what is paused is soon open again."""
         rng, market_state, by = self.rng, self.twin.market_state, self.rng.choice(PLAYERS)
         paused, pauser = market_state.guardian.paused, market_state.guardian.pauser
-        pauser = by if pauser == ZERO_ADDRESS else pauser  # the office was given up
+        pauser = by if pauser == ZERO_ADDRESS else pauser  # pausing was given up
         if paused:
             return [(e.SetPaused(rng.choice(sorted(paused)), False), pauser)]
         owned = [o for o in PLAYERS if market_state.keys.owner_of(o, self.twin.time) != o]

@@ -2,7 +2,7 @@
 
 Every move goes to ``protocol.game`` (with ``dispute.evidence`` as its arithmetic) and to the Court; now and
 then the liar, or somebody who has no say, first tries a spoilt move. The honest side must win each game in
-both worlds (docs/protocol.md, 6.6).
+twin and chain (docs/protocol.md, 6.6).
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def best(side: Disputant, view: GameView, liar: bool) -> Move | None:
 
 
 def attempt(twin: Twin, view: GameView, move: Move, by: Address) -> GameView:
-    """Try a move in both worlds; the view after it."""
+    """Try a move in twin and chain; the view after it."""
     accepted = twin.act(e.Play(view.game_id, view.game, move), by)
     TRIES["accepted" if accepted else "refused"] += 1
     if not accepted or view.game_id not in twin.market_state.games:
@@ -378,7 +378,7 @@ def test_games_about_votes(stage: Stage) -> None:
 
 
 def run(stage: Stage, one: Callable[[Stage, int], None], examples: int) -> None:
-    """Some games; both worlds must have taken and refused moves in them."""
+    """Some games; twin and chain must have taken and refused moves in them."""
     before = TRIES.copy()
 
     @given(seed=SEEDS)

@@ -1,4 +1,5 @@
-"""Demands in both worlds: what they may name, how they are answered, and what becomes of them (rule 7.3)."""
+"""Demands in twin and chain: what they may name, how they are answered, and what becomes of them (rule
+7.3)."""
 
 from __future__ import annotations
 
@@ -29,11 +30,13 @@ def committed(player: Player) -> tuple[Claim, Address]:
     assert twin.act(commit, by)
     claim_id = twin.market_state.current(job_id, Kind.TASK, 0, 0)
     assert claim_id is not None
-    return twin.market_state.claims[claim_id].claim, next(a for a in ACCOUNTS[1:] if a not in (client, solver))
+    return twin.market_state.claims[claim_id].claim, next(
+        a for a in ACCOUNTS[1:] if a not in (client, solver)
+    )
 
 
 def said(twin: Twin, event: e.Event, by: Address) -> str:
-    """What both worlds answer: the refusal, or nothing."""
+    """What twin and chain answer: the refusal, or nothing."""
     before = twin.refused.copy()
     if twin.act(event, by):
         return ""
@@ -56,7 +59,7 @@ def shown(player: Player, asked: Asked) -> tuple[Chunk, ...]:
     )
 
 
-def test_33_a_demand_names_its_leaves_and_is_answered_with_them_alone(stage: Stage) -> None:
+def test_attack_33_a_demand_names_its_leaves_and_is_answered_with_them_alone(stage: Stage) -> None:
     twin = stage.enter()
     player = Player(twin, random.Random(5))
     claim, demander = committed(player)

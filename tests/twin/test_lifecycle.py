@@ -14,7 +14,7 @@ from tests.twin.conftest import Stage
 from tests.twin.player import Player
 
 KINDS = ["useful"] * 9 + ["dispute"] * 5 + ["wait"] * 2
-KINDS += ["money", "job", "office", "demand", "plant", "nonsense", "nonsense"]
+KINDS += ["money", "job", "operator", "demand", "forced-error", "nonsense", "nonsense"]
 
 
 def machine(stage: Stage, accepted: Counter[str], refused: Counter[str]) -> type[RuleBasedStateMachine]:

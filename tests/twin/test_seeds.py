@@ -41,7 +41,7 @@ def committed(stage: Stage, without_history: bool) -> tuple[Twin, ClaimId, Claim
 
 
 def record(twin: Twin, claim: Claim, header: e.Header | None) -> str:
-    """What both worlds say to this header: the refusal, or nothing."""
+    """What twin and chain say to this header: the refusal, or nothing."""
     before = twin.refused.copy()
     if twin.act(e.RecordSeed(claim, ZERO_DIGEST, header), ANYBODY):
         return ""
@@ -67,7 +67,7 @@ def test_a_seed_is_the_randao_value_of_its_block_while_the_chain_knows_its_hash(
 
 
 @pytest.mark.parametrize("without_history", [False, True])
-def test_29_a_seed_without_a_header_is_the_hash_of_its_block_and_has_to_wait(
+def test_attack_29_a_seed_without_a_header_is_the_hash_of_its_block_and_has_to_wait(
     stage: Stage, without_history: bool
 ) -> None:
     twin, claim_id, claim = committed(stage, without_history)

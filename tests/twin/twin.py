@@ -1,4 +1,4 @@
-"""Both worlds side by side: `Twin.act` gives one event to the pure rules and to the contracts, and compares.
+"""Both markets side by side: `Twin.act` gives one event to the pure rules and to the contracts, and compares.
 
 Compared after each event: the error's name, or else every balance in every bucket, all stakes, the token's
 supply, every job's progress and holders, every claim's status, votes and standing, and every open game.
@@ -21,9 +21,9 @@ from assay.dispute.evidence import ARITHMETIC
 from assay.protocol.encoding import as_tuple, encode
 from assay.protocol.guardian import Business
 from assay.protocol.twin import events
-from assay.protocol.twin.ledger import Bucket, demand_bond, plant_deposit
+from assay.protocol.twin.ledger import Bucket, demand_bond, forced_error_deposit
 from assay.protocol.twin.lifecycle import Refused, transition
-from assay.protocol.twin.market_state import Market, MarketState, Moment, new_market_state
+from assay.protocol.twin.market_state import Deployment, MarketState, Moment, new_market_state
 from assay.protocol.types import ZERO_DIGEST, Address, ClaimStatus, Game, Kind, Progress, Role, Seconds, Vote
 from tests.twin.deployed import (
     ACCOUNTS,
@@ -61,14 +61,14 @@ class Twin:
     def begin(deployed: DeployedMarket) -> Twin:
         """A market that was just deployed."""
         jobs = Address(deployed.contracts["Jobs"].address)
-        unbonding, unbinding, planted = DELAYS.unbond_s, DELAYS.unbind_s, DELAYS.plant_s
+        unbonding, unbinding, forced = DELAYS.unbond_s, DELAYS.unbind_s, DELAYS.forced_error_s
         epoch = DELAYS.weight_epoch
-        market = Market(CHAIN_ID, jobs, unbonding, unbinding, rewinds, planted, keccak, ARITHMETIC)
+        deployment = Deployment(CHAIN_ID, jobs, unbonding, unbinding, epoch, forced, keccak, ARITHMETIC)
         share = SUPPLY // len(ACCOUNTS)
         wallets = dict.fromkeys(ACCOUNTS[1:], share)
         wallets[ACCOUNTS[0]] = SUPPLY - share * (len(ACCOUNTS) - 1)
         head = deployed.head()
-        market_state = new_market_state(market, wallets, pauser=ACCOUNTS[0])  # type: ignore[arg-type]
+        market_state = new_market_state(deployment, wallets, pauser=ACCOUNTS[0])  # type: ignore[arg-type]
         return Twin(deployed, market_state, head.time, head.block)
 
     def fork(self) -> Twin:
@@ -110,7 +110,7 @@ class Twin:
         return True
 
     def compare(self) -> None:
-        """Everything that both worlds say of themselves. Raises AssertionError where they differ."""
+        """Everything that twin and chain say of themselves. Raises AssertionError where they differ."""
         asked = list(self._expected())
         found = self.deployed.read([question for question, _ in asked])
         for (question, expected), answer in zip(asked, found, strict=True):
@@ -122,7 +122,7 @@ class Twin:
                 answer = tuple(answer.values())
             assert answer == expected, self._differ(str(question), expected, answer)
 
-    # -- the two worlds' words for the same thing
+    # -- the two markets' words for the same thing
 
     def _on_chain(self, event: events.Event) -> events.Event:
         """The event with the game as the chain hashes it."""
@@ -163,7 +163,7 @@ class Twin:
         for job_id, job in self.market_state.jobs.items():
             yield ("Jobs", "progress", (job_id,)), self.market_state.progress(job_id)
             yield ("Vault", "balance", (Bucket.ESCROW, job_id)), self._balance(Bucket.ESCROW, job_id)
-            for rewinds in range(1, job.rewinds + 1):
+            for rewinds in range(1, job.rewinds_so_far + 1):
                 key = keccak(encode(job_id, rewinds))
                 held = self._balance(Bucket.COMPENSATION, (job_id, rewinds))
                 yield ("Vault", "balance", (Bucket.COMPENSATION, key)), held
@@ -184,12 +184,12 @@ class Twin:
         for demand_id in range(1, self.market_state.demands_made + 1):
             held = self.market_state.funds.ledger.balance(demand_bond(demand_id))
             yield ("Vault", "balance", (Bucket.BOND, _word(demand_id | 1 << 255))), held
-        for client, commitment in self.market_state.plants:
+        for client, commitment in self.market_state.forced_errors:
             key = keccak(encode(client, commitment))
-            held = self.market_state.funds.ledger.balance(plant_deposit(client, commitment))
+            held = self.market_state.funds.ledger.balance(forced_error_deposit(client, commitment))
             yield ("Vault", "balance", (Bucket.BOND, key)), held
-        for claim_id, planter in self.market_state.planters.items():
-            yield ("Plants", "planter", (claim_id,)), planter
+        for claim_id, forcer in self.market_state.forcers.items():
+            yield ("ForcedErrors", "forcer", (claim_id,)), forcer
 
     def _money(self) -> Iterator[tuple[Question, Any]]:
         funds, ledger = self.market_state.funds, self.market_state.funds.ledger

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {Nodes} from "../arbiter/Nodes.sol";
-import {Cursor, GamePhase, ICourt, Context} from "../interfaces/ICourt.sol";
+import {Context, Cursor, GamePhase, ICourt} from "../interfaces/ICourt.sol";
 import {ProgramRef} from "../interfaces/Types.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {Games} from "./Games.sol";

@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import {NodeRules} from "../arbiter/NodeRules.sol";
 import {Node, Nodes} from "../arbiter/Nodes.sol";
-import {Cursor, Game, GamePhase, IArbiter, ICourt, Opening, Context} from "../interfaces/ICourt.sol";
+import {Context, Cursor, Game, GamePhase, IArbiter, ICourt, Opening} from "../interfaces/ICourt.sol";
 import {IChallenges} from "../interfaces/IMarket.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {Bisection} from "./Bisection.sol";
@@ -290,7 +290,10 @@ contract Court is ICourt {
     }
 
     /// @dev The same for a game of which the part before the cursor is known by its hash.
-    function _enter(uint256 gameId, bytes32 contextHash, Cursor calldata cursor, GamePhase phase) private view {
+    function _enter(uint256 gameId, bytes32 contextHash, Cursor calldata cursor, GamePhase phase)
+        private
+        view
+    {
         if (_hashes[gameId] != Games.hashOf(contextHash, cursor)) revert WrongGame(gameId);
         _require(cursor, phase);
     }
@@ -317,7 +320,9 @@ contract Court is ICourt {
     }
 
     /// @dev The same for a move within a tree.
-    function _narrow(uint256 gameId, bytes32 contextHash, Cursor memory next, bytes32[] memory children) private {
+    function _narrow(uint256 gameId, bytes32 contextHash, Cursor memory next, bytes32[] memory children)
+        private
+    {
         next.deadline = uint64(block.timestamp) + next.moveTime;
         _hashes[gameId] = Games.hash(contextHash, next);
         emit Narrowed(gameId, next, children);

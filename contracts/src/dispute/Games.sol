@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.30;
 
-import {Cursor, Game, ICourt, Context} from "../interfaces/ICourt.sol";
+import {Context, Cursor, Game, ICourt} from "../interfaces/ICourt.sol";
 
 /// @title A game's parts and its hash
 /// @notice Basis, context and cursor (see Game) are plain words each, in calldata and in memory as in their encoding, so they are
@@ -31,7 +31,11 @@ library Games {
         }
     }
 
-    function contextHashOf(bytes32 paramsHash_, Context calldata context_) internal pure returns (bytes32 digest) {
+    function contextHashOf(bytes32 paramsHash_, Context calldata context_)
+        internal
+        pure
+        returns (bytes32 digest)
+    {
         assembly ("memory-safe") {
             let p := mload(0x40)
             mstore(p, paramsHash_)
@@ -40,7 +44,11 @@ library Games {
         }
     }
 
-    function contextHash(bytes32 paramsHash_, Context memory context_) internal pure returns (bytes32 digest) {
+    function contextHash(bytes32 paramsHash_, Context memory context_)
+        internal
+        pure
+        returns (bytes32 digest)
+    {
         assembly ("memory-safe") {
             let p := mload(0x40)
             mstore(p, paramsHash_)
@@ -82,7 +90,9 @@ library Games {
     }
 
     /// @dev emit ICourt.GameOpened(gameId, game.claimId, game) with another context and cursor.
-    function log(Game calldata game, uint256 gameId, Context memory context_, Cursor memory cursor_) internal {
+    function log(Game calldata game, uint256 gameId, Context memory context_, Cursor memory cursor_)
+        internal
+    {
         bytes32 claimId = game.claimId;
         bytes32 topic = ICourt.GameOpened.selector;
         assembly ("memory-safe") {

@@ -24,7 +24,8 @@ library MultiProof {
     ) internal view returns (bool) {
         uint256 depth = Merkle.depth(count);
         if (leaf >= count || path.length != depth) return false;
-        (proven.leaf, proven.nodes, proven.siblings) = (leaf, new bytes32[](depth + 1), new bytes32[](depth + 1));
+        (proven.leaf, proven.nodes, proven.siblings) =
+        (leaf, new bytes32[](depth + 1), new bytes32[](depth + 1));
         return _climb(proven, digest, leaf, path) == root;
     }
 

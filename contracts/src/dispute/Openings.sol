@@ -4,12 +4,12 @@ pragma solidity ^0.8.28;
 import {Nodes, Operand} from "../arbiter/Nodes.sol";
 import {Game, IArbiter, ICourt, Opening} from "../interfaces/ICourt.sol";
 import {Merkle} from "../libraries/Merkle.sol";
-import {ProvenPath, MultiProof} from "./MultiProof.sol";
+import {MultiProof, ProvenPath} from "./MultiProof.sol";
 
 /// @title Tensor leaves and proofs of them
 /// @notice Sizes come from the node, never from the proof (docs/protocol.md, 1.2 to 1.4).
 library Openings {
-    using MultiProof for Way;
+    using MultiProof for ProvenPath;
 
     uint256 internal constant LEAF_BYTES = 2048;
 
@@ -70,7 +70,7 @@ library Openings {
         returns (IArbiter.Span[] memory proven)
     {
         proven = new IArbiter.Span[](openings.length);
-        ProvenPath memory proven;
+        ProvenPath memory path;
         for (uint256 i; i < openings.length; ++i) {
             Opening calldata opening = openings[i];
             if (opening.input >= inputs.length) revert ICourt.IndexOutOfRange(opening.input, inputs.length);
@@ -78,8 +78,8 @@ library Openings {
             if (input.ref >= game.node) revert ICourt.MalformedNode();
             bytes32 root = tensorRoot(opening, Nodes.sizeOf(input), game.key);
             bool held = i == 0
-                ? proven.begin(game.traceRoot, root, input.ref, game.program.nodes, opening.path)
-                : proven.join(root, input.ref, opening.path);
+                ? path.begin(game.traceRoot, root, input.ref, game.program.nodes, opening.path)
+                : path.join(root, input.ref, opening.path);
             if (!held) revert ICourt.BadProof();
             // casting to 'uint64' is safe because it is a constant of a few thousand
             // forge-lint: disable-next-line(unsafe-typecast)

@@ -149,7 +149,8 @@ interface ICourt {
     ) external;
     /// @notice Defender: the descendants of the tree node in dispute, as many levels down as one move opens. That they fold to
     /// it is not checked unless the challenger asks (`proveChildren`).
-    function split(uint256 gameId, bytes32 contextHash, Cursor calldata cursor, bytes32[] calldata children) external;
+    function split(uint256 gameId, bytes32 contextHash, Cursor calldata cursor, bytes32[] calldata children)
+        external;
     /// @notice Challenger: the first child it disagrees with, by its digest and its siblings up to the tree node in dispute,
     /// bottom-up. Not at a trace tree's leaf, and not beyond the last leaf: that takes `pick`.
     function pickWithin(

@@ -20,7 +20,7 @@ interface IGuardian {
     event PauserChanged(address indexed from, address indexed to);
 
     function setPaused(Business business, bool paused) external; // pauser
-    /// @notice Pauser: give the office to another account; to zero, for good, once nothing is paused.
+    /// @notice Pauser: make another account the pauser; zero: nobody, for good, once nothing is paused.
     function handOver(address to) external;
     function pauser() external view returns (address);
     function isPaused(Business business) external view returns (bool);

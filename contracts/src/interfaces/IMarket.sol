@@ -13,7 +13,7 @@ interface IVault {
         STAKE, // active stake of all accounts, one entry (key 0): Stakes knows whose
         UNBONDING, // the same of what is on its way out
         ESCROW, // a job's budget; key = job id
-        BOND, // a challenge's bond, a demand's, a plant's deposit; key = game id, demand id with the top bit set, plant
+        BOND, // a challenge's bond, a demand's, a forced error's deposit; key = game id, demand id with the top bit set, plant
         COMPENSATION // slash proceeds held for those whose work a rewind wasted; key = job id and rewind
     }
 
@@ -22,7 +22,7 @@ interface IVault {
     error NotOwner(address owner);
 
     event Deposited(address indexed payer, address indexed account, uint256 amount);
-    event Claimed(address indexed account, address indexed to, uint256 amount);
+    event Withdrawn(address indexed account, address indexed to, uint256 amount);
     event Transfer(Bucket from, bytes32 indexed fromKey, Bucket to, bytes32 indexed toKey, uint256 amount);
     /// @dev `first` from one entry to the free balance of `to[0]`, `rest` to that of each other.
     event Paid(Bucket from, bytes32 indexed fromKey, address[] to, uint256 first, uint256 rest);
@@ -41,7 +41,7 @@ interface IVault {
         bytes32 s
     ) external;
     /// @notice Pay out the caller's free balance; if the caller is an operator, its owner alone may (`withdrawFor`).
-    function claim(address to, uint256 amount) external;
+    function withdraw(address to, uint256 amount) external;
     /// @notice Pay out an operator's free balance; by its owner.
     function withdrawFor(address account, address to, uint256 amount) external;
     /// @notice Take burnt tokens, which no ledger entry can reach any more, out of the token's supply.
@@ -188,7 +188,8 @@ interface IJobs {
     /// @notice Close the round. `inTurn`: the claimant holds the shard that the outer claim is reserved to.
     function outerCommitted(bytes32 jobId, uint32 round, bool inTurn) external returns (uint32 rewinds);
     function taskAccepted(bytes32 jobId, uint32 round, uint32 rewinds, uint128 price) external;
-    function claimSettled(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, uint32 maxUnsettled) external;
+    function claimSettled(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, uint32 maxUnsettled)
+        external;
     /// @notice Go back to the convicted claim's round, unless that round was closed without the claim. `compensation` = the
     /// part of `pool` (the unburnt half of the slash, in the caller's free balance) that is set aside for those whose task
     /// claims become stale.
@@ -238,7 +239,7 @@ interface ITasks is IBatch {
     error NotStale();
     error WindowClosed(uint64 end);
 
-    event ShardTaken(bytes32 indexed jobId, uint32 indexed shard, address indexed solver, uint128 price);
+    event ShardAssigned(bytes32 indexed jobId, uint32 indexed shard, address indexed solver, uint128 price);
     event ShardReleased(bytes32 indexed jobId, uint32 indexed shard, address indexed solver, string reason);
     event Committed(
         bytes32 indexed claimId,

@@ -102,7 +102,9 @@ abstract contract Attestations is Claims {
         if (_revealedCount(st) < st.drawn && block.timestamp <= deadline) {
             revert ITasks.NotDue(_time(deadline + 1));
         }
-        if (!_stands(st.phase, claim.jobId, claim.kind, claim.round, st.rewinds)) revert ITasks.NotStanding();
+        if (!_stands(st.phase, claim.jobId, claim.kind, claim.round, st.rewinds)) {
+            revert ITasks.NotStanding();
+        }
         _dismiss(claimId, st, t);
         (st.phase, st.since, st.seedBlock) = (Phase.COMMITTED, _now(), _newSeedBlock(t));
         (st.drawn, st.first, st.second) = (0, 0, 0);

@@ -125,7 +125,7 @@ abstract contract Claims {
         uint256 word = uint256(st.phase) | (uint256(st.seedBlock) << 8) | (uint256(st.since) << 48)
             | (uint256(st.opened) << 88) | (uint256(st.draws) << 128) | (uint256(st.openGames) << 144)
             | (uint256(st.early) << 160) | (uint256(st.first) << 176) | (uint256(st.second) << 192)
-            | (uint256(st.drawn) << 208) | (uint256(st.attempt) << 216) | (uint256(st.epoch) << 232);
+            | (uint256(st.drawn) << 208) | (uint256(st.attempt) << 216) | (uint256(st.rewinds) << 232);
         statuses[claimId] = word;
     }
 

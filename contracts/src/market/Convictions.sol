@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {IForcedErrors} from "../interfaces/IForcedErrors.sol";
 import {ITasks, IVault} from "../interfaces/IMarket.sol";
-import {IPlants} from "../interfaces/IPlants.sol";
 import {Accused, Claim, Finding, INPUT, Kind, Phase, Role, Terms, WITHHELD} from "../interfaces/Types.sol";
 import {Sampling} from "../libraries/Sampling.sol";
 import {Shards} from "./Shards.sol";
@@ -12,13 +12,13 @@ abstract contract Convictions is Shards {
     address public immutable CHALLENGES;
     /// @notice A second module that may accuse claims; 0: none.
     address public immutable AVAILABILITY;
-    /// @notice 0: no plants.
-    IPlants public immutable PLANTS;
+    /// @notice 0: no forcedErrors.
+    IForcedErrors public immutable FORCED_ERRORS;
 
-    constructor(address challenges, address availability, IPlants plants) {
+    constructor(address challenges, address availability, IForcedErrors forcedErrors) {
         CHALLENGES = challenges;
         AVAILABILITY = availability;
-        PLANTS = plants;
+        FORCED_ERRORS = forcedErrors;
     }
 
     modifier onlyChallenges() {
@@ -136,7 +136,9 @@ abstract contract Convictions is Shards {
         if (!_live(st.phase)) revert ITasks.WrongPhase(st.phase);
         bool late = proof && st.openGames > 0;
         bool pending = st.phase < Phase.ACCEPTED && !late;
-        if (_overtaken(claim.jobId, claim.kind, claim.round, st.rewinds, pending)) revert ITasks.NotStanding();
+        if (_overtaken(claim.jobId, claim.kind, claim.round, st.rewinds, pending)) {
+            revert ITasks.NotStanding();
+        }
         if (st.phase == Phase.ACCEPTED && !late) {
             uint256 end = uint256(st.since) + _terms(claim.jobId).challengeWindow;
             if (block.timestamp > end) revert ITasks.WindowClosed(_time(end));
@@ -168,23 +170,23 @@ abstract contract Convictions is Shards {
     }
 
     /// @dev Frees every lock that the claim and its votes hold, then takes from the claimant and from the guilty voters.
-    /// `pool` is what is left of it, in this contract's free balance, once the half is burnt or the planter indemnified.
+    /// `pool` is what is left of it, in this contract's free balance, once the half is burnt or the forcer indemnified.
     function _seize(bytes32 claimId, Status memory st, Accused memory accused, uint32 segment, Terms memory t)
         private
         returns (uint256 taken, uint256 pool)
     {
-        address planter = address(PLANTS) == address(0) ? address(0) : PLANTS.planter(claimId);
+        address forcer = address(FORCED_ERRORS) == address(0) ? address(0) : FORCED_ERRORS.forcer(claimId);
         (address[] memory voters, address[] memory guilty) = _voters(claimId, st);
         _keepGuilty(guilty, claimId, segment, t);
-        // A planter risks what the whistleblower earns, and nothing is burnt of it.
-        uint256 asked = planter == address(0) ? t.solverStake : t.solverStake / 2;
+        // A forcer risks what the whistleblower earns, and nothing is burnt of it.
+        uint256 asked = forcer == address(0) ? t.solverStake : t.solverStake / 2;
         uint256 own;
         (own, taken) = STAKES.seize(accused.claimant, t.solverStake, asked, voters, guilty, t.verifierStake);
-        if (planter == address(0)) {
+        if (forcer == address(0)) {
             pool = taken / 2;
         } else {
             pool = own;
-            _pay(planter, (taken - own) / 2);
+            _pay(forcer, (taken - own) / 2);
             taken -= (taken - own) / 2;
         }
         VAULT.burn(IVault.Bucket.FREE, _key(address(this)), taken - pool);
@@ -229,9 +231,8 @@ abstract contract Convictions is Shards {
     }
 
     function _accused(Claim calldata claim) private pure returns (Accused memory) {
-        return
-            Accused(
-                claim.jobId, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.rewinds
-            );
+        return Accused(
+            claim.jobId, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.rewinds
+        );
     }
 }

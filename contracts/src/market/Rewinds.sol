@@ -6,7 +6,7 @@ import {Accused, Kind} from "../interfaces/Types.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
 /// @title A job's clockwork, and how it goes back (docs/protocol.md, section 5)
-/// @dev What a rewind has overtaken follows from epochs: no claim is touched when its job goes back.
+/// @dev What a rewind has overtaken follows from how many there were: no claim is touched when its job goes back.
 abstract contract Rewinds is IJobs {
     using SafeCast for uint256;
 
@@ -67,9 +67,9 @@ abstract contract Rewinds is IJobs {
     mapping(bytes32 jobId => Worth) internal worths;
     mapping(bytes32 jobId => Times) internal times;
     mapping(bytes32 jobId => mapping(uint32 round => Mark)) internal marks;
-    mapping(bytes32 jobId => mapping(uint32 rewinds => Rewind)) private rewinds;
+    mapping(bytes32 jobId => mapping(uint32 number => Rewind)) private rewinds;
     /// @dev Where a search that ran out of steps goes on.
-    mapping(bytes32 claimId => uint32 rewinds) private scanned;
+    mapping(bytes32 claimId => uint32 number) private scanned;
 
     constructor(IVault vault, address tasks) {
         VAULT = vault;
@@ -118,59 +118,62 @@ abstract contract Rewinds is IJobs {
         onlyTasks
         returns (bool found, uint256 paid)
     {
-        uint32 rewinds;
-        (found, rewinds) = _overtaker(claimId, claim, pending);
-        if (rewinds != 0 && claim.kind == Kind.TASK) paid = _compensate(claim, rewinds);
+        uint32 number;
+        (found, number) = _overtaker(claimId, claim, pending);
+        if (number != 0 && claim.kind == Kind.TASK) paid = _compensate(claim, number);
     }
 
-    function overtaken(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, bool pending)
+    function overtaken(bytes32 jobId, Kind kind, uint32 round, uint32 rewindsThen, bool pending)
         external
         view
         returns (bool)
     {
-        return _overtaken(counts[jobId], jobId, kind, round, rewinds, pending);
+        return _overtaken(counts[jobId], jobId, kind, round, rewindsThen, pending);
     }
 
-    /// @dev Whether the round was closed after the rewinds's claims were committed to it: without those not accepted by then.
-    function _leftOut(Counts memory c, bytes32 jobId, uint32 round, uint32 rewinds)
+    /// @dev Whether the round was closed after the claims of that time were committed to it: without those not accepted by then.
+    function _leftOut(Counts memory c, bytes32 jobId, uint32 round, uint32 rewindsThen)
         internal
         view
         returns (bool)
     {
         if (c.round > round) return true;
-        if (c.rewinds == rewinds) return false;
+        if (c.rewinds == rewindsThen) return false;
         Mark memory mark = marks[jobId][round + 1];
-        return mark.present != 0 && mark.rewinds >= rewinds;
+        return mark.present != 0 && mark.rewinds >= rewindsThen;
     }
 
     /// @dev A claim's place exists from when round `from` begins: a task's own round, the round after an outer claim. It
-    /// is overtaken if the job went back below that round after the claim's rewinds, whether or not it began again since.
-    function _overtaken(Counts memory c, bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, bool pending)
-        internal
-        view
-        returns (bool)
-    {
-        if (pending && _leftOut(c, jobId, round, rewinds)) return true;
-        if (rewinds == c.rewinds) return false;
+    /// is overtaken if the job went back below that round after the claim's commit, whether or not it began again since.
+    function _overtaken(
+        Counts memory c,
+        bytes32 jobId,
+        Kind kind,
+        uint32 round,
+        uint32 rewindsThen,
+        bool pending
+    ) internal view returns (bool) {
+        if (pending && _leftOut(c, jobId, round, rewindsThen)) return true;
+        if (rewindsThen == c.rewinds) return false;
         uint32 from = kind == Kind.TASK ? round : round + 1;
-        return c.round < from || marks[jobId][from].rewinds > rewinds;
+        return c.round < from || marks[jobId][from].rewinds > rewindsThen;
     }
 
     function _recordRewind(
         Accused calldata accused,
-        uint32 rewinds,
+        uint32 number,
         uint32 from,
         uint256 wasted,
         uint256 compensation
     ) private {
-        rewinds[accused.jobId][rewinds] =
+        rewinds[accused.jobId][number] =
             Rewind(_short(accused.claimant), accused.round, from, wasted.toUint96());
         if (wasted == 0) return;
         VAULT.move(
             IVault.Bucket.FREE,
             _key(msg.sender),
             IVault.Bucket.COMPENSATION,
-            _rewindKey(accused.jobId, rewinds),
+            _rewindKey(accused.jobId, number),
             compensation
         );
     }
@@ -180,26 +183,26 @@ abstract contract Rewinds is IJobs {
     /// goes on. The caller knows that there is one.
     function _overtaker(bytes32 claimId, Accused calldata claim, bool pending)
         private
-        returns (bool found, uint32 rewinds)
+        returns (bool found, uint32 number)
     {
         uint32 place = claim.kind == Kind.TASK ? claim.round : claim.round + 1;
         uint32 last = counts[claim.jobId].rewinds;
         uint32 done = scanned[claimId];
-        rewinds = (done > claim.rewinds ? done : claim.rewinds) + 1;
+        number = (done > claim.rewinds ? done : claim.rewinds) + 1;
         for (uint256 i; i < MAX_SCAN; ++i) {
-            Rewind storage entry = rewinds[claim.jobId][rewinds];
-            if (pending && (rewinds > last || entry.from > claim.round)) return (true, 0);
-            if (entry.round < place) return (true, rewinds);
-            ++rewinds;
+            Rewind storage entry = rewinds[claim.jobId][number];
+            if (pending && (number > last || entry.from > claim.round)) return (true, 0);
+            if (entry.round < place) return (true, number);
+            ++number;
         }
-        scanned[claimId] = rewinds - 1;
+        scanned[claimId] = number - 1;
         return (false, 0);
     }
 
     /// @dev Of what is still there, by price. The convict's own share is burnt.
-    function _compensate(Accused calldata claim, uint32 rewinds) private returns (uint256 share) {
-        Rewind storage entry = rewinds[claim.jobId][rewinds];
-        bytes32 key = _rewindKey(claim.jobId, rewinds);
+    function _compensate(Accused calldata claim, uint32 number) private returns (uint256 share) {
+        Rewind storage entry = rewinds[claim.jobId][number];
+        bytes32 key = _rewindKey(claim.jobId, number);
         uint96 left = entry.left;
         if (left == 0) return 0;
         entry.left = (uint256(left) - claim.price).toUint96();
@@ -216,8 +219,8 @@ abstract contract Rewinds is IJobs {
         return uint96(uint160(account)); // the last 96 bits are meant
     }
 
-    function _rewindKey(bytes32 jobId, uint32 rewinds) private pure returns (bytes32) {
-        return keccak256(abi.encode(jobId, rewinds));
+    function _rewindKey(bytes32 jobId, uint32 number) private pure returns (bytes32) {
+        return keccak256(abi.encode(jobId, number));
     }
 
     function _now40() internal view returns (uint40) {

@@ -20,7 +20,7 @@ abstract contract Shards is Claims {
         entry.solver = msg.sender;
         entry.since = uint64(block.timestamp);
         entry.price = asked;
-        emit ITasks.ShardTaken(jobId, shard, msg.sender, asked);
+        emit ITasks.ShardAssigned(jobId, shard, msg.sender, asked);
         JOBS.shardTaken(jobId);
     }
 

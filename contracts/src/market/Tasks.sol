@@ -124,7 +124,8 @@ contract Tasks is Attestations, Batch {
         }
         claim.price = shard.price;
         uint64 roundStart;
-        (claim.rewinds, roundStart) = JOBS.taskCommitted(claim.jobId, claim.round, claim.price, t.maxUnsettled);
+        (claim.rewinds, roundStart) =
+            JOBS.taskCommitted(claim.jobId, claim.round, claim.price, t.maxUnsettled);
         uint64 deadline = _deadline(roundStart, since, t.taskTime);
         if (block.timestamp > deadline) revert ITasks.TooLate(deadline);
     }

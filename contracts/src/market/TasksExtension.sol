@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {IForcedErrors} from "../interfaces/IForcedErrors.sol";
 import {IJobs, IStakes, IVault} from "../interfaces/IMarket.sol";
-import {IPlants} from "../interfaces/IPlants.sol";
 import {ClaimStatus, Kind, Vote} from "../interfaces/Types.sol";
 import {Claims} from "./Claims.sol";
 import {Convictions} from "./Convictions.sol";
@@ -17,8 +17,8 @@ contract TasksExtension is Convictions {
         IJobs jobs,
         address challenges,
         address availability,
-        IPlants plants
-    ) Claims(vault, stakes, jobs) Convictions(challenges, availability, plants) {}
+        IForcedErrors forcedErrors
+    ) Claims(vault, stakes, jobs) Convictions(challenges, availability, forcedErrors) {}
 
     function status(bytes32 claimId) external view returns (ClaimStatus memory) {
         Status memory st = _status(claimId);

@@ -21,7 +21,7 @@ contract Vault is IVault, ReentrancyGuardTransient {
     address public immutable TASKS;
     address public immutable CHALLENGES;
     address public immutable AVAILABILITY;
-    address public immutable PLANTS;
+    address public immutable FORCED_ERRORS;
     IKeys private immutable KEYS;
 
     mapping(Bucket bucket => mapping(bytes32 key => uint256)) private entries;
@@ -37,7 +37,7 @@ contract Vault is IVault, ReentrancyGuardTransient {
         address tasks,
         address challenges,
         address availability,
-        address plants,
+        address forcedErrors,
         IKeys keys
     ) {
         TOKEN = token;
@@ -46,7 +46,7 @@ contract Vault is IVault, ReentrancyGuardTransient {
         TASKS = tasks;
         CHALLENGES = challenges;
         AVAILABILITY = availability;
-        PLANTS = plants;
+        FORCED_ERRORS = forcedErrors;
         KEYS = keys;
     }
 
@@ -75,7 +75,7 @@ contract Vault is IVault, ReentrancyGuardTransient {
         _deposit(account, amount);
     }
 
-    function claim(address to, uint256 amount) external nonReentrant {
+    function withdraw(address to, uint256 amount) external nonReentrant {
         _claim(msg.sender, to, amount);
     }
 
@@ -151,7 +151,7 @@ contract Vault is IVault, ReentrancyGuardTransient {
         address owner = KEYS.ownerOf(account);
         if (owner != msg.sender) revert NotOwner(owner);
         _take(Bucket.FREE, _key(account), amount);
-        emit Claimed(account, to, amount);
+        emit Withdrawn(account, to, amount);
         TOKEN.safeTransfer(to, amount);
     }
 
@@ -168,7 +168,7 @@ contract Vault is IVault, ReentrancyGuardTransient {
     }
 
     function _holdsBonds(address caller) private view returns (bool) {
-        return caller == CHALLENGES || caller == AVAILABILITY || caller == PLANTS;
+        return caller == CHALLENGES || caller == AVAILABILITY || caller == FORCED_ERRORS;
     }
 
     function _key(address account) private pure returns (bytes32) {

@@ -23,7 +23,7 @@ contract NodesTest is Test {
     IArbiter private transcendental = new ArbiterTranscendental();
 
     /// @notice Attack 45: what the validator refuses, the arbiter refuses, and nothing else (format: scripts/generate/nodes.py).
-    function test_attack45_arbiterAndValidatorAgreeOnEveryNode() external view {
+    function test_Attack45_arbiterAndValidatorAgreeOnEveryNode() external view {
         string memory folder = VmFiles(address(vm)).envOr("ASSAY_VECTORS", "../tests/vectors");
         bytes memory data = VmFiles(address(vm)).readFileBinary(string.concat(folder, "/nodes.bin"));
         uint256[2] memory seen;

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {Openings} from "../../src/dispute/Openings.sol";
-import {Cursor, Game, GamePhase, ICourt, Opening, Context} from "../../src/interfaces/ICourt.sol";
+import {Context, Cursor, Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {CourtGame} from "./CourtGame.sol";
 import {Tree, Trees} from "./Trees.sol";
@@ -73,7 +73,7 @@ contract CourtTest is CourtGame {
     }
 
     /// @notice Attack 41: a NaN other than the canonical one, and a bool other than 0 or 1, lose at once, without openings.
-    function test_attack41_nonCanonicalNanLoses() external {
+    function test_Attack41_nonCanonicalNanLoses() external {
         bytes[] memory tensors = s.honest;
         tensors[9][0] = 0x01;
         tensors[9][2] = 0xc0;
@@ -200,7 +200,7 @@ contract CourtTest is CourtGame {
 
     /// @notice Attack 37: a move copied from the mempool and sent by another, or by the wrong player, is refused; so is every
     /// move that does not belong to the phase, and every move that comes too late.
-    function test_attack37_onlyTheMoverMovesInItsPhaseAndTime() external {
+    function test_Attack37_onlyTheMoverMovesInItsPhaseAndTime() external {
         bytes[] memory tensors = _lie(18, 0, 1);
         for (uint256 stop; stop < 9; ++stop) {
             (uint256 id, Game memory game) = _playUpTo(tensors, stop);
@@ -229,7 +229,8 @@ contract CourtTest is CourtGame {
 
     function _move(uint256 move, uint256 id, Game memory game) private pure returns (bytes memory) {
         bytes32[] memory none = new bytes32[](0);
-        (bytes32 paramsHash, Context memory context, Cursor memory cursor) = (_basis(game), _scope(game), _front(game));
+        (bytes32 paramsHash, Context memory context, Cursor memory cursor) =
+            (_basis(game), _scope(game), _front(game));
         if (move == 0) return abi.encodeCall(ICourt.revealSteps, (id, paramsHash, context, cursor, none));
         if (move == 1) return abi.encodeCall(ICourt.pickStep, (id, paramsHash, context, cursor, none, 0));
         if (move == 2) return abi.encodeCall(ICourt.revealTrace, (id, paramsHash, context, cursor, 0, none));
@@ -320,7 +321,7 @@ contract CourtTest is CourtGame {
 
     /// @notice Attack 35: the trace is honest, but only the defender knows what lies under the output root it claimed. It has
     /// to open it, and what it opens convicts it; if it cannot, the clock does.
-    function test_attack35_unknownOutputStateMustBeOpened() external {
+    function test_Attack35_unknownOutputStateMustBeOpened() external {
         bytes[] memory other = _lie(12, 0, 1);
         Tree memory claimed = _outState(other);
         (uint256 id, Game memory game) = _open(_newGame(0, claimed.root()));
@@ -348,7 +349,7 @@ contract CourtTest is CourtGame {
 
     /// @notice Attack 35: nobody but the claimant knows what its input root is the root of. The game starts with its tree, and
     /// what is opened is for `proveBinding`: this game itself is won or lost by the clock alone.
-    function test_attack35_anUnknownInputStateMustBeOpened() external {
+    function test_Attack35_anUnknownInputStateMustBeOpened() external {
         (Tree memory claimed, uint256 id, Game memory game) = _inputGame();
         assertEq(uint8(game.phase), uint8(GamePhase.SPLIT_OUTPUT));
         assertEq(game.digest, claimed.root());
@@ -373,7 +374,7 @@ contract CourtTest is CourtGame {
         assertEq(challenges.verdicts(id), 1, "who asked without cause loses");
     }
 
-    function test_attack35_noTraceIsProvenAgainstAnInputState() external {
+    function test_Attack35_noTraceIsProvenAgainstAnInputState() external {
         (Tree memory claimed, uint256 id, Game memory game) = _inputGame();
         bytes memory refusal = abi.encodeWithSelector(ICourt.WrongPhase.selector, GamePhase.SPLIT_OUTPUT);
         _proveOutput(id, game, claimed, Trees.over(s.honest, 0), 0, refusal);
@@ -389,7 +390,7 @@ contract CourtTest is CourtGame {
     }
 
     /// @dev A trace of one node needs no proof below its root, and the root of no trace is zero.
-    function test_attack35_noTraceOfOneNodeEither() external {
+    function test_Attack35_noTraceOfOneNodeEither() external {
         Game memory start = _newGame(0, keccak256("a state of one slot"));
         bytes32[] memory program = new bytes32[](3);
         program[2] = Merkle.leaf(abi.encodePacked(uint32(0)));

@@ -7,7 +7,7 @@ import {ArbiterIndex} from "../../src/arbiter/ArbiterIndex.sol";
 import {ArbiterTranscendental} from "../../src/arbiter/ArbiterTranscendental.sol";
 import {Court} from "../../src/dispute/Court.sol";
 import {Openings} from "../../src/dispute/Openings.sol";
-import {Cursor, Game, GamePhase, ICourt, Opening, Context} from "../../src/interfaces/ICourt.sol";
+import {Context, Cursor, Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
 import {ProgramRef} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Test, Vm} from "../Vm.sol";
@@ -195,7 +195,8 @@ abstract contract CourtGame is Test {
             return Trees.withParts(game, _scope(game), cursor);
         }
         assertEq(logs[logs.length - 1].topics[0], ICourt.Moved.selector);
-        (, Context memory context, Cursor memory next,) = abi.decode(data, (GamePhase, Context, Cursor, bytes32[]));
+        (, Context memory context, Cursor memory next,) =
+            abi.decode(data, (GamePhase, Context, Cursor, bytes32[]));
         return Trees.withParts(game, context, next);
     }
 

@@ -18,7 +18,7 @@ contract CourtProofsTest is CourtGame {
 
     // ---- attack 38: proofs and trees that are not what they say
 
-    function test_attack38_childrenOfAnotherNodeOrNumberAreRefused() external {
+    function test_Attack38_childrenOfAnotherNodeOrNumberAreRefused() external {
         Tree memory trace = Trees.over(s.honest, 0);
         (uint256 id, Game memory game) = _open(_newGame(0, 0));
         bytes32 root = trace.root();
@@ -45,7 +45,7 @@ contract CourtProofsTest is CourtGame {
     }
 
     /// @notice Nobody can pick in a tree that was opened falsely, so whoever opens falsely loses, wherever it is.
-    function test_attack11_childrenThatDoNotFoldLose() external {
+    function test_Attack11_childrenThatDoNotFoldLose() external {
         Tree memory trace = Trees.over(s.honest, 0);
         bytes[] memory tensors = _lie(16, 0, 1);
         (uint256 id, Game memory game) = _open(_newGame(0, 0));
@@ -106,7 +106,7 @@ contract CourtProofsTest is CourtGame {
         assertEq(game.revealed, 0, "what was opened is spent");
     }
 
-    function test_attack38_anotherNodesEncodingIsRefused() external {
+    function test_Attack38_anotherNodesEncodingIsRefused() external {
         Tree memory trace = Trees.over(s.honest, 0);
         (uint256 id, Game memory game) = _open(_newGame(0, 0));
         game = _split(id, _pick(id, _revealTrace(id, game, trace), trace, 8), trace);
@@ -128,7 +128,7 @@ contract CourtProofsTest is CourtGame {
     }
 
     /// @notice An inner node's 64 bytes shown as a leaf, or under the other domain, do not hash to the digest.
-    function test_attack38_leafNodeConfusionIsRefused() external {
+    function test_Attack38_leafNodeConfusionIsRefused() external {
         bytes32 left = keccak256("l");
         bytes32 right = keccak256("r");
         bytes memory both = abi.encodePacked(left, right);
@@ -148,7 +148,7 @@ contract CourtProofsTest is CourtGame {
         vm.stopPrank();
     }
 
-    function test_attack38_openingsAreCheckedToTheLastByte() external {
+    function test_Attack38_openingsAreCheckedToTheLastByte() external {
         bytes[] memory tensors = _lie(16, 0, 1);
         (uint256 id, Game memory game) = _open(_newGame(0, 0));
         game = _revealLeaf(id, _descend(id, game, tensors, 16, 0), tensors[16]);

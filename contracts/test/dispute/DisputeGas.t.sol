@@ -4,7 +4,7 @@ pragma solidity ^0.8.30;
 import {ArbiterContraction} from "../../src/arbiter/ArbiterContraction.sol";
 import {Court} from "../../src/dispute/Court.sol";
 import {Openings} from "../../src/dispute/Openings.sol";
-import {Cursor, Game, GamePhase, IArbiter, ICourt, Opening, Context} from "../../src/interfaces/ICourt.sol";
+import {Context, Cursor, Game, GamePhase, IArbiter, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
 import {Claim, Kind, Phase, ProgramRef, Role, Terms} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Vm} from "../Vm.sol";
@@ -150,17 +150,30 @@ contract DisputeGasTest is Market {
             roots[i] = keccak256(abi.encode("root", i));
         }
         (bytes32 paramsHash, Context memory context, Cursor memory cursor) = Trees.parts(game);
-        _send(true, abi.encodeCall(ICourt.revealSteps, (gameId, paramsHash, context, cursor, roots)), "reveal_steps");
+        _send(
+            true,
+            abi.encodeCall(ICourt.revealSteps, (gameId, paramsHash, context, cursor, roots)),
+            "reveal_steps"
+        );
         (paramsHash, context, cursor) = Trees.parts(game);
-        _send(false, abi.encodeCall(ICourt.pickStep, (gameId, paramsHash, context, cursor, roots, 5)), "pick_step");
+        _send(
+            false,
+            abi.encodeCall(ICourt.pickStep, (gameId, paramsHash, context, cursor, roots, 5)),
+            "pick_step"
+        );
         (paramsHash, context, cursor) = Trees.parts(game);
-        bytes memory data =
-            abi.encodeCall(ICourt.revealTrace, (gameId, paramsHash, context, cursor, trace.root, trace.opened[0]));
+        bytes memory data = abi.encodeCall(
+            ICourt.revealTrace, (gameId, paramsHash, context, cursor, trace.root, trace.opened[0])
+        );
         _send(true, data, "reveal_trace");
         _descend(trace);
         _descend(tensor);
         (paramsHash, context, cursor) = Trees.parts(game);
-        _send(true, abi.encodeCall(ICourt.revealLeaf, (gameId, paramsHash, context, cursor, leaf)), "reveal_leaf");
+        _send(
+            true,
+            abi.encodeCall(ICourt.revealLeaf, (gameId, paramsHash, context, cursor, leaf)),
+            "reveal_leaf"
+        );
         _prove();
     }
 
@@ -186,8 +199,9 @@ contract DisputeGasTest is Market {
             return _send(false, whole, "pick_node");
         }
         (bytes32 contextHash, Cursor memory cursor) = Trees.within(game);
-        bytes memory data =
-            abi.encodeCall(ICourt.pickWithin, (gameId, contextHash, cursor, child, children[child], siblings));
+        bytes memory data = abi.encodeCall(
+            ICourt.pickWithin, (gameId, contextHash, cursor, child, children[child], siblings)
+        );
         _send(false, data, "pick");
     }
 

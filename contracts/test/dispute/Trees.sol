@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {Openings} from "../../src/dispute/Openings.sol";
-import {Cursor, Game, Context} from "../../src/interfaces/ICourt.sol";
+import {Context, Cursor, Game} from "../../src/interfaces/ICourt.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 
 /// @notice A whole tree in memory: `levels[0]` are the padded leaves, the last level is the root.
@@ -142,12 +142,12 @@ library Trees {
     /// @notice The same for leaf `index` of a whole tree.
     function opened(Tree memory tree, uint256 index) internal pure returns (Sparse memory way) {
         uint256 level = tree.levels.length - 1;
-        proven.root = root(tree);
-        (proven.opened, proven.picks) = (new bytes32[][](movesFor(level)), new uint32[](movesFor(level)));
-        for (uint256 r; r < proven.opened.length; ++r) {
+        way.root = root(tree);
+        (way.opened, way.picks) = (new bytes32[][](movesFor(level)), new uint32[](movesFor(level)));
+        for (uint256 r; r < way.opened.length; ++r) {
             uint256 below = level - height(level);
-            proven.opened[r] = children(tree, level, index >> level << level);
-            proven.picks[r] = uint32((index >> below) % proven.opened[r].length);
+            way.opened[r] = children(tree, level, index >> level << level);
+            way.picks[r] = uint32((index >> below) % way.opened[r].length);
             level = below;
         }
     }

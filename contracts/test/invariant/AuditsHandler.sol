@@ -6,7 +6,7 @@ import {IVault} from "../../src/interfaces/IMarket.sol";
 import {Claim, Kind, Phase} from "../../src/interfaces/Types.sol";
 import {DisputesHandler} from "./DisputesHandler.sol";
 
-/// @notice Demands for pieces of states, and faults that the client plants in its own jobs.
+/// @notice Demands for pieces of states, and faults that the client forces in its own jobs.
 abstract contract AuditsHandler is DisputesHandler {
     struct Demanded {
         uint256 id;
@@ -15,20 +15,20 @@ abstract contract AuditsHandler is DisputesHandler {
         IAvailability.Asked asked;
     }
 
-    struct Planted {
+    struct ErrorForced {
         bytes32 commitment;
         bytes32 salt;
         bytes32 jobId;
         address solver;
         uint32 round;
         uint32 shard;
-        uint256 plantedAt;
+        uint256 forcedAt;
         uint256 deposit;
         bytes32 claimId; // 0 until revealed
     }
 
     Demanded[] internal demanded;
-    Planted[] internal planted;
+    ErrorForced[] internal planted;
 
     // Demands
 
@@ -86,7 +86,7 @@ abstract contract AuditsHandler is DisputesHandler {
         bool stood = _liable(claim);
         Purse memory before = _purse(claim.claimant);
         availability.expire(d.id, d.asked, claim);
-        _assertSplit(before, claim.claimant, stood && plants.planter(idOf(claim)) != address(0));
+        _assertSplit(before, claim.claimant, stood && forcedErrors.forcer(idOf(claim)) != address(0));
         if (stood) _claimFell(d.claim);
         ++calls[stood ? "withhold" : "expire demand"];
     }
@@ -101,10 +101,10 @@ abstract contract AuditsHandler is DisputesHandler {
         ++calls["supply"];
     }
 
-    // Plants
+    // ForcedErrors
 
     /// @dev In what the holder of a shard commits next, or, rarely, with too small a deposit to be of use.
-    function plant(uint256 seed) external {
+    function forceError(uint256 seed) external {
         (bool running, uint32 round,) = jobs.running(jobId);
         uint32 shard = u32(seed % SHARDS);
         (address solver,,) = tasks.holder(jobId, shard);
@@ -115,24 +115,24 @@ abstract contract AuditsHandler is DisputesHandler {
         uint256 deposit = seed & 960 == 0 ? 99 ether : 100 ether;
         _ensureFree(client, deposit);
         vm.prank(client);
-        plants.plant(commitment, deposit);
-        planted.push(Planted(commitment, salt, jobId, solver, round, shard, block.timestamp, deposit, 0));
+        forcedErrors.commitError(commitment, deposit);
+        planted.push(ErrorForced(commitment, salt, jobId, solver, round, shard, block.timestamp, deposit, 0));
         skip(1);
-        ++calls["plant"];
+        ++calls["forceError"];
     }
 
     /// @dev The first plant, from a random one on, that may be revealed. What is revealed is found, if it still can be.
     function reveal(uint256 seed) external {
         for (uint256 i; i < planted.length; ++i) {
-            Planted storage p = planted[(seed % planted.length + i) % planted.length];
-            if (p.claimId != 0 || p.deposit < 100 ether || block.timestamp > p.plantedAt + PLANT_TIME) {
+            ErrorForced storage p = planted[(seed % planted.length + i) % planted.length];
+            if (p.claimId != 0 || p.deposit < 100 ether || block.timestamp > p.forcedAt + FORCED_ERROR_TIME) {
                 continue;
             }
             for (uint256 c; c < claims.length; ++c) {
-                if (!_isPlantOf(p, claims[c])) continue;
+                if (!_isForcedErrorOf(p, claims[c])) continue;
                 p.claimId = idOf(claims[c]);
                 vm.prank(client);
-                plants.reveal(claims[c], p.salt);
+                forcedErrors.reveal(claims[c], p.salt);
                 ++calls["reveal"];
                 if (_mayFall(claims[c])) _challenge(c, seed >> 8);
                 return;
@@ -140,51 +140,52 @@ abstract contract AuditsHandler is DisputesHandler {
         }
     }
 
-    function _isPlantOf(Planted storage p, Claim memory claim) private view returns (bool) {
+    function _isForcedErrorOf(ErrorForced storage p, Claim memory claim) private view returns (bool) {
         if (claim.kind != Kind.TASK || claim.jobId != p.jobId || claim.claimant != p.solver) return false;
-        if (claim.round != p.round || claim.shard != p.shard || claim.committedAt <= p.plantedAt) {
+        if (claim.round != p.round || claim.shard != p.shard || claim.committedAt <= p.forcedAt) {
             return false;
         }
         Phase phase = statusOf(claim).phase;
         if (phase == Phase.CONVICTED || phase == Phase.SETTLED) return false;
-        return plants.planter(idOf(claim)) == address(0);
+        return forcedErrors.forcer(idOf(claim)) == address(0);
     }
 
-    /// @dev Waits for the plant's end now and then; before it, nothing may come out.
-    function finishPlant(uint256 seed) external {
+    /// @dev Waits for the forced error's end now and then; before it, nothing may come out.
+    function finishForcedError(uint256 seed) external {
         if (planted.length == 0) return;
         uint256 i = seed % planted.length;
-        Planted memory p = planted[i];
-        uint256 expiry = p.plantedAt + PLANT_TIME;
+        ErrorForced memory p = planted[i];
+        uint256 expiry = p.forcedAt + FORCED_ERROR_TIME;
         if (!_isKept(p) && block.timestamp <= expiry) {
-            (bool early,) = address(plants).call(abi.encodeCall(plants.finish, (client, p.commitment)));
+            (bool early,) =
+                address(forcedErrors).call(abi.encodeCall(forcedErrors.finish, (client, p.commitment)));
             assertFalse(early, "no end before its time");
             if ((seed >> 8) % 8 != 0) return;
             vm.warp(expiry + 1);
         }
-        _finishPlant(i);
+        _finishForcedError(i);
     }
 
     /// @dev The deposit comes back if what it vouched for fell, or was ended by a rewind; otherwise it is burnt.
-    function _finishPlant(uint256 i) internal {
-        Planted memory p = planted[i];
+    function _finishForcedError(uint256 i) internal {
+        ErrorForced memory p = planted[i];
         planted[i] = planted[planted.length - 1];
         planted.pop();
         bool kept = _isKept(p);
         (uint256 held, uint256 burnt) = (free(client), vault.burnt());
-        plants.finish(client, p.commitment);
+        forcedErrors.finish(client, p.commitment);
         assertEq(free(client) - held, kept ? p.deposit : 0, "a deposit is returned");
         assertEq(vault.burnt() - burnt, kept ? 0 : p.deposit, "or burnt");
         ++calls[kept ? "keep deposit" : "burn deposit"];
     }
 
-    function _isKept(Planted memory p) private view returns (bool) {
+    function _isKept(ErrorForced memory p) private view returns (bool) {
         if (p.claimId == 0) return false;
         Phase phase = tasks.status(p.claimId).phase;
         return phase == Phase.CONVICTED || phase == Phase.VOID;
     }
 
-    /// @dev What the vault holds of the plants that have not ended.
+    /// @dev What the vault holds of the forced errors that have not ended.
     function _deposits() internal view returns (uint256 sum) {
         for (uint256 i; i < planted.length; ++i) {
             bytes32 id = keccak256(abi.encode(client, planted[i].commitment));

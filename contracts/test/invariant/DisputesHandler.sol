@@ -17,7 +17,7 @@ abstract contract DisputesHandler is MarketHandler {
         uint256 burnt;
         uint256 challenger;
         uint256 compensation;
-        uint256 planter;
+        uint256 forcer;
         uint256 defender;
     }
 
@@ -85,7 +85,7 @@ abstract contract DisputesHandler is MarketHandler {
         );
     }
 
-    /// @dev The challenger wins one game in four, or one in two about a plant, lest nearly every claim fall.
+    /// @dev The challenger wins one game in four, or one in two about a forced error, lest nearly every claim fall.
     function decide(uint256 seed, bool won) external {
         if (open.length == 0) return;
         OpenGame memory game = open[seed % open.length];
@@ -93,7 +93,7 @@ abstract contract DisputesHandler is MarketHandler {
         open.pop();
         Claim memory claim = claims[game.claim];
         bytes32 id = idOf(claim);
-        won = won && ((seed >> 16) % 2 == 0 || plants.planter(id) != address(0));
+        won = won && ((seed >> 16) % 2 == 0 || forcedErrors.forcer(id) != address(0));
         bool stood = _liable(claim);
         bool live = stood && (game.verifier == address(0) || !convictedVote[game.drawId][game.verifier]);
         address defender = game.verifier == address(0) ? claim.claimant : game.verifier;
@@ -103,7 +103,7 @@ abstract contract DisputesHandler is MarketHandler {
             _assertBondLost(before, defender);
         } else {
             _assertSplit(
-                before, defender, live && game.verifier == address(0) && plants.planter(id) != address(0)
+                before, defender, live && game.verifier == address(0) && forcedErrors.forcer(id) != address(0)
             );
         }
         if (game.verifier == address(0)) {
@@ -117,7 +117,7 @@ abstract contract DisputesHandler is MarketHandler {
     }
 
     /// @dev The bond came back, and what left the stakes is burnt, set aside, or the challenger's. Half or more is burnt; but a
-    /// planter's half stake is all pool, and of what guilty voters lose the smaller half is the planter's.
+    /// forcer's half stake is all pool, and of what guilty voters lose the smaller half is the forcer's.
     function _assertSplit(Purse memory before, address defender, bool plant) internal {
         Purse memory later = _purse(defender);
         uint256 slashed = before.staked - later.staked;
@@ -126,8 +126,8 @@ abstract contract DisputesHandler is MarketHandler {
         pool += later.compensation - before.compensation;
         uint256 voters = plant ? slashed - SOLVER_STAKE / 2 : slashed;
         assertEq(burnt, voters - voters / 2, "the larger half is burnt");
-        assertEq(later.planter - before.planter, plant ? voters / 2 : 0, "the planter's indemnity");
-        assertEq(slashed, burnt + pool + later.planter - before.planter, "a slash splits exactly");
+        assertEq(later.forcer - before.forcer, plant ? voters / 2 : 0, "the forcer's indemnity");
+        assertEq(slashed, burnt + pool + later.forcer - before.forcer, "a slash splits exactly");
         if (plant) {
             ++calls["convict plant"];
             if (voters > 0) ++calls["indemnify"];
@@ -181,7 +181,7 @@ abstract contract DisputesHandler is MarketHandler {
         purse.burnt = vault.burnt();
         purse.challenger = free(whistle) + free(address(tasks));
         purse.compensation = compensationSum();
-        purse.planter = free(client);
+        purse.forcer = free(client);
         purse.defender = free(defender);
     }
 }

@@ -131,9 +131,9 @@ contract CheckedMarket is AuditsHandler {
         for (uint256 i; i < claims.length; ++i) {
             if (_live(claims[i]) && !_stands(claims[i])) tasks.void(claims[i]);
         }
-        skip(UNBOND_DELAY > PLANT_TIME ? UNBOND_DELAY : PLANT_TIME + 1);
+        skip(UNBOND_DELAY > FORCED_ERROR_TIME ? UNBOND_DELAY : FORCED_ERROR_TIME + 1);
         while (planted.length > 0) {
-            _finishPlant(planted.length - 1);
+            _finishForcedError(planted.length - 1);
         }
         for (uint256 i; i < unbondings.length; ++i) {
             if (unbondings[i].done) continue;
@@ -144,7 +144,7 @@ contract CheckedMarket is AuditsHandler {
         for (uint256 i; i < solvers.length; ++i) {
             uint256 amount = free(solvers[i]);
             vm.prank(solvers[i]);
-            vault.claim(solvers[i], amount);
+            vault.withdraw(solvers[i], amount);
             withdrawn += amount;
         }
     }
@@ -202,14 +202,14 @@ contract MarketInvariantTest is Test {
             market.demand.selector,
             market.answer.selector,
             market.answer.selector,
-            market.plant.selector,
-            market.plant.selector,
+            market.forceError.selector,
+            market.forceError.selector,
             market.reveal.selector,
             market.reveal.selector,
             market.reveal.selector,
             market.reveal.selector,
             market.challengeVote.selector,
-            market.finishPlant.selector
+            market.finishForcedError.selector
         ];
         targets = new bytes4[](list.length);
         for (uint256 i; i < list.length; ++i) {
@@ -299,7 +299,7 @@ contract MarketInvariantTest is Test {
             "missed vote",
             "missing",
             "outer",
-            "plant",
+            "forceError",
             "redraw",
             "release",
             "reveal",

@@ -303,7 +303,7 @@ abstract contract MarketHandler is KnownStates {
         amount = bound(amount, 0, free(account));
         uint256 before = token.balanceOf(account);
         vm.prank(account);
-        vault.claim(account, amount);
+        vault.withdraw(account, amount);
         assertEq(token.balanceOf(account) - before, amount);
         withdrawn += amount;
         donated += seed % 3;

@@ -69,7 +69,7 @@ contract GuardianTest is Market {
         skip(UNBOND_DELAY);
         assertEq(stakes.finishUnbond(Role.VERIFIER, index), 100 ether);
         uint256 there = free(verifiers[1]);
-        vault.claim(verifiers[1], there);
+        vault.withdraw(verifiers[1], there);
         vm.stopPrank();
         assertEq(token.balanceOf(verifiers[1]), there);
         vm.prank(client);

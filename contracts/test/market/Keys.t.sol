@@ -105,7 +105,7 @@ contract KeysTest is Market {
         vm.expectRevert(refusal);
         stakes.startUnbond(Role.SOLVER, 1 ether);
         vm.expectRevert(abi.encodeWithSelector(IVault.NotOwner.selector, owner));
-        vault.claim(operator, 1 ether);
+        vault.withdraw(operator, 1 ether);
         vm.stopPrank();
         vm.startPrank(owner);
         uint256 index = stakes.startUnbondFor(operator, Role.SOLVER, 600 ether);

@@ -71,13 +71,13 @@ contract LedgerTest is Market {
             )
         );
         vm.prank(whistle);
-        vault.claim(whistle, there + 1);
+        vault.withdraw(whistle, there + 1);
     }
 
     function test_depositsAreClaimedBack() external {
         vault.deposit(stranger, 5 ether);
         vm.prank(stranger);
-        vault.claim(stranger, 5 ether);
+        vault.withdraw(stranger, 5 ether);
         assertEq(token.balanceOf(stranger), 5 ether);
         assertEq(free(stranger), 0);
     }
@@ -142,8 +142,8 @@ contract LedgerTest is Market {
             "deposit"
         );
         assertEq(other.free(address(this)), 99 ether, "what arrived is credited, not what was sent");
-        hostile.callBack(other, abi.encodeCall(Vault.claim, (address(this), 1)));
-        other.claim(address(this), 99 ether);
+        hostile.callBack(other, abi.encodeCall(Vault.withdraw, (address(this), 1)));
+        other.withdraw(address(this), 99 ether);
         assertEq(
             bytes4(hostile.answer()), ReentrancyGuardTransient.ReentrancyGuardReentrantCall.selector, "claim"
         );

@@ -2,17 +2,17 @@
 pragma solidity ^0.8.28;
 
 import {Game, ICourt} from "../../src/interfaces/ICourt.sol";
+import {IForcedErrors} from "../../src/interfaces/IForcedErrors.sol";
 import {IChallenges, IJobs, IStakes, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
-import {IPlants} from "../../src/interfaces/IPlants.sol";
 import {Claim, ClaimStatus, Kind, Phase, ProgramRef, Role, Terms, Vote} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Sampling} from "../../src/libraries/Sampling.sol";
 import {Availability} from "../../src/market/Availability.sol";
 import {Challenges} from "../../src/market/Challenges.sol";
+import {ForcedErrors} from "../../src/market/ForcedErrors.sol";
 import {Guardian} from "../../src/market/Guardian.sol";
 import {Jobs} from "../../src/market/Jobs.sol";
 import {Keys} from "../../src/market/Keys.sol";
-import {Plants} from "../../src/market/Plants.sol";
 import {Stakes} from "../../src/market/Stakes.sol";
 import {Tasks} from "../../src/market/Tasks.sol";
 import {TasksExtension} from "../../src/market/TasksExtension.sol";
@@ -54,7 +54,7 @@ contract FakeCourt {
 abstract contract Market is Test {
     uint64 internal constant UNBOND_DELAY = 7 days;
     uint64 internal constant UNBIND_DELAY = 14 days;
-    uint64 internal constant PLANT_TIME = 5000;
+    uint64 internal constant FORCED_ERROR_TIME = 5000;
     uint64 internal constant WEIGHT_EPOCH = 1; // blocks: stake counts two blocks later
     uint32 internal constant SHARDS = 2;
     uint32 internal constant PARAMS = 2;
@@ -67,7 +67,7 @@ abstract contract Market is Test {
     Keys internal keys;
     Guardian internal guardian;
     Availability internal availability;
-    Plants internal plants;
+    ForcedErrors internal forcedErrors;
     Vault internal vault;
     Stakes internal stakes;
     Jobs internal jobs;
@@ -97,9 +97,9 @@ abstract contract Market is Test {
         keys = new Keys(UNBIND_DELAY);
         guardian = new Guardian(pauser);
         address availability_ = vm.computeCreateAddress(address(this), nonce + 6);
-        address plants_ = vm.computeCreateAddress(address(this), nonce + 7);
+        address forcedErrors_ = vm.computeCreateAddress(address(this), nonce + 7);
         vault = new Vault(
-            IERC20(address(token)), stakes_, jobs_, tasks_, challenges_, availability_, plants_, keys
+            IERC20(address(token)), stakes_, jobs_, tasks_, challenges_, availability_, forcedErrors_, keys
         );
         stakes = new Stakes(IVault(vault_), tasks_, keys, guardian, UNBOND_DELAY, WEIGHT_EPOCH);
         jobs = new Jobs(IVault(vault_), tasks_, guardian);
@@ -108,9 +108,14 @@ abstract contract Market is Test {
         challenges = new Challenges(IVault(vault_), jobs_, ITasks(tasks_), ICourt(court_));
         court = FakeCourt(newCourt(challenges_));
         availability = new Availability(IVault(vault_), jobs_, ITasks(tasks_));
-        plants = new Plants(IVault(vault_), jobs_, ITasks(tasks_), PLANT_TIME);
+        forcedErrors = new ForcedErrors(IVault(vault_), jobs_, ITasks(tasks_), FORCED_ERROR_TIME);
         new TasksExtension(
-            IVault(vault_), IStakes(stakes_), IJobs(jobs_), challenges_, availability_, IPlants(plants_)
+            IVault(vault_),
+            IStakes(stakes_),
+            IJobs(jobs_),
+            challenges_,
+            availability_,
+            IForcedErrors(forcedErrors_)
         );
     }
 
@@ -466,7 +471,7 @@ abstract contract Market is Test {
         }
     }
 
-    /// @dev Sum of the vault's entries; plants' deposits are not among them.
+    /// @dev Sum of the vault's entries; forced errors' deposits are not among them.
     function entriesSum() internal view returns (uint256) {
         uint256 stake = stakeSum(IVault.Bucket.STAKE) + stakeSum(IVault.Bucket.UNBONDING);
         return freeSum() + stake + bondSum() + escrowSum() + compensationSum();

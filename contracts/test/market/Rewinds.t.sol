@@ -77,8 +77,7 @@ contract RewindsTest is Market {
         convictByGame(first[0]);
         // Slash 100 + 3 x 50 = 250; pool 125; wasted prices 2 x 10; compensation 20.
         assertEq(compensationSum(), 20 ether);
-        (uint256 honest, uint256 convict, uint256 burnt) =
-            (free(solvers[1]), free(solvers[0]), vault.burnt());
+        (uint256 honest, uint256 convict, uint256 burnt) = (free(solvers[1]), free(solvers[0]), vault.burnt());
         tasks.void(second[0]);
         tasks.void(second[1]);
         assertEq(free(solvers[1]) - honest, 10 ether);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.30;
 
+import {IForcedErrors} from "../../src/interfaces/IForcedErrors.sol";
 import {IJobs, IStakes, IVault} from "../../src/interfaces/IMarket.sol";
-import {IPlants} from "../../src/interfaces/IPlants.sol";
 import {Accused, Finding, Kind, Phase, Role, Terms, WITHHELD} from "../../src/interfaces/Types.sol";
 import {TasksExtension} from "../../src/market/TasksExtension.sol";
 import {Test} from "../Vm.sol";
@@ -12,8 +12,8 @@ import {SSTORE2} from "solady/utils/SSTORE2.sol";
 /// @dev The deployed module of convictions, with a claim on which games are open: `early` of them among those announced
 /// before the first was opened.
 contract ConvictionsBooks is TasksExtension {
-    constructor(IVault vault, IStakes stakes, IJobs jobs, IPlants plants)
-        TasksExtension(vault, stakes, jobs, msg.sender, address(0), plants)
+    constructor(IVault vault, IStakes stakes, IJobs jobs, IForcedErrors forcedErrors)
+        TasksExtension(vault, stakes, jobs, msg.sender, address(0), forcedErrors)
     {}
 
     function set(bytes32 claimId, Phase phase, uint16 openGames, uint16 early) external {
@@ -89,14 +89,14 @@ contract RewindsFake {
     }
 }
 
-contract PlanterFake {
+contract ForcerFake {
     address public planted;
 
-    function set(address planted_) external {
-        planted = planted_;
+    function set(address forced_) external {
+        planted = forced_;
     }
 
-    function planter(bytes32) external view returns (address) {
+    function forcer(bytes32) external view returns (address) {
         return planted;
     }
 }
@@ -115,9 +115,12 @@ contract ConvictionsSymbolic is Test {
     LedgerFake private vault = new LedgerFake();
     SlashesFake private stakes = new SlashesFake(vault);
     RewindsFake private jobs = new RewindsFake(vault);
-    PlanterFake private plants = new PlanterFake();
+    ForcerFake private forcedErrors = new ForcerFake();
     ConvictionsBooks private tasks = new ConvictionsBooks(
-        IVault(address(vault)), IStakes(address(stakes)), IJobs(address(jobs)), IPlants(address(plants))
+        IVault(address(vault)),
+        IStakes(address(stakes)),
+        IJobs(address(jobs)),
+        IForcedErrors(address(forcedErrors))
     );
 
     constructor() {
@@ -186,11 +189,11 @@ contract ConvictionsSymbolic is Test {
         assert(_free(address(tasks)) == share * (others - 1));
     }
 
-    /// @notice A planter loses half a stake, which the whistleblower earns, and gets half of what its guilty voters lose; the other
+    /// @notice A forcer loses half a stake, which the whistleblower earns, and gets half of what its guilty voters lose; the other
     /// half of that is burnt.
-    function check_aPlanterIsIndemnified(uint104 own, uint104 voters, uint104 apart) external {
+    function check_aForcerIsIndemnified(uint104 own, uint104 voters, uint104 apart) external {
         vm.assume(apart <= own / 2);
-        plants.set(PLANTER);
+        forcedErrors.set(PLANTER);
         stakes.set(own, uint256(own) + voters);
         jobs.set(apart);
         _convict(0);

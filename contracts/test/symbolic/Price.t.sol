@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.30;
 
+import {IForcedErrors} from "../../src/interfaces/IForcedErrors.sol";
 import {IJobs, IStakes, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
-import {IPlants} from "../../src/interfaces/IPlants.sol";
 import {Terms} from "../../src/interfaces/Types.sol";
 import {Tasks} from "../../src/market/Tasks.sol";
 import {TasksExtension} from "../../src/market/TasksExtension.sol";
@@ -29,7 +29,7 @@ contract PriceSymbolic is Test {
         (IVault vault, IStakes stakes) = (IVault(address(0)), IStakes(address(0)));
         address extension = address(
             new TasksExtension(
-                vault, stakes, IJobs(address(jobs)), address(0), address(0), IPlants(address(0))
+                vault, stakes, IJobs(address(jobs)), address(0), address(0), IForcedErrors(address(0))
             )
         );
         tasks = ITasks(address(new Tasks(vault, stakes, IJobs(address(jobs)), extension)));

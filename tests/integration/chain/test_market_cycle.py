@@ -37,7 +37,9 @@ from assay.protocol.types import (
 from tests.property.markets import TERMS
 
 SALT = b"s" * 32
-DELAYS = Delays(unbond_s=Seconds(1_000), unbind_s=Seconds(2_000), weight_epoch=1, plant_s=Seconds(2_000))
+DELAYS = Delays(
+    unbond_s=Seconds(1_000), unbind_s=Seconds(2_000), weight_epoch=1, forced_error_s=Seconds(2_000)
+)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from assay.protocol.types import ZERO_ADDRESS, Address, JobId, Role, Seconds, Te
 from tests.property.markets import TERMS
 
 DAY = Seconds(86_400)
-DELAYS = Delays(unbond_s=DAY, unbind_s=Seconds(2 * DAY), weight_epoch=1, plant_s=DAY)
+DELAYS = Delays(unbond_s=DAY, unbind_s=Seconds(2 * DAY), weight_epoch=1, forced_error_s=DAY)
 UNIT = 10**18
 
 

@@ -42,7 +42,7 @@ def seed_of_the_chain(rpc: HttpRpc, view: ClaimView) -> bytes:
     return sha256(bytes.fromhex(block["mixHash"][2:]) + view.claim_id).digest()
 
 
-def test_31_a_reorganisation_across_a_recorded_seed_is_followed_by_everybody(
+def test_attack_31_a_reorganisation_across_a_recorded_seed_is_followed_by_everybody(
     rpc: HttpRpc, markets: list[ChainMarket], tmp_path: Path
 ) -> None:
     client, _, verifier = markets
@@ -88,7 +88,7 @@ def test_31_a_reorganisation_across_a_recorded_seed_is_followed_by_everybody(
     assert verifier.stake(verifier.me, Role.VERIFIER).active == 1_000 - terms.miss_penalty
 
 
-def test_31_a_seed_that_a_reorganisation_has_dropped_is_recorded_again_with_the_new_header(
+def test_attack_31_a_seed_that_a_reorganisation_has_dropped_is_recorded_again_with_the_new_header(
     rpc: HttpRpc, markets: list[ChainMarket]
 ) -> None:
     _, _, verifier = markets

@@ -39,7 +39,7 @@ def claim(assay: Assay, home: Path) -> str:
     return committed.hex()
 
 
-def test_33_named_leaves_are_shown_and_nothing_else_is(assay: Assay, home: Path, claim: str) -> None:
+def test_attack_33_named_leaves_are_shown_and_nothing_else_is(assay: Assay, home: Path, claim: str) -> None:
     make = ("dispute", "demand", "make", claim, "--end", "0")
     for wrong in (("--place", "0"), ("--place", "9999:0"), ("--place", "0:0") * 5):
         refused = assay(*make, *wrong)
@@ -54,7 +54,7 @@ def test_33_named_leaves_are_shown_and_nothing_else_is(assay: Assay, home: Path,
     assert [d["outcome"] for d in assay("dispute", "demand", "ls").data] == ["supplied"]
 
 
-def test_33_48_a_demand_that_was_cut_off_is_made_once_and_one_that_nobody_can_meet_convicts(
+def test_attack_33_48_a_demand_that_was_cut_off_is_made_once_and_one_that_nobody_can_meet_convicts(
     assay: Assay, claim: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request, sent = HttpRpc.request, 0

@@ -34,10 +34,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from training.datasets import Dataset
-from training.optimisers import Sgd
-from training.recipe import Recipe
-from training.schedules import Schedule
+from assay.training.datasets import Dataset
+from assay.training.optimisers import Sgd
+from assay.training.recipe import Recipe
+from assay.training.schedules import Schedule
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,14 @@ def test_a_model_that_is_not_settled_is_not_fetched(tmp_path: Path) -> None:
     day = MarketDay(tmp_path)
     job_id = day.post()
     with pytest.raises(NotSettled):
-        fetch(day.markets["client"], day.blocks(), job_id, tmp_path / "model", RESOURCE_LIMITS, day.market_state.block)
+        fetch(
+            day.markets["client"],
+            day.blocks(),
+            job_id,
+            tmp_path / "model",
+            RESOURCE_LIMITS,
+            day.market_state.block,
+        )
     assert not (tmp_path / "model").exists()
 
 

@@ -123,7 +123,7 @@ def test_padding_that_is_not_padding_loses() -> None:
 
 
 @pytest.mark.parametrize("at", [0, 1, 2])
-def test_11_what_is_opened_falsely_is_convicted_by_it(at: int) -> None:
+def test_attack_11_what_is_opened_falsely_is_convicted_by_it(at: int) -> None:
     """The `at`-th thing that the defender opens does not fold to the digest in dispute."""
     right, cheat = (replay(), replay(NodeFault(FIRST_STEP, 6, 0))) if at == 0 else (many_slots(300),) * 2
     game = open_game(cheat, 1, right.root(0), cheat.root(1))

@@ -81,7 +81,9 @@ def test_a_diverged_job_is_settled_and_its_client_told_the_step(day: MarketDay, 
     assert f"diverged at step {step}" in str(progress_table(following).caption)
 
     folder = tmp_path / "model"
-    params = fetch(day.markets["client"], day.blocks(), job_id, folder, RESOURCE_LIMITS, day.market_state.block)
+    params = fetch(
+        day.markets["client"], day.blocks(), job_id, folder, RESOURCE_LIMITS, day.market_state.block
+    )
     assert not torch.isfinite(params["w"]).any()
     found = receipt.verify(folder)
     assert found.diverged == str(following.divergence)
@@ -91,7 +93,9 @@ def test_a_diverged_job_is_settled_and_its_client_told_the_step(day: MarketDay, 
 def test_a_job_that_converges_is_not_said_to_diverge(day: MarketDay, tmp_path: Path) -> None:
     job_id = honest(day, 0.25)
     assert not day.named("diverged") and seen(day, job_id).divergence is None
-    fetch(day.markets["client"], day.blocks(), job_id, tmp_path / "m", RESOURCE_LIMITS, day.market_state.block)
+    fetch(
+        day.markets["client"], day.blocks(), job_id, tmp_path / "m", RESOURCE_LIMITS, day.market_state.block
+    )
     found = receipt.verify(tmp_path / "m")
     assert found.diverged == found.not_finite == ""
 

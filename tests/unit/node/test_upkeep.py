@@ -143,7 +143,9 @@ def test_a_claim_is_defended_after_its_job_has_closed_without_it(day: MarketDay)
     assert view is not None
     parts = (day.join("jack"), day.blocks(), FakeClock(day.market_state), day.folder / "jack", secret("jack"))
     limits = Limits(Mode.PLAY, Wei(BOND))
-    jack = JunkChallenger(*parts, limits, RESOURCE_LIMITS, emit=day.events.append, round=0, shard=view.claim.shard)
+    jack = JunkChallenger(
+        *parts, limits, RESOURCE_LIMITS, emit=day.events.append, round=0, shard=view.claim.shard
+    )
     day.services["jack"] = jack
     assert day.run(lambda: "RevealSteps" in {e["move"] for e in day.named("moved")})
     assert day.named("fault-planted")
@@ -161,7 +163,7 @@ def test_a_claim_is_defended_after_its_job_has_closed_without_it(day: MarketDay)
 
 
 @pytest.mark.parametrize("answered", [True, False])
-def test_33_a_demand_is_answered_or_collected_after_its_job_has_closed(
+def test_attack_33_a_demand_is_answered_or_collected_after_its_job_has_closed(
     day: MarketDay, answered: bool
 ) -> None:
     job_id = begun(day)

@@ -40,7 +40,9 @@ def cheated(day: MarketDay, kind: Any, **terms: int) -> tuple[JobId, ClaimView]:
 
 def replayed(day: MarketDay, job_id: JobId, view: ClaimView) -> Finding | None:
     """What an honest replay says of a claim."""
-    state_provider = open_state_provider(day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), RESOURCE_LIMITS)
+    state_provider = open_state_provider(
+        day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), RESOURCE_LIMITS
+    )
     return audit_claim(state_provider, view)
 
 
@@ -50,7 +52,7 @@ def verdict(day: MarketDay) -> str:
     return game.reason
 
 
-def test_08_a_faulty_aggregate_is_convicted_by_arithmetic(day: MarketDay) -> None:
+def test_attack_08_a_faulty_aggregate_is_convicted_by_arithmetic(day: MarketDay) -> None:
     job_id, view = cheated(day, partial(FaultySolver, plan=AggregatePlan(0, 1)), rounds=1)
     assert (view.claim.kind, view.claim.round) == (Kind.OUTER, 0)
     assert replayed(day, job_id, view) == WrongSegment(view.claim_id, 0, view.roots), "the fault was planted"

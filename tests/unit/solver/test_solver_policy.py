@@ -135,7 +135,7 @@ def test_the_outer_claim_is_the_first_shards_at_once_and_the_others_later() -> N
     assert kinds(observation((ME, OTHER), accepted[:1])) == []
 
 
-def test_48_a_solver_restarted_before_its_outer_claim_fetches_the_job_again() -> None:
+def test_attack_48_a_solver_restarted_before_its_outer_claim_fetches_the_job_again() -> None:
     accepted = tuple(claim(Kind.TASK, 0, k, Phase.ACCEPTED) for k in (0, 1))
     assert kinds(observation((ME, OTHER), accepted, examined=False)) == [Examine]
     assert Examine not in kinds(observation((OTHER, ME), accepted, examined=False)), "not before its turn"

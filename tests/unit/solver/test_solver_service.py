@@ -53,7 +53,7 @@ def test_an_honest_job_is_trained_verified_paid_and_closed(day: MarketDay) -> No
 
 
 @pytest.mark.parametrize("instant", ["takeShard", "commit", "recordSeed", "tally", "settle"])
-def test_48_a_solver_killed_after_any_call_restarts_without_a_double_commit(
+def test_attack_48_a_solver_killed_after_any_call_restarts_without_a_double_commit(
     day: MarketDay, instant: str
 ) -> None:
     job_id = day.post()
@@ -73,7 +73,7 @@ def test_48_a_solver_killed_after_any_call_restarts_without_a_double_commit(
     assert len(day.named("trained")) == 16 and trained <= 16
 
 
-def test_48_a_solver_killed_between_segments_trains_none_of_them_twice(day: MarketDay) -> None:
+def test_attack_48_a_solver_killed_between_segments_trains_none_of_them_twice(day: MarketDay) -> None:
     job_id = day.post()
     staffed(day)
     day.run(lambda: len(day.named("trained")) >= 3)
@@ -84,7 +84,7 @@ def test_48_a_solver_killed_between_segments_trains_none_of_them_twice(day: Mark
     assert first >= 3 and len(day.named("trained")) == 8
 
 
-def test_48_a_solver_killed_while_it_publishes_beside_training_repeats_one_segment_at_most(
+def test_attack_48_a_solver_killed_while_it_publishes_beside_training_repeats_one_segment_at_most(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TaskTrainer, "background_bytes", 0)
@@ -119,7 +119,7 @@ def test_a_segment_that_cannot_be_published_is_not_claimed_and_is_trained_again(
     assert len(day.named("trained")) >= 16
 
 
-def test_33_withheld_checkpoints_of_an_honest_solver_are_recomputed(day: MarketDay) -> None:
+def test_attack_33_withheld_checkpoints_of_an_honest_solver_are_recomputed(day: MarketDay) -> None:
     job_id = day.post()
     day.solver("ann", blocks=day.blocks(withholds=True))
     day.solver("bob", blocks=day.blocks(withholds=True))
@@ -166,7 +166,7 @@ def manifest(day: MarketDay) -> dict:
         (b" " * (1 << 21), "limit"),
     ],
 )
-def test_43_a_hostile_manifest_is_refused_before_anything_is_staked(
+def test_attack_43_a_hostile_manifest_is_refused_before_anything_is_staked(
     day: MarketDay, body: bytes, says: str
 ) -> None:
     assert says in hostile(day, body)
@@ -183,11 +183,13 @@ def test_43_a_hostile_manifest_is_refused_before_anything_is_staked(
         ({"more": 1}, "fields"),
     ],
 )
-def test_43_a_manifest_with_one_wrong_field_is_refused(day: MarketDay, change: dict, says: str) -> None:
+def test_attack_43_a_manifest_with_one_wrong_field_is_refused(
+    day: MarketDay, change: dict, says: str
+) -> None:
     assert says in hostile(day, canonical_json({**manifest(day), **change}))
 
 
-def test_43_a_file_that_is_not_what_its_root_says_is_refused(day: MarketDay) -> None:
+def test_attack_43_a_file_that_is_not_what_its_root_says_is_refused(day: MarketDay) -> None:
     entry = manifest(day)
     other = tiny_files().genesis
     other[0] = other[0] + 1
@@ -197,7 +199,7 @@ def test_43_a_file_that_is_not_what_its_root_says_is_refused(day: MarketDay) -> 
     assert "genesis" in hostile(day, canonical_json(entry))
 
 
-def test_45_a_program_that_fails_validation_is_refused(day: MarketDay) -> None:
+def test_attack_45_a_program_that_fails_validation_is_refused(day: MarketDay) -> None:
     files = tiny_files()
     nodes = list(files.inner.nodes)
     from dataclasses import replace

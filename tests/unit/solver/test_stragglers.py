@@ -104,7 +104,7 @@ def last_shard_missing(kind: Kind, round_: int, shard: int, honest: Honest) -> S
     return state if kind == Kind.TASK else [*state[:-1], state[0].clone()]
 
 
-def test_08_a_wrong_base_for_a_missing_shard_is_convicted_in_one_move(day: MarketDay) -> None:
+def test_attack_08_a_wrong_base_for_a_missing_shard_is_convicted_in_one_move(day: MarketDay) -> None:
     job_id = day.post(rounds=1, **SHORT)
     staffed(day)
     day.solver("ann", partial(WrongInputSolver, patch=missing_shards_moved))
@@ -115,7 +115,7 @@ def test_08_a_wrong_base_for_a_missing_shard_is_convicted_in_one_move(day: Marke
     assert day.market_state.active[account("ann"), Role.SOLVER] == 1_900
 
 
-def test_08_an_aggregate_that_takes_a_present_shard_for_missing_is_convicted_in_one_move(
+def test_attack_08_an_aggregate_that_takes_a_present_shard_for_missing_is_convicted_in_one_move(
     day: MarketDay,
 ) -> None:
     job_id = day.post(rounds=1, **SHORT)
@@ -128,7 +128,7 @@ def test_08_an_aggregate_that_takes_a_present_shard_for_missing_is_convicted_in_
     assert day.named("found")[0]["finding"].startswith(WrongInput.__name__)
 
 
-def test_36_nobody_else_commits_the_outer_claim_while_it_is_reserved(day: MarketDay) -> None:
+def test_attack_36_nobody_else_commits_the_outer_claim_while_it_is_reserved(day: MarketDay) -> None:
     job_id = day.post(rounds=2, **SHORT)
     staffed(day)
     day.solver("ann")

@@ -32,10 +32,10 @@ class Net(nn.Module):
 FILE = """
 import torch
 from net import Net
-from training.datasets import digits
-from training.job import cross_entropy
-from training.optimisers import Sgd
-from training.recipe import Recipe
+from assay.training.datasets import digits
+from assay.training.job import cross_entropy
+from assay.training.optimisers import Sgd
+from assay.training.recipe import Recipe
 
 def build():
     torch.manual_seed(0)

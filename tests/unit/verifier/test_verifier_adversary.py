@@ -18,16 +18,20 @@ from tests.fakes.market_day import MarketDay
 torch.set_num_threads(1)
 
 
-def test_10_traces_that_a_peer_handed_over_cost_the_copier_its_stake(tmp_path: Path) -> None:
+def test_attack_10_traces_that_a_peer_handed_over_cost_the_copier_its_stake(tmp_path: Path) -> None:
     day = MarketDay(tmp_path)
     job_id = day.post(rounds=1, shards=1)
     day.solver("ann")
     day.verifier("vera")
     day.verifier("carl", partial(CopyingVerifier, source=account("vera")))
     day.whistleblower("wendy")
-    assert day.run(lambda: any(p.view.challenger_won for p in day.market_state.games.values())), day.events[-5:]
+    assert day.run(lambda: any(p.view.challenger_won for p in day.market_state.games.values())), day.events[
+        -5:
+    ]
     (view,) = (v for v in day.markets["wendy"].claims(job_id) if v.claim.kind == Kind.TASK)
-    state_provider = open_state_provider(day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), RESOURCE_LIMITS)
+    state_provider = open_state_provider(
+        day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), RESOURCE_LIMITS
+    )
     (segment,) = sampled(state_provider, view, account("vera"))
     true = keyed_trace(state_provider, view, segment, verifier_key(account("vera"), view.status.seed))
     assert view.traces[account("carl")] == (true,) == view.traces[account("vera")], "it was really copied"

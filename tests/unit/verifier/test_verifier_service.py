@@ -34,7 +34,7 @@ def settled_or_convicted(day: MarketDay, job_id: bytes) -> Callable[[], bool]:
     return lambda: Phase.CONVICTED in day.phases(job_id)
 
 
-def test_05_a_drawn_verifier_that_finds_a_fault_votes_invalid_and_convicts(day: MarketDay) -> None:
+def test_attack_05_a_drawn_verifier_that_finds_a_fault_votes_invalid_and_convicts(day: MarketDay) -> None:
     job_id = day.post(rounds=1, shards=1, samples=4)
     day.solver("ann", partial(FaultySolver, plan=WeightPlan(0, 3, 0, 5)))
     for i in range(3):
@@ -70,7 +70,7 @@ def test_an_invalid_vote_is_shown_only_once_its_game_is_open(day: MarketDay) -> 
 @pytest.mark.parametrize(
     ("age", "waited"), [(0, 0), (20, 20), (10**6, 30)], ids=["none", "some", "half the time"]
 )
-def test_31_a_vote_waits_until_its_seed_is_old_enough(day: MarketDay, age: int, waited: int) -> None:
+def test_attack_31_a_vote_waits_until_its_seed_is_old_enough(day: MarketDay, age: int, waited: int) -> None:
     """What a reorganisation of less than that replaces, no vote was committed under."""
     job_id = day.post(rounds=1, shards=1)
     day.solver("ann")
@@ -90,7 +90,7 @@ def test_31_a_vote_waits_until_its_seed_is_old_enough(day: MarketDay, age: int, 
     assert voted and waited <= voted[0] <= waited + 20 and day.market_state.burnt == 0
 
 
-def test_06_right_weights_with_a_wrong_moment_are_found(day: MarketDay) -> None:
+def test_attack_06_right_weights_with_a_wrong_moment_are_found(day: MarketDay) -> None:
     job_id = day.post(rounds=1, shards=1, samples=4)
     day.solver("ann", partial(FaultySolver, plan=Plan(0, 0, StateFault(step=5, slot=1, element=0))))
     for i in range(3):
@@ -99,7 +99,7 @@ def test_06_right_weights_with_a_wrong_moment_are_found(day: MarketDay) -> None:
     assert next(p.view for p in day.market_state.games.values() if p.view.challenger_won).reason == "output"
 
 
-def test_07_a_wrong_initial_state_is_convicted_in_one_move(day: MarketDay) -> None:
+def test_attack_07_a_wrong_initial_state_is_convicted_in_one_move(day: MarketDay) -> None:
     job_id = day.post()
     day.solver("ann", partial(WrongInputSolver, patch=restart))
     day.solver("bob", partial(WrongInputSolver, patch=restart))
@@ -112,7 +112,9 @@ def test_07_a_wrong_initial_state_is_convicted_in_one_move(day: MarketDay) -> No
 
 
 @pytest.mark.parametrize("instant", ["commitVote", "revealVote"])
-def test_48_a_verifier_killed_after_voting_reveals_what_it_committed(day: MarketDay, instant: str) -> None:
+def test_attack_48_a_verifier_killed_after_voting_reveals_what_it_committed(
+    day: MarketDay, instant: str
+) -> None:
     job_id = day.post(rounds=1)
     for name in ("ann", "bob"):
         day.solver(name)
@@ -156,7 +158,7 @@ def test_a_verifier_defends_its_true_vote_against_a_false_challenge(day: MarketD
     assert day.market_state.free[troll.me] == 10_000 - 40
 
 
-def test_33_a_false_claim_whose_checkpoints_are_withheld_is_convicted(day: MarketDay) -> None:
+def test_attack_33_a_false_claim_whose_checkpoints_are_withheld_is_convicted(day: MarketDay) -> None:
     job_id = day.post(rounds=1, shards=1, samples=4)
     plan = WeightPlan(0, 0, 0, 5)
     day.solver("ann", partial(FaultySolver, plan=plan), blocks=day.blocks(withholds=True))
@@ -200,7 +202,7 @@ def test_replay_and_coverage_tell_what_was_looked_at(day: MarketDay) -> None:
     assert found.miss_one_segment == pytest.approx((3 / 4) ** 2)
 
 
-def test_15_colluders_never_report_their_accomplice_but_do_report_others(day: MarketDay) -> None:
+def test_attack_15_colluders_never_report_their_accomplice_but_do_report_others(day: MarketDay) -> None:
     job_id = day.post(rounds=1, shards=1, samples=4)
     day.solver("ann", partial(FaultySolver, plan=WeightPlan(0, 3, 0, 5)))
     cheat: VerifierService = day.verifier(

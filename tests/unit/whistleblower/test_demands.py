@@ -34,7 +34,7 @@ def crew(day: MarketDay, job_id: JobId) -> None:
         day.verifier(f"v{i}")
 
 
-def test_33_a_claim_whose_solver_shows_nothing_on_demand_is_convicted_and_its_verifiers_are_not(
+def test_attack_33_a_claim_whose_solver_shows_nothing_on_demand_is_convicted_and_its_verifiers_are_not(
     day: MarketDay,
 ) -> None:
     job_id = day.post(rounds=1)
@@ -55,7 +55,9 @@ def test_33_a_claim_whose_solver_shows_nothing_on_demand_is_convicted_and_its_ve
     assert day.market_state.supply == supply
 
 
-def test_33_an_honest_solver_that_cannot_be_reached_answers_demands_and_is_paid(day: MarketDay) -> None:
+def test_attack_33_an_honest_solver_that_cannot_be_reached_answers_demands_and_is_paid(
+    day: MarketDay,
+) -> None:
     job_id = day.post(rounds=1)
     crew(day, job_id)
     day.whistleblower("wendy", demand=True)
@@ -68,7 +70,7 @@ def test_33_an_honest_solver_that_cannot_be_reached_answers_demands_and_is_paid(
     assert day.market_state.free[day.address("wendy")] == 10_000 - len(demands) * bond
 
 
-def test_33_a_solver_that_has_lost_its_states_computes_them_again(day: MarketDay) -> None:
+def test_attack_33_a_solver_that_has_lost_its_states_computes_them_again(day: MarketDay) -> None:
     job_id = day.post(rounds=1)
     crew(day, job_id)
     day.whistleblower("wendy", demand=True)
@@ -112,7 +114,7 @@ def tear(day: MarketDay, view: ClaimView, end: int, *spans: range) -> None:
         day.blocks().read_file(cid, 1 << 20)
 
 
-def test_33_the_leaf_that_could_not_be_fetched_is_the_one_that_is_demanded(day: MarketDay) -> None:
+def test_attack_33_the_leaf_that_could_not_be_fetched_is_the_one_that_is_demanded(day: MarketDay) -> None:
     view = published_claim(day)
     tear(day, view, 2, range(32, 64))  # the momentum: the only leaf of slot 1
     day.services.clear()
@@ -127,7 +129,7 @@ def test_33_the_leaf_that_could_not_be_fetched_is_the_one_that_is_demanded(day: 
 
 
 @pytest.mark.parametrize("mined", [False, True])
-def test_33_48_what_is_demanded_is_the_same_after_a_restart_whatever_can_be_fetched_then(
+def test_attack_33_48_what_is_demanded_is_the_same_after_a_restart_whatever_can_be_fetched_then(
     day: MarketDay, mined: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = published_claim(day)
@@ -158,7 +160,7 @@ def test_33_48_what_is_demanded_is_the_same_after_a_restart_whatever_can_be_fetc
     assert (made.segment_end, made.places) == (2, (StateLeaf(1, 0),))
 
 
-def test_33_who_could_fetch_nothing_demands_leaves_that_nobody_can_foresee(day: MarketDay) -> None:
+def test_attack_33_who_could_fetch_nothing_demands_leaves_that_nobody_can_foresee(day: MarketDay) -> None:
     day.post(rounds=1)
     for name in ("ann", "bob"):
         day.solver(name, HidingSolver, blocks=day.blocks(withholds=True))
@@ -183,7 +185,9 @@ def test_what_is_published_after_all_is_not_demanded(day: MarketDay) -> None:
     assert not day.market_state.demands and not wendy.findings
 
 
-def test_33_a_state_whose_file_is_malformed_counts_as_withheld_and_stops_nobody(day: MarketDay) -> None:
+def test_attack_33_a_state_whose_file_is_malformed_counts_as_withheld_and_stops_nobody(
+    day: MarketDay,
+) -> None:
     view = published_claim(day)
     checkpoints = read_checkpoints(day.blocks(), view.claim.manifest, view.roots)
     day.network.malformed = {checkpoint.cid for checkpoint in checkpoints[1:]}  # the fault

@@ -50,7 +50,9 @@ def overtaken(day: MarketDay, name: str, moves: set[str], **stakes: int) -> Over
 
 
 @pytest.mark.parametrize("moves", [{"PickStep"}, {"Pick"}, {"Prove"}, {"PickStep", "Pick", "Prove"}])
-def test_37_a_whistleblower_goes_on_after_its_move_came_too_late(tmp_path: Path, moves: set[str]) -> None:
+def test_attack_37_a_whistleblower_goes_on_after_its_move_came_too_late(
+    tmp_path: Path, moves: set[str]
+) -> None:
     day = MarketDay(tmp_path)
     job_id = day.post(rounds=1)
     cheats = frozenset({account("ann"), account("bob")})

@@ -53,7 +53,9 @@ def conspiracy(day: MarketDay, plan: Plan) -> None:
     ],
     ids=["a wrong instruction", "a wrong input conversion", "a wrong state", "a wrong last state"],
 )
-def test_05_15_one_ulp_by_a_solver_with_all_verifiers_is_convicted(day: MarketDay, fault: Fault) -> None:
+def test_attack_05_15_one_ulp_by_a_solver_with_all_verifiers_is_convicted(
+    day: MarketDay, fault: Fault
+) -> None:
     job_id = day.post(rounds=1)
     conspiracy(day, Plan(0, 1, fault))
     whistle = day.whistleblower("wendy")
@@ -94,13 +96,15 @@ def test_after_a_conviction_the_job_goes_on_to_its_end_with_honest_work(day: Mar
     assert all(not locked for locked in day.market_state.locked.values())
 
 
-def test_09_a_lazy_verifier_loses_its_stake_whatever_becomes_of_the_claim(day: MarketDay) -> None:
+def test_attack_09_a_lazy_verifier_loses_its_stake_whatever_becomes_of_the_claim(day: MarketDay) -> None:
     job_id = day.post(rounds=1, shards=1)
     day.solver("ann")
     day.verifier("lazy", LazyVerifier)
     day.verifier("vera")
     day.whistleblower("wendy")
-    assert day.run(lambda: any(p.view.challenger_won for p in day.market_state.games.values())), day.events[-5:]
+    assert day.run(lambda: any(p.view.challenger_won for p in day.market_state.games.values())), day.events[
+        -5:
+    ]
     game = next(p.view for p in day.market_state.games.values() if p.view.challenger_won)
     assert game.game.defender == account("lazy")
     assert day.market_state.active[account("lazy"), Role.VERIFIER] == 950
@@ -142,7 +146,7 @@ def test_an_honest_job_is_audited_and_nobody_is_accused(day: MarketDay) -> None:
     assert [e.claim.kind for e in day.market_state.claims.values()].count(Kind.OUTER) == 1
 
 
-def test_08_an_aggregate_that_omits_a_shard_is_convicted_in_one_move(day: MarketDay) -> None:
+def test_attack_08_an_aggregate_that_omits_a_shard_is_convicted_in_one_move(day: MarketDay) -> None:
     job_id = day.post()
     for name in ("ann", "bob"):
         day.solver(name, partial(WrongInputSolver, patch=omit_last_shard))
@@ -155,7 +159,7 @@ def test_08_an_aggregate_that_omits_a_shard_is_convicted_in_one_move(day: Market
     assert (progress.round, progress.rewinds) == (0, 1)
 
 
-def test_19_a_sock_puppets_lost_challenge_does_not_clear_the_claim(day: MarketDay) -> None:
+def test_attack_19_a_sock_puppets_lost_challenge_does_not_clear_the_claim(day: MarketDay) -> None:
     from assay.protocol import trees
 
     job_id = day.post(rounds=1, shards=1)
@@ -201,14 +205,18 @@ def collusion(day: MarketDay, solver: Callable[..., SolverService], **terms: int
     return job_id
 
 
-def test_33_34_a_claim_of_which_nothing_is_published_is_convicted_with_its_quorum(day: MarketDay) -> None:
+def test_attack_33_34_a_claim_of_which_nothing_is_published_is_convicted_with_its_quorum(
+    day: MarketDay,
+) -> None:
     plan = Plan(0, 0, NodeFault(step=3, node=NODES - 1, element=0))
     job_id = collusion(day, partial(FaultySolver, plan=plan), rounds=1, samples=4)
     assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id, Kind.TASK))
     day.whistleblower("wendy")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
     view = convicted(day)
-    state_provider = open_state_provider(day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), RESOURCE_LIMITS)
+    state_provider = open_state_provider(
+        day.markets["wendy"], day.blocks(), day.markets["wendy"].job(job_id), RESOURCE_LIMITS
+    )
     replay = state_provider.work.replay(Kind.TASK, 0, 0, 0, state_provider.work.files.genesis)
     honest = tuple(replay.segment_roots(4, 2))
     assert view.roots[:2] == honest[:2] and view.roots[2] != honest[2], "the fault is in step 3"
@@ -219,7 +227,7 @@ def test_33_34_a_claim_of_which_nothing_is_published_is_convicted_with_its_quoru
     assert day.market_state.active[account("ann"), Role.SOLVER] == 1_900
 
 
-def test_35_a_task_that_starts_from_a_state_nobody_knows_is_convicted(day: MarketDay) -> None:
+def test_attack_35_a_task_that_starts_from_a_state_nobody_knows_is_convicted(day: MarketDay) -> None:
     job_id = collusion(day, partial(WrongInputSolver, patch=invent), rounds=2)
     whistle = day.whistleblower("wendy")
     supply = day.market_state.supply
@@ -241,7 +249,7 @@ def test_35_a_task_that_starts_from_a_state_nobody_knows_is_convicted(day: Marke
     assert day.market_state.supply == supply
 
 
-def test_35_an_input_state_that_is_opened_falsely_is_convicted_by_that(day: MarketDay) -> None:
+def test_attack_35_an_input_state_that_is_opened_falsely_is_convicted_by_that(day: MarketDay) -> None:
     job_id = collusion(day, partial(WrongInputSolver, patch=invent), rounds=2)
     day.whistleblower("wendy")
     assert day.run(lambda: bool(day.named("opened")))
@@ -257,7 +265,7 @@ def test_35_an_input_state_that_is_opened_falsely_is_convicted_by_that(day: Mark
     assert (view.reason, view.challenger_won, view.moves) == ("children", True, 2)
 
 
-def test_35_what_is_opened_after_the_window_still_convicts(day: MarketDay) -> None:
+def test_attack_35_what_is_opened_after_the_window_still_convicts(day: MarketDay) -> None:
     times = {"challenge_window": 40, "move_time": 300}
     job_id = collusion(day, partial(WrongInputSolver, patch=invent), rounds=2, **times)
     day.whistleblower("wendy")
@@ -274,7 +282,7 @@ def test_35_what_is_opened_after_the_window_still_convicts(day: MarketDay) -> No
     assert [e["move"] for e in day.named("moved")] == ["Split"] and not game.view.decided
 
 
-def test_35_a_claimant_that_does_not_open_its_input_is_convicted_by_the_clock(day: MarketDay) -> None:
+def test_attack_35_a_claimant_that_does_not_open_its_input_is_convicted_by_the_clock(day: MarketDay) -> None:
     job_id = collusion(day, partial(WrongInputSolver, patch=invent), rounds=2)
     day.whistleblower("wendy")
     assert day.run(lambda: bool(day.named("opened")))
@@ -300,13 +308,15 @@ def test_whoever_makes_an_honest_claimant_open_its_input_pays(day: MarketDay) ->
     assert Phase.CONVICTED not in day.phases(job_id)
 
 
-def test_09_invented_traces_of_several_samples_cost_the_verifier_its_stake(day: MarketDay) -> None:
+def test_attack_09_invented_traces_of_several_samples_cost_the_verifier_its_stake(day: MarketDay) -> None:
     job_id = day.post(rounds=1, shards=1, samples=2)
     day.solver("ann")
     day.verifier("lazy", LazyVerifier)
     day.verifier("vera")
     day.whistleblower("wendy")
-    assert day.run(lambda: any(p.view.challenger_won for p in day.market_state.games.values())), day.events[-5:]
+    assert day.run(lambda: any(p.view.challenger_won for p in day.market_state.games.values())), day.events[
+        -5:
+    ]
     (view,) = (v for v in day.markets["wendy"].claims(job_id) if v.claim.kind == Kind.TASK)
     assert len(view.traces[account("lazy")]) == 2 and len(set(view.traces[account("lazy")])) == 2
     game = next(p.view for p in day.market_state.games.values() if p.view.challenger_won)

@@ -94,7 +94,8 @@ def test_a_result_of_another_machine_says_nothing(tmp_path: Path, kept: str) -> 
 
 def test_a_solver_that_starts_loads_no_compiler() -> None:
     """What is asked of a machine before work must not slow its start."""
-    program = "import sys, cli.fitness; print([m for m in ('torch._inductor', 'typer') if m in sys.modules])"
+    watched = "('torch._inductor', 'typer')"
+    program = f"import sys, assay.cli.node.fitness; print([m for m in {watched} if m in sys.modules])"
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "['typer']"

@@ -74,7 +74,7 @@ def sample() -> Sample:
 
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    with caplog.at_level(logging.INFO, logger="program"):
+    with caplog.at_level(logging.INFO, logger="assay.program"):
         yield caplog
 
 
@@ -224,7 +224,8 @@ def test_nobody_imports_a_compiler_before_it_pays(tmp_path: Path) -> None:
         "import sys; from pathlib import Path; from assay.node.engine import Engine, ExecutorKind\n"
         "from assay.program.execute import StepContext; from tests.fakes.programs import training_sample\n"
         "sample = training_sample()\n"
-        f"executor = Engine('cpu', ExecutorKind.AUTO, Path({str(tmp_path)!r})).executor(sample.program, 500)\n"
+        f"engine = Engine('cpu', ExecutorKind.AUTO, Path({str(tmp_path)!r}))\n"
+        "executor = engine.executor(sample.program, 500)\n"
         "executor.run(sample.state, StepContext(sample.dataset, bytes(32), 0, 0), 6)\n"
         "sys.exit('torch._inductor.standalone_compile' in sys.modules)\n"
     )

@@ -15,7 +15,14 @@ from assay.protocol.params import worst_case
 from assay.protocol.twin import events as e
 from assay.protocol.twin.attestations import SEED_PATIENCE
 from assay.protocol.twin.ledger import Bucket, bond, compensation, free
-from assay.protocol.twin.lifecycle import Market, MarketState, Moment, Refused, new_market_state, transition
+from assay.protocol.twin.lifecycle import (
+    Deployment,
+    MarketState,
+    Moment,
+    Refused,
+    new_market_state,
+    transition,
+)
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -122,7 +129,7 @@ class Story:
 @pytest.fixture
 def story() -> Story:
     """Ann and Bob hold a shard each; Vera is the only verifier."""
-    market = Market(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 1, Seconds(900), keccak, ARITHMETIC)
+    market = Deployment(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 1, Seconds(900), keccak, ARITHMETIC)
     everybody = (CLIENT, ANN, BOB, VERA, WHISTLER)
     scene = Scene(random.Random(1))
     told = Story(new_market_state(market, {account: Wei(10**6) for account in everybody}), scene)
@@ -181,7 +188,9 @@ def test_a_conviction_burns_half_pays_wasted_work_and_rewinds(story: Story) -> N
     assert story.market_state.holder(story.job_id, 0).solver == ZERO_ADDRESS
     assert story.market_state.holder(story.job_id, 1).solver == BOB
     assert story.market_state.current(story.job_id, Kind.TASK, 0, 1) == right
-    assert [story.market_state.stands(story.market_state.claims[c]) for c in (outer, anns, bobs)] == [False] * 3
+    assert [story.market_state.stands(story.market_state.claims[c]) for c in (outer, anns, bobs)] == [
+        False
+    ] * 3
 
     assert story.refuse(e.Void(story.market_state.claims[right].claim), BOB) == "NotStale"
     for claim_id in (outer, bobs, anns):
@@ -250,10 +259,13 @@ def test_a_vote_under_challenge_stays_locked_through_a_redraw(story: Story) -> N
     assert story.market_state.funds.active(VERA, Role.VERIFIER) == 5_000 - terms.verifier_stake
 
 
-def test_29_a_seed_comes_from_the_header_and_from_the_hash_only_in_the_end(story: Story) -> None:
+def test_attack_29_a_seed_comes_from_the_header_and_from_the_hash_only_in_the_end(story: Story) -> None:
     """Rule 4.5."""
     claim_id = story.commit(Kind.TASK, 0, ANN)
-    claim, seed_block = story.market_state.claims[claim_id].claim, story.market_state.claims[claim_id].status.seed_block
+    claim, seed_block = (
+        story.market_state.claims[claim_id].claim,
+        story.market_state.claims[claim_id].status.seed_block,
+    )
     block_hash, randao = keccak(b"block"), keccak(b"randao")
 
     def refusal(header: e.Header | None) -> str:

@@ -167,36 +167,36 @@ def test_no_stakes_make_robbery_pay(stake: int) -> None:
 
 
 @pytest.mark.parametrize("lazy", [0.1, 0.9])
-def test_plants_end_laziness_where_nobody_audits(lazy: float) -> None:
-    rate = 1.5 * formulas.least_plants(RULES, lazy)
-    rows = {row["rate"]: row for row in ask.planting(SIZE, RULES, lazy)}
+def test_forced_errors_end_laziness_where_nobody_audits(lazy: float) -> None:
+    rate = 1.5 * formulas.least_forced_errors(RULES, lazy)
+    rows = {row["rate"]: row for row in ask.forcing(SIZE, RULES, lazy)}
     assert rows[0.0]["lazy gain"] == pytest.approx(RULES.replay / TOK)
-    assert formulas.plant_gain(RULES, rate, lazy) < 0 > rows[0.05]["lazy gain"]
+    assert formulas.forced_error_gain(RULES, rate, lazy) < 0 > rows[0.05]["lazy gain"]
     for row in rows.values():
         error = 4 * (formulas.reward(RULES) + 40) * sqrt(row["rate"] / (min(lazy, 1 - lazy) * SIZE.sweep))
         assert abs(row["lazy gain"] - row["formula"]) < error + 1e-9
         assert row["honest stakes"] == 0
 
 
-def test_a_plant_pays_the_finder_and_burns_nothing_of_its_client() -> None:
+def test_a_forced_error_pays_the_whistleblower_and_burns_nothing_of_its_client() -> None:
     rules = replace(RULES, planted=16, claim_audits=0.0, vote_audits=0.0)
-    people = ask.crowd(SIZE, {S.PLANTER: 1.0}, ask.HONEST)
+    people = ask.crowd(SIZE, {S.FORCER: 1.0}, ask.HONEST)
     out = simulate(rules, people, 2_000, 3)
     assert out.convicted == 2_000 and out.burnt == 0 == out.imbalance()
-    assert out.balance[people.members(S.PLANTER)].sum() == -2_000 * (rules.solver_stake // 2)
+    assert out.balance[people.members(S.FORCER)].sum() == -2_000 * (rules.solver_stake // 2)
     assert out.balance[people.members(S.HONEST_VERIFIER)].sum() == 2_000 * (rules.solver_stake // 2)
 
 
-def test_a_plant_that_is_passed_indemnifies_its_client() -> None:
+def test_a_forced_error_that_is_passed_indemnifies_its_client() -> None:
     rules = replace(RULES, planted=16, claim_audits=0.0, vote_audits=0.0)
-    people = ask.crowd(SIZE, {S.PLANTER: 1.0}, {S.LAZY: 1.0})
+    people = ask.crowd(SIZE, {S.FORCER: 1.0}, {S.LAZY: 1.0})
     out = simulate(rules, people, 2_000, 3)
     taken = -out.balance[people.members(S.LAZY)].sum()
-    assert out.balance[people.members(S.PLANTER)].sum() == taken // 2 == out.burnt
+    assert out.balance[people.members(S.FORCER)].sum() == taken // 2 == out.burnt
     assert 2_000 <= taken / rules.verifier_stake < 1.15 * 2_000
 
 
-def test_plants_pay_for_as_many_audits_as_the_formula_says() -> None:
+def test_forced_errors_pay_for_as_many_audits_as_the_formula_says() -> None:
     for row in ask.auditing(replace_size(10_000), RULES):
         assert abs(row["audit earns"]) < 4 * row["error"]
     rates = [formulas.audits_at(RULES, faulty) for faulty in (0.0, 0.05, 0.1, 0.2, 0.4)]
@@ -219,8 +219,8 @@ def test_at_the_smallest_stakes_nothing_is_gained() -> None:
         enough = at("verifier_stake", formulas.least_verifier_stake(RULES, escape))
         assert formulas.lazy_gain(enough, escape) == pytest.approx(0, abs=1e-5)
     for lazy in (0.0, 1.0):
-        rate = formulas.least_plants(RULES, lazy)
-        assert formulas.plant_gain(RULES, rate, lazy) == pytest.approx(0, abs=1e-9)
+        rate = formulas.least_forced_errors(RULES, lazy)
+        assert formulas.forced_error_gain(RULES, rate, lazy) == pytest.approx(0, abs=1e-9)
 
 
 def test_what_deters_is_monotone() -> None:
@@ -230,7 +230,7 @@ def test_what_deters_is_monotone() -> None:
     for fewer, more in pairwise(stakes):
         assert formulas.capture_bound(fewer) > formulas.capture_bound(more)
         assert formulas.safe_share(fewer) < formulas.safe_share(more)
-        assert formulas.least_plants(fewer) > formulas.least_plants(more)
+        assert formulas.least_forced_errors(fewer) > formulas.least_forced_errors(more)
         assert formulas.least_audits_against_capture(fewer) > formulas.least_audits_against_capture(more)
         assert ask.capture_gain(SIZE, fewer) > ask.capture_gain(SIZE, more)
     for fewer, more in pairwise(audits):
@@ -309,7 +309,7 @@ def test_a_quorum_out_of_reach_is_an_error() -> None:
         simulate(RULES, people, 10, 1)
 
 
-def test_29_who_chooses_among_seeds_captures_draws_as_the_formula_says() -> None:
+def test_attack_29_who_chooses_among_seeds_captures_draws_as_the_formula_says() -> None:
     rules = ask.template_rules()
     rows = ask.proposing(SIZE, rules)
     for row in rows:
@@ -338,7 +338,7 @@ def test_under_the_templates_terms_nothing_pays_but_honesty(name: str, capped: b
     assert cost >= harm, "who wastes a draw loses more than it takes from the others"
     assert formulas.least_bond(rules) <= rules.bond / TOK
     assert formulas.reward(rules, share_wasted=True) > (rules.cost + rules.gas(CHALLENGE_GAS)) / TOK
-    assert formulas.plant_gain(rules, 0.025) < 0 > formulas.plant_gain(rules, 0.025, 1.0)
+    assert formulas.forced_error_gain(rules, 0.025) < 0 > formulas.forced_error_gain(rules, 0.025, 1.0)
 
 
 def test_under_the_templates_terms_nothing_pays_in_a_market_of_all() -> None:

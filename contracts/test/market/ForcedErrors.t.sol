@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {IForcedErrors} from "../../src/interfaces/IForcedErrors.sol";
 import {ITasks} from "../../src/interfaces/IMarket.sol";
-import {IPlants} from "../../src/interfaces/IPlants.sol";
 import {Claim, Kind, Phase, Role} from "../../src/interfaces/Types.sol";
 import {Market} from "./Market.sol";
 
-/// @notice Attack 13: a verifier passes a planted fault; and what a plant is no good for (docs/protocol.md 7.4).
-contract PlantsTest is Market {
+/// @notice Attack 13: a verifier passes a planted fault; and what a forced error is no good for (docs/protocol.md 7.4).
+contract ForcedErrorsTest is Market {
     uint256 private constant DEPOSIT = 100 ether; // = solverStake
     bytes32 private constant SALT = "secret of the client";
 
@@ -25,21 +25,21 @@ contract PlantsTest is Market {
         return keccak256(abi.encode(client_, solver, jobId, round, shard, SALT));
     }
 
-    function plantAs(address who, uint32 shard, uint256 deposit) private returns (bytes32 commitment) {
+    function forceErrorAs(address who, uint32 shard, uint256 deposit) private returns (bytes32 commitment) {
         commitment = commitmentOf(who, solvers[shard], 0, shard);
         vm.prank(who);
-        plants.plant(commitment, deposit);
+        forcedErrors.commitError(commitment, deposit);
         skip(1);
     }
 
     /// @dev The planted fault is at segment 0; the voters whose sample holds it are guilty.
     function planted() private returns (Claim memory claim, bytes32 commitment, address[] memory voters) {
-        commitment = plantAs(client, 0, DEPOSIT);
+        commitment = forceErrorAs(client, 0, DEPOSIT);
         claim = commitTask(0, 0);
         voters = accept(claim);
     }
 
-    function test_Attack13_aVerifierThatPassesAPlantedFaultPaysTheFinderIsPaidAndThePlanterIndemnified()
+    function test_Attack13_aVerifierThatPassesAForcedErrorPaysTheWhistleblowerIsPaidAndTheForcerIndemnified()
         external
     {
         uint256 clientBefore = free(client);
@@ -47,8 +47,8 @@ contract PlantsTest is Market {
         uint256 guilty = askedFor(claim, voters, 0);
         assertGt(guilty, 0, "somebody passed what it was asked to check");
         vm.prank(client);
-        plants.reveal(claim, SALT);
-        assertEq(plants.planter(idOf(claim)), client);
+        forcedErrors.reveal(claim, SALT);
+        assertEq(forcedErrors.forcer(idOf(claim)), client);
         uint256[] memory stakesBefore = new uint256[](voters.length);
         for (uint256 i; i < voters.length; ++i) {
             stakesBefore[i] = activeOf(voters[i], Role.VERIFIER);
@@ -64,66 +64,66 @@ contract PlantsTest is Market {
             uint256 lost = isAsked(claim, voters[i], 0) ? 50 ether : 0;
             assertEq(stakesBefore[i] - activeOf(voters[i], Role.VERIFIER), lost);
         }
-        plants.finish(client, commitment);
+        forcedErrors.finish(client, commitment);
         assertEq(free(client), clientBefore + guilty * 25 ether, "deposit back, and the indemnity");
         assertSolvent();
     }
 
-    function test_aPlantThatNobodyPassedCostsTheFindersRewardOnly() external {
-        bytes32 commitment = plantAs(client, 0, DEPOSIT);
+    function test_aForcedErrorThatNobodyPassedCostsTheWhistleblowersRewardOnly() external {
+        bytes32 commitment = forceErrorAs(client, 0, DEPOSIT);
         Claim memory claim = commitTask(0, 0);
         vm.prank(client);
-        plants.reveal(claim, SALT);
+        forcedErrors.reveal(claim, SALT);
         uint256 before = free(client);
         uint256 burnt = vault.burnt();
         convictByGame(claim);
-        plants.finish(client, commitment);
+        forcedErrors.finish(client, commitment);
         assertEq(free(client) - before, DEPOSIT);
         assertEq(vault.burnt(), burnt, "nothing is burnt");
         assertEq(activeOf(solvers[0], Role.SOLVER), 950 ether);
         assertSolvent();
     }
 
-    // A plant is no insurance for a cheat.
+    // A forced error is no insurance for a cheat.
 
-    function test_Attack13_aFaultPlantedAfterItsCommitIsNoPlant() external {
+    function test_Attack13_aErrorForcedAfterItsCommitIsNone() external {
         Claim memory claim = commitTask(0, 0);
         bytes32 commitment = commitmentOf(client, solvers[0], 0, 0);
         vm.startPrank(client);
-        plants.plant(commitment, DEPOSIT);
-        vm.expectPartialRevert(IPlants.PlantedTooLate.selector);
-        plants.reveal(claim, SALT);
+        forcedErrors.commitError(commitment, DEPOSIT);
+        vm.expectPartialRevert(IForcedErrors.ForcedTooLate.selector);
+        forcedErrors.reveal(claim, SALT);
         vm.stopPrank();
     }
 
-    function test_Attack13_aPlantInTheSecondOfTheCommitIsTooLate() external {
+    function test_Attack13_aForcedErrorInTheSecondOfTheCommitIsTooLate() external {
         bytes32 commitment = commitmentOf(client, solvers[0], 0, 0);
         vm.prank(client);
-        plants.plant(commitment, DEPOSIT);
+        forcedErrors.commitError(commitment, DEPOSIT);
         Claim memory claim = commitTask(0, 0);
-        vm.expectPartialRevert(IPlants.PlantedTooLate.selector);
+        vm.expectPartialRevert(IForcedErrors.ForcedTooLate.selector);
         vm.prank(client);
-        plants.reveal(claim, SALT);
+        forcedErrors.reveal(claim, SALT);
     }
 
-    function test_Attack13_aPlantThatIsNotConvictedLosesItsDeposit() external {
+    function test_Attack13_aForcedErrorThatIsNotConvictedLosesItsDeposit() external {
         (Claim memory claim, bytes32 commitment,) = planted();
         vm.prank(client);
-        plants.reveal(claim, SALT);
-        vm.expectPartialRevert(IPlants.NotDue.selector);
-        plants.finish(client, commitment);
+        forcedErrors.reveal(claim, SALT);
+        vm.expectPartialRevert(IForcedErrors.NotDue.selector);
+        forcedErrors.finish(client, commitment);
         skip(501);
         tasks.settle(claim);
-        skip(PLANT_TIME);
+        skip(FORCED_ERROR_TIME);
         uint256 burnt = vault.burnt();
         uint256 before = free(client);
-        plants.finish(client, commitment);
+        forcedErrors.finish(client, commitment);
         assertEq(vault.burnt() - burnt, DEPOSIT);
         assertEq(free(client), before);
         assertSolvent();
     }
 
-    function test_Attack13_aPlantNobodyHeardOfLosesItsDepositAndSavesNobody() external {
+    function test_Attack13_aForcedErrorNobodyHeardOfLosesItsDepositAndSavesNobody() external {
         (Claim memory claim, bytes32 commitment, address[] memory voters) = planted();
         uint256 guilty = askedFor(claim, voters, 0);
         convictByGame(claim);
@@ -133,109 +133,109 @@ contract PlantsTest is Market {
         assertGt(guilty, 0);
         vm.expectPartialRevert(ITasks.WrongPhase.selector);
         vm.prank(client);
-        plants.reveal(claim, SALT);
-        skip(PLANT_TIME + 1);
-        plants.finish(client, commitment);
-        vm.expectPartialRevert(IPlants.NotPlanted.selector);
-        plants.finish(client, commitment);
+        forcedErrors.reveal(claim, SALT);
+        skip(FORCED_ERROR_TIME + 1);
+        forcedErrors.finish(client, commitment);
+        vm.expectPartialRevert(IForcedErrors.NotForced.selector);
+        forcedErrors.finish(client, commitment);
         assertSolvent();
     }
 
     function test_Attack13_aSolverOrStrangerCannotInsureItself() external {
         fund(solvers[0], 1000 ether);
-        bytes32 commitment = plantAs(solvers[0], 0, DEPOSIT);
+        bytes32 commitment = forceErrorAs(solvers[0], 0, DEPOSIT);
         assertTrue(commitment != 0);
         Claim memory claim = commitTask(0, 0);
-        vm.expectRevert(abi.encodeWithSelector(IPlants.NotClient.selector, client));
+        vm.expectRevert(abi.encodeWithSelector(IForcedErrors.NotClient.selector, client));
         vm.prank(solvers[0]);
-        plants.reveal(claim, SALT);
-        vm.expectPartialRevert(IPlants.NotPlanted.selector);
+        forcedErrors.reveal(claim, SALT);
+        vm.expectPartialRevert(IForcedErrors.NotForced.selector);
         vm.prank(client);
-        plants.reveal(claim, SALT);
+        forcedErrors.reveal(claim, SALT);
     }
 
     function test_aDepositBelowTheStakeInsuresNothing() external {
-        plantAs(client, 0, DEPOSIT - 1);
+        forceErrorAs(client, 0, DEPOSIT - 1);
         Claim memory claim = commitTask(0, 0);
-        vm.expectRevert(abi.encodeWithSelector(IPlants.DepositTooSmall.selector, DEPOSIT, DEPOSIT - 1));
+        vm.expectRevert(abi.encodeWithSelector(IForcedErrors.DepositTooSmall.selector, DEPOSIT, DEPOSIT - 1));
         vm.prank(client);
-        plants.reveal(claim, SALT);
+        forcedErrors.reveal(claim, SALT);
     }
 
-    function test_aPlantIsOfOneClaimAndAClaimOfOnePlant() external {
-        plantAs(client, 0, DEPOSIT);
+    function test_aForcedErrorIsOfOneClaimAndAClaimOfOneForcedError() external {
+        forceErrorAs(client, 0, DEPOSIT);
         bytes32 commitment = commitmentOf(client, solvers[0], 0, 0);
-        vm.expectRevert(abi.encodeWithSelector(IPlants.AlreadyPlanted.selector, commitment));
+        vm.expectRevert(abi.encodeWithSelector(IForcedErrors.AlreadyForced.selector, commitment));
         vm.prank(client);
-        plants.plant(commitment, DEPOSIT);
+        forcedErrors.commitError(commitment, DEPOSIT);
         Claim memory other = commitTask(0, 1);
         vm.startPrank(client);
-        vm.expectPartialRevert(IPlants.NotPlanted.selector);
-        plants.reveal(other, SALT); // another shard, another solver
+        vm.expectPartialRevert(IForcedErrors.NotForced.selector);
+        forcedErrors.reveal(other, SALT); // another shard, another solver
         bytes32 second = keccak256(abi.encode(client, solvers[0], jobId, uint32(0), uint32(0), bytes32("2")));
-        plants.plant(second, DEPOSIT);
+        forcedErrors.commitError(second, DEPOSIT);
         vm.stopPrank();
         skip(1);
         Claim memory claim = commitTask(0, 0);
         vm.startPrank(client);
-        plants.reveal(claim, SALT);
-        vm.expectPartialRevert(IPlants.AlreadyRevealed.selector);
-        plants.reveal(claim, SALT);
-        vm.expectPartialRevert(IPlants.AlreadyRevealed.selector);
-        plants.reveal(claim, "2");
+        forcedErrors.reveal(claim, SALT);
+        vm.expectPartialRevert(IForcedErrors.AlreadyRevealed.selector);
+        forcedErrors.reveal(claim, SALT);
+        vm.expectPartialRevert(IForcedErrors.AlreadyRevealed.selector);
+        forcedErrors.reveal(claim, "2");
         vm.stopPrank();
     }
 
-    function test_anExpiredPlantIsNotRevealed() external {
-        plantAs(client, 0, DEPOSIT);
+    function test_anExpiredForcedErrorIsNotRevealed() external {
+        forceErrorAs(client, 0, DEPOSIT);
         Claim memory claim = commitTask(0, 0);
-        skip(PLANT_TIME);
-        vm.expectPartialRevert(IPlants.PlantExpired.selector);
+        skip(FORCED_ERROR_TIME);
+        vm.expectPartialRevert(IForcedErrors.ForcedErrorExpired.selector);
         vm.prank(client);
-        plants.reveal(claim, SALT);
+        forcedErrors.reveal(claim, SALT);
     }
 
-    function test_anAggregateIsNoPlant() external {
+    function test_anAggregateIsNoForcedError() external {
         acceptedTask(0, 0);
         acceptedTask(0, 1);
         bytes32 commitment = commitmentOf(client, solvers[0], 0, 0);
         vm.prank(client);
-        plants.plant(commitment, DEPOSIT);
+        forcedErrors.commitError(commitment, DEPOSIT);
         skip(1);
         Claim memory outer = commitOuter(0);
-        vm.expectRevert(IPlants.NotATask.selector);
+        vm.expectRevert(IForcedErrors.NotATask.selector);
         vm.prank(client);
-        plants.reveal(outer, SALT);
+        forcedErrors.reveal(outer, SALT);
     }
 
-    function test_nobodySpoilsAPlantByPlantingItFirst() external {
+    function test_nobodySpoilsAForcedErrorByForcingItFirst() external {
         bytes32 commitment = commitmentOf(client, solvers[0], 0, 0);
         fund(stranger, DEPOSIT);
         vm.prank(stranger);
-        plants.plant(commitment, 1);
-        plantAs(client, 0, DEPOSIT);
+        forcedErrors.commitError(commitment, 1);
+        forceErrorAs(client, 0, DEPOSIT);
         Claim memory claim = commitTask(0, 0);
         vm.prank(client);
-        plants.reveal(claim, SALT);
-        assertEq(plants.planter(idOf(claim)), client);
+        forcedErrors.reveal(claim, SALT);
+        assertEq(forcedErrors.forcer(idOf(claim)), client);
     }
 
-    function test_aPlantThatARewindEndsKeepsItsDeposit() external {
+    function test_aForcedErrorThatARewindEndsKeepsItsDeposit() external {
         Claim memory first = acceptedTask(0, 0);
         acceptedTask(0, 1);
         commitOuter(0);
         bytes32 commitment = keccak256(abi.encode(client, solvers[1], jobId, uint32(1), uint32(1), SALT));
         vm.prank(client);
-        plants.plant(commitment, DEPOSIT);
+        forcedErrors.commitError(commitment, DEPOSIT);
         skip(1);
         Claim memory claim = commitTask(1, 1);
         vm.prank(client);
-        plants.reveal(claim, SALT);
+        forcedErrors.reveal(claim, SALT);
         convictByGame(first);
         tasks.void(claim);
         assertPhase(claim, Phase.VOID);
         uint256 before = free(client);
-        plants.finish(client, commitment);
+        forcedErrors.finish(client, commitment);
         assertEq(free(client) - before, DEPOSIT);
     }
 }

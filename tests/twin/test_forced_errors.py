@@ -1,4 +1,5 @@
-"""A client's plant in both worlds: planted, committed, revealed, convicted, deposit returned (rule 7.4)."""
+"""A client's forced error in twin and chain: planted, committed, revealed, convicted, deposit returned (rule
+7.4)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ from tests.twin.deployed import ACCOUNTS
 from tests.twin.player import Player
 
 
-def test_a_revealed_plant_pays_the_finder_half_a_stake_and_its_deposit_comes_back(stage: Stage) -> None:
+def test_a_revealed_forced_error_pays_the_whistleblower_half_a_stake_and_its_deposit_comes_back(
+    stage: Stage,
+) -> None:
     twin = stage.enter()
     player = Player(twin, random.Random(5))
     post, client = player.posting()
@@ -21,17 +24,17 @@ def test_a_revealed_plant_pays_the_finder_half_a_stake_and_its_deposit_comes_bac
     ((job_id, job),) = twin.market_state.jobs.items()
     solver = next(a for a in ACCOUNTS[1:] if a != client and twin.act(e.TakeShard(job_id, 0), a))
     salt = bytes(range(32))
-    commitment = twin.market_state.plant_commitment(client, solver, job_id, 0, 0, salt)
-    assert twin.act(e.Plant(commitment, job.terms.solver_stake), client)
+    commitment = twin.market_state.forced_error_commitment(client, solver, job_id, 0, 0, salt)
+    assert twin.act(e.ForcedError(commitment, job.terms.solver_stake), client)
     work = [d for d in player.useful() if isinstance(d[0], e.Commit) and d[0].claim.shard == 0]
     ((commit, by),) = work
     assert twin.act(commit, by)
     claim_id = twin.market_state.current(job_id, Kind.TASK, 0, 0)
     assert claim_id is not None
     claim = twin.market_state.claims[claim_id].claim
-    assert not twin.act(e.RevealPlant(claim, salt[::-1]), client)
-    assert twin.act(e.RevealPlant(claim, salt), client)
-    assert twin.market_state.planters[claim_id] == client
+    assert not twin.act(e.RevealForcedError(claim, salt[::-1]), client)
+    assert twin.act(e.RevealForcedError(claim, salt), client)
+    assert twin.market_state.forcers[claim_id] == client
 
     before = twin.market_state.funds
     demander = next(a for a in ACCOUNTS[1:] if a not in (client, solver))
@@ -43,5 +46,5 @@ def test_a_revealed_plant_pays_the_finder_half_a_stake_and_its_deposit_comes_bac
     assert twin.market_state.claims[claim_id].status.phase == Phase.CONVICTED
     lost = before.active(solver, Role.SOLVER) - twin.market_state.funds.active(solver, Role.SOLVER)
     assert lost == job.terms.solver_stake // 2 and twin.market_state.funds.ledger.burnt == before.ledger.burnt
-    assert twin.act(e.FinishPlant(client, commitment), demander)
+    assert twin.act(e.FinishForcedError(client, commitment), demander)
     assert twin.accepted["RevealPlant"] >= 1

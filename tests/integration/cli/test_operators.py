@@ -18,13 +18,13 @@ def give(assay: Assay, *names: str) -> None:
 
 def test_an_owner_stakes_for_its_operator_and_takes_everything_back(assay: Assay, home: Path) -> None:
     give(assay, "owner", "worker")
-    consent = assay("keys", "consent", "owner", account="worker").data
+    consent = assay("operator", "consent", "owner", account="worker").data
     assert consent["nonce"] == 0
     arguments = ("--expiry", str(consent["expiry"]), "--consent", consent["signature"])
-    stolen = assay("keys", "bind", "worker", *arguments)
+    stolen = assay("operator", "bind", "worker", *arguments)
     assert stolen.status == Exit.REVERTED and "WrongConsent" in stolen.error["message"]
-    assert assay("keys", "bind", "worker", *arguments, account="owner").status == Exit.OK
-    assert assay("keys", "show", "worker").data["owner"] == consent["owner"]
+    assert assay("operator", "bind", "worker", *arguments, account="owner").status == Exit.OK
+    assert assay("operator", "show", "worker").data["owner"] == consent["owner"]
 
     staked = assay("stake", "deposit", "60tok", "--role", "solver", "--for", "worker", account="owner")
     assert staked.status == Exit.OK
@@ -36,7 +36,7 @@ def test_an_owner_stakes_for_its_operator_and_takes_everything_back(assay: Assay
     assert refused.status == Exit.REVERTED and "NotOwner" in refused.error["message"]
     assert assay("token", "withdraw", "5tok", "--from", "worker", account="owner").status == Exit.OK
 
-    assert assay("keys", "unbind", "worker", account="owner").status == Exit.OK
+    assert assay("operator", "unbind", "worker", account="owner").status == Exit.OK
     out = ("--role", "solver", "--for", "worker")
     assert assay("stake", "unbond", "60tok", *out, account="owner").status == Exit.OK
     assert assay("devnet", "warp", "7d").status == Exit.OK
@@ -46,21 +46,21 @@ def test_an_owner_stakes_for_its_operator_and_takes_everything_back(assay: Assay
         "wallet": str(45 * TOK),
         "free": str(60 * TOK),
     }
-    assert assay("keys", "show", "worker").data["owner"] == consent["owner"], "not yet"
+    assert assay("operator", "show", "worker").data["owner"] == consent["owner"], "not yet"
     assert assay("devnet", "warp", "7d").status == Exit.OK
-    assert assay("keys", "show", "worker").data["owner"] == consent["operator"], "its own again"
-    again = assay("keys", "bind", "worker", *arguments, account="owner")
+    assert assay("operator", "show", "worker").data["owner"] == consent["operator"], "its own again"
+    again = assay("operator", "bind", "worker", *arguments, account="owner")
     assert again.status == Exit.REVERTED, "a consent is good once"
 
 
 def test_a_revoked_consent_is_worth_nothing(assay: Assay) -> None:
     give(assay, "boss", "hand")
-    consent = assay("keys", "consent", "boss", account="hand").data
-    assert assay("keys", "revoke", account="hand").status == Exit.OK
+    consent = assay("operator", "consent", "boss", account="hand").data
+    assert assay("operator", "revoke", account="hand").status == Exit.OK
     arguments = ("--expiry", str(consent["expiry"]), "--consent", consent["signature"])
-    refused = assay("keys", "bind", "hand", *arguments, account="boss")
+    refused = assay("operator", "bind", "hand", *arguments, account="boss")
     assert refused.status == Exit.REVERTED and "WrongConsent" in refused.error["message"]
-    malformed = assay("keys", "bind", "hand", "--expiry", "1", "--consent", "zz", account="boss")
+    malformed = assay("operator", "bind", "hand", "--expiry", "1", "--consent", "zz", account="boss")
     assert malformed.error["code"] == "bad-consent"
 
 

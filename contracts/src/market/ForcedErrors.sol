@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {IForcedErrors} from "../interfaces/IForcedErrors.sol";
 import {ITasks, IVault} from "../interfaces/IMarket.sol";
-import {IPlants} from "../interfaces/IPlants.sol";
 import {Claim, Kind, Phase, Terms} from "../interfaces/Types.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
-/// @notice See IPlants. A conviction asks `planter`; nothing else depends on this contract.
-contract Plants is IPlants {
+/// @notice See IForcedErrors. A conviction asks `forcer`; nothing else depends on this contract.
+contract ForcedErrors is IForcedErrors {
     using SafeCast for uint256;
 
     /// @dev Two slots and a half.
-    struct Plant {
+    struct ForcedError {
         address client;
-        uint64 plantedAt; // seconds
+        uint64 forcedAt; // seconds
         uint128 deposit;
         bytes32 claimId; // 0 until revealed
     }
@@ -22,26 +22,26 @@ contract Plants is IPlants {
     IVault public immutable VAULT;
     address public immutable JOBS;
     ITasks public immutable TASKS;
-    /// @notice Seconds from planting to expiry: longer than a task, its votes, its window and a game take.
+    /// @notice Seconds from its commitment to expiry: longer than a task, its votes, its window and a game take.
     uint64 public immutable PLANT_TIME;
 
-    /// @dev By client and commitment, so that nobody spoils another's by planting it first.
-    mapping(bytes32 id => Plant) private plants;
-    mapping(bytes32 claimId => address) public planter;
+    /// @dev By client and commitment, so that nobody spoils another's by forcing it first.
+    mapping(bytes32 id => ForcedError) private forcedErrors;
+    mapping(bytes32 claimId => address) public forcer;
 
-    constructor(IVault vault, address jobs, ITasks tasks, uint64 plantTime) {
+    constructor(IVault vault, address jobs, ITasks tasks, uint64 forcedErrorTime) {
         VAULT = vault;
         JOBS = jobs;
         TASKS = tasks;
-        PLANT_TIME = plantTime;
+        PLANT_TIME = forcedErrorTime;
     }
 
-    function plant(bytes32 commitment, uint256 deposit) external {
+    function commitError(bytes32 commitment, uint256 deposit) external {
         bytes32 id = _id(msg.sender, commitment);
-        if (plants[id].client != address(0)) revert AlreadyPlanted(commitment);
+        if (forcedErrors[id].client != address(0)) revert AlreadyForced(commitment);
         uint64 now_ = uint64(block.timestamp);
-        plants[id] = Plant(msg.sender, now_, deposit.toUint128(), 0);
-        emit Planted(commitment, msg.sender, deposit, now_ + PLANT_TIME);
+        forcedErrors[id] = ForcedError(msg.sender, now_, deposit.toUint128(), 0);
+        emit ErrorForced(commitment, msg.sender, deposit, now_ + PLANT_TIME);
         VAULT.move(IVault.Bucket.FREE, _key(msg.sender), IVault.Bucket.BOND, id, deposit);
     }
 
@@ -49,35 +49,35 @@ contract Plants is IPlants {
         bytes32 commitment =
             keccak256(abi.encode(msg.sender, claim.claimant, claim.jobId, claim.round, claim.shard, salt));
         bytes32 id = _id(msg.sender, commitment);
-        Plant memory p = plants[id];
-        if (p.client == address(0)) revert NotPlanted(commitment);
+        ForcedError memory p = forcedErrors[id];
+        if (p.client == address(0)) revert NotForced(commitment);
         if (claim.kind != Kind.TASK) revert NotATask();
         Terms memory t = _terms(claim.jobId);
         if (t.client != msg.sender) revert NotClient(t.client);
         if (p.claimId != 0) revert AlreadyRevealed(p.claimId);
-        if (block.timestamp > p.plantedAt + PLANT_TIME) revert PlantExpired(p.plantedAt + PLANT_TIME);
-        if (p.plantedAt >= claim.committedAt) revert PlantedTooLate(p.plantedAt, claim.committedAt);
+        if (block.timestamp > p.forcedAt + PLANT_TIME) revert ForcedErrorExpired(p.forcedAt + PLANT_TIME);
+        if (p.forcedAt >= claim.committedAt) revert ForcedTooLate(p.forcedAt, claim.committedAt);
         if (p.deposit < t.solverStake) revert DepositTooSmall(t.solverStake, p.deposit);
         bytes32 claimId = keccak256(abi.encode(claim));
         Phase phase = TASKS.status(claimId).phase;
         if (phase == Phase.NONE) revert ITasks.WrongClaim(claimId);
         if (phase == Phase.CONVICTED || phase == Phase.SETTLED) revert ITasks.WrongPhase(phase);
-        if (planter[claimId] != address(0)) revert AlreadyRevealed(claimId);
-        plants[id].claimId = claimId;
-        planter[claimId] = msg.sender;
-        emit PlantRevealed(commitment, claimId, msg.sender);
+        if (forcer[claimId] != address(0)) revert AlreadyRevealed(claimId);
+        forcedErrors[id].claimId = claimId;
+        forcer[claimId] = msg.sender;
+        emit ForcedErrorRevealed(commitment, claimId, msg.sender);
     }
 
     function finish(address client, bytes32 commitment) external {
         bytes32 id = _id(client, commitment);
-        Plant memory p = plants[id];
-        if (p.client == address(0)) revert NotPlanted(commitment);
+        ForcedError memory p = forcedErrors[id];
+        if (p.client == address(0)) revert NotForced(commitment);
         Phase phase = p.claimId == 0 ? Phase.NONE : TASKS.status(p.claimId).phase;
         bool kept = phase == Phase.CONVICTED || phase == Phase.VOID;
-        uint64 expiry = p.plantedAt + PLANT_TIME;
+        uint64 expiry = p.forcedAt + PLANT_TIME;
         if (!kept && block.timestamp <= expiry) revert NotDue(expiry + 1);
-        delete plants[id];
-        emit PlantFinished(commitment, client, kept ? p.deposit : 0, kept ? 0 : p.deposit);
+        delete forcedErrors[id];
+        emit ForcedErrorFinished(commitment, client, kept ? p.deposit : 0, kept ? 0 : p.deposit);
         if (kept) VAULT.move(IVault.Bucket.BOND, id, IVault.Bucket.FREE, _key(client), p.deposit);
         else VAULT.burn(IVault.Bucket.BOND, id, p.deposit);
     }
