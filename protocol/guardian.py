@@ -1,6 +1,6 @@
 """Who may stop new business, and which (docs/protocol.md 7.2; the Guardian contract's pure twin).
 
-Contract: only new jobs, claims of shards and new stakes ask here; whatever is under way never does.
+Contract: only new jobs, the taking of shards and new stakes ask here; whatever is under way never does.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``assay guardian``: stop new jobs, claims of shards or stakes; what is under way always goes on."""
+"""``assay guardian``: stop new jobs, the taking of shards or stakes; what is under way always goes on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def parse_business(text: str) -> Business:
 
 @commands.command()
 def pause(context: typer.Context, what: What) -> None:
-    """Pauser: stop new jobs, claims of shards, or stakes."""
+    """Pauser: stop new jobs, the taking of shards, or stakes."""
     _set(context, what, True)
 
 

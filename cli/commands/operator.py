@@ -23,7 +23,7 @@ def consent(
     owner: Annotated[str, typer.Argument(help="Name or address of the account that shall own this one.")],
     valid: Annotated[str, typer.Option("--for", help="How long the consent can be used.")] = "1d",
 ) -> None:
-    """Operator: sign the consent to be owned. Nothing is sent; the owner passes it to `keys bind`."""
+    """Operator: sign the consent to be owned. Nothing is sent; the owner passes it to `operator bind`."""
     from assay.chain.contracts.consent import sign_consent
     from assay.chain.contracts.operators import ownership
     from assay.chain.eth.keystore import Keystore

@@ -14,8 +14,8 @@ from math import ceil, comb, exp, factorial, log, sqrt
 from scripts.economics.strategies import (
     CHALLENGE_GAS,
     DEFENCE_GAS,
+    FORCED_ERROR_GAS,
     OPEN_GAS,
-    PLANT_GAS,
     TASK_GAS,
     TOK,
     VOTE_GAS,
@@ -214,7 +214,7 @@ def accepted_faults(rules: Rules, faulty: float, fakes: int) -> float:
 
 
 def diluted(rules: Rules) -> tuple[float, float, float]:
-    """A cheat that opens on itself as many games as pay, each for its gas: how many, what an whistleblower
+    """A cheat that opens on itself as many games as pay, each for its gas: how many, what a whistleblower
     with one game still has of the reward, and what it has if it opens as many as pay for it."""
     gas, prize = rules.gas(OPEN_GAS) / TOK, reward(rules)
     games = max(sqrt(prize / gas) - 1, 0.0)
@@ -242,7 +242,7 @@ def least_forced_errors(rules: Rules, lazy: float = 0.0) -> float:
 
 def forced_errors_cost(rules: Rules, rate: float) -> float:
     """What the client pays for them, a task, where verifiers replay: they are found and paid for."""
-    return rate * (reward(rules) + rules.gas(TASK_GAS + PLANT_GAS) / TOK)
+    return rate * (reward(rules) + rules.gas(TASK_GAS + FORCED_ERROR_GAS) / TOK)
 
 
 def audits_cost(rules: Rules) -> float:
@@ -252,7 +252,8 @@ def audits_cost(rules: Rules) -> float:
     passed = (1 - hit(rules, 1)) ** rules.verifiers
     made = rate / passed  # of the accepted; those that a verifier finds are paid for too
     rest = (1 - passed) * made * reward(rules)
-    work = made * (rules.cost * (rules.segments - 1) / rules.segments + rules.gas(TASK_GAS + PLANT_GAS)) / TOK
+    gas = rules.gas(TASK_GAS + FORCED_ERROR_GAS)
+    work = made * (rules.cost * (rules.segments - 1) / rules.segments + gas) / TOK
     return rate * rules.claim_audits * reward(rules) + rest + work
 
 

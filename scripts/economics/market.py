@@ -30,8 +30,8 @@ from scripts.economics.strategies import (
     CHALLENGE_GAS,
     CODE,
     DEFENCE_GAS,
+    FORCED_ERROR_GAS,
     OPEN_GAS,
-    PLANT_GAS,
     REPLAYING,
     SOLVERS,
     TASK_GAS,
@@ -119,7 +119,7 @@ class Market:
         planted = self._is(solver, S.ROBBER, S.FORCER)
         count = np.where(planted, rules.planted, count)
         self._spend(solver, (rules.segments - count) * rules.cost // rules.segments + rules.gas(TASK_GAS))
-        self._spend(solver[self._is(solver, S.FORCER)], rules.gas(PLANT_GAS))
+        self._spend(solver[self._is(solver, S.FORCER)], rules.gas(FORCED_ERROR_GAS))
         self._act(solver)
         return (np.uint64(1) << count.astype(np.uint64)) - np.uint64(1)
 

@@ -13,7 +13,7 @@ import numpy as np
 
 TOK = 10**6
 """Smallest units in a token of the simulation."""
-VOTE_GAS, TASK_GAS, PLANT_GAS = 270_000, 264_000, 200_000
+VOTE_GAS, TASK_GAS, FORCED_ERROR_GAS = 270_000, 264_000, 200_000
 """Gas of a vote with its share of seed and tally; of a task's commit and settlement; of a forced error's
 announcement and its reveal. From contracts/snapshots, rounded up."""
 CHALLENGE_GAS, DEFENCE_GAS, OPEN_GAS = 2_000_000, 950_000, 360_000

@@ -242,7 +242,7 @@ def _raw(sample: Sample, step: int) -> _RawReplay:
     return liar
 
 
-_PLANTS: dict[str, Callable[[random.Random, Sample, int], Replay | None]] = {
+_LIARS: dict[str, Callable[[random.Random, Sample, int], Replay | None]] = {
     "element": _element,
     "node output": _node_output,
     "input binding": _input_binding,
@@ -262,7 +262,7 @@ def plant(rng: random.Random, sample: Sample, honest: Replay, kind: str, steps: 
     """
     last = FIRST_STEP + steps - 1
     step = last if kind in VOTES_ONLY else rng.randrange(FIRST_STEP, last + 1)
-    liar = _PLANTS[kind](rng, sample, step)
+    liar = _LIARS[kind](rng, sample, step)
     if liar is None:
         return None
     for i in range(steps):

@@ -4,30 +4,30 @@ pragma solidity ^0.8.30;
 import {Context, Cursor, Game, ICourt} from "../interfaces/ICourt.sol";
 
 /// @title A game's parts and its hash
-/// @notice Basis, context and cursor (see Game) are plain words each, in calldata and in memory as in their encoding, so they are
+/// @notice Params, context and cursor (see Game) are plain words each, in calldata and in memory as in their encoding, so they are
 /// hashed where they lie. Words that are not canonical for their type give a hash that no game is stored under.
 library Games {
-    uint256 private constant BASIS_BYTES = 20 * 32; // accused .. shard
-    uint256 private constant SCOPE_BYTES = 9 * 32;
-    uint256 private constant FRONT_BYTES = 10 * 32;
+    uint256 private constant PARAMS_BYTES = 20 * 32; // accused .. shard
+    uint256 private constant CONTEXT_BYTES = 9 * 32;
+    uint256 private constant CURSOR_BYTES = 10 * 32;
 
     function context(Game calldata game) internal pure returns (Context calldata context_) {
         assembly ("memory-safe") {
-            context_ := add(game, BASIS_BYTES)
+            context_ := add(game, PARAMS_BYTES)
         }
     }
 
     function cursor(Game calldata game) internal pure returns (Cursor calldata cursor_) {
         assembly ("memory-safe") {
-            cursor_ := add(game, add(BASIS_BYTES, SCOPE_BYTES))
+            cursor_ := add(game, add(PARAMS_BYTES, CONTEXT_BYTES))
         }
     }
 
     function paramsHash(Game calldata game) internal pure returns (bytes32 digest) {
         assembly ("memory-safe") {
             let p := mload(0x40)
-            calldatacopy(p, game, BASIS_BYTES)
-            digest := keccak256(p, BASIS_BYTES)
+            calldatacopy(p, game, PARAMS_BYTES)
+            digest := keccak256(p, PARAMS_BYTES)
         }
     }
 
@@ -39,8 +39,8 @@ library Games {
         assembly ("memory-safe") {
             let p := mload(0x40)
             mstore(p, paramsHash_)
-            calldatacopy(add(p, 0x20), context_, SCOPE_BYTES)
-            digest := keccak256(p, add(0x20, SCOPE_BYTES))
+            calldatacopy(add(p, 0x20), context_, CONTEXT_BYTES)
+            digest := keccak256(p, add(0x20, CONTEXT_BYTES))
         }
     }
 
@@ -52,8 +52,8 @@ library Games {
         assembly ("memory-safe") {
             let p := mload(0x40)
             mstore(p, paramsHash_)
-            mcopy(add(p, 0x20), context_, SCOPE_BYTES)
-            digest := keccak256(p, add(0x20, SCOPE_BYTES))
+            mcopy(add(p, 0x20), context_, CONTEXT_BYTES)
+            digest := keccak256(p, add(0x20, CONTEXT_BYTES))
         }
     }
 
@@ -61,8 +61,8 @@ library Games {
         assembly ("memory-safe") {
             let p := mload(0x40)
             mstore(p, contextHash_)
-            calldatacopy(add(p, 0x20), cursor_, FRONT_BYTES)
-            digest := keccak256(p, add(0x20, FRONT_BYTES))
+            calldatacopy(add(p, 0x20), cursor_, CURSOR_BYTES)
+            digest := keccak256(p, add(0x20, CURSOR_BYTES))
         }
     }
 
@@ -70,8 +70,8 @@ library Games {
         assembly ("memory-safe") {
             let p := mload(0x40)
             mstore(p, contextHash_)
-            mcopy(add(p, 0x20), cursor_, FRONT_BYTES)
-            digest := keccak256(p, add(0x20, FRONT_BYTES))
+            mcopy(add(p, 0x20), cursor_, CURSOR_BYTES)
+            digest := keccak256(p, add(0x20, CURSOR_BYTES))
         }
     }
 
@@ -97,10 +97,10 @@ library Games {
         bytes32 topic = ICourt.GameOpened.selector;
         assembly ("memory-safe") {
             let p := mload(0x40)
-            calldatacopy(p, game, BASIS_BYTES)
-            mcopy(add(p, BASIS_BYTES), context_, SCOPE_BYTES)
-            mcopy(add(p, add(BASIS_BYTES, SCOPE_BYTES)), cursor_, FRONT_BYTES)
-            log3(p, add(BASIS_BYTES, add(SCOPE_BYTES, FRONT_BYTES)), topic, gameId, claimId)
+            calldatacopy(p, game, PARAMS_BYTES)
+            mcopy(add(p, PARAMS_BYTES), context_, CONTEXT_BYTES)
+            mcopy(add(p, add(PARAMS_BYTES, CONTEXT_BYTES)), cursor_, CURSOR_BYTES)
+            log3(p, add(PARAMS_BYTES, add(CONTEXT_BYTES, CURSOR_BYTES)), topic, gameId, claimId)
         }
     }
 }

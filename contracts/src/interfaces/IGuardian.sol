@@ -2,7 +2,7 @@
 pragma solidity ^0.8.28;
 
 /// @title Guardian: who may stop new business (docs/protocol.md, section 7.2)
-/// @notice Pauses new jobs, claims of shards and new stakes. Nothing else asks it: whatever is under way goes on to its end, and
+/// @notice Pauses new jobs, the taking of shards and new stakes. Nothing else asks it: whatever is under way goes on to its end, and
 /// tokens leave, paused or not.
 interface IGuardian {
     /// @dev What can be paused.

@@ -23,7 +23,7 @@ contract ForcedErrors is IForcedErrors {
     address public immutable JOBS;
     ITasks public immutable TASKS;
     /// @notice Seconds from its commitment to expiry: longer than a task, its votes, its window and a game take.
-    uint64 public immutable PLANT_TIME;
+    uint64 public immutable FORCED_ERROR_TIME;
 
     /// @dev By client and commitment, so that nobody spoils another's by forcing it first.
     mapping(bytes32 id => ForcedError) private forcedErrors;
@@ -33,7 +33,7 @@ contract ForcedErrors is IForcedErrors {
         VAULT = vault;
         JOBS = jobs;
         TASKS = tasks;
-        PLANT_TIME = forcedErrorTime;
+        FORCED_ERROR_TIME = forcedErrorTime;
     }
 
     function commitError(bytes32 commitment, uint256 deposit) external {
@@ -41,7 +41,7 @@ contract ForcedErrors is IForcedErrors {
         if (forcedErrors[id].client != address(0)) revert AlreadyForced(commitment);
         uint64 now_ = uint64(block.timestamp);
         forcedErrors[id] = ForcedError(msg.sender, now_, deposit.toUint128(), 0);
-        emit ErrorForced(commitment, msg.sender, deposit, now_ + PLANT_TIME);
+        emit ErrorForced(commitment, msg.sender, deposit, now_ + FORCED_ERROR_TIME);
         VAULT.move(IVault.Bucket.FREE, _key(msg.sender), IVault.Bucket.BOND, id, deposit);
     }
 
@@ -55,7 +55,9 @@ contract ForcedErrors is IForcedErrors {
         Terms memory t = _terms(claim.jobId);
         if (t.client != msg.sender) revert NotClient(t.client);
         if (p.claimId != 0) revert AlreadyRevealed(p.claimId);
-        if (block.timestamp > p.forcedAt + PLANT_TIME) revert ForcedErrorExpired(p.forcedAt + PLANT_TIME);
+        if (block.timestamp > p.forcedAt + FORCED_ERROR_TIME) {
+            revert ForcedErrorExpired(p.forcedAt + FORCED_ERROR_TIME);
+        }
         if (p.forcedAt >= claim.committedAt) revert ForcedTooLate(p.forcedAt, claim.committedAt);
         if (p.deposit < t.solverStake) revert DepositTooSmall(t.solverStake, p.deposit);
         bytes32 claimId = keccak256(abi.encode(claim));
@@ -74,7 +76,7 @@ contract ForcedErrors is IForcedErrors {
         if (p.client == address(0)) revert NotForced(commitment);
         Phase phase = p.claimId == 0 ? Phase.NONE : TASKS.status(p.claimId).phase;
         bool kept = phase == Phase.CONVICTED || phase == Phase.VOID;
-        uint64 expiry = p.forcedAt + PLANT_TIME;
+        uint64 expiry = p.forcedAt + FORCED_ERROR_TIME;
         if (!kept && block.timestamp <= expiry) revert NotDue(expiry + 1);
         delete forcedErrors[id];
         emit ForcedErrorFinished(commitment, client, kept ? p.deposit : 0, kept ? 0 : p.deposit);

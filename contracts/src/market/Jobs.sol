@@ -9,7 +9,7 @@ import {TermsStore} from "../libraries/TermsStore.sol";
 import {Rewinds} from "./Rewinds.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
-/// @notice See IJobs; docs/protocol.md, sections 3 to 5. Keeps each job's clockwork (which round, how much of it is in,
+/// @notice See IJobs; docs/protocol.md, sections 3 to 5. Keeps each job's progress (which round, how much of it is in,
 /// what a rewind has overtaken) in two slots that the Tasks contract turns; how it goes back is in Rewinds.
 contract Jobs is Rewinds {
     using SafeCast for uint256;

@@ -5,7 +5,7 @@ import {IJobs, IVault} from "../interfaces/IMarket.sol";
 import {Accused, Kind} from "../interfaces/Types.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
-/// @title A job's clockwork, and how it goes back (docs/protocol.md, section 5)
+/// @title A job's progress, and how it goes back (docs/protocol.md, section 5)
 /// @dev What a rewind has overtaken follows from how many there were: no claim is touched when its job goes back.
 abstract contract Rewinds is IJobs {
     using SafeCast for uint256;

@@ -121,7 +121,7 @@ abstract contract AuditsHandler is DisputesHandler {
         ++calls["forceError"];
     }
 
-    /// @dev The first plant, from a random one on, that may be revealed. What is revealed is found, if it still can be.
+    /// @dev The first forced error, from a random one on, that may be revealed. What is revealed is found, if it still can be.
     function reveal(uint256 seed) external {
         for (uint256 i; i < planted.length; ++i) {
             ErrorForced storage p = planted[(seed % planted.length + i) % planted.length];

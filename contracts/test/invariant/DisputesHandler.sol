@@ -118,18 +118,18 @@ abstract contract DisputesHandler is MarketHandler {
 
     /// @dev The bond came back, and what left the stakes is burnt, set aside, or the challenger's. Half or more is burnt; but a
     /// forcer's half stake is all pool, and of what guilty voters lose the smaller half is the forcer's.
-    function _assertSplit(Purse memory before, address defender, bool plant) internal {
+    function _assertSplit(Purse memory before, address defender, bool forced) internal {
         Purse memory later = _purse(defender);
         uint256 slashed = before.staked - later.staked;
         uint256 burnt = later.burnt - before.burnt;
         uint256 pool = later.challenger - before.challenger - CHALLENGE_BOND;
         pool += later.compensation - before.compensation;
-        uint256 voters = plant ? slashed - SOLVER_STAKE / 2 : slashed;
+        uint256 voters = forced ? slashed - SOLVER_STAKE / 2 : slashed;
         assertEq(burnt, voters - voters / 2, "the larger half is burnt");
-        assertEq(later.forcer - before.forcer, plant ? voters / 2 : 0, "the forcer's indemnity");
+        assertEq(later.forcer - before.forcer, forced ? voters / 2 : 0, "the forcer's indemnity");
         assertEq(slashed, burnt + pool + later.forcer - before.forcer, "a slash splits exactly");
-        if (plant) {
-            ++calls["convict plant"];
+        if (forced) {
+            ++calls["convict forced error"];
             if (voters > 0) ++calls["indemnify"];
         }
     }

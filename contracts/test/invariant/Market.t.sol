@@ -285,7 +285,7 @@ contract MarketInvariantTest is Test {
             "close",
             "commit",
             "convict",
-            "convict plant",
+            "convict forced error",
             "convict vote",
             "decide",
             "demand",

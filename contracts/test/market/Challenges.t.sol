@@ -203,7 +203,7 @@ contract ChallengesTest is Market {
         assertPhase(claim, Phase.CONVICTED);
     }
 
-    function test_Attack19_aSockPuppetsGameDoesNotKeepTheExposerOut() external {
+    function test_Attack19_aSockPuppetsGameDoesNotKeepTheWhistleblowerOut() external {
         Claim memory claim = acceptedTask(0, 0);
         fund(stranger, 30 ether);
         uint256 puppet = challengeAs(stranger, claim, 0);
@@ -289,7 +289,7 @@ contract ChallengesTest is Market {
     }
 
     /// @notice The cheat's second account opens first and wins first: whoever had announced before it still gets its part.
-    function test_Attack19_overtakingTheExposerDoesNotTakeItsReward() external {
+    function test_Attack19_overtakingTheWhistleblowerDoesNotTakeItsReward() external {
         Claim memory claim = acceptedTask(0, 0);
         fund(stranger, 30 ether);
         bytes32 salt = announceAs(whistle, idOf(claim), 0, address(0));

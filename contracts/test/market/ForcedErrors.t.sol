@@ -86,7 +86,7 @@ contract ForcedErrorsTest is Market {
 
     // A forced error is no insurance for a cheat.
 
-    function test_Attack13_aErrorForcedAfterItsCommitIsNone() external {
+    function test_Attack13_anErrorForcedAfterItsCommitIsNone() external {
         Claim memory claim = commitTask(0, 0);
         bytes32 commitment = commitmentOf(client, solvers[0], 0, 0);
         vm.startPrank(client);

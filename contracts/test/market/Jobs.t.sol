@@ -158,7 +158,7 @@ contract JobsTest is Market {
         jobs.close("no job");
     }
 
-    function test_onlyTasksTurnsTheClockwork() external {
+    function test_onlyTasksTurnsAJobsProgress() external {
         bytes memory refusal = abi.encodeWithSelector(IJobs.NotModule.selector, address(this));
         Accused memory nobody;
         vm.expectRevert(refusal);

@@ -90,7 +90,7 @@ contract KeysTest is Market {
         assertEq(keys.unbindsAt(operator), 0);
     }
 
-    function test_theOwnerAloneStakesUnbondsAndClaims() external {
+    function test_theOwnerAloneStakesUnbondsAndWithdraws() external {
         bindOperator();
         assertEq(keys.ownerOf(operator), owner);
         vm.prank(owner);

@@ -109,7 +109,7 @@ contract ConvictionsSymbolic is Test {
     address private constant SOLVER = address(0x50);
     address private constant FINDER = address(0xf1);
     address private constant EARLY = address(0xea);
-    address private constant PLANTER = address(0x91);
+    address private constant FORCER = address(0x91);
     uint128 private constant STAKE = 101 ether + 1;
 
     LedgerFake private vault = new LedgerFake();
@@ -193,13 +193,13 @@ contract ConvictionsSymbolic is Test {
     /// half of that is burnt.
     function check_aForcerIsIndemnified(uint104 own, uint104 voters, uint104 apart) external {
         vm.assume(apart <= own / 2);
-        forcedErrors.set(PLANTER);
+        forcedErrors.set(FORCER);
         stakes.set(own, uint256(own) + voters);
         jobs.set(apart);
         _convict(0);
         assert(stakes.askedOfClaimant() == STAKE / 2);
         assert(jobs.pool() == own);
-        assert(_free(PLANTER) == voters / 2);
+        assert(_free(FORCER) == voters / 2);
         assert(vault.burnt() == voters - voters / 2);
         assert(_free(FINDER) == own - apart);
         assert(_free(address(tasks)) == 0);
