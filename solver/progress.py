@@ -1,18 +1,26 @@
 """What a solver has trained and published, on its disk, so that a restart goes on where it was.
 
-Contract: one small JSON file for each task and input state, replaced atomically after every segment; the
-states themselves are in the block store. A file that does not parse counts as absent: the segments are
-trained again, and, computation being exact, give the same roots. Nothing here is believed by anyone else.
+Contract: one record (``disk.record``) for each task and input state, replaced after every segment; the states
+themselves are in the block store. A damaged record counts as absent: the segments are trained again, and,
+computation being exact, give the same roots. Does not guarantee that a record's roots are those of its
+states: ``solver.trainer`` computes them again before it believes any.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import logging
+import shutil
 from pathlib import Path
+from typing import Any
 
+from assay.disk import record
 from assay.node.artifacts import Checkpoint
 from assay.protocol.types import JobId
+
+log = logging.getLogger(__name__)
+
+_KIND = "assay/progress/1"
 
 
 class TaskProgress:
@@ -27,19 +35,40 @@ class TaskProgress:
 
     def load(self, job_id: JobId, round_: int, shard: int, input_root: bytes) -> list[Checkpoint]:
         """Leaves so far: the input's checkpoint first; empty if nothing was done."""
-        try:
-            entries = json.loads(self._path(job_id, round_, shard, input_root).read_text())
-            found = [Checkpoint(str(e["cid"]), bytes.fromhex(e["root"])) for e in entries]
-        except (OSError, ValueError, TypeError, KeyError):
+        path = self._path(job_id, round_, shard, input_root)
+        place = _place(job_id, round_, shard)
+
+        def earlier(data: bytes) -> Any:
+            found = [Checkpoint(str(e["cid"]), bytes.fromhex(e["root"])) for e in json.loads(data)]
+            return {**place, "checkpoints": _entries(found)}
+
+        again = "what it told of is computed again"
+        body = record.read_or_set_aside(path, _KIND, instead=again, earlier=earlier)
+        if body is None:
             return []
-        return found if found and found[0].root == input_root else []
+        found = [Checkpoint(str(e["cid"]), bytes.fromhex(e["root"])) for e in body["checkpoints"]]
+        same = {name: body[name] for name in place} == place
+        return found if same and found and found[0].root == input_root else []
 
     def save(self, job_id: JobId, round_: int, shard: int, checkpoints: list[Checkpoint]) -> None:
         """Replace what is known of a task."""
         path = self._path(job_id, round_, shard, checkpoints[0].root)
-        fresh = path.with_suffix(".tmp")
-        with fresh.open("w") as file:
-            json.dump([{"cid": c.cid, "root": c.root.hex()} for c in checkpoints], file)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        record.write(path, _KIND, {**_place(job_id, round_, shard), "checkpoints": _entries(checkpoints)})
+
+    def distrust(self) -> None:
+        """Put everything aside, for people to look at: nothing of it is ever read again."""
+        aside = self._folder.with_name(self._folder.name + ".distrusted")
+        shutil.rmtree(aside, ignore_errors=True)
+        self._folder.replace(aside)
+        self._folder.mkdir()
+        record.sync_folder(self._folder.parent)
+        log.warning("all progress on disk is distrusted and now lies in %s", aside)
+
+
+def _place(job_id: JobId, round_: int, shard: int) -> dict[str, Any]:
+    """Whose progress a record is, as two tasks may begin with the same state."""
+    return {"job": job_id.hex(), "round": round_, "shard": shard}
+
+
+def _entries(checkpoints: list[Checkpoint]) -> list[dict[str, str]]:
+    return [{"cid": c.cid, "root": c.root.hex()} for c in checkpoints]

@@ -1,14 +1,17 @@
 """The solver as a running thing: reads the market, asks `solver.policy`, and does what it says.
 
 Contract: every effect on the chain has an intent that names its job, place and rewinds, so a restart at any
-instant commits nothing twice; training goes on from the last published segment. One tick trains at most one
-segment, so that games and deadlines are looked at between segments. Not guaranteed: profit.
+instant commits nothing twice; training goes on from the last published segment. What is committed was checked
+by this process (``solver.trainer``), and a conviction puts aside all that was kept (``solver.convictions``).
+One tick trains at most one segment, so that games and deadlines are looked at between segments. Not
+guaranteed: profit.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -22,6 +25,7 @@ from assay.node.work import Work
 from assay.protocol.ports import Blocks, Clock, Market
 from assay.protocol.types import Claim, JobId, JobView, Role, Seconds, Terms, Wei
 from assay.solver import policy
+from assay.solver.convictions import Convictions
 from assay.solver.policy import JobObservation, Limits, Observation
 from assay.solver.progress import TaskProgress
 from assay.solver.trainer import Draft, TaskTrainer
@@ -48,6 +52,7 @@ class SolverService(Node):
         super().__init__("solver", market, blocks, clock, resource_limits, **options)
         self.limits = limits
         self._progress = TaskProgress(folder / "tasks")
+        self._convictions = Convictions(folder / "convictions.json")
         self._shops: dict[JobId, TaskTrainer] = {}
 
     # -- reading
@@ -58,7 +63,8 @@ class SolverService(Node):
         stake = self.market.stake(me, Role.SOLVER)
         jobs = tuple(self._job_observation(job) for job in upkeep.watched(self.market))
         unlocked = Wei(max(stake.active - stake.locked, 0))
-        return Observation(me, self.clock.now(), self.clock.block(), unlocked, jobs, self.limits)
+        limits = replace(self.limits, retire=self.limits.retire or bool(self._convictions.alarm))
+        return Observation(me, self.clock.now(), self.clock.block(), unlocked, jobs, limits)
 
     def _job_observation(self, job: JobView) -> JobObservation:
         shards = range(job.terms.shards)
@@ -90,7 +96,28 @@ class SolverService(Node):
     # -- deciding and acting
 
     def decide(self) -> Sequence[Action]:
-        return policy.decide(self.see())
+        observation = self.see()
+        if self._heed(observation):
+            observation = self.see()
+        if question := self._convictions.question:
+            self.note(questions={**self.status.questions, "convictions": question})
+        return policy.decide(observation)
+
+    def _heed(self, observation: Observation) -> bool:
+        """A new conviction of ours: whatever was kept, on disk or in memory, is not believed any longer."""
+        news = self._convictions.news(observation)
+        if not news:
+            return False
+        self._progress.distrust()
+        self._shops.clear()
+        self._convictions.heed(news, observation.now)
+        for view in news:
+            place = {"kind": view.claim.kind.name, "round": view.claim.round, "shard": view.claim.shard}
+            self.count("convicted")
+            self.emit("convicted", job=view.claim.job_id.hex(), **place, claim=view.claim_id.hex())
+        if self._convictions.alarm:
+            self.emit("alarm", error=self._convictions.alarm)
+        return True
 
     def why(self, job_id: JobId) -> str:
         """Why this solver takes no shard of a job; empty if it would. Raises Stop when there is no such
@@ -161,6 +188,8 @@ class SolverService(Node):
 
     def _commit(self, draft: Draft, rewinds: int, since: Seconds, loss: float | None) -> None:
         claim: Claim = draft.claim
+        observed = self._job_observation(self.market.job(claim.job_id))
+        self._convictions.check(observed, self.market.me, claim, draft.roots)
         key = intent("commit", claim.job_id, claim.kind.name, claim.round, claim.shard, rewinds, since)
         claim_id = self.market.commit(key, claim, draft.roots)
         self.count("claims")

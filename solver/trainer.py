@@ -1,13 +1,17 @@
 """One job on a solver's bench: training its tasks segment by segment, and making its claims.
 
-Contract: what is published has the roots that are claimed. Input states come from ``node.states``;
-segments done are kept by ``solver.progress``. A large state is hashed and published while the next segment is
-trained; it counts on disk, and enters a claim, only when it is stored and its root is there, so that a crash
-costs at most the segment whose state is under way, and the one in training. Not thread-safe.
+Contract: what is published has the roots that are claimed. INVARIANT checked-here: every root in a draft was
+computed by this process, from the state that it is the root of; what an earlier process has left on disk
+(``solver.progress``) only says where those states are. Input states come from ``node.states``. A large state
+is hashed and published while the next segment is trained; it counts on disk, and enters a claim, only when it
+is stored and its root is there, so that a crash costs at most the segment whose state is under way, and the
+one in training. Does not guarantee that a state is what the program gives, if memory or processor failed an
+earlier process: ``solver.convictions`` bounds what that costs. Not thread-safe.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,11 +22,20 @@ from assay.node.divergence import Divergence, divergence_in, not_finite
 from assay.node.states import UNFETCHABLE, StateProvider
 from assay.node.work import Work
 from assay.program.state import BACKGROUND_BYTES, InvalidState, state_root
+from assay.protocol.errors import Retry
 from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Claim, JobId, JobView, Kind, Seconds, Wei
 from assay.solver.progress import TaskProgress
 from assay.training.evaluate import training_loss
 from assay.training.losses import LOSS_SLOT
+
+log = logging.getLogger(__name__)
+
+
+class ProgressLost(Retry):
+    """The disk does not give back what was trained; it is trained again."""
+
+    code = "progress-lost"
 
 
 @dataclass(frozen=True)
@@ -51,7 +64,7 @@ class _Task:
     shard: int
     input_root: bytes
     leaves: list[Checkpoint]
-    """Published and on disk."""
+    """Published, on disk, and computed or checked by this process."""
     state: State
     """Where training is."""
     publishing: deque[Future[Checkpoint]] = field(default_factory=deque)
@@ -79,6 +92,8 @@ class TaskTrainer:
         self._task: _Task | None = None
         self._publisher = ThreadPoolExecutor(1, thread_name_prefix="publishing")
         self._diverged = False
+        self._checked: dict[tuple[int, int, bytes], list[Checkpoint]] = {}
+        """Leaves of the round's tasks that this process has computed or checked, by round, shard, input."""
         self._inputs: dict[tuple[int, int, int], bytes] = {}
 
     def _input_root(self, round_: int, shard: int, rewinds: int) -> bytes:
@@ -93,7 +108,10 @@ class TaskTrainer:
         if self._is_open(round_, shard, root):
             assert self._task is not None
             return self._task.segments
-        return max(len(self._progress.load(self.job_id, round_, shard, root)) - 1, 0)
+        known = self._checked.get((round_, shard, root))
+        if known is None:
+            known = self._progress.load(self.job_id, round_, shard, root)
+        return max(len(known) - 1, 0)
 
     def _is_open(self, round_: int, shard: int, root: bytes) -> bool:
         task = self._task
@@ -112,14 +130,45 @@ class TaskTrainer:
         if self._task is not None and self._is_open(round_, shard, root):
             return self._task
         self._land()
-        done = self._progress.load(self.job_id, round_, shard, root)
-        state = self._state(done[-1]) if done else None
+        done, state = self._resumed(round_, shard, root)
         if state is None:
-            done, state = [], self.state_provider.input_state(Kind.TASK, round_, shard)
+            state = self.state_provider.input_state(Kind.TASK, round_, shard)
         self._task = task = _Task(round_, shard, root, done, state)
         if not done:
             self._publish(task)
         return task
+
+    def _resumed(self, round_: int, shard: int, root: bytes) -> tuple[list[Checkpoint], State | None]:
+        """Where a task was left: its leaves as far as they can be believed, and the state at the last one.
+
+        What this process knows needs its last state only. Of what it finds on disk it reads every state, and
+        believes those that have their root, up to the first that has not, or cannot be had.
+        """
+        known = self._checked.get((round_, shard, root))
+        if known is not None:
+            state = self._state(known[-1]) if known else None
+            if state is not None and state_root(state) == known[-1].root:
+                return known, state
+        found = self._progress.load(self.job_id, round_, shard, root)
+        done: list[Checkpoint] = []
+        last: State | None = None
+        for leaf in found:
+            state = self._state(leaf)
+            if state is None or state_root(state) != leaf.root:
+                log.warning(
+                    "round %d, shard %d: segment end %d of %d on disk is not what its root says, or is"
+                    " gone; it is trained again from there",
+                    *(round_, shard, len(done), len(found) - 1),
+                )
+                break
+            done, last = [*done, leaf], state
+        self._remember(round_, shard, root, done)
+        return done, last
+
+    def _remember(self, round_: int, shard: int, root: bytes, leaves: list[Checkpoint]) -> None:
+        """Keep what was computed or checked; of other rounds nothing, so that this stays small."""
+        kept = {place: known for place, known in self._checked.items() if place[0] == round_}
+        self._checked = {**kept, (round_, shard, root): list(leaves)}
 
     def _publish(self, task: _Task) -> None:
         """Begin to publish the open task's state; to its end, if it is small."""
@@ -137,6 +186,7 @@ class TaskTrainer:
             return
         while task.publishing:
             task.leaves.append(task.publishing.popleft().result())
+            self._remember(task.round, task.shard, task.input_root, task.leaves)
             self._progress.save(self.job_id, task.round, task.shard, task.leaves)
         self._task = task
 
@@ -166,11 +216,23 @@ class TaskTrainer:
         return training_loss(names, state) if LOSS_SLOT in names else nan
 
     def task_draft(self, round_: int, shard: int, rewinds: int) -> Draft:
-        """The claim of a task whose segments are all done. Raises what publishing them raised."""
-        root = self._input_root(round_, shard, rewinds)
+        """The claim of a task whose segments are all done.
+
+        Raises ProgressLost where the disk does not bear that out, and what publishing them raised.
+        """
+        task = self._open(round_, shard, self._input_root(round_, shard, rewinds))
         self._land()
-        done = self._progress.load(self.job_id, round_, shard, root)
-        return self._draft(Kind.TASK, round_, shard, done)
+        begun_right = task.leaves[0].root == task.input_root
+        if not begun_right:
+            self._task, self._checked = None, {}
+        done, wanted = len(task.leaves) - 1 if begun_right else 0, self.work.segments(Kind.TASK)
+        if done != wanted:
+            raise ProgressLost(
+                f"{done} of {wanted} segments of round {round_}, shard {shard} can be believed; nothing was"
+                " committed",
+                hint="the rest is trained again; check this machine's memory and disk",
+            )
+        return self._draft(Kind.TASK, round_, shard, task.leaves)
 
     def outer_draft(self, round_: int) -> Draft:
         """Run and publish the outer step of a round. Raises SourceMissing."""

@@ -3,7 +3,9 @@
 Baseline, in the same run: a segment of 16 compiled steps and one compiled step. Measured beside it: the same
 segment while the state before it is hashed (what a solver does); a step of which every node's output is
 hashed under a key (what a vote needs); loading a segment's start from its bytes, checking its root, and
-taking the root of its end (what a replay adds to the segment); the root of a state with nothing beside it.
+taking the root of its end (what a replay adds to the segment); the root of a state with nothing beside it;
+reading a published state back from the block store and taking its root (what a solver that was started again
+does for each segment end that it goes on from).
 All take turns; the least of each counts, and processor seconds are those of all threads together. A trace
 runs node by node, so a step that runs so is timed as well.
 
@@ -17,6 +19,7 @@ import argparse
 import os
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -34,13 +37,14 @@ from assay.numerics import FAST
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.execute import Executor, StepContext
 from assay.program.state import begin_tree, load_state, state_bytes, state_root
+from assay.storage.blockstore import BlockStore
 from assay.training import job, models
 from scripts.bench.numerics import CORPUS_BYTES, SEED, SIZES
 from scripts.bench.report import ROOT, report, table
 
 SEGMENT_STEPS = 16
 KEY = b"k" * 32
-STEP, EAGER, SEGMENT, COMMITTING, ROOT_ALONE, TRACE, CHECKS = (
+STEP, EAGER, SEGMENT, COMMITTING, ROOT_ALONE, TRACE, CHECKS, KEPT = (
     "compiled step",
     "step node by node",
     "segment of 16 steps",
@@ -48,6 +52,7 @@ STEP, EAGER, SEGMENT, COMMITTING, ROOT_ALONE, TRACE, CHECKS = (
     "root of a state, nothing beside",
     "step with its keyed trace",
     "loading a state, two roots",
+    "reading a kept state, its root",
 )
 GOALS = {"commit_ratio": 0.03, "trace_ratio": 3.0, "replay_ratio": 1.05}
 
@@ -55,7 +60,7 @@ GOALS = {"commit_ratio": 0.03, "trace_ratio": 3.0, "replay_ratio": 1.05}
 class Subject:
     """A job's program in both executors, from its genesis state on."""
 
-    def __init__(self, name: str, cache: Path) -> None:
+    def __init__(self, name: str, cache: Path, folder: Path) -> None:
         size = SIZES[name]
         assert isinstance(size.config, models.GptConfig)
         made = job.gpt(size.config, batch=size.batch, max_bytes=CORPUS_BYTES)
@@ -66,6 +71,8 @@ class Subject:
         self.state: Sequence[Tensor] = self._compiled.step(made.genesis, self._context)
         self._bytes = state_bytes(self.state)
         self._root = state_root(self.state)
+        self._store = BlockStore(folder)
+        self._kept = self._store.add_file(self._bytes)
 
     def step(self) -> None:
         """One compiled step."""
@@ -98,6 +105,11 @@ class Subject:
         assert state_root(load_state(self.program, self._bytes)) == self._root
         assert state_root(self.state) == self._root
 
+    def kept(self) -> None:
+        """What is done with a state that an earlier process has left on disk before it is believed."""
+        data = self._store.read_file(self._kept, self.program.state_bytes)
+        assert state_root(load_state(self.program, data)) == self._root
+
 
 def timed(works: dict[str, Callable[[], None]], turns: int) -> dict[str, dict[str, float]]:
     """Least and median wall seconds, and least processor seconds, of each; all take turns."""
@@ -119,9 +131,9 @@ def timed(works: dict[str, Callable[[], None]], turns: int) -> dict[str, dict[st
     }
 
 
-def measured(name: str, cache: Path, turns: int) -> dict[str, Any]:
-    """All numbers of one size."""
-    subject = Subject(name, cache)
+def measured(name: str, cache: Path, turns: int, folder: Path) -> dict[str, Any]:
+    """All numbers of one size; `folder` is for blocks."""
+    subject = Subject(name, cache, folder)
     works = {
         STEP: subject.step,
         EAGER: subject.eager_step,
@@ -130,6 +142,7 @@ def measured(name: str, cache: Path, turns: int) -> dict[str, Any]:
         ROOT_ALONE: subject.root,
         TRACE: subject.trace,
         CHECKS: subject.checks,
+        KEPT: subject.kept,
     }
     for work in (subject.step, subject.eager_step, subject.root, subject.trace):
         work()
@@ -154,6 +167,7 @@ def measured(name: str, cache: Path, turns: int) -> dict[str, Any]:
         "trace_processor_ratio": ratio(TRACE, STEP, "processor_s"),
         "trace_ratio_to_eager": ratio(TRACE, EAGER),
         "replay_ratio": 1 + ratio(CHECKS, SEGMENT),
+        "kept_ratio": ratio(KEPT, SEGMENT),
         "vote_ratio": vote / found[SEGMENT]["least_s"],
     }
 
@@ -163,7 +177,7 @@ def rows(result: dict[str, Any]) -> list[list[str]]:
     seconds = result["seconds"]
     out = []
     for name, found in seconds.items():
-        base = seconds[SEGMENT if name in (SEGMENT, COMMITTING, ROOT_ALONE, CHECKS) else STEP]
+        base = seconds[SEGMENT if name in (SEGMENT, COMMITTING, ROOT_ALONE, CHECKS, KEPT) else STEP]
         ratios = [f"{found[key] / base[key]:.3f}" for key in ("least_s", "processor_s")]
         cells = [f"{1e3 * found[key]:,.0f}" for key in ("least_s", "median_s", "processor_s")]
         out.append([result["size"], name, *cells, *ratios])
@@ -183,7 +197,9 @@ def main() -> None:
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
     name = chosen.size or ("gpt-256" if chosen.quick else "gpt-512")
-    result = measured(name, chosen.cache, chosen.turns or (2 if chosen.quick else 3))
+    turns = chosen.turns or (2 if chosen.quick else 3)
+    with tempfile.TemporaryDirectory(prefix="assay-blocks-") as folder:
+        result = measured(name, chosen.cache, turns, Path(folder))
     head = ["size", "what", "ms (least)", "ms (median)", "CPU ms", "to step or segment", "of CPU"]
     goals = ", ".join(f"{key} {result[key]:.3f} (goal {goal})" for key, goal in GOALS.items())
     rest = ", ".join(f"{key} {x:.3f}" for key, x in result.items() if "ratio" in key and key not in GOALS)

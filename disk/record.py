@@ -1,0 +1,145 @@
+"""Records on disk: small files that are exactly what was written, or known not to be.
+
+Contract: `write` replaces a record whole or not at all, and what it has written outlasts a loss of power
+once it returns. `read` returns what was written: the kind and a SHA-256 of kind and body stand in the file,
+every byte of which counts, so no flipped bit, no cut and no record of another kind passes. The file is JSON,
+for people to read.
+Does not guarantee that a record is the latest one: a file brought back from a backup reads as right. Nor
+protection from whoever may write to the folder.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from assay.protocol.errors import Ask
+
+log = logging.getLogger(__name__)
+
+Earlier = Callable[[bytes], Any]
+"""The body of a file of an earlier form. Raises ValueError, KeyError or TypeError where it is none."""
+
+
+class DamagedRecord(Ask):
+    """A file is not what was written."""
+
+    code = "damaged-record"
+
+
+_CHECKSUM_DIGITS = 64
+_END = b"\n}\n"
+
+
+def _head(kind: str) -> bytes:
+    """How the file of a record begins, up to its checksum."""
+    return f'{{"kind": {json.dumps(kind)}, "sha256": "'.encode()
+
+
+def _checksum(kind: str, text: bytes) -> bytes:
+    return sha256(kind.encode() + b"\n" + text).hexdigest().encode()
+
+
+def encode(kind: str, body: Any) -> bytes:
+    """The file of a record. Raises ValueError, TypeError for a body that JSON has no form for."""
+    text = json.dumps(body, indent=1, allow_nan=False).encode()
+    return _head(kind) + _checksum(kind, text) + b'",\n"body": ' + text + _END
+
+
+def decode(kind: str, data: bytes) -> Any:
+    """The body of a record's file. Raises ValueError for anything but what `encode` makes of one.
+
+    SAFETY: nothing is parsed before its checksum is found right.
+    """
+    head, middle = _head(kind), b'",\n"body": '
+    start = len(head) + _CHECKSUM_DIGITS
+    text = data[start + len(middle) : -len(_END)]
+    if not data.startswith(head):
+        other = data.startswith(b'{"kind": ') and b"sha256" in data[:200]
+        raise ValueError(f"it is {'another record' if other else 'no record'}, and not one of {kind}")
+    if data != head + _checksum(kind, text) + middle + text + _END:
+        raise ValueError("it does not have its checksum")
+    return json.loads(text)
+
+
+def write(path: Path, kind: str, body: Any, *, private: bool = False) -> None:
+    """Replace a record, durably; `private`: for its owner alone."""
+    replace_file(path, encode(kind, body), private=private)
+
+
+def replace_file(path: Path, data: bytes, *, private: bool = False) -> None:
+    """Replace a whole file or leave it as it is; what is there when this returns outlasts a loss of power."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+    file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o644)
+    try:
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(file, view) :]
+            os.fsync(file)
+        finally:
+            os.close(file)
+        os.replace(fresh, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(fresh)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make names that were put into a folder outlast a loss of power."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read(path: Path, kind: str, *, hint: str, earlier: Earlier | None = None) -> Any:
+    """The body of a record, or None where there is no file. Raises DamagedRecord, whose next step is `hint`.
+
+    A file that `earlier` understands is of an earlier form: it is written anew, as a record.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DamagedRecord(f"{path} cannot be read: {error.strerror}", hint=hint) from error
+    try:
+        return decode(kind, data)
+    except ValueError as error:
+        body = None if earlier is None else _earlier(earlier, data)
+        if body is None:
+            raise DamagedRecord(f"{path} is damaged: {error}", hint=hint) from error
+    private = not path.stat().st_mode & 0o077
+    write(path, kind, body, private=private)
+    return body
+
+
+def _earlier(earlier: Earlier, data: bytes) -> Any:
+    try:
+        return earlier(data)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def read_or_set_aside(path: Path, kind: str, *, instead: str, earlier: Earlier | None = None) -> Any:
+    """`read` of what can be had again: a damaged file is moved aside, with a warning that says what happens
+    `instead`, and counts as absent."""
+    try:
+        return read(path, kind, hint="", earlier=earlier)
+    except DamagedRecord as error:
+        aside = path.with_name(path.name + ".damaged")
+        with suppress(OSError):
+            os.replace(path, aside)
+        log.warning("%s; it is now %s: %s", error.message, aside, instead)
+        return None
