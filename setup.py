@@ -1,6 +1,6 @@
 """What pyproject.toml cannot say: a wheel takes the contracts along.
 
-``assay/contracts`` in a wheel holds the Solidity sources and what `make setup` has compiled of them, so that an
+``assay/contracts`` in a wheel holds the Solidity sources and what `make setup` has compiled of them, so that
 installed `assay` deploys a market without a compiler. In a checkout the contracts stay where they are.
 """
 

@@ -81,7 +81,7 @@ class MarketIndex:
         if a["from"] >= _ESCROW and a["to"]:
             self.held = Wei(self.held - a["first"] - a["rest"] * (len(a["to"]) - 1))
 
-    def _on_Vault_Burned(self, a: dict) -> None:
+    def _on_Vault_Burnt(self, a: dict) -> None:
         if a["from"] >= _ESCROW:
             self.held = Wei(self.held - a["amount"])
 

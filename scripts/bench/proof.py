@@ -5,9 +5,8 @@ segment while the state before it is hashed (what a solver does); a step of whic
 hashed under a key (what a vote needs); loading a segment's start from its bytes, checking its root, and
 taking the root of its end (what a replay adds to the segment); the root of a state with nothing beside it;
 reading a published state back from the block store and taking its root (what a solver that was started again
-does for each segment end that it goes on from).
-All take turns; the least of each counts, and processor seconds are those of all threads together. A trace
-runs node by node, so a step that runs so is timed as well.
+does for each segment end that it goes on from). All take turns; the least of each counts, and processor
+seconds are those of all threads together. A trace runs node by node, so a step that runs so is timed as well.
 
 Usage: `python scripts/bench/proof.py [--quick] [--size gpt-512] [--turns 3] [--threads 1] [--json [FILE]]`.
 Compiling takes minutes, once; forms are kept under `--cache` (those of scripts/bench/numerics.py).

@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 folder=${1:-$(mktemp -d)}
 [ -n "${1:-}" ] || trap 'rm -rf "$folder"' EXIT
+make --no-print-directory setup
 rm -rf build
 .venv/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$folder" .
 "${PYTHON:-python3.11}" -m venv "$folder/env"

@@ -47,4 +47,4 @@ def test_a_revealed_forced_error_pays_the_whistleblower_half_a_stake_and_its_dep
     lost = before.active(solver, Role.SOLVER) - twin.market_state.funds.active(solver, Role.SOLVER)
     assert lost == job.terms.solver_stake // 2 and twin.market_state.funds.ledger.burnt == before.ledger.burnt
     assert twin.act(e.FinishForcedError(client, commitment), demander)
-    assert twin.accepted["RevealPlant"] >= 1
+    assert twin.accepted["RevealForcedError"] >= 1

@@ -58,7 +58,7 @@ def test_rules_and_contracts_agree_for_long(stage: Stage) -> None:
     report(accepted, refused)
     assert sum(accepted.values()) >= 5_000 and len(accepted) >= 33 and len(refused) >= 70
     assert accepted["(closed without a shard)"] >= 10
-    assert accepted["RevealPlant"] >= 10 and accepted["FinishPlant"] >= 10
+    assert accepted["RevealForcedError"] >= 10 and accepted["FinishForcedError"] >= 10
 
 
 def report(accepted: Counter[str], refused: Counter[str]) -> None:

@@ -235,7 +235,7 @@ WITHIN = replace(GAME, phase=GamePhase.PICK_LEAF, level=1, index=0, leaves=2)
 TERMS = sample(Terms)
 D = digest("x")
 WRITES = [
-    ("withdraw", (5,), "claim"),
+    ("withdraw", (5,), "withdraw"),
     ("stake_up", (1, 5), "stake"),
     ("start_unbond", (1, 5), "startUnbond"),
     ("finish_unbond", (1, 0), "finishUnbond"),
