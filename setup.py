@@ -1,7 +1,7 @@
 """What pyproject.toml cannot say: a wheel takes the contracts along.
 
 ``assay/contracts`` in a wheel holds the Solidity sources and what `make setup` has compiled of them, so that
-installed `assay` deploys a market without a compiler. In a checkout the contracts stay where they are.
+an installed `assay` deploys a market without a compiler. In a checkout the contracts stay where they are.
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ contract Court is ICourt {
         _enter(gameId, contextHash, cursor, Bisection.splits(phase) ? phase : GamePhase.SPLIT_NODE);
         Cursor memory next = cursor;
         next.revealed = Bisection.opened(cursor.level, children);
-        next.phase = GamePhase(uint8(phase) - 1);
+        next.phase = Bisection.pickAfter(phase);
         _narrow(gameId, contextHash, next, children);
     }
 
@@ -151,7 +151,7 @@ contract Court is ICourt {
             if (phase != GamePhase.PICK_LEAF) revert WrongPhase(phase); // `pick` brings the node along
             next.phase = GamePhase.REVEAL_LEAF;
         } else {
-            next.phase = GamePhase(uint8(phase) + 1);
+            next.phase = Bisection.splitAfter(phase);
         }
         _narrow(gameId, contextHash, next, new bytes32[](0));
     }
@@ -358,7 +358,7 @@ contract Court is ICourt {
             Bisection.enterNode(game.program, context, next, node, nodeProof);
         } else {
             if (node.length + nodeProof.length != 0) revert WrongCount(0, node.length + nodeProof.length);
-            if (next.level > 0) next.phase = GamePhase(uint8(phase) + 1);
+            if (next.level > 0) next.phase = Bisection.splitAfter(phase);
             else if (phase == GamePhase.PICK_LEAF) next.phase = GamePhase.REVEAL_LEAF;
             else revert WrongPhase(phase); // a slot's digest is not opened further: proveOutput ends it
         }
