@@ -13,9 +13,6 @@ import {Openings} from "./Openings.sol";
 /// the digest in dispute proves that (`ICourt.proveChildren`), and a pick brings the way of its child.
 library Bisection {
     uint256 private constant LEVELS = 6; // levels that one move opens at most
-    /// @dev A bit for each phase in which the challenger moves.
-    uint256 private constant CHALLENGERS = 1 << uint8(GamePhase.PICK_STEP) | 1 << uint8(GamePhase.PICK_NODE)
-        | 1 << uint8(GamePhase.PICK_LEAF) | 1 << uint8(GamePhase.PROVE) | 1 << uint8(GamePhase.PICK_OUTPUT);
 
     function splits(GamePhase phase) internal pure returns (bool) {
         return
@@ -27,17 +24,21 @@ library Bisection {
     }
 
     function challengerMoves(GamePhase phase) internal pure returns (bool) {
-        return CHALLENGERS >> uint8(phase) & 1 == 1;
+        return uint8(phase) & 1 == 1; // odd phases are the challenger's
     }
 
     /// @notice The phase in which one of the children that `split` has opened is picked. INVARIANT: splits(split).
     function pickAfter(GamePhase split) internal pure returns (GamePhase) {
-        return GamePhase(uint8(split) - 1); // GamePhase lists each tree's pick before its split
+        unchecked {
+            return GamePhase(uint8(split) - 1); // GamePhase lists each tree's pick before its split
+        }
     }
 
     /// @notice The phase in which the child that `pick` has chosen is opened in turn. INVARIANT: picks(pick).
     function splitAfter(GamePhase pick) internal pure returns (GamePhase) {
-        return GamePhase(uint8(pick) + 1);
+        unchecked {
+            return GamePhase(uint8(pick) + 1);
+        }
     }
 
     /// @notice From here on the defender opens outRoot's tree.

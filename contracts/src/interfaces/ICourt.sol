@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import {Accused, ProgramRef} from "./Types.sol";
 
-/// @dev Whose move it is and what the move is (`Bisection.challengerMoves`, `pickAfter`, `splitAfter`).
+/// @dev Whose move it is and what the move is. Odd phases are the challenger's; a pick stands before its split.
 enum GamePhase {
     STEPS, // 0 defender: reveal the segment's inner state roots
     PICK_STEP, // 1 challenger: point at the first wrong one
