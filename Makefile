@@ -75,6 +75,7 @@ lint-contracts: setup
 	@# forge lint leaves artifacts without bytecode behind, with which forge test would silently skip suites
 	export FOUNDRY_OUT=cache/lint/out FOUNDRY_CACHE_PATH=cache/lint && $(FORGE) lint --deny warnings
 	$(PY) scripts/generate/contract_snapshots.py --check
+	$(PY) scripts/generate/structs.py --check
 
 check: lint test
 

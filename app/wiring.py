@@ -21,7 +21,7 @@ from assay.chain.eth.keystore import Keystore
 from assay.chain.eth.rpc import HttpRpc, Rpc, quantity
 from assay.chain.eth.sender import FeePolicy, Sender
 from assay.protocol.errors import Ask, Reverted
-from assay.protocol.types import ZERO_ADDRESS, Address
+from assay.protocol.types import ZERO_ADDRESS, Address, Chain
 from assay.storage.blockstore import BlockStore
 from assay.storage.exchange import Exchange
 from assay.storage.node import NodeBlocks
@@ -35,6 +35,7 @@ class Connection:
     market: ChainView
     clock: ChainClock
     journal: Journal | None
+    chain: Chain
     interrupted: list[str] = field(default_factory=list)
     """Keys of intents that were under way when this connection was made; each is taken up at most once."""
     _finished: bool = False
@@ -101,7 +102,7 @@ def connect(settings: Settings, account: str, *, max_spend: str | None = None) -
     sender = Sender(rpc, key, journal, registry_of(artifacts), policy)
     interrupted = [intent.key for intent in journal.open_intents(sender.address)]
     market = ChainMarket(rpc, deployment, artifacts, sender, home / "events.db")
-    return Connection(rpc, market, ChainClock(rpc), journal, interrupted)
+    return Connection(rpc, market, ChainClock(rpc), journal, _chain(deployment), interrupted)
 
 
 def connect_readonly(settings: Settings) -> Connection:
@@ -110,7 +111,11 @@ def connect_readonly(settings: Settings) -> Connection:
     deployment = Deployment.load(settings.deployment, rpc)
     cursor = settings.home / "view" / "events.db"
     market = ChainView(rpc, deployment, compile_contracts(), ZERO_ADDRESS, cursor)
-    return Connection(rpc, market, ChainClock(rpc), None)
+    return Connection(rpc, market, ChainClock(rpc), None, _chain(deployment))
+
+
+def _chain(deployment: Deployment) -> Chain:
+    return Chain(deployment.chain_id, {name: Address(at) for name, at in deployment.addresses.items()})
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""A fetched model's folder: its parameters, its receipt, and what a GPT in it writes."""
+"""A fetched model's folder: its parameters, its manifest, and what a GPT in it writes."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def receipt_and_parameters(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What a fetched model's folder holds. Raises Stop where it holds none."""
+def model_and_parameters(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What the job's manifest says of the model, and its parameters. Raises Stop where a folder has none."""
     try:
-        return json.loads((folder / "receipt.json").read_text()), load_file(folder / "model.safetensors")
+        manifest = json.loads((folder / "manifest.json").read_text())
+        return dict(manifest.get("model", {})), load_file(folder / "model.safetensors")
     except (OSError, ValueError) as error:
         raise Stop(
             f"{folder} holds no fetched model: {error}", hint="`assay job fetch JOB --out DIR`"
@@ -27,5 +28,5 @@ def receipt_and_parameters(folder: Path) -> tuple[dict[str, Any], dict[str, Tens
 
 def sample_text(folder: Path, prompt: str, count: int, seed: int) -> str:
     """What the model in `folder` writes after `prompt`. Raises Stop for a model that writes no text."""
-    receipt, params = receipt_and_parameters(folder)
-    return generate(params, receipt["model"], prompt.encode(), count, seed).decode("latin-1")
+    model, params = model_and_parameters(folder)
+    return generate(params, model, prompt.encode(), count, seed).decode("latin-1")

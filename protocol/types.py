@@ -336,6 +336,15 @@ class Opening:
 
 
 @dataclass(frozen=True)
+class Chain:
+    """Where a market stands: part of what a job's id is the hash of (rule 3.1)."""
+
+    chain_id: int
+    contracts: Mapping[str, Address]
+    """Addresses of its contracts by name, `Jobs` at least."""
+
+
+@dataclass(frozen=True)
 class JobView:
     job_id: JobId
     terms: Terms

@@ -167,18 +167,23 @@ class Run:
         from assay.app.machine import RESOURCE_LIMITS, engine_of
         from assay.client.fetched import sample_text
         from assay.client.fetching import fetch
-        from assay.client.receipt import verify
+        from assay.client.on_chain import compare
+        from assay.client.receipt import read_receipt
+        from assay.client.verifying import verify
         from assay.node.states import open_state_provider
 
         outcome, market = self.outcome, connection.market
         outcome.games = list(market.games(job_id))
         storage.set_peers(url for owner, url in market.endpoints().items() if owner != market.me)
-        self.say("[yellow]client[/]      fetches the model by its CID and checks it against the chain")
-        fetch(market, storage.blocks, job_id, self.out, RESOURCE_LIMITS, connection.clock.block())
+        self.say("[yellow]client[/]      fetches the model, led to the root that the chain settled")
+        with market.snapshot():
+            fetch(market, storage.blocks, job_id, self.out, RESOURCE_LIMITS, connection.chain, market.block)
         outcome.verified = verify(self.out)
+        self.say(f"[yellow]client[/]      offline: it is consistent with {self.out / 'receipt.json'}")
+        seen = compare(read_receipt(self.out), market, connection.chain, market.block)
         self.say(
-            f"[yellow]client[/]      checked offline against {self.out / 'receipt.json'}:"
-            " it is the settled model"
+            f"[yellow]client[/]      on the chain at block {seen.block}: all {seen.claims} claims of the"
+            f" receipt, {seen.settled} of them settled"
         )
         engine = engine_of(self.app.settings)
         state_provider = open_state_provider(

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from assay.app.ids import parse_id
-from assay.app.invocation import app_of
+from assay.app.invocation import App, app_of
 from assay.app.output import Exit, table
-from assay.protocol.errors import Stop
+from assay.protocol.errors import BlockNotFound, Stop
 from assay.protocol.types import JobId
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from assay.client.on_chain import OnChain
+    from assay.client.receipt import Receipt
+    from assay.client.replaying import Replayed
+    from assay.client.verifying import Verified
 
 JobArgument = Annotated[str, typer.Argument(help="The job's id.")]
 
@@ -23,23 +31,26 @@ def fetch(
         "model"
     ),
 ) -> None:
-    """Fetch the settled model by its CID, check it against the chain, and write it with its receipt."""
+    """Fetch the settled model, led to the root that the chain settled, and write it with its receipt."""
     from assay.app.machine import RESOURCE_LIMITS
     from assay.client.fetching import fetch as fetch_model
     from assay.node.divergence import not_finite
 
     app = app_of(context)
     connection, storage = app.view(), app.storage("view")
-    storage.set_peers(connection.market.endpoints().values())
+    market = connection.market
+    storage.set_peers(market.endpoints().values())
     try:
-        params = fetch_model(
-            connection.market,
-            storage.blocks,
-            JobId(parse_id(job)),
-            folder,
-            RESOURCE_LIMITS,
-            connection.clock.block(),
-        )
+        with market.snapshot():
+            params = fetch_model(
+                market,
+                storage.blocks,
+                JobId(parse_id(job)),
+                folder,
+                RESOURCE_LIMITS,
+                connection.chain,
+                market.block,
+            )
     finally:
         storage.close()
     count = sum(x.numel() for x in params.values())
@@ -49,38 +60,124 @@ def fetch(
         "job-fetch",
         {"folder": str(folder), "tensors": len(params), "parameters": count},
         f"wrote {len(params)} tensors ({count:,} parameters) to {folder};"
-        f" check them offline with `assay job verify {folder}`{diverged}",
+        f" check what you keep with `assay job verify {folder}`{diverged}",
     )
 
 
-def verify(context: typer.Context, folder: Annotated[Path, typer.Argument(help="A fetched model.")]) -> None:
-    """Check a fetched model offline against its receipt; exit status 9 if it does not hold."""
-    from assay.client.receipt import BadReceipt
-    from assay.client.receipt import verify as check
+def _count(text: str) -> int | None:
+    """How many segments `--replay` asks for; None for all. Raises typer.BadParameter."""
+    if text == "all":
+        return None
+    if not text.isdecimal() or not int(text):
+        raise typer.BadParameter("write `all`, or how many segments to draw")
+    return int(text)
+
+
+def verify(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="A fetched model.")],
+    rpc: Annotated[
+        bool, typer.Option("--rpc", help="Ask the chain's node whether it has and settled these claims.")
+    ] = False,
+    replay: Annotated[
+        str, typer.Option(help="Recompute `all` segments, or a number of them drawn at random.")
+    ] = "",
+) -> None:
+    """Check a fetched model against its receipt, offline; the chain and the arithmetic too, if asked.
+
+    Exit status 9 if anything does not hold.
+    """
+    from assay.client.receipt import BadReceipt, read_receipt
+    from assay.client.verifying import verify as check
 
     app = app_of(context)
+    count = _count(replay) if replay else 0
+    chain = replayed = None
     try:
         found = check(folder)
+        receipt = read_receipt(folder)
+        if rpc:
+            chain = _compared(app, receipt)
+        if count != 0:
+            replayed = _replayed(app, receipt, count, peers=rpc)
     except BadReceipt as error:
         app.output.result(
-            "job-verify", {"valid": False, "reason": error.message}, f"NOT the settled model: {error.message}"
+            "job-verify", {"valid": False, "reason": error.message}, f"does NOT hold: {error.message}"
         )
         raise typer.Exit(int(Exit.FRAUD)) from None
-    rows = table("the model is the one that the chain settled", "what", "#value")
+    said = _said(found, chain, replayed)
+    data = {"valid": True, "found": found, "chain": chain, "replayed": replayed, **said}
+    app.output.result("job-verify", data, _table(found, said))
+
+
+def _compared(app: App, receipt: Receipt) -> OnChain:
+    from assay.client.on_chain import compare
+
+    connection = app.view()
+    return compare(receipt, connection.market, connection.chain, connection.market.block)
+
+
+def _replayed(app: App, receipt: Receipt, count: int | None, peers: bool) -> Replayed:
+    """Blocks come from the store of the chosen account (without one, from what was fetched here), and with
+    `peers` from the market's nodes."""
+    from random import SystemRandom
+
+    from assay.app.machine import RESOURCE_LIMITS, engine_of
+    from assay.client.replaying import replay
+
+    storage = app.storage(app.settings.describe()["account"].value or "view")
+    engine = engine_of(app.settings, brief=True)
+    try:
+        if peers:
+            storage.set_peers(app.view().market.endpoints().values())
+        return replay(receipt, storage.blocks, RESOURCE_LIMITS, count, SystemRandom(), engine, app.output.say)
+    except BlockNotFound as error:
+        hint = "add --rpc to fetch from the market's nodes, or name an account that keeps it: --account NAME"
+        raise error if peers else BlockNotFound(error.message, hint=hint) from error
+    finally:
+        storage.close()
+
+
+def _said(found: Verified, chain: OnChain | None, replayed: Replayed | None) -> dict[str, list[str]]:
+    """What was checked, and what was not, in words that claim no more."""
+    checked, unchecked = list(found.checked), []
+    if chain is not None:
+        checked.append(
+            f"the chain has all {chain.claims} claims of the receipt, {chain.settled} of them settled, and"
+            f" its disputes, as of block {chain.block}, by the word of the node that was asked"
+        )
+    else:
+        unchecked.append("whether the chain knows these claims and has settled them (--rpc)")
+    if replayed is not None:
+        which = "all" if replayed.segments == replayed.of else f"{replayed.segments} of the"
+        checked.append(
+            f"{which} {replayed.of} segments give the receipt's roots when they are replayed, and"
+            f" {replayed.inputs} claims start from the states that they must start from"
+        )
+    if replayed is None or replayed.segments < replayed.of:
+        unchecked.append("whether the arithmetic of every segment is right (--replay all)")
+    return {"checked": checked, "notChecked": unchecked}
+
+
+def _table(found: Verified, said: dict[str, list[str]]) -> Table:
+    rows = table("the model is consistent with its receipt", "what", "#value")
     for name, value in (
         ("job", found.job_id),
+        ("chain, Jobs contract", f"{found.chain_id}, {found.jobs}"),
         ("output root of the last round", found.params_root),
         ("rounds", str(found.rounds)),
         ("tasks", str(found.tasks)),
         ("shards missing", ", ".join(f"{k} in round {r}" for r, k in found.missing) or "none"),
-        ("segments replayed by verifiers", f"{found.replayed_segments} of {found.segments}"),
+        ("segments that its verifiers answer for", f"{found.replayed_segments} of {found.segments}"),
         ("disputes", f"{found.disputes}, convictions {found.convictions}"),
         ("fetched at block", str(found.block)),
         ("Inf or NaN", found.not_finite or "none"),
-        *((("the job", found.diverged),) if found.diverged else ()),
+        *((("the job, its client says", found.diverged),) if found.diverged else ()),
+        *(("checked", line) for line in said["checked"]),
+        *(("not checked", line) for line in said["notChecked"]),
     ):
         rows.add_row(name, value)
-    app.output.result("job-verify", {"valid": True, "found": found}, rows)
+    return rows
 
 
 def evaluate(
@@ -90,7 +187,7 @@ def evaluate(
     records: Annotated[int, typer.Option(min=1, help="At most so many held-out records.")] = 10_000,
 ) -> None:
     """Loss and accuracy of a fetched model on the records held out from training, in native fp32."""
-    from assay.client.fetched import receipt_and_parameters
+    from assay.client.fetched import model_and_parameters
     from assay.jobfile.build import recipe_of
     from assay.jobfile.read import read_job_file
     from assay.training.evaluate import evaluated, with_parameters
@@ -100,7 +197,7 @@ def evaluate(
     rows = made.dataset.held_out_batch(records)
     if not len(rows):
         raise Stop("no records are held out", hint="give the Recipe's Dataset some held_out records")
-    model = with_parameters(made.model, receipt_and_parameters(folder)[1])
+    model = with_parameters(made.model, model_and_parameters(folder)[1])
     if buffers := [name for name, _ in model.named_buffers()]:
         app.output.say(
             f"as build() made them, since a settled model has parameters only: {', '.join(buffers)}"

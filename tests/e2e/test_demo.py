@@ -78,7 +78,23 @@ def test_the_model_learnt(outcome: Any) -> None:
 
 def test_the_model_is_verified_offline(outcome: Any, home: Path) -> None:
     assert outcome["verified"]["rounds"] == ROUNDS and outcome["verified"]["convictions"] == 1
-    assert result(assay(home, "job", "verify", str(home / "model")))["valid"] is True
+    found = result(assay(home, "job", "verify", str(home / "model")))
+    assert found["valid"] is True and found["chain"] is found["replayed"] is None
+    assert ["--rpc" in found["notChecked"][0], "--replay all" in found["notChecked"][1]] == [True, True]
+
+
+def test_the_model_is_replayed_without_the_chain(outcome: Any, home: Path) -> None:
+    verify = ("job", "verify", str(home / "model"), "--replay", "5")
+    found = result(assay(home, "--account", "client", *verify))
+    assert 5 <= found["replayed"]["segments"] <= 6 < found["replayed"]["of"]
+    assert len(found["notChecked"]) == 2, "not all segments, and not the chain"
+    missing = run(assay(home, *verify))
+    assert missing.returncode == Exit.NOT_FOUND and "--rpc" in missing.stderr
+
+
+def test_the_chain_is_not_asked_once_it_is_gone(outcome: Any, home: Path) -> None:
+    ended = run(assay(home, "job", "verify", str(home / "model"), "--rpc"))
+    assert ended.returncode not in (Exit.OK, Exit.FRAUD), "not checked is neither right nor wrong"
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "receipt.json"])

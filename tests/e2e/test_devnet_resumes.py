@@ -103,6 +103,17 @@ def test_a_devnet_that_was_stopped_goes_on_with_the_job_that_was_under_way(poste
     while not (job := ask(posted, "job", "ls")[0])["progress"]["closed"]:
         assert time.monotonic() < deadline, job
         time.sleep(1)
+    check_model(posted, job["job_id"].removeprefix("0x"))
+
+
+def check_model(home: Path, job: str) -> None:
+    """What comes out is on the chain, and replays."""
+    folder = home / "model"
+    ask(home, "job", "fetch", job, "--out", str(folder))
+    found = ask(home, "job", "verify", str(folder), "--rpc", "--replay", "all")
+    assert found["valid"] is True and found["notChecked"] == []
+    assert found["chain"]["closed"] is True and found["chain"]["settled"] == found["chain"]["claims"] == 4
+    assert found["replayed"]["segments"] == found["replayed"]["of"] and found["replayed"]["inputs"] == 4
 
 
 def test_money_and_time_stand_still_while_a_devnet_is_down(home: Path) -> None:

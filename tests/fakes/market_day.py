@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
+from assay.client.fetching import fetch
 from assay.dispute.evidence import ARITHMETIC
 from assay.node.artifacts import publish_job
 from assay.node.service import Service
 from assay.protocol.params import worst_case
-from assay.protocol.types import Address, JobId, Kind, Phase, Role, Seconds, Wei
+from assay.protocol.types import Address, Chain, JobId, Kind, Phase, Role, Seconds, Wei
 from assay.solver.policy import Limits as SolverLimits
 from assay.solver.service import SolverService
 from assay.verifier.policy import Limits as VerifierLimits
@@ -56,6 +59,17 @@ class MarketDay:
 
     def blocks(self, **options: Any) -> FakeBlocks:
         return FakeBlocks(self.network, **options)
+
+    @property
+    def chain(self) -> Chain:
+        """Where this market stands."""
+        deployment = self.market_state.rules.deployment
+        return Chain(deployment.chain_id, {"Jobs": deployment.jobs})
+
+    def fetch(self, job_id: JobId, folder: Path) -> dict[str, Tensor]:
+        """What `assay job fetch` writes; the parameters."""
+        place = self.chain, self.market_state.block
+        return fetch(self.markets["client"], self.blocks(), job_id, folder, RESOURCE_LIMITS, *place)
 
     def post(self, files: Any = None, **changes: Any) -> JobId:
         client = self.markets.get("client") or self.join("client")

@@ -157,7 +157,7 @@ def test_what_a_job_learnt_is_evaluated_on_the_clients_own_held_out_records(fold
             state = executor.step(state, StepContext(made.records, SEED, 0, step))
         model = folder / f"after-{steps}"
         model.mkdir()
-        (model / "receipt.json").write_text("{}")
+        (model / "manifest.json").write_text("{}")
         names = made.slot_names[: made.inner.params]
         save_file(dict(zip(names, state, strict=False)), model / "model.safetensors")
         status, found = assay("job", "eval", str(model), "job.toml")

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from assay.app.job_progress import line_of, progress_table
-from assay.client import receipt
-from assay.client.fetching import fetch
 from assay.client.following import Following, follow, losses_of
+from assay.client.verifying import verify
 from assay.node.artifacts import load_job
 from assay.node.divergence import Divergence, divergence_of, earlier, not_finite
 from assay.node.work import Work
@@ -81,11 +80,9 @@ def test_a_diverged_job_is_settled_and_its_client_told_the_step(day: MarketDay, 
     assert f"diverged at step {step}" in str(progress_table(following).caption)
 
     folder = tmp_path / "model"
-    params = fetch(
-        day.markets["client"], day.blocks(), job_id, folder, RESOURCE_LIMITS, day.market_state.block
-    )
+    params = day.fetch(job_id, folder)
     assert not torch.isfinite(params["w"]).any()
-    found = receipt.verify(folder)
+    found = verify(folder)
     assert found.diverged == str(following.divergence)
     assert found.not_finite == "8 of the 8 numbers of w are Inf or NaN"
 
@@ -93,10 +90,8 @@ def test_a_diverged_job_is_settled_and_its_client_told_the_step(day: MarketDay, 
 def test_a_job_that_converges_is_not_said_to_diverge(day: MarketDay, tmp_path: Path) -> None:
     job_id = honest(day, 0.25)
     assert not day.named("diverged") and seen(day, job_id).divergence is None
-    fetch(
-        day.markets["client"], day.blocks(), job_id, tmp_path / "m", RESOURCE_LIMITS, day.market_state.block
-    )
-    found = receipt.verify(tmp_path / "m")
+    day.fetch(job_id, tmp_path / "m")
+    found = verify(tmp_path / "m")
     assert found.diverged == found.not_finite == ""
 
 

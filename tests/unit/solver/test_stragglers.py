@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.client import receipt
-from assay.client.fetching import fetch
 from assay.client.following import follow
+from assay.client.verifying import verify
 from assay.node.artifacts import State
 from assay.node.audit import WrongInput
 from assay.node.states import StateProvider, open_state_provider
@@ -79,8 +78,8 @@ def test_a_round_closes_without_a_solver_that_died_and_its_shard_goes_on_from_it
     summed = state_provider.input_state(Kind.OUTER, 1, 0)
     assert torch.equal(summed[2 + dead], before[0]), "a missing shard has not moved"
 
-    fetch(day.markets["client"], day.blocks(), job_id, tmp_path, RESOURCE_LIMITS, day.market_state.block)
-    found = receipt.verify(tmp_path)
+    day.fetch(job_id, tmp_path)
+    found = verify(tmp_path)
     assert (found.tasks, found.missing) == (5, ((1, dead),))
     assert day.markets["client"].free(day.address("client")) == 10_000 - sum(
         claims[place].claim.price + (6 if place[1] == Kind.TASK else 0) for place in claims

@@ -1,0 +1,88 @@
+"""Replaying a receipt's claims from the job's files: the arithmetic itself, bit by bit.
+
+Contract: `replay` recomputes segments of settled claims, and where each of these claims starts from (rule
+4.4). What it reads, from this machine's blocks or other nodes', was led to a root of the receipt first;
+states that nobody shows are recomputed from the claims before. All of them, or a number drawn at random
+beside the last outer step, from which the model comes. An exception other than BadReceipt means: could not
+decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import cast
+
+from assay.client.receipt import Receipt, bad
+from assay.client.verifying import settled
+from assay.node.artifacts import ResourceLimits, load_job
+from assay.node.audit import Finding, WrongSegment, audit_input, audit_segment
+from assay.node.engine import REFERENCE_ENGINE, Engine
+from assay.node.states import StateProvider
+from assay.node.work import Work
+from assay.protocol.ports import Blocks, MarketView
+from assay.protocol.types import ClaimView, JobId, Kind
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What `replay` has recomputed and found as the receipt has it."""
+
+    segments: int
+    """Segments replayed; an outer claim is one."""
+    of: int
+    """Segments of all settled claims."""
+    inputs: int
+    """Claims whose input state was put together from the claims before it."""
+
+
+class _Recorded:
+    """Which claim stands at a place, out of a receipt: all that a `StateProvider` asks of a market."""
+
+    def __init__(self, receipt: Receipt) -> None:
+        self._views = {(v.claim.kind, v.claim.round, v.claim.shard): v for v in settled(receipt)}
+
+    def current(self, job_id: JobId, kind: Kind, round: int, shard: int) -> ClaimView | None:
+        return self._views.get((kind, round, shard))
+
+
+def _told(view: ClaimView, finding: Finding) -> str:
+    claim = view.claim
+    place = f"the {claim.kind.name.lower()} claim of round {claim.round}, shard {claim.shard}"
+    if isinstance(finding, WrongSegment):
+        return f"segment {finding.segment} of {place} gives another state when it is replayed"
+    return f"{place} does not start from the state that it must start from"
+
+
+def replay(
+    receipt: Receipt,
+    blocks: Blocks,
+    resource_limits: ResourceLimits,
+    count: int | None,
+    order: Random,
+    engine: Engine = REFERENCE_ENGINE,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Replayed:
+    """Replay `count` segments drawn with `order` and the last outer step, or all (None).
+
+    Raises BadReceipt for what does not replay, and what ``load_job`` and the block store raise.
+    """
+    files = load_job(blocks, receipt.terms, resource_limits)
+    work = Work(receipt.terms, files, engine=engine)
+    market = cast(MarketView, _Recorded(receipt))
+    provider = StateProvider(market, blocks, receipt.job_id, work)
+    claims = sorted(settled(receipt), key=lambda v: (v.claim.round, v.claim.kind, v.claim.shard))
+    every = [(i, s) for i, view in enumerate(claims) for s in range(work.segments(view.claim.kind))]
+    chosen = every if count is None else sorted({*order.sample(every, min(count, len(every))), every[-1]})
+    bound: set[int] = set()
+    for i, segment in chosen:
+        view, finding = claims[i], None
+        if i not in bound:
+            bound.add(i)
+            finding = audit_input(provider, view)
+        finding = finding or audit_segment(provider, view, segment)
+        if finding is not None:
+            raise bad(_told(view, finding))
+        tell(f"segment {segment} of {view.claim.kind.name.lower()} {view.claim.round}/{view.claim.shard}")
+    return Replayed(len(chosen), len(every), len(bound))

@@ -1,0 +1,230 @@
+"""Checking a fetched model against its receipt, offline.
+
+Contract: `verify` reads a folder and nothing else, and says what it has recomputed, in `Verified.checked`:
+the model is consistent with its receipt. It cannot say more: whoever invents claims to go with a model of its
+own is consistent too. Whether the chain knows these claims is ``client.on_chain``'s to say, whether the
+arithmetic is right ``client.replaying``'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from torch import Tensor
+
+from assay.client.receipt import (
+    INNER,
+    MANIFEST,
+    MODEL,
+    OUTER,
+    Receipt,
+    bad,
+    claim_id_of,
+    job_id_of,
+    read_receipt,
+)
+from assay.node.artifacts import program_ref
+from assay.node.divergence import not_finite
+from assay.numerics.encoding import EncodingError, to_bytes
+from assay.program.isa import MalformedProgram, Program, decode
+from assay.protocol import sampling, trees
+from assay.protocol.errors import Stop
+from assay.protocol.params import BadTerms, check_terms
+from assay.protocol.types import Claim, ClaimView, Kind, Phase, ProgramRef, Terms
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What `verify` found to be so."""
+
+    job_id: str
+    rounds: int
+    tasks: int
+    params_root: str
+    """Output root of the last outer claim, which the parameters are proven to be part of."""
+    replayed_segments: int
+    segments: int
+    convictions: int
+    disputes: int
+    chain_id: int
+    jobs: str
+    """Address of the Jobs contract that the job's id names."""
+    block: int
+    checked: tuple[str, ...]
+    """What was recomputed, in words."""
+    missing: tuple[tuple[int, int], ...] = ()
+    """(round, shard) for each task that a round was closed without."""
+    not_finite: str = ""
+    """What in the model is Inf or NaN; empty if nothing is."""
+    diverged: str = ""
+    """Where the training's numbers ceased to be finite, as the fetching client found."""
+
+
+def settled(receipt: Receipt) -> list[ClaimView]:
+    """The receipt's settled claims."""
+    return [view for view in receipt.claims if view.status.phase == Phase.SETTLED]
+
+
+def replayed_segments(terms: Terms, claims: list[ClaimView]) -> tuple[int, int]:
+    """How many of the settled tasks' segments a revealed valid vote stands for, and how many there are."""
+    segments = replayed = 0
+    for view in claims:
+        if view.claim.kind == Kind.TASK and view.status.phase == Phase.SETTLED:
+            segments += terms.segments
+            seen: set[int] = set()
+            for vote in view.votes:
+                if vote.revealed and vote.valid:
+                    drawn = sampling.sample_segments(
+                        view.status.seed, vote.verifier, terms.samples, terms.segments
+                    )
+                    seen.update(drawn)
+            replayed += len(seen)
+    return replayed, segments
+
+
+def _check_ids(receipt: Receipt) -> None:
+    try:
+        found = job_id_of(receipt.chain, receipt.terms)
+    except (KeyError, Stop) as error:
+        raise bad(f"the receipt names no Jobs contract ({error})") from error
+    if found != receipt.job_id:
+        raise bad(f"its terms, chain and contract are job {found.hex()}'s, not {receipt.job_id.hex()}'s")
+    for view in receipt.claims:
+        claim = view.claim
+        if claim_id_of(claim) != view.claim_id:
+            raise bad(f"{_place(claim)} does not hash to its id {view.claim_id.hex()[:16]}")
+        if claim.job_id != receipt.job_id:
+            raise bad(f"{_place(claim)} belongs to another job")
+    if len({view.claim_id for view in receipt.claims}) != len(receipt.claims):
+        raise bad("a claim is there twice")
+
+
+def _place(claim: Claim) -> str:
+    return f"the {claim.kind.name.lower()} claim of round {claim.round}, shard {claim.shard}"
+
+
+def _check_terms(terms: Terms) -> None:
+    try:
+        check_terms(terms)
+    except BadTerms as error:
+        raise bad(error.message) from error
+
+
+def _check_roots(receipt: Receipt) -> None:
+    """Each claim's state roots, and the traces of each vote, are the leaves of what it committed to."""
+    terms = receipt.terms
+    for view in receipt.claims:
+        claim, leaves = view.claim, 2 if view.claim.kind == Kind.OUTER else terms.segments + 1
+        ends = [claim.input_root, claim.output_root]
+        whole = len(view.roots) == leaves and all(len(root) == 32 for root in view.roots)
+        if not whole or trees.root(view.roots) != claim.segments_root:
+            raise bad(f"the roots of {_place(claim)} do not lead to its segments root")
+        if [view.roots[0], view.roots[-1]] != ends:
+            raise bad(f"{_place(claim)} contradicts its own segments root")
+        for vote in view.votes:
+            if not vote.revealed or not vote.valid:
+                continue
+            shown = view.traces.get(vote.verifier, ())
+            whole = len(shown) == terms.samples and all(len(trace) == 32 for trace in shown)
+            if not whole or trees.root(shown) != vote.traces_root:
+                raise bad(f"the traces of {vote.verifier} do not lead to its vote on {_place(claim)}")
+
+
+def _check_places(receipt: Receipt) -> tuple[list[Claim], tuple[tuple[int, int], ...]]:
+    """One settled claim for each place; outer claims in the order of rounds, and which (round, shard) is
+    missing."""
+    terms, rounds = receipt.terms, receipt.rounds
+    claims = [view.claim for view in settled(receipt)]
+    outer = sorted((c for c in claims if c.kind == Kind.OUTER), key=lambda c: c.round)
+    if not 1 <= rounds <= terms.rounds or len(outer) != rounds or outer[-1].round != rounds - 1:
+        raise bad(f"it has no settled outer claim for each of {rounds} rounds")
+    tasks = [(c.round, c.shard) for c in claims if c.kind == Kind.TASK]
+    if len({c.round for c in outer}) != rounds:
+        raise bad("a round has two settled outer claims")
+    every = [(r, k) for r in range(rounds) for k in range(terms.shards)]
+    if len(set(tasks)) != len(tasks) or not set(tasks) <= set(every) or any(c.shard for c in outer):
+        raise bad("its settled claims are not at most one task for each shard of each round")
+    if min(sum(r == round_ for r, _ in tasks) for round_ in range(rounds)) < terms.min_shards:
+        raise bad(f"a round has fewer than {terms.min_shards} settled tasks")
+    first = [c for c in claims if c.round == 0 and c.kind == Kind.TASK]
+    if any(c.input_root != terms.genesis_root for c in first):
+        raise bad("a task of the first round does not start from the genesis state")
+    return outer, tuple(place for place in every if place not in set(tasks))
+
+
+def _check_program(receipt: Receipt, name: str, ref: ProgramRef) -> Program:
+    try:
+        program = decode(receipt.files[name])
+    except MalformedProgram as error:
+        raise bad(f"{name}: {error}") from error
+    if program_ref(program) != ref:
+        raise bad(f"{name} is not the program of the terms")
+    return program
+
+
+def _check_model(receipt: Receipt, program: Program, root: bytes) -> dict[str, Tensor]:
+    """The parameters, whose tensor roots are the first leaves of the last outer state."""
+    terms = receipt.terms
+    if sha256(receipt.files[MANIFEST]).digest() != terms.manifest:
+        raise bad(f"{MANIFEST} is not the manifest of the terms")
+    names = receipt.manifest["slots"][: terms.inner.params]
+    try:
+        tensors: dict[str, Tensor] = load_tensors(receipt.files[MODEL])
+    except (SafetensorError, ValueError) as error:
+        raise bad(f"{MODEL}: {error}") from error
+    if len(names) != terms.inner.params or set(tensors) != set(names):
+        raise bad(f"{MODEL} does not hold the {terms.inner.params} parameters of the job")
+    for name, node in zip(names, program.state, strict=False):
+        if tuple(tensors[name].shape) != tuple(node.shape):
+            raise bad(f"{MODEL}: {name} has another shape than the program's slot")
+    try:
+        roots = [trees.tensor_root(to_bytes(tensors[name])) for name in names]
+    except EncodingError as error:
+        raise bad(f"{MODEL}: {error}") from error
+    if not trees.verify_range(root, terms.outer.slots, 0, roots, receipt.proof):
+        raise bad("the parameters do not lead to the last outer claim's output root")
+    return {name: tensors[name] for name in names}
+
+
+def verify(folder: Path) -> Verified:
+    """Check a fetched model against its receipt. Raises BadReceipt, with what is wrong, or OldReceipt."""
+    receipt = read_receipt(folder)
+    terms = receipt.terms
+    try:
+        _check_ids(receipt)
+        _check_terms(terms)
+        _check_roots(receipt)
+        outer, missing = _check_places(receipt)
+        inner = _check_program(receipt, INNER, terms.inner)
+        _check_program(receipt, OUTER, terms.outer)
+        params = _check_model(receipt, inner, outer[-1].output_root)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise bad(f"the receipt lacks or garbles {error}") from error
+    replayed, segments = replayed_segments(terms, list(receipt.claims))
+    return Verified(
+        job_id=receipt.job_id.hex(),
+        rounds=receipt.rounds,
+        tasks=receipt.rounds * terms.shards - len(missing),
+        missing=missing,
+        params_root=outer[-1].output_root.hex(),
+        replayed_segments=replayed,
+        segments=segments,
+        convictions=sum(view.status.phase == Phase.CONVICTED for view in receipt.claims),
+        disputes=len(receipt.disputes),
+        chain_id=receipt.chain.chain_id,
+        jobs=receipt.chain.contracts["Jobs"],
+        block=receipt.block,
+        checked=(
+            "the job's id is the hash of the chain, the contract and the terms",
+            f"each of {len(receipt.claims)} claims hashes to its id, its state roots to its segments root",
+            f"each of {receipt.rounds} rounds has its settled claims",
+            "both programs and the manifest are those of the terms",
+            "the parameters lead to the last round's output root",
+        ),
+        not_finite=not_finite(list(params), len(params), list(params.values())),
+        diverged=receipt.diverged,
+    )
