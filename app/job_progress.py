@@ -40,18 +40,20 @@ def progress_table(following: Following) -> Table:
             "-" if outer == Phase.NONE else outer.name.lower(),
             "" if loss is None else f"{loss:.3f}",
         )
-    if following.divergence:
-        rows.caption = f"{following.divergence}; `assay job halt` ends it before the next round"
+    if following.divergence or following.inaccuracy:
+        told = following.divergence or following.inaccuracy
+        rows.caption = f"{told}; `assay job halt` ends it before the next round"
         rows.caption_justify = "left"
     return rows
 
 
 def line_of(following: Following) -> str:
-    """Where the job stands, which shards were missing, and whether its numbers still are ones."""
+    """Where the job stands, which shards were missing, and whether its numbers still are any, and near."""
     left = [f"shard {line.shard} in round {line.round}" for line in following.tasks if line.missing]
     missing = f"; without {', '.join(left)}" if left else ""
     diverged = f"; {following.divergence}" if following.divergence else ""
-    return f"{following.job.progress}{missing}{diverged}"
+    inaccurate = f"; {following.inaccuracy}" if following.inaccuracy else ""
+    return f"{following.job.progress}{missing}{diverged}{inaccurate}"
 
 
 def losses_if_fetched(app: App, connection: Connection, storage: NodeStorage, job_id: JobId) -> Losses | None:
@@ -62,4 +64,4 @@ def losses_if_fetched(app: App, connection: Connection, storage: NodeStorage, jo
         files = load_job(storage.blocks, market.job(job_id).terms, RESOURCE_LIMITS)
     except Retry:
         return None
-    return losses_of(market, storage.blocks, job_id, files, engine_of(app.settings, brief=True))
+    return losses_of(market, storage.blocks, job_id, files, engine_of(app.settings, brief=True), measure=True)

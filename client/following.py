@@ -14,6 +14,7 @@ from functools import partial
 from assay.node.artifacts import LoadedJob, State, read_checkpoints
 from assay.node.divergence import Divergence, divergence_of, earlier, not_finite
 from assay.node.engine import REFERENCE_ENGINE, Engine
+from assay.node.inaccuracy import Inaccuracy, inaccuracy_of
 from assay.node.rounds import standing
 from assay.node.work import Work
 from assay.protocol.errors import AssayError
@@ -52,6 +53,8 @@ class Following:
     rewinds: int
     divergence: Divergence | None = None
     """The first step after which a task's numbers are not finite; None if there is none or nobody looked."""
+    inaccuracy: Inaccuracy | None = None
+    """The last round's, if products are further from exact ones than bfloat16's; None if nobody looked."""
 
     @property
     def done(self) -> bool:
@@ -69,10 +72,13 @@ class Following:
 
 
 class Losses:
-    """What the published states of a job's tasks say, each fetched once."""
+    """What the published states of a job's tasks say, each fetched once. `measure`: also how accurate the
+    products of the step after a round's first published state are, which takes a step's time a round.
+    """
 
-    def __init__(self, blocks: Blocks, work: Work) -> None:
-        self._blocks, self._work = blocks, work
+    def __init__(self, blocks: Blocks, work: Work, *, measure: bool = False) -> None:
+        self._blocks, self._work, self._measure = blocks, work, measure
+        self._inaccuracies: dict[int, Inaccuracy | None] = {}
         self._ends: dict[ClaimId, tuple[float | None, str]] = {}
         self._divergences: dict[ClaimId, Divergence | None] = {}
 
@@ -90,6 +96,18 @@ class Losses:
             leaf = partial(self._leaf, view)
             self._divergences[view.claim_id] = divergence_of(self._work, claim.round, claim.shard, leaf)
         return self._divergences[view.claim_id]
+
+    def inaccuracy(self, view: ClaimView) -> Inaccuracy | None:
+        """That of a task's round, by this task's last state if no other's was looked at; None if it cannot be
+        fetched or nothing is measured.
+        """
+        claim = view.claim
+        if self._measure and claim.round not in self._inaccuracies:
+            state = self._leaf(view, self._work.segments(Kind.TASK))
+            if state is None:
+                return None
+            self._inaccuracies[claim.round] = inaccuracy_of(self._work, claim.round, claim.shard, state)
+        return self._inaccuracies.get(claim.round)
 
     def _end(self, view: ClaimView) -> tuple[float | None, str]:
         """Loss of a task's output state, and what in it is not finite."""
@@ -112,10 +130,16 @@ class Losses:
 
 
 def losses_of(
-    market: MarketView, blocks: Blocks, job_id: JobId, files: LoadedJob, engine: Engine = REFERENCE_ENGINE
+    market: MarketView,
+    blocks: Blocks,
+    job_id: JobId,
+    files: LoadedJob,
+    engine: Engine = REFERENCE_ENGINE,
+    *,
+    measure: bool = False,
 ) -> Losses:
     """What `follow` reads losses with; keep it to follow a job for longer."""
-    return Losses(blocks, Work(market.job(job_id).terms, files, engine=engine))
+    return Losses(blocks, Work(market.job(job_id).terms, files, engine=engine), measure=measure)
 
 
 def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> Following:
@@ -124,6 +148,7 @@ def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> F
     claims: Sequence[ClaimView] = market.claims(job_id)
     games = market.games(job_id)
     first: Divergence | None = None
+    inaccuracy: Inaccuracy | None = None
     tasks = []
     for round_ in range(job.terms.rounds):
         for shard in range(job.terms.shards):
@@ -133,6 +158,7 @@ def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> F
             loss = None if view is None or losses is None else losses.of(view)
             if view is not None and losses is not None and (first is None or first.round == round_):
                 first = earlier(first, losses.divergence(view))
+                inaccuracy = losses.inaccuracy(view) or inaccuracy
             phase = Phase.NONE if view is None else view.status.phase
             claim_id = None if view is None else view.claim_id
             left = view is None and round_ < job.progress.round
@@ -143,7 +169,7 @@ def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> F
         outer.append(Phase.NONE if found is None else found.status.phase)
     convictions = sum(view.status.phase == Phase.CONVICTED for view in claims)
     amount, rewinds = paid(job, claims), job.progress.rewinds
-    return Following(job, tuple(tasks), tuple(outer), amount, convictions, rewinds, first)
+    return Following(job, tuple(tasks), tuple(outer), amount, convictions, rewinds, first, inaccuracy)
 
 
 def paid(job: JobView, claims: Sequence[ClaimView]) -> Wei:

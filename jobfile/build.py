@@ -20,6 +20,7 @@ from assay.training.losses import cross_entropy
 from assay.training.muon import Muon
 from assay.training.optimisers import AdamW, Lion, Optimiser, Sgd
 from assay.training.outer import DiLoCo
+from assay.training.precision import Precisions
 from assay.training.recipe import Recipe
 from assay.training.schedules import Schedule
 
@@ -64,20 +65,39 @@ def recipe_of(file: JobFile, made: Recipe | None = None) -> Recipe:
     """Module, loss, data and optimiser of any job; `made` is what a model of one's own gave already.
 
     Raises Stop where the data cannot be read or does not fit, BadRecipe for a file that gives no recipe, and
-    BadJobFile where both the recipe and the job file name an optimiser, or neither.
+    BadJobFile where both the recipe and the job file name an optimiser or a precision, or neither.
     """
     if not isinstance(file.model, OwnModel):
         model = models.build(config_of(file), file.training.seed)
-        return Recipe(model, cross_entropy, _template_data(file), optimiser_of(file))
+        return Recipe(model, cross_entropy, _template_data(file), optimiser_of(file), precisions_of(file))
     made = made or recipe.load(file.model.source)
-    if (made.optimiser is None) == (file.optimiser is None):
-        both = "" if made.optimiser is None else "both "
-        raise BadJobFile(
-            f"{both or 'neither '}{Path(file.model.source).name} {'and' if both else 'nor'} the job file"
-            f" {'name' if both else 'names'} an optimiser",
-            hint="remove one" if both else "add [optimiser] and [schedule] to the job file",
-        )
-    return made if file.optimiser is None else replace(made, optimiser=optimiser_of(file))
+    _given_once(file, "an optimiser", made.optimiser, file.optimiser, "[optimiser] and [schedule]")
+    _given_once(file, "a precision", made.precision, file.precision, "[precision]")
+    return replace(
+        made,
+        optimiser=made.optimiser or optimiser_of(file),
+        precision=made.precision or precisions_of(file),
+    )
+
+
+def _given_once(file: JobFile, what: str, by_recipe: object, by_file: object, sections: str) -> None:
+    """Raises BadJobFile unless either the recipe or the job file has it."""
+    if (by_recipe is None) != (by_file is None):
+        return
+    assert isinstance(file.model, OwnModel)
+    name, both = Path(file.model.source).name, by_recipe is not None
+    raise BadJobFile(
+        f"both {name} and the job file name {what}"
+        if both
+        else f"neither {name} nor the job file names {what}",
+        hint="remove one" if both else f"add {sections} to the job file",
+    )
+
+
+def precisions_of(file: JobFile) -> Precisions:
+    """The precision of products that the file states."""
+    assert file.precision is not None, "the job file was validated"
+    return Precisions(file.precision.products, dict(file.precision.at))
 
 
 def _template_data(file: JobFile) -> Dataset:
@@ -130,6 +150,7 @@ def build(file: JobFile, own: Recipe | None = None) -> JobArtifacts:
         accumulate=training.accumulate,
         seed=training.seed if source else 0,
         description=name,
+        precisions=made.precision,
     )
 
 

@@ -177,6 +177,16 @@ class ScheduleSection(_Section):
     floor: Number
 
 
+ProductPrecision = Literal["single", "split", "auto"]
+
+
+class PrecisionSection(_Section):
+    """Of matrix products: of all, and [precision.at] of those from lines such as "my_model.py:31"."""
+
+    products: ProductPrecision
+    at: dict[str, ProductPrecision]
+
+
 class Outer(_Section):
     """DiLoCo's outer optimiser: Nesterov momentum on the mean pseudo-gradient."""
 
@@ -246,12 +256,15 @@ Model = Annotated[
 
 
 class JobFile(_Section):
-    """A whole job file. A model of one's own brings its data, and may bring its optimiser and schedule."""
+    """A whole job file. A model of one's own brings its data, and may bring its optimiser and schedule, or
+    its products' precision.
+    """
 
     model: Model
     data: Data | None = None
     optimiser: Annotated[OptimiserSection, Field(discriminator="name")] | None = None
     schedule: ScheduleSection | None = None
+    precision: PrecisionSection | None = None
     outer: Outer
     training: Training
     verification: Verification
@@ -263,7 +276,8 @@ class JobFile(_Section):
         own = isinstance(self.model, OwnModel)
         if own and self.data is not None:
             raise ValueError("[data] has no place beside a model of your own: build() gives it")
-        for name, section in (("data", self.data), ("optimiser", self.optimiser)):
+        needed = (("data", self.data), ("optimiser", self.optimiser), ("precision", self.precision))
+        for name, section in needed:
             if not own and section is None:
                 raise ValueError(f"[{name}] is missing: a template needs it")
         if (self.optimiser is None) != (self.schedule is None):

@@ -153,6 +153,13 @@ total_steps = 0             # at which the decay ends; 0: with the job
 floor = 0.0                 # share of the learning rate that is left then
 """
 
+_PRECISION = """
+[precision]                 # against outliers, at the price of speed: docs/decisions/0028-outliers.md
+products = "{precision}"           # "single"; "split": operands in two parts; "auto": where it is needed
+
+[precision.at]              # otherwise for products of single lines, such as "my_model.py:31" = "split"
+"""
+
 _HEADS = {"gpt": (_GPT, 4, "adamw"), "mlp": (_MLP, 32, "sgd"), "cnn": (_CNN, 32, "sgd")}
 """By template: its sections, rows a pass, and its usual optimiser."""
 OPTIMISERS = {"adamw": (_ADAMW, 0.002), "sgd": (_SGD, 0.1), "lion": (_LION, 0.0003), "muon": (_MUON, 0.02)}
@@ -204,13 +211,23 @@ def template(name: str, *, source: str, rounds: int, times: dict[str, str], opti
         raise BadJobFile(f"there is no template {name!r}", hint=f"choose one of {', '.join(_HEADS)}")
     head, batch, usual = _HEADS[name]
     common = _common(batch, rounds, times)
-    return head.format(source=_escaped(source)) + _optimiser(optimiser or usual) + common
+    sections = _optimiser(optimiser or usual) + _PRECISION.format(precision="single")
+    return head.format(source=_escaped(source)) + sections + common
 
 
-def own_template(source: str, *, batch: int, rounds: int, times: dict[str, str], optimiser: str = "") -> str:
-    """Text of a complete job file for the recipe that `source` ("my_model.py:build") names; `optimiser` ""
-    leaves it to the recipe. Raises BadJobFile for an unknown name.
+def own_template(
+    source: str,
+    *,
+    batch: int,
+    rounds: int,
+    times: dict[str, str],
+    optimiser: str = "",
+    precision: str = "auto",
+) -> str:
+    """Text of a complete job file for the recipe that `source` ("my_model.py:build") names; `optimiser` or
+    `precision` "" leaves it to the recipe. Raises BadJobFile for an unknown name.
     """
     head = _OWN.format(function=source.rpartition(":")[2], source=_escaped(source))
     chosen = _optimiser(optimiser) if optimiser else ""
+    chosen += _PRECISION.format(precision=precision) if precision else ""
     return head + chosen + _common(batch, rounds, times)

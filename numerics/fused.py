@@ -84,6 +84,18 @@ class Exponents:
             )
         return self._made["scales"]
 
+    def inverse_scales(self) -> tuple[Tensor, ...]:
+        """Two f32 factors whose product is 2^(e-13), one of them NaN where poisoned."""
+        if "inverse" not in self._made:
+            e = self.clamped
+            shift = e - c.QUANTISED_BITS
+            first = shift >> 1
+            last = torch.where(e == c.EXPONENT_POISONED, _NAN, _power_of_two_f32(shift - first))
+            self._made["inverse"] = tuple(
+                kept(power).unsqueeze(-1) for power in (_power_of_two_f32(first), last)
+            )
+        return self._made["inverse"]
+
     def factor(self) -> Tensor:
         """2^(e-13) as f64, NaN where poisoned."""
         if "factor" not in self._made:
@@ -151,6 +163,12 @@ def quantise(x: Tensor, e: Exponents) -> Quantised:
     clamped = torch.round(x * first * second).clamp(-bound, bound)
     unusable = (x != x) | (e.clamped == c.EXPONENT_POISONED).unsqueeze(-1)
     return Quantised(torch.where(unusable, 0.0, clamped))
+
+
+def dequantised(integers: Tensor, e: Exponents) -> Tensor:
+    """q * 2^(e-13), exact, never -0; NaN where poisoned: f32[..., K] (the product by 1, A32)."""
+    first, second = e.inverse_scales()
+    return torch.where(integers == 0.0, 0.0, integers) * first * second
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,21 @@ Not guaranteed: that the handles' indices survive `finish`, which renumbers.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from assay.program.instructions import Instructions
 from assay.program.isa import MAX_NODES, Input, Node, Op, Program, Shape
+from assay.program.parts import Precision, in_terms, operand_part
 from assay.program.rules import MAX_FAN_IN, RuleBroken, broadcast, contiguous
 
 
 class ProgramBuilder(Instructions):
     """A program under construction; every method but `finish` returns the handle of a node's output."""
+
+    def __init__(self, record_size: int = 0) -> None:
+        super().__init__(record_size)
+        self.places: dict[int, int] = {}
+        """Once finished: where the nodes that are left stand in the program."""
 
     # Views: all become one strided node of the tensor below, however many are stacked
 
@@ -109,7 +116,7 @@ class ProgramBuilder(Instructions):
             highest = self.max(highest, part)
         return highest
 
-    def matmul(self, x: Input, y_t: Input) -> Input:
+    def matmul(self, x: Input, y_t: Input, precision: Precision = Precision.SINGLE) -> Input:
         """f32 [b.., M, K], f32 [b.., N, K] -> f32 [b.., M, N] = x y_t^T, quantised by rows; K > 4096 in
         chunks added in order.
 
@@ -117,12 +124,17 @@ class ProgramBuilder(Instructions):
         """
         total: Input | None = None
         for a, b in zip(self._chunks(x), self._chunks(y_t), strict=True):
-            ea, eb = self.exponent(a), self.exponent(b)
-            part = self.product(self.quantise(a, ea), ea, self.quantise(b, eb), eb)
-            total = part if total is None else self.add(total, part)
+            for operand in (a, b):
+                self.exponent(operand)  # both before either's quantise, as in programs without parts
+            made = in_terms(self, precision.terms, partial(self._term, a, b))
+            total = made if total is None else self.add(total, made)
         if total is None:
             raise RuleBroken("a matrix product needs a dimension to contract")
         return total
+
+    def _term(self, a: Input, b: Input, left: int, right: int) -> Input:
+        """The product of one part of each operand's rows."""
+        return self.product(*operand_part(self, a, left), *operand_part(self, b, right))
 
     def finish(self, outputs: Sequence[Input], params: int) -> Program:
         """The program whose next state is `outputs`, slot by slot; its first `params` slots are the model's
@@ -141,6 +153,7 @@ class ProgramBuilder(Instructions):
         if len(order) > MAX_NODES:
             raise RuleBroken(f"a program has at most {MAX_NODES} nodes, not {len(order)}")
         place = {old: new for new, old in enumerate(order)}
+        self.places = place
         nodes = []
         for old in order:
             node = self._nodes[old]

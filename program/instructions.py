@@ -42,6 +42,8 @@ class Instructions:
         self._known: dict[Node, int] = {}
         self._quantised: set[int] = set()
         self._states: list[int] = []
+        self.products: list[Input] = []
+        """What every call of `product` returned, in order."""
 
     @property
     def slots(self) -> tuple[Input, ...]:
@@ -226,7 +228,9 @@ class Instructions:
 
     def product(self, qa: Input, ea: Input, qb: Input, eb: Input) -> Input:
         """i16 [b.., M, K], i16 [b.., M], i16 [b.., N, K], i16 [b.., N] -> f32 [b.., M, N]."""
-        return self.emit(Op.PRODUCT, DType.F32, (*qa.shape[:-1], *qb.shape[-2:-1]), (qa, ea, qb, eb))
+        made = self.emit(Op.PRODUCT, DType.F32, (*qa.shape[:-1], *qb.shape[-2:-1]), (qa, ea, qb, eb))
+        self.products.append(made)
+        return made
 
     def scatter_sum(self, x: Input, idx: Input, values: int) -> Input:
         """f32 [D, n], i32 [n] -> f32 [D, values], n <= 4096."""

@@ -22,14 +22,16 @@ from torch.func import functional_call
 
 from assay.program.execute import Records
 from assay.program.isa import Program
-from assay.program.lowering import lower_step
+from assay.program.lowering import Choose, Lowered, ProductSite, lower
 from assay.program.lowering.tracing import StepFunction, trace_step
+from assay.program.parts import Precision
 from assay.protocol.errors import Stop
 from assay.training import datasets, models
 from assay.training.datasets import Dataset, Layout
 from assay.training.losses import LOSS_SLOT, cross_entropy
 from assay.training.optimisers import AdamW, Optimiser, Sgd
 from assay.training.outer import DiLoCo, outer_genesis, outer_program
+from assay.training.precision import ChosenProduct, Precisions, chosen
 from assay.training.recipe import LossFunction
 
 
@@ -45,6 +47,10 @@ class JobArtifacts:
     records: Records
     held_out: bytes
     model: dict[str, Any] = field(default_factory=dict)
+    sites: tuple[tuple[ProductSite, Precision, tuple[int, ...]], ...] = ()
+    """The inner step's products, each with its precision and nodes."""
+    chosen: tuple[ChosenProduct, ...] = ()
+    """Those whose precision was found by rehearsing."""
 
 
 @dataclass(frozen=True)
@@ -156,11 +162,13 @@ def build_job(
     accumulate: int = 1,
     seed: int = 0,
     description: dict[str, Any] | None = None,
+    precisions: Precisions | None = None,
 ) -> JobArtifacts:
     """Trace one step of `accumulate` times `batch` records and make every artifact of the job.
 
     `seed` is that of random numbers inside the program (dropout); `description` is the manifest's model
-    entry. Raises UnsupportedOperation, or Stop for a model that cannot be trained at all.
+    entry; `precisions` are those of the inner step's products, by default single. Raises
+    UnsupportedOperation, or Stop for a model that cannot be trained at all.
     """
     _check_model(model)
     genesis = genesis_of(model, optimiser)
@@ -168,16 +176,25 @@ def build_job(
     params = len(_trainable(model))
     step = step_function(model, loss_fn, optimiser, dataset.layout, accumulate)
     example = torch.zeros((batch * accumulate, dataset.layout.record_size), dtype=torch.uint8)
-    inner = lower_step(trace_step(step, state, example), params=params, seed=seed)
+    graph = trace_step(step, state, example)
+    stored = [x.to(torch.int32) if x.dtype == torch.int64 else x for x in state]
+    records = Records(dataset.records, dataset.layout.record_size)
+
+    def lowered(choose: Choose) -> Lowered:
+        return lower(graph, params=params, seed=seed, choose=choose)
+
+    made, products = chosen(lowered, precisions or Precisions(), stored, records)
     return JobArtifacts(
-        inner=inner,
+        inner=made.program,
         outer=outer_program([tuple(p.shape) for p in state[:params]], shards, outer),
-        genesis=[x.to(torch.int32) if x.dtype == torch.int64 else x for x in state],
+        genesis=stored,
         outer_genesis=outer_genesis(state[:params], shards),
         slot_names=list(genesis),
-        records=Records(dataset.records, dataset.layout.record_size),
+        records=records,
         held_out=dataset.held_out,
         model=description or {},
+        sites=made.sites,
+        chosen=products,
     )
 
 

@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from assay.protocol.errors import Stop
 from assay.training.datasets import Dataset
 from assay.training.optimisers import Optimiser
+from assay.training.precision import Precisions
 
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 """(model outputs, targets) -> f32 scalar."""
@@ -48,13 +49,15 @@ class Recipe:
 
     `model` maps the layout's inputs to what `loss` takes first; `loss` maps (outputs, targets) to an f32
     scalar. Parameters that require no gradient are frozen. `optimiser` is one of ``training.optimisers`` and
-    ``training.muon``, an object with their two methods, or None: the one that the job file names.
+    ``training.muon``, an object with their two methods, or None: the one that the job file names. So is
+    `precision`, that of the step's products.
     """
 
     model: nn.Module
     loss: LossFunction
     dataset: Dataset
     optimiser: Optimiser | None = None
+    precision: Precisions | None = None
 
 
 def parts(reference: str) -> tuple[str, str]:
@@ -117,6 +120,11 @@ def _checked(made: object, origin: str) -> Recipe:
             made.optimiser is None
             or all(callable(getattr(made.optimiser, m, None)) for m in ("genesis", "update")),
             "an optimiser with genesis and update",
+        ),
+        (
+            "precision",
+            made.precision is None or isinstance(made.precision, Precisions),
+            "a training.precision.Precisions",
         ),
     )
     for field, holds, what in wanted:

@@ -69,7 +69,10 @@ def init_own(
     if made.optimiser is None:
         optimiser = optimiser or "adamw"
     source = f"{os.path.relpath(path, file.parent)}:{function}"
-    text = own_template(source, batch=batch, rounds=rounds, times=times, optimiser=optimiser)
+    precision = "auto" if made.precision is None else ""
+    text = own_template(
+        source, batch=batch, rounds=rounds, times=times, optimiser=optimiser, precision=precision
+    )
     app.output.say(f"tracing {own} into a program")
     files = build(parse_job_file(text, str(file)), made)
     file.write_text(text)
@@ -84,12 +87,16 @@ def init_own(
 
 
 def validate(context: typer.Context, file: FileArgument) -> None:
-    """Trace the model, check the program and the terms, and say what the job can cost. Sends nothing."""
+    """Trace the model, check the program and the terms, rehearse the first steps, and say what the job can
+    cost. Sends nothing.
+    """
     from assay.app.machine import RESOURCE_LIMITS
     from assay.client.posting import estimate
     from assay.jobfile.build import build, terms_of
+    from assay.jobfile.rehearsal import warnings_of
     from assay.node.artifacts import Published, program_ref
     from assay.program.validate import validate as check
+    from assay.training.precision import REHEARSED_STEPS
 
     app = app_of(context)
     body = read_job_file(file)
@@ -118,8 +125,11 @@ def validate(context: typer.Context, file: FileArgument) -> None:
         files.records.record_size,
     )
     worst = estimate(terms_of(body, published, Address("0x" + "11" * 20), 0))
+    app.output.say(f"rehearsing the first {REHEARSED_STEPS} steps")
+    warnings = warnings_of(files, body.training.seed)
+    split = [str(product) for product in files.chosen if product.precision != "single"]
     parameters = sum(x.numel() for x in files.genesis[: files.inner.params])
-    data = {
+    data: dict[str, object] = {
         "parameters": parameters,
         "nodes": len(files.inner.nodes),
         "outerNodes": len(files.outer.nodes),
@@ -135,7 +145,9 @@ def validate(context: typer.Context, file: FileArgument) -> None:
             show_amount(worst) if name == "worstCase" else f"{value:,}" if isinstance(value, int) else value
         )
         rows.add_row(name, shown.hex() if isinstance(shown, bytes) else str(shown))
-    app.output.result("job-validate", data, rows)
+    told = [*(f"in parts: {line}" for line in split), *(f"WARNING: {line}" for line in warnings)]
+    rows.caption, rows.caption_justify = "\n".join(told), "left"
+    app.output.result("job-validate", {**data, "inParts": split, "warnings": warnings}, rows)
 
 
 def post(

@@ -9,7 +9,7 @@ those.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -26,6 +26,7 @@ from assay.numerics.windows import Windows, plane, windowed_product
 from assay.program.compiled.affine import strided
 from assay.program.execute import TORCH_DTYPES
 from assay.program.isa import DType, Node, Op, Program
+from assay.program.parts import dequantised_nodes
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,8 @@ def _example(node: Node, device: torch.device) -> Tensor:
 
 def _run(program: Program, kernel: bool, *inputs: Tensor) -> list[Tensor]:
     pending = list(inputs[:-1])
-    products_only = _read_by_products_only(program)
+    given_back = dequantised_nodes(program)
+    products_only = _read_by_products_only(program, given_back)
     planes = _read_through_windows(program) if inputs[-1].device.type == "cpu" else set()
     unmade = products_only if kernel else set()
     repeated = _repeated(program) | _quantised_by_products(program, unmade)
@@ -101,7 +103,10 @@ def _run(program: Program, kernel: bool, *inputs: Tensor) -> list[Tensor]:
             values.append(inputs[-1])
         else:
             operands = [values[ref.ref] for ref in node.inputs]
-            if len(values) in planes:
+            if len(values) in given_back:
+                q, e = (values[ref] for ref in given_back[len(values)])
+                values.append(_dequantised(node, q, _exponents(e)))
+            elif len(values) in planes:
                 values.append(Windows.whole(_plane(node, operands)))
             elif len(values) in unmade:
                 values.append(Unquantised(_plain(operands[0]), _exponents(operands[1])))
@@ -123,10 +128,24 @@ def _run(program: Program, kernel: bool, *inputs: Tensor) -> list[Tensor]:
     return [_external(program.nodes[ref], values[ref]) for ref in program.outputs]
 
 
-def _read_by_products_only(program: Program) -> set[int]:
-    """quantise nodes whose every reader is a product that also reads the exponents they were made with."""
+def _dequantised(node: Node, q: Value, e: Exponents) -> Tensor:
+    if isinstance(q, Unquantised):
+        q = q.quantised()
+    integers = q.integers if isinstance(q, Quantised) else _plain(q).to(torch.float32)
+    return fused.dequantised(integers, e).reshape(node.shape)
+
+
+def _read_by_products_only(program: Program, given_back: Mapping[int, tuple[int, int]]) -> set[int]:
+    """quantise nodes whose every reader is a product that also reads the exponents they were made with;
+    `given_back` are products that only give back what such a node keeps.
+    """
     found = {i for i, node in enumerate(program.nodes) if node.op is Op.QUANTISE} - set(program.outputs)
-    for node in program.nodes:
+    columns = {program.nodes[i].inputs[0].ref for i in given_back}
+    others = {ref.ref for i, node in enumerate(program.nodes) if i not in given_back for ref in node.inputs}
+    columns -= others | set(program.outputs)
+    for index, node in enumerate(program.nodes):
+        if index in given_back or index in columns:
+            continue
         refs = [ref.ref for ref in node.inputs]
         pairs = set(zip(refs[::2], refs[1::2], strict=True)) if node.op is Op.PRODUCT else set()
         for ref in refs:

@@ -3,6 +3,7 @@
 The rules and the fixed orders it chooses are in docs/decisions/0004-lowering.md.
 """
 
-from assay.program.lowering.graph import lower_step
+from assay.program.lowering.context import Choose, ProductSite, single
+from assay.program.lowering.graph import Lowered, lower, lower_step
 
-__all__ = ["lower_step"]
+__all__ = ["Choose", "Lowered", "ProductSite", "lower", "lower_step", "single"]

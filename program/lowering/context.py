@@ -9,12 +9,14 @@ for an Input whose shape is the view's.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from math import prod
 
 from assay.program.build import ProgramBuilder
 from assay.program.isa import DType, Input, Op, Shape
 from assay.program.lowering import views
 from assay.program.lowering.views import View
+from assay.program.parts import Precision, Term
 from assay.program.rules import MAX_FAN_IN, broadcast
 
 Number = int | float | bool
@@ -25,13 +27,36 @@ class Refused(Exception):
     """A rule cannot express this use of its operation; the message says why."""
 
 
+@dataclass(frozen=True)
+class ProductSite:
+    """One matrix product or convolution of the traced step."""
+
+    number: int
+    """0, 1, ... in the order of the traced step."""
+    source: str
+    """``file:line`` of the user; see ``program.lowering.tracing``."""
+
+
+Choose = Callable[[ProductSite], Precision]
+
+
+def single(site: ProductSite) -> Precision:
+    """No operand in parts."""
+    return Precision.SINGLE
+
+
 class Lowering:
     """A program builder seen through views."""
 
-    def __init__(self, builder: ProgramBuilder, seed: int = 0) -> None:
+    def __init__(self, builder: ProgramBuilder, seed: int = 0, choose: Choose = single) -> None:
         self.builder = builder
         self.seed = seed
         """Of the random numbers, together with the step and the place in the program."""
+        self.source = ""
+        """Of the operation that is being lowered."""
+        self.sites: list[tuple[ProductSite, Precision, int]] = []
+        """Every product with its precision, and how many of the builder's were made before it."""
+        self._choose = choose
         self.written: dict[int, View] = {}
         """What a rule writes besides its result: the number of an argument -> that tensor's next value."""
         self._sites = 0
@@ -238,9 +263,26 @@ class Lowering:
         total = self.sum(x, dims, keepdim)
         return self.div(total, float(x.elements // total.elements))
 
+    def precision(self) -> Precision:
+        """That of the product which is made next."""
+        site = ProductSite(len(self.sites), self.source)
+        chosen = self._choose(site)
+        self.sites.append((site, chosen, len(self.builder.products)))
+        return chosen
+
     def matmul(self, x: View, y: View) -> View:
         """[b.., M, K] @ [b.., K, N]; batch dimensions are equal."""
-        return views.whole(self.builder.matmul(self.node(x), self.node(views.swap(y))))
+        left, right = self.node(x), self.node(views.swap(y))
+        return views.whole(self.builder.matmul(left, right, self.precision()))
+
+    def in_terms(self, terms: Sequence[Term], product: Callable[[int, int], View]) -> View:
+        """The sum of products of parts of two operands (``program.parts``)."""
+        total: View | None = None
+        for left, right in reversed(terms):
+            made = product(left, right)
+            total = made if total is None else self.add(made, total)
+        assert total is not None
+        return total
 
     def concat(self, parts: Sequence[View], dim: int) -> View:
         return views.whole(self.builder.concat([self.node(x) for x in parts], dim))

@@ -15,12 +15,14 @@ from typing import Any
 
 from torch.fx import Node as Traced
 
+from assay.program import parts as operands
 from assay.program.isa import DType, Input, Op
 from assay.program.lowering import views
 from assay.program.lowering.context import Lowering, Refused
 from assay.program.lowering.registry import lowers
 from assay.program.lowering.views import View, whole
 from assay.program.lowering.windows import Window, each, padded
+from assay.program.parts import Precision, Term
 from assay.program.rules import MAX_DIMS, MAX_FAN_IN
 
 Sides = Sequence[tuple[int, int]]
@@ -30,8 +32,10 @@ Sides = Sequence[tuple[int, int]]
 class Planes:
     """Quantised planes with their channels last."""
 
+    values: Input
+    """f32 [B, X.., C]"""
     numbers: Input
-    """i16 [B, X.., C]"""
+    """i16 [B, X.., C]: the first part of the values."""
     exponents: View
     """i16 [B ÷ images]: one exponent for so many images one after the other."""
     images: int
@@ -64,8 +68,24 @@ def _planes(context: Lowering, x: View, sides: Sides, images: int) -> Planes:
     exponents = whole(context.builder.exponent(context.node(context.reshape(highest, [blocks, 1]))))
     last = views.permute(x, [0, *range(2, len(x.shape)), 1])
     wide = context.node(padded(context, last, [*sides, (0, 0)]))
+    return _quantised(context, wide, exponents, images)
+
+
+def _quantised(context: Lowering, wide: Input, exponents: View, images: int) -> Planes:
+    """[B, X.., C] by the exponents of the blocks of images."""
     rows = context.node(_repeated(context, exponents, images, wide.shape[:-1]))
-    return Planes(context.builder.quantise(wide, rows), exponents, images)
+    return Planes(wide, context.builder.quantise(wide, rows), exponents, images)
+
+
+def _part(context: Lowering, planes: Planes, number: int) -> Planes:
+    """Part 0 or 1 of planes (``program.parts``); the second has an exponent a block of its own."""
+    if number == 0:
+        return planes
+    rows = context.builder.node(planes.numbers).inputs[1]
+    left = operands.rest(context.builder, planes.values, planes.numbers, rows)
+    sizes = context.unary(Op.ABS, whole(left))
+    highest = context.amax(context.reshape(sizes, [planes.blocks, -1]), (1,), keepdim=True)
+    return _quantised(context, left, whole(context.builder.exponent(context.node(highest))), planes.images)
 
 
 def _window(weight: View, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]) -> Window:
@@ -121,8 +141,29 @@ def _convolved(
     places: Sequence[int],
     groups: int,
     starts: Sequence[int] = (),
+    terms: Sequence[Term] = Precision.SINGLE.terms,
 ) -> View:
     """Planes that have their padding * [O, C ÷ groups, K..] -> [B, O, Y..]."""
+
+    def convolved(left: int, right: int) -> View:
+        return _convolved_part(
+            context, _part(context, planes, left), weight, right, window, places, groups, starts
+        )
+
+    return context.in_terms(terms, convolved)
+
+
+def _convolved_part(
+    context: Lowering,
+    planes: Planes,
+    weight: View,
+    number: int,
+    window: Window,
+    places: Sequence[int],
+    groups: int,
+    starts: Sequence[int],
+) -> View:
+    """`_convolved` with one part of the weight."""
     batch, rank, outputs = planes.numbers.shape[0], window.rank, weight.shape[0]
     many = [groups] if groups > 1 else []
     seen = _grouped(_windows(planes, window, places, starts), groups, 1 + 2 * rank)
@@ -135,7 +176,7 @@ def _convolved(
     kernels = context.reshape(kernels, [*many, outputs // groups, -1])
     ea = _repeated(context, planes.exponents, planes.images, [batch, prod(places)])
     ea = context.reshape(ea, [batch * prod(places)])
-    rows_made = _by_rows(context, rows, views.expand(ea, rows.shape[:-1]), kernels)
+    rows_made = _by_rows(context, rows, views.expand(ea, rows.shape[:-1]), kernels, number)
     made = context.reshape(rows_made, [*many, batch, *places, outputs // groups])
     channels = [0, 2 + rank] if many else [1 + rank]
     first = len(many)
@@ -143,15 +184,17 @@ def _convolved(
     return context.reshape(moved, [batch, outputs, *places])
 
 
-def _by_rows(context: Lowering, rows: View, ea: View, kernels: View) -> View:
-    """Quantised rows [b.., M, K] · f32 kernels [b.., N, K], whose rows are quantised here."""
+def _by_rows(context: Lowering, rows: View, ea: View, kernels: View, number: int) -> View:
+    """Quantised rows [b.., M, K] · that part of f32 kernels [b.., N, K], whose rows are quantised here."""
     a, exponents = context.node(rows), context.node(ea)
 
     def part(start: int, stop: int) -> Input:
         b = context.node(views.narrow(kernels, -1, start, stop))
         eb = context.builder.exponent(b)
         seen = context.node(views.narrow(whole(a), -1, start, stop))
-        return context.builder.product(seen, exponents, context.builder.quantise(b, eb), eb)
+        if number == 0:
+            return context.builder.product(seen, exponents, context.builder.quantise(b, eb), eb)
+        return context.builder.product(seen, exponents, *operands.operand_part(context.builder, b, number))
 
     return context.in_chunks(a.shape[-1], part)
 
@@ -186,7 +229,9 @@ def convolution(
     _check(x, weight, transposed)
     window = _window(weight, stride, padding, dilation)
     places = tuple(traced.meta["val"].shape[2:])
-    result = _convolved(context, _inputs(context, x, window, places), weight, window, places, groups)
+    planes = _inputs(context, x, window, places)
+    terms = context.precision().terms
+    result = _convolved(context, planes, weight, window, places, groups, terms=terms)
     if bias is None:
         return result
     return context.add(result, context.reshape(bias, [-1, *([1] * window.rank)]))
@@ -281,8 +326,9 @@ def _input_gradient(
 ) -> View:
     """For every residue a convolution of g with its flipped taps, inputs and outputs exchanged."""
     rank = len(parts)
+    terms = context.precision().terms
     made = [
-        _residue_gradient(context, planes, x, weight, residues, starts, groups)
+        _residue_gradient(context, planes, x, weight, residues, starts, groups, terms)
         for residues in product(*parts)
     ]
     for d in reversed(range(rank)):
@@ -313,6 +359,7 @@ def _residue_gradient(
     residues: Sequence[Residue],
     starts: Sequence[int],
     groups: int,
+    terms: Sequence[Term],
 ) -> View:
     """[B, Q.., C]: the gradient at the places of one residue in each dimension."""
     rank, batch = len(residues), planes.numbers.shape[0]
@@ -327,7 +374,7 @@ def _residue_gradient(
     dense = (1,) * rank
     window = Window(weight.shape[2:], dense, (0,) * rank, tuple(r.dilation for r in residues))
     begin = [start + r.first - r.back for start, r in zip(starts, residues, strict=True)]
-    made = _convolved(context, planes, kernels, window, places, groups, begin)
+    made = _convolved(context, planes, kernels, window, places, groups, begin, terms)
     return views.permute(made, [0, *range(2, 2 + rank), 1])
 
 
@@ -343,12 +390,17 @@ def _weight_gradient(
 ) -> View:
     """Windows and gradients contracted over some images and their places, then summed over the batch."""
     rank = window.rank
-    inside = whole(grown.numbers)
-    for d in range(rank):
-        inside = views.narrow(inside, 1 + d, starts[d], starts[d] + places[d])
-    outer = _contracted(context, inside, grown, groups, 1 + rank)
-    inner = _contracted(context, _windows(seen, window, places), seen, groups, 1 + rank)
-    summed = _product(context, outer[0], outer[1], inner[0], inner[1])
+
+    def contracted(left: int, right: int) -> View:
+        first, second = _part(context, grown, left), _part(context, seen, right)
+        inside = whole(first.numbers)
+        for d in range(rank):
+            inside = views.narrow(inside, 1 + d, starts[d], starts[d] + places[d])
+        outer = _contracted(context, inside, first, groups, 1 + rank)
+        inner = _contracted(context, _windows(second, window, places), second, groups, 1 + rank)
+        return _product(context, *outer, *inner)
+
+    summed = context.in_terms(context.precision().terms, contracted)
     made = context.reshape(summed, [grown.blocks, groups, -1, summed.shape[-1]])
     total = context.sum(made, (0,)) if grown.blocks > 1 else made
     shaped = context.reshape(total, [weight.shape[0], *window.size, weight.shape[1]])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -33,10 +34,11 @@ from assay.program.lowering import (
     pooling,
     random,
 )
-from assay.program.lowering.context import Lowering, Refused
+from assay.program.lowering.context import Choose, Lowering, ProductSite, Refused, single
 from assay.program.lowering.registry import RULES, Rule
 from assay.program.lowering.tracing import UNKNOWN_SOURCE, UnsupportedOperation
 from assay.program.lowering.views import View, view, whole
+from assay.program.parts import Precision
 from assay.program.rules import RuleBroken
 
 RULE_MODULES = (
@@ -72,16 +74,31 @@ _RENAMING = {
 """In-place operations that write nothing: they give a tensor another shape."""
 
 
-def lower_step(graph: GraphModule, *, params: int, seed: int = 0) -> Program:
+@dataclass(frozen=True)
+class Lowered:
+    """A program, and what its products come from."""
+
+    program: Program
+    sites: tuple[tuple[ProductSite, Precision, tuple[int, ...]], ...]
+    """Every product of the traced step, its precision, and the program's product nodes that it became."""
+
+
+def lower_step(graph: GraphModule, *, params: int, seed: int = 0, choose: Choose = single) -> Program:
     """The program of a graph from `program.lowering.tracing.trace_step`.
 
     Its first `params` slots are the model's parameters; the last placeholder is the batch, u8 [rows, record
-    size]. `seed` is that of random numbers (dropout). Raises UnsupportedOperation.
+    size]. `seed` is that of random numbers (dropout), `choose` gives each product its precision. Raises
+    UnsupportedOperation.
     """
+    return lower(graph, params=params, seed=seed, choose=choose).program
+
+
+def lower(graph: GraphModule, *, params: int, seed: int = 0, choose: Choose = single) -> Lowered:
+    """`lower_step`, and which nodes each product of the step became."""
     placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
     batch = placeholders[-1].meta["val"]
     builder = ProgramBuilder(record_size=batch.shape[1])
-    walk = _Walk(Lowering(builder, seed))
+    walk = _Walk(Lowering(builder, seed, choose))
     for placeholder in placeholders[:-1]:
         value = placeholder.meta["val"]
         walk.bind(placeholder, whole(builder.state(_dtype(placeholder, value), tuple(value.shape))))
@@ -94,7 +111,16 @@ def lower_step(graph: GraphModule, *, params: int, seed: int = 0) -> Program:
             walk.attribute(traced, getattr(graph, traced.target))
         elif traced.op == "output":
             outputs = [walk.values[n] for n in traced.args[0]]
-    return builder.finish([walk.context.node(x) for x in outputs], params)
+    program = builder.finish([walk.context.node(x) for x in outputs], params)
+    return Lowered(program, tuple(_sites(walk.context)))
+
+
+def _sites(context: Lowering) -> Iterator[tuple[ProductSite, Precision, tuple[int, ...]]]:
+    made, places = context.builder.products, context.builder.places
+    ends = [*(begin for _, _, begin in context.sites), len(made)][1:]
+    for (site, precision, begin), end in zip(context.sites, ends, strict=True):
+        left = {places[x.ref] for x in made[begin:end] if x.ref in places}
+        yield site, precision, tuple(sorted(left))
 
 
 def source_of(traced: Traced) -> str:
@@ -158,6 +184,7 @@ class _Walk:
         rule, written = self._rule(traced)
         for value in _tensors(traced.meta.get("val")):
             _dtype(traced, value)
+        self.context.source = source_of(traced)
         args = map_arg(traced.args, self.values.__getitem__)
         kwargs = map_arg(traced.kwargs, self.values.__getitem__)
         try:

@@ -208,6 +208,78 @@ def test_a_job_without_any_optimiser_is_refused(folder: Path) -> None:
     )
 
 
+OUTLIERS = """
+
+class Loud(Forecast):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("gain", torch.ones(12).index_fill(0, torch.tensor([4]), {outlier}))
+        self.register_buffer("deaf", torch.ones(72).index_fill(0, torch.arange(4, 72, 12), 0.0))
+        self.norm = nn.Identity()
+        self.mix = nn.Identity()
+
+    def forward(self, x):
+        y = F.silu(self.lag(x[:, None]))
+        y = (y * self.gain).flatten(1)
+        return F.linear(y, self.out.weight * self.deaf, self.out.bias).squeeze(1) + self.centre
+
+
+def loud():
+    torch.manual_seed(3)
+    return Recipe(Loud(), error, data(), Sgd(lr={rate}))
+
+
+def exact():
+    from assay.training.precision import Precisions
+    return Recipe(Loud(), error, data(), Sgd(lr={rate}), Precisions("split"))
+"""
+
+
+def test_validate_says_which_products_are_in_parts_and_why(folder: Path) -> None:
+    model = folder / "my_model.py"
+    model.write_text(model.read_text() + OUTLIERS.format(outlier=30_000.0, rate=0.05))
+    assert assay("job", "init", "job.toml", "--from", "my_model.py:loud")[0] == Exit.OK
+    file = folder / "job.toml"
+    text = file.read_text()
+    assert 'products = "auto"' in text
+    status, found = assay("job", "validate", str(file))
+    assert status == Exit.OK and not found["warnings"]
+    (line,) = found["inParts"]
+    where = model.read_text()[: model.read_text().index("return F.linear")].count("\n") + 1
+    assert f"my_model.py:{where}: left: it would lose" in line
+    file.write_text(text.replace('"auto"', '"single"'))
+    status, found = assay("job", "validate", str(file))
+    assert status == Exit.OK and not found["inParts"]
+    (warning,) = found["warnings"]
+    assert f"my_model.py:{where}: the product (single) loses" in warning
+    one = f'[precision.at]\n"my_model.py:{where}" = "split"\n#'
+    file.write_text(text.replace('"auto"', '"single"').replace("[precision.at]", one))
+    assert assay("job", "validate", str(file))[1]["warnings"] == []
+
+
+def test_validate_warns_of_numbers_that_are_none_after_the_first_steps(folder: Path) -> None:
+    model = folder / "my_model.py"
+    model.write_text(model.read_text() + OUTLIERS.format(outlier=1.0, rate=1e38))
+    assert assay("job", "init", "job.toml", "--from", "my_model.py:loud")[0] == Exit.OK
+    status, found = assay("job", "validate", "job.toml")
+    assert status == Exit.OK and "after step" in found["warnings"][0]
+
+
+def test_the_precision_is_stated_once(folder: Path) -> None:
+    model, file = folder / "my_model.py", folder / "job.toml"
+    model.write_text(model.read_text() + OUTLIERS.format(outlier=1.0, rate=0.05))
+    assert assay("job", "init", str(file), "--from", "my_model.py:exact")[0] == Exit.OK
+    text = file.read_text()
+    assert "[precision]" not in text
+    file.write_text(text.replace("my_model.py:exact", "my_model.py:loud"))
+    status, error = assay("job", "validate", str(file))
+    assert status == Exit.USAGE and "my_model.py:loud nor the job file names a precision" in error["message"]
+    file.write_text(text + '\n[precision]\nproducts = "auto"\n[precision.at]\n')
+    status, error = assay("job", "validate", str(file))
+    says = "both my_model.py:exact and the job file name a precision"
+    assert status == Exit.USAGE and says in error["message"]
+
+
 @pytest.mark.parametrize("optimiser", ["adamw", "sgd", "lion", "muon"])
 def test_every_optimiser_of_a_job_file_trains(folder: Path, optimiser: str) -> None:
     """With a warm-up, a cosine decay, clipping and accumulation, each as the file says."""

@@ -249,3 +249,14 @@ def test_take_and_pick_clamp_their_index() -> None:
     assert taken.tolist() == [[scalar.evaluate("take", table.tolist(), int(i)) for i in line] for line in idx]
     picked = REFERENCE["pick"](table, torch.tensor([-1, 1, 9], dtype=torch.int32))
     assert picked.tolist() == [1.0, 4.0, 6.0]
+
+
+def test_quantising_loses_up_to_the_bound_that_the_document_states() -> None:
+    """2^-13 of a row's largest magnitude, reached where that is a power of two; 2^-14 of 2^e always."""
+    x = torch.cat([torch.tensor([[1.0, 2.0**-13]]), torch.rand((4096, 2)) * 2 - 1])
+    e = contraction.exponent(x)
+    unit = torch.exp2(e.double() - 13).unsqueeze(-1)
+    lost = (contraction.quantise(x, e).double() * unit - x.double()).abs().amax(-1)
+    largest = x.double().abs().amax(-1)
+    assert float(lost[0] / largest[0]) == 2.0**-13
+    assert bool((lost <= 2.0**-13 * largest).all()) and bool((lost <= unit.squeeze(-1) / 2).all())

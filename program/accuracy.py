@@ -1,0 +1,269 @@
+"""How far a program's products are from exact ones, beside what bfloat16 would lose: for people, never for
+consensus.
+
+Contract: `products_of` finds the matrix products and convolutions of a program with the parts that it
+multiplies; `Meter` looks at them while a step is executed and keeps, for each and every `Precision`, the
+worst error so far. An error is the norm of a product's deviation from the f64 product of the same f32
+operands, divided by what rounding both operands to bfloat16 would typically give: 1 is bfloat16's own. So is
+that of its worst row or column, where what outliers hide shows first. Large products are sampled: the rows
+with the largest numbers for their norm first. Not guaranteed: digits; the f64 sums depend on the machine.
+
+Source: docs/decisions/0028-outliers.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from assay.numerics import contraction
+from assay.numerics.constants import EXPONENT_MIN, EXPONENT_POISONED, QUANTISED_BITS
+from assay.program.compiled.affine import strided
+from assay.program.isa import Node, Op, Program, Shape
+from assay.program.parts import Precision, Term, dequantised_nodes
+
+SAMPLED_ROWS = 128
+"""Of either operand; half of them those with the largest numbers for their norm, half evenly spread."""
+SAMPLED_BATCHES = 8
+_BF16_BITS = 8
+
+
+Move = tuple[Op, Shape, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """What one operand of a product is made of."""
+
+    x: int
+    """Node of the f32 numbers."""
+    by_row: bool
+    """Each row has its own exponent (A30); else many rows share one."""
+    moves: tuple[Move, ...]
+    """Index operations between the quantised numbers and the product, first to last."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """A matrix product: of first parts, and of the second ones that the program multiplies too."""
+
+    node: int
+    left: Operand
+    right: Operand
+    exponents: tuple[int, int]
+    """Nodes of the exponents of both operands' rows."""
+    terms: frozenset[Term]
+
+    @property
+    def precision(self) -> Precision:
+        """What the program gives it."""
+        return next(p for p in reversed(Precision) if set(p.terms) <= self.terms)
+
+
+def products_of(program: Program) -> list[Product]:
+    """All products of operands that are quantised and then only viewed, in the program's order."""
+    given_back = dequantised_nodes(program)
+    rests = _rests(program, given_back)
+    found: dict[tuple[Operand, Operand], dict[Term, int]] = {}
+    for index, node in enumerate(program.nodes):
+        if node.op is not Op.PRODUCT or index in given_back:
+            continue
+        first, second = (_operand(program, rests, node.inputs[i].ref) for i in (0, 2))
+        if first is not None and second is not None:
+            (left, i), (right, j) = first, second
+            found.setdefault((left, right), {}).setdefault((i, j), index)
+    return [
+        Product(terms[0, 0], left, right, _exponents(program.nodes[terms[0, 0]]), frozenset(terms))
+        for (left, right), terms in found.items()
+        if (0, 0) in terms
+    ]
+
+
+def _exponents(node: Node) -> tuple[int, int]:
+    return node.inputs[1].ref, node.inputs[3].ref
+
+
+def _rests(program: Program, given_back: Mapping[int, Term]) -> dict[int, int]:
+    """Nodes that hold a row's rest (``parts.rest``) -> the quantise node of its first part."""
+    found = {}
+    for index, node in enumerate(program.nodes):
+        if node.op is Op.SUB:
+            ref = node.inputs[1].ref
+            while program.nodes[ref].op is Op.RESHAPE:
+                ref = program.nodes[ref].inputs[0].ref
+            if ref in given_back and program.nodes[given_back[ref][0]].inputs[0] == node.inputs[0]:
+                found[index] = given_back[ref][0]
+    return found
+
+
+def _operand(program: Program, rests: Mapping[int, int], ref: int) -> tuple[Operand, int] | None:
+    """An operand and which of its parts this is; None where it is no view of one quantised tensor."""
+    moves: list[Move] = []
+    while (node := program.nodes[ref]).op in (Op.STRIDED, Op.RESHAPE):
+        moves.append((node.op, node.shape, node.attrs))
+        ref = node.inputs[0].ref
+    if node.op is not Op.QUANTISE:
+        return None
+    number = int(node.inputs[0].ref in rests)
+    if number:
+        node = program.nodes[rests[node.inputs[0].ref]]
+    x, maker = node.inputs[0].ref, program.nodes[node.inputs[1].ref]
+    own = maker.op is Op.EXPONENT and maker.inputs[0].ref == x
+    return Operand(x, own, tuple(reversed(moves))), number
+
+
+class Error(NamedTuple):
+    """How far a product is from the exact one; 1 is bfloat16's."""
+
+    whole: float = 0.0
+    """Of the product, the worst of a batch."""
+    line: float = 0.0
+    """Of its worst row or column."""
+
+    def or_worse(self, other: Error) -> Error:
+        """The worse of both in either respect."""
+        return Error(max(self.whole, other.whole), max(self.line, other.line))
+
+    def within(self, other: Error) -> bool:
+        """Whether it is no worse in either respect."""
+        return self.whole <= other.whole and self.line <= other.line
+
+
+@dataclass
+class Reading:
+    """What is known of one product. `errors`: the worst of each precision."""
+
+    product: Product
+    errors: dict[Precision, Error] = field(default_factory=dict)
+
+    @property
+    def error(self) -> Error:
+        """Of the precision that the program gives it."""
+        return self.errors.get(self.product.precision, Error())
+
+
+class Meter:
+    """Reads products while an executor runs: give `observe` to ``Executor.step``."""
+
+    def __init__(self, program: Program, precisions: Iterable[Precision] | None = None) -> None:
+        """`precisions`: those to be tried; by default that of each product."""
+        self.readings = [Reading(product) for product in products_of(program)]
+        self._tried = None if precisions is None else tuple(precisions)
+        self._due: dict[int, list[Reading]] = {}
+        self._wanted: dict[int, int] = {}
+        self._held: dict[int, Tensor] = {}
+        for reading in self.readings:
+            product = reading.product
+            self._due.setdefault(product.node, []).append(reading)
+            for ref in (product.left.x, product.right.x, *product.exponents):
+                self._wanted[ref] = max(self._wanted.get(ref, 0), product.node)
+
+    def observe(self, index: int, output: Tensor) -> None:
+        """Every node's output, in order."""
+        if index in self._wanted:
+            self._held[index] = output
+        for reading in self._due.get(index, ()):
+            self._read(reading)
+        if index in self._due:
+            self._held = {ref: x for ref, x in self._held.items() if self._wanted[ref] > index}
+
+    def _read(self, reading: Reading) -> None:
+        product = reading.product
+        left, right = (
+            _sampled(side, self._held[side.x], self._held[e])
+            for side, e in zip((product.left, product.right), product.exponents, strict=True)
+        )
+        if torch.isfinite(left.x).all() and torch.isfinite(right.x).all():
+            for precision, error in errors(left, right, self._tried or (product.precision,)).items():
+                reading.errors[precision] = error.or_worse(reading.errors.get(precision, Error()))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of an operand: f32[b, rows, K], i16[b, rows]."""
+
+    x: Tensor
+    e: Tensor
+    by_row: bool = True
+
+    def part(self, number: int) -> tuple[Tensor, Tensor]:
+        """Quantised numbers and exponents of the first or the second part."""
+        q = contraction.quantise(self.x, self.e)
+        if number == 0:
+            return q, self.e
+        kept = q.double() * contraction.power_of_two(self.e.long() - QUANTISED_BITS).unsqueeze(-1)
+        rest = self.x - kept.to(torch.float32)
+        shared = (self.e - QUANTISED_BITS).clamp(EXPONENT_MIN, EXPONENT_POISONED)
+        e = contraction.exponent(rest) if self.by_row else shared
+        return contraction.quantise(rest, e), e
+
+
+def rows_of(x: Tensor) -> Rows:
+    """All rows of f32[rows, K], with their own exponents."""
+    return Rows(x.unsqueeze(0), contraction.exponent(x).unsqueeze(0))
+
+
+def _sampled(operand: Operand, x: Tensor, e: Tensor) -> Rows:
+    for op, shape, attrs in operand.moves:
+        x = x.reshape(shape) if op is Op.RESHAPE else strided(x, shape, attrs[0], attrs[1:])
+    x, e = x.reshape(-1, *x.shape[-2:]), e.reshape(-1, e.shape[-1])
+    batches = _spread(x.shape[0], SAMPLED_BATCHES)
+    x, e = x[batches], e[batches]
+    if x.shape[1] > SAMPLED_ROWS:
+        crest = x.abs().amax(-1) / x.square().mean(-1).sqrt().clamp(min=1e-30)
+        first = crest.topk(SAMPLED_ROWS // 2, dim=1).indices
+        others = _spread(x.shape[1], SAMPLED_ROWS // 2).expand(len(x), -1)
+        rows = torch.cat([first, others], 1)
+        x = x.gather(1, rows.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
+        e = e.gather(1, rows)
+    return Rows(x, e, operand.by_row)
+
+
+def _spread(count: int, most: int) -> Tensor:
+    return torch.linspace(0, count - 1, min(count, most)).round().long()
+
+
+def errors(left: Rows, right: Rows, precisions: Iterable[Precision]) -> dict[Precision, Error]:
+    """The error of each precision."""
+    exact = left.x.double() @ right.x.double().mT
+    return {
+        p: relative_to_bf16(product(left, right, p).double() - exact, left.x, right.x) for p in precisions
+    }
+
+
+def product(left: Rows, right: Rows, precision: Precision) -> Tensor:
+    """The product of left by right transposed, f32[b, M, N], as a program computes it."""
+    total: Tensor | None = None
+    for i, j in reversed(precision.terms):
+        term = contraction.product(*left.part(i), *right.part(j))
+        total = term if total is None else term + total
+    assert total is not None, "a product has terms"
+    return total
+
+
+def relative_to_bf16(deviation: Tensor, left: Tensor, right: Tensor) -> Error:
+    """f64[b, M, N] beside what bfloat16 typically loses."""
+    square, typical = deviation.square(), bf16_variance(left, right)
+
+    def worst(dims: tuple[int, ...]) -> float:
+        ours, theirs = square.sum(dims), typical.sum(dims)
+        return float(torch.where(ours > 0, ours / theirs, 0.0).max()) ** 0.5
+
+    return Error(worst((-2, -1)), max(worst((-1,)), worst((-2,))))
+
+
+def bf16_variance(left: Tensor, right: Tensor) -> Tensor:
+    """f64[b, M, N]: the mean square of what rounding both operands to bfloat16 changes in a product, where an
+    operand's rounding error is anywhere in its ulp.
+    """
+    x, y = left.double(), right.double()
+    return _rounding(x) @ y.square().mT + x.square() @ _rounding(y).mT
+
+
+def _rounding(x: Tensor) -> Tensor:
+    ulp = torch.ldexp(torch.ones_like(x), torch.frexp(x).exponent - _BF16_BITS)
+    return torch.where(x == 0, 0.0, ulp.square() / 12)

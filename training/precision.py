@@ -1,0 +1,187 @@
+"""Which products take their operands in parts: the client's choice, or found by rehearsing the first steps.
+
+Contract: `Precisions` says "single", "split" or "auto" for all products and for those of named lines.
+`chosen` lowers a traced step by it. Where it says "auto", the first steps are executed from the genesis with
+all of those products split, each product's error is measured for every precision beside bfloat16's
+(``program.accuracy``), and each gets the cheapest one within `ADMITTED`; the program made so is rehearsed
+again, and what leaves the limits there gets more. The precisions are part of the program, and so of its root.
+Not guaranteed: that later steps look like the first ones (``node.inaccuracy`` watches), and the same choices
+on a machine whose f64 sums differ, for a product at the very limit.
+
+Source: docs/decisions/0028-outliers.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import partial
+
+from torch import Tensor
+
+from assay.numerics import FAST
+from assay.program.accuracy import Error, Meter
+from assay.program.execute import Executor, Records, StepContext
+from assay.program.isa import Program
+from assay.program.lowering import Choose, Lowered, ProductSite
+from assay.program.parts import Precision
+from assay.protocol.errors import Stop
+
+AUTO = "auto"
+CHOICES = (Precision.SINGLE.value, Precision.SPLIT.value, AUTO)
+ADMITTED = Error(whole=0.5, line=1.0)
+"""Half of what bfloat16 loses in a product, since numbers drift in training; as much in a row or column."""
+REHEARSED_STEPS = 3
+"""An adapter's gradients are zero at the first."""
+_SEED = bytes(32)
+
+
+@dataclass(frozen=True)
+class Precisions:
+    """`products`: of every product; `at`: of those whose line matches a pattern, such as "model.py:31"."""
+
+    products: str = Precision.SINGLE.value
+    at: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises Stop for a word that is no precision."""
+        for word in (self.products, *self.at.values()):
+            if word not in CHOICES:
+                raise Stop(
+                    f"{word!r} is no precision of a product", hint=f"write one of {', '.join(CHOICES)}"
+                )
+
+    def of(self, source: str) -> str:
+        """What is wanted of the product of this line."""
+        return next((word for pattern, word in self.at.items() if _fits(source, pattern)), self.products)
+
+    def check(self, sources: Iterable[str]) -> None:
+        """Raises Stop for a pattern that no product's line matches."""
+        known = {source.partition(",")[0] for source in sources}
+        for pattern in self.at:
+            if not any(_fits(source, pattern) for source in known):
+                raise Stop(
+                    f"no product of the step comes from {pattern!r}",
+                    hint=f"products come from {', '.join(sorted(known)) or 'nowhere'}",
+                )
+
+
+def _fits(source: str, pattern: str) -> bool:
+    """Whether a line is meant, also by its file's name alone; a gradient has its forward product's line."""
+    line = source.partition(",")[0]
+    return fnmatchcase(line, pattern) or fnmatchcase(line, f"*/{pattern}")
+
+
+@dataclass(frozen=True)
+class ChosenProduct:
+    """A product, the precision that "auto" gave it, and why."""
+
+    site: ProductSite
+    precision: Precision
+    single: Error
+    """What it would lose with its operands whole."""
+    error: Error
+    """What it loses as it is."""
+
+    @property
+    def within(self) -> bool:
+        """Whether it is no worse than bfloat16's."""
+        return self.error.whole <= 1
+
+    def __str__(self) -> str:
+        before, after = self.single, self.error
+        why = f"it would lose {before.whole:.2g} times what bfloat16 does"
+        return (
+            f"{self.site.source}: {self.precision.value}: {why}"
+            f" ({before.line:.2g} in its worst row or column); now {after.whole:.2g} ({after.line:.2g})"
+        )
+
+
+Lower = Callable[[Choose], Lowered]
+
+
+def chosen(
+    lower: Lower, precisions: Precisions, genesis: Sequence[Tensor], records: Records
+) -> tuple[Lowered, tuple[ChosenProduct, ...]]:
+    """The step lowered as the client wants it, and every product that "auto" decided about.
+
+    Raises Stop for a pattern that fits nothing, and what `lower` raises.
+    """
+    first = lower(lambda site: _fixed(precisions, site) or Precision.SPLIT)
+    precisions.check(site.source for site, _, _ in first.sites)
+    open_sites = [site for site, _, _ in first.sites if _fixed(precisions, site) is None]
+    if not open_sites:
+        return first, ()
+    found = _measured(first, genesis, records, Precision)
+    picked = {site: least(found.get(site)) for site in open_sites}
+    made, errors = first, found
+    for last in (False, False, True):
+        made = lower(partial(_pick, precisions, picked))
+        errors = _measured(made, genesis, records)
+        more = {site: _next(p) for site, p in picked.items() if not _error(errors, site, p).within(ADMITTED)}
+        if last or all(picked[site] is p for site, p in more.items()):
+            break
+        picked = picked | more
+    return made, tuple(
+        ChosenProduct(site, p, _error(found, site, Precision.SINGLE), _error(errors, site, p))
+        for site, p in picked.items()
+    )
+
+
+def _pick(precisions: Precisions, picked: Mapping[ProductSite, Precision], site: ProductSite) -> Precision:
+    return _fixed(precisions, site) or picked[site]
+
+
+def _fixed(precisions: Precisions, site: ProductSite) -> Precision | None:
+    wanted = precisions.of(site.source)
+    return None if wanted == AUTO else Precision(wanted)
+
+
+def least(errors: Mapping[Precision, Error] | None) -> Precision:
+    """The cheapest precision within `ADMITTED`, or the most accurate one.
+
+    None: the product has no part in the step. Nothing known of it: its numbers were not finite.
+    """
+    if errors is None:
+        return Precision.SINGLE
+    good = [p for p in Precision if p in errors and errors[p].within(ADMITTED)]
+    return good[0] if good else min(errors, key=lambda p: errors[p], default=Precision.SPLIT)
+
+
+def _next(precision: Precision) -> Precision:
+    return Precision.FULL if precision in (Precision.SPLIT, Precision.FULL) else Precision.SPLIT
+
+
+Errors = Mapping[ProductSite, Mapping[Precision, Error]]
+
+
+def _error(errors: Errors, site: ProductSite, precision: Precision) -> Error:
+    return errors.get(site, {}).get(precision, Error())
+
+
+def rehearsed(
+    program: Program, genesis: Sequence[Tensor], records: Records, meter: Meter, steps: int = REHEARSED_STEPS
+) -> Meter:
+    """`meter`, after the first steps of shard 0 on some batches."""
+    executor, state = Executor(program, kernels=FAST), list(genesis)
+    for step in range(steps):
+        state = executor.step(state, StepContext(records, _SEED, 0, step), meter.observe)
+    return meter
+
+
+def _measured(
+    made: Lowered, genesis: Sequence[Tensor], records: Records, tried: Iterable[Precision] | None = None
+) -> Errors:
+    """The worst of each site's product nodes in the first steps, by precision (its own if none is given)."""
+    sites: dict[int, list[ProductSite]] = {}
+    for site, _, nodes in made.sites:
+        for node in nodes:
+            sites.setdefault(node, []).append(site)
+    found: dict[ProductSite, dict[Precision, Error]] = {}
+    for reading in rehearsed(made.program, genesis, records, Meter(made.program, tried)).readings:
+        for site in sites.get(reading.product.node, ()):
+            errors = found.setdefault(site, {})
+            for precision, error in reading.errors.items():
+                errors[precision] = error.or_worse(errors.get(precision, Error()))
+    return found
