@@ -7,7 +7,7 @@ turn, and ratios of the fastest. The first step of the compiled form is compared
 by bit. Memory is the most that PyTorch's allocator holds in a step, with the state that goes in.
 
 Usage: `python scripts/bench/numerics.py [--quick] [--size gpt-512 ...] [--turns 15] [--threads 1 --threads 2]
-[--json FILE]`. Compiling takes minutes, once; forms are kept under `--cache`.
+[--json FILE] [--record]`. Compiling takes minutes, once; forms are kept under `--cache`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from assay.program.execute import Executor, StepContext, read_data
 from assay.program.isa import Op
 from assay.program.state import state_root
 from assay.training import datasets, job, models, optimisers
-from scripts.bench.report import ROOT, report, table
+from scripts.bench.report import ROOT, add_options, refuse_partial, report, table
 
 SEED = b"benchmark".ljust(32, b"\0")
 CORPUS_BYTES = 1 << 17
@@ -198,10 +198,9 @@ def main() -> None:
     parser.add_argument("--turns", type=int)
     parser.add_argument("--threads", type=int, action="append", help="default: as PyTorch chooses")
     parser.add_argument("--cache", type=Path, default=ROOT / ".assay" / "forms")
-    parser.add_argument(
-        "--json", nargs="?", const="-", help="write results as JSON; without a name, to stdout"
-    )
+    add_options(parser, "numerics")
     chosen = parser.parse_args()
+    refuse_partial(parser, chosen, "quick", "size")
     names = chosen.size or (["gpt-512"] if chosen.quick else list(SIZES))
     turns = chosen.turns or (3 if chosen.quick else 15)
     results = []
@@ -213,7 +212,7 @@ def main() -> None:
     head = ["size", "threads", "step", "ms (least)", "ms (median)", "CPU ms", "to native", "peak MiB"]
     first = {key: results[0][key] for key in results[0] if "ratio" in key}
     text = table(head, [row for result in results for row in rows(result)])
-    report({**first, "sizes": results}, text, chosen.json)
+    report({**first, "sizes": results}, text, chosen.json, chosen.record)
 
 
 if __name__ == "__main__":

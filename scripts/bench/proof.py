@@ -8,8 +8,9 @@ reading a published state back from the block store and taking its root (what a 
 does for each segment end that it goes on from). All take turns; the least of each counts, and processor
 seconds are those of all threads together. A trace runs node by node, so a step that runs so is timed as well.
 
-Usage: `python scripts/bench/proof.py [--quick] [--size gpt-512] [--turns 3] [--threads 1] [--json [FILE]]`.
-Compiling takes minutes, once; forms are kept under `--cache` (those of scripts/bench/numerics.py).
+Usage: `python scripts/bench/proof.py [--quick] [--size gpt-512] [--turns 3] [--threads 1] [--json [FILE]]
+[--record]`. Compiling takes minutes, once; forms are kept under `--cache` (those of
+scripts/bench/numerics.py).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from assay.program.state import begin_tree, load_state, state_bytes, state_root
 from assay.storage.blockstore import BlockStore
 from assay.training import job, models
 from scripts.bench.numerics import CORPUS_BYTES, SEED, SIZES
-from scripts.bench.report import ROOT, report, table
+from scripts.bench.report import ROOT, add_options, refuse_partial, report, table
 
 SEGMENT_STEPS = 16
 KEY = b"k" * 32
@@ -190,10 +191,9 @@ def main() -> None:
     parser.add_argument("--turns", type=int)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--cache", type=Path, default=ROOT / ".assay" / "forms")
-    parser.add_argument(
-        "--json", nargs="?", const="-", help="write results as JSON; without a name, to stdout"
-    )
+    add_options(parser, "proof")
     chosen = parser.parse_args()
+    refuse_partial(parser, chosen, "quick", "size")
     torch.set_num_threads(chosen.threads)
     name = chosen.size or ("gpt-256" if chosen.quick else "gpt-512")
     turns = chosen.turns or (2 if chosen.quick else 3)
@@ -203,7 +203,8 @@ def main() -> None:
     goals = ", ".join(f"{key} {result[key]:.3f} (goal {goal})" for key, goal in GOALS.items())
     rest = ", ".join(f"{key} {x:.3f}" for key, x in result.items() if "ratio" in key and key not in GOALS)
     text = f"{table(head, rows(result))}\n\n{goals}\n{rest}"
-    report({**{k: x for k, x in result.items() if "ratio" in k}, "goals": GOALS, **result}, text, chosen.json)
+    whole = {**{k: x for k, x in result.items() if "ratio" in k}, "goals": GOALS, **result}
+    report(whole, text, chosen.json, chosen.record)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ that round differently drift apart as well: their distance is what any differenc
 Held-out loss and accuracy are computed in fp32 for all. Curves of all seeds are kept and drawn.
 
 Usage: `python scripts/bench/quality.py [--quick] [--subject gpt ...] [--seeds 3] [--floor 3] [--threads 1]
-[--work DIR] [--plots DIR] [--curves FILE] [--json [FILE]]`. Interrupted runs go on from their last
-evaluation.
+[--work DIR] [--plots DIR] [--curves FILE] [--json [FILE]] [--record]`. Interrupted runs go on from
+their last evaluation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from assay.training.optimisers import Optimiser
 from assay.training.outer import DiLoCo
 from assay.training.schedules import Schedule
 from scripts.bench.noisy_digits import noisy_digits
-from scripts.bench.report import ROOT, report, table
+from scripts.bench.report import ROOT, add_options, refuse_partial, report, table
 from scripts.bench.svg import Series, plot
 
 ORDER_FREE, NATIVE, EAGER = "order-free", "native fp32", "native fp32, uncompiled"
@@ -311,10 +311,9 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=ROOT / ".assay" / "forms")
     parser.add_argument("--plots", type=Path, help="directory for the pictures")
     parser.add_argument("--curves", type=Path, help="file for all curves, as JSON")
-    parser.add_argument(
-        "--json", nargs="?", const="-", help="write results as JSON; without a name, to stdout"
-    )
+    add_options(parser, "quality")
     chosen = parser.parse_args()
+    refuse_partial(parser, chosen, "quick", "subject")
     torch.set_num_threads(chosen.threads)
     subjects = QUICK if chosen.quick else SUBJECTS
     seeds = range(chosen.seeds or (1 if chosen.quick else 3))
@@ -342,7 +341,7 @@ def main() -> None:
         for name in results
         for key in ("held_out_loss", "accuracy")
     }
-    report({**first, "subjects": results}, table(head, lines), chosen.json)
+    report({**first, "subjects": results}, table(head, lines), chosen.json, chosen.record)
 
 
 def _rounded(value: Any) -> Any:

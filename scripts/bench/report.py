@@ -1,11 +1,14 @@
-"""What every benchmark prints: the machine, the commit, a table, and the same as JSON.
+"""What every benchmark prints and records: a table with the machine, the commit and the day, or JSON.
 
-Contract: nothing here measures anything. Not guaranteed: that the working tree is what the commit holds;
-a tree with changes is named so.
+Contract: nothing here measures anything. `--record` replaces what stands between a benchmark's two markers in
+docs/measurements.md and nothing else. Not guaranteed: that the working tree is what the commit holds; a tree
+with changes is named so.
 """
 
 from __future__ import annotations
 
+import argparse
+import datetime
 import json
 import platform
 import subprocess
@@ -14,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
+MEASUREMENTS = ROOT / "docs" / "measurements.md"
 
 
 def machine() -> dict[str, str | int]:
@@ -67,13 +71,62 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]])
 
 
-def report(results: dict[str, Any], text: str, destination: str | None) -> None:
-    """Print the text; with a destination write the results there as JSON ("-": print JSON instead)."""
-    whole = {**results, "machine": machine(), "commit": commit()}
+def add_options(parser: argparse.ArgumentParser, section: str) -> None:
+    """What every benchmark's results may become: `--json`, `--record`."""
+    parser.add_argument(
+        "--json", nargs="?", const="-", help="write results as JSON; without a name, to stdout"
+    )
+    parser.add_argument(
+        "--record",
+        action="store_const",
+        const=section,
+        help="replace this benchmark's section of docs/measurements.md",
+    )
+
+
+def refuse_partial(parser: argparse.ArgumentParser, chosen: argparse.Namespace, *names: str) -> None:
+    """End with a usage error if one of these is given beside `--record`, which is of the whole benchmark."""
+    given = [f"--{name}" for name in names if getattr(chosen, name)]
+    if chosen.record and given:
+        parser.error(f"--record is of the whole benchmark, so not with {', '.join(given)}")
+
+
+def report(results: dict[str, Any], text: str, destination: str | None, record: str | None = None) -> None:
+    """Print the text; with a destination write the results there as JSON ("-": print JSON instead); with a
+    section's name record the text there.
+    """
+    known, at = machine(), commit()
+    if record is not None:
+        made_on = datetime.date.today().isoformat()
+        new = recorded(MEASUREMENTS.read_text(), record, text, provenance(known, at, made_on))
+        MEASUREMENTS.write_text(new)
+    whole = {**results, "machine": known, "commit": at}
     if destination == "-":
         print(json.dumps(whole, indent=1))
         return
-    here = ", ".join(f"{key} {value}" for key, value in machine().items())
-    print(f"{text}\n\n{here}; commit {commit()}")
+    here = ", ".join(f"{key} {value}" for key, value in known.items())
+    print(f"{text}\n\n{here}; commit {at}")
     if destination is not None:
         Path(destination).write_text(json.dumps(whole, indent=1) + "\n")
+
+
+def provenance(known: dict[str, str | int], at: str, made_on: str) -> str:
+    """On what, of which commit and when, in a line."""
+    return (
+        f"{known['cpus']} × {known['processor']} ({known['capability']}), "
+        f"PyTorch {known['torch']}; commit {at}; {made_on}."
+    )
+
+
+def recorded(document: str, section: str, text: str, where: str) -> str:
+    """The document with the text between a section's markers replaced, its provenance above it.
+
+    Raises ValueError unless each of the section's two markers stands once, in order.
+    """
+    begin, end = f"<!-- {section}: begin -->\n", f"<!-- {section}: end -->\n"
+    if document.count(begin) != 1 or document.count(end) != 1:
+        raise ValueError(f"no section {section}, or more than one")
+    before, rest = document.split(begin)
+    if end not in rest:
+        raise ValueError(f"the end of section {section} stands before its beginning")
+    return f"{before}{begin}{where}\n\n{text}\n{end}{rest.split(end)[1]}"

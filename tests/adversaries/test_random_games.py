@@ -1,6 +1,6 @@
 """Random programs, random faults: each is convicted where it was planted, and the truth is acquitted.
 
-`scripts/prove/games.py` plays ten thousand; docs/log.md has its counts.
+`scripts/prove/games.py` plays ten thousand; docs/log/2026-11-21.md has its counts.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Alone:
 
 
 def check(before: MarketState, market_state: MarketState) -> None:
-    """The invariants, numbered as in the contracts' own tests where they have one."""
+    """The invariants, numbered as in docs/invariants.md where they stand there."""
     ledger = market_state.funds.ledger
     assert ledger.supply == before.funds.ledger.supply  # 1 to 3
     assert all(amount > 0 for amount in ledger.entries.values())

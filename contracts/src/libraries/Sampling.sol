@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: MIT
+// SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
 /// @title What the seed of a claim asks of each drawn verifier (docs/protocol.md 4.6)

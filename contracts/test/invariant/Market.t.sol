@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: MIT
+// SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
 import {IGuardian} from "../../src/interfaces/IGuardian.sol";
@@ -7,7 +7,7 @@ import {Claim, ClaimStatus, Phase, Role, Vote} from "../../src/interfaces/Types.
 import {Test} from "../Vm.sol";
 import {AuditsHandler} from "./AuditsHandler.sol";
 
-/// @notice The handler with what is true of it at any time, numbered as in the contracts' design.
+/// @notice The handler with what is true of it at any time, numbered as in docs/invariants.md.
 contract CheckedMarket is AuditsHandler {
     function check1_theVaultHoldsExactlyItsBuckets() external view {
         assertEq(token.balanceOf(address(vault)), entriesSum() + _deposits() + vault.undestroyed() + donated);
@@ -111,7 +111,7 @@ contract CheckedMarket is AuditsHandler {
         }
     }
 
-    function check16_nobodyClaimsMoreThanCameIn() external view {
+    function check16_nobodyWithdrawsMoreThanCameIn() external view {
         assertEq(withdrawn + vault.burnt() + entriesSum() + _deposits(), deposited);
     }
 
@@ -230,7 +230,7 @@ contract MarketInvariantTest is Test {
         market.check8_noRequestsDateEverMoves();
         market.check14_phasesOnlyMoveForward();
         market.check15_countedVotesAreDrawnVotes();
-        market.check16_nobodyClaimsMoreThanCameIn();
+        market.check16_nobodyWithdrawsMoreThanCameIn();
     }
 
     /// @dev Nothing is asked of a run that chance may leave out.

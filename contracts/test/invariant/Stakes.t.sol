@@ -1,11 +1,11 @@
-// SPDX-License-Identifier: MIT
+// SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
 import {Role} from "../../src/interfaces/Types.sol";
 import {Test} from "../Vm.sol";
 import {StakesHandler} from "./StakesHandler.sol";
 
-/// @notice The handler with what is true of it at any time, numbered as in the contracts' design.
+/// @notice The handler with what is true of it at any time, numbered as in docs/invariants.md.
 contract CheckedStakes is StakesHandler {
     /// @dev Shares are the contract's own affair; what they are worth is not.
     function check9_sharesAreWorthWhatIsThere() external view {

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: MIT
+// SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
 import {IGuardian} from "../../src/interfaces/IGuardian.sol";
@@ -79,7 +79,7 @@ contract GuardianTest is Market {
         assertSolvent();
     }
 
-    function test_theKeeperAloneDecides() external {
+    function test_thePauserAloneDecides() external {
         bytes memory refusal = abi.encodeWithSelector(IGuardian.NotPauser.selector, pauser);
         vm.startPrank(stranger);
         vm.expectRevert(refusal);
@@ -89,7 +89,7 @@ contract GuardianTest is Market {
         vm.stopPrank();
     }
 
-    function test_theOfficeIsHandedOverOrGivenUpForGood() external {
+    function test_thePauserHandsOverOrGivesUpForGood() external {
         vm.prank(pauser);
         guardian.handOver(stranger);
         assertEq(guardian.pauser(), stranger);

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: MIT
+// SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
 import {IStakes, IVault} from "../../src/interfaces/IMarket.sol";
@@ -74,7 +74,7 @@ contract LedgerTest is Market {
         vault.withdraw(whistle, there + 1);
     }
 
-    function test_depositsAreClaimedBack() external {
+    function test_depositsAreWithdrawnAgain() external {
         vault.deposit(stranger, 5 ether);
         vm.prank(stranger);
         vault.withdraw(stranger, 5 ether);
