@@ -3,7 +3,7 @@
 # unless every one is proven. Compiles with the repository's own solc; yices and z3 come with halmos, cvc5 beside it.
 # Usage: scripts/prove/symbolic.sh [halmos arguments], e.g. --contract VaultSymbolic
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/../.."
 tools="$PWD/.assay/tools/halmos-0.3.3-cvc5-1.4.2"
 if [ ! -x "$tools/bin/halmos" ]; then
   "${PYTHON:-python3.11}" -m venv "$tools"
