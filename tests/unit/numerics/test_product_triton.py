@@ -169,7 +169,7 @@ def test_tiles_keep_multiprocessors_busy(from_shared: bool) -> None:
     large, least = TILES[from_shared][0], TILES[from_shared][-1]
     assert chosen(8192, 8192) == large[:2]
     assert chosen(100, 50) == least[:2]
-    assert chosen(768, 768) == (least if from_shared else large)[:2]
+    assert chosen(768, 768) == (128, 64), "72 programs at a time, not 36 large ones"
     assert chosen(512, 64, 96)[1] == 64, "no half of a tile is thrown away"
 
 
