@@ -5,6 +5,7 @@
 # make check   lint and test, as CI runs them
 # make vectors   the arbiter against the integer model on a million vectors; make games: ten thousand random programs
 # make symbolic  proofs about the contracts' money; make slither: static analysis (both install their tool when asked)
+# make kernels   the GPU's kernels against the definition, by Triton's interpreter (installed when asked)
 
 PYTHON ?= python3.11
 VENV := .venv
@@ -15,7 +16,7 @@ PY_STAMP := $(VENV)/.assay-installed
 NPM_STAMP := contracts/node_modules/.assay-installed
 BUILT_STAMP := contracts/out-assay/.built
 
-.PHONY: setup demo test test-contracts test-python test-slow vectors games symbolic slither lint lint-python lint-contracts check format clean
+.PHONY: setup demo test test-contracts test-python test-slow vectors games symbolic slither kernels lint lint-python lint-contracts check format clean
 
 setup: $(BUILT_STAMP)
 
@@ -59,6 +60,9 @@ games: setup
 
 symbolic: setup
 	scripts/prove/symbolic.sh
+
+kernels: setup
+	scripts/prove/kernels.sh
 
 slither: setup
 	$(PY) scripts/prove/slither.py

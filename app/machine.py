@@ -3,6 +3,7 @@ device, secrets."""
 
 from __future__ import annotations
 
+import re
 import secrets
 from pathlib import Path
 
@@ -24,11 +25,15 @@ FORMS_FOLDER = "forms"
 
 
 def device_of(name: str) -> str:
-    """`cpu` or `cuda` from auto, cuda or cpu. Raises Ask where there is no such device."""
+    """`cpu`, `cuda` or `cuda:1` from auto or one of them. Raises Ask where there is no such device."""
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if name not in ("cpu", "cuda"):
-        raise Ask(f"there is no device {name!r}", hint="choose auto, cuda or cpu", code="bad-device")
+    if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", name):
+        raise Ask(
+            f"there is no device {name!r}",
+            hint="choose auto, cpu, cuda or one GPU, as cuda:1",
+            code="bad-device",
+        )
     return str(open_device(name))
 
 

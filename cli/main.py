@@ -67,7 +67,7 @@ def options(
     password_file: Annotated[str | None, typer.Option(help="File with its password (ETH_PASSWORD).")] = None,
     keystore: Annotated[str | None, typer.Option(help="Folder of key files (ETH_KEYSTORE).")] = None,
     deployment: Annotated[str | None, typer.Option(help="File with the contracts' addresses.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cuda or cpu.")] = None,
+    device: Annotated[str | None, typer.Option(help="auto, cpu, cuda or one GPU, as cuda:1.")] = None,
     executor: Annotated[
         str | None, typer.Option(help="auto, compiled, eager or reference; the bits are the same.")
     ] = None,

@@ -21,7 +21,7 @@ from torch import Tensor
 from assay.dispute import element
 from assay.fitness.digests import Say, Stored, digest, results
 from assay.fitness.exercise import CONTEXT, Exercise, all_exercises
-from assay.fitness.samples import STEPS, Sample
+from assay.fitness.samples import BRIEF_STEPS, Sample
 from assay.numerics import FAST, REFERENCE
 from assay.numerics.bits import Difference, differences, patterns
 from assay.program.compiled.executor import CompiledExecutor
@@ -95,7 +95,7 @@ def check(
     say: Say,
     *,
     chunks: int | None = None,
-    steps: int = STEPS,
+    steps: int = BRIEF_STEPS,
     exercises: Sequence[Exercise] | None = None,
     operation_forms: Sequence[Form] | None = None,
 ) -> Report:

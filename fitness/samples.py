@@ -26,7 +26,10 @@ from assay.training.datasets import Dataset, Layout
 from assay.training.optimisers import AdamW, Optimiser, Sgd
 from assay.training.outer import DiLoCo
 
-STEPS = 20
+STEPS = 100
+"""How many steps of each run have stored digests."""
+BRIEF_STEPS = 20
+"""How many a check compares that is not to take long."""
 RECORDS = 256
 JOB_SEED = b"machine check".ljust(32, b"\0")
 _SEED = 9000

@@ -9,11 +9,12 @@ output of quantise reaches.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 IntegerProduct = Callable[[Tensor, Tensor], Tensor]
 
@@ -51,8 +52,6 @@ def integer_product_fast(qa: Tensor, qb: Tensor) -> Tensor:
 
 def prefers_int8(qa: Tensor) -> bool:
     """Whether the int8 backend is the fastest for products of this operand."""
-    if qa.device.type == "cuda":
-        return qa.dim() == 2
     return qa.dim() == 2 and qa.shape[-1] >= _INT8_MIN_LENGTH and processor_multiplies_int8()
 
 
@@ -73,27 +72,36 @@ def split(q: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return hi, lo, hi + lo
 
 
-def aligned(q: Tensor) -> Tensor:
-    """[rows, K] as CUDA's int8 product takes it on either side: contiguous, zeros up to at least 24 rows (it
-    refuses fewer than 17 on the left) and up to multiples of 8 both ways.
-
-    Contiguous operands make it the one layout (left by rows, right transposed) that cuBLAS has on every GPU.
-    """
-    rows = max(-(-q.shape[0] // _ALIGN) * _ALIGN, _MIN_ROWS)
-    return torch.nn.functional.pad(q, (0, -q.shape[1] % _ALIGN, 0, rows - q.shape[0])).contiguous()
-
-
 def _int8_2d(qa: Tensor, qb: Tensor) -> Tensor:
     return combined(*int8_products(qa, qb), length=qa.shape[-1])
 
 
 def int8_products(qa: Tensor, qb: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """i32[M, N] products of the parts that `split` gives, in its order, of i16[M, K] and i16[N, K]."""
-    rows, columns = qa.shape[0], qb.shape[0]
-    if qa.device.type == "cuda":
-        qa, qb = aligned(qa), aligned(qb)
     high, low, both = (torch._int_mm(a, b.t()) for a, b in zip(split(qa), split(qb), strict=True))
-    return high[:rows, :columns], low[:rows, :columns], both[:rows, :columns]
+    return high, low, both
+
+
+def total_of_parts(a: Sequence[Tensor], b: Sequence[Tensor], length: int) -> Tensor:
+    """The f64 integers of A51 from parts of [b..., M, K] and [b..., N, K] that lie on a GPU, by cuBLAS: three
+    int8 products of matrices, one binary64 product of a batch. `length` is K without padding."""
+    if a[0].dim() > 2:
+        return integer_product_f64(*(part[0].to(torch.float64) * 128 + part[1] for part in (a, b)))
+    rows, columns = a[0].shape[0], b[0].shape[0]
+    high, low, both = (
+        torch._int_mm(_aligned(x), _aligned(y).t())[:rows, :columns] for x, y in zip(a, b, strict=True)
+    )
+    return combined(high, low, both, length=length)
+
+
+def _aligned(part: Tensor) -> Tensor:
+    """int8 [rows, K] as CUDA's int8 product takes it on either side: contiguous, zeros up to at least 24 rows
+    (it refuses fewer than 17 on the left) and up to multiples of 8 both ways.
+
+    Contiguous operands make it the one layout (left by rows, right transposed) that cuBLAS has on every GPU.
+    """
+    rows = max(-(-part.shape[0] // _ALIGN) * _ALIGN, _MIN_ROWS)
+    return pad(part, (0, -part.shape[1] % _ALIGN, 0, rows - part.shape[0])).contiguous()
 
 
 def combined(high: Tensor, low: Tensor, both: Tensor, *, length: int) -> Tensor:

@@ -1,7 +1,7 @@
 """Operations in the fastest form that this machine has; the bits are those of ``numerics.REFERENCE``.
 
 Contract: `product` has the bits of ``contraction.product`` for what quantise makes, |q| <= 8192, in C on
-processors where the kernel can be had. Not guaranteed: anything for larger integers.
+processors where the kernel can be had, by Triton on GPUs. Not guaranteed: anything for larger integers.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from assay.numerics import contraction, product_kernel
+from assay.numerics import contraction, product_kernel, product_triton
+from assay.numerics.backends import total_of_parts
+from assay.numerics.product_triton import Parts
 
 
 def product(a: Tensor, ea: Tensor, b: Tensor, eb: Tensor) -> Tensor:
@@ -22,4 +24,13 @@ def product(a: Tensor, ea: Tensor, b: Tensor, eb: Tensor) -> Tensor:
         return kernel.product(a, ea.to(torch.int32), b, eb.to(torch.int32))
     if a.dtype is torch.float32:
         a, b = contraction.quantise(a, ea), contraction.quantise(b, eb)
-    return contraction.product_of_quantised(a, ea, b, eb)
+    if a.device.type == "cpu":
+        return contraction.product_of_quantised(a, ea, b, eb)
+    a_parts, b_parts = product_triton.parts(a), product_triton.parts(b)
+    return product_of_parts(a_parts, ea.to(torch.int32), b_parts, eb.to(torch.int32), a.shape[-1])
+
+
+def product_of_parts(a: Parts, ea: Tensor, b: Parts, eb: Tensor, length: int) -> Tensor:
+    """`product` on a GPU, of what `product_triton.parts` makes of rows of this length; exponents are i32."""
+    made = product_triton.product(a, ea, b, eb, length)
+    return contraction.scale_product(total_of_parts(a, b, length), ea, eb) if made is None else made

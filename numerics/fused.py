@@ -16,12 +16,20 @@ from dataclasses import dataclass, field
 import torch
 import torch._inductor.inductor_prims  # registers the marker that `kept` uses
 from torch import Tensor
+from torch._prims_common import make_contiguous_strides_for
+from torch.nn.functional import pad
 
 from assay.numerics import constants as c
 from assay.numerics import contraction, fast, product_kernel
-from assay.numerics.backends import INT32_PRODUCT_LENGTH, aligned, integer_product_f64, prefers_int8
+from assay.numerics.backends import INT32_PRODUCT_LENGTH, integer_product_f64, prefers_int8
+from assay.numerics.product_triton import padded
 
 _NAN = float("nan")
+
+
+def on_processor(x: Tensor) -> bool:
+    """Whether the form is one for a processor; what is not, is for a GPU."""
+    return x.device.type == "cpu"
 
 
 def kept(x: Tensor) -> Tensor:
@@ -31,13 +39,23 @@ def kept(x: Tensor) -> Tensor:
     return torch.ops.prims.inductor_force_stride_order.default(x, x.stride())
 
 
+def kept_in_rows(x: Tensor) -> Tensor:
+    """`kept`, contiguous."""
+    if x.numel() == 1:
+        return x
+    made: Tensor = torch.ops.prims.inductor_force_stride_order.default(
+        x, make_contiguous_strides_for(x.shape)
+    )
+    return made
+
+
 def rounded(x: Tensor) -> Tensor:
     """x, f32 just rounded from f64, as something else to a compiler.
 
     GCC 12 takes a vector's way from f64 to f32 and back for no way at all, and drops the rounding
     (docs/decisions/0013). It does not see through a maximum.
     """
-    return x if x.device.type != "cpu" else torch.maximum(x, torch.full_like(x, -math.inf))
+    return torch.maximum(x, torch.full_like(x, -math.inf)) if on_processor(x) else x
 
 
 def power_of_two(n: Tensor) -> Tensor:
@@ -125,16 +143,18 @@ class Quantised:
         return Quantised(move(self.integers))
 
     def split(self) -> tuple[Tensor, ...]:
-        """(hi, lo, hi + lo) as int8 (A51); on accelerators with the zeros that `aligned` adds."""
+        """(hi, lo, hi + lo) as int8 (A51); on accelerators in rows, with the zeros that `padded` counts."""
         if "split" not in self._made:
-            on_cpu = self.integers.device.type == "cpu"
-            integers = self.integers if on_cpu else aligned(self.integers)
+            integers, on_cpu = self.integers, on_processor(self.integers)
+            if not on_cpu and (zeros := padded(integers.shape[-1]) - integers.shape[-1]):
+                integers = pad(integers, (0, zeros))
             hi = torch.floor((integers + 64.0) * 0.0078125)
             lo = integers - hi * 128.0
             parts = [part.to(torch.int8) for part in (hi, lo, hi + lo)]
             # On a processor stored as the operand lies, transposed or not: its int8 product reads both alike,
             # and a transposing store takes five times as long.
-            self._made["split"] = tuple(kept(part) if part.dim() == 2 else part for part in parts)
+            store = (lambda x: kept(x) if x.dim() == 2 else x) if on_cpu else kept_in_rows
+            self._made["split"] = tuple(store(part) for part in parts)
         return self._made["split"]
 
     def narrowed(self) -> Tensor:
@@ -194,9 +214,12 @@ def product_of_unquantised(a: Unquantised, b: Unquantised) -> Tensor:
 
 def product(qa: Quantised, ea: Exponents, qb: Quantised, eb: Exponents) -> Tensor:
     """f32[b..., M, N] from operands [b..., M, K] and [b..., N, K] (A32)."""
-    if qa.integers.device.type == "cpu" and product_kernel.load() is not None:
+    if on_processor(qa.integers) and product_kernel.load() is not None:
         made: Tensor = torch.ops.assay.quantised_product(qa.narrowed(), ea.i32, qb.narrowed(), eb.i32)
         return made
+    if not on_processor(qa.integers):
+        length = qa.integers.shape[-1]
+        return torch.ops.assay.product_of_parts(qa.split(), ea.i32, qb.split(), eb.i32, length)
     total = _total_int8(qa, qb) if prefers_int8(qa.integers) else _total_f64(qa, qb)
     return scaled(total, ea, eb)
 
@@ -230,9 +253,7 @@ def combined(parts: Sequence[Tensor], length: int) -> Tensor:
 
 def _products(qa: Quantised, qb: Quantised) -> tuple[Tensor, ...]:
     """(HH, LL, T) of A51 as int32."""
-    whole = tuple(torch._int_mm(a, b.t()) for a, b in zip(qa.split(), qb.split(), strict=True))
-    m, n = qa.integers.shape[0], qb.integers.shape[0]
-    return whole if whole[0].shape == (m, n) else tuple(part[:m, :n] for part in whole)
+    return tuple(torch._int_mm(a, b.t()) for a, b in zip(qa.split(), qb.split(), strict=True))
 
 
 _LIBRARY = torch.library.Library("assay", "DEF")
@@ -241,6 +262,13 @@ _LIBRARY.impl("quantised_product", fast.product, "CPU")
 torch.library.register_fake(
     "assay::quantised_product",
     lambda a, ea, b, eb: a.new_empty((*ea.shape, b.shape[-2]), dtype=torch.float32),
+    lib=_LIBRARY,
+)
+_LIBRARY.define("product_of_parts(Tensor[] a, Tensor ea, Tensor[] b, Tensor eb, int length) -> Tensor")
+_LIBRARY.impl("product_of_parts", fast.product_of_parts, "CompositeExplicitAutograd")
+torch.library.register_fake(
+    "assay::product_of_parts",
+    lambda a, ea, b, eb, length: ea.new_empty((*ea.shape, b[0].shape[-2]), dtype=torch.float32),
     lib=_LIBRARY,
 )
 _LIBRARY.define("narrowed(Tensor x) -> Tensor")
@@ -257,9 +285,31 @@ def sum(x: Tensor) -> Tensor:  # the instruction's name, kept
     overflows.
     """
     shift = c.SUM_BITS - (x.shape[-1] - 1).bit_length()
+    if not on_processor(x):
+        return sum_of_integers(x, shift)
     scale = kept(power_of_two(shift + 126 - _field(x)))
     total = torch.round(x.to(torch.float64) * scale.unsqueeze(-1)).sum(-1)
     return (torch.where(total == 0.0, 0.0, total) / scale).to(torch.float32)
+
+
+def sum_of_integers(x: Tensor, shift: int) -> Tensor:
+    """`sum` in numbers of 32 bits, of which a GPU adds many at a time; `shift` is k of A33.
+
+    A term q of at most 2^k is f32, and so are its parts q = 2^20 * high + low, 0 <= low < 2^20: n <= 2^(50-k)
+    of them sum to at most 2^30, and to less than 2^32.
+    """
+    largest, least = x.amax(-1), x.amin(-1)
+    e = ((torch.maximum(largest.abs(), least.abs()).view(torch.int32) >> 23) & 255).clamp(min=1) - 126
+    up = shift - e
+    first = up >> 1
+    scales = [kept(_power_of_two_f32(n)).unsqueeze(-1) for n in (first, up - first)]
+    q = torch.round(x * scales[0] * scales[1])
+    high = torch.floor(q * 2.0**-20)
+    low = q - high * 2.0**20
+    sums = [part.to(torch.int32).sum(-1, dtype=torch.int32).to(torch.int64) for part in (high, low)]
+    total = (sums[0] << 20) + (sums[1] & 0xFFFFFFFF)
+    made = (total.to(torch.float64) * power_of_two(-up)).to(torch.float32)
+    return torch.where(e == c.EXPONENT_POISONED, largest + least, made)
 
 
 _LIBRARY.define("added_at(Tensor slot, Tensor x, int width) -> Tensor")
@@ -280,7 +330,7 @@ def scatter_sum(x: Tensor, idx: Tensor, *, V: int) -> Tensor:
 
 def sqrt(x: Tensor) -> Tensor:
     """Correctly rounded square root (A11): a compiler for CPUs emits the machine's own instruction."""
-    return torch.sqrt(x) if x.device.type == "cpu" else torch.sqrt(x.to(torch.float64)).to(torch.float32)
+    return torch.sqrt(x) if on_processor(x) else torch.sqrt(x.to(torch.float64)).to(torch.float32)
 
 
 def div(a: Tensor, b: Tensor) -> Tensor:
@@ -290,6 +340,6 @@ def div(a: Tensor, b: Tensor) -> Tensor:
     rounded reciprocal, whatever its settings; after an operation on its bits, the divisor is a number that it
     does not know.
     """
-    if b.device.type == "cpu":
+    if on_processor(b):
         return a / b
     return a / (b.view(torch.int32) ^ 0).view(torch.float32)

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from assay.numerics import contraction
+from assay.numerics.hard_products import hard_pairs, same, wanted
 from assay.numerics.native import ARITHMETIC_FLAGS, Shared, Unusable, compiled, numbers
 
 _SOURCE = Path(__file__).with_suffix(".c")
@@ -65,40 +66,12 @@ def build(source: Path, flags: Sequence[str] = ARITHMETIC_FLAGS) -> Kernel:
 
 def _check(kernel: Kernel, rows: int, others: int, length: int, threads: int) -> None:
     """Raises Unusable unless products of all kinds of numbers are as A31 and A32 say, however they lie."""
-    count = 2 * max(rows, others) * length
-    any_bits = (torch.arange(count, dtype=torch.int64) * 0x9E3779B1).to(torch.int32).view(torch.float32)
-    wave = (torch.arange(count) * 7919 % 16385 - 8192).to(torch.float32) / 2
-    for line in (any_bits, wave, torch.ones(count)):
-        for batch in ((), (2,)):
-            a, b = (_seen(line, (*batch, n, length)) for n in (rows, others))
-            for x, y in ((a[0], b[0]), (a[1], b[1]), (a[0], b[2])):
-                ex, ey = _exponents(x), _exponents(y)
-                qx, qy = contraction.quantise(x, ex), contraction.quantise(y, ey)
-                wanted = contraction.product(qx, ex, qy, ey)
-                for left, right in ((x, y), (qx, qy)):
-                    if not _same(wanted, kernel.product(left, ex, right, ey, threads)):
-                        raise Unusable(f"the compiled kernel gives other products of {length} numbers")
-
-
-def _seen(line: Tensor, shape: tuple[int, ...]) -> list[Tensor]:
-    """Matrices of these numbers: in rows, in columns, and every row alike."""
-    *batch, rows, length = shape
-    own = line[: torch.Size(shape).numel()]
-    turned = own.view(*batch, length, rows).transpose(-1, -2)
-    return [own.view(shape), turned, own[:length].expand(shape)]
-
-
-def _exponents(x: Tensor) -> Tensor:
-    """i32: those of the rows, but every third one of somebody else's."""
-    e = contraction.exponent(x).to(torch.int32)
-    return torch.where(torch.arange(e.numel()).view(e.shape) % 3 == 1, e % 11, e)
-
-
-def _same(wanted: Tensor, made: Tensor) -> bool:
-    nan = wanted.isnan()
-    return torch.equal(nan, made.isnan()) and torch.equal(
-        wanted.nan_to_num(0.0).view(torch.int32), made.nan_to_num(0.0).view(torch.int32)
-    )
+    for x, ex, y, ey in hard_pairs(rows, others, length):
+        right = wanted(x, ex, y, ey)
+        quantised = contraction.quantise(x, ex), contraction.quantise(y, ey)
+        for a, b in ((x, y), quantised):
+            if not same(right, kernel.product(a, ex, b, ey, threads)):
+                raise Unusable(f"the compiled kernel gives other products of {length} numbers")
 
 
 load = Shared(lambda: build(_SOURCE), "compiled steps take longer, by int8 products,")

@@ -195,13 +195,20 @@ _NO_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
 def open_device(name: str) -> torch.device:
     """The device of this name. Raises Ask where PyTorch cannot use it."""
-    device = torch.device(name)
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise Ask(
+            f"there is no device {name!r}", hint="choose cpu, cuda or one GPU, as cuda:1", code="bad-device"
+        ) from None
     if device.type == "cuda":
         found = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if not found or (device.index or 0) >= found:
             raise Ask(
                 f"{name} was asked for and PyTorch sees {found} CUDA devices, so nothing was started",
-                hint="run with --device cpu, or install a CUDA build of PyTorch and its driver",
+                hint=f"choose one of cuda:0 to cuda:{found - 1}"
+                if found
+                else "run with --device cpu, or install a CUDA build of PyTorch and its driver",
                 code="no-cuda",
             )
     elif device.type != "cpu":

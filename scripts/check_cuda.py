@@ -1,26 +1,24 @@
 """Whether a GPU computes what the definition says, and how fast: stored digests first, then timings.
 
-Replays every operation of the instruction set on hard inputs and 20 training steps of the GPT, CNN and MLP
-templates on the device, by the reference, the fast kernels and the compiled form, against this machine's
-processor, which is compared with the digests stored in ``fitness/digests.json``. Every mismatch is
-reported with form, operation or node, element and bits. Then times a training step of a GPT of 124 million
-parameters (12 layers, width 768, 512 tokens): order-free compiled, and native fp32, TF32 and bf16 autocast,
-compiled, taking turns in one run.
+Replays every operation of the instruction set on hard inputs and 100 training steps of the GPT, CNN and
+MLP templates on the device, by the reference, the fast kernels and the compiled form, against this machine's
+processor, which is compared with the digests stored in ``fitness/digests.json``; and the products' kernel,
+cut in every way. Every mismatch is reported with form, operation or node, element and bits. Then times a
+training step of a GPT of 124 million parameters (12 layers, width 768, 512 tokens) and its products:
+order-free compiled, and native fp32, TF32 and bf16 autocast, compiled, taking turns in one run, with the
+kernels that the time goes to.
 
 Needs PyTorch 2.11 or newer, NumPy and the standard library. Usage: `python scripts/check_cuda.py [--device
-cuda] [--quick] [--no-compiled] [--no-timings] [--batch 8] [--json FILE]`; `--device cpu` checks a processor;
-`--write` makes the stored digests anew, on a processor. Exit status 1 where a bit is wrong.
+cuda:1] [--quick] [--no-compiled] [--no-timings] [--batch 8] [--json FILE]`; `--device cpu` checks a
+processor; `--write` makes the stored digests anew, on a processor. Exit status 1 where a bit is wrong.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,63 +27,16 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from assay.fitness import digests
-from assay.fitness.check import Report, check, forms_on
-from assay.fitness.samples import JOB_SEED, STEPS, noise
-from assay.program.compiled.executor import CompiledExecutor
-from assay.program.execute import Executor, StepContext, read_data
-from assay.program.isa import Op
-from assay.program.state import state_root
-from assay.training import datasets, job, models, optimisers
-from assay.training.outer import DiLoCo
+from assay.fitness.check import Finding, Report, check, forms_on
+from assay.fitness.samples import STEPS
+from assay.numerics import product_triton
+from assay.numerics.native import Unusable
+from assay.program.execute import open_device
+from assay.protocol.errors import Ask
+from scripts.bench.gpu import LARGE, ORDER_FREE, SMALL, product_times, timings
 from scripts.bench.report import ROOT, report, table
 
 LEAST_TORCH = (2, 11)
-ORDER_FREE = "order-free compiled"
-Step = Callable[[], object]
-
-
-@dataclass(frozen=True)
-class Size:
-    """A GPT with tied embeddings to time; its text is bytes, whatever its vocabulary."""
-
-    config: models.GptConfig
-    vocabulary: int
-    batch: int
-
-    def model(self) -> models.Gpt:
-        """The module, freshly initialised."""
-        made = models.Gpt(self.config)
-        made.embedding = torch.nn.Embedding(self.vocabulary, self.config.d_model)
-        with torch.no_grad():
-            made.embedding.weight.mul_(models.INITIAL_STD)
-        return made
-
-
-LARGE = Size(models.GptConfig(n_layer=12, n_head=12, d_model=768, context=512, tied=True), 50_257, 8)
-SMALL = Size(models.GptConfig(n_layer=1, n_head=2, d_model=64, context=32, tied=True), 5_000, 4)
-
-
-@dataclass(frozen=True)
-class Native:
-    """One way in which PyTorch trains by itself."""
-
-    name: str
-    tf32: bool = False
-    bf16: bool = False
-
-    @contextmanager
-    def settings(self, device: str) -> Iterator[None]:
-        """TF32 and autocast as named, and as they were afterwards."""
-        before = torch.backends.cuda.matmul.allow_tf32
-        torch.backends.cuda.matmul.allow_tf32 = self.tf32
-        try:
-            with torch.autocast(device, dtype=torch.bfloat16, enabled=self.bf16):
-                yield
-        finally:
-            torch.backends.cuda.matmul.allow_tf32 = before
-
-
-NATIVE = (Native("native fp32"), Native("native TF32", tf32=True), Native("native bf16 autocast", bf16=True))
 
 
 def say(text: str) -> None:
@@ -93,88 +44,22 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def synchronise(device: str) -> None:
-    """Wait for the device."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-
-
-def job_of(size: Size, model: models.Gpt) -> job.JobArtifacts:
-    """The job of training the model on noise."""
-    layout = datasets.TextLayout(size.config.context)
-    data = datasets.Dataset(layout, noise(layout.record_size, 256, 256), b"")
-    rule, outer = optimisers.AdamW(), DiLoCo()
-    return job.build_job(model, job.cross_entropy, rule, data, batch=size.batch, shards=1, outer=outer)
-
-
-def native_step(native: Native, device: str, size: Size, model: models.Gpt, made: job.JobArtifacts) -> Step:
-    """The same step by PyTorch itself, compiled; each form compiles its own."""
-    layout = datasets.TextLayout(size.config.context)
-    compiled = torch.compile(job.step_function(model, job.cross_entropy, optimisers.AdamW(), layout))
-    node = next(node for node in made.inner.nodes if node.op is Op.DATA)
-    batch = read_data(node, torch.device(device), StepContext(made.records, JOB_SEED, 0, 0))
-    state = [x.to(device) for x in made.genesis]
-
-    def step() -> None:
-        with native.settings(device):
-            compiled(state, batch)
-
-    return step
-
-
-def timed(steps: dict[str, Step], device: str, turns: int) -> dict[str, list[float]]:
-    """Wall seconds of every form, all taking turns, the order reversed each time; a first turn compiles."""
-    found: dict[str, list[float]] = {name: [] for name in steps}
-    for turn in range(turns + 1):
-        for name in list(steps) if turn % 2 else reversed(steps):
-            synchronise(device)
-            started = time.perf_counter()
-            steps[name]()
-            synchronise(device)
-            if turn:
-                found[name].append(time.perf_counter() - started)
+def kernel_findings(device: torch.device) -> list[Finding]:
+    """What is wrong with the products' kernel on this GPU, each way to cut a product by itself."""
+    kernel = product_triton.load()
+    if kernel is None:
+        return [Finding("kernel", "products", 0, note="it cannot be had here; the reason is in the log")]
+    found = []
+    for tile in product_triton.tiles_of(device):
+        for exact in (True, False):
+            say(f"products in tiles of {tile.m} x {tile.n}, {'f32' if exact else 'f64'} at the end")
+            try:
+                product_triton.check(kernel, tile, exact, device)
+            except Unusable as reason:
+                found.append(
+                    Finding("kernel", f"products in tiles of {tile.m} x {tile.n}", 0, note=str(reason))
+                )
     return found
-
-
-def timings(device: str, size: Size, turns: int, cache: Path) -> dict[str, Any]:
-    """Least and median wall time of a step of each form, with ratios."""
-    say(f"tracing and compiling a GPT of {size.config.n_layer} layers, width {size.config.d_model}")
-    model = size.model()
-    made = job_of(size, model)
-    started = time.perf_counter()
-    form = CompiledExecutor(made.inner, device, cache_dir=cache, self_check=False)
-    prepared = time.perf_counter() - started
-    context = StepContext(made.records, JOB_SEED, 0, 0)
-    equal = _same_step(made, form, context)
-    state = [x.to(device) for x in made.genesis]
-    model = model.to(device)
-    steps: dict[str, Step] = {ORDER_FREE: lambda: form.step(state, context)}
-    for native in NATIVE:
-        if device == "cuda" or not native.tf32:
-            steps[native.name] = native_step(native, device, size, model, made)
-    found = timed(steps, device, turns)
-    best = {name: min(times) for name, times in found.items()}
-    ratios = {
-        f"ratio_vs_{n.split()[1].lower()}": best[ORDER_FREE] / s for n, s in best.items() if n != ORDER_FREE
-    }
-    return {
-        "parameters": sum(x.numel() for x in made.genesis[: made.inner.params]),
-        "batch": size.batch,
-        "tokens": size.batch * size.config.context,
-        "nodes": len(made.inner.nodes),
-        "prepare_s": round(prepared, 1),
-        "bits_equal_to_cpu_reference": equal,
-        "step_ms": {name: round(s * 1e3, 2) for name, s in best.items()},
-        "median_ms": {name: round(statistics.median(t) * 1e3, 2) for name, t in found.items()},
-        "peak_bytes": torch.cuda.max_memory_allocated() if device == "cuda" else None,
-        **{name: round(ratio, 3) for name, ratio in ratios.items()},
-    }
-
-
-def _same_step(made: job.JobArtifacts, form: Executor, context: StepContext) -> bool:
-    """Whether the device's first large step is the processor's, to the last bit."""
-    want = state_root(Executor(made.inner).step(made.genesis, context))
-    return state_root(form.step(made.genesis, context)) == want
 
 
 def check_torch() -> None:
@@ -219,18 +104,22 @@ def text_of(results: dict[str, Any]) -> str:
             f"the first step has {equal} the processor's reference",
             table(head, rows),
         ]
+    if products := results.get("product_ms"):
+        forms = list(next(iter(products.values())))
+        rows = [[name, *(f"{ms:.3f}" for ms in times.values())] for name, times in products.items()]
+        lines += ["products of that step, ms (least)", table(["product", *forms], rows)]
     return "\n".join(lines)
 
 
-def device_name(device: str) -> str:
+def device_name(device: torch.device) -> str:
     """The device in words."""
-    return torch.cuda.get_device_name() if device == "cuda" else "cpu"
+    return f"{device} {torch.cuda.get_device_name(device)}" if device.type == "cuda" else "cpu"
 
 
 def arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--device", default="cuda", help="cuda, one GPU as cuda:1, or cpu")
     parser.add_argument("--quick", action="store_true", help="one chunk an operation, 3 steps, a small GPT")
     parser.add_argument(
         "--no-compiled", action="store_true", help="leave the compiled form out, and the timings"
@@ -252,22 +141,26 @@ def main() -> None:
     if chosen.write:
         digests.write(say)
         return
-    if chosen.device == "cuda" and not torch.cuda.is_available():
-        raise SystemExit(
-            "PyTorch sees no CUDA device; run with --device cpu, or install a CUDA build of PyTorch"
-        )
+    try:
+        device = open_device(chosen.device)
+    except Ask as refusal:
+        raise SystemExit(f"{refusal}; {refusal.hint}") from None
     started = time.perf_counter()
+    found = kernel_findings(device) if device.type == "cuda" else []
     forms = forms_on(chosen.device, compiled=not chosen.no_compiled, cache=chosen.cache)
     amount = {"chunks": 1, "steps": 3} if chosen.quick else {"chunks": None, "steps": STEPS}
     done = check(digests.stored(), forms, say, **amount)
+    done.findings[:0] = found
     results: dict[str, Any] = {
-        "device": device_name(chosen.device),
+        "device": device_name(device),
         **summary(done, time.perf_counter() - started),
     }
     if not (chosen.no_timings or chosen.no_compiled):
         timed_size = SMALL if chosen.quick else replace(LARGE, batch=chosen.batch)
         turns = 2 if chosen.quick else chosen.turns
-        results["timings"] = timings(chosen.device, timed_size, turns, chosen.cache)
+        if device.type == "cuda":
+            results["product_ms"] = product_times(device, turns)
+        results["timings"] = timings(device, timed_size, turns, chosen.cache, say)
     report(results, text_of(results), chosen.json)
     times = results.get("timings", {})
     if done.findings or not times.get("bits_equal_to_cpu_reference", True):

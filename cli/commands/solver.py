@@ -63,7 +63,10 @@ def bench(
         bool, typer.Option("--compiled", help="Training steps compiled too: some minutes.")
     ] = False,
     full: Annotated[
-        bool, typer.Option("--full", help="Every stored digest, operations compiled too: many minutes.")
+        bool,
+        typer.Option(
+            "--full", help="Every stored digest, 100 training steps, operations compiled too: many minutes."
+        ),
     ] = False,
 ) -> None:
     """Compare this machine with the definition bit by bit, and time training steps; before you stake."""

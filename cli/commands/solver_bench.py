@@ -16,6 +16,7 @@ from assay.app.output import table
 from assay.cli.node.fitness import keep, machine_of
 from assay.fitness.check import Report, check, forms_on
 from assay.fitness.digests import FILE, stored
+from assay.fitness.samples import BRIEF_STEPS, STEPS
 from assay.protocol.errors import Ask
 
 SHOWN = 5
@@ -52,8 +53,8 @@ def _compared(app: App, device: str, *, full: bool, compiled: bool, path: Path) 
     eager, all_forms = ([] if device == "cpu" else forms_on("cpu", compiled=False) for _ in range(2))
     eager += forms_on(device, compiled=False)
     all_forms += forms_on(device, compiled=compiled or full, cache=cache)
-    chunks = None if full else 1
-    return check(stored(path), all_forms, say, chunks=chunks, operation_forms=all_forms if full else eager)
+    amount = {"chunks": None, "steps": STEPS} if full else {"chunks": 1, "steps": BRIEF_STEPS}
+    return check(stored(path), all_forms, say, operation_forms=all_forms if full else eager, **amount)
 
 
 def _refusal(report: Report) -> Ask:

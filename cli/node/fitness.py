@@ -22,10 +22,11 @@ RECORD = "fitness.json"
 
 
 def machine_of(device: str) -> dict[str, str]:
-    """What a result holds for: another processor, GPU or PyTorch is another machine."""
+    """What a result holds for: another processor, GPU (also one of the same make) or PyTorch is another
+    machine."""
     return {
         "processor": f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}",
-        "device": torch.cuda.get_device_name(device) if device.startswith("cuda") else device,
+        "device": f"{device} {torch.cuda.get_device_name(device)}" if device.startswith("cuda") else device,
         "torch": torch.__version__,
     }
 

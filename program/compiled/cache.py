@@ -80,7 +80,7 @@ def form_key(root: bytes, device: torch.device) -> str:
             str(torch.cpu.get_capabilities()),
             torch.backends.cpu.get_cpu_capability(),  # what the operator leaves PyTorch of them
         ],
-        "device": str(device) if device.type == "cpu" else torch.cuda.get_device_name(device),
+        "device": str(device) if device.type == "cpu" else [str(device), torch.cuda.get_device_name(device)],
         "threads": torch.get_num_threads(),
         "settings": SETTINGS,
     }

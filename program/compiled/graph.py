@@ -73,7 +73,7 @@ def trace(program: Program, device: torch.device) -> GraphModule:
     with FakeTensorMode():
         inputs = [_example(node, device) for node in (*program.state, *data)]
         inputs.append(torch.zeros((), dtype=torch.int32, device=device))
-    kernel = device.type == "cpu" and product_kernel.load() is not None
+    kernel = fused.on_processor(inputs[-1]) and product_kernel.load() is not None
     return make_fx(partial(_run, program, kernel), tracing_mode="fake")(*inputs)
 
 
@@ -92,7 +92,7 @@ def _run(program: Program, kernel: bool, *inputs: Tensor) -> list[Tensor]:
     pending = list(inputs[:-1])
     given_back = dequantised_nodes(program)
     products_only = _read_by_products_only(program, given_back)
-    planes = _read_through_windows(program) if inputs[-1].device.type == "cpu" else set()
+    planes = _read_through_windows(program) if fused.on_processor(inputs[-1]) else set()
     unmade = products_only if kernel else set()
     repeated = _repeated(program) | _quantised_by_products(program, unmade)
     values: list[Value] = []

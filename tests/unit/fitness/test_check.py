@@ -89,7 +89,7 @@ def test_this_machine_gives_the_stored_digests_of_a_chunk_and_of_three_steps() -
 
 @pytest.mark.slow
 def test_this_machine_gives_every_stored_digest() -> None:
-    report = check(stored(), forms_on("cpu", compiled=False), silent)
+    report = check(stored(), forms_on("cpu", compiled=False), silent, steps=STEPS)
     assert [str(f) for f in report.findings] == []
     assert report.steps == 3 * 2 * STEPS
 
@@ -101,7 +101,7 @@ def test_whole_steps_compiled_are_the_references(threads: int, tmp_path: Path) -
     torch.set_num_threads(threads)
     try:
         forms = forms_on("cpu", compiled=True, cache=tmp_path)
-        report = check(stored(), forms, silent, exercises=[])
+        report = check(stored(), forms, silent, steps=STEPS, exercises=[])
     finally:
         torch.set_num_threads(before)
     assert [str(f) for f in report.findings] == []

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from assay.app.invocation import App
 from assay.app.output import Exit, Output, exit_status
@@ -15,6 +16,7 @@ from assay.app.settings import Flags
 from assay.cli.commands import solver_bench as benchmark
 from assay.cli.node import fitness
 from assay.fitness import digests
+from assay.fitness.check import Report
 from assay.protocol.errors import Ask
 
 ROOT = Path(__file__).parents[4]
@@ -36,7 +38,9 @@ def short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     whole = benchmark.check
     exercise = next(e for e in digests.all_exercises() if e.name == name)
     monkeypatch.setattr(
-        benchmark, "check", lambda *given, **named: whole(*given, steps=3, exercises=[exercise], **named)
+        benchmark,
+        "check",
+        lambda *given, **named: whole(*given, **{**named, "steps": 3}, exercises=[exercise]),
     )
     return path
 
@@ -90,6 +94,28 @@ def test_a_solver_that_was_never_compared_is_told_how(
 def test_a_result_of_another_machine_says_nothing(tmp_path: Path, kept: str) -> None:
     (tmp_path / fitness.RECORD).write_text(kept)
     assert fitness.verdict(tmp_path, "cpu") is None
+
+
+def test_a_result_holds_for_one_gpu_of_two_alike(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a GPU")
+    fitness.keep(tmp_path, "cuda:1", False)
+    assert fitness.verdict(tmp_path, "cuda:1") is False
+    assert fitness.verdict(tmp_path, "cuda:0") is fitness.verdict(tmp_path, "cpu") is None
+
+
+@pytest.mark.parametrize(("full", "amount"), [(False, (1, 20)), (True, (None, 100))])
+def test_how_much_is_compared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, full: bool, amount: tuple[int | None, int]
+) -> None:
+    asked: list[tuple[int | None, int]] = []
+
+    def check(*given: object, chunks: int | None, steps: int, **named: object) -> Report:
+        asked.append((chunks, steps))
+        return Report()
+
+    monkeypatch.setattr(benchmark, "check", check)
+    benchmark.bench(app_at(tmp_path), full=full, compiled=False)
+    assert asked == [amount]
 
 
 def test_a_solver_that_starts_loads_no_compiler() -> None:

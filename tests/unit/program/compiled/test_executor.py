@@ -110,6 +110,13 @@ def test_a_form_leaves_subnormals_alone(cache: Path) -> None:
     assert (torch.full((64,), 2.0**-140) * 0.5).tolist() == [2.0**-141] * 64
 
 
+def test_a_form_is_for_one_gpu_of_two_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code names the GPU that it was compiled for."""
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "a GPU")
+    keys = {form_key(bytes(32), torch.device(name)) for name in ("cpu", "cuda:0", "cuda:1")}
+    assert len(keys) == 3
+
+
 def test_a_form_with_other_bits_is_deleted_and_never_used(
     own_cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,0 +1,248 @@
+"""How long a training step and its products take on a device, beside PyTorch's own in fp32, TF32 and bf16.
+
+Contract: all forms take turns in one process and wait for the device; a first turn compiles. `profile`
+says which kernels the time goes to. Not guaranteed: anything about another device, PyTorch or commit than
+this one.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.profiler import ProfilerActivity
+
+from assay.fitness.check import Say
+from assay.fitness.samples import JOB_SEED, noise
+from assay.numerics import contraction, product_triton
+from assay.program.compiled.executor import CompiledExecutor
+from assay.program.execute import Executor, StepContext, read_data
+from assay.program.isa import Op
+from assay.program.state import state_root
+from assay.training import datasets, job, models, optimisers
+from assay.training.outer import DiLoCo
+
+ORDER_FREE = "order-free compiled"
+KERNELS_SHOWN = 40
+Step = Callable[[], object]
+PRODUCTS = {
+    "attention's input": (1, 4096, 2304, 768),
+    "first of the MLP": (1, 4096, 3072, 768),
+    "second of the MLP": (1, 4096, 768, 3072),
+    "gradient of a weight": (1, 768, 3072, 4096),
+    "logits": (1, 4096, 50_257, 768),
+    "gradient of the embedding": (1, 50_257, 768, 4096),
+    "attention's scores": (96, 512, 512, 64),
+    "attention's values": (96, 512, 64, 512),
+}
+"""Products of the large step: matrices, M, N, K."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """A GPT with tied embeddings to time; its text is bytes, whatever its vocabulary."""
+
+    config: models.GptConfig
+    vocabulary: int
+    batch: int
+
+    def model(self) -> models.Gpt:
+        """The module, freshly initialised."""
+        made = models.Gpt(self.config)
+        made.embedding = torch.nn.Embedding(self.vocabulary, self.config.d_model)
+        with torch.no_grad():
+            made.embedding.weight.mul_(models.INITIAL_STD)
+        return made
+
+
+LARGE = Size(models.GptConfig(n_layer=12, n_head=12, d_model=768, context=512, tied=True), 50_257, 8)
+SMALL = Size(models.GptConfig(n_layer=1, n_head=2, d_model=64, context=32, tied=True), 5_000, 4)
+
+
+@dataclass(frozen=True)
+class Native:
+    """One way in which PyTorch trains by itself."""
+
+    name: str
+    tf32: bool = False
+    bf16: bool = False
+
+    @contextmanager
+    def settings(self, device: torch.device) -> Iterator[None]:
+        """TF32 and autocast as named, and as they were afterwards."""
+        before = torch.backends.cuda.matmul.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = self.tf32
+        try:
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.bf16):
+                yield
+        finally:
+            torch.backends.cuda.matmul.allow_tf32 = before
+
+
+NATIVE = (Native("native fp32"), Native("native TF32", tf32=True), Native("native bf16 autocast", bf16=True))
+
+
+def natives(device: torch.device) -> list[Native]:
+    """Those that the device has."""
+    return [native for native in NATIVE if device.type == "cuda" or not native.tf32]
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait for the device."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def job_of(size: Size, model: models.Gpt) -> job.JobArtifacts:
+    """The job of training the model on noise."""
+    layout = datasets.TextLayout(size.config.context)
+    data = datasets.Dataset(layout, noise(layout.record_size, 256, 256), b"")
+    rule, outer = optimisers.AdamW(), DiLoCo()
+    return job.build_job(model, job.cross_entropy, rule, data, batch=size.batch, shards=1, outer=outer)
+
+
+def native_step(
+    native: Native, device: torch.device, size: Size, model: models.Gpt, made: job.JobArtifacts
+) -> Step:
+    """The same step by PyTorch itself, compiled; each form compiles its own."""
+    layout = datasets.TextLayout(size.config.context)
+    compiled = torch.compile(job.step_function(model, job.cross_entropy, optimisers.AdamW(), layout))
+    node = next(node for node in made.inner.nodes if node.op is Op.DATA)
+    batch = read_data(node, device, StepContext(made.records, JOB_SEED, 0, 0))
+    state = [x.to(device) for x in made.genesis]
+
+    def step() -> None:
+        with native.settings(device):
+            compiled(state, batch)
+
+    return step
+
+
+def timed(steps: dict[str, Step], device: torch.device, turns: int) -> dict[str, list[float]]:
+    """Wall seconds of every form, all taking turns, the order reversed each time; a first turn compiles."""
+    found: dict[str, list[float]] = {name: [] for name in steps}
+    for turn in range(turns + 1):
+        for name in list(steps) if turn % 2 else reversed(steps):
+            synchronise(device)
+            started = time.perf_counter()
+            steps[name]()
+            synchronise(device)
+            if turn:
+                found[name].append(time.perf_counter() - started)
+    return found
+
+
+def ratios(best: dict[str, float]) -> dict[str, float]:
+    """Order-free time over each native form's."""
+    return {
+        f"ratio_vs_{name.split()[1].lower()}": round(best[ORDER_FREE] / seconds, 3)
+        for name, seconds in best.items()
+        if name != ORDER_FREE
+    }
+
+
+def profile(steps: dict[str, Step], device: torch.device) -> dict[str, Any]:
+    """Of each form: kernels launched in a step, their time, and the longest of them, [ms, launches, name]."""
+    found = {}
+    for name, step in steps.items():
+        with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
+            step()
+            synchronise(device)
+        kernels = [e for e in seen.key_averages() if e.device_type == torch.autograd.DeviceType.CUDA]
+        rows = sorted(((e.self_device_time_total / 1e3, e.count, e.key) for e in kernels), reverse=True)
+        found[name] = {
+            "device_ms": round(sum(ms for ms, _, _ in rows), 3),
+            "launches": sum(count for _, count, _ in rows),
+            "kernels": [[round(ms, 4), count, key[:100]] for ms, count, key in rows[:KERNELS_SHOWN]],
+        }
+    return found
+
+
+def peaks(steps: dict[str, Step], device: torch.device) -> dict[str, int]:
+    """Most memory of PyTorch's during a step of each form, all forms' states included."""
+    found = {}
+    for name, step in steps.items() if device.type == "cuda" else ():
+        torch.cuda.reset_peak_memory_stats(device)
+        step()
+        synchronise(device)
+        found[name] = torch.cuda.max_memory_allocated(device)
+    return found
+
+
+def timings(device: torch.device, size: Size, turns: int, cache: Path, say: Say) -> dict[str, Any]:
+    """Least and median wall time of a step of each form, with ratios, profiles and peak memory."""
+    say(f"tracing and compiling a GPT of {size.config.n_layer} layers, width {size.config.d_model}")
+    model = size.model()
+    made = job_of(size, model)
+    started = time.perf_counter()
+    form = CompiledExecutor(made.inner, str(device), cache_dir=cache, self_check=False)
+    prepared = time.perf_counter() - started
+    context = StepContext(made.records, JOB_SEED, 0, 0)
+    equal = _same_step(made, form, context)
+    state = [x.to(device) for x in made.genesis]
+    model = model.to(device)
+    steps: dict[str, Step] = {ORDER_FREE: lambda: form.step(state, context)}
+    steps |= {native.name: native_step(native, device, size, model, made) for native in natives(device)}
+    found = timed(steps, device, turns)
+    best = {name: min(times) for name, times in found.items()}
+    return {
+        "parameters": sum(x.numel() for x in made.genesis[: made.inner.params]),
+        "batch": size.batch,
+        "tokens": size.batch * size.config.context,
+        "nodes": len(made.inner.nodes),
+        "prepare_s": round(prepared, 1),
+        "bits_equal_to_cpu_reference": equal,
+        "step_ms": {name: round(s * 1e3, 2) for name, s in best.items()},
+        "median_ms": {name: round(statistics.median(t) * 1e3, 2) for name, t in found.items()},
+        "peak_bytes": peaks(steps, device),
+        "profile": profile(steps, device) if device.type == "cuda" else {},
+        **ratios(best),
+    }
+
+
+def _same_step(made: job.JobArtifacts, form: Executor, context: StepContext) -> bool:
+    """Whether the device's first large step is the processor's, to the last bit."""
+    want = state_root(Executor(made.inner).step(made.genesis, context))
+    return state_root(form.step(made.genesis, context)) == want
+
+
+def product_times(device: torch.device, turns: int) -> dict[str, dict[str, float]]:
+    """Least ms of products of the large step by the kernel, whose parts are there already, and by PyTorch."""
+    found = {}
+    for name, (batch, m, n, k) in PRODUCTS.items():
+        x, y = (torch.randn(batch, rows, k, device=device) for rows in (m, n))
+        steps: dict[str, Step] = {ORDER_FREE: order_free_product(x, y)}
+        steps |= {native.name: native_product(native, x, y) for native in natives(device)}
+        taken = timed(steps, device, turns)
+        found[name] = {form: round(min(times) * 1e3, 4) for form, times in taken.items()}
+    return found
+
+
+def order_free_product(x: Tensor, y: Tensor) -> Step:
+    """The product of both, quantised and split beforehand."""
+    (ex, a), (ey, b) = ((e, product_triton.parts(contraction.quantise(z, e))) for z, e in _exponents(x, y))
+    ex, ey = ex.to(torch.int32), ey.to(torch.int32)
+    return lambda: product_triton.product(a, ex, b, ey, x.shape[-1])
+
+
+def _exponents(*given: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    return ((x, contraction.exponent(x)) for x in given)
+
+
+def native_product(native: Native, x: Tensor, y: Tensor) -> Step:
+    """PyTorch's, from bf16 where that is what is compared."""
+    if native.bf16:
+        x, y = x.to(torch.bfloat16), y.to(torch.bfloat16)
+
+    def step() -> Tensor:
+        with Native(native.name, native.tf32).settings(x.device):
+            return torch.matmul(x, y.transpose(-1, -2))
+
+    return step

@@ -1,0 +1,48 @@
+"""The device that an operator names: the processor, any GPU, one GPU of several, or whichever there is."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from assay.app.machine import device_of
+from assay.protocol.errors import Ask
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+
+
+@pytest.mark.parametrize("name", ["cpu", "cuda", "cuda:0", "cuda:1"])
+def test_a_device_that_is_there(two_gpus: None, name: str) -> None:
+    assert device_of(name) == name
+
+
+def test_auto_is_a_gpu_where_there_is_one(two_gpus: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert device_of("auto") == "cuda"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert device_of("auto") == "cpu"
+
+
+@pytest.mark.parametrize("name", ["cuda:2", "cuda:17"])
+def test_a_gpu_beyond_those_there_are_is_said(two_gpus: None, name: str) -> None:
+    with pytest.raises(Ask, match=f"{name} was asked for and PyTorch sees 2 CUDA devices") as refused:
+        device_of(name)
+    assert (refused.value.code, refused.value.hint) == ("no-cuda", "choose one of cuda:0 to cuda:1")
+
+
+def test_without_a_gpu_the_processor_is_named() -> None:
+    with pytest.raises(Ask, match="sees 0 CUDA devices") as refused:
+        device_of("cuda:0")
+    assert refused.value.code == "no-cuda" and "--device cpu" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "name", ["abacus", "cuda:", "cuda:x", "cuda:-1", "cuda:1000", "cpu:0", "meta", "CUDA", ""]
+)
+def test_names_of_no_device(two_gpus: None, name: str) -> None:
+    with pytest.raises(Ask, match="there is no device") as refused:
+        device_of(name)
+    assert refused.value.code == "bad-device" and "cuda:1" in refused.value.hint
