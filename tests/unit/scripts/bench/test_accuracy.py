@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from assay.program.accuracy import errors, rows_of
 from assay.program.parts import Precision
 from scripts.bench import accuracy as bench
 from scripts.bench.outliers import PLANTED, Llama, Masked
@@ -20,6 +21,13 @@ def test_no_distribution_is_worse_than_bf16_as_auto_chooses_and_some_are_without
     hidden = found["one column × 30,000, weight 0"]
     assert hidden["relative"]["single"] > 0.5 and hidden["auto"] == Precision.LEFT.value
     assert found["Gaussian"]["auto"] == Precision.SINGLE.value
+
+
+def test_numbers_that_bf16_does_not_have_either_are_no_error() -> None:
+    """Gradients of a saturated softmax: below bfloat16's least number, and below what quantise keeps."""
+    tiny, ordinary = torch.full((4, 8), 1e-42), torch.randn(4, 8)
+    found = errors(rows_of(tiny), rows_of(ordinary), Precision)
+    assert all(0 < error.whole < 1 and error.line < 1 for error in found.values())
 
 
 def test_planting_changes_no_function_and_makes_outliers() -> None:
