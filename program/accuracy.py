@@ -30,6 +30,8 @@ SAMPLED_ROWS = 128
 """Of either operand; half of them those with the largest numbers for their norm, half evenly spread."""
 SAMPLED_BATCHES = 8
 _BF16_BITS = 8
+_BF16_LEAST = -133
+"""Of bfloat16's subnormal numbers: the exponent of their distance."""
 
 
 Move = tuple[Op, Shape, tuple[int, ...]]
@@ -265,5 +267,5 @@ def bf16_variance(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _rounding(x: Tensor) -> Tensor:
-    ulp = torch.ldexp(torch.ones_like(x), torch.frexp(x).exponent - _BF16_BITS)
+    ulp = torch.ldexp(torch.ones_like(x), (torch.frexp(x).exponent - _BF16_BITS).clamp(min=_BF16_LEAST))
     return torch.where(x == 0, 0.0, ulp.square() / 12)

@@ -4,7 +4,7 @@ Contract: `Precisions` says "single", "split" or "auto" for all products and for
 `chosen` lowers a traced step by it. Where it says "auto", the first steps are executed from the genesis with
 all of those products split, each product's error is measured for every precision beside bfloat16's
 (``program.accuracy``), and each gets the cheapest one within `ADMITTED`; the program made so is rehearsed
-again, and what leaves the limits there gets more. The precisions are part of the program, and so of its root.
+again, and what is worse there counts too. The precisions are part of the program, and so of its root.
 Not guaranteed: that later steps look like the first ones (``node.inaccuracy`` watches), and the same choices
 on a machine whose f64 sums differ, for a product at the very limit.
 
@@ -34,6 +34,8 @@ ADMITTED = Error(whole=0.5, line=1.0)
 """Half of what bfloat16 loses in a product, since numbers drift in training; as much in a row or column."""
 REHEARSED_STEPS = 3
 """An adapter's gradients are zero at the first."""
+_PROGRAMS = 3
+"""Programs that are tried, the last of which is taken."""
 _SEED = bytes(32)
 
 
@@ -113,18 +115,23 @@ def chosen(
     open_sites = [site for site, _, _ in first.sites if _fixed(precisions, site) is None]
     if not open_sites:
         return first, ()
-    found = _measured(first, genesis, records, Precision)
-    picked = {site: least(found.get(site)) for site in open_sites}
-    made, errors = first, found
-    for last in (False, False, True):
-        made = lower(partial(_pick, precisions, picked))
+    picked: dict[ProductSite, Precision] = dict.fromkeys(open_sites, Precision.SPLIT)
+    worst: dict[ProductSite, dict[Precision, Error]] = {site: {} for site in open_sites}
+    made = first
+    for _ in range(_PROGRAMS):
         errors = _measured(made, genesis, records)
-        more = {site: _next(p) for site, p in picked.items() if not _error(errors, site, p).within(ADMITTED)}
-        if last or all(picked[site] is p for site, p in more.items()):
+        for site in open_sites:
+            for precision, error in errors.get(site, {}).items():
+                worst[site][precision] = error.or_worse(worst[site].get(precision, Error()))
+        before, picked = (
+            picked,
+            {site: least(worst[site]) if site in errors else Precision.SINGLE for site in open_sites},
+        )
+        if picked == before:
             break
-        picked = picked | more
+        made = lower(partial(_pick, precisions, picked))
     return made, tuple(
-        ChosenProduct(site, p, _error(found, site, Precision.SINGLE), _error(errors, site, p))
+        ChosenProduct(site, p, worst[site].get(Precision.SINGLE, Error()), worst[site].get(p, Error()))
         for site, p in picked.items()
     )
 
@@ -138,26 +145,23 @@ def _fixed(precisions: Precisions, site: ProductSite) -> Precision | None:
     return None if wanted == AUTO else Precision(wanted)
 
 
-def least(errors: Mapping[Precision, Error] | None) -> Precision:
-    """The cheapest precision within `ADMITTED`, or the most accurate one.
+def least(errors: Mapping[Precision, Error]) -> Precision:
+    """The cheapest precision within `ADMITTED`; where none is, or rows and columns stay outside whatever is
+    done (27 bits below a row's largest number are the end), within twice the best that can be had.
 
-    None: the product has no part in the step. Nothing known of it: its numbers were not finite.
+    Nothing known of a product: its numbers were not finite.
     """
-    if errors is None:
-        return Precision.SINGLE
-    good = [p for p in Precision if p in errors and errors[p].within(ADMITTED)]
-    return good[0] if good else min(errors, key=lambda p: errors[p], default=Precision.SPLIT)
-
-
-def _next(precision: Precision) -> Precision:
-    return Precision.FULL if precision in (Precision.SPLIT, Precision.FULL) else Precision.SPLIT
+    if not errors:
+        return Precision.SPLIT
+    limit = Error(
+        max(ADMITTED.whole, 2 * min(error.whole for error in errors.values())),
+        max(ADMITTED.line, 2 * min(error.line for error in errors.values())),
+    )
+    good = [p for p in Precision if p in errors and errors[p].within(limit)]
+    return good[0] if good else Precision.FULL
 
 
 Errors = Mapping[ProductSite, Mapping[Precision, Error]]
-
-
-def _error(errors: Errors, site: ProductSite, precision: Precision) -> Error:
-    return errors.get(site, {}).get(precision, Error())
 
 
 def rehearsed(
@@ -170,16 +174,16 @@ def rehearsed(
     return meter
 
 
-def _measured(
-    made: Lowered, genesis: Sequence[Tensor], records: Records, tried: Iterable[Precision] | None = None
-) -> Errors:
-    """The worst of each site's product nodes in the first steps, by precision (its own if none is given)."""
+def _measured(made: Lowered, genesis: Sequence[Tensor], records: Records) -> Errors:
+    """The worst of each site's product nodes in the first steps, by precision; sites without nodes have no
+    part in the step.
+    """
     sites: dict[int, list[ProductSite]] = {}
     for site, _, nodes in made.sites:
         for node in nodes:
             sites.setdefault(node, []).append(site)
     found: dict[ProductSite, dict[Precision, Error]] = {}
-    for reading in rehearsed(made.program, genesis, records, Meter(made.program, tried)).readings:
+    for reading in rehearsed(made.program, genesis, records, Meter(made.program, Precision)).readings:
         for site in sites.get(reading.product.node, ()):
             errors = found.setdefault(site, {})
             for precision, error in reading.errors.items():

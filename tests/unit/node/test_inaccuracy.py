@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+import pytest
 import torch
+from torch import Tensor
 
 from assay.app.job_progress import line_of, progress_table
 from assay.client.following import Following, follow, losses_of
 from assay.node.artifacts import load_job
+from assay.program.fault import NodeFault
+from assay.program.isa import Op, Program
+from assay.program.parts import dequantised_nodes
 from assay.protocol.types import JobId, Phase
+from assay.solver.adversary import FaultySolver, Plan
 from assay.training.precision import Precisions
-from tests.fakes.jobs import RESOURCE_LIMITS
+from assay.verifier.adversary import ColludingVerifier
+from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 from tests.unit.training.test_precision import made
 
@@ -51,3 +60,45 @@ def test_the_same_job_in_parts_is_within_the_limit(tmp_path: Path) -> None:
     day = MarketDay(tmp_path)
     following = seen(day, settled(day, Precisions("auto")))
     assert following.inaccuracy is None and "inaccurate" not in line_of(following)
+
+
+@dataclass(frozen=True)
+class Moved(NodeFault):
+    """The element is off by 1: one ulp in a part of a number is too little to be seen in the state."""
+
+    def output(self, step: int, node: int, x: Tensor) -> Tensor:
+        if (step, node) != (self.step, self.node):
+            return x
+        changed = x.contiguous().clone()
+        changed.view(-1)[self.element] += 1
+        return changed
+
+
+def nodes_in_parts(program: Program) -> dict[str, int]:
+    """The nodes that only programs with operands in parts have."""
+    (column,) = dequantised_nodes(program)
+
+    def reader(op: Op, of: int) -> int:
+        return next(
+            i for i, node in enumerate(program.nodes) if node.op is op and of in [r.ref for r in node.inputs]
+        )
+
+    rest = reader(Op.SUB, reader(Op.RESHAPE, column))
+    product = reader(Op.PRODUCT, reader(Op.QUANTISE, rest))
+    return {"first part": column, "rest": rest, "rest's product": product}
+
+
+@pytest.mark.parametrize("what", ["first part", "rest", "rest's product"])
+def test_a_lie_about_a_part_of_an_operand_is_disputed_and_convicted(tmp_path: Path, what: str) -> None:
+    """Every verifier colludes; element 6 is that of a feature beside the outlier."""
+    files = made(Precisions("auto"))
+    fault = Moved(3, nodes_in_parts(files.inner)[what], 6)
+    day = MarketDay(tmp_path)
+    job_id = day.post(files, shards=1)
+    day.solver("ann", partial(FaultySolver, plan=Plan(0, 0, fault)))
+    for i in range(2):
+        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=frozenset({account("ann")})))
+    day.whistleblower("wendy")
+    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), [s.status for s in day.services.values()]
+    assert day.named("fault-planted")
+    assert next(p.view for p in day.market_state.games.values() if p.view.decided).challenger_won
