@@ -118,8 +118,6 @@ class Job:
         need(root_of(slot_roots(state)) == self.terms[f"{name}Root"], f"another {name}")
         return state
 
-    # -- where a claim starts from (4.4)
-
     def stood(self, place, before):
         """The claim that stood at a place when claim number `before` was committed; None: it is missing."""
         found = [c for c in self.claims[:before] if c.place == place and not c.left_out and self.passed(c)]
@@ -137,7 +135,7 @@ class Job:
         return claim.states[last]
 
     def input_of(self, claim):
-        """The state that a claim must start from."""
+        """The state that a claim must start from (4.4)."""
         params, r, order = self.programs[0].params, claim.round, claim.order
         before = self.stood((OUTER, r - 1, 0), order) if r else None
         need(r == 0 or before is not None, "a claim on a round that is not closed")
@@ -165,8 +163,6 @@ class Job:
         state = program.load(self.blocks.file(listed["states"][leaf]["cid"], size))
         need(root_of(slot_roots(state)) == claim.roots[leaf], "a published state of another root")
         claim.states[leaf] = state
-
-    # -- replaying
 
     def run(self, claim, segment, keys=()):
         """The state at a segment's end from the claim's own at its start; traces of the last step by key."""
@@ -230,8 +226,6 @@ class Job:
                 lies.append(segment)
             if claim.fault == segment:
                 self.notes.append(f"0x{vote['verifier'].hex()} passed false segment {segment} of {claim}")
-
-    # -- verdicts
 
     def judge(self):
         """Whether each claim ended as its replay says, and each decided game too."""

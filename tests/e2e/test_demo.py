@@ -105,14 +105,10 @@ def test_the_second_client_finds_the_same_from_the_blocks(outcome: Any, home: Pa
 
 
 def test_the_independent_verifier_finds_it_consistent(outcome: Any, home: Path) -> None:
-    said = result_text([sys.executable, "-I", str(ROOT / "examples" / "verify_receipt.py"), str(home / "model")])
-    assert said.startswith("consistent with its receipt: job ")
-
-
-def result_text(command: list[str]) -> str:
-    ended = run(command)
+    script = ROOT / "examples" / "verify_receipt.py"
+    ended = run([sys.executable, "-I", str(script), str(home / "model")])
     assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+    assert ended.stdout.startswith("consistent with its receipt: job ")
 
 
 def test_the_chain_is_not_asked_once_it_is_gone(outcome: Any, home: Path) -> None:
