@@ -13,10 +13,6 @@ from pathlib import Path
 from Crypto.Hash import keccak
 
 
-def keccak256(data):
-    return keccak.new(digest_bits=256, data=data).digest()
-
-
 def words(hexadecimal):
     return [bytes.fromhex(hexadecimal[at : at + 64]) for at in range(0, len(hexadecimal), 64)]
 
@@ -25,10 +21,10 @@ def number(word):
     return int.from_bytes(word, "big")
 
 
-def fold(row, depth=None, siblings=()):
-    """Root over a row of digests from leaf 0 on; what is right of them is given, or padding (1.2, 1.3)."""
+def fold(row, siblings=(), leaves=0):
+    """Root of a tree from its leaf 0 on; what is right of the row is given, or padding (1.2, 1.3)."""
     row, siblings, zero = list(row), list(siblings), bytes(32)
-    for _ in range((len(row) - 1).bit_length() if depth is None else depth):
+    for _ in range(((leaves or len(row)) - 1).bit_length()):
         if len(row) & 1:
             row.append(siblings.pop(0) if siblings else zero)
         row = [sha256(b"\1" + row[i] + row[i + 1]).digest() for i in range(0, len(row), 2)]
@@ -37,52 +33,47 @@ def fold(row, depth=None, siblings=()):
     return row[0]
 
 
-def tensor_root(data):
-    return fold([sha256(b"\0" + data[at : at + 2048]).digest() for at in range(0, len(data), 2048)])
+def leaf_root(leaves):
+    return fold([sha256(b"\0" + leaf).digest() for leaf in leaves])
 
 
 def program_root(data):
-    """Leaves of a program: its header of 31 bytes, its nodes, its outputs of 4 bytes each (rule 1.6)."""
     nodes, slots = struct.unpack(">II", data[15:23])
     leaves, at = [data[:31]], 31
     for _ in range(nodes):
         size = number(data[at : at + 4])
-        leaves.append(data[at + 4 : at + 4 + size])
-        at += 4 + size
-    leaves += [data[at + 4 * i : at + 4 * i + 4] for i in range(slots)]
-    return fold([sha256(b"\0" + leaf).digest() for leaf in leaves])
+        leaves, at = [*leaves, data[at + 4 : at + 4 + size]], at + 4 + size
+    return leaf_root(leaves + [data[at + 4 * i : at + 4 * i + 4] for i in range(slots)])
 
 
 def main(folder):
     receipt = json.loads((folder / "receipt.json").read_bytes())
     assert receipt["schema"] == "assay/receipt/2"
-    terms, jobs = words(receipt["terms"]), bytes.fromhex(receipt["chain"]["contracts"]["Jobs"][2:])
-    job = keccak256(receipt["chain"]["id"].to_bytes(32, "big") + bytes(12) + jobs + b"".join(terms))
+    preimage = receipt["chain"]["id"].to_bytes(32, "big") + bytes(12)
+    preimage += bytes.fromhex(receipt["chain"]["contracts"]["Jobs"][2:] + receipt["terms"])
+    job, terms = keccak.new(digest_bits=256, data=preimage).digest(), words(receipt["terms"])
     assert job.hex() == receipt["job"], "the job's id is not the hash of its terms"
-    settled = {}
+    outputs = {}
     for entry in receipt["claims"]:
-        claim, roots = words(entry["claim"]), [bytes.fromhex(root) for root in entry["roots"]]
-        assert keccak256(b"".join(claim)).hex() == entry["id"], "a claim's id is not its hash"
-        assert claim[0] == job and [claim[6], claim[7], claim[8]] == [roots[0], roots[-1], fold(roots)]
-        if number(words(entry["status"])[0]) == 4:
-            place = tuple(number(word) for word in claim[1:4])
-            assert place not in settled, "two settled claims of one place"
-            settled[place] = claim
-    assert all((1, round_, 0) in settled for round_ in range(receipt["rounds"])), "a round is not settled"
+        claim, roots = words(entry["claim"]), words("".join(entry["roots"]))
+        assert keccak.new(digest_bits=256, data=b"".join(claim)).hexdigest() == entry["id"], "another claim"
+        assert claim[0] == job and claim[6:9] == [roots[0], roots[-1], fold(roots)], "roots of another claim"
+        if number(words(entry["status"])[0]) == 4 and number(claim[1]) == 1:  # a settled outer claim
+            outputs[number(claim[2])] = claim[7]
+    assert sorted(outputs) == list(range(receipt["rounds"])), "a round is not settled"
     manifest = (folder / "manifest.json").read_bytes()
-    assert sha256(manifest).digest() == terms[12]
-    assert program_root((folder / "inner.program").read_bytes()) == terms[1]
-    assert program_root((folder / "outer.program").read_bytes()) == terms[5]
+    files = [sha256(manifest).digest()]
+    files += [program_root((folder / name).read_bytes()) for name in ("inner.program", "outer.program")]
+    assert files == [terms[12], terms[1], terms[5]], "a file that the terms do not name"
     model = (folder / "model.safetensors").read_bytes()
     size = struct.unpack("<Q", model[:8])[0]
-    header, data = json.loads(model[8 : 8 + size]), model[8 + size :]
-    names = json.loads(manifest)["slots"][: number(terms[4])]
-    roots = [tensor_root(data[slice(*header[name]["data_offsets"])]) for name in names]
-    proof, depth = [bytes.fromhex(x) for x in receipt["proof"]], (number(terms[7]) - 1).bit_length()
-    output = settled[1, receipt["rounds"] - 1, 0][7]
-    assert fold(roots, depth, proof) == output, "the model is not part of the last output root"
-    said = f"job {job.hex()}, {len(receipt['claims'])} claims, root {output.hex()}"
-    print(f"consistent with its receipt: {said}")
+    header, data, roots = json.loads(model[8 : 8 + size]), model[8 + size :], []
+    for name in json.loads(manifest)["slots"][: number(terms[4])]:
+        raw = data[slice(*header[name]["data_offsets"])]
+        roots.append(leaf_root([raw[at : at + 2048] for at in range(0, len(raw), 2048)]))
+    root = fold(roots, words("".join(receipt["proof"])), number(terms[7]))
+    assert root == outputs[receipt["rounds"] - 1], "the model is not part of the last output root"
+    print(f"consistent with its receipt: job {job.hex()}, {len(receipt['claims'])} claims, root {root.hex()}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from assay.app.output import Exit
-from tests.e2e.commands import assay, result, run
+from tests.e2e.commands import ROOT, assay, result, run
+from tests.unit.examples.second import found
 
 ROUNDS = 2
 
@@ -78,18 +79,36 @@ def test_the_model_learnt(outcome: Any) -> None:
 
 def test_the_model_is_verified_offline(outcome: Any, home: Path) -> None:
     assert outcome["verified"]["rounds"] == ROUNDS and outcome["verified"]["convictions"] == 1
-    found = result(assay(home, "job", "verify", str(home / "model")))
-    assert found["valid"] is True and found["chain"] is found["replayed"] is None
-    assert ["--rpc" in found["notChecked"][0], "--replay all" in found["notChecked"][1]] == [True, True]
+    said = result(assay(home, "job", "verify", str(home / "model")))
+    assert said["valid"] is True and said["chain"] is said["replayed"] is None
+    assert ["--rpc" in said["notChecked"][0], "--replay all" in said["notChecked"][1]] == [True, True]
 
 
 def test_the_model_is_replayed_without_the_chain(outcome: Any, home: Path) -> None:
     verify = ("job", "verify", str(home / "model"), "--replay", "5")
-    found = result(assay(home, "--account", "client", *verify))
-    assert 5 <= found["replayed"]["segments"] <= 6 < found["replayed"]["of"]
-    assert len(found["notChecked"]) == 2, "not all segments, and not the chain"
+    said = result(assay(home, "--account", "client", *verify))
+    assert 5 <= said["replayed"]["segments"] <= 6 < said["replayed"]["of"]
+    assert len(said["notChecked"]) == 2, "not all segments, and not the chain"
     missing = run(assay(home, *verify))
     assert missing.returncode == Exit.NOT_FOUND and "--rpc" in missing.stderr
+
+
+def test_the_second_client_finds_the_same_from_the_blocks(outcome: Any, home: Path) -> None:
+    stores = [node / "store" for node in (home / "nodes").iterdir() if (node / "store").is_dir()]
+    seen = found(home / "model", *stores)
+    assert seen["wrong"] == seen["undecided"] == []
+    (fallen,) = [note for note in seen["notes"] if "is convicted" in note]
+    assert "false in it: segment" in fallen, "the lie about one bit"
+    compared = seen["compared"]
+    assert compared["verdicts"] >= 3 * ROUNDS + 1 and compared["games"] >= 1
+    assert compared["steps"] >= 2 * 16 * ROUNDS + ROUNDS and compared["traces"] == compared["votes"] > 0
+
+
+def test_the_independent_verifier_finds_it_consistent(outcome: Any, home: Path) -> None:
+    script = ROOT / "examples" / "verify_receipt.py"
+    ended = run([sys.executable, "-I", str(script), str(home / "model")])
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("consistent with its receipt: job ")
 
 
 def test_the_chain_is_not_asked_once_it_is_gone(outcome: Any, home: Path) -> None:
@@ -105,5 +124,5 @@ def test_one_flipped_bit_is_found(outcome: Any, home: Path, tmp_path: Path, name
     (folder / name).write_bytes(data)
     ended = run(assay(home, "job", "verify", str(folder)))
     assert ended.returncode == Exit.FRAUD, ended.stdout + ended.stderr
-    found = json.loads(ended.stdout)["data"]
-    assert found["valid"] is False and name in found["reason"]
+    said = json.loads(ended.stdout)["data"]
+    assert said["valid"] is False and name in said["reason"]

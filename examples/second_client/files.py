@@ -1,0 +1,212 @@
+"""Trees (protocol.md 1), blocks and files (formats.md 2), and the words of structs (formats.md 9)."""
+
+import base64
+import json
+from hashlib import sha256
+from pathlib import Path
+from urllib.request import urlopen
+
+from Crypto.Hash import keccak
+
+ZERO = bytes(32)
+
+
+class Wrong(Exception):
+    """Something is not what its root, its id or its format says."""
+
+
+class Missing(Exception):
+    """A block that nobody has."""
+
+
+def need(holds, what):
+    if not holds:
+        raise Wrong(what)
+
+
+def keccak256(data):
+    return keccak.new(digest_bits=256, data=data).digest()
+
+
+# -- trees
+
+
+def parent(left, right):
+    return sha256(b"\1" + left + right).digest()
+
+
+def tree_root(row):  # 1.2
+    row, zero = list(row), ZERO
+    for _ in range((len(row) - 1).bit_length()):
+        row += [zero] * (len(row) & 1)
+        row = [parent(row[i], row[i + 1]) for i in range(0, len(row), 2)]
+        zero = parent(zero, zero)
+    return row[0]
+
+
+def range_root(leaves, start, row, siblings):  # 1.3
+    """Where a range proof of `row`, from leaf `start` on, leads in a tree of `leaves` leaves."""
+    row, siblings, stop = list(row), list(siblings), start + len(row)
+    need(0 <= start < stop <= leaves, "a range outside its tree")
+    for _ in range((leaves - 1).bit_length()):
+        need(len(siblings) >= (start & 1) + (stop & 1), "a range proof that is too short")
+        if start & 1:
+            row.insert(0, siblings.pop(0))
+        if stop & 1:
+            row.append(siblings.pop(0))
+        start, stop = start // 2, (stop + 1) // 2
+        row = [parent(row[i], row[i + 1]) for i in range(0, len(row), 2)]
+    need(not siblings, "a range proof that is too long")
+    return row[0]
+
+
+def tensor_root(data, key=None):  # 1.4
+    prefix = sha256(b"\0" if key is None else b"\2" + key)
+    row = []
+    for at in range(0, len(data), 2048):
+        leaf = prefix.copy()
+        leaf.update(data[at : at + 2048])
+        row.append(leaf.digest())
+    return tree_root(row)
+
+
+# -- blocks and files
+
+
+def cid_of(digest, codec=0x55):  # F2.1
+    raw = bytes([1, codec, 0x12, 0x20]) + digest
+    return "b" + base64.b32encode(raw).decode().lower().rstrip("=")
+
+
+def parse_cid(text):
+    need(len(text) == 59 and text[0] == "b", "a CID of another form")
+    raw = base64.b32decode(text[1:].upper() + "======")
+    need(raw[0] == 1 and raw[1] in (0x55, 0x70) and raw[2:4] == b"\x12\x20", "a CID of another kind")
+    need(cid_of(raw[4:], raw[1]) == text, "a CID that is not canonical")
+    return raw[1], raw[4:]
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
+        if byte < 128:
+            return value, at
+
+
+def as_varint(value):
+    out = b""
+    while value > 127:
+        out, value = out + bytes([value & 127 | 128]), value >> 7
+    return out + bytes([value])
+
+
+def inner_node(children):
+    """A dag-pb node over (CID bytes, tsize, file bytes) of each child (F2.3)."""
+    links = b""
+    for cid, tsize, _ in children:
+        link = b"\x0a\x24" + cid + b"\x12\x00\x18" + as_varint(tsize)
+        links += b"\x12" + as_varint(len(link)) + link
+    data = b"\x08\x02\x18" + as_varint(sum(size for *_, size in children))
+    data += b"".join(b"\x20" + as_varint(size) for *_, size in children)
+    return links + b"\x0a" + as_varint(len(data)) + data
+
+
+def read_inner(block):
+    """The children of an inner node; refused unless it is exactly what `inner_node` makes of them."""
+    links, at = [], 0
+    while at < len(block) and block[at] == 0x12:
+        size, at = varint(block, at + 1)
+        link, at = block[at : at + size], at + size
+        links.append((link[2:38], varint(link, 41)[0]))
+    size, at = varint(block, at + 1)
+    data, sizes = block[at:], []
+    at = varint(data, 3)[1]
+    while at < len(data):
+        size, at = varint(data, at + 1)
+        sizes.append(size)
+    need(0 < len(links) == len(sizes) <= 1024 and 0 not in sizes, "a file's node of another form")
+    children = [(cid, tsize, size) for (cid, tsize), size in zip(links, sizes, strict=True)]
+    need(inner_node(children) == block, "a file's node that is not canonical")
+    return children
+
+
+class Blocks:
+    """Blocks of folders (F2.5) and gateways (F2.6), hashed before they are believed."""
+
+    def __init__(self, places):
+        self.places = places
+
+    def get(self, cid):
+        codec, digest = parse_cid(cid)
+        for place in self.places:
+            try:
+                if place.startswith("http"):
+                    block = urlopen(f"{place}/ipfs/{cid}?format=raw", timeout=30).read()
+                else:
+                    block = (Path(place) / "blocks" / cid[-3:-1] / cid).read_bytes()
+            except OSError:
+                continue
+            if sha256(block).digest() == digest:
+                return codec, block
+        raise Missing(cid)
+
+    def file(self, cid, size):
+        """A file of at most `size` bytes."""
+        codec, block = self.get(cid)
+        if codec == 0x55:
+            need(len(block) <= size, "a file that is too long")
+            return block
+        children = read_inner(block)
+        need(sum(child[2] for child in children) <= size, "a file that is too long")
+        return b"".join(self._below(child, 1) for child in children)
+
+    def _below(self, child, depth):
+        raw, tsize, size = child
+        need(depth <= 6, "a file that is nested too deep")
+        codec, block = self.get(cid_of(raw[4:], raw[1]))
+        if codec == 0x55:
+            need(len(block) == size == tsize, "a leaf of another length than declared")
+            return block
+        children = read_inner(block)
+        need(sum(c[2] for c in children) == size, "sizes that do not add up")
+        need(len(block) + sum(c[1] for c in children) == tsize, "tsizes that do not add up")
+        return b"".join(self._below(c, depth + 1) for c in children)
+
+
+def canonical(data):
+    """The object of canonical JSON (F1.4)."""
+    value = json.loads(data)
+    again = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    need(again.encode() == data, "JSON that is not canonical")
+    return value
+
+
+# -- structs
+
+STRUCTS = {
+    "Terms": "client inner.root inner.nodes inner.slots inner.params outer.root outer.nodes outer.slots"
+    " outer.params datasetRoot genesisRoot outerGenesisRoot manifest seed records recordSize shards"
+    " minShards rounds stepsPerRound segmentSteps samples verifiers quorum seedDelay maxUnsettled taskTime"
+    " stragglerTime outerTime voteTime revealTime challengeWindow moveTime pricePeriod nonce priceFloor"
+    " priceCap verifierFee outerFee solverStake verifierStake challengeBond missPenalty",
+    "Claim": "jobId kind round shard attempt claimant inputRoot outputRoot segmentsRoot manifest price"
+    " committedAt rewinds",
+    "ClaimStatus": "phase seedBlock since draws openGames revealed valid seed",
+    "Vote": "verifier commitment revealed valid tracesRoot",
+}
+DIGESTS = {"jobId", "inputRoot", "outputRoot", "segmentsRoot", "manifest", "seed", "commitment", "tracesRoot"}
+DIGESTS |= {"root", "inner.root", "outer.root", "datasetRoot", "genesisRoot", "outerGenesisRoot"}
+ADDRESSES = {"client", "claimant", "verifier"}
+
+
+def struct_of(kind, hexadecimal):
+    """A static struct's fields by name: digests as bytes, addresses as 20 bytes, all else numbers."""
+    names, encoded, found = STRUCTS[kind].split(), bytes.fromhex(hexadecimal), {}
+    need(len(encoded) == 32 * len(names), f"a {kind} of another length")
+    for i, name in enumerate(names):
+        word = encoded[32 * i : 32 * i + 32]
+        digest, address = name in DIGESTS, name in ADDRESSES
+        found[name] = word if digest else word[12:] if address else int.from_bytes(word, "big")
+    return found

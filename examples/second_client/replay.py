@@ -1,0 +1,300 @@
+"""Replaying a job: every claim of a receipt, its votes, and what became of it (protocol.md, 3 to 6)."""
+
+import json
+import struct
+from collections import Counter
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+import numpy as np
+from files import Missing, Wrong, canonical, cid_of, keccak256, need, range_root, struct_of, tensor_root
+from files import tree_root as root_of
+from instructions import Context, decode, slot_roots, step
+
+TASK, OUTER = 0, 1
+COMMITTED, SEEDED, ACCEPTED, SETTLED, CONVICTED, VOID = range(1, 7)
+INPUT = 2**32 - 1
+PROVEN = ("arithmetic", "output")
+"""How a game ends that shows the program's own arithmetic; others end by the clock or by a move's form."""
+
+
+@dataclass
+class Claim:
+    id: bytes
+    status: dict
+    roots: list
+    votes: list
+    left_out: bool
+    order: int
+    fields: dict
+    states: dict = field(default_factory=dict)
+    """State at a segment's end (0: the input), where it is known to have the claim's root."""
+    fault: int | None = None
+    """First segment that is false; -1: the input is; None: nothing is."""
+    checked: bool = False
+
+    def __getattr__(self, name):
+        return self.fields[name]
+
+    @property
+    def place(self):
+        return self.kind, self.round, self.shard
+
+    def __str__(self):
+        return f"{'outer claim' if self.kind else 'task'} {self.round}/{self.shard} ({self.id.hex()[:8]})"
+
+
+class Job:
+    """A receipt, its job's files, and what a replay of them finds."""
+
+    def __init__(self, folder, blocks):
+        self.folder, self.blocks, self.counts = folder, blocks, Counter()
+        self.wrong, self.undecided, self.notes = [], [], []
+        self.receipt = canonical((folder / "receipt.json").read_bytes())
+        need(self.receipt["schema"] == "assay/receipt/2", "a receipt of another format")
+        encoded, self.terms = bytes.fromhex(self.receipt["terms"]), struct_of("Terms", self.receipt["terms"])
+        self.segments = self.terms["stepsPerRound"] // self.terms["segmentSteps"]
+        chain, jobs = self.receipt["chain"], bytes.fromhex(self.receipt["chain"]["contracts"]["Jobs"][2:])
+        self.id = keccak256(chain["id"].to_bytes(32, "big") + bytes(12) + jobs + encoded)  # F6.1
+        need(self.id.hex() == self.receipt["job"], "the job's id is not its terms' hash")
+        self.claims = [self._claim(i, entry) for i, entry in enumerate(self.receipt["claims"])]
+        self.decided = [d for d in self.receipt["disputes"] if d["decided"]]
+        self.convicted = {
+            (bytes.fromhex(d["claim"]), bytes.fromhex(d["defender"][2:]))
+            for d in self.decided
+            if d["ballot"] and d["challengerWon"]
+        }
+        self._files()
+
+    def _claim(self, order, entry):
+        encoded = bytes.fromhex(entry["claim"])
+        need(keccak256(encoded).hex() == entry["id"], "a claim's id is not its hash")
+        fields, roots = struct_of("Claim", entry["claim"]), [bytes.fromhex(root) for root in entry["roots"]]
+        need(fields["jobId"] == self.id, "a claim of another job")
+        need(len(roots) == (self.segments if fields["kind"] == TASK else 1) + 1, "another number of roots")
+        said = fields["inputRoot"], fields["outputRoot"], fields["segmentsRoot"]
+        need(said == (roots[0], roots[-1], root_of(roots)), "a claim's roots are not its own (1.6)")
+        votes = [
+            {**struct_of("Vote", v["vote"]), "traces": [bytes.fromhex(t) for t in v["traces"]]}
+            for v in entry["votes"]
+        ]
+        self.counts["ids"] += 1
+        status = struct_of("ClaimStatus", entry["status"])
+        return Claim(bytes.fromhex(entry["id"]), status, roots, votes, entry["leftOut"], order, fields)
+
+    def _files(self):
+        """The job's files, out of its blocks, each led to its root (formats.md, section 4)."""
+        t, receipt = self.terms, self.receipt
+        for name, digest in receipt["files"].items():
+            need(sha256((self.folder / name).read_bytes()).hexdigest() == digest, f"{name} has changed")
+        body = self.blocks.get(cid_of(t["manifest"]))[1]
+        self.manifest = canonical(body)
+        need(self.manifest["schema"] == "assay/job/1", "a manifest of another format")
+        need(body == (self.folder / "manifest.json").read_bytes(), "the receipt's manifest is another")
+        self.programs = [self._program("inner"), self._program("outer")]
+        inner, outer = self.programs
+        need(outer.slots == (2 + t["shards"]) * inner.params, "an outer program that does not fit")
+        size = t["records"] * t["recordSize"]
+        raw = self.blocks.file(self.manifest["dataset"]["cid"], size) if size else b""
+        need(len(raw) == size, "a dataset of another length")
+        records = [raw[at : at + t["recordSize"]] for at in range(0, size, t["recordSize"] or 1)]
+        root = root_of([sha256(b"\0" + record).digest() for record in records]) if records else bytes(32)
+        need(root == t["datasetRoot"], "another dataset")
+        self.dataset = np.frombuffer(raw, np.uint8).reshape(t["records"], t["recordSize"])
+        self.genesis = [self._genesis("genesis", inner), self._genesis("outerGenesis", outer)]
+
+    def _program(self, name):
+        data = self.blocks.file(self.manifest[name]["cid"], 1 << 27)
+        program, t = decode(data), self.terms
+        need(data == (self.folder / f"{name}.program").read_bytes(), f"another {name} program")
+        said = program.root, len(program.nodes), program.slots, program.params
+        need(said == tuple(t[f"{name}.{part}"] for part in ("root", "nodes", "slots", "params")), name)
+        self.counts["nodes"] += len(program.nodes)
+        return program
+
+    def _genesis(self, name, program):
+        size = sum(node.bytes for node in program.nodes[: program.slots])
+        state = program.load(self.blocks.file(self.manifest[name]["cid"], size))
+        need(root_of(slot_roots(state)) == self.terms[f"{name}Root"], f"another {name}")
+        return state
+
+    def stood(self, place, before):
+        """The claim that stood at a place when claim number `before` was committed; None: it is missing."""
+        found = [c for c in self.claims[:before] if c.place == place and not c.left_out and self.passed(c)]
+        return found[-1] if found else None
+
+    def passed(self, claim):
+        """Whether a claim was ever accepted: an outer claim at once, a task by its quorum (4.3, 4.7)."""
+        accepted = claim.kind == OUTER or claim.status["phase"] in (ACCEPTED, SETTLED)
+        return accepted or sum(bool(vote["traces"]) for vote in claim.votes) >= self.terms["quorum"]
+
+    def output(self, claim):
+        last = len(claim.roots) - 1
+        if last not in claim.states:
+            self.published(claim, last)
+        return claim.states[last]
+
+    def input_of(self, claim):
+        """The state that a claim must start from (4.4)."""
+        params, r, order = self.programs[0].params, claim.round, claim.order
+        before = self.stood((OUTER, r - 1, 0), order) if r else None
+        need(r == 0 or before is not None, "a claim on a round that is not closed")
+        base = self.output(before) if r else self.genesis[OUTER]
+        if claim.kind == TASK:
+            if r == 0:
+                return self.genesis[TASK]
+            past = range(r - 1, max(r - 257, -1), -1)
+            tasks = (self.stood((TASK, earlier, claim.shard), order) for earlier in past)
+            own = next((task for task in tasks if task is not None), None)
+            return base[:params] + (self.output(own) if own else self.genesis[TASK])[params:]
+        state = list(base[: 2 * params])
+        for shard in range(self.terms["shards"]):
+            task = self.stood((TASK, r, shard), order)
+            state += (base if task is None else self.output(task))[:params]
+        return state
+
+    def published(self, claim, leaf):
+        """The state at a leaf of a claim's segments tree, as its claimant published it (formats.md 5)."""
+        program = self.programs[claim.kind]
+        listed = canonical(self.blocks.get(cid_of(claim.manifest))[1])
+        need(listed["schema"] == "assay/checkpoint/1", "a checkpoint manifest of another format")
+        need([s["root"] for s in listed["states"]] == [r.hex() for r in claim.roots], "other roots")
+        size = sum(node.bytes for node in program.nodes[: program.slots])
+        state = program.load(self.blocks.file(listed["states"][leaf]["cid"], size))
+        need(root_of(slot_roots(state)) == claim.roots[leaf], "a published state of another root")
+        claim.states[leaf] = state
+
+    def run(self, claim, segment, keys=()):
+        """The state at a segment's end from the claim's own at its start; traces of the last step by key."""
+        t, task = self.terms, claim.kind == TASK
+        steps = t["segmentSteps"] if task else 1
+        first = claim.round * t["stepsPerRound"] + segment * steps if task else claim.round  # 2.6
+        state, traces = claim.states[segment], []
+        for i in range(steps):
+            at = Context(self.dataset, t["seed"], claim.shard, first + i)
+            state, traces = step(self.programs[claim.kind], state, at, keys if i == steps - 1 else ())
+            self.counts["steps"] += 1
+        return state, traces
+
+    def samples(self, seed, verifier):  # 4.6
+        drawn, j = [], 0
+        while len(drawn) < self.terms["samples"]:
+            digest = sha256(b"assay/sample/1" + seed + verifier + struct.pack(">I", j)).digest()
+            segment, j = int.from_bytes(digest[:8], "big") % self.segments, j + 1
+            if segment not in drawn:
+                drawn.append(segment)
+        return drawn
+
+    def check(self, claim):
+        """Input, segments and votes of a claim; faults go into `claim.fault`."""
+        wanted = self.input_of(claim)
+        self.counts["inputs"] += 1
+        if root_of(slot_roots(wanted)) == claim.roots[0]:
+            claim.states[0] = wanted
+        else:
+            claim.fault = -1
+        asked, seed = {}, claim.status["seed"]
+        for vote in claim.votes if claim.kind == TASK else ():
+            if vote["revealed"] and (vote["valid"] or (claim.id, vote["verifier"]) in self.convicted):
+                need(root_of(vote["traces"]) == vote["tracesRoot"], "a vote's traces are not its own")
+                key = sha256(b"assay/key/1" + vote["verifier"] + seed).digest()
+                drawn = self.samples(seed, vote["verifier"])
+                need(len(drawn) == len(vote["traces"]), "another number of traces")
+                for segment, trace in zip(drawn, vote["traces"], strict=True):
+                    asked.setdefault(segment, []).append((key, trace, vote))
+        for segment in range(len(claim.roots) - 1):
+            self._segment(claim, segment, asked.get(segment, []))
+        claim.checked = True
+
+    def _segment(self, claim, segment, asked):
+        if segment not in claim.states:
+            try:
+                self.published(claim, segment)
+            except (Missing, Wrong) as error:
+                self.notes.append(f"{claim}: segment {segment} cannot be had after a fault ({error})")
+                return
+        state, traces = self.run(claim, segment, [key for key, *_ in asked])
+        self.counts["roots"] += 1
+        if root_of(slot_roots(state)) == claim.roots[segment + 1]:
+            claim.states[segment + 1] = state
+        elif claim.fault is None:
+            claim.fault = segment
+        for true, (_, trace, vote) in zip(traces, asked, strict=True):
+            self.counts["traces"] += 1
+            lies = vote.setdefault("lies", [])
+            if trace != true:
+                lies.append(segment)
+            if claim.fault == segment:
+                self.notes.append(f"0x{vote['verifier'].hex()} passed false segment {segment} of {claim}")
+
+    def judge(self):
+        """Whether each claim ended as its replay says, and each decided game too."""
+        by_id = {claim.id: claim for claim in self.claims}
+        disputes = [(by_id[bytes.fromhex(d["claim"])], d) for d in self.decided]
+        withheld = {d["claim"] for d in self.receipt["demands"] if d["outcome"] == "withheld"}
+        for claim in self.claims:
+            if not claim.checked:
+                self.notes.append(f"{claim}: ended by nobody's fault, or not yet; not replayed")
+                continue
+            lost = [d for c, d in disputes if c is claim and not d["ballot"] and d["challengerWon"]]
+            self._verdict(claim, lost, claim.id.hex() in withheld)
+            for vote in claim.votes:
+                self._vote(claim, vote)
+        for claim, dispute in disputes:
+            self.counts["games"] += 1
+            said = f"game {dispute['game']} on {claim}"
+            if dispute["ballot"] or not claim.checked or dispute["reason"] not in PROVEN:
+                self.notes.append(f"{said}: {dispute['reason']}")
+            elif claim.fault is None or dispute["segment"] < claim.fault:
+                self.wrong.append(f"{said} was won on segment {dispute['segment']}, which replays")
+
+    def _verdict(self, claim, lost, withheld):
+        self.counts["verdicts"] += 1
+        if claim.status["phase"] == SETTLED and claim.fault is not None:
+            self.wrong.append(f"{claim} is settled and false in segment {claim.fault}")
+        if claim.status["phase"] == CONVICTED:
+            form = withheld or any(d["reason"] not in PROVEN for d in lost)
+            where = {None: "nothing", -1: "its input"}.get(claim.fault, f"segment {claim.fault}")
+            unfounded = claim.fault is None and not form
+            (self.wrong if unfounded else self.notes).append(f"{claim} is convicted; false in it: {where}")
+
+    def _vote(self, claim, vote):
+        if "lies" not in vote:
+            return
+        self.counts["votes"] += 1
+        who = "0x" + vote["verifier"].hex()
+        convicted = (claim.id, vote["verifier"]) in self.convicted
+        if vote["lies"]:
+            known = convicted or claim.status["phase"] == CONVICTED
+            line = f"{who} vouched for segments {vote['lies']} of {claim} with a false trace"
+            (self.notes if known else self.wrong).append(line)
+        elif convicted and claim.fault is None:
+            self.wrong.append(f"{who} lost a vote on {claim} that is true")
+
+    def check_model(self):
+        """The parameters lead to the last settled outer claim's output root (F7.4)."""
+        raw = (self.folder / "model.safetensors").read_bytes()
+        size = struct.unpack("<Q", raw[:8])[0]
+        header, data = json.loads(raw[8 : 8 + size]), raw[8 + size :]
+        names = self.manifest["slots"][: self.terms["inner.params"]]
+        leaves = [tensor_root(data[slice(*header[name]["data_offsets"])]) for name in names]
+        proof = [bytes.fromhex(digest) for digest in self.receipt["proof"]]
+        place = OUTER, self.receipt["rounds"] - 1, 0
+        (last,) = [c for c in self.claims if c.place == place and c.status["phase"] == SETTLED]
+        need(range_root(self.terms["outer.slots"], 0, leaves, proof) == last.outputRoot, "another model")
+        self.counts["parameters"] += len(names)
+
+    def replay(self, say):
+        for claim in self.claims:
+            if claim.status["phase"] in (ACCEPTED, SETTLED, CONVICTED):
+                try:
+                    self.check(claim)
+                    say(f"{claim}: " + ("as claimed" if claim.fault is None else f"false ({claim.fault})"))
+                except (Missing, Wrong) as error:
+                    self.undecided.append(f"{claim} cannot be replayed: {error}")
+        settled = {c.place for c in self.claims if c.status["phase"] == SETTLED}
+        for r in range(self.receipt["rounds"]):
+            tasks = sum((TASK, r, k) in settled for k in range(self.terms["shards"]))
+            need((OUTER, r, 0) in settled and tasks >= self.terms["minShards"], f"round {r} is not settled")
+        self.judge()
+        self.check_model()
