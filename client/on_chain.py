@@ -2,11 +2,14 @@
 
 Contract: `compare` asks one node, whose answers it takes for the chain's; the market's addresses are those
 that the reader's own deployment file names and the node's code was checked against, never the receipt's. What
-is final on the chain must be in the receipt to the last bit, and the other way round.
+the receipt calls final must be so on the chain to the last bit. Of the rounds that it calls settled it may
+leave out no claim, no game and no demand: none can have come since. What it calls open may have ended since,
+and is counted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,24 +33,45 @@ class OnChain:
     settled_rounds: int
     """Rounds that the chain has settled by now."""
     closed: bool
+    moved: int
+    """Claims, games and demands that the receipt shows as open and that have moved on."""
 
 
 def _differs(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
     return ", ".join(sorted(key for key in ours if ours[key] != theirs.get(key)))
 
 
-def _check_claim(view: ClaimView, found: ClaimView | None) -> None:
+def _check_claim(view: ClaimView, found: ClaimView | None) -> bool:
+    """Whether the claim has moved on since. Raises BadReceipt where it is another."""
     name = f"claim {view.claim_id.hex()[:16]}"
     if found is None:
         raise bad(f"{name} of its receipt is not on the chain")
     if words(found.claim) != words(view.claim) or found.roots != view.roots:
         raise bad(f"{name} of its receipt is another on the chain")
-    if view.status.phase in _FINAL and (wrong := _differs(claim_json(view), claim_json(found))):
+    wrong = _differs(claim_json(view), claim_json(found))
+    if wrong and view.status.phase in _FINAL:
         raise bad(f"{name} of its receipt has another {wrong} on the chain, where it is {_phase(found)}")
+    return bool(wrong)
 
 
 def _phase(view: ClaimView) -> str:
     return view.status.phase.name.lower()
+
+
+def _check_entries(
+    what: str, ours: Iterable[dict[str, Any]], theirs: list[dict[str, Any]], final: str, needed: set[str]
+) -> int:
+    """How many games or demands have moved on since. `final`: the field that says that one is over; `needed`:
+    claims of which none may be left out. Raises BadReceipt where one is another, or left out."""
+    found, moved = {entry[what]: entry for entry in theirs}, 0
+    for entry in ours:
+        other = found.pop(entry[what], None)
+        if other is None or entry["claim"] != other["claim"] or (entry[final] and entry != other):
+            raise bad(f"{what} {entry[what]} of its receipt is another on the chain")
+        moved += entry != other
+    if left_out := [number for number, entry in found.items() if entry["claim"] in needed]:
+        raise bad(f"it lacks {what} {left_out[0]} of a round that is settled")
+    return moved
 
 
 def compare(receipt: Receipt, market: MarketView, chain: Chain, block: int) -> OnChain:
@@ -59,29 +83,22 @@ def compare(receipt: Receipt, market: MarketView, chain: Chain, block: int) -> O
         if receipt.chain.contracts.get(name) != address:
             raise bad(f"its receipt names another {name} contract than the deployment, {address}")
     with market.snapshot():
-        job = market.job(receipt.job_id)
-        if words(job.terms) != words(receipt.terms):
-            raise bad("the job has other terms on the chain")
-        if job.progress.settled_rounds < receipt.rounds:
-            raise bad(f"the chain has settled {job.progress.settled_rounds} rounds, not {receipt.rounds}")
-        found = {view.claim_id: view for view in market.claims(receipt.job_id)}
-        for view in receipt.claims:
-            _check_claim(view, found.get(view.claim_id))
-        ours = {view.claim_id for view in receipt.claims}
-        for claim_id, view in found.items():
-            final = view.status.phase == Phase.SETTLED and view.claim.round < receipt.rounds
-            if final and claim_id not in ours:
-                raise bad(f"it lacks claim {claim_id.hex()[:16]}, which the chain has settled")
-        games = {game.game_id: dispute_json(game) for game in market.games(receipt.job_id)}
-        for entry in receipt.disputes:
-            theirs = games.get(entry["game"])
-            if theirs is None or (entry["decided"] and entry != theirs):
-                raise bad(f"game {entry['game']} of its receipt is another on the chain")
-        demands = {demand.demand_id: demand_json(demand) for demand in market.demands(receipt.job_id)}
-        for entry in receipt.demands:
-            theirs = demands.get(entry["demand"])
-            if theirs is None or (entry["outcome"] and entry != theirs):
-                raise bad(f"demand {entry['demand']} of its receipt is another on the chain")
-        settled = sum(view.status.phase == Phase.SETTLED for view in receipt.claims)
-        progress = job.progress
-        return OnChain(block, len(ours), settled, progress.settled_rounds, progress.closed)
+        job, claims = market.job(receipt.job_id), market.claims(receipt.job_id)
+        games = [dispute_json(game) for game in market.games(receipt.job_id)]
+        demands = [demand_json(demand) for demand in market.demands(receipt.job_id)]
+    if words(job.terms) != words(receipt.terms):
+        raise bad("the job has other terms on the chain")
+    progress = job.progress
+    if progress.settled_rounds < receipt.rounds:
+        raise bad(f"the chain has settled {progress.settled_rounds} rounds, not {receipt.rounds}")
+    found = {view.claim_id: view for view in claims}
+    moved = sum(_check_claim(view, found.get(view.claim_id)) for view in receipt.claims)
+    ours = {view.claim_id for view in receipt.claims}
+    past = [claim_id for claim_id, view in found.items() if view.claim.round < receipt.rounds]
+    if left_out := [claim_id for claim_id in past if claim_id not in ours]:
+        raise bad(f"it lacks claim {left_out[0].hex()[:16]} of a round that is settled")
+    needed = {claim_id.hex() for claim_id in past}
+    moved += _check_entries("game", receipt.disputes, games, "decided", needed)
+    moved += _check_entries("demand", receipt.demands, demands, "outcome", needed)
+    settled = sum(view.status.phase == Phase.SETTLED for view in receipt.claims)
+    return OnChain(block, len(ours), settled, progress.settled_rounds, progress.closed, moved)

@@ -146,6 +146,10 @@ def _said(found: Verified, chain: OnChain | None, replayed: Replayed | None) -> 
             f"the chain has all {chain.claims} claims of the receipt, {chain.settled} of them settled, and"
             f" its disputes, as of block {chain.block}, by the word of the node that was asked"
         )
+        if chain.moved:
+            unchecked.append(f"{chain.moved} claims or disputes that were open when it was fetched")
+        if chain.settled_rounds > found.rounds:
+            unchecked.append(f"a newer model: the chain has settled {chain.settled_rounds} rounds by now")
     else:
         unchecked.append("whether the chain knows these claims and has settled them (--rpc)")
     if replayed is not None:

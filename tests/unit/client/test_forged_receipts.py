@@ -27,6 +27,7 @@ from assay.protocol import trees
 from assay.protocol.encoding import words
 from assay.protocol.errors import Stop
 from assay.protocol.types import Address, Chain, Claim, ClaimView, Kind, Terms
+from assay.verifier.adversary import LazyVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 from tests.unit.client.conftest import Fetched
@@ -254,8 +255,61 @@ def test_attack_r13_another_status_is_found_on_the_chain(fetched: Fetched, copy:
 def test_a_settled_claim_left_out_is_found_on_the_chain(fetched: Fetched, copy: Path) -> None:
     forgery = Forgery(copy)
     forgery.seal(claims=forgery.body()["claims"][:-1])
-    with pytest.raises(BadReceipt, match="lacks claim"):
+    with pytest.raises(BadReceipt, match=r"lacks claim .* of a round that is settled"):
         compared(fetched[0], copy)
+
+
+@pytest.fixture(scope="module")
+def disputed(tmp_path_factory: pytest.TempPathFactory) -> Fetched:
+    """A job in which a vote was disputed and fell."""
+    day = MarketDay(tmp_path_factory.mktemp("nodes"))
+    job_id = day.post(rounds=1, shards=1)
+    day.solver("ann")
+    day.verifier("lazy", LazyVerifier)
+    day.verifier("vera")
+    day.whistleblower("wendy")
+    assert day.run(day.closed(job_id), turns=600)
+    folder = tmp_path_factory.mktemp("model")
+    day.fetch(job_id, folder)
+    return day, job_id, folder
+
+
+@pytest.fixture
+def tampered(disputed: Fetched, tmp_path: Path) -> Forgery:
+    for path in disputed[2].iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    return Forgery(tmp_path)
+
+
+def test_a_dispute_is_in_the_receipt_and_on_the_chain(disputed: Fetched) -> None:
+    day, _, folder = disputed
+    assert verify(folder).disputes == 1 and compared(day, folder).moved == 0
+    (entry,) = read_receipt(folder).disputes
+    assert entry["challengerWon"] and entry["ballot"] and entry["defender"] == account("lazy")
+
+
+def test_attack_r13_a_dispute_left_out_is_found_on_the_chain(disputed: Fetched, tampered: Forgery) -> None:
+    tampered.seal(disputes=[])
+    assert verify(tampered.folder).disputes == 0
+    with pytest.raises(BadReceipt, match="lacks game 1 of a round that is settled"):
+        compared(disputed[0], tampered.folder)
+
+
+def test_attack_r13_a_dispute_with_another_end_is_found_on_the_chain(
+    disputed: Fetched, tampered: Forgery
+) -> None:
+    (entry,) = tampered.body()["disputes"]
+    tampered.seal(disputes=[{**entry, "challengerWon": False}])
+    with pytest.raises(BadReceipt, match="game 1 of its receipt is another"):
+        compared(disputed[0], tampered.folder)
+
+
+def test_a_dispute_that_was_open_when_it_was_fetched_has_moved_on(
+    disputed: Fetched, tampered: Forgery
+) -> None:
+    (entry,) = tampered.body()["disputes"]
+    tampered.seal(disputes=[{**entry, "decided": False, "challengerWon": False, "reason": "", "moves": 1}])
+    assert compared(disputed[0], tampered.folder).moved == 1
 
 
 def test_attack_r13_a_false_segment_in_the_middle_does_not_replay(fetched: Fetched, copy: Path) -> None:
