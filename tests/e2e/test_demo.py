@@ -99,6 +99,8 @@ def test_the_second_client_finds_the_same_from_the_blocks(outcome: Any, home: Pa
     assert seen["wrong"] == seen["undecided"] == []
     (fallen,) = [note for note in seen["notes"] if "is convicted" in note]
     assert "false in it: segment" in fallen, "the lie about one bit"
+    guilty = [note for note in seen["notes"] if "passed false segment" in note]
+    assert len(guilty) == len(outcome["convicted"][0]["guilty"])
     compared = seen["compared"]
     assert compared["verdicts"] >= 3 * ROUNDS + 1 and compared["games"] >= 1
     assert compared["steps"] >= 2 * 16 * ROUNDS + ROUNDS and compared["traces"] == compared["votes"] > 0
