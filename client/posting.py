@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from assay.node.artifacts import JobFiles, Published, publish_job
 from assay.node.service import intent
 from assay.protocol.errors import Ask, Stop
-from assay.protocol.params import check_terms, worst_case
+from assay.protocol.params import check_conditions, check_terms, worst_case
 from assay.protocol.ports import Blocks, Market, MarketView
-from assay.protocol.types import JobId, Terms, Wei
+from assay.protocol.types import Bounds, Conditions, JobId, Terms, Wei
 
 
 class OverBudget(Stop):
@@ -45,15 +45,17 @@ class Quote:
         return Wei(max(self.budget - self.free, 0))
 
 
-def estimate(terms: Terms) -> Wei:
-    """The most that a job can pay out. Raises BadTerms."""
-    check_terms(terms)
+def estimate(terms: Terms, conditions: Conditions, bounds: Bounds) -> Wei:
+    """The most that a job of this class can pay out on a market with these bounds. Raises BadConditions,
+    BadTerms."""
+    check_conditions(conditions, bounds)
+    check_terms(terms, conditions, bounds)
     return worst_case(terms)
 
 
-def quote(market: MarketView, terms: Terms, budget: Wei) -> Quote:
-    """Whether a job can be posted with this budget. Raises BadTerms, OverBudget, Unfunded."""
-    worst = estimate(terms)
+def quote(market: MarketView, terms: Terms, conditions: Conditions, budget: Wei) -> Quote:
+    """Whether a job can be posted with this budget. Raises BadConditions, BadTerms, OverBudget, Unfunded."""
+    worst = estimate(terms, conditions, market.bounds())
     if budget < worst:
         raise OverBudget(
             f"the job is over budget: at worst it pays {worst}, the budget is {budget}; nothing was posted",
@@ -70,19 +72,27 @@ def quote(market: MarketView, terms: Terms, budget: Wei) -> Quote:
 
 
 def publish(blocks: Blocks, files: JobFiles, terms_of: Callable[[Published], Terms]) -> Terms:
-    """Store the job's files; the terms that name them. Raises BadTerms."""
-    terms = terms_of(publish_job(blocks, files))
-    check_terms(terms)
-    return terms
+    """Store the job's files; the terms that name them."""
+    return terms_of(publish_job(blocks, files))
 
 
-def post(market: Market, terms: Terms, budget: Wei) -> JobId:
-    """Deposit what is missing and post. Raises what `quote` and the port raise."""
+def post(market: Market, terms: Terms, conditions: Conditions, budget: Wei) -> JobId:
+    """Register the class of conditions if nobody has, deposit what is missing, and post. Raises what `quote`
+    and the port raise."""
     for job in market.jobs():
         if job.terms == terms:
             return job.job_id
     key = intent("post", terms.manifest, terms.nonce)
-    found = quote(market, terms, budget)
+    found = quote(market, terms, conditions, budget)
+    open_class(market, conditions)
     if found.to_deposit:
         market.deposit(intent(key, "deposit"), found.to_deposit)
     return market.post(key, terms, budget)
+
+
+def open_class(market: Market, conditions: Conditions) -> bytes:
+    """Make a class of conditions known, if it is not yet; its id."""
+    class_id = market.class_id(conditions)
+    if class_id not in market.classes():
+        market.register_class(intent("register", class_id), conditions)
+    return class_id

@@ -33,7 +33,7 @@ from assay.numerics.encoding import EncodingError, to_bytes
 from assay.program.isa import MalformedProgram, Program, decode
 from assay.protocol import sampling, trees
 from assay.protocol.errors import Stop
-from assay.protocol.params import BadTerms, check_terms
+from assay.protocol.params import L1_BOUNDS, BadTerms, check_shape
 from assay.protocol.types import Claim, ClaimView, Kind, Phase, ProgramRef, Terms
 
 
@@ -109,7 +109,7 @@ def _place(claim: Claim) -> str:
 
 def _check_terms(terms: Terms) -> None:
     try:
-        check_terms(terms)
+        check_shape(terms, L1_BOUNDS)  # of times it asks what every deployment does
     except BadTerms as error:
         raise bad(error.message) from error
 

@@ -18,6 +18,7 @@ from assay.chain.eth.errors import Registry
 from assay.chain.eth.journal import Call, Journal
 from assay.chain.eth.rpc import HttpRpc, quantity
 from assay.chain.eth.sender import Sender
+from assay.protocol.params import DEVNET_BOUNDS
 from assay.protocol.types import Address, Seconds, Wei
 
 TOKEN_SUPPLY = Wei(1_000_000_000 * 10**18)
@@ -79,6 +80,7 @@ def deploy_market(settings: Settings) -> Deployment:
             sender.address,
             token_supply=TOKEN_SUPPLY,
             delays=DELAYS,
+            bounds=DEVNET_BOUNDS,
         ),
     )
     deployment.save(settings.deployment)

@@ -30,8 +30,10 @@ from assay.app.devnet_record import (
 from assay.app.invocation import EVENTS_FILE, App
 from assay.app.settings import Settings
 from assay.protocol.errors import Ask, Stop
-from assay.protocol.types import Address, Role, Wei
+from assay.protocol.types import Address, Conditions, Role, Wei
 
+JOINING = ("--join",)
+"""A devnet's verifiers agree to whatever class of conditions their limits allow."""
 ROLE_COMMAND = {"solver": "solver", "verifier": "verifier", "whistleblower": "whistle"}
 
 
@@ -51,7 +53,7 @@ def default_nodes(solvers: int, verifiers: int, whistleblowers: int) -> list[Nod
     tokens, stake = Wei(10_000 * 10**18), Wei(5_000 * 10**18)
     return [
         *(NodeSpec(f"solver-{i + 1}", "solver", tokens, stake) for i in range(solvers)),
-        *(NodeSpec(f"verifier-{i + 1}", "verifier", tokens, stake) for i in range(verifiers)),
+        *(NodeSpec(f"verifier-{i + 1}", "verifier", tokens, stake, JOINING) for i in range(verifiers)),
         *(NodeSpec(f"whistle-{i + 1}", "whistleblower", tokens, Wei(0)) for i in range(whistleblowers)),
     ]
 
@@ -103,13 +105,17 @@ def fund_account(app: App, name: str, tokens: Wei) -> Address:
     return address
 
 
-def stake_for(app: App, spec: NodeSpec) -> None:
-    """Deposit a node's tokens in the vault and stake its part."""
+def stake_for(app: App, spec: NodeSpec, conditions: Conditions) -> None:
+    """Deposit a node's tokens in the vault and stake its part; a verifier's for jobs of these conditions."""
+    from assay.client.posting import open_class
+
     connection = app.connect(spec.name)
     market = connection.writer
     market.deposit(f"devnet/deposit/{spec.name}", spec.tokens)
     if spec.stake:
         market.stake_up(f"devnet/stake/{spec.name}", Role[spec.role.upper()], spec.stake)
+    if spec.role == "verifier":
+        market.subscribe(f"devnet/subscribe/{spec.name}", open_class(market, conditions))
     connection.close()
 
 
@@ -181,21 +187,22 @@ def wait_started(
     return urls
 
 
-def bring_up(app: App, specs: list[NodeSpec], block_time_s: float) -> Devnet:
-    """Chain, contracts, accounts, stakes, nodes; everything is taken down again when any of it fails."""
+def bring_up(app: App, specs: list[NodeSpec], block_time_s: float, conditions: Conditions) -> Devnet:
+    """Chain, contracts, accounts, stakes, nodes; everything is taken down again when any of it fails. The
+    verifiers subscribe to this class of conditions."""
     devnet = begin_chain(app, block_time_s)
     try:
-        return start_nodes(app, devnet, (_equipped(app, spec) for spec in specs))
+        return start_nodes(app, devnet, (_equipped(app, spec, conditions) for spec in specs))
     except BaseException:
         take_down(app.settings.home)
         remove_devnet(app.settings.home)
         raise
 
 
-def _equipped(app: App, spec: NodeSpec) -> NodeRecord:
+def _equipped(app: App, spec: NodeSpec, conditions: Conditions) -> NodeRecord:
     """The node with its tokens and its stake, not started yet."""
     fund_account(app, spec.name, spec.tokens)
-    stake_for(app, spec)
+    stake_for(app, spec, conditions)
     return NodeRecord(spec.name, spec.role, 0, "", spec.arguments)
 
 

@@ -12,7 +12,7 @@ from assay.jobfile import read as jobfile
 from assay.jobfile.read import BadJobFile, CnnModel, Data, GptModel, JobFile, MlpModel, OwnModel
 from assay.node.artifacts import Published
 from assay.protocol.errors import Stop
-from assay.protocol.types import Address, Seconds, Terms, Wei
+from assay.protocol.types import Address, Conditions, Seconds, Terms, Wei
 from assay.training import datasets, models, recipe
 from assay.training.datasets import Dataset
 from assay.training.job import JobArtifacts, build_job
@@ -154,8 +154,33 @@ def build(file: JobFile, own: Recipe | None = None) -> JobArtifacts:
     )
 
 
-def terms_of(file: JobFile, published: Published, client: Address, nonce: int) -> Terms:
-    """The job's terms, which its id is the hash of."""
+def conditions_of(file: JobFile) -> Conditions:
+    """The class of conditions that the file's jobs are of."""
+    verification, times, money, rest = file.verification, file.times, file.money, file.conditions
+    return Conditions(
+        verifiers=verification.verifiers,
+        samples=verification.samples,
+        seed_delay=verification.seed_delay_blocks,
+        vote_time=Seconds(times.vote),
+        reveal_time=Seconds(times.reveal),
+        challenge_window=Seconds(times.challenge_window),
+        move_time=Seconds(times.move),
+        verifier_stake=Wei(money.verifier_stake),
+        miss_penalty=Wei(money.miss_penalty),
+        challenge_bond=Wei(money.challenge_bond),
+        verifier_fee=Wei(rest.least_fee),
+        nodes=rest.nodes,
+        segments=rest.segments,
+        segment_steps=rest.segment_steps,
+        data_bytes=rest.data_bytes,
+        state_bytes=rest.state_bytes,
+        step_bytes=rest.step_bytes,
+        step_operations=rest.step_operations,
+    )
+
+
+def terms_of(file: JobFile, published: Published, class_id: bytes, client: Address, nonce: int) -> Terms:
+    """The job's terms, which its id is the hash of. `class_id`: of the file's conditions."""
     training, verification, times, money = file.training, file.verification, file.times, file.money
     return Terms(
         client=client,
@@ -166,6 +191,7 @@ def terms_of(file: JobFile, published: Published, client: Address, nonce: int) -
         outer_genesis_root=published.outer_genesis_root,
         manifest=published.manifest,
         seed=training.seed.to_bytes(32, "big"),
+        class_id=class_id,
         records=published.records,
         record_size=published.record_size,
         shards=training.shards,
@@ -175,7 +201,6 @@ def terms_of(file: JobFile, published: Published, client: Address, nonce: int) -
         segment_steps=training.segment_steps,
         samples=verification.samples,
         verifiers=verification.verifiers,
-        quorum=verification.quorum,
         seed_delay=verification.seed_delay_blocks,
         max_unsettled=verification.max_unsettled_rounds,
         task_time=Seconds(times.task),
@@ -187,6 +212,9 @@ def terms_of(file: JobFile, published: Published, client: Address, nonce: int) -
         move_time=Seconds(times.move),
         price_period=Seconds(times.price_period),
         nonce=nonce,
+        state_bytes=published.sizes.state_bytes,
+        step_bytes=published.sizes.step_bytes,
+        step_operations=published.sizes.step_operations,
         price_floor=Wei(money.price_floor),
         price_cap=Wei(money.price_cap),
         verifier_fee=Wei(money.verifier_fee),

@@ -21,20 +21,24 @@ def publish_and_post(
 ) -> JobId:
     """Store the job's files, check that it can be paid for, ask, and post it."""
     from assay.client import posting
-    from assay.jobfile.build import terms_of
+    from assay.jobfile.build import conditions_of, terms_of
 
     market = connection.writer
+    conditions = conditions_of(body)
+    class_id = market.class_id(conditions)
     terms = posting.publish(
         storage.blocks,
         files,
         lambda published: terms_of(
-            body, published, market.me, _nonce(connection, published.manifest, body, budget)
+            body, published, class_id, market.me, _nonce(connection, published.manifest, body, budget)
         ),
     )
-    found = posting.quote(market, terms, budget)
+    found = posting.quote(market, terms, conditions, budget)
+    agreed = market.class_weight(class_id)
+    app.output.say(f"verifiers with {show_amount(agreed)} of stake have agreed to its class {class_id.hex()}")
     worst = found.worst_case
     app.announce(f"post a job: worst case {show_amount(worst)}", budget, worst_loss=worst)
-    return posting.post(market, terms, budget)
+    return posting.post(market, terms, conditions, budget)
 
 
 def _nonce(connection: Connection, manifest: bytes, body: JobFile, budget: Wei) -> int:

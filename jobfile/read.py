@@ -53,6 +53,7 @@ def _duration(value: object) -> int:
 Amount = Annotated[int, BeforeValidator(_amount)]
 Duration = Annotated[int, BeforeValidator(_duration)]
 Count = Annotated[int, Field(ge=1, le=(1 << 31) - 1)]
+Size = Annotated[int, Field(ge=0, le=(1 << 63) - 1)]
 Whole = Annotated[int, Field(ge=0, le=(1 << 31) - 1)]
 
 
@@ -207,7 +208,6 @@ class Training(_Section):
 
 class Verification(_Section):
     verifiers: Count
-    quorum: Count
     samples: Count
     seed_delay_blocks: Count
     max_unsettled_rounds: Count
@@ -233,6 +233,20 @@ class Money(_Section):
     verifier_stake: Amount
     challenge_bond: Amount
     miss_penalty: Amount
+
+
+class ClassSection(_Section):
+    """The rest of the class of conditions to which the job's verifiers have subscribed: the least fee, and
+    the most of everything that has a size. Jobs that differ in nothing else share their verifiers."""
+
+    least_fee: Amount
+    nodes: Count
+    segments: Count
+    segment_steps: Count
+    data_bytes: Size
+    state_bytes: Size
+    step_bytes: Size
+    step_operations: Size
 
 
 def _kind(model: object) -> str | None:
@@ -270,6 +284,7 @@ class JobFile(_Section):
     verification: Verification
     times: Times
     money: Money
+    conditions: ClassSection = Field(alias="class")
 
     @model_validator(mode="after")
     def _sections_fit(self) -> JobFile:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from assay.app.units import parse_duration
 from assay.jobfile.read import BadJobFile
+from assay.protocol.params import MAX_CALLS
 
 _COMMON = """
 [training]
@@ -25,15 +26,14 @@ learning_rate = 0.7
 momentum = 0.9
 
 [verification]
-verifiers = 2               # drawn by stake for each task
-quorum = 2                  # valid votes that accept it
+verifiers = 2               # seats of each task's draw, by stake
 samples = 1                 # segments that each of them replays
 seed_delay_blocks = {seed_delay}      # whoever makes that many blocks in a row knows the draw when it commits
 max_unsettled_rounds = 4
 
 [times]
 task = "{task}"
-straggler = "{straggler}"         # after `task`, for two draws: a round may then close without the others
+straggler = "{straggler}"         # after `task`, for the votes: a round may then close without the others
 outer = "{outer}"              # for which the outer step is reserved to one shard's holder
 vote = "{vote}"
 reveal = "{vote}"
@@ -47,9 +47,19 @@ price_cap = "20tok"
 verifier_fee = "3tok"       # above what a replay costs
 outer_fee = "1tok"
 solver_stake = "360tok"     # locked by each claim
-verifier_stake = "40tok"    # locked by each vote
+verifier_stake = "40tok"    # locked by each seat of a draw
 challenge_bond = "20tok"
-miss_penalty = "20tok"      # of a drawn verifier: no vote shown, or a false invalid one
+miss_penalty = "20tok"      # for no vote shown, a false invalid one, a missed task; at most half a stake
+
+[class]                     # of conditions: what verifiers subscribe to, with counts, times and stakes above
+least_fee = "1tok"
+nodes = 65536               # at most, here and below
+segments = 256
+segment_steps = 64
+data_bytes = 4294967296
+state_bytes = 8589934592
+step_bytes = 17179869184
+step_operations = 1000000000000000
 """
 
 _GPT = """# A byte-level GPT (about 0.8 million parameters) trained on text.
@@ -175,7 +185,7 @@ LOCAL = {
 }
 """Times for a chain on one's own machine; `seed_delay` in blocks."""
 PUBLIC = {
-    "seed_delay": "16",
+    "seed_delay": "32",
     "task": "1h",
     "outer": "10m",
     "vote": "30m",
@@ -186,9 +196,10 @@ PUBLIC = {
 
 
 def _common(batch: int, rounds: int, times: dict[str, str]) -> str:
-    """What every job file has. A task of the last second is given two draws, so that one that fails does not
-    leave it out: the stragglers' time is twice vote and reveal, unless `times` states another."""
-    straggler = f"{4 * parse_duration(times['vote'])}s"
+    """What every job file has. A task of the last second is given its draw and every call to empty seats,
+    so that silent verifiers do not leave it out: the stragglers' time is four times vote and reveal, unless
+    `times` states another."""
+    straggler = f"{2 * (1 + MAX_CALLS) * parse_duration(times['vote'])}s"
     return _COMMON.format(batch=batch, rounds=rounds, **{"straggler": straggler, **times})
 
 

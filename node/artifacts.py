@@ -12,7 +12,7 @@ import base64
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from hashlib import sha256
 from typing import Any, Protocol
 
@@ -22,7 +22,7 @@ from assay.program import isa
 from assay.program.execute import Records
 from assay.program.isa import MalformedProgram, Program
 from assay.program.state import begin_tree, load_state, state_bytes, state_root
-from assay.program.validate import validate
+from assay.program.validate import measure, validate
 from assay.protocol.errors import Stop
 from assay.protocol.ports import RAW, Blocks
 from assay.protocol.types import ProgramRef, Terms
@@ -91,6 +91,15 @@ class LoadedJob:
 
 
 @dataclass(frozen=True)
+class Sizes:
+    """Of the larger program: bytes of its state, most bytes of memory that a step takes, its operations."""
+
+    state_bytes: int
+    step_bytes: int
+    step_operations: int
+
+
+@dataclass(frozen=True)
 class Published:
     """Where a job's files are, and the roots that go into its terms."""
 
@@ -102,6 +111,17 @@ class Published:
     outer_genesis_root: bytes
     records: int
     record_size: int
+    sizes: Sizes
+
+
+def sizes_of(inner: Program, outer: Program) -> Sizes:
+    """What the terms have to declare about a job's programs, which are valid ones."""
+    costs = measure(inner), measure(outer)
+    return Sizes(
+        max(inner.state_bytes, outer.state_bytes),
+        max(cost.peak_bytes for cost in costs),
+        max(cost.operations for cost in costs),
+    )
 
 
 def raw_cid(digest: bytes) -> str:
@@ -190,6 +210,7 @@ def publish_job(blocks: Blocks, files: JobFiles) -> Published:
         outer_root,
         count,
         size,
+        sizes_of(files.inner, files.outer),
     )
 
 
@@ -298,6 +319,7 @@ def load_job(blocks: Blocks, terms: Terms, resource_limits: ResourceLimits) -> L
             limit = resource_limits.state_bytes
             raise _bad(f"a state has {program.state_bytes} bytes, this node keeps at most {limit}")
     _fit(inner, outer, terms)
+    _check_sizes(sizes_of(inner, outer), terms)
     if inner.record_size and not terms.records:
         raise _bad("the inner program reads data and the terms have no records")
     return LoadedJob(
@@ -309,6 +331,14 @@ def load_job(blocks: Blocks, terms: Terms, resource_limits: ResourceLimits) -> L
         tuple(names),
         manifest["model"],
     )
+
+
+def _check_sizes(sizes: Sizes, terms: Terms) -> None:
+    """Whoever agreed to a class of conditions agreed to its sizes, and the chain cannot measure a program."""
+    for field in fields(sizes):
+        found, declared = getattr(sizes, field.name), getattr(terms, field.name)
+        if found > declared:
+            raise _bad(f"the programs need {found} {field.name.replace('_', ' ')}, the terms say {declared}")
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from assay.protocol.types import (
     Phase,
     Role,
     Seconds,
+    Terms,
     Vote,
 )
 
@@ -102,16 +103,14 @@ def poke_for(watcher: Watcher, job: JobView, claims: Sequence[ClaimView], view: 
     if status.phase == Phase.COMMITTED and watcher.block > status.seed_block:
         return poke("record_seed", status.since, f"seed block {status.seed_block} is mined")
     if status.phase == Phase.SEEDED:
-        if status.valid >= terms.quorum:
-            late = closable(job, claims, watcher.now)
-            return None if late else poke("tally", status.since, "the quorum is in")
-        if view.votes and all(vote.revealed for vote in view.votes):
-            return poke("tally", status.since, "all votes are in without a quorum: draw again")
+        if closable(job, claims, watcher.now):
+            return None
+        if all(vote.revealed or vote.gone for vote in view.votes):
+            return poke("tally", status.since, "every seat has voted or ended")
         end = status.since + terms.vote_time + terms.reveal_time
-        late = watcher.now > end
-        return poke("tally", end, "voting is over without a quorum: draw again") if late else None
+        return poke("tally", end, "the time to vote is over") if watcher.now > end else None
     if status.phase == Phase.ACCEPTED and not status.open_games and _earlier_settled(job, claims, view):
-        end = status.since + terms.challenge_window
+        end = window_end(view, terms)
         return poke("settle", end, "its challenge window is over") if watcher.now > end else None
     return None
 
@@ -158,14 +157,21 @@ def _fallen(claims: Sequence[ClaimView], game: GameView, challenger: Address) ->
 
 
 def voted(vote: Vote) -> bool:
-    """Whether a drawn verifier has voted. (After the reveal of an invalid vote its commitment reads zero.)"""
-    return vote.revealed or vote.commitment != ZERO_DIGEST
+    """Whether a drawn verifier has voted, or its seat has ended. (After the reveal of an invalid vote its
+    commitment reads zero.)"""
+    return vote.revealed or vote.gone or vote.commitment != ZERO_DIGEST
+
+
+def window_end(view: ClaimView, terms: Terms) -> Seconds:
+    """Of an accepted claim: until when it may be challenged (rule 4.7)."""
+    attested = view.claim.kind == Kind.OUTER or view.status.valid == terms.verifiers
+    return Seconds(view.status.since + (1 if attested else 2) * terms.challenge_window)
 
 
 def locks(view: ClaimView, account: Address) -> bool:
     """Whether a claim that has not ended locks stake of the account: its claimant's, or that behind a
     vote."""
-    behind = (vote.verifier for vote in view.votes if voted(vote))
+    behind = (vote.verifier for vote in view.votes if not vote.gone)
     return view.status.phase in CHALLENGEABLE and account in (view.claim.claimant, *behind)
 
 
@@ -181,11 +187,13 @@ def watched(market: MarketView) -> list[JobView]:
     def holds(job_id: JobId) -> bool:
         games, demands = market.games(job_id), market.demands(job_id)
         return (
-            any(not g.decided and me in (g.game.challenger, g.game.defender) for g in games)
+            (staked and any(market.holder(job_id, k).solver == me for k in range(shards[job_id])))
+            or any(not g.decided and me in (g.game.challenger, g.game.defender) for g in games)
             or any(not demand.outcome and demand.demander == me for demand in demands)
             or (staked and any(locks(view, me) for view in market.claims(job_id)))
         )
 
+    shards = {job.job_id: job.terms.shards for job in market.jobs()}
     return [job for job in market.jobs() if not job.progress.closed or holds(job.job_id)]
 
 
@@ -197,4 +205,5 @@ def others_suffice(now: Seconds, job: JobView, view: ClaimView, games: Sequence[
     if not any(not game.decided and game.game.claim_id == view.claim_id for game in games):
         return False
     status = view.status
-    return status.phase != Phase.ACCEPTED or now <= status.since + job.terms.challenge_window // 2
+    left = (window_end(view, job.terms) - status.since) // 2
+    return status.phase != Phase.ACCEPTED or now <= status.since + left

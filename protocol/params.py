@@ -1,22 +1,31 @@
 """Rules on a job's terms (docs/protocol.md, rules 3.1 and 3.2), the same that the Jobs contract enforces.
 
-Contract: ``check_terms`` accepts exactly what ``Jobs.post`` accepts from a client with the budget, and names
-the first field at fault as the contract does. Nothing has a default.
+Contract: ``check_terms`` accepts exactly what ``Jobs.post`` accepts from a client with the budget, and
+``check_conditions`` what ``Classes.register`` accepts; both name the first field at fault as the contracts
+do. Nothing has a default.
 """
 
 from __future__ import annotations
 
 from assay.protocol.errors import Stop
-from assay.protocol.types import ZERO_DIGEST, ProgramRef, Terms, Wei
+from assay.protocol.types import ZERO_DIGEST, Bounds, Conditions, ProgramRef, Seconds, Terms, Wei
 
 MAX_SEGMENT_STEPS = 64
-MAX_VERIFIERS = 16
+MAX_VERIFIERS = 4
+MAX_SAMPLES = 8
+MAX_SEGMENTS = 256
+MAX_SHARDS = 1_024
+MAX_UNSETTLED = 32
+MAX_SEATS = 8
+"""Verifiers that one claim can ever draw."""
+MAX_CALLS = 3
+"""How often others are called to a claim's empty seats."""
+ABSTAIN = (1).to_bytes(32, "big")
+"""The commitment of a drawn verifier that gives its seat up."""
 MAX_NODES = 65_536
 MAX_SLOTS = 4_096
 MAX_ABSENCE = 256
 """Rounds that a shard's own state outlives without a task (rule 4.4)."""
-MAX_TIME = (1 << 32) - 1
-"""Seconds; so that no sum of times leaves 64 bits and no deadline is out of reach."""
 CHUNKS = 4
 """The most leaves that a demand names."""
 
@@ -24,12 +33,21 @@ _TIMES = (
     ("taskTime", "task_time"),
     ("stragglerTime", "straggler_time"),
     ("outerTime", "outer_time"),
+    ("pricePeriod", "price_period"),
+)
+_EXACT = (
+    ("verifiers", "verifiers"),
+    ("samples", "samples"),
+    ("seedDelay", "seed_delay"),
     ("voteTime", "vote_time"),
     ("revealTime", "reveal_time"),
     ("challengeWindow", "challenge_window"),
     ("moveTime", "move_time"),
-    ("pricePeriod", "price_period"),
+    ("verifierStake", "verifier_stake"),
+    ("missPenalty", "miss_penalty"),
+    ("challengeBond", "challenge_bond"),
 )
+"""What terms and class have alike, in the contract's order."""
 
 MAX_WORST_CASE = 2**96 - 1
 
@@ -52,40 +70,100 @@ def _require(holds: bool, field: str, why: str) -> None:
         raise BadTerms(field, why)
 
 
-def check_terms(terms: Terms) -> None:
-    """Raise BadTerms for the first rule of 2.5 and 3.1 that the terms break, in the contract's order."""
+class BadConditions(Stop):
+    """Conditions of a class break a rule; `field` names the first one at fault, as the contract does."""
+
+    code = "bad-conditions"
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(
+            f"the class of conditions is refused: {field} {why}",
+            hint=f"change {field} to what this market admits",
+        )
+        self.field = field
+
+
+def check_conditions(conditions: Conditions, bounds: Bounds) -> None:
+    """Raise BadConditions for the first rule of 3.4 that the conditions break, in the contract's order."""
+
+    def within(field: str, value: int, least: int, most: int) -> None:
+        if not least <= value <= most:
+            raise BadConditions(field, f"is {value}, and must be {least} to {most}")
+
+    c, b = conditions, bounds
+    within("verifiers", c.verifiers, 1, MAX_VERIFIERS)
+    within("segments", c.segments, 1, MAX_SEGMENTS)
+    within("samples", c.samples, 1, min(MAX_SAMPLES, c.segments))
+    within("segmentSteps", c.segment_steps, 1, MAX_SEGMENT_STEPS)
+    within("nodes", c.nodes, 1, MAX_NODES)
+    within("seedDelay", c.seed_delay, b.least_delay, b.most_delay)
+    within("voteTime", c.vote_time, b.least_vote, b.most_vote)
+    within("revealTime", c.reveal_time, b.least_vote, b.most_vote)
+    within("challengeWindow", c.challenge_window, b.least_window, b.most_window)
+    within("moveTime", c.move_time, b.least_move, b.most_move)
+    within("verifierStake", c.verifier_stake, b.least_stake, b.most_stake)
+    within("missPenalty", c.miss_penalty, 0, c.verifier_stake // 2)
+    within("challengeBond", c.challenge_bond, b.least_bond, c.verifier_stake)
+
+
+def check_terms(terms: Terms, conditions: Conditions, bounds: Bounds) -> None:
+    """Raise BadTerms for the first rule of 2.5, 3.1 and 3.4 that the terms break, in the contract's order.
+
+    `conditions`: those of `terms.class_id`.
+    """
+    check_shape(terms, bounds)
+    check_class(terms, conditions)
+    _require(worst_case(terms) <= MAX_WORST_CASE, "priceCap", "makes the worst case 2^96 or more")
+
+
+def check_shape(terms: Terms, bounds: Bounds) -> None:
+    """The rules that no class has a say in. Raises BadTerms."""
     _check_program(terms.inner, "inner")
     _check_program(terms.outer, "outer")
     _require(terms.manifest != ZERO_DIGEST, "manifest", "is zero")
-    _require(terms.shards >= 1, "shards", "must be at least 1")
+    _require(1 <= terms.shards <= MAX_SHARDS, "shards", f"must be 1 to {MAX_SHARDS}")
     slots = (2 + terms.shards) * terms.inner.params
     _require(terms.outer.slots == slots, "outer.slots", "must be (2 + shards) * params")
     _require(1 <= terms.min_shards <= terms.shards, "minShards", "must be 1 to shards")
     _require(terms.rounds >= 1, "rounds", "must be at least 1")
-    _check_steps(terms)
-    _require(1 <= terms.verifiers <= MAX_VERIFIERS, "verifiers", f"must be 1 to {MAX_VERIFIERS}")
-    _require(1 <= terms.quorum <= terms.verifiers, "quorum", "must be 1 to verifiers")
-    _require(terms.max_unsettled >= 1, "maxUnsettled", "must be at least 1")
+    _require(terms.steps_per_round >= 1, "stepsPerRound", "must be at least 1")
+    whole = terms.segment_steps >= 1 and terms.steps_per_round % terms.segment_steps == 0
+    _require(whole, "segmentSteps", "must divide stepsPerRound")
+    _require(1 <= terms.max_unsettled <= MAX_UNSETTLED, "maxUnsettled", f"must be 1 to {MAX_UNSETTLED}")
     _require(terms.price_floor <= terms.price_cap, "priceFloor", "exceeds priceCap")
-    _require(terms.seed_delay >= 1, "seedDelay", "must be at least 1")
     for field, name in _TIMES:
-        _require(1 <= getattr(terms, name) <= MAX_TIME, field, f"must be 1 to {MAX_TIME} seconds")
-    _require(worst_case(terms) <= MAX_WORST_CASE, "priceCap", "makes the worst case 2^96 or more")
+        most = bounds.most_time
+        _require(1 <= getattr(terms, name) <= most, field, f"must be 1 to {most} seconds")
+
+
+def check_class(terms: Terms, conditions: Conditions) -> None:
+    """Whether the terms keep these conditions (rule 3.4). Raises BadTerms."""
+    c = conditions
+    for field, name in _EXACT:
+        given, agreed = getattr(terms, name), getattr(c, name)
+        _require(given == agreed, field, f"is {given}, its class has {agreed}")
+    least = c.verifier_fee
+    _require(terms.verifier_fee >= least, "verifierFee", f"is less than its class's {least}")
+    nodes = max(terms.inner.nodes, terms.outer.nodes)
+    _require(nodes <= c.nodes, "nodes", f"are {nodes}, its class allows {c.nodes}")
+    _require(terms.segment_steps <= c.segment_steps, "segmentSteps", f"its class allows {c.segment_steps}")
+    fits = c.samples <= terms.segments <= c.segments
+    _require(fits, "segments", f"are {terms.segments}, its class allows {c.samples} to {c.segments}")
+    data = terms.records * terms.record_size
+    _require(data <= c.data_bytes, "records", f"take {data} bytes, its class allows {c.data_bytes}")
+    for field, name in (
+        ("stateBytes", "state_bytes"),
+        ("stepBytes", "step_bytes"),
+        ("stepOperations", "step_operations"),
+    ):
+        given, most = getattr(terms, name), getattr(c, name)
+        _require(given <= most, field, f"is {given}, its class allows {most}")
 
 
 def _check_program(program: ProgramRef, field: str) -> None:
     _require(1 <= program.nodes <= MAX_NODES, field, f"needs 1 to {MAX_NODES} nodes")
     _require(program.slots <= MAX_SLOTS, field, f"has more than {MAX_SLOTS} slots")
     _require(1 <= program.params <= program.slots, field, "needs 1 <= params <= slots")
-
-
-def _check_steps(terms: Terms) -> None:
-    _require(terms.steps_per_round >= 1, "stepsPerRound", "must be at least 1")
-    _require(
-        1 <= terms.segment_steps <= MAX_SEGMENT_STEPS, "segmentSteps", f"must be 1 to {MAX_SEGMENT_STEPS}"
-    )
-    _require(terms.steps_per_round % terms.segment_steps == 0, "segmentSteps", "must divide stepsPerRound")
-    _require(1 <= terms.samples <= terms.segments, "samples", "must be 1 to the number of segments")
 
 
 def worst_case(terms: Terms) -> Wei:
@@ -98,3 +176,64 @@ def shard_price(terms: Terms, opened: int, now: int) -> Wei:
     """Price of an open shard `now` seconds, opened at `opened` (rule 4.2), rounded down."""
     elapsed = min(max(now - opened, 0), terms.price_period)
     return Wei(terms.price_floor + (terms.price_cap - terms.price_floor) * elapsed // terms.price_period)
+
+
+_TOKEN = 10**18
+_HOUR, _DAY = 3_600, 86_400
+MOST_TIME = Seconds(30 * _DAY)
+DEVNET_BOUNDS = Bounds(
+    least_vote=Seconds(5),
+    most_vote=Seconds(600),
+    least_move=Seconds(5),
+    most_move=Seconds(600),
+    least_window=Seconds(5),
+    most_window=Seconds(3 * _HOUR),
+    least_delay=1,
+    most_delay=32,
+    most_time=MOST_TIME,
+    least_stake=Wei(_TOKEN),
+    most_stake=Wei(1_000 * _TOKEN),
+    least_bond=Wei(_TOKEN),
+)
+"""For a chain on one's own machine."""
+L2_BOUNDS = Bounds(
+    least_vote=Seconds(600),
+    most_vote=Seconds(6 * _HOUR),
+    least_move=Seconds(_HOUR),
+    most_move=Seconds(12 * _HOUR),
+    least_window=Seconds(12 * _HOUR),
+    most_window=Seconds(4 * _DAY),
+    least_delay=32,
+    most_delay=1_024,
+    most_time=MOST_TIME,
+    least_stake=Wei(10 * _TOKEN),
+    most_stake=Wei(10_000 * _TOKEN),
+    least_bond=Wei(_TOKEN),
+)
+L1_BOUNDS = Bounds(
+    least_vote=Seconds(1_200),
+    most_vote=Seconds(10 * _HOUR),
+    least_move=Seconds(_HOUR),
+    most_move=Seconds(12 * _HOUR),
+    least_window=Seconds(_DAY),
+    most_window=Seconds(7 * _DAY),
+    least_delay=16,
+    most_delay=256,
+    most_time=MOST_TIME,
+    least_stake=Wei(100 * _TOKEN),
+    most_stake=Wei(100_000 * _TOKEN),
+    least_bond=Wei(10 * _TOKEN),
+)
+
+
+def admitting(conditions: Conditions) -> Bounds:
+    """The first of these bounds that the conditions keep to. Raises BadConditions where none does, with what
+    a chain on one's own machine says."""
+    for bounds in (DEVNET_BOUNDS, L2_BOUNDS, L1_BOUNDS):
+        try:
+            check_conditions(conditions, bounds)
+        except BadConditions:
+            continue
+        return bounds
+    check_conditions(conditions, DEVNET_BOUNDS)
+    raise AssertionError("not reached: the conditions were refused by these bounds")

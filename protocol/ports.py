@@ -19,9 +19,11 @@ from assay.protocol.dispute import Move
 from assay.protocol.errors import AssayError
 from assay.protocol.types import (
     Address,
+    Bounds,
     Claim,
     ClaimId,
     ClaimView,
+    Conditions,
     Game,
     GameView,
     Holder,
@@ -155,6 +157,22 @@ class MarketView(Protocol):
         """Token balance outside the vault."""
         ...
 
+    def classes(self) -> dict[bytes, Conditions]:
+        """Every class of conditions that was registered, by id."""
+        ...
+
+    def subscription(self, account: Address) -> bytes:
+        """Id of the class that the account has subscribed to; zeros: none."""
+        ...
+
+    def class_weight(self, class_id: bytes) -> Wei:
+        """Verifier stake that counts in this class's draws now."""
+        ...
+
+    def bounds(self) -> Bounds:
+        """What every class and every job of this market keeps to."""
+        ...
+
     def endpoints(self) -> dict[Address, str]:
         """Where nodes say they serve blocks."""
         ...
@@ -176,6 +194,8 @@ class Market(MarketView, Protocol):
     def stake_up(self, intent: str, role: Role, amount: Wei) -> TxResult: ...
     def start_unbond(self, intent: str, role: Role, amount: Wei) -> TxResult: ...
     def finish_unbond(self, intent: str, role: Role, index: int) -> TxResult: ...
+    def register_class(self, intent: str, conditions: Conditions) -> TxResult: ...
+    def subscribe(self, intent: str, class_id: bytes) -> TxResult: ...
     def set_endpoint(self, intent: str, url: str) -> TxResult: ...
     def post(self, intent: str, terms: Terms, budget: Wei) -> JobId: ...
     def top_up(self, intent: str, job_id: JobId, amount: Wei) -> TxResult: ...
@@ -199,6 +219,10 @@ class Market(MarketView, Protocol):
     def reveal_vote(
         self, intent: str, claim: Claim, valid: bool, traces: Sequence[bytes], salt: bytes
     ) -> TxResult: ...
+    def class_id(self, conditions: Conditions) -> bytes:
+        """Id of a class of conditions (rule 3.4); a pure function, as `vote_commitment`."""
+        ...
+
     def vote_commitment(self, claim_id: ClaimId, valid: bool, traces_root: bytes, salt: bytes) -> bytes:
         """Commitment of the caller's vote (rule 4.7); a pure function, here because it is Keccak-256 over
         ABI encoding."""

@@ -85,6 +85,8 @@ class Terms:
     outer_genesis_root: bytes
     manifest: bytes
     seed: bytes
+    class_id: bytes
+    """Id of the `Conditions` that these terms keep, to which the drawn have subscribed."""
     records: int
     record_size: int
     shards: int
@@ -94,7 +96,6 @@ class Terms:
     segment_steps: int
     samples: int
     verifiers: int
-    quorum: int
     seed_delay: int
     max_unsettled: int
     task_time: Seconds
@@ -106,6 +107,9 @@ class Terms:
     move_time: Seconds
     price_period: Seconds
     nonce: int
+    state_bytes: int
+    step_bytes: int
+    step_operations: int
     price_floor: Wei
     price_cap: Wei
     verifier_fee: Wei
@@ -123,6 +127,49 @@ class Terms:
     def program(self, kind: Kind) -> ProgramRef:
         """What claims of this kind are recomputed by."""
         return self.inner if kind == Kind.TASK else self.outer
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a drawn verifier does and risks: a job of this class has its counts, times and amounts exactly,
+    pays at least its fee, and is no larger than the sizes from `nodes` on (rule 3.4)."""
+
+    verifiers: int
+    samples: int
+    seed_delay: int
+    vote_time: Seconds
+    reveal_time: Seconds
+    challenge_window: Seconds
+    move_time: Seconds
+    verifier_stake: Wei
+    miss_penalty: Wei
+    challenge_bond: Wei
+    verifier_fee: Wei
+    nodes: int
+    segments: int
+    segment_steps: int
+    data_bytes: int
+    state_bytes: int
+    step_bytes: int
+    step_operations: int
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What every class and every job of a market keeps to; fixed at deployment."""
+
+    least_vote: Seconds
+    most_vote: Seconds
+    least_move: Seconds
+    most_move: Seconds
+    least_window: Seconds
+    most_window: Seconds
+    least_delay: int
+    most_delay: int
+    most_time: Seconds
+    least_stake: Wei
+    most_stake: Wei
+    least_bond: Wei
 
 
 @dataclass(frozen=True)
@@ -148,6 +195,8 @@ class ClaimStatus:
     seed_block: int
     since: Seconds
     draws: int
+    calls: int
+    """How often verifiers were called to empty seats."""
     open_games: int
     revealed: int
     valid: int
@@ -160,6 +209,8 @@ class Vote:
     commitment: bytes
     revealed: bool
     valid: bool
+    gone: bool
+    """The seat is over and holds no stake: abstained, fined, or fallen to a game."""
     traces_root: bytes
 
 

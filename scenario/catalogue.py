@@ -43,7 +43,7 @@ def cast(verifiers: int, **arguments: tuple[str, ...]) -> list[NodeSpec]:
     for spec in default_nodes(2, verifiers, 1):
         common = LOOK if spec.role == "whistleblower" else PATIENT
         added = arguments.get(spec.name.replace("-", "_"), ())
-        words = (*common, *own.get(spec.name, ()), *added)
+        words = (*spec.arguments, *common, *own.get(spec.name, ()), *added)
         specs.append(NodeSpec(spec.name, spec.role, spec.tokens, spec.stake, words))
     return specs
 

@@ -66,7 +66,7 @@ class Run:
 
     def play(self) -> Outcome:
         """The whole run. Raises AssayError where it cannot go on; leaves the devnet to the caller."""
-        from assay.jobfile.build import build
+        from assay.jobfile.build import build, conditions_of
 
         begin = time.monotonic()
         specs = self.scenario.nodes()
@@ -75,7 +75,7 @@ class Run:
         with ThreadPoolExecutor(1) as beside:
             files = beside.submit(build, self.body)
             self._accounts(specs)
-            bring_up(self.app, specs, BLOCK_TIME_S)
+            bring_up(self.app, specs, BLOCK_TIME_S, conditions_of(self.body))
             self.addresses["client"] = fund_account(self.app, "client", CLIENT_TOKENS)
             self.outcome.seconds_ready = time.monotonic() - begin
             self._job(specs, files.result())

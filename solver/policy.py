@@ -27,6 +27,7 @@ from assay.protocol.types import (
     Seconds,
     Wei,
 )
+from assay.solver.acceptance import USUAL, TermsLimits, unacceptable
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class Limits:
     """Shards to give back as soon as nothing is owed."""
     retire: bool = False
     """Take nothing new and give everything back."""
+    terms: TermsLimits = USUAL
+    """Of which jobs it takes shards."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +202,8 @@ def decide(observation: Observation) -> list[Action]:
         actions.extend(_tasks(observation, job))
     for job in observation.open_jobs:
         actions.extend(_shards(observation, job))
+    for job in observation.jobs:
+        actions.extend(_left_behind(observation, job))
     return actions
 
 
@@ -225,6 +230,8 @@ def why(observation: Observation, job: JobObservation) -> str:
         return "the job is over: it begins no further round"
     if job.refusal:
         return f"the job is refused: {job.refusal}"
+    if beyond := unacceptable(terms, observation.limits.terms):
+        return f"its terms are not the operator's: {beyond}"
     if not job.examined:
         return "its files are not fetched and validated yet"
     opened = [k for k, holder in enumerate(job.holders) if holder.solver == ZERO_ADDRESS]
@@ -237,9 +244,10 @@ def why(observation: Observation, job: JobObservation) -> str:
     ):
         return f"this solver already holds its {observation.limits.max_shards} shard(s)"
     owed = sum(_stake_owed(observation, other) for other in observation.open_jobs)
-    if observation.unlocked - owed < terms.solver_stake:
+    needed = terms.solver_stake + terms.miss_penalty
+    if observation.unlocked - owed < needed:
         spare = max(observation.unlocked - owed, 0)
-        return f"a claim locks {terms.solver_stake} of stake, {spare} is to spare; deposit more solver stake"
+        return f"shard and claim lock {needed} of stake, {spare} is to spare; deposit more solver stake"
     best = max(job.prices[k] for k in opened)
     if best < observation.limits.min_price:
         floor = observation.limits.min_price
@@ -352,10 +360,20 @@ def _tasks(observation: Observation, job: JobObservation) -> Iterator[Action]:
             yield CommitTask(job_id, progress.round, shard, progress.rewinds, since, reason)
 
 
+def _left_behind(observation: Observation, job: JobObservation) -> Iterator[Action]:
+    """Shards that we still hold of a job that has closed: each has its penalty locked."""
+    if job.view.progress.closed:
+        for shard in holds(observation, job):
+            since = job.holders[shard].since
+            yield Release(job.view.job_id, shard, since, "the job is closed: free what is locked for it")
+
+
 def _shards(observation: Observation, job: JobObservation) -> Iterator[Action]:
     progress = job.view.progress
     over = progress.halted or progress.round >= progress.final_round
     if over or observation.limits.retire or job.refusal:
+        return
+    if unacceptable(job.view.terms, observation.limits.terms):
         return
     opened = [k for k, holder in enumerate(job.holders) if holder.solver == ZERO_ADDRESS]
     if not opened:

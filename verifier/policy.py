@@ -8,7 +8,7 @@ out by replay; an invalid one is shown only once our game on the claim is open, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Watcher, others_suffice, plays, poke_for, voted
 from assay.protocol import trees
@@ -17,6 +17,7 @@ from assay.protocol.types import (
     Address,
     ClaimId,
     ClaimView,
+    Conditions,
     GameView,
     JobId,
     JobView,
@@ -39,6 +40,22 @@ class Limits:
     """How long ago a seed must have been recorded before a vote is committed under it: as long as the chain
     takes to make it final, or half of voteTime if that is less. A vote cannot be shown once a reorganisation
     has replaced its seed."""
+    classes: ClassLimits | None = None
+    """To which classes of conditions the verifier subscribes by itself; None: to none, its owner does."""
+
+
+@dataclass(frozen=True)
+class ClassLimits:
+    """What conditions an operator accepts; of sizes the most that it fetches and runs."""
+
+    most_stake: Wei
+    """Of one seat: what a false attestation costs."""
+    least_fee: Wei
+    least_vote: Seconds
+    data_bytes: int
+    state_bytes: int
+    step_bytes: int
+    step_operations: int
 
 
 @dataclass(frozen=True)
@@ -75,12 +92,14 @@ class Observation:
     me: Address
     now: Seconds
     block: int
-    unlocked: Wei
-    """Verifier stake that no vote locks."""
     free: Wei
     jobs: tuple[JobObservation, ...]
     """Open ones, and closed ones in which something of ours is left."""
     limits: Limits
+    subscribed: bytes = ZERO_DIGEST
+    """Id of our class of conditions; zeros: none."""
+    classes: Mapping[bytes, Conditions] = field(default_factory=dict)
+    """All there are, oldest first."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +116,24 @@ class CommitVote:
     job_id: JobId
     claim_id: ClaimId
     seed: bytes
+    reason: str
+
+
+@dataclass(frozen=True)
+class Abstain:
+    """Give a seat up at no cost: the claim's files cannot be had, or are not what the class allows."""
+
+    job_id: JobId
+    claim_id: ClaimId
+    seed: bytes
+    reason: str
+
+
+@dataclass(frozen=True)
+class Subscribe:
+    """Agree to a class of conditions, which `job_id` is the id of."""
+
+    job_id: JobId
     reason: str
 
 
@@ -125,7 +162,7 @@ class Wait:
     reason: str
 
 
-Action = Replay | CommitVote | RevealVote | Pursue | Play | Poke | Wait
+Action = Replay | CommitVote | Abstain | RevealVote | Pursue | Play | Poke | Subscribe | Wait
 
 
 def decide(observation: Observation) -> list[Action]:
@@ -142,7 +179,39 @@ def decide(observation: Observation) -> list[Action]:
         actions.extend(_pursuits(observation, job))
     for job in observation.jobs:
         actions.extend(_pokes(observation, job))
+    actions.extend(_subscriptions(observation))
     return actions
+
+
+def outside(conditions: Conditions, limits: ClassLimits) -> str:
+    """Why these conditions are none to agree to; empty if they are."""
+    c = conditions
+    if c.verifier_stake > limits.most_stake:
+        return f"a seat locks {c.verifier_stake}, the operator allows {limits.most_stake}"
+    if c.verifier_fee < limits.least_fee:
+        return f"a vote may pay only {c.verifier_fee}, the operator asks {limits.least_fee}"
+    if min(c.vote_time, c.reveal_time) < limits.least_vote:
+        return f"a vote has {min(c.vote_time, c.reveal_time)} s, the operator asks {limits.least_vote}"
+    for name in ("data_bytes", "state_bytes", "step_bytes", "step_operations"):
+        if getattr(c, name) > getattr(limits, name):
+            return f"its {name} may be {getattr(c, name)}, this node takes {getattr(limits, name)}"
+    return ""
+
+
+def _subscriptions(observation: Observation) -> Iterator[Action]:
+    """To the first acceptable class that has an open job, or else to any, unless our own has one."""
+    limits = observation.limits.classes
+    if limits is None:
+        return
+    busy = [job.view.terms.class_id for job in observation.jobs if not job.view.progress.closed]
+    if observation.subscribed in busy or (not busy and observation.subscribed != ZERO_DIGEST):
+        return
+    for class_id in (*busy, *reversed(tuple(observation.classes))):
+        conditions = observation.classes.get(class_id)
+        if conditions is None or class_id == observation.subscribed or outside(conditions, limits):
+            continue
+        yield Subscribe(JobId(class_id), "its conditions are within the operator's limits")
+        return
 
 
 def own_vote(observation: Observation, view: ClaimView) -> Vote | None:
@@ -161,7 +230,7 @@ def _reveals(observation: Observation, job: JobObservation) -> Iterator[Action]:
     terms = job.view.terms
     for view, vote in _drawn(observation, job):
         status = view.status
-        if not voted(vote) or vote.revealed:
+        if not voted(vote) or vote.revealed or vote.gone:
             continue
         end = status.since + terms.vote_time
         everyone = all(voted(other) for other in view.votes)
@@ -184,27 +253,24 @@ def _accused(observation: Observation, job: JobObservation) -> set[ClaimId]:
 
 
 def _votes(observation: Observation, job: JobObservation) -> Iterator[Action]:
-    terms, spent = job.view.terms, 0
+    terms = job.view.terms
     for view, vote in _drawn(observation, job):
         status = view.status
         if voted(vote) or observation.now > status.since + terms.vote_time:
             continue
+        subject = (job.view.job_id, view.claim_id, status.seed)
         if job.refusal:
-            yield Wait(job.view.job_id, f"drawn, but the job's files are refused: {job.refusal}")
+            yield Abstain(*subject, f"the job's files are refused: {job.refusal}")
             continue
         ballot = job.ballots.get((view.claim_id, status.seed))
-        if observation.unlocked - spent < terms.verifier_stake:
-            yield Wait(
-                job.view.job_id,
-                f"a vote locks {terms.verifier_stake}; only {observation.unlocked} is unlocked",
-            )
+        if ballot is None and observation.now > status.since + terms.vote_time * 3 // 4:
+            yield Abstain(*subject, "there is no replay of it so late in the time to vote")
         elif ballot is None:
             place = f"round {view.claim.round}, shard {view.claim.shard}"
             yield Replay(
                 job.view.job_id, view.claim_id, f"drawn to replay {terms.samples} segment(s) of {place}"
             )
         elif observation.now >= status.since + min(observation.limits.seed_age, terms.vote_time // 2):
-            spent += terms.verifier_stake
             finding = "the sample replays to the same roots" if ballot.valid else "the replay differs"
             yield CommitVote(job.view.job_id, view.claim_id, status.seed, finding)
 

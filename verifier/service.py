@@ -18,8 +18,9 @@ from assay.node.audit import Attestation, Finding, attest
 from assay.node.role import Accuser, Action, Options
 from assay.node.service import intent
 from assay.protocol.errors import Retry
+from assay.protocol.params import ABSTAIN
 from assay.protocol.ports import Blocks, Clock, Market, Write
-from assay.protocol.types import ClaimId, ClaimView, JobView, Role, Wei
+from assay.protocol.types import ClaimId, ClaimView, JobView
 from assay.verifier import policy
 from assay.verifier.ballots import Ballots
 from assay.verifier.policy import Ballot, JobObservation, Limits, Observation
@@ -28,7 +29,7 @@ from assay.verifier.policy import Ballot, JobObservation, Limits, Observation
 class VerifierService(Accuser):
     """One verifier account. `secret` (32 bytes, the operator's) makes its salts."""
 
-    TOGETHER = (policy.CommitVote, policy.RevealVote, upkeep.Poke)
+    TOGETHER = (policy.CommitVote, policy.Abstain, policy.RevealVote, upkeep.Poke)
     LONG = (policy.Replay,)
     SILENT = (policy.Wait,)
 
@@ -53,12 +54,11 @@ class VerifierService(Accuser):
     def see(self) -> Observation:
         """One consistent look at everything that decisions depend on."""
         me = self.market.me
-        stake = self.market.stake(me, Role.VERIFIER)
         ballots = self._ballots.all()
         jobs = tuple(self._job_observation(job, ballots) for job in upkeep.watched(self.market))
-        unlocked = Wei(max(stake.active - stake.locked, 0))
         now, block = self.clock.now(), self.clock.block()
-        return Observation(me, now, block, unlocked, self.market.free(me), jobs, self.limits)
+        agreed = (self.market.subscription(me), self.market.classes())
+        return Observation(me, now, block, self.market.free(me), jobs, self.limits, *agreed)
 
     def _job_observation(self, job: JobView, ballots: dict[tuple[ClaimId, bytes], Ballot]) -> JobObservation:
         claims, games = tuple(self.market.claims(job.job_id)), tuple(self.market.games(job.job_id))
@@ -74,12 +74,16 @@ class VerifierService(Accuser):
             policy.Replay: self._replay,
             policy.Pursue: self._pursue,
             upkeep.Play: self._play,
+            policy.Subscribe: self._subscribe,
             policy.Wait: self._wait,
         }
 
     def write(self, action: Any) -> Write:
         if isinstance(action, policy.CommitVote):
             return self._commit(action)
+        if isinstance(action, policy.Abstain):
+            claim = self.market.claim(action.claim_id).claim
+            return Write(intent("abstain", action.claim_id, action.seed), "commit_vote", (claim, ABSTAIN))
         return self._reveal(action) if isinstance(action, policy.RevealVote) else super().write(action)
 
     def sent(self, action: Any) -> None:
@@ -87,6 +91,9 @@ class VerifierService(Accuser):
         if isinstance(action, policy.CommitVote):
             self.count("votes")
             self.emit("voted", **place)
+        elif isinstance(action, policy.Abstain):
+            self.count("abstentions")
+            self.emit("abstained", **place, reason=action.reason)
         elif isinstance(action, policy.RevealVote):
             ballot = self._ballots.get(action.claim_id, action.seed)
             self.count("reveals")
@@ -133,6 +140,10 @@ class VerifierService(Accuser):
         salt = self._ballots.salt(action.claim_id, action.seed)
         key = intent("reveal", action.claim_id, action.seed)
         return Write(key, "reveal_vote", (view.claim, ballot.valid, ballot.traces, salt))
+
+    def _subscribe(self, action: policy.Subscribe) -> None:
+        done = self.market.subscribe(f"subscribe/{action.job_id.hex()}/{self.clock.block()}", action.job_id)
+        self.emit("subscribed", **{"class": action.job_id.hex()}, transaction=done.tx_hash)
 
     def _pursue(self, action: policy.Pursue) -> None:
         view = self.market.claim(action.claim_id)

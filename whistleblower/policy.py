@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from assay.node.upkeep import CHALLENGEABLE, Play, others_suffice, plays
+from assay.node.upkeep import CHALLENGEABLE, Play, others_suffice, plays, window_end
 from assay.protocol.demands import DemandView
 from assay.protocol.types import (
     ZERO_ADDRESS,
@@ -203,7 +203,7 @@ def _awaits(observation: Observation, job: JobObservation, view: ClaimView) -> b
 def _open_claims(observation: Observation, job: JobObservation) -> Iterator[ClaimView]:
     """Claims that may still be challenged."""
     for view in job.claims:
-        ends = view.status.since + job.view.terms.challenge_window
+        ends = window_end(view, job.view.terms)
         late = view.status.phase == Phase.ACCEPTED and observation.now > ends
         if view.status.phase in CHALLENGEABLE and not view.stale and not late:
             yield view
@@ -241,7 +241,7 @@ def _audits(observation: Observation, job: JobObservation) -> Iterator[tuple[tup
     window = job.view.terms.challenge_window
     for order, view in enumerate(_open_claims(observation, job)):
         accepted = view.status.phase == Phase.ACCEPTED
-        left = view.status.since + window - observation.now if accepted else window + 1
+        left = window_end(view, job.view.terms) - observation.now if accepted else 2 * window + 1
         claim, target = view.claim, (view.claim_id, ZERO_ADDRESS)
         place = f"{claim.kind.name.lower()} of round {claim.round}, shard {claim.shard}"
         if target in observation.suspicions or (_awaits(observation, job, view) and left > window // 2):
@@ -260,6 +260,7 @@ def _audits(observation: Observation, job: JobObservation) -> Iterator[tuple[tup
                 observation.limits.audit_votes
                 and vote.revealed
                 and vote.valid
+                and not vote.gone
                 and not seen
                 and claim.kind == Kind.TASK
             ):

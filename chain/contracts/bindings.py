@@ -21,6 +21,7 @@ INTERFACES = {
     "Court": "ICourt",
     "Keys": "IKeys",
     "Guardian": "IGuardian",
+    "Classes": "IClasses",
     "Availability": "IAvailability",
     "ForcedErrors": "IForcedErrors",
 }

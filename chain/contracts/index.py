@@ -16,6 +16,7 @@ from assay.protocol.types import (
     Address,
     Claim,
     ClaimId,
+    Conditions,
     Context,
     Cursor,
     Game,
@@ -35,7 +36,7 @@ _PICKS = (GamePhase.PICK_STEP, GamePhase.PICK_NODE, GamePhase.PICK_LEAF, GamePha
 
 @dataclass
 class MarketIndex:
-    """Jobs, claims, games and endpoints, in the order in which they appeared."""
+    """Jobs, claims, games, classes and endpoints, in the order in which they appeared."""
 
     jobs: dict[JobId, Terms] = field(default_factory=dict)
     closed: set[JobId] = field(default_factory=set)
@@ -47,6 +48,8 @@ class MarketIndex:
     claims_of: dict[JobId, list[ClaimId]] = field(default_factory=dict)
     games: dict[int, GameView] = field(default_factory=dict)
     endpoints: dict[Address, str] = field(default_factory=dict)
+    classes: dict[bytes, Conditions] = field(default_factory=dict)
+    subscriptions: dict[Address, bytes] = field(default_factory=dict)
     demands: dict[int, DemandView] = field(default_factory=dict)
     held: Wei = NOTHING
     """Tokens that the vault holds for jobs, games, demands, forced errors and those whose work a rewind
@@ -84,6 +87,12 @@ class MarketIndex:
     def _on_Vault_Burnt(self, a: dict) -> None:
         if a["from"] >= _ESCROW:
             self.held = Wei(self.held - a["amount"])
+
+    def _on_Classes_ClassRegistered(self, a: dict) -> None:
+        self.classes[a["class"]] = unpack(Conditions, a["conditions"])
+
+    def _on_Stakes_Subscribed(self, a: dict) -> None:
+        self.subscriptions[Address(a["account"])] = a["class"]
 
     def _on_Jobs_JobPosted(self, a: dict) -> None:
         job_id = JobId(a["jobId"])

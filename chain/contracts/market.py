@@ -37,6 +37,7 @@ from assay.protocol.types import (
     Claim,
     ClaimId,
     ClaimStatus,
+    Conditions,
     Game,
     JobId,
     Kind,
@@ -110,6 +111,14 @@ class ChainMarket(ChainView):
         """Move stake whose delay is over into the free balance."""
         return self.do(intent, "Stakes", "finishUnbond", role, index)
 
+    def register_class(self, intent: str, conditions: Conditions) -> TxResult:
+        """Make a class of conditions known; nothing changes if it is."""
+        return self.do(intent, "Classes", "register", conditions)
+
+    def subscribe(self, intent: str, class_id: bytes) -> TxResult:
+        """Agree to a class of conditions, and to no other (zeros: to none)."""
+        return self.do(intent, "Stakes", "subscribe", class_id)
+
     def set_endpoint(self, intent: str, url: str) -> TxResult:
         """Announce where the caller serves its blocks."""
         return self.do(intent, "Stakes", "setEndpoint", url)
@@ -182,6 +191,10 @@ class ChainMarket(ChainView):
     ) -> TxResult:
         """Reveal a vote, with the leaves of its traces tree."""
         return self.do(intent, "Tasks", "revealVote", claim, valid, traces, salt)
+
+    def class_id(self, conditions: Conditions) -> bytes:
+        """Id of a class of conditions (rule 3.4)."""
+        return keccak(encode(conditions))
 
     def vote_commitment(self, claim_id: ClaimId, valid: bool, traces_root: bytes, salt: bytes) -> bytes:
         """Commitment of the caller's vote (rule 4.7)."""

@@ -59,6 +59,10 @@ class Owner:
         """Stake for an operator, from the owner's free balance."""
         return self._market.do(intent, "Stakes", "stakeFor", operator, role, amount)
 
+    def subscribe(self, intent: str, operator: Address, class_id: bytes) -> TxResult:
+        """Agree to a class of conditions for an operator."""
+        return self._market.do(intent, "Stakes", "subscribeFor", operator, class_id)
+
     def start_unbond(self, intent: str, operator: Address, role: Role, amount: Wei) -> TxResult:
         """Begin to take an operator's stake out."""
         return self._market.do(intent, "Stakes", "startUnbondFor", operator, role, amount)

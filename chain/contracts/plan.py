@@ -14,7 +14,8 @@ from typing import Any
 from assay.chain.contracts.compile import Artifact
 from assay.chain.contracts.deploy import Planned
 from assay.chain.eth.errors import Registry
-from assay.protocol.types import Seconds, Wei
+from assay.protocol.encoding import as_tuple
+from assay.protocol.types import Bounds, Seconds, Wei
 
 ARBITERS = ("ArbiterElementwise", "ArbiterTranscendental", "ArbiterContraction", "ArbiterIndex")
 """The Court's arbiters, in the order of its constructor."""
@@ -41,8 +42,9 @@ class Delays:
     jobs that the market is meant for."""
 
 
-def market_plan(deployer: str, *, token_supply: Wei, delays: Delays) -> list[Planned]:
-    """Every contract of a market with its own token, whose whole supply the deployer gets.
+def market_plan(deployer: str, *, token_supply: Wei, delays: Delays, bounds: Bounds) -> list[Planned]:
+    """Every contract of a market with its own token, whose whole supply the deployer gets. `bounds`: what
+    every class of conditions and every job of this market keeps to, whoever writes it.
 
     The deployer is the guardian's pauser until it hands that over.
     """
@@ -50,13 +52,14 @@ def market_plan(deployer: str, *, token_supply: Wei, delays: Delays) -> list[Pla
         Planned("Token", "AssayToken", lambda _: [deployer, token_supply]),
         Planned("Keys", "Keys", lambda _: [delays.unbind_s]),
         Planned("Guardian", "Guardian", lambda _: [deployer]),
+        Planned("Classes", "Classes", lambda _: [as_tuple(bounds)]),
         Planned("Vault", "Vault", lambda at: _at(at, *_VAULT)),
         Planned(
             "Stakes",
             "Stakes",
             lambda at: [*_at(at, "Vault", "Tasks", "Keys", "Guardian"), delays.unbond_s, delays.weight_epoch],
         ),
-        Planned("Jobs", "Jobs", lambda at: _at(at, "Vault", "Tasks", "Guardian")),
+        Planned("Jobs", "Jobs", lambda at: _at(at, "Vault", "Tasks", "Guardian", "Classes")),
         Planned("Tasks", "Tasks", lambda at: _at(at, "Vault", "Stakes", "Jobs", "TasksExtension")),
         Planned("TasksExtension", "TasksExtension", lambda at: _at(at, *_EXTENSION)),
         Planned("Challenges", "Challenges", lambda at: _at(at, "Vault", "Jobs", "Tasks", "Court")),

@@ -28,11 +28,14 @@ from assay.chain.eth.rpc import Rpc, get_block, quantity
 from assay.protocol.demands import DemandView
 from assay.protocol.errors import Stop
 from assay.protocol.types import (
+    ZERO_DIGEST,
     Address,
+    Bounds,
     Claim,
     ClaimId,
     ClaimStatus,
     ClaimView,
+    Conditions,
     GameView,
     Holder,
     JobId,
@@ -244,6 +247,26 @@ class ChainView:
         """Token balance outside the vault."""
         with self._pinned():
             return Wei(self._answers.read("Token", "balanceOf", account))
+
+    def classes(self) -> dict[bytes, Conditions]:
+        """Every class of conditions that was registered, by id."""
+        with self._pinned() as index:
+            return dict(index.classes)
+
+    def subscription(self, account: Address) -> bytes:
+        """Id of the class that the account has subscribed to; zeros: none."""
+        with self._pinned() as index:
+            return index.subscriptions.get(account, ZERO_DIGEST)
+
+    def class_weight(self, class_id: bytes) -> Wei:
+        """Verifier stake that counts in this class's draws now."""
+        with self._pinned():
+            return Wei(self._answers.read("Stakes", "classWeight", class_id))
+
+    def bounds(self) -> Bounds:
+        """What every class and every job of this market keeps to."""
+        with self._pinned():
+            return unpack(Bounds, self._answers.read("Classes", "bounds"))
 
     def endpoints(self) -> dict[Address, str]:
         """Where nodes say they serve blocks."""

@@ -34,7 +34,13 @@ def up(
         devnet = resume(app, stopped)
         app.output.result("devnet", devnet, _node_table(app.settings.home, devnet))
         return
-    devnet = bring_up(app, default_nodes(solvers, verifiers, whistleblowers), block_time)
+    from assay.jobfile.build import conditions_of
+    from assay.jobfile.read import parse_job_file
+    from assay.jobfile.templates import LOCAL, template
+
+    usual = parse_job_file(template("mlp", source="digits", rounds=1, times=LOCAL), "the usual job")
+    nodes = default_nodes(solvers, verifiers, whistleblowers)
+    devnet = bring_up(app, nodes, block_time, conditions_of(usual))
     fund_account(app, "client", parse_amount(client_tokens))
     rows = _node_table(app.settings.home, devnet)
     app.output.result("devnet", devnet, rows)

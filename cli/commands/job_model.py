@@ -226,5 +226,3 @@ def sample(
     app = app_of(context)
     text = sample_text(folder, prompt, count, seed)
     app.output.result("job-sample", {"prompt": prompt, "text": text}, prompt + text)
-
-

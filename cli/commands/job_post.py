@@ -92,10 +92,11 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     """
     from assay.app.machine import RESOURCE_LIMITS
     from assay.client.posting import estimate
-    from assay.jobfile.build import build, terms_of
+    from assay.jobfile.build import build, conditions_of, terms_of
     from assay.jobfile.rehearsal import warnings_of
-    from assay.node.artifacts import Published, program_ref
+    from assay.node.artifacts import Published, program_ref, sizes_of
     from assay.program.validate import validate as check
+    from assay.protocol.params import admitting
     from assay.training.precision import REHEARSED_STEPS
 
     app = app_of(context)
@@ -123,8 +124,11 @@ def validate(context: typer.Context, file: FileArgument) -> None:
         bytes(32),
         len(files.records),
         files.records.record_size,
+        sizes_of(files.inner, files.outer),
     )
-    worst = estimate(terms_of(body, published, Address("0x" + "11" * 20), 0))
+    conditions = conditions_of(body)
+    terms = terms_of(body, published, bytes(32), Address("0x" + "11" * 20), 0)
+    worst = estimate(terms, conditions, admitting(conditions))
     app.output.say(f"rehearsing the first {REHEARSED_STEPS} steps")
     warnings = warnings_of(files, body.training.seed)
     split = [str(product) for product in files.chosen if product.precision != "single"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ from assay.app.ids import parse_id
 from assay.app.invocation import app_of
 from assay.app.units import parse_amount, parse_duration
 from assay.cli.node import drills
+from assay.protocol.errors import Ask
 from assay.protocol.types import JobId
 
 commands = typer.Typer(no_args_is_help=True, help="Train shards of jobs and be paid for it.")
@@ -23,6 +25,10 @@ def run(
     min_price: Annotated[str, typer.Option(help="Least price of a task.")] = "0tok",
     max_shards: Annotated[int, typer.Option(help="Most shards held at once.")] = 4,
     patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
+    accept: Annotated[
+        Path | None,
+        typer.Option(help="TOML file of the terms to agree to; `assay solver terms` writes the usual ones."),
+    ] = None,
     poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
     fault: Annotated[str | None, typer.Option(help=drills.FAULT_HELP)] = None,
     cheat: Annotated[str | None, typer.Option(help=drills.CHEAT_HELP)] = None,
@@ -30,15 +36,18 @@ def run(
 ) -> None:
     """Run a solver until stopped."""
     from assay.app.machine import RESOURCE_LIMITS, engine_of
+    from assay.cli.node.acceptance import read_acceptance
     from assay.cli.node.fitness import before_work
     from assay.cli.node.run import NodeParts, run_node
+    from assay.solver.acceptance import USUAL
     from assay.solver.policy import Limits
     from assay.solver.service import SolverService
 
     app = app_of(context)
     engine = engine_of(app.settings)
     before_work(app, engine.device)
-    limits = Limits(parse_amount(min_price), max_shards, parse_duration(patience))
+    agreed = read_acceptance(accept) if accept else USUAL
+    limits = Limits(parse_amount(min_price), max_shards, parse_duration(patience), terms=agreed)
 
     kind = drills.solver_kind(fault, cheat)
 
@@ -54,6 +63,23 @@ def run(
         return kind(*common, emit=parts.emit, engine=engine, poll_s=poll)
 
     run_node(app, host, port, make, serve=not withhold)
+
+
+@commands.command()
+def terms(
+    context: typer.Context, file: Annotated[Path, typer.Argument(help="Where to write the limits.")]
+) -> None:
+    """Write the usual limits on jobs' terms to a file, to change them and give it to `run --accept`."""
+    from assay.cli.node.acceptance import acceptance_text
+    from assay.solver.acceptance import USUAL
+
+    app = app_of(context)
+    if file.exists():
+        raise Ask(f"{file} exists; nothing was written", hint="choose another name", code="file-exists")
+    file.write_text(acceptance_text(USUAL))
+    app.output.result(
+        "solver-terms", {"file": str(file)}, f"wrote {file}; `assay solver run --accept {file}`"
+    )
 
 
 @commands.command()

@@ -10,10 +10,10 @@ import typer
 
 from assay.app.ids import parse_id
 from assay.app.invocation import app_of
-from assay.app.output import Exit
-from assay.app.units import parse_amount, parse_duration
+from assay.app.output import Exit, table
+from assay.app.units import parse_amount, parse_duration, show_amount
 from assay.protocol.errors import Stop
-from assay.protocol.types import JobId, Kind
+from assay.protocol.types import JobId, Kind, Wei
 
 commands = typer.Typer(no_args_is_help=True, help="Replay samples and attest them.")
 
@@ -29,6 +29,12 @@ def run(
         str,
         typer.Option(help="Vote only under seeds recorded so long ago, such as the chain takes to finality."),
     ] = "0s",
+    join: Annotated[
+        bool, typer.Option(help="Subscribe by itself to a class of conditions within the limits below.")
+    ] = False,
+    most_stake: Annotated[str, typer.Option(help="With --join: the most that a seat may lock.")] = "100tok",
+    least_fee: Annotated[str, typer.Option(help="With --join: the least that a vote must pay.")] = "1tok",
+    least_vote: Annotated[str, typer.Option(help="With --join: the least time to vote.")] = "5s",
     poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
     collude_with: Annotated[
         str | None, typer.Option(help="Drills only: attest whatever these accounts claim (comma-separated).")
@@ -43,12 +49,26 @@ def run(
     from assay.app.machine import RESOURCE_LIMITS, engine_of, secret_of
     from assay.cli.node.run import NodeParts, run_node
     from assay.verifier.adversary import ColludingVerifier, CopyingVerifier, LazyVerifier
-    from assay.verifier.policy import Limits
+    from assay.verifier.policy import ClassLimits, Limits
     from assay.verifier.service import VerifierService
 
     app = app_of(context)
     engine = engine_of(app.settings)
-    limits = Limits(parse_duration(patience), parse_amount(bond_budget), parse_duration(seed_age))
+    accepted = ClassLimits(
+        parse_amount(most_stake),
+        parse_amount(least_fee),
+        parse_duration(least_vote),
+        RESOURCE_LIMITS.dataset_bytes,
+        RESOURCE_LIMITS.state_bytes,
+        RESOURCE_LIMITS.step_bytes,
+        RESOURCE_LIMITS.step_operations,
+    )
+    limits = Limits(
+        parse_duration(patience),
+        parse_amount(bond_budget),
+        parse_duration(seed_age),
+        accepted if join else None,
+    )
     kind: Callable[..., VerifierService] = LazyVerifier if lazy else VerifierService
     if collude_with:
         accomplices = frozenset(resolve(app, name) for name in collude_with.split(","))
@@ -69,6 +89,52 @@ def run(
         return kind(*common, emit=parts.emit, engine=engine, poll_s=poll)
 
     run_node(app, host, port, make)
+
+
+@commands.command()
+def classes(context: typer.Context) -> None:
+    """Classes of conditions: what each asks of a verifier, and how much stake has subscribed to it."""
+    market = app_of(context).view().market
+    columns = ("class", "#seats", "#samples", "vote", "#stake", "#fee", "#subscribed")
+    rows = table("classes of conditions", *columns)
+    found = {}
+    for class_id, c in market.classes().items():
+        weight = market.class_weight(class_id)
+        found[class_id.hex()] = {"conditions": c, "weight": weight}
+        times = f"{c.vote_time} + {c.reveal_time} s"
+        amounts = (show_amount(a) for a in (c.verifier_stake, c.verifier_fee, weight))
+        rows.add_row(class_id.hex(), str(c.verifiers), str(c.samples), times, *amounts)
+    app_of(context).output.result("classes", found, rows)
+
+
+@commands.command()
+def subscribe(
+    context: typer.Context,
+    class_id: Annotated[str, typer.Argument(metavar="CLASS", help="Its id; 0 ends a subscription.")],
+    operator: Annotated[str | None, typer.Option("--for", help="An operator that this account owns.")] = None,
+) -> None:
+    """Agree to a class of conditions: from two epochs on the stake is drawn for its jobs, and no others."""
+    from assay.app.accounts import resolve
+    from assay.chain.contracts.operators import Owner
+
+    app = app_of(context)
+    chosen = bytes(32) if class_id == "0" else parse_id(class_id)
+    connection = app.connect()
+    known = connection.writer.classes()
+    if any(chosen) and chosen not in known:
+        raise Stop(
+            f"there is no class {class_id} on this market",
+            hint="`assay verifier classes` lists them",
+            code="not-found",
+        )
+    stake = known[chosen].verifier_stake if any(chosen) else Wei(0)
+    app.announce(f"subscribe to class {chosen.hex()[:16]}: each draw locks {show_amount(stake)}")
+    intent = connection.intent("subscribe", chosen, *([operator] if operator else []))
+    if operator is None:
+        result = connection.writer.subscribe(intent, chosen)
+    else:
+        result = Owner(connection.writer).subscribe(intent, resolve(app, operator), chosen)
+    app.output.result("transaction", result, f"subscribed; transaction {result.tx_hash}")
 
 
 @commands.command()

@@ -17,7 +17,7 @@ from assay.protocol.twin.claims import segments_of
 from assay.protocol.twin.convictions import convicted, convicted_ballot
 from assay.protocol.twin.events import Announce, Open, OpenInput, OpenVote, Play, ProveBinding
 from assay.protocol.twin.ledger import bond, free
-from assay.protocol.twin.market_state import BallotState, Challenge, ClaimState, MarketState, Moment
+from assay.protocol.twin.market_state import Challenge, ClaimState, MarketState, Moment
 from assay.protocol.twin.settlement import lost_bond
 from assay.protocol.twin.stakes import SEIZED
 from assay.protocol.types import (
@@ -32,7 +32,6 @@ from assay.protocol.types import (
     GamePhase,
     Kind,
     Phase,
-    Role,
     Seconds,
     Terms,
 )
@@ -68,7 +67,7 @@ def open_game(market: MarketState, event: Open, by: Address, now: Moment) -> Mar
     )
     state, early = _on_claim(state, announced, now)
     game = replace(game, early=early)
-    return _start(market, claim_id, state, Challenge(game, ZERO_ADDRESS, 0), by)
+    return _start(market, claim_id, state, Challenge(game, ZERO_ADDRESS), by)
 
 
 def open_vote(market: MarketState, event: OpenVote, by: Address, now: Moment) -> MarketState:
@@ -82,7 +81,7 @@ def open_vote(market: MarketState, event: OpenVote, by: Address, now: Moment) ->
     require(event.sample < terms.samples, "WrongSample")
     claim_id, state = challengeable(market, claim, now)
     ballot = ballot_of(state, verifier)
-    require(ballot.state == BallotState.VALID, "NoSuchVote")
+    require(ballot.valid, "NoSuchVote")
     market, _ = _spend(market, claim_id, event.sample, verifier, event.salt, by, now)
     root, samples = ballot.word, terms.samples
     require(trees.verify(root, samples, event.sample, event.trace_root, event.trace_proof), "BadProof")
@@ -93,14 +92,12 @@ def open_vote(market: MarketState, event: OpenVote, by: Address, now: Moment) ->
     game = replace(
         _game_on(claim, claim_id, segment, terms, by, now.time),
         defender=verifier,
-        ballot=state.status.draws << 8 | state.drawn.index(verifier),
+        ballot=state.drawn.index(verifier) + 1,
         key=sampling.verifier_key(verifier, seed),
         in_root=event.from_leaf,
         out_root=event.trace_root,
     )
-    draw = state.status.draws
-    state = state.with_ballot(draw, replace(ballot, games=ballot.games + 1))
-    return _start(market, claim_id, state, Challenge(game, verifier, draw), by)
+    return _start(market, claim_id, state, Challenge(game, verifier), by)
 
 
 def open_input(market: MarketState, event: OpenInput, by: Address, now: Moment) -> MarketState:
@@ -120,7 +117,7 @@ def open_input(market: MarketState, event: OpenInput, by: Address, now: Moment) 
     game = input_game(game, claim.input_root)
     state, early = _on_claim(state, announced, now)
     game = replace(game, early=early)
-    return _start(market, claim_id, state, Challenge(game, ZERO_ADDRESS, 0), by)
+    return _start(market, claim_id, state, Challenge(game, ZERO_ADDRESS), by)
 
 
 def prove_binding(market: MarketState, event: ProveBinding, by: Address, now: Moment) -> MarketState:
@@ -162,8 +159,7 @@ def challengeable(
     late = proof and state.status.open_games > 0
     require(market.liable(state) if late else market.stands(state), "NotStanding")
     if state.status.phase == Phase.ACCEPTED and not late:
-        end = state.status.since + market.jobs[claim.job_id].terms.challenge_window
-        require(now.time <= end, "WindowClosed")
+        require(now.time <= state.window_end(market.jobs[claim.job_id].terms), "WindowClosed")
     return claim_id, state
 
 
@@ -313,18 +309,10 @@ def _vote_decided(
     """The market after a game on a vote, and whether the vote and its claim still stood."""
     claim_id = challenge.game.claim_id
     state = market.claims[claim_id]
-    key = challenge.draw, challenge.verifier
-    ballot = replace(state.ballots[key], games=state.ballots[key].games - 1)
-    state = state.with_ballot(challenge.draw, ballot)
-    market = market.with_claim(claim_id, state)
-    if ballot.state not in (BallotState.VALID, BallotState.HELD):
+    ballot = state.ballots[challenge.verifier]
+    if ballot.gone:
         return market, False
     stood = market.liable(state)
     if stood and challenger_won:
-        return convicted_ballot(market, claim_id, challenge.draw, ballot, challenge.game.challenger), True
-    if ballot.state == BallotState.HELD and ballot.games == 0:
-        terms = market.jobs[state.claim.job_id].terms
-        funds = market.funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
-        done = state.with_ballot(challenge.draw, replace(ballot, state=BallotState.DONE))
-        market = market.with_funds(funds).with_claim(claim_id, done)
+        return convicted_ballot(market, claim_id, ballot, challenge.game.challenger), True
     return market, stood

@@ -13,7 +13,7 @@ from assay.protocol.refusal import require
 from assay.protocol.twin.clock import Closing, Job
 from assay.protocol.twin.events import Commit, Settle
 from assay.protocol.twin.ledger import escrow, free
-from assay.protocol.twin.market_state import BallotState, ClaimState, MarketState, Moment
+from assay.protocol.twin.market_state import ClaimState, MarketState, Moment
 from assay.protocol.twin.stakes import Funds
 from assay.protocol.types import (
     ZERO_ADDRESS,
@@ -68,6 +68,7 @@ def commit(market: MarketState, event: Commit, by: Address, now: Moment) -> Mark
         seed_block=now.block + terms.seed_delay if task else 0,
         since=now.time,
         draws=0,
+        calls=0,
         open_games=0,
         revealed=0,
         valid=0,
@@ -92,14 +93,14 @@ def settle(market: MarketState, event: Settle, by: Address, now: Moment) -> Mark
     claim_id, state, job = market.in_phase(claim, Phase.ACCEPTED)
     terms = job.terms
     require(state.status.open_games == 0, "GamesOpen")
-    require(now.time > state.status.since + terms.challenge_window, "NotDue")
+    require(now.time > state.window_end(terms), "NotDue")
     require(market.stands(state), "NotStanding")
     _check_order(market, job, claim)
     funds = market.funds.unlock(claim.claimant, Role.SOLVER, terms.solver_stake)
     funds = unlock_votes(funds, state, terms)
     funds = funds.moved(escrow(claim.job_id), free(claim.claimant), claim.price)
-    for ballot in state.present():
-        if ballot.state == BallotState.VALID:
+    for ballot in state.seats():
+        if ballot.valid:
             funds = funds.moved(escrow(claim.job_id), free(ballot.verifier), terms.verifier_fee)
     market = market.with_funds(funds).with_claim(claim_id, state.with_status(phase=Phase.SETTLED))
     if claim.kind == Kind.TASK:
@@ -111,9 +112,9 @@ def settle(market: MarketState, event: Settle, by: Address, now: Moment) -> Mark
 
 
 def unlock_votes(funds: Funds, state: ClaimState, terms: Terms) -> Funds:
-    """Free the stakes behind the votes of the present draw."""
-    for ballot in state.present():
-        if ballot.state.locks:
+    """Free the stakes of all seats that have not ended."""
+    for ballot in state.seats():
+        if not ballot.gone:
             funds = funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
     return funds
 

@@ -15,7 +15,7 @@ from assay.protocol.twin.clock import Rewind
 from assay.protocol.twin.events import Void
 from assay.protocol.twin.jobs import reopened
 from assay.protocol.twin.ledger import compensation, free
-from assay.protocol.twin.market_state import Ballot, BallotState, ClaimState, MarketState, Moment
+from assay.protocol.twin.market_state import Ballot, ClaimState, MarketState, Moment
 from assay.protocol.twin.settlement import (
     CompensationPot,
     Conviction,
@@ -53,14 +53,14 @@ def convicted(
     left_out = market.left_out(state)
     wasted = Wei(0) if left_out else _wasted(market, claim)
     forcer = market.forcers.get(claim_id)
+    if claim.kind == Kind.TASK and job.shards[claim.shard].solver == claim.claimant:
+        market = reopened(market, claim.job_id, claim.shard, now.time)
     funds, own, votes = _slash_all(market.funds, state, segment, job.terms, forced=forcer is not None)
     verdict = conviction([own, *votes], wasted) if forcer is None else forced_conviction(own, votes, wasted)
     others = sum(c.game.early and c.game.claim_id == claim_id for c in market.games.values())
     won = shared(verdict.reward, others)
     fallen = replace(state.with_status(phase=Phase.CONVICTED), share=won.share)
     market = market.with_claim(claim_id, fallen)
-    if claim.kind == Kind.TASK and job.shards[claim.shard].solver == claim.claimant:
-        market = reopened(market, claim.job_id, claim.shard, now.time)
     funds = funds.burnt(SEIZED, verdict.burnt)
     funds = funds.moved(SEIZED, free(challenger), won.winner)
     funds = funds.moved(SEIZED, free(forcer), verdict.indemnity) if forcer is not None else funds
@@ -72,13 +72,12 @@ def convicted(
 
 
 def convicted_ballot(
-    market: MarketState, claim_id: ClaimId, draw: int, ballot: Ballot, challenger: Address
+    market: MarketState, claim_id: ClaimId, ballot: Ballot, challenger: Address
 ) -> MarketState:
     """A vote falls (rule 5.3): it no longer counts and is not paid; acceptance already given stands."""
     state = market.claims[claim_id]
     terms = market.jobs[state.claim.job_id].terms
-    counted = state.status.valid - int(ballot.state == BallotState.VALID)
-    state = state.with_status(valid=counted).with_ballot(draw, replace(ballot, state=BallotState.DONE))
+    state = state.with_ballot(replace(ballot, gone=True))
     funds = market.funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
     funds, taken = funds.slash(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
     split = convicted_vote(taken)
@@ -118,8 +117,8 @@ def _slash_all(
     asked = Wei(terms.solver_stake // 2) if forced else terms.solver_stake
     funds, from_claimant = funds.slash(claimant, Role.SOLVER, asked)
     taken = []
-    for ballot in state.present():
-        if ballot.state == BallotState.VALID and _guilty(state, ballot.verifier, segment, terms):
+    for ballot in state.seats():
+        if ballot.valid and _guilty(state, ballot.verifier, segment, terms):
             funds, from_voter = funds.slash(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
             taken.append(from_voter)
     return funds, from_claimant, taken

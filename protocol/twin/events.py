@@ -14,7 +14,18 @@ from assay.protocol.demands import Asked, Chunk, StateLeaf
 from assay.protocol.dispute import Digests, Move
 from assay.protocol.guardian import Business
 from assay.protocol.keys import Consent
-from assay.protocol.types import Address, Claim, ClaimId, Game, JobId, Role, Seconds, Terms, Wei
+from assay.protocol.types import (
+    Address,
+    Claim,
+    ClaimId,
+    Conditions,
+    Game,
+    JobId,
+    Role,
+    Seconds,
+    Terms,
+    Wei,
+)
 
 
 @dataclass(frozen=True)
@@ -63,6 +74,14 @@ class FinishUnbond:
 
 
 @dataclass(frozen=True)
+class Subscribe:
+    """Agree to a class of conditions; zeros: to none."""
+
+    class_id: bytes
+    account: Address | None = None
+
+
+@dataclass(frozen=True)
 class Bind:
     """Own an operator; `consent`: what its signature says."""
 
@@ -96,6 +115,13 @@ class HandOver:
     """Pauser: make another account the pauser."""
 
     to: Address
+
+
+@dataclass(frozen=True)
+class Register:
+    """Make a class of conditions known."""
+
+    conditions: Conditions
 
 
 @dataclass(frozen=True)
@@ -312,11 +338,13 @@ Event = (
     | Stake
     | StartUnbond
     | FinishUnbond
+    | Subscribe
     | Bind
     | Unbind
     | RevokeConsents
     | SetPaused
     | HandOver
+    | Register
     | Post
     | TopUp
     | Halt

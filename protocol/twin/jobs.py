@@ -9,10 +9,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assay.protocol.guardian import Business
-from assay.protocol.params import BadTerms, check_terms, shard_price, worst_case
+from assay.protocol.params import (
+    BadConditions,
+    BadTerms,
+    check_conditions,
+    check_shape,
+    check_terms,
+    shard_price,
+    worst_case,
+)
 from assay.protocol.refusal import Refused, require
 from assay.protocol.twin.clock import Job, Shard
-from assay.protocol.twin.events import Close, Expire, Halt, Post, Release, TakeShard, TopUp
+from assay.protocol.twin.events import Close, Expire, Halt, Post, Register, Release, TakeShard, TopUp
 from assay.protocol.twin.ledger import escrow, free
 from assay.protocol.twin.market_state import MarketState, Moment
 from assay.protocol.types import ZERO_ADDRESS, Address, JobId, Kind, Phase, Role, Seconds, Wei
@@ -20,12 +28,14 @@ from assay.protocol.types import ZERO_ADDRESS, Address, JobId, Kind, Phase, Role
 
 def post(market: MarketState, event: Post, by: Address, now: Moment) -> MarketState:
     """Escrow the budget and open every shard. Refused: BusinessPaused, NotClient, BadTerms,
-    BudgetTooSmall, JobExists."""
+    NoSuchClass, BudgetTooSmall, JobExists."""
     terms = event.terms
     market.guardian.require_open(Business.JOBS)
     require(by == terms.client, "NotClient")
     try:
-        check_terms(terms)
+        check_shape(terms, market.deployment.bounds)
+        require(terms.class_id in market.classes, "NoSuchClass")
+        check_terms(terms, market.classes[terms.class_id], market.deployment.bounds)
     except BadTerms as error:
         raise Refused("BadTerms", error.field) from error
     require(event.budget >= worst_case(terms), "BudgetTooSmall")
@@ -34,6 +44,16 @@ def post(market: MarketState, event: Post, by: Address, now: Moment) -> MarketSt
     shards = (Shard(now.time),) * terms.shards
     job = Job(terms, terms.rounds - 1, now.time, shards)
     return market.with_funds(market.funds.moved(free(by), escrow(job_id), event.budget)).with_job(job_id, job)
+
+
+def register(market: MarketState, event: Register, by: Address, now: Moment) -> MarketState:
+    """Make a class of conditions known. Refused: BadConditions."""
+    try:
+        check_conditions(event.conditions, market.deployment.bounds)
+    except BadConditions as error:
+        raise Refused("BadConditions", error.field) from error
+    class_id = market.class_id(event.conditions)
+    return replace(market, classes={**market.classes, class_id: event.conditions})
 
 
 def top_up(market: MarketState, event: TopUp, by: Address, now: Moment) -> MarketState:
@@ -76,12 +96,14 @@ def take_shard(market: MarketState, event: TakeShard, by: Address, now: Moment) 
     require(event.shard < job.terms.shards, "NoSuchShard")
     shard = job.shards[event.shard]
     require(shard.solver == ZERO_ADDRESS, "ShardTaken")
-    require(market.funds.unlocked(by, Role.SOLVER) >= job.terms.solver_stake, "InsufficientStake")
+    needed = job.terms.solver_stake + job.terms.miss_penalty
+    require(market.funds.unlocked(by, Role.SOLVER) >= needed, "InsufficientStake")
     market.guardian.require_open(Business.SHARDS)
     require(not job.halted and job.begun, "JobEnded")
     price = shard_price(job.terms, shard.opened_at, now.time)
     taken = replace(shard, solver=by, price=price, since=now.time)
     changed = replace(job.with_shard(event.shard, taken), last_shard_claim=now.time)
+    market = market.with_funds(market.funds.lock(by, Role.SOLVER, job.terms.miss_penalty))
     return market.with_job(event.job_id, changed)
 
 
@@ -106,7 +128,10 @@ def expire(market: MarketState, event: Expire, by: Address, now: Moment) -> Mark
 
 
 def reopened(market: MarketState, job_id: JobId, shard: int, now: Seconds) -> MarketState:
-    """The shard is nobody's from now on."""
+    """The shard is nobody's from now on; what its holder had locked for it is free."""
+    job = market.jobs[job_id]
+    funds = market.funds.unlock(job.shards[shard].solver, Role.SOLVER, job.terms.miss_penalty)
+    market = market.with_funds(funds)
     return market.with_job(job_id, market.jobs[job_id].with_shard(shard, Shard(now)))
 
 

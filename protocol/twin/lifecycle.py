@@ -29,7 +29,8 @@ from assay.protocol.twin import (
 from assay.protocol.twin import events as e
 from assay.protocol.twin.ledger import free, wallet
 from assay.protocol.twin.market_state import Deployment, MarketState, Moment, new_market_state
-from assay.protocol.types import Address, Role
+from assay.protocol.twin.weights import Weights
+from assay.protocol.types import ZERO_DIGEST, Address, Role, Wei
 
 __all__ = ["Deployment", "MarketState", "Moment", "Refused", "new_market_state", "transition"]
 
@@ -42,14 +43,24 @@ def transition(market: MarketState, event: e.Event, by: Address, now: Moment) ->
 
 
 def _weighed(before: MarketState, after: MarketState, now: Moment) -> MarketState:
-    """With every verifier stake that the event changed noted for later draws."""
-    if after.funds is before.funds:
+    """With every verifier stake, and subscription, that the event changed noted for later draws."""
+    if after.funds is before.funds and after.subscriptions is before.subscriptions:
         return after
-    weights, epoch = after.weights, now.block // after.deployment.weight_epoch
+    weights, epoch = dict(after.weights), now.block // after.deployment.weight_epoch
+
+    def note(class_id: bytes, account: Address, stake: Wei) -> None:
+        if class_id != ZERO_DIGEST:
+            weights[class_id] = weights.get(class_id, Weights()).noted(account, stake, epoch)
+
     for account in after.funds.places:
         stake = after.funds.active(account, Role.VERIFIER)
-        if stake != before.funds.active(account, Role.VERIFIER):
-            weights = weights.noted(account, stake, epoch)
+        left = before.subscriptions.get(account, ZERO_DIGEST)
+        joined = after.subscriptions.get(account, ZERO_DIGEST)
+        if left != joined:
+            note(left, account, Wei(0))
+            note(joined, account, stake)
+        elif stake != before.funds.active(account, Role.VERIFIER):
+            note(joined, account, stake)
     return replace(after, weights=weights)
 
 
@@ -90,6 +101,12 @@ def _finish_unbond(market: MarketState, event: e.FinishUnbond, by: Address, now:
     return market.with_funds(market.funds.finish_unbond(account, event.role, event.index, now.time, by))
 
 
+def _subscribe(market: MarketState, event: e.Subscribe, by: Address, now: Moment) -> MarketState:
+    account = event.account or by
+    _require_owner(market, account, by, now)
+    return replace(market, subscriptions={**market.subscriptions, account: event.class_id})
+
+
 def _bind(market: MarketState, event: e.Bind, by: Address, now: Moment) -> MarketState:
     keys = market.keys.bound(by, event.operator, event.expiry, event.consent, now.time)
     return replace(market, keys=keys)
@@ -119,11 +136,13 @@ _RULES: dict[type, Rule] = {
     e.Stake: _stake,
     e.StartUnbond: _start_unbond,
     e.FinishUnbond: _finish_unbond,
+    e.Subscribe: _subscribe,
     e.Bind: _bind,
     e.Unbind: _unbind,
     e.RevokeConsents: _revoke_consents,
     e.SetPaused: _set_paused,
     e.HandOver: _hand_over,
+    e.Register: jobs.register,
     e.Post: jobs.post,
     e.TopUp: jobs.top_up,
     e.Halt: jobs.halt,

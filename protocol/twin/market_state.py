@@ -24,9 +24,11 @@ from assay.protocol.twin.weights import Weights
 from assay.protocol.types import (
     ZERO_ADDRESS,
     Address,
+    Bounds,
     Claim,
     ClaimId,
     ClaimStatus,
+    Conditions,
     Game,
     Holder,
     JobId,
@@ -64,44 +66,54 @@ class Deployment:
     forced_error_time: Seconds
     keccak: Callable[[bytes], bytes]
     arithmetic: Arithmetic
+    bounds: Bounds
 
 
 class BallotState(IntEnum):
-    """HELD: a vote of a draw that failed, still locked because a game on it is open."""
+    """How far a drawn verifier's vote has come."""
 
     DRAWN = 0
     COMMITTED = 1
     VALID = 2
     INVALID = 3
-    HELD = 4
-    DONE = 5
-
-    @property
-    def locks(self) -> bool:
-        """Whether verifierStake is locked for it."""
-        return self not in (BallotState.DRAWN, BallotState.DONE)
 
 
 @dataclass(frozen=True)
 class Ballot:
-    """One drawn verifier's vote. `word`: the commitment, then, once revealed, the traces root."""
+    """One drawn verifier's vote. `word`: the commitment, then, once revealed, the traces root. `gone`: the
+    seat is over and nothing is locked for it: abstained, fined, or fallen to a game."""
 
     verifier: Address
     state: BallotState
     word: bytes
-    games: int
+    gone: bool = False
+
+    @property
+    def awaited(self) -> bool:
+        """Whether it has neither shown a vote nor ended."""
+        return not self.gone and self.state in (BallotState.DRAWN, BallotState.COMMITTED)
+
+    @property
+    def shown(self) -> bool:
+        """Whether its vote was shown and has not fallen since."""
+        return not self.gone and self.state in (BallotState.VALID, BallotState.INVALID)
+
+    @property
+    def valid(self) -> bool:
+        """Whether its vote was shown, is valid, and has not fallen since."""
+        return not self.gone and self.state == BallotState.VALID
 
     @property
     def vote(self) -> Vote:
         """As ``ITasks.votes`` shows it."""
         revealed = self.state > BallotState.COMMITTED
-        traces_root = bytes(32) if self.state == BallotState.COMMITTED else self.word
-        return Vote(self.verifier, self.word, revealed, self.state == BallotState.VALID, traces_root)
+        traces_root = self.word if revealed else bytes(32)
+        return Vote(self.verifier, self.word, revealed, self.valid, self.gone, traces_root)
 
 
 @dataclass(frozen=True)
 class ClaimState:
-    """A claim, where it stands, and its votes: `ballots` by draw and verifier, `drawn` those of this draw."""
+    """A claim, where it stands, and its votes: `ballots` by verifier, `drawn` in the order of the seats."""
 
     claim: Claim
     status: ClaimStatus
@@ -110,7 +122,7 @@ class ClaimState:
     """Block of the first game on the claim itself; 0: there was none."""
     share: Wei = NOTHING
     """Of a convicted claim: what each early game that was still open then gets when it ends (rule 5.4)."""
-    ballots: Mapping[tuple[int, Address], Ballot] = field(default_factory=dict)
+    ballots: Mapping[Address, Ballot] = field(default_factory=dict)
 
     @property
     def live(self) -> bool:
@@ -122,26 +134,35 @@ class ClaimState:
         """Whether it waits to be accepted."""
         return self.status.phase in (Phase.COMMITTED, Phase.SEEDED)
 
-    def present(self) -> list[Ballot]:
-        """The ballots of the present draw."""
-        return [self.ballots[self.status.draws, verifier] for verifier in self.drawn]
+    def seats(self) -> list[Ballot]:
+        """The ballots in the order of the seats."""
+        return [self.ballots[verifier] for verifier in self.drawn]
+
+    def window_end(self, terms: Terms) -> Seconds:
+        """Of an accepted claim: until when it may be challenged; later where not every seat's vote stands
+        valid (rule 4.7)."""
+        attested = self.claim.kind == Kind.OUTER or self.status.valid == terms.verifiers
+        return Seconds(self.status.since + (1 if attested else 2) * terms.challenge_window)
 
     def with_status(self, **changes: object) -> ClaimState:
         """With some fields of its status replaced."""
         return replace(self, status=replace(self.status, **changes))  # type: ignore[arg-type]
 
-    def with_ballot(self, draw: int, ballot: Ballot) -> ClaimState:
-        """With one ballot replaced."""
-        return replace(self, ballots={**self.ballots, (draw, ballot.verifier): ballot})
+    def with_ballot(self, ballot: Ballot) -> ClaimState:
+        """With one ballot replaced or added, and counted."""
+        ballots = {**self.ballots, ballot.verifier: ballot}
+        shown = sum(each.shown for each in ballots.values())
+        valid = sum(each.valid for each in ballots.values())
+        drawn = self.drawn if ballot.verifier in self.drawn else (*self.drawn, ballot.verifier)
+        return replace(self, ballots=ballots, drawn=drawn).with_status(revealed=shown, valid=valid)
 
 
 @dataclass(frozen=True)
 class Challenge:
-    """An open game. `verifier` and `draw` name the disputed vote; the zero address: the claim itself."""
+    """An open game. `verifier` names the disputed vote; the zero address: the claim itself."""
 
     game: Game
     verifier: Address
-    draw: int
 
 
 @dataclass(frozen=True)
@@ -171,7 +192,11 @@ class MarketState:
     """Block of each announcement that is not spent yet."""
     games: Mapping[int, Challenge] = field(default_factory=dict)
     games_opened: int = 0
-    weights: Weights = field(default_factory=Weights)
+    classes: Mapping[bytes, Conditions] = field(default_factory=dict)
+    """Registered, by id."""
+    subscriptions: Mapping[Address, bytes] = field(default_factory=dict)
+    weights: Mapping[bytes, Weights] = field(default_factory=dict)
+    """By class."""
     keys: Keys = field(default_factory=Keys)
     guardian: Guardian = field(default_factory=Guardian)
     demands: Mapping[int, Asked] = field(default_factory=dict)
@@ -183,6 +208,10 @@ class MarketState:
     """Clients that have revealed a claim as their forced error."""
 
     # -- identity
+
+    def class_id(self, conditions: Conditions) -> bytes:
+        """Rule 3.4."""
+        return self.deployment.keccak(encode(conditions))
 
     def job_id(self, terms: Terms) -> JobId:
         """Rule 3.1."""
@@ -293,10 +322,10 @@ class MarketState:
             job.last_round + 1,
         )
 
-    def draw_weights(self, now: Moment) -> list[tuple[Address, Wei]]:
-        """What everybody who ever staked as a verifier counts for in a draw now, in order of first stakes."""
+    def draw_weights(self, class_id: bytes, now: Moment) -> list[tuple[Address, Wei]]:
+        """What everybody who ever counted in the class counts for in a draw now, in that order."""
         epoch = now.block // self.deployment.weight_epoch
-        return [(account, self.weights.at(account, epoch)) for account in self.funds.places]
+        return self.weights.get(class_id, Weights()).all_at(epoch)
 
     # -- changes
 

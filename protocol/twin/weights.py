@@ -7,8 +7,9 @@ after it. Amounts are the smallest unit's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, islice
 
 from assay.protocol.encoding import encode
 from assay.protocol.twin.ledger import NOTHING
@@ -22,14 +23,20 @@ class Weights:
     """Verifiers' stakes by the epochs in which they changed, as far back as a draw still sees."""
 
     changes: Mapping[Address, tuple[tuple[int, Wei], ...]] = field(default_factory=dict)
-    """Of each account: epoch and stake since, oldest first."""
+    """Of each account that ever counted, in that order: epoch and stake since, oldest first."""
 
     def noted(self, account: Address, stake: Wei, epoch: int) -> Weights:
         """With the account's stake as it is after an event of this epoch."""
+        if stake == 0 and account not in self.changes:
+            return self
         before = [change for change in self.changes.get(account, ()) if change[0] < epoch]
         seen = [i for i, (since, _) in enumerate(before) if since <= epoch - DELAY_EPOCHS]
         kept = before[seen[-1] :] if seen else before
         return Weights({**self.changes, account: (*kept, (epoch, stake))})
+
+    def all_at(self, epoch: int) -> list[tuple[Address, Wei]]:
+        """What everybody counts for in a draw in this epoch, in order of first counting."""
+        return [(account, self.at(account, epoch)) for account in self.changes]
 
     def at(self, account: Address, epoch: int) -> Wei:
         """What the account counts for in a draw in this epoch: its stake at the end of the epoch before the
@@ -46,14 +53,19 @@ def draw(
 ) -> list[Address]:
     """`count` distinct accounts (fewer if fewer have a weight), each drawn with probability proportional
     to its weight among those not drawn yet. The order of `weights` matters."""
+    return list(islice(line(weights, seed, keccak), count))
+
+
+def line(
+    weights: Sequence[tuple[Address, Wei]], seed: bytes, keccak: Callable[[bytes], bytes]
+) -> Iterator[Address]:
+    """Everybody with a weight, in the order in which the seed draws them."""
     left = dict(weights)
-    drawn: list[Address] = []
-    while len(drawn) < count and (rest := sum(left.values())) > 0:
-        target = int.from_bytes(keccak(encode(seed, len(drawn))), "big") % rest
-        for account, weight in left.items():
-            if target < weight:
-                drawn.append(account)
-                break
-            target -= weight
-        del left[drawn[-1]]
-    return drawn
+    drawn = 0
+    while (rest := sum(left.values())) > 0:
+        target = int.from_bytes(keccak(encode(seed, drawn)), "big") % rest
+        sums = accumulate(left.values())
+        account = next(a for a, end in zip(left, sums, strict=True) if target < end)
+        yield account
+        del left[account]
+        drawn += 1

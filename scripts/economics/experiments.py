@@ -85,7 +85,6 @@ def template_rules(name: str = "gpt", capped: bool = True) -> Rules:
         segments=training.steps_per_round // training.segment_steps,
         samples=checks.samples,
         verifiers=checks.verifiers,
-        quorum=checks.quorum,
         cost=round(COST_SHARE * price),
         replay_overhead=(training.segment_steps + TRACE_STEPS) / training.segment_steps,
     )
@@ -128,12 +127,12 @@ def detection(size: Size) -> ROWS:
     rows: ROWS = []
     for samples in (1, 2, 4, 8):
         for verifiers in (1, 2, 3, 5):
-            rules = replace(base, samples=samples, verifiers=verifiers, quorum=verifiers, claim_audits=0.0)
+            rules = replace(base, samples=samples, verifiers=verifiers, claim_audits=0.0)
             out = simulate(rules, crowd(size, {S.SHAVE: 1.0}, HONEST), size.sweep, size.seed)
             rows.append(_detected("one segment", rules, 0.0, out, formulas.detection(rules, 1)))
     for share in (0.1, 0.2, 1 / 3, 0.5, 0.67, 0.9):
         for verifiers in (1, 2, 3, 5):
-            rules = replace(base, verifiers=verifiers, quorum=verifiers)
+            rules = replace(base, verifiers=verifiers)
             votes = {S.HONEST_VERIFIER: 1 - share, S.CARTEL_VERIFIER: share}
             people = crowd(size, {S.CARTEL_SOLVER: 1.0}, votes)
             out = simulate(rules, people, size.sweep, size.seed)
@@ -302,7 +301,7 @@ def robberies(size: Size) -> ROWS:
     rows: ROWS = []
     for segments in (4, 16, 60):
         for verifiers in (2, 5, 8):
-            rules = replace(template_rules(), segments=segments, verifiers=verifiers, quorum=verifiers)
+            rules = replace(template_rules(), segments=segments, verifiers=verifiers)
             gain, stakes = robbery(size, rules)
             rows.append(
                 {"segments": segments, "verifiers": verifiers, "robber's gain": gain}
@@ -318,10 +317,9 @@ def absence(size: Size, rules: Rules) -> ROWS:
         votes = {S.HONEST_VERIFIER: 1 - share, S.ABSENT: share}
         people = crowd(size, {S.HONEST_SOLVER: 1.0}, votes)
         out = simulate(rules, people, size.sweep, size.seed)
-        total = people.counts[S.ABSENT] + people.counts[S.HONEST_VERIFIER]
-        expected = formulas.draws(rules, people.counts[S.ABSENT], total)
         rows.append(
-            {"absent": share, "draws": out.draws / out.tasks, "formula": expected}
+            {"absent": share, "votings": out.draws / out.tasks, "formula": formulas.votings(rules, share)}
+            | {"unattested": out.unattested / out.tasks, "expected": formulas.unattested(rules, share)}
             | {"honest vote": out.profit(S.HONEST_VERIFIER)[0], "absent vote": out.profit(S.ABSENT)[0]}
         )
     return rows

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil, comb, exp, factorial, log, sqrt
 
+from assay.protocol.params import MAX_CALLS
 from scripts.economics.strategies import (
     CHALLENGE_GAS,
     DEFENCE_GAS,
@@ -162,9 +163,15 @@ def obstruction(rules: Rules) -> tuple[float, float]:
     return least / TOK, (rules.verifiers - 1) * rules.replay / TOK
 
 
-def draws(rules: Rules, absent: int, total: int) -> float:
-    """Draws until a quorum of everybody drawn, with verifiers that never vote (quorum = verifiers)."""
-    return 1 / all_of(total - absent, total, rules.verifiers)
+def votings(rules: Rules, absent: float) -> float:
+    """How often a task is voted on, on average, if this share of the stake never votes: once, and again for
+    every call to seats that are silent."""
+    return 1 + sum(1 - (1 - absent**calls) ** rules.verifiers for calls in range(1, MAX_CALLS + 1))
+
+
+def unattested(rules: Rules, absent: float) -> float:
+    """Share of tasks that are accepted with a seat that nobody has voted from."""
+    return 1 - (1 - absent ** (1 + MAX_CALLS)) ** rules.verifiers
 
 
 def hoarder_harm(rules: Rules) -> float:

@@ -7,7 +7,7 @@ gives the same outcome.
 Not modelled: latency, moves of a game (the honest side wins), finite balances, reputation, prices that rise.
 
 A task is drawn as in docs/protocol.md: a solver, then ``verifiers`` distinct verifiers by stake, each with
-``samples`` distinct segments; a draw without a quorum is repeated; challengers come last. Samples are sets
+``samples`` distinct segments; others are called to silent seats; challengers come last. Samples are sets
 of bits, because a conviction takes the stakes of those votes alone whose sample held the disputed segment.
 """
 
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from assay.protocol.params import MAX_CALLS
 from assay.protocol.twin.settlement import (
     CompensationPot,
     convicted_vote,
@@ -47,21 +48,17 @@ from scripts.economics.strategies import (
 
 __all__ = ["TOK", "Market", "Outcome", "Population", "Rules", "S", "Strategy", "simulate"]
 
-MOST_DRAWS = 64
-
 
 @dataclass
 class Claims:
     """One row a task. `drawn`, `valid`, `samples`: (tasks, verifiers). `fakes`: its invented segments as
-    bits. `finders`: who exposed it, in order. `counts`: whether its draw came to a quorum, so that its valid
-    votes are held to the end; those of a draw without one are free again at its tally."""
+    bits. `finders`: who exposed it, in order."""
 
     solver: np.ndarray
     fakes: np.ndarray
     drawn: np.ndarray
     valid: np.ndarray
     samples: np.ndarray
-    quorum: np.ndarray
     finders: dict[int, list[int]]
 
 
@@ -150,45 +147,54 @@ class Market:
         return chosen
 
     def _vote(self, solver: np.ndarray, fakes: np.ndarray) -> Claims:
-        """Votes on every claim. A draw without a quorum and without a finding is repeated."""
+        """Votes on every claim; others are called to seats that stay silent, a few times (rule 4.7)."""
         rules, shape = self.rules, (self.tasks, self.rules.verifiers)
-        empty = np.zeros(shape, np.int64), np.zeros(shape, bool), np.zeros(shape, np.uint64)
-        claims = Claims(solver, fakes, *empty, np.zeros(self.tasks, bool), {})
-        open_ = np.arange(self.tasks)
-        for _ in range(MOST_DRAWS):
-            self.out.draws += len(open_)
-            claims.drawn[open_] = self._draw(len(open_))
-            claims.samples[open_] = self._sample((len(open_), rules.verifiers))
-            found, valid, silent = self._ballots(claims, open_)
-            claims.valid[open_] = valid
-            quorum = valid.sum(axis=1) >= rules.quorum
-            claims.quorum[open_] = quorum
-            for row in np.flatnonzero(found.any(axis=1)):
-                claims.finders[int(open_[row])] = claims.drawn[open_[row]][found[row]].tolist()
-            missed = claims.drawn[open_][silent & ~quorum[:, None]]
+        drawn, samples = self._draw(self.tasks), self._sample(shape)
+        claims = Claims(solver, fakes, drawn, np.zeros(shape, bool), samples, {})
+        found, seats = np.zeros(shape, bool), np.ones(shape, bool)
+        for call in range(1 + MAX_CALLS):
+            self.out.draws += int(seats.any(axis=1).sum())
+            sees, valid, silent = self._ballots(claims, seats)
+            found |= sees
+            claims.valid |= valid
+            missed = claims.drawn[silent]
             np.subtract.at(self.out.balance, missed, rules.miss_penalty)
             self.out.burnt += rules.miss_penalty * len(missed)
-            open_ = open_[~found.any(axis=1) & ~quorum]
-            if not len(open_):
-                return claims
-        raise RuntimeError(f"{len(open_)} tasks found no quorum in {MOST_DRAWS} draws")
+            seats = silent
+            if call < MAX_CALLS:
+                self._call(claims, seats)
+        self.out.unattested = int((~claims.valid).any(axis=1).sum())
+        for task in np.flatnonzero(found.any(axis=1)):
+            claims.finders[int(task)] = claims.drawn[task][found[task]].tolist()
+        return claims
 
-    def _ballots(self, claims: Claims, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Who finds a fault, whose vote is valid, and who shows no vote, (n, verifiers) each."""
-        rules, drawn = self.rules, claims.drawn[rows]
+    def _call(self, claims: Claims, seats: np.ndarray) -> None:
+        """Others for these seats, by stake, who do not sit there yet. (Who was silent before may come again,
+        which on chain it may not: with many verifiers that is all the same.)"""
+        rows, columns = np.nonzero(seats)
+        open_ = np.arange(len(rows))
+        while len(open_):
+            points = self.rng.integers(0, self.cumulative[-1], len(open_))
+            picks = self.verifiers[np.searchsorted(self.cumulative, points, side="right")]
+            twice = (claims.drawn[rows[open_]] == picks[:, None]).any(axis=1)
+            claims.drawn[rows[open_[~twice]], columns[open_[~twice]]] = picks[~twice]
+            open_ = open_[twice]
+
+    def _ballots(self, claims: Claims, seats: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Of these seats: who finds a fault, whose vote is valid, and who shows no vote."""
+        rules, drawn = self.rules, claims.drawn
         cartel = self._is(drawn, S.CARTEL_VERIFIER)
-        theirs = self._is(claims.solver[rows], S.CARTEL_SOLVER)[:, None]
-        replaying = self._is(drawn, *REPLAYING) | (cartel & ~theirs)
-        hits = (claims.samples[rows] & claims.fakes[rows][:, None]) > 0
-        found = replaying & hits
-        # A vote that is valid beside one that is not is free again at the tally: nothing to hide.
-        lazy = self._is(drawn, S.LAZY, S.COPY)
-        passed = cartel & theirs & cartel.all(axis=1, keepdims=True)
-        silent = self._is(drawn, S.ABSENT)
-        self._spend(drawn[~silent], rules.gas(VOTE_GAS))
-        self._act(drawn.ravel())
+        theirs = self._is(claims.solver, S.CARTEL_SOLVER)[:, None]
+        replaying = seats & (self._is(drawn, *REPLAYING) | (cartel & ~theirs))
+        hits = (claims.samples & claims.fakes[:, None]) > 0
+        lazy = seats & self._is(drawn, S.LAZY, S.COPY)
+        # Beside somebody honest a member of the cartel abstains: it neither passes the claim nor exposes it.
+        passed = seats & cartel & theirs & cartel.all(axis=1, keepdims=True)
+        silent = seats & self._is(drawn, S.ABSENT)
+        self._spend(drawn[seats & ~silent], rules.gas(VOTE_GAS))
+        self._act(drawn[seats])
         self._spend(drawn[replaying], rules.replay)
-        return found, (replaying & ~hits) | lazy | passed, silent
+        return replaying & hits, (replaying & ~hits) | lazy | passed, silent
 
     def _demand(self, claims: Claims) -> None:
         """States that nobody is shown are demanded by the drawn who replay; their holder supplies none."""
@@ -238,7 +244,7 @@ class Market:
         guilty = np.empty(0, np.int64)
         if claims.fakes[task]:
             bit = np.uint64(self._disputed(claims, task, finders[0]))
-            held = claims.valid[task] & ((claims.samples[task] & bit) > 0) & claims.quorum[task]
+            held = claims.valid[task] & ((claims.samples[task] & bit) > 0)
             guilty = claims.drawn[task][held]
         wasted = int(self.rng.integers(0, rules.wasted + 1))
         votes, prices = [Wei(rules.verifier_stake)] * len(guilty), Wei(wasted * rules.price)
@@ -310,5 +316,5 @@ class Market:
 
 
 def simulate(rules: Rules, population: Population, tasks: int, seed: int) -> Outcome:
-    """One market of `tasks` tasks. Raises RuntimeError where quorums are out of reach."""
+    """One market of `tasks` tasks."""
     return Market(rules, population, tasks, seed).run()

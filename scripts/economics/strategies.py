@@ -71,7 +71,6 @@ class Rules:
     segments: int = 16
     samples: int = 1
     verifiers: int = 2
-    quorum: int = 2
     cost: int = 16 * TOK
     """Computing an honest task."""
     replay_overhead: float = 2.0
@@ -148,6 +147,9 @@ class Outcome:
     accepted: int = 0
     claims_audited: int = 0
     draws: int = 0
+    """How often tasks were voted on: once each, and again for every call to silent seats."""
+    unattested: int = 0
+    """Tasks accepted without a valid vote from every seat."""
     by_verifiers: int = 0
     honest_stakes_lost: int = 0
     """Stakes that convictions took from verifiers that had replayed what they were asked to."""

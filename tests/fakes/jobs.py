@@ -16,6 +16,7 @@ from assay.program.isa import DType, Program
 from assay.protocol.types import Address, Seconds, Terms, Wei
 from assay.training.job import LOSS_SLOT
 from assay.training.outer import DiLoCo, outer_genesis, outer_program
+from tests.fakes.classes import of_its_class
 
 WIDTH = 8
 ROWS = 2
@@ -80,6 +81,7 @@ def tiny_terms(published: Published, client: Address, **changes: Any) -> Terms:
         outer_genesis_root=published.outer_genesis_root,
         manifest=published.manifest,
         seed=sha256(b"tiny").digest(),
+        class_id=bytes(32),
         records=published.records,
         record_size=published.record_size,
         shards=2,
@@ -89,7 +91,6 @@ def tiny_terms(published: Published, client: Address, **changes: Any) -> Terms:
         segment_steps=2,
         samples=1,
         verifiers=2,
-        quorum=2,
         seed_delay=2,
         max_unsettled=2,
         task_time=Seconds(600),
@@ -101,6 +102,9 @@ def tiny_terms(published: Published, client: Address, **changes: Any) -> Terms:
         move_time=Seconds(60),
         price_period=Seconds(100),
         nonce=1,
+        state_bytes=published.sizes.state_bytes,
+        step_bytes=published.sizes.step_bytes,
+        step_operations=published.sizes.step_operations,
         price_floor=Wei(10),
         price_cap=Wei(20),
         verifier_fee=Wei(3),
@@ -110,4 +114,4 @@ def tiny_terms(published: Published, client: Address, **changes: Any) -> Terms:
         challenge_bond=Wei(40),
         miss_penalty=Wei(7),
     )
-    return replace(terms, **changes)
+    return of_its_class(replace(terms, **changes))

@@ -40,6 +40,7 @@ from assay.protocol.types import (
     Vote,
     Wei,
 )
+from tests.fakes.classes import WIDE
 from tests.fakes.games import decided, fresh, moved
 
 HISTORY_BLOCKS = 8191
@@ -86,7 +87,7 @@ class ClaimNow:
     @property
     def votes(self) -> dict[Address, Vote]:
         state = self.market_state.rules.claims[self.claim_id]
-        return {ballot.verifier: ballot.vote for ballot in state.present()}
+        return {ballot.verifier: ballot.vote for ballot in state.seats()}
 
 
 @dataclass
@@ -108,7 +109,7 @@ class MarketState:
         self.time = Seconds(1_000_000)
         self.block = 100
         times = (UNBOND_DELAY, UNBIND_DELAY, WEIGHT_EPOCH, FORCED_ERROR_TIME)
-        deployment = Deployment(1, ZERO_ADDRESS, *times, keccak, arithmetic)
+        deployment = Deployment(1, ZERO_ADDRESS, *times, keccak, arithmetic, WIDE)
         self.rules = new_market_state(deployment, {})
         self.games: dict[int, Played] = {}
         self.roots: dict[ClaimId, tuple[bytes, ...]] = {}
@@ -195,7 +196,7 @@ class MarketState:
 
     def view(self, entry: ClaimNow) -> ClaimView:
         state = self.rules.claims[entry.claim_id]
-        votes = tuple(ballot.vote for ballot in state.present())
+        votes = tuple(ballot.vote for ballot in state.seats())
         stale = state.live and not self.rules.stands(state)
         left_out = stale and self.rules.liable(state)
         traces = dict(self.traces.get(entry.claim_id, {}))

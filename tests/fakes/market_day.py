@@ -23,9 +23,10 @@ from assay.whistleblower.policy import Limits as WhistleLimits
 from assay.whistleblower.policy import Mode
 from assay.whistleblower.service import WhistleblowerService
 from tests.fakes.blocks import FakeBlocks, Network
+from tests.fakes.classes import conditions_of
 from tests.fakes.clock import FakeClock
 from tests.fakes.jobs import RESOURCE_LIMITS, account, tiny_files, tiny_terms
-from tests.fakes.market import MarketState
+from tests.fakes.market import WEIGHT_EPOCH, MarketState
 from tests.fakes.port import FakeMarket
 
 FUNDS = 10_000
@@ -55,7 +56,16 @@ class MarketDay:
         for role, amount in stakes.items():
             market.stake_up(f"stake/{role}", Role[role.upper()], Wei(amount))
         self.markets[name] = market
+        for job in market.jobs():
+            self._agree(market, job.terms.class_id)
         return market
+
+    def _agree(self, market: FakeMarket, class_id: bytes) -> None:
+        """Who has a verifier stake subscribes to the class, and is drawn for it from now on."""
+        me = market.me
+        if market.stake(me, Role.VERIFIER).active and market.subscription(me) != class_id:
+            market.subscribe(f"agree/{class_id.hex()}/{self.market_state.block}", class_id)
+            self.market_state.block += 2 * WEIGHT_EPOCH
 
     def blocks(self, **options: Any) -> FakeBlocks:
         return FakeBlocks(self.network, **options)
@@ -76,6 +86,9 @@ class MarketDay:
         changes.setdefault("min_shards", changes.get("shards", 2))
         published = publish_job(self.blocks(), files or tiny_files(changes.get("shards", 2)))
         terms = tiny_terms(published, client.me, **changes)
+        client.register_class(f"class/{terms.nonce}", conditions_of(terms))
+        for market in self.markets.values():
+            self._agree(market, terms.class_id)
         return client.post(f"post/{terms.nonce}", terms, worst_case(terms))
 
     def solver(

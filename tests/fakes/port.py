@@ -12,12 +12,15 @@ from assay.protocol.errors import AssayError, Stop
 from assay.protocol.params import shard_price
 from assay.protocol.ports import Write
 from assay.protocol.twin import events as e
+from assay.protocol.twin.lifecycle import Moment
 from assay.protocol.types import (
     ZERO_DIGEST,
     Address,
+    Bounds,
     Claim,
     ClaimId,
     ClaimView,
+    Conditions,
     Game,
     GameView,
     Holder,
@@ -131,6 +134,28 @@ class FakeMarket:
     def stake(self, account: Address, role: Role) -> StakeView:
         funds = self.market_state.rules.funds
         return StakeView(*(ask(account, role) for ask in (funds.active, funds.locked, funds.unbonding)))
+
+    def classes(self) -> dict[bytes, Conditions]:
+        return dict(self.market_state.rules.classes)
+
+    def subscription(self, account: Address) -> bytes:
+        return self.market_state.rules.subscriptions.get(account, ZERO_DIGEST)
+
+    def class_weight(self, class_id: bytes) -> Wei:
+        now = Moment(self.market_state.time, self.market_state.block)
+        return Wei(sum(weight for _, weight in self.market_state.rules.draw_weights(class_id, now)))
+
+    def bounds(self) -> Bounds:
+        return self.market_state.rules.deployment.bounds
+
+    def class_id(self, conditions: Conditions) -> bytes:
+        return self.market_state.rules.class_id(conditions)
+
+    def register_class(self, intent: str, conditions: Conditions) -> TxResult:
+        return self._send(intent, "register", e.Register(conditions))
+
+    def subscribe(self, intent: str, class_id: bytes) -> TxResult:
+        return self._send(intent, "subscribe", e.Subscribe(class_id))
 
     def free(self, account: Address) -> Wei:
         return Wei(self.market_state.free.get(account, 0))

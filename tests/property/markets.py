@@ -17,6 +17,7 @@ TERMS = Terms(
     outer_genesis_root=b"\x05" * 32,
     manifest=b"\x06" * 32,
     seed=b"\x07" * 32,
+    class_id=bytes(32),
     records=10,
     record_size=8,
     shards=2,
@@ -26,7 +27,6 @@ TERMS = Terms(
     segment_steps=2,
     samples=2,
     verifiers=3,
-    quorum=2,
     seed_delay=2,
     max_unsettled=1,
     task_time=Seconds(600),
@@ -38,6 +38,9 @@ TERMS = Terms(
     move_time=Seconds(100),
     price_period=Seconds(77),
     nonce=1,
+    state_bytes=1_000,
+    step_bytes=1_000,
+    step_operations=1_000,
     price_floor=Wei(100),
     price_cap=Wei(1_000),
     verifier_fee=Wei(13),
@@ -52,6 +55,7 @@ TERMS = Terms(
 _COUNT = st.one_of(st.integers(0, 5), st.sampled_from([8, 16, 17, 64, 65, 2**32 - 1]))
 _TIME = st.one_of(st.integers(0, 3), st.sampled_from([2**32 - 1, 2**32, 2**64 - 1]))
 _WEI = st.one_of(st.integers(0, 3), st.sampled_from([1_000, 2**64]))
+_SIZE = st.sampled_from([0, 2_000, 2_001, 2**64 - 1])
 _PROGRAM = st.builds(
     ProgramRef,
     root=st.just(b"\x01" * 32),
@@ -70,7 +74,6 @@ CHANGES = {
     "segment_steps": _COUNT,
     "samples": _COUNT,
     "verifiers": _COUNT,
-    "quorum": _COUNT,
     "seed_delay": _COUNT,
     "max_unsettled": _COUNT,
     "task_time": _TIME,
@@ -84,6 +87,13 @@ CHANGES = {
     "price_floor": _WEI,
     "price_cap": _WEI,
     "verifier_fee": _WEI,
+    "class_id": st.just(bytes(32)),
+    "verifier_stake": _WEI,
+    "challenge_bond": _WEI,
+    "miss_penalty": _WEI,
+    "state_bytes": _SIZE,
+    "step_bytes": _SIZE,
+    "step_operations": _SIZE,
     "records": _COUNT,
     "record_size": _COUNT,
 }

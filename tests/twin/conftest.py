@@ -11,7 +11,9 @@ from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.journal import Journal
 from assay.protocol.twin import events as e
 from assay.protocol.types import Role, Wei
+from tests.fakes.classes import class_id
 from tests.twin.deployed import ACCOUNTS, DeployedMarket
+from tests.twin.scene import LONE, PAIR
 from tests.twin.twin import Twin
 
 
@@ -21,10 +23,14 @@ class Stage:
     def __init__(self, deployed: DeployedMarket) -> None:
         self.twin = Twin.begin(deployed)
         self.twin.compare()
+        for conditions in (PAIR, LONE):
+            assert self.twin.act(e.Register(conditions), ACCOUNTS[1])
         for number, account in enumerate(ACCOUNTS[1:], 1):
             assert self.twin.act(e.Deposit(account, Wei(100_000)), account)
             assert self.twin.act(e.Stake(Role.SOLVER, Wei(900 + 700 * (number % 3))), account)
             if number % 2:
+                agreed = class_id(LONE if number == 7 else PAIR)
+                assert self.twin.act(e.Subscribe(agreed), account)
                 assert self.twin.act(e.Stake(Role.VERIFIER, Wei(400 * number)), account)
         self._snapshot = deployed.node.ask("evm_snapshot")
 

@@ -45,6 +45,7 @@ from assay.protocol.types import (
     Terms,
     Wei,
 )
+from tests.fakes.classes import WIDE
 
 GENESIS_S = 1_700_000_000
 SUPPLY = Wei(10**24)
@@ -59,6 +60,7 @@ MODULES |= {
     "Availability": "Availability",
     "ForcedErrors": "ForcedErrors",
 }
+MODULES |= {"Classes": "Classes"}
 ACCOUNTS = [Address(dev_account(i).address) for i in range(8)]
 NO_CLAIM = as_tuple(
     Claim(*([bytes(32), 0, 0, 0, 0, ZERO_ADDRESS] + [bytes(32)] * 4 + [0, 0, 0]))  # type: ignore[arg-type]
@@ -72,10 +74,12 @@ _PLAIN = {
     events.Stake: ("Stakes", "stake"),
     events.StartUnbond: ("Stakes", "startUnbond"),
     events.FinishUnbond: ("Stakes", "finishUnbond"),
+    events.Subscribe: ("Stakes", "subscribe"),
     events.Unbind: ("Keys", "unbind"),
     events.RevokeConsents: ("Keys", "revokeConsents"),
     events.SetPaused: ("Guardian", "setPaused"),
     events.HandOver: ("Guardian", "handOver"),
+    events.Register: ("Classes", "register"),
     events.Post: ("Jobs", "post"),
     events.TopUp: ("Jobs", "topUp"),
     events.Halt: ("Jobs", "halt"),
@@ -101,7 +105,13 @@ _PLAIN = {
 }
 
 
-_FOR_AN_ACCOUNT = (events.Withdraw, events.Stake, events.StartUnbond, events.FinishUnbond)
+_FOR_AN_ACCOUNT = (
+    events.Withdraw,
+    events.Stake,
+    events.StartUnbond,
+    events.FinishUnbond,
+    events.Subscribe,
+)
 
 
 @dataclass(frozen=True)
@@ -152,6 +162,7 @@ class DeployedMarket:
             sender.address,
             token_supply=SUPPLY,
             delays=DELAYS,
+            bounds=WIDE,
         )
         self.deployment: Deployment = deploy(sender, artifacts, plan)
         self.contracts = {
@@ -267,8 +278,12 @@ class DeployedMarket:
 
     def ask_post(self, terms: Terms, budget: Wei, by: Address) -> Refusal:
         """What `Jobs.post` would say; an empty name if it would accept. Nothing is sent."""
-        data = "0x" + self._encoded("Jobs", "post", (terms, budget)).hex()
-        call = {"from": by, "to": self.contracts["Jobs"].address, "data": data}
+        return self.ask("Jobs", "post", (terms, budget), by)
+
+    def ask(self, contract: str, function: str, arguments: Sequence[Any], by: Address) -> Refusal:
+        """What a call would say; an empty name if it would do. Nothing is sent."""
+        data = "0x" + self._encoded(contract, function, arguments).hex()
+        call = {"from": by, "to": self.contracts[contract].address, "data": data}
         try:
             self.rpc.request("eth_call", [call, "latest"])
         except RpcFailed as failure:

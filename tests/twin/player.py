@@ -18,7 +18,7 @@ from assay.protocol import dispute, sampling, trees
 from assay.protocol.demands import Asked, Chunk, StateLeaf
 from assay.protocol.guardian import Business
 from assay.protocol.keys import Consent
-from assay.protocol.params import CHUNKS, worst_case
+from assay.protocol.params import ABSTAIN, CHUNKS, worst_case
 from assay.protocol.twin import events as e
 from assay.protocol.twin.clock import Job
 from assay.protocol.twin.ledger import free
@@ -159,7 +159,7 @@ class Player:
             if state.status.phase == Phase.SEEDED:
                 found += [since + terms.vote_time, since + terms.vote_time + terms.reveal_time]
             if state.status.phase == Phase.ACCEPTED:
-                found.append(since + terms.challenge_window)
+                found.append(state.window_end(terms))
         bindings = self.twin.market_state.keys.bindings.values()
         found += [binding.due for binding in bindings if binding.due is not None]
         found += [
@@ -273,9 +273,11 @@ class Player:
 
     def _vote_work(self, claim_id: ClaimId, state: ClaimState) -> list[Doing]:
         doings: list[Doing] = []
-        for ballot in state.present():
+        for ballot in state.seats():
             if ballot.state == BallotState.DRAWN:
-                doings.append((self._vote(claim_id, state, ballot.verifier), ballot.verifier))
+                abstain = e.CommitVote(state.claim, ABSTAIN)
+                vote = abstain if self.rng.random() < 0.15 else self._vote(claim_id, state, ballot.verifier)
+                doings.append((vote, ballot.verifier))
             secret = self.secrets.get((claim_id, ballot.verifier))
             if ballot.state == BallotState.COMMITTED and secret is not None:
                 reveal = e.RevealVote(state.claim, secret.valid, secret.traces, secret.salt)
@@ -317,7 +319,7 @@ class Player:
     def _finding(self, state: ClaimState) -> Doing | None:
         claim, by, salt = state.claim, self.rng.choice(PLAYERS), self.rng.randbytes(32)
         claim_id = self.twin.market_state.claim_id(claim)
-        voters = [b.verifier for b in state.present() if b.state == BallotState.VALID]
+        voters = [b.verifier for b in state.seats() if b.state == BallotState.VALID]
         tree = self.scene.segments[claim.segments_root]
         choice = self.rng.choice(["segment", "vote", "binding", "binding", "input"])
         if choice == "vote" and voters:
@@ -343,7 +345,7 @@ class Player:
         terms, claim = self._job(state).terms, state.claim
         sample = self.rng.randrange(terms.samples)
         drawn = sampling.sample_segments(state.status.seed, verifier, terms.samples, terms.segments)
-        traces = self.scene.samples[state.ballots[state.status.draws, verifier].word]
+        traces = self.scene.samples[state.ballots[verifier].word]
         tree, at = self.scene.segments[claim.segments_root], drawn[sample]
         start, way = tree.levels[0][at], tuple(tree.proof(at))
         root, proof = traces.levels[0][sample], tuple(traces.proof(sample))
@@ -505,6 +507,7 @@ class Player:
             (e.StartUnbond(role, Wei(rng.choice([0, unlocked, unlocked // 2, unlocked + 1]))), by),
             (e.FinishUnbond(role, rng.randrange(requests + 1)), by),
             (e.Destroy(), by),
+            (e.Subscribe(rng.choice([ZERO_DIGEST, *self.twin.market_state.classes])), by),
         ]
 
     def operators(self) -> list[Doing]:
@@ -536,6 +539,7 @@ class Player:
             (e.RevokeConsents(), operator),
             (e.Stake(role, Wei(300), operator), owner),
             (e.StartUnbond(role, Wei(50), operator), owner),
+            (e.Subscribe(rng.choice(list(self.twin.market_state.classes)), operator), owner),
             (e.FinishUnbond(role, index, operator), owner),
             (e.Withdraw(by, Wei(held // 2), operator), owner),
         ]

@@ -7,12 +7,24 @@ States and traces are random bytes, hence almost always wrong: games about them 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from assay.program.build import ProgramBuilder
 from assay.program.isa import DType, Input, Program
 from assay.protocol import trees
-from assay.protocol.types import Address, Claim, ClaimId, JobId, Kind, ProgramRef, Seconds, Terms, Wei
+from assay.protocol.types import (
+    Address,
+    Claim,
+    ClaimId,
+    Conditions,
+    JobId,
+    Kind,
+    ProgramRef,
+    Seconds,
+    Terms,
+    Wei,
+)
+from tests.fakes.classes import class_id
 
 
 def inner_program() -> Program:
@@ -31,6 +43,42 @@ def outer_program(shards: int) -> Program:
 
 INNER = inner_program()
 OUTERS = {shards: outer_program(shards) for shards in (1, 2)}
+
+
+PAIR = Conditions(
+    verifiers=2,
+    samples=1,
+    seed_delay=1,
+    vote_time=Seconds(30),
+    reveal_time=Seconds(20),
+    challenge_window=Seconds(120),
+    move_time=Seconds(60),
+    verifier_stake=Wei(203),
+    miss_penalty=Wei(31),
+    challenge_bond=Wei(57),
+    verifier_fee=Wei(0),
+    nodes=64,
+    segments=4,
+    segment_steps=4,
+    data_bytes=40,
+    state_bytes=100,
+    step_bytes=100,
+    step_operations=100,
+)
+"""Two verifiers with one sample each."""
+LONE = replace(
+    PAIR,
+    verifiers=1,
+    samples=2,
+    seed_delay=2,
+    challenge_window=Seconds(25),
+    move_time=Seconds(15),
+    verifier_stake=Wei(505),
+    miss_penalty=Wei(252),
+    challenge_bond=Wei(505),
+)
+"""One verifier with two samples; another window, other amounts."""
+CLASSES = [PAIR, PAIR, LONE]
 
 
 def reference(program: Program) -> ProgramRef:
@@ -95,8 +143,8 @@ class Scene:
         """Small terms of odd amounts."""
         rng = self.rng
         shards, rounds = rng.choice([1, 2, 2]), rng.choice([1, 2, 3])
-        segment_steps = rng.choice([1, 2, 4])
-        verifiers = rng.choice([1, 2, 3])
+        conditions = rng.choice(CLASSES)
+        segment_steps = rng.choice([1, 2, 4] if conditions.samples == 1 else [1, 2])
         floor = rng.choice([0, 7, 333])
         outer = OUTERS[shards]
         return Terms(
@@ -108,6 +156,7 @@ class Scene:
             outer_genesis_root=self.state(outer),
             manifest=rng.randbytes(32),
             seed=rng.randbytes(32),
+            class_id=class_id(conditions),
             records=5,
             record_size=8,
             shards=shards,
@@ -115,28 +164,30 @@ class Scene:
             rounds=rounds,
             steps_per_round=4,
             segment_steps=segment_steps,
-            samples=rng.randint(1, 4 // segment_steps),
-            verifiers=verifiers,
-            quorum=rng.randint(1, verifiers),
-            seed_delay=rng.choice([1, 2]),
+            samples=conditions.samples,
+            verifiers=conditions.verifiers,
+            seed_delay=conditions.seed_delay,
             max_unsettled=rng.choice([1, 2]),
             task_time=Seconds(rng.choice([40, 400])),
             straggler_time=Seconds(rng.choice([30, 300])),
             outer_time=Seconds(rng.choice([10, 60])),
-            vote_time=Seconds(30),
-            reveal_time=Seconds(20),
-            challenge_window=Seconds(rng.choice([25, 120])),
-            move_time=Seconds(rng.choice([15, 60])),
+            vote_time=conditions.vote_time,
+            reveal_time=conditions.reveal_time,
+            challenge_window=conditions.challenge_window,
+            move_time=conditions.move_time,
             price_period=Seconds(rng.choice([1, 50])),
             nonce=nonce,
+            state_bytes=rng.choice([0, 100]),
+            step_bytes=100,
+            step_operations=100,
             price_floor=Wei(floor),
             price_cap=Wei(floor + rng.choice([0, 101, 1_000])),
             verifier_fee=Wei(rng.choice([0, 13])),
             outer_fee=Wei(rng.choice([0, 29])),
             solver_stake=Wei(rng.choice([0, 301, 1_001])),
-            verifier_stake=Wei(rng.choice([0, 203, 505])),
-            challenge_bond=Wei(rng.choice([0, 57])),
-            miss_penalty=Wei(rng.choice([0, 31, 5_000])),
+            verifier_stake=conditions.verifier_stake,
+            challenge_bond=conditions.challenge_bond,
+            miss_penalty=conditions.miss_penalty,
         )
 
     def claim(

@@ -41,10 +41,11 @@ from assay.protocol.types import (
     Terms,
     Wei,
 )
+from tests.fakes.classes import conditions_of, of_its_class
 from tests.fakes.games import fresh, moved
 from tests.fakes.programs import Sample, random_sample
 from tests.twin.conftest import Stage
-from tests.twin.deployed import ACCOUNTS, ITS_OWN
+from tests.twin.deployed import ACCOUNTS, DELAYS, ITS_OWN
 from tests.twin.twin import Twin
 
 CLIENT, SOLVER, CHALLENGER, STRANGER = ACCOUNTS[6], ACCOUNTS[2], ACCOUNTS[4], ACCOUNTS[6]
@@ -57,44 +58,49 @@ def terms_of(sample: Sample, genesis_root: bytes, segment_steps: int) -> Terms:
     """One shard, one round, two segments, one verifier who replays both."""
     program = sample.program
     params = program.params
-    return Terms(
-        client=CLIENT,
-        inner=ProgramRef(program.root, len(program.nodes), program.slots, params),
-        outer=ProgramRef(b"\x01" * 32, 3 * params, 3 * params, params),
-        dataset_root=sample.dataset.tree.root,
-        genesis_root=genesis_root,
-        outer_genesis_root=b"\x02" * 32,
-        manifest=b"\x03" * 32,
-        seed=SEED,
-        records=len(sample.dataset),
-        record_size=sample.dataset.record_size,
-        shards=1,
-        min_shards=1,
-        rounds=1,
-        steps_per_round=2 * segment_steps,
-        segment_steps=segment_steps,
-        samples=2,
-        verifiers=1,
-        quorum=1,
-        seed_delay=1,
-        max_unsettled=1,
-        task_time=Seconds(600),
-        straggler_time=Seconds(600),
-        outer_time=Seconds(60),
-        vote_time=Seconds(60),
-        reveal_time=Seconds(60),
-        challenge_window=Seconds(600),
-        move_time=Seconds(60),
-        price_period=Seconds(60),
-        nonce=1,
-        price_floor=Wei(10),
-        price_cap=Wei(1_000),
-        verifier_fee=Wei(11),
-        outer_fee=Wei(12),
-        solver_stake=Wei(501),
-        verifier_stake=Wei(303),
-        challenge_bond=Wei(57),
-        miss_penalty=Wei(31),
+    return of_its_class(
+        Terms(
+            client=CLIENT,
+            inner=ProgramRef(program.root, len(program.nodes), program.slots, params),
+            outer=ProgramRef(b"\x01" * 32, 3 * params, 3 * params, params),
+            dataset_root=sample.dataset.tree.root,
+            genesis_root=genesis_root,
+            outer_genesis_root=b"\x02" * 32,
+            manifest=b"\x03" * 32,
+            seed=SEED,
+            class_id=bytes(32),
+            records=len(sample.dataset),
+            record_size=sample.dataset.record_size,
+            shards=1,
+            min_shards=1,
+            rounds=1,
+            steps_per_round=2 * segment_steps,
+            segment_steps=segment_steps,
+            samples=2,
+            verifiers=1,
+            seed_delay=1,
+            max_unsettled=1,
+            task_time=Seconds(600),
+            straggler_time=Seconds(600),
+            outer_time=Seconds(60),
+            vote_time=Seconds(60),
+            reveal_time=Seconds(60),
+            challenge_window=Seconds(600),
+            move_time=Seconds(60),
+            price_period=Seconds(60),
+            nonce=1,
+            state_bytes=0,
+            step_bytes=0,
+            step_operations=0,
+            price_floor=Wei(10),
+            price_cap=Wei(1_000),
+            verifier_fee=Wei(11),
+            outer_fee=Wei(12),
+            solver_stake=Wei(501),
+            verifier_stake=Wei(303),
+            challenge_bond=Wei(57),
+            miss_penalty=Wei(31),
+        )
     )
 
 
@@ -123,6 +129,10 @@ def begin(twin: Twin, rng: random.Random, sample: Sample, fault: NodeFault | Sta
     tree = trees.build(claimed.segment_roots(2, segment_steps))
     terms = terms_of(sample, tree.levels[0][0], segment_steps)
     job_id = twin.market_state.job_id(terms)
+    assert twin.act(e.Register(conditions_of(terms)), CLIENT)
+    for account in ACCOUNTS[1::2]:
+        assert twin.act(e.Subscribe(terms.class_id), account)
+    twin.wait(1, 2 * DELAYS.weight_epoch)
     assert twin.act(e.Post(terms, worst_case(terms)), CLIENT)
     assert twin.act(e.TakeShard(job_id, 0), SOLVER)
     roots = tree.levels[0]

@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.protocol.params import BadTerms, check_terms, worst_case
-from assay.protocol.types import Terms, Wei
+from assay.protocol.params import (
+    BadConditions,
+    BadTerms,
+    check_conditions,
+    check_shape,
+    check_terms,
+    worst_case,
+)
+from assay.protocol.twin import events as e
+from assay.protocol.types import Conditions, Terms, Wei
+from tests.fakes.classes import WIDE, class_id, conditions_of
 from tests.property.markets import CHANGES, TERMS
 from tests.twin.conftest import Stage
 from tests.twin.deployed import ACCOUNTS
+
+SIZES = ("data_bytes", "state_bytes", "step_bytes", "step_operations")
+"""Fields of a class that nothing bounds."""
+MOST = {field.name: 2**128 for field in dataclasses.fields(Conditions)}
+MOST |= dict.fromkeys(("vote_time", "reveal_time", "challenge_window", "move_time"), 2**64)
+MOST |= dict.fromkeys(("verifiers", "samples", "seed_delay", "nodes", "segments", "segment_steps"), 2**32)
+CLASS = replace(conditions_of(TERMS), verifier_fee=Wei(3), segments=16, segment_steps=16, data_bytes=1_000)
+CLASS = replace(CLASS, nodes=60_000, state_bytes=2_000, step_bytes=2_000, step_operations=2_000)
 
 
 @st.composite
 def some_terms(draw: st.DrawFn) -> Terms:
     """Good terms with up to three fields changed, the outer program's slots mended more often than not."""
     names = draw(st.lists(st.sampled_from(sorted(CHANGES)), max_size=3, unique=True))
-    terms = replace(TERMS, client=ACCOUNTS[1], **{name: draw(CHANGES[name]) for name in names})
+    base = replace(TERMS, client=ACCOUNTS[1], class_id=class_id(CLASS))
+    terms = replace(base, **{name: draw(CHANGES[name]) for name in names})
     slots = (2 + terms.shards) * terms.inner.params
     if draw(st.integers(0, 3)) and slots < 2**32:
         terms = replace(terms, outer=replace(terms.outer, slots=slots))
@@ -27,6 +46,7 @@ def some_terms(draw: st.DrawFn) -> Terms:
 
 def test_terms_are_refused_alike(stage: Stage) -> None:
     twin = stage.enter()
+    assert twin.act(e.Register(CLASS), ACCOUNTS[1])
     fields: dict[str, int] = {}
 
     @given(some_terms())
@@ -35,7 +55,12 @@ def test_terms_are_refused_alike(stage: Stage) -> None:
         expected = "BudgetTooSmall"  # the rule after the terms': a budget of nothing
         field = ""
         try:
-            check_terms(terms)
+            check_shape(terms, WIDE)
+            if terms.class_id != class_id(CLASS):
+                raise KeyError
+            check_terms(terms, CLASS, WIDE)
+        except KeyError:
+            expected = "NoSuchClass"
         except BadTerms as error:
             expected, field = "BadTerms", error.field
         if expected == "BudgetTooSmall" and worst_case(terms) == 0:
@@ -58,3 +83,29 @@ def test_worst_case_is_the_contracts(stage: Stage) -> None:
         assert found == worst_case(terms)
 
     compare()
+
+
+def test_conditions_are_refused_alike(stage: Stage) -> None:
+    """Rule 3.4: a class is registered within the market's bounds, whatever is asked for."""
+    twin = stage.enter()
+    fields: dict[str, int] = {}
+    numbers = st.sampled_from([0, 1, 2, 4, 5, 8, 9, 256, 257, 10_000, 10_001, 65_536, 65_537, 10**30 + 1])
+    names = [field.name for field in dataclasses.fields(Conditions) if field.name not in SIZES]
+
+    @given(st.lists(st.sampled_from(names), max_size=3, unique=True), st.data())
+    @settings(max_examples=150)
+    def compare(changed: list[str], data: st.DataObject) -> None:
+        given_ = {name: data.draw(numbers.filter(lambda n, m=MOST[name]: n < m), name) for name in changed}
+        conditions = replace(CLASS, **given_)
+        expected = ""
+        try:
+            check_conditions(conditions, WIDE)
+        except BadConditions as error:
+            expected = error.field
+        found = twin.deployed.ask("Classes", "register", (conditions,), ACCOUNTS[1])
+        name = "BadConditions" if expected else ""
+        assert (found.name, found.arguments.get("field", "")) == (name, expected)
+        fields[expected] = fields.get(expected, 0) + 1
+
+    compare()
+    assert fields[""] >= 10 and len(fields) >= 9, fields

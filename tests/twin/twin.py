@@ -25,6 +25,7 @@ from assay.protocol.twin.ledger import Bucket, demand_bond, forced_error_deposit
 from assay.protocol.twin.lifecycle import Refused, transition
 from assay.protocol.twin.market_state import Deployment, MarketState, Moment, new_market_state
 from assay.protocol.types import ZERO_DIGEST, Address, ClaimStatus, Game, Kind, Progress, Role, Seconds, Vote
+from tests.fakes.classes import WIDE
 from tests.twin.deployed import (
     ACCOUNTS,
     CHAIN_ID,
@@ -63,7 +64,8 @@ class Twin:
         jobs = Address(deployed.contracts["Jobs"].address)
         unbonding, unbinding, forced = DELAYS.unbond_s, DELAYS.unbind_s, DELAYS.forced_error_s
         epoch = DELAYS.weight_epoch
-        deployment = Deployment(CHAIN_ID, jobs, unbonding, unbinding, epoch, forced, keccak, ARITHMETIC)
+        times = (unbonding, unbinding, epoch, forced)
+        deployment = Deployment(CHAIN_ID, jobs, *times, keccak, ARITHMETIC, WIDE)
         share = SUPPLY // len(ACCOUNTS)
         wallets = dict.fromkeys(ACCOUNTS[1:], share)
         wallets[ACCOUNTS[0]] = SUPPLY - share * (len(ACCOUNTS) - 1)
@@ -175,7 +177,7 @@ class Twin:
             yield ("Tasks", "current", place), current
             state = self.market_state.claims[last]
             yield ("Tasks", "status", (last,)), state.status
-            yield ("Tasks", "votes", (last,)), [ballot.vote for ballot in state.present()]
+            yield ("Tasks", "votes", (last,)), [ballot.vote for ballot in state.seats()]
         for game_id in range(1, self.market_state.games_opened + 1):
             stands = game_id in self.market_state.games
             stored = game_hash(self.chain_games[game_id]) if stands else ZERO_DIGEST
@@ -203,8 +205,14 @@ class Twin:
             owner = self.market_state.keys.owner_of(account, self.time)
             yield ("Keys", "ownerOf", (account,)), owner
             yield ("Keys", "nonces", (account,)), self.market_state.keys.nonce(account)
-        for account, weight in self.market_state.draw_weights(Moment(self.time, self.block)):
-            yield ("Stakes", "drawWeight", (account,)), weight
+        for account in ACCOUNTS[1:]:
+            agreed = self.market_state.subscriptions.get(account, ZERO_DIGEST)
+            yield ("Stakes", "classOf", (account,)), agreed
+        for class_id in self.market_state.classes:
+            weights = self.market_state.draw_weights(class_id, Moment(self.time, self.block))
+            yield ("Stakes", "classWeight", (class_id,)), sum(weight for _, weight in weights)
+            for account, weight in weights:
+                yield ("Stakes", "drawWeight", (class_id, account)), weight
         yield ("Guardian", "pauser", ()), self.market_state.guardian.pauser
         for business in Business:
             yield ("Guardian", "isPaused", (business,)), business in self.market_state.guardian.paused

@@ -81,6 +81,8 @@ interface IStakes is IBatch {
     );
     event UnbondFinished(address indexed account, Role indexed role, uint256 indexed index, uint256 amount);
     event Slashed(address indexed account, Role indexed role, uint256 asked, uint256 taken);
+    /// @dev From two epochs later on the account is drawn for this class's jobs, and for no other's. 0: for none.
+    event Subscribed(address indexed account, bytes32 indexed class);
     event Endpoint(address indexed account, string url);
 
     function stake(Role role, uint256 amount) external; // from the caller's free balance
@@ -90,6 +92,11 @@ interface IStakes is IBatch {
     function stakeFor(address account, Role role, uint256 amount) external;
     function startUnbondFor(address account, Role role, uint256 amount) external returns (uint256 index);
     function finishUnbondFor(address account, Role role, uint256 index) external returns (uint256 amount);
+    /// @notice Agree to a class of conditions, and to no other from now on: the verifier stake counts in the draws of its
+    /// jobs two epochs later. 0: be drawn for nothing. What the stake is locked for already stays.
+    function subscribe(bytes32 class) external;
+    /// @notice The same by the owner of an operator.
+    function subscribeFor(address account, bytes32 class) external;
     /// @notice Announce where the caller serves its blocks ("http://host:port").
     function setEndpoint(string calldata url) external;
     function lock(address account, Role role, uint256 amount) external; // modules
@@ -98,6 +105,15 @@ interface IStakes is IBatch {
     function unlockEach(address[] calldata accounts, Role role, uint256 amount) external; // modules
     /// @notice A settled claim's locks: the first account's as a solver, the others' as verifiers.
     function release(address[] calldata accounts, uint256 solverStake, uint256 verifierStake) external; // modules
+    /// @notice Verifiers for empty seats, drawn among the class's subscribers as in `draw`, each with `amount` locked for
+    /// it: accounts without so much free stake, and `others`, are passed over, a few at most. Fewer if there are fewer.
+    function seat(bytes32 class, bytes32 seed, uint256 count, uint256 amount, address[] calldata others)
+        external
+        returns (address[] memory seated); // modules
+    /// @notice Unlock `held` of each account and take `amount` of it into the free balance of the calling module.
+    function fine(address[] calldata accounts, Role role, uint256 held, uint256 amount)
+        external
+        returns (uint256 taken); // modules
     /// @notice Take min(asked, active - locked + unbonding) into the free balance of the calling module; what is locked
     /// stays behind the claims and votes that it is locked for (a conviction unlocks its own first). Never reverts on shortage.
     function slash(address account, Role role, uint256 asked) external returns (uint256 taken); // modules
@@ -119,18 +135,20 @@ interface IStakes is IBatch {
         external
         view
         returns (uint256 amount, uint64 due);
-    function verifiers() external view returns (uint256 count);
-    /// @notice What the account counts for in a draw in this block: its active verifier stake at the end of the epoch (of
-    /// WEIGHT_EPOCH blocks) before the last.
-    function drawWeight(address account) external view returns (uint256);
-    /// @notice `count` distinct verifiers drawn with probability proportional to weight; fewer if there are fewer.
-    function draw(bytes32 seed, uint256 count) external view returns (address[] memory);
+    /// @notice The class that the account has subscribed to; 0: none.
+    function classOf(address account) external view returns (bytes32);
+    /// @notice What the account counts for in draws of a class in this block: its active verifier stake at the end of the
+    /// epoch (of WEIGHT_EPOCH blocks) before the last, if it had subscribed to it by then.
+    function drawWeight(bytes32 class, address account) external view returns (uint256);
+    /// @notice All that counts in draws of a class in this block.
+    function classWeight(bytes32 class) external view returns (uint256);
+    /// @notice `count` distinct subscribers drawn with probability proportional to weight; fewer if there are fewer.
+    function draw(bytes32 class, bytes32 seed, uint256 count) external view returns (address[] memory);
 }
 
 /// @title Jobs: terms, escrow, and where each job stands
 interface IJobs {
     error NotModule(address caller);
-    error BadTerms(string field);
     error JobExists(bytes32 jobId);
     error NoSuchJob(bytes32 jobId);
     error BudgetTooSmall(uint256 needed, uint256 given);
@@ -252,6 +270,9 @@ interface ITasks is IBatch {
     event SeedRecorded(bytes32 indexed claimId, bytes32 seed, address[] drawn);
     event Accepted(bytes32 indexed claimId, uint64 windowEnds);
     event Redrawn(bytes32 indexed claimId, uint64 seedBlock);
+    /// @dev More verifiers for the seats that are empty, from the same seed.
+    event Called(bytes32 indexed claimId, address[] drawn);
+    event VoteAbstained(bytes32 indexed claimId, address indexed verifier);
     event VoteRevealed(bytes32 indexed claimId, address indexed verifier, bool valid, bytes32[] traces);
     event VoteFined(bytes32 indexed claimId, address indexed verifier, uint256 penalty);
     event VoteConvicted(
@@ -274,7 +295,8 @@ interface ITasks is IBatch {
     /// @dev An early challenger's part of the reward of another's conviction.
     event RewardShared(bytes32 indexed claimId, address indexed challenger, uint256 amount);
 
-    /// @notice Take an open shard at its present price; needs solverStake unlocked.
+    /// @notice Take an open shard at its present price; locks missPenalty as long as it is held, and needs solverStake
+    /// unlocked beside it.
     function takeShard(bytes32 jobId, uint32 shard) external;
     /// @notice Give a shard back; free while nothing is owed for the current round, else missPenalty is burnt.
     function release(bytes32 jobId, uint32 shard) external;
@@ -288,7 +310,8 @@ interface ITasks is IBatch {
     /// header, whose RANDAO value gives the seed; or empty, once nobody has brought it for 128 blocks: then the block's hash
     /// does. Names a later seed block when the hash has left the history (EIP-2935).
     function recordSeed(Claim calldata claim, bytes calldata header) external;
-    /// @notice Anyone: accept a task whose votes are in, or redraw when they are not and time is up.
+    /// @notice Anyone, once every seat has voted or time is up: fine the silent and call others to the empty seats, three
+    /// times at most; then accept the task, whatever its votes are (docs/protocol.md 4.7).
     function tally(Claim calldata claim) external;
     /// @notice Anyone, after the challenge window: pay claimant and verifiers, unlock stakes.
     function settle(Claim calldata claim) external;
@@ -296,6 +319,7 @@ interface ITasks is IBatch {
     /// Changes nothing but a cursor, and has to be called again, for each 64 rewinds that left the claim standing.
     function void(Claim calldata claim) external;
     // drawn verifiers
+    /// @notice Commit a vote. The commitment 1 abstains: it costs nothing, and frees the stake at once.
     function commitVote(Claim calldata claim, bytes32 commitment) external;
     /// @notice Open a vote. `traces`: the leaves below the tracesRoot that was committed to, one for each sample; none, for a
     /// tracesRoot of zero, is enough for an invalid vote.

@@ -44,6 +44,7 @@ struct Terms {
     bytes32 outerGenesisRoot; // outer state root before round 0
     bytes32 manifest; // sha2-256 digest of the raw block holding the job manifest
     bytes32 seed; // data order and counter-based randomness
+    bytes32 class; // of conditions, to which the drawn have subscribed; the id of the Conditions that these terms keep
     uint32 records;
     uint32 recordSize; // bytes
     uint32 shards;
@@ -52,8 +53,7 @@ struct Terms {
     uint32 stepsPerRound;
     uint32 segmentSteps; // divides stepsPerRound
     uint32 samples; // segments replayed by each drawn verifier
-    uint32 verifiers; // drawn for each task
-    uint32 quorum; // valid votes that accept a task
+    uint32 verifiers; // seats of each task's draw
     uint32 seedDelay; // blocks between commit and the block whose RANDAO value gives the seed
     uint32 maxUnsettled; // rounds the pipeline may run ahead of settlement
     uint64 taskTime; // seconds from the start of a round to its commit deadline
@@ -61,18 +61,61 @@ struct Terms {
     uint64 outerTime; // seconds for which a round's outer claim is reserved to one shard's holder
     uint64 voteTime; // seconds to commit a vote after the seed
     uint64 revealTime; // seconds to reveal after voting ends
-    uint64 challengeWindow; // seconds after acceptance
+    uint64 challengeWindow; // seconds after acceptance; twice as many for a task that is not attested
     uint64 moveTime; // seconds for each move of a game
     uint64 pricePeriod; // seconds over which an open shard's price rises from floor to cap
     uint64 nonce; // the client's, so that equal jobs differ
+    uint64 stateBytes; // of the larger program's state; this and the next two are the client's word, which nodes check
+    uint64 stepBytes; // most memory that a step takes
+    uint64 stepOperations; // most arithmetic operations of a step
     uint128 priceFloor; // per task
     uint128 priceCap;
     uint128 verifierFee; // per revealed, uncontradicted attestation
     uint128 outerFee; // per outer claim
     uint128 solverStake; // locked per claim
-    uint128 verifierStake; // locked per vote
+    uint128 verifierStake; // locked per seat, from the draw on
     uint128 challengeBond;
-    uint128 missPenalty; // from a solver that misses a deadline, and for votes that are missing or unfounded
+    uint128 missPenalty; // for a task that is missed, and for votes that are missing or unfounded; locked per shard held
+}
+
+/// @dev What a drawn verifier does and risks. A job that names a class of conditions has its counts, times and amounts
+/// exactly, pays at least its fee, and is no larger than it allows. Registered once, by anyone; id = keccak256(abi.encode(it)).
+struct Conditions {
+    uint32 verifiers;
+    uint32 samples;
+    uint32 seedDelay;
+    uint64 voteTime;
+    uint64 revealTime;
+    uint64 challengeWindow;
+    uint64 moveTime;
+    uint128 verifierStake;
+    uint128 missPenalty;
+    uint128 challengeBond;
+    uint128 verifierFee; // at least
+    // at most
+    uint32 nodes; // of either program
+    uint32 segments;
+    uint32 segmentSteps;
+    uint64 dataBytes; // records * recordSize
+    uint64 stateBytes;
+    uint64 stepBytes;
+    uint64 stepOperations;
+}
+
+/// @dev What every class and every job of a market keeps to, whoever writes it; fixed at deployment.
+struct Bounds {
+    uint64 leastVote; // seconds; of voteTime and of revealTime
+    uint64 mostVote;
+    uint64 leastMove;
+    uint64 mostMove;
+    uint64 leastWindow;
+    uint64 mostWindow;
+    uint32 leastDelay; // blocks
+    uint32 mostDelay;
+    uint64 mostTime; // seconds; of all other times
+    uint128 leastStake; // of a verifier's seat
+    uint128 mostStake;
+    uint128 leastBond;
 }
 
 /// @dev "Program P, from input root, for n steps, gives output root", as its claimant committed it.
@@ -98,9 +141,10 @@ struct ClaimStatus {
     Phase phase;
     uint64 seedBlock;
     uint64 since; // seconds: when the present phase began
-    uint32 draws; // seeds used so far
+    uint32 draws; // seed blocks used so far
+    uint32 calls; // how often verifiers were called to empty seats
     uint32 openGames;
-    uint32 revealed;
+    uint32 revealed; // votes shown, but for those that have fallen since
     uint32 valid;
     bytes32 seed;
 }
@@ -111,6 +155,7 @@ struct Vote {
     bytes32 commitment; // 0 until committed
     bool revealed;
     bool valid;
+    bool gone; // the seat is over and holds no stake: abstained, fined, or fallen to a game
     bytes32 tracesRoot; // tree over the keyed trace roots of the last step of each sampled segment
 }
 

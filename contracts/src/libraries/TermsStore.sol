@@ -12,7 +12,7 @@ library TermsStore {
     }
 
     /// @notice Where in memory the terms are; 0 if there is no such job.
-    /// @dev The code is a zero byte and abi.encode(terms): 43 words, of which words 1 to 4 and 5 to 8 are the two programs.
+    /// @dev The code is a zero byte and abi.encode(terms): 46 words, of which words 1 to 4 and 5 to 8 are the two programs.
     /// In memory a struct keeps a pointer for each nested struct, so the words before and after them are copied apart.
     /// SAFETY: nothing is validated again, since only `write` above, from decoded terms, creates code at such an address.
     function read(address jobs, bytes32 jobId) internal view returns (uint256 terms) {
@@ -21,10 +21,10 @@ library TermsStore {
         assembly ("memory-safe") {
             let programs := mload(0x40)
             terms := add(programs, 0x100)
-            mstore(0x40, add(terms, 0x4a0))
+            mstore(0x40, add(terms, 0x500))
             extcodecopy(pointer, terms, 1, 0x20)
             extcodecopy(pointer, programs, 0x21, 0x100)
-            extcodecopy(pointer, add(terms, 0x60), 0x121, 0x440)
+            extcodecopy(pointer, add(terms, 0x60), 0x121, 0x4a0)
             mstore(add(terms, 0x20), programs)
             mstore(add(terms, 0x40), add(programs, 0x80))
         }

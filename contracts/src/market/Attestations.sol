@@ -13,6 +13,11 @@ abstract contract Attestations is Claims {
     /// @dev Blocks for which a seed has to come with its block's header: half of what the BLOCKHASH opcode reaches, so that
     /// a seed without one can be recorded on a chain that keeps no longer history.
     uint64 private constant SEED_PATIENCE = 128;
+    /// @dev The commitment of who cannot or does not want to vote.
+    bytes32 private constant ABSTAIN = bytes32(uint256(1));
+    /// @dev How often others are called to empty seats, and all seats that a claim can have.
+    uint256 private constant MAX_CALLS = 3;
+    uint256 private constant MAX_SEATS = 8;
 
     function recordSeed(Claim calldata claim, bytes calldata header) external {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase()(claim, Phase.COMMITTED);
@@ -26,16 +31,10 @@ abstract contract Attestations is Claims {
             return;
         }
         bytes32 seed = sha256(abi.encodePacked(_randomness(st.seedBlock, blockHash, header), claimId));
-        address[] memory drawn = _drawOthers(seed, t.verifiers, claim.claimant);
         seeds[claimId] = seed;
-        // At most t.verifiers, which is at most 16.
-        // forge-lint: disable-next-line(unsafe-typecast)
-        (st.phase, st.since, st.drawn) = (Phase.SEEDED, _now(), uint8(drawn.length));
+        (st.phase, st.since) = (Phase.SEEDED, _now());
+        emit ITasks.SeedRecorded(claimId, seed, _seat(claimId, st, t, claim.claimant, seed, t.verifiers));
         _setStatus(claimId, st);
-        for (uint256 i; i < drawn.length; ++i) {
-            ballots[claimId][_ballot(st.draws, i)].verifier = drawn[i];
-        }
-        emit ITasks.SeedRecorded(claimId, seed, drawn);
     }
 
     /// @dev RANDAO's value, of which a proposer can only leave its own part out. Whoever builds a block can try contents for
@@ -62,21 +61,28 @@ abstract contract Attestations is Claims {
         if (block.timestamp > deadline) revert ITasks.TooLate(_time(deadline));
         if (commitment == 0) revert ITasks.WrongReveal();
         (uint256 i, Ballot storage ballot) = _ordinal(claimId, st, msg.sender);
-        if (_cast(st, i)) revert ITasks.AlreadyVoted(msg.sender);
+        if (_cast(st, i) || _gone(st, i)) revert ITasks.AlreadyVoted(msg.sender);
+        if (commitment == ABSTAIN) {
+            st.gone |= _bit(i);
+            _setStatus(claimId, st);
+            emit ITasks.VoteAbstained(claimId, msg.sender);
+            STAKES.unlock(msg.sender, Role.VERIFIER, t.verifierStake);
+            return;
+        }
         ballot.word = commitment;
         st.first |= _bit(i);
         _setStatus(claimId, st);
-        STAKES.lock(msg.sender, Role.VERIFIER, t.verifierStake);
     }
 
     function revealVote(Claim calldata claim, bool valid, bytes32[] calldata traces, bytes32 salt) external {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase()(claim, Phase.SEEDED);
         uint256 voting = uint256(st.since) + t.voteTime;
-        if (block.timestamp <= voting && _castCount(st) < st.drawn) revert ITasks.NotDue(_time(voting + 1));
+        bool early = _awaited(st) & ~uint256(st.first) != 0; // somebody may still commit
+        if (block.timestamp <= voting && early) revert ITasks.NotDue(_time(voting + 1));
         if (block.timestamp > voting + t.revealTime) revert ITasks.TooLate(_time(voting + t.revealTime));
         (uint256 i, Ballot storage ballot) = _ordinal(claimId, st, msg.sender);
         if (!_cast(st, i)) revert ITasks.WrongReveal();
-        if (_revealed(st, i)) revert ITasks.AlreadyVoted(msg.sender);
+        if (_revealed(st, i) || _gone(st, i)) revert ITasks.AlreadyVoted(msg.sender);
         if (valid && traces.length != t.samples) revert ITasks.WrongReveal();
         bytes32 tracesRoot = traces.length == 0 ? bytes32(0) : Merkle.root(traces);
         if (ballot.word != keccak256(abi.encode(claimId, msg.sender, valid, tracesRoot, salt))) {
@@ -91,62 +97,79 @@ abstract contract Attestations is Claims {
 
     function tally(Claim calldata claim) external {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase()(claim, Phase.SEEDED);
-        if (_validCount(st) >= t.quorum) {
-            (st.phase, st.since) = (Phase.ACCEPTED, _now());
-            _setStatus(claimId, st);
-            JOBS.taskAccepted(claim.jobId, claim.round, claim.rewinds, claim.price);
-            emit ITasks.Accepted(claimId, uint64(block.timestamp + t.challengeWindow));
-            return;
-        }
+        uint256 silent = _awaited(st);
         uint256 deadline = uint256(st.since) + t.voteTime + t.revealTime;
-        if (_revealedCount(st) < st.drawn && block.timestamp <= deadline) {
-            revert ITasks.NotDue(_time(deadline + 1));
-        }
+        if (silent != 0 && block.timestamp <= deadline) revert ITasks.NotDue(_time(deadline + 1));
         if (!_stands(st.phase, claim.jobId, claim.kind, claim.round, st.rewinds)) {
             revert ITasks.NotStanding();
         }
-        _dismiss(claimId, st, t);
-        (st.phase, st.since, st.seedBlock) = (Phase.COMMITTED, _now(), _newSeedBlock(t));
-        (st.drawn, st.first, st.second) = (0, 0, 0);
+        _fine(claimId, st, t, silent);
+        if (_call(claimId, st, t, claim.claimant)) return;
+        // Whoever called the claim invalid and has no game on it, nor anybody else.
+        if (st.openGames == 0) _fine(claimId, st, t, st.second & ~st.first & ~st.gone);
+        (st.phase, st.since) = (Phase.ACCEPTED, _now());
         _setStatus(claimId, st);
-        emit ITasks.Redrawn(claimId, st.seedBlock);
+        JOBS.taskAccepted(claim.jobId, claim.round, claim.rewinds, claim.price);
+        emit ITasks.Accepted(claimId, _time(_windowEnd(claim.kind, st.since, _validCount(st), t)));
     }
 
-    /// @dev End of a draw that did not accept: whoever was drawn and did not reveal pays, and so does whoever called the claim
-    /// invalid while no game on it is open; the others are free again.
-    function _dismiss(bytes32 claimId, Status memory st, Terms memory t) private {
-        uint256 penalties;
-        for (uint256 i; i < st.drawn; ++i) {
-            Ballot storage ballot = ballots[claimId][_ballot(st.draws, i)];
-            (address verifier, BallotState state) = (ballot.verifier, ballot.state);
-            if (state == BallotState.DONE) continue;
-            if (ballot.games > 0) {
-                ballot.state = BallotState.HELD;
-                continue;
-            }
-            if (_cast(st, i)) STAKES.unlock(verifier, Role.VERIFIER, t.verifierStake);
-            if (_revealed(st, i) && (_valid(st, i) || st.openGames > 0)) continue;
-            uint256 taken = STAKES.slash(verifier, Role.VERIFIER, t.missPenalty);
-            penalties += taken;
-            emit ITasks.VoteFined(claimId, verifier, taken);
-        }
-        VAULT.burn(IVault.Bucket.FREE, _key(address(this)), penalties);
-    }
-
-    /// @dev A claimant that the seed draws is passed over for the next in line.
-    function _drawOthers(bytes32 seed, uint256 count, address claimant)
+    /// @dev Others for the seats that have shown no vote, from the same seed, and a new clock for them. Votes that were
+    /// shown stand. False if every seat has voted, nobody may be called any more, or nobody is there to be called.
+    function _call(bytes32 claimId, Status memory st, Terms memory t, address claimant)
         private
-        view
-        returns (address[] memory others)
+        returns (bool)
     {
-        address[] memory drawn = STAKES.draw(seed, count + 1);
-        others = new address[](count);
+        uint256 shown = _revealedCount(st);
+        if (shown >= t.verifiers || st.calls == MAX_CALLS) return false;
+        uint256 seats = t.verifiers - shown;
+        if (seats > MAX_SEATS - st.drawn) seats = MAX_SEATS - st.drawn;
+        // One seed a claim; the calls' own points in it.
+        uint8 calls = st.calls + 1;
+        bytes32 seed = keccak256(abi.encode(seeds[claimId], calls));
+        address[] memory drawn = _seat(claimId, st, t, claimant, seed, seats);
+        if (drawn.length == 0) return false;
+        (st.calls, st.since) = (calls, _now());
+        _setStatus(claimId, st);
+        emit ITasks.Called(claimId, drawn);
+        return true;
+    }
+
+    /// @dev Takes missPenalty of the stake of each of these seats, and frees the rest.
+    function _fine(bytes32 claimId, Status memory st, Terms memory t, uint256 seats) private {
+        if (seats == 0) return;
+        address[] memory each = new address[](_ones(seats));
         uint256 n;
-        for (uint256 i; i < drawn.length && n < count; ++i) {
-            if (drawn[i] != claimant) others[n++] = drawn[i];
+        for (uint256 i; i < st.drawn; ++i) {
+            if (seats >> i & 1 == 0) continue;
+            each[n++] = ballots[claimId][i].verifier;
+            emit ITasks.VoteFined(claimId, each[n - 1], t.missPenalty);
         }
-        assembly ("memory-safe") {
-            mstore(others, n)
+        st.gone |= uint8(seats);
+        uint256 taken = STAKES.fine(each, Role.VERIFIER, t.verifierStake, t.missPenalty);
+        VAULT.burn(IVault.Bucket.FREE, _key(address(this)), taken);
+    }
+
+    /// @dev Draws for so many seats; the claimant and who was drawn before are passed over.
+    function _seat(
+        bytes32 claimId,
+        Status memory st,
+        Terms memory t,
+        address claimant,
+        bytes32 seed,
+        uint256 seats
+    ) private returns (address[] memory drawn) {
+        uint256 before = st.drawn;
+        address[] memory others = new address[](before + 1);
+        others[before] = claimant;
+        for (uint256 i; i < before; ++i) {
+            others[i] = ballots[claimId][i].verifier;
         }
+        drawn = seats == 0 ? new address[](0) : STAKES.seat(t.class, seed, seats, t.verifierStake, others);
+        for (uint256 i; i < drawn.length; ++i) {
+            ballots[claimId][before + i].verifier = drawn[i];
+        }
+        // At most MAX_SEATS.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        st.drawn = uint8(before + drawn.length);
     }
 }

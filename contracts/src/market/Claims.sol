@@ -9,9 +9,10 @@ import {TermsStore} from "../libraries/TermsStore.sol";
 /// @notice A claim itself is never stored. Whoever acts on one brings it along, and it counts only if its hash is known.
 /// @dev Tasks and TasksExtension work on the same storage, so every variable of either is declared here.
 abstract contract Claims {
-    /// @dev One slot. `drawn` counts the present draw, which `draws` names; of its i-th vote, bit i of `first` and `second`
-    /// say: 0 0 nothing yet, 1 0 committed, 1 1 valid, 0 1 invalid. `opened`: block of the first game on the claim.
-    /// `early`: of the open games on the claim, those announced before that block.
+    /// @dev One slot. `drawn` counts the seats; of the i-th, bit i of `first` and `second` say: 0 0 nothing yet, 1 0
+    /// committed, 1 1 valid, 0 1 invalid; bit i of `gone`, that it is over and holds no stake: abstained, fined, or fallen
+    /// to a game. `opened`: block of the first game on the claim. `early`: of the open games on the claim, those announced
+    /// before that block.
     struct Status {
         Phase phase;
         uint40 seedBlock;
@@ -20,26 +21,18 @@ abstract contract Claims {
         uint16 draws;
         uint16 openGames; // on the claim or on a vote
         uint16 early;
-        uint16 first;
-        uint16 second;
+        uint8 first;
+        uint8 second;
+        uint8 gone;
+        uint8 calls;
         uint8 drawn;
         uint16 attempt;
         uint24 rewinds;
     }
 
-    /// @dev What became of a vote beside what Status says. HELD: of a draw that failed, still locked because a game on it
-    /// is open. DONE: convicted.
-    enum BallotState {
-        CAST,
-        HELD,
-        DONE
-    }
-
     /// @dev Two slots. `word`: the commitment, then, once revealed, tracesRoot.
     struct Ballot {
         address verifier;
-        BallotState state;
-        uint32 games;
         bytes32 word;
     }
 
@@ -59,7 +52,7 @@ abstract contract Claims {
     mapping(bytes32 claimId => bytes32) internal seeds;
     /// @dev The last claim of each place of each job; whether it stands, its status says.
     mapping(bytes32 place => bytes32 claimId) internal places;
-    /// @dev Keyed by the draw and the ordinal in it, so that a new draw leaves the ballots of the old one as they were.
+    /// @dev Keyed by the seat.
     mapping(bytes32 claimId => mapping(uint256 ballot => Ballot)) internal ballots;
     mapping(bytes32 jobId => mapping(uint32 shard => Shard)) internal shardsOf;
     /// @dev Of a convicted claim, what each early game that was still open then gets when it ends.
@@ -103,8 +96,10 @@ abstract contract Claims {
         st.draws = uint16(word >> 128);
         st.openGames = uint16(word >> 144);
         st.early = uint16(word >> 160);
-        st.first = uint16(word >> 176);
-        st.second = uint16(word >> 192);
+        st.first = uint8(word >> 176);
+        st.second = uint8(word >> 184);
+        st.gone = uint8(word >> 192);
+        st.calls = uint8(word >> 200);
         st.drawn = uint8(word >> 208);
         st.attempt = uint16(word >> 216);
         st.rewinds = uint24(word >> 232);
@@ -124,8 +119,9 @@ abstract contract Claims {
     function _setStatus(bytes32 claimId, Status memory st) internal {
         uint256 word = uint256(st.phase) | (uint256(st.seedBlock) << 8) | (uint256(st.since) << 48)
             | (uint256(st.opened) << 88) | (uint256(st.draws) << 128) | (uint256(st.openGames) << 144)
-            | (uint256(st.early) << 160) | (uint256(st.first) << 176) | (uint256(st.second) << 192)
-            | (uint256(st.drawn) << 208) | (uint256(st.attempt) << 216) | (uint256(st.rewinds) << 232);
+            | (uint256(st.early) << 160) | (uint256(st.first) << 176) | (uint256(st.second) << 184)
+            | (uint256(st.gone) << 192) | (uint256(st.calls) << 200) | (uint256(st.drawn) << 208)
+            | (uint256(st.attempt) << 216) | (uint256(st.rewinds) << 232);
         statuses[claimId] = word;
     }
 
@@ -211,7 +207,7 @@ abstract contract Claims {
         return _live(phase) && !_overtaken(jobId, kind, round, rewinds, false);
     }
 
-    /// @dev Of the present draw: all whose stake is locked, and those among them whose vote is valid.
+    /// @dev All seats whose stake is locked, and those among them whose vote is valid.
     function _voters(bytes32 claimId, Status memory st)
         internal
         view
@@ -222,10 +218,8 @@ abstract contract Claims {
         uint256 n;
         uint256 m;
         for (uint256 i; i < st.drawn; ++i) {
-            if (!_cast(st, i)) continue;
-            Ballot storage ballot = ballots[claimId][_ballot(st.draws, i)];
-            (address verifier, BallotState state) = (ballot.verifier, ballot.state);
-            if (state == BallotState.DONE) continue;
+            if (_gone(st, i)) continue;
+            address verifier = ballots[claimId][i].verifier;
             voters[n++] = verifier;
             if (_valid(st, i)) valid[m++] = verifier;
         }
@@ -235,24 +229,19 @@ abstract contract Claims {
         }
     }
 
-    /// @dev The account's place in the present draw, and its ballot.
+    /// @dev The account's seat, and its ballot.
     function _ordinal(bytes32 claimId, Status memory st, address verifier)
         internal
         view
         returns (uint256 i, Ballot storage ballot)
     {
         mapping(uint256 ballot => Ballot) storage cast = ballots[claimId];
-        (uint256 drawn, uint256 firstBallot) = (st.drawn, _ballot(st.draws, 0));
+        uint256 drawn = st.drawn;
         for (; i < drawn; ++i) {
-            ballot = cast[firstBallot | i];
+            ballot = cast[i];
             if (ballot.verifier == verifier) return (i, ballot);
         }
         revert ITasks.NotDrawn(verifier);
-    }
-
-    function _ballot(uint256 draw, uint256 i) internal pure returns (uint64) {
-        // forge-lint: disable-next-line(unsafe-typecast)
-        return uint64((draw << 8) | i); // a draw's number has 16 bits
     }
 
     /// @dev Whether the i-th vote was committed (and perhaps revealed).
@@ -264,28 +253,44 @@ abstract contract Claims {
         return st.second >> i & 1 == 1;
     }
 
+    function _gone(Status memory st, uint256 i) internal pure returns (bool) {
+        return st.gone >> i & 1 == 1;
+    }
+
+    /// @dev Valid, and not fallen since.
     function _valid(Status memory st, uint256 i) internal pure returns (bool) {
-        return (st.first & st.second) >> i & 1 == 1;
+        return (st.first & st.second & ~st.gone) >> i & 1 == 1;
     }
 
-    function _bit(uint256 i) internal pure returns (uint16) {
+    function _bit(uint256 i) internal pure returns (uint8) {
         // forge-lint: disable-next-line(unsafe-typecast)
-        return uint16(2 ** i); // a draw has at most 16 places
+        return uint8(2 ** i); // there are at most 8 seats
     }
 
-    function _castCount(Status memory st) internal pure returns (uint256) {
-        return _ones(st.first | st.second);
+    /// @dev Seats that have neither shown a vote nor ended.
+    function _awaited(Status memory st) internal pure returns (uint256) {
+        return (2 ** uint256(st.drawn) - 1) & ~uint256(st.second | st.gone);
     }
 
     function _revealedCount(Status memory st) internal pure returns (uint256) {
-        return _ones(st.second);
+        return _ones(st.second & ~st.gone);
     }
 
     function _validCount(Status memory st) internal pure returns (uint256) {
-        return _ones(st.first & st.second);
+        return _ones(st.first & st.second & ~st.gone);
     }
 
-    function _ones(uint256 bits) private pure returns (uint256 count) {
+    /// @dev Until when an accepted claim may be challenged: twice as long where not every seat's vote stands valid.
+    function _windowEnd(Kind kind, uint256 since, uint256 valid, Terms memory t)
+        internal
+        pure
+        returns (uint256)
+    {
+        bool attested = kind == Kind.OUTER || valid == t.verifiers;
+        return attested ? since + t.challengeWindow : since + 2 * uint256(t.challengeWindow);
+    }
+
+    function _ones(uint256 bits) internal pure returns (uint256 count) {
         for (; bits > 0; bits &= bits - 1) {
             ++count;
         }

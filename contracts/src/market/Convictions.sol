@@ -54,12 +54,12 @@ abstract contract Convictions is Shards {
         Status memory st;
         (claimId, st) = _challengeable(claim, false);
         (uint256 i, Ballot storage entry) = _ordinal(claimId, st, verifier);
-        ballot = _ballot(st.draws, i);
-        if (!_valid(st, i) || entry.state != BallotState.CAST) revert ITasks.NoSuchVote(verifier);
-        ++entry.games;
+        if (!_valid(st, i)) revert ITasks.NoSuchVote(verifier);
         ++st.openGames;
         _setStatus(claimId, st);
-        return (claimId, ballot, entry.word, seeds[claimId]);
+        // At most 8.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        return (claimId, uint64(i + 1), entry.word, seeds[claimId]);
     }
 
     function gameClosed(bytes32 claimId, Accused calldata accused, Finding calldata finding, bool won)
@@ -85,19 +85,13 @@ abstract contract Convictions is Shards {
     ) external onlyChallenges returns (bool stood) {
         Status memory st = _status(claimId);
         --st.openGames;
-        Ballot storage entry = ballots[claimId][ballot];
-        uint32 games = --entry.games;
-        BallotState state = entry.state;
-        if (state != BallotState.DONE) {
+        uint256 i = ballot - 1;
+        if (!_gone(st, i)) {
             stood = _liable(st.phase, accused.jobId, accused.kind, accused.round, st.rewinds);
             if (stood && won) {
-                entry.state = BallotState.DONE;
-                // It stays revealed, and counts as invalid from now on.
-                if (state == BallotState.CAST) st.first &= ~_bit(ballot & 0xff);
-                _penaliseVote(claimId, entry.verifier, challenger, _terms(accused.jobId));
-            } else if (state == BallotState.HELD && games == 0) {
-                entry.state = BallotState.DONE;
-                STAKES.unlock(entry.verifier, Role.VERIFIER, _terms(accused.jobId).verifierStake);
+                st.gone |= _bit(i);
+                address verifier = ballots[claimId][i].verifier;
+                _penaliseVote(claimId, verifier, challenger, _terms(accused.jobId));
             }
         }
         _setStatus(claimId, st);
@@ -140,7 +134,7 @@ abstract contract Convictions is Shards {
             revert ITasks.NotStanding();
         }
         if (st.phase == Phase.ACCEPTED && !late) {
-            uint256 end = uint256(st.since) + _terms(claim.jobId).challengeWindow;
+            uint256 end = _windowEnd(claim.kind, st.since, _validCount(st), _terms(claim.jobId));
             if (block.timestamp > end) revert ITasks.WindowClosed(_time(end));
         }
     }
@@ -156,7 +150,7 @@ abstract contract Convictions is Shards {
         _setStatus(claimId, st);
         (uint256 taken, uint256 pool) = _seize(claimId, st, accused, finding.segment, t);
         if (accused.kind == Kind.TASK && shardsOf[accused.jobId][accused.shard].solver == accused.claimant) {
-            _open(accused.jobId, accused.shard, "convicted");
+            _open(accused.jobId, accused.shard, "convicted", t.missPenalty);
         }
         uint256 reward = pool - JOBS.rewind(accused, accepted, pool);
         if (st.early > 0) {

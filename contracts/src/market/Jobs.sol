@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
+import {IClasses} from "../interfaces/IClasses.sol";
 import {IGuardian} from "../interfaces/IGuardian.sol";
 import {ITasks, IVault} from "../interfaces/IMarket.sol";
 import {Kind, Terms} from "../interfaces/Types.sol";
-import {TermsRules} from "../libraries/TermsRules.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
 import {Rewinds} from "./Rewinds.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
@@ -15,17 +15,19 @@ contract Jobs is Rewinds {
     using SafeCast for uint256;
 
     IGuardian private immutable GUARDIAN;
+    IClasses private immutable CLASSES;
 
-    constructor(IVault vault, address tasks, IGuardian guardian) Rewinds(vault, tasks) {
+    constructor(IVault vault, address tasks, IGuardian guardian, IClasses classes) Rewinds(vault, tasks) {
         GUARDIAN = guardian;
+        CLASSES = classes;
     }
 
     function post(Terms calldata given, uint256 budget) external returns (bytes32 jobId) {
         GUARDIAN.requireOpen(IGuardian.Business.JOBS);
         if (msg.sender != given.client) revert NotClient(given.client);
-        TermsRules.check(given);
+        CLASSES.check(given);
         uint256 needed = worstCase(given);
-        if (needed > type(uint96).max) revert BadTerms("priceCap"); // so that no rewind can waste more
+        if (needed > type(uint96).max) revert IClasses.BadTerms("priceCap"); // so that no rewind can waste more
         if (budget < needed) revert BudgetTooSmall(needed, budget);
         jobId = jobIdOf(given);
         if (times[jobId].posted != 0) revert JobExists(jobId);

@@ -13,8 +13,9 @@ abstract contract Shards is Claims {
         Shard storage entry = shardsOf[jobId][shard];
         if (entry.solver != address(0)) revert ITasks.ShardTaken(entry.solver);
         uint256 unlocked = STAKES.active(msg.sender, Role.SOLVER) - STAKES.locked(msg.sender, Role.SOLVER);
-        if (unlocked < t.solverStake) {
-            revert IStakes.InsufficientStake(msg.sender, Role.SOLVER, t.solverStake, unlocked);
+        uint256 needed = uint256(t.solverStake) + t.missPenalty;
+        if (unlocked < needed) {
+            revert IStakes.InsufficientStake(msg.sender, Role.SOLVER, needed, unlocked);
         }
         uint128 asked = _openPrice(jobId, entry, t);
         entry.solver = msg.sender;
@@ -22,6 +23,7 @@ abstract contract Shards is Claims {
         entry.price = asked;
         emit ITasks.ShardAssigned(jobId, shard, msg.sender, asked);
         JOBS.shardTaken(jobId);
+        STAKES.lock(msg.sender, Role.SOLVER, t.missPenalty);
     }
 
     function release(bytes32 jobId, uint32 shard) external {
@@ -29,7 +31,7 @@ abstract contract Shards is Claims {
         address solver = shardsOf[jobId][shard].solver;
         if (solver != msg.sender) revert ITasks.NotHolder(solver);
         (bool owed,) = _owed(jobId, shard, t);
-        _open(jobId, shard, "released");
+        _open(jobId, shard, "released", t.missPenalty);
         if (owed) _penalise(solver, t.missPenalty);
     }
 
@@ -39,7 +41,7 @@ abstract contract Shards is Claims {
         if (solver == address(0)) revert ITasks.NotHolder(solver);
         (bool owed, uint64 deadline) = _owed(jobId, shard, t);
         if (!owed || block.timestamp <= deadline) revert ITasks.NotDue(deadline + 1);
-        _open(jobId, shard, "deadline missed");
+        _open(jobId, shard, "deadline missed", t.missPenalty);
         _penalise(solver, t.missPenalty);
     }
 
@@ -58,9 +60,11 @@ abstract contract Shards is Claims {
         return entry.solver == address(0) ? _openPrice(jobId, entry, _terms(jobId)) : entry.price;
     }
 
-    function _open(bytes32 jobId, uint32 shard, string memory reason) internal {
+    /// @dev Frees what its holder has locked for it, of which a penalty is then taken.
+    function _open(bytes32 jobId, uint32 shard, string memory reason, uint256 held) internal {
         Shard storage entry = shardsOf[jobId][shard];
         emit ITasks.ShardReleased(jobId, shard, entry.solver, reason);
+        STAKES.unlock(entry.solver, Role.SOLVER, held);
         entry.solver = address(0);
         entry.openedAt = uint64(block.timestamp);
     }

@@ -16,12 +16,10 @@ contract Stakes is IStakes, Batch {
     using SumTree for SumTree.Tree;
     using SafeCast for uint256;
 
-    /// @dev One slot. `place` is the account's place in the draw, 0 before its first stake as a verifier.
-    /// INVARIANT: locked <= active.
+    /// @dev One slot. INVARIANT: locked <= active.
     struct Account {
         uint96 active;
         uint96 locked;
-        uint32 place;
         uint32 nonce; // of the unbonding pool: shares of an earlier nonce are worth nothing
     }
 
@@ -38,6 +36,17 @@ contract Stakes is IStakes, Batch {
         uint32 nonce;
     }
 
+    /// @dev A draw under way, in memory: the runs of those drawn so far, in order of their start, and the weight that is left.
+    struct Line {
+        uint256 epoch;
+        uint256 rest;
+        uint256 n;
+        uint256[] starts;
+        uint256[] lengths;
+    }
+
+    /// @dev Accounts looked at for each seat, beside those that may not have it.
+    uint256 private constant TRIES = 4;
     /// @dev The one entry of STAKE, and of UNBONDING, in the Vault: whose how much of it is, is kept here alone.
     bytes32 private constant ALL = 0;
 
@@ -54,8 +63,11 @@ contract Stakes is IStakes, Batch {
     mapping(address account => mapping(Role role => Pool)) private pools;
     mapping(address account => mapping(Role role => Request[])) private requests;
     mapping(address account => string) private endpoints;
-    SumTree.Tree private weights;
-    mapping(uint256 place => address) private accountAt;
+    mapping(address account => bytes32) public classOf;
+    /// @dev One tree a class, in which an account that has once subscribed to it keeps its place.
+    mapping(bytes32 class => SumTree.Tree) private weights;
+    mapping(bytes32 class => mapping(uint256 place => address)) private accountAt;
+    mapping(bytes32 class => mapping(address account => uint256)) private placeOf;
 
     constructor(
         IVault vault,
@@ -101,14 +113,7 @@ contract Stakes is IStakes, Batch {
         if (amount == 0) revert ZeroAmount();
         Account storage entry = accounts[account][role];
         entry.active = (entry.active + amount).toUint96();
-        if (role == Role.VERIFIER) {
-            if (entry.place == 0) {
-                uint256 place = weights.push();
-                entry.place = place.toUint32();
-                accountAt[place] = account;
-            }
-            weights.add(entry.place, amount, _epoch());
-        }
+        if (role == Role.VERIFIER) _enter(classOf[account], account, amount);
         emit Staked(account, role, amount);
         VAULT.move(IVault.Bucket.FREE, _key(msg.sender), IVault.Bucket.STAKE, ALL, amount);
     }
@@ -121,7 +126,7 @@ contract Stakes is IStakes, Batch {
         if (amount == 0) revert ZeroAmount();
         Account storage entry = accounts[account][role];
         _requireUnlocked(entry, account, role, amount);
-        _lower(entry, role, amount);
+        _lower(entry, account, role, amount);
         Pool storage pool = pools[account][role];
         uint256 shares = pool.shares == 0 ? amount : amount * pool.shares / pool.tokens;
         pool.shares += shares;
@@ -151,6 +156,18 @@ contract Stakes is IStakes, Batch {
         asked.shares = 0;
         emit UnbondFinished(account, role, index, amount);
         VAULT.move(IVault.Bucket.UNBONDING, ALL, IVault.Bucket.FREE, _key(msg.sender), amount);
+    }
+
+    function subscribe(bytes32 class) external {
+        subscribeFor(msg.sender, class);
+    }
+
+    function subscribeFor(address account, bytes32 class) public onlyOwnerOf(account) {
+        uint256 counted = accounts[account][Role.VERIFIER].active;
+        _leave(classOf[account], account, counted);
+        classOf[account] = class;
+        _enter(class, account, counted);
+        emit Subscribed(account, class);
     }
 
     function setEndpoint(string calldata url) external {
@@ -184,6 +201,21 @@ contract Stakes is IStakes, Batch {
         for (uint256 i = 1; i < each.length; ++i) {
             _unlock(each[i], Role.VERIFIER, verifierStake);
         }
+    }
+
+    function fine(address[] calldata each, Role role, uint256 held, uint256 amount)
+        external
+        onlyTasks
+        returns (uint256 taken)
+    {
+        uint256 fromActive;
+        for (uint256 i; i < each.length; ++i) {
+            _unlock(each[i], role, held);
+            (uint256 active_, uint256 all) = _slash(each[i], role, amount);
+            fromActive += active_;
+            taken += all;
+        }
+        VAULT.move(IVault.Bucket.STAKE, ALL, IVault.Bucket.FREE, _key(msg.sender), fromActive);
     }
 
     function slash(address account, Role role, uint256 asked) external onlyTasks returns (uint256 taken) {
@@ -241,41 +273,98 @@ contract Stakes is IStakes, Batch {
         return endpoints[account];
     }
 
-    function verifiers() external view returns (uint256 count) {
-        return weights.count;
+    function drawWeight(bytes32 class, address account) external view returns (uint256) {
+        uint256 place = placeOf[class][account];
+        return place == 0 ? 0 : weights[class].weightOf(place, _epoch());
     }
 
-    function drawWeight(address account) external view returns (uint256) {
-        uint256 place = accounts[account][Role.VERIFIER].place;
-        return place == 0 ? 0 : weights.weightOf(place, _epoch());
+    function classWeight(bytes32 class) external view returns (uint256) {
+        return weights[class].total(_epoch());
     }
 
-    /// @dev Each draw takes a point of what is not yet drawn and skips the runs of those already drawn, which are kept in
-    /// order of their start: exact weights, no retries.
-    function draw(bytes32 seed, uint256 count) external view returns (address[] memory drawn) {
-        uint256[] memory starts = new uint256[](count);
-        uint256[] memory lengths = new uint256[](count);
+    function draw(bytes32 class, bytes32 seed, uint256 count) external view returns (address[] memory drawn) {
+        Line memory line = _line(class, count);
         drawn = new address[](count);
-        uint256 epoch = _epoch();
-        uint256 rest = weights.total(epoch);
         uint256 n;
-        for (; n < count && rest > 0; ++n) {
-            uint256 target = uint256(keccak256(abi.encode(seed, n))) % rest;
-            uint256 position;
-            for (; position < n && target >= starts[position]; ++position) {
-                target += lengths[position];
-            }
-            (uint256 place, uint256 start, uint256 weight) = weights.find(target, epoch);
-            drawn[n] = accountAt[place];
-            rest -= weight;
-            for (uint256 i = n; i > position; --i) {
-                (starts[i], lengths[i]) = (starts[i - 1], lengths[i - 1]);
-            }
-            (starts[position], lengths[position]) = (start, weight);
+        for (; n < count && line.rest > 0; ++n) {
+            drawn[n] = _next(line, class, seed);
         }
         assembly ("memory-safe") {
             mstore(drawn, n)
         }
+    }
+
+    function seat(bytes32 class, bytes32 seed, uint256 count, uint256 amount, address[] calldata others)
+        external
+        onlyTasks
+        returns (address[] memory seated)
+    {
+        Line memory line = _line(class, TRIES * count + others.length);
+        seated = new address[](count);
+        uint256 n;
+        while (n < count && line.rest > 0 && line.n < line.starts.length) {
+            address account = _next(line, class, seed);
+            if (_among(others, account)) continue;
+            Account storage entry = accounts[account][Role.VERIFIER];
+            (uint256 all, uint256 locked_) = (entry.active, entry.locked);
+            unchecked {
+                // INVARIANT: locked <= active, before and after.
+                if (all - locked_ < amount) continue;
+                // forge-lint: disable-next-line(unsafe-typecast)
+                entry.locked = uint96(locked_ + amount);
+            }
+            seated[n++] = account;
+        }
+        assembly ("memory-safe") {
+            mstore(seated, n)
+        }
+    }
+
+    function _line(bytes32 class, uint256 most) private view returns (Line memory line) {
+        line.epoch = _epoch();
+        line.rest = weights[class].total(line.epoch);
+        (line.starts, line.lengths) = (new uint256[](most), new uint256[](most));
+    }
+
+    /// @dev The next in a draw's line: a point of what is not yet drawn, past the runs of those already drawn, which are
+    /// kept in order of their start. Exact weights, no retries.
+    function _next(Line memory line, bytes32 class, bytes32 seed) private view returns (address) {
+        uint256 n = line.n++;
+        uint256 target = uint256(keccak256(abi.encode(seed, n))) % line.rest;
+        uint256 position;
+        for (; position < n && target >= line.starts[position]; ++position) {
+            target += line.lengths[position];
+        }
+        (uint256 place, uint256 start, uint256 weight) = weights[class].find(target, line.epoch);
+        line.rest -= weight;
+        for (uint256 i = n; i > position; --i) {
+            (line.starts[i], line.lengths[i]) = (line.starts[i - 1], line.lengths[i - 1]);
+        }
+        (line.starts[position], line.lengths[position]) = (start, weight);
+        return accountAt[class][place];
+    }
+
+    function _among(address[] calldata others, address account) private pure returns (bool) {
+        for (uint256 i; i < others.length; ++i) {
+            if (others[i] == account) return true;
+        }
+        return false;
+    }
+
+    function _enter(bytes32 class, address account, uint256 amount) private {
+        if (class == 0 || amount == 0) return;
+        SumTree.Tree storage tree = weights[class];
+        uint256 place = placeOf[class][account];
+        if (place == 0) {
+            place = tree.push();
+            (placeOf[class][account], accountAt[class][place]) = (place, account);
+        }
+        tree.add(place, amount, _epoch());
+    }
+
+    function _leave(bytes32 class, address account, uint256 amount) private {
+        if (class == 0 || amount == 0) return;
+        weights[class].sub(placeOf[class][account], amount, _epoch());
     }
 
     function _unlock(address account, Role role, uint256 amount) private {
@@ -301,7 +390,7 @@ contract Stakes is IStakes, Batch {
     {
         Account storage entry = accounts[account][role];
         fromActive = _min(asked, entry.active - entry.locked);
-        if (fromActive > 0) _lower(entry, role, fromActive);
+        if (fromActive > 0) _lower(entry, account, role, fromActive);
         taken = fromActive;
         if (fromActive < asked) taken += _slashPool(entry, account, role, asked - fromActive);
         emit Slashed(account, role, asked, taken);
@@ -330,9 +419,9 @@ contract Stakes is IStakes, Batch {
         if (unlocked < amount) revert InsufficientStake(account, role, amount, unlocked);
     }
 
-    function _lower(Account storage entry, Role role, uint256 amount) private {
+    function _lower(Account storage entry, address account, Role role, uint256 amount) private {
         entry.active -= amount.toUint96();
-        if (role == Role.VERIFIER) weights.sub(entry.place, amount, _epoch());
+        if (role == Role.VERIFIER) _leave(classOf[account], account, amount);
     }
 
     function _epoch() private view returns (uint256) {

@@ -53,12 +53,12 @@ contract Tasks is Attestations, Batch {
     function settle(Claim calldata claim) external {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase()(claim, Phase.ACCEPTED);
         if (st.openGames > 0) revert ITasks.GamesOpen(st.openGames);
-        uint256 end = uint256(st.since) + t.challengeWindow;
+        (address[] memory each, uint256 paid) = _dueAtSettlement(claimId, st, claim.claimant);
+        uint256 end = _windowEnd(claim.kind, st.since, paid - 1, t);
         if (block.timestamp <= end) revert ITasks.NotDue(_time(end + 1));
         _setPhase(claimId, Phase.SETTLED);
         emit ITasks.Settled(claimId, claim.claimant, claim.price);
         JOBS.claimSettled(claim.jobId, claim.kind, claim.round, claim.rewinds, t.maxUnsettled);
-        (address[] memory each, uint256 paid) = _dueAtSettlement(claimId, st, claim.claimant);
         STAKES.release(each, t.solverStake, t.verifierStake);
         assembly ("memory-safe") {
             mstore(each, paid)
@@ -98,12 +98,9 @@ contract Tasks is Attestations, Batch {
         paid = 1;
         uint256 last = n;
         mapping(uint256 ballot => Ballot) storage cast = ballots[claimId];
-        uint256 firstBallot = _ballot(st.draws, 0);
         for (uint256 i; i < n; ++i) {
-            if (!_cast(st, i)) continue;
-            Ballot storage ballot = cast[firstBallot | i];
-            (address verifier, BallotState state) = (ballot.verifier, ballot.state);
-            if (state == BallotState.DONE) continue;
+            if (_gone(st, i)) continue;
+            address verifier = cast[i].verifier;
             if (_valid(st, i)) each[paid++] = verifier;
             else each[last--] = verifier;
         }

@@ -27,8 +27,9 @@ contract TasksExtension is Convictions {
             st.seedBlock,
             st.since,
             st.draws,
+            st.calls,
             st.openGames,
-            // At most 16.
+            // At most 8.
             // forge-lint: disable-next-line(unsafe-typecast)
             uint32(_revealedCount(st)),
             // forge-lint: disable-next-line(unsafe-typecast)
@@ -45,9 +46,10 @@ contract TasksExtension is Convictions {
         Status memory st = _status(claimId);
         cast = new Vote[](st.drawn);
         for (uint256 i; i < st.drawn; ++i) {
-            Ballot storage b = ballots[claimId][_ballot(st.draws, i)];
+            Ballot storage b = ballots[claimId][i];
             bool revealed = _revealed(st, i);
-            cast[i] = Vote(b.verifier, b.word, revealed, _valid(st, i), revealed ? b.word : bytes32(0));
+            bytes32 traces = revealed ? b.word : bytes32(0);
+            cast[i] = Vote(b.verifier, b.word, revealed, _valid(st, i), _gone(st, i), traces);
         }
     }
 }

@@ -58,17 +58,17 @@ abstract contract DisputesHandler is MarketHandler {
         }
         if (index == type(uint256).max) return;
         Claim memory claim = claims[index];
-        bytes32 drawId = drawOf(claim);
+        bytes32 claimId = idOf(claim);
         Vote[] memory cast = tasks.votes(idOf(claim));
         if (cast.length == 0) return;
         Vote memory vote = cast[seed % cast.length];
         if (!vote.revealed || !vote.valid) return;
         _ensureFree(whistle, CHALLENGE_BOND);
         open.push(
-            OpenGame(_openVote(claim, vote.verifier, u32(seed % 2)), index, vote.verifier, drawId, false)
+            OpenGame(_openVote(claim, vote.verifier, u32(seed % 2)), index, vote.verifier, claimId, false)
         );
         ++games;
-        ++voteGames[drawId][vote.verifier];
+        ++voteGames[claimId][vote.verifier];
         ++calls["challenge vote"];
     }
 
@@ -95,7 +95,7 @@ abstract contract DisputesHandler is MarketHandler {
         bytes32 id = idOf(claim);
         won = won && ((seed >> 16) % 2 == 0 || forcedErrors.forcer(id) != address(0));
         bool stood = _liable(claim);
-        bool live = stood && (game.verifier == address(0) || !convictedVote[game.drawId][game.verifier]);
+        bool live = stood && (game.verifier == address(0) || !convictedVote[game.claimId][game.verifier]);
         address defender = game.verifier == address(0) ? claim.claimant : game.verifier;
         Purse memory before = _purse(defender);
         court.decide(game.id, won);
@@ -110,7 +110,7 @@ abstract contract DisputesHandler is MarketHandler {
             if (live && won) _claimFell(game.claim);
             else if (game.early && statusOf(claim).phase == Phase.CONVICTED) sharesDue -= shareOf[game.claim];
         } else {
-            _voteGameOver(game.drawId, game.verifier, live && won);
+            _voteGameOver(game.claimId, game.verifier, live && won);
         }
         _notAgain(game.id);
         ++calls["decide"];
@@ -163,16 +163,12 @@ abstract contract DisputesHandler is MarketHandler {
         if (n > 0) ++calls["share"];
     }
 
-    function _voteGameOver(bytes32 drawId, address verifier, bool convicted) private {
-        --voteGames[drawId][verifier];
+    function _voteGameOver(bytes32 claimId, address verifier, bool convicted) private {
+        --voteGames[claimId][verifier];
         if (convicted) {
-            assertFalse(convictedVote[drawId][verifier], "a vote is convicted once");
-            convictedVote[drawId][verifier] = true;
+            assertFalse(convictedVote[claimId][verifier], "a vote is convicted once");
+            convictedVote[claimId][verifier] = true;
             ++calls["convict vote"];
-        }
-        if (held[drawId][verifier] && (convicted || voteGames[drawId][verifier] == 0)) {
-            held[drawId][verifier] = false;
-            --heldVotes[verifier];
         }
     }
 

@@ -49,11 +49,12 @@ contract CheckedMarket is AuditsHandler {
             for (uint256 c; c < claims.length; ++c) {
                 if (claims[c].claimant == solvers[i] && _live(claims[c])) expected += 100 ether;
             }
+            expected += _shardsHeld(solvers[i]) * 7 ether;
             assertEq(lockedOf(solvers[i], Role.SOLVER), expected, "solver");
             assertLe(expected, activeOf(solvers[i], Role.SOLVER), "locked <= active");
         }
         for (uint256 i; i < verifiers.length; ++i) {
-            uint256 expected = heldVotes[verifiers[i]] * 50 ether;
+            uint256 expected;
             for (uint256 c; c < claims.length; ++c) {
                 if (_live(claims[c]) && _voteLocked(claims[c], verifiers[i])) expected += 50 ether;
             }
@@ -66,10 +67,20 @@ contract CheckedMarket is AuditsHandler {
         bytes32 id = idOf(claim);
         Vote[] memory cast = tasks.votes(id);
         for (uint256 i; i < cast.length; ++i) {
-            if (cast[i].verifier != verifier || cast[i].commitment == 0) continue;
-            return cast[i].valid || !cast[i].revealed || !convictedVote[drawOf(claim)][verifier];
+            if (cast[i].verifier != verifier) continue;
+            assertTrue(cast[i].gone || !convictedVote[id][verifier], "a vote that has fallen is gone");
+            return !cast[i].gone;
         }
         return false;
+    }
+
+    function _shardsHeld(address solver) private view returns (uint256 n) {
+        for (uint256 i; i < jobIds.length; ++i) {
+            for (uint32 shard; shard < SHARDS; ++shard) {
+                (address holder,,) = tasks.holder(jobIds[i], shard);
+                if (holder == solver) ++n;
+            }
+        }
     }
 
     function check8_noRequestsDateEverMoves() external view {
@@ -100,7 +111,7 @@ contract CheckedMarket is AuditsHandler {
             uint256 valid;
             for (uint256 v; v < cast.length; ++v) {
                 assertTrue(cast[v].verifier != claims[i].claimant, "nobody votes on his own claim");
-                if (cast[v].revealed) ++revealed;
+                if (cast[v].revealed && !cast[v].gone) ++revealed;
                 if (cast[v].valid) ++valid;
                 for (uint256 w; w < v; ++w) {
                     assertTrue(cast[v].verifier != cast[w].verifier, "distinct");
@@ -276,7 +287,8 @@ contract MarketInvariantTest is Test {
     }
 
     function happenings() private pure returns (string[] memory list) {
-        string[33] memory names = [
+        string[34] memory names = [
+            "abstain",
             "accept",
             "advance",
             "burn deposit",
@@ -293,19 +305,19 @@ contract MarketInvariantTest is Test {
             "expire demand",
             "finish unbond",
             "halt",
-            "held vote",
             "indemnify",
             "keep deposit",
             "missed vote",
             "missing",
             "outer",
             "forceError",
-            "redraw",
+            "recall",
             "release",
             "reveal",
             "settle",
             "share",
             "supply",
+            "unattested",
             "unbond",
             "void",
             "withdraw",

@@ -12,7 +12,7 @@ abstract contract MarketHandler is KnownStates {
         uint256 id;
         uint256 claim; // index
         address verifier; // 0: on the claim
-        bytes32 drawId; // that drew the verifier
+        bytes32 claimId; // that drew the verifier
         bool early;
     }
 
@@ -28,10 +28,8 @@ abstract contract MarketHandler is KnownStates {
     OpenGame[] internal open;
     Unbonding[] internal unbondings;
     mapping(uint256 claim => Phase) internal lastPhase;
-    mapping(bytes32 drawId => mapping(address verifier => uint256)) internal voteGames;
-    mapping(bytes32 drawId => mapping(address verifier => bool)) internal convictedVote;
-    mapping(address verifier => uint256) internal heldVotes;
-    mapping(bytes32 drawId => mapping(address verifier => bool)) internal held;
+    mapping(bytes32 claimId => mapping(address verifier => uint256)) internal voteGames;
+    mapping(bytes32 claimId => mapping(address verifier => bool)) internal convictedVote;
     mapping(uint256 claim => uint256 blockNumber) internal firstGame;
     mapping(uint256 claim => uint256) internal shareOf; // of each early game that was open when the claim fell
     uint256 internal sharesDue;
@@ -57,7 +55,7 @@ abstract contract MarketHandler is KnownStates {
     function _post() private {
         Terms memory t = aTerms();
         t.nonce = u64(jobIds.length);
-        (t.rounds, t.quorum) = (4, 2);
+        t.rounds = 4;
         (t.inner.root, t.outer.root) = (programRoot(Kind.TASK), programRoot(Kind.OUTER));
         t.minShards = jobIds.length % 2 == 0 ? 1 : SHARDS;
         postJob(t);
@@ -143,29 +141,43 @@ abstract contract MarketHandler is KnownStates {
             _castVotes(claim, seedFor(claim), seed);
             if ((seed >> 32) % 4 == 0 || _mostlyInvalid(seed)) return; // and counted later
         }
+        ClaimStatus memory st = statusOf(claim);
+        if (st.calls > 0 && block.timestamp <= st.since + 100) _castVotes(claim, drawnOf(claim), seed >> 64);
         if (statusOf(claim).phase == Phase.COMMITTED) {
             ++calls["seed too old"];
             return;
         }
         (bool running,,) = jobs.running(jobId);
-        if (statusOf(claim).valid < 2) {
-            _noteHeld(claim);
-        } else if (!running) {
+        if (!running) {
             ++calls["too late"];
             return;
         }
+        if (_waitsForSomebody(claim)) skip(201);
+        (running,,) = jobs.running(jobId);
+        if (!running) return;
         tasks.tally(claim);
-        ++calls[statusOf(claim).phase == Phase.ACCEPTED ? "accept" : "redraw"];
+        bool done = statusOf(claim).phase == Phase.ACCEPTED;
+        ++calls[done ? "accept" : "recall"];
+        if (done && statusOf(claim).valid < 3) ++calls["unattested"];
     }
 
     function _castVotes(Claim memory claim, address[] memory drawn, uint256 seed) private {
+        Vote[] memory cast = tasks.votes(idOf(claim));
         for (uint256 i; i < drawn.length; ++i) {
-            _ensureStake(drawn[i], Role.VERIFIER, 50 ether);
-            commitVoteAs(drawn[i], claim, _choice(seed, i) != 2);
+            if (cast[i].gone || cast[i].commitment != 0) continue;
+            if (_choice(seed, i) == 4) {
+                vm.prank(drawn[i]);
+                tasks.commitVote(claim, bytes32(uint256(1)));
+                ++calls["abstain"];
+            } else {
+                commitVoteAs(drawn[i], claim, _choice(seed, i) != 2);
+            }
         }
         bool missed;
+        cast = tasks.votes(idOf(claim));
         for (uint256 i; i < drawn.length; ++i) {
             uint256 choice = _choice(seed, i);
+            if (cast[i].gone || cast[i].revealed) continue;
             if (choice == 3) missed = true;
             else revealVoteAs(drawn[i], claim, choice != 2);
         }
@@ -175,7 +187,7 @@ abstract contract MarketHandler is KnownStates {
         }
     }
 
-    /// @dev 2: invalid; 3: committed and never revealed; otherwise valid.
+    /// @dev 2: invalid; 3: committed and never revealed; 4: none; otherwise valid.
     function _choice(uint256 seed, uint256 i) private pure returns (uint256) {
         return _mostlyInvalid(seed) && i > 0 ? 2 : (seed >> (3 * i + 8)) & 7;
     }
@@ -184,22 +196,16 @@ abstract contract MarketHandler is KnownStates {
         return (seed >> 40) % 8 == 0;
     }
 
-    /// @dev Votes with open games stay locked when their draw fails.
-    function _noteHeld(Claim memory claim) private {
-        bytes32 id = drawOf(claim);
+    function _waitsForSomebody(Claim memory claim) private view returns (bool) {
         Vote[] memory cast = tasks.votes(idOf(claim));
         for (uint256 i; i < cast.length; ++i) {
-            address v = cast[i].verifier;
-            if (cast[i].valid && voteGames[id][v] > 0 && !convictedVote[id][v]) {
-                ++heldVotes[v];
-                held[id][v] = true;
-                ++calls["held vote"];
-            }
+            if (!cast[i].gone && !cast[i].revealed) return true;
         }
+        return false;
     }
 
     function _settleOrPost(uint256 seed) private {
-        if (seed % 4 == 0) skip(501); // the windows are over
+        if (seed % 4 == 0) skip(1001); // the windows are over
         for (uint256 i; i < claims.length; ++i) {
             if (claims[i].jobId == jobId && statusOf(claims[i]).phase == Phase.ACCEPTED) settle(i);
         }
@@ -216,7 +222,8 @@ abstract contract MarketHandler is KnownStates {
         uint256 valid = _paidVotes(claim);
         try tasks.settle(claim) {
             assertEq(st.openGames, 0, "no payout with an open game");
-            assertGt(block.timestamp, st.since + 500, "no payout before the window ends");
+            bool attested = claim.kind == Kind.OUTER || valid == 3;
+            assertGt(block.timestamp, st.since + (attested ? 500 : 1000), "no payout before the window ends");
             uint256 due = claim.price + valid * 1 ether;
             assertEq(before - vault.balance(IVault.Bucket.ESCROW, claim.jobId), due, "paid what is due");
             paid[claim.jobId] += due;
@@ -335,7 +342,7 @@ abstract contract MarketHandler is KnownStates {
 
     function _solverWithStake(uint256 seed) private returns (address solver) {
         solver = solvers[(seed >> 200) % solvers.length];
-        _ensureStake(solver, Role.SOLVER, 100 ether);
+        _ensureStake(solver, Role.SOLVER, 107 ether);
     }
 
     function _ensureStake(address account, Role role, uint256 needed) private {
@@ -373,11 +380,6 @@ abstract contract MarketHandler is KnownStates {
     function _mayFall(Claim memory claim) internal view returns (bool) {
         ClaimStatus memory st = statusOf(claim);
         return _stands(claim) && (st.phase != Phase.ACCEPTED || block.timestamp <= st.since + 500);
-    }
-
-    /// @dev Names the claim's present draw: a verifier may be drawn again for the same claim.
-    function drawOf(Claim memory claim) internal view returns (bytes32) {
-        return keccak256(abi.encode(idOf(claim), statusOf(claim).draws));
     }
 
     function _live(Claim memory claim) internal view returns (bool) {

@@ -152,7 +152,8 @@ contract ChallengesTest is Market {
         for (uint256 i; i < 3; ++i) {
             before[i] = activeOf(drawn[i], Role.VERIFIER);
         }
-        uint256 rich = free(whistle);
+        (uint256 rich, uint256 fined) = (free(whistle), vault.burnt());
+        assertEq(fined, 7 ether, "called invalid, and no game");
         uint32 segment = u32(Sampling.segment(statusOf(claim).seed, drawn[0], 1, SEGMENTS));
         bool both = isAsked(claim, drawn[1], segment);
         court.decide(challengeAs(whistle, claim, segment), true);
@@ -162,7 +163,7 @@ contract ChallengesTest is Market {
         assertEq(before[1] - activeOf(drawn[1], Role.VERIFIER), both ? 50 ether : 0);
         assertEq(before[2], activeOf(drawn[2], Role.VERIFIER), "voted invalid");
         assertEq(lockedOf(drawn[1], Role.VERIFIER) + lockedOf(drawn[2], Role.VERIFIER), 0);
-        assertEq(vault.burnt(), taken / 2, "half");
+        assertEq(vault.burnt() - fined, taken / 2, "half");
         assertEq(
             free(whistle) - rich,
             taken / 2,

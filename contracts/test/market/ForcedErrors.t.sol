@@ -4,6 +4,7 @@ pragma solidity ^0.8.28;
 import {IForcedErrors} from "../../src/interfaces/IForcedErrors.sol";
 import {ITasks} from "../../src/interfaces/IMarket.sol";
 import {Claim, Kind, Phase, Role} from "../../src/interfaces/Types.sol";
+import {Sampling} from "../../src/libraries/Sampling.sol";
 import {Market} from "./Market.sol";
 
 /// @notice Attack 13: a verifier passes a planted fault; and what a forced error is no good for (docs/protocol.md 7.4).
@@ -32,7 +33,7 @@ contract ForcedErrorsTest is Market {
         skip(1);
     }
 
-    /// @dev The planted fault is at segment 0; the voters whose sample holds it are guilty.
+    /// @dev The planted fault is at a segment that somebody's sample holds; the voters whose sample holds it are guilty.
     function planted() private returns (Claim memory claim, bytes32 commitment, address[] memory voters) {
         commitment = forceErrorAs(client, 0, DEPOSIT);
         claim = commitTask(0, 0);
@@ -44,7 +45,8 @@ contract ForcedErrorsTest is Market {
     {
         uint256 clientBefore = free(client);
         (Claim memory claim, bytes32 commitment, address[] memory voters) = planted();
-        uint256 guilty = askedFor(claim, voters, 0);
+        uint32 segment = u32(Sampling.segment(statusOf(claim).seed, voters[0], 0, SEGMENTS));
+        uint256 guilty = askedFor(claim, voters, segment);
         assertGt(guilty, 0, "somebody passed what it was asked to check");
         vm.prank(client);
         forcedErrors.reveal(claim, SALT);
@@ -55,13 +57,13 @@ contract ForcedErrorsTest is Market {
         }
         uint256 whistleblower = free(whistle);
         uint256 burnt = vault.burnt();
-        convictByGame(claim);
+        court.decide(challengeAs(whistle, claim, segment), true);
         assertPhase(claim, Phase.CONVICTED);
         assertEq(activeOf(solvers[0], Role.SOLVER), 950 ether, "the planting solver pays the reward alone");
         assertEq(free(whistle) - whistleblower, 50 ether, "the whistleblower earns what any fault earns");
         assertEq(vault.burnt() - burnt, guilty * 25 ether, "half of the guilty voters' stakes");
         for (uint256 i; i < voters.length; ++i) {
-            uint256 lost = isAsked(claim, voters[i], 0) ? 50 ether : 0;
+            uint256 lost = isAsked(claim, voters[i], segment) ? 50 ether : 0;
             assertEq(stakesBefore[i] - activeOf(voters[i], Role.VERIFIER), lost);
         }
         forcedErrors.finish(client, commitment);
@@ -125,8 +127,9 @@ contract ForcedErrorsTest is Market {
 
     function test_Attack13_aForcedErrorNobodyHeardOfLosesItsDepositAndSavesNobody() external {
         (Claim memory claim, bytes32 commitment, address[] memory voters) = planted();
-        uint256 guilty = askedFor(claim, voters, 0);
-        convictByGame(claim);
+        uint32 segment = u32(Sampling.segment(statusOf(claim).seed, voters[0], 0, SEGMENTS));
+        uint256 guilty = askedFor(claim, voters, segment);
+        court.decide(challengeAs(whistle, claim, segment), true);
         assertEq(
             activeOf(solvers[0], Role.SOLVER), 900 ether, "convicted before it was revealed: as any other"
         );

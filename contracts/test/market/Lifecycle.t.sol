@@ -27,6 +27,7 @@ contract LifecycleTest is Market {
             settleAll(playRound(round));
         }
         jobs.close(jobId);
+        releaseShards();
         assertEq(
             free(solvers[0]) - before[0],
             3 * 10 ether + 2 * 5 ether,

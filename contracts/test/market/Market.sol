@@ -4,11 +4,23 @@ pragma solidity ^0.8.28;
 import {Game, ICourt} from "../../src/interfaces/ICourt.sol";
 import {IForcedErrors} from "../../src/interfaces/IForcedErrors.sol";
 import {IChallenges, IJobs, IStakes, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
-import {Claim, ClaimStatus, Kind, Phase, ProgramRef, Role, Terms, Vote} from "../../src/interfaces/Types.sol";
+import {
+    Bounds,
+    Claim,
+    ClaimStatus,
+    Conditions,
+    Kind,
+    Phase,
+    ProgramRef,
+    Role,
+    Terms,
+    Vote
+} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Sampling} from "../../src/libraries/Sampling.sol";
 import {Availability} from "../../src/market/Availability.sol";
 import {Challenges} from "../../src/market/Challenges.sol";
+import {Classes} from "../../src/market/Classes.sol";
 import {ForcedErrors} from "../../src/market/ForcedErrors.sol";
 import {Guardian} from "../../src/market/Guardian.sol";
 import {Jobs} from "../../src/market/Jobs.sol";
@@ -66,6 +78,7 @@ abstract contract Market is Test {
     AssayToken internal token;
     Keys internal keys;
     Guardian internal guardian;
+    Classes internal classes;
     Availability internal availability;
     ForcedErrors internal forcedErrors;
     Vault internal vault;
@@ -87,7 +100,7 @@ abstract contract Market is Test {
 
     function deployMarket() internal {
         token = new AssayToken(address(this), SUPPLY);
-        uint256 nonce = vm.getNonce(address(this)) + 2; // after Keys and Guardian
+        uint256 nonce = vm.getNonce(address(this)) + 3; // after Keys, Guardian and Classes
         address vault_ = vm.computeCreateAddress(address(this), nonce);
         address stakes_ = vm.computeCreateAddress(address(this), nonce + 1);
         address jobs_ = vm.computeCreateAddress(address(this), nonce + 2);
@@ -96,13 +109,14 @@ abstract contract Market is Test {
         address court_ = vm.computeCreateAddress(address(this), nonce + 5);
         keys = new Keys(UNBIND_DELAY);
         guardian = new Guardian(pauser);
+        classes = new Classes(someBounds());
         address availability_ = vm.computeCreateAddress(address(this), nonce + 6);
         address forcedErrors_ = vm.computeCreateAddress(address(this), nonce + 7);
         vault = new Vault(
             IERC20(address(token)), stakes_, jobs_, tasks_, challenges_, availability_, forcedErrors_, keys
         );
         stakes = new Stakes(IVault(vault_), tasks_, keys, guardian, UNBOND_DELAY, WEIGHT_EPOCH);
-        jobs = new Jobs(IVault(vault_), tasks_, guardian);
+        jobs = new Jobs(IVault(vault_), tasks_, guardian, classes);
         address extension = vm.computeCreateAddress(address(this), nonce + 8);
         tasks = ITasks(address(new Tasks(IVault(vault_), IStakes(stakes_), IJobs(jobs_), extension)));
         challenges = new Challenges(IVault(vault_), jobs_, ITasks(tasks_), ICourt(court_));
@@ -124,6 +138,38 @@ abstract contract Market is Test {
         return address(new FakeCourt(challenges_));
     }
 
+    function someBounds() internal pure returns (Bounds memory b) {
+        (b.leastVote, b.mostVote, b.leastMove, b.mostMove) = (5, 10 hours, 5, 12 hours);
+        (b.leastWindow, b.mostWindow) = (10, 7 days);
+        (b.leastDelay, b.mostDelay, b.mostTime) = (1, 1024, 30 days);
+        (b.leastStake, b.mostStake, b.leastBond) = (1 ether, 1e5 ether, 1);
+    }
+
+    /// @dev The class of conditions that fits these terms, with room for work of any size.
+    function conditionsOf(Terms memory t) internal pure returns (Conditions memory c) {
+        (c.verifiers, c.samples, c.seedDelay) = (t.verifiers, t.samples, t.seedDelay);
+        (c.voteTime, c.revealTime) = (t.voteTime, t.revealTime);
+        (c.challengeWindow, c.moveTime) = (t.challengeWindow, t.moveTime);
+        (c.verifierStake, c.missPenalty) = (t.verifierStake, t.missPenalty);
+        (c.challengeBond, c.verifierFee) = (t.challengeBond, 0);
+        (c.nodes, c.segments, c.segmentSteps) = (65_536, 256, 64);
+        (c.dataBytes, c.stateBytes) = (type(uint64).max, type(uint64).max);
+        (c.stepBytes, c.stepOperations) = (type(uint64).max, type(uint64).max);
+    }
+
+    /// @dev Every verifier agrees to the class of these terms, and is drawn for it from now on.
+    function agree(Terms memory t) internal {
+        t.class = classes.register(conditionsOf(t));
+        bool changed;
+        for (uint256 i; i < verifiers.length; ++i) {
+            if (stakes.classOf(verifiers[i]) == t.class) continue;
+            vm.prank(verifiers[i]);
+            stakes.subscribe(t.class);
+            changed = true;
+        }
+        if (changed) vm.roll(vm.getBlockNumber() + 2 * WEIGHT_EPOCH);
+    }
+
     function setUpMarket() internal {
         vm.warp(1_700_000_000);
         vm.roll(1000);
@@ -141,7 +187,7 @@ abstract contract Market is Test {
             fund(verifiers[i], 1e5 ether);
             stakeAs(verifiers[i], Role.VERIFIER, (i + 1) * 200 ether);
         }
-        vm.roll(1000 + 2 * WEIGHT_EPOCH);
+        agree(aTerms());
     }
 
     function fund(address account, uint256 amount) internal {
@@ -165,7 +211,7 @@ abstract contract Market is Test {
         (t.records, t.recordSize) = (100, 64);
         (t.shards, t.minShards, t.rounds) = (SHARDS, SHARDS, 3);
         (t.stepsPerRound, t.segmentSteps, t.samples) = (8, 2, 2);
-        (t.verifiers, t.quorum) = (3, 2);
+        t.verifiers = 3;
         (t.seedDelay, t.maxUnsettled) = (2, 2);
         (t.taskTime, t.stragglerTime, t.outerTime) = (1000, 300, 100);
         (t.voteTime, t.revealTime) = (100, 100);
@@ -174,9 +220,11 @@ abstract contract Market is Test {
         (t.verifierFee, t.outerFee) = (1 ether, 5 ether);
         (t.solverStake, t.verifierStake) = (100 ether, 50 ether);
         (t.challengeBond, t.missPenalty) = (30 ether, 7 ether);
+        t.class = keccak256(abi.encode(conditionsOf(t)));
     }
 
     function postJob(Terms memory t) internal returns (bytes32 id) {
+        agree(t);
         uint256 budget = jobs.worstCase(t);
         vm.prank(t.client);
         id = jobs.post(t, budget);
@@ -188,6 +236,16 @@ abstract contract Market is Test {
         for (uint32 i; i < SHARDS; ++i) {
             vm.prank(solvers[i]);
             tasks.takeShard(jobId, i);
+        }
+    }
+
+    /// @dev Whoever still holds a shard gives it back: what is locked for it is free.
+    function releaseShards() internal {
+        for (uint32 i; i < SHARDS; ++i) {
+            (address solver,,) = tasks.holder(jobId, i);
+            if (solver == address(0)) continue;
+            vm.prank(solver);
+            tasks.release(jobId, i);
         }
     }
 

@@ -51,14 +51,26 @@ contract TasksTest is Market {
 
     function test_aShardNeedsUnlockedStake() external {
         vm.prank(address(tasks));
-        stakes.lock(solvers[0], Role.SOLVER, 901 ether);
+        stakes.lock(solvers[0], Role.SOLVER, 894 ether);
         vm.expectRevert(
             abi.encodeWithSelector(
-                IStakes.InsufficientStake.selector, solvers[0], Role.SOLVER, 100 ether, 99 ether
+                IStakes.InsufficientStake.selector, solvers[0], Role.SOLVER, 107 ether, 106 ether
             )
         );
         vm.prank(solvers[0]);
         tasks.takeShard(jobId, 0);
+    }
+
+    function test_R10_aHeldShardHasItsPenaltyLocked() external {
+        holdShards();
+        assertEq(lockedOf(solvers[0], Role.SOLVER), 7 ether);
+        vm.prank(address(tasks)); // all that is left, for other jobs
+        stakes.lock(solvers[0], Role.SOLVER, 993 ether);
+        skip(1001);
+        tasks.expire(jobId, 0);
+        assertEq(activeOf(solvers[0], Role.SOLVER), 993 ether, "and it is there when the deadline is missed");
+        assertEq(lockedOf(solvers[0], Role.SOLVER), 993 ether);
+        assertEq(vault.burnt(), 7 ether);
     }
 
     function test_releaseIsFreeWhenNothingIsOwed() external {
@@ -66,6 +78,7 @@ contract TasksTest is Market {
         commitTask(0, 0);
         vm.prank(solvers[0]);
         tasks.release(jobId, 0);
+        assertEq(lockedOf(solvers[0], Role.SOLVER), 100 ether, "the claim's alone");
         assertEq(activeOf(solvers[0], Role.SOLVER), 1000 ether);
         (address solver,,) = tasks.holder(jobId, 0);
         assertEq(solver, address(0));
@@ -330,6 +343,9 @@ contract TasksTest is Market {
 
     function test_aClaimantThatTheSeedDrawsIsPassedOver() external {
         holdShards();
+        bytes32 class = aTerms().class;
+        vm.prank(solvers[0]);
+        stakes.subscribe(class);
         stakeAs(solvers[0], Role.VERIFIER, 50_000 ether);
         Claim memory claim = commitTask(0, 0);
         address[] memory drawn = seedFor(claim);
@@ -337,7 +353,11 @@ contract TasksTest is Market {
         for (uint256 i; i < drawn.length; ++i) {
             assertTrue(drawn[i] != solvers[0]);
         }
-        assertEq(stakes.draw(statusOf(claim).seed, 1)[0], solvers[0], "the seed did draw the claimant");
+        assertEq(
+            stakes.draw(aTerms().class, statusOf(claim).seed, 1)[0],
+            solvers[0],
+            "the seed did draw the claimant"
+        );
     }
 
     function test_Attack28_aSecondAttemptWithANewSaltGetsASeedThatNobodyKnewBefore() external {
@@ -425,33 +445,138 @@ contract TasksTest is Market {
         assertEq(st.valid, 1);
     }
 
-    function test_Attack32_whoLeavesADrawWithoutAVotePaysAndANewSeedDraws() external {
+    /// @dev Seats of the claim from the `first` on vote valid, and show it.
+    function voteFrom(Claim memory claim, uint256 first) private {
+        address[] memory drawn = drawnOf(claim);
+        for (uint256 i = first; i < drawn.length; ++i) {
+            commitVoteAs(drawn[i], claim, true);
+        }
+        for (uint256 i = first; i < drawn.length; ++i) {
+            revealVoteAs(drawn[i], claim, true);
+        }
+    }
+
+    function abstainAs(address verifier, Claim memory claim) private {
+        vm.prank(verifier);
+        tasks.commitVote(claim, bytes32(uint256(1)));
+    }
+
+    function test_Attack32_whoLeavesASeatWithoutAVotePaysAndOthersAreCalledFromTheSameSeed() external {
         holdShards();
         Claim memory claim = commitTask(0, 0);
         address[] memory drawn = seedFor(claim);
-        bytes32 firstSeed = statusOf(claim).seed;
-        uint256 staked = activeOf(drawn[0], Role.VERIFIER);
-        uint256 silent = activeOf(drawn[2], Role.VERIFIER);
-        uint256 honest = activeOf(drawn[1], Role.VERIFIER);
+        bytes32 seed = statusOf(claim).seed;
+        uint256[3] memory staked = stakesOf(drawn);
+        for (uint256 i; i < 3; ++i) {
+            assertEq(lockedOf(drawn[i], Role.VERIFIER), 50 ether, "locked by the draw");
+        }
         commitVoteAs(drawn[0], claim, true);
         commitVoteAs(drawn[1], claim, true);
         skip(101);
         revealVoteAs(drawn[1], claim, true);
         skip(100);
         tasks.tally(claim);
-        assertPhase(claim, Phase.COMMITTED);
-        assertEq(activeOf(drawn[0], Role.VERIFIER), staked - 7 ether, "committed, not revealed");
-        assertEq(activeOf(drawn[2], Role.VERIFIER), silent - 7 ether, "drawn, never committed");
-        assertEq(activeOf(drawn[1], Role.VERIFIER), honest, "revealed");
+        assertPhase(claim, Phase.SEEDED);
+        assertEq(activeOf(drawn[0], Role.VERIFIER), staked[0] - 7 ether, "committed, not revealed");
+        assertEq(activeOf(drawn[1], Role.VERIFIER), staked[1], "revealed");
+        assertEq(activeOf(drawn[2], Role.VERIFIER), staked[2] - 7 ether, "drawn, never committed");
         assertEq(vault.burnt(), 14 ether);
-        assertEq(lockedOf(drawn[0], Role.VERIFIER) + lockedOf(drawn[1], Role.VERIFIER), 0);
-        assertEq(tasks.votes(idOf(claim)).length, 0);
-        accept(claim);
-        assertNotEq(statusOf(claim).seed, firstSeed);
+        assertEq(lockedOf(drawn[0], Role.VERIFIER) + lockedOf(drawn[2], Role.VERIFIER), 0);
+        assertEq(lockedOf(drawn[1], Role.VERIFIER), 50 ether, "its vote stands");
+        assertEq(statusOf(claim).seed, seed, "one seed a claim");
+        assertEq(drawnOf(claim).length, 5);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.AlreadyVoted.selector, drawn[2]));
+        vm.prank(drawn[2]);
+        tasks.commitVote(claim, "too late");
+        voteFrom(claim, 3);
+        tasks.tally(claim);
+        assertPhase(claim, Phase.ACCEPTED);
+        assertEq(statusOf(claim).valid, 3, "attested");
         assertSolvent();
     }
 
-    /// @dev Of three, the first calls the claim valid and the others do not: a draw that fails.
+    /// @notice A job whose files nobody can have, or whose sizes are not as declared: the drawn abstain, and lose nothing. The
+    /// solver loses nothing by it either: its claim is accepted unattested.
+    function test_R5_whoAbstainsLosesNothingAndTheClaimGoesOn() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        seedFor(claim);
+        uint256 seats;
+        while (statusOf(claim).phase == Phase.SEEDED) {
+            address[] memory drawn = drawnOf(claim);
+            for (; seats < drawn.length; ++seats) {
+                uint256 staked = activeOf(drawn[seats], Role.VERIFIER);
+                abstainAs(drawn[seats], claim);
+                assertEq(activeOf(drawn[seats], Role.VERIFIER), staked);
+                assertEq(lockedOf(drawn[seats], Role.VERIFIER), 0, "free at once");
+                assertTrue(tasks.votes(idOf(claim))[seats].gone);
+            }
+            tasks.tally(claim); // at once: nobody is waited for
+        }
+        assertEq(seats, 5, "everybody was called");
+        assertPhase(claim, Phase.ACCEPTED);
+        assertEq(vault.burnt(), 0);
+        Claim memory other = acceptedTask(0, 1);
+        skip(501);
+        tasks.settle(other);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, statusOf(claim).since + 1001));
+        tasks.settle(claim);
+        skip(500);
+        uint256 before = free(solvers[0]);
+        tasks.settle(claim);
+        assertEq(free(solvers[0]) - before, claim.price, "paid all the same");
+        assertEq(lockedOf(solvers[0], Role.SOLVER), 7 ether);
+        assertSolvent();
+    }
+
+    /// @notice Conditions nobody can meet lock nobody: a solver's claim ends by the clock whatever the drawn do.
+    function test_R4_silenceEndsAfterThreeCallsAndTheSolverIsPaid() external {
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        seedFor(claim);
+        uint256 tallies;
+        while (statusOf(claim).phase == Phase.SEEDED) {
+            skip(201);
+            tasks.tally(claim);
+            ++tallies;
+        }
+        assertLt(tallies, 5);
+        assertEq(vault.burnt(), drawnOf(claim).length * 7 ether, "each missPenalty, and no more");
+        acceptedTask(0, 1);
+        skip(1001);
+        tasks.settle(claim);
+        assertPhase(claim, Phase.SETTLED);
+    }
+
+    function test_seatsAreCalledThreeTimesAndEightInAll() external {
+        for (uint256 i; i < 30; ++i) {
+            address extra = makeAddr(string.concat("extra", vm.toString(i)));
+            fund(extra, 100 ether);
+            stakeAs(extra, Role.VERIFIER, 100 ether);
+            bytes32 class = aTerms().class;
+            vm.prank(extra);
+            stakes.subscribe(class);
+        }
+        vm.roll(vm.getBlockNumber() + 2 * WEIGHT_EPOCH);
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        seedFor(claim);
+        uint8[3] memory seats = [3, 6, 8];
+        for (uint256 i; i < 3; ++i) {
+            assertEq(drawnOf(claim).length, seats[i]);
+            skip(201);
+            tasks.tally(claim);
+        }
+        assertPhase(claim, Phase.ACCEPTED);
+        address[] memory drawn = drawnOf(claim);
+        for (uint256 i; i < 8; ++i) {
+            for (uint256 j; j < i; ++j) {
+                assertTrue(drawn[i] != drawn[j], "nobody twice");
+            }
+        }
+    }
+
+    /// @dev Of three, the first calls the claim valid and the others do not.
     function split(Claim memory claim) private returns (address[] memory drawn) {
         drawn = seedFor(claim);
         for (uint256 i; i < 3; ++i) {
@@ -468,18 +593,23 @@ contract TasksTest is Market {
         }
     }
 
-    function test_aSplitVoteRedrawsAsSoonAsAllAreInAndAnUnfoundedInvalidVotePays() external {
+    function test_votesDecideAboutNobodyElsesMoneyAndAnUnfoundedInvalidOnePays() external {
         holdShards();
         Claim memory claim = commitTask(0, 0);
         address[] memory drawn = split(claim);
         uint256[3] memory staked = stakesOf(drawn);
         tasks.tally(claim);
-        assertPhase(claim, Phase.COMMITTED);
-        assertEq(vault.burnt(), 14 ether, "whoever wastes a draw pays");
+        assertPhase(claim, Phase.ACCEPTED);
+        assertEq(vault.burnt(), 14 ether, "who stands for no fault");
         for (uint256 i; i < 3; ++i) {
-            assertEq(lockedOf(drawn[i], Role.VERIFIER), 0);
+            assertEq(lockedOf(drawn[i], Role.VERIFIER), i == 0 ? 50 ether : 0);
             assertEq(staked[i] - activeOf(drawn[i], Role.VERIFIER), i == 0 ? 0 : 7 ether);
         }
+        acceptedTask(0, 1);
+        skip(1001);
+        uint256 before = free(solvers[0]);
+        tasks.settle(claim);
+        assertEq(free(solvers[0]) - before, claim.price);
         assertSolvent();
     }
 
@@ -490,7 +620,7 @@ contract TasksTest is Market {
         uint256[3] memory staked = stakesOf(drawn);
         uint256 game = challengeAs(whistle, claim, 1);
         tasks.tally(claim);
-        assertPhase(claim, Phase.COMMITTED);
+        assertPhase(claim, Phase.ACCEPTED);
         for (uint256 i; i < 3; ++i) {
             assertEq(activeOf(drawn[i], Role.VERIFIER), staked[i], "somebody stands for the fault");
         }
@@ -511,39 +641,22 @@ contract TasksTest is Market {
         assertEq(staked[1] - activeOf(drawn[1], Role.VERIFIER), 7 ether);
     }
 
-    function test_anInvalidVoteBesideAQuorumWastesNothingAndCostsNothing() external {
+    function test_aTallyWaitsForEverySeatUntilTimeIsUp() external {
         holdShards();
         Claim memory claim = commitTask(0, 0);
         address[] memory drawn = seedFor(claim);
-        for (uint256 i; i < 3; ++i) {
-            commitVoteAs(drawn[i], claim, i != 1);
-        }
-        for (uint256 i; i < 3; ++i) {
-            revealVoteAs(drawn[i], claim, i != 1);
-        }
-        uint256 staked = activeOf(drawn[1], Role.VERIFIER);
-        tasks.tally(claim);
-        assertPhase(claim, Phase.ACCEPTED);
-        assertEq(activeOf(drawn[1], Role.VERIFIER), staked);
-    }
-
-    function test_aQuorumAcceptsBeforeTheLastVoteIsIn() external {
-        holdShards();
-        Claim memory claim = commitTask(0, 0);
-        address[] memory drawn = seedFor(claim);
+        uint64 since = statusOf(claim).since;
         for (uint256 i; i < 3; ++i) {
             commitVoteAs(drawn[i], claim, true);
         }
         revealVoteAs(drawn[0], claim, true);
         revealVoteAs(drawn[1], claim, true);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, since + 201));
+        tasks.tally(claim);
+        revealVoteAs(drawn[2], claim, true);
         tasks.tally(claim);
         assertPhase(claim, Phase.ACCEPTED);
-        acceptedTask(0, 1);
-        skip(501);
-        (uint256 before, uint256 locked) = (free(drawn[2]), lockedOf(drawn[2], Role.VERIFIER));
-        tasks.settle(claim);
-        assertEq(free(drawn[2]), before, "not revealed, not paid");
-        assertEq(locked - lockedOf(drawn[2], Role.VERIFIER), 50 ether, "not punished either");
+        assertEq(statusOf(claim).valid, 3);
     }
 
     // Settlement

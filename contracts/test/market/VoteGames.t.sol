@@ -90,6 +90,10 @@ contract VoteGamesTest is Market {
         assertPhase(claim, Phase.ACCEPTED);
         assertEq(statusOf(claim).valid, 2);
         skip(501);
+        uint64 due = statusOf(claim).since + 1001; // it is no longer attested
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, due));
+        tasks.settle(claim);
+        skip(500);
         (uint256 guilty, uint256 honest) = (free(drawn[0]), free(drawn[1]));
         tasks.settle(claim);
         assertEq(free(drawn[0]), guilty);
@@ -107,66 +111,45 @@ contract VoteGamesTest is Market {
         assertEq(statusOf(claim).valid, 3);
     }
 
-    function test_aConvictedVoteNoLongerCountsTowardsTheQuorum() external {
+    function test_aConvictedVoteLeavesItsSeatToAnother() external {
         Claim memory claim = commitTask(0, 0);
         address[] memory drawn = seedFor(claim);
         for (uint256 i; i < 3; ++i) {
-            commitVoteAs(drawn[i], claim, i != 2);
+            commitVoteAs(drawn[i], claim, true);
         }
         for (uint256 i; i < 3; ++i) {
-            revealVoteAs(drawn[i], claim, i != 2);
+            revealVoteAs(drawn[i], claim, true);
         }
-        court.decide(openVoteAs(whistle, claim, drawn[0], 0), true);
-        tasks.tally(claim);
-        assertPhase(claim, Phase.COMMITTED);
-    }
-
-    function test_aVoteUnderDisputeStaysLockedThroughARedraw() external {
-        Claim memory claim = commitTask(0, 0);
-        address[] memory drawn = seedFor(claim);
-        for (uint256 i; i < 3; ++i) {
-            commitVoteAs(drawn[i], claim, i < 1);
-        }
-        for (uint256 i; i < 3; ++i) {
-            revealVoteAs(drawn[i], claim, i < 1);
-        }
-        uint256 a = openVoteAs(whistle, claim, drawn[0], 0);
-        uint256 b = openVoteAs(whistle, claim, drawn[0], 1);
-        tasks.tally(claim);
-        assertEq(lockedOf(drawn[0], Role.VERIFIER), 50 ether, "held");
-        assertEq(lockedOf(drawn[1], Role.VERIFIER), 0);
-        uint256 snapshot = vm.snapshotState();
-        court.decide(a, false);
-        assertEq(lockedOf(drawn[0], Role.VERIFIER), 50 ether, "one game is still open");
-        court.decide(b, false);
-        assertEq(lockedOf(drawn[0], Role.VERIFIER), 0, "let go");
-        vm.revertToState(snapshot);
+        uint256 game = openVoteAs(whistle, claim, drawn[0], 0);
+        uint256 second = openVoteAs(whistle, claim, drawn[0], 1);
         uint256 staked = activeOf(drawn[0], Role.VERIFIER);
-        court.decide(a, true);
-        assertEq(staked - activeOf(drawn[0], Role.VERIFIER), 50 ether, "a redraw is no way out");
-        court.decide(b, true);
+        court.decide(game, true);
         assertEq(staked - activeOf(drawn[0], Role.VERIFIER), 50 ether);
+        tasks.tally(claim);
+        assertPhase(claim, Phase.SEEDED);
+        address fourth = drawnOf(claim)[3];
+        commitVoteAs(fourth, claim, true);
+        revealVoteAs(fourth, claim, true);
+        tasks.tally(claim);
+        assertPhase(claim, Phase.ACCEPTED);
+        assertEq(statusOf(claim).valid, 3);
+        court.decide(second, true);
+        assertEq(staked - activeOf(drawn[0], Role.VERIFIER), 50 ether, "once");
         assertEq(lockedOf(drawn[0], Role.VERIFIER), 0);
-        accept(claim);
         assertSolvent();
     }
 
-    function test_aHeldVoteIsLetGoWhenItsClaimFalls() external {
+    function test_aVoteUnderDisputeStaysLockedThroughTheTally() external {
         Claim memory claim = commitTask(0, 0);
-        address[] memory drawn = seedFor(claim);
-        for (uint256 i; i < 3; ++i) {
-            commitVoteAs(drawn[i], claim, i < 1);
-        }
-        for (uint256 i; i < 3; ++i) {
-            revealVoteAs(drawn[i], claim, i < 1);
-        }
+        address[] memory drawn = accept(claim);
         uint256 game = openVoteAs(whistle, claim, drawn[0], 0);
-        tasks.tally(claim);
-        convictByGame(claim);
-        uint256 rich = free(whistle);
+        skip(1001);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.GamesOpen.selector, 1));
+        tasks.settle(claim);
+        assertEq(lockedOf(drawn[0], Role.VERIFIER), 50 ether, "until its game is over");
+        uint256 staked = activeOf(drawn[0], Role.VERIFIER);
         court.decide(game, true);
-        assertEq(free(whistle) - rich, 30 ether, "bond back");
-        assertEq(lockedOf(drawn[0], Role.VERIFIER), 0);
+        assertEq(staked - activeOf(drawn[0], Role.VERIFIER), 50 ether);
     }
 
     function test_onlyRevealedValidVotesAreDisputed() external {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {IClasses} from "../../src/interfaces/IClasses.sol";
 import {IVault} from "../../src/interfaces/IMarket.sol";
 import {Accused, Kind} from "../../src/interfaces/Types.sol";
 import {Guardian} from "../../src/market/Guardian.sol";
@@ -10,7 +11,7 @@ import {LedgerFake} from "./LedgerFake.sol";
 
 /// @dev The deployed Jobs, with a job set up that is in its third round.
 contract JobsBooks is Jobs {
-    constructor(IVault vault, address tasks) Jobs(vault, tasks, new Guardian(tasks)) {}
+    constructor(IVault vault, address tasks) Jobs(vault, tasks, new Guardian(tasks), IClasses(address(0))) {}
 
     /// @dev `kept`: worth of what was accepted when round 1 began; `accepted`: of what is now.
     function set(bytes32 jobId, uint128 kept, uint128 accepted, uint128 pending) external {

@@ -23,7 +23,7 @@ contract ConvictionsBooks is TasksExtension {
     }
 
     function setVote(bytes32 claimId, uint64 ballot, address verifier) external {
-        (ballots[claimId][ballot].verifier, ballots[claimId][ballot].games) = (verifier, 1);
+        ballots[claimId][ballot - 1].verifier = verifier;
     }
 }
 
@@ -209,9 +209,9 @@ contract ConvictionsSymbolic is Test {
     function check_aVotesStakeIsHalved(uint104 taken) external {
         stakes.set(taken, taken);
         tasks.set(CLAIM, Phase.ACCEPTED, 1, 0);
-        tasks.setVote(CLAIM, 0, address(0x7e));
+        tasks.setVote(CLAIM, 1, address(0x7e));
         (bool done, bytes memory stood) =
-            address(tasks).call(abi.encodeCall(tasks.voteGameClosed, (CLAIM, _accused(), 0, FINDER, true)));
+            address(tasks).call(abi.encodeCall(tasks.voteGameClosed, (CLAIM, _accused(), 1, FINDER, true)));
         assert(done);
         assert(abi.decode(stood, (bool)));
         assert(_free(FINDER) == taken / 2);

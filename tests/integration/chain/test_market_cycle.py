@@ -34,6 +34,7 @@ from assay.protocol.types import (
     TxResult,
     Wei,
 )
+from tests.fakes.classes import WIDE, conditions_of, of_its_class
 from tests.property.markets import TERMS
 
 SALT = b"s" * 32
@@ -54,7 +55,7 @@ def markets_on(rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path) -> list[Chain
         Sender(rpc, dev_account(i), Journal(tmp_path / f"j{i}.db"), registry, FeePolicy(poll_s=0.005))
         for i in range(3)
     ]
-    plan = market_plan(senders[0].address, token_supply=Wei(10**9), delays=DELAYS)
+    plan = market_plan(senders[0].address, token_supply=Wei(10**9), delays=DELAYS, bounds=WIDE)
     deployment: Deployment = deploy(senders[0], artifacts, plan)
     found = [
         ChainMarket(rpc, deployment, artifacts, sender, tmp_path / f"e{i}.db", max_age_s=0.0)
@@ -91,9 +92,10 @@ def posted(client: ChainMarket, solver: ChainMarket, shards: int) -> JobId:
         steps_per_round=4,
         outer=replace(TERMS.outer, slots=2 + shards),
         verifiers=1,
-        quorum=1,
     )
-    solver.stake_up("stake", Role.SOLVER, Wei(2 * terms.solver_stake))
+    terms = of_its_class(terms)
+    client.register_class("class", conditions_of(terms))
+    solver.stake_up("stake", Role.SOLVER, Wei(2 * (terms.solver_stake + terms.miss_penalty)))
     return client.post("post", terms, worst_case(terms))
 
 
@@ -106,8 +108,9 @@ def commit(solver: ChainMarket, job_id: JobId, shard: int) -> Claim:
 
 def committed(markets: list[ChainMarket]) -> tuple[JobId, Claim]:
     """A posted job and its only shard's first task claim."""
-    client, solver, _ = markets
+    client, solver, verifier = markets
     job_id = posted(client, solver, shards=1)
+    verifier.subscribe("agree", client.job(job_id).terms.class_id)
     return job_id, commit(solver, job_id, 0)
 
 
@@ -148,7 +151,7 @@ def test_a_task_is_committed_attested_accepted_and_paid(rpc: HttpRpc, markets: l
     assert verifier.free(verifier.me) == before[verifier.me] + terms.verifier_fee
     assert client.job(job_id).escrow == worst_case(terms) - claim.price - terms.verifier_fee
     assert client.held == client.job(job_id).escrow
-    assert solver.stake(solver.me, Role.SOLVER).locked == 0
+    assert solver.stake(solver.me, Role.SOLVER).locked == terms.miss_penalty, "its shard's"
     assert verifier.stake(verifier.me, Role.VERIFIER).locked == 0
 
 
@@ -234,7 +237,7 @@ def test_what_is_due_goes_in_one_transaction_and_a_refused_call_holds_up_no_othe
     assert solver.sender.next_nonce() == sent + 3, "one transaction"
     assert isinstance(done[0], TxResult) and isinstance(done[1], TxResult)
     assert done[0].tx_hash == done[1].tx_hash and done[0].effect == "Tasks.tally"
-    assert [view.status.phase for view in solver.claims(job_id)] == [Phase.COMMITTED] * 2
+    assert [view.status.phase for view in solver.claims(job_id)] == [Phase.ACCEPTED] * 2, "nobody had subscribed"
     assert solver.tally("tally 0", first) == done[0], "by itself it is not sent again"
     assert solver.sender.next_nonce() == sent + 3
 

@@ -19,6 +19,7 @@ from assay.chain.eth.rpc import HttpRpc
 from assay.chain.eth.sender import FeePolicy, Sender
 from assay.protocol.errors import Reverted
 from assay.protocol.types import ZERO_ADDRESS, Address, JobId, Role, Seconds, Terms, Wei
+from tests.fakes.classes import WIDE, conditions_of, of_its_class
 from tests.property.markets import TERMS
 
 DAY = Seconds(86_400)
@@ -27,18 +28,18 @@ UNIT = 10**18
 
 
 def terms_of(client: Address) -> Terms:
-    return replace(
+    terms = replace(
         TERMS,
         client=client,
         rounds=1,
         verifiers=1,
-        quorum=1,
         price_floor=Wei(UNIT),
         price_cap=Wei(2 * UNIT),
         verifier_fee=Wei(UNIT // 10),
         outer_fee=Wei(UNIT // 10),
         solver_stake=Wei(5 * UNIT),
     )
+    return of_its_class(terms)
 
 
 def sender_of(rpc: HttpRpc, artifacts: Artifacts, index: int, path: Path) -> Sender:
@@ -54,7 +55,7 @@ def sender_of(rpc: HttpRpc, artifacts: Artifacts, index: int, path: Path) -> Sen
 @pytest.fixture
 def deployment(rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path) -> Deployment:
     sender = sender_of(rpc, artifacts, 0, tmp_path)
-    plan = market_plan(sender.address, token_supply=Wei(1_000 * UNIT), delays=DELAYS)
+    plan = market_plan(sender.address, token_supply=Wei(1_000 * UNIT), delays=DELAYS, bounds=WIDE)
     return deploy(sender, artifacts, plan)
 
 
@@ -76,11 +77,16 @@ def test_job_is_posted_and_its_shard_is_claimed(
     assert (market.wallet(me), market.free(me)) == (900 * UNIT, 100 * UNIT)
 
     terms = terms_of(me)
+    with pytest.raises(Reverted) as unknown:
+        market.post("unknown", terms, Wei(10 * UNIT))
+    assert unknown.value.error == "NoSuchClass"
+    market.register_class("class", conditions_of(terms))
+    assert market.classes() == {terms.class_id: conditions_of(terms)} and market.bounds() == WIDE
     with pytest.raises(Reverted) as small:
         market.post("small", terms, Wei(UNIT))
     assert small.value.error == "BudgetTooSmall"
     with pytest.raises(Reverted) as bad:
-        market.post("bad", replace(terms, quorum=3), Wei(50 * UNIT))
+        market.post("bad", replace(terms, verifiers=3), Wei(50 * UNIT))
     assert bad.value.error == "BadTerms"
     job_id = market.post("p", terms, Wei(10 * UNIT))
     assert market.post("p", terms, Wei(10 * UNIT)) == job_id
@@ -111,6 +117,7 @@ def test_another_account_sees_the_same_market(
 ) -> None:
     ours, theirs = (market_of(rpc, deployment, artifacts, i, tmp_path) for i in (0, 1))
     ours.deposit("d", Wei(50 * UNIT))
+    ours.register_class("class", conditions_of(terms_of(ours.me)))
     job_id = ours.post("p", terms_of(ours.me), Wei(10 * UNIT))
     assert theirs.job(job_id) == ours.job(job_id)
     with pytest.raises(Reverted) as caught:
@@ -125,7 +132,7 @@ def test_market_on_a_token_that_exists(
 ) -> None:
     sender = sender_of(rpc, artifacts, 0, tmp_path)
     existing = {"Token": deployment.addresses["Token"]}
-    plan = market_plan(sender.address, token_supply=Wei(0), delays=DELAYS)
+    plan = market_plan(sender.address, token_supply=Wei(0), delays=DELAYS, bounds=WIDE)
     second = deploy(sender, artifacts, [p for p in plan if p.name != "Token"], "second", existing)
     assert second.addresses["Token"] == deployment.addresses["Token"]
     assert second.addresses["Vault"] != deployment.addresses["Vault"]

@@ -60,6 +60,7 @@ def test_a_restarted_node_reads_in_batches_what_it_would_view_by_view(
     client, solver, verifier = markets
     verifier.stake_up("stake", Role.VERIFIER, solver.stake(solver.me, Role.SOLVER).active + 1_000)
     job_id = posted(client, solver, shards=3)
+    verifier.subscribe("agree", client.job(job_id).terms.class_id)
     first, _ = (commit(solver, job_id, shard) for shard in range(2))
     pass_time(rpc, 1, blocks=3)
     solver.record_seed("seed", first)
@@ -84,7 +85,7 @@ def test_a_restarted_node_reads_in_batches_what_it_would_view_by_view(
     assert [h.solver for h in holders[:2]] == [solver.me] * 2 != [holders[2].solver] * 2
     names = ("active", "locked", "unbonding")
     assert stake == StakeView(*(alone(market, "Stakes", name, solver.me, 0) for name in names))
-    assert stake.locked == 2 * job.terms.solver_stake
+    assert stake.locked == 2 * (job.terms.solver_stake + job.terms.miss_penalty)
     assert len(claims) == 2 and [len(view.votes) for view in claims] == [1, 0]
     for view in claims:
         assert view.status == unpack(ClaimStatus, alone(market, "Tasks", "status", view.claim_id))

@@ -84,7 +84,8 @@ def test_attack_31_a_reorganisation_across_a_recorded_seed_is_followed_by_everyb
     terms = client.job(claim.job_id).terms
     pass_time(rpc, terms.vote_time + terms.reveal_time + 1)
     client.tally("tally", claim)
-    assert all(market.claim(claim_id).status.phase == Phase.COMMITTED for market in markets)
+    assert all(market.claim(claim_id).status.phase == Phase.ACCEPTED for market in markets)
+    assert client.claim(claim_id).status.valid == 0, "nobody else could be called"
     assert verifier.stake(verifier.me, Role.VERIFIER).active == 1_000 - terms.miss_penalty
 
 

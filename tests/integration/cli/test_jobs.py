@@ -61,7 +61,8 @@ def test_a_sound_job_is_validated_with_its_worst_case(assay: Assay, job_file: Pa
     ("old", "new", "says"),
     [
         ("batch = 32", "batch = 32\nbatches = 3", "training.batches"),
-        ("quorum = 2", "", "verification.quorum"),
+        ("verifiers = 2", "", "verification.verifiers"),
+        ("data_bytes = 4294967296", "data_bytes = -1", "class.data_bytes"),
         ('price_cap = "20tok"', "price_cap = 20", "money.price_cap"),
         ('price_cap = "20tok"', 'price_cap = "20s"', "money.price_cap"),
         ('task = "120s"', 'task = "120tok"', "times.task"),
@@ -71,7 +72,9 @@ def test_a_sound_job_is_validated_with_its_worst_case(assay: Assay, job_file: Pa
         ("[model]", "[model", "not TOML"),
         ('source = "digits"', 'source = "stdlib"', "digits"),
         ("segment_steps = 4 ", "segment_steps = 5 ", "segment"),
-        ("quorum = 2", "quorum = 3", "quorum"),
+        ("segments = 256", "segments = 8", "segments"),
+        ('miss_penalty = "20tok"', 'miss_penalty = "21tok"', "missPenalty"),
+        ('move = "30s"', 'move = "1s"', "moveTime"),
         ('price_floor = "10tok"', 'price_floor = "30tok"', "price"),
     ],
 )
@@ -222,7 +225,7 @@ def sound_terms(home: Path, job_file: Path) -> Iterator[Terms]:
     body = read_job_file(job_file)
     connection, storage = app.connect(), app.storage("client")
     me = connection.writer.me
-    yield publish(storage.blocks, build(body), lambda files: terms_of(body, files, me, 7))
+    yield publish(storage.blocks, build(body), lambda files: terms_of(body, files, bytes(32), me, 7))
     storage.close()
     app.close()
 

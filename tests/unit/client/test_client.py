@@ -16,6 +16,7 @@ from assay.node.artifacts import load_job, publish_job
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.params import worst_case
 from assay.protocol.types import Phase, Wei
+from tests.fakes.classes import WIDE, conditions_of
 from tests.fakes.jobs import RESOURCE_LIMITS, tiny_files, tiny_terms
 from tests.fakes.market_day import FUNDS, MarketDay
 
@@ -85,13 +86,13 @@ def test_a_job_over_budget_or_unfunded_is_not_posted(tmp_path: Path) -> None:
     day = MarketDay(tmp_path)
     market = day.join("client")
     terms = posting.publish(day.blocks(), tiny_files(), lambda found: tiny_terms(found, market.me))
-    worst = posting.estimate(terms)
+    worst = posting.estimate(terms, conditions_of(terms), WIDE)
     assert worst == worst_case(terms)
     with pytest.raises(Stop, match="over budget"):
-        posting.post(market, terms, Wei(worst - 1))
+        posting.post(market, terms, conditions_of(terms), Wei(worst - 1))
     dear = replace(terms, price_cap=Wei(10 * FUNDS))
     with pytest.raises(Ask, match="unfunded"):
-        posting.post(market, dear, worst_case(dear))
+        posting.post(market, dear, conditions_of(dear), worst_case(dear))
     assert not day.market_state.jobs
 
 
@@ -100,8 +101,10 @@ def test_posting_deposits_what_is_missing_and_posts_once(tmp_path: Path) -> None
     market = day.join("client")
     market.withdraw("back", Wei(FUNDS))
     terms = posting.publish(day.blocks(), tiny_files(), lambda found: tiny_terms(found, market.me))
-    worst = posting.estimate(terms)
-    job_id = posting.post(market, terms, worst)
+    worst = posting.estimate(terms, conditions_of(terms), WIDE)
+    job_id = posting.post(market, terms, conditions_of(terms), worst)
     assert market.wallet(market.me) == FUNDS - worst and len(day.market_state.jobs) == 1
     day.market_state.wallet[market.me] = 0
-    assert posting.post(market, terms, worst) == job_id and len(day.market_state.jobs) == 1
+    assert (
+        posting.post(market, terms, conditions_of(terms), worst) == job_id and len(day.market_state.jobs) == 1
+    )

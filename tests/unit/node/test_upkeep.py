@@ -29,10 +29,15 @@ def day(tmp_path: Path) -> MarketDay:
     return MarketDay(tmp_path)
 
 
+MISS_PENALTY = 7
+"""Of ``tests.fakes.jobs``."""
+
+
 def begun(day: MarketDay) -> JobId:
     """A job whose first task, ann's, is accepted, and that can be closed without the other. Ann does nothing
     for others; the verifiers are down."""
     times = {"task_time": 120, "straggler_time": 140, "outer_time": 20, "move_time": 2_000}
+    times |= {"vote_time": 15, "reveal_time": 15}
     job_id = day.post(rounds=1, min_shards=1, **times)
     ann = day.solver("ann")
     ann.limits = replace(ann.limits, patience=NEVER)
@@ -87,11 +92,11 @@ def test_stakes_behind_a_claim_that_a_closed_job_left_out_come_back(day: MarketD
     assert day.run(voted(day, job_id))
     del day.services["v0"], day.services["v1"]
     before = close_without_bob(day, job_id)
-    assert locked(day) == {"bob": SOLVER_STAKE, "v0": VERIFIER_STAKE, "v1": VERIFIER_STAKE}
+    assert locked(day) == {"bob": SOLVER_STAKE + MISS_PENALTY, "v0": VERIFIER_STAKE, "v1": VERIFIER_STAKE}
     assert {name for name, market in day.markets.items() if watched(market)} == {"bob", "v0", "v1"}
     day.services = {node.status.address: node for node in nodes}
     assert day.run(lambda: not locked(day), turns=50)
-    assert list(calls(day, before)) == ["void"], "and nothing else is done for the job"
+    assert sorted(calls(day, before)) == ["release", "void"], "and nothing else is done for the job"
     assert not any(watched(market) for market in day.markets.values())
 
 
@@ -130,7 +135,9 @@ def test_a_vote_frees_its_stake_though_the_claimant_stays_away(day: MarketDay) -
     del day.services["v0"], day.services["v1"]
     before = close_without_bob(day, job_id)
     day.services = {"v1": verifiers[1]}
-    assert day.run(lambda: not locked(day), turns=50)
+    assert day.run(lambda: locked(day) == {"bob": MISS_PENALTY}, turns=50), (
+        "bob's shard is his own to give back"
+    )
     assert list(calls(day, before)) == ["void"]
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from assay.node.artifacts import Published
+from assay.node.artifacts import Published, Sizes
 from assay.node.upkeep import Poke
 from assay.protocol.types import (
     ZERO_ADDRESS,
@@ -57,7 +57,7 @@ NOTHING_TRAINED: Mapping[tuple[int, int], int] = {}
 def terms(**changes: int) -> Terms:
     ref = ProgramRef(ZERO_DIGEST, 9, 3, 1)
     digests = (ZERO_DIGEST, ZERO_DIGEST, ZERO_DIGEST)
-    published = Published(bytes([1]) * 32, ref, replace(ref, slots=4), *digests, 16, 8)
+    published = Published(bytes([1]) * 32, ref, replace(ref, slots=4), *digests, 16, 8, Sizes(8, 8, 8))
     return tiny_terms(published, CLIENT, **changes)
 
 
@@ -66,7 +66,7 @@ def claim(
 ) -> ClaimView:
     roots = (ZERO_DIGEST,) * 4
     body = Claim(JOB, kind, round_, shard, 0, by, *roots, Wei(10), Seconds(since), 0)
-    status = ClaimStatus(phase, 5, Seconds(since), 1, 0, 0, 0, ZERO_DIGEST)
+    status = ClaimStatus(phase, 5, Seconds(since), 1, 0, 0, 0, 0, ZERO_DIGEST)
     return ClaimView(
         ClaimId(bytes([kind, round_, shard]) + bytes(29)), body, status, (), False, False, (), {}
     )
@@ -167,9 +167,9 @@ def test_nobody_trains_for_a_round_that_takes_no_task_any_more() -> None:
     assert TrainSegment not in kinds(late(now=STRAGGLERS_END + 1))
 
 
-def test_a_quorum_that_comes_too_late_is_not_tallied() -> None:
+def test_votes_that_come_too_late_are_not_tallied() -> None:
     late = claim(Kind.TASK, 0, 1, Phase.SEEDED, ME)
-    voted = replace(late, status=replace(late.status, valid=2))
+    voted = replace(late, status=replace(late.status, valid=2), votes=())
     tasks = (claim(Kind.TASK, 0, 0, Phase.ACCEPTED), voted)
     begun = Progress(0, 0, 0, False, False, Seconds(NOW), 2)
 
@@ -225,9 +225,10 @@ def test_a_halted_jobs_present_round_is_finished_and_no_other_begun() -> None:
 
 def test_a_closed_job_takes_no_work_and_keeps_none_from_another() -> None:
     closed = observation((ME, ME), progress=Progress(0, 0, 0, True, True, Seconds(NOW), 1)).jobs
-    one = observation(limits=Limits(Wei(0), 1, Seconds(20)), unlocked=100)
-    assert kinds(replace(one, jobs=closed)) == []
-    assert kinds(replace(one, jobs=(*closed, *one.jobs))) == [TakeShard]
+    one = observation(limits=Limits(Wei(0), 1, Seconds(20)), unlocked=107)
+    given_back = [Release, Release]
+    assert kinds(replace(one, jobs=closed)) == given_back, "what is locked for its shards comes back"
+    assert kinds(replace(one, jobs=(*closed, *one.jobs))) == [TakeShard, *given_back]
 
 
 def test_why_names_the_reason() -> None:

@@ -23,6 +23,7 @@ from tests.fakes.market_day import MarketDay
 torch.set_num_threads(1)
 
 SHORT = {"min_shards": 1, "task_time": 120, "straggler_time": 140, "outer_time": 20, "max_unsettled": 4}
+SHORT |= {"vote_time": 15, "reveal_time": 15}
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from eth_utils.crypto import keccak
 from assay.dispute.evidence import ARITHMETIC
 from assay.protocol import sampling
 from assay.protocol.dispute import RevealSteps, Timeout
-from assay.protocol.params import worst_case
+from assay.protocol.params import ABSTAIN, worst_case
 from assay.protocol.twin import events as e
 from assay.protocol.twin.attestations import SEED_PATIENCE
 from assay.protocol.twin.ledger import Bucket, bond, compensation, free
@@ -35,6 +35,7 @@ from assay.protocol.types import (
     Seconds,
     Wei,
 )
+from tests.fakes.classes import WIDE, conditions_of, of_its_class
 from tests.property.markets import TERMS
 from tests.twin.scene import INNER, OUTERS, Scene, reference
 
@@ -104,7 +105,7 @@ class Story:
 
     def challenge_vote(self, claim_id: ClaimId) -> int:
         state = self.market_state.claims[claim_id]
-        traces = self.scene.samples[state.ballots[state.status.draws, VERA].word]
+        traces = self.scene.samples[state.ballots[VERA].word]
         tree = self.scene.segments[state.claim.segments_root]
         self.tell(e.Announce(claim_id, 0, VERA, SALT), WHISTLER)
         start, way = tree.levels[0][0], tuple(tree.proof(0))
@@ -129,7 +130,9 @@ class Story:
 @pytest.fixture
 def story() -> Story:
     """Ann and Bob hold a shard each; Vera is the only verifier."""
-    market = Deployment(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 1, Seconds(900), keccak, ARITHMETIC)
+    market = Deployment(
+        1, ZERO_ADDRESS, Seconds(500), Seconds(800), 1, Seconds(900), keccak, ARITHMETIC, WIDE
+    )
     everybody = (CLIENT, ANN, BOB, VERA, WHISTLER)
     scene = Scene(random.Random(1))
     told = Story(new_market_state(market, {account: Wei(10**6) for account in everybody}), scene)
@@ -145,12 +148,14 @@ def story() -> Story:
         segment_steps=4,
         samples=1,
         verifiers=1,
-        quorum=1,
         max_unsettled=2,
         task_time=Seconds(20_000),
         challenge_window=Seconds(100_000),
         price_period=Seconds(10_000),
     )
+    terms = of_its_class(terms)
+    told.tell(e.Register(conditions_of(terms)), CLIENT)
+    told.tell(e.Subscribe(terms.class_id), VERA)
     for account in everybody:
         told.tell(e.Deposit(account, Wei(100_000)), account)
     for solver in (ANN, BOB):
@@ -201,7 +206,8 @@ def test_a_conviction_burns_half_pays_wasted_work_and_rewinds(story: Story) -> N
     assert story.free(ANN) == before[ANN]
     assert story.market_state.funds.ledger.burnt == burnt + set_aside - share
     assert story.market_state.funds.ledger.balance(compensation(story.job_id, 1)) == 0
-    assert story.locked() == terms.solver_stake + terms.verifier_stake  # Bob's standing task and its vote
+    # Bob's standing task, its vote, and his shard
+    assert story.locked() == terms.solver_stake + terms.verifier_stake + terms.miss_penalty
     assert story.refuse(e.Settle(story.market_state.claims[bobs].claim), BOB) == "WrongPhase"
 
 
@@ -230,33 +236,40 @@ def test_a_convicted_vote_is_not_paid_and_acceptance_stands(story: Story) -> Non
     assert story.free(WHISTLER) - before == terms.verifier_stake // 2
     assert (story.phase(claim_id), story.market_state.claims[claim_id].status.valid) == (Phase.ACCEPTED, 0)
     fee_before = story.free(VERA)
-    story.tell(e.Settle(story.market_state.claims[claim_id].claim), CLIENT, 200_000)
+    assert story.refuse(e.Settle(story.market_state.claims[claim_id].claim), CLIENT, 150_000) == "NotDue"
+    story.tell(e.Settle(story.market_state.claims[claim_id].claim), CLIENT, 50_000)  # it was not attested
     assert story.free(VERA) == fee_before
-    assert story.locked() == 0
+    assert story.locked() == 2 * terms.miss_penalty  # the shards
 
 
-def test_a_vote_under_challenge_stays_locked_through_a_redraw(story: Story) -> None:
+def test_whoever_is_silent_pays_and_another_is_called_to_the_seat(story: Story) -> None:
+    """Rule 4.7, attacks 32 and R5: silence costs missPenalty of what the draw locked, abstaining nothing."""
     terms = story.market_state.jobs[story.job_id].terms
-    terms_of_two = replace(terms, verifiers=2, quorum=2, nonce=2)
-    story.tell(e.Post(terms_of_two, worst_case(terms_of_two)), CLIENT)
-    story.job_id = story.market_state.job_id(terms_of_two)
-    story.tell(e.Stake(Role.VERIFIER, Wei(5_000)), BOB)
-    story.tell(e.TakeShard(story.job_id, 0), ANN)
+    for account in (WHISTLER, CLIENT):
+        story.tell(e.Subscribe(terms.class_id), account)
+        story.tell(e.Stake(Role.VERIFIER, Wei(5_000)), account)
     claim_id = story.commit(Kind.TASK, 0, ANN)
     story.seed(claim_id)
-    claim = story.market_state.claims[claim_id].claim
-    story.tell(e.CommitVote(claim, b"\x01" * 32), BOB)
-    story.vote(claim_id)
-    game_id = story.challenge_vote(claim_id)
-    late = terms.vote_time + terms.reveal_time
-    story.tell(e.Tally(claim), ANN, late + 1)
-    assert story.phase(claim_id) == Phase.COMMITTED
-    assert story.market_state.funds.locked(BOB, Role.VERIFIER) == 0
-    assert story.market_state.funds.active(BOB, Role.VERIFIER) == 5_000 - terms.miss_penalty
-    assert story.market_state.funds.locked(VERA, Role.VERIFIER) == terms.verifier_stake
-    story.silence(game_id)
-    assert story.market_state.funds.locked(VERA, Role.VERIFIER) == 0
-    assert story.market_state.funds.active(VERA, Role.VERIFIER) == 5_000 - terms.verifier_stake
+    claim, seed = story.market_state.claims[claim_id].claim, story.market_state.claims[claim_id].status.seed
+    (silent,) = story.market_state.claims[claim_id].drawn
+    assert story.market_state.funds.locked(silent, Role.VERIFIER) == terms.verifier_stake
+    assert story.refuse(e.Tally(claim), ANN) == "NotDue"
+    story.tell(e.Tally(claim), ANN, terms.vote_time + terms.reveal_time + 1)
+    assert story.market_state.funds.active(silent, Role.VERIFIER) == 5_000 - terms.miss_penalty
+    assert story.market_state.funds.locked(silent, Role.VERIFIER) == 0
+    state = story.market_state.claims[claim_id]
+    called = state.drawn[1]
+    assert (state.status.calls, state.status.seed, state.status.phase) == (1, seed, Phase.SEEDED)
+    story.tell(e.CommitVote(claim, ABSTAIN), called)
+    assert story.market_state.funds.active(called, Role.VERIFIER) == 5_000
+    assert story.market_state.funds.locked(called, Role.VERIFIER) == 0
+    story.tell(e.Tally(claim), ANN)
+    last = story.market_state.claims[claim_id].drawn[2]
+    story.tell(e.CommitVote(claim, ABSTAIN), last)
+    story.tell(e.Tally(claim), ANN)
+    state = story.market_state.claims[claim_id]
+    assert (state.status.phase, state.status.valid) == (Phase.ACCEPTED, 0)
+    assert state.window_end(terms) == state.status.since + 2 * terms.challenge_window
 
 
 def test_attack_29_a_seed_comes_from_the_header_and_from_the_hash_only_in_the_end(story: Story) -> None:
@@ -290,7 +303,7 @@ def test_attack_29_a_seed_comes_from_the_header_and_from_the_hash_only_in_the_en
     assert seed(None) == sampling.claim_seed(block_hash, claim_id)
 
 
-def test_a_failed_draw_gives_a_new_seed_block(story: Story) -> None:
+def test_a_seed_that_the_history_has_lost_gives_another_seed_block_and_no_vote_does(story: Story) -> None:
     """Rules 4.5 and 4.7."""
     claim_id = story.commit(Kind.TASK, 0, ANN)
     claim = story.market_state.claims[claim_id].claim
@@ -299,11 +312,12 @@ def test_a_failed_draw_gives_a_new_seed_block(story: Story) -> None:
     assert (status.phase, status.draws, status.seed_block) == (Phase.COMMITTED, 1, story.block + 2)
     story.seed(claim_id)
     story.vote(claim_id, valid=False)
+    before = story.market_state.funds.active(VERA, Role.VERIFIER)
     story.tell(e.Tally(claim), BOB)
     status = story.market_state.claims[claim_id].status
-    assert (status.phase, status.draws, status.seed_block) == (Phase.COMMITTED, 2, story.block + 2)
-    story.accept(claim_id)
-    assert story.market_state.claims[claim_id].status.draws == 3
+    assert (status.phase, status.draws, status.valid) == (Phase.ACCEPTED, 2, 0)
+    lost = before - story.market_state.funds.active(VERA, Role.VERIFIER)
+    assert lost == story.market_state.jobs[story.job_id].terms.miss_penalty  # no game stands for a fault
 
 
 def test_what_is_held_up_by_a_full_pipeline_gets_its_time_back(story: Story) -> None:

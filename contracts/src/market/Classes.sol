@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.28;
+
+import {IClasses} from "../interfaces/IClasses.sol";
+import {Bounds, Conditions, ProgramRef, Terms} from "../interfaces/Types.sol";
+
+/// @notice See IClasses; docs/protocol.md, section 3. Knows no token and no stake: who registers a class gains nothing by it.
+contract Classes is IClasses {
+    uint256 private constant MAX_VERIFIERS = 4;
+    uint256 private constant MAX_SAMPLES = 8; // a conviction looks at each sample of each vote
+    uint256 private constant MAX_SEGMENTS = 256;
+    uint256 private constant MAX_SEGMENT_STEPS = 64;
+    uint256 private constant MAX_NODES = 65_536;
+    uint256 private constant MAX_SLOTS = 4096; // and with it fewer shards than that
+    uint256 private constant MAX_SHARDS = 1024;
+    uint256 private constant MAX_UNSETTLED = 32;
+
+    uint64 private immutable LEAST_VOTE;
+    uint64 private immutable MOST_VOTE;
+    uint64 private immutable LEAST_MOVE;
+    uint64 private immutable MOST_MOVE;
+    uint64 private immutable LEAST_WINDOW;
+    uint64 private immutable MOST_WINDOW;
+    uint32 private immutable LEAST_DELAY;
+    uint32 private immutable MOST_DELAY;
+    uint64 private immutable MOST_TIME;
+    uint128 private immutable LEAST_STAKE;
+    uint128 private immutable MOST_STAKE;
+    uint128 private immutable LEAST_BOND;
+
+    mapping(bytes32 class => Conditions) private registered;
+
+    constructor(Bounds memory b) {
+        (LEAST_VOTE, MOST_VOTE, LEAST_MOVE, MOST_MOVE) = (b.leastVote, b.mostVote, b.leastMove, b.mostMove);
+        (LEAST_WINDOW, MOST_WINDOW) = (b.leastWindow, b.mostWindow);
+        (LEAST_DELAY, MOST_DELAY, MOST_TIME) = (b.leastDelay, b.mostDelay, b.mostTime);
+        (LEAST_STAKE, MOST_STAKE, LEAST_BOND) = (b.leastStake, b.mostStake, b.leastBond);
+    }
+
+    function register(Conditions calldata c) external returns (bytes32 class) {
+        _checkWork(c);
+        _checkTimes(c);
+        if (c.verifierStake < LEAST_STAKE || c.verifierStake > MOST_STAKE) {
+            revert BadConditions("verifierStake");
+        }
+        if (c.missPenalty > c.verifierStake / 2) revert BadConditions("missPenalty");
+        if (c.challengeBond < LEAST_BOND || c.challengeBond > c.verifierStake) {
+            revert BadConditions("challengeBond");
+        }
+        class = keccak256(abi.encode(c));
+        if (registered[class].verifiers != 0) return class;
+        registered[class] = c;
+        emit ClassRegistered(class, msg.sender, c);
+    }
+
+    function conditions(bytes32 class) public view returns (Conditions memory c) {
+        c = registered[class];
+        if (c.verifiers == 0) revert NoSuchClass(class);
+    }
+
+    function bounds() external view returns (Bounds memory) {
+        return Bounds(
+            LEAST_VOTE,
+            MOST_VOTE,
+            LEAST_MOVE,
+            MOST_MOVE,
+            LEAST_WINDOW,
+            MOST_WINDOW,
+            LEAST_DELAY,
+            MOST_DELAY,
+            MOST_TIME,
+            LEAST_STAKE,
+            MOST_STAKE,
+            LEAST_BOND
+        );
+    }
+
+    function check(Terms calldata t) external view {
+        _checkProgram(t.inner, "inner");
+        _checkProgram(t.outer, "outer");
+        if (t.manifest == 0) revert BadTerms("manifest");
+        if (t.shards == 0 || t.shards > MAX_SHARDS) revert BadTerms("shards");
+        if (t.outer.slots != (2 + uint256(t.shards)) * t.inner.params) revert BadTerms("outer.slots");
+        if (t.minShards == 0 || t.minShards > t.shards) revert BadTerms("minShards");
+        if (t.rounds == 0) revert BadTerms("rounds");
+        if (t.stepsPerRound == 0) revert BadTerms("stepsPerRound");
+        if (t.segmentSteps == 0 || t.stepsPerRound % t.segmentSteps != 0) revert BadTerms("segmentSteps");
+        if (t.maxUnsettled == 0 || t.maxUnsettled > MAX_UNSETTLED) revert BadTerms("maxUnsettled");
+        if (t.priceFloor > t.priceCap) revert BadTerms("priceFloor");
+        _checkTime(t.taskTime, "taskTime");
+        _checkTime(t.stragglerTime, "stragglerTime");
+        _checkTime(t.outerTime, "outerTime");
+        _checkTime(t.pricePeriod, "pricePeriod");
+        _checkClass(t, conditions(t.class));
+    }
+
+    function _checkWork(Conditions calldata c) private pure {
+        if (c.verifiers == 0 || c.verifiers > MAX_VERIFIERS) revert BadConditions("verifiers");
+        if (c.segments == 0 || c.segments > MAX_SEGMENTS) revert BadConditions("segments");
+        if (c.samples == 0 || c.samples > MAX_SAMPLES || c.samples > c.segments) {
+            revert BadConditions("samples");
+        }
+        if (c.segmentSteps == 0 || c.segmentSteps > MAX_SEGMENT_STEPS) revert BadConditions("segmentSteps");
+        if (c.nodes == 0 || c.nodes > MAX_NODES) revert BadConditions("nodes");
+    }
+
+    function _checkTimes(Conditions calldata c) private view {
+        if (c.seedDelay < LEAST_DELAY || c.seedDelay > MOST_DELAY) revert BadConditions("seedDelay");
+        if (c.voteTime < LEAST_VOTE || c.voteTime > MOST_VOTE) revert BadConditions("voteTime");
+        if (c.revealTime < LEAST_VOTE || c.revealTime > MOST_VOTE) revert BadConditions("revealTime");
+        if (c.challengeWindow < LEAST_WINDOW || c.challengeWindow > MOST_WINDOW) {
+            revert BadConditions("challengeWindow");
+        }
+        if (c.moveTime < LEAST_MOVE || c.moveTime > MOST_MOVE) revert BadConditions("moveTime");
+    }
+
+    function _checkProgram(ProgramRef calldata program, string memory field) private pure {
+        if (program.nodes == 0 || program.nodes > MAX_NODES) revert BadTerms(field);
+        if (program.slots > MAX_SLOTS || program.slots < program.params || program.params == 0) {
+            revert BadTerms(field);
+        }
+    }
+
+    function _checkTime(uint64 time, string memory field) private view {
+        if (time == 0 || time > MOST_TIME) revert BadTerms(field);
+    }
+
+    /// @dev Counts, times and amounts as the class has them; the fee at least, sizes at most.
+    function _checkClass(Terms calldata t, Conditions memory c) private pure {
+        if (t.verifiers != c.verifiers) revert BadTerms("verifiers");
+        if (t.samples != c.samples) revert BadTerms("samples");
+        if (t.seedDelay != c.seedDelay) revert BadTerms("seedDelay");
+        if (t.voteTime != c.voteTime) revert BadTerms("voteTime");
+        if (t.revealTime != c.revealTime) revert BadTerms("revealTime");
+        if (t.challengeWindow != c.challengeWindow) revert BadTerms("challengeWindow");
+        if (t.moveTime != c.moveTime) revert BadTerms("moveTime");
+        if (t.verifierStake != c.verifierStake) revert BadTerms("verifierStake");
+        if (t.missPenalty != c.missPenalty) revert BadTerms("missPenalty");
+        if (t.challengeBond != c.challengeBond) revert BadTerms("challengeBond");
+        if (t.verifierFee < c.verifierFee) revert BadTerms("verifierFee");
+        if (t.inner.nodes > c.nodes || t.outer.nodes > c.nodes) revert BadTerms("nodes");
+        if (t.segmentSteps > c.segmentSteps) revert BadTerms("segmentSteps");
+        uint256 segments = t.stepsPerRound / t.segmentSteps;
+        if (segments > c.segments || segments < c.samples) revert BadTerms("segments");
+        if (uint256(t.records) * t.recordSize > c.dataBytes) revert BadTerms("records");
+        if (t.stateBytes > c.stateBytes) revert BadTerms("stateBytes");
+        if (t.stepBytes > c.stepBytes) revert BadTerms("stepBytes");
+        if (t.stepOperations > c.stepOperations) revert BadTerms("stepOperations");
+    }
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.28;
+
+import {IClasses} from "../../src/interfaces/IClasses.sol";
+import {IJobs, ITasks} from "../../src/interfaces/IMarket.sol";
+import {Claim, Conditions, Kind, Phase, Role, Terms} from "../../src/interfaces/Types.sol";
+import {Merkle} from "../../src/libraries/Merkle.sol";
+import {Market} from "./Market.sol";
+
+/// @notice Clients whose terms are the attack. R1 to R3: what a term could take from verifiers that had never heard of it;
+/// R8: terms under which no verdict could be delivered. Each attack is carried out as far as the contracts let it.
+contract HostileTermsTest is Market {
+    uint256 private constant VERDICT_GAS = 2_000_000;
+
+    function setUp() external {
+        setUpMarket();
+    }
+
+    function refused(Conditions memory c, string memory field) private {
+        vm.expectRevert(abi.encodeWithSelector(IClasses.BadConditions.selector, field));
+        vm.prank(client);
+        classes.register(c);
+    }
+
+    function some() private view returns (Conditions memory) {
+        return conditionsOf(aTerms());
+    }
+
+    function staked() private view returns (uint256[5] memory all) {
+        for (uint256 i; i < 5; ++i) {
+            all[i] = activeOf(verifiers[i], Role.VERIFIER);
+            assertEq(lockedOf(verifiers[i], Role.VERIFIER), 0);
+        }
+    }
+
+    /// @dev A job of a class that its client alone knows, with one task committed by the client's own solver.
+    function hostileJob(Terms memory t) private returns (Claim memory claim) {
+        vm.startPrank(client);
+        t.class = classes.register(conditionsOf(t));
+        jobId = jobs.post(t, jobs.worstCase(t));
+        vm.stopPrank();
+        vm.prank(solvers[0]);
+        tasks.takeShard(jobId, 0);
+        claim = submit(solvers[0], draft(Kind.TASK, 0, 0));
+    }
+
+    function test_R1_aPenaltyBeyondHalfASeatOrAVoteOfASecondIsNoClass() external {
+        Conditions memory c = some();
+        c.missPenalty = type(uint128).max;
+        refused(c, "missPenalty");
+        c.missPenalty = c.verifierStake / 2 + 1;
+        refused(c, "missPenalty");
+        c = some();
+        c.voteTime = 1;
+        refused(c, "voteTime");
+        c = some();
+        c.revealTime = 1;
+        refused(c, "revealTime");
+        c = some();
+        c.verifierStake = type(uint128).max;
+        refused(c, "verifierStake");
+    }
+
+    /// @notice The worst conditions that a class can have: nobody who has not subscribed to them is drawn, so the tally that
+    /// burnt 3,000 of 3,000 tokens takes nothing, and the claim still ends.
+    function test_R1_termsThatNobodyHasAgreedToTakeNothingFromAnybody() external {
+        Terms memory t = aTerms();
+        (t.voteTime, t.revealTime, t.moveTime) = (5, 5, 5);
+        (t.verifiers, t.verifierStake, t.missPenalty, t.challengeBond) = (4, 1e5 ether, 5e4 ether, 1e5 ether);
+        (t.missPenalty, t.solverStake) = (100 ether, 100 ether);
+        uint256[5] memory before = staked();
+        Claim memory claim = hostileJob(t);
+        assertEq(seedFor(claim).length, 0, "nobody is drawn");
+        skip(1000);
+        tasks.tally(claim);
+        assertPhase(claim, Phase.ACCEPTED);
+        assertEq(keccak256(abi.encode(staked())), keccak256(abi.encode(before)), "nothing is taken");
+        assertEq(vault.burnt(), 0);
+    }
+
+    /// @notice And of who has: missPenalty of what was locked when the seat was taken, per seat, whatever else it holds.
+    function test_R1_whoHasAgreedLosesTheLockedPenaltyAndNoMore() external {
+        Terms memory t = aTerms();
+        (t.voteTime, t.revealTime) = (5, 5);
+        (t.verifierStake, t.missPenalty) = (50 ether, 25 ether);
+        postJob(t);
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        uint256 drawn = seedFor(claim).length;
+        while (statusOf(claim).phase == Phase.SEEDED) {
+            skip(11);
+            tasks.tally(claim);
+        }
+        assertLe(vault.burnt(), 8 * 25 ether, "every seat that a claim can have");
+        assertEq(vault.burnt(), drawnOf(claim).length * 25 ether);
+        assertGe(drawnOf(claim).length, drawn);
+    }
+
+    function test_R2_aMoveOfASecondIsNoClass() external {
+        Conditions memory c = some();
+        c.moveTime = 1;
+        refused(c, "moveTime");
+        c.moveTime = type(uint64).max;
+        refused(c, "moveTime");
+    }
+
+    function test_R3_aWindowOfACenturyIsNoClass() external {
+        Conditions memory c = some();
+        c.challengeWindow = type(uint32).max;
+        refused(c, "challengeWindow");
+        c.challengeWindow = 1;
+        refused(c, "challengeWindow");
+    }
+
+    function test_aJobKeepsItsClassInEveryField() external {
+        Terms memory t = aTerms();
+        t.challengeWindow = t.challengeWindow + 1;
+        vm.expectRevert(abi.encodeWithSelector(IClasses.BadTerms.selector, "challengeWindow"));
+        vm.prank(client);
+        jobs.post(t, 1e5 ether);
+        t = aTerms();
+        t.class = "never registered";
+        vm.expectRevert(abi.encodeWithSelector(IClasses.NoSuchClass.selector, t.class));
+        vm.prank(client);
+        jobs.post(t, 1e5 ether);
+    }
+
+    function test_registeringAClassAgainChangesNothingAndItsIdIsItsHash() external {
+        Conditions memory c = some();
+        bytes32 class = classes.register(c);
+        assertEq(class, keccak256(abi.encode(c)));
+        vm.prank(stranger);
+        assertEq(classes.register(c), class);
+        assertEq(keccak256(abi.encode(classes.conditions(class))), class);
+    }
+
+    function test_R8_moreSamplesSegmentsOrVerifiersThanAVerdictCanLookAtAreNoClass() external {
+        Conditions memory c = some();
+        c.samples = 9;
+        refused(c, "samples");
+        c = some();
+        c.segments = 257;
+        refused(c, "segments");
+        c = some();
+        c.verifiers = 5;
+        refused(c, "verifiers");
+    }
+
+    /// @notice At every bound at once: 4 votes of 8 samples each, of 256 segments, in a claim with all its seats used.
+    function test_R8_aVerdictIsDeliveredAtTheBounds() external {
+        Claim memory claim = atTheBounds();
+        address[] memory drawn = drawnOf(claim);
+        bytes32[] memory ends = segmentEnds256(claim);
+        bytes32 salt = announceAs(whistle, idOf(claim), 7, address(0));
+        bytes32[] memory fromProof = memberProof(ends, 7);
+        bytes32[] memory toProof = memberProof(ends, 8);
+        vm.prank(whistle);
+        uint256 game = challenges.open(claim, 7, ends[7], fromProof, ends[8], toProof, salt);
+        assertEq(drawn.length, 5);
+        court.decide(game, true);
+        assertLt(vm.snapshotGasLastCall("market", "deliver_at_the_bounds"), VERDICT_GAS);
+        assertPhase(claim, Phase.CONVICTED);
+        assertSolvent();
+    }
+
+    function segmentEnds256(Claim memory claim) private pure returns (bytes32[] memory ends) {
+        ends = new bytes32[](257);
+        for (uint256 i; i < 257; ++i) {
+            ends[i] = keccak256(abi.encode("state", claim.manifest, i));
+        }
+        (ends[0], ends[256]) = (claim.inputRoot, claim.outputRoot);
+    }
+
+    function atTheBounds() private returns (Claim memory claim) {
+        Terms memory t = aTerms();
+        (t.verifiers, t.samples, t.stepsPerRound, t.segmentSteps) = (4, 8, 256, 1);
+        postJob(t);
+        holdShards();
+        claim = draft(Kind.TASK, 0, 0);
+        bytes32[] memory ends = segmentEnds256(claim);
+        claim.segmentsRoot = Merkle.root(segmentEnds256(claim));
+        (claim.claimant, claim.price) = (solvers[0], 10 ether);
+        claim.committedAt = u64(vm.getBlockTimestamp());
+        vm.prank(solvers[0]);
+        assertEq(tasks.commit(claim, ends), idOf(claim));
+        address[] memory drawn = seedFor(claim);
+        vm.prank(drawn[0]);
+        tasks.commitVote(claim, bytes32(uint256(1)));
+        castEight(claim, 1);
+        tasks.tally(claim);
+        castEight(claim, 4);
+        tasks.tally(claim);
+        assertPhase(claim, Phase.ACCEPTED);
+        assertEq(statusOf(claim).valid, 4);
+    }
+
+    function castEight(Claim memory claim, uint256 first) private {
+        address[] memory drawn = drawnOf(claim);
+        for (uint256 i = first; i < drawn.length; ++i) {
+            bytes32 root = Merkle.root(stateSlots("eight", 8));
+            vm.prank(drawn[i]);
+            tasks.commitVote(claim, keccak256(abi.encode(idOf(claim), drawn[i], true, root, VOTE_SALT)));
+        }
+        for (uint256 i = first; i < drawn.length; ++i) {
+            vm.prank(drawn[i]);
+            tasks.revealVote(claim, true, stateSlots("eight", 8), VOTE_SALT);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+"""Jobs whose client is the enemy: whatever its terms and wherever its files, honest nodes lose nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+
+from assay.protocol.types import JobId, Phase, Role
+from tests.fakes.jobs import account
+from tests.fakes.market_day import MarketDay
+
+torch.set_num_threads(1)
+
+NAMES = ("v0", "v1", "v2", "v3", "v4")
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> MarketDay:
+    return MarketDay(tmp_path)
+
+
+def hide_everything(day: MarketDay) -> None:
+    """From now on nobody reads a block that is not its own."""
+    day.network.withheld |= set(day.network.blocks)
+
+
+def lost(day: MarketDay) -> dict[str, int]:
+    """What of each honest account's stake is gone."""
+    stakes = {"ann": (Role.SOLVER, 2_000)} | dict.fromkeys(NAMES, (Role.VERIFIER, 1000))
+    active = {
+        name: day.market_state.active.get((account(name), role), 0)
+        for name, (role, _) in stakes.items()
+        if name in day.markets
+    }
+    return {name: stakes[name][1] - left for name, left in active.items() if left != stakes[name][1]}
+
+
+def committed(day: MarketDay, job_id: JobId) -> bool:
+    return bool(day.phases(job_id))
+
+
+def test_R5_verifiers_of_a_job_whose_files_are_gone_abstain_and_nobody_honest_loses_anything(
+    day: MarketDay,
+) -> None:
+    job_id = day.post(rounds=1, shards=1)
+    ann = day.solver("ann")
+    assert day.run(lambda: committed(day, job_id))
+    hide_everything(day)
+    for name in NAMES:
+        day.verifier(name)
+    assert day.run(day.closed(job_id), turns=600), ann.status
+    assert len(day.named("abstained")) == len(NAMES), "everybody was called, and gave its seat up"
+    assert not day.named("voted") and lost(day) == {}
+    assert day.market_state.rules.funds.ledger.burnt == 0
+    (task, _) = (entry for entry in day.market_state.claims.values() if entry.claim.job_id == job_id)
+    assert (task.status.phase, task.status.valid) == (Phase.SETTLED, 0), "accepted unattested, and paid"
+
+
+def hostile(rng: Random) -> dict[str, Any]:
+    """Terms that some deployment admits, of a client that means no good."""
+    stake = rng.choice([2, 50, 900])
+    return {
+        "shards": 1,
+        "rounds": rng.choice([1, 2]),
+        "samples": rng.choice([1, 4]),
+        "verifiers": rng.choice([1, 2, 4]),
+        "seed_delay": rng.choice([1, 20]),
+        "max_unsettled": rng.choice([1, 32]),
+        "task_time": rng.choice([5, 600]),
+        "straggler_time": rng.choice([1, 600, 100_000]),
+        "outer_time": rng.choice([1, 60]),
+        "vote_time": rng.choice([5, 60, 600]),
+        "reveal_time": rng.choice([5, 60, 600]),
+        "challenge_window": rng.choice([5, 300, 2_000]),
+        "move_time": rng.choice([1, 60, 2_000]),
+        "price_period": rng.choice([1, 100_000]),
+        "price_floor": rng.choice([0, 20]),
+        "solver_stake": rng.choice([0, 100, 1_900, 10**20]),
+        "verifier_stake": stake,
+        "challenge_bond": rng.choice([0, stake]),
+        "miss_penalty": rng.choice([0, stake // 2]),
+        "verifier_fee": rng.choice([0, 3]),
+    }
+
+
+WORKED, REFUSED = (4, 5, 9, 10, 12, 14, 18, 23), (0, 2, 3, 8)
+"""Seeds whose terms the solver takes a shard under, and such whose terms it refuses."""
+
+
+@pytest.mark.parametrize("seed", WORKED + REFUSED)
+def test_honest_nodes_lose_nothing_whatever_the_terms(day: MarketDay, seed: int) -> None:
+    """Every term is drawn anew in each run; in every second one the files are gone after the first claim."""
+    terms = hostile(Random(seed))
+    job_id = day.post(**terms)
+    day.solver("ann")
+    for name in NAMES:
+        day.verifier(name)
+    day.run(lambda: committed(day, job_id), turns=40, seconds=1)
+    if seed % 2:
+        hide_everything(day)
+    day.run(day.closed(job_id), turns=400, seconds=5)
+    assert committed(day, job_id) == (seed in WORKED), terms
+    assert bool(day.named("voted") or day.named("abstained")) == (seed in WORKED), "verifiers were drawn"
+    assert lost(day) == {}, terms
