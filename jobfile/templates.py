@@ -171,7 +171,7 @@ LOCAL = {
     "outer": "30s",
     "vote": "60s",
     "window": "60s",
-    "move": "30s",
+    "move": "3m",
 }
 """Times for a chain on one's own machine; `seed_delay` in blocks."""
 PUBLIC = {

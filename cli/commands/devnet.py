@@ -12,10 +12,14 @@ from assay.app.devnet_record import Devnet, process_alive, read_devnet, read_sto
 from assay.app.invocation import App, app_of
 from assay.app.output import table
 from assay.app.units import parse_amount
+from assay.cli.lazy import with_rooms
 from assay.devnet.market import bring_up, default_nodes, fund_account, resume, take_down, wipe_data
 from assay.protocol.errors import Ask
 
-commands = typer.Typer(no_args_is_help=True, help="A whole market on this machine.")
+SCENARIO = ("assay.cli.commands.scenario", "Watch a cheat being caught.")
+commands = typer.Typer(
+    no_args_is_help=True, help="A whole market on this machine.", cls=with_rooms({"scenario": SCENARIO})
+)
 
 
 @commands.command()

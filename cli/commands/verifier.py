@@ -8,12 +8,11 @@ from typing import Annotated
 
 import typer
 
-from assay.app.ids import parse_id
 from assay.app.invocation import app_of
 from assay.app.output import Exit
 from assay.app.units import parse_amount, parse_duration
 from assay.protocol.errors import Stop
-from assay.protocol.types import JobId, Kind
+from assay.protocol.types import Kind
 
 commands = typer.Typer(no_args_is_help=True, help="Replay samples and attest them.")
 
@@ -72,6 +71,21 @@ def run(
 
 
 @commands.command()
+def earnings(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="Name or address; by default --account.")] = None,
+    job: Annotated[str | None, typer.Option(help="Only this job's.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Most lines; the sums are of all.")] = 50,
+) -> None:
+    """Every token that came or went and why, reconciled with the chain."""
+    from assay.app.accounts import resolve
+    from assay.app.earnings import show_earnings
+
+    app = app_of(context)
+    show_earnings(app, resolve(app, name or app.settings.account), "verifier", job, limit)
+
+
+@commands.command()
 def replay(
     context: typer.Context,
     job: str,
@@ -86,7 +100,7 @@ def replay(
     from assay.cli.commands.inspect import audit_place, open_inspection
 
     app, wanted = app_of(context), _range(segments)
-    inspection = open_inspection(app, JobId(parse_id(job)))
+    inspection = open_inspection(app, job)
     try:
         kind = Kind.OUTER if outer else Kind.TASK
         finding, view = audit_place(inspection, kind, round_, shard, wanted)
