@@ -63,6 +63,7 @@ _BY_CODE = {
     "no-such-job": Exit.NOT_FOUND,
     "no-such-claim": Exit.NOT_FOUND,
     "unfunded": Exit.FUNDS,
+    "not-due": Exit.REVERTED,
     "lost-by-timeout": Exit.TIMEOUT,
     "game-lost": Exit.FRAUD,
     "bug": Exit.BUG,

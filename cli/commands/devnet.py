@@ -37,11 +37,27 @@ def up(
     if (stopped := read_stopped(app.settings.home)) is not None:
         devnet = resume(app, stopped)
         app.output.result("devnet", devnet, _node_table(app.settings.home, devnet))
+        app.output.say(_next_steps(app))
         return
     devnet = bring_up(app, default_nodes(solvers, verifiers, whistleblowers), block_time)
     fund_account(app, "client", parse_amount(client_tokens))
     rows = _node_table(app.settings.home, devnet)
     app.output.result("devnet", devnet, rows)
+    app.output.say(_next_steps(app))
+
+
+def _next_steps(app: App) -> str:
+    """What to type now, with the options that this command was given."""
+    client = "" if app.flags.account else "--account client "
+    steps = (
+        (app.command("job init job.toml"), "a small job to start from"),
+        (app.command(f"{client}--yes job post job.toml --budget 400tok"), "serves its files until Ctrl-C"),
+        (app.command("job ls"), "in another terminal; then `job watch JOB`, with its first 8 digits"),
+        (app.command("devnet status"), "what every node does, and why it waits"),
+        (app.command("devnet down"), "stops all; `devnet up` goes on"),
+    )
+    width = max(len(command) for command, _ in steps)
+    return "\n".join(("next:", *(f"  {command:<{width}}  # {why}" for command, why in steps)))
 
 
 def _node_table(home: Path, devnet: Devnet) -> Table:

@@ -54,7 +54,10 @@ def init(
         return
     file.write_text(template(model, source=data, rounds=rounds, times=times, optimiser=optimiser))
     app.output.result(
-        "job-init", {"file": str(file)}, f"wrote {file}; check it with `assay job validate {file}`"
+        "job-init",
+        {"file": str(file)},
+        f"wrote {file}, a toy that shows the market at work (its first lines say what to raise);"
+        f" check it with `{app.command(f'job validate {file}')}`",
     )
 
 

@@ -264,8 +264,7 @@ def test_taken_port_is_said(anvil: Anvil) -> None:
 
 def test_node_dies_with_the_process_that_started_it() -> None:
     script = (
-        "import time; from assay.chain.eth.anvil import Anvil;"
-        " print(Anvil().pid, flush=True); time.sleep(60)"
+        "import time; from assay.chain.eth.anvil import Anvil; print(Anvil().pid, flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
