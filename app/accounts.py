@@ -27,10 +27,11 @@ def resolve(app: App, name_or_address: str) -> Address:
     from assay.chain.eth.keystore import Keystore
 
     if name_or_address.startswith("0x"):
+        from eth_utils.address import to_checksum_address
+
         from assay.protocol.sampling import address_bytes
 
-        address_bytes(Address(name_or_address))
-        return Address(name_or_address)
+        return Address(to_checksum_address(address_bytes(Address(name_or_address))))
     for account in Keystore(app.settings.keystore).list():
         if account.name == name_or_address:
             return Address(account.address)

@@ -7,7 +7,7 @@ announced and, unless ``--yes``, confirmed first.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +66,15 @@ class App:
     def node_home(self, name: str) -> Path:
         """Folder of one account's blocks, journal and event cursor."""
         return self.settings.home / "nodes" / name
+
+    def command(self, words: str) -> str:
+        """A command as it is to be typed here: with the options that this one was given."""
+        given = [
+            f"--{f.name.replace('_', '-')} {value}"
+            for f in fields(self.flags)
+            if (value := getattr(self.flags, f.name))
+        ]
+        return " ".join(("assay", *given, words))
 
     def announce(self, action: str, amount: int = 0, worst_loss: int = 0) -> None:
         """Say what is about to be sent and ask. Raises Ask (exit 10) when nobody can answer; ends a dry

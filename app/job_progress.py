@@ -9,10 +9,10 @@ from assay.app.machine import RESOURCE_LIMITS, engine_of
 from assay.app.output import table
 from assay.app.units import show_amount
 from assay.app.wiring import Connection, NodeStorage
-from assay.client.following import Following, Losses, losses_of
+from assay.client.following import Following, Losses, TaskLine, losses_of
 from assay.node.artifacts import load_job
 from assay.protocol.errors import Retry
-from assay.protocol.types import JobId, Phase
+from assay.protocol.types import ZERO_ADDRESS, JobId, Phase, Progress
 
 SHORT = 16
 """Hex digits of an id in a title."""
@@ -21,17 +21,12 @@ SHORT = 16
 def progress_table(following: Following) -> Table:
     """Rounds by shards: who holds what, in which phase, at which loss."""
     job = following.job
-    at = f"round {job.progress.round} of {job.terms.rounds}, paid {show_amount(following.paid)}"
+    at = f"{in_words(job.progress, job.terms.rounds)}, paid {show_amount(following.paid)}"
     title = f"job {job.job_id.hex()[:SHORT]}: {at}"
     rows = table(title, "#round", *(f"shard {k}" for k in range(job.terms.shards)), "outer step", "#loss")
     losses = following.loss_by_round()
     for round_ in range(job.terms.rounds):
-        cells = []
-        for line in following.tasks:
-            if line.round == round_:
-                disputed = " (disputed)" if line.disputes else ""
-                nothing = "missing" if line.missing else "-"
-                cells.append(nothing if line.phase == Phase.NONE else line.phase.name.lower() + disputed)
+        cells = [_cell(line, job.progress.round) for line in following.tasks if line.round == round_]
         outer = following.outer[round_]
         loss = losses[round_]
         rows.add_row(
@@ -47,13 +42,43 @@ def progress_table(following: Following) -> Table:
     return rows
 
 
+def _cell(line: TaskLine, present: int) -> str:
+    """A task's phase and, once its states are published, its last loss."""
+    if line.phase == Phase.NONE:
+        trained = line.round == present and line.holder != ZERO_ADDRESS
+        return "missing" if line.missing else "in training" if trained else "-"
+    disputed = " (disputed)" if line.disputes else ""
+    loss = "" if line.loss is None else f", loss {line.loss:.3f}"
+    return f"{line.phase.name.lower()}{disputed}{loss}"
+
+
+def in_words(progress: Progress, rounds: int) -> str:
+    """How far a job is."""
+    if progress.closed:
+        return f"closed after {progress.settled_rounds} settled round(s)"
+    running = progress.round < progress.final_round
+    at = f"round {progress.round} (of 0 to {rounds - 1})" if running else "all rounds done"
+    halted = ", halted" if progress.halted else ""
+    rewound = f", rewound {progress.rewinds} time(s)" if progress.rewinds else ""
+    return f"{at}, {progress.settled_rounds} settled{halted}{rewound}"
+
+
 def line_of(following: Following) -> str:
-    """Where the job stands, which shards were missing, and whether its numbers still are any, and near."""
+    """Where the job stands, its tasks with their losses, which shards were missing, and whether its numbers
+    still are any, and near."""
+    rounds, at = following.job.terms.rounds, following.job.progress.round
+    shown = min(at, rounds - 1)
+    cells = [(t.shard, _cell(t, at)) for t in following.tasks if t.round == shown]
+    tasks = [f"shard {shard} {cell}" for shard, cell in cells if cell != "-"]
+    means = [f"{loss:.3f}" for loss in following.loss_by_round()[:shown] if loss is not None]
+    now = f"; round {shown}: {'; '.join(tasks)}" if tasks else ""
+    losses = f"; mean losses of the rounds before: {', '.join(means)}" if means else ""
+    paid = f"; paid {show_amount(following.paid)}"
     left = [f"shard {line.shard} in round {line.round}" for line in following.tasks if line.missing]
     missing = f"; without {', '.join(left)}" if left else ""
     diverged = f"; {following.divergence}" if following.divergence else ""
     inaccurate = f"; {following.inaccuracy}" if following.inaccuracy else ""
-    return f"{following.job.progress}{missing}{diverged}{inaccurate}"
+    return f"{in_words(following.job.progress, rounds)}{now}{losses}{paid}{missing}{diverged}{inaccurate}"
 
 
 def losses_if_fetched(app: App, connection: Connection, storage: NodeStorage, job_id: JobId) -> Losses | None:

@@ -63,6 +63,10 @@ _BY_CODE = {
     "no-such-job": Exit.NOT_FOUND,
     "no-such-claim": Exit.NOT_FOUND,
     "unfunded": Exit.FUNDS,
+    "not-due": Exit.REVERTED,
+    "lost-by-timeout": Exit.TIMEOUT,
+    "game-lost": Exit.FRAUD,
+    "bug": Exit.BUG,
     "rpc-failed": Exit.UNREACHABLE,
 }
 
@@ -130,6 +134,10 @@ class Output:
 
     def report(self, error: AssayError) -> None:
         """Say on stderr what went wrong and what to do next."""
+        if isinstance(error, Reverted):
+            from assay.app.refusals import in_words
+
+            error = in_words(error)
         if self.as_json:
             body = {"code": error.code, "message": error.message, "hint": error.hint}
             sys.stderr.write(json.dumps({"schema": "assay/error/1", "error": body}) + "\n")

@@ -1,9 +1,12 @@
-"""Where every setting comes from: flag, then ASSAY_*, then ETH_*, then ./assay.toml, then the devnet in the
+"""Where every setting comes from: flag, then ASSAY_*, then ETH_*, then assay.toml, then the devnet in the
 home folder.
 
 Contract: this module alone reads the environment and configuration files; it validates once and names the
 origin of each value (``assay config show --origin``). It never holds a private key: only the path of a
-keystore and of a password file.
+keystore and of a password file. The home folder and assay.toml are the nearest in the current folder or one
+above it, so that a command finds its keys from wherever in a project it is given; without any, the home is
+the user's own (docs/decisions/0033-command-line.md). Those above must belong to the user: nobody else's file
+in a shared folder is heeded.
 """
 
 from __future__ import annotations
@@ -12,32 +15,16 @@ import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from assay.protocol.errors import Ask
 
-CONFIG_FILE = Path("assay.toml")
-DEFAULT_HOME = Path(".assay")
+CONFIG_FILE = "assay.toml"
+HOME_FOLDER = ".assay"
+USER_HOME = Path("~/.assay")
 DEVNET_FILE = "devnet.json"
 DEPLOYMENT_FILE = "deployment.json"
-
-
-class FileConfig(BaseModel):
-    """The keys that ./assay.toml may have; anything else is refused."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    home: str | None = None
-    rpc_url: str | None = None
-    deployment: str | None = None
-    keystore: str | None = None
-    account: str | None = None
-    password_file: str | None = None
-    device: str | None = None
-    executor: str | None = None
-    threads: str | None = None
+_PATHS = ("home", "deployment", "keystore", "password_file")
+"""Settings that name files: in assay.toml they are relative to its folder."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +68,8 @@ class Settings:
 
     def __init__(self, flags: Flags) -> None:
         self._flags = flags
-        self._file = _read_file(CONFIG_FILE)
+        self._file_path = nearest(CONFIG_FILE)
+        self._file = {} if self._file_path is None else _read_file(self._file_path)
 
     def find(self, name: str) -> Setting | None:
         """The setting, by precedence, before any default."""
@@ -91,8 +79,10 @@ class Settings:
         for variable in _ENVIRONMENT[name]:
             if value := os.environ.get(variable):
                 return Setting(value, variable)
-        if (value := getattr(self._file, name)) is not None:
-            return Setting(value, str(CONFIG_FILE))
+        if self._file_path is not None and name in self._file:
+            return Setting(self._file[name], str(self._file_path))
+        if name == "home" and (folder := nearest(HOME_FOLDER)) is not None:
+            return Setting(str(folder), "the nearest here or above")
         return None
 
     def describe(self) -> dict[str, Setting]:
@@ -101,7 +91,7 @@ class Settings:
 
     def _default(self, name: str) -> str:
         return {
-            "home": str(DEFAULT_HOME),
+            "home": str(USER_HOME.expanduser()),
             "rpc_url": self._devnet_url() or "",
             "deployment": str(self.home / DEPLOYMENT_FILE),
             "keystore": str(self.home / "keystore"),
@@ -125,7 +115,7 @@ class Settings:
     @property
     def home(self) -> Path:
         found = self.find("home")
-        return Path(found.value if found else DEFAULT_HOME).expanduser()
+        return Path(found.value if found else USER_HOME).expanduser()
 
     @property
     def rpc_url(self) -> str:
@@ -177,13 +167,38 @@ class Settings:
         return self._value("threads")
 
 
-def _read_file(path: Path) -> FileConfig:
-    if not path.exists():
-        return FileConfig()
+def nearest(name: str) -> Path | None:
+    """The file or folder of this name in the current folder, or in the nearest one above it that has one of
+    this user's; None where there is none."""
+    here = Path.cwd()
+    if (here / name).exists():
+        return Path(name)
+    for folder in here.parents:
+        found = folder / name
+        try:
+            if found.stat().st_uid == os.geteuid() and found != USER_HOME.expanduser():
+                return found
+        except OSError:
+            continue
+    return None
+
+
+def _read_file(path: Path) -> dict[str, str]:
+    """What an assay.toml sets. Raises Ask for one that is no TOML, has another key, or a value that is no
+    text."""
     try:
-        body: dict[str, Any] = tomllib.loads(path.read_text())
-        return FileConfig.model_validate(body)
-    except (tomllib.TOMLDecodeError, ValidationError, UnicodeDecodeError) as error:
-        raise Ask(
-            f"{path} is not a valid configuration: {error}", hint=f"mend or remove {path}", code="bad-config"
-        ) from error
+        body = tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise _bad_config(path, str(error)) from error
+    for name, value in body.items():
+        if name not in _ENVIRONMENT:
+            raise _bad_config(path, f"there is no setting {name!r}; there are {', '.join(_ENVIRONMENT)}")
+        if not isinstance(value, str):
+            raise _bad_config(path, f"{name} must be text in quotes")
+    return {n: str(path.parent / Path(v).expanduser()) if n in _PATHS else v for n, v in body.items()}
+
+
+def _bad_config(path: Path, why: str) -> Ask:
+    return Ask(
+        f"{path} is not a valid configuration: {why}", hint=f"mend or remove {path}", code="bad-config"
+    )

@@ -11,8 +11,9 @@ from decimal import Decimal
 
 from assay.protocol.errors import Stop
 from assay.protocol.types import Seconds, Wei
+from assay.protocol.words import show_amount
 
-TOKEN_DECIMALS = 18
+__all__ = ["parse_amount", "parse_duration", "show_amount"]
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)(tok|wei|gwei|ether)")
 _SCALE = {"tok": 18, "ether": 18, "gwei": 9, "wei": 0}
 _DURATION = re.compile(r"(\d+)(s|m|h|d)")
@@ -36,12 +37,6 @@ def parse_amount(text: str) -> Wei:
     if value.adjusted() > 37:
         raise Stop(f"{text!r} does not fit 128 bits", hint="ask for less", code="bad-amount")
     return Wei(int(value))
-
-
-def show_amount(amount: int, unit: str = "tok") -> str:
-    """``12.5 tok`` from smallest units, exact."""
-    text = format(Decimal(amount).scaleb(-TOKEN_DECIMALS).normalize(), "f")
-    return f"{text} {unit}"
 
 
 def parse_duration(text: str) -> Seconds:

@@ -18,6 +18,7 @@ from fastapi import FastAPI, Response
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from assay.app.output import plain
+from assay.app.status_page import status_page
 from assay.app.wiring import Connection, NodeStorage
 from assay.protocol.errors import Stop
 from assay.storage.blockstore import BlockStore
@@ -32,6 +33,10 @@ def node_app(store: BlockStore, status: StatusOf, role: str) -> FastAPI:
     app.include_router(gateway_router(store))
     registry = CollectorRegistry()
     gauges: dict[str, Gauge] = {}
+
+    @app.get("/")
+    def page() -> Response:
+        return Response(status_page(role, plain(status())), media_type="text/html; charset=utf-8")
 
     @app.get("/healthz")
     def healthz() -> dict[str, str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from assay.app.settings import Settings
 from assay.app.units import parse_amount
@@ -22,9 +23,11 @@ from assay.chain.eth.rpc import HttpRpc, Rpc, quantity
 from assay.chain.eth.sender import FeePolicy, Sender
 from assay.protocol.errors import Ask, Reverted
 from assay.protocol.types import ZERO_ADDRESS, Address, Chain
-from assay.storage.blockstore import BlockStore
-from assay.storage.exchange import Exchange
-from assay.storage.node import NodeBlocks
+
+if TYPE_CHECKING:
+    from assay.storage.blockstore import BlockStore
+    from assay.storage.exchange import Exchange
+    from assay.storage.node import NodeBlocks
 
 
 @dataclass
@@ -137,6 +140,10 @@ class NodeStorage:
 
 def open_storage(home: Path) -> NodeStorage:
     """Block store under a node's folder."""
+    from assay.storage.blockstore import BlockStore
+    from assay.storage.exchange import Exchange
+    from assay.storage.node import NodeBlocks
+
     store = BlockStore(home / "store")
     exchange = Exchange(store)
     return NodeStorage(store, exchange, NodeBlocks(store, exchange))

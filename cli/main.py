@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated, NoReturn
 
@@ -10,57 +11,46 @@ import typer
 from assay.app.invocation import App
 from assay.app.output import Exit, Output
 from assay.app.settings import Flags
-from assay.cli.commands import (
-    account,
-    demands,
-    devnet,
-    dispute,
-    forced_errors,
-    guardian,
-    job,
-    operator,
-    scenario,
-    solver,
-    stake,
-    token,
-    verifier,
-    whistle,
-)
+from assay.cli.lazy import with_rooms
+from assay.cli.mishaps import bug, file_trouble
 from assay.protocol.errors import AssayError, Stop
+
+ROOMS = {
+    name: (f"assay.cli.commands.{module}", text)
+    for name, module, text in (
+        ("devnet", "devnet", "A whole market on this machine."),
+        ("account", "account", "Keys and balances."),
+        ("token", "token", "The market's token."),
+        ("stake", "stake", "Stakes."),
+        ("operator", "operator", "Owners and operators."),
+        ("guardian", "guardian", "Pauses of new business."),
+        ("job", "job", "Post jobs, follow them, fetch the model."),
+        ("solver", "solver", "Train shards of jobs and be paid for it."),
+        ("verifier", "verifier", "Replay samples and attest them."),
+        ("whistle", "whistle", "Find faults and dispute them."),
+        ("dispute", "dispute", "Challenges and their games."),
+        ("config", "config", "Settings, and where each comes from."),
+    )
+}
 
 root = typer.Typer(
     name="assay",
     help="A market for training compute in which nobody has to be trusted.",
+    cls=with_rooms(ROOMS),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
 )
-for name, commands in (
-    ("devnet", devnet.commands),
-    ("account", account.commands),
-    ("token", token.commands),
-    ("stake", stake.commands),
-    ("operator", operator.commands),
-    ("guardian", guardian.commands),
-    ("job", job.commands),
-    ("solver", solver.commands),
-    ("verifier", verifier.commands),
-    ("whistle", whistle.commands),
-    ("dispute", dispute.commands),
-):
-    root.add_typer(commands, name=name)
-
-
-devnet.commands.add_typer(scenario.commands, name="scenario")
-job.commands.add_typer(forced_errors.commands, name="forced-error")
-dispute.commands.add_typer(demands.commands, name="demand")
 
 
 @root.callback()
 def options(
     context: typer.Context,
     home: Annotated[
-        str | None, typer.Option(help="Folder for keys, blocks and journals (ASSAY_HOME).")
+        str | None,
+        typer.Option(
+            help="Folder for keys, blocks and journals (ASSAY_HOME); else the nearest .assay here or above, "
+            "else ~/.assay."
+        ),
     ] = None,
     rpc_url: Annotated[str | None, typer.Option("-r", "--rpc-url", help="Chain node (ETH_RPC_URL).")] = None,
     account: Annotated[str | None, typer.Option(help="Account to act for (ETH_KEYSTORE_ACCOUNT).")] = None,
@@ -87,20 +77,6 @@ def options(
     context.call_on_close(app.close)
 
 
-@root.command("config")
-def config(context: typer.Context) -> None:
-    """Every setting, and where it comes from."""
-    from assay.app.invocation import app_of
-    from assay.app.output import table
-
-    app = app_of(context)
-    settings = app.settings.describe()
-    rows = table("settings", "name", "value", "origin")
-    for name, setting in settings.items():
-        rows.add_row(name, setting.value or "-", setting.origin)
-    app.output.result("config", settings, rows)
-
-
 # Typer carries its own copy of click, of which it shows only leaves: the base of all usage errors is theirs.
 UsageProblem: type[Exception] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
@@ -125,16 +101,22 @@ def _misused(error: Exception, as_json: bool) -> NoReturn:
 
 
 def main() -> None:
-    """Entry point: every AssayError becomes a report and an exit status, everything else is a bug (1)."""
+    """Entry point: every AssayError becomes a report and an exit status; whatever else gets here is a bug (1)
+    and becomes a report with a log file."""
     as_json = "--json" in sys.argv
     try:
-        status = root(standalone_mode=False)
+        status = root(prog_name="assay", standalone_mode=False)
     except AssayError as error:
         Output(as_json).fail(error)
     except typer.Abort as aborted:
         raise SystemExit(int(Exit.CONFIRM)) from aborted
     except UsageProblem as error:
         _misused(error, as_json)
+    except BrokenPipeError:  # whoever read the output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(int(Exit.OK)) from None
+    except Exception as error:  # noqa: BLE001 - the top of every command: nobody is shown a bare traceback
+        Output(as_json).fail(file_trouble(error) or bug(error, sys.argv[1:]))
     # A command that ends by `typer.Exit` gives its status back here instead of raising it.
     raise SystemExit(status if isinstance(status, int) else int(Exit.OK))
 

@@ -1,8 +1,8 @@
 """Following a job: where each round stands, its loss, what it cost so far, what was disputed.
 
-Contract: everything comes from the chain and from published checkpoints; losses are those that the claims'
-own states hold, marked with the phase of the claim, so a reader sees what is settled and what is merely
-claimed.
+Contract: everything comes from the chain, as of one block, and from published checkpoints; losses are those
+that the claims' own states hold, marked with the phase of the claim, so a reader sees what is settled and
+what is merely claimed.
 """
 
 from __future__ import annotations
@@ -144,16 +144,18 @@ def losses_of(
 
 def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> Following:
     """Where a job stands. Raises Stop when there is no such job."""
-    job = market.job(job_id)
-    claims: Sequence[ClaimView] = market.claims(job_id)
-    games = market.games(job_id)
+    with market.snapshot():  # or a claim that settles meanwhile counts on one side and not on the other
+        job = market.job(job_id)
+        claims: Sequence[ClaimView] = market.claims(job_id)
+        games = market.games(job_id)
+        holders = [market.holder(job_id, shard).solver for shard in range(job.terms.shards)]
     first: Divergence | None = None
     inaccuracy: Inaccuracy | None = None
     tasks = []
     for round_ in range(job.terms.rounds):
         for shard in range(job.terms.shards):
             view = standing(claims, Kind.TASK, round_, shard)
-            holder = market.holder(job_id, shard).solver if view is None else view.claim.claimant
+            holder = holders[shard] if view is None else view.claim.claimant
             disputes = 0 if view is None else sum(g.game.claim_id == view.claim_id for g in games)
             loss = None if view is None or losses is None else losses.of(view)
             if view is not None and losses is not None and (first is None or first.round == round_):

@@ -15,6 +15,7 @@ from assay.protocol.errors import Ask, Stop
 from assay.protocol.params import check_conditions, check_terms, worst_case
 from assay.protocol.ports import Blocks, Market, MarketView
 from assay.protocol.types import Bounds, Conditions, JobId, Terms, Wei
+from assay.protocol.words import show_amount
 
 
 class OverBudget(Stop):
@@ -58,15 +59,17 @@ def quote(market: MarketView, terms: Terms, conditions: Conditions, budget: Wei)
     worst = estimate(terms, conditions, market.bounds())
     if budget < worst:
         raise OverBudget(
-            f"the job is over budget: at worst it pays {worst}, the budget is {budget}; nothing was posted",
-            hint=f"raise the budget by {worst - budget}, or lower rounds, shards or prices",
+            f"the job is over budget: at worst it pays {show_amount(worst)}, the budget is"
+            f" {show_amount(budget)}; nothing was posted",
+            hint=f"raise the budget by {show_amount(worst - budget)}, or lower rounds, shards or prices",
         )
     found = Quote(worst, budget, market.free(market.me), market.wallet(market.me))
     if found.free + found.wallet < budget:
         raise Unfunded(
-            f"the account {market.me} is unfunded: the budget is {budget}, it holds "
-            f"{found.free} in the vault and {found.wallet} outside; nothing was posted",
-            hint=f"send it {budget - found.free - found.wallet} more",
+            f"the account {market.me} is unfunded: the budget is {show_amount(budget)}, it holds "
+            f"{show_amount(found.free)} in the vault and {show_amount(found.wallet)} outside;"
+            " nothing was posted",
+            hint=f"send it {show_amount(budget - found.free - found.wallet)} more",
         )
     return found
 

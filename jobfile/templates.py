@@ -62,7 +62,12 @@ step_bytes = 17179869184
 step_operations = 1000000000000000
 """
 
-_GPT = """# A byte-level GPT (about 0.8 million parameters) trained on text.
+_TOY = """# A toy: a few minutes of training, to see the market work, on far too little data to learn from.
+# To learn something, raise rounds, steps_per_round and batch, then the model; and the budget with the rounds
+# (`assay job validate` says the most that it can cost). On a chain with other people on it: --no-local.
+"""
+
+_GPT = """{toy}# A byte-level GPT (about 0.8 million parameters) trained on text.
 [model]
 template = "gpt"
 layers = 4
@@ -75,7 +80,7 @@ source = "{source}"           # the Python standard library's own source, or a p
 max_bytes = 4000000
 """
 
-_MLP = """# A multi-layer perceptron on scikit-learn's digits.
+_MLP = """{toy}# A multi-layer perceptron on scikit-learn's digits.
 [model]
 template = "mlp"
 hidden = 64
@@ -86,7 +91,7 @@ source = "digits"
 max_bytes = 1000000
 """
 
-_CNN = """# A small residual network on scikit-learn's digits.
+_CNN = """{toy}# A small residual network on scikit-learn's digits.
 [model]
 template = "cnn"
 width = 16                  # channels of the first block
@@ -181,7 +186,7 @@ LOCAL = {
     "outer": "30s",
     "vote": "60s",
     "window": "60s",
-    "move": "30s",
+    "move": "3m",
 }
 """Times for a chain on one's own machine; `seed_delay` in blocks."""
 PUBLIC = {
@@ -223,7 +228,7 @@ def template(name: str, *, source: str, rounds: int, times: dict[str, str], opti
     head, batch, usual = _HEADS[name]
     common = _common(batch, rounds, times)
     sections = _optimiser(optimiser or usual) + _PRECISION.format(precision="single")
-    return head.format(source=_escaped(source)) + sections + common
+    return head.format(toy=_TOY, source=_escaped(source)) + sections + common
 
 
 def own_template(

@@ -14,11 +14,18 @@ from assay.node.states import Broken, Hidden, Known, StateProvider
 from assay.program.state import state_tree
 from assay.protocol import sampling, trees
 from assay.protocol.errors import Retry
-from assay.protocol.types import Address, Claim, ClaimId, ClaimView, Vote
+from assay.protocol.types import Address, Claim, ClaimId, ClaimView, Kind, Vote
+
+
+class _Said:
+    """A finding in words, wherever it is written: never a repr, which is for programs."""
+
+    def __str__(self) -> str:
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class WrongSegment:
+class WrongSegment(_Said):
     """The step from leaf `segment` to the next is not what the program gives."""
 
     claim_id: ClaimId
@@ -26,9 +33,15 @@ class WrongSegment:
     roots: tuple[bytes, ...]
     """All leaves of the segments tree."""
 
+    def __str__(self) -> str:
+        count = len(self.roots) - 1
+        return (
+            f"segment {self.segment} (of 0 to {count - 1}) does not end in the state that the program gives"
+        )
+
 
 @dataclass(frozen=True)
-class WrongInput:
+class WrongInput(_Said):
     """Slot `slot` of the input state is not the slot that it must come from (rule 4.4)."""
 
     claim_id: ClaimId
@@ -41,9 +54,16 @@ class WrongInput:
     source_leaf: bytes
     source_proof: tuple[bytes, ...]
 
+    def __str__(self) -> str:
+        place = "the job's first state"
+        if (source := self.source) is not None:
+            kind = "outer step of" if source.kind == Kind.OUTER else f"task of shard {source.shard} in"
+            place = f"the state that the {kind} round {source.round} ended with"
+        return f"tensor {self.slot} of the input is not the one of {place}"
+
 
 @dataclass(frozen=True)
-class WrongVote:
+class WrongVote(_Said):
     """A verifier attested a keyed trace that is not the true one."""
 
     claim_id: ClaimId
@@ -55,12 +75,18 @@ class WrongVote:
     traces: tuple[bytes, ...]
     """Leaves of the vote's traces tree."""
 
+    def __str__(self) -> str:
+        return f"the vote of {self.verifier} shows a trace of segment {self.segment} that is not the true one"
+
 
 @dataclass(frozen=True)
-class HiddenInput:
+class HiddenInput(_Said):
     """The input root is not the one it must be, and the claimant shows nobody what it is the root of."""
 
     claim_id: ClaimId
+
+    def __str__(self) -> str:
+        return "the input is not the state it must be, and its claimant shows nobody what it is"
 
 
 Finding = WrongSegment | WrongInput | WrongVote | HiddenInput

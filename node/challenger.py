@@ -1,9 +1,10 @@
 """From a finding to a game: announce it, wait a block, open it; and the replay that either side plays with.
 
-Contract: `pursue` does at most one of these steps a call and may be repeated at any time, also after a
-crash: salts and intents follow from the operator's secret and the finding. It opens no second game on what
-it is already disputing. A hidden input takes two: a game until the claimant has opened a slot that is wrong,
-then `bind` proves that slot; the game's bond comes back when its clock has run out.
+Contract: `pursue` does at most one of these steps a call and may be repeated at any time, also after a crash:
+salts and intents follow from the operator's secret, the finding and how many of its games on the same claim
+were decided before. It opens no second game on what it is already disputing. A hidden input takes two: a game
+until the claimant has opened a slot that is wrong, then `bind` proves that slot; the game's bond comes back
+when its clock has run out.
 """
 
 from __future__ import annotations
@@ -57,12 +58,13 @@ def key_of(finding: Finding) -> tuple[ClaimId, int, Address]:
             return claim_id, INPUT_SEGMENT, ZERO_ADDRESS
 
 
-def salt_of(secret: bytes, finding: Finding) -> bytes:
-    """The same after every restart, unknown to others."""
+def salt_of(secret: bytes, finding: Finding, attempt: int = 0) -> bytes:
+    """The same after every restart, unknown to others; another one for each attempt at the same finding."""
     claim_id, place, verifier = key_of(finding)
     kind = type(finding).__name__.encode()
+    again = attempt.to_bytes(4, "big") if attempt else b""
     return sha256(
-        b"assay/salt/1" + secret + kind + claim_id + place.to_bytes(4, "big") + verifier.encode()
+        b"assay/salt/1" + secret + kind + claim_id + place.to_bytes(4, "big") + verifier.encode() + again
     ).digest()
 
 
@@ -100,24 +102,32 @@ class Challenger:
             return Pursuit("moot", None, f"the claim is {view.status.phase.name.lower()} by now")
         if not binding and (game := self._open_game(view, finding)) is not None:
             return Pursuit("playing", game.game_id, "the game is on")
-        salt = salt_of(self._secret, finding)
-        kind = type(finding).__name__
-        announced = self.market.announce(
-            intent("announce", kind, claim_id, place, verifier), claim_id, place, verifier, salt
-        )
+        attempt = 0 if binding else self._decided(view, finding)
+        salt = salt_of(self._secret, finding, attempt)
+        what = (type(finding).__name__, claim_id, place, verifier, *((attempt,) if attempt else ()))
+        announced = self.market.announce(intent("announce", *what), claim_id, place, verifier, salt)
         if block <= announced.block:
             return Pursuit("announced", None, "the finding is announced; it opens a block later")
-        return self._open(view, finding, intent("open", kind, claim_id, place, verifier), salt)
+        return self._open(view, finding, intent("open", *what), salt)
 
-    def _open_game(self, view: ClaimView, finding: Finding) -> GameView | None:
-        """Our own running game on the same claim (or vote)."""
+    def _games(self, view: ClaimView, finding: Finding) -> list[GameView]:
+        """Our own games on the same claim (or vote), oldest first."""
         verifier = key_of(finding)[2]
         defender = view.claim.claimant if verifier == ZERO_ADDRESS else verifier
-        for game in self.market.games(view.claim.job_id):
-            same = game.game.claim_id == view.claim_id and game.game.defender == defender
-            if same and game.game.challenger == self.market.me and not game.decided:
-                return game
-        return None
+        return [
+            game
+            for game in self.market.games(view.claim.job_id)
+            if (game.game.claim_id, game.game.defender, game.game.challenger)
+            == (view.claim_id, defender, self.market.me)
+        ]
+
+    def _open_game(self, view: ClaimView, finding: Finding) -> GameView | None:
+        """The one of them that is running."""
+        return next((game for game in self._games(view, finding) if not game.decided), None)
+
+    def _decided(self, view: ClaimView, finding: Finding) -> int:
+        """How many of them are over: what was announced and opened then is spent."""
+        return sum(game.decided for game in self._games(view, finding))
 
     def _open(self, view: ClaimView, finding: Finding, key: str, salt: bytes) -> Pursuit:
         claim = view.claim

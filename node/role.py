@@ -70,11 +70,16 @@ class Node(Service):
         self.market, self.blocks, self.resource_limits = market, blocks, resource_limits
         self._engine = engine
         self._waits: dict[JobId, str] = {}
+        self._idle = ""
         self._disputant = Disputant(market.me, self._replay_for)
 
     def decide(self) -> Sequence[Action]:
         """What is due now, most urgent first; `tick` asks within a snapshot of the market."""
         raise NotImplementedError
+
+    def why_idle(self) -> str:
+        """Why the last decision was to do nothing, for a person to read; empty if there is nothing to say."""
+        return ""
 
     def handlers(self) -> Mapping[type, Callable[..., None]]:
         """How each kind of action is done, but for those that are sent together."""
@@ -88,6 +93,8 @@ class Node(Service):
         """One look, one decision, and its actions up to the first long one."""
         with self.market.snapshot():
             actions = self.decide()
+            reason = "" if actions else self.why_idle()
+        self._say_idle(reason)
         for together, row in groupby(actions, lambda action: isinstance(action, self.TOGETHER)):
             if together:
                 self.attempt_all(self.market, [self._pending_write(action) for action in row])
@@ -99,6 +106,14 @@ class Node(Service):
                     self._did(action)
                 if done and isinstance(action, self.LONG):
                     return
+
+    def _say_idle(self, reason: str) -> None:
+        """Show why nothing is done, once for each reason."""
+        if reason and self.status.action != reason:
+            self.note(action=reason)
+        if reason and reason != self._idle:
+            self.emit("idle", reason=reason)
+        self._idle = reason or self._idle
 
     def write(self, action: Any) -> Write:
         """The call that an action to be sent with others is."""

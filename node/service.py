@@ -138,6 +138,13 @@ class Service:
     def count(self, name: str) -> None:
         self.status = self.status.counted(name)
 
+    def _complain(self, text: str, holds: bool) -> None:
+        """Show as the error, and ask a person about, what holds only while it does."""
+        if holds and self.status.error in ("", text):
+            self.note(error=text)
+        elif not holds and self.status.error == text:
+            self.note(error="")
+
     def refusal(self, job_id: JobId) -> str:
         """Why a job was left alone; empty if it was not."""
         return self.status.abandoned.get(job_id.hex(), "")

@@ -8,9 +8,10 @@ succeeds when it is sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from assay.node.idle import NO_JOB, first_wait, no_stake
 from assay.node.rounds import accepted, closable, closable_since, standing
 from assay.node.service import turn
 from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Watcher, plays, poke_for
@@ -27,7 +28,10 @@ from assay.protocol.types import (
     Seconds,
     Wei,
 )
+from assay.protocol.words import show_amount
 from assay.solver.acceptance import USUAL, TermsLimits, unacceptable
+
+NO_STAKE = Wei(0)
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ class Observation:
     jobs: tuple[JobObservation, ...]
     """Open ones, and closed ones in which something of ours is left."""
     limits: Limits
+    staked: Wei = NO_STAKE
+    """All solver stake, locked or not."""
 
     @property
     def open_jobs(self) -> list[JobObservation]:
@@ -247,12 +253,52 @@ def why(observation: Observation, job: JobObservation) -> str:
     needed = terms.solver_stake + terms.miss_penalty
     if observation.unlocked - owed < needed:
         spare = max(observation.unlocked - owed, 0)
-        return f"shard and claim lock {needed} of stake, {spare} is to spare; deposit more solver stake"
+        return (
+            f"shard and claim lock {show_amount(needed)} of stake, {show_amount(spare)} is to spare;"
+            " deposit more solver stake"
+        )
     best = max(job.prices[k] for k in opened)
     if best < observation.limits.min_price:
         floor = observation.limits.min_price
-        return f"the price {best} is below the operator's floor {floor}; it rises with time"
+        low, least = show_amount(best), show_amount(floor)
+        return f"the price {low} is below the operator's floor {least}; it rises with time"
     return ""
+
+
+def idle(observation: Observation) -> str:
+    """Why there is nothing to do, in one line that stays the same until something changes."""
+    if not observation.staked:
+        return no_stake("solver")
+    if not observation.open_jobs:
+        return NO_JOB
+    mine = [
+        (job.view, view)
+        for job in observation.open_jobs
+        for view in job.claims
+        if view.claim.claimant == observation.me
+    ]
+    if waits := first_wait(mine, observation.now):
+        return waits
+    for job in observation.open_jobs:
+        if held := holds(observation, job):
+            return _held_up(job, held)
+    job = observation.open_jobs[0]
+    reason = why(observation, job) or "it waits for its turn"
+    return f"takes no shard of job {job.view.job_id.hex()[:16]}: {reason}"
+
+
+def _held_up(job: JobObservation, held: Sequence[int]) -> str:
+    """What a job in which we hold shards waits for, when none of our claims does."""
+    progress, terms = job.view.progress, job.view.terms
+    at = f"job {job.view.job_id.hex()[:16]}, round {progress.round}"
+    if progress.round - progress.settled_rounds >= terms.max_unsettled:
+        return f"{at}: waits for round {progress.settled_rounds} to be settled before it may go on"
+    missing = [
+        k for k in range(terms.shards) if k not in held and not job.standing(Kind.TASK, progress.round, k)
+    ]
+    if missing:
+        return f"{at}: waits for shard {', '.join(map(str, missing))} of somebody else"
+    return f"{at}: waits for its outer step"
 
 
 def _stake_owed(observation: Observation, job: JobObservation) -> int:
@@ -319,7 +365,8 @@ def _outer(observation: Observation, job: JobObservation) -> Iterator[Action]:
     if observation.unlocked < terms.solver_stake:
         yield Wait(
             job.view.job_id,
-            f"the outer claim locks {terms.solver_stake}; only {observation.unlocked} is free",
+            f"the outer claim locks {show_amount(terms.solver_stake)};"
+            f" only {show_amount(observation.unlocked)} is free",
         )
         return
     count = len(accepted(job.view, job.claims))
@@ -353,7 +400,8 @@ def _tasks(observation: Observation, job: JobObservation) -> Iterator[Action]:
         elif observation.unlocked < terms.solver_stake:
             yield Wait(
                 job_id,
-                f"a claim locks {terms.solver_stake} of stake; only {observation.unlocked} is unlocked",
+                f"a claim locks {show_amount(terms.solver_stake)} of stake;"
+                f" only {show_amount(observation.unlocked)} is unlocked",
             )
         else:
             reason = f"all {terms.segments} segments are trained and published"
@@ -388,5 +436,5 @@ def _shards(observation: Observation, job: JobObservation) -> Iterator[Action]:
     shard = keep[start]
     if job.prices[shard] < observation.limits.min_price:
         return
-    reason = f"shard {shard} is open at {job.prices[shard]} a task"
+    reason = f"shard {shard} is open at {show_amount(job.prices[shard])} a task"
     yield TakeShard(job.view.job_id, shard, job.holders[shard].since, job.prices[shard], reason)

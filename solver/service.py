@@ -18,6 +18,7 @@ from typing import Unpack
 from assay.node import upkeep
 from assay.node.artifacts import LoadedJob, ResourceLimits, load_job
 from assay.node.availability import answer
+from assay.node.idle import no_stake
 from assay.node.role import Action, Node, Options
 from assay.node.service import intent
 from assay.node.states import SourceMissing, StateProvider
@@ -54,6 +55,7 @@ class SolverService(Node):
         self._progress = TaskProgress(folder / "tasks")
         self._convictions = Convictions(folder / "convictions.json")
         self._shops: dict[JobId, TaskTrainer] = {}
+        self._seen: Observation | None = None
 
     # -- reading
 
@@ -64,7 +66,8 @@ class SolverService(Node):
         jobs = tuple(self._job_observation(job) for job in upkeep.watched(self.market))
         unlocked = Wei(max(stake.active - stake.locked, 0))
         limits = replace(self.limits, retire=self.limits.retire or bool(self._convictions.alarm))
-        return Observation(me, self.clock.now(), self.clock.block(), unlocked, jobs, limits)
+        now, block, staked = self.clock.now(), self.clock.block(), Wei(stake.active)
+        return Observation(me, now, block, unlocked, jobs, limits, staked)
 
     def _job_observation(self, job: JobView) -> JobObservation:
         shards = range(job.terms.shards)
@@ -96,11 +99,12 @@ class SolverService(Node):
     # -- deciding and acting
 
     def decide(self) -> Sequence[Action]:
-        observation = self.see()
+        self._seen = observation = self.see()
         if self._heed(observation):
-            observation = self.see()
+            self._seen = observation = self.see()
         if question := self._convictions.question:
             self.note(questions={**self.status.questions, "convictions": question})
+        self._complain(no_stake("solver"), not observation.staked)
         return policy.decide(observation)
 
     def _heed(self, observation: Observation) -> bool:
@@ -118,6 +122,9 @@ class SolverService(Node):
         if self._convictions.alarm:
             self.emit("alarm", error=self._convictions.alarm)
         return True
+
+    def why_idle(self) -> str:
+        return "" if self._seen is None else policy.idle(self._seen)
 
     def why(self, job_id: JobId) -> str:
         """Why this solver takes no shard of a job; empty if it would. Raises Stop when there is no such

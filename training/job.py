@@ -4,9 +4,10 @@ Contract: the inner state is [trained parameters (named_parameters order), froze
 not require a gradient), buffers, optimiser state, ``metric.loss``]; its step computes the loss of one batch,
 the gradient, and the optimiser's update, and writes the batch's loss to ``metric.loss`` (0 before the first
 step). Frozen parameters pass through: they are no `params`, so the outer step and the settled model leave
-them out. A buffer changes where the module writes to it in place (``self.seen.add_(1)``). The same module,
-data and arguments give the same roots. Raises UnsupportedOperation (with the source line) where the
-instruction set cannot express the step. Not guaranteed: that a model trains well.
+them out. A buffer changes where the module writes to it in place (``self.seen.add_(1)``); one of a dtype that
+programs do not have (complex numbers, say) is left out, and refused where it is used. The same module, data
+and arguments give the same roots. Raises UnsupportedOperation (with the source line) where the instruction
+set cannot express the step. Not guaranteed: that a model trains well.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from torch.func import functional_call
 from assay.program.execute import Records
 from assay.program.isa import Program
 from assay.program.lowering import Choose, Lowered, ProductSite, lower
+from assay.program.lowering.graph import DTYPES
 from assay.program.lowering.tracing import StepFunction, trace_step
 from assay.program.parts import Precision
 from assay.protocol.errors import Stop
@@ -70,7 +72,7 @@ class _Slots:
 def _slots(model: nn.Module, optimiser: Optimiser) -> _Slots:
     params = _trainable(model)
     frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
-    buffers = [name for name, _ in model.named_buffers()]
+    buffers = [name for name, buffer in model.named_buffers() if buffer.dtype in DTYPES]
     return _Slots(list(params), frozen, buffers, list(optimiser.genesis(params)))
 
 

@@ -21,11 +21,13 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
 from torch import Tensor, nn
 
 from assay.protocol.errors import Stop
@@ -75,7 +77,7 @@ def load(reference: str, folder: Path = Path()) -> Recipe:
     """The recipe that a function of a file returns; a relative path begins at `folder`.
 
     The file's own folder can be imported from while it runs. Raises BadRecipe where there is no such file or
-    function, or it returns something else; what the client's code raises goes through.
+    function, it returns something else, or the client's code raises an error: its line and its words.
     """
     path, name = parts(reference)
     file = (folder / path).resolve()
@@ -86,11 +88,35 @@ def load(reference: str, folder: Path = Path()) -> Recipe:
         raise BadRecipe(f"{file} cannot be loaded as Python", hint="name a .py file")
     module = importlib.util.module_from_spec(spec)
     with _importable(file.parent, spec.name, module):
-        spec.loader.exec_module(module)
-        build = getattr(module, name, None)
-        if not callable(build):
-            raise BadRecipe(f"{file} has no function {name}", hint="check the name after the colon")
-        return _checked(build(), f"{file.name}:{name}")
+        try:
+            spec.loader.exec_module(module)
+            build = getattr(module, name, None)
+            if not callable(build):
+                raise BadRecipe(f"{file} has no function {name}", hint="check the name after the colon")
+            made = build()
+        except Stop:
+            raise
+        except Exception as error:
+            raise _raised(error, file, name) from error
+        return _checked(made, f"{file.name}:{name}")
+
+
+def _raised(error: Exception, file: Path, name: str) -> BadRecipe:
+    """The client's own line and message, without the way there."""
+    if isinstance(error, SyntaxError) and error.filename:
+        where, text = f"{Path(error.filename).name}:{error.lineno}", (error.text or "").strip()
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if Path(frame.filename).is_relative_to(file.parent)]
+        at = own[-1] if own else frames[-1]
+        where, text = f"{Path(at.filename).name}:{at.lineno}", at.line or ""
+    first = (str(error).strip().splitlines() or [""])[0]
+    return BadRecipe(
+        f"{file.name}:{name} raised {type(error).__name__} at {where}: {first}"
+        + (f"\n    {text}" if text else ""),
+        hint=f"mend that line; in {file.parent}, `python -c 'import {file.stem}; {file.stem}.{name}()'` shows"
+        " the whole way there",
+    )
 
 
 @contextmanager
@@ -105,12 +131,38 @@ def _importable(folder: Path, name: str, module: object) -> Iterator[None]:
         del sys.modules[name]
 
 
+OURS = {
+    "AdamW": "assay.training.optimisers.AdamW",
+    "Adam": "assay.training.optimisers.AdamW",
+    "SGD": "assay.training.optimisers.Sgd",
+}
+
+
+def _native_optimiser(optimiser: torch.optim.Optimizer, origin: str) -> BadRecipe:
+    """Which of ours to use in the place of one of PyTorch's."""
+    name = type(optimiser).__name__
+    rate = optimiser.defaults.get("lr", 1e-3)
+    ours = OURS.get(name)
+    others = "Sgd, AdamW and Lion of assay.training.optimisers and Muon of assay.training.muon"
+    instead = f"{ours}(lr={float(rate):g})" if ours else f"one of {others}"
+    return BadRecipe(
+        f"{origin}: the optimiser is torch.optim's {name}, which changes the model from outside; a job's is a"
+        " function that the program can be traced through",
+        hint=f"give Recipe(optimiser={instead}), or leave it out and name it in the job file"
+        " (`assay job init --optimiser adamw`)",
+    )
+
+
 def _checked(made: object, origin: str) -> Recipe:
     if not isinstance(made, Recipe):
         raise BadRecipe(
             f"{origin} returned a {type(made).__name__}, not an assay.training.recipe.Recipe",
             hint="return Recipe(model=..., loss=..., dataset=..., optimiser=...)",
         )
+    if isinstance(made.optimiser, torch.optim.Optimizer):
+        raise _native_optimiser(made.optimiser, origin)
+    model = getattr(made.model, "_orig_mod", made.model)  # what torch.compile has wrapped
+    made = replace(made, model=model)
     wanted: tuple[tuple[str, bool, str], ...] = (
         ("model", isinstance(made.model, nn.Module), "an nn.Module"),
         ("loss", callable(made.loss), "a function of (outputs, targets)"),

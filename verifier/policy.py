@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from assay.node.idle import NO_JOB, first_wait, no_stake
 from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Watcher, others_suffice, plays, poke_for, voted
 from assay.protocol import trees
 from assay.protocol.types import (
@@ -26,6 +27,9 @@ from assay.protocol.types import (
     Vote,
     Wei,
 )
+from assay.protocol.words import show_amount
+
+NO_STAKE = Wei(0)
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,8 @@ class Observation:
     """Id of our class of conditions; zeros: none."""
     classes: Mapping[bytes, Conditions] = field(default_factory=dict)
     """All there are, oldest first."""
+    staked: Wei = NO_STAKE
+    """All verifier stake, locked or not."""
 
 
 @dataclass(frozen=True)
@@ -212,6 +218,17 @@ def _subscriptions(observation: Observation) -> Iterator[Action]:
             continue
         yield Subscribe(JobId(class_id), "its conditions are within the operator's limits")
         return
+def idle(observation: Observation) -> str:
+    """Why there is nothing to do, in one line that stays the same until something changes."""
+    if not observation.staked:
+        return no_stake("verifier")
+    running = [job for job in observation.jobs if not job.view.progress.closed]
+    if not running:
+        return NO_JOB
+    mine = [(job.view, v) for job in running for v in job.claims if own_vote(observation, v) is not None]
+    if waits := first_wait(mine, observation.now):
+        return f"has voted; {waits}"
+    return "was drawn for none of the claims that are voted on now"
 
 
 def own_vote(observation: Observation, view: ClaimView) -> Vote | None:
@@ -290,7 +307,8 @@ def _pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]
         bond = terms.challenge_bond
         if observation.free < bond or (len(own) + 1) * bond > observation.limits.bond_budget:
             yield Wait(
-                job.view.job_id, f"a fault was found, but its bond of {bond} exceeds balance or budget"
+                job.view.job_id,
+                f"a fault was found, but its bond of {show_amount(bond)} exceeds balance or budget",
             )
             continue
         yield Pursue(job.view.job_id, view.claim_id, "our replay contradicts the claim")

@@ -15,12 +15,13 @@ from typing import Any, Unpack
 from assay.node import upkeep
 from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Attestation, Finding, attest
+from assay.node.idle import no_stake
 from assay.node.role import Accuser, Action, Options
 from assay.node.service import intent
 from assay.protocol.errors import Retry
 from assay.protocol.params import ABSTAIN
 from assay.protocol.ports import Blocks, Clock, Market, Write
-from assay.protocol.types import ClaimId, ClaimView, JobView
+from assay.protocol.types import ClaimId, ClaimView, JobView, Role, Wei
 from assay.verifier import policy
 from assay.verifier.ballots import Ballots
 from assay.verifier.policy import Ballot, JobObservation, Limits, Observation
@@ -48,6 +49,7 @@ class VerifierService(Accuser):
         self.limits = limits
         self._ballots = Ballots(folder / "ballots", secret)
         self._findings: dict[ClaimId, Finding] = {}
+        self._seen: Observation | None = None
 
     # -- reading
 
@@ -58,7 +60,8 @@ class VerifierService(Accuser):
         jobs = tuple(self._job_observation(job, ballots) for job in upkeep.watched(self.market))
         now, block = self.clock.now(), self.clock.block()
         agreed = (self.market.subscription(me), self.market.classes())
-        return Observation(me, now, block, self.market.free(me), jobs, self.limits, *agreed)
+        staked = Wei(self.market.stake(me, Role.VERIFIER).active)
+        return Observation(me, now, block, self.market.free(me), jobs, self.limits, *agreed, staked)
 
     def _job_observation(self, job: JobView, ballots: dict[tuple[ClaimId, bytes], Ballot]) -> JobObservation:
         claims, games = tuple(self.market.claims(job.job_id)), tuple(self.market.games(job.job_id))
@@ -67,7 +70,12 @@ class VerifierService(Accuser):
     # -- deciding and acting
 
     def decide(self) -> Sequence[Action]:
-        return policy.decide(self.see())
+        self._seen = self.see()
+        self._complain(no_stake("verifier"), not self._seen.staked)
+        return policy.decide(self._seen)
+
+    def why_idle(self) -> str:
+        return "" if self._seen is None else policy.idle(self._seen)
 
     def handlers(self) -> Mapping[type, Callable[..., None]]:
         return {

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from assay.node.idle import NO_JOB
 from assay.node.upkeep import CHALLENGEABLE, Play, others_suffice, plays, window_end
 from assay.protocol.demands import DemandView
 from assay.protocol.types import (
@@ -27,6 +28,7 @@ from assay.protocol.types import (
     Seconds,
     Wei,
 )
+from assay.protocol.words import show_amount
 
 Target = tuple[ClaimId, Address]
 """A claim (zero address), or a verifier's vote on it."""
@@ -162,6 +164,18 @@ def decide(observation: Observation) -> list[Action]:
     return actions
 
 
+def idle(observation: Observation) -> str:
+    """Why there is nothing to do, in one line that stays the same until something changes."""
+    if observation.limits.mode == Mode.OFF:
+        return "rechecks nothing: it was started with --auto off"
+    running = [job for job in observation.jobs if not job.view.progress.closed]
+    if not running:
+        return NO_JOB
+    if refused := [job for job in running if job.refusal]:
+        return f"leaves job {refused[0].view.job_id.hex()[:16]} alone: {refused[0].refusal}"
+    return "has rechecked every claim that can still be challenged"
+
+
 def _collections(observation: Observation, job: JobObservation) -> Iterator[Action]:
     for demand in job.demands:
         if demand.demander == observation.me and not demand.outcome and observation.now > demand.deadline:
@@ -222,11 +236,14 @@ def _pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]
             if begun:
                 continue
             if observation.limits.mode == Mode.ADVISE:
-                yield Advise(*subject, f"{suspicion.what}; a challenge takes a bond of {bond}")
+                yield Advise(*subject, f"{suspicion.what}; a challenge takes a bond of {show_amount(bond)}")
             elif target[1] == ZERO_ADDRESS and others_suffice(observation.now, job.view, view, job.games):
                 continue
             elif observation.free < bond or at_stake + bond > observation.limits.bond_budget:
-                yield Advise(*subject, f"{suspicion.what}, but its bond of {bond} exceeds balance or budget")
+                yield Advise(
+                    *subject,
+                    f"{suspicion.what}, but its bond of {show_amount(bond)} exceeds balance or budget",
+                )
             else:
                 at_stake += bond
                 yield Pursue(*subject, suspicion.what)

@@ -69,6 +69,7 @@ class WhistleblowerService(Accuser):
         self._demand_store = DemandStore(folder / "demands")
         self._order: Random = SystemRandom()
         self.findings: dict[Target, Finding] = {}
+        self._seen: Observation | None = None
         self._advised: set[tuple[Target, str]] = set()
         self._unpublished: set[ClaimId] = set()
 
@@ -92,7 +93,11 @@ class WhistleblowerService(Accuser):
     # -- deciding and acting
 
     def decide(self) -> Sequence[Action]:
-        return policy.decide(self.see())
+        self._seen = self.see()
+        return policy.decide(self._seen)
+
+    def why_idle(self) -> str:
+        return "" if self._seen is None else policy.idle(self._seen)
 
     def scan(self, job_id: JobId) -> list[Finding]:
         """Audit every claim of a job now, whatever its phase; what was found."""

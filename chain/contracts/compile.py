@@ -16,14 +16,14 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
-
-import solcx
-from solcx.exceptions import SolcError, SolcNotInstalled
+from typing import TYPE_CHECKING, Any
 
 from assay.chain.eth.abi import Abi
 from assay.chain.folders import CONTRACTS_DIR
 from assay.protocol.errors import Ask, Stop
+
+if TYPE_CHECKING:  # needed only when something has to be compiled
+    from solcx.exceptions import SolcError
 
 
 class CompileFailed(Stop):
@@ -100,6 +100,9 @@ def install_compiler(root: Path = CONTRACTS_DIR) -> str:
     """Download the pinned native compiler with py-solc-x; needs a network. Returns its version. Raises
     CompilerMissing.
     """
+    import solcx
+    from solcx.exceptions import SolcError
+
     version = compiler_version(root)
     try:
         return str(solcx.install_solc(version))
@@ -146,6 +149,8 @@ def _compiler(root: Path) -> dict[str, Any]:
     """How to reach the compiler: the npm one behind its shim, else one that py-solc-x has installed."""
     if (root / "node_modules" / "solc").is_dir():
         return {"solc_binary": CONTRACTS_DIR / "bin" / "solc"}
+    import solcx
+
     version = compiler_version(root)
     if any(str(v) == version for v in solcx.get_installed_solc_versions()):
         return {"solc_version": version}
@@ -156,6 +161,9 @@ def _compiler(root: Path) -> dict[str, Any]:
 
 
 def _run(root: Path, texts: dict[str, str], settings: dict[str, Any]) -> dict[str, Any]:
+    import solcx
+    from solcx.exceptions import SolcError, SolcNotInstalled
+
     request = {
         "language": "Solidity",
         "sources": {name: {"content": text} for name, text in texts.items()},

@@ -7,13 +7,13 @@ Source: EIP-712; ``contracts/src/market/Keys.sol``.
 
 from __future__ import annotations
 
-from typing import Any
-
-from eth_account.messages import encode_typed_data
-from eth_account.signers.local import LocalAccount
+from typing import TYPE_CHECKING, Any
 
 from assay.protocol.keys import Consent
 from assay.protocol.types import Address
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
 
 _TYPES = {
     "Consent": [
@@ -27,6 +27,8 @@ _TYPES = {
 
 def sign_consent(key: LocalAccount, consent: Consent, chain_id: int, keys: Address) -> bytes:
     """65 bytes: r, s, v."""
+    from eth_account.messages import encode_typed_data
+
     domain: dict[str, Any] = {
         "name": "Assay Keys",
         "version": "1",

@@ -154,6 +154,21 @@ class ChainView:
             finally:
                 self._looks -= 1
 
+    def events(self) -> list[Event]:
+        """All events up to the block that answers are of, in chain order."""
+        with self._pinned():
+            return list(self._follower.history())
+
+    def job_ids(self) -> Sequence[JobId]:
+        """Ids of all jobs, oldest first."""
+        with self._pinned() as index:
+            return list(index.jobs)
+
+    def claim_ids(self) -> Sequence[ClaimId]:
+        """Ids of all claims, oldest first."""
+        with self._pinned() as index:
+            return list(index.claims)
+
     def jobs(self) -> Sequence[JobView]:
         """All jobs, oldest first."""
         with self._pinned() as index:

@@ -22,13 +22,14 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from eth_account import Account
-from eth_account.signers.local import LocalAccount
+from typing import TYPE_CHECKING
 
 from assay.chain.eth.rpc import HttpRpc, quantity
 from assay.chain.folders import CONTRACTS_DIR
 from assay.protocol.errors import Ask, RpcUnreachable, Stop
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
 
 TEST_MNEMONIC = "test test test test test test test test test test test junk"
 _READY = re.compile(r"Listening on [\d.]+:(\d+)")
@@ -87,6 +88,8 @@ def anvil_binary(contracts: Path = CONTRACTS_DIR) -> Path:
 
 def dev_account(index: int, mnemonic: str = TEST_MNEMONIC) -> LocalAccount:
     """The key of a prefunded development account. Everybody knows these keys: local chains only."""
+    from eth_account import Account
+
     Account.enable_unaudited_hdwallet_features()
     account: LocalAccount = Account.from_mnemonic(mnemonic, account_path=f"m/44'/60'/0'/0/{index}")
     return account

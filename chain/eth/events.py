@@ -5,13 +5,17 @@ blocks that were read are gone, one `RolledBack` naming the events to forget. Ev
 it is returned, so after a restart `history` is the whole truth and nothing is read twice. A node that lags,
 stalls or loses its head changes nothing; only a different block at a height that was read does.
 The file holds nothing but what the chain tells: one that is damaged, or of other contracts, is read anew.
+One follower has the file; another one beside it (a command beside a running node) goes on from a copy in
+memory, so that neither takes events from the other.
 Does not guarantee that the node shows all logs: compare with a second node, or with contract state.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -63,7 +67,7 @@ class RolledBack:
 
 
 class EventFollower:
-    """A cursor over the events of named contracts, kept in one SQLite file. One follower per file."""
+    """A cursor over the events of named contracts, kept in one SQLite file."""
 
     def __init__(
         self,
@@ -88,12 +92,15 @@ class EventFollower:
             for entry in abi
             if entry.get("type") == "event"
         }
-        self._db = _open(path)
+        self._lock, self._db = _own_or_copy(path)
         self._bind(path)
 
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     @property
     def cursor(self) -> int:
@@ -237,6 +244,28 @@ class EventFollower:
             quantity(log["logIndex"], "the log's index"),
             log["transactionHash"],
         )
+
+
+def _own_or_copy(path: Path) -> tuple[int | None, sqlite3.Connection]:
+    """The file's database and the lock that makes it this follower's own; without the lock, which somebody
+    else has, a copy in memory. The system frees the lock of a process that ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+    else:
+        return lock, _open(path)
+    copy = sqlite3.connect(":memory:", check_same_thread=False)
+    try:
+        with closing(sqlite3.connect(path, timeout=30)) as theirs:
+            theirs.backup(copy)
+    except sqlite3.DatabaseError:  # nothing there yet, or nothing of use: read anew
+        copy.close()
+        copy = sqlite3.connect(":memory:", check_same_thread=False)
+    copy.executescript(_SCHEMA)
+    return None, copy
 
 
 def _open(path: Path) -> sqlite3.Connection:

@@ -14,13 +14,14 @@ import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from eth_account import Account
-from eth_account.signers.local import LocalAccount
-from eth_keys.exceptions import ValidationError
 from eth_utils.address import to_checksum_address
 
 from assay.protocol.errors import Ask, Stop
+
+if TYPE_CHECKING:  # eth_account takes half a second to import: only who opens a key waits for it
+    from eth_account.signers.local import LocalAccount
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 STRONG_SCRYPT_N = 1 << 18
@@ -56,12 +57,17 @@ class Keystore:
 
     def create(self, name: str, password: str, *, scrypt_n: int = STRONG_SCRYPT_N) -> StoredAccount:
         """Make a fresh key. Raises KeyProblem when the name is taken, BadKey when it is malformed."""
+        from eth_account import Account
+
         return self._store(name, Account.create(), password, scrypt_n)
 
     def import_key(
         self, name: str, private_key: bytes, password: str, *, scrypt_n: int = STRONG_SCRYPT_N
     ) -> StoredAccount:
         """Keep an existing 32-byte key. Raises KeyProblem when the name is taken, BadKey."""
+        from eth_account import Account
+        from eth_keys.exceptions import ValidationError
+
         try:
             account = Account.from_key(private_key)
         except (ValueError, TypeError, ValidationError) as error:
@@ -94,6 +100,8 @@ class Keystore:
                 f"there is no account named {name} in {self.directory}; it has: {known}",
                 hint=f"assay account new {name}, or choose one with --account",
             )
+        from eth_account import Account
+
         try:
             account: LocalAccount = Account.from_key(Account.decrypt(path.read_text(), password))
         except (ValueError, KeyError, TypeError):
@@ -117,6 +125,8 @@ class Keystore:
         path = self._path(name)
         if not password:
             raise KeyProblem("an empty password protects nothing; no key was stored", hint="give a password")
+        from eth_account import Account
+
         document = Account.encrypt(account.key, password, kdf="scrypt", iterations=scrypt_n)
         document["address"] = account.address.lower().removeprefix("0x")
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -9,13 +9,12 @@ can.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+import threading
+from itertools import count
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import requests
-from web3 import HTTPProvider
-from web3.exceptions import Web3Exception
-from web3.types import RPCEndpoint
 
 from assay.protocol.errors import Retry, RpcUnreachable
 
@@ -53,20 +52,32 @@ class HttpRpc:
         # An endpoint's path or user part often holds an access key: only scheme and host are ever shown.
         parts = urlsplit(url)
         self.shown_url = f"{parts.scheme}://{parts.hostname or '?'}{f':{parts.port}' if parts.port else ''}"
-        # The provider keeps one connection per thread.
-        self._provider = HTTPProvider(
-            url, request_kwargs={"timeout": timeout_s}, exception_retry_configuration=None
-        )
+        self._timeout_s = timeout_s
+        self._local = threading.local()
+        self._ids = count(1)
+
+    def _session(self) -> requests.Session:
+        """This thread's connection."""
+        session: requests.Session | None = getattr(self._local, "session", None)
+        if session is None:
+            session = self._local.session = requests.Session()
+        return session
+
+    def _answer(self, method: str, params: list[Any]) -> Any:
+        call: Any = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
+        answer = self._session().post(self.url, json=call, timeout=self._timeout_s)
+        answer.raise_for_status()
+        return answer.json()
 
     def request(self, method: str, params: list[Any]) -> Any:
         """The result of one JSON-RPC call. Raises RpcFailed, RpcUnreachable."""
         try:
-            response = cast(dict[str, Any], self._provider.make_request(RPCEndpoint(method), params))
+            response = self._answer(method, params)
         except requests.HTTPError as error:
             if error.response is not None and error.response.status_code == 413:
                 raise RpcFailed(method, 413, "the request is too large (HTTP status 413)", "") from error
             raise self._unreachable(method, _cause(error)) from error
-        except (requests.RequestException, Web3Exception, OSError, ValueError, TimeoutError) as error:
+        except (requests.RequestException, OSError, ValueError, TimeoutError) as error:
             raise self._unreachable(method, _cause(error)) from error
         if not isinstance(response, dict):
             raise self._unreachable(method, "the answer is not a JSON-RPC object")

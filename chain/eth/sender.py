@@ -13,14 +13,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from eth_account.signers.local import LocalAccount
+from typing import TYPE_CHECKING, Any
 
 from assay.chain.eth.errors import Registry, explain, revert_data, reverted
 from assay.chain.eth.journal import Attempt, Call, Intent, Journal, Receipt, State
 from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, identity, quantity
 from assay.protocol.errors import Ask, InsufficientFunds, Retry, Reverted, RpcUnreachable
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
 
 LOOK_BACK_BLOCKS = 64  # two epochs: on a proof-of-stake chain older blocks are final
 _ALREADY_THERE = ("already known", "already imported", "known transaction", "already in pool")

@@ -8,14 +8,13 @@ from typing import Annotated
 
 import typer
 
-from assay.app.ids import parse_id
+from assay.app.ids import claim_id_of, job_id_of
 from assay.app.invocation import app_of
 from assay.app.output import table
 from assay.app.units import show_amount
 from assay.protocol.demands import DemandView, StateLeaf
 from assay.protocol.errors import Stop
 from assay.protocol.params import CHUNKS
-from assay.protocol.types import ClaimId, JobId
 
 commands = typer.Typer(no_args_is_help=True, help="Demands for pieces of committed states.")
 DemandId = Annotated[int, typer.Argument(help="Number of the demand.")]
@@ -27,7 +26,8 @@ def list_demands(
 ) -> None:
     """Demands, oldest first."""
     app = app_of(context)
-    found = app.view().market.demands(None if job is None else JobId(parse_id(job)))
+    market = app.view().market
+    found = market.demands(None if job is None else job_id_of(market, job))
     rows = table("demands", "#demand", "claim", "#segment end", "demander", "outcome")
     for demand in found:
         what = demand.outcome or f"open until {demand.deadline}"
@@ -52,7 +52,7 @@ def make(
     app = app_of(context)
     connection = app.connect()
     market = connection.writer
-    view = market.claim(ClaimId(parse_id(claim)))
+    view = market.claim(claim_id_of(market, claim))
     ends = trees.build(view.roots)
     if not 0 <= end < ends.count:
         raise Stop(f"the claim has segment ends 0 to {ends.count - 1}", hint="choose --end", code="usage")
@@ -95,7 +95,7 @@ def supply(context: typer.Context, demand_id: DemandId) -> None:
     connection = app.connect()
     market = connection.writer
     demand = _demand(market.demands(), demand_id)
-    inspection = open_inspection(app, market.claim(demand.claim_id).claim.job_id)
+    inspection = open_inspection(app, market.claim(demand.claim_id).claim.job_id.hex())
     app.announce(f"show what demand {demand_id} asks for")
     result = answer(market, inspection.state_provider, demand)
     app.output.result("transaction", result, f"shown; transaction {result.tx_hash}")

@@ -12,10 +12,14 @@ from assay.app.devnet_record import Devnet, process_alive, read_devnet, read_sto
 from assay.app.invocation import App, app_of
 from assay.app.output import table
 from assay.app.units import parse_amount
+from assay.cli.lazy import with_rooms
 from assay.devnet.market import bring_up, default_nodes, fund_account, resume, take_down, wipe_data
 from assay.protocol.errors import Ask
 
-commands = typer.Typer(no_args_is_help=True, help="A whole market on this machine.")
+SCENARIO = ("assay.cli.commands.scenario", "Watch a cheat being caught.")
+commands = typer.Typer(
+    no_args_is_help=True, help="A whole market on this machine.", cls=with_rooms({"scenario": SCENARIO})
+)
 
 
 @commands.command()
@@ -33,6 +37,7 @@ def up(
     if (stopped := read_stopped(app.settings.home)) is not None:
         devnet = resume(app, stopped)
         app.output.result("devnet", devnet, _node_table(app.settings.home, devnet))
+        app.output.say(_next_steps(app))
         return
     from assay.jobfile.build import conditions_of
     from assay.jobfile.read import parse_job_file
@@ -44,6 +49,21 @@ def up(
     fund_account(app, "client", parse_amount(client_tokens))
     rows = _node_table(app.settings.home, devnet)
     app.output.result("devnet", devnet, rows)
+    app.output.say(_next_steps(app))
+
+
+def _next_steps(app: App) -> str:
+    """What to type now, with the options that this command was given."""
+    client = "" if app.flags.account else "--account client "
+    steps = (
+        (app.command("job init job.toml"), "a small job to start from"),
+        (app.command(f"{client}--yes job post job.toml --budget 400tok"), "serves its files until Ctrl-C"),
+        (app.command("job ls"), "in another terminal; then `job watch JOB`, with its first 8 digits"),
+        (app.command("devnet status"), "what every node does, and why it waits"),
+        (app.command("devnet down"), "stops all; `devnet up` goes on"),
+    )
+    width = max(len(command) for command, _ in steps)
+    return "\n".join(("next:", *(f"  {command:<{width}}  # {why}" for command, why in steps)))
 
 
 def _node_table(home: Path, devnet: Devnet) -> Table:

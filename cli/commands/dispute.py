@@ -7,42 +7,45 @@ the disputed segment on this machine, so the honest side can play from any compu
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 from rich.tree import Tree
 
-from assay.app.ids import parse_id
+from assay.app.ids import job_id_of
 from assay.app.invocation import App, app_of
-from assay.app.output import Exit, table
+from assay.app.output import plain, table
+from assay.app.times import show_moment
 from assay.app.units import show_amount
-from assay.protocol.errors import Stop
-from assay.protocol.types import GamePhase, GameView, JobId, Kind
+from assay.cli.commands.dispute_play import (
+    Session,
+    clocks,
+    open_session,
+    play_once,
+    play_through,
+    standing,
+    state_of,
+)
+from assay.cli.lazy import with_rooms
+from assay.protocol.errors import Ask, Stop
+from assay.protocol.types import Address, GamePhase, Kind
 
-commands = typer.Typer(no_args_is_help=True, help="Challenges and their games.")
+DEMAND = ("assay.cli.commands.demands", "Demands for pieces of committed states.")
+commands = typer.Typer(
+    no_args_is_help=True, help="Challenges and their games.", cls=with_rooms({"demand": DEMAND})
+)
 GameId = Annotated[int, typer.Argument(help="Number of the game.")]
 
-WHAT_IS_ASKED = {
-    GamePhase.STEPS: "reveal the state root after each step of the segment",
-    GamePhase.PICK_STEP: "point at the first wrong step",
-    GamePhase.TRACE: "commit to the step's trace",
-    GamePhase.PICK_NODE: "point at the first wrong part of the trace",
-    GamePhase.SPLIT_NODE: "open that part of the trace",
-    GamePhase.PICK_LEAF: "point at the first wrong part of the node's output",
-    GamePhase.SPLIT_LEAF: "open that part of the output",
-    GamePhase.REVEAL_LEAF: "reveal the disputed leaf",
-    GamePhase.PROVE: "prove one element wrong",
-    GamePhase.PICK_OUTPUT: "point at the first wrong slot of the claimed state",
-    GamePhase.SPLIT_OUTPUT: "open the claimed state",
-}
 
+def _account(app: App) -> Address | None:
+    """Address of the chosen account; None where none is chosen, or it is not in the keystore."""
+    from assay.app.accounts import resolve
 
-def state_of(view: GameView) -> str:
-    """Who is to do what, or how it ended."""
-    if view.decided:
-        return f"won by the {'challenger' if view.challenger_won else 'defender'} ({view.reason})"
-    side = "challenger" if view.game.phase.challengers else "defender"
-    return f"{side} to {WHAT_IS_ASKED[view.game.phase]}"
+    try:
+        return resolve(app, app.settings.account)
+    except Ask:
+        return None
 
 
 @commands.command("ls")
@@ -51,13 +54,16 @@ def list_games(
 ) -> None:
     """Games, oldest first."""
     app = app_of(context)
-    market, job_id = app.view().market, JobId(parse_id(job)) if job is not None else None
+    connection = app.view()
+    market, now = connection.market, connection.clock.now()
+    job_id = None if job is None else job_id_of(market, job)
     if job_id is not None:
         market.job(job_id)
     games = market.games(job_id)
-    rows = table("games", "#game", "claim", "#moves", "state")
+    rows = table("games", "#game", "claim", "#moves", "state", "clock")
     for view in games:
-        rows.add_row(str(view.game_id), view.game.claim_id.hex()[:16], str(view.moves), state_of(view))
+        clock = "-" if view.decided else show_moment(view.game.deadline, now)
+        rows.add_row(str(view.game_id), view.game.claim_id.hex()[:16], str(view.moves), state_of(view), clock)
     app.output.result("games", games, rows)
 
 
@@ -69,13 +75,15 @@ def show(context: typer.Context, game_id: GameId) -> None:
     view = connection.market.game(game_id)
     game = view.game
     rows = table(f"game {game_id}: {state_of(view)}", "what", "value")
-    left = game.deadline - connection.clock.now()
+    now = connection.clock.now()
+    both = clocks(view, now)
+    extra, _ = standing(app, view, now, _account(app))
     for name, value in (
         ("claim", game.claim_id.hex()),
         ("challenger", game.challenger),
         ("defender", game.defender),
         ("moves so far", str(view.moves)),
-        ("clock", "stopped" if view.decided else f"{left} s left for {game.mover}"),
+        *((f"{side}'s clock", text) for side, text in both.items()),
         ("steps in dispute", f"{game.steps} from step {game.step}"),
         ("agreed state", game.in_root.hex()),
         ("disputed result", game.out_root.hex()),
@@ -84,7 +92,9 @@ def show(context: typer.Context, game_id: GameId) -> None:
         ("levels to go", str(game.level)),
     ):
         rows.add_row(name, value)
-    app.output.result("game", view, rows)
+    if extra["next"]:
+        rows.add_row("next", extra["next"])
+    app.output.result("game", {**plain(view), **extra}, rows)
 
 
 @commands.command()
@@ -107,10 +117,12 @@ def tree(context: typer.Context, game_id: GameId) -> None:
             branch = branch.add(f"leaf {game.index}" if game.level == 0 else f"leaves from {game.index} on")
         elif game.digest != bytes(32):
             branch = branch.add(f"nodes from {game.index} on ({1 << game.level})")
+    extra, lines = standing(app, view, connection.clock.now(), _account(app))
     branch.add(state_of(view))
-    app.output.result("game-tree", view)
+    app.output.result("game-tree", {**plain(view), **extra})
     if not app.output.as_json:
         app.output.out.print(picture)
+        app.output.out.print("\n".join(lines), markup=False)
 
 
 @commands.command("open")
@@ -120,14 +132,16 @@ def open_game(
     round_: Annotated[int, typer.Option("--round")],
     shard: Annotated[int, typer.Option()] = 0,
     outer: Annotated[bool, typer.Option(help="The round's outer step instead of a task.")] = False,
+    play: Annotated[bool, typer.Option(help="Play this side of the game to its end, too.")] = False,
 ) -> None:
     """Recheck a claim on this machine and, if it is false, announce the finding and open a challenge."""
+    app = app_of(context)
+    connection = app.connect()
     from assay.app.machine import secret_of
     from assay.cli.commands.inspect import audit_place, open_inspection
     from assay.node.challenger import Challenger
 
-    app = app_of(context)
-    inspection = open_inspection(app, JobId(parse_id(job)))
+    inspection = open_inspection(app, job)
     try:
         finding, _ = audit_place(inspection, Kind.OUTER if outer else Kind.TASK, round_, shard, None)
     finally:
@@ -138,26 +152,42 @@ def open_game(
             hint="a challenge of a right claim loses its bond",
             code="nothing-to-challenge",
         )
-    connection = app.connect()
-    bond = inspection.job.terms.challenge_bond
+    market, bond = connection.writer, inspection.job.terms.challenge_bond
     app.announce(f"challenge: {finding}; bond {show_amount(bond)}", bond, worst_loss=bond)
-    market = connection.writer
     if (missing := bond - market.free(market.me)) > 0:
         market.deposit(connection.intent("deposit", missing), type(bond)(missing))
     challenger = Challenger(market, secret_of(app.node_home(app.settings.account)))
     while (pursuit := challenger.pursue(finding, connection.clock.block())).stage == "announced":
         app.output.say(pursuit.reason)
         time.sleep(0.5)
-    text = f"{pursuit.stage}: {pursuit.reason}"
-    app.output.result(
-        "dispute-open", {"stage": pursuit.stage, "game": pursuit.game_id, "reason": pursuit.reason}, text
+    said = {
+        "stage": pursuit.stage,
+        "game": pursuit.game_id,
+        "reason": pursuit.reason,
+        "finding": str(finding),
+    }
+    if pursuit.game_id is None:
+        app.output.result("dispute-open", said, f"{pursuit.stage}: {pursuit.reason}")
+        return
+    extra, lines = standing(app, market.game(pursuit.game_id), connection.clock.now(), market.me)
+    text = "\n".join(
+        (f"{pursuit.stage}: {finding}", *lines, f"  a missed deadline loses {show_amount(bond)}")
     )
+    app.output.result("dispute-open", {**said, **extra}, text)
+    if play:
+        _with_session(app, pursuit.game_id, play_through)
 
 
 @commands.command()
 def move(context: typer.Context, game_id: GameId) -> None:
     """Work out this account's next move by replay, and send it."""
-    _play(app_of(context), game_id)
+    _with_session(app_of(context), game_id, play_once)
+
+
+@commands.command()
+def play(context: typer.Context, game_id: GameId) -> None:
+    """Play this account's side of a game to its end: each move by replay, in time."""
+    _with_session(app_of(context), game_id, play_through)
 
 
 @commands.command()
@@ -168,54 +198,15 @@ def prove(context: typer.Context, game_id: GameId) -> None:
     if view.decided or view.game.phase != GamePhase.PROVE:
         raise Stop(
             f"there is nothing to prove yet: {state_of(view)}",
-            hint=f"assay dispute move {game_id}",
+            hint=app.command(f"dispute move {game_id}"),
             code="not-yet",
         )
-    _play(app, game_id)
+    _with_session(app, game_id, play_once)
 
 
-def _play(app: App, game_id: int) -> None:
-    from assay.app.machine import RESOURCE_LIMITS, engine_of, secret_of
-    from assay.dispute.disputant import Disputant
-    from assay.dispute.player import play
-    from assay.node.challenger import Challenger, replay_for, slots_shown
-    from assay.node.states import open_state_provider
-
-    connection = app.connect()
-    market = connection.writer
-    view = market.game(game_id)
-    storage = app.storage(app.settings.account)
-    storage.set_peers(url for owner, url in market.endpoints().items() if owner != market.me)
+def _with_session(app: App, game_id: int, act: Callable[[Session], None]) -> None:
+    session = open_session(app, game_id)
     try:
-        job = market.job(market.claim(view.game.claim_id).claim.job_id)
-        engine = engine_of(app.settings, brief=True)
-        state_provider = open_state_provider(market, storage.blocks, job, RESOURCE_LIMITS, engine=engine)
-        app.announce(f"move in game {game_id}: {state_of(view)}")
-        pursuit = None
-        if slots_shown(view.game) and view.game.challenger == market.me:
-            challenger = Challenger(market, secret_of(app.node_home(app.settings.account)))
-            while (pursuit := challenger.bind(state_provider, view, connection.clock.block())) is not None:
-                app.output.say(pursuit.reason)
-                if pursuit.stage != "announced":
-                    break
-                time.sleep(0.5)
-        played = play(
-            market,
-            Disputant(market.me, lambda game: replay_for(state_provider, game)),
-            game_id,
-            connection.clock.now(),
-        )
+        act(session)
     finally:
-        storage.close()
-    after = market.game(game_id)
-    if pursuit is not None:
-        said = {"move": pursuit.stage, "reason": pursuit.reason, "game": after}
-        app.output.result("dispute-move", said, f"{pursuit.stage}: {pursuit.reason}")
-        return
-    app.output.result(
-        "dispute-move",
-        {"move": played.move, "reason": played.reason, "game": after},
-        f"{played.move or 'nothing sent'}: {played.reason}; now {state_of(after)}",
-    )
-    if not played.move:
-        raise typer.Exit(int(Exit.OK if after.decided else Exit.TIMEOUT))
+        session.close()

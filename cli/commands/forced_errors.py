@@ -16,7 +16,7 @@ from typing import Annotated
 import typer
 
 from assay.app.accounts import resolve
-from assay.app.ids import parse_id
+from assay.app.ids import job_id_of
 from assay.app.invocation import App, app_of
 from assay.app.output import table
 from assay.app.units import parse_amount, show_amount
@@ -87,7 +87,7 @@ def make(
 
     app = app_of(context)
     connection = app.connect()
-    market, job_id = connection.writer, JobId(parse_id(job))
+    market, job_id = connection.writer, job_id_of(connection.market, job)
     terms = market.job(job_id).terms
     value = terms.solver_stake if deposit is None else parse_amount(deposit)
     address, salt = resolve(app, solver), secrets.token_bytes(32)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from assay.app.ids import job_id_of
 from assay.app.invocation import App
 from assay.app.machine import RESOURCE_LIMITS, engine_of
 from assay.app.wiring import Connection, NodeStorage
 from assay.node.audit import Finding, audit_claim
 from assay.node.states import StateProvider, open_state_provider
 from assay.protocol.errors import Ask
-from assay.protocol.types import ClaimView, JobId, JobView, Kind
+from assay.protocol.types import ClaimView, JobView, Kind
 
 VIEW_STORE = "view"
 
@@ -28,21 +29,23 @@ class Inspection:
         self.storage.close()
 
 
-def open_inspection(app: App, job_id: JobId) -> Inspection:
-    """Fetch a job's files into the folder of views. Raises Stop for an unknown job or hostile files."""
+def open_inspection(app: App, job: str) -> Inspection:
+    """Fetch a job's files into the folder of views; `job` is its id or the first digits of it. Raises Stop
+    for an unknown job or hostile files."""
     connection = app.view()
+    job_id = job_id_of(connection.market, job)
     storage = app.storage(VIEW_STORE)
     storage.set_peers(connection.market.endpoints().values())
-    job = connection.market.job(job_id)
+    view = connection.market.job(job_id)
     app.output.say("fetching and checking the job's files")
     state_provider = open_state_provider(
         connection.market,
         storage.blocks,
-        job,
+        view,
         RESOURCE_LIMITS,
         engine=engine_of(app.settings, brief=True),
     )
-    return Inspection(connection, storage, job, state_provider)
+    return Inspection(connection, storage, view, state_provider)
 
 
 def audit_view(inspection: Inspection, view: ClaimView, segments: range | None = None) -> Finding | None:

@@ -7,15 +7,20 @@ from typing import Annotated
 
 import typer
 
-from assay.app.ids import parse_id
+from assay.app.ids import job_id_of
 from assay.app.invocation import app_of
 from assay.app.output import table
 from assay.app.units import parse_amount, show_amount
 from assay.cli.commands import job_post
 from assay.cli.commands.job_model import JobArgument, evaluate, fetch, sample, verify
-from assay.protocol.types import JobId
+from assay.cli.lazy import with_rooms
 
-commands = typer.Typer(no_args_is_help=True, help="Post jobs, follow them, fetch the model.")
+FORCED_ERROR = ("assay.cli.commands.forced_errors", "Errors forced in one's own job to test its verifiers.")
+commands = typer.Typer(
+    no_args_is_help=True,
+    help="Post jobs, follow them, fetch the model.",
+    cls=with_rooms({"forced-error": FORCED_ERROR}),
+)
 commands.command()(job_post.init)
 commands.command()(job_post.validate)
 commands.command()(job_post.post)
@@ -52,7 +57,8 @@ def show(context: typer.Context, job: JobArgument) -> None:
 
     app = app_of(context)
     connection, storage = app.view(), app.storage("view")
-    job_id, market = JobId(parse_id(job)), connection.market
+    market = connection.market
+    job_id = job_id_of(market, job)
     terms = market.job(job_id).terms
     storage.set_peers(market.endpoints().values())
     try:
@@ -79,7 +85,8 @@ def watch(
 
     app = app_of(context)
     connection, storage = app.view(), app.storage("view")
-    job_id, market = JobId(parse_id(job)), connection.market
+    market = connection.market
+    job_id = job_id_of(market, job)
     last = ""
     known: Losses | None = None
     try:
@@ -106,9 +113,10 @@ def watch(
 def fund(context: typer.Context, job: JobArgument, amount: str) -> None:
     """Add to a job's budget."""
     app = app_of(context)
-    value, job_id = parse_amount(amount), JobId(parse_id(job))
+    value = parse_amount(amount)
     connection = app.connect()
     market = connection.writer
+    job_id = job_id_of(market, job)
     market.job(job_id)
     app.announce(f"add {show_amount(value)} to the job's budget", value, worst_loss=value)
     if (missing := value - market.free(market.me)) > 0:
@@ -121,8 +129,8 @@ def fund(context: typer.Context, job: JobArgument, amount: str) -> None:
 def halt(context: typer.Context, job: JobArgument) -> None:
     """Begin no further round; finished work is paid, the rest comes back."""
     app = app_of(context)
-    job_id = JobId(parse_id(job))
     connection = app.connect()
+    job_id = job_id_of(connection.market, job)
     connection.market.job(job_id)
     app.announce("halt the job: no further round begins")
     result = connection.writer.halt(f"halt/{job_id.hex()}", job_id)

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.app.ids import parse_id
+from assay.app.ids import job_id_of
 from assay.app.invocation import App, app_of
 from assay.app.output import Exit, table
 from assay.protocol.errors import BlockNotFound, Stop
-from assay.protocol.types import JobId
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from assay.client.replaying import Replayed
     from assay.client.verifying import Verified
 
-JobArgument = Annotated[str, typer.Argument(help="The job's id.")]
+JobArgument = Annotated[str, typer.Argument(help="The job's id, or its first 8 digits or more.")]
 
 
 def fetch(
@@ -45,7 +44,7 @@ def fetch(
             params = fetch_model(
                 market,
                 storage.blocks,
-                JobId(parse_id(job)),
+                job_id_of(market, job),
                 folder,
                 RESOURCE_LIMITS,
                 connection.chain,

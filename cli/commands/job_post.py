@@ -12,15 +12,14 @@ import typer
 from assay.app.invocation import App, app_of
 from assay.app.output import table
 from assay.app.units import parse_amount, show_amount
-from assay.jobfile.post import publish_and_post
-from assay.jobfile.read import parse_job_file, read_job_file
-from assay.jobfile.templates import LOCAL, PUBLIC, own_template, template
 from assay.protocol.errors import Ask
-from assay.protocol.types import Address
+from assay.protocol.types import Address, Wei
 
 if TYPE_CHECKING:
     from assay.app.wiring import Connection
+    from assay.protocol.ports import MarketView
 
+TRACING = "tracing the training step into a program"
 FileArgument = Annotated[Path, typer.Argument(help="The job file.")]
 
 
@@ -40,6 +39,8 @@ def init(
     local: Annotated[bool, typer.Option(help="Deadlines for a chain on this machine.")] = True,
 ) -> None:
     """Write a complete job file to start from."""
+    from assay.jobfile.templates import LOCAL, PUBLIC, template
+
     app = app_of(context)
     if file.exists():
         raise Ask(
@@ -53,7 +54,10 @@ def init(
         return
     file.write_text(template(model, source=data, rounds=rounds, times=times, optimiser=optimiser))
     app.output.result(
-        "job-init", {"file": str(file)}, f"wrote {file}; check it with `assay job validate {file}`"
+        "job-init",
+        {"file": str(file)},
+        f"wrote {file}, a toy that shows the market at work (its first lines say what to raise);"
+        f" check it with `{app.command(f'job validate {file}')}`",
     )
 
 
@@ -62,6 +66,8 @@ def init_own(
 ) -> None:
     """Trace a client's own model, and write its job file only if that gives a program."""
     from assay.jobfile.build import build
+    from assay.jobfile.read import parse_job_file
+    from assay.jobfile.templates import own_template
     from assay.training.recipe import load, parts
 
     path, function = parts(own)
@@ -90,6 +96,11 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     """Trace the model, check the program and the terms, rehearse the first steps, and say what the job can
     cost. Sends nothing.
     """
+    from assay.jobfile.read import read_job_file
+
+    app = app_of(context)
+    body = read_job_file(file)
+    app.output.say(TRACING)
     from assay.app.machine import RESOURCE_LIMITS
     from assay.client.posting import estimate
     from assay.jobfile.build import build, conditions_of, terms_of
@@ -99,9 +110,6 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     from assay.protocol.params import admitting
     from assay.training.precision import REHEARSED_STEPS
 
-    app = app_of(context)
-    body = read_job_file(file)
-    app.output.say("tracing the training step into a program")
     files = build(body)
     check(
         files.inner,
@@ -160,22 +168,41 @@ def post(
     budget: Annotated[str, typer.Option(help="Such as 500tok; must cover the worst case.")],
     serve: Annotated[bool, typer.Option(help="Go on serving the job's files until stopped.")] = True,
 ) -> None:
-    """Publish the job's files and post it with a budget; then serve the files until stopped."""
-    from assay.app.web import serve_blocks
-    from assay.jobfile.build import build
+    """Publish the job's files and post it with a budget; then serve the files until stopped.
+
+    Whatever can be refused without the program (the account, its password, its balance) is refused first.
+    """
+    from assay.jobfile.read import read_job_file
 
     app = app_of(context)
     body, value = read_job_file(file), parse_amount(budget)
     name = app.settings.account
-    app.output.say("tracing the training step into a program")
-    files = build(body)
-    connection, storage = app.connect(), app.storage(name)
+    connection = app.connect()
+    _check_funds(connection.market, value)
+    app.output.say(TRACING)
+    from assay.app.web import serve_blocks
+    from assay.jobfile.build import build
+    from assay.jobfile.post import publish_and_post
+
+    files, storage = build(body), app.storage(name)
     with serve_blocks(name, connection, storage) as url:
         job_id = publish_and_post(app, connection, storage, body, files, value)
         app.output.result("job-post", {"job": job_id, "budget": str(value)}, f"posted job {job_id.hex()}")
         if serve:
             app.output.say(f"serving its files at {url}; stop with Ctrl-C")
             wait_for_signal(connection)
+
+
+def _check_funds(market: MarketView, budget: Wei) -> None:
+    """Raises Ask unless the account holds a budget, in the vault and outside."""
+    free, wallet = market.free(market.me), market.wallet(market.me)
+    if free + wallet < budget:
+        raise Ask(
+            f"the budget is {show_amount(budget)}, and {market.me} holds {show_amount(free)} in the vault and"
+            f" {show_amount(wallet)} outside; nothing was posted",
+            hint=f"send it {show_amount(budget - free - wallet)} more, or give a smaller --budget",
+            code="unfunded",
+        )
 
 
 def wait_for_signal(connection: Connection) -> None:

@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 
-from assay.app.ids import parse_id
+from assay.app.ids import job_id_of
 from assay.app.invocation import app_of
 from assay.app.units import parse_amount, parse_duration
 from assay.cli.node import drills
 from assay.protocol.errors import Ask
-from assay.protocol.types import JobId
 
 commands = typer.Typer(no_args_is_help=True, help="Train shards of jobs and be paid for it.")
 
@@ -102,6 +101,21 @@ def bench(
 
 
 @commands.command()
+def earnings(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="Name or address; by default --account.")] = None,
+    job: Annotated[str | None, typer.Option(help="Only this job's.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Most lines; the sums are of all.")] = 50,
+) -> None:
+    """Every token that came or went and why, reconciled with the chain."""
+    from assay.app.accounts import resolve
+    from assay.app.earnings import show_earnings
+
+    app = app_of(context)
+    show_earnings(app, resolve(app, name or app.settings.account), "solver", job, limit)
+
+
+@commands.command()
 def why(context: typer.Context, job: str) -> None:
     """Why this account's solver would take no shard of a job."""
     from assay.app.machine import RESOURCE_LIMITS, engine_of
@@ -110,7 +124,8 @@ def why(context: typer.Context, job: str) -> None:
 
     app = app_of(context)
     connection = app.connect()
-    connection.market.job(JobId(parse_id(job)))
+    job_id = job_id_of(connection.market, job)
+    connection.market.job(job_id)
     storage = app.storage(app.settings.account)
     storage.set_peers(connection.market.endpoints().values())
     service = SolverService(
@@ -122,6 +137,6 @@ def why(context: typer.Context, job: str) -> None:
         RESOURCE_LIMITS,
         engine=engine_of(app.settings, brief=True),
     )
-    reason = service.why(JobId(parse_id(job)))
+    reason = service.why(job_id)
     storage.close()
-    app.output.result("solver-why", {"job": job, "reason": reason}, reason or "it would take a shard")
+    app.output.result("solver-why", {"job": job_id, "reason": reason}, reason or "it would take a shard")

@@ -13,7 +13,7 @@ from assay.app.invocation import app_of
 from assay.app.output import Exit, table
 from assay.app.units import parse_amount, parse_duration, show_amount
 from assay.protocol.errors import Stop
-from assay.protocol.types import JobId, Kind, Wei
+from assay.protocol.types import Kind, Wei
 
 commands = typer.Typer(no_args_is_help=True, help="Replay samples and attest them.")
 
@@ -138,6 +138,21 @@ def subscribe(
 
 
 @commands.command()
+def earnings(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="Name or address; by default --account.")] = None,
+    job: Annotated[str | None, typer.Option(help="Only this job's.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Most lines; the sums are of all.")] = 50,
+) -> None:
+    """Every token that came or went and why, reconciled with the chain."""
+    from assay.app.accounts import resolve
+    from assay.app.earnings import show_earnings
+
+    app = app_of(context)
+    show_earnings(app, resolve(app, name or app.settings.account), "verifier", job, limit)
+
+
+@commands.command()
 def replay(
     context: typer.Context,
     job: str,
@@ -152,7 +167,7 @@ def replay(
     from assay.cli.commands.inspect import audit_place, open_inspection
 
     app, wanted = app_of(context), _range(segments)
-    inspection = open_inspection(app, JobId(parse_id(job)))
+    inspection = open_inspection(app, job)
     try:
         kind = Kind.OUTER if outer else Kind.TASK
         finding, view = audit_place(inspection, kind, round_, shard, wanted)

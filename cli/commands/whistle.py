@@ -6,12 +6,11 @@ from typing import Annotated
 
 import typer
 
-from assay.app.ids import parse_id
 from assay.app.invocation import app_of
 from assay.app.output import Exit, table
 from assay.app.units import parse_amount
 from assay.cli.node import drills
-from assay.protocol.types import JobId, Phase
+from assay.protocol.types import Phase
 
 commands = typer.Typer(no_args_is_help=True, help="Find faults and dispute them.")
 
@@ -64,12 +63,27 @@ def run(
 
 
 @commands.command()
+def earnings(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="Name or address; by default --account.")] = None,
+    job: Annotated[str | None, typer.Option(help="Only this job's.")] = None,
+    limit: Annotated[int, typer.Option(min=1, help="Most lines; the sums are of all.")] = 50,
+) -> None:
+    """Every token that came or went and why, reconciled with the chain."""
+    from assay.app.accounts import resolve
+    from assay.app.earnings import show_earnings
+
+    app = app_of(context)
+    show_earnings(app, resolve(app, name or app.settings.account), "whistleblower", job, limit)
+
+
+@commands.command()
 def scan(context: typer.Context, job: str) -> None:
     """Recompute every standing claim of a job; exit status 9 if any is false."""
     from assay.cli.commands.inspect import audit_view, open_inspection
 
     app = app_of(context)
-    inspection = open_inspection(app, JobId(parse_id(job)))
+    inspection = open_inspection(app, job)
     rows = table("claims", "claim", "place", "claimant", "phase", "finding")
     data, false = [], 0
     try:

@@ -164,10 +164,18 @@ class _Walk:
     def attribute(self, traced: Traced, tensor: Tensor) -> None:
         """A tensor that the step closes over: only a constant of one repeated value has an instruction."""
         traced.meta.setdefault("val", tensor)
+        user = next(iter(traced.users), traced)
+        if tensor.dtype not in DTYPES:
+            raise UnsupportedOperation(
+                "a tensor constant",
+                source_of(user),
+                f"its dtype is {tensor.dtype}, which programs do not have",
+                hint="Keep it in float32; a complex number is two of them, its real and its imaginary part.",
+            )
         if tensor.numel() == 0 or not bool((tensor == tensor.flatten()[0]).all()):
             raise UnsupportedOperation(
                 "a tensor constant",
-                next((source_of(user) for user in traced.users), UNKNOWN_SOURCE),
+                source_of(user),
                 f"a {tuple(tensor.shape)} tensor of different values is not part of the state",
                 hint="Register it as a buffer of the module, or compute it from torch.arange in forward.",
             )

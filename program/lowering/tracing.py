@@ -14,13 +14,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._decomp import core_aten_decompositions
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -31,9 +30,9 @@ from torch._subclasses.fake_tensor import (
 from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from assay.program.lowering.plainly import traced_plainly
 from assay.protocol.errors import Stop
 
 StepFunction = Callable[[list[Tensor], Tensor], list[Tensor]]
@@ -55,6 +54,12 @@ class UnsupportedOperation(Stop):
         )
         self.operation = operation
         self.source = source
+
+
+class StepFailed(Stop):
+    """The model, loss or optimiser raised an error of its own."""
+
+    code = "step-failed"
 
 
 _LOWERED_WHOLE = (
@@ -112,20 +117,42 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return table
 
 
-_LIBRARIES = (f"{Path(torch.__file__).parent}{os.sep}", f"{Path(__file__).parent.parent}{os.sep}", "<")
+_ROOMS = Path(__file__).parent.parent.parent
+_LIBRARIES = (
+    f"{Path(torch.__file__).parent}{os.sep}",
+    f"{_ROOMS / 'program'}{os.sep}",
+    f"{_ROOMS / 'training' / 'job.py'}",
+    "<",
+)
 
 
 _VALUE_READ = (DataDependentOutputException, DynamicOutputShapeException, GuardOnDataDependentSymNode)
 
 
 def _user_line(frame: FrameType | None) -> str:
-    """``file:line`` of the innermost frame that belongs neither to PyTorch nor to this package."""
+    """``file:line`` of the innermost frame that belongs neither to PyTorch nor to this package; where there
+    is none, because a layer of PyTorch's is the whole model, that layer."""
+    layer = ""
     while frame is not None:
         name = frame.f_code.co_filename
+        if name == __file__ and frame.f_code.co_name == "run":
+            break  # what called the trace is no part of it
         if not name.startswith(_LIBRARIES):
             return f"{name}:{frame.f_lineno}"
+        if not layer and isinstance(module := frame.f_locals.get("self"), nn.Module):
+            layer = f"a {type(module).__name__} of the model"
         frame = frame.f_back
-    return UNKNOWN_SOURCE
+    return layer or UNKNOWN_SOURCE
+
+
+def failure_line(error: BaseException) -> str:
+    """``file:line`` of the innermost frame of an error's traceback that is the user's."""
+    at, found = error.__traceback__, UNKNOWN_SOURCE
+    while at is not None:
+        if not at.tb_frame.f_code.co_filename.startswith(_LIBRARIES):
+            found = f"{at.tb_frame.f_code.co_filename}:{at.tb_lineno}"
+        at = at.tb_next
+    return found
 
 
 class _Sources(TorchDispatchMode):
@@ -166,24 +193,34 @@ class _Sources(TorchDispatchMode):
         return result
 
 
-def _plain_layers() -> AbstractContextManager[None]:
-    """Recurrent layers as ordinary operations, not as one of oneDNN's."""
-    return torch.backends.mkldnn.flags(enabled=False, allow_tf32=None)
-
-
 def trace_step(step: StepFunction, state: Sequence[Tensor], batch: Tensor) -> GraphModule:
     """Graph of one step; placeholders are the state's tensors in order, then the batch.
 
     Raises UnsupportedOperation where the step reads a tensor's value (``item()``, a data-dependent shape or
-    branch).
+    branch), StepFailed, with the user's own line, where it raises an error of its own.
     """
 
     def run(*flat: Tensor) -> list[Tensor]:
-        with _Sources(), sdpa_kernel(SDPBackend.MATH), _plain_layers():
+        with traced_plainly(), _Sources():
             return list(step(list(flat[:-1]), flat[-1]))
 
     with FakeTensorMode(allow_non_fake_inputs=True) as fake:
         inputs = [fake.from_tensor(t.detach()) for t in (*state, batch)]
-    graph = make_fx(run, decomposition_table=decompositions(), tracing_mode="fake")(*inputs)
+    try:
+        graph = make_fx(run, decomposition_table=decompositions(), tracing_mode="fake")(*inputs)
+    except Stop:
+        raise
+    except Exception as error:
+        raise _failed(error) from error
     graph.graph.eliminate_dead_code()
     return graph
+
+
+def _failed(error: Exception) -> StepFailed:
+    """What the user's own step raised, with the line that raised it."""
+    first = (str(error).strip().splitlines() or ["no message"])[0]
+    return StepFailed(
+        f"the training step cannot be traced: {type(error).__name__} at {failure_line(error)}: {first}",
+        hint="mend that line, or what leads to it; the model is called with the inputs, and the loss with its"
+        " outputs and the targets, that the dataset's layout splits a batch of records into",
+    )

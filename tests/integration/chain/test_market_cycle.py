@@ -237,7 +237,9 @@ def test_what_is_due_goes_in_one_transaction_and_a_refused_call_holds_up_no_othe
     assert solver.sender.next_nonce() == sent + 3, "one transaction"
     assert isinstance(done[0], TxResult) and isinstance(done[1], TxResult)
     assert done[0].tx_hash == done[1].tx_hash and done[0].effect == "Tasks.tally"
-    assert [view.status.phase for view in solver.claims(job_id)] == [Phase.ACCEPTED] * 2, "nobody had subscribed"
+    assert [view.status.phase for view in solver.claims(job_id)] == [Phase.ACCEPTED] * 2, (
+        "nobody had subscribed"
+    )
     assert solver.tally("tally 0", first) == done[0], "by itself it is not sent again"
     assert solver.sender.next_nonce() == sent + 3
 

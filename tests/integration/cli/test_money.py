@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from assay.app.output import Exit
+from assay.protocol.types import Role
+from assay.protocol.words import show_amount
 from tests.integration.cli.conftest import Assay, run
 
 TOK = 10**18
@@ -72,11 +74,54 @@ def test_a_stake_is_deposited_listed_unbonded_and_not_yet_withdrawn(assay: Assay
     assert assay("stake", "unbond", "15tok", "--role", "solver").status == Exit.OK
     stake = assay("stake", "ls").data["solver"]
     assert (stake["active"], stake["unbonding"]) == (str(25 * TOK), str(15 * TOK))
-    early = assay("stake", "withdraw", "--role", "solver", "--index", "0")
-    assert early.status == Exit.REVERTED and early.error["code"] == "reverted"
-    assert assay("devnet", "warp", "8d").data["seconds"] == 8 * 86_400
-    assert assay("stake", "withdraw", "--role", "solver", "--index", "0").status == Exit.OK
-    assert assay("stake", "ls").data["solver"]["unbonding"] in (0, "0")
+    (request,) = stake["requests"]
+    assert (request["index"], request["amount"]) == (0, str(15 * TOK))
+    for which in ((), ("--index", "0")):
+        early = assay("stake", "withdraw", "--role", "solver", *which)
+        assert early.status == Exit.REVERTED and early.error["code"] == "not-due"
+        assert "15 tok" in early.error["message"] and "in 6 d 23 h" in early.error["message"]
+    assert assay("stake", "withdraw", "--role", "verifier").error["code"] == "not-found"
+    assert assay("devnet", "warp", "1d").data["seconds"] == 86_400
+    later = assay("stake", "unbond", "2tok", "--role", "solver").data
+    assert later["index"] == 1 and later["due"] > request["due"] + 86_000
+    assert assay("devnet", "warp", "6d").data["seconds"] == 6 * 86_400
+    done = assay("stake", "withdraw", "--role", "solver").data
+    assert done["withdrawn"] == [0] and done["amount"] == str(15 * TOK)
+    assert [entry["index"] for entry in done["later"]] == [1]
+    assert assay("stake", "ls").data["solver"]["unbonding"] == str(2 * TOK)
+
+
+def test_every_token_in_the_vault_is_accounted_for(assay: Assay) -> None:
+    for command in (("solver",), ("verifier",), ("whistle",)):
+        ledger = assay(*command, "earnings").data
+        assert ledger["reconciles"] is True and ledger["earned"] == "0"
+    sums: dict[str, int] = {}
+    for entry in ledger["entries"]:
+        assert entry["why"] and entry["time"] > 0
+        sums[entry["pot"]] = sums.get(entry["pot"], 0) + int(entry["amount"])
+    assert {pot: str(total) for pot, total in sums.items() if total} == {
+        pot: held for pot, held in ledger["pots"].items() if held != "0"
+    }
+    kinds = {entry["kind"] for entry in ledger["entries"]}
+    assert {"deposit", "withdrawal", "staked", "unbonded"} <= kinds
+    assert len(assay("solver", "earnings", "--limit", "2").data["entries"]) == 2
+
+
+def test_a_command_beside_a_running_node_takes_no_event_from_it(assay: Assay, home: Path) -> None:
+    """Both follow the same account's events: the node's file is its own while it runs."""
+    from assay.app.settings import Flags, Settings
+    from assay.app.wiring import connect
+
+    node = connect(Settings(Flags(home=str(home), account="client")), "client")
+    try:
+        staked = node.market.stake(node.market.me, Role.VERIFIER).active
+        endpoints = len(node.market.events())
+        assert assay("stake", "deposit", "1tok", "--role", "verifier").status == Exit.OK
+        node.market.refresh()
+        assert node.market.stake(node.market.me, Role.VERIFIER).active == staked + TOK
+        assert len(node.market.events()) > endpoints
+    finally:
+        node.close()
 
 
 def test_a_dry_run_sends_nothing(assay: Assay, home: Path) -> None:
@@ -128,9 +173,12 @@ def test_an_account_without_ether_is_told_so_before_anything_is_signed(assay: As
 def test_more_than_there_is_cannot_be_taken(assay: Assay) -> None:
     before = wallet_and_free(assay)
     refused = assay("token", "withdraw", "999999tok")
-    assert refused.status == Exit.REVERTED and refused.error["hint"]
+    assert refused.status == Exit.REVERTED and "999999 tok are needed" in refused.error["message"]
     refused = assay("stake", "unbond", "999999tok", "--role", "solver")
-    assert refused.status == Exit.REVERTED and refused.error["hint"]
+    assert refused.status == Exit.FUNDS and "999999 tok" in refused.error["message"]
+    refused = assay("stake", "deposit", "999999tok", "--role", "solver")
+    assert refused.status == Exit.FUNDS and f"{show_amount(before[0])} in its" in refused.error["message"]
+    assert "000000000000000000" not in refused.err
     assert wallet_and_free(assay) == before
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from assay.app.status_page import status_page
 from assay.node.service import FIRST_BACKOFF_S, Service, ignore
 from assay.protocol.errors import Retry
 from assay.protocol.types import Address, Seconds
@@ -36,3 +39,32 @@ def test_an_error_is_shown_until_the_same_thing_succeeds() -> None:
     clock.time_s += int(FIRST_BACKOFF_S)
     assert service.attempt("commit", None, lambda: None)
     assert service.status.error == ""
+
+
+def test_a_nodes_front_page_says_what_it_does_and_escapes_what_others_wrote() -> None:
+    status = {
+        "role": "solver",
+        "address": "0x11",
+        "action": "takes no shard of job <b>: \"it's\" & 'over'",
+        "error": "no solver stake",
+        "job": "",
+        "loss": None,
+        "counters": {"segments": 7},
+    }
+    page = status_page("solver", status)
+    assert "<b>" not in page and "&lt;b&gt;" in page and "no solver stake" in page and "segments: 7" in page
+    assert "None" not in page and page.startswith("<!doctype html>")
+    assert "http://" not in page and "https://" not in page and "<script" not in page
+
+
+def test_a_nodes_web_face_has_a_front_page(tmp_path: Path) -> None:
+    from fastapi.testclient import TestClient
+
+    from assay.app.web import node_app
+    from assay.storage.blockstore import BlockStore
+
+    client = TestClient(node_app(BlockStore(tmp_path / "store"), lambda: {"action": "serving"}, "client"))
+    answer = client.get("/")
+    assert answer.status_code == 200 and answer.headers["content-type"].startswith("text/html")
+    assert "assay client" in answer.text and "serving" in answer.text
+    assert client.get("/status").json() == {"action": "serving"}

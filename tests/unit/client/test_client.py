@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -108,3 +111,44 @@ def test_posting_deposits_what_is_missing_and_posts_once(tmp_path: Path) -> None
     assert (
         posting.post(market, terms, conditions_of(terms), worst) == job_id and len(day.market_state.jobs) == 1
     )
+
+
+def test_following_reads_everything_of_one_block(fetched: tuple[MarketDay, bytes, Path]) -> None:
+    """Else a claim that settles between two readings counts on one side and not on the other."""
+    day, job_id, _ = fetched
+    market = day.markets["client"]
+
+    class Watched:
+        depth, read = 0, 0
+
+        @contextmanager
+        def snapshot(self) -> Iterator[None]:
+            Watched.depth += 1
+            with market.snapshot():
+                yield
+            Watched.depth -= 1
+
+        def __getattr__(self, name: str) -> Any:
+            assert Watched.depth == 1, f"{name} is read outside the snapshot"
+            Watched.read += 1
+            return getattr(market, name)
+
+    assert follow(Watched(), job_id).done  # type: ignore[arg-type]
+    assert Watched.read >= 4
+
+
+def test_a_jobs_line_has_its_losses_as_they_come(fetched: tuple[MarketDay, bytes, Path]) -> None:
+    from assay.app.job_progress import line_of
+
+    day, job_id, _ = fetched
+    market = day.markets["client"]
+    files = load_job(day.blocks(), market.job(job_id).terms, RESOURCE_LIMITS)
+    seen = follow(market, job_id, losses_of(market, day.blocks(), job_id, files))
+    line = line_of(seen)
+    assert "Progress(" not in line and "closed after 2 settled round(s)" in line
+    last = [task for task in seen.tasks if task.round == 1]
+    assert all(f"shard {task.shard} settled, loss {task.loss:.3f}" in line for task in last)
+    running = replace(seen.job.progress, round=1, closed=False, settled_rounds=0)
+    half = replace(seen, job=replace(seen.job, progress=running))
+    assert "round 1 (of 0 to 1), 0 settled" in line_of(half)
+    assert f"mean losses of the rounds before: {seen.loss_by_round()[0]:.3f}" in line_of(half)

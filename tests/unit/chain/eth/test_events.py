@@ -287,3 +287,22 @@ def test_attack_46_history_always_equals_the_chain(
     assert replayed == truth
     assert games(list(follower.history())) == truth
     follower.close()
+
+
+def test_a_follower_beside_another_takes_no_event_from_it(tmp_path: Path) -> None:
+    """A command beside a running node, on the same account: both read everything, one has the file."""
+    node = FakeNode()
+    node.mine([log(1)])
+    first = follow(node, tmp_path)
+    assert games(first.poll()) == [1]
+    second = follow(node, tmp_path)
+    assert games(list(second.history())) == [1], "it goes on from a copy"
+    node.mine([log(2)])
+    assert games(second.poll()) == [2] and games(first.poll()) == [2]
+    node.reorganise(1)
+    node.mine([log(3)])
+    assert games(second.poll()) == [3] and games(first.poll()) == [3]
+    second.close()
+    first.close()
+    third = follow(node, tmp_path)
+    assert games(list(third.history())) == [1, 3], "what the first has read is on disk"

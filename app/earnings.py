@@ -1,0 +1,116 @@
+"""An account's ledger as tables: what came, what went and why, and that it adds up.
+
+Contract: the totals are of every entry, however few lines are shown; that they are what the contracts hold is
+checked, and said either way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from assay.app.invocation import App
+from assay.app.output import plain, table
+from assay.app.times import show_moment
+from assay.app.units import show_amount
+from assay.chain.contracts.ledger import FREE, Entry, Ledger, ledger
+from assay.chain.eth.rpc import get_block, quantity
+from assay.protocol.errors import Stop
+from assay.protocol.types import Address, JobId
+
+EARNED = {
+    "solver": (("pay", "compensation"), "solver stake"),
+    "verifier": (("fee",), "verifier stake"),
+    "whistleblower": (("reward", "bond", "bond back", "bond won"), ""),
+}
+"""By role: what it earns in the vault, and the stake that it can lose."""
+
+
+def earned(found: Ledger, role: str, job_id: JobId | None = None) -> int:
+    """What a role brought: its pay less what was slashed of its stake, or its bonds."""
+    kinds, pot = EARNED[role]
+    return sum(
+        e.amount
+        for e in found.entries
+        if (job_id is None or e.job_id == job_id)
+        and ((e.pot == FREE and e.kind in kinds) or (e.pot == pot and e.kind == "slashed"))
+    )
+
+
+def show_earnings(app: App, address: Address, role: str, job: str | None, limit: int) -> None:
+    """Print an account's ledger, newest last, with the totals of a role. Raises Stop for an unknown job."""
+    from assay.app.ids import job_id_of
+
+    connection = app.view()
+    market = connection.market
+    job_id = None if job is None else job_id_of(market, job)
+    found = ledger(market, address)
+    entries = [e for e in found.entries if job_id is None or e.job_id == job_id]
+    shown = entries[-limit:]
+    times = {
+        block: quantity((get_block(connection.rpc, block) or {})["timestamp"], "a block's time")
+        for block in {entry.block for entry in shown}
+    }
+    data = {
+        "account": address,
+        "role": role,
+        "block": found.block,
+        "earned": str(earned(found, role, job_id)),
+        "byJob": {f"0x{j.hex()}": str(earned(found, role, j)) for j in _jobs(entries)},
+        "entries": [_entry_data(entry, times[entry.block]) for entry in shown],
+        "leftOut": len(entries) - len(shown),
+        "pots": {pot: str(held) for pot, held in found.pots.items()},
+        "reconciles": not found.gaps,
+    }
+    app.output.result("earnings", data, _lines(found, shown, times, connection.clock.now()))
+    if not app.output.as_json:
+        app.output.out.print(_sums(app, found, role, job_id, entries, shown), markup=False)
+    if found.gaps:
+        gaps = ", ".join(f"{pot} by {show_amount(gap)}" for pot, gap in found.gaps.items())
+        raise Stop(
+            f"the events do not add up to what the contracts hold: {gaps}",
+            hint="this is a bug; keep the home folder and report it",
+            code="bug",
+        )
+
+
+def _jobs(entries: list[Entry]) -> list[JobId]:
+    return list(dict.fromkeys(e.job_id for e in entries if e.job_id is not None))
+
+
+def _entry_data(entry: Entry, time_s: int) -> dict[str, Any]:
+    body: dict[str, Any] = plain(entry)
+    return {**body, "amount": str(entry.amount), "time": time_s}
+
+
+def signed(amount: int) -> str:
+    """``+3 tok``, ``-20 tok``, ``0 tok``."""
+    return ("+" if amount > 0 else "") + show_amount(amount)
+
+
+def _lines(found: Ledger, shown: list[Entry], times: dict[int, int], now: int) -> Table:
+    rows = table(f"ledger of {found.account}", "when", "pot", "#amount", "why")
+    for entry in shown:
+        when = show_moment(times[entry.block], now)
+        rows.add_row(when, entry.pot, signed(entry.amount), f"{entry.kind}: {entry.why}")
+    return rows
+
+
+def _sums(
+    app: App, found: Ledger, role: str, job_id: JobId | None, entries: list[Entry], shown: list[Entry]
+) -> str:
+    lines = []
+    if len(shown) < len(entries):
+        lines.append(f"{len(entries) - len(shown)} earlier entries are not shown: --limit {len(entries)}")
+    of_job = "" if job_id is None else f" with job {job_id.hex()[:16]}"
+    lines.append(f"earned as {role}{of_job}: {signed(earned(found, role, job_id))}")
+    if job_id is None:
+        lines += [f"  job {j.hex()[:16]}: {signed(earned(found, role, j))}" for j in _jobs(entries)]
+    for pot, held in found.pots.items():
+        if held or found.total(pot):
+            lines.append(
+                f"{pot}: {show_amount(held)}" + (", as the entries add up to" if not found.gaps else "")
+            )
+    lines.append(f"what is free goes to the wallet with: {app.command('token withdraw AMOUNT')}")
+    return "\n".join(lines)

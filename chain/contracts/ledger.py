@@ -1,0 +1,301 @@
+"""Every token that came to an account or went from it, with the reason, from the contracts' events alone.
+
+Contract: the entries of a pot (the free balance in the vault, the stake of each role) add up to what the
+contracts say the pot holds at the same block, to the unit; `Ledger.gaps` names the pots where they do not,
+which is a bug of this reading or of the contracts. Reasons come from the events of the same transaction: the
+one nearest to the payment that can be its cause. Not guaranteed: tokens outside the vault; the wallet is the
+token's own business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from assay.chain.contracts.view import ChainView
+from assay.chain.eth.events import Event
+from assay.protocol.types import Address, ClaimId, JobId, Kind, Role
+from assay.protocol.words import show_amount
+
+FREE = "free"
+"""The pot of what can be withdrawn; the stakes' pots are named by their role."""
+_DEMAND = 1 << 255
+"""The bit that a demand's bond has in its key, and a game's has not."""
+
+
+def stake_pot(role: Role) -> str:
+    """Name of the pot of a role's stake, what is unbonding of it included."""
+    return f"{role.name.lower()} stake"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One change of one pot. `amount`: signed, in smallest units; 0 tells of something lost before."""
+
+    block: int
+    log_index: int
+    tx_hash: str
+    pot: str
+    kind: str
+    """pay, fee, reward, compensation, refund, budget, bond, bond back, bond won, bond lost, forced error,
+    staked, unbonded, slashed, deposit, withdrawal, other."""
+    amount: int
+    why: str
+    job_id: JobId | None = None
+    claim_id: ClaimId | None = None
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """An account's entries, oldest first, and what the contracts say of its pots at the same block."""
+
+    account: Address
+    block: int
+    entries: tuple[Entry, ...]
+    pots: Mapping[str, int]
+
+    def total(self, pot: str) -> int:
+        """What the entries of a pot add up to."""
+        return sum(entry.amount for entry in self.entries if entry.pot == pot)
+
+    @property
+    def gaps(self) -> dict[str, int]:
+        """By pot, what the contracts hold more than the entries say; empty if all reconcile."""
+        return {pot: gap for pot, held in self.pots.items() if (gap := held - self.total(pot))}
+
+
+def ledger(view: ChainView, account: Address) -> Ledger:
+    """The ledger of an account as of the view's latest block. Raises RpcUnreachable."""
+    with view.snapshot():
+        entries = tuple(entries_of(view.events(), account))
+        pots = {FREE: int(view.free(account))}
+        for role in Role:
+            stake = view.stake(account, role)
+            pots[stake_pot(role)] = int(stake.active + stake.unbonding)
+        return Ledger(account, view.block, entries, pots)
+
+
+def entries_of(events: Sequence[Event], account: Address) -> Iterator[Entry]:
+    """The fold: entries of an account, oldest first, from all events in chain order."""
+    reader = _Reader(account)
+    for _, group in groupby(events, lambda event: (event.block_number, event.tx_hash)):
+        yield from reader.read(list(group))
+
+
+class _Reader:
+    """One account's side of each transaction. Remembers claims and its own challenges on the way."""
+
+    def __init__(self, account: Address) -> None:
+        self._me = account
+        self._key = bytes.fromhex(account.removeprefix("0x").zfill(64))
+        self._claims: dict[bytes, Any] = {}
+        self._bonds: dict[bytes, int] = {}
+        self._group: Sequence[Event] = ()
+
+    def read(self, group: Sequence[Event]) -> Iterator[Entry]:
+        self._group = group
+        for event in group:
+            if event.name == "Committed":
+                self._claims[event.arguments["claimId"]] = event.arguments["claim"]
+        for event in group:
+            handler: Callable[[Event], Iterator[Entry]] | None = getattr(
+                self, f"_{event.contract}_{event.name}".lower(), None
+            )
+            if handler is not None:
+                yield from handler(event)
+
+    # What is told of a change
+
+    def _entry(self, event: Event, pot: str, kind: str, amount: int, why: str, **ids: Any) -> Entry:
+        return Entry(event.block_number, event.log_index, event.tx_hash, pot, kind, amount, why, **ids)
+
+    def _about(self, claim_id: bytes) -> dict[str, Any]:
+        claim = self._claims.get(claim_id)
+        return {"claim_id": ClaimId(claim_id), "job_id": None if claim is None else JobId(claim["jobId"])}
+
+    def _place(self, claim_id: bytes) -> str:
+        claim = self._claims.get(claim_id)
+        if claim is None:
+            return f"claim {claim_id.hex()[:16]}"
+        if Kind(claim["kind"]) == Kind.OUTER:
+            return f"outer step {claim['round']} of job {claim['jobId'].hex()[:16]}"
+        return f"task {claim['round']}/{claim['shard']} of job {claim['jobId'].hex()[:16]}"
+
+    def _nearest(self, event: Event, *names: str, **wanted: Any) -> Event | None:
+        """The event of the same transaction that stands nearest to this one and has these arguments."""
+        found = [
+            other
+            for other in self._group
+            if other.name in names and all(other.arguments.get(k) == v for k, v in wanted.items())
+        ]
+        return min(found, key=lambda other: abs(other.log_index - event.log_index), default=None)
+
+    # Free balance
+
+    def _vault_deposited(self, event: Event) -> Iterator[Entry]:
+        a = event.arguments
+        if a["account"] == self._me:
+            whose = "" if a["payer"] == self._me else f", by {a['payer']}"
+            yield self._entry(event, FREE, "deposit", a["amount"], f"deposited from the wallet{whose}")
+
+    def _vault_withdrawn(self, event: Event) -> Iterator[Entry]:
+        a = event.arguments
+        if a["account"] == self._me:
+            yield self._entry(event, FREE, "withdrawal", -a["amount"], f"withdrawn to {a['to']}")
+
+    def _vault_paid(self, event: Event) -> Iterator[Entry]:
+        a = event.arguments
+        if self._me not in a["to"]:
+            return
+        settled = self._nearest(event, "Settled", claimant=a["to"][0])
+        claim_id = b"" if settled is None else settled.arguments["claimId"]
+        ids = self._about(claim_id) if claim_id else {"job_id": JobId(a["fromKey"])}
+        place = self._place(claim_id) if claim_id else f"job {a['fromKey'].hex()[:16]}"
+        for number, account in enumerate(a["to"]):
+            amount = a["rest"] if number else a["first"]
+            if account == self._me and amount:
+                kind, why = ("fee", f"valid vote on {place}") if number else ("pay", f"{place} settled")
+                yield self._entry(event, FREE, kind, amount, why, **ids)
+
+    def _vault_burnt(self, event: Event) -> Iterator[Entry]:
+        a = event.arguments
+        if a["from"] == 0 and a["fromKey"] == self._key:
+            yield self._entry(event, FREE, "other", -a["amount"], "burnt")
+
+    def _vault_transfer(self, event: Event) -> Iterator[Entry]:
+        a = event.arguments
+        if a["from"] == 0 and a["fromKey"] == self._key:
+            kind, why, ids = self._given(event, a["to"], a["toKey"])
+            yield self._entry(event, FREE, kind, -a["amount"], why, **ids)
+        if a["to"] == 0 and a["toKey"] == self._key:
+            kind, why, ids = self._got(event, a["from"], a["fromKey"])
+            yield self._entry(event, FREE, kind, a["amount"], why, **ids)
+
+    def _given(self, event: Event, bucket: int, key: bytes) -> tuple[str, str, dict[str, Any]]:
+        match bucket:
+            case 1:
+                staked = self._nearest(event, "Staked")
+                role = Role(staked.arguments["role"]).name.lower() if staked else "a role"
+                other = staked is not None and staked.arguments["account"] != self._me
+                whose = f" for {staked.arguments['account']}" if staked and other else ""
+                return "staked", f"staked as {role}{whose}", {}
+            case 3:
+                return "budget", f"budget of job {key.hex()[:16]}", {"job_id": JobId(key)}
+            case 4:
+                return self._bond_put(event, key)
+        return "other", "moved within the vault", {}
+
+    def _bond_put(self, event: Event, key: bytes) -> tuple[str, str, dict[str, Any]]:
+        self._bonds[key] = event.arguments["amount"]
+        number = int.from_bytes(key, "big")
+        if forced := self._nearest(event, "ErrorForced", commitment=key):
+            return "forced error", f"deposit on forced error {forced.arguments['commitment'].hex()[:16]}", {}
+        if demanded := self._nearest(event, "Demanded", demandId=number & ~_DEMAND):
+            claim_id = demanded.arguments["claimId"]
+            why = f"bond of demand {number & ~_DEMAND} on {self._place(claim_id)}"
+            return "bond", why, self._about(claim_id)
+        if challenged := self._nearest(event, "Challenged", gameId=number):
+            claim_id = challenged.arguments["claimId"]
+            return "bond", f"bond of game {number} on {self._place(claim_id)}", self._about(claim_id)
+        return "bond", "bond", {}
+
+    def _got(self, event: Event, bucket: int, key: bytes) -> tuple[str, str, dict[str, Any]]:
+        match bucket:
+            case 0:
+                return self._reward(event)
+            case 2:
+                return "unbonded", "stake whose unbonding is over", {}
+            case 3:
+                return "refund", f"job {key.hex()[:16]} closed: what was left", {"job_id": JobId(key)}
+            case 4:
+                return self._bond_got(event, key)
+            case 5:
+                voided = self._nearest(event, "Voided", claimant=self._me)
+                if voided is None:
+                    return "compensation", "work that a rewind wasted", {}
+                claim_id = voided.arguments["claimId"]
+                return "compensation", f"{self._place(claim_id)}, wasted by a rewind", self._about(claim_id)
+        return "other", "moved within the vault", {}
+
+    def _reward(self, event: Event) -> tuple[str, str, dict[str, Any]]:
+        cause = self._nearest(event, "RewardShared", "Convicted", "VoteConvicted", challenger=self._me)
+        if cause is None:
+            return "reward", "reward", {}
+        claim_id = cause.arguments["claimId"]
+        what = {
+            "RewardShared": "shared the finding against",
+            "Convicted": "convicted",
+            "VoteConvicted": f"convicted the vote of {cause.arguments.get('verifier')} on",
+        }[cause.name]
+        return "reward", f"{what} {self._place(claim_id)}", self._about(claim_id)
+
+    def _bond_got(self, event: Event, key: bytes) -> tuple[str, str, dict[str, Any]]:
+        number = int.from_bytes(key, "big")
+        if self._nearest(event, "ForcedErrorFinished", commitment=key):
+            return "forced error", f"deposit of forced error {key.hex()[:16]} back", {}
+        supplied = self._nearest(event, "Supplied", demandId=number & ~_DEMAND)
+        withheld = self._nearest(event, "Withheld", demandId=number & ~_DEMAND)
+        resolved = self._nearest(event, "Resolved", gameId=number)
+        cause = (supplied or withheld) if number & _DEMAND else resolved
+        if cause is None:
+            return "bond back", "bond back", {}
+        claim_id = cause.arguments["claimId"]
+        subject = f"demand {number & ~_DEMAND}" if number & _DEMAND else f"game {number}"
+        place, ids = self._place(claim_id), self._about(claim_id)
+        if key in self._bonds:
+            return "bond back", f"{subject} on {place}: bond back", ids
+        return "bond won", f"{subject} on {place}: the other side's bond", ids
+
+    def _challenges_resolved(self, event: Event) -> Iterator[Entry]:
+        """A bond that is lost goes where it is not this account's to see: told all the same."""
+        a = event.arguments
+        key = int(a["gameId"]).to_bytes(32, "big")
+        if key in self._bonds and not a["challengerWon"]:
+            bond = show_amount(self._bonds[key])
+            why = f"game {a['gameId']} on {self._place(a['claimId'])} lost: its bond of {bond} is gone"
+            yield self._entry(event, FREE, "bond lost", 0, why, **self._about(a["claimId"]))
+
+    # Stakes
+
+    def _stakes_staked(self, event: Event) -> Iterator[Entry]:
+        a = event.arguments
+        if a["account"] == self._me:
+            role = Role(a["role"])
+            yield self._entry(event, stake_pot(role), "staked", a["amount"], f"staked as {role.name.lower()}")
+
+    def _stakes_unbondfinished(self, event: Event) -> Iterator[Entry]:
+        a = event.arguments
+        if a["account"] == self._me:
+            why = f"unbonding request {a['index']} withdrawn"
+            yield self._entry(event, stake_pot(Role(a["role"])), "unbonded", -a["amount"], why)
+
+    def _stakes_slashed(self, event: Event) -> Iterator[Entry]:
+        a = event.arguments
+        if a["account"] != self._me or not a["taken"]:
+            return
+        why, ids = self._slashed_for(event, Role(a["role"]))
+        yield self._entry(event, stake_pot(Role(a["role"])), "slashed", -a["taken"], why, **ids)
+
+    def _slashed_for(self, event: Event, role: Role) -> tuple[str, dict[str, Any]]:
+        me = self._me
+        if role == Role.SOLVER:
+            if cause := self._nearest(event, "Convicted", claimant=me):
+                claim_id = cause.arguments["claimId"]
+                return f"{self._place(claim_id)} was convicted", self._about(claim_id)
+            if left := self._nearest(event, "ShardReleased", solver=me):
+                a = left.arguments
+                where = f"shard {a['shard']} of job {a['jobId'].hex()[:16]}"
+                return f"{where} was given up while a task was owed ({a['reason']})", {"job_id": a["jobId"]}
+            return "slashed", {}
+        if fined := self._nearest(event, "VoteFined", verifier=me):
+            claim_id = fined.arguments["claimId"]
+            return f"no vote shown on {self._place(claim_id)}, or a false one", self._about(claim_id)
+        if lied := self._nearest(event, "VoteConvicted", verifier=me):
+            claim_id = lied.arguments["claimId"]
+            return f"the vote on {self._place(claim_id)} was convicted", self._about(claim_id)
+        if passed := self._nearest(event, "Convicted"):
+            claim_id = passed.arguments["claimId"]
+            return f"vouched for {self._place(claim_id)}, which was convicted", self._about(claim_id)
+        return "slashed", {}

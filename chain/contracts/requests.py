@@ -1,0 +1,35 @@
+"""Unbonding requests: stake on its way out, what each is worth by now and when it is due.
+
+Contract: as of the view's latest block. Requests that were withdrawn, or that a slash has taken whole, are
+worth nothing and left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from assay.chain.contracts.view import ChainView
+from assay.protocol.types import Address, Role, Seconds, Wei
+
+
+@dataclass(frozen=True)
+class UnbondRequest:
+    """`index`: its number among the account's requests of this role."""
+
+    role: Role
+    index: int
+    amount: Wei
+    due: Seconds
+
+
+def unbond_requests(view: ChainView, account: Address, role: Role) -> list[UnbondRequest]:
+    """What is on its way out of a stake, oldest first. Raises RpcUnreachable."""
+    stakes, found = view.contracts["Stakes"], []
+    for event in view.events():
+        a = event.arguments
+        if event.name == "UnbondStarted" and a["account"] == account and a["role"] == role:
+            left = stakes.read("request", account, int(role), a["index"])
+            if left["amount"]:
+                index = int(a["index"])
+                found.append(UnbondRequest(role, index, Wei(left["amount"]), Seconds(left["due"])))
+    return found

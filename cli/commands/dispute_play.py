@@ -1,0 +1,245 @@
+"""One account's side of a game: what it owes next and until when, one move, or all of them to the end.
+
+Contract: a session fetches and checks the job's files once and keeps its own replay from move to move, so
+that only the first move waits for it. A game that this account lost ends with a status that says so.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from assay.app.invocation import App
+from assay.app.output import Exit
+from assay.app.times import show_moment, show_span
+from assay.app.units import show_amount
+from assay.protocol.errors import Stop
+from assay.protocol.types import Address, Game, GamePhase, GameView, Wei
+
+if TYPE_CHECKING:
+    from assay.app.wiring import Connection, NodeStorage
+    from assay.dispute.disputant import Disputant
+    from assay.dispute.player import Played
+    from assay.dispute.replay import Replay
+    from assay.node.challenger import Pursuit
+    from assay.node.states import StateProvider
+
+LOOK_S = 0.5
+
+WHAT_IS_ASKED = {
+    GamePhase.STEPS: "reveal the state root after each step of the segment",
+    GamePhase.PICK_STEP: "point at the first wrong step",
+    GamePhase.TRACE: "commit to the step's trace",
+    GamePhase.PICK_NODE: "point at the first wrong part of the trace",
+    GamePhase.SPLIT_NODE: "open that part of the trace",
+    GamePhase.PICK_LEAF: "point at the first wrong part of the node's output",
+    GamePhase.SPLIT_LEAF: "open that part of the output",
+    GamePhase.REVEAL_LEAF: "reveal the disputed leaf",
+    GamePhase.PROVE: "prove one element wrong",
+    GamePhase.PICK_OUTPUT: "point at the first wrong slot of the claimed state",
+    GamePhase.SPLIT_OUTPUT: "open the claimed state",
+}
+
+
+def side_to_move(view: GameView) -> str:
+    """`challenger` or `defender`."""
+    return "challenger" if view.game.phase.challengers else "defender"
+
+
+def state_of(view: GameView) -> str:
+    """Who is to do what, or how it ended."""
+    if view.decided:
+        return f"won by the {'challenger' if view.challenger_won else 'defender'} ({view.reason})"
+    return f"{side_to_move(view)} to {WHAT_IS_ASKED[view.game.phase]}"
+
+
+def clocks(view: GameView, now: int) -> dict[str, str]:
+    """Each side's clock in words: only the one whose move it is runs."""
+    if view.decided:
+        return dict.fromkeys(("challenger", "defender"), "stopped: the game is over")
+    moving, each = side_to_move(view), show_span(view.game.move_time)
+    runs = f"runs out at {show_moment(view.game.deadline, now)}"
+    if now > view.game.deadline:
+        runs = f"has run out at {show_moment(view.game.deadline, now)}: anyone may end the game"
+    stands = f"stopped; it gets {each} for its next move"
+    return {side: runs if side == moving else stands for side in ("challenger", "defender")}
+
+
+def standing(app: App, view: GameView, now: int, me: Address | None) -> tuple[dict[str, Any], list[str]]:
+    """Where a game stands for `me`: the fields that are added to its JSON, and lines for a person."""
+    both = clocks(view, now)
+    mine = {view.game.challenger: "challenger", view.game.defender: "defender"}.get(me or Address(""), "")
+    command = "" if view.decided or not mine else app.command(f"dispute play {view.game_id}")
+    data = {
+        "side": mine,
+        "toMove": "" if view.decided else side_to_move(view),
+        "deadline": view.game.deadline,
+        "secondsLeft": None if view.decided else view.game.deadline - now,
+        "next": command,
+    }
+    lines = [f"game {view.game_id}: {state_of(view)}"]
+    if not view.decided:
+        lines += [f"  {side}'s clock {text}" for side, text in both.items()]
+    if command:
+        each = show_span(view.game.move_time)
+        lines.append(f"  next: {command}")
+        lines.append(f"        (it plays the {mine}'s side to its end; every move has to come within {each})")
+    return data, lines
+
+
+@dataclass
+class Session:
+    """One game, ready to be played by one account."""
+
+    app: App
+    connection: Connection
+    storage: NodeStorage
+    state_provider: StateProvider
+    disputant: Disputant
+    game_id: int
+    bond: Wei
+
+    def close(self) -> None:
+        """Stop fetching."""
+        self.storage.close()
+
+    @property
+    def view(self) -> GameView:
+        """The game as it stands."""
+        return self.connection.market.game(self.game_id)
+
+    def step(self) -> tuple[Played | None, Pursuit | None]:
+        """The one thing that is to be done now: a move, or a step of proving a wrong input; (None, None)
+        when a finding was announced and a block must pass."""
+        from assay.app.machine import secret_of
+        from assay.dispute.player import play
+        from assay.node.challenger import Challenger, slots_shown
+
+        market, view = self.connection.writer, self.view
+        if slots_shown(view.game) and view.game.challenger == market.me and not view.decided:
+            challenger = Challenger(market, secret_of(self.app.node_home(self.app.settings.account)))
+            pursuit = challenger.bind(self.state_provider, view, self.connection.clock.block())
+            if pursuit is not None:
+                return None, None if pursuit.stage == "announced" else pursuit
+        return play(market, self.disputant, self.game_id, self.connection.clock.now()), None
+
+    def lost(self) -> str:
+        """What this account lost with the game; empty if it did not lose it."""
+        view, me = self.view, self.connection.market.me
+        if not view.decided or me not in (view.game.challenger, view.game.defender):
+            return ""
+        if view.challenger_won == (view.game.challenger == me):
+            return ""
+        if me == view.game.challenger:
+            how = (
+                "your clock ran out"
+                if view.reason == "timeout"
+                else f"the court found against it: {view.reason}"
+            )
+            return f"you lost game {self.game_id} and with it the bond of {show_amount(self.bond)}: {how}"
+        return f"you lost game {self.game_id} as its defender ({view.reason}): what is false costs its stake"
+
+
+def open_session(app: App, game_id: int) -> Session:
+    """Open the account, fetch and check the job's files. Raises Stop for an account that has no part in the
+    game."""
+    connection = app.connect()
+    market = connection.writer
+    view = market.game(game_id)
+    if market.me not in (view.game.challenger, view.game.defender):
+        raise Stop(
+            f"{app.settings.account} ({market.me}) plays no side of game {game_id}",
+            hint=f"its challenger is {view.game.challenger}, its defender {view.game.defender};"
+            " choose one of them with --account",
+            code="not-your-game",
+        )
+    from assay.app.machine import RESOURCE_LIMITS, engine_of
+    from assay.dispute.disputant import Disputant
+    from assay.node.challenger import replay_for
+    from assay.node.states import open_state_provider
+
+    storage = app.storage(app.settings.account)
+    storage.set_peers(url for owner, url in market.endpoints().items() if owner != market.me)
+    try:
+        job = market.job(market.claim(view.game.claim_id).claim.job_id)
+        engine = engine_of(app.settings, brief=True)
+        state_provider = open_state_provider(market, storage.blocks, job, RESOURCE_LIMITS, engine=engine)
+    except BaseException:
+        storage.close()
+        raise
+    kept: list[Replay] = []
+
+    def replay_of(game: Game) -> Replay:
+        """Made once: a game stays within the segment that it is about."""
+        if not kept:
+            kept.append(replay_for(state_provider, game))
+        return kept[0]
+
+    disputant = Disputant(market.me, replay_of)
+    return Session(app, connection, storage, state_provider, disputant, game_id, job.terms.challenge_bond)
+
+
+def play_once(session: Session) -> None:
+    """One move. Ends with TIMEOUT where it is the other side's turn, with FRAUD or TIMEOUT where the game is
+    lost."""
+    app = session.app
+    app.announce(f"move in game {session.game_id}: {state_of(session.view)}")
+    while (done := session.step()) == (None, None):
+        app.output.say("the finding is announced; it opens a block later")
+        time.sleep(LOOK_S)
+    played, pursuit = done
+    after, now = session.view, session.connection.clock.now()
+    extra, lines = standing(app, after, now, session.connection.market.me)
+    if pursuit is not None:
+        said = {"move": pursuit.stage, "reason": pursuit.reason, "game": after, **extra}
+        app.output.result("dispute-move", said, f"{pursuit.stage}: {pursuit.reason}")
+        return
+    assert played is not None
+    said = {"move": played.move, "reason": played.reason, "game": after, **extra}
+    text = "\n".join((f"{played.move or 'nothing sent'}: {played.reason}", *lines))
+    app.output.result("dispute-move", said, text)
+    _end(session, moved=bool(played.move))
+
+
+def play_through(session: Session) -> None:
+    """Every move of this account's side, until the game is decided."""
+    app, connection = session.app, session.connection
+    app.announce(f"play game {session.game_id} to its end: {state_of(session.view)}")
+    moves, said = 0, ""
+    while not (view := session.view).decided:
+        mine, late = view.game.mover == connection.market.me, connection.clock.now() > view.game.deadline
+        if not mine and not late:
+            waits = f"waits for the {side_to_move(view)} to {WHAT_IS_ASKED[view.game.phase]}"
+            if waits != said:
+                clock = clocks(view, connection.clock.now())[side_to_move(view)]
+                app.output.say(f"{waits}; its clock {clock}")
+                said = waits
+            time.sleep(LOOK_S)
+            continue
+        played, pursuit = session.step()
+        if played is not None and played.move:
+            moves += 1
+            app.output.say(f"move {view.moves + 1}, {side_to_move(view)}: {played.reason}")
+        elif pursuit is not None:
+            moves += 1
+            app.output.say(f"{pursuit.stage}: {pursuit.reason}")
+        else:
+            if played is not None and played.reason != said:
+                said = played.reason
+                app.output.say(said)
+            time.sleep(LOOK_S)
+    view = session.view
+    data = {"game": view, "moves": moves, "won": not session.lost()}
+    app.output.result("dispute-play", data, f"game {session.game_id}: {state_of(view)}")
+    _end(session, moved=True)
+
+
+def _end(session: Session, *, moved: bool) -> None:
+    if lost := session.lost():
+        code = "lost-by-timeout" if session.view.reason == "timeout" else "game-lost"
+        raise Stop(lost, hint=session.app.command(f"dispute show {session.game_id}"), code=code)
+    if not moved and not session.view.decided:
+        raise typer.Exit(int(Exit.TIMEOUT))

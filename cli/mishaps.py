@@ -1,0 +1,98 @@
+"""What a command says of an error that is none of ours: a file that cannot be used, or a bug.
+
+Contract: a file or folder that cannot be read or written is named with the system's reason; anything else is
+kept whole, with its traceback, in a file of its own that the report names. Nobody is shown a bare traceback.
+"""
+
+from __future__ import annotations
+
+import errno
+import platform
+import sqlite3
+import tempfile
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from assay.protocol.errors import Ask, AssayError, Stop
+
+BUGS_FOLDER = "bugs"
+_PERSONS = {
+    errno.ENOENT,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EEXIST,
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.ENAMETOOLONG,
+    errno.ELOOP,
+    errno.EINVAL,
+}
+"""What a person chose or can mend: a path, a permission, a full disk."""
+
+
+class Bug(Stop):
+    """Something that the program did not foresee."""
+
+    code = "bug"
+
+
+def file_trouble(error: Exception) -> AssayError | None:
+    """What to say of a file that cannot be used; None if the error is about something else."""
+    if isinstance(error, sqlite3.OperationalError) and "unable to open" in str(error):
+        return Ask(
+            f"a journal or event file cannot be opened: {error}",
+            hint="let this user write to the home folder, or choose another --home",
+            code="file-trouble",
+        )
+    if not isinstance(error, OSError) or error.errno not in _PERSONS or not error.filename:
+        return None
+    where = error.filename if isinstance(error.filename, str) else str(error.filename)
+    return Ask(
+        f"{where} cannot be used: {(error.strerror or type(error).__name__).lower()}",
+        hint="choose another path (--home for keys and data), or mend its folder, permissions or space",
+        code="file-trouble",
+    )
+
+
+def bug(error: Exception, arguments: Sequence[str]) -> Bug:
+    """The report of a bug; its traceback is kept in a file. Never raises for want of a place to write."""
+    text = "".join(
+        (
+            f"assay {' '.join(arguments)}\n",
+            f"Python {platform.python_version()} on {platform.platform()}\n\n",
+            *traceback.format_exception(error),
+        )
+    )
+    first = str(error).strip().splitlines()
+    said = f"{type(error).__name__}{': ' + first[0] if first else ''}"
+    path = _kept(text)
+    return Bug(
+        f"this is a bug in assay, not your mistake: {said}",
+        hint=f"the details are in {path}; please report them" if path else "please report the command",
+    )
+
+
+def _kept(text: str) -> Path | None:
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{time.time_ns() % 10**9:09d}.log"
+    for folder in _folders():
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            path = folder / name
+            path.touch(mode=0o600, exist_ok=False)
+            path.write_text(text)
+            return path
+        except OSError:
+            continue
+    return None
+
+
+def _folders() -> list[Path]:
+    """Where a report may be kept, best first: the user's home of keys and data, then the system's."""
+    from assay.app.settings import USER_HOME
+
+    return [USER_HOME.expanduser() / BUGS_FOLDER, Path(tempfile.gettempdir()) / "assay-bugs"]

@@ -1,0 +1,56 @@
+"""Why a node does nothing just now: one line that stays the same until something changes.
+
+Contract: pure; reads a job's claims at one moment. Says what a claim waits for, until when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from assay.protocol.types import ClaimView, JobView, Kind, Phase, Seconds
+from assay.protocol.words import show_time
+
+NO_JOB = "no open job"
+
+
+def no_stake(role: str) -> str:
+    """What a node without any stake is told."""
+    return (
+        f"no {role} stake, so there is nothing it may do:"
+        f" `assay --account NAME stake deposit AMOUNT --role {role}` deposits one"
+    )
+
+
+def place_of(view: ClaimView) -> str:
+    """``task 1/0`` or ``outer step 1``."""
+    claim = view.claim
+    return f"outer step {claim.round}" if claim.kind == Kind.OUTER else f"task {claim.round}/{claim.shard}"
+
+
+def waits_for(job: JobView, view: ClaimView, now: Seconds) -> str:
+    """What a standing claim waits for; empty if it has ended."""
+    status, terms = view.status, job.terms
+    if view.stale:
+        return ""
+    if status.open_games:
+        return f"for the {status.open_games} game(s) about it"
+    match status.phase:
+        case Phase.COMMITTED:
+            return f"for its seed, block {status.seed_block}"
+        case Phase.SEEDED:
+            end = status.since + terms.vote_time + terms.reveal_time
+            return f"for its verifiers' votes, until {show_time(end, now)} at the latest"
+        case Phase.ACCEPTED:
+            end = status.since + terms.challenge_window
+            if now <= end:
+                return f"for its challenge window, until {show_time(end, now)}"
+            return "for the claims before it to be settled"
+    return ""
+
+
+def first_wait(pairs: Iterable[tuple[JobView, ClaimView]], now: Seconds) -> str:
+    """What the oldest of these claims that still waits does wait for; empty if none does."""
+    for job, view in pairs:
+        if what := waits_for(job, view, now):
+            return f"{place_of(view)} of job {job.job_id.hex()[:16]} waits {what}"
+    return ""

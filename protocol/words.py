@@ -1,0 +1,25 @@
+"""Amounts and moments as people read them.
+
+Contract: amounts are exact, in decimal, never floating point; moments are the chain's, in this machine's time
+zone.
+"""
+
+from __future__ import annotations
+
+import time
+from decimal import Context, Decimal
+
+TOKEN_DECIMALS = 18
+_EXACT = Context(prec=100)
+
+
+def show_amount(amount: int, unit: str = "tok") -> str:
+    """``12.5 tok`` from smallest units, exact."""
+    text = format(Decimal(amount).scaleb(-TOKEN_DECIMALS, _EXACT).normalize(_EXACT), "f")
+    return f"{text} {unit}"
+
+
+def show_time(moment: int, now: int) -> str:
+    """``14:05:12``; with the date where it is more than half a day from `now`. Both in seconds since 1970."""
+    near = abs(moment - now) < 43_200
+    return time.strftime("%H:%M:%S" if near else "%Y-%m-%d %H:%M", time.localtime(moment))

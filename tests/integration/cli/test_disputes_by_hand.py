@@ -1,0 +1,128 @@
+"""A false claim disputed by hand: found, opened, played to its end, or lost by the clock; what each says."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from assay.app.devnet_record import NodeRecord
+from assay.app.invocation import App
+from assay.app.output import Exit, Output
+from assay.app.settings import Flags
+from assay.app.units import parse_amount
+from assay.devnet.market import NodeSpec, fund_account, stake_for, start_node
+from tests.integration.cli.conftest import Assay, run
+from tests.integration.cli.test_jobs import serving
+
+pytestmark = pytest.mark.slow
+TOK = 10**18
+REPR = re.compile(r"\b[A-Z][A-Za-z]+\([a-z_]+=|\bb'")
+"""What a Python repr looks like."""
+
+
+@pytest.fixture(scope="module")
+def job(home: Path, assay: Assay) -> Iterator[str]:
+    """A job of which a solver commits two tasks, each with one wrong weight."""
+    import os
+    import signal
+
+    app = App(Flags(home=str(home)), Output(False, True), True, False, None)
+    spec = NodeSpec("cheat", "solver", parse_amount("5000tok"), parse_amount("2000tok"))
+    fund_account(app, spec.name, spec.tokens)
+    stake_for(app, spec)
+    assay("account", "new", "hand")
+    assay("token", "faucet", "hand", "500tok")
+    path = home / "job.toml"
+    assay("job", "init", str(path), "--template", "mlp", "--rounds", "1")
+    text = (
+        path.read_text()
+        .replace("hidden = 64", "hidden = 4")
+        .replace("steps_per_round = 64", "steps_per_round = 8")
+    )
+    for name in ("vote", "reveal", "challenge_window", "straggler", "task"):
+        text = re.sub(rf'(?m)^{name} = "\w+"', f'{name} = "3h"', text)
+    path.write_text(text)
+    posted = str(assay("job", "post", str(path), "--budget", "200tok", "--no-serve").data["job"])
+    node = NodeRecord(spec.name, spec.role, 0, "", ("--fault", "0:5:0:3"))
+    with serving(home):
+        pid = start_node(app, node)
+        try:
+            end = time.monotonic() + 240
+            while time.monotonic() < end:
+                shown = assay("job", "show", posted).data
+                if all(task["phase"] != "none" for task in shown["tasks"]):
+                    break
+                time.sleep(1)
+            else:
+                raise AssertionError((home / "logs" / "cheat.log").read_text()[-2000:])
+            yield posted
+        finally:
+            os.kill(pid, signal.SIGTERM)
+
+
+def by_hand(home: Path, *words: str) -> tuple[int, str, str]:
+    """As a person types it: without --json."""
+    ran = run("--home", str(home), "--account", "hand", "--yes", *words)
+    assert not REPR.search(ran.out + ran.err), ran.out + ran.err
+    return ran.status, ran.out, ran.err
+
+
+def test_a_challenge_is_opened_played_and_paid(home: Path, assay: Assay, job: str) -> None:
+    status, out, err = by_hand(home, "whistle", "scan", job)
+    assert status == Exit.FRAUD and "does not end in the state" in out
+    status, out, err = by_hand(home, "dispute", "open", job, "--round", "0", "--shard", "0")
+    assert status == Exit.OK, err
+    assert ("game 1" in out and "in 3 min" in out) or "in 2 min" in out
+    assert f"assay --home {home} --account hand dispute play 1" in out
+    again = assay("dispute", "open", job[2:12], "--round", "0", "--shard", "0", account="hand").data
+    assert (again["stage"], again["game"]) == ("playing", 1)
+    assert again["secondsLeft"] > 0 and again["toMove"] in ("challenger", "defender")
+    tree = assay("dispute", "tree", "1", account="hand").data
+    assert tree["side"] == "challenger" and tree["next"].endswith("dispute play 1")
+    status, out, err = by_hand(home, "dispute", "show", "1")
+    assert "challenger's clock" in out and "defender's clock" in out
+    status, out, err = by_hand(home, "dispute", "play", "1")
+    assert status == Exit.OK and "won by the challenger" in out, err
+    ledger = assay("whistle", "earnings", account="hand").data
+    assert ledger["reconciles"] and int(ledger["earned"]) > 0
+    assert [e["kind"] for e in ledger["entries"]] == ["deposit", "bond", "reward", "bond back"] or {
+        e["kind"] for e in ledger["entries"]
+    } == {"deposit", "bond", "reward", "bond back"}
+    assert ledger["byJob"] == {job: ledger["earned"]}
+    cheat = assay("solver", "earnings", "cheat").data
+    assert cheat["reconciles"] and int(cheat["earned"]) == -360 * TOK
+    (slash,) = [e for e in cheat["entries"] if e["kind"] == "slashed"]
+    assert "task 0/0" in slash["why"] and "convicted" in slash["why"]
+
+
+def test_a_game_lost_by_the_clock_says_so_and_can_be_opened_again(home: Path, assay: Assay, job: str) -> None:
+    opened = assay("dispute", "open", job, "--round", "0", "--shard", "1", account="hand").data
+    game = opened["game"]
+    end = time.monotonic() + 60
+    while assay("dispute", "show", str(game), account="hand").data["toMove"] != "challenger":
+        assert time.monotonic() < end
+        time.sleep(0.5)
+    assay("devnet", "warp", "10m")
+    while not assay("dispute", "show", str(game)).data["decided"]:
+        assert time.monotonic() < end
+        time.sleep(0.5)
+    status, out, err = by_hand(home, "dispute", "move", str(game))
+    assert status == Exit.TIMEOUT and "lost-by-timeout" in err and "20 tok" in err
+    status, out, err = by_hand(home, "dispute", "play", str(game))
+    assert status == Exit.TIMEOUT and "won by the defender (timeout)" in out
+    ledger = assay("whistle", "earnings", account="hand").data
+    assert ledger["entries"][-1]["kind"] == "bond lost" and ledger["reconciles"]
+    again = assay("dispute", "open", job, "--round", "0", "--shard", "1", account="hand").data
+    assert again["stage"] == "opened" and again["game"] == game + 1
+    assert len(assay("dispute", "ls", "--job", job).data) == game + 1
+    status, out, err = by_hand(home, "dispute", "play", str(game + 1))
+    assert status == Exit.OK and "won by the challenger" in out
+
+
+def test_nobody_plays_in_anothers_game(assay: Assay, job: str) -> None:
+    refused = assay("dispute", "move", "1", account="client")
+    assert refused.status == Exit.USAGE and refused.error["code"] == "not-your-game"

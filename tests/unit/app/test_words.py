@@ -1,0 +1,114 @@
+"""Ids, moments, refusals and progress as people type and read them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from assay.app.ids import claim_id_of, job_id_of
+from assay.app.job_progress import in_words
+from assay.app.refusals import in_words as refusal_in_words
+from assay.app.times import show_moment, show_span
+from assay.node.audit import HiddenInput, WrongInput, WrongSegment, WrongVote
+from assay.protocol.errors import Reverted, Stop
+from assay.protocol.types import Address, ClaimId, JobId, Progress, Seconds
+
+ONE, OTHER = JobId(bytes.fromhex("ab12cd34" + "00" * 28)), JobId(bytes.fromhex("ab12cd34" + "01" * 28))
+THIRD = JobId(bytes([9]) * 32)
+
+
+class Known:
+    def job_ids(self) -> list[JobId]:
+        return [ONE, OTHER, THIRD]
+
+    def claim_ids(self) -> list[ClaimId]:
+        return [ClaimId(ONE)]
+
+
+@pytest.mark.parametrize("text", ["09090909", "0x0909090909", "09" * 32, "0x" + "09" * 32, " 09090909 "])
+def test_an_id_is_given_by_its_first_digits(text: str) -> None:
+    assert job_id_of(Known(), text) == THIRD
+
+
+def test_a_whole_id_need_not_be_known_and_case_does_not_count() -> None:
+    assert job_id_of(Known(), "CC" * 32) == bytes([0xCC]) * 32
+    assert claim_id_of(Known(), "AB12CD34") == ONE
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("0909090", "bad-id"),
+        ("0x", "bad-id"),
+        ("", "bad-id"),
+        ("zz" * 32, "bad-id"),
+        ("09" * 33, "bad-id"),
+        ("ab12cd34", "ambiguous-id"),
+        ("ffffffff", "no-such-job"),
+    ],
+)
+def test_what_names_no_single_job_is_refused(text: str, code: str) -> None:
+    with pytest.raises(Stop) as caught:
+        job_id_of(Known(), text)
+    assert caught.value.code == code and caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (303, "5 min 3 s"),
+        (7800, "2 h 10 min"),
+        (601_259, "6 d 23 h"),
+    ],
+)
+def test_a_span_has_two_units_at_most(seconds: int, text: str) -> None:
+    assert show_span(seconds) == text
+
+
+def test_a_moment_has_a_date_where_it_is_far() -> None:
+    assert show_moment(1_000_057, 1_000_000, wall_s=1_700_000_000.0).endswith(", in 57 s")
+    assert show_moment(999_940, 1_000_000, wall_s=1_700_000_000.0).endswith(", 1 min ago")
+    far = show_moment(1_000_000 + 7 * 86_400, 1_000_000, wall_s=1_700_000_000.0)
+    assert far.startswith("2023-11-21 ") and far.endswith(", in 7 d")
+
+
+def test_a_refusal_is_told_in_tokens_and_dates() -> None:
+    error = Reverted("Stakes.finishUnbond: refused by the contract: NotDue(due=1795962637)", error="NotDue")
+    error.arguments = {"due": 1795962637}
+    told = refusal_in_words(error)
+    assert "2026-11-29" in told.message and "1795962637" not in told.message and told.error == "NotDue"
+    short = Reverted("Vault.deposit: refused by the contract: x", error="ERC20InsufficientBalance")
+    short.arguments = {"sender": "0xab", "balance": 5 * 10**18, "needed": 7 * 10**18}
+    assert "5 tok" in refusal_in_words(short).message and "7 tok" in refusal_in_words(short).message
+    strange = Reverted("x: refused by the contract: Odd()", error="Odd")
+    assert refusal_in_words(strange) is strange
+    nameless = Reverted("x: refused by the contract: NotDue()", error="NotDue")
+    assert refusal_in_words(nameless) is nameless
+
+
+@pytest.mark.parametrize(
+    "finding",
+    [
+        WrongSegment(ClaimId(ONE), 2, (bytes(32),) * 5),
+        WrongInput(ClaimId(ONE), 3, bytes(32), (), None, bytes(32), ()),
+        WrongVote(ClaimId(ONE), Address("0xab"), 0, 1, (), ()),
+        HiddenInput(ClaimId(ONE)),
+    ],
+    ids=lambda finding: type(finding).__name__,
+)
+def test_a_finding_is_a_sentence_and_no_repr(finding: object) -> None:
+    said = str(finding)
+    assert "(claim_id" not in said and "\\x" not in said and type(finding).__name__ not in said
+    assert said[0].islower() and len(said) > 20
+
+
+def test_progress_is_a_sentence() -> None:
+    progress = Progress(1, 0, 2, False, False, Seconds(0), 3)
+    assert in_words(progress, 3) == "round 1 (of 0 to 2), 0 settled, rewound 2 time(s)"
+    assert in_words(replace(progress, round=3, rewinds=0), 3) == "all rounds done, 0 settled"
+    assert "halted" in in_words(replace(progress, halted=True), 3)
+    assert in_words(replace(progress, closed=True, settled_rounds=3), 3) == "closed after 3 settled round(s)"

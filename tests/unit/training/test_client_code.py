@@ -1,0 +1,181 @@
+"""A client's own code: what it wraps for speed is traced as written, what it raises is told by its line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from assay.program.lowering.plainly import traced_plainly
+from assay.program.lowering.tracing import StepFailed, UnsupportedOperation
+from assay.training import recipe
+from assay.training.datasets import Dataset
+from assay.training.job import JobArtifacts, build_job
+from assay.training.optimisers import Sgd
+from assay.training.outer import DiLoCo
+from assay.training.recipe import BadRecipe, Recipe
+
+
+class Bytes:
+    """Sixteen bytes as inputs, and a seventeenth as the target."""
+
+    record_size = 17
+
+    def split(self, batch: Tensor) -> tuple[Tensor, Tensor]:
+        return batch[:, :16].float() / 255, batch[:, 16].float() / 255
+
+
+DATA = Dataset(Bytes(), bytes(range(17)) * 8, bytes(17))
+
+
+class Net(nn.Module):
+    """Two layers, called through `wrap`."""
+
+    def __init__(self, wrap: Callable[[Callable[..., Tensor]], Callable[..., Tensor]] = lambda f: f) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = nn.Linear(16, 8), nn.Linear(8, 1)
+        self._hidden = wrap(self.hidden)
+
+    def hidden(self, x: Tensor) -> Tensor:
+        return torch.tanh(self.first(x))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self._hidden(x)).squeeze(1)
+
+
+def job(model: nn.Module) -> JobArtifacts:
+    return build_job(model, functional.mse_loss, Sgd(), DATA, batch=4, shards=1, outer=DiLoCo(0.7, 0.9))
+
+
+def by_checkpoint(function: Callable[..., Tensor], use_reentrant: bool) -> Callable[..., Tensor]:
+    return lambda *args: checkpoint(function, *args, use_reentrant=use_reentrant)
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [partial(by_checkpoint, use_reentrant=False), partial(by_checkpoint, use_reentrant=True), torch.compile],
+    ids=["checkpoint", "re-entrant checkpoint", "torch.compile"],
+)
+def test_what_only_saves_time_or_memory_is_traced_as_written(wrap) -> None:
+    assert job(Net(wrap)).inner.root == job(Net()).inner.root
+
+
+def test_a_compiled_module_is_the_module_that_it_wraps() -> None:
+    made = recipe._checked(Recipe(torch.compile(Net()), functional.mse_loss, DATA, Sgd()), "x")
+    assert isinstance(made.model, Net)
+    assert job(made.model).slot_names == job(Net()).slot_names
+    assert job(nn.Sequential(torch.compile(Net()))).inner.root == job(nn.Sequential(Net())).inner.root
+
+
+@pytest.mark.parametrize(
+    "sizes", [(1, 2), (2, 0), (0, 0), (-1, 3), (5, 5), (1, 2, 2, 1), (0, 3, -1, -2, 1, 1)]
+)
+def test_circular_padding_is_what_pytorch_pads(sizes: tuple[int, ...]) -> None:
+    shape = (2, 3, 5) if len(sizes) == 2 else (2, 3, 6, 5) if len(sizes) == 4 else (2, 3, 4, 6, 5)
+    x = torch.arange(torch.Size(shape).numel(), dtype=torch.float32).view(shape)
+    wanted = functional.pad(x, sizes, mode="circular")
+    with traced_plainly():
+        for found in (
+            functional.pad(x, sizes, mode="circular"),
+            functional.pad(x, sizes, "circular"),
+            functional.pad(input=x, pad=sizes, mode="circular"),
+        ):
+            assert torch.equal(found, wanted)
+        assert functional.pad(x, sizes).sum() <= x.sum()  # other modes are left alone
+
+
+def test_a_convolution_with_circular_padding_has_a_program() -> None:
+    layers = nn.Conv1d(1, 2, 3, padding=1, padding_mode="circular"), nn.Flatten(), nn.Linear(32, 1)
+    assert job(nn.Sequential(nn.Unflatten(1, (1, 16)), *layers, nn.Flatten(0))).inner.nodes
+
+
+def test_a_buffer_that_no_program_has_is_left_out_until_it_is_used() -> None:
+    class Rotary(Net):
+        def __init__(self, used: bool) -> None:
+            super().__init__()
+            self.register_buffer("turns", torch.polar(torch.ones(16), torch.arange(16.0)))
+            self.register_buffer("fine", torch.zeros(3, dtype=torch.float64))
+            self.used = used
+
+        def forward(self, x: Tensor) -> Tensor:
+            if self.used:
+                x = (x * self.turns).real
+            return super().forward(x)
+
+    unused = job(Rotary(used=False))
+    assert unused.inner.root == job(Net()).inner.root and "turns" not in unused.slot_names
+    with pytest.raises(UnsupportedOperation, match="complex64") as caught:
+        job(Rotary(used=True))
+    assert Path(__file__).name in caught.value.source
+
+
+def test_a_layer_that_no_program_has_is_named_where_no_line_of_the_client_calls_it() -> None:
+    pool = nn.FractionalMaxPool2d(2, output_size=2)
+    with pytest.raises(UnsupportedOperation) as caught:
+        job(nn.Sequential(nn.Unflatten(1, (1, 4, 4)), pool, nn.Flatten(), nn.Linear(4, 1), nn.Flatten(0)))
+    assert caught.value.source == "a FractionalMaxPool2d of the model"
+
+
+def test_an_error_in_forward_is_told_by_the_clients_line() -> None:
+    class Narrow(Net):
+        def hidden(self, x: Tensor) -> Tensor:
+            return self.first(x[:, :7])  # HERE
+
+    line = next(i for i, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "# HERE" in text)
+    with pytest.raises(StepFailed, match=rf"RuntimeError at .*{Path(__file__).name}:{line}: ") as caught:
+        job(Narrow())
+    assert "layout" in caught.value.hint and "\n" not in caught.value.message
+
+
+BROKEN = """
+import torch
+from assay.training.recipe import Recipe
+{at_import}
+
+def build():
+    return made()
+
+def made():
+    {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"body": "raise RuntimeError('no such corpus')"}, r"RuntimeError at net.py:10: no such corpus"),
+        ({"body": "return torch.zeros(2) @ torch.zeros(3)"}, r"RuntimeError at net.py:10: "),
+        ({"at_import": "import nowhere_to_be_found"}, r"ModuleNotFoundError at net.py:4: "),
+        ({"at_import": "x = ("}, r"SyntaxError at net.py:4: "),
+    ],
+)
+def test_an_error_in_build_is_told_by_the_clients_line(
+    tmp_path: Path, changes: dict[str, str], says: str
+) -> None:
+    (tmp_path / "net.py").write_text(BROKEN.format(**{"at_import": "", "body": "pass", **changes}))
+    with pytest.raises(BadRecipe, match=says) as caught:
+        recipe.load("net.py:build", tmp_path)
+    assert len(caught.value.message.splitlines()) <= 2 and "import net" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "ours"),
+    [
+        (torch.optim.AdamW, "assay.training.optimisers.AdamW(lr=0.01)"),
+        (torch.optim.SGD, "assay.training.optimisers.Sgd(lr=0.01)"),
+        (torch.optim.RMSprop, "Muon of assay.training.muon"),
+    ],
+)
+def test_an_optimiser_of_pytorchs_is_told_what_to_use_instead(optimiser, ours: str) -> None:
+    net = Net()
+    made = Recipe(net, functional.mse_loss, DATA, optimiser(net.parameters(), lr=0.01))
+    with pytest.raises(BadRecipe, match=f"torch.optim's {optimiser.__name__}") as caught:
+        recipe._checked(made, "net.py:build")
+    assert ours in caught.value.hint and "--optimiser" in caught.value.hint
