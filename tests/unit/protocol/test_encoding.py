@@ -11,8 +11,8 @@ from assay.protocol.encoding import decode, words
 from assay.protocol.types import ClaimStatus, Phase, Seconds, Vote
 from tests.fakes.jobs import account
 
-STATUS = ClaimStatus(Phase.SETTLED, 7, Seconds(9), 1, 0, 2, 2, b"\x01" * 32)
-VOTE = Vote(account("v"), b"\x02" * 32, True, False, b"\x03" * 32)
+STATUS = ClaimStatus(Phase.SETTLED, 7, Seconds(9), 1, 0, 0, 2, 2, b"\x01" * 32)
+VOTE = Vote(account("v"), b"\x02" * 32, True, False, False, b"\x03" * 32)
 
 
 def text(raw: bytes) -> str:
