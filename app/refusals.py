@@ -107,5 +107,9 @@ def in_words(error: Reverted) -> Reverted:
     purpose, _, _ = error.message.partition(": refused by the contract")
     spent = "; its gas is spent" if "gas is spent" in error.message else "; nothing was sent"
     return Reverted(
-        f"{purpose}: {what}{spent}", hint=todo, code=error.code, error=error.error, args=error.arguments
+        f"{purpose}: {what} ({error.error}){spent}",
+        hint=todo,
+        code=error.code,
+        error=error.error,
+        args=error.arguments,
     )

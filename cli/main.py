@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from assay.app.invocation import App
+from assay.app.invocation import App, app_of
 from assay.app.output import Exit, Output
 from assay.app.settings import Flags
 from assay.cli.lazy import with_rooms
@@ -75,6 +75,19 @@ def options(
     app = App(flags, Output(as_json, quiet), yes, dry_run, max_spend)
     context.obj = app
     context.call_on_close(app.close)
+
+
+@root.command()
+def doctor(
+    context: typer.Context,
+    role: Annotated[
+        str, typer.Option(help="client, solver, verifier or whistleblower: what it needs is looked at.")
+    ] = "client",
+) -> None:
+    """Whether this machine, its keys and its chain are ready; each line with its fix."""
+    from assay.cli.doctor import doctor as look
+
+    look(app_of(context), role)
 
 
 # Typer carries its own copy of click, of which it shows only leaves: the base of all usage errors is theirs.

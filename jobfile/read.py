@@ -300,6 +300,12 @@ class JobFile(_Section):
         return self
 
 
+def _fault(where: tuple[int | str, ...], what: str) -> str:
+    """One fault, after the key that it is about, if it is about one."""
+    key = ".".join(str(part) for part in where)
+    return f"{key}: {what}" if key else what.removeprefix("Value error, ")
+
+
 def parse_job_file(text: str, origin: str) -> JobFile:
     """Job file from TOML text. Raises BadJobFile with every key at fault."""
     try:
@@ -308,7 +314,7 @@ def parse_job_file(text: str, origin: str) -> JobFile:
     except tomllib.TOMLDecodeError as error:
         raise BadJobFile(f"{origin} is not TOML: {error}", hint="mend the line it names") from error
     except ValidationError as error:
-        faults = "; ".join(f"{'.'.join(str(p) for p in e['loc'])}: {e['msg']}" for e in error.errors())
+        faults = "; ".join(_fault(found["loc"], found["msg"]) for found in error.errors())
         raise BadJobFile(
             f"{origin} is not a job: {faults}",
             hint="`assay job init` writes a complete file to compare with",

@@ -136,6 +136,7 @@ def open_game(
 ) -> None:
     """Recheck a claim on this machine and, if it is false, announce the finding and open a challenge."""
     app = app_of(context)
+    app.output.say(f"opening account {app.settings.account}")
     connection = app.connect()
     from assay.app.machine import secret_of
     from assay.cli.commands.inspect import audit_place, open_inspection

@@ -146,6 +146,7 @@ class Session:
 def open_session(app: App, game_id: int) -> Session:
     """Open the account, fetch and check the job's files. Raises Stop for an account that has no part in the
     game."""
+    app.output.say(f"opening account {app.settings.account}")
     connection = app.connect()
     market = connection.writer
     view = market.game(game_id)
@@ -161,6 +162,7 @@ def open_session(app: App, game_id: int) -> Session:
     from assay.node.challenger import replay_for
     from assay.node.states import open_state_provider
 
+    app.output.say("fetching and checking the job's files")
     storage = app.storage(app.settings.account)
     storage.set_peers(url for owner, url in market.endpoints().items() if owner != market.me)
     try:

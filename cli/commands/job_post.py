@@ -177,6 +177,7 @@ def post(
     app = app_of(context)
     body, value = read_job_file(file), parse_amount(budget)
     name = app.settings.account
+    app.output.say(f"opening account {name}")
     connection = app.connect()
     _check_funds(connection.market, value)
     app.output.say(TRACING)

@@ -129,6 +129,20 @@ def test_a_budget_below_the_worst_case_posts_nothing(assay: Assay, job_file: Pat
     assert assay("job", "ls").data == jobs and assay("token", "balance").data == balance
 
 
+def test_what_needs_no_program_is_refused_before_one_is_traced(
+    assay: Assay, job_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def build(*_: object) -> None:
+        raise AssertionError("the step was traced")
+
+    monkeypatch.setattr("assay.jobfile.build.build", build)
+    post = ("job", "post", str(job_file), "--no-serve", "--budget")
+    assert assay(*post, "1tok", account="nobody").error["code"] == "key-problem"
+    poor = assay(*post, "99999999tok")
+    assert poor.status == Exit.FUNDS and "99999999 tok" in poor.error["message"]
+    assert assay(*post, "106tok").status == Exit.BUG, "the measure would notice"
+
+
 def test_a_budget_that_the_client_has_not_got_posts_nothing(assay: Assay, job_file: Path) -> None:
     jobs = assay("job", "ls").data
     refused = assay("job", "post", str(job_file), "--budget", "99999999tok", "--no-serve")
@@ -171,10 +185,17 @@ def test_what_does_not_exist_is_not_found(assay: Assay, home: Path, command: tup
     assert not Path("nowhere").exists()
 
 
-@pytest.mark.parametrize("text", ["", "12", "zz" * 32, "0x" + "ab" * 31, "../../etc/passwd"])
+@pytest.mark.parametrize("text", ["", "12", "zz" * 32, "0x" + "ab" * 33, "../../etc/passwd"])
 def test_what_is_no_id_is_refused(assay: Assay, text: str) -> None:
     refused = assay("job", "show", text)
     assert refused.status == Exit.USAGE and refused.error["code"] == "bad-id"
+
+
+def test_an_id_is_given_by_its_first_digits(assay: Assay, home: Path, job: str) -> None:
+    with serving(home):
+        assert assay("job", "show", job[:10]).data["job"]["job_id"] == job
+    refused = assay("job", "show", "ab" * 31)
+    assert refused.status == Exit.NOT_FOUND and refused.error["code"] == "no-such-job"
 
 
 def test_there_are_no_games(assay: Assay) -> None:

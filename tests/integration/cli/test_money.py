@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from pathlib import Path
 
@@ -79,7 +80,8 @@ def test_a_stake_is_deposited_listed_unbonded_and_not_yet_withdrawn(assay: Assay
     for which in ((), ("--index", "0")):
         early = assay("stake", "withdraw", "--role", "solver", *which)
         assert early.status == Exit.REVERTED and early.error["code"] == "not-due"
-        assert "15 tok" in early.error["message"] and "in 6 d 23 h" in early.error["message"]
+        assert "15 tok" in early.error["message"]
+        assert re.search("in (7 d|6 d 23 h);", early.error["message"])
     assert assay("stake", "withdraw", "--role", "verifier").error["code"] == "not-found"
     assert assay("devnet", "warp", "1d").data["seconds"] == 86_400
     later = assay("stake", "unbond", "2tok", "--role", "solver").data
