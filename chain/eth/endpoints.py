@@ -123,12 +123,13 @@ class Endpoints:
     def _repeated(self, method: str, params: list[Any]) -> tuple[Any, _Watched]:
         """An answer, and who gave it."""
         for attempt in range(self.patience.tries):
-            endpoint = self._next(attempt)
+            endpoint = self._next()
             try:
                 answer = endpoint.ask(method, params, self._limit_s(attempt, endpoint, method))
             except RpcFailed as failure:
                 if attempt + 1 == self.patience.tries or not _passes(failure):
                     raise
+                endpoint.doubted()
             except RpcUnreachable:
                 if attempt + 1 == self.patience.tries:
                     raise
@@ -140,11 +141,10 @@ class Endpoints:
             self._pause(attempt)
         raise AssertionError("the last try returns or raises")
 
-    def _next(self, attempt: int) -> _Watched:
-        """The first in the operator's order that is not resting; each further try goes to the next one."""
+    def _next(self) -> _Watched:
+        """The first in the operator's order that does not rest; if all do, the one that has rested most."""
         now = self._clock()
-        order = sorted(self._all, key=lambda one: (one.rests_until > now, one.place))
-        return order[attempt % len(order)]
+        return min(self._all, key=lambda one: (max(one.rests_until - now, 0.0), one.place))
 
     def _limit_s(self, attempt: int, endpoint: _Watched, method: str) -> float:
         usual = 4 * endpoint.usual_s.get(method, 0.0)

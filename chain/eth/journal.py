@@ -319,6 +319,12 @@ class Journal:
         intents = self._select("WHERE sender = ? AND state <> 'recorded'", (sender,))
         return sum(i.worst_cost_wei for i in intents) + int(self.fact(f"failed/{sender}") or 0)
 
+    def next_nonce(self, sender: str) -> int:
+        """One more than the highest nonce that an entry holds; 0 if none does."""
+        with self._lock:
+            found = self._db.execute("SELECT max(nonce) FROM intents WHERE sender = ?", (sender,)).fetchone()
+        return 0 if found[0] is None else int(found[0]) + 1
+
     def held_nonces(self, sender: str, lowest: int) -> set[int]:
         """Nonces from `lowest` on that entries hold."""
         with self._lock:

@@ -11,7 +11,6 @@ can.
 from __future__ import annotations
 
 import itertools
-import json
 import threading
 import time
 from typing import Any, Protocol
@@ -21,6 +20,7 @@ import requests
 import urllib3
 
 from assay.chain.eth import shapes
+from assay.protocol import bounded_json
 from assay.protocol.errors import Retry, RpcUnreachable
 
 BlockTag = int | str | dict[str, Any]
@@ -78,11 +78,9 @@ class HttpRpc:
         question = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         try:
             body = self._exchange(method, question, timeout_s)
-            return _result(method, params, number, json.loads(body))
+            return _result(method, params, number, bounded_json.loads(body))
         except shapes.Misshapen as error:
             raise self._unreachable(method, f"the answer is malformed: {error}") from error
-        except RecursionError as error:
-            raise self._unreachable(method, "the answer is nested too deeply") from error
         except _NOT_HTTP as error:
             raise self._unreachable(method, _cause(error)) from error
 

@@ -17,17 +17,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from eth_account.signers.local import LocalAccount
 
-from assay.chain.eth.errors import Registry, explain, revert_data, reverted
+from assay.chain.eth.errors import Registry, explain, reverted
 from assay.chain.eth.fees import FeePolicy, fees, too_cheap
 from assay.chain.eth.journal import Attempt, Call, Intent, Journal, Receipt, State
 from assay.chain.eth.mined import Checkpoints, receipt_of, taker
 from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, identity, quantity
+from assay.chain.eth.simulation import Simulation, simulate, why_failed
 from assay.protocol.errors import Ask, AssayError, InsufficientFunds, Retry, Reverted, RpcUnreachable
 
 log = logging.getLogger(__name__)
@@ -39,6 +39,9 @@ _NONCE_TAKEN = (
 )
 _FILLER = "gap/"
 """Keys of transactions that only fill a nonce."""
+_WIDEST_GAP = 256
+"""Nonces that are filled; what lies further ahead than transactions wait is a lie."""
+_CONFIRMATIONS = 2
 _DENIALS = 5
 """How often a node that cannot say who took a nonce is asked for our receipt before it is believed gone."""
 
@@ -59,17 +62,6 @@ class SpendLimit(Ask):
     """The operator's limit on spending is reached."""
 
     code = "spend-limit"
-
-
-@dataclass(frozen=True)
-class Simulation:
-    """What a call would do now. `cost_wei` is the worst case, value included."""
-
-    result: bytes
-    gas: int
-    max_fee_wei: int
-    tip_wei: int
-    cost_wei: int
 
 
 class Sender:
@@ -169,17 +161,7 @@ class Sender:
 
     def simulate(self, call: Call) -> Simulation:
         """Try a call without sending it. Raises Reverted, InsufficientFunds, RpcUnreachable."""
-        transaction = self._transaction(call)
-        try:
-            result = self.rpc.request("eth_call", [transaction, "latest"])
-            gas = quantity(self.rpc.request("eth_estimateGas", [transaction]), "the gas estimate")
-        except RpcFailed as failure:
-            raise explain(call.purpose, failure, self.registry) from failure
-        gas += gas * self.policy.gas_margin_percent // 100
-        max_fee_wei, tip_wei = fees(self.rpc, self.policy, call.purpose)
-        return Simulation(
-            bytes.fromhex(result[2:]), gas, max_fee_wei, tip_wei, gas * max_fee_wei + call.value_wei
-        )
+        return simulate(self.rpc, self.address, call, self.policy, self.registry)
 
     def resume(self) -> list[Intent]:
         """After a start, and now and then: look at all that this account has under way; returns what is still
@@ -231,6 +213,11 @@ class Sender:
         if not open_intents:
             return
         first, last = self.next_nonce(), max(intent.nonce or 0 for intent in open_intents)
+        if last - first > _WIDEST_GAP:
+            raise NonceTaken(
+                f"{open_intents[-1].call.purpose} has nonce {last}, the account is at {first}: a node lied",
+                hint="send the missing transactions with another wallet, or use another account",
+            )
         held = self.journal.held_nonces(self.address, first)
         for nonce in range(first, last):
             if nonce not in held:
@@ -261,12 +248,27 @@ class Sender:
                 " no transaction was sent",
                 hint="raise --max-spend, or leave it",
             )
-        chain_nonce = self.next_nonce()
+        chain_nonce = self._nonce_to_sign_from()
         return self.journal.sign(
             intent.key,
             chain_nonce,
             lambda nonce: self._signed(intent.call, nonce, plan.gas, plan.max_fee_wei, plan.tip_wei),
         )
+
+    def _nonce_to_sign_from(self) -> int:
+        """The chain's count of this account. One that our own transactions do not explain is asked for at a
+        named block, so that endpoints are compared, and more than once: what is signed too far ahead waits
+        for ever."""
+        count = self.next_nonce()
+        if count <= self.journal.next_nonce(self.address):
+            return count
+        for _ in range(_CONFIRMATIONS):
+            if self._nonce(hex(self._head())) != count:
+                raise RpcUnreachable(
+                    f"the node is not sure how many transactions {self.address} has sent; nothing was signed",
+                    hint="repeat the command",
+                )
+        return count
 
     def _signed(self, call: Call, nonce: int, gas: int, max_fee_wei: int, tip_wei: int) -> Attempt:
         fields: dict[str, Any] = {
@@ -387,17 +389,8 @@ class Sender:
     def _checked(self, intent: Intent, receipt: Receipt) -> Receipt:
         if receipt.ok:
             return receipt
-        data = b""
-        try:  # the reason is not in the receipt: run the call again where it failed
-            block = hex(max(receipt.block_number - 1, 0))
-            self.rpc.request("eth_call", [self._transaction(intent.call), block])
-        except RpcFailed as failure:
-            data = revert_data(failure) or b""
+        data = why_failed(self.rpc, self.address, intent.call, receipt.block_number)
         raise reverted(intent.call.purpose, self.registry.decode(data), sent=True)
-
-    def _transaction(self, call: Call) -> dict[str, Any]:
-        fields = {"from": self.address, "data": "0x" + call.data.hex(), "value": hex(call.value_wei)}
-        return fields if call.to is None else {**fields, "to": call.to}
 
     def _nonce(self, block: str) -> int:
         return quantity(self.rpc.request("eth_getTransactionCount", [self.address, block]), "the nonce")
