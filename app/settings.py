@@ -118,16 +118,22 @@ class Settings:
         return Path(found.value if found else USER_HOME).expanduser()
 
     @property
-    def rpc_url(self) -> str:
-        """Raises Ask when there is neither a URL nor a devnet."""
-        url = self._value("rpc_url")
-        if not url:
+    def rpc_urls(self) -> list[str]:
+        """The chain's endpoints, the preferred one first. Raises Ask when there is neither a URL nor a
+        devnet."""
+        urls = [url.strip() for url in self._value("rpc_url").split(",") if url.strip()]
+        if not urls:
             raise Ask(
                 "no chain is configured",
                 hint="start one with `assay devnet up`, or pass -r URL or set ETH_RPC_URL",
                 code="no-chain",
             )
-        return url
+        return urls
+
+    @property
+    def rpc_url(self) -> str:
+        """The preferred endpoint. Raises Ask when there is none."""
+        return self.rpc_urls[0]
 
     @property
     def deployment(self) -> Path:

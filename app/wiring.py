@@ -17,9 +17,10 @@ from assay.chain.contracts.market import ChainMarket
 from assay.chain.contracts.plan import registry_of
 from assay.chain.contracts.view import ChainView
 from assay.chain.eth.clock import ChainClock
+from assay.chain.eth.endpoints import Endpoints, http_endpoints
 from assay.chain.eth.journal import Journal
 from assay.chain.eth.keystore import Keystore
-from assay.chain.eth.rpc import HttpRpc, Rpc, quantity
+from assay.chain.eth.rpc import quantity
 from assay.chain.eth.sender import FeePolicy, Sender
 from assay.protocol.errors import Ask, Reverted
 from assay.protocol.types import ZERO_ADDRESS, Address, Chain
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 class Connection:
     """One account's view of one chain."""
 
-    rpc: Rpc
+    rpc: Endpoints
     market: ChainView
     clock: ChainClock
     journal: Journal | None
@@ -56,10 +57,7 @@ class Connection:
 
     def total_supply(self) -> int:
         """The token's supply in smallest units."""
-        token = self.market.contracts["Token"].address
-        selector = "0x18160ddd"
-        answer = self.rpc.request("eth_call", [{"to": token, "data": selector}, "latest"])
-        return quantity(hex(int(answer, 16)), "the token's supply")
+        return int(self.market.contracts["Token"].read("totalSupply"))
 
     def unfinished(self, prefix: str) -> list[str]:
         """Keys under this prefix that an earlier command has signed and not seen mined."""
@@ -94,7 +92,7 @@ class Connection:
 def connect(settings: Settings, account: str, *, max_spend: str | None = None) -> Connection:
     """Market of an account in the keystore. Raises what the keystore, the deployment file and the node
     raise."""
-    rpc = HttpRpc(settings.rpc_url)
+    rpc = http_endpoints(settings.rpc_urls)
     deployment = Deployment.load(settings.deployment, rpc)
     key = Keystore(settings.keystore).load(account, settings.password_file)
     home = settings.home / "nodes" / account
@@ -110,7 +108,7 @@ def connect(settings: Settings, account: str, *, max_spend: str | None = None) -
 
 def connect_readonly(settings: Settings) -> Connection:
     """Market without an account."""
-    rpc = HttpRpc(settings.rpc_url)
+    rpc = http_endpoints(settings.rpc_urls)
     deployment = Deployment.load(settings.deployment, rpc)
     cursor = settings.home / "view" / "events.db"
     market = ChainView(rpc, deployment, compile_contracts(), ZERO_ADDRESS, cursor)

@@ -52,7 +52,15 @@ def options(
             "else ~/.assay."
         ),
     ] = None,
-    rpc_url: Annotated[str | None, typer.Option("-r", "--rpc-url", help="Chain node (ETH_RPC_URL).")] = None,
+    rpc_url: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-r",
+            "--rpc-url",
+            help="Chain node (ETH_RPC_URL, comma-separated). A second one takes over from the first, and is"
+            " compared with it.",
+        ),
+    ] = None,
     account: Annotated[str | None, typer.Option(help="Account to act for (ETH_KEYSTORE_ACCOUNT).")] = None,
     password_file: Annotated[str | None, typer.Option(help="File with its password (ETH_PASSWORD).")] = None,
     keystore: Annotated[str | None, typer.Option(help="Folder of key files (ETH_KEYSTORE).")] = None,
@@ -71,7 +79,8 @@ def options(
     ] = None,
 ) -> None:
     """Options that every command takes, before its name."""
-    flags = Flags(home, rpc_url, account, password_file, keystore, deployment, device, executor, threads)
+    urls = ",".join(rpc_url or ()) or None
+    flags = Flags(home, urls, account, password_file, keystore, deployment, device, executor, threads)
     app = App(flags, Output(as_json, quiet), yes, dry_run, max_spend)
     context.obj = app
     context.call_on_close(app.close)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from safetensors.torch import load_file
 
+from assay.protocol import bounded_json
 from assay.protocol.errors import Stop
 from assay.training.evaluate import generate
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def model_and_parameters(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """What the job's manifest says of the model, and its parameters. Raises Stop where a folder has none."""
     try:
-        manifest = json.loads((folder / "manifest.json").read_text())
+        manifest = bounded_json.loads((folder / "manifest.json").read_bytes())
         return dict(manifest.get("model", {})), load_file(folder / "model.safetensors")
     except (OSError, ValueError) as error:
         raise Stop(

@@ -2,13 +2,14 @@
 
 Contract: `play` makes the move that is this account's to make, or takes the win when the other side's clock
 has run out, and does nothing otherwise. Calling it again, also after a crash, repeats no move: a move's
-intent is the game and the number of moves before it. Not guaranteed: that it is called in time; the caller
-watches the clock.
+intent is the game as it stands, since after a reorganisation its number may be another game's. Not
+guaranteed: that it is called in time; the caller watches the clock.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import sha256
 
 from assay.dispute.disputant import Disputant, overdue
 from assay.protocol.dispute import Move
@@ -56,5 +57,6 @@ def _stands(market: Market, view: GameView) -> bool:
 
 def send(market: Market, view: GameView, move: Move) -> None:
     """Send a move of a game as it stands in `view`."""
-    intent = f"move/{view.game_id}/{view.moves}/{type(move).__name__}"
+    stands = sha256(repr(view.game).encode()).hexdigest()[:16]
+    intent = f"move/{view.game_id}/{view.moves}/{type(move).__name__}/{stands}"
     market.move(intent, view.game_id, view.game, move)

@@ -57,7 +57,7 @@ def answer(market: Market, state_provider: StateProvider, demand: DemandView) ->
             code="state-lost",
         )
     chunks = chunks_of(state_provider.work.program(view.claim.kind), found.state, demand.places)
-    key = intent("supply", demand.demand_id)
+    key = intent("supply", demand.demand_id, demand.claim_id, demand.deadline)
     return market.supply(key, demand.demand_id, demand.asked, view.claim, chunks)
 
 

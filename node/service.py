@@ -3,7 +3,9 @@
 Contract: a `Service` reads, decides and acts in `tick`; `run` repeats it until the clock says stop. An error
 of one job never stops the others: `Retry` backs off, `Stop` abandons that job with its reason, `Ask` is shown
 until a person acts. What stops the look itself, such as a chain that does not answer, is shown once and tried
-again. Only `run` catches everything, so a bug is logged with its traceback and counted, and the loop goes on.
+again; so is what the machine lacks for the moment (`node.shortage`). Only `run` and `attempt` catch
+everything, about the tick, each action in it, the housekeeping and the wait, so a bug is logged with its
+traceback and counted, and the loop goes on.
 Not guaranteed: that a tick is short; roles keep theirs to one segment of work.
 """
 
@@ -16,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
+from assay.node.shortage import shortage
 from assay.protocol.errors import Ask, AssayError, Retry, Reverted, Stop
 from assay.protocol.ports import Clock, Market, Write
 from assay.protocol.types import ZERO_ADDRESS, Address, JobId
@@ -76,6 +79,8 @@ class Status:
     abandoned: dict[str, str] = field(default_factory=dict)
     questions: dict[str, str] = field(default_factory=dict)
     """What a person must decide, by what asked. Jobs are named by their id in hex."""
+    endpoints: dict[str, str] = field(default_factory=dict)
+    """Chain endpoints that do not answer at present, and why."""
 
     def counted(self, name: str) -> Status:
         return replace(self, counters={**self.counters, name: self.counters.get(name, 0) + 1})
@@ -125,6 +130,10 @@ class Service:
         self.clock = clock
         self.poll_s = poll_s
         self.backoff = Backoff()
+        self.housekeeping: Callable[[], None] = lambda: None
+        """Done before each wait, such as to look after peers and pending transactions."""
+        self.unsaid = 0
+        """Errors of which nothing could be said."""
         self._emit = emit
 
     def emit(self, event: str, **fields: Any) -> None:
@@ -164,6 +173,14 @@ class Service:
             work()
         except AssayError as error:
             self._failed(what, job_id, error)
+            return False
+        except Exception as error:  # noqa: BLE001 - a bug met in one job must not keep the others waiting
+            if (lack := shortage(error)) is not None:
+                self.count("shortages")
+                self._failed(what, job_id, lack)
+            else:
+                self.backoff.failed(what, now)
+                self._broken(str(what), error)
             return False
         self._succeeded(what)
         return True
@@ -216,13 +233,13 @@ class Service:
         else:
             self.emit("stopped", what=str(what), code=error.code, error=text)
 
-    def _blind(self, error: AssayError) -> None:
-        """The look itself failed. Asks nothing of the chain, which may be what does not answer."""
+    def _blind(self, what: str, error: AssayError) -> None:
+        """A part of the loop failed. Asks nothing of the chain, which may be what does not answer."""
         self.count("retries")
-        shown = f"tick: {_text(error)}"
+        shown = f"{what}: {_text(error)}"
         if self.status.error != shown:
             self.note(error=shown)
-            self.emit("retry", what="tick", code=error.code, error=_text(error), after_s=self.poll_s)
+            self.emit("retry", what=what, code=error.code, error=_text(error), after_s=self.poll_s)
 
     def tick(self) -> None:
         """Read, decide and act once."""
@@ -231,19 +248,44 @@ class Service:
     def run(self) -> None:
         """Tick until the clock says stop."""
         while True:
-            try:
-                self.tick()
-                if self.status.error.startswith("tick: "):
-                    self.note(error="")
-            except AssayError as error:
-                self._blind(error)
-            except Exception as error:  # noqa: BLE001 - the one place: a bug must not stop a staked node
-                log.error("tick failed\n%s", traceback.format_exc())
-                self.count("bugs")
-                self.note(error=f"bug: {type(error).__name__}: {error}")
-                self.emit("bug", error=f"{type(error).__name__}: {error}")
-            if not self.clock.wait(self.poll_s):
+            self._guarded("tick", self.tick)
+            self._guarded("housekeeping", self.housekeeping)
+            if not self._pause():
                 return
+
+    def _pause(self) -> bool:
+        """Whether to go on. A wait that fails is no reason to end."""
+        told: list[bool] = []
+        self._guarded("wait", lambda: told.append(self.clock.wait(self.poll_s)))
+        return told != [False]
+
+    def _guarded(self, what: str, work: Callable[[], object]) -> None:
+        """Do one part of the loop. Nothing that it raises ends the loop."""
+        failed: Exception | None = None
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - the one place: a bug must not stop a staked node
+            failed = error
+        try:
+            if failed is not None:
+                self._broken(what, failed)
+            elif self.status.error.startswith(f"{what}: "):
+                self.note(error="")
+        except Exception:  # noqa: BLE001 - not even that goes, as without memory: at least go on
+            self.unsaid += 1
+
+    def _broken(self, what: str, error: Exception) -> None:
+        """Say what has stopped a part of the loop, or an action."""
+        if (lack := shortage(error)) is not None:
+            self.count("shortages")
+            error = lack
+        if isinstance(error, AssayError):
+            self._blind(what, error)
+            return
+        log.error("%s failed\n%s", what, "".join(traceback.format_exception(error)))
+        self.count("bugs")
+        self.note(error=f"bug: {type(error).__name__}: {error}")
+        self.emit("bug", error=f"{type(error).__name__}: {error}")
 
 
 def _text(error: AssayError) -> str:

@@ -19,12 +19,13 @@ from math import nan
 
 from assay.node.artifacts import Checkpoint, State, publish_checkpoints, publish_state
 from assay.node.divergence import Divergence, divergence_in, not_finite
+from assay.node.rounds import PASSED, standing
 from assay.node.states import UNFETCHABLE, StateProvider
 from assay.node.work import Work
 from assay.program.state import BACKGROUND_BYTES, InvalidState, state_root
 from assay.protocol.errors import Retry
 from assay.protocol.ports import Blocks, MarketView
-from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Claim, JobId, JobView, Kind, Seconds, Wei
+from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Claim, ClaimId, JobId, JobView, Kind, Seconds, Wei
 from assay.solver.progress import TaskProgress
 from assay.training.evaluate import training_loss
 from assay.training.losses import LOSS_SLOT
@@ -87,20 +88,30 @@ class TaskTrainer:
         self.job_id: JobId = job.job_id
         self.work = work
         self.state_provider = StateProvider(market, blocks, job.job_id, work)
-        self._blocks = blocks
+        self._market, self._blocks = market, blocks
         self._progress = progress
         self._task: _Task | None = None
         self._publisher = ThreadPoolExecutor(1, thread_name_prefix="publishing")
         self._diverged = False
         self._checked: dict[tuple[int, int, bytes], list[Checkpoint]] = {}
         """Leaves of the round's tasks that this process has computed or checked, by round, shard, input."""
-        self._inputs: dict[tuple[int, int, int], bytes] = {}
+        self._inputs: dict[tuple[int, int, int, tuple[ClaimId, ...]], bytes] = {}
 
     def _input_root(self, round_: int, shard: int, rewinds: int) -> bytes:
-        key = (round_, shard, rewinds)
+        """Root of what a task must start from, remembered for as long as the claims are the same that it
+        follows from: a reorganisation may bring others, without a rewind."""
+        key = (round_, shard, rewinds, self._sources(round_, shard))
         if key not in self._inputs:
             self._inputs[key] = state_root(self.state_provider.input_state(Kind.TASK, round_, shard))
         return self._inputs[key]
+
+    def _sources(self, round_: int, shard: int) -> tuple[ClaimId, ...]:
+        """Claims that a task's input follows from: the round's base, and the latest task of the shard."""
+        claims = self._market.claims(self.job_id)
+        tasks = (standing(claims, Kind.TASK, past, shard) for past in range(round_ - 1, -1, -1))
+        latest = next((task for task in tasks if task is not None and task.status.phase in PASSED), None)
+        base = standing(claims, Kind.OUTER, round_ - 1, 0) if round_ else None
+        return tuple(view.claim_id for view in (base, latest) if view is not None)
 
     def segments_done(self, round_: int, shard: int, rewinds: int) -> int:
         """Segments of a task that are trained. Raises SourceMissing."""

@@ -13,13 +13,13 @@ Source: https://docs.ipfs.tech/reference/kubo/rpc/
 
 from __future__ import annotations
 
-import json
 from random import Random
 from types import TracebackType
 from typing import Any, BinaryIO
 
 import httpx
 
+from assay.protocol import bounded_json
 from assay.protocol.errors import BlockNotFound, BlockTooLarge, CorruptBlock, PeerUnreachable
 from assay.storage import unixfs
 from assay.storage.blockstore import MAX_BLOCK_BYTES, check_size
@@ -132,7 +132,7 @@ class KuboBlocks:
     def _call_json(self, method: str, cid: str, query: dict[str, str], **body: Any) -> dict[str, Any]:
         reply = self._call(method, cid, query, **body)
         try:
-            parsed = json.loads(reply)
+            parsed = bounded_json.loads(reply)
         except ValueError as error:
             raise self._failed(method, cid, "its answer is not JSON") from error
         if not isinstance(parsed, dict):

@@ -186,7 +186,7 @@ class WhistleblowerService(Accuser):
     def _collect(self, action: policy.Collect) -> None:
         demand = next(d for d in self.market.demands(action.job_id) if d.demand_id == action.demand_id)
         claim = self.market.claim(demand.claim_id).claim
-        key = intent("expire-demand", demand.demand_id)
+        key = intent("expire-demand", demand.demand_id, demand.claim_id, demand.deadline)
         self.market.expire_demand(key, demand.demand_id, demand.asked, claim)
         self.emit("collected", job=action.job_id.hex(), claim=demand.claim_id.hex(), demand=demand.demand_id)
 

@@ -1,7 +1,10 @@
 """What contracts' views answer at one block, each asked once, and in batches where more is known to be asked.
 
-Contract: all answers are of `block`, since `move` forgets them; no view may depend on who asks. Not safe to
-share between threads; its owner takes turns.
+Contract: all answers are of one block, named by its hash (EIP-1898), since `move` forgets them: so two
+batches never mix two chains, and after a reorganisation the node says that it has no such block. From a node
+that does not take hashes the block's number is asked for, and after each batch whether its hash is still the
+same; if not, `RpcUnreachable` is raised: look again. No view may depend on who asks. Not safe to share
+between threads; its owner takes turns.
 """
 
 from __future__ import annotations
@@ -11,16 +14,24 @@ from typing import Any
 
 from assay.chain.contracts.lens import Lens
 from assay.chain.eth.contract import Contract
+from assay.chain.eth.rpc import BlockTag, Rpc, RpcFailed, get_block
+from assay.protocol.errors import RpcUnreachable
 
 Key = tuple[Any, ...]
 """A question: the contract's name, its view's name, and the arguments."""
+_INVALID_PARAMS = -32602
 
 
 class Answers:
-    """Reads of named contracts."""
+    """Reads of named contracts. `block_hash` None: of a block that is known by its number only."""
 
-    def __init__(self, contracts: Mapping[str, Contract], block: int) -> None:
+    def __init__(
+        self, rpc: Rpc, contracts: Mapping[str, Contract], block: int, block_hash: str | None
+    ) -> None:
         self.block = block
+        self._hash = block_hash
+        self._takes_hashes = True
+        self._rpc = rpc
         self._contracts = contracts
         self._lens = Lens(contracts["Lens"])
         self._known: dict[Key, Any] = {}
@@ -33,16 +44,24 @@ class Answers:
         """Questions that go in one request at present."""
         return self._lens.size
 
-    def move(self, block: int) -> None:
+    def move(self, block: int, block_hash: str | None) -> None:
         """Answer as of this block from now on."""
-        self.block = block
+        self.block, self._hash = block, block_hash
         self._known.clear()
 
     def read(self, *key: Any) -> Any:
         """The answer to one question. Raises what `Contract.read` raises."""
         if key not in self._known:
             contract, view, *arguments = key
-            self._known[key] = self._contracts[contract].read(view, *arguments, block=self.block)
+            for tag in self._tags():
+                try:
+                    answer = self._contracts[contract].read(view, *arguments, block=tag)
+                except RpcFailed as failure:
+                    self._heed(failure, tag)
+                    continue
+                self._check_unchanged()
+                self._known[key] = answer
+                break
         return self._known[key]
 
     def gather(self, keys: Iterable[Key]) -> None:
@@ -50,13 +69,52 @@ class Answers:
 
         Raises what `Lens.answers` raises.
         """
-        missing = [key for key in dict.fromkeys(keys) if key not in self._known]
-        if len(missing) > 1:
+        wanted = list(dict.fromkeys(keys))
+        for tag in self._tags():
+            missing = [key for key in wanted if key not in self._known]
+            if len(missing) < 2:
+                return
             views = [(self._contracts[key[0]], key[1], key[2:]) for key in missing]
-            for place, answer in self._lens.answers(views, self.block):
-                self._known[missing[place]] = answer
+            found: dict[Key, Any] = {}
+            try:
+                for place, answer in self._lens.answers(views, tag):
+                    found[missing[place]] = answer
+            except RpcFailed as failure:
+                self._keep(found)
+                self._heed(failure, tag)
+                continue
+            except RpcUnreachable:
+                self._keep(found)
+                raise
+            self._keep(found)
+            return
 
     def forget(self, keys: Iterable[Key]) -> None:
         """Give room back: these will not be asked again at this block."""
         for key in keys:
             self._known.pop(key, None)
+
+    def _tags(self) -> list[BlockTag]:
+        """How to name the block: by its hash, and by its number to a node that refuses that."""
+        by_hash: list[BlockTag] = [{"blockHash": self._hash, "requireCanonical": True}]
+        return [*(by_hash if self._hash and self._takes_hashes else []), self.block]
+
+    def _heed(self, failure: RpcFailed, tag: BlockTag) -> None:
+        """A refusal that is about the way to name a block, and no other, is no failure."""
+        if isinstance(tag, int) or failure.rpc_code != _INVALID_PARAMS:
+            raise failure
+        self._takes_hashes = False
+
+    def _keep(self, found: Mapping[Key, Any]) -> None:
+        if found:
+            self._check_unchanged()
+            self._known.update(found)
+
+    def _check_unchanged(self) -> None:
+        if self._takes_hashes or self._hash is None:
+            return
+        block = get_block(self._rpc, self.block)
+        if block is None or block["hash"] != self._hash:
+            raise RpcUnreachable(
+                f"block {self.block} was replaced while it was read; nothing was concluded", hint="look again"
+            )

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from assay.chain.eth.abi import MalformedData
-from assay.chain.eth.contract import Contract
-from assay.chain.eth.rpc import RpcFailed
+from assay.chain.eth.contract import Contract, WrongAnswer
+from assay.chain.eth.rpc import BlockTag, RpcFailed
 from assay.protocol.errors import Reverted, RpcUnreachable
 
 View = tuple[Contract, str, tuple[Any, ...]]
@@ -37,11 +36,11 @@ class Lens:
         """Views that go in one request at present."""
         return self._size
 
-    def answers(self, views: Sequence[View], block: int) -> Iterator[tuple[int, Any]]:
+    def answers(self, views: Sequence[View], block: BlockTag) -> Iterator[tuple[int, Any]]:
         """Places in `views`, with the answers there; batch by batch, so that no answer is lost to a later
         failure.
 
-        Raises RpcFailed or Reverted when the node refuses a single view, RpcUnreachable, MalformedData.
+        Raises RpcFailed or Reverted when the node refuses a single view, RpcUnreachable, WrongAnswer.
         """
         done = 0
         while done < len(views):
@@ -63,14 +62,14 @@ class Lens:
                     yield done + place, contract.decode(function, arguments, answer["data"])
             done += len(batch)
 
-    def _ask(self, batch: Sequence[View], block: int) -> list[dict[str, Any]]:
+    def _ask(self, batch: Sequence[View], block: BlockTag) -> list[dict[str, Any]]:
         calls = [
             {"target": contract.address, "data": contract.encode(function, arguments)}
             for contract, function, arguments in batch
         ]
         found: list[dict[str, Any]] = self._contract.read("read", calls, block=block)
         if len(found) != len(batch):
-            raise MalformedData(
+            raise WrongAnswer(
                 f"{len(batch)} views were asked and {len(found)} answered", hint="use another node"
             )
         return found

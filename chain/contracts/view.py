@@ -23,10 +23,12 @@ from assay.chain.contracts.compile import Artifacts
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.index import MarketIndex
 from assay.chain.contracts.records import unpack
+from assay.chain.eth.abi import MalformedData
+from assay.chain.eth.contract import WrongAnswer
 from assay.chain.eth.events import Event, EventFollower, RolledBack
 from assay.chain.eth.rpc import Rpc, get_block, quantity
 from assay.protocol.demands import DemandView
-from assay.protocol.errors import Stop
+from assay.protocol.errors import Retry
 from assay.protocol.types import (
     ZERO_DIGEST,
     Address,
@@ -54,8 +56,8 @@ _ESCROW = 3  # IVault.Bucket
 _STANDING = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
 
 
-class Unknown(Stop):
-    """The market has no such job, claim or game."""
+class Unknown(Retry):
+    """The market has no such job, claim or game: not yet, or not any more since a reorganisation."""
 
     code = "not-found"
 
@@ -89,7 +91,7 @@ class ChainView:
             confirmations=confirmations,
         )
         self._index = MarketIndex()
-        self._answers = Answers(self.contracts, self._follower.cursor)
+        self._answers = Answers(rpc, self.contracts, self._follower.cursor, self._follower.cursor_hash)
         self._views: dict[ClaimId, ClaimView] = {}
         self._block_time: Seconds | None = None
         self._kept: dict[ClaimId, tuple[int, ClaimView]] = {}
@@ -97,7 +99,10 @@ class ChainView:
         self._seen_s = float("-inf")
         self._readers = 0
         self._looks = 0
-        self._restart_index()
+        try:
+            self._restart_index()
+        except (KeyError, MalformedData) as error:
+            self._read_anew(error)
         self.refresh()
 
     @property
@@ -120,22 +125,38 @@ class ChainView:
         """Move to the latest block. Raises RpcUnreachable."""
         with self._lock:
             self._seen_s = float("-inf")  # whoever reads after a failure here has to come back to it
-            changes = self._follower.poll()
-            events = [change for change in changes if isinstance(change, Event)]
-            if len(events) < len(changes):
-                agreed = min(c.block_number for c in changes if isinstance(c, RolledBack))
-                self._kept = {k: kept for k, kept in self._kept.items() if kept[0] <= agreed}
-                self._closed = {k: kept for k, kept in self._closed.items() if kept[0] <= agreed}
-                self._restart_index()
-            else:
-                for event in events:
-                    self._index.apply(event)
-            for event in events:
-                self._forget(event)
-            self._answers.move(self._follower.cursor)
+            try:
+                self._fold(self._follower.poll())
+            except (KeyError, MalformedData) as error:
+                raise self._read_anew(error) from error
+            self._answers.move(self._follower.cursor, self._follower.cursor_hash)
             self._views.clear()
             self._block_time = None
             self._seen_s = self._clock()
+
+    def _fold(self, changes: Sequence[Event | RolledBack]) -> None:
+        events = [change for change in changes if isinstance(change, Event)]
+        if len(events) < len(changes):
+            agreed = min(c.block_number for c in changes if isinstance(c, RolledBack))
+            self._kept = {k: kept for k, kept in self._kept.items() if kept[0] <= agreed}
+            self._closed = {k: kept for k, kept in self._closed.items() if kept[0] <= agreed}
+            self._restart_index()
+        else:
+            for event in events:
+                self._index.apply(event)
+        for event in events:
+            self._forget(event)
+
+    def _read_anew(self, error: Exception) -> WrongAnswer:
+        """Forget events that do not follow from one another: some were hidden, or made up."""
+        self._follower.start_over()
+        self._kept.clear()
+        self._closed.clear()
+        self._index = MarketIndex()
+        return WrongAnswer(
+            f"the node's events contradict one another ({type(error).__name__}: {error}); all are read anew",
+            hint="if that goes on, use another node, or two (--rpc-url)",
+        )
 
     def disconnect(self) -> None:
         """Close the event file."""
@@ -297,6 +318,8 @@ class ChainView:
             self._readers += 1
             try:
                 yield self._index
+            except MalformedData as error:
+                raise WrongAnswer(error.message, hint="use another node") from error
             finally:
                 self._readers -= 1
 

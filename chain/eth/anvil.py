@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -238,8 +239,15 @@ class Anvil:
     def _drain(self) -> None:
         """Keep reading what nobody wants, or the node stops when the pipe is full."""
         stdout = self._process.stdout
-        if stdout is not None:
-            threading.Thread(target=lambda: [None for _ in stdout], daemon=True, name="anvil-output").start()
+        if stdout is None:
+            return
+
+        def drain() -> None:
+            with suppress(ValueError):  # `stop` has closed it
+                for _ in stdout:
+                    continue
+
+        threading.Thread(target=drain, daemon=True, name="anvil-output").start()
 
 
 def _end_with_parent() -> None:

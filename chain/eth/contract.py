@@ -1,7 +1,8 @@
 """One deployed contract: reads, and calls ready to send.
 
 Contract: `read` decodes the result by the ABI and raises `Reverted` with the custom error's name; `call` only
-encodes.
+encodes. What a node answers and does not fit the ABI is `WrongAnswer`: another look, or another node, may
+mend it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,13 @@ from assay.chain.eth.abi import Abi, MalformedData, decode_result, encode_call, 
 from assay.chain.eth.errors import Registry, explain
 from assay.chain.eth.journal import Call
 from assay.chain.eth.rpc import BlockTag, Rpc, RpcFailed, block_tag
+from assay.protocol.errors import Retry
+
+
+class WrongAnswer(Retry):
+    """A node's answer does not fit the contracts."""
+
+    code = "wrong-answer"
 
 
 class Contract:
@@ -28,7 +36,7 @@ class Contract:
     def read(self, function: str, *arguments: Any, block: BlockTag = "latest") -> Any:
         """A view's result: a value, a dictionary for a struct or several named values, or None.
 
-        Raises Reverted, RpcUnreachable, MalformedData.
+        Raises Reverted, RpcUnreachable, WrongAnswer; MalformedData for arguments that do not fit.
         """
         request = {"to": self.address, "data": "0x" + self.encode(function, arguments).hex()}
         try:
@@ -42,14 +50,17 @@ class Contract:
         return encode_call(find(self.abi, "function", function, len(arguments)), arguments)
 
     def decode(self, function: str, arguments: Sequence[Any], data: bytes) -> Any:
-        """What a view returned for these arguments, as `read` gives it. Raises MalformedData."""
+        """What a view returned for these arguments, as `read` gives it. Raises WrongAnswer."""
         entry = find(self.abi, "function", function, len(arguments))
         if not data and entry["outputs"]:
-            raise MalformedData(
+            raise WrongAnswer(
                 f"{self.name}.{function} gave nothing: there is no such contract at {self.address}",
-                hint="the deployment file may belong to another chain",
+                hint="the deployment file may belong to another chain, or the node may be behind",
             )
-        return decode_result(entry, data)
+        try:
+            return decode_result(entry, data)
+        except MalformedData as error:
+            raise WrongAnswer(f"{self.name}.{function}: {error.message}", hint="use another node") from error
 
     def call(self, function: str, *arguments: Any, value_wei: int = 0, purpose: str = "") -> Call:
         """A transaction to send with `Sender.send`. Raises MalformedData."""

@@ -17,14 +17,14 @@ import json
 import logging
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from assay.chain.eth.abi import Abi, checksummed, decode_log, topic
+from assay.chain.eth.abi import Abi, MalformedData, checksummed, decode_log, topic
 from assay.chain.eth.journal import WrongChain
 from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, identity, quantity
 from assay.protocol.errors import RpcUnreachable
@@ -106,6 +106,11 @@ class EventFollower:
     def cursor(self) -> int:
         """The last block that was read; `first_block` - 1 before the first."""
         return self._last_block()[0]
+
+    @property
+    def cursor_hash(self) -> str | None:
+        """Hash of the last block that was read; None before the first."""
+        return self._last_block()[1]
 
     def poll(self) -> list[Event | RolledBack]:
         """Read up to the head. Raises RpcUnreachable; what was read before it, the next poll returns."""
@@ -209,12 +214,28 @@ class EventFollower:
             if self._entry(log) is not None:
                 kept.append((number, quantity(log["logIndex"], "the log's index"), log))
         kept.sort(key=lambda row: row[:2])
+        events = self._decoded(log for _, _, log in kept)
         with self._db:
             self._db.executemany("INSERT INTO blocks VALUES (?, ?)", sorted(blocks.items()))
             self._db.executemany(
                 "INSERT INTO logs VALUES (?, ?, ?)", [(n, i, json.dumps(g)) for n, i, g in kept]
             )
-        return [self._decode(log) for _, _, log in kept]
+        return events
+
+    def _decoded(self, logs: Iterable[dict[str, Any]]) -> list[Event]:
+        """Events of logs that a node has shown; before they are kept, since what is kept is believed."""
+        try:
+            return [self._decode(log) for log in logs]
+        except MalformedData as error:
+            shown = f"the node showed a log that is none of the contracts': {error.message}"
+            raise RpcUnreachable(shown, hint="use another node") from error
+
+    def start_over(self) -> None:
+        """Forget everything that was read: the next poll reads it anew."""
+        self._untold.clear()
+        with self._db:
+            self._db.execute("DELETE FROM logs")
+            self._db.execute("DELETE FROM blocks")
 
     def _entry(self, log: dict[str, Any]) -> Mapping[str, Any] | None:
         """The ABI's event for a log, or None for logs of other kinds (contracts may have events of

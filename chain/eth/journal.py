@@ -8,8 +8,9 @@ Does not guarantee anything for transactions that other programs send from the s
 them).
 
     RECORDED --sign--> SIGNED --mined--> MINED | FAILED
-        ^                |  ^               |
-        +----- lost -----+  +--- reorged ---+
+        ^                |  ^               |        |
+        +----- lost -----+  +--- reorged ---+--------+
+        +------------------------ renew -------------+
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ CREATE TABLE IF NOT EXISTS attempts (
     max_fee_wei TEXT NOT NULL,
     tip_wei TEXT NOT NULL
 ) STRICT;
+CREATE INDEX IF NOT EXISTS executed ON intents (sender, json_extract(receipt, '$.block_number'));
 -- Intents that a batch, itself an intent, carries. A row counts while its batch is signed or mined.
 CREATE TABLE IF NOT EXISTS members (
     key TEXT NOT NULL,
@@ -57,8 +59,8 @@ CREATE TABLE IF NOT EXISTS members (
 """
 
 
-class IntentConflict(Stop):
-    """An intent key is used again for something else."""
+class IntentConflict(Retry):
+    """An intent key is used again for something else: what was sent before may still take effect."""
 
     code = "intent-conflict"
 
@@ -178,6 +180,17 @@ class Journal:
             self._db.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, value))
             return str(self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()[0])
 
+    def fact(self, name: str) -> str | None:
+        """The fact under a name, if there is one."""
+        with self._lock:
+            row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def keep_fact(self, name: str, value: str) -> None:
+        """Keep a fact under a name, in the place of the one that is there."""
+        with self._transaction():
+            self._db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
+
     def record(self, key: str, sender: str, call: Call, members: Sequence[str] = ()) -> Intent:
         """Enter an intent, or return the one of this key. `members`: the intents that it carries, if it is a
         batch.
@@ -203,7 +216,7 @@ class Journal:
         if kept != (sender, call.to, call.data, call.value_wei):
             raise IntentConflict(
                 f"{key} was already signed for another transaction ({intent.call.purpose}); nothing was sent",
-                hint="this is a bug in the caller: a key must name exactly one transaction",
+                hint="it is tried again once the first one has failed for good",
             )
         return intent
 
@@ -254,9 +267,19 @@ class Journal:
         with self._transaction():
             self._db.execute("DELETE FROM attempts WHERE key = ?", (key,))
             self._db.execute(
-                "UPDATE intents SET state = ?, nonce = NULL WHERE key = ?", (State.RECORDED, key)
+                "UPDATE intents SET state = ?, nonce = NULL, receipt = NULL WHERE key = ?",
+                (State.RECORDED, key),
             )
             return self._require(key)
+
+    def renew(self, key: str) -> Intent:
+        """Note that an intent which failed on chain, for good, may be meant again; what it cost stays
+        counted."""
+        with self._transaction():
+            intent = self._require(key)
+            failed = f"failed/{intent.sender}"
+            self.keep_fact(failed, str(int(self.fact(failed) or 0) + intent.worst_cost_wei))
+            return self.lost(key)
 
     def get(self, key: str) -> Intent | None:
         """The entry of this key."""
@@ -293,15 +316,25 @@ class Journal:
 
     def committed_wei(self, sender: str) -> int:
         """The most that all signed and executed intents together can have taken or still take."""
-        return sum(
-            i.worst_cost_wei for i in self._select("WHERE sender = ? AND state <> 'recorded'", (sender,))
-        )
+        intents = self._select("WHERE sender = ? AND state <> 'recorded'", (sender,))
+        return sum(i.worst_cost_wei for i in intents) + int(self.fact(f"failed/{sender}") or 0)
+
+    def next_nonce(self, sender: str) -> int:
+        """One more than the highest nonce that an entry holds; 0 if none does."""
+        with self._lock:
+            found = self._db.execute("SELECT max(nonce) FROM intents WHERE sender = ?", (sender,)).fetchone()
+        return 0 if found[0] is None else int(found[0]) + 1
+
+    def held_nonces(self, sender: str, lowest: int) -> set[int]:
+        """Nonces from `lowest` on that entries hold."""
+        with self._lock:
+            rows = self._db.execute(
+                "SELECT nonce FROM intents WHERE sender = ? AND nonce >= ?", (sender, lowest)
+            ).fetchall()
+        return {row[0] for row in rows}
 
     def _free_nonce(self, sender: str, lowest: int) -> int:
-        rows = self._db.execute(
-            "SELECT nonce FROM intents WHERE sender = ? AND nonce >= ?", (sender, lowest)
-        ).fetchall()
-        held = {row[0] for row in rows}
+        held = self.held_nonces(sender, lowest)
         return next(n for n in range(lowest, lowest + len(held) + 1) if n not in held)
 
     def _require_uncarried(self, key: str) -> None:

@@ -1,24 +1,37 @@
 """One Ethereum JSON-RPC endpoint over HTTP.
 
-Contract: `request` returns the call's result, or raises `RpcFailed` with the node's own words, or
-`RpcUnreachable` when no well-formed answer came. It never retries by itself: callers know what is safe to
-repeat.
+Contract: `request` returns the call's result, of the shape that its method gives (`chain.eth.shapes`), or
+raises `RpcFailed` with the node's own words, or `RpcUnreachable` when no well-formed answer came in time.
+Whatever comes over the wire (HTML, half an answer, endless or slow ones, numbers of a million digits), no
+other error leaves it. It never retries by itself: `chain.eth.endpoints` does.
 Does not guarantee that the node tells the truth; `chain.eth.events` and `chain.eth.sender` check what they
 can.
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
-from itertools import count
+import time
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import requests
+import urllib3
 
+from assay.chain.eth import shapes
+from assay.protocol import bounded_json
 from assay.protocol.errors import Retry, RpcUnreachable
 
-BlockTag = int | str
+BlockTag = int | str | dict[str, Any]
+"""A block's number or name, or EIP-1898's object that names it by its hash."""
+TIMEOUT_S = 20.0
+LARGEST_ANSWER = 32 << 20
+"""Bytes of an answer, unpacked: some 20,000 logs."""
+_PART = 1 << 16
+_LONGEST_TEXT = 500
+"""Characters of a node's words that are shown."""
+_NOT_HTTP = (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError)
 
 
 class RpcFailed(Retry):
@@ -47,46 +60,58 @@ class Rpc(Protocol):
 class HttpRpc:
     """A node reached over HTTP. Safe to share between threads."""
 
-    def __init__(self, url: str, timeout_s: float = 20.0) -> None:
+    def __init__(self, url: str, timeout_s: float = TIMEOUT_S) -> None:
         self.url = url
+        self.timeout_s = timeout_s
         # An endpoint's path or user part often holds an access key: only scheme and host are ever shown.
-        parts = urlsplit(url)
-        self.shown_url = f"{parts.scheme}://{parts.hostname or '?'}{f':{parts.port}' if parts.port else ''}"
-        self._timeout_s = timeout_s
-        self._local = threading.local()
-        self._ids = count(1)
-
-    def _session(self) -> requests.Session:
-        """This thread's connection."""
-        session: requests.Session | None = getattr(self._local, "session", None)
-        if session is None:
-            session = self._local.session = requests.Session()
-        return session
-
-    def _answer(self, method: str, params: list[Any]) -> Any:
-        call: Any = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
-        answer = self._session().post(self.url, json=call, timeout=self._timeout_s)
-        answer.raise_for_status()
-        return answer.json()
+        self.shown_url = _shown(url)
+        self._threads = threading.local()
+        self._numbers = itertools.count(1)
 
     def request(self, method: str, params: list[Any]) -> Any:
         """The result of one JSON-RPC call. Raises RpcFailed, RpcUnreachable."""
+        return self.ask(method, params, self.timeout_s)
+
+    def ask(self, method: str, params: list[Any], timeout_s: float) -> Any:
+        """`request` with another time limit, of the whole exchange. Raises RpcFailed, RpcUnreachable."""
+        number = next(self._numbers)
+        question = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
         try:
-            response = self._answer(method, params)
-        except requests.HTTPError as error:
-            if error.response is not None and error.response.status_code == 413:
-                raise RpcFailed(method, 413, "the request is too large (HTTP status 413)", "") from error
+            body = self._exchange(method, question, timeout_s)
+            return _result(method, params, number, bounded_json.loads(body))
+        except shapes.Misshapen as error:
+            raise self._unreachable(method, f"the answer is malformed: {error}") from error
+        except _NOT_HTTP as error:
             raise self._unreachable(method, _cause(error)) from error
-        except (requests.RequestException, OSError, ValueError, TimeoutError) as error:
-            raise self._unreachable(method, _cause(error)) from error
-        if not isinstance(response, dict):
-            raise self._unreachable(method, "the answer is not a JSON-RPC object")
-        failure = response.get("error")
-        if failure is not None:
-            raise _failed(method, failure)
-        if "result" not in response:
-            raise self._unreachable(method, "the answer has neither a result nor an error")
-        return response["result"]
+
+    def _exchange(self, method: str, question: dict[str, Any], timeout_s: float) -> bytes:
+        """The body of the answer, read within the time limit. Raises RpcFailed if it is too large."""
+        end = time.monotonic() + timeout_s
+        with self._session().post(
+            self.url, json=question, timeout=timeout_s, stream=True, allow_redirects=False
+        ) as response:
+            if response.status_code == 413:
+                raise RpcFailed(method, 413, "the request is too large (HTTP status 413)", "")
+            if response.status_code != 200:
+                raise self._unreachable(method, f"HTTP status {response.status_code}")
+            parts, size = [], 0
+            # One read of the socket at a time: an answer that trickles ends with the time limit all the same.
+            while part := response.raw.read1(_PART, decode_content=True):
+                parts.append(part)
+                size += len(part)
+                if size > LARGEST_ANSWER:
+                    response.close()
+                    raise RpcFailed(method, 413, f"the answer is too large, over {LARGEST_ANSWER} bytes", "")
+                if time.monotonic() > end:
+                    raise TimeoutError
+            return b"".join(parts)
+
+    def _session(self) -> requests.Session:
+        """This thread's own, with its connection."""
+        if not hasattr(self._threads, "session"):
+            self._threads.session = requests.Session()
+        session: requests.Session = self._threads.session
+        return session
 
     def _unreachable(self, method: str, cause: str) -> RpcUnreachable:
         return RpcUnreachable(
@@ -97,25 +122,46 @@ class HttpRpc:
         )
 
 
+def _shown(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+        return f"{parts.scheme}://{parts.hostname or '?'}{f':{parts.port}' if parts.port else ''}"
+    except ValueError:
+        return "?"
+
+
+def _result(method: str, params: list[Any], number: int, answer: Any) -> Any:
+    """The result in a JSON-RPC answer. Raises RpcFailed, Misshapen."""
+    if not isinstance(answer, dict):
+        raise shapes.Misshapen("it is not a JSON-RPC object")
+    failure = answer.get("error")
+    if failure is not None:
+        raise _failed(method, failure)
+    if answer.get("id") != number:
+        raise shapes.Misshapen("it is to another question")
+    if "result" not in answer:
+        raise shapes.Misshapen("it has neither a result nor an error")
+    return shapes.check(method, params, answer["result"])
+
+
 def _failed(method: str, failure: Any) -> RpcFailed:
     if not isinstance(failure, dict):
-        return RpcFailed(method, 0, str(failure), "")
+        return RpcFailed(method, 0, str(failure)[:_LONGEST_TEXT], "")
     data = failure.get("data")
     if isinstance(data, dict):  # some nodes nest the revert bytes
         data = data.get("data") or data.get("result")
+    code = failure.get("code")
     return RpcFailed(
         method,
-        int(failure.get("code", 0)),
-        str(failure.get("message", "")),
+        code if isinstance(code, int) else 0,
+        str(failure.get("message", ""))[:_LONGEST_TEXT],
         data if isinstance(data, str) else "",
     )
 
 
 def _cause(error: Exception) -> str:
     """A cause short enough to read, without the URL that requests writes into its messages."""
-    if isinstance(error, requests.HTTPError) and error.response is not None:
-        return f"HTTP status {error.response.status_code}"
-    if isinstance(error, requests.Timeout):
+    if isinstance(error, (requests.Timeout, TimeoutError, urllib3.exceptions.TimeoutError)):
         return "timed out"
     if isinstance(error, requests.ConnectionError):
         return "connection refused or lost"
@@ -124,19 +170,16 @@ def _cause(error: Exception) -> str:
 
 def quantity(value: Any, what: str) -> int:
     """The integer of a JSON-RPC quantity such as "0x1f". Raises RpcUnreachable when it is not one."""
-    if isinstance(value, str):
-        try:
-            return int(value, 16)
-        except ValueError:
-            pass
-    raise RpcUnreachable(
-        f"the node gave no number for {what}: {value!r}",
-        hint="check that the URL is an Ethereum JSON-RPC endpoint",
-    )
+    try:
+        return shapes.quantity(value, what)
+    except shapes.Misshapen as error:
+        raise RpcUnreachable(
+            f"the node gave {error}", hint="check that the URL is an Ethereum JSON-RPC endpoint"
+        ) from error
 
 
-def block_tag(block: BlockTag) -> str:
-    """A block number or name in JSON-RPC form."""
+def block_tag(block: BlockTag) -> str | dict[str, Any]:
+    """A block's number, name or EIP-1898 object in JSON-RPC form."""
     return hex(block) if isinstance(block, int) else block
 
 

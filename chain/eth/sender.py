@@ -2,30 +2,49 @@
 
 Contract: `send(key, call)` has the effect of at most one mined transaction for a key, however often and in
 however many processes it is called; it returns the receipt, or raises with the decoded reason. Every call is
-simulated first, so a call that would fail costs nothing. Keys never leave `account`.
+simulated first, so a call that would fail costs nothing. One that failed on chain all the same had no effect:
+once its failure is `final_blocks` deep, the key may be sent again. Keys never leave `account`. `resume` makes
+the account whole after a reorganisation of any depth: what is gone is sent again, a nonce that nothing holds
+is filled, and what is too cheap to be mined is paid better.
 Does not guarantee inclusion in time: `ConfirmationTimeout` leaves the transaction live, and the same call
-waits on.
+waits on. A failure that is undone by a reorganisation deeper than `final_blocks` after its key was sent again
+may take effect beside it.
 Source: EIP-1559 (fees), EIP-3607; replacement rule of 10 % from go-ethereum's transaction pool.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from assay.chain.eth.errors import Registry, explain, revert_data, reverted
+from assay.chain.eth.errors import Registry, explain, reverted
+from assay.chain.eth.fees import FeePolicy, fees, too_cheap
 from assay.chain.eth.journal import Attempt, Call, Intent, Journal, Receipt, State
+from assay.chain.eth.mined import Checkpoints, receipt_of, taker
 from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, identity, quantity
-from assay.protocol.errors import Ask, InsufficientFunds, Retry, Reverted, RpcUnreachable
+from assay.chain.eth.simulation import Simulation, simulate, why_failed
+from assay.protocol.errors import Ask, AssayError, InsufficientFunds, Retry, Reverted, RpcUnreachable
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
 
-LOOK_BACK_BLOCKS = 64  # two epochs: on a proof-of-stake chain older blocks are final
 _ALREADY_THERE = ("already known", "already imported", "known transaction", "already in pool")
-_NONCE_TAKEN = ("nonce too low", "nonce is too low", "underpriced", "nonce has already been used")
+_NONCE_TAKEN = (
+    *("nonce too low", "nonce is too low", "nonce has already been used"),
+    "replacement transaction underpriced",
+)
+_FILLER = "gap/"
+"""Keys of transactions that only fill a nonce."""
+_WIDEST_GAP = 256
+"""Nonces that are filled; what lies further ahead than transactions wait is a lie."""
+_CONFIRMATIONS = 2
+_DENIALS = 5
+"""How often a node that cannot say who took a nonce is asked for our receipt before it is believed gone."""
 
 
 class ConfirmationTimeout(Retry):
@@ -44,30 +63,6 @@ class SpendLimit(Ask):
     """The operator's limit on spending is reached."""
 
     code = "spend-limit"
-
-
-@dataclass(frozen=True)
-class FeePolicy:
-    """What to pay and how long to wait. Operator configuration."""
-
-    max_fee_per_gas_wei: int = 500 * 10**9
-    gas_margin_percent: int = 25
-    stuck_after_s: float = 60.0
-    confirm_timeout_s: float = 300.0
-    poll_s: float = 0.05
-    final_blocks: int = 12  # newer blocks may still be replaced, or not yet be indexed by the node
-    spend_limit_wei: int | None = None
-
-
-@dataclass(frozen=True)
-class Simulation:
-    """What a call would do now. `cost_wei` is the worst case, value included."""
-
-    result: bytes
-    gas: int
-    max_fee_wei: int
-    tip_wei: int
-    cost_wei: int
 
 
 class Sender:
@@ -95,6 +90,8 @@ class Sender:
         self.identity = identity(rpc)
         self.chain_id = int(self.identity.split(":")[0])
         journal.bind(self.identity)
+        self._checkpoints = Checkpoints(rpc, journal, self.address)
+        self._pending_since: dict[str, float] = {}
 
     def send(self, key: str, call: Call) -> Receipt:
         """Submit and wait; for an intent that a batch carries, wait for the batch.
@@ -121,8 +118,11 @@ class Sender:
 
     def submit(self, key: str, call: Call, members: Sequence[str] = ()) -> Intent:
         """Record, simulate, sign and broadcast; returns without waiting. Does nothing again for a key already
-        signed.
+        signed, unless that failed on chain for good.
         """
+        known = self.journal.get(key)
+        if known is not None and known.state is State.FAILED and self._is_final(known.receipt):
+            self.journal.renew(key)
         intent = self.journal.record(key, self.address, call, members)
         if intent.state is State.RECORDED:
             intent = self._sign_first(intent)
@@ -143,7 +143,7 @@ class Sender:
 
         Raises as `send` does.
         """
-        begin = bumped = self._clock()
+        begin = healed = self._clock()
         while True:
             intent = self._advance(key)
             if intent.receipt is not None:
@@ -155,38 +155,75 @@ class Sender:
                     f" {self.policy.confirm_timeout_s:g} s; it may still be",
                     hint="repeat the command: it goes on waiting for the same transaction",
                 )
-            if now - bumped > self.policy.stuck_after_s:
-                self._bump(intent)
-                bumped = now
+            if now - healed > self.policy.heal_every_s:
+                healed = now
+                self._look_after_others()
             self._sleep(self.policy.poll_s)
 
     def simulate(self, call: Call) -> Simulation:
         """Try a call without sending it. Raises Reverted, InsufficientFunds, RpcUnreachable."""
-        transaction = self._transaction(call)
-        try:
-            result = self.rpc.request("eth_call", [transaction, "latest"])
-            gas = quantity(self.rpc.request("eth_estimateGas", [transaction]), "the gas estimate")
-        except RpcFailed as failure:
-            raise explain(call.purpose, failure, self.registry) from failure
-        gas += gas * self.policy.gas_margin_percent // 100
-        max_fee_wei, tip_wei = self._fees(call.purpose)
-        return Simulation(
-            bytes.fromhex(result[2:]), gas, max_fee_wei, tip_wei, gas * max_fee_wei + call.value_wei
-        )
+        return simulate(self.rpc, self.address, call, self.policy, self.registry)
 
     def resume(self) -> list[Intent]:
-        """After a start: look again at what this account had under way; returns what is still open.
+        """After a start, and now and then: look at all that this account has under way; returns what is still
+        open.
 
-        Broadcasts signed transactions that are not mined, and those whose block a reorganisation has removed.
-        Intents that were never signed are left to whoever meant them (`Journal.unsigned`).
+        Broadcasts signed transactions that are not mined, and those whose block a reorganisation has removed,
+        at a better price if they wait for long; fills nonces that nothing holds any more. Intents that were
+        never signed are left to whoever meant them (`Journal.unsigned`). One that cannot go on holds up no
+        other: its error is raised last. Raises RpcUnreachable at once.
         """
-        since = self._head() - max(self.policy.final_blocks, LOOK_BACK_BLOCKS)
-        for intent in self.journal.executed(self.address, since):
-            if intent.receipt is not None:
-                self._still_mined(intent, intent.receipt)
-        for intent in self.journal.open_intents(self.address):
-            self._advance(intent.key)
+        for intent, receipt in self._checkpoints.gone():
+            self._still_mined(intent, receipt)
+        error: AssayError | None = None
+        for work in (*self._gap_fillers(), *self._look_after_open()):
+            try:
+                work()
+            except RpcUnreachable:
+                raise
+            except AssayError as found:
+                error = error or found
+        if error is not None:
+            raise error
         return self.journal.open_intents(self.address)
+
+    def _look_after_others(self) -> None:
+        """`resume`, while one is waited for: what hinders another is its own caller's to hear."""
+        try:
+            self.resume()
+        except RpcUnreachable:
+            raise
+        except AssayError as error:
+            log.info("while waiting: %s", error.message)
+
+    def _look_after_open(self) -> Iterator[Callable[[], object]]:
+        """What is to be done for each open intent, by nonce."""
+        now, open_intents = self._clock(), self.journal.open_intents(self.address)
+        keys = {intent.key for intent in open_intents}
+        self._pending_since = {key: since for key, since in self._pending_since.items() if key in keys}
+        for intent in open_intents:
+            yield partial(self._advance, intent.key)
+            if now - self._pending_since.setdefault(intent.key, now) > self.policy.stuck_after_s:
+                self._pending_since[intent.key] = now
+                yield partial(self._bump_if_open, intent.key)
+
+    def _gap_fillers(self) -> Iterator[Callable[[], object]]:
+        """A transaction without effect for each nonce, from the chain's own count on, that none of ours holds
+        and that one of ours waits behind."""
+        open_intents = self.journal.open_intents(self.address)
+        if not open_intents:
+            return
+        first, last = self.next_nonce(), max(intent.nonce or 0 for intent in open_intents)
+        if last - first > _WIDEST_GAP:
+            raise NonceTaken(
+                f"{open_intents[-1].call.purpose} has nonce {last}, the account is at {first}: a node lied",
+                hint="send the missing transactions with another wallet, or use another account",
+            )
+        held = self.journal.held_nonces(self.address, first)
+        for nonce in range(first, last):
+            if nonce not in held:
+                call = Call(self.address, b"", f"fill nonce {nonce}, which nothing holds any more")
+                yield partial(self.submit, f"{_FILLER}{nonce}", call)
 
     def balance_wei(self) -> int:
         """The account's ether."""
@@ -212,12 +249,27 @@ class Sender:
                 " no transaction was sent",
                 hint="raise --max-spend, or leave it",
             )
-        chain_nonce = self.next_nonce()
+        chain_nonce = self._nonce_to_sign_from()
         return self.journal.sign(
             intent.key,
             chain_nonce,
             lambda nonce: self._signed(intent.call, nonce, plan.gas, plan.max_fee_wei, plan.tip_wei),
         )
+
+    def _nonce_to_sign_from(self) -> int:
+        """The chain's count of this account. One that our own transactions do not explain is asked for at a
+        named block, so that endpoints are compared, and more than once: what is signed too far ahead waits
+        for ever."""
+        count = self.next_nonce()
+        if count <= self.journal.next_nonce(self.address):
+            return count
+        for _ in range(_CONFIRMATIONS):
+            if self._nonce(hex(self._head())) != count:
+                raise RpcUnreachable(
+                    f"the node is not sure how many transactions {self.address} has sent; nothing was signed",
+                    hint="repeat the command",
+                )
+        return count
 
     def _signed(self, call: Call, nonce: int, gas: int, max_fee_wei: int, tip_wei: int) -> Attempt:
         fields: dict[str, Any] = {
@@ -247,7 +299,7 @@ class Sender:
             return intent
         receipt = self._receipt(intent)
         if receipt is not None:
-            return self.journal.settle(key, receipt)
+            return self._settle(receipt)
         if self._nonce("latest") > (intent.nonce or 0):
             return self._when_overtaken(intent)
         self._broadcast(intent)
@@ -257,13 +309,24 @@ class Sender:
         """The account's nonce has passed the intent's. Sign anew only when that can no longer be undone."""
         receipt = self._receipt(intent)  # it may have been mined between the two questions
         if receipt is not None:
-            return self.journal.settle(intent.key, receipt)
+            return self._settle(receipt)
         final = max(self._head() - self.policy.final_blocks, 0)
-        if self._nonce(hex(final)) <= (intent.nonce or 0):
+        if self._nonce(hex(final)) <= (intent.nonce or 0) or not self._lost(intent):
             return intent
-        intent = self._sign_first(self.journal.lost(intent.key))
-        self._broadcast(intent)
+        intent = self.journal.lost(intent.key)
+        if not intent.key.startswith(_FILLER):  # a filled gap is all that a filler was for
+            intent = self._sign_first(intent)
+            self._broadcast(intent)
         return intent
+
+    def _lost(self, intent: Intent) -> bool:
+        """Whether another transaction has the intent's nonce: the one that does is looked for in its block,
+        since a node that does not know a receipt may be behind, or lie. (Where the node no longer has the
+        states of that time, only its repeated word is left.)"""
+        found = taker(self.rpc, self.address, intent.nonce or 0)
+        if found is not None:
+            return found.lower() not in {attempt.hash.lower() for attempt in intent.attempts}
+        return all(self._receipt(intent) is None for _ in range(_DENIALS))
 
     def _broadcast(self, intent: Intent) -> None:
         """Hand the latest signed transaction to the node; harmless if it is already there."""
@@ -274,27 +337,36 @@ class Sender:
             text = failure.text.lower()
             if any(words in text for words in (*_ALREADY_THERE, *_NONCE_TAKEN)):
                 return  # mined, waiting, or overtaken: the next look at receipts and nonce tells which
+            if too_cheap(text) and self._bump(intent):
+                return
             raise explain(intent.call.purpose, failure, self.registry) from failure
 
-    def _bump(self, intent: Intent) -> None:
-        """Offer the same transaction at a fee that pools accept as a replacement, within the cap."""
+    def _bump_if_open(self, key: str) -> None:
+        intent = self.journal.get(key)
+        if intent is not None and intent.state is State.SIGNED:
+            self._bump(intent)
+
+    def _bump(self, intent: Intent) -> bool:
+        """Offer the same transaction at a fee that pools accept as a replacement; False if the cap forbids
+        it."""
         last = intent.attempts[-1]
-        fee, tip = self._fees(intent.call.purpose)
+        fee, tip = fees(self.rpc, self.policy, intent.call.purpose)
         fee = max(fee, last.max_fee_wei * 5 // 4 + 1)
         tip = max(tip, last.tip_wei * 5 // 4 + 1)
         if fee > self.policy.max_fee_per_gas_wei:
-            return
+            return False
         nonce = intent.nonce if intent.nonce is not None else 0
         again = self.journal.sign(
             intent.key, nonce, lambda held: self._signed(intent.call, held, last.gas, fee, min(tip, fee))
         )
         self._broadcast(again)
+        return True
 
     def _receipt(self, intent: Intent) -> Receipt | None:
         for attempt in reversed(intent.attempts):
             found = self.rpc.request("eth_getTransactionReceipt", [attempt.hash])
             if found is not None:
-                return _receipt(intent.key, found)
+                return receipt_of(intent.key, found)
         return None
 
     def _still_mined(self, intent: Intent, receipt: Receipt) -> None:
@@ -302,58 +374,27 @@ class Sender:
         if found is None:
             self.journal.reorged(intent.key)
         elif found["blockHash"] != receipt.block_hash:
-            self.journal.settle(intent.key, _receipt(intent.key, found))
+            self._settle(receipt_of(intent.key, found))
+
+    def _settle(self, receipt: Receipt) -> Intent:
+        self._checkpoints.settled(receipt)
+        return self.journal.settle(receipt.key, receipt)
+
+    def _is_final(self, receipt: Receipt | None) -> bool:
+        """Whether what was mined lies so deep that it is taken for settled."""
+        if receipt is None or self._head() - self.policy.final_blocks < receipt.block_number:
+            return False
+        block = get_block(self.rpc, receipt.block_number)
+        return block is not None and block["hash"] == receipt.block_hash
 
     def _checked(self, intent: Intent, receipt: Receipt) -> Receipt:
         if receipt.ok:
             return receipt
-        data = b""
-        try:  # the reason is not in the receipt: run the call again where it failed
-            block = hex(max(receipt.block_number - 1, 0))
-            self.rpc.request("eth_call", [self._transaction(intent.call), block])
-        except RpcFailed as failure:
-            data = revert_data(failure) or b""
+        data = why_failed(self.rpc, self.address, intent.call, receipt.block_number)
         raise reverted(intent.call.purpose, self.registry.decode(data), sent=True)
-
-    def _transaction(self, call: Call) -> dict[str, Any]:
-        fields = {"from": self.address, "data": "0x" + call.data.hex(), "value": hex(call.value_wei)}
-        return fields if call.to is None else {**fields, "to": call.to}
-
-    def _fees(self, purpose: str) -> tuple[int, int]:
-        """(max fee, tip) in wei per gas: room for the base fee to double."""
-        block = get_block(self.rpc, "latest")
-        if block is None:
-            raise RpcUnreachable(
-                "the node has no latest block; nothing was sent", hint="wait until it is synced"
-            )
-        base_wei = quantity(block.get("baseFeePerGas", "0x0"), "the base fee")
-        tip_wei = quantity(self.rpc.request("eth_maxPriorityFeePerGas", []), "the priority fee")
-        cap_wei = self.policy.max_fee_per_gas_wei
-        if base_wei > cap_wei:
-            raise Ask(
-                f"{purpose}: gas costs {base_wei} wei and the limit is {cap_wei}; no transaction was sent",
-                hint="wait, or raise max_fee_per_gas_wei",
-                code="gas-too-dear",
-            )
-        fee_wei = min(2 * base_wei + tip_wei, cap_wei)
-        return fee_wei, min(tip_wei, fee_wei)
 
     def _nonce(self, block: str) -> int:
         return quantity(self.rpc.request("eth_getTransactionCount", [self.address, block]), "the nonce")
 
     def _head(self) -> int:
         return quantity(self.rpc.request("eth_blockNumber", []), "the block number")
-
-
-def _receipt(key: str, found: dict[str, Any]) -> Receipt:
-    return Receipt(
-        key,
-        found["transactionHash"],
-        quantity(found["blockNumber"], "the receipt's block"),
-        found["blockHash"],
-        quantity(found["gasUsed"], "the gas used"),
-        quantity(found.get("effectiveGasPrice", "0x0"), "the gas price"),
-        quantity(found["status"], "the receipt's status") == 1,
-        found.get("contractAddress"),
-        list(found["logs"]),
-    )

@@ -1,69 +1,69 @@
 """Running a role as a process: its web face, its peers, its signals.
 
 Contract: a node announces where it serves its blocks, follows the other nodes' announcements, and stops
-cleanly on SIGTERM and SIGINT. What it has begun on chain is in its journal; starting it again goes on from
-there.
+cleanly on SIGTERM and SIGINT; nothing else from outside ends it once it runs, neither the chain's node nor a
+full disk. What it has begun on chain is in its journal; starting it again goes on from there.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from assay.app.invocation import EVENTS_FILE, App
 from assay.app.output import plain
 from assay.app.web import WebServer, node_app
 from assay.app.wiring import Connection, NodeStorage
 from assay.chain.eth.clock import ChainClock
-from assay.node.service import Service
-from assay.protocol.errors import AssayError
-from assay.protocol.types import Seconds
+from assay.node.service import Service, Status
+from assay.protocol.errors import AssayError, Retry
 from assay.storage.blockstore import BlockStore
 
 PEERS_EVERY_S = 2.0
 
 
-class NodeClock:
-    """The Clock port of a node: the chain's time; before each wait the node looks after its peers and pending
-    transactions."""
-
-    def __init__(self, chain: ChainClock, before_wait: Callable[[], None]) -> None:
-        self._chain = chain
-        self._before_wait = before_wait
-
-    def now(self) -> Seconds:
-        return self._chain.now()
-
-    def block(self) -> int:
-        return self._chain.block()
-
-    def wait(self, seconds: float) -> bool:
-        self._before_wait()
-        return self._chain.wait(seconds)
-
-
 class EventLog:
-    """A node's events as JSON lines, on standard error for people and in a file for the devnet's display."""
+    """A node's events as JSON lines, on standard error for people and in a file for the devnet's display.
+
+    What cannot be written, for want of room, is counted in `lost`: an event is no reason to stop.
+    """
 
     def __init__(self, path: Path, echo: bool) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: IO[str] = path.open("a", buffering=1)
+        self.lost = 0
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._whole = True
         self._echo = echo
         self._lock = threading.Lock()
 
     def __call__(self, event: dict[str, Any]) -> None:
-        line = json.dumps({"time": round(time.time(), 3), **plain(event)})
+        line = json.dumps({"time": round(time.time(), 3), **plain(event)}) + "\n"
         with self._lock:
-            self._file.write(line + "\n")
+            self._keep(line.encode())
             if self._echo:
-                sys.stderr.write(line + "\n")
+                with suppress(OSError, ValueError):
+                    sys.stderr.write(line)
+
+    def _keep(self, line: bytes) -> None:
+        """Write a line; one that only half of goes is ended before the next."""
+        data = line if self._whole else b"\n" + line
+        try:
+            written = os.write(self._file, data)
+        except OSError:
+            written = 0
+        if written:
+            self._whole = written == len(data)
+        self.lost += written < len(data)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class NodeParts:
 
     connection: Connection
     storage: NodeStorage
-    clock: NodeClock
+    clock: ChainClock
     emit: EventLog
     home: Path
 
@@ -87,15 +87,15 @@ def run_node(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: connection.clock.stop())
     emit = EventLog(home / EVENTS_FILE, echo=not app.output.quiet)
-    follow = _follow_peers(connection, storage, emit)
-    service = make(NodeParts(connection, storage, NodeClock(connection.clock, follow), emit, home))
+    service = make(NodeParts(connection, storage, connection.clock, emit, home))
     served = storage.store if serve else BlockStore(home / "served")
-    server = WebServer(node_app(served, lambda: service.status, service.status.role), host, port)
+    status = partial(_status, service, connection, emit)
+    server = WebServer(node_app(served, status, service.status.role), host, port)
     url = server.start()
+    service.housekeeping = Housekeeping(connection, storage, url)
     try:
-        if connection.market.endpoints().get(connection.market.me) != url:
-            connection.writer.set_endpoint(connection.intent("endpoint", url), url)
-        follow()
+        with suppress(Retry):  # it is announced once the chain answers
+            service.housekeeping()
         emit({"event": "started", "role": service.status.role, "name": name, "url": url})
         service.run()
         emit({"event": "stopping", "role": service.status.role, "name": name})
@@ -104,19 +104,49 @@ def run_node(
         storage.close()
 
 
-def _follow_peers(connection: Connection, storage: NodeStorage, emit: EventLog) -> Callable[[], None]:
-    last = -PEERS_EVERY_S
+def _status(service: Service, connection: Connection, emit: EventLog) -> Status:
+    """The service's status, with how its chain endpoints and its event file do."""
+    status = service.status
+    health = {f"rpc_{name}": count for name, count in connection.rpc.counters.items()}
+    unsaid = {"events_lost": emit.lost, "unsaid": service.unsaid}
+    counters = {**status.counters, **health, **{name: n for name, n in unsaid.items() if n}}
+    return replace(status, counters=counters, endpoints=connection.rpc.troubles())
 
-    def follow() -> None:
-        nonlocal last
-        if time.monotonic() - last < PEERS_EVERY_S:
+
+class Housekeeping:
+    """What a node does between its looks: it announces where it serves, looks after its transactions, and
+    follows its peers. Called more often than every `PEERS_EVERY_S`, it does nothing."""
+
+    def __init__(self, connection: Connection, storage: NodeStorage, url: str) -> None:
+        self._connection, self._storage, self._url = connection, storage, url
+        self._last = -PEERS_EVERY_S
+        self._announcement = ""
+        """Intent of the announcement; once it is mined, `resume` looks after it."""
+        self._announced = False
+
+    def __call__(self) -> None:
+        """Each part even where another failed. Raises the first part's error."""
+        if time.monotonic() - self._last < PEERS_EVERY_S:
             return
-        last = time.monotonic()
-        try:
-            connection.writer.sender.resume()
-            endpoints = connection.market.endpoints()
-            storage.set_peers(url for account, url in endpoints.items() if account != connection.market.me)
-        except AssayError as error:
-            emit({"event": "chain-unreachable", "error": error.message})
+        self._last = time.monotonic()
+        errors: list[AssayError] = []
+        for part in (self._connection.writer.sender.resume, self._announce, self._follow):
+            try:
+                part()
+            except AssayError as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
 
-    return follow
+    def _announce(self) -> None:
+        """Say where this node serves, unless that is what the chain has."""
+        market = self._connection.writer
+        if not self._announced and market.endpoints().get(market.me) != self._url:
+            self._announcement = self._announcement or self._connection.intent("endpoint", self._url)
+            market.set_endpoint(self._announcement, self._url)
+        self._announced = True
+
+    def _follow(self) -> None:
+        market = self._connection.market
+        urls = (url for account, url in market.endpoints().items() if account != market.me)
+        self._storage.set_peers(urls)

@@ -22,9 +22,8 @@ from assay.chain.contracts.deploy import (
     Planned,
     deploy,
 )
-from assay.chain.eth.abi import MalformedData
 from assay.chain.eth.anvil import Anvil, AnvilFailed, AnvilOptions, dev_account
-from assay.chain.eth.contract import Contract
+from assay.chain.eth.contract import Contract, WrongAnswer
 from assay.chain.eth.errors import Registry
 from assay.chain.eth.events import EventFollower, RolledBack
 from assay.chain.eth.journal import Call, Journal, WrongChain
@@ -247,7 +246,7 @@ def test_attack_46_reorganised_node_gets_the_same_transaction_again(
 
 def test_views_of_a_missing_contract_are_refused(rpc: HttpRpc, small: Artifacts) -> None:
     nobody = Contract(rpc, "Counter", "0x" + "12" * 20, small["Counter"].abi)
-    with pytest.raises(MalformedData, match="no such contract"):
+    with pytest.raises(WrongAnswer, match="no such contract"):
         nobody.read("total")
 
 

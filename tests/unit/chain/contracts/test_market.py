@@ -103,7 +103,9 @@ class MarketNode(FakeNode):
         self.tags: list[str] = []
         """The blocks that were asked about, request by request."""
 
-    def eth_call(self, transaction: dict[str, Any], tag: str) -> str:
+    def eth_call(self, transaction: dict[str, Any], tag: Any) -> str:
+        if isinstance(tag, dict):
+            tag = self.number_of(tag["blockHash"])
         to, data = transaction["to"], bytes.fromhex(transaction["data"][2:])
         self.tags.append(tag)
         if self.name(to) != "Lens":

@@ -41,6 +41,7 @@ class Block:
     number: int
     hash: str
     transactions: list[Transaction] = field(default_factory=list)
+    failed: set[str] = field(default_factory=set)
     logs: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -56,6 +57,9 @@ class FakeNode:
         self.down = False
         self.salt = 0
         self.blocks: list[Block] = [self._block(0)]
+        self.failing: set[bytes] = set()
+        """Data of transactions that fail when they are mined."""
+        self.base_fee = 10**9
         self.requests: list[str] = []
         self.before: Callable[[str], None] = lambda method: None
         self.after: Callable[[str], None] = lambda method: None
@@ -85,6 +89,8 @@ class FakeNode:
                 block.transactions.append(tx)
         for tx in block.transactions:
             del self.pool[(tx.sender, tx.nonce)]
+            if tx.data in self.failing:
+                block.failed.add(tx.hash)
         for index, log in enumerate(logs or []):
             block.logs.append(
                 {
@@ -133,8 +139,19 @@ class FakeNode:
         number = len(self.blocks) - 1 - self.lag if tag == "latest" else int(tag, 16)
         if number > len(self.blocks) - 1 - self.lag:
             return None
-        block = {"number": hex(number), "hash": self.blocks[number].hash, "baseFeePerGas": hex(10**9)}
-        return {**block, "timestamp": hex(number * BLOCK_S)}
+        block = {"number": hex(number), "hash": self.blocks[number].hash, "baseFeePerGas": hex(self.base_fee)}
+        transactions = [
+            {"hash": tx.hash, "from": tx.sender, "nonce": hex(tx.nonce)} if full else tx.hash
+            for tx in self.blocks[number].transactions
+        ]
+        return {**block, "timestamp": hex(number * BLOCK_S), "transactions": transactions}
+
+    def number_of(self, block_hash: str) -> str:
+        """The number of a block that is named by its hash."""
+        for block in self.blocks:
+            if block.hash == block_hash:
+                return hex(block.number)
+        raise RpcFailed("eth_call", -32001, "Resource not found", "")
 
     def eth_getTransactionCount(self, sender: str, tag: str) -> str:
         return hex(self.nonce_at(sender, None if tag == "latest" else int(tag, 16)))
@@ -168,6 +185,9 @@ class FakeNode:
             raise RpcFailed("eth_sendRawTransaction", -32000, "already known", "")
         if tx.nonce < self.nonce_at(tx.sender):
             raise RpcFailed("eth_sendRawTransaction", -32000, "nonce too low", "")
+        if tx.fee < self.base_fee:
+            text = "max fee per gas less than block base fee"
+            raise RpcFailed("eth_sendRawTransaction", -32000, text, "")
         if held is not None and tx.fee * 10 < held.fee * 11:
             raise RpcFailed("eth_sendRawTransaction", -32000, "replacement transaction underpriced", "")
         self.pool[(tx.sender, tx.nonce)] = tx
@@ -185,7 +205,7 @@ class FakeNode:
                         "blockHash": block.hash,
                         "gasUsed": hex(GAS),
                         "effectiveGasPrice": hex(tx.fee),
-                        "status": "0x1",
+                        "status": hex(tx.hash not in block.failed),
                         "contractAddress": None,
                         "logs": [],
                     }

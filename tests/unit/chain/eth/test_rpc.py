@@ -1,30 +1,64 @@
-"""What HTTP errors of a node's gateway mean."""
+"""What comes over the wire from a node's gateway, and what is made of it: an answer of the right shape, or an
+error of the right class, within its time."""
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 
-from assay.chain.eth.rpc import HttpRpc, RpcFailed
+from assay.chain.eth import rpc as rpc_module
+from assay.chain.eth.headers import SeedHeaders
+from assay.chain.eth.rpc import HttpRpc, RpcFailed, quantity
 from assay.protocol.errors import RpcUnreachable
 
+HASH = "0x" + "12" * 32
+ADDRESS = "0x" + "34" * 20
 
-class Gateway(HTTPServer):
-    """Answers every request with one status."""
 
+class Gateway(ThreadingHTTPServer):
+    """Answers every request as a test says."""
+
+    daemon_threads = True
     status = 200
+    body: Callable[[int], bytes] = staticmethod(lambda number: b"")
+    """Of the question's id."""
+    declared: int | None = None
+    """Content-Length, where it is not the body's."""
+    pause_s = 0.0
+    """Between two bytes of the body."""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def answers(self, result: Any) -> None:
+        self.body = lambda number: json.dumps({"jsonrpc": "2.0", "id": number, "result": result}).encode()
 
 
 class Handler(BaseHTTPRequestHandler):
+    server: Gateway
+
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        assert isinstance(self.server, Gateway)
+        question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = self.server.body(question["id"])
         self.send_response(self.server.status)
-        self.send_header("Content-Length", "0")
+        self.send_header("Content-Length", str(self.server.declared or len(body)))
         self.end_headers()
+        stop = threading.Event()
+        parts = [bytes([byte]) for byte in body] if self.server.pause_s else [body]
+        try:
+            for part in parts:
+                self.wfile.write(part)
+                self.wfile.flush()
+                stop.wait(self.server.pause_s)
+        except OSError:
+            return  # the reader has had enough
+        self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:
         """Quiet."""
@@ -33,7 +67,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def gateway() -> Iterator[Gateway]:
     server = Gateway(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     yield server
     server.shutdown()
@@ -43,10 +77,154 @@ def gateway() -> Iterator[Gateway]:
 
 def test_a_request_that_is_too_large_is_an_answer_and_no_outage(gateway: Gateway) -> None:
     """So that what is too much at once is asked in parts."""
-    rpc = HttpRpc(f"http://127.0.0.1:{gateway.server_port}")
+    rpc = HttpRpc(gateway.url)
     gateway.status = 413
     with pytest.raises(RpcFailed, match="too large"):
         rpc.request("eth_call", [])
-    for gateway.status in (429, 502):
+    for gateway.status in (302, 429, 500, 502):
         with pytest.raises(RpcUnreachable, match=f"HTTP status {gateway.status}"):
             rpc.request("eth_call", [])
+
+
+def test_an_answer_that_is_too_large_is_one_too(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rpc_module, "LARGEST_ANSWER", 1_000_000)
+    gateway.answers("0x" + "00" * 1_000_000)
+    with pytest.raises(RpcFailed, match="too large"):
+        HttpRpc(gateway.url).request("eth_call", [])
+    gateway.answers("0x" + "00" * 400_000)
+    assert len(HttpRpc(gateway.url).request("eth_call", [])) == 800_002
+
+
+BODIES = {
+    "nothing": b"",
+    "HTML": b"<html><h1>502 Bad Gateway</h1></html>",
+    "truncated": b'{"jsonrpc": "2.0", "id": 1, "resu',
+    "null": b"null",
+    "a list": b"[]",
+    "no result": b'{"jsonrpc": "2.0", "id": 1}',
+    "another question's": b'{"jsonrpc": "2.0", "id": 77, "result": "0x1"}',
+    "a null result": b'{"jsonrpc": "2.0", "id": 1, "result": null}',
+    "a number": b'{"jsonrpc": "2.0", "id": 1, "result": 7}',
+    "a huge number": b'{"jsonrpc": "2.0", "id": 1, "result": ' + b"9" * 5_000 + b"}",
+    "a huge quantity": b'{"jsonrpc": "2.0", "id": 1, "result": "0x' + b"f" * 17 + b'"}',
+    "a negative one": b'{"jsonrpc": "2.0", "id": 1, "result": "-0x1"}',
+    "an object": b'{"jsonrpc": "2.0", "id": 1, "result": {}}',
+    "a nest": b"[" * 200_000,
+    "no text": b"\xff\xfe\xfd",
+}
+
+
+@pytest.mark.parametrize("body", BODIES.values(), ids=BODIES)
+def test_attack_47_what_is_no_answer_is_an_outage(gateway: Gateway, body: bytes) -> None:
+    gateway.body = lambda number: body
+    with pytest.raises(RpcUnreachable, match="did not answer eth_blockNumber"):
+        HttpRpc(gateway.url).request("eth_blockNumber", [])
+
+
+ERRORS = [{"code": None}, {"code": "x", "message": None}, {}, [], "no", 7, True, {"data": {"data": 7}}]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=json.dumps)
+def test_attack_47_an_error_of_any_shape_is_the_nodes_error(gateway: Gateway, error: Any) -> None:
+    """The first of them ended solver, verifier and whistleblower."""
+    gateway.body = lambda number: json.dumps({"id": number, "error": error}).encode()
+    with pytest.raises(RpcFailed) as caught:
+        HttpRpc(gateway.url).request("eth_blockNumber", [])
+    assert isinstance(caught.value.rpc_code, int) and isinstance(caught.value.data, str)
+
+
+def test_a_long_error_is_cut(gateway: Gateway) -> None:
+    gateway.body = lambda number: json.dumps({"error": {"message": "x" * 10**6}}).encode()
+    with pytest.raises(RpcFailed) as caught:
+        HttpRpc(gateway.url).request("eth_blockNumber", [])
+    assert len(caught.value.message) < 1_000
+
+
+def test_attack_47_an_answer_that_trickles_ends_with_its_time(gateway: Gateway) -> None:
+    gateway.answers("0x" + "00" * 1_000)
+    gateway.pause_s = 0.05
+    with pytest.raises(RpcUnreachable, match="timed out"):
+        HttpRpc(gateway.url, timeout_s=0.3).request("eth_call", [])
+
+
+def test_attack_47_an_answer_that_ends_early_is_none(gateway: Gateway) -> None:
+    gateway.answers("0x1234")
+    gateway.declared = 10_000
+    with pytest.raises(RpcUnreachable):
+        HttpRpc(gateway.url, timeout_s=2.0).request("eth_call", [])
+
+
+BLOCK = {"hash": HASH, "number": "0x5", "timestamp": "0x1", "baseFeePerGas": "0x1", "mixHash": HASH}
+LOG = {
+    "address": ADDRESS,
+    "topics": [HASH],
+    "data": "0x",
+    "blockNumber": "0x5",
+    "blockHash": HASH,
+    "logIndex": "0x0",
+    "transactionHash": HASH,
+}
+RECEIPT = {
+    "transactionHash": HASH,
+    "blockNumber": "0x5",
+    "blockHash": HASH,
+    "gasUsed": "0x5",
+    "status": "0x1",
+    "logs": [LOG],
+}
+WHOLE: dict[str, tuple[list[Any], Any]] = {
+    "eth_getBlockByNumber": (["0x5", False], BLOCK),
+    "eth_getTransactionReceipt": ([HASH], RECEIPT),
+    "eth_getLogs": ([{}], [LOG]),
+}
+WRONG = [None, 7, "", "0x", "0xzz", "0x1" + "0" * 64, [], {}, [None], True, "5"]
+
+
+@pytest.mark.parametrize("method", WHOLE)
+def test_attack_47_every_field_that_is_read_is_there_and_is_what_it_must_be(
+    gateway: Gateway, method: str
+) -> None:
+    rpc, (params, answer) = HttpRpc(gateway.url), WHOLE[method]
+    gateway.answers(answer)
+    assert rpc.request(method, params) == answer
+    inner = answer[0] if isinstance(answer, list) else answer
+    optional = {"baseFeePerGas", "mixHash"}
+    for name in inner:
+        without = {key: value for key, value in inner.items() if key != name}
+        for wrong in [without, *({**inner, name: value} for value in WRONG if value != inner[name])]:
+            if name in optional and wrong.get(name) is None:
+                continue
+            if (name, wrong.get(name)) in (("data", "0x"), ("topics", []), ("logs", [])):
+                continue  # a log may have none
+            if name == "mixHash" and not isinstance(wrong[name], str):
+                continue
+            gateway.answers([wrong] if isinstance(answer, list) else wrong)
+            if name == "mixHash" and str(wrong[name]).startswith("0x"):
+                assert SeedHeaders(rpc).of(5) == b"", "no header without its fields"
+                continue
+            with pytest.raises(RpcUnreachable):
+                rpc.request(method, params)
+
+
+def test_an_answer_to_another_question_is_none(gateway: Gateway) -> None:
+    rpc = HttpRpc(gateway.url)
+    gateway.answers({**BLOCK, "number": "0x6"})
+    with pytest.raises(RpcUnreachable, match="block 6 for block 5"):
+        rpc.request("eth_getBlockByNumber", ["0x5", False])
+    gateway.answers({**RECEIPT, "transactionHash": "0x" + "99" * 32})
+    with pytest.raises(RpcUnreachable, match="another transaction"):
+        rpc.request("eth_getTransactionReceipt", [HASH])
+
+
+@pytest.mark.parametrize("value", ["0x", "0x_1", " 0x1", "0x1 ", "0x\uff11", "1", 1, None, "0x" + "f" * 65])
+def test_a_quantity_is_hex_digits_and_nothing_else(value: Any) -> None:
+    with pytest.raises(RpcUnreachable):
+        quantity(value, "it")
+
+
+def test_a_url_that_is_none_is_an_outage() -> None:
+    for url in ("nowhere", "http://[::1", "ftp://127.0.0.1", "http://127.0.0.1:99999"):
+        with pytest.raises(RpcUnreachable):
+            HttpRpc(url, timeout_s=1.0).request("eth_chainId", [])

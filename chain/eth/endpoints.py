@@ -1,0 +1,334 @@
+"""One or more RPC endpoints of one chain as one node: asked again, replaced by one another, and compared.
+
+Contract: a request is repeated, at another endpoint where there is one, until it is answered or its tries are
+used up, with growing random pauses and growing time limits; so a node that fails now and then costs a pause
+and not a whole look at the market. An answer that lags behind what was seen (an older head, a block that is
+suddenly unknown) is asked for again before it is believed. With several endpoints, logs, blocks and calls at
+a named block must be the same at two of them that know the block: if they are not, and stay so,
+`EndpointsDisagree` is raised, since nobody can tell who lies. The head is the lowest of those endpoints that
+move on.
+Not guaranteed: truth where all but one endpoint are down, lag behind, or do not know the block; `counters`
+says how often that was.
+
+Everything that this package asks may be asked twice: a signed transaction has its nonce. A development node's
+own methods (`evm_mine`, …) are neither repeated nor compared.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from assay.chain.eth.rpc import TIMEOUT_S, HttpRpc, RpcFailed, quantity
+from assay.protocol.errors import RpcUnreachable
+
+_OWN_METHODS = ("evm_", "anvil_", "hardhat_", "debug_")
+_PASSING = (
+    *("rate", "too many requests", "capacity", "throttl", "try again", "temporar", "overload", "busy"),
+    *("unavailable", "internal error", "header not found", "block not found", "resource not found"),
+    *("unknown block", "missing trie node", "not currently canonical", "out of range", "outofrange"),
+)
+"""In a node's error: it may answer in a moment, or another node may. (What is too much at once stays too
+much.)"""
+_REFUSED = "refused"
+
+
+class EndpointsDisagree(RpcUnreachable):
+    """Two endpoints give different answers to a question that has one."""
+
+    code = "endpoints-disagree"
+
+
+class Endpoint(Protocol):
+    """What is asked: `chain.eth.rpc.HttpRpc`; tests bring their own."""
+
+    shown_url: str
+
+    def ask(self, method: str, params: list[Any], timeout_s: float) -> Any:
+        """The result of one call. Raises RpcFailed, RpcUnreachable."""
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How often and how long to ask. Operator configuration."""
+
+    tries: int = 6
+    first_pause_s: float = 0.05
+    longest_pause_s: float = 2.0
+    first_limit_s: float = 3.0
+    """Time limit of a first try; each further one has twice the time, up to `last_limit_s`."""
+    last_limit_s: float = TIMEOUT_S
+    doubts: int = 3
+    """How often an answer that contradicts what was seen is asked for again."""
+    still_s: float = 60.0
+    """An endpoint whose head stands still for so long, while another's moves, is left behind."""
+
+
+class Endpoints:
+    """The endpoints, first to last in the operator's order. Safe to share between threads."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        patience: Patience | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        seed: int | None = None,
+    ) -> None:
+        if not endpoints:
+            raise ValueError("at least one endpoint is needed")
+        self._all = [_Watched(endpoint, place, clock) for place, endpoint in enumerate(endpoints)]
+        self.patience = patience or Patience()
+        self.counters: Counter[str] = Counter()
+        """For a status page: `repeated`, `taken_over`, `doubted`, `uncompared`, `disagreed`."""
+        self._clock, self._sleep = clock, sleep
+        self._random = random.Random(seed)
+        self._lock = threading.Lock()
+        self._seen = _Seen()
+
+    def troubles(self) -> dict[str, str]:
+        """Endpoints that do not answer at present, with their last error."""
+        return {one.url: one.error for one in self._all if one.error}
+
+    def request(self, method: str, params: list[Any]) -> Any:
+        """The result of one JSON-RPC call. Raises RpcFailed, RpcUnreachable, EndpointsDisagree."""
+        if method.startswith(_OWN_METHODS):
+            return self._all[0].ask(method, params, self.patience.last_limit_s)
+        if len(self._all) > 1 and method == "eth_blockNumber":
+            return self._head()
+        return self._undoubted(method, params)
+
+    # Repeating
+
+    def _undoubted(self, method: str, params: list[Any]) -> Any:
+        """The answer, asked again while it falls behind what was seen before."""
+        for doubt in range(self.patience.doubts + 1):
+            answer, by = self._repeated(method, params)
+            if doubt == self.patience.doubts or self._seen.agrees(method, params, answer):
+                break
+            self.counters["doubted"] += 1
+            by.doubted()
+            self._pause(doubt)
+        self._seen.note(method, params, answer)
+        if answer is not None and len(self._all) > 1 and _has_one_answer(method, params):
+            return self._compared(method, params, answer, by)
+        return answer
+
+    def _repeated(self, method: str, params: list[Any]) -> tuple[Any, _Watched]:
+        """An answer, and who gave it."""
+        for attempt in range(self.patience.tries):
+            endpoint = self._next()
+            try:
+                answer = endpoint.ask(method, params, self._limit_s(attempt, endpoint, method))
+            except RpcFailed as failure:
+                if attempt + 1 == self.patience.tries or not _passes(failure):
+                    raise
+                endpoint.doubted()
+            except RpcUnreachable:
+                if attempt + 1 == self.patience.tries:
+                    raise
+            else:
+                if endpoint.place:
+                    self.counters["taken_over"] += 1
+                return answer, endpoint
+            self.counters["repeated"] += 1
+            self._pause(attempt)
+        raise AssertionError("the last try returns or raises")
+
+    def _next(self) -> _Watched:
+        """The first in the operator's order that does not rest; if all do, the one that has rested most."""
+        now = self._clock()
+        return min(self._all, key=lambda one: (max(one.rests_until - now, 0.0), one.place))
+
+    def _limit_s(self, attempt: int, endpoint: _Watched, method: str) -> float:
+        usual = 4 * endpoint.usual_s.get(method, 0.0)
+        first = max(self.patience.first_limit_s, usual)
+        return float(min(first * 2**attempt, self.patience.last_limit_s))
+
+    def _pause(self, attempt: int) -> None:
+        pause = min(self.patience.first_pause_s * 2**attempt, self.patience.longest_pause_s)
+        with self._lock:
+            part = self._random.uniform(0.5, 1.5)
+        self._sleep(pause * part)
+
+    # Comparing
+
+    def _head(self) -> str:
+        """The lowest head of the endpoints that move on. Raises RpcUnreachable when none answers."""
+        heads: dict[_Watched, int] = {}
+        for endpoint in self._all:
+            if endpoint.error and endpoint.rests_until > self._clock():
+                continue
+            try:
+                limit_s = self._limit_s(0, endpoint, "eth_blockNumber")
+                head = quantity(endpoint.ask("eth_blockNumber", [], limit_s), "the head")
+            except (RpcFailed, RpcUnreachable):
+                self.counters["repeated"] += 1
+                continue
+            endpoint.stands_at(head)
+            heads[endpoint] = head
+        if not heads:
+            return str(self._undoubted("eth_blockNumber", []))
+        highest = max(heads.values())
+        moving = [
+            head for one, head in heads.items() if head == highest or one.still_s() < self.patience.still_s
+        ]
+        return hex(min(moving))
+
+    def _compared(self, method: str, params: list[Any], answer: Any, by: _Watched) -> Any:
+        """The answer that another endpoint gives too. Raises EndpointsDisagree."""
+        for attempt in range(self.patience.doubts):
+            other = self._other(by)
+            second = None if other is None else self._second(method, params, other)
+            if other is None or second is None:
+                self.counters["uncompared"] += 1
+                return answer
+            if _gist(method, second) == _gist(method, answer):
+                return answer
+            if attempt + 1 < self.patience.doubts:  # the chain may have changed between the two
+                self._pause(attempt)
+                answer = by.ask(method, params, self._limit_s(attempt, by, method))
+        self.counters["disagreed"] += 1
+        others = ", ".join(one.url for one in self._all if one is not by)
+        raise EndpointsDisagree(
+            f"{by.url} and {others} give different answers to {method}; nothing was done",
+            hint="one of them lies or is broken: compare them with a third, and leave it out of --rpc-url",
+        )
+
+    def _second(self, method: str, params: list[Any], other: _Watched) -> Any:
+        """What another endpoint answers; None if it does not, or does not know the block."""
+        for attempt in range(self.patience.doubts):
+            try:
+                answer = other.ask(method, params, self._limit_s(attempt, other, method))
+            except RpcUnreachable:
+                answer = None
+            except RpcFailed as failure:
+                if not _passes(failure):
+                    return _REFUSED
+                answer = None
+            if answer is not None:
+                return answer
+            self._pause(attempt)
+        return None
+
+    def _other(self, by: _Watched) -> _Watched | None:
+        now = self._clock()
+        others = [one for one in self._all if one is not by and not (one.error and one.rests_until > now)]
+        return others[0] if others else None
+
+
+class _Watched:
+    """An endpoint with what is known of it."""
+
+    def __init__(self, endpoint: Endpoint, place: int, clock: Callable[[], float]) -> None:
+        self.url, self.place = endpoint.shown_url, place
+        self.usual_s: dict[str, float] = {}
+        """How long answers to a method took of late."""
+        self.rests_until = float("-inf")
+        self.error = ""
+        """Why it was last not answered; empty once it has answered."""
+        self._endpoint, self._clock = endpoint, clock
+        self._failures = 0
+        self._head, self._head_since = -1, clock()
+
+    def ask(self, method: str, params: list[Any], limit_s: float) -> Any:
+        begin = self._clock()
+        try:
+            answer = self._endpoint.ask(method, params, limit_s)
+        except RpcUnreachable as error:
+            self._failures += 1
+            self.rests_until = self._clock() + min(0.25 * 2**self._failures, 30.0)
+            self.error = error.message
+            raise
+        except RpcFailed:
+            self._answered(begin, method)
+            raise
+        self._answered(begin, method)
+        return answer
+
+    def _answered(self, begin: float, method: str) -> None:
+        took = self._clock() - begin
+        self.usual_s[method] = max(took, 0.9 * self.usual_s.get(method, 0.0))
+        self._failures, self.error, self.rests_until = 0, "", float("-inf")
+
+    def doubted(self) -> None:
+        """Ask another one next."""
+        self.rests_until = self._clock() + 0.5
+
+    def stands_at(self, head: int) -> None:
+        if head != self._head:
+            self._head, self._head_since = head, self._clock()
+
+    def still_s(self) -> float:
+        """Seconds since the head last moved."""
+        return self._clock() - self._head_since
+
+
+class _Seen:
+    """The furthest that answers have gone: heads, blocks and nonces that fall behind it are doubtful."""
+
+    def __init__(self) -> None:
+        self._head = -1
+        self._nonces: dict[str, int] = {}
+
+    def agrees(self, method: str, params: list[Any], answer: Any) -> bool:
+        if method == "eth_blockNumber":
+            return int(answer, 16) >= self._head
+        if method == "eth_getBlockByNumber":
+            if answer is None:
+                return int(params[0], 16) > self._head
+            return params[0] != "latest" or int(answer["number"], 16) >= self._head
+        if method == "eth_getTransactionCount" and params[1] == "latest":
+            return int(answer, 16) >= self._nonces.get(params[0], 0)
+        return True
+
+    def note(self, method: str, params: list[Any], answer: Any) -> None:
+        if method == "eth_blockNumber":
+            self._head = int(answer, 16)
+        elif method == "eth_getBlockByNumber" and answer is not None and params[0] == "latest":
+            self._head = int(answer["number"], 16)
+        elif method == "eth_getTransactionCount" and params[1] == "latest":
+            self._nonces[params[0]] = int(answer, 16)
+
+
+def _passes(failure: RpcFailed) -> bool:
+    """Whether a node's error may be gone in a moment, or at another node."""
+    text = failure.text.lower()
+    if failure.data.startswith("0x") or "revert" in text or failure.rpc_code in (3, 413):
+        return False
+    return any(words in text for words in _PASSING)
+
+
+def _has_one_answer(method: str, params: list[Any]) -> bool:
+    """Whether all honest endpoints give the same to a question, once they know the block that it names."""
+    if method in ("eth_getLogs", "eth_chainId"):
+        return True
+    block = {"eth_getBlockByNumber": 0, "eth_call": 1, "eth_getTransactionCount": 1, "eth_getCode": 1}
+    if method not in block:
+        return False
+    named = params[block[method]]
+    return named not in ("latest", "pending", "earliest", "safe", "finalized")
+
+
+def _gist(method: str, answer: Any) -> Any:
+    """What of an answer must be the same everywhere."""
+    if method == "eth_getBlockByNumber":
+        return answer["hash"].lower()
+    if method == "eth_getLogs":
+        return [
+            [log["blockHash"].lower(), int(log["logIndex"], 16), log["address"].lower(), log["data"].lower()]
+            + [topic.lower() for topic in log["topics"]]
+            for log in answer
+        ]
+    return answer.lower() if isinstance(answer, str) else answer
+
+
+def http_endpoints(urls: Sequence[str], patience: Patience | None = None) -> Endpoints:
+    """The endpoints at these URLs, asked again and compared."""
+    return Endpoints([HttpRpc(url) for url in urls], patience)

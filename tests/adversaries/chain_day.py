@@ -1,0 +1,251 @@
+"""A whole market in one process on a real chain, which may lose its last blocks at any time.
+
+Everybody's service runs on its own journal and events, and computes a job of a few numbers. `day.lose(depth)`
+takes the last blocks away and brings as many others, without what was in them; a service that is off
+meanwhile is started again from its disk. In the end the job must have come to its end all the same, with the
+same model, everybody's tokens accounted for, and no account with anything under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.deploy import Deployment, deploy
+from assay.chain.contracts.market import ChainMarket
+from assay.chain.contracts.plan import Delays, market_plan, registry_of
+from assay.chain.eth.anvil import dev_account
+from assay.chain.eth.clock import ChainClock
+from assay.chain.eth.endpoints import Endpoints, Patience
+from assay.chain.eth.journal import Journal
+from assay.chain.eth.rpc import HttpRpc, quantity
+from assay.chain.eth.sender import FeePolicy, Sender
+from assay.node.artifacts import publish_job
+from assay.node.service import Service
+from assay.protocol.errors import AssayError, Reverted
+from assay.protocol.params import worst_case
+from assay.protocol.types import JobId, Kind, Phase, Role, Seconds, Wei
+from assay.solver.policy import Limits as SolverLimits
+from assay.solver.service import SolverService
+from assay.verifier.policy import Limits as VerifierLimits
+from assay.verifier.service import VerifierService
+from assay.whistleblower.policy import Limits as WhistleLimits
+from assay.whistleblower.policy import Mode
+from assay.whistleblower.service import WhistleblowerService
+from tests.fakes.blocks import FakeBlocks, Network
+from tests.fakes.jobs import RESOURCE_LIMITS, tiny_files, tiny_terms
+from tests.fakes.market_day import secret
+
+FUNDS = Wei(10_000)
+FINAL = 3
+DEEPEST = 64
+"""Blocks that a reorganisation may take, a second each."""
+SEED_AGE = Seconds(2 * DEEPEST)
+"""What verifiers wait with their votes, so that no reorganisation replaces a seed that they have voted under:
+there are blocks of transactions, too, of which each takes a second."""
+TERMS = {
+    "challenge_window": 3 * DEEPEST,
+    "outer_time": 20,
+    "seed_delay": 2,
+    "vote_time": 4 * DEEPEST,
+    "reveal_time": 4 * DEEPEST,
+    "move_time": 10 * DEEPEST,
+    "task_time": 40 * DEEPEST,
+    "straggler_time": 40 * DEEPEST,
+}
+DELAYS = Delays(
+    unbond_s=Seconds(100_000), unbind_s=Seconds(200_000), weight_epoch=1, forced_error_s=Seconds(200_000)
+)
+NAMES = ("client", "ann", "bob", "v0", "v1", "v2", "wendy")
+TRANSFER = {
+    "type": "function",
+    "name": "transfer",
+    "inputs": [{"name": "to", "type": "address"}, {"name": "amount", "type": "uint256"}],
+    "outputs": [{"name": "", "type": "bool"}],
+}
+
+
+@dataclass
+class ChainDay:
+    """The market, and everybody in it by name; `solvers`: the kind of each."""
+
+    rpc: HttpRpc
+    artifacts: Artifacts
+    folder: Path
+    solvers: dict[str, Callable[..., SolverService]] = field(default_factory=dict)
+    network: Network = field(default_factory=Network)
+    markets: dict[str, ChainMarket] = field(default_factory=dict)
+    services: dict[str, Service] = field(default_factory=dict)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    lost: int = 0
+    """Blocks that were taken away."""
+
+    def __post_init__(self) -> None:
+        deployer = self._sender("deployer", 9)
+        plan = market_plan(deployer.address, token_supply=Wei(10**9), delays=DELAYS)
+        self.deployment: Deployment = deploy(deployer, self.artifacts, plan)
+        for name in NAMES:
+            self.connect(name)
+        token = self.markets["client"].contracts["Token"]
+        token.abi = [*token.abi, TRANSFER]
+        for name, market in self.markets.items():
+            deployer.send(f"give {name}", token.call("transfer", market.me, FUNDS))
+            market.deposit("deposit", FUNDS)
+        for name, role in (("ann", "SOLVER"), ("bob", "SOLVER"), *((f"v{i}", "VERIFIER") for i in range(3))):
+            self.markets[name].stake_up("stake", Role[role], Wei(2_000 if role == "SOLVER" else 1_000))
+        for name in NAMES[1:]:
+            self.start(name)
+        self.first = self.height()
+
+    def _sender(self, name: str, account: int) -> Sender:
+        (self.folder / name).mkdir(parents=True, exist_ok=True)
+        policy = FeePolicy(poll_s=0.01, confirm_timeout_s=2.0, heal_every_s=0.2, final_blocks=FINAL)
+        endpoints = Endpoints([self.rpc], Patience(tries=2, doubts=1, first_pause_s=0.01))
+        journal = Journal(self.folder / name / "journal.db")
+        return Sender(endpoints, dev_account(account), journal, registry_of(self.artifacts), policy)
+
+    def connect(self, name: str) -> ChainMarket:
+        """An account's market, from what is on its disk."""
+        if name in self.markets:
+            self.markets[name].disconnect()
+            self.markets[name].sender.journal.close()
+        sender = self._sender(name, NAMES.index(name))
+        parts = (sender.rpc, self.deployment, self.artifacts, sender, self.folder / name / "events.db")
+        self.markets[name] = ChainMarket(*parts, max_age_s=0.0)
+        return self.markets[name]
+
+    def start(self, name: str) -> None:
+        """Start a service, as after its process has ended."""
+        market, folder = self.connect(name), self.folder / name
+        clock, blocks = ChainClock(market.sender.rpc), FakeBlocks(self.network)
+        options: dict[str, Any] = {"emit": self.events.append}
+        service: Service
+        if name in ("ann", "bob"):
+            kind = self.solvers.get(name, SolverService)
+            limits = SolverLimits(Wei(0), 1, Seconds(20))
+            service = kind(market, blocks, clock, folder, limits, RESOURCE_LIMITS, **options)
+        elif name == "wendy":
+            watch = WhistleLimits(Mode.PLAY, Wei(1_000), demand=False)
+            service = WhistleblowerService(
+                market, blocks, clock, folder, secret(name), watch, RESOURCE_LIMITS, **options
+            )
+        else:
+            votes = VerifierLimits(Seconds(20), Wei(200), SEED_AGE)
+            service = VerifierService(
+                market, blocks, clock, folder, secret(name), votes, RESOURCE_LIMITS, **options
+            )
+        service.housekeeping = market.sender.resume
+        self.services[name] = service
+
+    def post(self, **changes: Any) -> JobId:
+        """The client posts a job."""
+        changes = {**TERMS, **changes}
+        client = self.markets["client"]
+        published = publish_job(FakeBlocks(self.network), tiny_files(2))
+        terms = tiny_terms(published, client.me, **changes)
+        return client.post(f"post/{terms.nonce}", terms, worst_case(terms))
+
+    # The chain
+
+    def height(self) -> int:
+        return quantity(self.rpc.request("eth_blockNumber", []), "the height")
+
+    def pass_time(self, blocks: int) -> None:
+        """So many blocks, a second each."""
+        self.rpc.request("anvil_mine", [hex(blocks), "0x1"])
+
+    def lose(self, depth: int, grow: int = 0) -> int:
+        """Replace the last blocks, but for those before the market was there, by empty ones, and `grow` more;
+        how many there were."""
+        depth = min(depth, self.height() - self.first)
+        if depth > 0:
+            self.rpc.request("anvil_reorg", [depth, []])
+            self.lost += depth
+        if grow:
+            self.rpc.request("anvil_mine", [hex(grow)])
+        return depth
+
+    # The day
+
+    def turn(self, off: tuple[str, ...] = (), blocks: int = 8) -> None:
+        """Everybody but those who are off looks, acts, and looks after its transactions; time passes."""
+        self.look_after("client")
+        for name, service in self.services.items():
+            if name not in off:
+                service._guarded("tick", service.tick)
+                service._guarded("housekeeping", service.housekeeping)
+        self.pass_time(blocks)
+
+    def look_after(self, name: str) -> None:
+        try:
+            self.markets[name].sender.resume()
+        except AssayError as error:
+            self.events.append({"event": "client-trouble", "error": error.message})
+
+    def run(self, until: Callable[[], bool], turns: int = 200) -> bool:
+        for _ in range(turns):
+            if until():
+                return True
+            self.turn()
+        return until()
+
+    # What it came to
+
+    def claims(self, job_id: JobId) -> list[Any]:
+        return list(self.markets["client"].claims(job_id))
+
+    def closed(self, job_id: JobId) -> Callable[[], bool]:
+        def is_closed() -> bool:
+            try:
+                return self.markets["client"].job(job_id).progress.closed
+            except AssayError:
+                return False  # not on this chain, at present
+
+        return is_closed
+
+    def model(self, job_id: JobId) -> list[str]:
+        """Output roots of the settled outer claims, by round: the same bits have the same."""
+        found = [
+            (view.claim.round, view.claim.output_root.hex())
+            for view in self.claims(job_id)
+            if view.claim.kind == Kind.OUTER and view.status.phase == Phase.SETTLED
+        ]
+        return [root for _, root in sorted(found)]
+
+    def wealth(self) -> dict[str, int]:
+        """Tokens of everybody, staked or not."""
+        total = {}
+        for name, market in self.markets.items():
+            staked = sum(
+                (view := market.stake(market.me, role)).active + view.unbonding for role in Role
+            )
+            total[name] = market.wallet(market.me) + market.free(market.me) + staked
+        return total
+
+    def unsound(self, job_id: JobId) -> list[str]:
+        """What is not as it must be after a day of honest people: nothing."""
+        found = []
+        for name, market in self.markets.items():
+            for _ in range(FINAL + 2):
+                self.look_after(name)
+                self.pass_time(1)
+            if open_ := market.sender.journal.open_intents(market.sender.address):
+                found.append(f"{name} has {[intent.key for intent in open_]} under way")
+            try:
+                market.set_endpoint(f"last word of {name}", f"http://{name}")
+            except (AssayError, Reverted) as error:
+                found.append(f"{name} cannot write: {error.message}")
+        wealth, market = self.wealth(), self.markets["client"]
+        if sum(wealth.values()) + market.held != FUNDS * len(NAMES):
+            found.append(f"tokens do not add up: {wealth}, and {market.held} held")
+        for name in NAMES[1:]:
+            if wealth[name] < FUNDS:
+                found.append(f"{name} has lost {FUNDS - wealth[name]}")
+        for view in self.claims(job_id):
+            if view.status.phase == Phase.CONVICTED:
+                found.append(f"claim {view.claim_id.hex()[:8]} of an honest solver was convicted")
+        bugs = [event for event in self.events if event["event"] in ("bug", "abandoned", "stopped")]
+        return found + [str(bug) for bug in bugs]

@@ -1,0 +1,26 @@
+"""Attack 47: no answer of an RPC node ends a node, sends anything twice, or is remembered when it was
+false."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assay.chain.contracts.compile import Artifacts
+from tests.adversaries.rpc_answers import Life
+
+
+@pytest.mark.parametrize("share", [0.02, 0.2, 0.9])
+def test_attack_47_no_answer_of_an_rpc_node_ends_anything(
+    artifacts: Artifacts, tmp_path: Path, share: float
+) -> None:
+    life = Life(artifacts, tmp_path, seed=int(100 * share))
+    truth = life.look()
+    life.rpc.share = share
+    life.live(rounds=8 if share > 0.1 else 24)
+    assert life.rpc.damaged > 10, "the faults were planted"
+    assert not life.escaped, life.escaped
+    assert life.recovers()
+    assert [type(part) for part in life.look()] == [type(part) for part in truth]
+    assert life.sent_once()

@@ -1,0 +1,67 @@
+"""Attack 46: reorganisations of every depth in every phase of a job, with services on or off, on a real
+chain."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from assay.chain.contracts.compile import Artifacts
+from assay.chain.eth.rpc import HttpRpc
+from tests.adversaries.chain_day import NAMES, ChainDay
+
+torch.set_num_threads(1)
+
+
+def test_an_undisturbed_day_comes_to_its_end(
+    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
+) -> None:
+    day = ChainDay(rpc, artifacts, tmp_path)
+    job_id = day.post()
+    assert day.run(day.closed(job_id))
+    assert day.unsound(job_id) == [] and day.model(job_id) == BITS
+
+
+BITS = [
+    "023b43ba94b6d97cbcc483725fe2ec02cb407ba78f02a0c77ea9a24b28f5e0a1",
+    "e05351f0e3a248ebe773ce4adaaeb12fd91a9887449533dde1739d617937db91",
+]
+
+
+def reorganised(day: ChainDay, seed: int, depths: tuple[int, int], times: int, every: int) -> list[str]:
+    """A day on which the chain loses blocks so many times, some of the services being off; what is
+    unsound."""
+    r = random.Random(seed)
+    job_id = day.post()
+    done = turns = 0
+    while not (day.closed(job_id)() and done >= times) and turns < 60 + 20 * times:
+        turns += 1
+        if done < times and turns % every == 0:
+            off = tuple(name for name in NAMES[1:] if r.random() < 0.3)
+            day.lose(r.randint(*depths), grow=r.choice([0, 0, 3, 80]))
+            done += 1
+            for _ in range(r.randint(0, 3)):
+                day.turn(off)
+            for name in off:
+                if r.random() < 0.5:
+                    day.start(name)
+        day.turn()
+    assert day.lost >= times, "blocks were taken away"
+    found = day.unsound(job_id)
+    if not day.closed(job_id)():
+        found.append(f"the job is not closed: {day.markets['client'].job(job_id).progress}")
+    elif day.model(job_id) != BITS:
+        found.append(f"the model has other bits: {day.model(job_id)}")
+    return found
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_attack_46_reorganisations_change_nothing_of_what_a_job_comes_to(
+    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, seed: int
+) -> None:
+    day = ChainDay(rpc, artifacts, tmp_path)
+    found = reorganised(day, seed, (1, 12), times=6, every=5)
+    assert found == [], day.events[-10:]

@@ -1,0 +1,220 @@
+"""Several endpoints as one node: repeated, replaced, doubted and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from assay.chain.eth.endpoints import Endpoints, EndpointsDisagree, Patience
+from assay.chain.eth.rpc import RpcFailed
+from assay.protocol.errors import RpcUnreachable
+from tests.unit.chain.eth.fake_node import FakeNode
+
+DOWN = RpcUnreachable("it is down")
+BUSY = RpcFailed("eth_call", -32005, "rate limit exceeded", "")
+REVERTED = RpcFailed("eth_call", 3, "execution reverted: not found", "0x1234")
+
+
+class Time:
+    """Moves when somebody sleeps."""
+
+    now = 0.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Flaky:
+    """An endpoint over a node that fails as a test says; counts what reaches it."""
+
+    def __init__(self, name: str, node: FakeNode) -> None:
+        self.shown_url, self.node = name, node
+        self.faults: list[Exception | None] = []
+        """What comes instead of the next answers."""
+        self.change: Callable[[str, Any], Any] = lambda method, answer: answer
+        self.asked: list[str] = []
+        self.limits: list[float] = []
+
+    def ask(self, method: str, params: list[Any], timeout_s: float) -> Any:
+        self.asked.append(method)
+        self.limits.append(timeout_s)
+        fault = self.faults.pop(0) if self.faults else None
+        if fault is not None:
+            raise fault
+        return self.change(method, self.node.request(method, params))
+
+
+@pytest.fixture
+def node() -> FakeNode:
+    node = FakeNode()
+    for _ in range(10):
+        node.mine()
+    return node
+
+
+def made(*endpoints: Flaky, **patience: Any) -> tuple[Endpoints, Time]:
+    time = Time()
+    return Endpoints(endpoints, Patience(**patience), clock=time.clock, sleep=time.sleep, seed=1), time
+
+
+def test_a_fault_costs_a_pause_and_no_more(node: FakeNode) -> None:
+    one = Flaky("one", node)
+    one.faults = [DOWN, BUSY, None, DOWN]
+    endpoints, time = made(one)
+    assert endpoints.request("eth_blockNumber", []) == "0xa"
+    assert len(one.asked) == 3 and 0 < time.now < 0.5
+    assert endpoints.request("eth_blockNumber", []) == "0xa"
+    assert endpoints.counters["repeated"] == 3 and endpoints.troubles() == {}
+
+
+def test_tries_are_bounded_and_have_ever_more_time(node: FakeNode) -> None:
+    one = Flaky("one", node)
+    one.faults = [DOWN] * 100
+    endpoints, time = made(one, tries=4, first_limit_s=2.0, last_limit_s=10.0)
+    with pytest.raises(RpcUnreachable):
+        endpoints.request("eth_blockNumber", [])
+    assert one.limits == [2.0, 4.0, 8.0, 10.0]
+    assert time.now < 2 and list(endpoints.troubles()) == ["one"]
+
+
+def test_a_refusal_is_an_answer_and_is_not_repeated(node: FakeNode) -> None:
+    one = Flaky("one", node)
+    one.faults = [REVERTED]
+    endpoints, _ = made(one)
+    with pytest.raises(RpcFailed):
+        endpoints.request("eth_call", [{}, "latest"])
+    assert len(one.asked) == 1
+
+
+def test_a_development_nodes_own_methods_are_never_repeated(node: FakeNode) -> None:
+    one = Flaky("one", node)
+    one.faults = [DOWN]
+    with pytest.raises(RpcUnreachable):
+        made(one)[0].request("evm_mine", [])
+    assert one.asked == ["evm_mine"]
+
+
+def test_a_second_endpoint_takes_over_at_once_and_the_first_comes_back(node: FakeNode) -> None:
+    one, two = Flaky("one", node), Flaky("two", node)
+    one.faults = [DOWN] * 3
+    endpoints, time = made(one, two)
+    assert endpoints.request("eth_getBalance", ["0x", "latest"])
+    assert (len(one.asked), len(two.asked)) == (1, 1)
+    assert endpoints.counters["taken_over"] == 1 and "one" in endpoints.troubles()
+    endpoints.request("eth_getBalance", ["0x", "latest"])
+    assert (len(one.asked), len(two.asked)) == (1, 2), "it rests"
+    one.faults = []
+    time.now += 60
+    endpoints.request("eth_getBalance", ["0x", "latest"])
+    assert len(one.asked) == 2 and endpoints.troubles() == {}
+
+
+def test_attack_47_a_stale_head_is_not_believed_at_once(node: FakeNode) -> None:
+    one = Flaky("one", node)
+    endpoints, _ = made(one)
+    assert endpoints.request("eth_blockNumber", []) == "0xa"
+    stale = iter(["0x7", "0x6"])
+    one.change = lambda method, answer: next(stale, answer)
+    assert endpoints.request("eth_blockNumber", []) == "0xa"
+    assert endpoints.counters["doubted"] == 2
+
+
+def test_a_head_that_stays_behind_is_believed(node: FakeNode) -> None:
+    """The chain was reorganised to a shorter one: a development chain does that."""
+    one = Flaky("one", node)
+    endpoints, _ = made(one)
+    endpoints.request("eth_blockNumber", [])
+    node.reorganise(5)
+    assert endpoints.request("eth_blockNumber", []) == "0x5"
+    one.asked.clear()
+    assert endpoints.request("eth_blockNumber", []) == "0x5" and len(one.asked) == 1
+
+
+def test_attack_47_a_block_that_is_suddenly_unknown_is_asked_for_again(node: FakeNode) -> None:
+    one = Flaky("one", node)
+    endpoints, _ = made(one)
+    endpoints.request("eth_blockNumber", [])
+    nulls = iter([None])
+    one.change = lambda method, answer: next(nulls, answer)
+    assert endpoints.request("eth_getBlockByNumber", ["0x5", False])["number"] == "0x5"
+
+
+@pytest.mark.parametrize("method", ["eth_getLogs", "eth_getBlockByNumber", "eth_call"])
+def test_attack_47_a_lie_of_either_endpoint_is_no_answer(node: FakeNode, method: str) -> None:
+    log = {"address": "0x" + "11" * 20, "topics": [], "data": "0x"}
+    node.mine([log])
+    params = {
+        "eth_getLogs": [{"fromBlock": "0x1", "toBlock": "0xb"}],
+        "eth_getBlockByNumber": ["0x5", False],
+        "eth_call": [{}, {"blockHash": node.blocks[5].hash}],
+    }[method]
+
+    def lie(method: str, answer: Any) -> Any:
+        if isinstance(answer, dict):
+            return {**answer, "hash": "0x" + "99" * 32}
+        return [] if isinstance(answer, list) else "0x99"
+
+    for liar in (0, 1):
+        pair = Flaky("one", node), Flaky("two", node)
+        honest = made(*pair)[0].request(method, params)
+        assert honest or method == "eth_call"
+        pair[liar].change = lie
+        with pytest.raises(EndpointsDisagree, match=r"one and two|two and one"):
+            made(*pair)[0].request(method, params)
+
+
+def test_a_difference_that_passes_is_none(node: FakeNode) -> None:
+    """The chain moved on between the two questions."""
+    one, two = Flaky("one", node), Flaky("two", node)
+    endpoints, _ = made(one, two)
+    old = iter([{**node.eth_getBlockByNumber("0x5", False), "hash": "0x" + "99" * 32}])  # type: ignore[dict-item]
+    one.change = lambda method, answer: next(old, answer)
+    assert endpoints.request("eth_getBlockByNumber", ["0x5", False])["hash"] == node.blocks[5].hash
+
+
+def test_an_endpoint_that_is_behind_is_no_liar_and_the_lower_head_counts(node: FakeNode) -> None:
+    behind = FakeNode()
+    behind.blocks = node.blocks[:8]
+    one, two = Flaky("one", node), Flaky("two", behind)
+    endpoints, _ = made(one, two)
+    assert endpoints.request("eth_blockNumber", []) == "0x7"
+    assert endpoints.request("eth_getBlockByNumber", ["0x9", False])["number"] == "0x9"
+    assert endpoints.counters["uncompared"] == 1
+
+
+def test_an_endpoint_that_stands_still_is_left_behind(node: FakeNode) -> None:
+    stuck = FakeNode()
+    stuck.blocks = list(node.blocks)
+    one, two = Flaky("one", node), Flaky("two", stuck)
+    endpoints, time = made(one, two, still_s=60.0)
+    heads = []
+    for _ in range(10):
+        node.mine()
+        time.now += 10
+        heads.append(int(endpoints.request("eth_blockNumber", []), 16))
+    assert heads[0] == 10 and heads[-1] == 20
+
+
+def test_an_endpoint_that_invents_a_head_holds_nobody_up(node: FakeNode) -> None:
+    one, two = Flaky("one", node), Flaky("two", node)
+    one.change = lambda method, answer: "0xffffff"
+    endpoints, time = made(one, two)
+    for _ in range(5):
+        node.mine()
+        time.now += 30
+        assert endpoints.request("eth_blockNumber", []) == hex(len(node.blocks) - 1)
+
+
+def test_with_one_endpoint_down_the_other_serves_and_that_is_said(node: FakeNode) -> None:
+    one, two = Flaky("one", node), Flaky("two", node)
+    two.faults = [DOWN] * 1000
+    endpoints, _ = made(one, two)
+    for _ in range(5):
+        assert endpoints.request("eth_blockNumber", []) == "0xa"
+        assert endpoints.request("eth_getLogs", [{"fromBlock": "0x1", "toBlock": "0x5"}]) == []
+    assert endpoints.counters["uncompared"] == 5 and endpoints.troubles() == {"two": "it is down"}

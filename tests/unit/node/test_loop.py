@@ -1,0 +1,180 @@
+"""The loop that every role runs: nothing that its parts raise ends it, and what they raise is said."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from assay.cli.node.run import EventLog
+from assay.node.service import Service
+from assay.node.shortage import shortage
+from assay.protocol.errors import Retry, RpcUnreachable
+from assay.protocol.types import Address, JobId, Seconds
+
+JOB = JobId(b"\7" * 32)
+FULL = OSError(errno.ENOSPC, "No space left on device")
+NO_FILES = OSError(errno.EMFILE, "Too many open files")
+
+
+def full_database() -> sqlite3.Error:
+    """What SQLite raises when it may take no more pages."""
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    db.execute("CREATE TABLE t (x)")
+    db.execute("PRAGMA max_page_count = 3")
+    try:
+        db.execute("INSERT INTO t VALUES (zeroblob(100000))")
+    except sqlite3.Error as error:
+        return error
+    raise AssertionError("it took more than it may")
+
+
+FAULTS = [
+    RpcUnreachable("no answer"),
+    TypeError("int() argument must be a string, not 'NoneType'"),
+    FULL,
+    NO_FILES,
+    MemoryError(),
+    RuntimeError("can't start new thread"),
+    full_database(),
+    RecursionError(),
+]
+
+
+class Steps:
+    """A clock that runs for so many waits, and fails in one of them as a test says."""
+
+    def __init__(self, waits: int, fail: Callable[[int], None] = lambda number: None) -> None:
+        self.waits, self.fail = waits, fail
+        self.done = 0
+
+    def now(self) -> Seconds:
+        return Seconds(1_000 + 100 * self.done)
+
+    def block(self) -> int:
+        return 1
+
+    def wait(self, seconds: float) -> bool:
+        self.done += 1
+        self.fail(self.done)
+        return self.done < self.waits
+
+
+class Looks(Service):
+    """Counts its looks, and fails in one of them as a test says."""
+
+    def __init__(self, clock: Steps, emit: Callable[[dict], None]) -> None:
+        super().__init__("solver", Address("0x" + "11" * 20), clock, emit, 1.0)
+        self.looks = 0
+        self.fail: Callable[[int], None] = lambda number: None
+
+    def tick(self) -> None:
+        self.looks += 1
+        self.fail(self.looks)
+
+
+def once(error: Exception, at: int = 2) -> Callable[[int], None]:
+    def fail(number: int) -> None:
+        if number == at:
+            raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("error", FAULTS, ids=lambda error: f"{type(error).__name__}-{error}"[:40])
+@pytest.mark.parametrize("part", ["tick", "housekeeping", "wait", "emit"])
+def test_attack_47_nothing_that_a_part_of_the_loop_raises_ends_it(part: str, error: Exception) -> None:
+    said: list[dict] = []
+    faults = once(error)
+    emitted = 0
+
+    def emit(event: dict) -> None:
+        nonlocal emitted
+        emitted += 1
+        if part == "emit":
+            raise error
+        said.append(event)
+
+    service = Looks(Steps(5, faults if part == "wait" else lambda number: None), emit)
+    if part == "tick":
+        service.fail = faults
+    elif part == "housekeeping":
+        calls = iter(range(1, 100))
+        service.housekeeping = lambda: faults(next(calls))
+    elif part == "emit":
+        service.fail = once(Retry("the chain does not answer"))
+    service.run()
+    assert service.looks == 5
+    if part == "emit":
+        assert emitted and service.unsaid == 1
+        return
+    assert [event["event"] for event in said] == ["bug" if shortage(error) is None and "bugs" in
+            service.status.counters else "retry"]
+    assert sum(service.status.counters.get(name, 0) for name in ("bugs", "retries")) == 1
+
+
+@pytest.mark.parametrize("error", [FULL, NO_FILES, MemoryError(), full_database()], ids=str)
+def test_a_machine_that_lacks_something_says_what_and_goes_on(error: Exception) -> None:
+    service = Looks(Steps(3), lambda event: None)
+    seen: list[str] = []
+
+    def fail(number: int) -> None:
+        seen.append(service.status.error)
+        if number == 1:
+            raise error
+
+    service.fail = fail
+    service.run()
+    assert seen[1].startswith("tick: ") and service.status.error == ""
+    assert service.status.counters == {"shortages": 1, "retries": 1}
+
+
+@pytest.mark.parametrize("error", [FULL, ValueError("a bug")], ids=["full disk", "bug"])
+def test_an_action_that_fails_keeps_no_other_from_its_deadline(error: Exception) -> None:
+    service = Looks(Steps(1), lambda event: None)
+    done: list[str] = []
+
+    def fail() -> None:
+        raise error
+
+    assert not service.attempt("first", JOB, fail)
+    assert service.attempt("second", JOB, lambda: done.append("second"))
+    assert not service.attempt("first", JOB, lambda: done.append("too soon")), "it backs off"
+    assert done == ["second"] and service.refusal(JOB) == ""
+
+
+def test_what_is_no_shortage_is_a_bug() -> None:
+    assert shortage(FileNotFoundError(errno.ENOENT, "gone")) is None
+    assert shortage(RuntimeError("a bug")) is None and shortage(KeyError("x")) is None
+    assert shortage(sqlite3.OperationalError("no such table: t")) is None
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[EventLog]:
+    yield EventLog(tmp_path / "events.jsonl", echo=False)
+
+
+def test_events_that_do_not_fit_are_counted_and_the_next_ones_can_be_read(
+    log: EventLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.write
+    log({"event": "one"})
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda file, data: real(file, data[: len(data) // 2]))
+        log({"event": "half"})
+
+        def refuse(file: int, data: bytes) -> int:
+            raise FULL
+
+        full.setattr(os, "write", refuse)
+        log({"event": "lost"})
+    log({"event": "two"})
+    lines = (tmp_path / "events.jsonl").read_text().splitlines()
+    assert log.lost == 2
+    assert [json.loads(line)["event"] for line in (lines[0], lines[-1])] == ["one", "two"]
+    assert len(lines) == 3, "half a line stands by itself"
