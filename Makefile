@@ -73,6 +73,7 @@ lint-python: setup
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
+	$(PY) scripts/check_columns.py
 
 lint-contracts: setup
 	$(FORGE) fmt --check

@@ -13,7 +13,7 @@ from tests.twin.deployed import ACCOUNTS
 from tests.twin.player import Player
 
 
-def test_a_revealed_forced_error_pays_the_whistleblower_half_a_stake_and_its_deposit_comes_back(
+def test_a_revealed_forced_error_pays_half_a_stake_and_its_deposit_comes_back(
     stage: Stage,
 ) -> None:
     twin = stage.enter()

@@ -377,7 +377,7 @@ contract ChallengesTest is Market {
         assertEq(activeOf(solvers[0], Role.SOLVER), 900 ether);
     }
 
-    function test_Attack23_hundredsOfJunkChallengesDelayOnlyUntilTheyAreDecidedAndPayTheDefender() external {
+    function test_Attack23_hundredsOfJunkChallengesDelayUntilDecidedAndPayTheDefender() external {
         Claim memory claim = acceptedTask(0, 0);
         acceptedTask(0, 1);
         uint256[] memory games = new uint256[](200);

@@ -40,7 +40,7 @@ contract ForcedErrorsTest is Market {
         voters = accept(claim);
     }
 
-    function test_Attack13_aVerifierThatPassesAForcedErrorPaysTheWhistleblowerIsPaidAndTheForcerIndemnified()
+    function test_Attack13_whoPassesAForcedErrorPaysAndWhoFindsItIsPaid()
         external
     {
         uint256 clientBefore = free(client);

@@ -89,7 +89,7 @@ def test_attack_31_a_reorganisation_across_a_recorded_seed_is_followed_by_everyb
     assert verifier.stake(verifier.me, Role.VERIFIER).active == 1_000 - terms.miss_penalty
 
 
-def test_attack_31_a_seed_that_a_reorganisation_has_dropped_is_recorded_again_with_the_new_header(
+def test_attack_31_a_seed_that_was_dropped_is_recorded_again_with_the_new_header(
     rpc: HttpRpc, markets: list[ChainMarket]
 ) -> None:
     _, _, verifier = markets

@@ -54,7 +54,7 @@ def test_attack_33_named_leaves_are_shown_and_nothing_else_is(assay: Assay, home
     assert [d["outcome"] for d in assay("dispute", "demand", "ls").data] == ["supplied"]
 
 
-def test_attack_33_48_a_demand_that_was_cut_off_is_made_once_and_one_that_nobody_can_meet_convicts(
+def test_attack_33_48_a_demand_cut_off_is_made_once_and_an_unmet_one_convicts(
     assay: Assay, claim: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     request, sent = HttpRpc.request, 0

@@ -168,7 +168,7 @@ def test_what_a_job_learnt_is_evaluated_on_the_clients_own_held_out_records(fold
     assert status == Exit.USAGE and "holds no fetched model" in refused["message"]
 
 
-def test_an_operation_that_no_program_has_is_named_with_its_line_and_nothing_is_written(folder: Path) -> None:
+def test_an_operation_that_no_program_has_is_named_and_nothing_is_written(folder: Path) -> None:
     (folder / "my_model.py").write_text(FILE.replace("{function}", "torch.special.i0e"))
     line = next(i for i, text in enumerate(FILE.splitlines(), 1) if "{function}" in text)
     status, error = assay("job", "init", "job.toml", "--from", "my_model.py:build")

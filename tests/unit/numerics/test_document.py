@@ -16,7 +16,7 @@ DOCUMENT = (Path(__file__).parents[3] / "docs" / "arithmetic.md").read_text()
     ("letter", "bits"), [("E", c.EXPM1_BITS), ("L", c.LOG_BITS), ("S", c.SIN_BITS), ("C", c.COS_BITS)]
 )
 def test_polynomial_in_the_document_is_the_one_in_the_code(letter: str, bits: tuple[int, ...]) -> None:
-    found = re.findall(rf"\b{letter}(\d) `0x([0-9a-f]{{16}})`", DOCUMENT)
+    found = re.findall(rf"\b{letter}(\d)\s`0x([0-9a-f]{{16}})`", DOCUMENT)
     assert [(int(i), int(pattern, 16)) for i, pattern in found] == list(enumerate(bits))
 
 

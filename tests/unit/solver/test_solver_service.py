@@ -84,7 +84,7 @@ def test_attack_48_a_solver_killed_between_segments_trains_none_of_them_twice(da
     assert first >= 3 and len(day.named("trained")) == 8
 
 
-def test_attack_48_a_solver_killed_while_it_publishes_beside_training_repeats_one_segment_at_most(
+def test_attack_48_a_solver_killed_while_it_publishes_repeats_at_most_one_segment(
     day: MarketDay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TaskTrainer, "background_bytes", 0)

@@ -50,7 +50,7 @@ def state_provider_of(day: MarketDay, job_id: JobId) -> StateProvider:
     return open_state_provider(market, day.blocks(), market.job(job_id), RESOURCE_LIMITS)
 
 
-def test_a_round_closes_without_a_solver_that_died_and_its_shard_goes_on_from_its_last_task(
+def test_a_round_closes_without_a_dead_solver_and_its_shard_goes_on_from_its_task(
     day: MarketDay, tmp_path: Path
 ) -> None:
     job_id = day.post(rounds=3, **SHORT)
@@ -115,7 +115,7 @@ def test_attack_08_a_wrong_base_for_a_missing_shard_is_convicted_in_one_move(day
     assert day.market_state.active[account("ann"), Role.SOLVER] == 1_900
 
 
-def test_attack_08_an_aggregate_that_takes_a_present_shard_for_missing_is_convicted_in_one_move(
+def test_attack_08_an_aggregate_that_skips_a_present_shard_is_convicted_in_one_move(
     day: MarketDay,
 ) -> None:
     job_id = day.post(rounds=1, **SHORT)

@@ -34,7 +34,7 @@ def crew(day: MarketDay, job_id: JobId) -> None:
         day.verifier(f"v{i}")
 
 
-def test_attack_33_a_claim_whose_solver_shows_nothing_on_demand_is_convicted_and_its_verifiers_are_not(
+def test_attack_33_who_shows_nothing_on_demand_is_convicted_and_no_verifier_is(
     day: MarketDay,
 ) -> None:
     job_id = day.post(rounds=1)
@@ -55,7 +55,7 @@ def test_attack_33_a_claim_whose_solver_shows_nothing_on_demand_is_convicted_and
     assert day.market_state.supply == supply
 
 
-def test_attack_33_an_honest_solver_that_cannot_be_reached_answers_demands_and_is_paid(
+def test_attack_33_an_unreachable_honest_solver_answers_demands_and_is_paid(
     day: MarketDay,
 ) -> None:
     job_id = day.post(rounds=1)
@@ -129,7 +129,7 @@ def test_attack_33_the_leaf_that_could_not_be_fetched_is_the_one_that_is_demande
 
 
 @pytest.mark.parametrize("mined", [False, True])
-def test_attack_33_48_what_is_demanded_is_the_same_after_a_restart_whatever_can_be_fetched_then(
+def test_attack_33_48_after_a_restart_the_same_is_demanded_whatever_can_be_fetched(
     day: MarketDay, mined: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = published_claim(day)
@@ -185,7 +185,7 @@ def test_what_is_published_after_all_is_not_demanded(day: MarketDay) -> None:
     assert not day.market_state.demands and not wendy.findings
 
 
-def test_attack_33_a_state_whose_file_is_malformed_counts_as_withheld_and_stops_nobody(
+def test_attack_33_a_malformed_state_file_counts_as_withheld_and_stops_nobody(
     day: MarketDay,
 ) -> None:
     view = published_claim(day)

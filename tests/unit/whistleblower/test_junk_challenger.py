@@ -17,7 +17,7 @@ from tests.fakes.market_day import MarketDay, secret
 torch.set_num_threads(1)
 
 
-def test_attack_23_a_junk_challenge_played_to_the_end_pays_the_defender_half_its_bond(tmp_path: Path) -> None:
+def test_attack_23_a_junk_challenge_played_out_pays_the_defender_half_its_bond(tmp_path: Path) -> None:
     day = MarketDay(tmp_path)
     job_id = day.post(rounds=1, shards=1)
     ann = day.solver("ann")

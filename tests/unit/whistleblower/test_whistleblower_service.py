@@ -205,7 +205,7 @@ def collusion(day: MarketDay, solver: Callable[..., SolverService], **terms: int
     return job_id
 
 
-def test_attack_33_34_a_claim_of_which_nothing_is_published_is_convicted_with_its_quorum(
+def test_attack_33_34_an_unpublished_false_claim_is_convicted_with_its_quorum(
     day: MarketDay,
 ) -> None:
     plan = Plan(0, 0, NodeFault(step=3, node=NODES - 1, element=0))
@@ -282,7 +282,7 @@ def test_attack_35_what_is_opened_after_the_window_still_convicts(day: MarketDay
     assert [e["move"] for e in day.named("moved")] == ["Split"] and not game.view.decided
 
 
-def test_attack_35_a_claimant_that_does_not_open_its_input_is_convicted_by_the_clock(day: MarketDay) -> None:
+def test_attack_35_who_does_not_open_its_input_is_convicted_by_the_clock(day: MarketDay) -> None:
     job_id = collusion(day, partial(WrongInputSolver, patch=invent), rounds=2)
     day.whistleblower("wendy")
     assert day.run(lambda: bool(day.named("opened")))

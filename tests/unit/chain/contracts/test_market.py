@@ -450,7 +450,7 @@ def test_a_reorganisation_costs_only_what_was_seen_in_the_blocks_that_it_replace
     assert look() == [2, 2], "an event of the new blocks counts, as do answers of those that are gone"
 
 
-def test_a_closing_is_forgotten_though_the_node_fails_in_the_midst_of_its_reorganisation(
+def test_a_closing_is_forgotten_though_the_node_fails_amid_its_reorganisation(
     market: ChainMarket, node: MarketNode, posted: list[bytes]
 ) -> None:
     close(node, posted[0])
