@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 import {IArbiter, ICourt} from "../interfaces/ICourt.sol";
 import {NodeRules} from "./NodeRules.sol";

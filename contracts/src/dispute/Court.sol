@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 import {NodeRules} from "../arbiter/NodeRules.sol";
 import {Node, Nodes} from "../arbiter/Nodes.sol";
+import {IChallenges} from "../interfaces/IChallenges.sol";
 import {Context, Cursor, Game, GamePhase, IArbiter, ICourt, Opening} from "../interfaces/ICourt.sol";
-import {IChallenges} from "../interfaces/IMarket.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {Bisection} from "./Bisection.sol";
 import {Elements} from "./Elements.sol";

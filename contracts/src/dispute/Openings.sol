@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 import {Nodes, Operand} from "../arbiter/Nodes.sol";
 import {Game, IArbiter, ICourt, Opening} from "../interfaces/ICourt.sol";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 /// @title Guardian: who may stop new business (docs/protocol.md, section 7.2)
 /// @notice Pauses new jobs, the taking of shards and new stakes. Nothing else asks it: whatever is under way goes on to its end, and

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 /// @title Keys: who owns an operator account (docs/protocol.md, section 7.1)
 /// @notice An operator account works and is what stakes and draws know; its owner alone stakes for it, unbonds, and claims its

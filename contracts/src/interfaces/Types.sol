@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 /// @notice The words that every contract shares. Field meanings: docs/protocol.md, sections 3 to 6.
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 /// @title The RANDAO value in the RLP of a block's header (EIP-4399)
 /// @dev A header starts with seven fields of fixed length; difficulty, number, gasLimit, gasUsed, timestamp and extraData

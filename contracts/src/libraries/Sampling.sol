@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 /// @title What the seed of a claim asks of each drawn verifier (docs/protocol.md 4.6)
 library Sampling {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
+import {ITasks} from "../interfaces/ITasks.sol";
 import {Terms} from "../interfaces/Types.sol";
 import {SSTORE2} from "solady/utils/SSTORE2.sol";
 
@@ -27,6 +28,15 @@ library TermsStore {
             extcodecopy(pointer, add(terms, 0x60), 0x121, 0x4a0)
             mstore(add(terms, 0x20), programs)
             mstore(add(terms, 0x40), add(programs, 0x80))
+        }
+    }
+
+    /// @notice A job's terms. Reverts with ITasks.NoSuchJob.
+    function load(address jobs, bytes32 jobId) internal view returns (Terms memory terms) {
+        uint256 found = read(jobs, jobId);
+        if (found == 0) revert ITasks.NoSuchJob(jobId);
+        assembly ("memory-safe") {
+            terms := found
         }
     }
 }

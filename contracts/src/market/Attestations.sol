@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
-import {ITasks, IVault} from "../interfaces/IMarket.sol";
+import {ITasks} from "../interfaces/ITasks.sol";
+import {IVault} from "../interfaces/IVault.sol";
 import {Claim, Phase, Role, Terms} from "../interfaces/Types.sol";
+import {accountKey} from "../libraries/AccountKey.sol";
 import {Headers} from "../libraries/Headers.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {Claims} from "./Claims.sol";
@@ -146,7 +148,7 @@ abstract contract Attestations is Claims {
         }
         st.gone |= uint8(seats);
         uint256 taken = STAKES.fine(each, Role.VERIFIER, t.verifierStake, t.missPenalty);
-        VAULT.burn(IVault.Bucket.FREE, _key(address(this)), taken);
+        VAULT.burn(IVault.Bucket.FREE, accountKey(address(this)), taken);
     }
 
     /// @dev Draws for so many seats; the claimant and who was drawn before are passed over.

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 import {Nodes} from "../arbiter/Nodes.sol";
 import {Openings} from "../dispute/Openings.sol";
 import {IAvailability} from "../interfaces/IAvailability.sol";
-import {ITasks, IVault} from "../interfaces/IMarket.sol";
+import {ITasks} from "../interfaces/ITasks.sol";
+import {IVault} from "../interfaces/IVault.sol";
 import {Accused, Claim, Finding, Kind, ProgramRef, Terms, WITHHELD} from "../interfaces/Types.sol";
+import {accountKey} from "../libraries/AccountKey.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
 
@@ -35,7 +37,7 @@ contract Availability is IAvailability {
         StateLeaf[] calldata places
     ) external returns (uint256 demandId) {
         (bytes32 claimId,) = TASKS.gameOpened(claim, block.number);
-        Terms memory t = _terms(claim.jobId);
+        Terms memory t = TermsStore.load(JOBS, claim.jobId);
         uint256 ends = claim.kind == Kind.TASK ? t.stepsPerRound / t.segmentSteps + 1 : 2;
         if (segmentEnd >= ends) revert NoSuchSegment(segmentEnd);
         if (!Merkle.verify(claim.segmentsRoot, stateRoot, segmentEnd, ends, proof)) revert WrongState();
@@ -51,7 +53,9 @@ contract Availability is IAvailability {
             Asked(claimId, stateRoot, msg.sender, uint48(block.timestamp + t.moveTime), places);
         open[demandId] = keccak256(abi.encode(asked));
         emit Demanded(demandId, claimId, msg.sender, segmentEnd, stateRoot, asked.deadline, places);
-        VAULT.move(IVault.Bucket.FREE, _key(msg.sender), IVault.Bucket.BOND, _bond(demandId), t.challengeBond);
+        VAULT.move(
+            IVault.Bucket.FREE, accountKey(msg.sender), IVault.Bucket.BOND, _bond(demandId), t.challengeBond
+        );
     }
 
     function supply(uint256 demandId, Asked calldata asked, Claim calldata claim, Chunk[] calldata chunks)
@@ -60,7 +64,7 @@ contract Availability is IAvailability {
         _take(demandId, asked, claim);
         if (block.timestamp > asked.deadline) revert TooLate(asked.deadline);
         if (chunks.length != asked.places.length) revert WrongCount(asked.places.length, chunks.length);
-        Terms memory t = _terms(claim.jobId);
+        Terms memory t = TermsStore.load(JOBS, claim.jobId);
         ProgramRef memory program = claim.kind == Kind.TASK ? t.inner : t.outer;
         for (uint256 i; i < chunks.length; ++i) {
             if (!_shown(asked.stateRoot, program, asked.places[i], chunks[i])) revert BadProof(i);
@@ -73,7 +77,7 @@ contract Availability is IAvailability {
         emit Supplied(demandId, asked.claimId, burnt, paid);
         VAULT.burn(IVault.Bucket.BOND, key, burnt);
         address receiver = stood ? claim.claimant : asked.demander;
-        VAULT.move(IVault.Bucket.BOND, key, IVault.Bucket.FREE, _key(receiver), paid);
+        VAULT.move(IVault.Bucket.BOND, key, IVault.Bucket.FREE, accountKey(receiver), paid);
     }
 
     function expire(uint256 demandId, Asked calldata asked, Claim calldata claim) external {
@@ -83,7 +87,7 @@ contract Availability is IAvailability {
         emit Withheld(demandId, asked.claimId, stood);
         bytes32 key = _bond(demandId);
         uint256 bond = VAULT.balance(IVault.Bucket.BOND, key);
-        VAULT.move(IVault.Bucket.BOND, key, IVault.Bucket.FREE, _key(asked.demander), bond);
+        VAULT.move(IVault.Bucket.BOND, key, IVault.Bucket.FREE, accountKey(asked.demander), bond);
     }
 
     /// @dev Takes the demand off the books; a revert later puts it back.
@@ -130,20 +134,8 @@ contract Availability is IAvailability {
         return proof.length == Merkle.depth(count) ? Merkle.fold(digest, index, proof) : bytes32(0);
     }
 
-    function _terms(bytes32 jobId) private view returns (Terms memory t) {
-        uint256 found = TermsStore.read(JOBS, jobId);
-        if (found == 0) revert ITasks.NoSuchJob(jobId);
-        assembly ("memory-safe") {
-            t := found
-        }
-    }
-
     /// @dev Apart from the keys of games' bonds, which are small numbers.
     function _bond(uint256 demandId) private pure returns (bytes32) {
         return bytes32(demandId | (1 << 255));
-    }
-
-    function _key(address account) private pure returns (bytes32) {
-        return bytes32(uint256(uint160(account)));
     }
 }

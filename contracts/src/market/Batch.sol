@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
-import {IBatch} from "../interfaces/IMarket.sol";
+import {IBatch} from "../interfaces/IBatch.sol";
 import {Address} from "@openzeppelin/contracts/utils/Address.sol";
 
 /// @notice See IBatch. OpenZeppelin's Multicall without its suffix for trusted forwarders, of which there are none here.

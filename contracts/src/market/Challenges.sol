@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
+import {IChallenges} from "../interfaces/IChallenges.sol";
 import {Game, ICourt} from "../interfaces/ICourt.sol";
-import {IChallenges, ITasks, IVault} from "../interfaces/IMarket.sol";
+import {ITasks} from "../interfaces/ITasks.sol";
+import {IVault} from "../interfaces/IVault.sol";
 import {Accused, Claim, Finding, INPUT, Kind, Terms} from "../interfaces/Types.sol";
+import {accountKey} from "../libraries/AccountKey.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {Sampling} from "../libraries/Sampling.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
@@ -52,7 +55,7 @@ contract Challenges is IChallenges, Batch {
         bytes32[] calldata toProof,
         bytes32 salt
     ) external returns (uint256 gameId) {
-        Terms memory t = _terms(claim.jobId);
+        Terms memory t = TermsStore.load(JOBS, claim.jobId);
         Game memory game;
         _enter(game, claim, segment, salt, t);
         uint256 leaves = _leaves(claim, t);
@@ -73,7 +76,7 @@ contract Challenges is IChallenges, Batch {
         bytes32[] calldata traceProof,
         bytes32 salt
     ) external returns (uint256 gameId) {
-        Terms memory t = _terms(claim.jobId);
+        Terms memory t = TermsStore.load(JOBS, claim.jobId);
         VoteGame memory v = _gameOnVote(claim, verifier, sample, t);
         _spend(v.game.claimId, sample, verifier, salt);
         if (!Merkle.verify(v.game.outRoot, traceRoot, sample, v.samples, traceProof)) revert BadProof();
@@ -84,7 +87,7 @@ contract Challenges is IChallenges, Batch {
     }
 
     function openInput(Claim calldata claim, bytes32 salt) external returns (uint256 gameId) {
-        Terms memory t = _terms(claim.jobId);
+        Terms memory t = TermsStore.load(JOBS, claim.jobId);
         Game memory game;
         _enter(game, claim, INPUT, salt, t);
         game.steps = 0;
@@ -129,14 +132,14 @@ contract Challenges is IChallenges, Batch {
         }
         emit Resolved(gameId, game.claimId, challengerWon, burnt, paid);
         if (burnt > 0) VAULT.burn(IVault.Bucket.BOND, key, burnt);
-        VAULT.move(IVault.Bucket.BOND, key, IVault.Bucket.FREE, _key(receiver), paid);
+        VAULT.move(IVault.Bucket.BOND, key, IVault.Bucket.FREE, accountKey(receiver), paid);
     }
 
     function _requireInput(Claim calldata claim, uint32 slot, bytes32 leaf, bytes32[] calldata proof)
         private
         view
     {
-        Terms memory t = _terms(claim.jobId);
+        Terms memory t = TermsStore.load(JOBS, claim.jobId);
         uint256 slots = claim.kind == Kind.TASK ? t.inner.slots : t.outer.slots;
         if (!Merkle.verify(claim.inputRoot, leaf, slot, slots, proof)) revert BadProof();
     }
@@ -148,7 +151,8 @@ contract Challenges is IChallenges, Batch {
         bytes32 leaf,
         bytes32[] calldata proof
     ) private view {
-        (bytes32 root, uint256 place, uint256 count) = _sourceOf(claim, slot, source, _terms(claim.jobId));
+        (bytes32 root, uint256 place, uint256 count) =
+            _sourceOf(claim, slot, source, TermsStore.load(JOBS, claim.jobId));
         if (!Merkle.verify(root, leaf, place, count, proof)) revert BadProof();
     }
 
@@ -250,7 +254,7 @@ contract Challenges is IChallenges, Batch {
     function _start(Game memory game, address verifier, uint256 bond) private returns (uint256 gameId) {
         gameId = COURT.open(game);
         emit Challenged(gameId, game.claimId, msg.sender, game.segment, verifier);
-        VAULT.move(IVault.Bucket.FREE, _key(msg.sender), IVault.Bucket.BOND, bytes32(gameId), bond);
+        VAULT.move(IVault.Bucket.FREE, accountKey(msg.sender), IVault.Bucket.BOND, bytes32(gameId), bond);
     }
 
     /// @dev Makes `game` one on the claim, counted there; its finding must have been announced.
@@ -279,17 +283,5 @@ contract Challenges is IChallenges, Batch {
     function _leaves(Claim calldata claim, Terms memory t) private pure returns (uint256) {
         if (claim.kind == Kind.OUTER) return 2;
         return t.stepsPerRound / t.segmentSteps + 1;
-    }
-
-    function _terms(bytes32 jobId) private view returns (Terms memory t) {
-        uint256 found = TermsStore.read(JOBS, jobId);
-        if (found == 0) revert ITasks.NoSuchJob(jobId);
-        assembly ("memory-safe") {
-            t := found
-        }
-    }
-
-    function _key(address account) private pure returns (bytes32) {
-        return bytes32(uint256(uint160(account)));
     }
 }

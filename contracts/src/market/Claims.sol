@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
-import {IJobs, IStakes, ITasks, IVault} from "../interfaces/IMarket.sol";
+import {IJobs} from "../interfaces/IJobs.sol";
+import {IStakes} from "../interfaces/IStakes.sol";
+import {ITasks} from "../interfaces/ITasks.sol";
+import {IVault} from "../interfaces/IVault.sol";
 import {Claim, Kind, Phase, Terms} from "../interfaces/Types.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
 
@@ -74,14 +77,6 @@ abstract contract Claims {
 
     function _place(bytes32 jobId, Kind kind, uint32 round, uint32 shard) internal pure returns (bytes32) {
         return keccak256(abi.encode(jobId, kind, round, shard));
-    }
-
-    function _terms(bytes32 jobId) internal view returns (Terms memory t) {
-        uint256 found = TermsStore.read(address(JOBS), jobId);
-        if (found == 0) revert ITasks.NoSuchJob(jobId);
-        assembly ("memory-safe") {
-            t := found
-        }
     }
 
     /// @dev The whole status by one load; the compiler's own copying would load the slot once for each field.
@@ -314,9 +309,5 @@ abstract contract Claims {
     function _now() internal view returns (uint40) {
         // forge-lint: disable-next-line(unsafe-typecast)
         return uint40(block.timestamp); // seconds fit for 30,000 years
-    }
-
-    function _key(address account) internal pure returns (bytes32) {
-        return bytes32(uint256(uint160(account)));
     }
 }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 import {IForcedErrors} from "../interfaces/IForcedErrors.sol";
-import {ITasks, IVault} from "../interfaces/IMarket.sol";
+import {ITasks} from "../interfaces/ITasks.sol";
+import {IVault} from "../interfaces/IVault.sol";
 import {Accused, Claim, Finding, INPUT, Kind, Phase, Role, Terms, WITHHELD} from "../interfaces/Types.sol";
+import {accountKey} from "../libraries/AccountKey.sol";
 import {Sampling} from "../libraries/Sampling.sol";
+import {TermsStore} from "../libraries/TermsStore.sol";
 import {Shards} from "./Shards.sol";
 
 /// @title Games on claims and votes, convictions, and what a rewind leaves behind (docs/protocol.md, section 5)
@@ -91,7 +94,7 @@ abstract contract Convictions is Shards {
             if (stood && won) {
                 st.gone |= _bit(i);
                 address verifier = ballots[claimId][i].verifier;
-                _penaliseVote(claimId, verifier, challenger, _terms(accused.jobId));
+                _penaliseVote(claimId, verifier, challenger, TermsStore.load(address(JOBS), accused.jobId));
             }
         }
         _setStatus(claimId, st);
@@ -110,7 +113,7 @@ abstract contract Convictions is Shards {
         if (liable && st.openGames > 0) revert ITasks.GamesOpen(st.openGames);
         (bool found, uint256 paid) = JOBS.compensate(claimId, _accused(claim), st.phase < Phase.ACCEPTED);
         if (!found) return;
-        Terms memory t = _terms(claim.jobId);
+        Terms memory t = TermsStore.load(address(JOBS), claim.jobId);
         st.phase = Phase.VOID;
         _setStatus(claimId, st);
         STAKES.unlock(claim.claimant, Role.SOLVER, t.solverStake);
@@ -134,7 +137,9 @@ abstract contract Convictions is Shards {
             revert ITasks.NotStanding();
         }
         if (st.phase == Phase.ACCEPTED && !late) {
-            uint256 end = _windowEnd(claim.kind, st.since, _validCount(st), _terms(claim.jobId));
+            uint256 end = _windowEnd(
+                claim.kind, st.since, _validCount(st), TermsStore.load(address(JOBS), claim.jobId)
+            );
             if (block.timestamp > end) revert ITasks.WindowClosed(_time(end));
         }
     }
@@ -144,7 +149,7 @@ abstract contract Convictions is Shards {
         private
         returns (bool)
     {
-        Terms memory t = _terms(accused.jobId);
+        Terms memory t = TermsStore.load(address(JOBS), accused.jobId);
         bool accepted = st.phase == Phase.ACCEPTED;
         st.phase = Phase.CONVICTED;
         _setStatus(claimId, st);
@@ -183,7 +188,7 @@ abstract contract Convictions is Shards {
             _pay(forcer, (taken - own) / 2);
             taken -= (taken - own) / 2;
         }
-        VAULT.burn(IVault.Bucket.FREE, _key(address(this)), taken - pool);
+        VAULT.burn(IVault.Bucket.FREE, accountKey(address(this)), taken - pool);
     }
 
     /// @dev Guilty is a valid vote one of whose samples is the segment; every one where the input is at fault.
@@ -212,14 +217,16 @@ abstract contract Convictions is Shards {
     }
 
     function _pay(address account, uint256 amount) private {
-        VAULT.move(IVault.Bucket.FREE, _key(address(this)), IVault.Bucket.FREE, _key(account), amount);
+        VAULT.move(
+            IVault.Bucket.FREE, accountKey(address(this)), IVault.Bucket.FREE, accountKey(account), amount
+        );
     }
 
     function _penaliseVote(bytes32 claimId, address verifier, address challenger, Terms memory t) private {
         STAKES.unlock(verifier, Role.VERIFIER, t.verifierStake);
         uint256 taken = STAKES.slash(verifier, Role.VERIFIER, t.verifierStake);
         uint256 reward = taken / 2;
-        VAULT.burn(IVault.Bucket.FREE, _key(address(this)), taken - reward);
+        VAULT.burn(IVault.Bucket.FREE, accountKey(address(this)), taken - reward);
         _pay(challenger, reward);
         emit ITasks.VoteConvicted(claimId, verifier, challenger, taken, taken - reward);
     }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 import {IForcedErrors} from "../interfaces/IForcedErrors.sol";
-import {ITasks, IVault} from "../interfaces/IMarket.sol";
+import {ITasks} from "../interfaces/ITasks.sol";
+import {IVault} from "../interfaces/IVault.sol";
 import {Claim, Kind, Phase, Terms} from "../interfaces/Types.sol";
+import {accountKey} from "../libraries/AccountKey.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
@@ -42,7 +44,7 @@ contract ForcedErrors is IForcedErrors {
         uint64 now_ = uint64(block.timestamp);
         forcedErrors[id] = ForcedError(msg.sender, now_, deposit.toUint128(), 0);
         emit ErrorForced(commitment, msg.sender, deposit, now_ + FORCED_ERROR_TIME);
-        VAULT.move(IVault.Bucket.FREE, _key(msg.sender), IVault.Bucket.BOND, id, deposit);
+        VAULT.move(IVault.Bucket.FREE, accountKey(msg.sender), IVault.Bucket.BOND, id, deposit);
     }
 
     function reveal(Claim calldata claim, bytes32 salt) external {
@@ -52,7 +54,7 @@ contract ForcedErrors is IForcedErrors {
         ForcedError memory p = forcedErrors[id];
         if (p.client == address(0)) revert NotForced(commitment);
         if (claim.kind != Kind.TASK) revert NotATask();
-        Terms memory t = _terms(claim.jobId);
+        Terms memory t = TermsStore.load(JOBS, claim.jobId);
         if (t.client != msg.sender) revert NotClient(t.client);
         if (p.claimId != 0) revert AlreadyRevealed(p.claimId);
         if (block.timestamp > p.forcedAt + FORCED_ERROR_TIME) {
@@ -80,23 +82,11 @@ contract ForcedErrors is IForcedErrors {
         if (!kept && block.timestamp <= expiry) revert NotDue(expiry + 1);
         delete forcedErrors[id];
         emit ForcedErrorFinished(commitment, client, kept ? p.deposit : 0, kept ? 0 : p.deposit);
-        if (kept) VAULT.move(IVault.Bucket.BOND, id, IVault.Bucket.FREE, _key(client), p.deposit);
+        if (kept) VAULT.move(IVault.Bucket.BOND, id, IVault.Bucket.FREE, accountKey(client), p.deposit);
         else VAULT.burn(IVault.Bucket.BOND, id, p.deposit);
     }
 
     function _id(address client, bytes32 commitment) private pure returns (bytes32) {
         return keccak256(abi.encode(client, commitment));
-    }
-
-    function _terms(bytes32 jobId) private view returns (Terms memory t) {
-        uint256 found = TermsStore.read(JOBS, jobId);
-        if (found == 0) revert ITasks.NoSuchJob(jobId);
-        assembly ("memory-safe") {
-            t := found
-        }
-    }
-
-    function _key(address account) private pure returns (bytes32) {
-        return bytes32(uint256(uint160(account)));
     }
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 import {IClasses} from "../interfaces/IClasses.sol";
 import {IGuardian} from "../interfaces/IGuardian.sol";
-import {ITasks, IVault} from "../interfaces/IMarket.sol";
+import {ITasks} from "../interfaces/ITasks.sol";
+import {IVault} from "../interfaces/IVault.sol";
 import {Kind, Terms} from "../interfaces/Types.sol";
+import {accountKey} from "../libraries/AccountKey.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
 import {Rewinds} from "./Rewinds.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
@@ -36,14 +38,14 @@ contract Jobs is Rewinds {
         TermsStore.write(jobId, given);
         emit JobPosted(jobId, msg.sender, budget, given);
         emit RoundStarted(jobId, 0);
-        VAULT.move(IVault.Bucket.FREE, _key(msg.sender), IVault.Bucket.ESCROW, jobId, budget);
+        VAULT.move(IVault.Bucket.FREE, accountKey(msg.sender), IVault.Bucket.ESCROW, jobId, budget);
     }
 
     function topUp(bytes32 jobId, uint256 amount) external {
         _requireJob(jobId);
         if (counts[jobId].ended & CLOSED != 0) revert JobEnded(jobId);
         emit JobFunded(jobId, amount);
-        VAULT.move(IVault.Bucket.FREE, _key(msg.sender), IVault.Bucket.ESCROW, jobId, amount);
+        VAULT.move(IVault.Bucket.FREE, accountKey(msg.sender), IVault.Bucket.ESCROW, jobId, amount);
     }
 
     function halt(bytes32 jobId) external {
@@ -70,7 +72,7 @@ contract Jobs is Rewinds {
         c.ended |= CLOSED;
         uint256 rest = VAULT.balance(IVault.Bucket.ESCROW, jobId);
         emit JobClosed(jobId, rest);
-        VAULT.move(IVault.Bucket.ESCROW, jobId, IVault.Bucket.FREE, _key(t.client), rest);
+        VAULT.move(IVault.Bucket.ESCROW, jobId, IVault.Bucket.FREE, accountKey(t.client), rest);
     }
 
     function shardTaken(bytes32 jobId) external onlyTasks {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 /// @title Many views answered in one call, and so of one block
 /// @notice Nothing relies on this contract.

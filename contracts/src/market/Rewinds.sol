@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
-import {IJobs, IVault} from "../interfaces/IMarket.sol";
+import {IJobs} from "../interfaces/IJobs.sol";
+import {IVault} from "../interfaces/IVault.sol";
 import {Accused, Kind} from "../interfaces/Types.sol";
+import {accountKey} from "../libraries/AccountKey.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
 /// @title A job's progress, and how it goes back (docs/protocol.md, section 5)
@@ -171,7 +173,7 @@ abstract contract Rewinds is IJobs {
         if (wasted == 0) return;
         VAULT.move(
             IVault.Bucket.FREE,
-            _key(msg.sender),
+            accountKey(msg.sender),
             IVault.Bucket.COMPENSATION,
             _rewindKey(accused.jobId, number),
             compensation
@@ -211,7 +213,7 @@ abstract contract Rewinds is IJobs {
             VAULT.burn(IVault.Bucket.COMPENSATION, key, share);
             return 0;
         }
-        VAULT.move(IVault.Bucket.COMPENSATION, key, IVault.Bucket.FREE, _key(claim.claimant), share);
+        VAULT.move(IVault.Bucket.COMPENSATION, key, IVault.Bucket.FREE, accountKey(claim.claimant), share);
     }
 
     function _short(address account) private pure returns (uint96) {
@@ -225,9 +227,5 @@ abstract contract Rewinds is IJobs {
 
     function _now40() internal view returns (uint40) {
         return block.timestamp.toUint40();
-    }
-
-    function _key(address account) internal pure returns (bytes32) {
-        return bytes32(uint256(uint160(account)));
     }
 }

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
-import {IStakes, ITasks, IVault} from "../interfaces/IMarket.sol";
+import {IStakes} from "../interfaces/IStakes.sol";
+import {ITasks} from "../interfaces/ITasks.sol";
+import {IVault} from "../interfaces/IVault.sol";
 import {Kind, Role, Terms} from "../interfaces/Types.sol";
+import {accountKey} from "../libraries/AccountKey.sol";
+import {TermsStore} from "../libraries/TermsStore.sol";
 import {Claims} from "./Claims.sol";
 
 /// @title Who holds which shard, at what price, and until when (docs/protocol.md 4.2, 4.3)
 abstract contract Shards is Claims {
     function takeShard(bytes32 jobId, uint32 shard) external {
-        Terms memory t = _terms(jobId);
+        Terms memory t = TermsStore.load(address(JOBS), jobId);
         if (shard >= t.shards) revert ITasks.NoSuchShard(shard);
         Shard storage entry = shardsOf[jobId][shard];
         if (entry.solver != address(0)) revert ITasks.ShardTaken(entry.solver);
@@ -27,7 +31,7 @@ abstract contract Shards is Claims {
     }
 
     function release(bytes32 jobId, uint32 shard) external {
-        Terms memory t = _terms(jobId);
+        Terms memory t = TermsStore.load(address(JOBS), jobId);
         address solver = shardsOf[jobId][shard].solver;
         if (solver != msg.sender) revert ITasks.NotHolder(solver);
         (bool owed,) = _owed(jobId, shard, t);
@@ -36,7 +40,7 @@ abstract contract Shards is Claims {
     }
 
     function expire(bytes32 jobId, uint32 shard) external {
-        Terms memory t = _terms(jobId);
+        Terms memory t = TermsStore.load(address(JOBS), jobId);
         address solver = shardsOf[jobId][shard].solver;
         if (solver == address(0)) revert ITasks.NotHolder(solver);
         (bool owed, uint64 deadline) = _owed(jobId, shard, t);
@@ -57,7 +61,9 @@ abstract contract Shards is Claims {
 
     function price(bytes32 jobId, uint32 shard) external view returns (uint128) {
         Shard storage entry = shardsOf[jobId][shard];
-        return entry.solver == address(0) ? _openPrice(jobId, entry, _terms(jobId)) : entry.price;
+        return entry.solver == address(0)
+            ? _openPrice(jobId, entry, TermsStore.load(address(JOBS), jobId))
+            : entry.price;
     }
 
     /// @dev Frees what its holder has locked for it, of which a penalty is then taken.
@@ -81,7 +87,7 @@ abstract contract Shards is Claims {
     }
 
     function _penalise(address solver, uint256 penalty) private {
-        VAULT.burn(IVault.Bucket.FREE, _key(address(this)), STAKES.slash(solver, Role.SOLVER, penalty));
+        VAULT.burn(IVault.Bucket.FREE, accountKey(address(this)), STAKES.slash(solver, Role.SOLVER, penalty));
     }
 
     function _openedAt(bytes32 jobId, Shard storage entry) private view returns (uint64) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 import {IGuardian} from "../interfaces/IGuardian.sol";
 import {IKeys} from "../interfaces/IKeys.sol";
-import {IStakes, IVault} from "../interfaces/IMarket.sol";
+import {IStakes} from "../interfaces/IStakes.sol";
+import {IVault} from "../interfaces/IVault.sol";
 import {Role} from "../interfaces/Types.sol";
+import {accountKey} from "../libraries/AccountKey.sol";
 import {SumTree} from "../libraries/SumTree.sol";
 import {Batch} from "./Batch.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
@@ -115,7 +117,7 @@ contract Stakes is IStakes, Batch {
         entry.active = (entry.active + amount).toUint96();
         if (role == Role.VERIFIER) _enter(classOf[account], account, amount);
         emit Staked(account, role, amount);
-        VAULT.move(IVault.Bucket.FREE, _key(msg.sender), IVault.Bucket.STAKE, ALL, amount);
+        VAULT.move(IVault.Bucket.FREE, accountKey(msg.sender), IVault.Bucket.STAKE, ALL, amount);
     }
 
     function startUnbondFor(address account, Role role, uint256 amount)
@@ -155,7 +157,7 @@ contract Stakes is IStakes, Batch {
         }
         asked.shares = 0;
         emit UnbondFinished(account, role, index, amount);
-        VAULT.move(IVault.Bucket.UNBONDING, ALL, IVault.Bucket.FREE, _key(msg.sender), amount);
+        VAULT.move(IVault.Bucket.UNBONDING, ALL, IVault.Bucket.FREE, accountKey(msg.sender), amount);
     }
 
     function subscribe(bytes32 class) external {
@@ -215,13 +217,13 @@ contract Stakes is IStakes, Batch {
             fromActive += active_;
             taken += all;
         }
-        VAULT.move(IVault.Bucket.STAKE, ALL, IVault.Bucket.FREE, _key(msg.sender), fromActive);
+        VAULT.move(IVault.Bucket.STAKE, ALL, IVault.Bucket.FREE, accountKey(msg.sender), fromActive);
     }
 
     function slash(address account, Role role, uint256 asked) external onlyTasks returns (uint256 taken) {
         uint256 fromActive;
         (fromActive, taken) = _slash(account, role, asked);
-        VAULT.move(IVault.Bucket.STAKE, ALL, IVault.Bucket.FREE, _key(msg.sender), fromActive);
+        VAULT.move(IVault.Bucket.STAKE, ALL, IVault.Bucket.FREE, accountKey(msg.sender), fromActive);
     }
 
     function seize(
@@ -244,7 +246,7 @@ contract Stakes is IStakes, Batch {
             fromActive += active_;
             taken += all;
         }
-        VAULT.move(IVault.Bucket.STAKE, ALL, IVault.Bucket.FREE, _key(msg.sender), fromActive);
+        VAULT.move(IVault.Bucket.STAKE, ALL, IVault.Bucket.FREE, accountKey(msg.sender), fromActive);
     }
 
     function active(address account, Role role) external view returns (uint256) {
@@ -408,7 +410,7 @@ contract Stakes is IStakes, Batch {
             pool.shares = 0;
             ++entry.nonce;
         }
-        VAULT.move(IVault.Bucket.UNBONDING, ALL, IVault.Bucket.FREE, _key(msg.sender), taken);
+        VAULT.move(IVault.Bucket.UNBONDING, ALL, IVault.Bucket.FREE, accountKey(msg.sender), taken);
     }
 
     function _requireUnlocked(Account storage entry, address account, Role role, uint256 amount)
@@ -432,10 +434,6 @@ contract Stakes is IStakes, Batch {
         if (asked.nonce != accounts[account][role].nonce) return 0;
         Pool storage pool = pools[account][role];
         return pool.shares == 0 ? 0 : Math.mulDiv(asked.shares, pool.tokens, pool.shares);
-    }
-
-    function _key(address account) private pure returns (bytes32) {
-        return bytes32(uint256(uint160(account)));
     }
 
     function _min(uint256 a, uint256 b) private pure returns (uint256) {

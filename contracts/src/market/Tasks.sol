@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
-import {IJobs, IStakes, ITasks, IVault} from "../interfaces/IMarket.sol";
+import {IJobs} from "../interfaces/IJobs.sol";
+import {IStakes} from "../interfaces/IStakes.sol";
+import {ITasks} from "../interfaces/ITasks.sol";
+import {IVault} from "../interfaces/IVault.sol";
 import {Claim, Kind, Phase, Role, Terms} from "../interfaces/Types.sol";
 import {Merkle} from "../libraries/Merkle.sol";
+import {TermsStore} from "../libraries/TermsStore.sol";
 import {Attestations} from "./Attestations.sol";
 import {Batch} from "./Batch.sol";
 import {Claims} from "./Claims.sol";
@@ -32,7 +36,7 @@ contract Tasks is Attestations, Batch {
 
     function commit(Claim calldata given, bytes32[] calldata roots) external returns (bytes32 claimId) {
         Claim memory claim = given;
-        Terms memory t = _terms(claim.jobId);
+        Terms memory t = TermsStore.load(address(JOBS), claim.jobId);
         claim.segmentsRoot =
             _segmentsRoot(given, claim.kind == Kind.TASK ? t.stepsPerRound / t.segmentSteps : 1, roots);
         claim.claimant = msg.sender;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 import {IForcedErrors} from "../interfaces/IForcedErrors.sol";
-import {IJobs, IStakes, IVault} from "../interfaces/IMarket.sol";
+import {IJobs} from "../interfaces/IJobs.sol";
+import {IStakes} from "../interfaces/IStakes.sol";
+import {IVault} from "../interfaces/IVault.sol";
 import {ClaimStatus, Kind, Vote} from "../interfaces/Types.sol";
 import {Claims} from "./Claims.sol";
 import {Convictions} from "./Convictions.sol";

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 import {IKeys} from "../interfaces/IKeys.sol";
-import {IVault} from "../interfaces/IMarket.sol";
+import {IVault} from "../interfaces/IVault.sol";
+import {accountKey} from "../libraries/AccountKey.sol";
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {ERC20Burnable} from "@openzeppelin/contracts/token/ERC20/extensions/ERC20Burnable.sol";
 import {IERC20Permit} from "@openzeppelin/contracts/token/ERC20/extensions/IERC20Permit.sol";
@@ -111,7 +112,7 @@ contract Vault is IVault, ReentrancyGuardTransient {
         for (uint256 i; i < to.length; ++i) {
             unchecked {
                 // INVARIANT: all entries together are at most what was deposited, and a payment only moves between them.
-                if (amount > 0) free_[_key(to[i])] += amount;
+                if (amount > 0) free_[accountKey(to[i])] += amount;
             }
             amount = rest;
         }
@@ -131,7 +132,7 @@ contract Vault is IVault, ReentrancyGuardTransient {
     }
 
     function free(address account) external view returns (uint256) {
-        return entries[Bucket.FREE][_key(account)];
+        return entries[Bucket.FREE][accountKey(account)];
     }
 
     function undestroyed() public view returns (uint128) {
@@ -143,14 +144,14 @@ contract Vault is IVault, ReentrancyGuardTransient {
         uint256 before = TOKEN.balanceOf(address(this));
         TOKEN.safeTransferFrom(msg.sender, address(this), amount);
         uint256 received = TOKEN.balanceOf(address(this)) - before;
-        _put(Bucket.FREE, _key(account), received);
+        _put(Bucket.FREE, accountKey(account), received);
         emit Deposited(msg.sender, account, received);
     }
 
     function _claim(address account, address to, uint256 amount) private {
         address owner = KEYS.ownerOf(account);
         if (owner != msg.sender) revert NotOwner(owner);
-        _take(Bucket.FREE, _key(account), amount);
+        _take(Bucket.FREE, accountKey(account), amount);
         emit Withdrawn(account, to, amount);
         TOKEN.safeTransfer(to, amount);
     }
@@ -169,9 +170,5 @@ contract Vault is IVault, ReentrancyGuardTransient {
 
     function _holdsBonds(address caller) private view returns (bool) {
         return caller == CHALLENGES || caller == AVAILABILITY || caller == FORCED_ERRORS;
-    }
-
-    function _key(address account) private pure returns (bytes32) {
-        return bytes32(uint256(uint160(account)));
     }
 }

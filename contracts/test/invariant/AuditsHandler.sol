@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 import {IAvailability} from "../../src/interfaces/IAvailability.sol";
-import {IVault} from "../../src/interfaces/IMarket.sol";
+import {IVault} from "../../src/interfaces/IVault.sol";
 import {Claim, Kind, Phase} from "../../src/interfaces/Types.sol";
 import {DisputesHandler} from "./DisputesHandler.sol";
 

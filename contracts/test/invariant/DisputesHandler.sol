@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
-import {IVault} from "../../src/interfaces/IMarket.sol";
+import {IVault} from "../../src/interfaces/IVault.sol";
 import {Claim, Kind, Phase, Vote} from "../../src/interfaces/Types.sol";
 import {Sampling} from "../../src/libraries/Sampling.sol";
 import {MarketHandler} from "./MarketHandler.sol";

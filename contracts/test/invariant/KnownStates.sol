@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 import {IAvailability} from "../../src/interfaces/IAvailability.sol";
 import {Claim, Kind} from "../../src/interfaces/Types.sol";

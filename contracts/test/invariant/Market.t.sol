@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 import {IGuardian} from "../../src/interfaces/IGuardian.sol";
-import {IVault} from "../../src/interfaces/IMarket.sol";
+import {IVault} from "../../src/interfaces/IVault.sol";
 import {Claim, ClaimStatus, Phase, Role, Vote} from "../../src/interfaces/Types.sol";
 import {Test} from "../Vm.sol";
 import {AuditsHandler} from "./AuditsHandler.sol";

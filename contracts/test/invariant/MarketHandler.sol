@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
-import {IJobs, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
+import {IJobs} from "../../src/interfaces/IJobs.sol";
+import {ITasks} from "../../src/interfaces/ITasks.sol";
+import {IVault} from "../../src/interfaces/IVault.sol";
 import {Claim, ClaimStatus, Kind, Phase, Role, Terms, Vote} from "../../src/interfaces/Types.sol";
 import {KnownStates} from "./KnownStates.sol";
 

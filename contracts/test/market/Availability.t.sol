@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 import {IAvailability} from "../../src/interfaces/IAvailability.sol";
-import {ITasks} from "../../src/interfaces/IMarket.sol";
+import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {Claim, Kind, Phase, Role, Terms} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Market} from "./Market.sol";

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
-import {IBatch, IStakes, ITasks} from "../../src/interfaces/IMarket.sol";
+import {IBatch} from "../../src/interfaces/IBatch.sol";
+import {IStakes} from "../../src/interfaces/IStakes.sol";
+import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {Claim, Kind, Phase, Role, Terms} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Market} from "./Market.sol";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
-import {IVault} from "../../src/interfaces/IMarket.sol";
+import {IVault} from "../../src/interfaces/IVault.sol";
 import {Role} from "../../src/interfaces/Types.sol";
 import {Stakes} from "../../src/market/Stakes.sol";
 import {Market} from "./Market.sol";

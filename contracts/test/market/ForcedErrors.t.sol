@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 import {IForcedErrors} from "../../src/interfaces/IForcedErrors.sol";
-import {ITasks} from "../../src/interfaces/IMarket.sol";
+import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {Claim, Kind, Phase, Role} from "../../src/interfaces/Types.sol";
 import {Sampling} from "../../src/libraries/Sampling.sol";
 import {Market} from "./Market.sol";
@@ -40,9 +40,7 @@ contract ForcedErrorsTest is Market {
         voters = accept(claim);
     }
 
-    function test_Attack13_whoPassesAForcedErrorPaysAndWhoFindsItIsPaid()
-        external
-    {
+    function test_Attack13_whoPassesAForcedErrorPaysAndWhoFindsItIsPaid() external {
         uint256 clientBefore = free(client);
         (Claim memory claim, bytes32 commitment, address[] memory voters) = planted();
         uint32 segment = u32(Sampling.segment(statusOf(claim).seed, voters[0], 0, SEGMENTS));

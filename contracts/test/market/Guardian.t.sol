@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 import {IGuardian} from "../../src/interfaces/IGuardian.sol";
 import {Claim, Phase, Role, Terms} from "../../src/interfaces/Types.sol";

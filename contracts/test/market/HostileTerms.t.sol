@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 import {IClasses} from "../../src/interfaces/IClasses.sol";
-import {IJobs, ITasks} from "../../src/interfaces/IMarket.sol";
+import {IJobs} from "../../src/interfaces/IJobs.sol";
+import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {Claim, Conditions, Kind, Phase, Role, Terms} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Market} from "./Market.sol";

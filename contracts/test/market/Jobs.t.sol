@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 import {IClasses} from "../../src/interfaces/IClasses.sol";
 import {IClasses} from "../../src/interfaces/IClasses.sol";
-import {IJobs, IVault} from "../../src/interfaces/IMarket.sol";
+import {IJobs} from "../../src/interfaces/IJobs.sol";
+import {IVault} from "../../src/interfaces/IVault.sol";
 import {Accused, Claim, Kind, Role, Terms} from "../../src/interfaces/Types.sol";
 import {Market} from "./Market.sol";
 

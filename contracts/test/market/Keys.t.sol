@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
 import {IKeys} from "../../src/interfaces/IKeys.sol";
-import {IStakes, IVault} from "../../src/interfaces/IMarket.sol";
+import {IStakes} from "../../src/interfaces/IStakes.sol";
+import {IVault} from "../../src/interfaces/IVault.sol";
 import {Role} from "../../src/interfaces/Types.sol";
 import {Market} from "./Market.sol";
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
-import {IStakes, IVault} from "../../src/interfaces/IMarket.sol";
+import {IStakes} from "../../src/interfaces/IStakes.sol";
+import {IVault} from "../../src/interfaces/IVault.sol";
 import {Role} from "../../src/interfaces/Types.sol";
 import {SumTree} from "../../src/libraries/SumTree.sol";
 import {Vault} from "../../src/market/Vault.sol";

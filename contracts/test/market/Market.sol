@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
+import {IChallenges} from "../../src/interfaces/IChallenges.sol";
 import {Game, ICourt} from "../../src/interfaces/ICourt.sol";
 import {IForcedErrors} from "../../src/interfaces/IForcedErrors.sol";
-import {IChallenges, IJobs, IStakes, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
+import {IJobs} from "../../src/interfaces/IJobs.sol";
+import {IStakes} from "../../src/interfaces/IStakes.sol";
+import {ITasks} from "../../src/interfaces/ITasks.sol";
+import {IVault} from "../../src/interfaces/IVault.sol";
 import {
     Bounds,
     Claim,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
-import {ITasks, IVault} from "../../src/interfaces/IMarket.sol";
+import {ITasks} from "../../src/interfaces/ITasks.sol";
+import {IVault} from "../../src/interfaces/IVault.sol";
 import {Claim, Kind, Phase, Role, Terms} from "../../src/interfaces/Types.sol";
 import {Market} from "./Market.sol";
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
-import {ITasks} from "../../src/interfaces/IMarket.sol";
+import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {Claim, ClaimStatus, Phase} from "../../src/interfaces/Types.sol";
 import {Headers} from "../../src/libraries/Headers.sol";
 import {BlockHeaders} from "./BlockHeaders.sol";

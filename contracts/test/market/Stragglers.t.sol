@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
-import {IChallenges, IJobs, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
+import {IChallenges} from "../../src/interfaces/IChallenges.sol";
+import {IJobs} from "../../src/interfaces/IJobs.sol";
+import {ITasks} from "../../src/interfaces/ITasks.sol";
+import {IVault} from "../../src/interfaces/IVault.sol";
 import {Claim, Kind, Phase, Role, Terms} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Market} from "./Market.sol";

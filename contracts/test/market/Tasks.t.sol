@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
-import {IJobs, IStakes, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
+import {IJobs} from "../../src/interfaces/IJobs.sol";
+import {IStakes} from "../../src/interfaces/IStakes.sol";
+import {ITasks} from "../../src/interfaces/ITasks.sol";
+import {IVault} from "../../src/interfaces/IVault.sol";
 import {Accused, Claim, ClaimStatus, Finding, Kind, Phase, Role, Vote} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Vm} from "../Vm.sol";

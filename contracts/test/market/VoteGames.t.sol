@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.28;
+pragma solidity ^0.8.30;
 
+import {IChallenges} from "../../src/interfaces/IChallenges.sol";
 import {Game} from "../../src/interfaces/ICourt.sol";
-import {IChallenges, ITasks} from "../../src/interfaces/IMarket.sol";
+import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {Claim, Phase, Role} from "../../src/interfaces/Types.sol";
 import {Sampling} from "../../src/libraries/Sampling.sol";
 import {Market} from "./Market.sol";

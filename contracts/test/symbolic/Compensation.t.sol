@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {IClasses} from "../../src/interfaces/IClasses.sol";
-import {IVault} from "../../src/interfaces/IMarket.sol";
+import {IVault} from "../../src/interfaces/IVault.sol";
 import {Accused, Kind} from "../../src/interfaces/Types.sol";
 import {Guardian} from "../../src/market/Guardian.sol";
 import {Jobs} from "../../src/market/Jobs.sol";

@@ -2,7 +2,9 @@
 pragma solidity ^0.8.30;
 
 import {IForcedErrors} from "../../src/interfaces/IForcedErrors.sol";
-import {IJobs, IStakes, IVault} from "../../src/interfaces/IMarket.sol";
+import {IJobs} from "../../src/interfaces/IJobs.sol";
+import {IStakes} from "../../src/interfaces/IStakes.sol";
+import {IVault} from "../../src/interfaces/IVault.sol";
 import {Accused, Finding, Kind, Phase, Role, Terms, WITHHELD} from "../../src/interfaces/Types.sol";
 import {TasksExtension} from "../../src/market/TasksExtension.sol";
 import {Test} from "../Vm.sol";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {IVault} from "../../src/interfaces/IMarket.sol";
+import {IVault} from "../../src/interfaces/IVault.sol";
 
 /// @dev The Vault's entries without its callers and events; the Vault itself is proven in Vault.t.sol.
 contract LedgerFake {

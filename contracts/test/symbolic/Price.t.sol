@@ -2,7 +2,10 @@
 pragma solidity ^0.8.30;
 
 import {IForcedErrors} from "../../src/interfaces/IForcedErrors.sol";
-import {IJobs, IStakes, ITasks, IVault} from "../../src/interfaces/IMarket.sol";
+import {IJobs} from "../../src/interfaces/IJobs.sol";
+import {IStakes} from "../../src/interfaces/IStakes.sol";
+import {ITasks} from "../../src/interfaces/ITasks.sol";
+import {IVault} from "../../src/interfaces/IVault.sol";
 import {Terms} from "../../src/interfaces/Types.sol";
 import {Tasks} from "../../src/market/Tasks.sol";
 import {TasksExtension} from "../../src/market/TasksExtension.sol";

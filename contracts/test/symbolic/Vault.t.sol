@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {IVault} from "../../src/interfaces/IMarket.sol";
+import {IVault} from "../../src/interfaces/IVault.sol";
 import {Keys} from "../../src/market/Keys.sol";
 import {Vault} from "../../src/market/Vault.sol";
 import {Test} from "../Vm.sol";

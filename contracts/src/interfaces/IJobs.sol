@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {Accused, Kind, Terms} from "./Types.sol";
+
+/// @title Jobs: terms, escrow, and where each job stands
+interface IJobs {
+    error NotModule(address caller);
+    error JobExists(bytes32 jobId);
+    error NoSuchJob(bytes32 jobId);
+    error BudgetTooSmall(uint256 needed, uint256 given);
+    error NotClient(address client);
+    error NotFinished(bytes32 jobId);
+    error JobEnded(bytes32 jobId);
+
+    event JobPosted(bytes32 indexed jobId, address indexed client, uint256 budget, Terms terms);
+    event JobFunded(bytes32 indexed jobId, uint256 amount);
+    event JobHalted(bytes32 indexed jobId, uint32 round);
+    event RoundStarted(bytes32 indexed jobId, uint32 round);
+    event Rewound(bytes32 indexed jobId, uint32 indexed rewinds, uint32 round, uint256 compensation);
+    event JobClosed(bytes32 indexed jobId, uint256 refunded);
+    /// @dev The round was closed without `missing` of its shards.
+    event ShardsMissing(bytes32 indexed jobId, uint32 indexed round, uint32 missing);
+
+    struct Progress {
+        uint32 round; // the round now worked on; == rounds when the last outer claim is in
+        uint32 settledRounds;
+        uint32 rewinds; // rewinds so far
+        bool halted; // no new rounds
+        bool closed;
+        uint64 roundStart;
+        uint32 finalRound; // the job is over when `round` reaches it: `rounds`, or less once it is halted
+    }
+
+    /// @notice Post a job; `budget` comes from the caller's free balance and must cover the worst case (`worstCase`).
+    function post(Terms calldata terms, uint256 budget) external returns (bytes32 jobId);
+    function topUp(bytes32 jobId, uint256 amount) external;
+    /// @notice Client: begin no further round; what is claimed is finished and paid, the rest refunded by `close`.
+    function halt(bytes32 jobId) external;
+    /// @notice Anyone, once every begun round is settled: refund what is left to the client.
+    function close(bytes32 jobId) external;
+    function terms(bytes32 jobId) external view returns (Terms memory);
+    function progress(bytes32 jobId) external view returns (Progress memory);
+    function worstCase(Terms calldata terms) external pure returns (uint256);
+    function jobIdOf(Terms calldata terms) external view returns (bytes32);
+    /// @notice Whether a rewind has overtaken the claims of this place that were committed in `rewinds`; with `pending`, also
+    /// whether the round was closed without those that were not accepted.
+    function overtaken(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, bool pending)
+        external
+        view
+        returns (bool);
+    /// @notice Whether the present round wants tasks now: it has begun, the job is not closed, the pipeline not full, and the
+    /// outer claim cannot be committed yet.
+    function running(bytes32 jobId) external view returns (bool, uint32 round, uint64 roundStart);
+    /// @notice When the job was posted, in seconds: the price of a shard that nobody has held yet rises from here.
+    function postedAt(bytes32 jobId) external view returns (uint64);
+
+    // modules (Tasks)
+    function shardTaken(bytes32 jobId) external;
+    function taskCommitted(bytes32 jobId, uint32 round, uint128 price, uint32 maxUnsettled)
+        external
+        returns (uint32 rewinds, uint64 roundStart);
+    /// @notice Close the round. `inTurn`: the claimant holds the shard that the outer claim is reserved to.
+    function outerCommitted(bytes32 jobId, uint32 round, bool inTurn) external returns (uint32 rewinds);
+    function taskAccepted(bytes32 jobId, uint32 round, uint32 rewinds, uint128 price) external;
+    function claimSettled(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, uint32 maxUnsettled)
+        external;
+    /// @notice Go back to the convicted claim's round, unless that round was closed without the claim. `compensation` = the
+    /// part of `pool` (the unburnt half of the slash, in the caller's free balance) that is set aside for those whose task
+    /// claims become stale.
+    function rewind(Accused calldata accused, bool wasAccepted, uint256 pool)
+        external
+        returns (uint256 compensation);
+    /// @notice Pay an overtaken claim its share of what its rewind set aside; nothing if its round was closed without it.
+    /// Not `found` when the search for that rewind needs another call.
+    function compensate(bytes32 claimId, Accused calldata claim, bool pending)
+        external
+        returns (bool found, uint256 paid);
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {IBatch} from "./IBatch.sol";
+import {Role} from "./Types.sol";
+
+/// @title Stakes: deposits, locks, unbonding, slashing, and the stake-weighted draw
+interface IStakes is IBatch {
+    error NotModule(address caller);
+    error ZeroAmount();
+    error InsufficientStake(address account, Role role, uint256 asked, uint256 unlocked);
+    error Underlocked(address account, Role role, uint256 asked, uint256 locked);
+    error NotDue(uint64 due);
+    error NoSuchRequest(uint256 index);
+    error NotOwner(address owner);
+
+    event Staked(address indexed account, Role indexed role, uint256 amount);
+    event UnbondStarted(
+        address indexed account, Role indexed role, uint256 indexed index, uint256 shares, uint64 due
+    );
+    event UnbondFinished(address indexed account, Role indexed role, uint256 indexed index, uint256 amount);
+    event Slashed(address indexed account, Role indexed role, uint256 asked, uint256 taken);
+    /// @dev From two epochs later on the account is drawn for this class's jobs, and for no other's. 0: for none.
+    event Subscribed(address indexed account, bytes32 indexed class);
+    event Endpoint(address indexed account, string url);
+
+    function stake(Role role, uint256 amount) external; // from the caller's free balance
+    function startUnbond(Role role, uint256 amount) external returns (uint256 index);
+    function finishUnbond(Role role, uint256 index) external returns (uint256 amount);
+    /// @notice The same three by the owner of an operator: tokens come from and go to the owner's free balance.
+    function stakeFor(address account, Role role, uint256 amount) external;
+    function startUnbondFor(address account, Role role, uint256 amount) external returns (uint256 index);
+    function finishUnbondFor(address account, Role role, uint256 index) external returns (uint256 amount);
+    /// @notice Agree to a class of conditions, and to no other from now on: the verifier stake counts in the draws of its
+    /// jobs two epochs later. 0: be drawn for nothing. What the stake is locked for already stays.
+    function subscribe(bytes32 class) external;
+    /// @notice The same by the owner of an operator.
+    function subscribeFor(address account, bytes32 class) external;
+    /// @notice Announce where the caller serves its blocks ("http://host:port").
+    function setEndpoint(string calldata url) external;
+    function lock(address account, Role role, uint256 amount) external; // modules
+    function unlock(address account, Role role, uint256 amount) external; // modules
+    /// @notice Unlock `amount` for each of the accounts.
+    function unlockEach(address[] calldata accounts, Role role, uint256 amount) external; // modules
+    /// @notice A settled claim's locks: the first account's as a solver, the others' as verifiers.
+    function release(address[] calldata accounts, uint256 solverStake, uint256 verifierStake) external; // modules
+    /// @notice Verifiers for empty seats, drawn among the class's subscribers as in `draw`, each with `amount` locked for
+    /// it: accounts without so much free stake, and `others`, are passed over, a few at most. Fewer if there are fewer.
+    function seat(bytes32 class, bytes32 seed, uint256 count, uint256 amount, address[] calldata others)
+        external
+        returns (address[] memory seated); // modules
+    /// @notice Unlock `held` of each account and take `amount` of it into the free balance of the calling module.
+    function fine(address[] calldata accounts, Role role, uint256 held, uint256 amount)
+        external
+        returns (uint256 taken); // modules
+    /// @notice Take min(asked, active - locked + unbonding) into the free balance of the calling module; what is locked
+    /// stays behind the claims and votes that it is locked for (a conviction unlocks its own first). Never reverts on shortage.
+    function slash(address account, Role role, uint256 asked) external returns (uint256 taken); // modules
+    /// @notice What a conviction does to the stakes: free the locks of the claimant and of all voters, then `slash` the
+    /// claimant of `asked` (`own` = what there was) and each of the guilty of verifierStake; `taken` = all of it.
+    function seize(
+        address claimant,
+        uint256 solverStake,
+        uint256 asked,
+        address[] calldata voters,
+        address[] calldata guilty,
+        uint256 verifierStake
+    ) external returns (uint256 own, uint256 taken); // modules
+    function active(address account, Role role) external view returns (uint256);
+    function locked(address account, Role role) external view returns (uint256);
+    function unbonding(address account, Role role) external view returns (uint256);
+    function endpoint(address account) external view returns (string memory);
+    function request(address account, Role role, uint256 index)
+        external
+        view
+        returns (uint256 amount, uint64 due);
+    /// @notice The class that the account has subscribed to; 0: none.
+    function classOf(address account) external view returns (bytes32);
+    /// @notice What the account counts for in draws of a class in this block: its active verifier stake at the end of the
+    /// epoch (of WEIGHT_EPOCH blocks) before the last, if it had subscribed to it by then.
+    function drawWeight(bytes32 class, address account) external view returns (uint256);
+    /// @notice All that counts in draws of a class in this block.
+    function classWeight(bytes32 class) external view returns (uint256);
+    /// @notice `count` distinct subscribers drawn with probability proportional to weight; fewer if there are fewer.
+    function draw(bytes32 class, bytes32 seed, uint256 count) external view returns (address[] memory);
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {IBatch} from "./IBatch.sol";
+import {Accused, Claim, ClaimStatus, Finding, Kind, Phase, Vote} from "./Types.sol";
+
+/// @title Tasks: shards, claims, acceptance, settlement
+/// @notice One address: what is called seldom stands in TasksExtension, to which Tasks hands it on.
+interface ITasks is IBatch {
+    error NotModule(address caller);
+    error NoSuchJob(bytes32 jobId);
+    error ShardTaken(address holder);
+    error NotHolder(address holder);
+    error WrongRound(uint32 expected, uint32 given);
+    error WrongClaim(bytes32 claimId);
+    error WrongPhase(Phase phase);
+    error NotDue(uint64 due);
+    error TooLate(uint64 deadline);
+    error SeedUnavailable(uint64 seedBlock);
+    /// @dev The bytes given are not the header of the seed block.
+    error WrongHeader(uint64 seedBlock);
+    /// @dev The seed block's header holds no RANDAO value where Ethereum's does, or zero: only its hash can serve.
+    error NoRandao(uint64 seedBlock);
+    /// @dev Up to this block a seed is recorded with the seed block's header only.
+    error HeaderAwaited(uint64 untilBlock);
+    error RoundIncomplete(uint32 accepted, uint32 needed);
+    error OuterReserved(uint64 until);
+    error PipelineFull(uint32 round, uint32 settled);
+    error GamesOpen(uint32 count);
+    error EarlierUnsettled();
+    error PlaceTaken(bytes32 claimId);
+    error NotStanding();
+    error NoSuchShard(uint32 shard);
+    error NoSuchVote(address verifier);
+    error NotDrawn(address account);
+    error AlreadyVoted(address account);
+    error WrongReveal();
+    error BadSegments();
+    error WrongInput(bytes32 expected, bytes32 given);
+    error NotStale();
+    error WindowClosed(uint64 end);
+
+    event ShardAssigned(bytes32 indexed jobId, uint32 indexed shard, address indexed solver, uint128 price);
+    event ShardReleased(bytes32 indexed jobId, uint32 indexed shard, address indexed solver, string reason);
+    event Committed(
+        bytes32 indexed claimId,
+        bytes32 indexed jobId,
+        address indexed claimant,
+        Claim claim,
+        bytes32[] roots,
+        uint64 seedBlock
+    );
+    event SeedRecorded(bytes32 indexed claimId, bytes32 seed, address[] drawn);
+    event Accepted(bytes32 indexed claimId, uint64 windowEnds);
+    event Redrawn(bytes32 indexed claimId, uint64 seedBlock);
+    /// @dev More verifiers for the seats that are empty, from the same seed.
+    event Called(bytes32 indexed claimId, address[] drawn);
+    event VoteAbstained(bytes32 indexed claimId, address indexed verifier);
+    event VoteRevealed(bytes32 indexed claimId, address indexed verifier, bool valid, bytes32[] traces);
+    event VoteFined(bytes32 indexed claimId, address indexed verifier, uint256 penalty);
+    event VoteConvicted(
+        bytes32 indexed claimId,
+        address indexed verifier,
+        address indexed challenger,
+        uint256 slashed,
+        uint256 burnt
+    );
+    event Settled(bytes32 indexed claimId, address indexed claimant, uint256 paid);
+    event Voided(bytes32 indexed claimId, address indexed claimant, uint256 compensation);
+    event Convicted(
+        bytes32 indexed claimId,
+        address indexed claimant,
+        address indexed challenger,
+        uint256 slashed,
+        uint256 burnt,
+        uint256 reward
+    );
+    /// @dev An early challenger's part of the reward of another's conviction.
+    event RewardShared(bytes32 indexed claimId, address indexed challenger, uint256 amount);
+
+    /// @notice Take an open shard at its present price; locks missPenalty as long as it is held, and needs solverStake
+    /// unlocked beside it.
+    function takeShard(bytes32 jobId, uint32 shard) external;
+    /// @notice Give a shard back; free while nothing is owed for the current round, else missPenalty is burnt.
+    function release(bytes32 jobId, uint32 shard) external;
+    /// @notice Anyone: take the shard from a solver that missed its deadline (penalty burnt).
+    function expire(bytes32 jobId, uint32 shard) external;
+    /// @notice Commit a task or an outer claim. `roots`: the state roots at the ends of its segments, from inputRoot to
+    /// outputRoot. claim.segmentsRoot (the root over them), claimant, price, committedAt, rewinds, attempt are filled in by the
+    /// contract; the given values are ignored.
+    function commit(Claim calldata claim, bytes32[] calldata roots) external returns (bytes32 claimId);
+    /// @notice Anyone, after the seed block: record the seed and draw the verifiers. `header`: the RLP of the seed block's
+    /// header, whose RANDAO value gives the seed; or empty, once nobody has brought it for 128 blocks: then the block's hash
+    /// does. Names a later seed block when the hash has left the history (EIP-2935).
+    function recordSeed(Claim calldata claim, bytes calldata header) external;
+    /// @notice Anyone, once every seat has voted or time is up: fine the silent and call others to the empty seats, three
+    /// times at most; then accept the task, whatever its votes are (docs/protocol.md 4.7).
+    function tally(Claim calldata claim) external;
+    /// @notice Anyone, after the challenge window: pay claimant and verifiers, unlock stakes.
+    function settle(Claim calldata claim) external;
+    /// @notice Anyone: unlock and compensate a claim that a rewind has overtaken.
+    /// Changes nothing but a cursor, and has to be called again, for each 64 rewinds that left the claim standing.
+    function void(Claim calldata claim) external;
+    // drawn verifiers
+    /// @notice Commit a vote. The commitment 1 abstains: it costs nothing, and frees the stake at once.
+    function commitVote(Claim calldata claim, bytes32 commitment) external;
+    /// @notice Open a vote. `traces`: the leaves below the tracesRoot that was committed to, one for each sample; none, for a
+    /// tracesRoot of zero, is enough for an invalid vote.
+    function revealVote(Claim calldata claim, bool valid, bytes32[] calldata traces, bytes32 salt) external;
+
+    function status(bytes32 claimId) external view returns (ClaimStatus memory);
+    function votes(bytes32 claimId) external view returns (Vote[] memory);
+    /// @notice The standing claim of a place in the job (0 if none, or if a rewind overtook it).
+    function current(bytes32 jobId, Kind kind, uint32 round, uint32 shard) external view returns (bytes32);
+    function holder(bytes32 jobId, uint32 shard)
+        external
+        view
+        returns (address solver, uint128 price, uint64 since);
+    function price(bytes32 jobId, uint32 shard) external view returns (uint128);
+
+    // modules (Challenges, Availability)
+    /// @notice Count a game on a claim that stands and may still be challenged; reverts if it may not. `announced`: block in
+    /// which the finding was announced; `early` if that was before the block of the first game on this claim.
+    function gameOpened(Claim calldata claim, uint256 announced)
+        external
+        returns (bytes32 claimId, bool early);
+    /// @notice The same for a revealed valid vote. `ballot` names it in `voteGameClosed`.
+    function voteGameOpened(Claim calldata claim, address verifier)
+        external
+        returns (bytes32 claimId, uint64 ballot, bytes32 tracesRoot, bytes32 seed);
+    /// @notice A game on a claim is over; convict the claim if the challenger won. False if the claim no longer stood:
+    /// then nothing happens to it, and an early challenger of a claim that another has convicted gets its share.
+    function gameClosed(bytes32 claimId, Accused calldata accused, Finding calldata finding, bool won)
+        external
+        returns (bool stood);
+    function voteGameClosed(
+        bytes32 claimId,
+        Accused calldata accused,
+        uint64 ballot,
+        address challenger,
+        bool won
+    ) external returns (bool stood);
+    /// @notice Convict a claim that stands and may still be challenged, or on which a game is open. `finding.early` says
+    /// nothing here: no game of it is open.
+    function convict(Claim calldata claim, Finding calldata finding) external;
+}
