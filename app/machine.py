@@ -6,20 +6,26 @@ from __future__ import annotations
 import re
 import secrets
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
 from assay.app.settings import Settings
+from assay.disk import record
 from assay.node.artifacts import ResourceLimits
 from assay.node.engine import Engine, ExecutorKind
 from assay.program.execute import open_device
 from assay.protocol.errors import Ask
+
+if TYPE_CHECKING:
+    pass
 
 RESOURCE_LIMITS = ResourceLimits(
     dataset_bytes=4 << 30, state_bytes=8 << 30, step_bytes=16 << 30, step_operations=10**15
 )
 """The most that a node of this installation fetches and runs for one job."""
 SECRET_FILE = "secret"
+_SECRET, _SECRET_BYTES = "assay/secret/1", 32
 FORMS_FOLDER = "forms"
 """Compiled forms of programs, shared by this home's nodes."""
 
@@ -62,19 +68,22 @@ def engine_of(settings: Settings, *, brief: bool = False) -> Engine:
 
 
 def secret_of(home: Path) -> bytes:
-    """The node's own 32 secret bytes, made at first use (mode 0600); salts come from it."""
+    """The node's own 32 secret bytes, made at first use (mode 0600); salts come from it. Raises
+    DamagedRecord."""
     path = home / SECRET_FILE
-    if not path.exists():
-        home.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".new")
-        temporary.touch(mode=0o600)
-        temporary.write_bytes(secrets.token_bytes(32))
-        temporary.replace(path)
-    secret = path.read_bytes()
-    if len(secret) != 32:
-        raise Ask(
-            f"{path} is not 32 bytes, so votes cannot be revealed",
-            hint="restore it from a backup",
-            code="bad-secret",
-        )
-    return secret
+    hint = (
+        "restore it from a backup; without one, wait until no vote of this account awaits its reveal and no"
+        f" finding its challenge, then move {path} away"
+    )
+    body = record.read(path, _SECRET, hint=hint, earlier=_bare_secret)
+    if body is None:
+        body = secrets.token_bytes(_SECRET_BYTES).hex()
+        record.write(path, _SECRET, body, private=True)
+    return bytes.fromhex(body)
+
+
+def _bare_secret(data: bytes) -> str:
+    """A secret without a checksum."""
+    if len(data) != _SECRET_BYTES or data.startswith(b'{"kind'):
+        raise ValueError("it is no secret")
+    return data.hex()
