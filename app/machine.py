@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import re
 import secrets
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
 from assay.app.settings import Settings
+from assay.chain.eth.journal import Journal
 from assay.disk import record
 from assay.node.artifacts import ResourceLimits
 from assay.node.engine import Engine, ExecutorKind
@@ -67,9 +69,11 @@ def engine_of(settings: Settings, *, brief: bool = False) -> Engine:
     return Engine(device_of(settings.device), way, forms, brief)
 
 
-def secret_of(home: Path) -> bytes:
-    """The node's own 32 secret bytes, made at first use (mode 0600); salts come from it. Raises
-    DamagedRecord."""
+def secret_of(home: Path, journal: Journal | None) -> bytes:
+    """The node's own 32 secret bytes, made at first use (mode 0600); salts come from it.
+
+    The journal remembers which secret it is. Raises DamagedRecord, and Ask for another one than before.
+    """
     path = home / SECRET_FILE
     hint = (
         "restore it from a backup; without one, wait until no vote of this account awaits its reveal and no"
@@ -79,7 +83,16 @@ def secret_of(home: Path) -> bytes:
     if body is None:
         body = secrets.token_bytes(_SECRET_BYTES).hex()
         record.write(path, _SECRET, body, private=True)
-    return bytes.fromhex(body)
+    secret = bytes.fromhex(body)
+    mark = sha256(b"assay/secret/1" + secret).hexdigest()
+    if journal is not None and journal.remember("secret", mark) != mark:
+        raise Ask(
+            f"{path} is not the secret that this account has used, so nothing that it has committed to or"
+            " announced could be revealed",
+            hint="restore it from a backup",
+            code="other-secret",
+        )
+    return secret
 
 
 def _bare_secret(data: bytes) -> str:
