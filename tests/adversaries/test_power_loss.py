@@ -82,7 +82,7 @@ def cut(day: MarketDay, who: str, power: Power, monkeypatch: pytest.MonkeyPatch)
             patch.setattr(record, "os", power)
             tick()
 
-    day.post(rounds=1, shards=1, verifiers=1, quorum=1)
+    day.post(rounds=1, shards=1, verifiers=1)
     (job_id,) = day.market_state.jobs
     for name in ("ann", "v0"):
         service = day.solver(name) if name == "ann" else day.verifier(name)

@@ -23,7 +23,7 @@ def day(tmp_path: Path) -> MarketDay:
 
 def drawn(day: MarketDay, event: str, verifiers: int = 1, age: int = 0) -> tuple[JobId, Path]:
     """v0 is drawn for the only task and has come to `event`; the file of its ballot."""
-    job_id = day.post(rounds=1, shards=1, verifiers=verifiers, quorum=verifiers)
+    job_id = day.post(rounds=1, shards=1, verifiers=verifiers)
     day.solver("ann")
     day.verifier("v0", seed_age=Seconds(age))
     for i in range(1, verifiers):
