@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 
 from assay.app.invocation import App
-from assay.protocol.errors import Ask
 from assay.protocol.types import Address
 
 
@@ -23,7 +22,7 @@ def password_for(app: App) -> str:
 
 
 def resolve(app: App, name_or_address: str) -> Address:
-    """Address of a keystore name, or the address itself. Raises Ask for an unknown name."""
+    """Address of a keystore name, or the address itself. Raises KeyProblem for an unknown or damaged one."""
     from assay.chain.eth.keystore import Keystore
 
     if name_or_address.startswith("0x"):
@@ -32,11 +31,4 @@ def resolve(app: App, name_or_address: str) -> Address:
         from assay.protocol.sampling import address_bytes
 
         return Address(to_checksum_address(address_bytes(Address(name_or_address))))
-    for account in Keystore(app.settings.keystore).list():
-        if account.name == name_or_address:
-            return Address(account.address)
-    raise Ask(
-        f"there is no account named {name_or_address} in {app.settings.keystore}",
-        hint="`assay account ls` lists them; `assay account new NAME` makes one",
-        code="no-account",
-    )
+    return Address(Keystore(app.settings.keystore).find(name_or_address).address)

@@ -1,7 +1,7 @@
 """The record of a devnet: where its chain listens, which processes belong to it, and how they are started.
 
-Contract: written atomically. A devnet whose chain process is gone is not running, and nothing is done to the
-processes that its record names; the record then only says how to go on (`read_stopped`).
+Contract: a record (``disk.record``). A devnet whose chain process is gone is not running, and nothing is done
+to the processes that its record names; the record then only says how to go on (`read_stopped`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from assay.disk import record
+
 DEVNET_FILE = "devnet.json"
+_KIND = "assay/devnet/1"
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,7 @@ def process_alive(pid: int) -> bool:
 
 def write_devnet(home: Path, devnet: Devnet) -> None:
     """Record the devnet in its home folder."""
-    home.mkdir(parents=True, exist_ok=True)
-    temporary = home / (DEVNET_FILE + ".new")
-    temporary.write_text(json.dumps(asdict(devnet), indent=2))
-    temporary.replace(home / DEVNET_FILE)
+    record.write(home / DEVNET_FILE, _KIND, asdict(devnet))
 
 
 def read_devnet(home: Path) -> Devnet | None:
@@ -85,12 +85,22 @@ def read_stopped(home: Path) -> Devnet | None:
 def _read(home: Path) -> Devnet | None:
     """The record, without what another version may have added to it."""
     path = home / DEVNET_FILE
-    if not path.exists():
+    hint = (
+        "end what is left of the devnet by hand (its processes are named anvil and assay), remove"
+        f" {path}, and start another: assay devnet up"
+    )
+    body = record.read(path, _KIND, hint=hint, earlier=_bare)
+    if body is None:
         return None
-    body = json.loads(path.read_text())
     nodes = tuple(NodeRecord(**_known(NodeRecord, node)) for node in body["nodes"])
     nodes = tuple(replace(node, arguments=tuple(node.arguments)) for node in nodes)
     return Devnet(**{**_known(Devnet, body), "nodes": nodes})
+
+
+def _bare(data: bytes) -> dict[str, Any]:
+    """A record without a checksum."""
+    body = json.loads(data)
+    return {**body, "nodes": [dict(node) for node in body["nodes"]], "rpc_url": str(body["rpc_url"])}
 
 
 def _known(kind: type[NodeRecord] | type[Devnet], body: dict[str, Any]) -> dict[str, Any]:

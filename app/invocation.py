@@ -6,11 +6,12 @@ announced and, unless ``--yes``, confirmed first.
 
 from __future__ import annotations
 
+import json
 import sys
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
 
 EVENTS_FILE = "events.jsonl"
 """A node's events as JSON lines, in its folder."""
+
+
+def event_of(line: bytes) -> dict[str, Any]:
+    """One line of such a file; empty where the line is damaged."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return event if isinstance(event, dict) else {}
 
 
 @dataclass

@@ -5,21 +5,29 @@ from __future__ import annotations
 
 import re
 import secrets
+from hashlib import sha256
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
 from assay.app.settings import Settings
+from assay.chain.eth.journal import Journal
+from assay.disk import record
 from assay.node.artifacts import ResourceLimits
 from assay.node.engine import Engine, ExecutorKind
 from assay.program.execute import open_device
 from assay.protocol.errors import Ask
+
+if TYPE_CHECKING:
+    pass
 
 RESOURCE_LIMITS = ResourceLimits(
     dataset_bytes=4 << 30, state_bytes=8 << 30, step_bytes=16 << 30, step_operations=10**15
 )
 """The most that a node of this installation fetches and runs for one job."""
 SECRET_FILE = "secret"
+_SECRET, _SECRET_BYTES = "assay/secret/1", 32
 FORMS_FOLDER = "forms"
 """Compiled forms of programs, shared by this home's nodes."""
 
@@ -61,20 +69,34 @@ def engine_of(settings: Settings, *, brief: bool = False) -> Engine:
     return Engine(device_of(settings.device), way, forms, brief)
 
 
-def secret_of(home: Path) -> bytes:
-    """The node's own 32 secret bytes, made at first use (mode 0600); salts come from it."""
+def secret_of(home: Path, journal: Journal | None) -> bytes:
+    """The node's own 32 secret bytes, made at first use (mode 0600); salts come from it.
+
+    The journal remembers which secret it is. Raises DamagedRecord, and Ask for another one than before.
+    """
     path = home / SECRET_FILE
-    if not path.exists():
-        home.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".new")
-        temporary.touch(mode=0o600)
-        temporary.write_bytes(secrets.token_bytes(32))
-        temporary.replace(path)
-    secret = path.read_bytes()
-    if len(secret) != 32:
+    hint = (
+        "restore it from a backup; without one, wait until no vote of this account awaits its reveal and no"
+        f" finding its challenge, then move {path} away"
+    )
+    body = record.read(path, _SECRET, hint=hint, earlier=_bare_secret)
+    if body is None:
+        body = secrets.token_bytes(_SECRET_BYTES).hex()
+        record.write(path, _SECRET, body, private=True)
+    secret = bytes.fromhex(body)
+    mark = sha256(b"assay/secret/1" + secret).hexdigest()
+    if journal is not None and journal.remember("secret", mark) != mark:
         raise Ask(
-            f"{path} is not 32 bytes, so votes cannot be revealed",
+            f"{path} is not the secret that this account has used, so nothing that it has committed to or"
+            " announced could be revealed",
             hint="restore it from a backup",
-            code="bad-secret",
+            code="other-secret",
         )
     return secret
+
+
+def _bare_secret(data: bytes) -> str:
+    """A secret without a checksum."""
+    if len(data) != _SECRET_BYTES or data.startswith(b'{"kind'):
+        raise ValueError("it is no secret")
+    return data.hex()

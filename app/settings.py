@@ -194,7 +194,7 @@ def _read_file(path: Path) -> dict[str, str]:
     text."""
     try:
         body = tomllib.loads(path.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # also TOML's errors, and Unicode's
         raise _bad_config(path, str(error)) from error
     for name, value in body.items():
         if name not in _ENVIRONMENT:

@@ -6,7 +6,6 @@ Contract: what fails on the way up takes everything down again; what is stopped 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 import signal
@@ -27,7 +26,7 @@ from assay.app.devnet_record import (
     remove_devnet,
     write_devnet,
 )
-from assay.app.invocation import EVENTS_FILE, App
+from assay.app.invocation import EVENTS_FILE, App, event_of
 from assay.app.settings import Settings
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.types import Address, Conditions, Role, Wei
@@ -177,7 +176,8 @@ def wait_started(
                 continue
             events = node_events(home, name)
             for line in events.read_bytes()[past[name] :].splitlines() if events.exists() else ():
-                if (event := json.loads(line)).get("event") == "started":
+                event = event_of(line)
+                if event.get("event") == "started":
                     urls[name] = event["url"]
             if name not in urls and (not process_alive(pid) or time.monotonic() > deadline):
                 log = home / "logs" / f"{name}.log"

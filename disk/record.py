@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
@@ -34,6 +35,7 @@ class DamagedRecord(Ask):
 
 
 _CHECKSUM_DIGITS = 64
+_LINE_DIGITS = 32
 _END = b"\n}\n"
 
 
@@ -76,7 +78,7 @@ def write(path: Path, kind: str, body: Any, *, private: bool = False) -> None:
 def replace_file(path: Path, data: bytes, *, private: bool = False) -> None:
     """Replace a whole file or leave it as it is; what is there when this returns outlasts a loss of power."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.new")
+    fresh = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.new")
     file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o644)
     try:
         try:
@@ -120,8 +122,8 @@ def read(path: Path, kind: str, *, hint: str, earlier: Earlier | None = None) ->
         body = None if earlier is None else _earlier(earlier, data)
         if body is None:
             raise DamagedRecord(f"{path} is damaged: {error}", hint=hint) from error
-    private = not path.stat().st_mode & 0o077
-    write(path, kind, body, private=private)
+    with suppress(OSError):  # where it cannot be written, it is read in its old form again
+        write(path, kind, body, private=not path.stat().st_mode & 0o077)
     return body
 
 
@@ -143,3 +145,30 @@ def read_or_set_aside(path: Path, kind: str, *, instead: str, earlier: Earlier |
             os.replace(path, aside)
         log.warning("%s; it is now %s: %s", error.message, aside, instead)
         return None
+
+
+def append_line(path: Path, kind: str, text: str) -> None:
+    """Add a line, with its checksum, to a file of them; a loss of power may lose the latest ones."""
+    with path.open("ab") as file:
+        line = text.encode()
+        file.write(line + b" " + _line_checksum(kind, line) + b"\n")
+
+
+def read_lines(path: Path, kind: str) -> list[str]:
+    """The lines of a file, but for damaged ones; none where there is no file."""
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise DamagedRecord(f"{path} cannot be read: {error.strerror}", hint=f"move {path} away") from error
+    parted = (line.rpartition(b" ") for line in lines)
+    good = [text.decode() for text, _, checksum in parted if checksum == _line_checksum(kind, text)]
+    if len(good) < len(lines):
+        bad = len(lines) - len(good)
+        log.warning("%d of %d lines of %s are damaged and count as absent", bad, len(lines), path)
+    return good
+
+
+def _line_checksum(kind: str, text: bytes) -> bytes:
+    return _checksum(kind, text)[:_LINE_DIGITS]

@@ -311,13 +311,18 @@ def parse_job_file(text: str, origin: str) -> JobFile:
     try:
         body: dict[str, Any] = tomllib.loads(text)
         return JobFile.model_validate(body)
-    except tomllib.TOMLDecodeError as error:
-        raise BadJobFile(f"{origin} is not TOML: {error}", hint="mend the line it names") from error
     except ValidationError as error:
         faults = "; ".join(_fault(found["loc"], found["msg"]) for found in error.errors())
         raise BadJobFile(
             f"{origin} is not a job: {faults}",
             hint="`assay job init` writes a complete file to compare with",
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        raise BadJobFile(f"{origin} is not TOML: {error}", hint="mend the line it names") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets without end
+        raise BadJobFile(
+            f"{origin} cannot be read: {error}",
+            hint="shorten the number or the nesting that is out of bounds",
         ) from error
 
 

@@ -6,12 +6,12 @@ why. Nothing is told that a node did not report.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.app.invocation import event_of
 from assay.app.units import show_amount
 from assay.protocol.types import Address
 
@@ -144,5 +144,5 @@ class EventTail:
                 data = file.read()
             whole = data[: data.rfind(b"\n") + 1]
             self._read[name] += len(whole)
-            found += [(name, json.loads(line)) for line in whole.splitlines()]
+            found += [(name, event) for line in whole.splitlines() if "time" in (event := event_of(line))]
         yield from sorted(found, key=lambda pair: pair[1]["time"])

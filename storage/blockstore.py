@@ -22,9 +22,11 @@ Source: the sharding is Kubo's flatfs "next-to-last/2".
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import secrets
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -91,9 +93,12 @@ class BlockStore:
         check_size(data)
         path = self._path(cid)
         with self._locked(fcntl.LOCK_SH):
-            if _read_if_exists(path) == data:
+            stored = _read_if_exists(path)
+            if stored == data:
                 self._touch(path)
                 return
+            if stored is None and os.path.lexists(path):
+                self._set_aside(path)
             self._write(path, data, durable)
 
     def get(self, cid: str) -> bytes:
@@ -105,12 +110,12 @@ class BlockStore:
         """Like `get`, for a parsed CID."""
         path = self._path(cid)
         data = _read_if_exists(path)
-        if data is None:
+        if data is None and not os.path.lexists(path):
             raise BlockNotFound(
                 f"block {cid} is not in the local store {self.root}",
                 hint="fetch it from a peer, or add the file again",
             )
-        if len(data) > MAX_BLOCK_BYTES or not cid.matches(data):
+        if data is None or len(data) > MAX_BLOCK_BYTES or not cid.matches(data):
             raise CorruptBlock(
                 f"stored block {cid} does not match its CID; it was moved to {self._set_aside(path)}",
                 hint="fetch the block from a peer or add the file again, and check the disk",
@@ -221,11 +226,11 @@ class BlockStore:
             newest = self._clock() - grace_s
             blocks = freed = 0
             for entry in list(self._entries()):
-                stat = entry.stat()
-                if entry.name in kept or stat.st_mtime > newest:
+                about = entry.stat()
+                if entry.name in kept or about.st_mtime > newest:
                     continue
                 os.unlink(entry.path)
-                blocks, freed = blocks + 1, freed + stat.st_size
+                blocks, freed = blocks + 1, freed + about.st_size
             return Usage(blocks, freed)
 
     def sweep_temporary(self, older_than_s: float = GRACE_S) -> int:
@@ -300,17 +305,27 @@ class BlockStore:
 
 
 def _read_if_exists(path: Path) -> bytes | None:
-    """At most one byte more than a block may have, so an oversized file is noticed without reading it all."""
+    """At most one byte more than a block may have, so an oversized file is noticed without reading it all.
+
+    None also where what is there is no file, such as a folder, or the disk does not give it back.
+    """
     try:
-        fd = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError):
         return None
     try:
-        room = min(os.fstat(fd).st_size, MAX_BLOCK_BYTES + 1)
+        about = os.fstat(fd)
+        if not stat.S_ISREG(about.st_mode):
+            return None
+        room = min(about.st_size, MAX_BLOCK_BYTES + 1)
         data = os.read(fd, room)
         while len(data) < room and (more := os.read(fd, room - len(data))):
             data += more
         return data
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return None
     finally:
         os.close(fd)
 

@@ -1,20 +1,34 @@
 """What a verifier has worked out and not yet revealed, on its disk, so that a restart reveals what it
 committed.
 
-Contract: one small JSON file for each claim and seed, written before the vote is sent. Salts are not stored:
-they follow from the operator's secret.
+Contract: one record (``disk.record``) for each claim and seed, on the disk before the vote is sent. A damaged
+one counts as absent: a sample replayed again gives the same ballot. Salts are not stored: they follow from
+the operator's secret. INVARIANT checked-here: `fresh` gives only what this process has worked out, so a vote
+that is not committed yet is never staked on what another process has left; `get` gives both, as what is
+committed must be revealed.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from hashlib import sha256
 from hmac import new as hmac
 from pathlib import Path
+from typing import Any
 
+from assay.disk import record
+from assay.protocol.errors import Ask
 from assay.protocol.types import ClaimId
 from assay.verifier.policy import Ballot
+
+_KIND = "assay/ballot/1"
+_Key = tuple[ClaimId, bytes]
+
+
+class ReplaysDiffer(Ask):
+    """Two replays of one sample gave different votes."""
+
+    code = "replays-differ"
 
 
 class Ballots:
@@ -23,42 +37,69 @@ class Ballots:
     def __init__(self, folder: Path, secret: bytes) -> None:
         self._folder, self._secret = folder, secret
         folder.mkdir(parents=True, exist_ok=True)
-        self._known: dict[tuple[ClaimId, bytes], Ballot] = {}
-        for path in folder.glob("*.json"):
-            try:
-                entry = json.loads(path.read_text())
-                key = (ClaimId(bytes.fromhex(entry["claim"])), bytes.fromhex(entry["seed"]))
-                traces = tuple(bytes.fromhex(trace) for trace in entry["traces"])
-                self._known[key] = Ballot(bool(entry["valid"]), traces, bool(entry["finding"]))
-            except (OSError, ValueError, TypeError, KeyError):
-                continue
+        self._fresh: dict[_Key, Ballot] = {}
+        self._kept: dict[_Key, Ballot] = {}
+        for path in sorted(folder.glob("*.json")):
+            again = "its sample is replayed again"
+            body = record.read_or_set_aside(path, _KIND, instead=again, earlier=_earlier)
+            if body is not None:
+                key, ballot = _decoded(body)
+                self._kept[key] = ballot
 
     def salt(self, claim_id: ClaimId, seed: bytes) -> bytes:
         """Salt of our vote commitment: ours alone, and the same after every restart."""
         return hmac(self._secret, b"assay/vote/1" + claim_id + seed, sha256).digest()
 
-    def all(self) -> dict[tuple[ClaimId, bytes], Ballot]:
-        return dict(self._known)
+    def all(self) -> dict[_Key, Ballot]:
+        """What there is to reveal."""
+        return {**self._kept, **self._fresh}
+
+    def fresh(self) -> dict[_Key, Ballot]:
+        """What this process has worked out, and may commit to."""
+        return dict(self._fresh)
 
     def get(self, claim_id: ClaimId, seed: bytes) -> Ballot | None:
-        return self._known.get((claim_id, seed))
+        key = claim_id, seed
+        return self._fresh.get(key, self._kept.get(key))
 
     def put(self, claim_id: ClaimId, seed: bytes, ballot: Ballot) -> None:
-        """Keep a ballot; the first one for a claim and seed stays."""
-        if (claim_id, seed) in self._known:
+        """Keep a ballot; the first one for a claim and seed stays.
+
+        Raises ReplaysDiffer where an earlier process worked out another vote: one of the two is wrong.
+        """
+        key = claim_id, seed
+        if key in self._fresh:
             return
-        self._known[claim_id, seed] = ballot
-        path = self._folder / f"{claim_id.hex()}-{seed.hex()[:16]}.json"
-        fresh = path.with_suffix(".tmp")
-        entry = {
-            "claim": claim_id.hex(),
-            "seed": seed.hex(),
-            "valid": ballot.valid,
-            "traces": [trace.hex() for trace in ballot.traces],
-            "finding": ballot.finding,
-        }
-        with fresh.open("w") as file:
-            json.dump(entry, file)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        kept = self._kept.get(key)
+        if kept is not None and (kept.valid, kept.traces) != (ballot.valid, ballot.traces):
+            raise ReplaysDiffer(
+                f"the sample of claim 0x{claim_id.hex()} was replayed twice, with different results; no vote"
+                " was sent",
+                hint="run `assay solver bench`, and a memory test: this machine computes wrongly at times",
+            )
+        record.write(self._path(key), _KIND, _encoded(key, ballot))
+        self._fresh[key] = ballot
+
+    def _path(self, key: _Key) -> Path:
+        return self._folder / f"{key[0].hex()}-{key[1].hex()[:16]}.json"
+
+
+def _encoded(key: _Key, ballot: Ballot) -> dict[str, Any]:
+    return {
+        "claim": key[0].hex(),
+        "seed": key[1].hex(),
+        "valid": ballot.valid,
+        "traces": [trace.hex() for trace in ballot.traces],
+        "finding": ballot.finding,
+    }
+
+
+def _decoded(body: dict[str, Any]) -> tuple[_Key, Ballot]:
+    traces = tuple(bytes.fromhex(trace) for trace in body["traces"])
+    key = ClaimId(bytes.fromhex(body["claim"])), bytes.fromhex(body["seed"])
+    return key, Ballot(bool(body["valid"]), traces, bool(body["finding"]))
+
+
+def _earlier(data: bytes) -> Any:
+    """A ballot without a checksum. (What is revealed is compared with the commitment all the same.)"""
+    return _encoded(*_decoded(json.loads(data)))

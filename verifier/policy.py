@@ -250,6 +250,11 @@ def _reveals(observation: Observation, job: JobObservation) -> Iterator[Action]:
         if not voted(vote) or vote.revealed or vote.gone:
             continue
         end = status.since + terms.vote_time
+        if (view.claim_id, status.seed) not in job.ballots and observation.now <= end + terms.reveal_time:
+            yield Replay(
+                job.view.job_id, view.claim_id, "the ballot of a committed vote is gone from the disk"
+            )
+            continue
         everyone = all(voted(other) for other in view.votes)
         if _unbacked(observation, job, view) and observation.now <= end + terms.reveal_time // 2:
             continue

@@ -1,9 +1,9 @@
 """The verifier as a running thing: reads the market, asks `verifier.policy`, and does what it says.
 
-Contract: a vote is sent only after it was worked out by replay and written to disk, so a restart reveals
-what was committed. A claim that its replay contradicts gets an invalid vote and a challenge, which this
-service plays to the end, as it defends its own votes. Not guaranteed: that a sample finds every fault; see
-``verifier.report``.
+Contract: a vote is sent only after it was worked out by this process's replay and written to disk, so a
+restart reveals what was committed; what the disk has lost is replayed again. A claim that its replay
+contradicts gets an invalid vote and a challenge, which this service plays to the end, as it defends its own
+votes. Not guaranteed: that a sample finds every fault; see ``verifier.report``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from assay.node.audit import Attestation, Finding, attest
 from assay.node.idle import no_stake
 from assay.node.role import Accuser, Action, Options
 from assay.node.service import intent
-from assay.protocol.errors import Retry
+from assay.protocol.errors import Ask
 from assay.protocol.params import ABSTAIN
 from assay.protocol.ports import Blocks, Clock, Market, Write
 from assay.protocol.types import ClaimId, ClaimView, JobView, Role, Wei
@@ -56,15 +56,20 @@ class VerifierService(Accuser):
     def see(self) -> Observation:
         """One consistent look at everything that decisions depend on."""
         me = self.market.me
-        ballots = self._ballots.all()
-        jobs = tuple(self._job_observation(job, ballots) for job in upkeep.watched(self.market))
+        jobs = tuple(self._job_observation(job) for job in upkeep.watched(self.market))
         now, block = self.clock.now(), self.clock.block()
         agreed = (self.market.subscription(me), self.market.classes())
         staked = Wei(self.market.stake(me, Role.VERIFIER).active)
         return Observation(me, now, block, self.market.free(me), jobs, self.limits, *agreed, staked)
 
-    def _job_observation(self, job: JobView, ballots: dict[tuple[ClaimId, bytes], Ballot]) -> JobObservation:
+    def _job_observation(self, job: JobView) -> JobObservation:
         claims, games = tuple(self.market.claims(job.job_id)), tuple(self.market.games(job.job_id))
+        fresh, ballots = self._ballots.fresh(), self._ballots.all()
+        for view in claims:  # what is not committed yet is worked out by this process before it is
+            key = view.claim_id, view.status.seed
+            ours = next((vote for vote in view.votes if vote.verifier == self.market.me), None)
+            if key not in fresh and ours is not None and not upkeep.voted(ours):
+                ballots.pop(key, None)
         return JobObservation(job, self.refusal(job.job_id), claims, games, ballots)
 
     # -- deciding and acting
@@ -141,11 +146,18 @@ class VerifierService(Accuser):
         return Write(intent("vote", action.claim_id, action.seed), "commit_vote", (view.claim, commitment))
 
     def _reveal(self, action: policy.RevealVote) -> Write:
-        ballot = self._ballots.get(action.claim_id, action.seed)
-        if ballot is None:
-            raise Retry("the ballot of a committed vote is gone from disk", hint="restore the node's folder")
         view = self.market.claim(action.claim_id)
+        ballot = self._ballots.get(action.claim_id, action.seed)
+        assert ballot is not None  # the policy has it worked out again first
         salt = self._ballots.salt(action.claim_id, action.seed)
+        commitment = self.market.vote_commitment(action.claim_id, ballot.valid, ballot.traces_root, salt)
+        if all(vote.commitment != commitment for vote in view.votes if vote.verifier == self.market.me):
+            raise Ask(
+                f"the vote on claim 0x{view.claim_id.hex()} is not the one that was committed, so it cannot"
+                " be revealed",
+                hint="restore this node's secret from a backup",
+                code="other-vote",
+            )
         key = intent("reveal", action.claim_id, action.seed)
         return Write(key, "reveal_vote", (view.claim, ballot.valid, ballot.traces, salt))
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from random import Random, SystemRandom
 from typing import Unpack
 
+from assay.disk import record
 from assay.node import upkeep
 from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Finding, audit_claim, audit_vote
@@ -27,23 +28,24 @@ from assay.whistleblower import policy
 from assay.whistleblower.demand_store import DemandStore
 from assay.whistleblower.policy import JobObservation, Limits, Observation, Suspicion, Target
 
+_AUDITED = "assay/audited/1"
+
 
 class Audited:
-    """Targets that were found right, on disk: one line each, appended."""
+    """Targets that were found right, on disk: one line each, appended, with a checksum of its own. A damaged
+    line counts as absent: its target is audited again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self.targets: set[Target] = set()
-        for line in path.read_text().splitlines() if path.exists() else ():
-            claim_id, _, verifier = line.partition(" ")
-            if len(claim_id) == 64 and len(verifier) == 42:
-                self.targets.add((ClaimId(bytes.fromhex(claim_id)), Address(verifier)))
+        for text in record.read_lines(path, _AUDITED):
+            claim_id, verifier = text.split(" ")
+            self.targets.add((ClaimId(bytes.fromhex(claim_id)), Address(verifier)))
 
     def add(self, target: Target) -> None:
         self.targets.add(target)
-        with self._path.open("a") as file:
-            file.write(f"{target[0].hex()} {target[1]}\n")
+        record.append_line(self._path, _AUDITED, f"{target[0].hex()} {target[1]}")
 
 
 class WhistleblowerService(Accuser):
@@ -72,6 +74,8 @@ class WhistleblowerService(Accuser):
         self._seen: Observation | None = None
         self._advised: set[tuple[Target, str]] = set()
         self._unpublished: set[ClaimId] = set()
+        self._not_asked: set[ClaimId] = set()
+        """Claims of which nothing is demanded, as it is not known what may have been demanded already."""
 
     # -- reading
 
@@ -142,7 +146,7 @@ class WhistleblowerService(Accuser):
         state_provider = self.state_provider(action.job_id)
         if (
             self.limits.demand
-            and view.claim_id not in self._unpublished
+            and view.claim_id not in self._unpublished | self._not_asked
             and not state_provider.published(view)
         ):
             self._unpublished.add(view.claim_id)
@@ -162,9 +166,14 @@ class WhistleblowerService(Accuser):
 
     def _demand(self, action: policy.Demand) -> None:
         view = self.market.claim(action.claim_id)
-        wanted = self._demand_store.of(view.claim_id) or self._wanted_leaves(
-            self.state_provider(action.job_id), view
-        )
+        try:
+            wanted = self._demand_store.of(view.claim_id)
+        except record.DamagedRecord as error:
+            self._not_asked.add(view.claim_id)
+            self._unpublished.discard(view.claim_id)
+            self.emit("not-demanded", job=action.job_id.hex(), claim=action.claim_id.hex(), why=error.message)
+            return
+        wanted = wanted or self._wanted_leaves(self.state_provider(action.job_id), view)
         if wanted is None:  # published meanwhile
             self._unpublished.discard(view.claim_id)
             return

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -20,10 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from assay.chain.eth.abi import Abi
 from assay.chain.folders import CONTRACTS_DIR
+from assay.disk import record
 from assay.protocol.errors import Ask, Stop
 
 if TYPE_CHECKING:  # needed only when something has to be compiled
     from solcx.exceptions import SolcError
+
+_KIND = "assay/artifacts/1"
 
 
 class CompileFailed(Stop):
@@ -88,11 +89,11 @@ def compile_contracts(
     lock = root / "package-lock.json"
     source_hash = _hash(texts, settings, lock.read_text() if lock.exists() else "")
     cached = (cache or root / "out-assay") / f"{source_hash}.json"
-    if cached.exists():
-        stored = json.loads(cached.read_text())
+    stored = record.read_or_set_aside(cached, _KIND, instead="the contracts are compiled again")
+    if stored is not None:
         return Artifacts({n: Artifact(**a) for n, a in stored.items()}, source_hash)
     contracts = _artifacts(_run(root, texts, settings), set(texts))
-    _write(cached, json.dumps({n: asdict(a) for n, a in contracts.items()}))
+    record.write(cached, _KIND, {n: asdict(a) for n, a in contracts.items()})
     return Artifacts(contracts, source_hash)
 
 
@@ -140,7 +141,7 @@ def _settings(profile: Mapping[str, Any]) -> dict[str, Any]:
 
 def _hash(texts: dict[str, str], settings: dict[str, Any], lock: str) -> str:
     digest = hashlib.sha256()
-    for part in (json.dumps(texts, sort_keys=True), json.dumps(settings, sort_keys=True), lock, "1"):
+    for part in (json.dumps(texts, sort_keys=True), json.dumps(settings, sort_keys=True), lock, "2"):
         digest.update(hashlib.sha256(part.encode()).digest())
     return digest.hexdigest()
 
@@ -202,12 +203,3 @@ def _artifacts(output: dict[str, Any], own: set[str]) -> dict[str, Artifact]:
             bytecode = made["evm"]["bytecode"]["object"]
             contracts[name] = Artifact(name, source, made["abi"], bytecode, runtime_bytes)
     return contracts
-
-
-def _write(path: Path, text: str) -> None:
-    """Write whole or not at all: another process may be compiling the same sources."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    os.replace(temporary, path)

@@ -9,7 +9,6 @@ Source: EIP-161 and the yellow paper, section 7 (address of CREATE).
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from assay.chain.eth.abi import encode_arguments
 from assay.chain.eth.journal import Call, WrongChain
 from assay.chain.eth.rpc import Rpc, identity
 from assay.chain.eth.sender import Sender
+from assay.disk import record
 from assay.protocol.errors import Ask, RpcUnreachable, Stop
 
 SCHEMA = "assay/deployment/1"
@@ -70,7 +70,6 @@ class Deployment:
     def save(self, path: Path) -> None:
         """Write the file, whole or not at all."""
         document = {
-            "schema": SCHEMA,
             "chain": self.chain,
             "firstBlock": self.first_block,
             "sourceHash": self.source_hash,
@@ -79,10 +78,7 @@ class Deployment:
                 for name, address in self.addresses.items()
             },
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(path.name + ".new")
-        temporary.write_text(json.dumps(document, indent=2) + "\n")
-        os.replace(temporary, path)
+        record.write(path, SCHEMA, document)
 
     @staticmethod
     def load(path: Path, rpc: Rpc) -> Deployment:
@@ -181,10 +177,17 @@ def _code_hash(rpc: Rpc, address: str) -> str | None:
 
 
 def _parse(path: Path) -> Deployment:
+    again = "fetch it again or deploy again"
     try:
-        document = json.loads(path.read_text())
-        if document["schema"] != SCHEMA:
-            raise ValueError(f"schema {document['schema']}")
+        document = record.read(path, SCHEMA, hint=again, earlier=_unsealed)
+    except record.DamagedRecord as error:
+        raise NoDeployment(error.message, hint=again) from error
+    if document is None:
+        raise NoDeployment(
+            f"there is no deployment file {path}",
+            hint="assay devnet up writes one; or name yours with --deployment",
+        )
+    try:
         contracts = document["contracts"]
         return Deployment(
             document["chain"],
@@ -193,13 +196,15 @@ def _parse(path: Path) -> Deployment:
             {name: to_checksum_address(entry["address"]) for name, entry in contracts.items()},
             {name: entry["codeHash"] for name, entry in contracts.items()},
         )
-    except FileNotFoundError:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NoDeployment(
-            f"there is no deployment file {path}",
-            hint="assay devnet up writes one; or name yours with --deployment",
-        ) from None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NoDeployment(
-            f"{path} is no deployment file ({type(error).__name__}: {error})",
-            hint="fetch it again or deploy again",
+            f"{path} is no deployment file ({type(error).__name__}: {error})", hint=again
         ) from error
+
+
+def _unsealed(data: bytes) -> dict[str, Any]:
+    """A deployment file without a checksum."""
+    document = json.loads(data)
+    if document.pop("schema") != SCHEMA:
+        raise ValueError("it is of another schema")
+    return {**document}

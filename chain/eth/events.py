@@ -16,7 +16,6 @@ import fcntl
 import json
 import logging
 import os
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from typing import Any
 from assay.chain.eth.abi import Abi, MalformedData, checksummed, decode_log, topic
 from assay.chain.eth.journal import WrongChain
 from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, identity, quantity
+from assay.disk.database import DamagedDatabase, Database
 from assay.protocol.errors import RpcUnreachable
 
 _LOG = logging.getLogger(__name__)
@@ -141,7 +141,7 @@ class EventFollower:
         """Events read so far, in chain order: those whose contract and name are heeded, as others need not be
         decoded. To be read to its end before the next `poll`."""
         heeds = cache(heeded)
-        for (row,) in self._db.execute("SELECT log FROM logs ORDER BY block, position"):
+        for _, _, row in self._db.rows("logs", "ORDER BY block, position"):
             log = json.loads(row)
             if heeds(self._contract(log), self._known_entry(log)["name"]):
                 yield self._decode(log)
@@ -167,7 +167,7 @@ class EventFollower:
             self._db.execute("INSERT OR REPLACE INTO facts VALUES ('events', ?)", (told,))
 
     def _last_block(self) -> tuple[int, str | None]:
-        row = self._db.execute("SELECT number, hash FROM blocks ORDER BY number DESC LIMIT 1").fetchone()
+        row = next(self._db.rows("blocks", "ORDER BY number DESC LIMIT 1"), None)
         return (self._first_block - 1, None) if row is None else (row[0], row[1])
 
     def _roll_back(self, head: int) -> RolledBack | None:
@@ -175,7 +175,7 @@ class EventFollower:
         agreed = self._first_block - 1
         differs = False
         # Row by row: as a rule the first one agrees.
-        known_blocks = self._db.execute("SELECT number, hash FROM blocks ORDER BY number DESC")
+        known_blocks = self._db.rows("blocks", "ORDER BY number DESC")
         with closing(known_blocks):
             for number, known in known_blocks:
                 block = get_block(self._rpc, number) if number <= head + self._confirmations else None
@@ -187,13 +187,11 @@ class EventFollower:
                 differs = True
         if not differs:
             return None
-        rows = self._db.execute(
-            "SELECT log FROM logs WHERE block > ? ORDER BY block DESC, position DESC", (agreed,)
-        ).fetchall()
+        rows = list(self._db.rows("logs", "WHERE block > ? ORDER BY block DESC, position DESC", (agreed,)))
         with self._db:
             self._db.execute("DELETE FROM logs WHERE block > ?", (agreed,))
             self._db.execute("DELETE FROM blocks WHERE number > ?", (agreed,))
-        return RolledBack(agreed, tuple(self._decode(json.loads(row[0])) for row in rows))
+        return RolledBack(agreed, tuple(self._decode(json.loads(row)) for _, _, row in rows))
 
     def _read(self, start: int, end: int) -> list[Event] | None:
         """Keep and return the events of a range, or None when the chain changed under the reading."""
@@ -267,7 +265,7 @@ class EventFollower:
         )
 
 
-def _own_or_copy(path: Path) -> tuple[int | None, sqlite3.Connection]:
+def _own_or_copy(path: Path) -> tuple[int | None, Database]:
     """The file's database and the lock that makes it this follower's own; without the lock, which somebody
     else has, a copy in memory. The system frees the lock of a process that ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -278,27 +276,19 @@ def _own_or_copy(path: Path) -> tuple[int | None, sqlite3.Connection]:
         os.close(lock)
     else:
         return lock, _open(path)
-    copy = sqlite3.connect(":memory:", check_same_thread=False)
     try:
-        with closing(sqlite3.connect(path, timeout=30)) as theirs:
-            theirs.backup(copy)
-    except sqlite3.DatabaseError:  # nothing there yet, or nothing of use: read anew
-        copy.close()
-        copy = sqlite3.connect(":memory:", check_same_thread=False)
-    copy.executescript(_SCHEMA)
-    return None, copy
+        return None, _sound(path, copy=True)
+    except DamagedDatabase:  # nothing there yet, or nothing of use: read anew
+        return None, _sound(Path(":memory:"))
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _open(path: Path) -> Database:
     """The file's database; where it is damaged, a new one, and the old one is moved aside."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     try:
         return _sound(path)
-    except sqlite3.OperationalError:  # locked, or no room: not the file's fault
-        raise
-    except sqlite3.DatabaseError as error:
+    except DamagedDatabase as error:
         aside = path.with_name(path.name + ".damaged")
-        _LOG.warning("%s is damaged (%s) and is now %s: all events are read anew", path, error, aside)
+        _LOG.warning("%s; it is now %s: all events are read anew", error.message, aside)
         for end in ("", "-wal", "-shm"):
             found = path.with_name(path.name + end)
             if found.exists():
@@ -306,15 +296,6 @@ def _open(path: Path) -> sqlite3.Connection:
         return _sound(path)
 
 
-def _sound(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, check_same_thread=False, timeout=30)
-    try:
-        db.execute("PRAGMA journal_mode = WAL")
-        db.executescript(_SCHEMA)
-        (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
-        if found != "ok":
-            raise sqlite3.DatabaseError(found)
-    except sqlite3.Error:
-        db.close()
-        raise
-    return db
+def _sound(path: Path, *, copy: bool = False) -> Database:
+    hint = f"start again: {path} is then read anew from the chain"
+    return Database(path, _SCHEMA, hint=hint, copy=copy)

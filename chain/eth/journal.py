@@ -3,7 +3,7 @@
 Contract: an intent (a unique key with its destination, data and value) is on disk before anything is signed;
 a signed transaction is on disk, with its nonce, before it is broadcast. A nonce belongs to one intent for
 ever, so replays and fee bumps of an intent exclude one another on chain. Opened by several processes, nonces
-stay unique.
+stay unique. A journal that is not what was written is not used (``disk.database``).
 Does not guarantee anything for transactions that other programs send from the same account (`lost` handles
 them).
 
@@ -16,7 +16,6 @@ them).
 from __future__ import annotations
 
 import json
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from assay.disk.database import Database
 from assay.protocol.errors import Retry, Stop
 
 _SCHEMA = """
@@ -57,6 +57,13 @@ CREATE TABLE IF NOT EXISTS members (
     PRIMARY KEY (key, batch)
 ) STRICT;
 """
+
+
+_NEXT = (
+    "restore it from a copy that is not older than the account's last transaction; without one, wait until"
+    " the chain has mined all that the account has sent, then move {path} and the files beside it away that"
+    " begin with its name: the node decides anew from the chain"
+)
 
 
 class IntentConflict(Retry):
@@ -151,14 +158,10 @@ class Journal:
     """The entries of one node on one chain. Safe to share between threads and processes."""
 
     def __init__(self, path: Path) -> None:
+        """Raises DamagedDatabase: without the record, what was sent could be sent again."""
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.RLock()
-        self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
-        self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = FULL")  # an intent must survive power loss, not only a crash
-        self._db.execute("PRAGMA foreign_keys = ON")
-        self._db.executescript(_SCHEMA)
+        self._db = Database(path, _SCHEMA, hint=_NEXT.format(path=path), sealed=True)
 
     def close(self) -> None:
         """Close the file."""
@@ -178,13 +181,15 @@ class Journal:
         """Keep a fact under a name unless there is one; returns the one kept."""
         with self._transaction():
             self._db.execute("INSERT OR IGNORE INTO facts VALUES (?, ?)", (name, value))
-            return str(self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()[0])
+            kept = self.fact(name)
+            assert kept is not None
+            return kept
 
     def fact(self, name: str) -> str | None:
         """The fact under a name, if there is one."""
         with self._lock:
-            row = self._db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-        return None if row is None else str(row[0])
+            row = next(self._db.rows("facts", "WHERE name = ?", (name,)), None)
+        return None if row is None else str(row[1])
 
     def keep_fact(self, name: str, value: str) -> None:
         """Keep a fact under a name, in the place of the one that is there."""
@@ -295,8 +300,9 @@ class Journal:
 
     def members(self, batch: str) -> list[str]:
         """The intents that a batch carries; none if it is no batch."""
-        rows = self._db.execute("SELECT key FROM members WHERE batch = ? ORDER BY rowid", (batch,)).fetchall()
-        return [str(row[0]) for row in rows]
+        with self._lock:
+            rows = self._db.rows("members", "WHERE batch = ? ORDER BY rowid", (batch,))
+            return [str(key) for key, _ in rows]
 
     def open_intents(self, sender: str) -> list[Intent]:
         """Signed and not yet known to be mined, by nonce."""
@@ -357,16 +363,12 @@ class Journal:
         return intent
 
     def _select(self, where: str, parameters: tuple[Any, ...]) -> list[Intent]:
-        columns = "key, sender, purpose, destination, data, value_wei, state, nonce, receipt"
         with self._lock:
-            rows = self._db.execute(f"SELECT {columns} FROM intents {where}", parameters).fetchall()
-            return [self._intent(row) for row in rows]
+            return [self._intent(row) for row in list(self._db.rows("intents", where, parameters))]
 
     def _intent(self, row: tuple[Any, ...]) -> Intent:
         key, sender, purpose, to, data, value_wei, state, nonce, receipt = row
-        attempts = self._db.execute(
-            "SELECT hash, raw, gas, max_fee_wei, tip_wei FROM attempts WHERE key = ? ORDER BY rowid", (key,)
-        ).fetchall()
+        attempts = list(self._db.rows("attempts", "WHERE key = ? ORDER BY rowid", (key,)))
         return Intent(
             key,
             sender,
@@ -374,20 +376,11 @@ class Journal:
             State(state),
             nonce,
             Receipt(**json.loads(receipt)) if receipt else None,
-            tuple(Attempt(h, raw, gas, int(fee), int(tip)) for h, raw, gas, fee, tip in attempts),
+            tuple(Attempt(h, raw, gas, int(fee), int(tip)) for h, _, raw, gas, fee, tip in attempts),
         )
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """All or nothing, one writer at a time across processes."""
-        with self._lock:
-            if self._db.in_transaction:
-                yield
-                return
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-            self._db.execute("COMMIT")
+        with self._lock, self._db:
+            yield

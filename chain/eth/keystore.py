@@ -3,7 +3,8 @@
 Contract: a key file is created with mode 0600 and never overwritten; a private key is never printed, logged
 or put in an error. Passwords come from a file that only its owner can read.
 Does not guarantee protection from whoever can read this process's memory.
-Source: Web3 Secret Storage Definition v3; EIP-55 for addresses.
+Source: Web3 Secret Storage Definition v3; EIP-55 for addresses. An address that states both cases of letters
+must have EIP-55's checksum, so that a flipped bit names nobody else.
 """
 
 from __future__ import annotations
@@ -25,6 +26,11 @@ if TYPE_CHECKING:  # eth_account takes half a second to import: only who opens a
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 STRONG_SCRYPT_N = 1 << 18
+_UNREADABLE = (
+    *(OSError, ValueError, KeyError, TypeError, AttributeError),
+    *(ArithmeticError, MemoryError, NotImplementedError, AssertionError),
+)
+"""What the library raises for one key file or another that is damaged."""
 DEVNET_SCRYPT_N = 1 << 12  # for keys that guard nothing: test chains only
 
 
@@ -86,30 +92,42 @@ class Keystore:
                 found.append(StoredAccount(path.name, address, path))
         return found
 
+    def find(self, name: str) -> StoredAccount:
+        """The key file of this name. Raises KeyProblem where there is none, or a damaged one; BadKey."""
+        path = self._path(name)
+        if not path.exists():
+            known = ", ".join(a.name for a in self.list()) or "none"
+            raise KeyProblem(
+                f"there is no account named {name} in {self.directory}; it has: {known}",
+                hint=f"assay account new {name}, or choose one with --account; `assay account ls` lists them",
+                code="no-account",
+            )
+        address = _address(path)
+        if address is None:
+            raise KeyProblem(
+                f"{path} is damaged, or is no key file: account {name} cannot be used",
+                hint="restore the file from a backup; without its key the account is lost",
+            )
+        return StoredAccount(name, address, path)
+
     def load(self, name: str, password_file: Path) -> LocalAccount:
         """Decrypt the key of this name. Raises KeyProblem."""
         return self.unlock(name, read_password(password_file))
 
     def unlock(self, name: str, password: str) -> LocalAccount:
         """Decrypt the key of this name with a password. Raises KeyProblem."""
-        path = self._path(name)
-        stated = _address(path) if path.is_file() else None
-        if stated is None:
-            known = ", ".join(a.name for a in self.list()) or "none"
-            raise KeyProblem(
-                f"there is no account named {name} in {self.directory}; it has: {known}",
-                hint=f"assay account new {name}, or choose one with --account",
-            )
         from eth_account import Account
 
+        stored = self.find(name)
         try:
-            account: LocalAccount = Account.from_key(Account.decrypt(path.read_text(), password))
-        except (ValueError, KeyError, TypeError):
+            account: LocalAccount = Account.from_key(Account.decrypt(stored.path.read_text(), password))
+        except _UNREADABLE:
             raise KeyProblem(
-                f"the password does not open account {name}; nothing was signed",
-                hint="check --password-file (ETH_PASSWORD)",
+                f"the password does not open account {name}, or its file {stored.path} is damaged; nothing"
+                " was signed",
+                hint="check --password-file (ETH_PASSWORD); if it is right, restore the file from a backup",
             ) from None
-        if account.address != stated:
+        if account.address != stored.address:
             raise KeyProblem(
                 f"the file of account {name} states another address than its key has; nothing was signed",
                 hint="restore the file from a backup",
@@ -128,7 +146,7 @@ class Keystore:
         from eth_account import Account
 
         document = Account.encrypt(account.key, password, kdf="scrypt", iterations=scrypt_n)
-        document["address"] = account.address.lower().removeprefix("0x")
+        document["address"] = account.address.removeprefix("0x")  # with EIP-55's checksum in its case
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -167,7 +185,8 @@ def _address(path: Path) -> str | None:
         document = json.loads(path.read_text())
         if document["version"] != 3:
             return None
-        stated = document.get("address")
-        return None if stated is None else to_checksum_address("0x" + stated.removeprefix("0x"))
+        stated = document["address"].removeprefix("0x")
+        address = to_checksum_address("0x" + stated)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+    return address if stated in (stated.lower(), address.removeprefix("0x")) else None

@@ -157,7 +157,7 @@ def open_game(
     app.announce(f"challenge: {finding}; bond {show_amount(bond)}", bond, worst_loss=bond)
     if (missing := bond - market.free(market.me)) > 0:
         market.deposit(connection.intent("deposit", missing), type(bond)(missing))
-    challenger = Challenger(market, secret_of(app.node_home(app.settings.account)))
+    challenger = Challenger(market, secret_of(app.node_home(app.settings.account), connection.journal))
     while (pursuit := challenger.pursue(finding, connection.clock.block())).stage == "announced":
         app.output.say(pursuit.reason)
         time.sleep(0.5)

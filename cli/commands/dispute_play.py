@@ -120,7 +120,8 @@ class Session:
 
         market, view = self.connection.writer, self.view
         if slots_shown(view.game) and view.game.challenger == market.me and not view.decided:
-            challenger = Challenger(market, secret_of(self.app.node_home(self.app.settings.account)))
+            home = self.app.node_home(self.app.settings.account)
+            challenger = Challenger(market, secret_of(home, self.connection.journal))
             pursuit = challenger.bind(self.state_provider, view, self.connection.clock.block())
             if pursuit is not None:
                 return None, None if pursuit.stage == "announced" else pursuit

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,10 +20,12 @@ from assay.app.ids import job_id_of
 from assay.app.invocation import App, app_of
 from assay.app.output import table
 from assay.app.units import parse_amount, show_amount
+from assay.disk import record
 from assay.protocol.errors import Stop
 from assay.protocol.types import Address, ClaimView, JobId, Kind, Wei
 
 commands = typer.Typer(no_args_is_help=True, help="Errors forced in one's own job to test its verifiers.")
+_KIND = "assay/forced-errors/1"
 Commitment = Annotated[
     str, typer.Argument(help="As `assay job forced_error ls` shows it; its beginning is enough.")
 ]
@@ -47,17 +49,19 @@ def _path(app: App) -> Path:
 
 
 def _load(app: App) -> list[ErrorForced]:
-    path = _path(app)
-    return [ErrorForced(**entry) for entry in json.loads(path.read_text())] if path.exists() else []
+    """Raises DamagedRecord."""
+    hint = "restore it from a backup: without the salts in it no forced error can be revealed"
+    body = record.read(_path(app), _KIND, hint=hint, earlier=_unsealed)
+    return [ErrorForced(**entry) for entry in body or ()]
+
+
+def _unsealed(data: bytes) -> list[dict[str, Any]]:
+    """A list without a checksum."""
+    return [asdict(ErrorForced(**entry)) for entry in json.loads(data)]
 
 
 def _save(app: App, forced_errors: list[ErrorForced]) -> None:
-    path = _path(app)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(path.name + ".new")
-    fresh.touch(mode=0o600)
-    fresh.write_text(json.dumps([asdict(forced_error) for forced_error in forced_errors], indent=2) + "\n")
-    fresh.replace(path)
+    record.write(_path(app), _KIND, [asdict(forced_error) for forced_error in forced_errors], private=True)
 
 
 def _one(app: App, commitment: str) -> ErrorForced:

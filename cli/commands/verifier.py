@@ -82,7 +82,7 @@ def run(
             parts.storage.blocks,
             parts.clock,
             parts.home,
-            secret_of(parts.home),
+            secret_of(parts.home, parts.connection.journal),
             limits,
             RESOURCE_LIMITS,
         )

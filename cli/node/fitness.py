@@ -16,9 +16,11 @@ from typing import Any
 import torch
 
 from assay.app.invocation import App
+from assay.disk import record
 from assay.protocol.errors import Ask
 
 RECORD = "fitness.json"
+_KIND = "assay/fitness/1"
 
 
 def machine_of(device: str) -> dict[str, str]:
@@ -33,17 +35,21 @@ def machine_of(device: str) -> dict[str, str]:
 
 def keep(home: Path, device: str, fit: bool) -> None:
     """Remember a result."""
-    home.mkdir(parents=True, exist_ok=True)
-    (home / RECORD).write_text(json.dumps({"machine": machine_of(device), "fit": fit}) + "\n")
+    record.write(home / RECORD, _KIND, {"machine": machine_of(device), "fit": fit})
 
 
 def verdict(home: Path, device: str) -> bool | None:
-    """Whether this machine passed when it was last compared; None where it was not compared as it is now."""
-    try:
-        kept: dict[str, Any] = json.loads((home / RECORD).read_text())
-        return bool(kept["fit"]) if kept["machine"] == machine_of(device) else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    """Whether this machine passed when it was last compared; None where it was not compared as it is now.
+    Raises DamagedRecord."""
+    hint = "run `assay solver bench`, which compares this machine anew"
+    kept = record.read(home / RECORD, _KIND, hint=hint, earlier=_unsealed)
+    return None if kept is None or kept["machine"] != machine_of(device) else bool(kept["fit"])
+
+
+def _unsealed(data: bytes) -> dict[str, Any]:
+    """A result without a checksum."""
+    kept = json.loads(data)
+    return {"machine": dict(kept["machine"]), "fit": bool(kept["fit"])}
 
 
 def before_work(app: App, device: str) -> None:

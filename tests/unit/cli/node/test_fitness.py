@@ -90,9 +90,8 @@ def test_a_solver_that_was_never_compared_is_told_how(
     assert "assay solver bench" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize("kept", ["", "{}", '{"machine": {"torch": "1.0"}, "fit": true}', "[]"])
-def test_a_result_of_another_machine_says_nothing(tmp_path: Path, kept: str) -> None:
-    (tmp_path / fitness.RECORD).write_text(kept)
+def test_a_result_of_another_machine_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / fitness.RECORD).write_text('{"machine": {"torch": "1.0"}, "fit": true}')
     assert fitness.verdict(tmp_path, "cpu") is None
 
 
@@ -116,6 +115,15 @@ def test_how_much_is_compared(
     monkeypatch.setattr(benchmark, "check", check)
     benchmark.bench(app_at(tmp_path), full=full, compiled=False)
     assert asked == [amount]
+
+
+@pytest.mark.parametrize("kept", ["", "{}", "[]", '{"machine": {"torch": "1.0"}, "fjt": true}'])
+def test_a_damaged_result_is_no_pass(tmp_path: Path, kept: str) -> None:
+    """Otherwise a machine that failed would be let off by its disk."""
+    (tmp_path / fitness.RECORD).write_text(kept)
+    with pytest.raises(Ask, match="damaged") as caught:
+        fitness.before_work(app_at(tmp_path), "cpu")
+    assert "assay solver bench" in caught.value.hint
 
 
 def test_a_solver_that_starts_loads_no_compiler() -> None:

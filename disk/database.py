@@ -1,0 +1,323 @@
+"""SQLite files in which every row has a checksum.
+
+Contract: a file is compared whole when it is opened: its tables and triggers, SQLite's own structure, every
+row with its checksum, and no row or checksum without the other. Triggers keep the checksums, so statements
+need not know of them; a row that is changed is compared first. `rows` compares what it reads. INVARIANT
+nothing-forgotten: of a `sealed` file the number of changes is kept in a record beside it after each
+transaction, so that a file that was cut, emptied, or brought back to an earlier state is not taken for a
+right one. Whatever is wrong is `DamagedDatabase` with the caller's next step; that there is no room, or that
+another process holds the file for too long, is left to the caller as SQLite's error.
+Does not guarantee that a seal is the latest: a loss of power between a transaction and its seal leaves one
+that is behind, which passes.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from hashlib import sha256
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from assay.disk import record
+from assay.protocol.errors import Ask
+
+_SEAL = "assay/seal/1"
+_DIGEST_BYTES = 16
+_SUMS = """
+CREATE TABLE IF NOT EXISTS checksums (
+    tbl TEXT NOT NULL, id INTEGER NOT NULL, digest BLOB NOT NULL, PRIMARY KEY (tbl, id)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS changes (one INTEGER PRIMARY KEY CHECK (one = 1), n INTEGER NOT NULL) STRICT;
+INSERT OR IGNORE INTO changes VALUES (1, 0);
+"""
+# No "OR REPLACE" within: a trigger does as the statement that fires it says, whatever stands in it.
+_TRIGGERS = """
+CREATE TRIGGER IF NOT EXISTS {table}_inserted AFTER INSERT ON {table} BEGIN
+    DELETE FROM checksums WHERE tbl = '{table}' AND id = NEW.rowid;
+    INSERT INTO checksums VALUES ('{table}', NEW.rowid, row_digest('{table}', NEW.rowid, {new}));
+    UPDATE changes SET n = n + 1;
+END;
+CREATE TRIGGER IF NOT EXISTS {table}_checked BEFORE UPDATE ON {table} BEGIN
+    SELECT row_check((SELECT digest FROM checksums WHERE tbl = '{table}' AND id = OLD.rowid),
+        '{table}', OLD.rowid, {old});
+END;
+CREATE TRIGGER IF NOT EXISTS {table}_updated AFTER UPDATE ON {table} BEGIN
+    DELETE FROM checksums WHERE tbl = '{table}' AND id IN (OLD.rowid, NEW.rowid);
+    INSERT INTO checksums VALUES ('{table}', NEW.rowid, row_digest('{table}', NEW.rowid, {new}));
+    UPDATE changes SET n = n + 1;
+END;
+CREATE TRIGGER IF NOT EXISTS {table}_deleted AFTER DELETE ON {table} BEGIN
+    DELETE FROM checksums WHERE tbl = '{table}' AND id = OLD.rowid;
+    UPDATE changes SET n = n + 1;
+END;
+"""
+_PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM)
+"""What says nothing about the file."""
+
+
+class DamagedDatabase(Ask):
+    """A file is not what was written, or the disk does not give it back."""
+
+    code = "damaged-database"
+
+
+class Rows(list[tuple[Any, ...]]):
+    """What a statement gave."""
+
+    rowcount = -1
+
+    def fetchone(self) -> Any:
+        return self[0] if self else None
+
+    def fetchall(self) -> Rows:
+        return self
+
+
+def row_digest(*values: Any) -> bytes:
+    """Checksum of a table's name, a row's number and its values."""
+    parts = []
+    for value in values:
+        kind = type(value).__name__[:1]
+        data = value if isinstance(value, bytes) else str(value).encode()
+        parts.append(b"%s%d:%s" % (kind.encode(), len(data), data))
+    return sha256(b"".join(parts)).digest()[:_DIGEST_BYTES]
+
+
+def _row_check(digest: bytes | None, *values: Any) -> None:
+    if digest != row_digest(*values):
+        raise ValueError("a row does not have its checksum")
+
+
+class Database:
+    """One connection. As a context manager, a transaction: all or nothing, one writer at a time across
+    processes; one within another is part of it."""
+
+    def __init__(
+        self, path: Path, schema: str, *, hint: str, sealed: bool = False, copy: bool = False
+    ) -> None:
+        """`schema`: statements that make the tables, unless they are there. `copy`: what the file holds now,
+        in memory, whatever becomes of the file. Raises DamagedDatabase."""
+        self.path, self._hint = path, hint
+        self._seal = path.with_name(path.name + ".seal") if sealed else None
+        self._depth = 0
+        self._last_seal = 0
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with self._guarded():
+            self._db = _connected(Path(":memory:") if copy else path)
+        try:
+            with self._guarded():
+                if copy:
+                    with closing(_connected(path)) as theirs:
+                        theirs.backup(self._db)
+                self._open(schema)
+        except BaseException:
+            self._db.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    # -- statements
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Rows:
+        """Do a statement; all that it gives, unchecked. Raises DamagedDatabase."""
+        with self._guarded():
+            cursor = self._db.execute(statement, values)
+            rows = Rows(cursor.fetchall())
+            rows.rowcount = cursor.rowcount
+            return rows
+
+    def executemany(self, statement: str, values: Iterable[Sequence[Any]]) -> None:
+        """Do a statement for each of the values. Raises DamagedDatabase."""
+        with self._guarded():
+            self._db.executemany(statement, values)
+
+    def rows(
+        self, table: str, rest: str = "", values: Sequence[Any] = ()
+    ) -> Generator[tuple[Any, ...], None, None]:
+        """Whole rows of a table, each compared with its checksum. `rest`: WHERE, ORDER BY. Raises
+        DamagedDatabase."""
+        digest = f"(SELECT digest FROM checksums WHERE tbl = '{table}' AND id = {table}.rowid)"
+        with self._guarded():
+            for number, *row, kept in self._db.execute(
+                f"SELECT {table}.rowid, {table}.*, {digest} FROM {table} {rest}", values
+            ):
+                if kept != row_digest(table, number, *row):
+                    raise self._damaged(f"row {number} of {table} does not have its checksum")
+                yield tuple(row)
+
+    def __enter__(self) -> Database:
+        if self._depth == 0:
+            self.execute("BEGIN IMMEDIATE")
+        self._depth += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._depth -= 1
+        if self._depth:
+            return
+        if kind is not None:
+            if self._db.in_transaction:
+                self.execute("ROLLBACK")
+            return
+        try:
+            self.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self.execute("ROLLBACK")
+            raise
+        if self._seal is not None:
+            self._write_seal()
+
+    # -- opening
+
+    def _open(self, schema: str) -> None:
+        self._db.create_function("row_digest", -1, row_digest, deterministic=True)
+        self._db.create_function("row_check", -1, _row_check)
+        for pragma in (
+            "journal_mode = WAL",
+            "synchronous = FULL",  # what is committed must survive power loss, not only a crash
+            "foreign_keys = ON",
+            "recursive_triggers = ON",  # so that a row replaced is a row deleted
+            "trusted_schema = ON",
+        ):
+            self._db.execute(f"PRAGMA {pragma}")
+        wanted = _made(schema)
+        tables = wanted.tables
+        self._tables = tuple(tables)
+        with self:
+            found = _schema(self._db)
+            marks = {"checksums", *(f"{table}_checked" for table in tables)}
+            earlier = bool(found) and not marks & set(found)
+            if earlier and self._sealed_changes():
+                raise self._damaged("its checksums are gone")
+            self._script(schema)
+            for table, columns in tables.items():
+                self._script(_triggers(table, columns))
+            self._script(_SUMS)
+            if (now := _schema(self._db)) != wanted.everything:
+                odd = sorted(k for k in {*now, *wanted.everything} if now.get(k) != wanted.everything.get(k))
+                raise self._damaged(f"its tables are not as they were made: {', '.join(odd)[:200]}")
+            if earlier:
+                self._fill()
+            self._compare()
+
+    def _script(self, statements: str) -> None:
+        """Statements one by one, as sqlite3's own way of many ends the transaction."""
+        part = ""
+        for piece in statements.split(";"):
+            part += piece + ";"
+            if sqlite3.complete_statement(part):
+                if part.strip(" \n;"):
+                    self._db.execute(part)
+                part = ""
+
+    def _fill(self) -> None:
+        """Checksums for the rows of a file that was written without any."""
+        for table in self._tables:
+            for number, *row in self._db.execute(f"SELECT rowid, * FROM {table}").fetchall():
+                digest = row_digest(table, number, *row)
+                self._db.execute("INSERT INTO checksums VALUES (?, ?, ?)", (table, number, digest))
+
+    def _compare(self) -> None:
+        (found,) = self._db.execute("PRAGMA integrity_check(1)").fetchone()
+        if found != "ok":
+            raise self._damaged(str(found))
+        count = 0
+        for table in self._tables:
+            count += sum(1 for _ in self.rows(table))
+        (sums,) = self._db.execute("SELECT count(*) FROM checksums").fetchone()
+        if sums != count:
+            raise self._damaged(f"it has {count} rows and {sums} checksums")
+        if (changes := self._changes()) < (sealed := self._sealed_changes()):
+            raise self._damaged(f"{sealed} changes were made to it, and {changes} are left")
+
+    def _changes(self) -> int:
+        row = self._db.execute("SELECT n FROM changes").fetchone()
+        if row is None:
+            raise self._damaged("it does not say how often it was changed")
+        return int(row[0])
+
+    def _sealed_changes(self) -> int:
+        if self._seal is None:
+            return 0
+        again = "it is written again with the next transaction"
+        body = record.read_or_set_aside(self._seal, _SEAL, instead=again)
+        return 0 if body is None else int(body["changes"])
+
+    def _write_seal(self) -> None:
+        assert self._seal is not None
+        with self._guarded():
+            changes = self._changes()
+        if changes > self._last_seal:
+            record.write(self._seal, _SEAL, {"changes": changes})
+            self._last_seal = changes
+
+    # -- errors
+
+    def _damaged(self, why: str) -> DamagedDatabase:
+        return DamagedDatabase(f"{self.path} is damaged: {why}", hint=self._hint)
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """SQLite's errors that speak of the file become DamagedDatabase."""
+        try:
+            yield
+        except sqlite3.IntegrityError:
+            raise
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING:
+                raise
+            raise self._damaged(str(error)) from error
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+
+
+class _Made:
+    """What a file of some schema is made of."""
+
+    def __init__(self, db: sqlite3.Connection, tables: dict[str, list[str]]) -> None:
+        self.tables = tables
+        self.everything = _schema(db)
+
+
+def _made(schema: str) -> _Made:
+    db = sqlite3.connect(":memory:")
+    try:
+        db.executescript(schema)
+        names = [name for kind, name in _names(db) if kind == "table"]
+        tables = {name: [str(row[1]) for row in db.execute(f"PRAGMA table_info({name})")] for name in names}
+        for table, columns in tables.items():
+            db.executescript(_triggers(table, columns))
+        db.executescript(_SUMS)
+        return _Made(db, tables)
+    finally:
+        db.close()
+
+
+def _names(db: sqlite3.Connection) -> list[tuple[str, str]]:
+    return db.execute("SELECT type, name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'").fetchall()
+
+
+def _schema(db: sqlite3.Connection) -> dict[str, str]:
+    """Everything that a file's schema names, without comments and line ends."""
+    found = db.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
+    return {name: f"{kind} {table} {_plain(sql or '')}" for kind, name, table, sql in found}
+
+
+def _plain(sql: str) -> str:
+    return " ".join(re.sub(r"--[^\n]*", "", sql).split())
+
+
+def _triggers(table: str, columns: Sequence[str]) -> str:
+    new, old = (", ".join(f"{row}.{column}" for column in columns) for row in ("NEW", "OLD"))
+    return _TRIGGERS.format(table=table, new=new, old=old)
