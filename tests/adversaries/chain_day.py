@@ -36,6 +36,7 @@ from assay.whistleblower.policy import Limits as WhistleLimits
 from assay.whistleblower.policy import Mode
 from assay.whistleblower.service import WhistleblowerService
 from tests.fakes.blocks import FakeBlocks, Network
+from tests.fakes.classes import WIDE, conditions_of
 from tests.fakes.jobs import RESOURCE_LIMITS, tiny_files, tiny_terms
 from tests.fakes.market_day import secret
 
@@ -85,7 +86,7 @@ class ChainDay:
 
     def __post_init__(self) -> None:
         deployer = self._sender("deployer", 9)
-        plan = market_plan(deployer.address, token_supply=Wei(10**9), delays=DELAYS)
+        plan = market_plan(deployer.address, token_supply=Wei(10**9), delays=DELAYS, bounds=WIDE)
         self.deployment: Deployment = deploy(deployer, self.artifacts, plan)
         for name in NAMES:
             self.connect(name)
@@ -146,6 +147,10 @@ class ChainDay:
         client = self.markets["client"]
         published = publish_job(FakeBlocks(self.network), tiny_files(2))
         terms = tiny_terms(published, client.me, **changes)
+        client.register_class(f"class/{terms.nonce}", conditions_of(terms))
+        for name in ("v0", "v1", "v2"):
+            self.markets[name].subscribe(f"agree/{terms.nonce}", terms.class_id)
+        self.pass_time(4)
         return client.post(f"post/{terms.nonce}", terms, worst_case(terms))
 
     # The chain
