@@ -31,7 +31,7 @@ def mined(node: FakeNode) -> list[bytes]:
 
 @pytest.mark.parametrize("keep", [False, True], ids=["dropped", "back-in-the-pool"])
 @pytest.mark.parametrize("depth", [1, 3, 20, 64])
-def test_attack_46_a_reorganisation_while_the_node_was_off_leaves_no_gap_in_its_nonces(
+def test_attack_46_a_reorganisation_while_the_node_was_off_leaves_no_nonce_gap(
     tmp_path: Path, depth: int, keep: bool
 ) -> None:
     """Eighty blocks later than it happened, so that it lies behind any window that ends at the head."""
@@ -63,7 +63,7 @@ def test_attack_46_a_reorganisation_while_the_node_was_off_leaves_no_gap_in_its_
         assert node.eth_getTransactionReceipt(receipt.tx_hash)["blockHash"] == receipt.block_hash
 
 
-def test_attack_46_what_fails_when_it_is_mined_again_may_be_sent_again_once_that_is_final(
+def test_attack_46_what_fails_when_mined_again_may_be_sent_anew_once_final(
     tmp_path: Path,
 ) -> None:
     """In the new chain it came before what it builds on; the same key must not repeat that answer for
