@@ -40,7 +40,7 @@ def test_other_words_are_refused(data: bytes) -> None:
         decode(ClaimStatus, data, text)
 
 
-@pytest.mark.parametrize("at", [0, 2, 3], ids=["dirty address", "a bool of 256", "another bool"])
+@pytest.mark.parametrize("at", [0, 2, 3, 4], ids=["dirty address", "a bool", "another", "a third"])
 def test_a_word_that_its_type_does_not_fill_is_refused(at: int) -> None:
     data = bytearray(words(VOTE))
     data[32 * at + (0 if at == 0 else 30)] = 1

@@ -1,4 +1,4 @@
-"""Rules on a job's terms: the first field at fault is named, and the budget covers what can be paid."""
+"""Rules on terms and classes: the first field at fault is named, and the budget covers what can be paid."""
 
 from __future__ import annotations
 
@@ -8,20 +8,29 @@ from typing import Any
 import pytest
 
 from assay.protocol.params import (
+    DEVNET_BOUNDS,
+    L1_BOUNDS,
+    L2_BOUNDS,
     MAX_NODES,
-    MAX_TIME,
     MAX_WORST_CASE,
+    BadConditions,
     BadTerms,
+    admitting,
+    check_conditions,
     check_terms,
     shard_price,
     worst_case,
 )
 from assay.protocol.types import ZERO_DIGEST, Seconds, Wei
+from tests.fakes.classes import WIDE, conditions_of
 from tests.property.markets import TERMS
 
+CLASS = conditions_of(TERMS)
 
-def test_sound_terms_are_taken() -> None:
-    check_terms(TERMS)
+
+def test_sound_terms_and_classes_are_taken() -> None:
+    check_terms(TERMS, CLASS, WIDE)
+    check_conditions(CLASS, WIDE)
 
 
 @pytest.mark.parametrize(
@@ -37,44 +46,94 @@ def test_sound_terms_are_taken() -> None:
         ("rounds", {"rounds": 0}),
         ("stepsPerRound", {"steps_per_round": 0}),
         ("segmentSteps", {"segment_steps": TERMS.steps_per_round + 1}),
-        ("segmentSteps", {"segment_steps": 65, "steps_per_round": 65}),
-        ("samples", {"samples": TERMS.segments + 1}),
-        ("verifiers", {"verifiers": 17}),
-        ("quorum", {"quorum": TERMS.verifiers + 1}),
         ("maxUnsettled", {"max_unsettled": 0}),
         ("priceFloor", {"price_floor": Wei(TERMS.price_cap + 1)}),
-        ("seedDelay", {"seed_delay": 0}),
-        ("moveTime", {"move_time": Seconds(0)}),
-        ("challengeWindow", {"challenge_window": Seconds(MAX_TIME + 1)}),
+        ("taskTime", {"task_time": Seconds(0)}),
+        ("pricePeriod", {"price_period": Seconds(WIDE.most_time + 1)}),
+        ("samples", {"samples": TERMS.samples + 1}),
+        ("verifiers", {"verifiers": TERMS.verifiers + 1}),
+        ("seedDelay", {"seed_delay": TERMS.seed_delay - 1}),
+        ("moveTime", {"move_time": Seconds(TERMS.move_time + 1)}),
+        ("challengeBond", {"challenge_bond": Wei(0)}),
         ("priceCap", {"price_cap": Wei(MAX_WORST_CASE)}),
     ],
 )
-def test_the_field_at_fault_is_named(field: str, changes: dict[str, Any]) -> None:
+def test_the_field_of_the_terms_at_fault_is_named(field: str, changes: dict[str, Any]) -> None:
     with pytest.raises(BadTerms) as refused:
-        check_terms(replace(TERMS, **changes))
+        check_terms(replace(TERMS, **changes), CLASS, WIDE)
     assert refused.value.field == field and field in refused.value.hint
 
 
 def test_of_several_faults_the_first_in_the_contracts_order_is_named() -> None:
     with pytest.raises(BadTerms) as refused:
-        check_terms(replace(TERMS, seed_delay=0, quorum=0, rounds=0))
+        check_terms(replace(TERMS, seed_delay=0, samples=0, rounds=0), CLASS, WIDE)
     assert refused.value.field == "rounds"
 
 
-def test_the_worst_case_is_every_task_at_the_cap_with_every_fee() -> None:
-    terms = replace(
-        TERMS, rounds=3, shards=2, price_cap=Wei(10), verifiers=4, verifier_fee=Wei(2), outer_fee=Wei(5)
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("verifierFee", {"verifier_fee": Wei(TERMS.verifier_fee + 1)}),
+        ("nodes", {"nodes": TERMS.inner.nodes - 1}),
+        ("segmentSteps", {"segment_steps": TERMS.segment_steps - 1}),
+        ("segments", {"segments": TERMS.segments - 1}),
+        ("records", {"data_bytes": TERMS.records * TERMS.record_size - 1}),
+        ("stateBytes", {"state_bytes": TERMS.state_bytes - 1}),
+        ("stepOperations", {"step_operations": TERMS.step_operations - 1}),
+    ],
+)
+def test_a_job_is_no_larger_and_pays_no_less_than_its_class_says(field: str, changes: dict[str, Any]) -> None:
+    with pytest.raises(BadTerms) as refused:
+        check_terms(TERMS, replace(CLASS, **changes), WIDE)
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("verifiers", {"verifiers": 5}),
+        ("segments", {"segments": 257}),
+        ("samples", {"samples": 9}),
+        ("segmentSteps", {"segment_steps": 65}),
+        ("nodes", {"nodes": 0}),
+        ("seedDelay", {"seed_delay": WIDE.most_delay + 1}),
+        ("voteTime", {"vote_time": Seconds(WIDE.least_vote - 1)}),
+        ("challengeWindow", {"challenge_window": Seconds(WIDE.most_window + 1)}),
+        ("missPenalty", {"miss_penalty": Wei(CLASS.verifier_stake // 2 + 1)}),
+        ("challengeBond", {"challenge_bond": Wei(CLASS.verifier_stake + 1)}),
+    ],
+)
+def test_the_field_of_a_class_at_fault_is_named(field: str, changes: dict[str, Any]) -> None:
+    with pytest.raises(BadConditions) as refused:
+        check_conditions(replace(CLASS, **changes), WIDE)
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize("bounds", [DEVNET_BOUNDS, L2_BOUNDS, L1_BOUNDS])
+def test_a_class_at_the_least_of_a_markets_bounds_is_admitted_there(bounds: Any) -> None:
+    least = replace(
+        CLASS,
+        seed_delay=bounds.least_delay,
+        vote_time=bounds.least_vote,
+        reveal_time=bounds.least_vote,
+        challenge_window=bounds.least_window,
+        move_time=bounds.least_move,
+        verifier_stake=bounds.least_stake,
+        miss_penalty=Wei(0),
+        challenge_bond=bounds.least_bond,
     )
-    assert worst_case(terms) == 3 * (2 * (10 + 4 * 2) + 5)
+    check_conditions(least, bounds)
+    assert admitting(least) is not None
+    with pytest.raises(BadConditions):
+        admitting(replace(least, vote_time=Seconds(1)))
+
+
+def test_the_worst_case_is_every_task_at_the_cap_with_every_fee() -> None:
+    terms = replace(TERMS, rounds=3, shards=2, price_cap=Wei(10), verifiers=4)
+    assert worst_case(replace(terms, verifier_fee=Wei(2), outer_fee=Wei(5))) == 3 * (2 * (10 + 4 * 2) + 5)
 
 
 def test_the_price_rises_from_floor_to_cap_and_is_rounded_down() -> None:
     terms = replace(TERMS, price_floor=Wei(10), price_cap=Wei(20), price_period=Seconds(3))
-    assert [shard_price(terms, 100, now) for now in (99, 100, 101, 102, 103, 10_000)] == [
-        10,
-        10,
-        13,
-        16,
-        20,
-        20,
-    ]
+    prices = [shard_price(terms, 100, now) for now in (99, 100, 101, 102, 103, 10_000)]
+    assert prices == [10, 10, 13, 16, 20, 20]

@@ -1,19 +1,50 @@
-"""Amounts and moments as people read them."""
+"""Amounts and moments as people read them: exact, and in this machine's time zone."""
 
 from __future__ import annotations
 
-import re
+import time
+
+import pytest
 
 from assay.protocol.words import show_amount, show_time
 
-
-def test_amounts_are_exact_at_both_ends() -> None:
-    assert show_amount(0) == "0 tok"
-    assert show_amount(1) == "0.000000000000000001 tok"
-    assert show_amount(12_500_000_000_000_000_000, "ether") == "12.5 ether"
-    assert show_amount(2**128 - 1) == "340282366920938463463.374607431768211455 tok"
+NOON = 1_700_049_600  # 2023-11-15 12:00 UTC
 
 
-def test_a_moment_far_away_has_its_date() -> None:
-    assert re.fullmatch(r"\d\d:\d\d:\d\d", show_time(1_000_000, 1_000_060))
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", show_time(1_000_000, 1_000_000 + 86_400))
+@pytest.fixture(autouse=True)
+def utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [
+        (0, "0 tok"),
+        (1, "0.000000000000000001 tok"),
+        (12_500_000_000_000_000_000, "12.5 tok"),
+        (1_000_000_000 * 10**18, "1000000000 tok"),
+        (10**40 + 1, "10000000000000000000000.000000000000000001 tok"),
+        (-348_333_333_333_333_333_334, "-348.333333333333333334 tok"),
+    ],
+)
+def test_an_amount_is_exact_and_has_no_exponent(amount: int, text: str) -> None:
+    assert show_amount(amount) == text
+
+
+def test_another_unit_is_named() -> None:
+    assert show_amount(5 * 10**17, "ether") == "0.5 ether"
+
+
+@pytest.mark.parametrize(
+    ("away_s", "text"),
+    [
+        (0, "12:00:00"),
+        (43_199, "12:00:00"),
+        (-43_199, "12:00:00"),
+        (43_200, "2023-11-15 12:00"),
+        (-43_200, "2023-11-15 12:00"),
+    ],
+)
+def test_a_moment_has_its_date_where_it_is_more_than_half_a_day_away(away_s: int, text: str) -> None:
+    assert show_time(NOON, NOON + away_s) == text

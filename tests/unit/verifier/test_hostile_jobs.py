@@ -43,7 +43,7 @@ def committed(day: MarketDay, job_id: JobId) -> bool:
     return bool(day.phases(job_id))
 
 
-def test_R5_verifiers_of_a_job_without_files_abstain_and_lose_nothing(
+def test_R5_verifiers_of_a_job_whose_files_are_gone_abstain_and_lose_nothing(
     day: MarketDay,
 ) -> None:
     job_id = day.post(rounds=1, shards=1)
