@@ -146,6 +146,8 @@ abstract contract Attestations is Claims {
             each[n++] = ballots[claimId][i].verifier;
             emit ITasks.VoteFined(claimId, each[n - 1], t.missPenalty);
         }
+        // casting to 'uint8' is safe because a claim has at most 8 seats, a bit each
+        // forge-lint: disable-next-line(unsafe-typecast)
         st.gone |= uint8(seats);
         uint256 taken = STAKES.fine(each, Role.VERIFIER, t.verifierStake, t.missPenalty);
         VAULT.burn(IVault.Bucket.FREE, accountKey(address(this)), taken);
