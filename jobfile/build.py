@@ -1,4 +1,5 @@
-"""From a job file to what is published and posted.
+"""From a job file to what is published: its model, data and optimiser traced into a job's files (terms:
+``terms.py``).
 
 Contract: the same file, data and code give the same programs, dataset and genesis, and so the same roots.
 """
@@ -10,9 +11,7 @@ from pathlib import Path
 
 from assay.jobfile import read as jobfile
 from assay.jobfile.read import BadJobFile, CnnModel, Data, GptModel, JobFile, MlpModel, OwnModel
-from assay.node.artifacts import Published
 from assay.protocol.errors import Stop
-from assay.protocol.types import Address, Conditions, Seconds, Terms, Wei
 from assay.training import datasets, models, recipe
 from assay.training.datasets import Dataset
 from assay.training.job import JobArtifacts, build_job
@@ -151,76 +150,4 @@ def build(file: JobFile, own: Recipe | None = None) -> JobArtifacts:
         seed=training.seed if source else 0,
         description=name,
         precisions=made.precision,
-    )
-
-
-def conditions_of(file: JobFile) -> Conditions:
-    """The class of conditions that the file's jobs are of."""
-    verification, times, money, rest = file.verification, file.times, file.money, file.conditions
-    return Conditions(
-        verifiers=verification.verifiers,
-        samples=verification.samples,
-        seed_delay=verification.seed_delay_blocks,
-        vote_time=Seconds(times.vote),
-        reveal_time=Seconds(times.reveal),
-        challenge_window=Seconds(times.challenge_window),
-        move_time=Seconds(times.move),
-        verifier_stake=Wei(money.verifier_stake),
-        miss_penalty=Wei(money.miss_penalty),
-        challenge_bond=Wei(money.challenge_bond),
-        verifier_fee=Wei(rest.least_fee),
-        nodes=rest.nodes,
-        segments=rest.segments,
-        segment_steps=rest.segment_steps,
-        data_bytes=rest.data_bytes,
-        state_bytes=rest.state_bytes,
-        step_bytes=rest.step_bytes,
-        step_operations=rest.step_operations,
-    )
-
-
-def terms_of(file: JobFile, published: Published, class_id: bytes, client: Address, nonce: int) -> Terms:
-    """The job's terms, which its id is the hash of. `class_id`: of the file's conditions."""
-    training, verification, times, money = file.training, file.verification, file.times, file.money
-    return Terms(
-        client=client,
-        inner=published.inner,
-        outer=published.outer,
-        dataset_root=published.dataset_root,
-        genesis_root=published.genesis_root,
-        outer_genesis_root=published.outer_genesis_root,
-        manifest=published.manifest,
-        seed=training.seed.to_bytes(32, "big"),
-        class_id=class_id,
-        records=published.records,
-        record_size=published.record_size,
-        shards=training.shards,
-        min_shards=training.min_shards,
-        rounds=training.rounds,
-        steps_per_round=training.steps_per_round,
-        segment_steps=training.segment_steps,
-        samples=verification.samples,
-        verifiers=verification.verifiers,
-        seed_delay=verification.seed_delay_blocks,
-        max_unsettled=verification.max_unsettled_rounds,
-        task_time=Seconds(times.task),
-        straggler_time=Seconds(times.straggler),
-        outer_time=Seconds(times.outer),
-        vote_time=Seconds(times.vote),
-        reveal_time=Seconds(times.reveal),
-        challenge_window=Seconds(times.challenge_window),
-        move_time=Seconds(times.move),
-        price_period=Seconds(times.price_period),
-        nonce=nonce,
-        state_bytes=published.sizes.state_bytes,
-        step_bytes=published.sizes.step_bytes,
-        step_operations=published.sizes.step_operations,
-        price_floor=Wei(money.price_floor),
-        price_cap=Wei(money.price_cap),
-        verifier_fee=Wei(money.verifier_fee),
-        outer_fee=Wei(money.outer_fee),
-        solver_stake=Wei(money.solver_stake),
-        verifier_stake=Wei(money.verifier_stake),
-        challenge_bond=Wei(money.challenge_bond),
-        miss_penalty=Wei(money.miss_penalty),
     )

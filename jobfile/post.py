@@ -21,7 +21,7 @@ def publish_and_post(
 ) -> JobId:
     """Store the job's files, check that it can be paid for, ask, and post it."""
     from assay.client import posting
-    from assay.jobfile.build import conditions_of, terms_of
+    from assay.jobfile.terms import conditions_of, terms_of
 
     market = connection.writer
     conditions = conditions_of(body)

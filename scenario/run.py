@@ -66,7 +66,8 @@ class Run:
 
     def play(self) -> Outcome:
         """The whole run. Raises AssayError where it cannot go on; leaves the devnet to the caller."""
-        from assay.jobfile.build import build, conditions_of
+        from assay.jobfile.build import build
+        from assay.jobfile.terms import conditions_of
 
         begin = time.monotonic()
         specs = self.scenario.nodes()

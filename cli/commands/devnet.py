@@ -39,9 +39,9 @@ def up(
         app.output.result("devnet", devnet, _node_table(app.settings.home, devnet))
         app.output.say(_next_steps(app))
         return
-    from assay.jobfile.build import conditions_of
     from assay.jobfile.read import parse_job_file
     from assay.jobfile.templates import LOCAL, template
+    from assay.jobfile.terms import conditions_of
 
     usual = parse_job_file(template("mlp", source="digits", rounds=1, times=LOCAL), "the usual job")
     nodes = default_nodes(solvers, verifiers, whistleblowers)

@@ -103,8 +103,9 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     app.output.say(TRACING)
     from assay.app.machine import RESOURCE_LIMITS
     from assay.client.posting import estimate
-    from assay.jobfile.build import build, conditions_of, terms_of
+    from assay.jobfile.build import build
     from assay.jobfile.rehearsal import warnings_of
+    from assay.jobfile.terms import conditions_of, terms_of
     from assay.node.artifacts import Published, program_ref, sizes_of
     from assay.program.validate import validate as check
     from assay.protocol.params import admitting

@@ -17,8 +17,9 @@ from assay.app.settings import Flags
 from assay.app.web import serve_blocks
 from assay.app.wiring import Connection, NodeStorage
 from assay.client.posting import publish
-from assay.jobfile.build import build, terms_of
+from assay.jobfile.build import build
 from assay.jobfile.read import read_job_file
+from assay.jobfile.terms import terms_of
 from assay.node.artifacts import raw_cid
 from assay.protocol.types import Terms, Wei
 from tests.integration.cli.conftest import Assay
