@@ -34,6 +34,12 @@ TOKEN_ABI: Abi = [
     },
     {
         "type": "function",
+        "name": "totalSupply",
+        "inputs": [],
+        "outputs": [{"name": "", "type": "uint256"}],
+    },
+    {
+        "type": "function",
         "name": "allowance",
         "inputs": [{"name": "owner", "type": "address"}, {"name": "spender", "type": "address"}],
         "outputs": [{"name": "", "type": "uint256"}],

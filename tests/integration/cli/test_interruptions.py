@@ -65,18 +65,18 @@ def test_attack_47_a_command_cut_off_by_the_node_is_finished_once(
     place: Place, monkeypatch: pytest.MonkeyPatch, sent: int, forgotten: bool
 ) -> None:
     """`forgotten`: the node comes back from an older state, without the transaction it had taken."""
-    request, seen = HttpRpc.request, 0
+    ask, seen = HttpRpc.ask, 0
 
-    def dying(self: HttpRpc, method: str, params: list[Any]) -> Any:
+    def dying(self: HttpRpc, method: str, params: list[Any], timeout_s: float) -> Any:
         nonlocal seen
-        answer = request(self, method, params)
+        answer = ask(self, method, params, timeout_s)
         seen += method == "eth_sendRawTransaction"
         if seen == sent and place.chain.alive():
             place.chain.stop()
         return answer
 
     with monkeypatch.context() as patch:
-        patch.setattr(HttpRpc, "request", dying)
+        patch.setattr(HttpRpc, "ask", dying)
         cut = place.assay("token", "deposit", "5tok")
     assert cut.status == Exit.UNREACHABLE and cut.error["code"] == "rpc-unreachable"
     assert not place.chain.alive()
