@@ -5,8 +5,9 @@ row with its checksum, and no row or checksum without the other. Triggers keep t
 need not know of them; a row that is changed is compared first. `rows` compares what it reads. INVARIANT
 nothing-forgotten: of a `sealed` file the number of changes is kept in a record beside it after each
 transaction, so that a file that was cut, emptied, or brought back to an earlier state is not taken for a
-right one. Whatever is wrong is `DamagedDatabase` with the caller's next step; that there is no room, or that
-another process holds the file for too long, is left to the caller as SQLite's error.
+right one. Whatever is wrong is `DamagedDatabase` with the caller's next step; that there is no room, that
+the file may not be opened, or that another process holds it for too long, is left to the caller as SQLite's
+error.
 Does not guarantee that a seal is the latest: a loss of power between a transaction and its seal leaves one
 that is behind, which passes.
 """
@@ -55,8 +56,13 @@ CREATE TRIGGER IF NOT EXISTS {table}_deleted AFTER DELETE ON {table} BEGIN
     UPDATE changes SET n = n + 1;
 END;
 """
-_PASSING = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM)
-"""What says nothing about the file."""
+_PASSING = (
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_NOMEM),
+    *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_IOERR),
+)
+"""What says nothing about the file's content, by the kind of an error, the low byte of its code."""
+_LOST = (sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS)
+"""But these do: the disk does not give it back."""
 
 
 class DamagedDatabase(Ask):
@@ -273,7 +279,8 @@ class Database:
         except sqlite3.IntegrityError:
             raise
         except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF in _PASSING:
+            code = getattr(error, "sqlite_errorcode", 0)
+            if code & 0xFF in _PASSING and code not in _LOST:
                 raise
             raise self._damaged(str(error)) from error
 

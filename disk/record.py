@@ -10,6 +10,7 @@ protection from whoever may write to the folder.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -36,6 +37,8 @@ class DamagedRecord(Ask):
 
 _CHECKSUM_DIGITS = 64
 _LINE_DIGITS = 32
+_UNREADABLE = (errno.EIO, errno.EISDIR)
+"""What speaks of a file, and not of who may read it."""
 _END = b"\n}\n"
 
 
@@ -106,15 +109,18 @@ def sync_folder(path: Path) -> None:
 
 
 def read(path: Path, kind: str, *, hint: str, earlier: Earlier | None = None) -> Any:
-    """The body of a record, or None where there is no file. Raises DamagedRecord, whose next step is `hint`.
+    """The body of a record, or None where there is no file. Raises DamagedRecord, whose next step is `hint`,
+    and OSError where not the record is at fault, but who may read it.
 
     A file that `earlier` understands is of an earlier form: it is written anew, as a record.
     """
     try:
         data = path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError):  # no file has a zero byte in its name
         return None
     except OSError as error:
+        if error.errno not in _UNREADABLE:
+            raise
         raise DamagedRecord(f"{path} cannot be read: {error.strerror}", hint=hint) from error
     try:
         return decode(kind, data)
@@ -161,6 +167,8 @@ def read_lines(path: Path, kind: str) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
+        if error.errno not in _UNREADABLE:
+            raise
         raise DamagedRecord(f"{path} cannot be read: {error.strerror}", hint=f"move {path} away") from error
     parted = (line.rpartition(b" ") for line in lines)
     good = [text.decode() for text, _, checksum in parted if checksum == _line_checksum(kind, text)]

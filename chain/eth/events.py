@@ -16,6 +16,7 @@ import fcntl
 import json
 import logging
 import os
+import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -278,7 +279,7 @@ def _own_or_copy(path: Path) -> tuple[int | None, Database]:
         return lock, _open(path)
     try:
         return None, _sound(path, copy=True)
-    except DamagedDatabase:  # nothing there yet, or nothing of use: read anew
+    except (DamagedDatabase, sqlite3.Error):  # nothing there yet, or nothing of use: read anew
         return None, _sound(Path(":memory:"))
 
 

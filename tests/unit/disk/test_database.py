@@ -190,12 +190,16 @@ def test_a_file_of_the_form_without_checksums_is_taken_over_once(tmp_path: Path)
         opened(tmp_path)
 
 
-@pytest.mark.parametrize("what", ["folder", "no database", "another schema"])
+def test_a_file_that_cannot_be_opened_is_not_called_damaged(tmp_path: Path) -> None:
+    (tmp_path / "things.db").mkdir()
+    with pytest.raises(sqlite3.OperationalError, match="unable to open"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize("what", ["no database", "another schema"])
 def test_what_is_no_such_file_is_told(tmp_path: Path, what: str) -> None:
     path = tmp_path / "things.db"
-    if what == "folder":
-        path.mkdir()
-    elif what == "no database":
+    if what == "no database":
         path.write_bytes(os.urandom(5_000))
     else:
         other = sqlite3.connect(path)

@@ -116,3 +116,20 @@ def test_what_can_be_had_again_is_set_aside(tmp_path: Path, caplog: pytest.LogCa
     assert "it is made again" in caplog.text
     path.mkdir()
     assert record.read_or_set_aside(path, KIND, instead="it is made again") is None
+
+
+def test_who_may_not_read_a_record_is_told_that_and_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    with pytest.raises(PermissionError):
+        record.read(tmp_path / "thing.json", KIND, hint="")
+
+
+def test_a_folder_where_a_record_should_be_is_damage(tmp_path: Path) -> None:
+    with pytest.raises(DamagedRecord, match="directory"):
+        record.read(tmp_path, KIND, hint="")
+    assert record.read(Path("\0"), KIND, hint="") is None
