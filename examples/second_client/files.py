@@ -187,17 +187,18 @@ def canonical(data):
 
 STRUCTS = {
     "Terms": "client inner.root inner.nodes inner.slots inner.params outer.root outer.nodes outer.slots"
-    " outer.params datasetRoot genesisRoot outerGenesisRoot manifest seed records recordSize shards"
-    " minShards rounds stepsPerRound segmentSteps samples verifiers quorum seedDelay maxUnsettled taskTime"
-    " stragglerTime outerTime voteTime revealTime challengeWindow moveTime pricePeriod nonce priceFloor"
-    " priceCap verifierFee outerFee solverStake verifierStake challengeBond missPenalty",
+    " outer.params datasetRoot genesisRoot outerGenesisRoot manifest seed classId records recordSize"
+    " shards minShards rounds stepsPerRound segmentSteps samples verifiers seedDelay maxUnsettled taskTime"
+    " stragglerTime outerTime voteTime revealTime challengeWindow moveTime pricePeriod"
+    " nonce stateBytes stepBytes stepOperations priceFloor priceCap verifierFee"
+    " outerFee solverStake verifierStake challengeBond missPenalty",
     "Claim": "jobId kind round shard attempt claimant inputRoot outputRoot segmentsRoot manifest price"
     " committedAt rewinds",
-    "ClaimStatus": "phase seedBlock since draws openGames revealed valid seed",
-    "Vote": "verifier commitment revealed valid tracesRoot",
+    "ClaimStatus": "phase seedBlock since draws calls openGames revealed valid seed",
+    "Vote": "verifier commitment revealed valid gone tracesRoot",
 }
 DIGESTS = {"jobId", "inputRoot", "outputRoot", "segmentsRoot", "manifest", "seed", "commitment", "tracesRoot"}
-DIGESTS |= {"root", "inner.root", "outer.root", "datasetRoot", "genesisRoot", "outerGenesisRoot"}
+DIGESTS |= {"classId", "root", "inner.root", "outer.root", "datasetRoot", "genesisRoot", "outerGenesisRoot"}
 ADDRESSES = {"client", "claimant", "verifier"}
 
 

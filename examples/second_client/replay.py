@@ -124,9 +124,11 @@ class Job:
         return found[-1] if found else None
 
     def passed(self, claim):
-        """Whether a claim was ever accepted: an outer claim at once, a task by its quorum (4.3, 4.7)."""
-        accepted = claim.kind == OUTER or claim.status["phase"] in (ACCEPTED, SETTLED)
-        return accepted or sum(bool(vote["traces"]) for vote in claim.votes) >= self.terms["quorum"]
+        """Whether it was ever accepted: an outer claim at once, a task when its seats are over (4.3, 4.7)."""
+        if claim.kind == OUTER or claim.status["phase"] in (ACCEPTED, SETTLED):
+            return True
+        over = all(vote["revealed"] or vote["gone"] for vote in claim.votes)
+        return over and claim.status["seed"] != bytes(32)
 
     def output(self, claim):
         last = len(claim.roots) - 1

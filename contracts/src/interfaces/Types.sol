@@ -44,7 +44,7 @@ struct Terms {
     bytes32 outerGenesisRoot; // outer state root before round 0
     bytes32 manifest; // sha2-256 digest of the raw block holding the job manifest
     bytes32 seed; // data order and counter-based randomness
-    bytes32 class; // of conditions, to which the drawn have subscribed; the id of the Conditions that these terms keep
+    bytes32 classId; // class of conditions, to which the drawn have subscribed; the id of the Conditions that these terms keep
     uint32 records;
     uint32 recordSize; // bytes
     uint32 shards;

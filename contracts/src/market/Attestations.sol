@@ -168,7 +168,7 @@ abstract contract Attestations is Claims {
         for (uint256 i; i < before; ++i) {
             others[i] = ballots[claimId][i].verifier;
         }
-        drawn = seats == 0 ? new address[](0) : STAKES.seat(t.class, seed, seats, t.verifierStake, others);
+        drawn = seats == 0 ? new address[](0) : STAKES.seat(t.classId, seed, seats, t.verifierStake, others);
         for (uint256 i; i < drawn.length; ++i) {
             ballots[claimId][before + i].verifier = drawn[i];
         }

@@ -91,7 +91,7 @@ contract Classes is IClasses {
         _checkTime(t.stragglerTime, "stragglerTime");
         _checkTime(t.outerTime, "outerTime");
         _checkTime(t.pricePeriod, "pricePeriod");
-        _checkClass(t, conditions(t.class));
+        _checkClass(t, conditions(t.classId));
     }
 
     function _checkWork(Conditions calldata c) private pure {

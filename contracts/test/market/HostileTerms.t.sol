@@ -37,7 +37,7 @@ contract HostileTermsTest is Market {
     /// @dev A job of a class that its client alone knows, with one task committed by the client's own solver.
     function hostileJob(Terms memory t) private returns (Claim memory claim) {
         vm.startPrank(client);
-        t.class = classes.register(conditionsOf(t));
+        t.classId = classes.register(conditionsOf(t));
         jobId = jobs.post(t, jobs.worstCase(t));
         vm.stopPrank();
         vm.prank(solvers[0]);
@@ -120,8 +120,8 @@ contract HostileTermsTest is Market {
         vm.prank(client);
         jobs.post(t, 1e5 ether);
         t = aTerms();
-        t.class = "never registered";
-        vm.expectRevert(abi.encodeWithSelector(IClasses.NoSuchClass.selector, t.class));
+        t.classId = "never registered";
+        vm.expectRevert(abi.encodeWithSelector(IClasses.NoSuchClass.selector, t.classId));
         vm.prank(client);
         jobs.post(t, 1e5 ether);
     }

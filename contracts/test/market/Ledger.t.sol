@@ -270,7 +270,7 @@ contract LedgerTest is Market {
 
     function testFuzz_drawnAccountsAreDistinctAndStaked(bytes32 seed, uint256 count) external view {
         count = bound(count, 1, 8);
-        address[] memory drawn = stakes.draw(aTerms().class, seed, count);
+        address[] memory drawn = stakes.draw(aTerms().classId, seed, count);
         assertEq(drawn.length, count < 5 ? count : 5);
         for (uint256 i; i < drawn.length; ++i) {
             assertGt(activeOf(drawn[i], Role.VERIFIER), 0);
@@ -279,7 +279,7 @@ contract LedgerTest is Market {
             }
         }
         assertEq(
-            keccak256(abi.encode(stakes.draw(aTerms().class, seed, count))),
+            keccak256(abi.encode(stakes.draw(aTerms().classId, seed, count))),
             keccak256(abi.encode(drawn)),
             "pure"
         );
@@ -288,7 +288,7 @@ contract LedgerTest is Market {
     function test_theDrawFollowsTheStake() external view {
         uint256[5] memory hits;
         for (uint256 i; i < 600; ++i) {
-            address first = stakes.draw(aTerms().class, bytes32(i), 1)[0];
+            address first = stakes.draw(aTerms().classId, bytes32(i), 1)[0];
             for (uint256 v; v < 5; ++v) {
                 if (verifiers[v] == first) ++hits[v];
             }
@@ -303,10 +303,10 @@ contract LedgerTest is Market {
     function test_whoHasNoActiveStakeIsNotDrawn() external {
         vm.prank(verifiers[4]);
         stakes.startUnbond(Role.VERIFIER, 1000 ether);
-        assertEq(stakes.draw(aTerms().class, 0, 5).length, 5, "not yet");
+        assertEq(stakes.draw(aTerms().classId, 0, 5).length, 5, "not yet");
         vm.roll(vm.getBlockNumber() + 2 * WEIGHT_EPOCH);
         for (uint256 i; i < 50; ++i) {
-            address[] memory drawn = stakes.draw(aTerms().class, bytes32(i), 5);
+            address[] memory drawn = stakes.draw(aTerms().classId, bytes32(i), 5);
             assertEq(drawn.length, 4);
         }
     }

@@ -163,12 +163,12 @@ abstract contract Market is Test {
 
     /// @dev Every verifier agrees to the class of these terms, and is drawn for it from now on.
     function agree(Terms memory t) internal {
-        t.class = classes.register(conditionsOf(t));
+        t.classId = classes.register(conditionsOf(t));
         bool changed;
         for (uint256 i; i < verifiers.length; ++i) {
-            if (stakes.classOf(verifiers[i]) == t.class) continue;
+            if (stakes.classOf(verifiers[i]) == t.classId) continue;
             vm.prank(verifiers[i]);
-            stakes.subscribe(t.class);
+            stakes.subscribe(t.classId);
             changed = true;
         }
         if (changed) vm.roll(vm.getBlockNumber() + 2 * WEIGHT_EPOCH);
@@ -224,7 +224,7 @@ abstract contract Market is Test {
         (t.verifierFee, t.outerFee) = (1 ether, 5 ether);
         (t.solverStake, t.verifierStake) = (100 ether, 50 ether);
         (t.challengeBond, t.missPenalty) = (30 ether, 7 ether);
-        t.class = keccak256(abi.encode(conditionsOf(t)));
+        t.classId = keccak256(abi.encode(conditionsOf(t)));
     }
 
     function postJob(Terms memory t) internal returns (bytes32 id) {

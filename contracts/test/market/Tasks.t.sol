@@ -346,7 +346,7 @@ contract TasksTest is Market {
 
     function test_aClaimantThatTheSeedDrawsIsPassedOver() external {
         holdShards();
-        bytes32 class = aTerms().class;
+        bytes32 class = aTerms().classId;
         vm.prank(solvers[0]);
         stakes.subscribe(class);
         stakeAs(solvers[0], Role.VERIFIER, 50_000 ether);
@@ -357,7 +357,7 @@ contract TasksTest is Market {
             assertTrue(drawn[i] != solvers[0]);
         }
         assertEq(
-            stakes.draw(aTerms().class, statusOf(claim).seed, 1)[0],
+            stakes.draw(aTerms().classId, statusOf(claim).seed, 1)[0],
             solvers[0],
             "the seed did draw the claimant"
         );
@@ -556,7 +556,7 @@ contract TasksTest is Market {
             address extra = makeAddr(string.concat("extra", vm.toString(i)));
             fund(extra, 100 ether);
             stakeAs(extra, Role.VERIFIER, 100 ether);
-            bytes32 class = aTerms().class;
+            bytes32 class = aTerms().classId;
             vm.prank(extra);
             stakes.subscribe(class);
         }

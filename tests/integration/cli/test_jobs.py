@@ -16,10 +16,10 @@ from assay.app.output import Exit, Output
 from assay.app.settings import Flags
 from assay.app.web import serve_blocks
 from assay.app.wiring import Connection, NodeStorage
-from assay.client.posting import publish
+from assay.client.posting import open_class, publish
 from assay.jobfile.build import build
 from assay.jobfile.read import read_job_file
-from assay.jobfile.terms import terms_of
+from assay.jobfile.terms import conditions_of, terms_of
 from assay.node.artifacts import raw_cid
 from assay.protocol.types import Terms, Wei
 from tests.integration.cli.conftest import Assay
@@ -246,8 +246,8 @@ def sound_terms(home: Path, job_file: Path) -> Iterator[Terms]:
     app = app_for(home)
     body = read_job_file(job_file)
     connection, storage = app.connect(), app.storage("client")
-    me = connection.writer.me
-    yield publish(storage.blocks, build(body), lambda files: terms_of(body, files, bytes(32), me, 7))
+    me, class_id = connection.writer.me, open_class(connection.writer, conditions_of(body))
+    yield publish(storage.blocks, build(body), lambda files: terms_of(body, files, class_id, me, 7))
     storage.close()
     app.close()
 

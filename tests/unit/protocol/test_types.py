@@ -53,7 +53,7 @@ GAME = Game(
 
 def camel(name: str) -> str:
     first, *rest = name.split("_")
-    return {"class_id": "class"}.get(name) or first + "".join(word.capitalize() for word in rest)
+    return first + "".join(word.capitalize() for word in rest)
 
 
 @pytest.mark.parametrize(
