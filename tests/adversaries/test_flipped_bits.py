@@ -20,8 +20,8 @@ FAULTS = 24
 
 
 @pytest.fixture(autouse=True)
-def quiet() -> None:
-    logging.getLogger("assay").setLevel(logging.CRITICAL)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, logger="assay")  # as it was again after each test
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=[subject.name for subject in SUBJECTS])

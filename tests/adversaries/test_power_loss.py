@@ -30,8 +30,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> list[Entry]:
 
 
 @pytest.fixture(autouse=True)
-def quiet() -> None:
-    logging.getLogger("assay").setLevel(logging.CRITICAL)
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL, logger="assay")  # as it was again after each test
 
 
 @pytest.mark.parametrize("mode", MODES)

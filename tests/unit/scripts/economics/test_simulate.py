@@ -309,7 +309,7 @@ def test_a_task_that_nobody_ever_votes_on_is_accepted_unattested() -> None:
     people = Population({S.HONEST_SOLVER: 1, S.ABSENT: 10})
     out = simulate(RULES, people, 10, 1)
     assert (out.accepted, out.unattested) == (10, 10)
-    assert out.imbalance == 0
+    assert out.imbalance() == 0
 
 
 def test_attack_29_who_chooses_among_seeds_captures_draws_as_the_formula_says() -> None:
