@@ -184,10 +184,13 @@ def watched(market: MarketView) -> list[JobView]:
     me = market.me
     staked = any(market.stake(me, role).locked for role in Role)
 
+    def mine(job_id: JobId, shard: int) -> bool:
+        return market.holder(job_id, shard).solver == me
+
     def holds(job_id: JobId) -> bool:
         games, demands = market.games(job_id), market.demands(job_id)
         return (
-            (staked and any(market.holder(job_id, k).solver == me for k in range(shards[job_id])))
+            (staked and market.took_shard(job_id) and any(mine(job_id, k) for k in range(shards[job_id])))
             or any(not g.decided and me in (g.game.challenger, g.game.defender) for g in games)
             or any(not demand.outcome and demand.demander == me for demand in demands)
             or (staked and any(locks(view, me) for view in market.claims(job_id)))

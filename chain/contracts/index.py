@@ -51,6 +51,8 @@ class MarketIndex:
     classes: dict[bytes, Conditions] = field(default_factory=dict)
     subscriptions: dict[Address, bytes] = field(default_factory=dict)
     demands: dict[int, DemandView] = field(default_factory=dict)
+    takers: set[tuple[JobId, Address]] = field(default_factory=set)
+    """Who has ever taken a shard of which job."""
     held: Wei = NOTHING
     """Tokens that the vault holds for jobs, games, demands, forced errors and those whose work a rewind
     wasted."""
@@ -98,6 +100,9 @@ class MarketIndex:
         job_id = JobId(a["jobId"])
         self.jobs[job_id] = unpack(Terms, a["terms"])
         self.claims_of.setdefault(job_id, [])
+
+    def _on_Tasks_ShardAssigned(self, a: dict) -> None:
+        self.takers.add((JobId(a["jobId"]), Address(a["solver"])))
 
     def _on_Jobs_JobClosed(self, a: dict) -> None:
         self.closed.add(JobId(a["jobId"]))

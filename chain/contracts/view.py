@@ -219,6 +219,11 @@ class ChainView:
             self._ask_shards("holder", job_id, shard)
             return unpack(Holder, self._answers.read("Tasks", "holder", job_id, shard))
 
+    def took_shard(self, job_id: JobId) -> bool:
+        """Whether this account has ever taken a shard of the job, by the market's events."""
+        with self._lock:
+            return (job_id, self._me) in self._index.takers
+
     def price(self, job_id: JobId, shard: int) -> Wei:
         """Price at which an open shard can be taken now."""
         with self._pinned():

@@ -104,6 +104,10 @@ class FakeMarket:
     def holder(self, job_id: JobId, shard: int) -> Holder:
         return self.market_state.jobs[job_id].holders[shard]
 
+    def took_shard(self, job_id: JobId) -> bool:
+        shards = range(self.job(job_id).terms.shards)
+        return any(self.holder(job_id, shard).solver == self.me for shard in shards)
+
     def price(self, job_id: JobId, shard: int) -> Wei:
         job = self.market_state.jobs[job_id]
         return shard_price(job.view.terms, job.holders[shard].since, self.market_state.time)
