@@ -75,7 +75,7 @@ def test_a_sound_job_is_validated_with_its_worst_case(assay: Assay, job_file: Pa
         ("segment_steps = 4 ", "segment_steps = 5 ", "segment"),
         ("segments = 256", "segments = 8", "segments"),
         ('miss_penalty = "20tok"', 'miss_penalty = "21tok"', "missPenalty"),
-        ('move = "30s"', 'move = "1s"', "moveTime"),
+        ('move = "3m"', 'move = "1s"', "moveTime"),
         ('price_floor = "10tok"', 'price_floor = "30tok"', "price"),
     ],
 )
@@ -138,7 +138,7 @@ def test_what_needs_no_program_is_refused_before_one_is_traced(
 
     monkeypatch.setattr("assay.jobfile.build.build", build)
     post = ("job", "post", str(job_file), "--no-serve", "--budget")
-    assert assay(*post, "1tok", account="nobody").error["code"] == "key-problem"
+    assert assay(*post, "1tok", account="nobody").error["code"] == "no-account"
     poor = assay(*post, "99999999tok")
     assert poor.status == Exit.FUNDS and "99999999 tok" in poor.error["message"]
     assert assay(*post, "106tok").status == Exit.BUG, "the measure would notice"
