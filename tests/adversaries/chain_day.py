@@ -19,7 +19,7 @@ from assay.chain.contracts.market import ChainMarket
 from assay.chain.contracts.plan import Delays, market_plan, registry_of
 from assay.chain.eth.anvil import dev_account
 from assay.chain.eth.clock import ChainClock
-from assay.chain.eth.endpoints import Endpoints, Patience
+from assay.chain.eth.endpoints import Endpoints, Patience, http_endpoints
 from assay.chain.eth.journal import Journal
 from assay.chain.eth.rpc import HttpRpc, quantity
 from assay.chain.eth.sender import FeePolicy, Sender
@@ -77,6 +77,8 @@ class ChainDay:
     artifacts: Artifacts
     folder: Path
     solvers: dict[str, Callable[..., SolverService]] = field(default_factory=dict)
+    urls: dict[str, list[str]] = field(default_factory=dict)
+    """Endpoints of those who do not ask the chain's own node, with a node's usual patience."""
     network: Network = field(default_factory=Network)
     markets: dict[str, ChainMarket] = field(default_factory=dict)
     services: dict[str, Service] = field(default_factory=dict)
@@ -105,6 +107,8 @@ class ChainDay:
         (self.folder / name).mkdir(parents=True, exist_ok=True)
         policy = FeePolicy(poll_s=0.01, confirm_timeout_s=2.0, heal_every_s=0.2, final_blocks=FINAL)
         endpoints = Endpoints([self.rpc], Patience(tries=2, doubts=1, first_pause_s=0.01))
+        if name in self.urls:
+            endpoints = http_endpoints(self.urls[name])
         journal = Journal(self.folder / name / "journal.db")
         return Sender(endpoints, dev_account(account), journal, registry_of(self.artifacts), policy)
 
