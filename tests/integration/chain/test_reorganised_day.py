@@ -65,3 +65,14 @@ def test_attack_46_reorganisations_change_nothing_of_what_a_job_comes_to(
     day = ChainDay(rpc, artifacts, tmp_path)
     found = reorganised(day, seed, (1, 12), times=6, every=5)
     assert found == [], day.events[-10:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_attack_46_deep_reorganisations_change_nothing_either(
+    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, seed: int
+) -> None:
+    """Up to 64 blocks, in every phase that comes by."""
+    day = ChainDay(rpc, artifacts, tmp_path)
+    found = reorganised(day, 100 + seed, (1, 64), times=8, every=3 + seed)
+    assert found == [], day.events[-10:]
