@@ -33,7 +33,7 @@ class Waits:
         """Told by a signal."""
 
 
-def test_attack_46_a_job_that_the_chain_loses_while_its_client_serves_comes_back(
+def test_attack_46_a_job_lost_while_its_client_serves_comes_back(
     rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     day = ChainDay(rpc, artifacts, tmp_path)

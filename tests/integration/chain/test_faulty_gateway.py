@@ -19,7 +19,7 @@ from tests.adversaries.chain_day import ChainDay
 from tests.fakes.faulty_rpc import FAULTS, FaultyGateway
 
 
-def test_attack_47_a_fifth_of_the_requests_fails_and_every_transaction_is_mined_once(
+def test_attack_47_a_fifth_fails_and_each_transaction_is_mined_once(
     anvil: Anvil, rpc: HttpRpc, tmp_path: Path
 ) -> None:
     with FaultyGateway(anvil.url, 0.2, seed=3) as gateway:
@@ -47,7 +47,7 @@ def test_a_single_endpoint_that_does_nothing_but_fail_is_said(anvil: Anvil) -> N
 
 @pytest.mark.slow
 @pytest.mark.parametrize("endpoints", [1, 2])
-def test_attack_47_a_solver_behind_a_faulty_gateway_earns_what_it_would(
+def test_attack_47_a_solver_behind_a_faulty_gateway_earns_as_before(
     anvil: Anvil, rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, endpoints: int
 ) -> None:
     with FaultyGateway(anvil.url, 0.2, 5) as one, FaultyGateway(anvil.url, 0.2, 6) as two:

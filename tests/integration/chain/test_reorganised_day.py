@@ -59,7 +59,7 @@ def reorganised(day: ChainDay, seed: int, depths: tuple[int, int], times: int, e
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_attack_46_reorganisations_change_nothing_of_what_a_job_comes_to(
+def test_attack_46_reorganisations_change_nothing_of_a_job(
     rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, seed: int
 ) -> None:
     day = ChainDay(rpc, artifacts, tmp_path)
