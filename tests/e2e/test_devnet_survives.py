@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import time
@@ -12,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from assay.app.devnet_record import process_alive
+from assay.app.devnet_record import Devnet, process_alive, recorded
 from assay.chain.eth.rpc import HttpRpc
 from tests.e2e.commands import assay, result
 
@@ -23,13 +22,15 @@ def ask(home: Path, *arguments: str) -> Any:
     return result(assay(home, *arguments))
 
 
-def record(home: Path) -> Any:
-    return json.loads((home / "devnet.json").read_text())
+def record(home: Path) -> Devnet:
+    found = recorded(home)
+    assert found is not None
+    return found
 
 
 def pids(home: Path) -> dict[str, int]:
     found = record(home)
-    return {"chain": found["chain_pid"], **{node["name"]: node["pid"] for node in found["nodes"]}}
+    return {"chain": found.chain_pid, **{node.name: node.pid for node in found.nodes}}
 
 
 def kill(pid: int) -> None:
@@ -47,7 +48,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
         ask(folder, "devnet", "up", "--solvers=1", "--verifiers=1", "--whistleblowers=0", "--block-time=0.5")
         yield folder
     finally:
-        left = list(pids(folder).values()) if (folder / "devnet.json").exists() else []
+        left = list(pids(folder).values()) if recorded(folder) is not None else []
         ask(folder, "devnet", "down")
         assert not any(process_alive(pid) for pid in left if pid), "no orphan stays"
 
@@ -74,10 +75,10 @@ def test_any_process_may_be_killed_and_started_again(home: Path) -> None:
     answers(home)
 
     time.sleep(11)  # until the chain has written its state
-    genesis = HttpRpc(record(home)["rpc_url"]).request("eth_getBlockByNumber", ["0x0", False])["hash"]
+    genesis = HttpRpc(record(home).rpc_url).request("eth_getBlockByNumber", ["0x0", False])["hash"]
     kill(after["chain"])
     ask(home, "devnet", "restart", "chain")
-    assert HttpRpc(record(home)["rpc_url"]).request("eth_getBlockByNumber", ["0x0", False])["hash"] == genesis
+    assert HttpRpc(record(home).rpc_url).request("eth_getBlockByNumber", ["0x0", False])["hash"] == genesis
     assert pids(home)["solver-1"] == after["solver-1"], "the nodes have outlived their chain"
     answers(home)
 
