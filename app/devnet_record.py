@@ -1,7 +1,8 @@
 """The record of a devnet: where its chain listens, which processes belong to it, and how they are started.
 
-Contract: a record (``disk.record``). A devnet whose chain process is gone is not running, and nothing is done
-to the processes that its record names; the record then only says how to go on (`read_stopped`).
+Contract: a record (``disk.record``). A devnet whose chain process is gone is not running (`read_devnet`); the
+record then says how to go on (`read_stopped`), and which of its nodes may be left (`recorded`). A process is
+the devnet's only if its command line says so (`runs`): numbers of processes are used again.
 """
 
 from __future__ import annotations
@@ -63,9 +64,25 @@ def process_alive(pid: int) -> bool:
     return state != "Z"
 
 
+def runs(pid: int, *words: str) -> bool:
+    """Whether the process exists and has these words on its command line (where the system shows it)."""
+    if not process_alive(pid):
+        return False
+    try:
+        line = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return True
+    return all(word in line for word in words)
+
+
 def write_devnet(home: Path, devnet: Devnet) -> None:
     """Record the devnet in its home folder."""
     record.write(home / DEVNET_FILE, _KIND, asdict(devnet))
+
+
+def recorded(home: Path) -> Devnet | None:
+    """The devnet that the record names, running or not, or None."""
+    return _read(home)
 
 
 def read_devnet(home: Path) -> Devnet | None:

@@ -6,20 +6,25 @@ everybody knows.
 
 from __future__ import annotations
 
+import logging
+import shutil
 from pathlib import Path
 
 from assay.app.settings import Settings
 from assay.chain.contracts.compile import compile_contracts
 from assay.chain.contracts.deploy import Deployment, deploy
 from assay.chain.contracts.plan import Delays, market_plan, registry_of
-from assay.chain.eth.anvil import Anvil, AnvilOptions, dev_account
+from assay.chain.eth.anvil import Anvil, AnvilFailed, AnvilOptions, dev_account
 from assay.chain.eth.contract import Contract
 from assay.chain.eth.errors import Registry
 from assay.chain.eth.journal import Call, Journal
 from assay.chain.eth.rpc import HttpRpc, quantity
 from assay.chain.eth.sender import Sender
+from assay.devnet.market import STATE_FILE
 from assay.protocol.params import DEVNET_BOUNDS
 from assay.protocol.types import Address, Seconds, Wei
+
+log = logging.getLogger(__name__)
 
 TOKEN_SUPPLY = Wei(1_000_000_000 * 10**18)
 DELAYS = Delays(
@@ -33,19 +38,41 @@ GAS_ETHER_WEI = 10 * 10**18
 """Ether that an account gets for gas together with its tokens."""
 
 
-STATE_FILE = "chain.state"
+PREVIOUS_STATE = "chain.state.previous"
+DAMAGED_STATE = "chain.state.damaged"
+STATE_EVERY_S = 10
 
 
 def start_chain(home: Path, block_time_s: float, genesis_s: int, port: int = 0) -> Anvil:
     """A local chain that mines each transaction at once, and an empty block every `block_time_s`; it goes on
-    from where the chain of this folder was stopped, if there was one. Port 0: any free one."""
+    from where the chain of this folder was stopped, if there was one. Port 0: any free one.
+
+    A chain that was killed goes on from what it had written last, some `STATE_EVERY_S` before; where that is
+    only half written, from what it had begun with. To its nodes either is a reorganisation.
+    """
     home.mkdir(parents=True, exist_ok=True)
+    state, previous = home / STATE_FILE, home / PREVIOUS_STATE
+    try:
+        chain = _start(home, block_time_s, genesis_s, port)
+    except AnvilFailed as error:
+        if not previous.exists() or "in use" in error.message:
+            raise
+        log.warning("%s cannot be read; the chain goes on from %s", state, previous)
+        state.replace(home / DAMAGED_STATE)
+        shutil.copy(previous, state)
+        return _start(home, block_time_s, genesis_s, port)
+    if state.exists():
+        shutil.copy(state, previous)
+    return chain
+
+
+def _start(home: Path, block_time_s: float, genesis_s: int, port: int) -> Anvil:
     return Anvil(
         AnvilOptions(
             port=port,
             block_time_s=block_time_s,
             state_file=home / STATE_FILE,
-            state_interval_s=60,
+            state_interval_s=STATE_EVERY_S,
             genesis_time_s=genesis_s,
             log_file=home / "logs" / "chain.log",
             detached=True,

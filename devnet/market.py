@@ -23,7 +23,9 @@ from assay.app.devnet_record import (
     NodeRecord,
     process_alive,
     read_devnet,
+    recorded,
     remove_devnet,
+    runs,
     write_devnet,
 )
 from assay.app.invocation import EVENTS_FILE, App, event_of
@@ -33,6 +35,7 @@ from assay.protocol.types import Address, Conditions, Role, Wei
 
 JOINING = ("--join",)
 """A devnet's verifiers agree to whatever class of conditions their limits allow."""
+STATE_FILE = "chain.state"
 ROLE_COMMAND = {"solver": "solver", "verifier": "verifier", "whistleblower": "whistle"}
 
 
@@ -150,9 +153,11 @@ def start_nodes(app: App, devnet: Devnet, nodes: Iterable[NodeRecord]) -> Devnet
     dies or takes too long."""
     home, begun, past = app.settings.home, list[NodeRecord](), dict[str, int]()
     for node in nodes:
-        past[node.name] = _size(node_events(home, node.name))
+        past[node.name] = size_of(node_events(home, node.name))
         begun.append(replace(node, pid=start_node(app, node)))
-        write_devnet(home, replace(devnet, nodes=tuple(begun)))
+        names = {one.name for one in begun}
+        rest = tuple(one for one in devnet.nodes if one.name not in names)
+        write_devnet(home, replace(devnet, nodes=(*begun, *rest)))
     app.output.say(f"starting {len(begun)} nodes")
     urls = wait_started(app, {node.name: node.pid for node in begun}, past)
     running = replace(devnet, nodes=tuple(replace(node, url=urls[node.name]) for node in begun))
@@ -160,7 +165,8 @@ def start_nodes(app: App, devnet: Devnet, nodes: Iterable[NodeRecord]) -> Devnet
     return running
 
 
-def _size(path: Path) -> int:
+def size_of(path: Path) -> int:
+    """Bytes of a file; 0 where there is none."""
     return path.stat().st_size if path.exists() else 0
 
 
@@ -211,7 +217,7 @@ def resume(app: App, stopped: Devnet) -> Devnet:
 
     Raises Ask if the chain's state is gone, AnvilFailed or Stop if a port is taken or a node does not start.
     """
-    from assay.devnet.chain import STATE_FILE, go_on_in_time, start_chain
+    from assay.devnet.chain import go_on_in_time, start_chain
 
     home = app.settings.home.resolve()
     if not (home / STATE_FILE).exists():
@@ -220,45 +226,65 @@ def resume(app: App, stopped: Devnet) -> Devnet:
             hint="`assay devnet down --wipe` removes the rest; or choose another --home",
             code="devnet-leftovers",
         )
+    if left := take_down(home):
+        app.output.say(f"stopped {left} nodes that had lost their chain")
     app.output.say(f"going on with the devnet of {home}")
-    chain = start_chain(home, stopped.block_time_s, stopped.genesis_s, _port(stopped.rpc_url))
+    chain = start_chain(home, stopped.block_time_s, stopped.genesis_s, port_of(stopped.rpc_url))
     devnet = replace(stopped, rpc_url=chain.url, chain_pid=chain.pid)
     write_devnet(home, devnet)
     try:
         go_on_in_time(chain.url)
-        return start_nodes(app, devnet, [_on_its_port(node) for node in stopped.nodes])
+        return start_nodes(app, devnet, [on_its_port(node) for node in stopped.nodes])
     except BaseException:
         take_down(home)
         raise
 
 
-def _on_its_port(node: NodeRecord) -> NodeRecord:
+def on_its_port(node: NodeRecord) -> NodeRecord:
+    """The node with the port that it had."""
     if "--port" in node.arguments or not node.url:
         return node
-    return replace(node, arguments=(*node.arguments, "--port", str(_port(node.url))))
+    return replace(node, arguments=(*node.arguments, "--port", str(port_of(node.url))))
 
 
-def _port(url: str) -> int:
+def port_of(url: str) -> int:
+    """The port in a URL."""
     return urlsplit(url).port or 0
 
 
-def take_down(home: Path, timeout_s: float = 15.0, dump_s: float = 60.0) -> int:
-    """Stop every process of the devnet, nodes first; how many were stopped. The chain writes its state on its
-    way out, and the record of how to go on stays."""
-    devnet = read_devnet(home)
+def take_down(home: Path) -> int:
+    """Stop every process of the devnet that is left, nodes first; how many were stopped. The chain writes its
+    state on its way out, and the record of how to go on stays."""
+    devnet = recorded(home)
     if devnet is None:
         return 0
-    nodes = _stop([node.pid for node in devnet.nodes], signal.SIGTERM, timeout_s)
-    chain = _stop([devnet.chain_pid], signal.SIGINT, dump_s)  # SIGINT alone lets it write its state
+    stopped = stop_nodes(home, devnet.nodes) + stop_chain(home, devnet)
     write_devnet(home, devnet.stopped())
-    return nodes + chain
+    return stopped
+
+
+def stop_nodes(home: Path, nodes: Iterable[NodeRecord], timeout_s: float = 15.0) -> int:
+    """Stop these nodes' processes; how many there were."""
+    return _stop([node.pid for node in nodes if node_runs(home, node)], signal.SIGTERM, timeout_s)
+
+
+def stop_chain(home: Path, devnet: Devnet, dump_s: float = 60.0) -> int:
+    """Stop the chain's process, which writes its state; how many there were."""
+    pids = [devnet.chain_pid] if runs(devnet.chain_pid, str(home.resolve() / STATE_FILE)) else []
+    return _stop(pids, signal.SIGINT, dump_s)  # SIGINT alone lets it write its state
+
+
+def node_runs(home: Path, node: NodeRecord) -> bool:
+    """Whether a node's process is there."""
+    return runs(node.pid, "--account", node.name, str(home.resolve()))
 
 
 def wipe_data(home: Path) -> None:
     """Remove what a devnet left in its home folder, and nothing else."""
     for part in ("nodes", "logs", "keystore", "view"):
         shutil.rmtree(home / part, ignore_errors=True)
-    for part in ("chain.state", "deployment.json", "password"):
+    states = ("chain.state", "chain.state.previous", "chain.state.damaged")
+    for part in (*states, "deployment.json", "password"):
         (home / part).unlink(missing_ok=True)
     if read_devnet(home) is None:
         remove_devnet(home)

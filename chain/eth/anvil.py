@@ -62,6 +62,10 @@ class AnvilOptions:
     state_file: Path | None = None
     state_interval_s: int = 1
     log_file: Path | None = None
+    kept_states: int = 512
+    """States of past blocks that can be asked about, all in memory. Anvil would otherwise write every state
+    to a folder of its own, half a megabyte a block with this market's contracts, and leave it there when it
+    is killed. Blocks, transactions and logs are kept for good."""
     genesis_time_s: int | None = None
     detached: bool = False
     extra: tuple[str, ...] = field(default=())
@@ -172,13 +176,9 @@ class Anvil:
             arguments += ["--block-time", f"{o.block_time_s:g}"]
         if o.state_file is not None:
             o.state_file.parent.mkdir(parents=True, exist_ok=True)
-            arguments += [
-                "--state",
-                str(o.state_file),
-                "--state-interval",
-                str(o.state_interval_s),
-                "--preserve-historical-states",
-            ]
+            # Without past states, which would be half a megabyte a block: what goes on reads the present one.
+            arguments += ["--state", str(o.state_file), "--state-interval", str(o.state_interval_s)]
+        arguments += ["--prune-history", str(o.kept_states)]
         if o.genesis_time_s is not None:
             arguments += ["--timestamp", str(o.genesis_time_s)]
         return [*arguments, *o.extra]

@@ -60,8 +60,12 @@ class Patience:
     tries: int = 6
     first_pause_s: float = 0.05
     longest_pause_s: float = 2.0
-    first_limit_s: float = 3.0
-    """Time limit of a first try; each further one has twice the time, up to `last_limit_s`."""
+    first_limit_s: float = 2.0
+    """Time limit of a first try of a method whose usual time is not known; each further one has twice the
+    time, up to `last_limit_s`."""
+    least_limit_s: float = 0.5
+    usual_times: float = 8.0
+    """A first try may take so many times as long as answers took of late."""
     last_limit_s: float = TIMEOUT_S
     doubts: int = 3
     """How often an answer that contradicts what was seen is asked for again."""
@@ -147,8 +151,10 @@ class Endpoints:
         return min(self._all, key=lambda one: (max(one.rests_until - now, 0.0), one.place))
 
     def _limit_s(self, attempt: int, endpoint: _Watched, method: str) -> float:
-        usual = 4 * endpoint.usual_s.get(method, 0.0)
-        first = max(self.patience.first_limit_s, usual)
+        usual = endpoint.usual_s.get(method)
+        first = self.patience.first_limit_s
+        if usual is not None:
+            first = max(self.patience.usual_times * usual, self.patience.least_limit_s)
         return float(min(first * 2**attempt, self.patience.last_limit_s))
 
     def _pause(self, attempt: int) -> None:
@@ -254,7 +260,8 @@ class _Watched:
 
     def _answered(self, begin: float, method: str) -> None:
         took = self._clock() - begin
-        self.usual_s[method] = max(took, 0.9 * self.usual_s.get(method, 0.0))
+        known = self.usual_s.get(method, took)
+        self.usual_s[method] = took if took > known else 0.8 * known + 0.2 * took
         self._failures, self.error, self.rests_until = 0, "", float("-inf")
 
     def doubted(self) -> None:

@@ -8,12 +8,22 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from assay.app.devnet_record import Devnet, process_alive, read_devnet, read_stopped
+from assay.app.devnet_record import Devnet, read_devnet, read_stopped
 from assay.app.invocation import App, app_of
 from assay.app.output import table
 from assay.app.units import parse_amount
 from assay.cli.lazy import with_rooms
-from assay.devnet.market import bring_up, default_nodes, fund_account, resume, take_down, wipe_data
+from assay.devnet.market import (
+    bring_up,
+    default_nodes,
+    fund_account,
+    node_runs,
+    resume,
+    take_down,
+    wipe_data,
+)
+from assay.devnet.restart import gone, restart_nodes
+from assay.devnet.restart import restart as restart_process
 from assay.protocol.errors import Ask
 
 SCENARIO = ("assay.cli.commands.scenario", "Watch a cheat being caught.")
@@ -32,8 +42,14 @@ def up(
     client_tokens: Annotated[str, typer.Option(help="What the account `client` gets.")] = "10000tok",
 ) -> None:
     """Start a chain, deploy the market, and run solvers, verifiers and whistleblowers; or go on with the
-    devnet that `down` has stopped in this folder, as it was, whatever the options say."""
+    devnet of this folder, as it was, whatever the options say: one that `down` has stopped, or that has lost
+    its chain or some of its nodes."""
     app = app_of(context)
+    running = read_devnet(app.settings.home)
+    if running is not None and (missing := gone(app, running)):
+        devnet = restart_nodes(app, running, missing)
+        app.output.result("devnet", devnet, _node_table(app.settings.home, devnet))
+        return
     if (stopped := read_stopped(app.settings.home)) is not None:
         devnet = resume(app, stopped)
         app.output.result("devnet", devnet, _node_table(app.settings.home, devnet))
@@ -69,7 +85,7 @@ def _next_steps(app: App) -> str:
 def _node_table(home: Path, devnet: Devnet) -> Table:
     rows = table(f"devnet in {home}, chain {devnet.rpc_url}", "node", "role", "process", "serves at")
     for node in devnet.nodes:
-        state = str(node.pid) if process_alive(node.pid) else "gone"
+        state = str(node.pid) if node_runs(home, node) else "gone"
         rows.add_row(node.name, node.role, state, node.url)
     return rows
 
@@ -85,6 +101,17 @@ def down(
     if wipe:
         wipe_data(home)
     app.output.result("devnet-down", {"stopped": stopped, "wiped": wipe}, f"stopped {stopped} processes")
+
+
+@commands.command()
+def restart(
+    context: typer.Context, name: Annotated[str, typer.Argument(help="A node's name, or `chain`.")]
+) -> None:
+    """Stop one process of the devnet, if it runs, and start it again as it was."""
+    app = app_of(context)
+    devnet = restart_process(app, name)
+    rows = _node_table(app.settings.home, devnet)
+    app.output.result("devnet", devnet, rows)
 
 
 @commands.command()

@@ -12,14 +12,16 @@ import typer
 from assay.app.invocation import App, app_of
 from assay.app.output import table
 from assay.app.units import parse_amount, show_amount
-from assay.protocol.errors import Ask
-from assay.protocol.types import Address, Wei
+from assay.node.shortage import shortage
+from assay.protocol.errors import Ask, AssayError
+from assay.protocol.types import Address, JobId, Wei
 
 if TYPE_CHECKING:
     from assay.app.wiring import Connection
     from assay.protocol.ports import MarketView
 
 TRACING = "tracing the training step into a program"
+LOOK_AFTER_S = 5.0
 FileArgument = Annotated[Path, typer.Argument(help="The job file.")]
 
 
@@ -192,7 +194,7 @@ def post(
         app.output.result("job-post", {"job": job_id, "budget": str(value)}, f"posted job {job_id.hex()}")
         if serve:
             app.output.say(f"serving its files at {url}; stop with Ctrl-C")
-            wait_for_signal(connection)
+            wait_for_signal(app, connection, job_id)
 
 
 def _check_funds(market: MarketView, budget: Wei) -> None:
@@ -207,12 +209,29 @@ def _check_funds(market: MarketView, budget: Wei) -> None:
         )
 
 
-def wait_for_signal(connection: Connection) -> None:
-    """Return on SIGTERM or SIGINT."""
+def wait_for_signal(app: App, connection: Connection, job_id: JobId | None = None) -> None:
+    """Return on SIGTERM or SIGINT; until then look after the account's transactions and the job, which a
+    reorganisation of the chain may remove, and say what troubles there are."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: connection.clock.stop())
-    while connection.clock.wait(3600):
-        continue
+    said = ""
+    while connection.clock.wait(LOOK_AFTER_S):
+        trouble = _trouble(connection, job_id)
+        if trouble != said:
+            app.output.say(trouble or "all is well again")
+            said = trouble
+
+
+def _trouble(connection: Connection, job_id: JobId | None) -> str:
+    """Send again what the chain has lost; what is not as it should be, if anything."""
+    try:
+        connection.writer.sender.resume()
+        if job_id is not None:
+            connection.market.job(job_id)
+    except Exception as error:  # noqa: BLE001 - the top of a service's loop: serving goes on
+        lack = shortage(error) or error
+        return lack.message if isinstance(lack, AssayError) else f"bug: {type(error).__name__}: {error}"
+    return ""
 
 
 def serve_files(context: typer.Context) -> None:
@@ -224,4 +243,4 @@ def serve_files(context: typer.Context) -> None:
     connection = app.connect()
     with serve_blocks(name, connection, app.storage(name)) as url:
         app.output.say(f"serving at {url}; stop with Ctrl-C")
-        wait_for_signal(connection)
+        wait_for_signal(app, connection)

@@ -100,11 +100,14 @@ def deep(seed: int, answers: int) -> tuple[int, Counter[str], Counter[str]]:
     handled, escaped = Counter[str](), Counter[str]()
     while met < answers:
         with tempfile.TemporaryDirectory() as folder:
-            life = Life(artifacts, Path(folder), seed)
+            life = Life(artifacts, Path(folder), seed, witness=bool(seed // 4 % 2))
+            truth = [part for part in life.look() if hasattr(part, "job_id")]
             life.rpc.share = (0.02, 0.2, 0.5, 0.9)[seed % 4]
             life.live(rounds=(60, 20, 12, 8)[seed % 4])
             if not life.recovers():
                 escaped[f"life {seed} does not recover"] += 1
+            elif seed // 4 % 2 and not life.believes(truth):
+                escaped[f"life {seed} believes a lie that its second endpoint denied"] += 1
             if not life.sent_once():
                 escaped[f"life {seed} sent twice"] += 1
             handled += life.handled

@@ -12,6 +12,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +111,10 @@ class WholeNode(MarketNode):
 
     def eth_call(self, transaction: dict[str, Any], tag: Any) -> str:
         known = transaction["to"].lower() in ADDRESSES.values()
-        return super().eth_call(transaction, tag) if known else "0x"
+        try:
+            return super().eth_call(transaction, tag) if known else "0x"
+        except KeyError as error:  # of a job or claim that there never was
+            raise RpcFailed("eth_call", 3, f"execution reverted: {error}", "0x") from error
 
 
 class DamagedRpc(HttpRpc):
@@ -140,7 +144,8 @@ class DamagedRpc(HttpRpc):
 class Life:
     """A node's reading and writing over an endpoint that damages its answers."""
 
-    def __init__(self, artifacts: Artifacts, folder: Path, seed: int) -> None:
+    def __init__(self, artifacts: Artifacts, folder: Path, seed: int, *, witness: bool = False) -> None:
+        """`witness`: a second endpoint, whose answers are whole."""
         self.node = WholeNode(artifacts)
         self.market = Busy(self.node)
         self.market.add("closed", 4, closed=True)
@@ -149,7 +154,14 @@ class Life:
         self.escaped: Counter[str] = Counter()
         """What left a part and was no AssayError."""
         self.handled: Counter[str] = Counter()
-        endpoints = Endpoints([self.rpc], Patience(tries=2, doubts=1), sleep=lambda seconds: None, seed=seed)
+        pair = [self.rpc, DamagedRpc(self.node, seed)] if witness else [self.rpc]
+        endpoints = Endpoints(
+            pair,
+            Patience(tries=2, doubts=1, still_s=1e9),
+            clock=count(0.0, 10.0).__next__,  # so that nobody rests for long
+            sleep=lambda seconds: None,
+            seed=seed,
+        )
         self.sender = Sender(
             endpoints,
             KEY,
@@ -218,6 +230,10 @@ class Life:
             jobs = [view.job_id for view in seen if hasattr(view, "job_id")]
             return jobs == list(self.market.closed) and not self.sender.journal.open_intents(KEY.address)
         return False
+
+    def believes(self, truth: list[Any]) -> bool:
+        """Whether a look now is what it was before the damage."""
+        return [part for part in self.look() if hasattr(part, "job_id")] == truth
 
     def sent_once(self) -> bool:
         """Whether nothing was mined twice."""

@@ -4,6 +4,7 @@ chain."""
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import torch
 
 from assay.chain.contracts.compile import Artifacts
 from assay.chain.eth.rpc import HttpRpc
-from tests.adversaries.chain_day import NAMES, ChainDay
+from assay.solver.adversary import FaultySolver, WeightPlan
+from tests.adversaries.chain_day import FUNDS, NAMES, ChainDay
 
 torch.set_num_threads(1)
 
@@ -31,15 +33,18 @@ BITS = [
 ]
 
 
-def reorganised(day: ChainDay, seed: int, depths: tuple[int, int], times: int, every: int) -> list[str]:
-    """A day on which the chain loses blocks so many times, some of the services being off; what is
-    unsound."""
+def reorganised(
+    day: ChainDay, seed: int, depths: tuple[int, int], times: int, every: int, after: str = ""
+) -> list[str]:
+    """A day on which the chain loses blocks so many times, some of the services being off, once there was an
+    event named `after`; what is unsound."""
     r = random.Random(seed)
     job_id = day.post()
     done = turns = 0
     while not (day.closed(job_id)() and done >= times) and turns < 60 + 20 * times:
         turns += 1
-        if done < times and turns % every == 0:
+        begun = not after or any(event["event"] == after for event in day.events)
+        if begun and done < times and turns % every == 0:
             off = tuple(name for name in NAMES[1:] if r.random() < 0.3)
             day.lose(r.randint(*depths), grow=r.choice([0, 0, 3, 80]))
             done += 1
@@ -59,9 +64,35 @@ def reorganised(day: ChainDay, seed: int, depths: tuple[int, int], times: int, e
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_attack_46_reorganisations_change_nothing_of_what_a_job_comes_to(
+def test_attack_46_reorganisations_change_nothing_of_a_job(
     rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, seed: int
 ) -> None:
     day = ChainDay(rpc, artifacts, tmp_path)
     found = reorganised(day, seed, (1, 12), times=6, every=5)
+    assert found == [], day.events[-10:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(8))
+def test_attack_46_a_cheat_is_convicted_however_often_its_game_is_undone(
+    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, seed: int
+) -> None:
+    day = ChainDay(
+        rpc, artifacts, tmp_path, solvers={"ann": partial(FaultySolver, plan=WeightPlan(0, 0, 0, 5))}
+    )
+    found = reorganised(day, 200 + seed, (1, 64), times=8, every=2 + seed % 4, after="found")
+    assert found == [], day.events[-10:]
+    assert [event for event in day.events if event["event"] == "fault-planted"]
+    assert [event for event in day.events if event["event"] == "moved"], "a game was played"
+    assert day.wealth()["ann"] < FUNDS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_attack_46_deep_reorganisations_change_nothing_either(
+    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, seed: int
+) -> None:
+    """Up to 64 blocks, in every phase that comes by."""
+    day = ChainDay(rpc, artifacts, tmp_path)
+    found = reorganised(day, 100 + seed, (1, 64), times=8, every=3 + seed)
     assert found == [], day.events[-10:]

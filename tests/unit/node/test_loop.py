@@ -159,7 +159,7 @@ def log(tmp_path: Path) -> Iterator[EventLog]:
     yield EventLog(tmp_path / "events.jsonl", echo=False)
 
 
-def test_events_that_do_not_fit_are_counted_and_the_next_ones_can_be_read(
+def test_events_that_do_not_fit_are_counted_and_the_next_are_read(
     log: EventLog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = os.write

@@ -183,7 +183,7 @@ WRONG = [None, 7, "", "0x", "0xzz", "0x1" + "0" * 64, [], {}, [None], True, "5"]
 
 
 @pytest.mark.parametrize("method", WHOLE)
-def test_attack_47_every_field_that_is_read_is_there_and_is_what_it_must_be(
+def test_attack_47_every_field_that_is_read_is_what_it_must_be(
     gateway: Gateway, method: str
 ) -> None:
     rpc, (params, answer) = HttpRpc(gateway.url), WHOLE[method]

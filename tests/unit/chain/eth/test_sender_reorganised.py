@@ -31,7 +31,7 @@ def mined(node: FakeNode) -> list[bytes]:
 
 @pytest.mark.parametrize("keep", [False, True], ids=["dropped", "back-in-the-pool"])
 @pytest.mark.parametrize("depth", [1, 3, 20, 64])
-def test_attack_46_a_reorganisation_while_the_node_was_off_leaves_no_nonce_gap(
+def test_attack_46_a_reorganisation_while_a_node_is_off_leaves_no_gap(
     tmp_path: Path, depth: int, keep: bool
 ) -> None:
     """Eighty blocks later than it happened, so that it lies behind any window that ends at the head."""

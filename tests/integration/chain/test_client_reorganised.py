@@ -1,0 +1,61 @@
+"""Attack 46: the chain loses a job that a client has posted, while the client does nothing but serve its
+files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.view import Unknown
+from assay.chain.eth.rpc import HttpRpc
+from assay.cli.commands import job_post
+from assay.protocol.errors import RpcUnreachable
+from tests.adversaries.chain_day import ChainDay
+
+
+class Waits:
+    """A clock that lets a client wait so many times, and does something before each."""
+
+    def __init__(self, *before: Any) -> None:
+        self.before = list(before)
+
+    def wait(self, seconds: float) -> bool:
+        if not self.before:
+            return False
+        self.before.pop(0)()
+        return True
+
+    def stop(self) -> None:
+        """Told by a signal."""
+
+
+def test_attack_46_a_job_lost_while_its_client_serves_comes_back(
+    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day = ChainDay(rpc, artifacts, tmp_path)
+    job_id = day.post()
+    client, said = day.markets["client"], list[str]()
+
+    def lose() -> None:
+        day.lose(3)
+        day.pass_time(2)
+        with pytest.raises(Unknown):
+            client.job(job_id)
+
+    def fail() -> None:
+        def down() -> None:
+            raise RpcUnreachable("the node is down")
+
+        monkeypatch.setattr(client.sender, "resume", down)
+
+    clock = Waits(lambda: None, lose, lambda: day.pass_time(1), fail, monkeypatch.undo)
+    connection = SimpleNamespace(clock=clock, writer=client, market=client)
+    app = SimpleNamespace(output=SimpleNamespace(say=said.append))
+    job_post.wait_for_signal(app, connection, job_id)  # type: ignore[arg-type]
+    assert client.job(job_id).terms.client == client.me
+    assert said[-2:] == ["the node is down", "all is well again"]
+    assert day.lost >= 3
