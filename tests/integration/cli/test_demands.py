@@ -28,7 +28,7 @@ def claim(assay: Assay, home: Path) -> str:
     market = app.connect().writer
     terms = market.job(job_id).terms
     market.deposit("deposit", Wei(2_000 * 10**18))
-    market.stake_up("stake", Role.SOLVER, terms.solver_stake)
+    market.stake_up("stake", Role.SOLVER, Wei(terms.solver_stake + terms.miss_penalty))
     market.take_shard("claim", job_id, 0)
     tree = trees.build([terms.genesis_root, *(bytes([i + 1]) * 32 for i in range(terms.segments))])
     roots = tree.levels[0]
