@@ -57,20 +57,20 @@ def test_attack_33_named_leaves_are_shown_and_nothing_else_is(assay: Assay, home
 def test_attack_33_48_a_demand_cut_off_is_made_once_and_an_unmet_one_convicts(
     assay: Assay, claim: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request, sent = HttpRpc.request, 0
+    ask, sent = HttpRpc.ask, 0
 
-    def dying(self: HttpRpc, method: str, params: list[Any]) -> Any:
+    def dying(self: HttpRpc, method: str, params: list[Any], timeout_s: float) -> Any:
         nonlocal sent
         if sent:
             raise RpcUnreachable("the node is gone", hint="start it")
-        answer = request(self, method, params)
+        answer = ask(self, method, params, timeout_s)
         sent += method == "eth_sendRawTransaction"
         return answer
 
     before = len(assay("dispute", "demand", "ls").data)
     make = ("dispute", "demand", "make", claim, "--end", "1")
     with monkeypatch.context() as patch:
-        patch.setattr(HttpRpc, "request", dying)
+        patch.setattr(HttpRpc, "ask", dying)
         cut = assay(*make)
     assert sent and cut.status == Exit.UNREACHABLE
     made = assay(*make).data
