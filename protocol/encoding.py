@@ -14,6 +14,7 @@ from enum import IntEnum
 from typing import Any, TypeVar, get_type_hints
 
 from assay.protocol.sampling import address_bytes
+from assay.protocol.types import Game
 
 T = TypeVar("T")
 WORD = 32
@@ -21,6 +22,8 @@ WORD = 32
 
 def as_tuple(value: Any) -> Any:
     """Nested tuples of a dataclass, in field order; enums as integers; sequences as lists."""
+    if isinstance(value, Game):
+        return tuple(as_tuple(part) for part in (value.params, value.context, value.cursor))
     if is_dataclass(value) and not isinstance(value, type):
         return tuple(as_tuple(getattr(value, f.name)) for f in fields(value))
     if isinstance(value, IntEnum):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
-from typing import NewType
+from typing import NewType, TypeVar
 
 Wei = NewType("Wei", int)
 Seconds = NewType("Seconds", int)
@@ -258,40 +258,9 @@ class Accused:
 NOBODY_ACCUSED = Accused(JobId(ZERO_DIGEST), ZERO_ADDRESS, Kind.TASK, 0, 0, Wei(0), 0)
 
 
-@dataclass(frozen=True)
-class Context:
-    """The middle of a Game, field by field: which steps and which node are in dispute."""
-
-    key: bytes
-    step: int
-    steps: int
-    in_root: bytes
-    out_root: bytes
-    trace_root: bytes
-    node: int
-    size: int
-    node_hash: bytes
-
-
-@dataclass(frozen=True)
-class Cursor:
-    """The end of a Game, field by field: what a move within a tree needs and changes."""
-
-    challenger: Address
-    defender: Address
-    phase: GamePhase
-    digest: bytes
-    level: int
-    index: int
-    leaves: int
-    revealed: bytes
-    move_time: Seconds
-    deadline: Seconds
-
-
 @dataclass(frozen=True, kw_only=True)
-class Game:
-    """The whole state of one game; the chain keeps only its hash."""
+class Params:
+    """The part of a game that never changes: who is accused of what."""
 
     accused: Accused = NOBODY_ACCUSED
     claim_id: ClaimId
@@ -306,6 +275,12 @@ class Game:
     records: int
     record_size: int
     shard: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """The part of a game that says which steps and which node are in dispute."""
+
     key: bytes
     step: int
     steps: int
@@ -316,6 +291,12 @@ class Game:
     node: int
     size: int
     node_hash: bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cursor:
+    """The part of a game that a move within a tree needs and changes."""
+
     challenger: Address
     defender: Address
     phase: GamePhase
@@ -328,20 +309,42 @@ class Game:
     move_time: Seconds
     deadline: Seconds
 
+
+Part = TypeVar("Part", Params, Context, Cursor)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Game(Cursor, Context, Params):
+    """The whole state of one game; the chain keeps only its hash. Its fields are those of its three parts
+    (dataclasses take bases from the right), which the contracts' struct holds one by one."""
+
+    @property
+    def params(self) -> Params:
+        """What no move changes of it."""
+        return self._part(Params)
+
     @property
     def context(self) -> Context:
         """What a move elsewhere than within a tree changes of it, with the cursor."""
-        return Context(*(getattr(self, field.name) for field in fields(Context)))
+        return self._part(Context)
 
     @property
     def cursor(self) -> Cursor:
         """What a move within a tree needs of it."""
-        return Cursor(*(getattr(self, field.name) for field in fields(Cursor)))
+        return self._part(Cursor)
+
+    @classmethod
+    def of(cls, *parts: Params | Context | Cursor) -> Game:
+        """The game that has these three parts."""
+        return cls(**{f.name: getattr(part, f.name) for part in parts for f in fields(part)})
 
     def with_parts(self, *parts: Context | Cursor) -> Game:
         """The same game with another context or cursor, as a move has left them."""
         changed = {field.name: getattr(part, field.name) for part in parts for field in fields(part)}
         return replace(self, **changed)
+
+    def _part(self, kind: type[Part]) -> Part:
+        return kind(**{field.name: getattr(self, field.name) for field in fields(kind)})
 
     @property
     def mover(self) -> Address:

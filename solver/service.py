@@ -198,9 +198,7 @@ class SolverService(Node):
         observed = self._job_observation(self.market.job(claim.job_id))
         self._convictions.check(observed, self.market.me, claim, draft.roots)
         ends = draft.roots[0][:8], draft.roots[-1][:8]
-        key = intent(
-            "commit", claim.job_id, claim.kind.name, claim.round, claim.shard, rewinds, since, *ends
-        )
+        key = intent("commit", claim.job_id, claim.kind.name, claim.round, claim.shard, rewinds, since, *ends)
         claim_id = self.market.commit(key, claim, draft.roots)
         self.count("claims")
         place = {

@@ -218,6 +218,8 @@ def _subscriptions(observation: Observation) -> Iterator[Action]:
             continue
         yield Subscribe(JobId(class_id), "its conditions are within the operator's limits")
         return
+
+
 def idle(observation: Observation) -> str:
     """Why there is nothing to do, in one line that stays the same until something changes."""
     if not observation.staked:

@@ -29,7 +29,7 @@ from assay.protocol.dispute import (
 )
 from assay.protocol.encoding import words
 from assay.protocol.game import leaf_bytes, opened_levels
-from assay.protocol.types import ZERO_DIGEST, Context, Cursor, Game, GamePhase
+from assay.protocol.types import ZERO_DIGEST, Game, GamePhase
 
 _WHOLE: dict[type, str] = {
     ProveChildren: "proveChildren",
@@ -43,16 +43,14 @@ _WITH_CONTEXT: dict[type, str] = {
     RevealTrace: "revealTrace",
     RevealLeaf: "revealLeaf",
 }
-_CURSOR_BYTES = 32 * len(fields(Cursor))
-_CONTEXT_BYTES = 32 * len(fields(Context))
 _LEAF_WORDS = trees.LEAF_BYTES // 32
 _WIDTHS = (4, 4, 2, 1, 1)
 """Bytes of an element, by the dtype in a node's second byte."""
 
 
 def params_hash_of(game: Game) -> bytes:
-    """Keccak-256 of what comes before the game's context."""
-    return keccak(words(game)[: -_CONTEXT_BYTES - _CURSOR_BYTES])
+    """Keccak-256 of the part of a game that no move changes."""
+    return keccak(words(game.params))
 
 
 def context_hash_of(game: Game) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from assay.chain.contracts.records import unpack
+from assay.chain.contracts.records import unpack, unpack_game
 from assay.chain.eth.events import Event
 from assay.protocol.demands import DemandView, StateLeaf
 from assay.protocol.types import (
@@ -19,7 +19,6 @@ from assay.protocol.types import (
     Conditions,
     Context,
     Cursor,
-    Game,
     GamePhase,
     GameView,
     JobId,
@@ -144,7 +143,7 @@ class MarketIndex:
         self.demands[demand_id] = replace(self.demands[demand_id], outcome=outcome)
 
     def _on_Court_GameOpened(self, a: dict) -> None:
-        game = unpack(Game, a["game"])
+        game = unpack_game(a["game"])
         self._games_of.setdefault(game.accused.job_id, []).append(a["gameId"])
         self.games[a["gameId"]] = GameView(
             game_id=a["gameId"],

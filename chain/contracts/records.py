@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, TypeVar, get_type_hints
 
 from assay.chain.eth.abi import MalformedData
+from assay.protocol.types import Context, Cursor, Game, Params
 
 T = TypeVar("T")
 _known_hints: dict[type, dict[str, Any]] = {}
@@ -25,6 +26,12 @@ def unpack(kind: type[T], value: Mapping[str, Any]) -> T:
     return kind(
         **{name: _convert(hint, v) for (name, hint), v in zip(hints.items(), value.values(), strict=True)}
     )
+
+
+def unpack_game(value: Mapping[str, Any]) -> Game:
+    """A decoded `Game` of its three parts. Raises MalformedData."""
+    kinds = {"params": Params, "context": Context, "cursor": Cursor}
+    return Game.of(*(unpack(kind, value[name]) for name, kind in kinds.items()))
 
 
 def _hints(kind: Any) -> dict[str, Any]:

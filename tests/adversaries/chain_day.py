@@ -238,9 +238,7 @@ class ChainDay:
         """Tokens of everybody, staked or not."""
         total = {}
         for name, market in self.markets.items():
-            staked = sum(
-                (view := market.stake(market.me, role)).active + view.unbonding for role in Role
-            )
+            staked = sum((view := market.stake(market.me, role)).active + view.unbonding for role in Role)
             total[name] = market.wallet(market.me) + market.free(market.me) + staked
         return total
 

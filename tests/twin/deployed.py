@@ -20,7 +20,7 @@ from assay.chain.contracts.consent import sign_consent
 from assay.chain.contracts.deploy import Deployment, deploy
 from assay.chain.contracts.game_calls import call_of
 from assay.chain.contracts.plan import Delays, market_plan, registry_of
-from assay.chain.contracts.records import unpack
+from assay.chain.contracts.records import unpack, unpack_game
 from assay.chain.eth.abi import Entry, decode_log, decode_result, encode_call, find, topic
 from assay.chain.eth.anvil import Anvil, AnvilOptions, dev_account
 from assay.chain.eth.contract import Contract
@@ -342,7 +342,7 @@ def game_of(outcome: Outcome, before: Game | None) -> Game | None:
     """The game as the transaction's last court event shows it; `before`: as it stood."""
     for name, values in reversed(outcome.logs):
         if name == "Court.GameOpened":
-            return unpack(Game, values["game"])
+            return unpack_game(values["game"])
         if name in ("Court.Moved", "Court.Narrowed", "Court.LeafRevealed"):
             assert before is not None
             context = [unpack(Context, values["context"])] if "context" in values else []

@@ -51,14 +51,14 @@ contract Court is ICourt {
         unchecked {
             gameId = _nextId++;
         }
-        (Context memory context, Cursor memory cursor) = (game.context(), game.cursor());
+        (Context memory context, Cursor memory cursor) = (game.context, game.cursor);
         (context.traceRoot, context.node, context.size, context.nodeHash) = (0, 0, 0, 0);
         (cursor.digest, cursor.level, cursor.index, cursor.revealed) = (0, 0, 0, 0);
-        if (game.steps == 0) {
-            Bisection.openState(cursor, game.outRoot, game.program.slots);
+        if (game.context.steps == 0) {
+            Bisection.openState(cursor, game.context.outRoot, game.params.program.slots);
         } else {
-            cursor.phase = game.steps > 1 ? GamePhase.STEPS : GamePhase.TRACE;
-            cursor.leaves = game.program.nodes;
+            cursor.phase = game.context.steps > 1 ? GamePhase.STEPS : GamePhase.TRACE;
+            cursor.leaves = game.params.program.nodes;
         }
         cursor.deadline = uint64(block.timestamp) + cursor.moveTime;
         _hashes[gameId] = Games.hash(Games.contextHash(game.paramsHash(), context), cursor);
@@ -165,26 +165,26 @@ contract Court is ICourt {
         bytes calldata node,
         bytes32[] calldata nodeProof
     ) external {
-        _enter(gameId, game, Bisection.picks(game.phase) ? game.phase : GamePhase.PICK_NODE);
-        Cursor memory next = Bisection.picked(game.cursor(), child, digest, siblings);
-        if (next.index < game.leaves) return _goOn(gameId, game, next, node, nodeProof);
+        _enter(gameId, game, Bisection.picks(game.cursor.phase) ? game.cursor.phase : GamePhase.PICK_NODE);
+        Cursor memory next = Bisection.picked(game.cursor, child, digest, siblings);
+        if (next.index < game.cursor.leaves) return _goOn(gameId, game, next, node, nodeProof);
         // INVARIANT: what lies wholly beyond the last leaf is padding, whoever built the tree.
         if (digest == Merkle.zero(next.level)) revert NoDifference();
         _decide(gameId, game, true, "padding");
     }
 
     function proveChildren(uint256 gameId, Game calldata game, bytes32[] calldata children) external {
-        _enter(gameId, game, Bisection.picks(game.phase) ? game.phase : GamePhase.PICK_NODE);
-        if (Games.digestOf(children) != game.revealed) revert WrongChildren();
-        if (Merkle.fold(children) == game.digest) revert NoDifference();
+        _enter(gameId, game, Bisection.picks(game.cursor.phase) ? game.cursor.phase : GamePhase.PICK_NODE);
+        if (Games.digestOf(children) != game.cursor.revealed) revert WrongChildren();
+        if (Merkle.fold(children) == game.cursor.digest) revert NoDifference();
         _decide(gameId, game, true, "children");
     }
 
     function openOutput(uint256 gameId, Game calldata game) external {
         _enter(gameId, game, GamePhase.PICK_NODE);
-        if (game.key != 0) revert WrongPhase(game.phase);
-        (Context memory context, Cursor memory next) = (game.context(), game.cursor());
-        Bisection.openState(next, game.outRoot, game.program.slots);
+        if (game.context.key != 0) revert WrongPhase(game.cursor.phase);
+        (Context memory context, Cursor memory next) = (game.context, game.cursor);
+        Bisection.openState(next, game.context.outRoot, game.params.program.slots);
         _leave(gameId, game.paramsHash(), context, next, GamePhase.PICK_NODE, new bytes32[](0));
     }
 
@@ -200,19 +200,21 @@ contract Court is ICourt {
         bytes32[] calldata traceProof
     ) external {
         _enter(
-            gameId, game, game.phase == GamePhase.PICK_OUTPUT ? GamePhase.PICK_OUTPUT : GamePhase.PICK_NODE
+            gameId,
+            game,
+            game.cursor.phase == GamePhase.PICK_OUTPUT ? GamePhase.PICK_OUTPUT : GamePhase.PICK_NODE
         );
         // Where an input state is disputed there is no trace yet, and traceRoot is nobody's.
-        if (game.key != 0 || game.steps == 0) revert WrongPhase(game.phase);
+        if (game.context.key != 0 || game.context.steps == 0) revert WrongPhase(game.cursor.phase);
         if (stateLeaf == traceLeaf) revert NoDifference();
-        uint256 slots = game.program.slots;
-        uint256 nodes = game.program.nodes;
+        uint256 slots = game.params.program.slots;
+        uint256 nodes = game.params.program.nodes;
         if (slot >= slots) revert IndexOutOfRange(slot, slots);
         bytes32 output = Merkle.leaf(abi.encodePacked(ref));
         if (
-            !Merkle.verify(game.program.root, output, 1 + nodes + slot, 1 + nodes + slots, refProof)
-                || !Merkle.verify(game.outRoot, stateLeaf, slot, slots, stateProof)
-                || !Merkle.verify(game.traceRoot, traceLeaf, ref, nodes, traceProof)
+            !Merkle.verify(game.params.program.root, output, 1 + nodes + slot, 1 + nodes + slots, refProof)
+                || !Merkle.verify(game.context.outRoot, stateLeaf, slot, slots, stateProof)
+                || !Merkle.verify(game.context.traceRoot, traceLeaf, ref, nodes, traceProof)
         ) revert BadProof();
         _decide(gameId, game, true, "output");
     }
@@ -247,7 +249,7 @@ contract Court is ICourt {
         Opening[] calldata openings
     ) external {
         _enter(gameId, game, GamePhase.PROVE);
-        if (keccak256(node) != game.nodeHash) revert BadProof();
+        if (keccak256(node) != game.context.nodeHash) revert BadProof();
         Node memory decoded = Nodes.decode(node);
         uint256 revealed = Elements.revealed(game, word, wordProof, element, Nodes.width(decoded.dtype));
         if (!NodeRules.canonical(revealed, decoded.dtype)) {
@@ -259,8 +261,8 @@ contract Court is ICourt {
 
     function timeout(uint256 gameId, Game calldata game) external {
         _known(gameId, game);
-        if (block.timestamp <= game.deadline) revert DeadlineNotPassed(game.deadline);
-        _decide(gameId, game, !Bisection.challengerMoves(game.phase), "timeout");
+        if (block.timestamp <= game.cursor.deadline) revert DeadlineNotPassed(game.cursor.deadline);
+        _decide(gameId, game, !Bisection.challengerMoves(game.cursor.phase), "timeout");
     }
 
     function deliver(uint256 gameId, Game calldata game) external {
@@ -286,7 +288,7 @@ contract Court is ICourt {
     /// @dev The game stands as given, in `phase`, its clock runs, and the caller is the one to move.
     function _enter(uint256 gameId, Game calldata game, GamePhase phase) private view {
         _known(gameId, game);
-        _require(game.cursor(), phase);
+        _require(game.cursor, phase);
     }
 
     /// @dev The same for a game of which the part before the cursor is known by its hash.
@@ -333,7 +335,7 @@ contract Court is ICourt {
     /// @dev The verdict stands before anyone is told, and whatever happens to the telling.
     function _decide(uint256 gameId, Game calldata game, bool challengerWon, string memory reason) private {
         delete _hashes[gameId];
-        emit GameDecided(gameId, game.claimId, challengerWon, reason);
+        emit GameDecided(gameId, game.params.claimId, challengerWon, reason);
         try IChallenges(CHALLENGES).resolve(gameId, game, challengerWon) {}
         catch {
             // Too little gas was sent along, or worse: anyone may try again.
@@ -352,10 +354,10 @@ contract Court is ICourt {
         bytes calldata node,
         bytes32[] calldata nodeProof
     ) private {
-        GamePhase phase = game.phase;
-        Context memory context = game.context();
+        GamePhase phase = game.cursor.phase;
+        Context memory context = game.context;
         if (phase == GamePhase.PICK_NODE && next.level == 0) {
-            Bisection.enterNode(game.program, context, next, node, nodeProof);
+            Bisection.enterNode(game.params.program, context, next, node, nodeProof);
         } else {
             if (node.length + nodeProof.length != 0) revert WrongCount(0, node.length + nodeProof.length);
             if (next.level > 0) next.phase = Bisection.splitAfter(phase);
@@ -375,7 +377,7 @@ contract Court is ICourt {
     ) private view returns (uint256) {
         uint256 op = decoded.op;
         // INVARIANT: the first `slots` nodes are the state, and no others.
-        if ((op == Nodes.STATE) != (game.node < game.program.slots)) revert MalformedNode();
+        if ((op == Nodes.STATE) != (game.context.node < game.params.program.slots)) revert MalformedNode();
         if (op == Nodes.STATE) return Elements.ofState(game, decoded, element, openings);
         if (op == Nodes.DATA) return Elements.ofRecord(game, decoded, element, openings);
         if (op == Nodes.STEP) return Elements.ofStep(game, decoded);

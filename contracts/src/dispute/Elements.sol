@@ -21,13 +21,15 @@ library Elements {
         uint256 element,
         uint256 width
     ) internal pure returns (uint256 bits) {
-        uint256 start = game.index * Openings.LEAF_BYTES;
+        uint256 start = game.cursor.index * Openings.LEAF_BYTES;
         uint256 cursor = element * width;
-        if (cursor < start || cursor + width > start + Openings.leafSize(game.size, game.index)) {
-            revert ICourt.IndexOutOfRange(element, game.size / width);
+        if (
+            cursor < start || cursor + width > start + Openings.leafSize(game.context.size, game.cursor.index)
+        ) {
+            revert ICourt.IndexOutOfRange(element, game.context.size / width);
         }
         cursor -= start;
-        if (!Leaves.verify(game.revealed, word, cursor / 32, proof)) revert ICourt.BadProof();
+        if (!Leaves.verify(game.cursor.revealed, word, cursor / 32, proof)) revert ICourt.BadProof();
         for (uint256 i = cursor % 32 + width; i > cursor % 32; --i) {
             bits = (bits << 8) | uint8(word[i - 1]);
         }
@@ -40,10 +42,12 @@ library Elements {
         returns (uint256)
     {
         NodeRules.checkSource(decoded);
-        if (decoded.attrs[0] != int256(uint256(game.node))) revert ICourt.MalformedNode();
+        if (decoded.attrs[0] != int256(uint256(game.context.node))) revert ICourt.MalformedNode();
         Opening calldata opening = _only(openings, element);
-        bytes32 root = Openings.tensorRoot(opening, game.size, 0);
-        if (!Merkle.verify(game.inRoot, root, game.node, game.program.slots, opening.path)) {
+        bytes32 root = Openings.tensorRoot(opening, game.context.size, 0);
+        if (!Merkle.verify(
+                game.context.inRoot, root, game.context.node, game.params.program.slots, opening.path
+            )) {
             revert ICourt.BadProof();
         }
         uint256 width = Nodes.width(decoded.dtype);
@@ -64,7 +68,9 @@ library Elements {
         NodeRules.checkSource(decoded);
         uint256 columns = decoded.dims[1];
         uint256 offset = uint256(decoded.attrs[0]);
-        if (game.records == 0 || offset + columns > game.recordSize) revert ICourt.MalformedNode();
+        if (game.params.records == 0 || offset + columns > game.params.recordSize) {
+            revert ICourt.MalformedNode();
+        }
         bytes calldata data =
             _record(game, uint256(decoded.attrs[1]) + element / columns, _only(openings, element));
         return uint8(data[offset + element % columns]);
@@ -73,7 +79,7 @@ library Elements {
     /// @notice The step counter, of which a node gives the low 31 bits.
     function ofStep(Game calldata game, Node memory decoded) internal pure returns (uint256) {
         NodeRules.checkSource(decoded);
-        return game.step & STEP_MASK;
+        return game.context.step & STEP_MASK;
     }
 
     /// @dev `width` bytes from `cursor` on, little-endian.
@@ -90,15 +96,18 @@ library Elements {
     {
         // casting to 'uint32' is safe because a dimension is at most 2^28; 'bytes8' means the first 8 bytes (rule 2.6)
         // forge-lint: disable-next-item(unsafe-typecast)
-        bytes32 drawn =
-            sha256(abi.encodePacked("assay/record/1", game.seed, game.shard, game.step, uint32(row)));
+        bytes32 drawn = sha256(
+            abi.encodePacked(
+                "assay/record/1", game.params.seed, game.params.shard, game.context.step, uint32(row)
+            )
+        );
         // forge-lint: disable-next-item(unsafe-typecast)
-        uint256 record = uint64(bytes8(drawn)) % game.records;
+        uint256 record = uint64(bytes8(drawn)) % game.params.records;
         data = opening.data;
         if (opening.firstLeaf != record) revert ICourt.MissingInput(0, record);
-        if (data.length != game.recordSize || opening.path.length != 0) revert ICourt.BadProof();
+        if (data.length != game.params.recordSize || opening.path.length != 0) revert ICourt.BadProof();
         bytes32 digest = Openings.hash(0, data);
-        if (!Merkle.verify(game.datasetRoot, digest, record, game.records, opening.siblings)) {
+        if (!Merkle.verify(game.params.datasetRoot, digest, record, game.params.records, opening.siblings)) {
             revert ICourt.BadProof();
         }
     }

@@ -1,32 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Context, Cursor, Game, ICourt} from "../interfaces/ICourt.sol";
+import {Context, Cursor, Game, ICourt, Params} from "../interfaces/ICourt.sol";
 
 /// @title A game's parts and its hash
-/// @notice Params, context and cursor (see Game) are plain words each, in calldata and in memory as in their encoding, so they are
+/// @notice A game's three parts are plain words each, in calldata and in memory as in their encoding, so they are
 /// hashed where they lie. Words that are not canonical for their type give a hash that no game is stored under.
 library Games {
     uint256 private constant PARAMS_BYTES = 20 * 32; // accused .. shard
     uint256 private constant CONTEXT_BYTES = 9 * 32;
     uint256 private constant CURSOR_BYTES = 10 * 32;
 
-    function context(Game calldata game) internal pure returns (Context calldata context_) {
-        assembly ("memory-safe") {
-            context_ := add(game, PARAMS_BYTES)
-        }
-    }
-
-    function cursor(Game calldata game) internal pure returns (Cursor calldata cursor_) {
-        assembly ("memory-safe") {
-            cursor_ := add(game, add(PARAMS_BYTES, CONTEXT_BYTES))
-        }
-    }
-
     function paramsHash(Game calldata game) internal pure returns (bytes32 digest) {
+        Params calldata params = game.params;
         assembly ("memory-safe") {
             let p := mload(0x40)
-            calldatacopy(p, game, PARAMS_BYTES)
+            calldatacopy(p, params, PARAMS_BYTES)
             digest := keccak256(p, PARAMS_BYTES)
         }
     }
@@ -76,7 +65,7 @@ library Games {
     }
 
     function hash(Game calldata game) internal pure returns (bytes32) {
-        return hashOf(contextHashOf(paramsHash(game), context(game)), cursor(game));
+        return hashOf(contextHashOf(paramsHash(game), game.context), game.cursor);
     }
 
     /// @notice keccak256(abi.encodePacked(digests)): what a game keeps of digests that await a pick.
@@ -89,11 +78,11 @@ library Games {
         }
     }
 
-    /// @dev emit ICourt.GameOpened(gameId, game.claimId, game) with another context and cursor.
+    /// @dev emit ICourt.GameOpened(gameId, game.params.claimId, game) with another context and cursor.
     function log(Game calldata game, uint256 gameId, Context memory context_, Cursor memory cursor_)
         internal
     {
-        bytes32 claimId = game.claimId;
+        bytes32 claimId = game.params.claimId;
         bytes32 topic = ICourt.GameOpened.selector;
         assembly ("memory-safe") {
             let p := mload(0x40)

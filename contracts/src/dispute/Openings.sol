@@ -75,10 +75,10 @@ library Openings {
             Opening calldata opening = openings[i];
             if (opening.input >= inputs.length) revert ICourt.IndexOutOfRange(opening.input, inputs.length);
             Operand memory input = inputs[opening.input];
-            if (input.ref >= game.node) revert ICourt.MalformedNode();
-            bytes32 root = tensorRoot(opening, Nodes.sizeOf(input), game.key);
+            if (input.ref >= game.context.node) revert ICourt.MalformedNode();
+            bytes32 root = tensorRoot(opening, Nodes.sizeOf(input), game.context.key);
             bool held = i == 0
-                ? path.begin(game.traceRoot, root, input.ref, game.program.nodes, opening.path)
+                ? path.begin(game.context.traceRoot, root, input.ref, game.params.program.nodes, opening.path)
                 : path.join(root, input.ref, opening.path);
             if (!held) revert ICourt.BadProof();
             // casting to 'uint64' is safe because it is a constant of a few thousand

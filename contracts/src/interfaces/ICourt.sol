@@ -18,10 +18,8 @@ enum GamePhase {
     SPLIT_OUTPUT // 10 defender: open the child (digest: a node of outRoot's tree)
 }
 
-/// @dev The whole of a game. The chain keeps only keccak256(contextHash ‖ cursor), where contextHash = keccak256(paramsHash ‖ context) and
-/// paramsHash = keccak256 of all before the context; the cursor is the part from `challenger` on, the context that from `key` on. A move
-/// brings no more than it reads: within a tree contextHash and cursor, elsewhere mostly paramsHash, context and cursor.
-struct Game {
+/// @dev Who is accused of what: the part of a game that never changes.
+struct Params {
     Accused accused; // of the claim in dispute
     bytes32 claimId;
     uint64 ballot; // 0: the claim itself is in dispute; else the vote
@@ -32,7 +30,11 @@ struct Game {
     bytes32 seed;
     uint32 records;
     uint32 recordSize;
-    uint32 shard; // what is before the context never changes
+    uint32 shard;
+}
+
+/// @dev Which steps and which node are in dispute.
+struct Context {
     bytes32 key; // 0, or the prefix of every leaf of the last step's keyed trace
     uint64 step; // counter of the first step in dispute
     uint32 steps; // steps between inRoot and outRoot; 0: the game is about what outRoot, an input state's, is the root of
@@ -42,6 +44,10 @@ struct Game {
     uint32 node; // disputed node
     uint64 size; // bytes of its output
     bytes32 nodeHash; // keccak256 of its encoding
+}
+
+/// @dev What a move within a tree needs and changes.
+struct Cursor {
     address challenger;
     address defender;
     GamePhase phase;
@@ -54,31 +60,13 @@ struct Game {
     uint64 deadline; // seconds
 }
 
-/// @dev The middle of a Game, field by field: which steps and which node are in dispute.
-struct Context {
-    bytes32 key;
-    uint64 step;
-    uint32 steps;
-    bytes32 inRoot;
-    bytes32 outRoot;
-    bytes32 traceRoot;
-    uint32 node;
-    uint64 size;
-    bytes32 nodeHash;
-}
-
-/// @dev The end of a Game, field by field: what a move within a tree needs and changes.
-struct Cursor {
-    address challenger;
-    address defender;
-    GamePhase phase;
-    bytes32 digest;
-    uint32 level;
-    uint64 index;
-    uint64 leaves;
-    bytes32 revealed;
-    uint64 moveTime;
-    uint64 deadline;
+/// @dev The whole of a game. The chain keeps only keccak256(contextHash ‖ cursor), where contextHash = keccak256(paramsHash ‖ context) and
+/// paramsHash = keccak256(params). A move brings no more than it reads: within a tree contextHash and cursor, elsewhere mostly paramsHash,
+/// context and cursor.
+struct Game {
+    Params params;
+    Context context;
+    Cursor cursor;
 }
 
 /// @dev A run of whole leaves of one input of the disputed node, with its way up to a root that both sides accept.

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {IChallenges} from "../interfaces/IChallenges.sol";
-import {Game, ICourt} from "../interfaces/ICourt.sol";
+import {Context, Cursor, Game, ICourt, Params} from "../interfaces/ICourt.sol";
 import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
 import {Accused, Claim, Finding, INPUT, Kind, Terms} from "../interfaces/Types.sol";
@@ -61,8 +61,8 @@ contract Challenges is IChallenges, Batch {
         uint256 leaves = _leaves(claim, t);
         if (!Merkle.verify(claim.segmentsRoot, from, segment, leaves, fromProof)) revert BadProof();
         if (!Merkle.verify(claim.segmentsRoot, to, uint256(segment) + 1, leaves, toProof)) revert BadProof();
-        game.inRoot = from;
-        game.outRoot = to;
+        game.context.inRoot = from;
+        game.context.outRoot = to;
         return _start(game, address(0), t.challengeBond);
     }
 
@@ -78,11 +78,13 @@ contract Challenges is IChallenges, Batch {
     ) external returns (uint256 gameId) {
         Terms memory t = TermsStore.load(JOBS, claim.jobId);
         VoteGame memory v = _gameOnVote(claim, verifier, sample, t);
-        _spend(v.game.claimId, sample, verifier, salt);
-        if (!Merkle.verify(v.game.outRoot, traceRoot, sample, v.samples, traceProof)) revert BadProof();
+        _spend(v.game.params.claimId, sample, verifier, salt);
+        if (!Merkle.verify(v.game.context.outRoot, traceRoot, sample, v.samples, traceProof)) {
+            revert BadProof();
+        }
         if (!Merkle.verify(v.segmentsRoot, from, v.segment, v.leaves, fromProof)) revert BadProof();
-        v.game.inRoot = from;
-        v.game.outRoot = traceRoot;
+        v.game.context.inRoot = from;
+        v.game.context.outRoot = traceRoot;
         return _start(v.game, verifier, t.challengeBond);
     }
 
@@ -90,8 +92,8 @@ contract Challenges is IChallenges, Batch {
         Terms memory t = TermsStore.load(JOBS, claim.jobId);
         Game memory game;
         _enter(game, claim, INPUT, salt, t);
-        game.steps = 0;
-        game.outRoot = claim.inputRoot;
+        game.context.steps = 0;
+        game.context.outRoot = claim.inputRoot;
         return _start(game, address(0), t.challengeBond);
     }
 
@@ -116,21 +118,30 @@ contract Challenges is IChallenges, Batch {
 
     function resolve(uint256 gameId, Game calldata game, bool challengerWon) external {
         if (msg.sender != address(COURT)) revert NotCourt(msg.sender);
-        bool stood = game.ballot == 0
+        bool stood = game.params.ballot == 0
             ? TASKS.gameClosed(
-                game.claimId, game.accused, Finding(game.challenger, game.segment, game.early), challengerWon
+                game.params.claimId,
+                game.params.accused,
+                Finding(game.cursor.challenger, game.params.segment, game.params.early),
+                challengerWon
             )
-            : TASKS.voteGameClosed(game.claimId, game.accused, game.ballot, game.challenger, challengerWon);
+            : TASKS.voteGameClosed(
+                game.params.claimId,
+                game.params.accused,
+                game.params.ballot,
+                game.cursor.challenger,
+                challengerWon
+            );
         bytes32 key = bytes32(gameId);
         uint256 paid = VAULT.balance(IVault.Bucket.BOND, key);
         uint256 burnt;
-        address receiver = game.challenger;
+        address receiver = game.cursor.challenger;
         if (stood && !challengerWon) {
             burnt = paid - paid / 2;
             paid -= burnt;
-            receiver = game.defender;
+            receiver = game.cursor.defender;
         }
-        emit Resolved(gameId, game.claimId, challengerWon, burnt, paid);
+        emit Resolved(gameId, game.params.claimId, challengerWon, burnt, paid);
         if (burnt > 0) VAULT.burn(IVault.Bucket.BOND, key, burnt);
         VAULT.move(IVault.Bucket.BOND, key, IVault.Bucket.FREE, accountKey(receiver), paid);
     }
@@ -210,25 +221,27 @@ contract Challenges is IChallenges, Batch {
         private
         view
     {
-        game.accused = Accused(
+        (Params memory params, Context memory context, Cursor memory cursor) =
+            (game.params, game.context, game.cursor);
+        params.accused = Accused(
             claim.jobId, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.rewinds
         );
-        game.claimId = claimId;
-        game.segment = segment;
-        game.challenger = msg.sender;
-        game.defender = claim.claimant;
-        game.datasetRoot = t.datasetRoot;
-        game.seed = t.seed;
-        game.records = t.records;
-        game.recordSize = t.recordSize;
-        game.shard = claim.shard;
-        game.moveTime = t.moveTime;
+        params.claimId = claimId;
+        params.segment = segment;
+        params.datasetRoot = t.datasetRoot;
+        params.seed = t.seed;
+        params.records = t.records;
+        params.recordSize = t.recordSize;
+        params.shard = claim.shard;
+        cursor.challenger = msg.sender;
+        cursor.defender = claim.claimant;
+        cursor.moveTime = t.moveTime;
         if (claim.kind == Kind.OUTER) {
-            (game.program, game.step, game.steps) = (t.outer, claim.round, 1);
+            (params.program, context.step, context.steps) = (t.outer, claim.round, 1);
         } else {
-            (game.program, game.steps) = (t.inner, t.segmentSteps);
+            (params.program, context.steps) = (t.inner, t.segmentSteps);
             uint64 first = segment == INPUT ? 0 : segment;
-            game.step = uint64(claim.round) * t.stepsPerRound + first * t.segmentSteps;
+            context.step = uint64(claim.round) * t.stepsPerRound + first * t.segmentSteps;
         }
     }
 
@@ -245,15 +258,15 @@ contract Challenges is IChallenges, Batch {
         v.leaves = _leaves(claim, t);
         v.segment = uint32(Sampling.segment(seed, verifier, sample, v.leaves - 1));
         _fill(v.game, claim, claimId, v.segment, t);
-        v.game.ballot = ballot;
-        v.game.defender = verifier;
-        v.game.key = Sampling.key(verifier, seed);
-        v.game.outRoot = tracesRoot;
+        v.game.params.ballot = ballot;
+        v.game.cursor.defender = verifier;
+        v.game.context.key = Sampling.key(verifier, seed);
+        v.game.context.outRoot = tracesRoot;
     }
 
     function _start(Game memory game, address verifier, uint256 bond) private returns (uint256 gameId) {
         gameId = COURT.open(game);
-        emit Challenged(gameId, game.claimId, msg.sender, game.segment, verifier);
+        emit Challenged(gameId, game.params.claimId, msg.sender, game.params.segment, verifier);
         VAULT.move(IVault.Bucket.FREE, accountKey(msg.sender), IVault.Bucket.BOND, bytes32(gameId), bond);
     }
 
@@ -265,7 +278,7 @@ contract Challenges is IChallenges, Batch {
         uint256 announced = _spend(claimId, segment, address(0), salt);
         (, bool early) = TASKS.gameOpened(claim, announced);
         _fill(game, claim, claimId, segment, t);
-        game.early = early;
+        game.params.early = early;
     }
 
     function _spend(bytes32 claimId, uint32 segment, address verifier, bytes32 salt)

@@ -160,21 +160,21 @@ abstract contract CourtGame is Test {
     }
 
     function _newGame(bytes32 key, bytes32 outRoot) internal view returns (Game memory game) {
-        game.claimId = keccak256("claim");
-        game.challenger = challenger;
-        game.defender = defender;
-        game.program = s.program;
-        game.datasetRoot = s.records.length == 0 ? bytes32(0) : _datasetTree().root();
-        game.seed = s.seed;
-        game.records = uint32(s.records.length);
-        game.recordSize = s.recordSize;
-        game.shard = s.shard;
-        game.key = key;
-        game.step = s.step;
-        game.steps = 1;
-        game.inRoot = _inState().root();
-        game.outRoot = outRoot;
-        game.moveTime = MOVE_TIME;
+        game.params.claimId = keccak256("claim");
+        game.cursor.challenger = challenger;
+        game.cursor.defender = defender;
+        game.params.program = s.program;
+        game.params.datasetRoot = s.records.length == 0 ? bytes32(0) : _datasetTree().root();
+        game.params.seed = s.seed;
+        game.params.records = uint32(s.records.length);
+        game.params.recordSize = s.recordSize;
+        game.params.shard = s.shard;
+        game.context.key = key;
+        game.context.step = s.step;
+        game.context.steps = 1;
+        game.context.inRoot = _inState().root();
+        game.context.outRoot = outRoot;
+        game.cursor.moveTime = MOVE_TIME;
     }
 
     // ---- moves: each returns the game as the court then holds it
@@ -206,14 +206,15 @@ abstract contract CourtGame is Test {
         assertEq(logs[logs.length - 1].topics[0], ICourt.Narrowed.selector);
         bytes memory data = logs[logs.length - 1].data;
         (Cursor memory f,) = abi.decode(data, (Cursor, bytes32[]));
-        (game.phase, game.digest, game.level, game.index) = (f.phase, f.digest, f.level, f.index);
+        (game.cursor.phase, game.cursor.digest, game.cursor.level, game.cursor.index) =
+        (f.phase, f.digest, f.level, f.index);
         bytes32 revealed; // of the children: what follows the cursor, where they begin and how many they are
         assembly ("memory-safe") {
             let count := mload(add(data, 0x180))
             if count { revealed := keccak256(add(data, 0x1a0), shl(5, count)) }
         }
-        game.revealed = revealed;
-        game.deadline = f.deadline;
+        game.cursor.revealed = revealed;
+        game.cursor.deadline = f.deadline;
         assertEq(keccak256(abi.encode(_front(game))), keccak256(abi.encode(f)), "nothing else has changed");
         return game;
     }
@@ -251,7 +252,7 @@ abstract contract CourtGame is Test {
     function _split(uint256 id, Game memory game, Tree memory tree) internal returns (Game memory) {
         vm.recordLogs();
         vm.prank(defender);
-        court.split(id, _matter(game), _front(game), tree.children(game.level, game.index));
+        court.split(id, _matter(game), _front(game), tree.children(game.cursor.level, game.cursor.index));
         return _within(game);
     }
 
@@ -260,15 +261,15 @@ abstract contract CourtGame is Test {
         internal
         returns (Game memory)
     {
-        uint256 below = game.level - Trees.height(game.level);
+        uint256 below = game.cursor.level - Trees.height(game.cursor.level);
         bytes memory node;
         bytes32[] memory proof;
-        if (game.phase == GamePhase.PICK_NODE && below == 0) {
+        if (game.cursor.phase == GamePhase.PICK_NODE && below == 0) {
             node = s.nodes[leaf];
             proof = _programTree().proof(1 + leaf);
         }
-        bytes32[] memory children = tree.children(game.level, game.index);
-        uint32 child = uint32((leaf - game.index) >> below);
+        bytes32[] memory children = tree.children(game.cursor.level, game.cursor.index);
+        uint32 child = uint32((leaf - game.cursor.index) >> below);
         bytes32[] memory siblings = Trees.build(children).proof(child);
         vm.recordLogs();
         if (node.length == 0) {
@@ -286,15 +287,15 @@ abstract contract CourtGame is Test {
         internal
         returns (Game memory)
     {
-        Tree memory trace = Trees.over(tensors, game.key);
+        Tree memory trace = Trees.over(tensors, game.context.key);
         game = _revealTrace(id, game, trace);
         game = _pick(id, game, trace, node);
-        while (game.phase == GamePhase.SPLIT_NODE) {
+        while (game.cursor.phase == GamePhase.SPLIT_NODE) {
             game = _split(id, game, trace);
             game = _pick(id, game, trace, node);
         }
-        Tree memory tensor = Trees.tensor(tensors[node], game.key);
-        while (game.phase == GamePhase.SPLIT_LEAF) {
+        Tree memory tensor = Trees.tensor(tensors[node], game.context.key);
+        while (game.cursor.phase == GamePhase.SPLIT_LEAF) {
             game = _split(id, game, tensor);
             game = _pick(id, game, tensor, leaf);
         }
@@ -310,8 +311,8 @@ abstract contract CourtGame is Test {
     }
 
     function _leafOf(Game memory game, bytes memory tensor) internal pure returns (bytes memory) {
-        uint256 size = Openings.leafSize(tensor.length, game.index);
-        return Trees.slice(tensor, Openings.LEAF_BYTES * game.index, size);
+        uint256 size = Openings.leafSize(tensor.length, game.cursor.index);
+        return Trees.slice(tensor, Openings.LEAF_BYTES * game.cursor.index, size);
     }
 
     /// @dev Every leaf of every input of node `node`, proven as its kind demands.
@@ -330,14 +331,14 @@ abstract contract CourtGame is Test {
             openings[0] = _record(game, encoded, element);
         } else {
             openings = new Opening[](uint8(encoded[3]));
-            Tree memory trace = Trees.over(tensors, game.key);
+            Tree memory trace = Trees.over(tensors, game.context.key);
             uint256 cursor = 5 + 4 * uint256(uint8(encoded[2]));
             uint256 before;
             for (uint256 i; i < openings.length; ++i) {
                 uint256 ref = _number(encoded, cursor, 4);
                 bytes32[] memory path = trace.proof(ref);
                 if (i > 0) path = Trees.cut(path, before, ref);
-                openings[i] = _whole(i, tensors[ref], game.key, path);
+                openings[i] = _whole(i, tensors[ref], game.context.key, path);
                 before = ref;
                 cursor += 6 + 4 * uint256(uint8(encoded[cursor + 5]));
             }
@@ -361,16 +362,19 @@ abstract contract CourtGame is Test {
     {
         uint256 columns = _number(encoded, 9, 4);
         uint256 row = _number(encoded, 21, 8) + element / columns;
-        bytes32 drawn =
-            sha256(abi.encodePacked("assay/record/1", game.seed, game.shard, game.step, uint32(row)));
+        bytes32 drawn = sha256(
+            abi.encodePacked(
+                "assay/record/1", game.params.seed, game.params.shard, game.context.step, uint32(row)
+            )
+        );
         uint256 record = uint64(bytes8(drawn)) % s.records.length;
         return Opening(0, uint64(record), s.records[record], _datasetTree().proof(record), new bytes32[](0));
     }
 
     function _prove(uint256 id, Game memory game, bytes[] memory tensors, uint256 element) internal {
-        bytes memory leaf = _leafOf(game, tensors[game.node]);
-        Opening[] memory openings = _openings(game, tensors, game.node, element);
-        bytes memory node = s.nodes[game.node];
+        bytes memory leaf = _leafOf(game, tensors[game.context.node]);
+        Opening[] memory openings = _openings(game, tensors, game.context.node, element);
+        bytes memory node = s.nodes[game.context.node];
         vm.prank(challenger);
         _proveAs(id, game, leaf, node, uint64(element), openings);
     }
@@ -392,7 +396,7 @@ abstract contract CourtGame is Test {
     function _wordOf(Game memory game, bytes memory node, uint64 element) internal pure returns (uint256) {
         if (node.length < 2) return 0;
         uint256 cursor = uint256(element) * [uint256(4), 4, 2, 1, 1][uint8(node[1])];
-        uint256 start = game.index * Openings.LEAF_BYTES;
+        uint256 start = game.cursor.index * Openings.LEAF_BYTES;
         return cursor < start || cursor >= start + Openings.LEAF_BYTES ? 0 : (cursor - start) / 32;
     }
 

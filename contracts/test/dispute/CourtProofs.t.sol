@@ -61,9 +61,9 @@ contract CourtProofsTest is CourtGame {
         for (uint256 deep; deep < 2; ++deep) {
             Game memory now_ = _pick(id, _revealTrace(id, game, trace), trace, 16);
             if (deep == 1) now_ = _pick(id, _split(id, now_, trace), trace, 16);
-            assertEq(uint8(now_.phase), uint8(deep == 0 ? GamePhase.SPLIT_NODE : GamePhase.SPLIT_LEAF));
+            assertEq(uint8(now_.cursor.phase), uint8(deep == 0 ? GamePhase.SPLIT_NODE : GamePhase.SPLIT_LEAF));
             Tree memory tree = deep == 0 ? trace : Trees.tensor(tensors[16], 0);
-            children = tree.children(now_.level, now_.index);
+            children = tree.children(now_.cursor.level, now_.cursor.index);
             children[0] = ~children[0];
             vm.recordLogs();
             vm.prank(defender);
@@ -74,7 +74,7 @@ contract CourtProofsTest is CourtGame {
     }
 
     function _loses(uint256 id, Game memory game, bytes32[] memory children) private {
-        assertEq(game.revealed, keccak256(abi.encodePacked(children)));
+        assertEq(game.cursor.revealed, keccak256(abi.encodePacked(children)));
         bytes32[] memory siblings = Trees.build(children).proof(1);
         vm.startPrank(challenger);
         vm.expectRevert(ICourt.WrongChildren.selector);
@@ -103,7 +103,7 @@ contract CourtProofsTest is CourtGame {
         vm.prank(challenger);
         court.proveChildren(id, game, children);
         game = _pick(id, game, trace, 8);
-        assertEq(game.revealed, 0, "what was opened is spent");
+        assertEq(game.cursor.revealed, 0, "what was opened is spent");
     }
 
     function test_Attack38_anotherNodesEncodingIsRefused() external {
@@ -168,7 +168,7 @@ contract CourtProofsTest is CourtGame {
         uint64 element
     ) private {
         bytes memory w = good[0].data;
-        bytes memory node = s.nodes[game.node];
+        bytes memory node = s.nodes[game.context.node];
         for (uint256 kind; kind < 15; ++kind) {
             Opening[] memory bad = abi.decode(abi.encode(good), (Opening[]));
             if (kind == 0) bad[0].data[0] ^= 0x01; // another byte
@@ -237,7 +237,7 @@ contract CourtProofsTest is CourtGame {
         vm.expectRevert(ICourt.MalformedNode.selector);
         vm.prank(challenger);
         _proveAs(id, game, s.honest[12], s.nodes[12], 0, openings);
-        vm.warp(game.deadline + 1);
+        vm.warp(game.cursor.deadline + 1);
         court.timeout(id, game);
         assertEq(challenges.verdicts(id), 1);
     }

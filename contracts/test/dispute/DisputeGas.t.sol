@@ -181,7 +181,7 @@ contract DisputeGasTest is Market {
     function _descend(Sparse memory tree) private {
         for (uint256 round; round < tree.opened.length; ++round) {
             bytes32[] memory children = tree.opened[round];
-            if (uint8(game.phase) & 1 == 0) {
+            if (uint8(game.cursor.phase) & 1 == 0) {
                 (bytes32 contextHash, Cursor memory cursor) = Trees.within(game);
                 _send(true, abi.encodeCall(ICourt.split, (gameId, contextHash, cursor, children)), "split");
             }
@@ -192,7 +192,7 @@ contract DisputeGasTest is Market {
     function _pick(Sparse memory tree, uint256 round, bytes32[] memory children) private {
         uint32 child = tree.picks[round];
         bytes32[] memory siblings = Trees.build(children).proof(child);
-        if (game.phase == GamePhase.PICK_NODE && round + 1 == tree.opened.length) {
+        if (game.cursor.phase == GamePhase.PICK_NODE && round + 1 == tree.opened.length) {
             bytes memory whole = abi.encodeCall(
                 ICourt.pick, (gameId, game, child, children[child], siblings, node, nodeProof)
             );
@@ -218,7 +218,7 @@ contract DisputeGasTest is Market {
 
     function _send(bool defends, bytes memory data, string memory name) private {
         vm.recordLogs();
-        vm.prank(defends ? game.defender : game.challenger);
+        vm.prank(defends ? game.cursor.defender : game.cursor.challenger);
         (bool ok, bytes memory why) = address(court).call(data);
         if (!ok) {
             assembly ("memory-safe") {

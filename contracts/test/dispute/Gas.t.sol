@@ -105,15 +105,15 @@ contract GasTest is CourtGame {
         Tree memory trace = _bigGame(4, 16, nodes);
         (uint256 id, Game memory game) = _open(_newGame(0, 0));
         game = _revealTrace(id, game, trace);
-        bytes32[] memory children = trace.children(game.level, 0);
+        bytes32[] memory children = trace.children(game.cursor.level, 0);
         assertEq(children.length, width);
         bytes32[] memory siblings = Trees.build(children).proof(0);
         bytes memory data =
             abi.encodeCall(ICourt.pickWithin, (id, _matter(game), _front(game), 0, children[0], siblings));
         pick = _transact(challenger, data, string.concat("game_pick", name));
         game = _within(game);
-        assertEq(uint8(game.phase), uint8(GamePhase.SPLIT_NODE));
-        children = trace.children(game.level, game.index);
+        assertEq(uint8(game.cursor.phase), uint8(GamePhase.SPLIT_NODE));
+        children = trace.children(game.cursor.level, game.cursor.index);
         assertEq(children.length, width);
         data = abi.encodeCall(ICourt.split, (id, _matter(game), _front(game), children));
         split = _transact(defender, data, string.concat("game_split", name));
@@ -167,11 +167,11 @@ contract GasTest is CourtGame {
         (uint256 id, Game memory game) = _open(_newGame(0, 0));
         game = _revealTrace(id, game, trace);
         game = _pick(id, game, trace, 4);
-        while (game.phase == GamePhase.SPLIT_NODE) {
+        while (game.cursor.phase == GamePhase.SPLIT_NODE) {
             game = _pick(id, _split(id, game, trace), trace, 4);
         }
         Tree memory tensor = Trees.tensor(s.honest[4], 0);
-        while (game.phase == GamePhase.SPLIT_LEAF) {
+        while (game.cursor.phase == GamePhase.SPLIT_LEAF) {
             game = _pick(id, _split(id, game, tensor), tensor, 0);
         }
         game = _revealLeaf(id, game, s.honest[4]);

@@ -24,14 +24,14 @@ contract LastSecondTest is CourtGame {
 
     /// @dev The clock is at its last second, and one second later the move would come too late.
     function _late(Game memory game) private {
-        vm.warp(game.deadline);
+        vm.warp(game.cursor.deadline);
         ++moves;
     }
 
     function test_Attack25_everyMoveInTheLastSecondEndsWithinTheSumOfTheClocks() external {
         bytes[] memory tensors = _lie(NODE, Openings.LEAF_BYTES * LEAF + 8, 0x40);
         Game memory start = _newGame(0, keccak256("r4"));
-        start.steps = STEPS;
+        start.context.steps = STEPS;
         uint256 began = block.timestamp;
         (uint256 id, Game memory game) = _open(start);
         game = _toTheStep(id, game);
@@ -69,15 +69,15 @@ contract LastSecondTest is CourtGame {
         Tree memory trace = Trees.over(tensors, 0);
         _late(game);
         game = _revealTrace(id, game, trace);
-        while (game.phase == GamePhase.PICK_NODE) {
+        while (game.cursor.phase == GamePhase.PICK_NODE) {
             _late(game);
             game = _pick(id, game, trace, NODE);
-            if (game.phase != GamePhase.SPLIT_NODE) break;
+            if (game.cursor.phase != GamePhase.SPLIT_NODE) break;
             _late(game);
             game = _split(id, game, trace);
         }
         Tree memory tensor = Trees.tensor(tensors[NODE], 0);
-        while (game.phase == GamePhase.SPLIT_LEAF) {
+        while (game.cursor.phase == GamePhase.SPLIT_LEAF) {
             _late(game);
             game = _split(id, game, tensor);
             _late(game);
@@ -92,11 +92,11 @@ contract LastSecondTest is CourtGame {
         Tree memory trace = Trees.over(s.honest, 0);
         bytes32 root = trace.root();
         bytes32[] memory children = trace.children(trace.levels.length - 1, 0);
-        vm.warp(game.deadline);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.DeadlineNotPassed.selector, game.deadline));
+        vm.warp(game.cursor.deadline);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.DeadlineNotPassed.selector, game.cursor.deadline));
         court.timeout(id, game);
-        vm.warp(game.deadline + 1);
-        vm.expectRevert(abi.encodeWithSelector(ICourt.DeadlinePassed.selector, game.deadline));
+        vm.warp(game.cursor.deadline + 1);
+        vm.expectRevert(abi.encodeWithSelector(ICourt.DeadlinePassed.selector, game.cursor.deadline));
         vm.prank(defender);
         court.revealTrace(id, _basis(game), _scope(game), _front(game), root, children);
         court.timeout(id, game);

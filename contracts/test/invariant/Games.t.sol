@@ -15,7 +15,7 @@ contract CheckedGames is GamesHandler {
     function check12_exactlyOneClockRuns() external view {
         if (id == 0) return;
         assertEq(court.gameHash(id), _hashOf(game), "the court holds the game as it stands");
-        assertEq(game.deadline, moved + MOVE_TIME, "one deadline, a move's time after the last move");
+        assertEq(game.cursor.deadline, moved + MOVE_TIME, "one deadline, a move's time after the last move");
     }
 
     /// @dev Of the 39 words of a game's encoding, paramsHash are the first 20, context the next 9, cursor the last 10.

@@ -40,36 +40,55 @@ contract GamesHandler is CourtGame {
     /// @dev The next move of the open game, or a new game. Time passes first, as much as the clock allows.
     function advance(uint256 seed) external {
         if (id == 0) return _begin(seed);
-        vm.warp(block.timestamp + bound(seed >> 128, 0, game.deadline - block.timestamp));
-        bool challengers = uint8(game.phase) & 1 == 1;
+        vm.warp(block.timestamp + bound(seed >> 128, 0, game.cursor.deadline - block.timestamp));
+        bool challengers = uint8(game.cursor.phase) & 1 == 1;
         bool liarMoves = challengers != liarDefends;
         if (liarMoves && seed % 8 == 0) return _forfeit();
-        if (game.phase == GamePhase.PROVE && liarMoves) return _proveNothing(seed);
-        bytes32 before =
-            keccak256(abi.encode(game.claimId, game.program, game.inRoot, game.outRoot, game.key));
-        (uint256 from, uint256 span, GamePhase phase) = (game.index, 1 << game.level, game.phase);
+        if (game.cursor.phase == GamePhase.PROVE && liarMoves) return _proveNothing(seed);
+        bytes32 before = keccak256(
+            abi.encode(
+                game.params.claimId,
+                game.params.program,
+                game.context.inRoot,
+                game.context.outRoot,
+                game.context.key
+            )
+        );
+        (uint256 from, uint256 span, GamePhase phase) =
+            (game.cursor.index, 1 << game.cursor.level, game.cursor.phase);
         _move(seed);
         if (id == 0) return;
-        bytes32 later = keccak256(abi.encode(game.claimId, game.program, game.inRoot, game.outRoot, game.key));
+        bytes32 later = keccak256(
+            abi.encode(
+                game.params.claimId,
+                game.params.program,
+                game.context.inRoot,
+                game.context.outRoot,
+                game.context.key
+            )
+        );
         assertTrue(before == later, "what both sides agree on stays");
         if (
             phase == GamePhase.PICK_LEAF
-                || (phase == GamePhase.PICK_NODE && game.phase == GamePhase.SPLIT_NODE)
+                || (phase == GamePhase.PICK_NODE && game.cursor.phase == GamePhase.SPLIT_NODE)
         ) {
             assertTrue(
-                game.index >= from && game.index + (1 << game.level) <= from + span, "inside the old range"
+                game.cursor.index >= from && game.cursor.index + (1 << game.cursor.level) <= from + span,
+                "inside the old range"
             );
         }
         uint256 rest = potential();
         assertLt(rest, left, "the disputed range shrinks");
         (left, moved) = (rest, block.timestamp);
-        assertEq(game.deadline, moved + MOVE_TIME, "the other side's clock starts anew, and no other runs");
+        assertEq(
+            game.cursor.deadline, moved + MOVE_TIME, "the other side's clock starts anew, and no other runs"
+        );
     }
 
     /// @dev Whoever is not to move tries, and so does a stranger; and the clock cannot be called out.
     function trespass(uint256 seed) external {
         if (id == 0) return;
-        bool challengers = uint8(game.phase) & 1 == 1;
+        bool challengers = uint8(game.cursor.phase) & 1 == 1;
         address[2] memory others = [challengers ? defender : challenger, address(uint160(seed | 1 << 100))];
         for (uint256 i; i < others.length; ++i) {
             _refused(
@@ -125,23 +144,23 @@ contract GamesHandler is CourtGame {
     function _move(uint256 seed) private {
         ++made;
         Game memory now_ = game;
-        GamePhase phase = now_.phase;
+        GamePhase phase = now_.cursor.phase;
         if (phase == GamePhase.TRACE) {
-            now_ = _revealTrace(id, now_, _trace(now_.key));
+            now_ = _revealTrace(id, now_, _trace(now_.context.key));
         } else if (phase == GamePhase.SPLIT_NODE) {
-            now_ = _split(id, now_, _trace(now_.key));
+            now_ = _split(id, now_, _trace(now_.context.key));
         } else if (phase == GamePhase.PICK_NODE) {
-            now_ = _pick(id, now_, _trace(now_.key), _target(seed, s.nodes.length, lie));
+            now_ = _pick(id, now_, _trace(now_.context.key), _target(seed, s.nodes.length, lie));
         } else if (phase == GamePhase.SPLIT_LEAF) {
-            now_ = _split(id, now_, Trees.tensor(_shown(now_.node), now_.key));
+            now_ = _split(id, now_, Trees.tensor(_shown(now_.context.node), now_.context.key));
         } else if (phase == GamePhase.PICK_LEAF) {
-            bytes memory tensor = _shown(now_.node);
+            bytes memory tensor = _shown(now_.context.node);
             uint256 leaf = _target(seed, Openings.leaves(tensor.length), place / Openings.LEAF_BYTES);
-            now_ = _pick(id, now_, Trees.tensor(tensor, now_.key), leaf);
+            now_ = _pick(id, now_, Trees.tensor(tensor, now_.context.key), leaf);
         } else if (phase == GamePhase.REVEAL_LEAF) {
-            now_ = _revealLeaf(id, now_, _shown(now_.node));
+            now_ = _revealLeaf(id, now_, _shown(now_.context.node));
         } else {
-            _prove(id, now_, _lie(lie, place, 1), place / _width(now_.node));
+            _prove(id, now_, _lie(lie, place, 1), place / _width(now_.context.node));
             ++calls["prove"];
             return _end();
         }
@@ -152,8 +171,8 @@ contract GamesHandler is CourtGame {
     /// @dev The honest challenger points at the lie; the liar anywhere within what is being opened.
     function _target(uint256 seed, uint256 leaves, uint256 honest) private view returns (uint256) {
         if (liarDefends) return honest;
-        uint256 last = game.index + (1 << game.level);
-        return bound(seed >> 32, game.index, (last < leaves ? last : leaves) - 1);
+        uint256 last = game.cursor.index + (1 << game.cursor.level);
+        return bound(seed >> 32, game.cursor.index, (last < leaves ? last : leaves) - 1);
     }
 
     function _width(uint256 node) private view returns (uint256) {
@@ -162,20 +181,20 @@ contract GamesHandler is CourtGame {
 
     /// @dev A liar at the last move: no element of a right trace is wrong.
     function _proveNothing(uint256 seed) private {
-        bytes memory leaf = _leafOf(game, s.honest[game.node]);
-        uint256 width = _width(game.node);
-        uint256 element = game.index * Openings.LEAF_BYTES / width + seed % (leaf.length / width);
-        Opening[] memory openings = _openings(game, s.honest, game.node, element);
+        bytes memory leaf = _leafOf(game, s.honest[game.context.node]);
+        uint256 width = _width(game.context.node);
+        uint256 element = game.cursor.index * Openings.LEAF_BYTES / width + seed % (leaf.length / width);
+        Opening[] memory openings = _openings(game, s.honest, game.context.node, element);
         vm.expectRevert(ICourt.NoDifference.selector);
         vm.prank(challenger);
-        _proveAs(id, game, leaf, s.nodes[game.node], uint64(element), openings);
+        _proveAs(id, game, leaf, s.nodes[game.context.node], uint64(element), openings);
         ++calls["nothing to prove"];
         _forfeit();
     }
 
     /// @dev The liar lets its clock run out.
     function _forfeit() private {
-        vm.warp(uint256(game.deadline) + 1);
+        vm.warp(uint256(game.cursor.deadline) + 1);
         ++made;
         court.timeout(id, game);
         ++calls["timeout"];
@@ -195,13 +214,13 @@ contract GamesHandler is CourtGame {
 
     /// @notice Most moves that can still be made.
     function potential() public view returns (uint256) {
-        uint256 tensor = 2 * Trees.movesFor(game.level);
-        if (game.phase == GamePhase.PROVE) return 1;
-        if (game.phase == GamePhase.REVEAL_LEAF) return 2;
-        if (game.phase == GamePhase.SPLIT_LEAF) return 2 + tensor;
-        if (game.phase == GamePhase.PICK_LEAF) return 1 + tensor;
-        if (game.phase == GamePhase.SPLIT_NODE) return 100 + tensor;
-        if (game.phase == GamePhase.PICK_NODE) return 99 + tensor;
+        uint256 tensor = 2 * Trees.movesFor(game.cursor.level);
+        if (game.cursor.phase == GamePhase.PROVE) return 1;
+        if (game.cursor.phase == GamePhase.REVEAL_LEAF) return 2;
+        if (game.cursor.phase == GamePhase.SPLIT_LEAF) return 2 + tensor;
+        if (game.cursor.phase == GamePhase.PICK_LEAF) return 1 + tensor;
+        if (game.cursor.phase == GamePhase.SPLIT_NODE) return 100 + tensor;
+        if (game.cursor.phase == GamePhase.PICK_NODE) return 99 + tensor;
         return 200; // TRACE
     }
 }

@@ -56,7 +56,7 @@ contract BindingsTest is Market {
         return stateSlots(string.concat("in", vm.toString(claim.manifest)), slots);
     }
 
-    function test_Attack7_aTaskThatDoesNotStartFromTheAggregateFallsInOneMove() external {
+    function test_Attack07_aTaskThatDoesNotStartFromTheAggregateFallsInOneMove() external {
         Claim[] memory first = playRound(0);
         Claim memory claim = commitTask(1, 0);
         uint256 before = free(whistle);
@@ -65,14 +65,14 @@ contract BindingsTest is Market {
         assertEq(free(whistle) - before, 50 ether);
     }
 
-    function test_Attack6_aTaskThatDoesNotKeepItsOptimiserStateFallsInOneMove() external {
+    function test_Attack06_aTaskThatDoesNotKeepItsOptimiserStateFallsInOneMove() external {
         Claim[] memory first = playRound(0);
         Claim memory claim = commitTask(1, 1);
         bind(claim, 2, inputOf(claim), first[1], outputOf(first[1]));
         assertPhase(claim, Phase.CONVICTED);
     }
 
-    function test_Attack8_anAggregateOfAnythingButTheRoundsTasksFallsInOneMove() external {
+    function test_Attack08_anAggregateOfAnythingButTheRoundsTasksFallsInOneMove() external {
         Claim[] memory first = playRound(0);
         uint32 slot = 3 * PARAMS + 1;
         bind(first[2], slot, inputOf(first[2]), first[1], outputOf(first[1]), 1, "");
@@ -107,12 +107,12 @@ contract BindingsTest is Market {
         uint256 id = openInputAs(whistle, claim);
         assertEq(rich - free(whistle), 30 ether, "bond");
         Game memory game = court.game(id);
-        assertEq(game.claimId, idOf(claim));
-        assertEq(game.defender, claim.claimant);
-        assertEq(game.outRoot, claim.inputRoot);
-        assertEq(game.steps, 0);
-        assertEq(game.key, 0);
-        assertEq(game.program.slots, SLOTS);
+        assertEq(game.params.claimId, idOf(claim));
+        assertEq(game.cursor.defender, claim.claimant);
+        assertEq(game.context.outRoot, claim.inputRoot);
+        assertEq(game.context.steps, 0);
+        assertEq(game.context.key, 0);
+        assertEq(game.params.program.slots, SLOTS);
         bind(claim, 1, inputOf(claim), first[2], outputOf(first[2]));
         assertPhase(claim, Phase.CONVICTED);
         court.decide(id, false);
@@ -143,7 +143,7 @@ contract BindingsTest is Market {
     function test_Attack35_aClaimantThatOpensNothingIsConvicted() external {
         Claim[] memory first = playRound(0);
         uint256 id = openInputAs(whistle, first[2]);
-        assertEq(court.game(id).program.slots, (2 + SHARDS) * PARAMS);
+        assertEq(court.game(id).params.program.slots, (2 + SHARDS) * PARAMS);
         court.decide(id, true);
         assertPhase(first[2], Phase.CONVICTED);
     }

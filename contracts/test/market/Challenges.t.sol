@@ -23,21 +23,21 @@ contract ChallengesTest is Market {
         uint256 before = free(whistle);
         Game memory game = court.game(challengeAs(whistle, claim, 2));
         Terms memory t = aTerms();
-        assertEq(game.claimId, idOf(claim));
-        assertEq(game.challenger, whistle);
-        assertEq(game.defender, solvers[1]);
-        assertEq(game.program.root, t.inner.root);
-        assertEq(game.datasetRoot, t.datasetRoot);
-        assertEq(game.seed, t.seed);
-        assertEq(game.records, t.records);
-        assertEq(game.recordSize, t.recordSize);
-        assertEq(game.shard, 1);
-        assertEq(game.key, 0);
-        assertEq(game.step, 4);
-        assertEq(game.steps, 2);
-        assertEq(game.inRoot, ends[2]);
-        assertEq(game.outRoot, ends[3]);
-        assertEq(game.moveTime, 60);
+        assertEq(game.params.claimId, idOf(claim));
+        assertEq(game.cursor.challenger, whistle);
+        assertEq(game.cursor.defender, solvers[1]);
+        assertEq(game.params.program.root, t.inner.root);
+        assertEq(game.params.datasetRoot, t.datasetRoot);
+        assertEq(game.params.seed, t.seed);
+        assertEq(game.params.records, t.records);
+        assertEq(game.params.recordSize, t.recordSize);
+        assertEq(game.params.shard, 1);
+        assertEq(game.context.key, 0);
+        assertEq(game.context.step, 4);
+        assertEq(game.context.steps, 2);
+        assertEq(game.context.inRoot, ends[2]);
+        assertEq(game.context.outRoot, ends[3]);
+        assertEq(game.cursor.moveTime, 60);
         assertEq(before - free(whistle), 30 ether);
         assertEq(statusOf(claim).openGames, 1);
     }
@@ -46,12 +46,12 @@ contract ChallengesTest is Market {
         Claim[] memory claims = playRound(0);
         Claim[] memory next = playRound(1);
         Game memory game = court.game(challengeAs(whistle, next[2], 0));
-        assertEq(game.program.root, aTerms().outer.root);
-        assertEq(game.steps, 1);
-        assertEq(game.step, 1);
-        assertEq(game.shard, 0);
-        assertEq(game.inRoot, next[2].inputRoot);
-        assertEq(game.outRoot, next[2].outputRoot);
+        assertEq(game.params.program.root, aTerms().outer.root);
+        assertEq(game.context.steps, 1);
+        assertEq(game.context.step, 1);
+        assertEq(game.params.shard, 0);
+        assertEq(game.context.inRoot, next[2].inputRoot);
+        assertEq(game.context.outRoot, next[2].outputRoot);
         assertPhase(claims[2], Phase.ACCEPTED);
     }
 

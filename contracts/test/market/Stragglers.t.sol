@@ -233,7 +233,7 @@ contract StragglersTest is Market {
         }
     }
 
-    function test_Attack8_aMissingShardCountsWithTheRoundsOwnBaseAndNothingElse() external {
+    function test_Attack08_aMissingShardCountsWithTheRoundsOwnBaseAndNothingElse() external {
         bytes32[] memory genesis = stateSlots("outer genesis", (2 + SHARDS) * PARAMS);
         Claim memory task = acceptedTask(0, 0);
         Claim memory late = commitTask(0, 1);
@@ -256,7 +256,7 @@ contract StragglersTest is Market {
         assertPhase(outer, Phase.ACCEPTED);
     }
 
-    function test_Attack8_anAggregateThatTakesAPresentShardForMissingFallsInOneMove() external {
+    function test_Attack08_anAggregateThatTakesAPresentShardForMissingFallsInOneMove() external {
         bytes32[] memory genesis = stateSlots("outer genesis", (2 + SHARDS) * PARAMS);
         Claim memory first = acceptedTask(0, 0);
         Claim memory second = acceptedTask(0, 1);
@@ -278,7 +278,7 @@ contract StragglersTest is Market {
         assertPhase(outer, Phase.CONVICTED);
     }
 
-    function test_Attack6_aShardThatWasMissingGoesOnFromItsLastTask() external {
+    function test_Attack06_aShardThatWasMissingGoesOnFromItsLastTask() external {
         Claim[] memory first = playRound(0);
         (, Claim memory outer) = playAlone(1);
         bytes32[] memory input = outputOf(outer);

@@ -273,7 +273,7 @@ contract TasksTest is Market {
     }
 
     /// @notice The leaves below a vote are logged, and there is one for each sample: every one can be disputed.
-    function test_Attack9_aVoteShowsEveryTraceItAttests() external {
+    function test_Attack09_aVoteShowsEveryTraceItAttests() external {
         holdShards();
         Claim memory claim = commitTask(0, 0);
         address[] memory drawn = seedFor(claim);

@@ -38,17 +38,17 @@ contract VoteGamesTest is Market {
         Game memory game = court.game(openVoteAs(whistle, claim, drawn[1], 1));
         bytes32 seed = statusOf(claim).seed;
         uint256 segment = Sampling.segment(seed, drawn[1], 1, SEGMENTS);
-        assertEq(game.defender, drawn[1]);
-        assertEq(game.key, sha256(abi.encodePacked("assay/key/1", drawn[1], seed)));
-        assertEq(game.inRoot, segmentEnds(claim)[segment]);
-        assertEq(game.outRoot, tracesOf(drawn[1])[1]);
-        assertEq(game.step, segment * 2);
-        assertEq(game.steps, 2);
+        assertEq(game.cursor.defender, drawn[1]);
+        assertEq(game.context.key, sha256(abi.encodePacked("assay/key/1", drawn[1], seed)));
+        assertEq(game.context.inRoot, segmentEnds(claim)[segment]);
+        assertEq(game.context.outRoot, tracesOf(drawn[1])[1]);
+        assertEq(game.context.step, segment * 2);
+        assertEq(game.context.steps, 2);
     }
 
     /// @notice Traces that were invented are disputed one by one: the reveal shows the leaf of the second sample as well as
     /// that of the first, to everyone.
-    function test_Attack9_eachOfSeveralInventedTracesCanBeDisputed() external {
+    function test_Attack09_eachOfSeveralInventedTracesCanBeDisputed() external {
         Claim memory claim = commitTask(0, 0);
         address[] memory drawn = seedFor(claim);
         for (uint256 i; i < drawn.length; ++i) {
@@ -69,7 +69,7 @@ contract VoteGamesTest is Market {
         uint256 id = challenges.openVote(
             claim, drawn[0], sample, ends[segment], fromProof, shown[sample], traceProof, salt
         );
-        assertEq(court.game(id).outRoot, tracesOf(drawn[0])[1]);
+        assertEq(court.game(id).context.outRoot, tracesOf(drawn[0])[1]);
         court.decide(id, true);
         assertEq(staked - activeOf(drawn[0], Role.VERIFIER), 50 ether);
         assertEq(statusOf(claim).valid, 0);

@@ -18,9 +18,7 @@ from tests.adversaries.chain_day import FUNDS, NAMES, ChainDay
 torch.set_num_threads(1)
 
 
-def test_an_undisturbed_day_comes_to_its_end(
-    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
-) -> None:
+def test_an_undisturbed_day_comes_to_its_end(rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path) -> None:
     day = ChainDay(rpc, artifacts, tmp_path)
     job_id = day.post()
     assert day.run(day.closed(job_id))

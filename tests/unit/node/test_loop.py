@@ -113,8 +113,9 @@ def test_attack_47_nothing_that_a_part_of_the_loop_raises_ends_it(part: str, err
     if part == "emit":
         assert emitted and service.unsaid == 1
         return
-    assert [event["event"] for event in said] == ["bug" if shortage(error) is None and "bugs" in
-            service.status.counters else "retry"]
+    assert [event["event"] for event in said] == [
+        "bug" if shortage(error) is None and "bugs" in service.status.counters else "retry"
+    ]
     assert sum(service.status.counters.get(name, 0) for name in ("bugs", "retries")) == 1
 
 

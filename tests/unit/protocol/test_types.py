@@ -65,7 +65,7 @@ def camel(name: str) -> str:
         "ClaimStatus",
         "Vote",
         "Accused",
-        "Game",
+        "Params",
         "Context",
         "Cursor",
         "Opening",
@@ -97,6 +97,8 @@ def test_a_games_parts_are_put_back_where_they_were_taken() -> None:
     assert GAME.with_parts(replace(GAME.context, steps=1)).cursor == GAME.cursor
 
 
-def test_context_and_cursor_are_the_end_of_a_game() -> None:
-    parts = [*STRUCTS["Context"], *STRUCTS["Cursor"]]
-    assert STRUCTS["Game"][-len(parts) :] == parts
+def test_a_game_has_the_fields_of_its_three_parts_in_the_contracts_order() -> None:
+    assert STRUCTS["Game"] == ["params", "context", "cursor"]
+    parts = [*STRUCTS["Params"], *STRUCTS["Context"], *STRUCTS["Cursor"]]
+    assert [camel(field.name) for field in fields(Game)] == parts
+    assert Game.of(GAME.params, GAME.context, GAME.cursor) == GAME

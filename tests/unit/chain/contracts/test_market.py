@@ -212,7 +212,8 @@ def test_types_mirror_the_solidity_structs_in_order(artifacts: Artifacts, kind: 
     elif kind is Claim:
         components = find(artifacts["ITasks"].abi, "function", "settle")["inputs"][0]["components"]
     elif kind is Game:
-        components = find(artifacts["ICourt"].abi, "function", "timeout")["inputs"][1]["components"]
+        parts = find(artifacts["ICourt"].abi, "function", "timeout")["inputs"][1]["components"]
+        components = [component for part in parts for component in part["components"]]
     elif kind in (Context, Cursor):
         inputs = find(artifacts["ICourt"].abi, "function", "revealLeaf")["inputs"]
         components = inputs[2 if kind is Context else 3]["components"]

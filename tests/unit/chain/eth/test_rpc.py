@@ -86,9 +86,7 @@ def test_a_request_that_is_too_large_is_an_answer_and_no_outage(gateway: Gateway
             rpc.request("eth_call", [])
 
 
-def test_an_answer_that_is_too_large_is_one_too(
-    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_answer_that_is_too_large_is_one_too(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rpc_module, "LARGEST_ANSWER", 1_000_000)
     gateway.answers("0x" + "00" * 1_000_000)
     with pytest.raises(RpcFailed, match="too large"):
@@ -183,9 +181,7 @@ WRONG = [None, 7, "", "0x", "0xzz", "0x1" + "0" * 64, [], {}, [None], True, "5"]
 
 
 @pytest.mark.parametrize("method", WHOLE)
-def test_attack_47_every_field_that_is_read_is_what_it_must_be(
-    gateway: Gateway, method: str
-) -> None:
+def test_attack_47_every_field_that_is_read_is_what_it_must_be(gateway: Gateway, method: str) -> None:
     rpc, (params, answer) = HttpRpc(gateway.url), WHOLE[method]
     gateway.answers(answer)
     assert rpc.request(method, params) == answer
