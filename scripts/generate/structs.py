@@ -22,7 +22,20 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "formats.md"
 INTERFACES = ROOT / "contracts" / "src" / "interfaces"
 BEGIN, END = "<!-- structs -->\n", "<!-- /structs -->\n"
-STRUCTS = ("ProgramRef", "Terms", "Claim", "ClaimStatus", "Vote", "Accused", "Params", "Context", "Cursor", "Game", "StateLeaf", "Asked")
+STRUCTS = (
+    "ProgramRef",
+    "Terms",
+    "Claim",
+    "ClaimStatus",
+    "Vote",
+    "Accused",
+    "Params",
+    "Context",
+    "Cursor",
+    "Game",
+    "StateLeaf",
+    "Asked",
+)
 ENUMS = ("Role", "Kind", "Phase", "GamePhase")
 
 Entry = Mapping[str, Any]
