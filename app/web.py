@@ -23,14 +23,17 @@ from assay.app.wiring import Connection, NodeStorage
 from assay.protocol.errors import Stop
 from assay.storage.blockstore import BlockStore
 from assay.storage.gateway import gateway_router
+from assay.storage.traffic import CountingApp, Traffic
 
 StatusOf = Callable[[], Any]
 
 
-def node_app(store: BlockStore, status: StatusOf, role: str) -> FastAPI:
+def node_app(store: BlockStore, status: StatusOf, role: str, traffic: Traffic | None = None) -> FastAPI:
     """The web application of one node. `status` gives a dataclass that may change from call to call."""
     app = FastAPI(title=f"assay {role}", docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(gateway_router(store))
+    if traffic is not None:
+        app.add_middleware(CountingApp, traffic=traffic)
     registry = CollectorRegistry()
     gauges: dict[str, Gauge] = {}
 
@@ -109,7 +112,8 @@ class WebServer:
 def serve_blocks(name: str, connection: Connection, storage: NodeStorage) -> Iterator[str]:
     """Serve an account's blocks for the length of a `with` block, and announce where; the base URL."""
     status = {"role": "client", "action": "serving", "name": name}
-    server = WebServer(node_app(storage.store, lambda: status, "client"), "127.0.0.1", 0)
+    face = node_app(storage.store, lambda: status, "client", storage.traffic)
+    server = WebServer(face, "127.0.0.1", 0)
     url = server.start()
     try:
         connection.writer.set_endpoint(connection.intent("endpoint", url), url)

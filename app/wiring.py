@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from assay.storage.blockstore import BlockStore
     from assay.storage.exchange import Exchange
     from assay.storage.node import NodeBlocks
+    from assay.storage.traffic import Traffic
 
 
 @dataclass
@@ -126,22 +127,29 @@ class NodeStorage:
     store: BlockStore
     exchange: Exchange
     blocks: NodeBlocks
+    traffic: Traffic
 
     def set_peers(self, urls: Iterable[str]) -> None:
         """Fetch from these gateways from now on."""
         self.blocks.set_peers(list(urls))
 
     def close(self) -> None:
-        """Stop fetching."""
+        """Stop fetching, and keep what was counted."""
         self.exchange.close()
+        self.traffic.save()
 
 
 def open_storage(home: Path) -> NodeStorage:
     """Block store under a node's folder."""
+    import httpx
+
+    from assay.storage import traffic
     from assay.storage.blockstore import BlockStore
     from assay.storage.exchange import Exchange
     from assay.storage.node import NodeBlocks
 
     store = BlockStore(home / "store")
-    exchange = Exchange(store)
-    return NodeStorage(store, exchange, NodeBlocks(store, exchange))
+    counted = traffic.Traffic(home / traffic.FILE)
+    transport = traffic.CountingTransport(httpx.AsyncHTTPTransport(trust_env=False), counted)
+    exchange = Exchange(store, transport=transport)
+    return NodeStorage(store, exchange, NodeBlocks(store, exchange), counted)

@@ -52,6 +52,7 @@ def show(context: typer.Context, job: JobArgument) -> None:
     """Where a job stands; losses are read from published checkpoints."""
     from assay.app.job_progress import progress_table
     from assay.app.machine import RESOURCE_LIMITS, engine_of
+    from assay.app.traffic import in_words
     from assay.client.following import follow, losses_of
     from assay.node.artifacts import load_job
 
@@ -68,6 +69,8 @@ def show(context: typer.Context, job: JobArgument) -> None:
     finally:
         storage.close()
     app.output.result("job", following, progress_table(following))
+    if told := in_words(app.settings.home):
+        app.output.say(told)
 
 
 @commands.command()

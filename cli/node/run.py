@@ -28,8 +28,11 @@ from assay.chain.eth.clock import ChainClock
 from assay.node.service import Service, Status
 from assay.protocol.errors import AssayError, Retry
 from assay.storage.blockstore import BlockStore
+from assay.storage.traffic import PROOF, TRAINING, Traffic
 
 PEERS_EVERY_S = 2.0
+PURPOSE_OF = {"verifier": PROOF, "whistleblower": PROOF}
+"""What a role fetches for, where it is not for training."""
 
 
 class EventLog:
@@ -89,8 +92,9 @@ def run_node(
     emit = EventLog(home / EVENTS_FILE, echo=not app.output.quiet)
     service = make(NodeParts(connection, storage, connection.clock, emit, home))
     served = storage.store if serve else BlockStore(home / "served")
-    status = partial(_status, service, connection, emit)
-    server = WebServer(node_app(served, status, service.status.role), host, port)
+    storage.traffic.purpose = PURPOSE_OF.get(service.status.role, TRAINING)
+    status = partial(_status, service, connection, emit, storage.traffic)
+    server = WebServer(node_app(served, status, service.status.role, storage.traffic), host, port)
     url = server.start()
     service.housekeeping = Housekeeping(connection, storage, url)
     try:
@@ -104,12 +108,13 @@ def run_node(
         storage.close()
 
 
-def _status(service: Service, connection: Connection, emit: EventLog) -> Status:
-    """The service's status, with how its chain endpoints and its event file do."""
+def _status(service: Service, connection: Connection, emit: EventLog, traffic: Traffic) -> Status:
+    """The service's status, with how its chain endpoints and its event file do, and its blocks' bytes."""
     status = service.status
     health = {f"rpc_{name}": count for name, count in connection.rpc.counters.items()}
     unsaid = {"events_lost": emit.lost, "unsaid": service.unsaid}
-    counters = {**status.counters, **health, **{name: n for name, n in unsaid.items() if n}}
+    bytes_ = {f"bytes_{name}": count for name, count in traffic.totals().items()}
+    counters = {**status.counters, **health, **bytes_, **{name: n for name, n in unsaid.items() if n}}
     return replace(status, counters=counters, endpoints=connection.rpc.troubles())
 
 
@@ -130,6 +135,7 @@ class Housekeeping:
             return
         self._last = time.monotonic()
         errors: list[AssayError] = []
+        self._storage.traffic.save()
         for part in (self._connection.writer.sender.resume, self._announce, self._follow):
             try:
                 part()
