@@ -108,8 +108,12 @@ interface ICourt {
     event Undelivered(uint256 indexed gameId, bool challengerWon);
 
     /// @notice Start a game. Only the Challenges contract.
+    /// @param game as the accusation makes it; the Court sets its phase, leaves and deadline
+    /// @return gameId from 1 on
     function open(Game calldata game) external returns (uint256 gameId);
     /// @notice Defender: the state roots after steps 1 .. steps-1 of the disputed segment.
+    /// @param paramsHash keccak256(abi.encode(game.params))
+    /// @param roots state roots (1.5), one a step but the last
     function revealSteps(
         uint256 gameId,
         bytes32 paramsHash,
@@ -118,6 +122,9 @@ interface ICourt {
         bytes32[] calldata roots
     ) external;
     /// @notice Challenger: `j` = number of revealed roots it agrees with; step j is the disputed one.
+    /// @param paramsHash keccak256(abi.encode(game.params))
+    /// @param roots as the defender revealed them
+    /// @param j revealed roots that the challenger agrees with, below context.steps
     function pickStep(
         uint256 gameId,
         bytes32 paramsHash,
@@ -127,6 +134,9 @@ interface ICourt {
         uint32 j
     ) external;
     /// @notice Defender: the trace root of the disputed step and its descendants, as many levels down as one move opens.
+    /// @param paramsHash keccak256(abi.encode(game.params))
+    /// @param traceRoot root over the step's nodes' outputs (1.5); a vote's game: the one that it committed to
+    /// @param children 2^h digests below the root, left to right
     function revealTrace(
         uint256 gameId,
         bytes32 paramsHash,
@@ -137,10 +147,15 @@ interface ICourt {
     ) external;
     /// @notice Defender: the descendants of the tree node in dispute, as many levels down as one move opens. That they fold to
     /// it is not checked unless the challenger asks (`proveChildren`).
+    /// @param contextHash keccak256(paramsHash ‖ context)
+    /// @param children 2^h digests, left to right
     function split(uint256 gameId, bytes32 contextHash, Cursor calldata cursor, bytes32[] calldata children)
         external;
     /// @notice Challenger: the first child it disagrees with, by its digest and its siblings up to the tree node in dispute,
     /// bottom-up. Not at a trace tree's leaf, and not beyond the last leaf: that takes `pick`.
+    /// @param child its number among the children, from 0
+    /// @param digest the child's
+    /// @param siblings h digests, bottom-up
     function pickWithin(
         uint256 gameId,
         bytes32 contextHash,
@@ -152,6 +167,8 @@ interface ICourt {
     /// @notice The same with the whole game. Where the child is a whole node output (the trace tree's leaf), the node's
     /// encoding and program proof come along; otherwise they are empty. A child beyond the last leaf that is not
     /// padding ends the game; one that is padding reverts with NoDifference.
+    /// @param node encoding of the node (2.3)
+    /// @param nodeProof its way up to the program's root, bottom-up
     function pick(
         uint256 gameId,
         Game calldata game,
@@ -169,6 +186,11 @@ interface ICourt {
     function openOutput(uint256 gameId, Game calldata game) external;
     /// @notice Challenger, in PICK_NODE or PICK_OUTPUT: slot `slot` of the claimed output state is not the trace's output
     /// for it. Ends the game; reverts with NoDifference when it is.
+    /// @param slot of the state, from 0
+    /// @param ref node whose output the program says that the slot takes
+    /// @param refProof of `ref` in the program's tree
+    /// @param stateLeaf tensor root that outRoot holds for the slot, with its proof
+    /// @param traceLeaf tensor root that traceRoot holds for the node, with its proof
     function proveOutput(
         uint256 gameId,
         Game calldata game,
@@ -181,6 +203,8 @@ interface ICourt {
         bytes32[] calldata traceProof
     ) external;
     /// @notice Defender: the bytes of the disputed leaf.
+    /// @param paramsHash keccak256(abi.encode(game.params))
+    /// @param data at most 2,048 bytes, as many as the tensor has there
     function revealLeaf(
         uint256 gameId,
         bytes32 paramsHash,
@@ -190,7 +214,11 @@ interface ICourt {
     ) external;
     /// @notice Challenger: element `element` of the disputed node's output, which lies in the revealed leaf, is not
     /// what the node's definition gives. Ends the game when it differs; reverts with NoDifference when it does not.
-    /// `word`: the 32 bytes of the leaf that hold the element, with their siblings up to the game's `revealed`.
+    /// @param word the 32 bytes of the leaf that hold the element
+    /// @param wordProof its siblings up to the game's `revealed`, bottom-up
+    /// @param node encoding of the node in dispute (2.3)
+    /// @param element row-major
+    /// @param openings of what the element's definition reads, in the order of the node's inputs
     function prove(
         uint256 gameId,
         Game calldata game,
@@ -204,6 +232,7 @@ interface ICourt {
     function timeout(uint256 gameId, Game calldata game) external;
     /// @notice Anyone: hand over a verdict that the Challenges contract could not take when it fell (too little gas).
     function deliver(uint256 gameId, Game calldata game) external;
+    /// @notice keccak256(contextHash ‖ cursor) of a game that runs; 0: there is none.
     function gameHash(uint256 gameId) external view returns (bytes32);
 }
 
@@ -217,6 +246,9 @@ interface IArbiter {
     }
 
     /// @notice The bits of element `element` (row-major) of the node's output, computed from the spans alone.
+    /// @param node encoding (2.3)
+    /// @param spans parts of the inputs, in the order of the node's inputs
+    /// @return bits of the element, at the low end
     function evaluate(bytes calldata node, uint64 element, Span[] calldata spans)
         external
         pure
