@@ -16,6 +16,8 @@ from typing import Any
 from assay.disk import record
 
 DEVNET_FILE = "devnet.json"
+STATE_FILE = "chain.state"
+"""What the local chain writes of itself, and is started from."""
 _KIND = "assay/devnet/1"
 
 

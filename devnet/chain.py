@@ -10,6 +10,7 @@ import logging
 import shutil
 from pathlib import Path
 
+from assay.app.devnet_record import STATE_FILE
 from assay.app.settings import Settings
 from assay.chain.contracts.compile import compile_contracts
 from assay.chain.contracts.deploy import Deployment, deploy
@@ -20,7 +21,6 @@ from assay.chain.eth.errors import Registry
 from assay.chain.eth.journal import Call, Journal
 from assay.chain.eth.rpc import HttpRpc, quantity
 from assay.chain.eth.sender import Sender
-from assay.devnet.market import STATE_FILE
 from assay.protocol.params import DEVNET_BOUNDS
 from assay.protocol.types import Address, Seconds, Wei
 

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from assay.app.accounts import password_for
 from assay.app.devnet_record import (
+    STATE_FILE,
     Devnet,
     NodeRecord,
     process_alive,
@@ -35,7 +36,6 @@ from assay.protocol.types import Address, Conditions, Role, Wei
 
 JOINING = ("--join",)
 """A devnet's verifiers agree to whatever class of conditions their limits allow."""
-STATE_FILE = "chain.state"
 ROLE_COMMAND = {"solver": "solver", "verifier": "verifier", "whistleblower": "whistle"}
 
 
