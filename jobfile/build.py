@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from assay.jobfile import read as jobfile
 from assay.jobfile.read import BadJobFile, CnnModel, Data, GptModel, JobFile, MlpModel, OwnModel
@@ -132,12 +133,19 @@ def config_of(file: JobFile) -> models.Config:
     return models.CnnConfig(width=model.width)
 
 
+def _described(made: Recipe, source: str | None) -> dict[str, Any]:
+    """The manifest's model entry: a template's config, from which anybody builds it again, or a name."""
+    kind = type(made.model)  # itself: a subclass may compute something else
+    if isinstance(made.model, (models.Gpt, models.Mlp, models.Cnn)) and kind in models.Model.__args__:
+        return models.describe(made.model.config)
+    return {"kind": "own", "name": Path(source or "").name}
+
+
 def build(file: JobFile, own: Recipe | None = None) -> JobArtifacts:
     """Trace the job's step and make every file that it needs; `own` as in `recipe_of`. Raises Stop."""
     made, training = recipe_of(file, own), file.training
     assert made.optimiser is not None, "recipe_of gives one"
     source = file.model.source if isinstance(file.model, OwnModel) else None
-    name = {"kind": "own", "name": Path(source).name} if source else models.describe(config_of(file))
     return build_job(
         made.model,
         made.loss,
@@ -148,6 +156,6 @@ def build(file: JobFile, own: Recipe | None = None) -> JobArtifacts:
         outer=DiLoCo(file.outer.learning_rate, file.outer.momentum),
         accumulate=training.accumulate,
         seed=training.seed if source else 0,
-        description=name,
+        description=_described(made, source),
         precisions=made.precision,
     )

@@ -7,6 +7,7 @@ refused, with the key's path in the error. ``assay job init`` writes a complete 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -306,10 +307,9 @@ def _fault(where: tuple[int | str, ...], what: str) -> str:
     return f"{key}: {what}" if key else what.removeprefix("Value error, ")
 
 
-def parse_job_file(text: str, origin: str) -> JobFile:
-    """Job file from TOML text. Raises BadJobFile with every key at fault."""
+def job_file_of(body: Mapping[str, Any], origin: str) -> JobFile:
+    """Job file from what TOML holds. Raises BadJobFile with every key at fault."""
     try:
-        body: dict[str, Any] = tomllib.loads(text)
         return JobFile.model_validate(body)
     except ValidationError as error:
         faults = "; ".join(_fault(found["loc"], found["msg"]) for found in error.errors())
@@ -317,6 +317,12 @@ def parse_job_file(text: str, origin: str) -> JobFile:
             f"{origin} is not a job: {faults}",
             hint="`assay job init` writes a complete file to compare with",
         ) from error
+
+
+def parse_job_file(text: str, origin: str) -> JobFile:
+    """Job file from TOML text. Raises BadJobFile with every key at fault."""
+    try:
+        return job_file_of(tomllib.loads(text), origin)
     except tomllib.TOMLDecodeError as error:
         raise BadJobFile(f"{origin} is not TOML: {error}", hint="mend the line it names") from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, brackets without end

@@ -98,7 +98,7 @@ def load(reference: str, folder: Path = Path()) -> Recipe:
             raise
         except Exception as error:
             raise _raised(error, file, name) from error
-        return _checked(made, f"{file.name}:{name}")
+        return checked(made, f"{file.name}:{name}")
 
 
 def _raised(error: Exception, file: Path, name: str) -> BadRecipe:
@@ -153,7 +153,8 @@ def _native_optimiser(optimiser: torch.optim.Optimizer, origin: str) -> BadRecip
     )
 
 
-def _checked(made: object, origin: str) -> Recipe:
+def checked(made: object, origin: str) -> Recipe:
+    """`made`, if it is a sound Recipe; `origin` says whose it is. Raises BadRecipe."""
     if not isinstance(made, Recipe):
         raise BadRecipe(
             f"{origin} returned a {type(made).__name__}, not an assay.training.recipe.Recipe",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,7 +13,7 @@ from assay.app.invocation import app_of
 from assay.app.output import table
 from assay.app.units import parse_amount, show_amount
 from assay.cli.commands import job_post
-from assay.cli.commands.job_model import JobArgument, evaluate, fetch, sample, verify
+from assay.cli.commands.job_model import JobArgument, evaluate, export, fetch, sample, verify
 from assay.cli.lazy import with_rooms
 
 FORCED_ERROR = ("assay.cli.commands.forced_errors", "Errors forced in one's own job to test its verifiers.")
@@ -79,12 +80,16 @@ def watch(
     job: JobArgument,
     every: Annotated[float, typer.Option(help="Seconds.")] = 2.0,
     losses: Annotated[bool, typer.Option(help="Fetch each task's last state and read its loss.")] = True,
+    metrics: Annotated[
+        Path | None, typer.Option(help="Folder for metrics.jsonl and an event file for TensorBoard.")
+    ] = None,
 ) -> None:
     """Follow a job until it is settled."""
     from rich.live import Live
 
     from assay.app.job_progress import line_of, losses_if_fetched, progress_table
     from assay.client.following import Losses, follow
+    from assay.client.metrics import recording
 
     app = app_of(context)
     connection, storage = app.view(), app.storage("view")
@@ -93,11 +98,15 @@ def watch(
     last = ""
     known: Losses | None = None
     try:
-        with Live(console=app.output.err, transient=True, auto_refresh=False) as live:
+        with (
+            Live(console=app.output.err, transient=True, auto_refresh=False) as live,
+            recording(metrics) as record,
+        ):
             while True:
                 if losses and known is None:
                     known = losses_if_fetched(app, connection, storage, job_id)
                 following = follow(market, job_id, known)
+                record(following)
                 shown = progress_table(following)
                 if app.output.err.is_terminal:
                     live.update(shown, refresh=True)
@@ -142,5 +151,6 @@ def halt(context: typer.Context, job: JobArgument) -> None:
 
 commands.command()(fetch)
 commands.command()(verify)
+commands.command()(export)
 commands.command("eval")(evaluate)
 commands.command()(sample)

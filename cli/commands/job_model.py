@@ -225,3 +225,21 @@ def sample(
     app = app_of(context)
     text = sample_text(folder, prompt, count, seed)
     app.output.result("job-sample", {"prompt": prompt, "text": text}, prompt + text)
+
+
+def export(
+    context: typer.Context,
+    folder: Annotated[Path, typer.Argument(help="A fetched GPT.")],
+    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("transformers"),
+) -> None:
+    """Write a fetched GPT as a folder that Hugging Face's transformers loads, with its receipt beside it."""
+    from assay.client.exporting import export_gpt2
+
+    app = app_of(context)
+    count = export_gpt2(folder, out)
+    app.output.result(
+        "job-export",
+        {"folder": str(out), "parameters": count},
+        f"wrote {count:,} parameters to {out}:"
+        f' transformers.AutoModelForCausalLM.from_pretrained("{out}"); its tokens are bytes',
+    )

@@ -68,7 +68,7 @@ def test_what_only_saves_time_or_memory_is_traced_as_written(wrap) -> None:
 
 
 def test_a_compiled_module_is_the_module_that_it_wraps() -> None:
-    made = recipe._checked(Recipe(torch.compile(Net()), functional.mse_loss, DATA, Sgd()), "x")
+    made = recipe.checked(Recipe(torch.compile(Net()), functional.mse_loss, DATA, Sgd()), "x")
     assert isinstance(made.model, Net)
     assert job(made.model).slot_names == job(Net()).slot_names
     assert job(nn.Sequential(torch.compile(Net()))).inner.root == job(nn.Sequential(Net())).inner.root
@@ -177,5 +177,5 @@ def test_an_optimiser_of_pytorchs_is_told_what_to_use_instead(optimiser, ours: s
     net = Net()
     made = Recipe(net, functional.mse_loss, DATA, optimiser(net.parameters(), lr=0.01))
     with pytest.raises(BadRecipe, match=f"torch.optim's {optimiser.__name__}") as caught:
-        recipe._checked(made, "net.py:build")
+        recipe.checked(made, "net.py:build")
     assert ours in caught.value.hint and "--optimiser" in caught.value.hint

@@ -1,0 +1,187 @@
+"""One job, from Python: where it stands, what happens to it, its model.
+
+Contract: reads the chain and published checkpoints, and never writes but to halt or fund the job when asked
+to. What is fetched was led to the root that the chain settled (``client.fetching``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import time
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from random import SystemRandom
+from typing import TYPE_CHECKING
+
+from assay.app.invocation import App
+from assay.app.machine import RESOURCE_LIMITS, engine_of
+from assay.app.units import parse_amount
+from assay.app.wiring import Connection, NodeStorage
+from assay.client.following import Following, Losses, follow, losses_of
+from assay.client.job_events import JobEvent, events_between
+from assay.node.artifacts import load_job
+from assay.protocol.errors import Retry, Stop
+from assay.protocol.types import JobId, Wei
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from assay.client.replaying import Replayed
+    from assay.client.verifying import Verified
+
+PATIENCE_S = 120.0
+"""How long `Job.watch` goes on while the chain's node does not answer."""
+
+
+class Job:
+    """A job on a market; ``Market.post`` and ``Market.job`` give one."""
+
+    def __init__(
+        self,
+        app: App,
+        connection: Connection,
+        storage: NodeStorage,
+        job_id: JobId,
+        model: nn.Module | None,
+    ) -> None:
+        """`model`: the untrained module, where this process posted it."""
+        self._app, self._connection, self._storage = app, connection, storage
+        self._job_id, self._model = job_id, model
+        self._losses: Losses | None = None
+        self.folder = app.settings.home / "models" / job_id.hex()[:16]
+        """Where `fetch` writes unless told otherwise."""
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id[:16]}>"
+
+    @property
+    def id(self) -> str:
+        """64 hex digits."""
+        return self._job_id.hex()
+
+    def progress(self, *, losses: bool = True) -> Following:
+        """Where the job stands now: rounds, tasks, phases, what was paid; with losses where the states that
+        hold them can be fetched. Raises RpcUnreachable."""
+        market = self._connection.market
+        market.refresh()
+        if losses and self._losses is None:
+            self._losses = self._open_losses()
+        return follow(market, self._job_id, self._losses if losses else None)
+
+    async def watch(self, *, every: float = 1.0, losses: bool = True) -> AsyncIterator[JobEvent]:
+        """Everything that happens to the job, from its beginning until it is done.
+
+        Looks every `every` seconds, off the event loop. Also sends again what a reorganisation of the chain
+        has removed of this account's transactions. Raises Retry when the chain's node has not answered for
+        `PATIENCE_S`.
+        """
+        before: Following | None = None
+        answered = time.monotonic()
+        while True:
+            try:
+                now = await asyncio.to_thread(self._look, losses)
+            except Retry:
+                if time.monotonic() - answered > PATIENCE_S:
+                    raise
+                await asyncio.sleep(every)
+                continue
+            answered = time.monotonic()
+            for event in events_between(before, now):
+                yield event
+            if now.done:
+                return
+            before = now
+            await asyncio.sleep(every)
+
+    async def wait(self, *, every: float = 1.0) -> Following:
+        """Wait until the job is done; where it stands then. Raises as `watch`."""
+        async for _ in self.watch(every=every, losses=False):
+            pass
+        return await asyncio.to_thread(partial(self.progress, losses=False))
+
+    def fetch(self, folder: str | Path | None = None, *, model: nn.Module | None = None) -> nn.Module:
+        """The trained model, in evaluation mode, on the CPU; model.safetensors, programs and receipt are
+        written to `folder` (by default `self.folder`).
+
+        `model` is a module of the job's architecture to put the parameters into (a copy of it is returned);
+        it can be left out where this process posted the job, or the job trains a built-in model. Beside the
+        parameters of one of `transformers`' own modules its config.json is written, so that `from_pretrained`
+        loads the folder; for a built-in GPT, ``client.exporting`` makes such a folder. Raises
+        NotSettled while no round is settled, and Stop where the architecture is unknown or does not fit.
+        """
+        from assay.client.exporting import write_config
+        from assay.client.fetched import model_and_parameters
+        from assay.client.fetching import fetch
+        from assay.training.evaluate import loaded, with_parameters
+
+        into = self.folder if folder is None else Path(folder)
+        market, connection = self._connection.market, self._connection
+        market.refresh()
+        self._set_peers()
+        with market.snapshot():
+            place = connection.chain, market.block
+            params = fetch(market, self._storage.blocks, self._job_id, into, RESOURCE_LIMITS, *place)
+        given = self._model if model is None else model
+        if given is not None:
+            write_config(given, into)
+            return with_parameters(copy.deepcopy(given), params)
+        description, _ = model_and_parameters(into)
+        if description.get("kind") == "own":
+            raise Stop(
+                f"the job trains a model of its client's own, {description.get('name')!r}; its parameters are"
+                f" in {into}, and no module to put them into was given",
+                hint="pass one: job.fetch(model=MyModel())",
+                code="no-module",
+            )
+        return loaded(params, description)
+
+    def verify(self, folder: str | Path | None = None) -> Verified:
+        """Check a fetched folder against its receipt, offline. Raises BadReceipt with what is wrong."""
+        from assay.client.verifying import verify
+
+        return verify(self.folder if folder is None else Path(folder))
+
+    def replay(self, folder: str | Path | None = None, *, segments: int | None = None) -> Replayed:
+        """Recompute a fetched job's segments, all or so many drawn at random, bit by bit. Raises BadReceipt
+        with the segment that differs."""
+        from assay.client.receipt import read_receipt
+        from assay.client.replaying import replay
+
+        receipt = read_receipt(self.folder if folder is None else Path(folder))
+        self._set_peers()
+        engine = engine_of(self._app.settings, brief=True)
+        return replay(receipt, self._storage.blocks, RESOURCE_LIMITS, segments, SystemRandom(), engine)
+
+    def fund(self, amount: str | int) -> None:
+        """Add to the job's budget, such as "50tok". Raises InsufficientFunds, and Ask without an account."""
+        value = Wei(amount) if isinstance(amount, int) else parse_amount(amount)
+        market, connection = self._connection.writer, self._connection
+        if (missing := value - market.free(market.me)) > 0:
+            market.deposit(connection.intent("deposit", missing), Wei(missing))
+        market.top_up(connection.intent("top-up", self.id, value), self._job_id, value)
+
+    def halt(self) -> None:
+        """Begin no further round: finished work is paid, the rest of the budget comes back."""
+        self._connection.writer.halt(f"halt/{self.id}", self._job_id)
+
+    def _look(self, losses: bool) -> Following:
+        if self._connection.journal is not None:
+            self._connection.writer.sender.resume()
+        return self.progress(losses=losses)
+
+    def _set_peers(self) -> None:
+        market = self._connection.market
+        self._storage.set_peers(url for owner, url in market.endpoints().items() if owner != market.me)
+
+    def _open_losses(self) -> Losses | None:
+        """What losses are read with; None while the job's files cannot be fetched."""
+        market = self._connection.market
+        self._set_peers()
+        try:
+            files = load_job(self._storage.blocks, market.job(self._job_id).terms, RESOURCE_LIMITS)
+        except Retry:
+            return None
+        engine = engine_of(self._app.settings, brief=True)
+        return losses_of(market, self._storage.blocks, self._job_id, files, engine)

@@ -1,0 +1,211 @@
+"""A market as seen from Python: `assay.connect` gives one.
+
+Contract: settings are those of the command line (arguments, then ASSAY_*, ETH_*, assay.toml, the devnet of
+the home folder); a budget given to `post` is the consent to spend it, nothing else is ever spent but gas. A
+job's files are served from this process, which must therefore stay until solvers have them, best until the
+job is done. Errors are ``assay.protocol.errors``, each with code, message and hint. Not guaranteed: anything
+about other processes that use the same account at the same time.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from assay.api.job import Job
+from assay.api.plan import Plan
+from assay.app.devnet_record import read_devnet
+from assay.app.ids import job_id_of
+from assay.app.invocation import App
+from assay.app.output import Output
+from assay.app.settings import Flags
+from assay.app.units import parse_amount
+from assay.app.wiring import Connection, NodeStorage
+from assay.protocol.types import Address, Wei
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from assay.jobfile.read import JobFile
+    from assay.training.datasets import Dataset
+    from assay.training.job import JobArtifacts
+    from assay.training.optimisers import Optimiser
+    from assay.training.recipe import LossFunction
+
+
+@dataclass(frozen=True)
+class Balance:
+    """What an account holds."""
+
+    free: Wei
+    """Tokens in the market's vault that nothing binds, in the smallest unit (10^-18)."""
+    wallet: Wei
+    """Tokens outside the vault, in the smallest unit."""
+    ether: int
+    """For gas, in wei."""
+
+
+def connect(
+    *,
+    home: str | Path | None = None,
+    rpc_url: str | Sequence[str] | None = None,
+    account: str | None = None,
+    password_file: str | Path | None = None,
+    keystore: str | Path | None = None,
+    deployment: str | Path | None = None,
+    max_spend: str | None = None,
+    quiet: bool = True,
+) -> Market:
+    """Connect to a market; without `account`, and none in the settings, for reading only.
+
+    `rpc_url`: one URL, or several of which the first is preferred; `max_spend`: most ether for gas, such as
+    "0.1ether"; `quiet=False` says on stderr what is done. Raises Ask where there is no chain, deployment or
+    key, and RpcUnreachable.
+    """
+    urls = rpc_url if rpc_url is None or isinstance(rpc_url, str) else ",".join(rpc_url)
+    texts = (None if path is None else str(path) for path in (home, password_file, keystore, deployment))
+    home_text, password_text, keystore_text, deployment_text = texts
+    flags = Flags(home_text, urls, account, password_text, keystore_text, deployment_text)
+    app = App(flags, Output(as_json=False, quiet=quiet), yes=True, dry_run=False, max_spend=max_spend)
+    return Market(app)
+
+
+class Market:
+    """A market, and one's account on it. Close it, or use it as a context manager."""
+
+    def __init__(self, app: App) -> None:
+        self._app, self._stack = app, ExitStack()
+        name = app.settings.describe()["account"].value
+        self._connection: Connection = app.connect(name) if name else app.view()
+        self._account = name
+        self._stack.callback(app.close)
+        self._storage: NodeStorage | None = None
+        self._serving = ""
+
+    def __repr__(self) -> str:
+        return f"<Market chain={self._connection.chain.chain_id} account={self._account or 'none'}>"
+
+    @property
+    def address(self) -> Address:
+        """The account's address; the zero address where there is none."""
+        return self._connection.market.me
+
+    def balance(self) -> Balance:
+        """What the account holds."""
+        market, me = self._connection.market, self.address
+        market.refresh()
+        return Balance(market.free(me), market.wallet(me), self._connection.ether(me))
+
+    def jobs(self) -> list[Job]:
+        """All jobs, oldest first."""
+        market = self._connection.market
+        market.refresh()
+        return [self._job(view.job_id, None) for view in market.jobs()]
+
+    def job(self, job_id: str) -> Job:
+        """A job by its id or its first 8 digits or more. Raises Stop where there is none, or several."""
+        market = self._connection.market
+        market.refresh()
+        found = job_id_of(market, job_id)
+        market.job(found)
+        return self._job(found, None)
+
+    def estimate(
+        self,
+        model: nn.Module,
+        loss: LossFunction,
+        optimiser: Optimiser,
+        data: Dataset,
+        plan: Plan | None = None,
+    ) -> Wei:
+        """The most that a job can cost, in the token's smallest unit; sends nothing. Raises as `post`."""
+        from assay.client.posting import estimate
+        from assay.jobfile.terms import conditions_of, terms_of
+        from assay.node.artifacts import publish_job
+
+        body, files = self._traced(model, loss, optimiser, data, plan)
+        market, conditions = self._connection.market, conditions_of(body)
+        published = publish_job(self._own_storage().blocks, files)
+        terms = terms_of(body, published, bytes(32), market.me, 0)
+        return estimate(terms, conditions, market.bounds())
+
+    def post(
+        self,
+        model: nn.Module,
+        loss: LossFunction,
+        optimiser: Optimiser,
+        data: Dataset,
+        *,
+        budget: str | int,
+        plan: Plan | None = None,
+    ) -> Job:
+        """Have `model` trained: trace its step, publish the files, post the job, and serve its files.
+
+        `loss` maps (outputs, targets) to an f32 scalar; `optimiser` is one of ``assay.training.optimisers``
+        or ``assay.training.muon``; `budget` is such as "400tok" or an int in the smallest unit, and must
+        cover the worst case (`estimate`). `model` itself is not changed; `Job.fetch` gives a trained copy.
+        Raises UnsupportedOperation with the line of your code that no program can express, BadRecipe,
+        BadJobFile, OverBudget, Unfunded, and Ask where no account was chosen.
+        """
+        from assay.jobfile.post import publish_and_post
+
+        self._connection.writer  # noqa: B018 - raises where there is no key
+        body, files = self._traced(model, loss, optimiser, data, plan)
+        value = Wei(budget) if isinstance(budget, int) else parse_amount(budget)
+        self._serve()
+        job_id = publish_and_post(self._app, self._connection, self._own_storage(), body, files, value)
+        return self._job(job_id, copy.deepcopy(model))
+
+    def close(self) -> None:
+        """Stop serving and close what was opened."""
+        self._stack.close()
+
+    def __enter__(self) -> Market:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _job(self, job_id: bytes, model: nn.Module | None) -> Job:
+        from assay.protocol.types import JobId
+
+        return Job(self._app, self._connection, self._own_storage(), JobId(job_id), model)
+
+    def _traced(
+        self,
+        model: nn.Module,
+        loss: LossFunction,
+        optimiser: Optimiser,
+        data: Dataset,
+        plan: Plan | None,
+    ) -> tuple[JobFile, JobArtifacts]:
+        from assay.jobfile.build import build
+        from assay.training.recipe import Recipe, checked
+
+        name = type(model).__name__
+        recipe = checked(Recipe(model, loss, data, optimiser), name)
+        if plan is None:
+            plan = Plan(local=read_devnet(self._app.settings.home) is not None)
+        body = plan.job_file(name)
+        return body, build(body, recipe)
+
+    def _own_storage(self) -> NodeStorage:
+        if self._storage is None:
+            self._storage = self._app.storage(self._account or "view")
+            self._stack.callback(self._storage.close)
+        return self._storage
+
+    def _serve(self) -> None:
+        """Serve the account's blocks until the market is closed."""
+        from assay.app.web import serve_blocks
+
+        if not self._serving:
+            connection, storage = self._connection, self._own_storage()
+            self._serving = self._stack.enter_context(serve_blocks(self._account, connection, storage))

@@ -1,0 +1,69 @@
+"""What a job is asked to be, from Python arguments: the job file without a file.
+
+Contract: starts from the template that `assay job init --from` writes and changes what is named; every value
+is checked as a job file's is, with the same words. Amounts and durations are texts with units: "5tok", "60s".
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from assay.jobfile.read import BadJobFile, JobFile, job_file_of
+from assay.jobfile.templates import LOCAL, PUBLIC, own_template
+
+SECTIONS = ("outer", "training", "verification", "times", "money", "class")
+Precision = Literal["auto", "single", "split"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A job's shape and terms. What is not given is the template's: docs/economics.md says why."""
+
+    rounds: int = 3
+    """Outer steps."""
+    steps_per_round: int = 64
+    """Inner steps of each shard between two outer steps."""
+    segment_steps: int = 4
+    """A solver commits to its state this often; a verifier replays whole segments."""
+    batch: int = 8
+    """Records a pass."""
+    accumulate: int = 1
+    """Passes a step, whose gradients are averaged."""
+    shards: int = 2
+    """Solvers that train at the same time."""
+    seed: int = 1
+    """Of the order of the data and of random numbers in the program."""
+    precision: Precision = "auto"
+    """Of matrix products: docs/decisions/0028-outliers.md."""
+    local: bool = False
+    """Deadlines for a chain on this machine instead of a public one."""
+    sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Anything else of the job file by section and key: ``{"money": {"price_cap": "30tok"}}``."""
+
+    def job_file(self, name: str) -> JobFile:
+        """The job file of a model called `name` that brings data and optimiser. Raises BadJobFile."""
+        times = LOCAL if self.local else PUBLIC
+        text = own_template(f"python:{name}", batch=1, rounds=1, times=times)
+        body = tomllib.loads(text)
+        body["training"] |= {
+            "rounds": self.rounds,
+            "batch": self.batch,
+            "seed": self.seed,
+            "accumulate": self.accumulate,
+            "shards": self.shards,
+            "min_shards": self.shards,
+            "steps_per_round": self.steps_per_round,
+            "segment_steps": self.segment_steps,
+        }
+        body["precision"]["products"] = self.precision
+        for section, values in self.sections.items():
+            if section not in SECTIONS:
+                raise BadJobFile(
+                    f"a job has no section {section!r} that a plan can change",
+                    hint=f"there are {', '.join(SECTIONS)}",
+                )
+            body[section] = {**body[section], **values}
+        return job_file_of(body, "the plan")

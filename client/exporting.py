@@ -1,0 +1,116 @@
+"""A fetched GPT as a folder that Hugging Face's `transformers` loads: GPT-2's names, shapes and settings.
+
+Contract: the numbers are the fetched ones, transposed where GPT-2 keeps a matrix the other way round; biases
+that the job's model does not have are zeros. The receipt stands beside them, for whoever wants to follow them
+back; what it vouches for is the folder that they were made from. Not guaranteed: the same bits in
+`transformers`' own arithmetic, which is native floating point. A vocabulary of bytes needs no tokenizer: byte
+values are the tokens.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from assay.client.fetched import model_and_parameters
+from assay.client.receipt import RECEIPT
+from assay.protocol.errors import Stop
+from assay.training.models import VOCABULARY, GptConfig, from_description
+
+_ACTIVATIONS = {"gelu": "gelu_new", "gelu_erf": "gelu", "relu": "relu", "silu": "silu"}
+_BLOCK = {
+    "norm_1": "ln_1",
+    "attention.qkv": "attn.c_attn",
+    "attention.out": "attn.c_proj",
+    "norm_2": "ln_2",
+    "up": "mlp.c_fc",
+    "down": "mlp.c_proj",
+}
+_TURNED = ("attention.qkv", "attention.out", "up", "down")
+"""Kept as [inputs, outputs] by GPT-2."""
+
+
+def gpt2_config(config: GptConfig) -> dict[str, Any]:
+    """GPT-2's `config.json` for one of ours."""
+    return {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "vocab_size": VOCABULARY,
+        "n_positions": config.context,
+        "n_ctx": config.context,
+        "n_embd": config.d_model,
+        "n_layer": config.n_layer,
+        "n_head": config.n_head,
+        "n_inner": 4 * config.d_model,
+        "activation_function": _ACTIVATIONS[config.activation],
+        "layer_norm_epsilon": 1e-5,
+        "resid_pdrop": 0.0,
+        "embd_pdrop": 0.0,
+        "attn_pdrop": 0.0,
+        "tie_word_embeddings": config.tied,
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "torch_dtype": "float32",
+    }
+
+
+def gpt2_tensors(config: GptConfig, params: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Our GPT's parameters under GPT-2's names and in its shapes; all f32."""
+    width = config.d_model
+    out = {
+        "transformer.wte.weight": params["embedding.weight"],
+        "transformer.wpe.weight": params["position.weight"],
+        "transformer.ln_f.weight": params["norm.weight"],
+        "transformer.ln_f.bias": params.get("norm.bias", torch.zeros(width)),
+    }
+    if not config.tied:
+        out["lm_head.weight"] = params["head.weight"]
+    for i in range(config.n_layer):
+        for ours, theirs in _BLOCK.items():
+            weight = params[f"blocks.{i}.{ours}.weight"]
+            bias = params.get(f"blocks.{i}.{ours}.bias", torch.zeros(weight.shape[0]))
+            turned = weight.T if ours in _TURNED else weight
+            out[f"transformer.h.{i}.{theirs}.weight"] = turned
+            out[f"transformer.h.{i}.{theirs}.bias"] = bias
+    return {name: tensor.contiguous() for name, tensor in out.items()}
+
+
+def export_gpt2(folder: Path, out: Path) -> int:
+    """Write the GPT fetched into `folder` as a `transformers` folder; how many parameters.
+
+    Raises Stop where `folder` holds no fetched model, another kind of model, or `out` is `folder`.
+    """
+    if out.resolve() == folder.resolve():
+        raise Stop(
+            f"{out} holds the fetched model, which its receipt is about", hint="choose another folder"
+        )
+    description, params = model_and_parameters(folder)
+    config = from_description(description)
+    if not isinstance(config, GptConfig):
+        raise Stop(
+            f"a model of kind {description.get('kind')!r} has no architecture that transformers knows",
+            hint="load model.safetensors into your own module",
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    tensors = gpt2_tensors(config, params)
+    save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
+    (out / "config.json").write_text(json.dumps(gpt2_config(config), indent=2) + "\n")
+    shutil.copyfile(folder / RECEIPT, out / RECEIPT)
+    return sum(tensor.numel() for tensor in tensors.values())
+
+
+def write_config(model: nn.Module, folder: Path) -> bool:
+    """Write the config.json of one of `transformers`' own modules (or a subclass) beside its parameters,
+    which have its names already, so that `from_pretrained(folder)` loads them; whether it is one."""
+    to_json = getattr(getattr(model, "config", None), "to_json_string", None)
+    if not callable(to_json):
+        return False
+    (folder / "config.json").write_text(str(to_json()))
+    return True

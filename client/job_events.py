@@ -1,0 +1,137 @@
+"""What has happened to a job between two looks at it, as events.
+
+Contract: pure; `events_between` of any two moments says everything that differs between them in the order of
+rounds and shards, also where the chain was reorganised or the job rewound and things go backwards. Not
+guaranteed: that a phase which came and went between two looks is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from assay.client.following import Following, TaskLine
+from assay.protocol.types import ZERO_ADDRESS, Address, Phase
+
+
+class JobEventKind(StrEnum):
+    """What a `JobEvent` is about."""
+
+    TAKEN = "taken"
+    """A solver holds a shard that it has not committed to."""
+    TASK = "task"
+    """A task's claim came to another phase."""
+    LOSS = "loss"
+    """A task's last training loss was read from its published state."""
+    DISPUTE = "dispute"
+    """A game was opened on a task."""
+    OUTER = "outer"
+    """A round's outer claim came to another phase."""
+    MISSING = "missing"
+    """A round was closed without a shard."""
+    CONVICTION = "conviction"
+    """Claims were convicted."""
+    REWIND = "rewind"
+    """The job goes on from an earlier round."""
+    DIVERGED = "diverged"
+    """A task's numbers ceased to be finite."""
+    HALTED = "halted"
+    """No further round begins."""
+    DONE = "done"
+    """All that will be settled is settled."""
+
+
+@dataclass(frozen=True)
+class JobEvent:
+    """One thing that happened to a job; `str(event)` says it in words."""
+
+    kind: JobEventKind
+    text: str
+    round: int
+    shard: int | None = None
+    phase: Phase | None = None
+    loss: float | None = None
+    """Training loss at the end of the task, in the unit of the job's loss function."""
+    step: int | None = None
+    """Steps of one shard from the job's beginning to this loss."""
+    solver: Address | None = None
+    following: Following | None = field(default=None, repr=False, compare=False)
+    """The whole job at the moment that this was seen."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def events_between(before: Following | None, now: Following) -> list[JobEvent]:
+    """What differs; `before` None: everything that has happened so far."""
+    found: list[JobEvent] = []
+    was = {} if before is None else {(line.round, line.shard): line for line in before.tasks}
+    rewinds, convictions = (0, 0) if before is None else (before.rewinds, before.convictions)
+    at = now.job.progress.round
+    if now.convictions > convictions:
+        count = now.convictions - convictions
+        text = f"{count} claim{'s' if count > 1 else ''} convicted, {now.convictions} in all"
+        found.append(JobEvent(JobEventKind.CONVICTION, text, at, following=now))
+    if now.rewinds > rewinds:
+        text = f"the job is rewound and goes on from round {at}"
+        found.append(JobEvent(JobEventKind.REWIND, text, at, following=now))
+    for line in now.tasks:
+        found += _of_task(was.get((line.round, line.shard)), line, before, now)
+    for round_, phase in enumerate(now.outer):
+        old = Phase.NONE if before is None else before.outer[round_]
+        if phase != old:
+            text = f"round {round_}: outer step {_moved(old, phase)}"
+            found.append(JobEvent(JobEventKind.OUTER, text, round_, phase=phase, following=now))
+    if now.divergence is not None and (before is None or before.divergence is None):
+        found.append(JobEvent(JobEventKind.DIVERGED, str(now.divergence), at, following=now))
+    if now.job.progress.halted and not (before is not None and before.job.progress.halted):
+        text = "halted: no further round begins"
+        found.append(JobEvent(JobEventKind.HALTED, text, at, following=now))
+    if now.done and not (before is not None and before.done):
+        text = f"done: {now.job.progress.settled_rounds} of {now.job.terms.rounds} rounds settled"
+        found.append(JobEvent(JobEventKind.DONE, text, at, following=now))
+    return found
+
+
+def _moved(old: Phase, new: Phase) -> str:
+    if new == Phase.NONE:
+        return f"no longer {old.name.lower()}"
+    return new.name.lower() + (f", after {old.name.lower()}" if new < old else "")
+
+
+def _of_task(
+    old: TaskLine | None, line: TaskLine, before: Following | None, now: Following
+) -> list[JobEvent]:
+    """What differs at one place."""
+    found: list[JobEvent] = []
+    place = f"round {line.round}, shard {line.shard}"
+    same = old is not None and old.claim_id == line.claim_id
+    phase = Phase.NONE if old is None else old.phase
+
+    def add(kind: JobEventKind, text: str, loss: float | None = None) -> None:
+        step = None if loss is None else (line.round + 1) * now.job.terms.steps_per_round
+        solver = None if line.holder == ZERO_ADDRESS else line.holder
+        told = f"{place}: {text}"
+        found.append(JobEvent(kind, told, line.round, line.shard, line.phase, loss, step, solver, now))
+
+    if _in_training(line, now) and not (
+        old is not None and old.holder == line.holder and before is not None and _in_training(old, before)
+    ):
+        add(JobEventKind.TAKEN, f"in training by {line.holder}")
+    if line.phase != phase:
+        add(JobEventKind.TASK, _moved(phase, line.phase))
+    elif not same and line.claim_id is not None and old is not None:
+        add(JobEventKind.TASK, f"{line.phase.name.lower()} again, by another claim")
+    if line.loss is not None and not (same and old is not None and old.loss is not None):
+        add(JobEventKind.LOSS, f"loss {line.loss:.4f}", line.loss)
+    if line.disputes > (old.disputes if same and old is not None else 0):
+        add(JobEventKind.DISPUTE, "disputed")
+    if line.missing and not (old is not None and old.missing):
+        add(JobEventKind.MISSING, "the round was closed without it")
+    return found
+
+
+def _in_training(line: TaskLine, moment: Following) -> bool:
+    """Whether a solver works on it: it holds the shard, and its claim of the present round is not there."""
+    here = line.claim_id is None and line.round == moment.job.progress.round
+    return here and not moment.done and line.holder != ZERO_ADDRESS
