@@ -62,7 +62,7 @@ def bad(why: str) -> BadReceipt:
     return BadReceipt(f"the model does not verify: {why}", hint="fetch the job again from the chain")
 
 
-def job_id_of(chain: Chain, terms: Terms) -> JobId:
+def derived_job_id(chain: Chain, terms: Terms) -> JobId:
     """Id of the job with these terms (rule 3.1)."""
     return JobId(keccak(encode(chain.chain_id, chain.contracts["Jobs"], terms)))
 
@@ -160,7 +160,7 @@ def body_of(
         "chain": {"id": chain.chain_id, "contracts": dict(chain.contracts)},
         "block": block,
         "rounds": rounds,
-        "job": job_id_of(chain, terms).hex(),
+        "job": derived_job_id(chain, terms).hex(),
         "terms": words(terms).hex(),
         "claims": [claim_json(view) for view in claims],
         "disputes": [dispute_json(game) for game in disputes],

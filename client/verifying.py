@@ -24,7 +24,7 @@ from assay.client.receipt import (
     Receipt,
     bad,
     claim_id_of,
-    job_id_of,
+    derived_job_id,
     read_receipt,
 )
 from assay.node.artifacts import program_ref
@@ -88,7 +88,7 @@ def replayed_segments(terms: Terms, claims: list[ClaimView]) -> tuple[int, int]:
 
 def _check_ids(receipt: Receipt) -> None:
     try:
-        found = job_id_of(receipt.chain, receipt.terms)
+        found = derived_job_id(receipt.chain, receipt.terms)
     except (KeyError, Stop) as error:
         raise bad(f"the receipt names no Jobs contract ({error})") from error
     if found != receipt.job_id:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from assay.numerics.encoding import to_bytes
 from assay.program.execute import Executor, Patch, StepContext
-from assay.program.hashing import PLAIN_BYTES, Hasher, shared
+from assay.program.hashing_threads import PLAIN_BYTES, Hasher, shared
 from assay.program.isa import Node, Op, Program
 from assay.program.state import slot_tree, state_tree
 from assay.protocol import trees

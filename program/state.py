@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from assay.numerics.encoding import EncodingError, from_bytes, to_bytes
-from assay.program import hashing
+from assay.program import hashing_threads
 from assay.program.execute import TORCH_DTYPES
 from assay.program.isa import Program
 from assay.protocol import trees
 from assay.protocol.errors import Stop
 
 BACKGROUND_BYTES = 16 << 20
-"""States of at least this size are hashed by threads of their own (``program.hashing``)."""
+"""States of at least this size are hashed by threads of their own (``program.hashing_threads``)."""
 
 
 class InvalidState(Stop):
@@ -72,7 +72,7 @@ def begin_tree(state: Sequence[Tensor]) -> Callable[[], trees.Tree]:
     if sum(x.numel() * x.element_size() for x in state) < BACKGROUND_BYTES:
         tree = trees.build([trees.tensor_root(to_bytes(x)) for x in state])
         return lambda: tree
-    roots = hashing.shared().roots(state)
+    roots = hashing_threads.shared().roots(state)
     return lambda: trees.build([root.result() for root in roots])
 
 

@@ -51,6 +51,19 @@ def fees(rpc: Rpc, policy: FeePolicy, purpose: str) -> tuple[int, int]:
     return fee_wei, min(tip_wei, fee_wei)
 
 
+def raised_fees(
+    rpc: Rpc, policy: FeePolicy, purpose: str, last_fee_wei: int, last_tip_wei: int
+) -> tuple[int, int] | None:
+    """(max fee, tip) in wei per gas at which pools take a transaction in the place of one that is stuck: a
+    quarter more than that, and at least what `fees` says; None above the operator's cap. Raises as `fees`."""
+    fee_wei, tip_wei = fees(rpc, policy, purpose)
+    fee_wei = max(fee_wei, last_fee_wei * 5 // 4 + 1)
+    tip_wei = max(tip_wei, last_tip_wei * 5 // 4 + 1)
+    if fee_wei > policy.max_fee_per_gas_wei:
+        return None
+    return fee_wei, min(tip_wei, fee_wei)
+
+
 def too_cheap(text: str) -> bool:
     """Whether a node refuses a transaction for what it pays, in the node's own lower-case words."""
     return any(words in text for words in _TOO_CHEAP)

@@ -1,7 +1,7 @@
 """Whether what was mined is still there, and who took a nonce: what the sender believes of a chain that may
 change.
 
-Contract: `Checkpoints.gone` gives every executed intent whose block has been replaced since it was last
+Contract: `MinedBlocks.gone` gives every executed intent whose block has been replaced since it was last
 looked at, however deep and however long ago that was, at the price of two requests where nothing has changed.
 It needs no bound on the depth of a reorganisation: it remembers blocks under which all receipts were seen to
 be mined, and starts from the highest of them that still stands. `taker` names the transaction that has a
@@ -19,12 +19,12 @@ from assay.chain.eth.journal import Intent, Journal, Receipt
 from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, quantity
 
 _KEPT = 16
-"""Checkpoints: the last ones, and older ones at growing distances."""
+"""Blocks kept: the last ones, and older ones at growing distances."""
 _WRITE_EVERY = 32
-"""Blocks: an older checkpoint on disk costs a look at the receipts since, and no more."""
+"""Blocks: an older block on disk costs a look at the receipts since, and no more."""
 
 
-class Checkpoints:
+class MinedBlocks:
     """Blocks, latest last, under each of which every receipt of this account that the journal has of the
     block's height or below is mined. Kept in the journal."""
 
@@ -37,7 +37,7 @@ class Checkpoints:
         self._written = self._blocks[-1][0] if self._blocks else -1
 
     def settled(self, receipt: Receipt) -> None:
-        """A receipt is about to be kept: checkpoints at its height or above it did not know of it."""
+        """A receipt is about to be kept: blocks at its height or above it did not know of it."""
         kept = [block for block in self._blocks if block[0] < receipt.block_number]
         if len(kept) < len(self._blocks):
             self._blocks = kept
@@ -45,7 +45,7 @@ class Checkpoints:
 
     def gone(self) -> Iterator[tuple[Intent, Receipt]]:
         """Executed intents whose block is no longer the chain's, oldest first; once all of them have been
-        dealt with, the present head is a checkpoint. Raises RpcUnreachable."""
+        dealt with, the present head is kept. Raises RpcUnreachable."""
         head = get_block(self._rpc, "latest")
         if head is None or (self._blocks and self._blocks[-1][1] == head["hash"]):
             return

@@ -21,9 +21,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from assay.chain.eth.errors import Registry, explain, reverted
-from assay.chain.eth.fees import FeePolicy, fees, too_cheap
+from assay.chain.eth.fees import FeePolicy, raised_fees, too_cheap
 from assay.chain.eth.journal import Attempt, Call, Intent, Journal, Receipt, State
-from assay.chain.eth.mined import Checkpoints, receipt_of, taker
+from assay.chain.eth.mined import MinedBlocks, receipt_of, taker
 from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, identity, quantity
 from assay.chain.eth.simulation import Simulation, simulate, why_failed
 from assay.protocol.errors import Ask, AssayError, InsufficientFunds, Retry, Reverted, RpcUnreachable
@@ -90,7 +90,7 @@ class Sender:
         self.identity = identity(rpc)
         self.chain_id = int(self.identity.split(":")[0])
         journal.bind(self.identity)
-        self._checkpoints = Checkpoints(rpc, journal, self.address)
+        self._mined_blocks = MinedBlocks(rpc, journal, self.address)
         self._pending_since: dict[str, float] = {}
 
     def send(self, key: str, call: Call) -> Receipt:
@@ -173,7 +173,7 @@ class Sender:
         never signed are left to whoever meant them (`Journal.unsigned`). One that cannot go on holds up no
         other: its error is raised last. Raises RpcUnreachable at once.
         """
-        for intent, receipt in self._checkpoints.gone():
+        for intent, receipt in self._mined_blocks.gone():
             self._still_mined(intent, receipt)
         error: AssayError | None = None
         for work in (*self._gap_fillers(), *self._look_after_open()):
@@ -350,14 +350,13 @@ class Sender:
         """Offer the same transaction at a fee that pools accept as a replacement; False if the cap forbids
         it."""
         last = intent.attempts[-1]
-        fee, tip = fees(self.rpc, self.policy, intent.call.purpose)
-        fee = max(fee, last.max_fee_wei * 5 // 4 + 1)
-        tip = max(tip, last.tip_wei * 5 // 4 + 1)
-        if fee > self.policy.max_fee_per_gas_wei:
+        raised = raised_fees(self.rpc, self.policy, intent.call.purpose, last.max_fee_wei, last.tip_wei)
+        if raised is None:
             return False
+        fee, tip = raised
         nonce = intent.nonce if intent.nonce is not None else 0
         again = self.journal.sign(
-            intent.key, nonce, lambda held: self._signed(intent.call, held, last.gas, fee, min(tip, fee))
+            intent.key, nonce, lambda held: self._signed(intent.call, held, last.gas, fee, tip)
         )
         self._broadcast(again)
         return True
@@ -377,7 +376,7 @@ class Sender:
             self._settle(receipt_of(intent.key, found))
 
     def _settle(self, receipt: Receipt) -> Intent:
-        self._checkpoints.settled(receipt)
+        self._mined_blocks.settled(receipt)
         return self.journal.settle(receipt.key, receipt)
 
     def _is_final(self, receipt: Receipt | None) -> bool:

@@ -78,3 +78,23 @@ def test_every_contract_is_under_the_projects_licence() -> None:
     assert "Apache License" in (ROOT / "LICENSE").read_text()
     marked = "// SPDX-License-Identifier: Apache-2.0\n"
     assert [name for name in tracked("*.sol") if not (ROOT / name).read_text().startswith(marked)] == []
+
+
+def places() -> list[tuple[Path, list[str]]]:
+    """Files that the map's "Where it happens" names, each with the names that it says they define."""
+    table = (DOCS / "README.md").read_text().split("## Where it happens")[1]
+    found = []
+    for row in re.findall(r"^\| (?!what|--)(.*) \|$", table, re.MULTILINE):
+        _, contracts, nodes = row.split(" |")
+        for base, cell in ((ROOT / "contracts", contracts), (ROOT, nodes)):
+            for path, name in re.findall(r"`([^`]+\.\w+)`(?: `(\w+)`)?", cell):
+                found.append((base / path, [name] if name else []))
+    return found
+
+
+def test_what_the_map_says_happens_somewhere_is_defined_there() -> None:
+    assert len(places()) > 20
+    for path, names in places():
+        assert path.is_file(), path
+        for name in names:
+            assert re.search(rf"\b(def|class|function) {name}\b", path.read_text()), f"{path}: {name}"

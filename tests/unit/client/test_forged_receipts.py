@@ -19,7 +19,7 @@ from safetensors.torch import load, save
 
 from assay.client import receipt
 from assay.client.on_chain import compare
-from assay.client.receipt import BadReceipt, OldReceipt, claim_id_of, job_id_of, read_receipt
+from assay.client.receipt import BadReceipt, OldReceipt, claim_id_of, derived_job_id, read_receipt
 from assay.client.replaying import replay
 from assay.client.verifying import verify
 from assay.numerics.encoding import to_bytes
@@ -219,7 +219,7 @@ def test_attack_r13_invented_claims_are_consistent_and_nothing_more(fetched: Fet
 def test_attack_r13_an_invented_job_is_unknown_to_the_chain(fetched: Fetched, copy: Path) -> None:
     true = read_receipt(copy)
     terms = replace(true.terms, client=account("mallory"))
-    job_id = job_id_of(true.chain, terms)
+    job_id = derived_job_id(true.chain, terms)
     forgery = Forgery(copy)
     forgery.seal(terms=words(terms).hex(), job=job_id.hex())
     Forgery(copy).claims(lambda view: with_claim(view, True, job_id=job_id))

@@ -11,10 +11,10 @@ import torch
 import assay.dispute.trace as trace_module
 from assay.dispute.trace import StepTrace, trace_step
 from assay.numerics.encoding import to_bytes
-from assay.program import hashing
+from assay.program import hashing_threads
 from assay.program.build import ProgramBuilder
 from assay.program.execute import Executor, StepContext
-from assay.program.hashing import Hasher
+from assay.program.hashing_threads import Hasher
 from assay.program.isa import DType, Op
 from assay.program.state import state_root
 from assay.protocol import trees
@@ -68,7 +68,7 @@ def test_outputs_are_kept_all_together_or_not_at_all() -> None:
 def test_roots_from_hashing_threads_are_the_same(monkeypatch: pytest.MonkeyPatch, key: bytes) -> None:
     sample, made = random_sample(5), Hasher(2)
     plain = trace(sample, key)
-    monkeypatch.setattr(hashing, "PLAIN_BYTES", 0)
+    monkeypatch.setattr(hashing_threads, "PLAIN_BYTES", 0)
     monkeypatch.setattr(trace_module, "PLAIN_BYTES", 0)
     beside = trace(sample, key, hasher=made)
     assert made._threads._threads

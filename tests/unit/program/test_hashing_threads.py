@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from assay.numerics.encoding import EncodingError, to_bytes
-from assay.program import hashing, sha_kernel, state
-from assay.program.hashing import PLAIN_BYTES, Hasher
+from assay.program import hashing_threads, sha_kernel, state
+from assay.program.hashing_threads import PLAIN_BYTES, Hasher
 from assay.protocol import trees
 
 KEY = b"k" * 32
@@ -119,7 +119,7 @@ def test_a_state_has_one_tree_however_it_is_hashed(monkeypatch: pytest.MonkeyPat
     slots = [filled(size, size) for size in (4, 4096, 2 * MIB + 4)]
     monkeypatch.setattr(state, "BACKGROUND_BYTES", background)
     made = Hasher(2)
-    monkeypatch.setattr(hashing, "shared", lambda: made)
+    monkeypatch.setattr(hashing_threads, "shared", lambda: made)
     found = state.begin_tree(slots)
     assert found() == state.state_tree(slots) == trees.build([plain(x) for x in slots])
     assert bool(made._threads._threads) == (background == 0)
