@@ -1,10 +1,11 @@
 """What order-free arithmetic costs: a whole training step against native fp32, eager and compiled.
 
-Four forms of the same step (forward, backward, optimiser) from the same state and batch: native eager,
-native `torch.compile`, the order-free reference, the order-free compiled form. All are timed in one run,
-taking turns, so that a busy machine slows all of them alike; the table gives the fastest and the median
-turn, and ratios of the fastest. The first step of the compiled form is compared with the reference, bit
-by bit. Memory is the most that PyTorch's allocator holds in a step, with the state that goes in.
+Five forms of the same step (forward, backward, optimiser) from the same state and batch: native eager, native
+`torch.compile`, the same in bfloat16 (`torch.autocast`), the order-free reference, the order-free compiled
+form. All are timed in one run, taking turns, so that a busy machine slows all of them alike; the table gives
+the fastest and the median turn, and ratios of the fastest. The first step of the compiled form is compared
+with the reference, bit by bit. Memory is the most that PyTorch's allocator holds in a step, with the state
+that goes in.
 
 Usage: `python scripts/bench/numerics.py [--quick] [--size gpt-512 ...] [--turns 15] [--threads 1 --threads 2]
 [--json FILE] [--record]`. Compiling takes minutes, once; forms are kept under `--cache`.
@@ -36,9 +37,10 @@ from scripts.bench.report import ROOT, add_options, refuse_partial, report, tabl
 SEED = b"benchmark".ljust(32, b"\0")
 CORPUS_BYTES = 1 << 17
 Step = Callable[[], object]
-NATIVE_EAGER, NATIVE, REFERENCE, COMPILED = (
+NATIVE_EAGER, NATIVE, NATIVE_BF16, REFERENCE, COMPILED = (
     "native eager",
     "native compiled",
+    "native bf16 compiled",
     "order-free reference",
     "order-free compiled",
 )
@@ -80,7 +82,7 @@ def built(size: Size) -> tuple[job.JobArtifacts, datasets.Layout, optimisers.Opt
 
 
 def forms(size: Size, cache: Path) -> tuple[dict[str, Step], dict[str, float]]:
-    """The four steps, and what is known of them before timing."""
+    """The five steps, and what is known of them before timing."""
     made, layout, rule = built(size)
     context = StepContext(made.records, SEED, 0, 0)
     started = time.perf_counter()
@@ -97,9 +99,11 @@ def forms(size: Size, cache: Path) -> tuple[dict[str, Step], dict[str, float]]:
     state = [x.clone() for x in made.genesis]
     torch._dynamo.reset()  # of another size or number of threads nothing may be left
     fused = torch.compile(native)
+    halved = torch.compile(_in_bf16(native))
     steps: dict[str, Step] = {
         NATIVE_EAGER: lambda: native(state, batch),
         NATIVE: lambda: fused(state, batch),
+        NATIVE_BF16: lambda: halved(state, batch),
         REFERENCE: lambda: reference.step(made.genesis, context),
         COMPILED: lambda: compiled.step(made.genesis, context),
     }
@@ -113,13 +117,24 @@ def forms(size: Size, cache: Path) -> tuple[dict[str, Step], dict[str, float]]:
     }
 
 
+def _in_bf16(native: Callable[..., object]) -> Callable[..., object]:
+    """The step with its products in bfloat16, as mixed-precision training has it: weights and sums stay
+    fp32."""
+
+    def step(state: list[torch.Tensor], batch: torch.Tensor) -> object:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return native(state, batch)
+
+    return step
+
+
 def timed(steps: dict[str, Step], turns: int, reference_turns: int) -> dict[str, Timing]:
     """Every form once a turn, the order reversed each time; the reference only in the first turns.
 
     The order-free forms have run before, when they were compared.
     """
     found = {name: Timing() for name in steps}
-    for name in (NATIVE_EAGER, NATIVE):
+    for name in (NATIVE_EAGER, NATIVE, NATIVE_BF16):
         steps[name]()
     for turn in range(turns):
         names = list(steps) if turn % 2 else list(reversed(steps))
@@ -164,6 +179,7 @@ def measured(name: str, size: Size, cache: Path, turns: int, quick: bool) -> dic
         "processor_ms": {n: round(s * 1e3, 1) for n, s in best_processor.items()},
         "peak_bytes": memory,
         "ratio_vs_native_compiled": round(best[COMPILED] / best[NATIVE], 3),
+        "ratio_vs_native_bf16": round(best[COMPILED] / best[NATIVE_BF16], 3),
         "ratio_vs_native_eager": round(best[COMPILED] / best[NATIVE_EAGER], 3),
         "processor_ratio_vs_native_compiled": round(best_processor[COMPILED] / best_processor[NATIVE], 3),
         "reference_ratio": round(best[REFERENCE] / best[NATIVE_EAGER], 3),
