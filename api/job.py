@@ -172,8 +172,7 @@ class Job:
         return self.progress(losses=losses)
 
     def _set_peers(self) -> None:
-        market = self._connection.market
-        self._storage.set_peers(url for owner, url in market.endpoints().items() if owner != market.me)
+        self._storage.follow(self._connection.market)
 
     def _open_losses(self) -> Losses | None:
         """What losses are read with; None while the job's files cannot be fetched."""

@@ -84,7 +84,7 @@ def line_of(following: Following) -> str:
 def losses_if_fetched(app: App, connection: Connection, storage: NodeStorage, job_id: JobId) -> Losses | None:
     """What a job's losses are read with; None while its files cannot be fetched."""
     market = connection.market
-    storage.set_peers(market.endpoints().values())
+    storage.follow(market)
     try:
         files = load_job(storage.blocks, market.job(job_id).terms, RESOURCE_LIMITS)
     except Retry:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,9 +128,15 @@ class NodeStorage:
     blocks: NodeBlocks
     traffic: Traffic
 
-    def set_peers(self, urls: Iterable[str]) -> None:
-        """Fetch from these gateways from now on."""
-        self.blocks.set_peers(list(urls))
+    def follow(self, market: ChainView) -> None:
+        """Fetch from now on from where the market's accounts serve, but this one: whoever published a
+        manifest first, the others by what they have at stake."""
+        from assay.storage.peers import PeerInfo
+
+        self.exchange.set_peers(
+            (PeerInfo(g.url, g.stake, g.publishes) for g in market.gateways() if g.account != market.me),
+            market.publisher,
+        )
 
     def close(self) -> None:
         """Stop fetching, and keep what was counted."""

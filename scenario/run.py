@@ -175,7 +175,7 @@ class Run:
 
         outcome, market = self.outcome, connection.market
         outcome.games = list(market.games(job_id))
-        storage.set_peers(url for owner, url in market.endpoints().items() if owner != market.me)
+        storage.follow(market)
         self.say("[yellow]client[/]      fetches the model, led to the root that the chain settled")
         with market.snapshot():
             fetch(market, storage.blocks, job_id, self.out, RESOURCE_LIMITS, connection.chain, market.block)

@@ -1,17 +1,18 @@
 """Fetch blocks by CID from peers' trustless gateways.
 
 Contract:
-- Every block is hashed before it is stored or returned. A peer that sends a wrong one is not asked
-again for
-  `ban_s` seconds; a peer that fails or stalls is left alone for a growing time.
-- Every request has one deadline for everything (connecting, headers, body; for a
-  CAR also a time without a new block and a least rate), a cap on the bytes it may
-bring, no
-  redirects, no cookies, no decompression, and no proxy from the environment.
-- A CAR is taken block by block: only blocks that the caller wants are kept, and bytes that nobody asked
-for end the
-  transfer and the peer's good name.
-- `BlockNotFound` names each peer asked and what became of it.
+- Every block is hashed before it is stored or returned. Whom to ask, in which order, and whom to leave alone
+  says `Peers`.
+- A block is asked of the best peer first; of the next when that one has not got it, or as soon as it takes
+  longer than usual; of up to `fanout` at once. The first right answer wins and ends the other requests.
+- Peers with nothing at stake have budgets of their own in each fetch: `stranger_s` seconds, and
+  `stranger_bytes` of wrong bytes. Whoever has something at stake is asked even after that.
+- Every request has one deadline for everything (connecting, headers, body), a least rate of bytes after
+  `grace_s`, for a CAR also a time without a new block, a cap on the bytes it may bring, no redirects, no
+  cookies, no decompression, and no proxy from the environment.
+- A CAR is taken block by block: only blocks that the caller wants are kept, and bytes that nobody asked for
+  end the transfer and the peer's good name.
+- `BlockNotFound` names peers asked and what became of it.
 
 Does not guarantee: that a peer list is safe to contact; peers are URLs from strangers, so run nodes
 without access to private HTTP services. Who may be on the list is the caller's decision.
@@ -25,6 +26,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -39,16 +41,22 @@ from assay.protocol.errors import (
     BlockTooLarge,
     CorruptBlock,
     PeerUnreachable,
-    Stop,
 )
 from assay.storage.blockstore import MAX_BLOCK_BYTES, BlockStore
 from assay.storage.car import BadCar, CarParser
 from assay.storage.cid import CID_BYTES, Cid
+from assay.storage.peers import Peer, PeerInfo, Peers
+from assay.storage.race import Pace, Race, RaceConfig, Spent
 
 T = TypeVar("T")
+PublisherOf = Callable[[bytes], str | None]
+"""A block's digest to the URL of whoever published it, where the chain knows."""
 
 _CAR_OVERHEAD_BYTES = CID_BYTES + 8
 _NAMED_PEERS = 8
+_AT_ONCE = 128
+_RESOLVERS = 64
+"""Threads that look up names: one that never answers holds one for half a minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,32 +65,29 @@ class ExchangeConfig:
 
     `rounds`: how often a fetch goes round the peers while some fail without saying "not here".
     `fetch_deadline_s`: after this long, a fetch asks no further peer for its block.
+    `patience_s`: a peer that has not answered for three times its usual pace, within these bounds, gets
+    company.
+    `car_peers`: how many are asked for a CAR before the blocks are fetched one by one.
     """
 
     connect_timeout_s: float = 3.0
     block_deadline_s: float = 20.0
     fetch_deadline_s: float = 120.0
-    car_stall_s: float = 20.0
+    grace_s: float = 2.0
+    min_bytes_per_s: float = 16_384.0
+    patience_s: tuple[float, float] = (0.05, 2.0)
+    fanout: int = 32
+    stranger_s: float = 20.0
+    stranger_bytes: int = 128 << 20
+    car_stall_s: float = 2.0
     car_min_bytes_per_s: float = 100_000.0
+    car_peers: int = 3
     rounds: int = 2
     backoff_s: float = 0.2
-    max_backoff_s: float = 30.0
+    max_backoff_s: float = 3600.0
     ban_s: float = 900.0
+    max_ban_s: float = 86_400.0
     parallel: int = 4
-
-
-class BadPeerUrl(Stop):
-    """A peer's address is not a plain http(s) base URL."""
-
-    code = "bad-peer-url"
-
-
-@dataclass(slots=True)
-class _Peer:
-    url: str
-    failures: int = 0
-    rest_until: float = 0.0
-    banned_until: float = 0.0
 
 
 class Exchange:
@@ -95,27 +100,37 @@ class Exchange:
     def __init__(
         self,
         store: BlockStore,
-        peers: Iterable[str] = (),
+        peers: Iterable[str | PeerInfo] = (),
         config: ExchangeConfig | None = None,
         *,
         clock: Callable[[], float] = time.monotonic,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self.config = config or ExchangeConfig()
+        self.config = conf = config or ExchangeConfig()
         self._store = store
-        self._clock = clock
-        self._turn = 0
-        self._known: dict[str, _Peer] = {}
-        self._peers: tuple[_Peer, ...] = ()
+        self._peers = Peers(
+            clock,
+            ban_s=conf.ban_s,
+            max_ban_s=conf.max_ban_s,
+            rest_s=conf.backoff_s,
+            max_rest_s=conf.max_backoff_s,
+        )
+        self._publisher: PublisherOf = lambda digest: None
+        self._latest: str | None = None
+        """Who delivered last: asked first for the rest of a file."""
         self._client = httpx.AsyncClient(
-            timeout=httpx.Timeout(self.config.block_deadline_s, connect=self.config.connect_timeout_s),
+            timeout=httpx.Timeout(conf.block_deadline_s, connect=conf.connect_timeout_s),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=_AT_ONCE),
             follow_redirects=False,
             trust_env=False,
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
             transport=transport,
             headers={"Accept-Encoding": "identity", "User-Agent": "assay"},
         )
+        self._race = RaceConfig(conf.fanout, conf.patience_s, conf.grace_s)
+        self._room = asyncio.Semaphore(_AT_ONCE)
         self._loop = asyncio.new_event_loop()
+        self._loop.set_default_executor(ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="names"))
         self._thread = threading.Thread(target=self._loop.run_forever, name="exchange", daemon=True)
         self._thread.start()
         self.set_peers(peers)
@@ -137,31 +152,28 @@ class Exchange:
         self._thread.join()
         self._loop.close()
 
-    def set_peers(self, urls: Iterable[str]) -> list[str]:
+    def set_peers(self, peers: Iterable[str | PeerInfo], publisher: PublisherOf | None = None) -> list[str]:
         """Replace the peer list and return the entries left out because they are no plain http(s) base URL.
 
-        One stranger's malformed entry must not cost the others. Kept and banned peers stay known.
+        `publisher`: who has said on chain that it published the block of a digest, asked for it before
+        others; called in the thread that fetches.
         """
-        cleaned: dict[str, None] = {}
-        refused: list[str] = []
-        for url in urls:
-            try:
-                cleaned[_clean_url(url)] = None
-            except BadPeerUrl:
-                refused.append(url)
-        now = self._clock()
-        banned = {url: peer for url, peer in self._known.items() if peer.banned_until > now}
-        self._peers = tuple(self._known.get(url) or _Peer(url) for url in cleaned)
-        self._known = banned | {peer.url: peer for peer in self._peers}
-        return refused
+        given = list(peers)
+        if publisher is not None:
+            self._publisher = publisher
+
+        async def replace() -> list[str]:
+            return self._peers.replace(given)
+
+        return self._run(replace())
 
     def peers(self) -> list[str]:
         """The current peer list."""
-        return [peer.url for peer in self._peers]
+        return self._peers.urls()
 
     def banned(self) -> list[str]:
         """Peers of the current list that sent a corrupt block and are not asked for now."""
-        return [peer.url for peer in self._peers if peer.banned_until > self._clock()]
+        return self._peers.banned()
 
     def fetch(self, cid: str) -> bytes:
         """Fetch, verify and store one block. Raises `BadCid`, `BlockNotFound`."""
@@ -169,7 +181,7 @@ class Exchange:
 
     def fetch_block(self, cid: Cid) -> bytes:
         """Like `fetch`, for a parsed CID."""
-        return self._run(self._fetch(cid))
+        return self._run(self._fetch(cid, self._publisher(cid.digest)))
 
     def fetch_many(self, cids: Iterable[Cid]) -> None:
         """Fetch and store blocks, a few at a time. Raises `BlockNotFound` for the first one that nobody
@@ -181,8 +193,7 @@ class Exchange:
 
         Raises `BlockNotFound`, `CorruptBlock`, `BlockTooLarge`, `PeerUnreachable`, `BadPeerUrl`.
         """
-        url = _clean_url(peer_url)
-        return self._run(self._download(self._known.get(url, _Peer(url)), Cid.parse(cid)))
+        return self._run(self._download(self._peers.peer(peer_url), Cid.parse(cid), Spent()))
 
     def fetch_car(self, root: Cid, wanted: Iterable[Cid], allowed: Iterable[Cid], max_bytes: int) -> set[Cid]:
         """Stream the DAG from peers, keep the wanted blocks, and return those that nobody delivered.
@@ -203,7 +214,7 @@ class Exchange:
 
         async def work() -> None:
             for cid in queue:
-                await self._fetch(cid)
+                await self._fetch(cid, self._latest)
 
         workers = [asyncio.ensure_future(work()) for _ in range(min(self.config.parallel, len(cids)))]
         try:
@@ -213,62 +224,74 @@ class Exchange:
                 worker.cancel()
             await asyncio.gather(*workers, return_exceptions=True)
 
-    async def _fetch(self, cid: Cid) -> bytes:
-        outcomes: dict[str, str] = {}
-        cause: AssayError | None = None
-        left, latest = self._candidates(), self._loop.time() + self.config.fetch_deadline_s
+    async def _fetch(self, cid: Cid, publisher: str | None = None) -> bytes:
+        outcomes: dict[str, AssayError] = {}
+        spent, began = Spent(), self._loop.time()
+
+        def closed(peer: Peer) -> bool:
+            """Whether nothing more is to be had from a peer in this fetch."""
+            taken = self._loop.time() - began
+            if taken > self.config.fetch_deadline_s:
+                return True
+            used_up = taken > self.config.stranger_s or spent.wasted_bytes > self.config.stranger_bytes
+            return used_up and not peer.vouched
+
+        asked = self._peers.order(publisher)
         for turn in range(self.config.rounds):
-            if turn > 0 and left:
+            if turn > 0 and asked:
                 await asyncio.sleep(self.config.backoff_s * 2.0 ** (turn - 1))
-            asked, left = left, []
-            for peer in asked:
-                if self._loop.time() > latest:
-                    break
-                try:
-                    data = await self._download(peer, cid)
-                except AssayError as error:
-                    outcomes[peer.url], cause = error.code, error
-                    if isinstance(error, PeerUnreachable):
-                        left.append(peer)
-                else:
-                    self._store.put_verified(data, cid, durable=False)
-                    return data
-        raise _not_found(cid, outcomes, self.banned()) from cause
+            race = Race(self._race, lambda peer: self._download(peer, cid, spent), closed, self._peers.failed)
+            data = await race.run(asked)
+            outcomes |= race.outcomes
+            if data is not None:
+                self._store.put_verified(data, cid, durable=False)
+                return data
+            failed = [p for p in asked if isinstance(race.outcomes.get(p.url), PeerUnreachable)]
+            asked = sorted(failed, key=lambda peer: not peer.vouched)[: self.config.fanout]
+        cause = list(outcomes.values())[-1] if outcomes else None
+        told = {url: error.code for url, error in outcomes.items()}
+        raise _not_found(cid, told, self.banned()) from cause
 
-    def _candidates(self) -> list[_Peer]:
-        """Peers to ask, starting one further each time; those that failed lately come last."""
-        now, peers = self._clock(), self._peers
-        if not peers:
-            return []
-        self._turn += 1
-        start = self._turn % len(peers)
-        usable = [peer for peer in peers[start:] + peers[:start] if peer.banned_until <= now]
-        return sorted(usable, key=lambda peer: peer.rest_until > now)
-
-    async def _download(self, peer: _Peer, cid: Cid) -> bytes:
-        try:
-            async with (
-                asyncio.timeout(self.config.block_deadline_s),
-                self._open(peer, cid, "raw") as response,
-            ):
-                data = await _read_capped(peer.url, cid, response, MAX_BLOCK_BYTES)
-        except (PeerUnreachable, TimeoutError, httpx.HTTPError) as error:
-            raise self._unreachable(peer, cid, error) from error
-        except BlockTooLarge:
-            self._ban(peer)
-            raise
+    async def _download(self, peer: Peer, cid: Cid, spent: Spent) -> bytes:
+        async with self._room:
+            began = self._loop.time()
+            last = began + self.config.block_deadline_s
+            pace = Pace(last, self.config.grace_s, self.config.min_bytes_per_s)
+            first_s = self._first_byte_s(peer)
+            received = Spent()
+            try:
+                async with (
+                    asyncio.timeout_at(min(last, began + first_s)) as deadline,
+                    self._open(peer, cid, "raw") as response,
+                ):
+                    data = await _read_capped(peer.url, cid, response, received, deadline, pace)
+            except (PeerUnreachable, TimeoutError, httpx.HTTPError) as error:
+                spent.wasted_bytes += received.wasted_bytes
+                raise self._unreachable(peer, cid, error) from error
+            except BlockTooLarge:
+                spent.wasted_bytes += received.wasted_bytes
+                self._peers.lied(peer)
+                raise
         if not cid.matches(data):
-            self._ban(peer)
+            spent.wasted_bytes += len(data)
+            self._peers.lied(peer)
             raise CorruptBlock(
                 f"peer {peer.url} sent {len(data)} bytes that are not block {cid}; it is left alone for now",
                 hint="fetch the block from another peer; remove this one from the list if it happens again",
             )
-        peer.failures, peer.rest_until = 0, 0.0
+        self._latest = peer.url
+        self._peers.delivered(peer, self._loop.time() - began)
         return data
+
+    def _first_byte_s(self, peer: Peer) -> float:
+        """How long a peer may take until the first byte of its answer."""
+        if peer.delivers:
+            return self.config.block_deadline_s
+        return self.config.grace_s * (3 if peer.vouched else 1)
 
     async def _fetch_car(self, root: Cid, missing: set[Cid], allowed: set[Cid], max_bytes: int) -> None:
         latest = self._loop.time() + self.config.fetch_deadline_s
-        for peer in self._candidates():
+        for peer in self._peers.order(self._latest)[: self.config.car_peers]:
             if not missing or self._loop.time() > latest:
                 return
             try:
@@ -276,24 +299,24 @@ class Exchange:
             except (PeerUnreachable, TimeoutError, httpx.HTTPError) as error:
                 self._unreachable(peer, root, error)
             except BadCar:
-                self._ban(peer)
+                self._peers.lied(peer)
             except BlockNotFound:
                 continue
 
     async def _take_car(
-        self, peer: _Peer, root: Cid, missing: set[Cid], allowed: set[Cid], max_bytes: int
+        self, peer: Peer, root: Cid, missing: set[Cid], allowed: set[Cid], max_bytes: int
     ) -> None:
         parser, unseen = CarParser(), set(allowed)
+        received, stall_s = 0, self.config.car_stall_s
         room = max_bytes + _CAR_OVERHEAD_BYTES * (len(allowed) + 4)
-        stall_s = self.config.car_stall_s
-        latest = self._loop.time() + stall_s + room / self.config.car_min_bytes_per_s
+        began = self._loop.time()
         async with (
             asyncio.timeout(stall_s) as deadline,
             self._open(peer, root, "car") as response,
         ):
             async for chunk in response.aiter_raw():
-                room -= len(chunk)
-                if room < 0:
+                received += len(chunk)
+                if received > room:
                     raise BadCar(f"peer {peer.url} sent more for {root} than the DAG has")
                 for cid, data in parser.feed(chunk):
                     if cid not in unseen:
@@ -302,17 +325,18 @@ class Exchange:
                     if cid in missing:
                         self._store.put_verified(data, cid, durable=False)
                         missing.remove(cid)
-                    deadline.reschedule(min(latest, self._loop.time() + stall_s))
+                    earned = began + stall_s + received / self.config.car_min_bytes_per_s
+                    deadline.reschedule(min(earned, self._loop.time() + stall_s))
             parser.finish()
-        peer.failures, peer.rest_until = 0, 0.0
 
     @asynccontextmanager
-    async def _open(self, peer: _Peer, cid: Cid, wanted: str) -> AsyncIterator[httpx.Response]:
+    async def _open(self, peer: Peer, cid: Cid, wanted: str) -> AsyncIterator[httpx.Response]:
         url = f"{peer.url}/ipfs/{cid}"
         headers = {"Accept": f"application/vnd.ipld.{wanted}"}
         async with self._client.stream("GET", url, params={"format": wanted}, headers=headers) as response:
             if response.status_code in (400, 404, 406, 410, 413):
-                peer.failures, peer.rest_until = 0, 0.0
+                if wanted == "raw":
+                    self._peers.absent(peer)
                 raise BlockNotFound(
                     f"peer {peer.url} does not have {cid} as {wanted}", hint="ask another peer"
                 )
@@ -325,30 +349,34 @@ class Exchange:
                 )
             yield response
 
-    def _unreachable(self, peer: _Peer, cid: Cid, error: BaseException) -> PeerUnreachable:
-        peer.failures += 1
-        pause = min(self.config.max_backoff_s, self.config.backoff_s * 2.0 ** min(peer.failures, 16))
-        peer.rest_until = self._clock() + pause
+    def _unreachable(self, peer: Peer, cid: Cid, error: BaseException) -> PeerUnreachable:
+        self._peers.failed(peer)
         return PeerUnreachable(
             f"peer {peer.url} gave no answer for {cid}: {type(error).__name__} {error}".rstrip(),
             hint="check that the peer's gateway runs and can be reached, or add other peers",
         )
 
-    def _ban(self, peer: _Peer) -> None:
-        peer.banned_until = self._clock() + self.config.ban_s
 
-
-async def _read_capped(peer_url: str, cid: Cid, response: httpx.Response, max_bytes: int) -> bytes:
+async def _read_capped(
+    peer_url: str,
+    cid: Cid,
+    response: httpx.Response,
+    received: Spent,
+    deadline: asyncio.Timeout,
+    pace: Pace,
+) -> bytes:
     parts: list[bytes] = []
-    size = 0
+    first_s = 0.0
     async for part in response.aiter_raw():
-        size += len(part)
-        if size > max_bytes:
+        first_s = first_s or asyncio.get_running_loop().time()
+        received.wasted_bytes += len(part)
+        if received.wasted_bytes > MAX_BLOCK_BYTES:
             raise BlockTooLarge(
-                f"peer {peer_url} sent more than {max_bytes} bytes for block {cid}",
+                f"peer {peer_url} sent more than {MAX_BLOCK_BYTES} bytes for block {cid}",
                 hint="no valid block is that large; ask another peer",
             )
         parts.append(part)
+        deadline.reschedule(pace.until(first_s, received.wasted_bytes))
     return b"".join(parts)
 
 
@@ -363,18 +391,3 @@ def _not_found(cid: Cid, outcomes: dict[str, str], banned: list[str]) -> BlockNo
         f"block {cid} is not stored here and no peer delivered it; peers tried: {tried}{left_out}",
         hint="add a peer that has the block, or try again once one is reachable",
     )
-
-
-def _clean_url(url: str) -> str:
-    try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL as error:
-        raise BadPeerUrl(f"peer {url!r} is not a URL: {error}", hint=_URL_HINT) from error
-    if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo:
-        raise BadPeerUrl(f"peer {url!r} is not a plain http or https address", hint=_URL_HINT)
-    if parsed.query or parsed.fragment:
-        raise BadPeerUrl(f"peer {url!r} has a query or a fragment", hint=_URL_HINT)
-    return str(parsed).rstrip("/")
-
-
-_URL_HINT = "give the gateway's base URL, for example http://203.0.113.7:8080"

@@ -13,7 +13,6 @@ Source: docs/decisions/0002-storage.md
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from random import Random
 from typing import BinaryIO
 
@@ -33,10 +32,6 @@ class NodeBlocks:
     def __init__(self, store: BlockStore, exchange: Exchange) -> None:
         self.store = store
         self.exchange = exchange
-
-    def set_peers(self, peers: Iterable[str]) -> list[str]:
-        """Replace the peers' gateway base URLs; returns those left out as malformed."""
-        return self.exchange.set_peers(peers)
 
     def put(self, data: bytes, codec: int = RAW) -> str:
         """Store one block and return its CID. Raises `BlockTooLarge`."""

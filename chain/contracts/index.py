@@ -33,6 +33,17 @@ NOTHING = Wei(0)
 _PICKS = (GamePhase.PICK_STEP, GamePhase.PICK_NODE, GamePhase.PICK_LEAF, GamePhase.PICK_OUTPUT)
 
 
+@dataclass(frozen=True)
+class Gateway:
+    """Where an account serves blocks, and what it has at stake, in the token's smallest unit."""
+
+    account: Address
+    url: str
+    stake: int
+    publishes: bool
+    """Whether it is the client of an open job, or has taken a shard of one."""
+
+
 @dataclass
 class MarketIndex:
     """Jobs, claims, games, classes and endpoints, in the order in which they appeared."""
@@ -52,6 +63,10 @@ class MarketIndex:
     demands: dict[int, DemandView] = field(default_factory=dict)
     takers: set[tuple[JobId, Address]] = field(default_factory=set)
     """Who has ever taken a shard of which job."""
+    staked: dict[Address, int] = field(default_factory=dict)
+    """What each account has staked and neither taken out nor lost, in both roles."""
+    publishers: dict[bytes, Address] = field(default_factory=dict)
+    """Who was first to say on chain that it publishes the manifest of this digest, a job's or a claim's."""
     held: Wei = NOTHING
     """Tokens that the vault holds for jobs, games, demands, forced errors and those whose work a rewind
     wasted."""
@@ -65,6 +80,15 @@ class MarketIndex:
     def demands_of(self, job_id: JobId) -> list[DemandView]:
         """Demands on a job's claims, oldest first."""
         return [self.demands[demand_id] for demand_id in self._demands_of.get(job_id, [])]
+
+    def gateways(self) -> list[Gateway]:
+        """Where blocks are served."""
+        busy = {terms.client for job_id, terms in self.jobs.items() if job_id not in self.closed}
+        busy |= {account for job_id, account in self.takers if job_id not in self.closed}
+        return [
+            Gateway(account, url, max(0, self.staked.get(account, 0)), account in busy)
+            for account, url in self.endpoints.items()
+        ]
 
     @classmethod
     def heeds(cls, contract: str, name: str) -> bool:
@@ -95,9 +119,22 @@ class MarketIndex:
     def _on_Stakes_Subscribed(self, a: dict) -> None:
         self.subscriptions[Address(a["account"])] = a["class"]
 
+    def _on_Stakes_Staked(self, a: dict) -> None:
+        self._stake(a["account"], a["amount"])
+
+    def _on_Stakes_Slashed(self, a: dict) -> None:
+        self._stake(a["account"], -a["taken"])
+
+    def _on_Stakes_UnbondFinished(self, a: dict) -> None:
+        self._stake(a["account"], -a["amount"])
+
+    def _stake(self, account: str, change: int) -> None:
+        self.staked[Address(account)] = self.staked.get(Address(account), 0) + change
+
     def _on_Jobs_JobPosted(self, a: dict) -> None:
         job_id = JobId(a["jobId"])
-        self.jobs[job_id] = unpack(Terms, a["terms"])
+        terms = self.jobs[job_id] = unpack(Terms, a["terms"])
+        self.publishers.setdefault(terms.manifest, terms.client)
         self.claims_of.setdefault(job_id, [])
 
     def _on_Tasks_ShardAssigned(self, a: dict) -> None:
@@ -108,7 +145,8 @@ class MarketIndex:
 
     def _on_Tasks_Committed(self, a: dict) -> None:
         claim_id = ClaimId(a["claimId"])
-        self.claims[claim_id] = unpack(Claim, a["claim"])
+        claim = self.claims[claim_id] = unpack(Claim, a["claim"])
+        self.publishers.setdefault(claim.manifest, claim.claimant)
         self.roots[claim_id] = tuple(a["roots"])
         self.claims_of.setdefault(JobId(a["jobId"]), []).append(claim_id)
 

@@ -21,7 +21,7 @@ from assay.chain.contracts.answers import Answers, Key
 from assay.chain.contracts.bindings import INTERFACES, contracts
 from assay.chain.contracts.compile import Artifacts
 from assay.chain.contracts.deploy import Deployment
-from assay.chain.contracts.index import MarketIndex
+from assay.chain.contracts.index import Gateway, MarketIndex
 from assay.chain.contracts.records import unpack
 from assay.chain.eth.abi import MalformedData
 from assay.chain.eth.contract import WrongAnswer
@@ -313,6 +313,18 @@ class ChainView:
         """Where nodes say they serve blocks."""
         with self._pinned() as index:
             return dict(index.endpoints)
+
+    def gateways(self) -> list[Gateway]:
+        """Where nodes say they serve blocks, with what each has at stake."""
+        with self._pinned() as index:
+            return index.gateways()
+
+    def publisher(self, digest: bytes) -> str | None:
+        """Where the first serves that published a manifest of this digest, by the events read so far. Waits
+        for nobody, so that who fetches never waits for a thread that holds a snapshot."""
+        index = self._index
+        account = index.publishers.get(digest)
+        return None if account is None else index.endpoints.get(account)
 
     @contextmanager
     def _pinned(self) -> Iterator[MarketIndex]:

@@ -165,7 +165,7 @@ def open_session(app: App, game_id: int) -> Session:
 
     app.output.say("fetching and checking the job's files")
     storage = app.storage(app.settings.account)
-    storage.set_peers(url for owner, url in market.endpoints().items() if owner != market.me)
+    storage.follow(market)
     try:
         job = market.job(market.claim(view.game.claim_id).claim.job_id)
         engine = engine_of(app.settings, brief=True)

@@ -35,7 +35,7 @@ def open_inspection(app: App, job: str) -> Inspection:
     connection = app.view()
     job_id = job_id_of(connection.market, job)
     storage = app.storage(VIEW_STORE)
-    storage.set_peers(connection.market.endpoints().values())
+    storage.follow(connection.market)
     view = connection.market.job(job_id)
     app.output.say("fetching and checking the job's files")
     state_provider = open_state_provider(

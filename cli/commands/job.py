@@ -62,7 +62,7 @@ def show(context: typer.Context, job: JobArgument) -> None:
     market = connection.market
     job_id = job_id_of(market, job)
     terms = market.job(job_id).terms
-    storage.set_peers(market.endpoints().values())
+    storage.follow(market)
     try:
         files = load_job(storage.blocks, terms, RESOURCE_LIMITS)
         engine = engine_of(app.settings, brief=True)

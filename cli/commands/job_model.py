@@ -38,7 +38,7 @@ def fetch(
     app = app_of(context)
     connection, storage = app.view(), app.storage("view")
     market = connection.market
-    storage.set_peers(market.endpoints().values())
+    storage.follow(market)
     try:
         with market.snapshot():
             params = fetch_model(
@@ -128,7 +128,7 @@ def _replayed(app: App, receipt: Receipt, count: int | None, peers: bool) -> Rep
     engine = engine_of(app.settings, brief=True)
     try:
         if peers:
-            storage.set_peers(app.view().market.endpoints().values())
+            storage.follow(app.view().market)
         return replay(receipt, storage.blocks, RESOURCE_LIMITS, count, SystemRandom(), engine, app.output.say)
     except BlockNotFound as error:
         hint = "add --rpc to fetch from the market's nodes, or name an account that keeps it: --account NAME"

@@ -127,7 +127,7 @@ def why(context: typer.Context, job: str) -> None:
     job_id = job_id_of(connection.market, job)
     connection.market.job(job_id)
     storage = app.storage(app.settings.account)
-    storage.set_peers(connection.market.endpoints().values())
+    storage.follow(connection.market)
     service = SolverService(
         connection.writer,
         storage.blocks,

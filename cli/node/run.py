@@ -153,6 +153,4 @@ class Housekeeping:
         self._announced = True
 
     def _follow(self) -> None:
-        market = self._connection.market
-        urls = (url for account, url in market.endpoints().items() if account != market.me)
-        self._storage.set_peers(urls)
+        self._storage.follow(self._connection.market)

@@ -176,7 +176,7 @@ def test_a_corrupted_block_from_a_peer_is_not_taken(tmp_path: Path) -> None:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     storage = open_storage(tmp_path / "node")
     try:
-        storage.set_peers([f"http://127.0.0.1:{server.server_address[1]}"])
+        storage.exchange.set_peers([f"http://127.0.0.1:{server.server_address[1]}"])
         with pytest.raises(BlockNotFound, match=r"corrupt|match|wrong"):
             storage.blocks.get(cid)
         assert not storage.store.has(cid)

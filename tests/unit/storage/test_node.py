@@ -152,8 +152,8 @@ def test_pin_of_an_incomplete_dag_fails(node: NodeBlocks, far: BlockStore) -> No
 
 def test_peers_can_be_replaced(node: NodeBlocks, far: BlockStore) -> None:
     cid = far.put(b"there", RAW)
-    node.set_peers([])
+    node.exchange.set_peers([])
     with pytest.raises(BlockNotFound):
         node.get(cid)
-    node.set_peers(["http://far"])
+    node.exchange.set_peers(["http://far"])
     assert node.get(cid) == b"there"

@@ -1,0 +1,253 @@
+"""Who is asked for a block, in which order, and who is left alone: what an exchange knows of its peers.
+
+Contract: endpoints are free, so nothing is lost on them but time that others do not need:
+- First come peers that have delivered before, the fastest first and equals in turn; then those that publish
+  for an open job; then the others by their stake. Strangers without stake come last, but for one in four
+  places, so that stake alone hides nobody.
+- Who sends wrong bytes is banned, four times as long each time. Who fails, stalls or drips rests, twice as
+  long each time, and is only half forgiven by a delivery; who says that it has not got a block is not blamed,
+  but loses its place among those that deliver once it mostly says so.
+- All peers of one origin (scheme, host, port) share one record. Leaving the list does not clear it.
+
+Does not guarantee: that peers are safe to contact, or different people. Times in seconds. Not thread-safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from math import log2
+
+import httpx
+
+from assay.protocol.errors import Stop
+
+MAX_PEERS = 4096
+MAX_RECORDS = 4 * MAX_PEERS
+RESTING_ASKED = 8
+"""Of those that rest, how many are asked for a block that nobody else has."""
+VOUCHED_FIRST = 3
+_FIRST_PACE_S = 0.1
+_USEFUL = 0.5
+"""Share of recent answers that were deliveries, from which on a peer counts as one that delivers."""
+_URL_HINT = "give the gateway's base URL, for example http://203.0.113.7:8080"
+
+
+class BadPeerUrl(Stop):
+    """A peer's address is not a plain http(s) base URL."""
+
+    code = "bad-peer-url"
+
+
+@dataclass(frozen=True, slots=True)
+class PeerInfo:
+    """Where somebody serves blocks; `stake` in the token's smallest unit.
+
+    `publishes`: whether it is the client of an open job, or has worked for one.
+    """
+
+    url: str
+    stake: int = 0
+    publishes: bool = False
+
+
+@dataclass(slots=True)
+class Record:
+    """What is known of an origin's conduct."""
+
+    useful: float = 0.0
+    pace_s: float = 0.0
+    failures: int = 0
+    rest_until: float = 0.0
+    bans: int = 0
+    banned_until: float = 0.0
+
+
+@dataclass(slots=True)
+class Peer:
+    """A gateway that can be asked."""
+
+    info: PeerInfo
+    record: Record = field(default_factory=Record)
+
+    @property
+    def url(self) -> str:
+        return self.info.url
+
+    @property
+    def delivers(self) -> bool:
+        """Whether most of what it was asked lately came."""
+        return self.record.useful >= _USEFUL and self.record.failures == 0
+
+    @property
+    def vouched(self) -> bool:
+        """Whether it has anything to lose: a name for delivering, an open job, or stake."""
+        return self.delivers or self.info.publishes or self.info.stake > 0
+
+    @property
+    def pace_s(self) -> float:
+        """How long it takes for a block, or what is assumed of a stranger."""
+        return self.record.pace_s or _FIRST_PACE_S
+
+
+class Peers:
+    """The peers of one exchange, with their records. `clock` gives monotonic seconds."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        *,
+        ban_s: float,
+        max_ban_s: float,
+        rest_s: float,
+        max_rest_s: float,
+    ) -> None:
+        self._clock = clock
+        self._ban_s, self._max_ban_s = ban_s, max_ban_s
+        self._rest_s, self._max_rest_s = rest_s, max_rest_s
+        self._records: dict[str, Record] = {}
+        self._peers: dict[str, Peer] = {}
+        self._turn = 0
+
+    def replace(self, peers: Iterable[str | PeerInfo]) -> list[str]:
+        """Replace the list and return the entries left out because they are no plain http(s) base URL.
+
+        One stranger's malformed entry must not cost the others. Beyond MAX_PEERS the least staked are left
+        out.
+        """
+        infos: dict[str, PeerInfo] = {}
+        refused: list[str] = []
+        for given in peers:
+            info = given if isinstance(given, PeerInfo) else PeerInfo(given)
+            try:
+                url = clean_url(info.url)
+            except BadPeerUrl:
+                refused.append(info.url)
+                continue
+            known = infos.get(url, info)
+            infos[url] = PeerInfo(url, max(known.stake, info.stake), known.publishes or info.publishes)
+        kept = list(infos.values())
+        if len(kept) > MAX_PEERS:
+            kept = sorted(kept, key=lambda info: (not info.publishes, -info.stake))[:MAX_PEERS]
+        self._peers = {info.url: Peer(info, self._record(info.url)) for info in kept}
+        self._forget()
+        return refused
+
+    def urls(self) -> list[str]:
+        """The current list."""
+        return list(self._peers)
+
+    def peer(self, url: str) -> Peer:
+        """The peer at a URL, which need not be on the list. Raises BadPeerUrl."""
+        url = clean_url(url)
+        return self._peers.get(url) or Peer(PeerInfo(url), self._record(url))
+
+    def banned(self) -> list[str]:
+        """Peers of the list that sent wrong bytes and are not asked for now."""
+        now = self._clock()
+        return [url for url, peer in self._peers.items() if peer.record.banned_until > now]
+
+    def order(self, first: str | None = None) -> list[Peer]:
+        """Peers to ask, the best first; `first` is who published what is sought, or had a part of it, and
+        comes at their head unless it rests."""
+        self._turn += 1
+        now = self._clock()
+        usable: list[Peer] = []
+        resting: list[Peer] = []
+        listed = list(self._peers.values())
+        start = self._turn % len(listed) if listed else 0
+        for peer in listed[start:] + listed[:start]:
+            if peer.record.banned_until <= now:
+                (resting if peer.record.rest_until > now else usable).append(peer)
+        usable.sort(key=_rank)
+        usable = _mixed(usable)
+        if first is not None:
+            with suppress(BadPeerUrl):
+                head = clean_url(first)
+                usable.sort(key=lambda peer: peer.url != head)
+        resting.sort(key=lambda peer: (not peer.vouched, peer.record.rest_until))
+        return usable + resting[:RESTING_ASKED]
+
+    def delivered(self, peer: Peer, seconds: float) -> None:
+        """It sent a right block, `seconds` after it was asked."""
+        record = peer.record
+        record.useful += (1 - record.useful) / 4
+        if record.failures == 0:
+            record.useful = max(_USEFUL, record.useful)
+        record.pace_s = seconds if not record.pace_s else (3 * record.pace_s + seconds) / 4
+        record.failures //= 2
+        record.rest_until = 0.0
+
+    def absent(self, peer: Peer) -> None:
+        """It has not got a block."""
+        peer.record.useful *= 0.9
+
+    def failed(self, peer: Peer) -> None:
+        """It failed, or was so slow that it was left."""
+        record = peer.record
+        record.useful /= 2
+        record.failures += 1
+        pause = min(self._max_rest_s, self._rest_s * 2.0 ** min(record.failures, 32))
+        record.rest_until = self._clock() + pause
+
+    def lied(self, peer: Peer) -> None:
+        """It sent wrong bytes."""
+        record = peer.record
+        record.useful = 0.0
+        record.banned_until = self._clock() + min(self._max_ban_s, self._ban_s * 4.0 ** min(record.bans, 16))
+        record.bans += 1
+
+    def _record(self, url: str) -> Record:
+        return self._records.setdefault(_origin(url), Record())
+
+    def _forget(self) -> None:
+        """Drop the oldest records of those that are not on the list, beyond MAX_RECORDS."""
+        here = {_origin(url) for url in self._peers}
+        gone = [origin for origin in self._records if origin not in here]
+        for origin in gone[: max(0, len(self._records) - MAX_RECORDS)]:
+            del self._records[origin]
+
+
+def _rank(peer: Peer) -> tuple[bool, int, int, bool, int]:
+    """Those that deliver by their pace, all others by what they have at stake; each to a factor of two.
+
+    Whoever fails again and again comes later; a few failures are forgiven to who has something at stake."""
+    pace = round(log2(max(peer.pace_s, 0.01))) if peer.delivers else 0
+    failures = peer.record.failures // (4 if peer.vouched else 1)
+    stake = -peer.info.stake.bit_length()
+    return not peer.delivers, pace, failures.bit_length(), not peer.info.publishes, stake
+
+
+def _mixed(peers: list[Peer]) -> list[Peer]:
+    """Those that deliver, then of the others a stranger after every VOUCHED_FIRST that have something at
+    stake: who has much of it must not be able to hide one who has none."""
+    proven = [peer for peer in peers if peer.delivers]
+    vouched = [peer for peer in peers if peer.vouched and not peer.delivers]
+    strangers = [peer for peer in peers if not peer.vouched]
+    mixed, taken = [], 0
+    for stranger in strangers:
+        mixed += [*vouched[taken : taken + VOUCHED_FIRST], stranger]
+        taken += VOUCHED_FIRST
+    return proven + mixed + vouched[taken:]
+
+
+@lru_cache(MAX_RECORDS)
+def _origin(url: str) -> str:
+    parsed = httpx.URL(url)
+    return f"{parsed.scheme}://{parsed.netloc.decode()}"
+
+
+@lru_cache(MAX_RECORDS)
+def clean_url(url: str) -> str:
+    """A gateway's base URL in its one spelling. Raises BadPeerUrl."""
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise BadPeerUrl(f"peer {url[:200]!r} is not a URL: {error}", hint=_URL_HINT) from error
+    if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo:
+        raise BadPeerUrl(f"peer {url[:200]!r} is not a plain http or https address", hint=_URL_HINT)
+    if parsed.query or parsed.fragment:
+        raise BadPeerUrl(f"peer {url[:200]!r} has a query or a fragment", hint=_URL_HINT)
+    return str(parsed).rstrip("/")

@@ -1,0 +1,106 @@
+"""Asking several peers for one thing, the best first: the first right answer wins.
+
+Contract: one peer is asked at first; the next as soon as one has failed or takes longer than usual; never
+more than `fanout` at once. A peer that was slow when another one won is blamed for it; whoever was asked only
+a moment before is not.
+
+Source: hedged requests, Dean and Barroso, The Tail at Scale, 2013.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from assay.protocol.errors import AssayError
+from assay.storage.peers import Peer
+
+_USUAL = 3.0
+"""A peer that takes this many times its usual pace gets company."""
+
+
+@dataclass(slots=True)
+class Spent:
+    """Bytes that came and were of no use."""
+
+    wasted_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """A least rate of bytes, from `grace_s` after the first on; and a last moment on the loop's clock."""
+
+    last_s: float
+    grace_s: float
+    bytes_per_s: float
+
+    def until(self, first_s: float, received_bytes: int) -> float:
+        """When a transfer that brought so much since `first_s` ends unless more comes."""
+        return min(self.last_s, first_s + self.grace_s + received_bytes / self.bytes_per_s)
+
+
+@dataclass(frozen=True, slots=True)
+class RaceConfig:
+    """Peers asked at once at most; bounds of the wait for one before the next is asked too; how long a peer
+    may take without blame. In seconds."""
+
+    fanout: int
+    patience_s: tuple[float, float]
+    grace_s: float
+
+
+class Race:
+    """One round of asking. Runs on the event loop of its caller."""
+
+    def __init__(
+        self,
+        config: RaceConfig,
+        ask: Callable[[Peer], Coroutine[Any, Any, bytes]],
+        closed: Callable[[Peer], bool],
+        blame: Callable[[Peer], None],
+    ) -> None:
+        self.outcomes: dict[str, AssayError] = {}
+        """By URL, why each peer that was asked has not delivered."""
+        self._config, self._ask, self._closed, self._blame = config, ask, closed, blame
+        self._loop = asyncio.get_running_loop()
+        self._running: dict[asyncio.Task[bytes], tuple[Peer, float]] = {}
+
+    async def run(self, peers: Iterable[Peer]) -> bytes | None:
+        """What the first of these peers has that has it; None once all have failed. Passes over those that
+        are `closed` when their turn comes."""
+        left, width = iter(peers), 1
+        try:
+            while True:
+                while len(self._running) < width and (peer := next(left, None)) is not None:
+                    if not self._closed(peer):
+                        task = asyncio.ensure_future(self._ask(peer))
+                        self._running[task] = peer, self._loop.time()
+                if not self._running:
+                    return None
+                done, _ = await asyncio.wait(
+                    self._running, timeout=self._patience(), return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    peer = self._running.pop(task)[0]
+                    try:
+                        return task.result()
+                    except AssayError as error:
+                        self.outcomes[peer.url] = error
+                known = any(peer.delivers for peer, _ in self._running.values())
+                more = len(self._running) + 1 if known and not done else 2 * width
+                width = min(self._config.fanout, more)
+        finally:
+            await self._abandon()
+
+    def _patience(self) -> float:
+        least, most = self._config.patience_s
+        return min(most, max(least, _USUAL * min(peer.pace_s for peer, _ in self._running.values())))
+
+    async def _abandon(self) -> None:
+        """End the requests that are not needed any more."""
+        for task, (peer, since) in self._running.items():
+            if task.cancel() and self._loop.time() - since > self._config.grace_s:
+                self._blame(peer)
+        await asyncio.gather(*self._running, return_exceptions=True)
