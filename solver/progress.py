@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.disk import record
-from assay.node.artifacts import Checkpoint
+from assay.node.checkpoints import Checkpoint
 from assay.protocol.types import JobId
 
 log = logging.getLogger(__name__)
