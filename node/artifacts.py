@@ -66,6 +66,12 @@ class ResourceLimits:
     step_operations: int
 
 
+class Reader(Protocol):
+    """Where blocks are read."""
+
+    def get(self, cid: str) -> bytes: ...
+
+
 class JobFiles(Protocol):
     """What a client publishes (``training.job.JobArtifacts``)."""
 
@@ -227,7 +233,8 @@ def publish_job(blocks: Blocks, files: JobFiles) -> Published:
     )
 
 
-def _read_manifest(blocks: Blocks, digest: bytes) -> dict[str, Any]:
+def read_manifest(blocks: Reader, digest: bytes) -> dict[str, Any]:
+    """The job manifest of this digest. Raises BadManifest where it has another form, and as `get`."""
     body = blocks.get(raw_cid(digest))
     try:
         manifest = parse_canonical(body, MAX_MANIFEST_BYTES)
@@ -332,7 +339,7 @@ def _fit(inner: Program, outer: Program, terms: Terms) -> None:
 
 def load_job(blocks: Blocks, terms: Terms, resource_limits: ResourceLimits) -> LoadedJob:
     """Fetch and check everything of a job. Raises BadManifest, InvalidProgram, InvalidState, Retry."""
-    manifest = _read_manifest(blocks, terms.manifest)
+    manifest = read_manifest(blocks, terms.manifest)
     names = manifest["slots"]
     good = isinstance(names, list) and all(isinstance(n, str) and len(n) <= MAX_NAME_CHARS for n in names)
     if not good or len(names) != terms.inner.slots or len(set(names)) != len(names):

@@ -19,6 +19,7 @@ from torch import Tensor
 from assay.node.artifacts import (
     MAX_MANIFEST_BYTES,
     BadManifest,
+    Reader,
     State,
     canonical_json,
     parse_canonical,
@@ -64,7 +65,7 @@ def publish_checkpoints(blocks: Blocks, checkpoints: Sequence[Checkpoint]) -> by
     return sha256(body).digest()
 
 
-def read_checkpoints(blocks: Blocks, digest: bytes, roots: Sequence[bytes]) -> tuple[Checkpoint, ...]:
+def read_checkpoints(blocks: Reader, digest: bytes, roots: Sequence[bytes]) -> tuple[Checkpoint, ...]:
     """Where the states of a claim with these roots are. Raises BadManifest where that is not told, and as
     `get`."""
     try:

@@ -6,7 +6,7 @@ that deadlines are looked at again. Actions that are one call of Tasks each, due
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any, ClassVar, Protocol, TypedDict, Unpack
@@ -72,6 +72,8 @@ class Node(Service):
         self._waits: dict[JobId, str] = {}
         self._idle = ""
         self._disputant = Disputant(market.me, self._replay_for)
+        self.retention: Callable[[], object] = lambda: None
+        """Deletes what is over, at each look."""
 
     def decide(self) -> Sequence[Action]:
         """What is due now, most urgent first; `tick` asks within a snapshot of the market."""
@@ -85,6 +87,10 @@ class Node(Service):
         """How each kind of action is done, but for those that are sent together."""
         raise NotImplementedError
 
+    def held(self, job_id: JobId) -> Iterable[str]:
+        """Indices of states of a job that this role still works on, though no claim names them yet."""
+        return ()
+
     def state_provider(self, job_id: JobId) -> StateProvider:
         """The job's states, its files fetched and checked at first use. Raises what ``load_job`` raises."""
         raise NotImplementedError
@@ -94,6 +100,7 @@ class Node(Service):
         with self.market.snapshot():
             actions = self.decide()
             reason = "" if actions else self.why_idle()
+            self.attempt("retention", None, self.retention)
         self._say_idle(reason)
         for together, row in groupby(actions, lambda action: isinstance(action, self.TOGETHER)):
             if together:

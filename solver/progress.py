@@ -55,6 +55,19 @@ class TaskProgress:
         path = self._path(job_id, round_, shard, checkpoints[0].root)
         record.write(path, _KIND, {**_place(job_id, round_, shard), "checkpoints": _entries(checkpoints)})
 
+    def kept(self, job_id: JobId, first_round: int) -> set[str]:
+        """CIDs of the published states of a job's tasks from this round on; what was kept of earlier ones is
+        forgotten."""
+        found: set[str] = set()
+        for path in sorted(self._folder.glob(f"{job_id.hex()}-*.json")):
+            round_ = path.stem.split("-")[1]
+            if int(round_) < first_round:
+                path.unlink(missing_ok=True)
+                continue
+            body = record.read_or_set_aside(path, _KIND, instead="what it told of is computed again")
+            found |= {str(entry["cid"]) for entry in (body or {}).get("checkpoints", ())}
+        return found - {""}
+
     def distrust(self) -> None:
         """Put everything aside, for people to look at: nothing of it is ever read again."""
         aside = self._folder.with_name(self._folder.name + ".distrusted")

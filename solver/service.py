@@ -10,7 +10,7 @@ guaranteed: profit.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
@@ -166,6 +166,11 @@ class SolverService(Node):
 
     def state_provider(self, job_id: JobId) -> StateProvider:
         return self._shop(job_id).state_provider
+
+    def held(self, job_id: JobId) -> Iterable[str]:
+        job = self.market.job(job_id)
+        rounds = job.progress.settled_rounds
+        return self._progress.kept(job_id, job.terms.rounds if job.progress.closed else rounds)
 
     def _shop(self, job_id: JobId) -> TaskTrainer:
         if job_id not in self._shops:
