@@ -72,7 +72,7 @@ class Node(Service):
         self._waits: dict[JobId, str] = {}
         self._idle = ""
         self._disputant = Disputant(market.me, self._replay_for)
-        self.retention: Callable[[], object] = lambda: None
+        self.retention: Callable[[], object] | None = None
         """Deletes what is over, at each look."""
 
     def decide(self) -> Sequence[Action]:
@@ -100,7 +100,8 @@ class Node(Service):
         with self.market.snapshot():
             actions = self.decide()
             reason = "" if actions else self.why_idle()
-            self.attempt("retention", None, self.retention)
+            if self.retention is not None:
+                self.attempt("retention", None, self.retention)
         self._say_idle(reason)
         for together, row in groupby(actions, lambda action: isinstance(action, self.TOGETHER)):
             if together:
