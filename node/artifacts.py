@@ -29,7 +29,7 @@ from assay.node.slots import (
 from assay.numerics.encoding import EncodingError, from_bytes
 from assay.program import isa
 from assay.program.execute import TORCH_DTYPES, Records
-from assay.program.hashing import tensor_root
+from assay.program.hashing_threads import tensor_root
 from assay.program.isa import MalformedProgram, Node, Program
 from assay.program.validate import measure, validate
 from assay.protocol.errors import Stop

@@ -44,14 +44,25 @@ class Disposal:
     drop: set[str] = field(default_factory=set)
 
 
+@dataclass(frozen=True)
+class Unclaimed:
+    """Indices of inner states that a role has published and no claim may name: of work that is not done, and
+    of what will never be claimed."""
+
+    live: frozenset[str] = frozenset()
+    over: frozenset[str] = frozenset()
+
+
+NOTHING = Unclaimed()
+
+
 class Retention:
-    """Deletes what is over, whenever a job has come further. `held`: indices of states that a role still
-    works on, of a job."""
+    """Deletes what is over, whenever a job has come further. `unclaimed`: what the role tells of a job."""
 
     def __init__(
-        self, market: MarketView, store: Store, held: Callable[[JobId], Iterable[str]] = lambda _: ()
+        self, market: MarketView, store: Store, unclaimed: Callable[[JobId], Unclaimed] = lambda _: NOTHING
     ) -> None:
-        self._market, self._store, self._held = market, store, held
+        self._market, self._store, self._unclaimed = market, store, unclaimed
         self._seen: object = None
         self._over: dict[JobId, frozenset[str]] = {}
         """Closed jobs of which all is gone that may go, and what stays of each: looked at once."""
@@ -99,8 +110,10 @@ class Retention:
             (found.keep if live else found.drop).update(files.of_claim(view, terms))
         for view, first, end in _built_on(job, claims, over):
             found.keep.update(files.of_claim(view, terms, first, end))
-        for cid in () if over else self._held(job.job_id):
-            found.keep |= {cid, *(slot.cid for slot in files.slots(cid, terms.inner.slots))}
+        unclaimed = self._unclaimed(job.job_id)
+        for cids, into in ((unclaimed.live, found.keep), (unclaimed.over, found.drop)):
+            for cid in cids:
+                into |= {cid, *(slot.cid for slot in files.slots(cid, terms.inner.slots))}
         return found
 
 

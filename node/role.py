@@ -6,7 +6,7 @@ that deadlines are looked at again. Actions that are one call of Tasks each, due
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from typing import Any, ClassVar, Protocol, TypedDict, Unpack
@@ -19,6 +19,7 @@ from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Finding
 from assay.node.challenger import Challenger, Pursuit, replay_for, slots_shown
 from assay.node.engine import REFERENCE_ENGINE, Engine
+from assay.node.retention import NOTHING, Unclaimed
 from assay.node.service import Emit, PendingWrite, Service, ignore, subject
 from assay.node.states import StateProvider, open_state_provider
 from assay.protocol.ports import Blocks, Clock, Market, Write
@@ -87,9 +88,9 @@ class Node(Service):
         """How each kind of action is done, but for those that are sent together."""
         raise NotImplementedError
 
-    def held(self, job_id: JobId) -> Iterable[str]:
-        """Indices of states of a job that this role still works on, though no claim names them yet."""
-        return ()
+    def unclaimed(self, job_id: JobId) -> Unclaimed:
+        """What this role has published of a job that no claim names."""
+        return NOTHING
 
     def state_provider(self, job_id: JobId) -> StateProvider:
         """The job's states, its files fetched and checked at first use. Raises what ``load_job`` raises."""

@@ -20,7 +20,7 @@ from functools import cache
 from torch import Tensor
 
 from assay.numerics.encoding import EncodingError, from_bytes, to_bytes
-from assay.program import hashing
+from assay.program import hashing_threads
 from assay.program.execute import TORCH_DTYPES
 from assay.program.isa import MAX_SLOTS, Node
 from assay.program.state import begin_tree
@@ -211,7 +211,7 @@ class SlotReader:
         except EncodingError as error:
             self._refuse(slot, str(error))
             return None
-        if hashing.tensor_root(tensor) != slot.root:
+        if hashing_threads.tensor_root(tensor) != slot.root:
             self._refuse(slot, "it is another tensor")
             return None
         return tensor

@@ -10,7 +10,7 @@ guaranteed: profit.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
@@ -19,6 +19,7 @@ from assay.node import upkeep
 from assay.node.artifacts import LoadedJob, ResourceLimits, load_job
 from assay.node.availability import answer
 from assay.node.idle import no_stake
+from assay.node.retention import Unclaimed
 from assay.node.role import Action, Node, Options
 from assay.node.service import intent
 from assay.node.states import SourceMissing, StateProvider
@@ -167,10 +168,10 @@ class SolverService(Node):
     def state_provider(self, job_id: JobId) -> StateProvider:
         return self._shop(job_id).state_provider
 
-    def held(self, job_id: JobId) -> Iterable[str]:
+    def unclaimed(self, job_id: JobId) -> Unclaimed:
         job = self.market.job(job_id)
-        rounds = job.progress.settled_rounds
-        return self._progress.kept(job_id, job.terms.rounds if job.progress.closed else rounds)
+        first = job.terms.rounds if job.progress.closed else job.progress.settled_rounds
+        return self._progress.indices(job_id, first)
 
     def _shop(self, job_id: JobId) -> TaskTrainer:
         if job_id not in self._shops:

@@ -94,7 +94,7 @@ def run_node(
     emit = EventLog(home / EVENTS_FILE, echo=not app.output.quiet)
     service = make(NodeParts(connection, storage, connection.clock, emit, home))
     if isinstance(service, Node):
-        service.retention = Retention(connection.market, storage.store, service.held)
+        service.retention = Retention(connection.market, storage.store, service.unclaimed)
     served = storage.store if serve else BlockStore(home / "served")
     storage.traffic.purpose = PURPOSE_OF.get(service.status.role, TRAINING)
     status = partial(_status, service, connection, emit, storage.traffic)

@@ -13,7 +13,7 @@ import torch
 
 from assay.node.artifacts import load_job
 from assay.node.checkpoints import publish_checkpoints, publish_state, read_checkpoints
-from assay.node.retention import GRACE_S, Files, Retention
+from assay.node.retention import GRACE_S, Files, Retention, Unclaimed
 from assay.node.slots import ENTRY_BYTES, MAX_INDEX_BYTES, decode_index
 from assay.node.states import StateProvider, open_state_provider
 from assay.node.work import Work
@@ -21,6 +21,7 @@ from assay.program.state import state_root
 from assay.protocol.errors import BlockNotFound
 from assay.protocol.types import JobId, Kind, Phase
 from assay.solver.adversary import FaultySolver, WeightPlan
+from assay.solver.progress import TaskProgress
 from assay.storage.blockstore import BlockStore
 from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH
 from tests.unit.examples.second import StoredDay
@@ -110,7 +111,7 @@ def test_a_fallen_claim_goes_once_its_game_is_over_but_for_unfinished_work_like_
     (view,) = day.markets["client"].claims(job_id)
     store = node_store(day)
     given = read_checkpoints(store, view.claim.manifest, view.roots)
-    keeps = Retention(day.markets["client"], store, lambda _: [given[1].cid])
+    keeps = Retention(day.markets["client"], store, lambda _: Unclaimed(live=frozenset({given[1].cid})))
     keeps()
     assert all(store.has(checkpoint.cid) for checkpoint in given)
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id) and not disputed())
@@ -120,6 +121,25 @@ def test_a_fallen_claim_goes_once_its_game_is_over_but_for_unfinished_work_like_
     assert given[0].root == day.market_state.jobs[job_id].view.terms.genesis_root
     slots = decode_index(store.read_file(given[1].cid, MAX_INDEX_BYTES), 3)
     assert all(store.has(slot.cid) for slot in slots), "of whoever trains the task again"
+
+
+def test_states_that_will_never_be_claimed_go_with_their_records(day: StoredDay) -> None:
+    job_id = crew(day)
+    assert day.run(day.closed(job_id))
+    store = node_store(day)
+    files = load_job(day.blocks(), day.market_state.jobs[job_id].view.terms, RESOURCE_LIMITS)
+    progress = TaskProgress(day.folder / "carl" / "tasks")
+    started = publish_state(store, files.genesis)
+    trained = publish_state(store, [torch.full((WIDTH,), 5.0), *files.genesis[1:]])
+    progress.save(job_id, 1, 0, [started, trained])
+    keeps = Retention(day.markets["client"], store, lambda job: progress.indices(job, 1))
+    keeps()
+    assert store.has(trained.cid) and progress.load(job_id, 1, 0, started.root)
+    keeps = Retention(day.markets["client"], store, lambda job: progress.indices(job, 2))
+    keeps()
+    assert not store.has(trained.cid)
+    progress.indices(job_id, 2)
+    assert not list((day.folder / "carl" / "tasks").iterdir())
 
 
 def test_what_no_claim_names_is_never_touched(day: StoredDay) -> None:
