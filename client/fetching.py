@@ -18,10 +18,10 @@ from assay.client.receipt import INNER, MANIFEST, MODEL, OUTER, body_of, write_r
 from assay.node.artifacts import LoadedJob, ResourceLimits, load_job, raw_cid
 from assay.node.divergence import not_finite
 from assay.node.rounds import standing
-from assay.node.states import Known, StateProvider
+from assay.node.states import StateProvider
 from assay.node.work import Work
 from assay.program import isa
-from assay.program.state import state_tree
+from assay.protocol import trees
 from assay.protocol.errors import Retry, Stop
 from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import Chain, JobId, Kind, Phase
@@ -74,15 +74,17 @@ def fetch(
     if last is None or last.status.phase != Phase.SETTLED:
         raise NotSettled("the last round's outer claim is not settled", hint="read the chain again")
     state_provider = StateProvider(market, blocks, job_id, Work(job.terms, files))
-    found = state_provider.leaf(last, 1)
-    if not isinstance(found, Known):
+    found = state_provider.some(last, 1, range(files.inner.params))
+    if not isinstance(found, list):
         raise Stop(
             f"the settled outer claim is false: {found}",
             hint="do not use this model; report the job",
             code="false-claim",
         )
-    params = parameters(files, found.state)
-    tree = state_tree(found.state)
+    params = parameters(files, found)
+    slots = state_provider.slots(last, 1)
+    assert slots is not None  # of a state that was read or computed
+    tree = trees.build([slot.root for slot in slots])
     body: dict[str, Any] = {
         **body_of(chain, block, rounds, job.terms, claims, *told),
         "proof": [digest.hex() for digest in tree.range_proof(0, len(params))],

@@ -11,17 +11,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from assay.node.artifacts import LoadedJob, State, read_checkpoints
+from torch import Tensor
+
+from assay.node.artifacts import LoadedJob, State
+from assay.node.checkpoints import Published
 from assay.node.divergence import Divergence, divergence_of, earlier, not_finite
 from assay.node.engine import REFERENCE_ENGINE, Engine
 from assay.node.inaccuracy import Inaccuracy, inaccuracy_of
 from assay.node.rounds import standing
+from assay.node.slots import SlotReader
 from assay.node.work import Work
 from assay.protocol.errors import AssayError
 from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import Address, ClaimId, ClaimView, JobId, JobView, Kind, Phase, Wei
 from assay.training.evaluate import training_loss
 from assay.training.losses import LOSS_SLOT
+
+CACHE_BYTES = 1 << 28
+"""Of tensors in memory, while a job is followed."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,8 @@ class Losses:
     """
 
     def __init__(self, blocks: Blocks, work: Work, *, measure: bool = False) -> None:
-        self._blocks, self._work, self._measure = blocks, work, measure
+        self._work, self._measure = work, measure
+        self._published = Published(blocks, SlotReader(blocks, CACHE_BYTES))
         self._inaccuracies: dict[int, Inaccuracy | None] = {}
         self._ends: dict[ClaimId, tuple[float | None, str]] = {}
         self._divergences: dict[ClaimId, Divergence | None] = {}
@@ -113,20 +121,27 @@ class Losses:
         """Loss of a task's output state, and what in it is not finite."""
         files = self._work.files
         if view.claim_id not in self._ends:
-            state = self._leaf(view, self._work.segments(Kind.TASK))
-            if state is None:
+            names, params = list(files.slot_names), files.inner.params
+            wanted = [*range(params), *([names.index(LOSS_SLOT)] if LOSS_SLOT in names else [])]
+            found = self._some(view, self._work.segments(Kind.TASK), wanted)
+            if found is None:
                 return None, ""
-            loss = training_loss(files.slot_names, state) if LOSS_SLOT in files.slot_names else None
-            self._ends[view.claim_id] = loss, not_finite(files.slot_names, files.inner.params, state)
+            held = [names[i] for i in wanted]
+            loss = training_loss(held, found) if LOSS_SLOT in held else None
+            self._ends[view.claim_id] = loss, not_finite(held, params, found)
         return self._ends[view.claim_id]
 
     def _leaf(self, view: ClaimView, leaf: int) -> State | None:
+        return self._some(view, leaf, range(self._work.files.inner.slots))
+
+    def _some(self, view: ClaimView, leaf: int, wanted: Sequence[int]) -> list[Tensor] | None:
+        """These slots of a task's state; None where any of them cannot be had."""
         try:
-            checkpoint = read_checkpoints(self._blocks, view.claim.manifest, view.roots)[leaf]
-            data = self._blocks.read_file(checkpoint.cid, self._work.files.inner.state_bytes)
-            return self._work.load(Kind.TASK, data)
+            found = self._published.some(view, leaf, self._work.files.inner, wanted)
         except AssayError:
             return None
+        tensors = [tensor for tensor in found or () if tensor is not None]
+        return tensors if len(tensors) == len(wanted) else None
 
 
 def losses_of(

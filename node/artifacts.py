@@ -1,4 +1,4 @@
-"""A job's files on their way to and from storage: manifest, programs, dataset, states, checkpoints.
+"""A job's files on their way to and from storage: manifest, programs, dataset, genesis states.
 
 Contract: `load_job` returns only what agrees with the terms to the last bit: strict canonical JSON, sizes
 bounded before anything is fetched, every root recomputed, both programs validated and fitted to each other.
@@ -18,17 +18,25 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from assay.node.slots import (
+    MAX_INDEX_BYTES,
+    SlotFile,
+    StoredState,
+    decode_index,
+    state_root_of,
+    store_state,
+)
+from assay.numerics.encoding import EncodingError, from_bytes
 from assay.program import isa
-from assay.program.execute import Records
-from assay.program.isa import MalformedProgram, Program
-from assay.program.state import begin_tree, load_state, state_bytes, state_root
+from assay.program.execute import TORCH_DTYPES, Records
+from assay.program.hashing_threads import tensor_root
+from assay.program.isa import MalformedProgram, Node, Program
 from assay.program.validate import measure, validate
 from assay.protocol.errors import Stop
 from assay.protocol.ports import RAW, Blocks
 from assay.protocol.types import ProgramRef, Terms
 
-JOB_SCHEMA = "assay/job/1"
-CHECKPOINT_SCHEMA = "assay/checkpoint/1"
+JOB_SCHEMA = "assay/job/2"
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_NAME_CHARS = 256
 MAX_NESTING = 16
@@ -56,6 +64,12 @@ class ResourceLimits:
     state_bytes: int
     step_bytes: int
     step_operations: int
+
+
+class Reader(Protocol):
+    """Where blocks are read."""
+
+    def get(self, cid: str) -> bytes: ...
 
 
 class JobFiles(Protocol):
@@ -177,7 +191,7 @@ def program_ref(program: Program) -> ProgramRef:
 def publish_job(blocks: Blocks, files: JobFiles) -> Published:
     """Store and pin all files of a job, and its manifest."""
     records = files.records
-    genesis_root, outer_root = state_root(files.genesis), state_root(files.outer_genesis)
+    genesis, outer_genesis = (store_state(blocks, x) for x in (files.genesis, files.outer_genesis))
     dataset_root = records.tree.root if records is not None else bytes(32)
     count, size = (len(records), records.record_size) if records is not None else (0, 0)
 
@@ -185,6 +199,11 @@ def publish_job(blocks: Blocks, files: JobFiles) -> Published:
         cid = blocks.add_file(data)
         blocks.pin(cid)
         return {"cid": cid, "root": root.hex(), **more}
+
+    def pinned(state: StoredState) -> dict[str, Any]:
+        for cid in (state.cid, *(slot.cid for slot in state.slots)):
+            blocks.pin(cid)
+        return {"cid": state.cid, "root": state.root.hex()}
 
     data = {"cid": "", "root": dataset_root.hex(), "records": 0, "recordSize": 0}
     if records is not None:
@@ -194,8 +213,8 @@ def publish_job(blocks: Blocks, files: JobFiles) -> Published:
         "inner": stored(isa.encode(files.inner), files.inner.root),
         "outer": stored(isa.encode(files.outer), files.outer.root),
         "dataset": data,
-        "genesis": stored(state_bytes(files.genesis), genesis_root),
-        "outerGenesis": stored(state_bytes(files.outer_genesis), outer_root),
+        "genesis": pinned(genesis),
+        "outerGenesis": pinned(outer_genesis),
         "slots": list(files.slot_names),
         "model": files.model,
     }
@@ -206,25 +225,26 @@ def publish_job(blocks: Blocks, files: JobFiles) -> Published:
         program_ref(files.inner),
         program_ref(files.outer),
         dataset_root,
-        genesis_root,
-        outer_root,
+        genesis.root,
+        outer_genesis.root,
         count,
         size,
         sizes_of(files.inner, files.outer),
     )
 
 
-def _read_manifest(blocks: Blocks, digest: bytes) -> dict[str, Any]:
+def read_manifest(blocks: Reader, digest: bytes) -> dict[str, Any]:
+    """The job manifest of this digest. Raises BadManifest where it has another form, and as `get`."""
     body = blocks.get(raw_cid(digest))
     try:
         manifest = parse_canonical(body, MAX_MANIFEST_BYTES)
     except ValueError as error:
         raise _bad(f"manifest: {error}") from error
+    if (said := str(manifest.get("schema", JOB_SCHEMA))[:64]) != JOB_SCHEMA:
+        raise _bad(f"the manifest's schema is {said!r}, this version reads {JOB_SCHEMA} and no other")
     wanted = {"schema", "inner", "outer", "dataset", "genesis", "outerGenesis", "slots", "model"}
     if set(manifest) != wanted:
         raise _bad(f"the manifest's fields must be {sorted(wanted)}, not {sorted(manifest)[:16]}")
-    if manifest["schema"] != JOB_SCHEMA:
-        raise _bad(f"the manifest's schema is not {JOB_SCHEMA}")
     for name in ("inner", "outer", "genesis", "outerGenesis"):
         _check_entry(manifest[name], name, {"cid": str, "root": str})
     _check_entry(manifest["dataset"], "dataset", {"cid": str, "root": str, "records": int, "recordSize": int})
@@ -261,11 +281,29 @@ def _program(blocks: Blocks, entry: dict[str, Any], what: str, ref: ProgramRef) 
 
 
 def _state(blocks: Blocks, entry: dict[str, Any], what: str, program: Program, root: bytes) -> State:
+    """Slots of equal bytes are fetched once, and are one tensor."""
     _agree(f"the {what} state", entry["root"], root)
-    state = load_state(program, blocks.read_file(entry["cid"], program.state_bytes))
-    if state_root(state) != root:
+    try:
+        slots = decode_index(blocks.read_file(entry["cid"], MAX_INDEX_BYTES), program.slots)
+    except ValueError as error:
+        raise _bad(f"the {what} state: {error}") from error
+    if state_root_of(slots) != root:
         raise _bad(f"the {what} state has another root than the terms say")
-    return state
+    known: dict[tuple[Any, ...], Tensor] = {}
+    for number, (slot, node) in enumerate(zip(slots, program.state, strict=True)):
+        if (slot, node.dtype, node.shape) not in known:
+            known[slot, node.dtype, node.shape] = _slot(blocks, slot, node, f"slot {number} of the {what}")
+    return [known[slot, node.dtype, node.shape] for slot, node in zip(slots, program.state, strict=True)]
+
+
+def _slot(blocks: Blocks, slot: SlotFile, node: Node, what: str) -> Tensor:
+    try:
+        tensor = from_bytes(blocks.read_file(slot.cid, node.bytes), TORCH_DTYPES[node.dtype], node.shape)
+    except EncodingError as error:
+        raise _bad(f"{what} state: {error}") from error
+    if tensor_root(tensor) != slot.root:
+        raise _bad(f"{what} state is not the tensor that its index says")
+    return tensor
 
 
 def _dataset(
@@ -301,7 +339,7 @@ def _fit(inner: Program, outer: Program, terms: Terms) -> None:
 
 def load_job(blocks: Blocks, terms: Terms, resource_limits: ResourceLimits) -> LoadedJob:
     """Fetch and check everything of a job. Raises BadManifest, InvalidProgram, InvalidState, Retry."""
-    manifest = _read_manifest(blocks, terms.manifest)
+    manifest = read_manifest(blocks, terms.manifest)
     names = manifest["slots"]
     good = isinstance(names, list) and all(isinstance(n, str) and len(n) <= MAX_NAME_CHARS for n in names)
     if not good or len(names) != terms.inner.slots or len(set(names)) != len(names):
@@ -339,58 +377,3 @@ def _check_sizes(sizes: Sizes, terms: Terms) -> None:
         found, declared = getattr(sizes, field.name), getattr(terms, field.name)
         if found > declared:
             raise _bad(f"the programs need {found} {field.name.replace('_', ' ')}, the terms say {declared}")
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A published state: the state at one leaf of a claim's segments tree."""
-
-    cid: str
-    root: bytes
-
-
-def publish_state(blocks: Blocks, state: Sequence[Tensor]) -> Checkpoint:
-    """Store and pin a state; it is hashed meanwhile."""
-    tree = begin_tree(state)
-    cid = blocks.add_file(state_bytes(state))
-    blocks.pin(cid)
-    return Checkpoint(cid, tree().root)
-
-
-def publish_checkpoints(blocks: Blocks, checkpoints: Sequence[Checkpoint]) -> bytes:
-    """Store a claim's checkpoint manifest, one entry for each leaf; its digest."""
-    states = [{"cid": c.cid, "root": c.root.hex()} for c in checkpoints]
-    body = canonical_json({"schema": CHECKPOINT_SCHEMA, "states": states})
-    blocks.pin(blocks.put(body))
-    return sha256(body).digest()
-
-
-def read_checkpoints(blocks: Blocks, digest: bytes, roots: Sequence[bytes]) -> tuple[Checkpoint, ...]:
-    """Where a claim's states are. Raises BadManifest if they are not those of its `roots`, and as `get`."""
-    try:
-        manifest = parse_canonical(blocks.get(raw_cid(digest)), MAX_MANIFEST_BYTES)
-        if set(manifest) != {"schema", "states"} or manifest["schema"] != CHECKPOINT_SCHEMA:
-            raise ValueError(f"it is not of schema {CHECKPOINT_SCHEMA}")
-        entries = manifest["states"]
-        if not isinstance(entries, list) or len(entries) != len(roots):
-            raise ValueError(f"it does not list {len(roots)} states")
-        checkpoints = tuple(_checkpoint(entry) for entry in entries)
-    except ValueError as error:
-        raise BadManifest(
-            f"the checkpoint manifest is refused: {error}", hint="treat it as withheld"
-        ) from error
-    if [c.root for c in checkpoints] != list(roots):
-        raise BadManifest(
-            "the checkpoint manifest lists other roots than the claim committed to",
-            hint="treat it as withheld",
-        )
-    return checkpoints
-
-
-def _checkpoint(entry: Any) -> Checkpoint:
-    if not isinstance(entry, dict) or set(entry) != {"cid", "root"}:
-        raise ValueError("a state has exactly cid and root")
-    cid, root = entry["cid"], entry["root"]
-    if not isinstance(cid, str) or not isinstance(root, str) or len(root) != 64 or len(cid) > 128:
-        raise ValueError("a state's cid or root is malformed")
-    return Checkpoint(cid, bytes.fromhex(root))

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.node.states import Broken, Hidden, Known, StateProvider
-from assay.program.state import state_tree
 from assay.protocol import sampling, trees
 from assay.protocol.errors import Retry
 from assay.protocol.types import Address, Claim, ClaimId, ClaimView, Kind, Vote
@@ -107,13 +106,12 @@ class Attestation:
 def audit_input(state_provider: StateProvider, view: ClaimView) -> Finding | None:
     """Whether the claim starts from the state it must start from. Raises SourceMissing."""
     claim = view.claim
-    wanted = state_provider.input_state(claim.kind, claim.round, claim.shard)
-    tree = state_tree(wanted)
+    tree = state_provider.input_tree(claim.kind, claim.round, claim.shard)
     if tree.root == claim.input_root:
         return None
-    shown = state_provider.leaf(view, 0)
-    if isinstance(shown, Known):
-        claimed = state_tree(shown.state)
+    shown = state_provider.slots(view, 0)
+    if shown is not None:
+        claimed = trees.build([slot.root for slot in shown])
     elif tree.count == 1:
         claimed = trees.build([claim.input_root])
     else:
@@ -129,8 +127,7 @@ def wrong_input(
     SourceMissing."""
     claim = view.claim
     place, at = state_provider.source_of(claim.kind, claim.round, claim.shard, slot)
-    source, state = state_provider.source(claim.kind, place)
-    tree = state_tree(state)
+    source, tree = state_provider.source_tree(claim.kind, place)
     standing = None if source is None else source.claim
     right = tree.levels[0][at]
     return WrongInput(view.claim_id, slot, leaf, tuple(proof), standing, right, tuple(tree.proof(at)))
@@ -144,8 +141,9 @@ def audit_segment(state_provider: StateProvider, view: ClaimView, segment: int) 
         return HiddenInput(view.claim_id)
     if isinstance(start, Broken):
         return WrongSegment(view.claim_id, start.segment, view.roots)
-    _, root = state_provider.work.segment(claim.kind, claim.round, claim.shard, segment, start.state)
-    return None if root == view.roots[segment + 1] else WrongSegment(view.claim_id, segment, view.roots)
+    end = state_provider.work.run(claim.kind, claim.round, claim.shard, segment, start.state)
+    right = state_provider.learn(view, segment + 1, end)
+    return None if right else WrongSegment(view.claim_id, segment, view.roots)
 
 
 def audit_claim(
@@ -190,7 +188,7 @@ def _replayed(state_provider: StateProvider, view: ClaimView, segment: int, key:
     steps = work.segment_steps(claim.kind)
     replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
     trace = replay.trace(steps - 1, key).root
-    if replay.root(steps) != view.roots[segment + 1]:
+    if not state_provider.learn(view, segment + 1, replay.state(steps)):
         return WrongSegment(view.claim_id, segment, view.roots)
     return trace
 

@@ -12,8 +12,9 @@ from random import Random
 
 from assay.dispute.evidence import node_proof
 from assay.node.artifacts import State
+from assay.node.checkpoints import Gap
 from assay.node.service import intent
-from assay.node.states import Gap, Known, StateProvider
+from assay.node.states import Known, StateProvider
 from assay.numerics.encoding import to_bytes
 from assay.program.isa import Program
 from assay.program.state import state_tree

@@ -18,7 +18,6 @@ from assay.node.audit import Finding, HiddenInput, WrongInput, WrongSegment, Wro
 from assay.node.service import intent
 from assay.node.states import Known, StateProvider
 from assay.node.upkeep import CHALLENGEABLE
-from assay.program.state import state_tree
 from assay.protocol import trees
 from assay.protocol.errors import Retry
 from assay.protocol.game import opened_levels
@@ -187,7 +186,7 @@ class Challenger:
             return None  # opened falsely, which the game itself convicts
         view = self.market.claim(game.game.claim_id)
         claim = view.claim
-        right = state_tree(state_provider.input_state(claim.kind, claim.round, claim.shard))
+        right = state_provider.input_tree(claim.kind, claim.round, claim.shard)
         first, shown = game.game.index, game.digests
         slot = next((first + i for i, x in enumerate(shown) if _differs(right, first + i, x)), None)
         if slot is None:

@@ -19,6 +19,7 @@ from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Finding
 from assay.node.challenger import Challenger, Pursuit, replay_for, slots_shown
 from assay.node.engine import REFERENCE_ENGINE, Engine
+from assay.node.retention import NOTHING, Unclaimed
 from assay.node.service import Emit, PendingWrite, Service, ignore, subject
 from assay.node.states import StateProvider, open_state_provider
 from assay.protocol.ports import Blocks, Clock, Market, Write
@@ -72,6 +73,8 @@ class Node(Service):
         self._waits: dict[JobId, str] = {}
         self._idle = ""
         self._disputant = Disputant(market.me, self._replay_for)
+        self.retention: Callable[[], object] | None = None
+        """Deletes what is over, at each look."""
 
     def decide(self) -> Sequence[Action]:
         """What is due now, most urgent first; `tick` asks within a snapshot of the market."""
@@ -85,6 +88,10 @@ class Node(Service):
         """How each kind of action is done, but for those that are sent together."""
         raise NotImplementedError
 
+    def unclaimed(self, job_id: JobId) -> Unclaimed:
+        """What this role has published of a job that no claim names."""
+        return NOTHING
+
     def state_provider(self, job_id: JobId) -> StateProvider:
         """The job's states, its files fetched and checked at first use. Raises what ``load_job`` raises."""
         raise NotImplementedError
@@ -94,6 +101,8 @@ class Node(Service):
         with self.market.snapshot():
             actions = self.decide()
             reason = "" if actions else self.why_idle()
+            if self.retention is not None:
+                self.attempt("retention", None, self.retention)
         self._say_idle(reason)
         for together, row in groupby(actions, lambda action: isinstance(action, self.TOGETHER)):
             if together:

@@ -1,43 +1,42 @@
-"""Where the state of any claim comes from: published checkpoints if there are any, recomputation if not.
+"""Where the state of any claim comes from: slots at hand, published ones, or recomputation.
 
 Contract: every state returned has the root that was asked for. A claim's input is put together from the
 claims before it (docs/protocol.md, rule 4.4), so everything follows from the genesis states, and withholding
-hides no true claim. Where the true run leaves the committed roots, the answer is `Broken` with the first
-segment that is wrong: a value, to be disputed. `Hidden` is false too: its claimant shows no preimage of its
-input root, which is not the one it must be. Not guaranteed: speed, when nothing is published.
+hides no true claim. Only the slots that are used are fetched; where tensor roots suffice, none. The state
+after an outer step is computed where no more bytes are missing for that than for downloading it. Where the
+true run leaves the committed roots, the answer is `Broken` with the first segment that is wrong: a value, to
+be disputed. `Hidden` is false too: its claimant shows no preimage of its input root, which is not the one it
+must be. Not guaranteed: speed, when nothing is published.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from random import Random
 
 from torch import Tensor
 
-from assay.node.artifacts import BadManifest, Checkpoint, ResourceLimits, State, load_job, read_checkpoints
+from assay.node.artifacts import ResourceLimits, State, load_job
+from assay.node.checkpoints import Checkpoint, Gap, Published
 from assay.node.engine import REFERENCE_ENGINE, Engine
 from assay.node.rounds import PASSED
+from assay.node.slots import SlotFile, SlotReader, Slots
 from assay.node.work import Work
-from assay.program.state import InvalidState, state_root
-from assay.protocol.errors import (
-    BadCid,
-    BadFile,
-    BlockNotFound,
-    BlockTooLarge,
-    CorruptBlock,
-    PeerUnreachable,
-    Retry,
-)
+from assay.program.state import state_tree
+from assay.protocol import trees
+from assay.protocol.errors import Retry
 from assay.protocol.params import MAX_ABSENCE
 from assay.protocol.ports import Blocks, MarketView
-from assay.protocol.types import ClaimId, ClaimView, JobId, JobView, Kind
+from assay.protocol.types import ClaimView, JobId, JobView, Kind
 
 Place = tuple[Kind, int, int]
 """Kind, round and shard of a claim."""
-UNFETCHABLE = (BlockNotFound, CorruptBlock, PeerUnreachable, BlockTooLarge, BadCid, BadFile)
+Source = tuple[Place | None, int]
+"""Where a slot comes from, and which slot there it is; None: the genesis state."""
+CACHED_STATES = 4
+"""Of the larger program: as many fit into memory at least."""
 
 
 class SourceMissing(Retry):
@@ -68,42 +67,6 @@ class Known:
     root: bytes
 
 
-@dataclass(frozen=True)
-class Gap:
-    """A state that cannot be had as it was committed: at which segment end, and the bytes of its file that
-    are missing (all of them where no more is known)."""
-
-    end: int
-    spans: tuple[range, ...]
-
-
-class StateCache:
-    """States by root, the least recently used dropped beyond a number of bytes."""
-
-    def __init__(self, capacity_bytes: int) -> None:
-        self._capacity = capacity_bytes
-        self._states: OrderedDict[bytes, State] = OrderedDict()
-        self._bytes = 0
-
-    @staticmethod
-    def _size(state: Sequence[Tensor]) -> int:
-        return sum(x.numel() * x.element_size() for x in state)
-
-    def get(self, root: bytes) -> State | None:
-        if root in self._states:
-            self._states.move_to_end(root)
-        return self._states.get(root)
-
-    def put(self, root: bytes, state: State) -> None:
-        if root in self._states:
-            return
-        self._states[root] = state
-        self._bytes += self._size(state)
-        while self._bytes > self._capacity and len(self._states) > 1:
-            _, dropped = self._states.popitem(last=False)
-            self._bytes -= self._size(dropped)
-
-
 class StateProvider:
     """States of one job's claims."""
 
@@ -111,20 +74,42 @@ class StateProvider:
         self, market: MarketView, blocks: Blocks, job_id: JobId, work: Work, cache_bytes: int = 1 << 30
     ) -> None:
         self.market, self.blocks, self.job_id, self.work = market, blocks, job_id, work
-        self._cache = StateCache(cache_bytes)
-        self._checkpoints: dict[ClaimId, tuple[Checkpoint, ...]] = {}
+        largest = max(work.program(kind).state_bytes for kind in Kind)
+        self.reader = SlotReader(blocks, max(cache_bytes, CACHED_STATES * largest))
+        self._published = Published(blocks, self.reader)
+
+    @cached_property
+    def _genesis(self) -> dict[Kind, Slots]:
+        """Slots of the states from which round 0 starts."""
+        found = {}
+        for kind in Kind:
+            state = self._genesis_of(kind)
+            found[kind] = tuple(SlotFile(root, "") for root in state_tree(state).levels[0])
+            self.reader.keep(found[kind], state)
+        return found
+
+    def _genesis_of(self, kind: Kind) -> State:
+        return self.work.files.genesis if kind == Kind.TASK else self.work.files.outer_genesis
 
     # -- inputs
 
+    def standing(self, kind: Kind, round_: int, shard: int) -> ClaimView:
+        """The standing claim of a place. Raises SourceMissing."""
+        view = self.market.current(self.job_id, kind, round_, shard)
+        if view is None:
+            raise SourceMissing(
+                f"{_named(kind, round_, shard)} does not stand; what builds on it cannot be computed",
+                hint="wait",
+            )
+        return view
+
     def output(self, kind: Kind, round_: int, shard: int) -> tuple[ClaimView, State]:
         """The standing claim of a place, and its output state. Raises SourceMissing."""
-        view = self.market.current(self.job_id, kind, round_, shard)
-        place = f"the {kind.name.lower()} claim of round {round_}, shard {shard}"
-        if view is None:
-            raise SourceMissing(f"{place} does not stand; what builds on it cannot be computed", hint="wait")
+        view = self.standing(kind, round_, shard)
         found = self.leaf(view, self.work.segments(kind))
         if isinstance(found, Known):
             return view, found.state
+        place = _named(kind, round_, shard)
         raise SourceMissing(f"{place} is false ({found}) and awaits its conviction", hint="dispute it first")
 
     def _summed(self, round_: int, shard: int) -> bool:
@@ -137,7 +122,7 @@ class StateProvider:
         earlier = range(round_ - 1, max(round_ - MAX_ABSENCE, 0) - 1, -1)
         return next((r for r in earlier if self._summed(r, shard)), None)
 
-    def source_of(self, kind: Kind, round_: int, shard: int, slot: int) -> tuple[Place | None, int]:
+    def source_of(self, kind: Kind, round_: int, shard: int, slot: int) -> Source:
         """Where a slot of a claim's input comes from, and which slot there it is (None: the genesis state).
 
         Rule 4.4. A shard that the round was closed without counts with the round's own base.
@@ -154,104 +139,164 @@ class StateProvider:
         k, j = divmod(slot - 2 * params, params)
         return ((Kind.TASK, round_, k) if self._summed(round_, k) else before), j
 
-    def source(self, kind: Kind, place: Place | None) -> tuple[ClaimView | None, State]:
-        """The claim of a place and its output state; the genesis state of a kind of claim for None.
+    def _sources(self, kind: Kind, round_: int, shard: int) -> list[Source]:
+        """Where each slot of a claim's input comes from. Raises SourceMissing."""
+        params, terms = self.work.files.inner.params, self.work.terms
+        if kind == Kind.OUTER:
+            present = sum(self._summed(round_, k) for k in range(terms.shards))
+            if present < terms.min_shards:
+                raise SourceMissing(
+                    f"{present} of the {terms.min_shards} tasks are accepted without which round {round_}"
+                    " cannot be closed",
+                    hint="wait",
+                )
+        slots = self.work.program(kind).slots
+        runs = range(0, slots, params) if kind == Kind.OUTER else (0, params)
+        found: list[Source] = []
+        for first, end in zip(runs, [*runs[1:], slots], strict=True):
+            if first < end:
+                place, at = self.source_of(kind, round_, shard, first)
+                found += [(place, at + i) for i in range(end - first)]
+        return found
+
+    def _output_slots(self, kind: Kind, place: Place | None) -> Slots:
+        """The slots of the output state of a place (of the genesis state of a kind of claim for None).
 
         Raises SourceMissing.
         """
-        if place is not None:
-            return self.output(*place)
-        return None, self.work.files.genesis if kind == Kind.TASK else self.work.files.outer_genesis
+        if place is None:
+            return self._genesis[kind]
+        view, program, last = self.standing(*place), self.work.program(place[0]), self.work.segments(place[0])
+        slots = self._published.slots(view, last, program)
+        if slots is None:
+            self.output(*place)
+            slots = self._published.slots(view, last, program)
+            assert slots is not None  # a state that was computed is known
+        return slots
+
+    def source_tree(self, kind: Kind, place: Place | None) -> tuple[ClaimView | None, trees.Tree]:
+        """The claim of a place and the tree over its output state's tensor roots; the genesis state of a kind
+        of claim for None. Raises SourceMissing."""
+        slots = self._output_slots(kind, place)
+        view = None if place is None else self.standing(*place)
+        return view, trees.build([slot.root for slot in slots])
+
+    def _input_slots(self, kind: Kind, sources: Sequence[Source]) -> Slots:
+        outputs = {place: self._output_slots(kind, place) for place, _ in sources}
+        return tuple(outputs[place][slot] for place, slot in sources)
+
+    def input_tree(self, kind: Kind, round_: int, shard: int) -> trees.Tree:
+        """Tree over the tensor roots of what the claim of a place must start from; no tensor is fetched where
+        the claims before publish theirs. Raises SourceMissing."""
+        slots = self._input_slots(kind, self._sources(kind, round_, shard))
+        return trees.build([slot.root for slot in slots])
 
     def input_state(self, kind: Kind, round_: int, shard: int) -> State:
         """What the claim of a place must start from. Raises SourceMissing."""
-        params, terms = self.work.files.inner.params, self.work.terms
-        if kind == Kind.TASK:
-            base, rest = (self.source_of(kind, round_, shard, slot)[0] for slot in (0, params))
-            start = self.source(kind, base)[1]
-            return start if rest == base else start[:params] + self.source(kind, rest)[1][params:]
-        present = [shard for shard in range(terms.shards) if self._summed(round_, shard)]
-        if len(present) < terms.min_shards:
-            raise SourceMissing(
-                f"{len(present)} of the {terms.min_shards} tasks are accepted without which round {round_}"
-                " cannot be closed",
-                hint="wait",
-            )
-        base_state = self.source(kind, self.source_of(kind, round_, 0, 0)[0])[1]
-        state = list(base_state[: 2 * params])
-        for k in range(terms.shards):
-            summed = self.output(Kind.TASK, round_, k)[1] if k in present else base_state
-            state += summed[:params]
+        sources = self._sources(kind, round_, shard)
+        self._compute_base(kind, round_, sources)
+        slots, nodes = self._input_slots(kind, sources), self.work.program(kind).state
+        state: State = []
+        for tensor, (place, slot) in zip(self.reader.tensors(slots, nodes), sources, strict=True):
+            if tensor is None:
+                tensor = self._genesis_of(kind)[slot] if place is None else self.output(*place)[1][slot]
+            state.append(tensor)
         return state
+
+    def _compute_base(self, kind: Kind, round_: int, sources: Sequence[Source]) -> None:
+        """Compute the outer step that a claim builds on, if for that no more is missing than of its result.
+
+        What is not published is computed in any case, by whoever asks for it next.
+        """
+        base: Place = (Kind.OUTER, round_ - 1, 0)
+        used = sorted({slot for place, slot in sources if place == base})
+        if not used:
+            return
+        view, outer = self.standing(*base), self.work.program(Kind.OUTER)
+        after = self._output_slots(Kind.OUTER, base)
+        wanted = self.reader.missing_bytes([after[i] for i in used], [outer.state[i] for i in used])
+        if wanted == 0:
+            return
+        try:
+            inputs = self._sources(*base)
+            before = self._input_slots(Kind.OUTER, inputs)
+        except SourceMissing:
+            return
+        if self.reader.missing_bytes(before, outer.state) <= wanted and (
+            trees.root([slot.root for slot in before]) == view.claim.input_root
+        ):
+            tensors = self.reader.tensors(before, outer.state)
+            state = [tensor for tensor in tensors if tensor is not None]
+            if len(state) == len(tensors):
+                self._segment(view, 0, state)
 
     # -- leaves
 
     def checkpoints(self, view: ClaimView) -> tuple[Checkpoint, ...]:
-        """Roots of the leaves of a claim's segments tree, with the CIDs of their states (empty if
+        """Roots of the leaves of a claim's segments tree, with the CIDs of their indices (empty if
         unpublished)."""
-        if view.claim_id not in self._checkpoints:
-            self._checkpoints[view.claim_id] = self._find_checkpoints(view)
-        return self._checkpoints[view.claim_id]
+        return self._published.checkpoints(view)
 
-    def _find_checkpoints(self, view: ClaimView) -> tuple[Checkpoint, ...]:
-        try:
-            return read_checkpoints(self.blocks, view.claim.manifest, view.roots)
-        except (BadManifest, *UNFETCHABLE):
-            return tuple(Checkpoint("", root) for root in view.roots)
-
-    def _published(self, kind: Kind, checkpoint: Checkpoint) -> State | None:
-        """A published state, if it can be fetched and has its root."""
-        if (cached := self._cache.get(checkpoint.root)) is not None:
-            return cached
-        if not checkpoint.cid:
-            return None
-        try:
-            data = self.blocks.read_file(checkpoint.cid, self.work.program(kind).state_bytes)
-            state = self.work.load(kind, data)
-        except (*UNFETCHABLE, InvalidState):
-            return None
-        if state_root(state) != checkpoint.root:
-            return None
-        self._cache.put(checkpoint.root, state)
-        return state
+    def slots(self, view: ClaimView, leaf: int) -> Slots | None:
+        """The slots of a claim's state at a leaf, if they are known or published."""
+        return self._published.slots(view, leaf, self.work.program(view.claim.kind))
 
     def published(self, view: ClaimView) -> bool:
-        """Whether the states at the ends of all the claim's segments can be fetched, and are what they should
-        be."""
-        return all(self._published(view.claim.kind, checkpoint) for checkpoint in self.checkpoints(view))
+        """Whether the states that the claim publishes, its last among them, can be had and are what they
+        should be."""
+        return self._published.all_can_be_had(view, self.work.program(view.claim.kind))
 
     def gap(self, view: ClaimView, order: Random, most: int) -> Gap | None:
-        """One of the claim's unpublished states, and up to `most` of what is missing of it, both at random;
-        None if all can be had."""
-        kind, checkpoints = view.claim.kind, self.checkpoints(view)
-        ends = [i for i, checkpoint in enumerate(checkpoints) if not self._published(kind, checkpoint)]
-        if not ends:
-            return None
-        end, size = order.choice(ends), self.work.program(kind).state_bytes
-        spans: list[range] = []
-        if checkpoints[end].cid:
-            with suppress(*UNFETCHABLE):
-                spans = self.blocks.holes(checkpoints[end].cid, size, order, most)
-        return Gap(end, tuple(spans) or (range(size),))
+        """One of the claim's published states that cannot be had, and up to `most` of what is missing of it,
+        both at random; None if all can be had."""
+        return self._published.gap(view, self.work.program(view.claim.kind), order, most)
+
+    def some(self, view: ClaimView, leaf: int, wanted: Sequence[int]) -> list[Tensor] | Broken | Hidden:
+        """These slots of a claim's state, published or recomputed."""
+        found = self._published.some(view, leaf, self.work.program(view.claim.kind), wanted)
+        tensors = [tensor for tensor in found or () if tensor is not None]
+        if found is not None and len(tensors) == len(found):
+            return tensors
+        whole = self.leaf(view, leaf)
+        return [whole.state[i] for i in wanted] if isinstance(whole, Known) else whole
 
     def leaf(self, view: ClaimView, leaf: int) -> Known | Broken | Hidden:
         """The state at a leaf of a claim's segments tree, published or recomputed from the leaf before it."""
-        checkpoints, claim = self.checkpoints(view), view.claim
+        claim, program = view.claim, self.work.program(view.claim.kind)
         start = leaf
-        while start >= 0 and (state := self._published(claim.kind, checkpoints[start])) is None:
+        while start >= 0 and (state := self._published.state(view, start, program)) is None:
             start -= 1
         if start < 0:
             start, state = 0, self.input_state(claim.kind, claim.round, claim.shard)
-            if state_root(state) != checkpoints[0].root:
+            tree = state_tree(state)
+            if tree.root != view.roots[0]:
                 return Hidden("the state that the input root stands for, which is not the one it must be")
-            self._cache.put(checkpoints[0].root, state)
+            self._published.keep(tree.root, tree.levels[0], state)
         assert state is not None
         for segment in range(start, leaf):
-            state, root = self.work.segment(claim.kind, claim.round, claim.shard, segment, state)
-            if root != checkpoints[segment + 1].root:
+            found = self._segment(view, segment, state)
+            if found is None:
                 return Broken(segment)
-            self._cache.put(root, state)
-        return Known(state, checkpoints[leaf].root)
+            state = found
+        return Known(state, view.roots[leaf])
+
+    def _segment(self, view: ClaimView, segment: int, state: State) -> State | None:
+        """The state at the end of a claim's segment, remembered; None if it is not the claim's."""
+        claim = view.claim
+        end = self.work.run(claim.kind, claim.round, claim.shard, segment, state)
+        return end if self.learn(view, segment + 1, end) else None
+
+    def learn(self, view: ClaimView, leaf: int, state: State) -> bool:
+        """Remember a state that was computed, if it is the claim's at this leaf; whether it is."""
+        tree = state_tree(state)
+        if tree.root != view.roots[leaf]:
+            return False
+        self._published.keep(tree.root, tree.levels[0], state)
+        return True
+
+
+def _named(kind: Kind, round_: int, shard: int) -> str:
+    return f"the {kind.name.lower()} claim of round {round_}, shard {shard}"
 
 
 def open_state_provider(

@@ -255,7 +255,6 @@ def held_out_losses(state_provider: StateProvider, job_id: JobId, body: JobFile)
 
     from assay.client.fetching import parameters
     from assay.jobfile.build import recipe_of
-    from assay.node.states import Known
     from assay.training.evaluate import evaluated, with_parameters
 
     market = state_provider.market
@@ -263,14 +262,14 @@ def held_out_losses(state_provider: StateProvider, job_id: JobId, body: JobFile)
     states = [files.outer_genesis]
     for round_ in range(market.job(job_id).progress.settled_rounds):
         view = market.current(job_id, Kind.OUTER, round_, 0)
-        found = state_provider.leaf(view, 1) if view is not None else None
-        if not isinstance(found, Known):
+        found = state_provider.some(view, 1, range(files.inner.params)) if view is not None else None
+        if not isinstance(found, list):
             raise Stop(
                 f"the state after round {round_} cannot be had",
                 hint="see the nodes' logs",
                 code="state-missing",
             )
-        states.append(found.state)
+        states.append(found)
     made = recipe_of(body)
     rows = made.dataset.held_out_batch(256)
     loaded = (with_parameters(made.model, parameters(files, state)) for state in states)

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from assay.node.artifacts import Checkpoint, LoadedJob, State
+from assay.node.artifacts import LoadedJob, State
+from assay.node.checkpoints import Checkpoint
 from assay.node.work import Work
 from assay.program.fault import Fault, NodeFault, StateFault
 from assay.program.state import state_root

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.disk import record
-from assay.node.artifacts import Checkpoint
+from assay.node.checkpoints import Checkpoint
+from assay.node.retention import Unclaimed
 from assay.protocol.types import JobId
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,8 @@ class TaskProgress:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._aside = folder.with_name(folder.name + ".distrusted")
+        self._over: list[Path] = []
         folder.mkdir(parents=True, exist_ok=True)
 
     def _path(self, job_id: JobId, round_: int, shard: int, input_root: bytes) -> Path:
@@ -55,9 +58,33 @@ class TaskProgress:
         path = self._path(job_id, round_, shard, checkpoints[0].root)
         record.write(path, _KIND, {**_place(job_id, round_, shard), "checkpoints": _entries(checkpoints)})
 
+    def indices(self, job_id: JobId, first_round: int) -> Unclaimed:
+        """Indices of the published states of a job's tasks, as far as this disk tells.
+
+        What was told once as over is forgotten at the next call.
+        """
+        self._forget()
+        live, over = set[str](), set[str]()
+        for folder in (self._folder, self._aside):
+            for path in sorted(folder.glob(f"{job_id.hex()}-*.json")):
+                body = record.read_or_set_aside(path, _KIND, instead="what it told of is computed again")
+                found = {str(entry["cid"]) for entry in (body or {}).get("checkpoints", ())}
+                if folder == self._folder and int(path.stem.split("-")[1]) >= first_round:
+                    live |= found
+                else:
+                    over |= found
+                    self._over.append(path)
+        return Unclaimed(frozenset(live - {""}), frozenset(over - {""}))
+
+    def _forget(self) -> None:
+        for path in self._over:
+            if path.parent == self._folder:
+                path.unlink(missing_ok=True)
+        self._over.clear()
+
     def distrust(self) -> None:
         """Put everything aside, for people to look at: nothing of it is ever read again."""
-        aside = self._folder.with_name(self._folder.name + ".distrusted")
+        aside = self._aside
         shutil.rmtree(aside, ignore_errors=True)
         self._folder.replace(aside)
         self._folder.mkdir()

@@ -19,6 +19,7 @@ from assay.node import upkeep
 from assay.node.artifacts import LoadedJob, ResourceLimits, load_job
 from assay.node.availability import answer
 from assay.node.idle import no_stake
+from assay.node.retention import Unclaimed
 from assay.node.role import Action, Node, Options
 from assay.node.service import intent
 from assay.node.states import SourceMissing, StateProvider
@@ -166,6 +167,11 @@ class SolverService(Node):
 
     def state_provider(self, job_id: JobId) -> StateProvider:
         return self._shop(job_id).state_provider
+
+    def unclaimed(self, job_id: JobId) -> Unclaimed:
+        job = self.market.job(job_id)
+        first = job.terms.rounds if job.progress.closed else job.progress.settled_rounds
+        return self._progress.indices(job_id, first)
 
     def _shop(self, job_id: JobId) -> TaskTrainer:
         if job_id not in self._shops:

@@ -17,12 +17,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import nan
 
-from assay.node.artifacts import Checkpoint, State, publish_checkpoints, publish_state
+from assay.node.artifacts import State
+from assay.node.checkpoints import Checkpoint, publish_checkpoints, publish_state
 from assay.node.divergence import Divergence, divergence_in, not_finite
 from assay.node.rounds import PASSED, standing
-from assay.node.states import UNFETCHABLE, StateProvider
+from assay.node.slots import SlotReader, state_root_of
+from assay.node.states import StateProvider
 from assay.node.work import Work
-from assay.program.state import BACKGROUND_BYTES, InvalidState, state_root
+from assay.program.state import BACKGROUND_BYTES, state_root
 from assay.protocol.errors import Retry
 from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Claim, ClaimId, JobId, JobView, Kind, Seconds, Wei
@@ -129,12 +131,18 @@ class TaskTrainer:
         return task is not None and (task.round, task.shard, task.input_root) == (round_, shard, root)
 
     def _state(self, checkpoint: Checkpoint) -> State | None:
-        """A state of our own, or None if the block store has lost it."""
-        limit = self.work.files.inner.state_bytes
-        try:
-            return self.work.load(Kind.TASK, self._blocks.read_file(checkpoint.cid, limit))
-        except (*UNFETCHABLE, InvalidState):
+        """A state of our own that has the root of its checkpoint, or None if the block store has lost it.
+
+        It is read from the disk, whatever is in memory: each slot has the root that the index says, and these
+        lead to the state's.
+        """
+        program = self.work.program(Kind.TASK)
+        reader = SlotReader(self._blocks, 0)
+        slots = reader.index(checkpoint.cid, program.slots)
+        if slots is None or state_root_of(slots) != checkpoint.root:
             return None
+        found = [tensor for tensor in reader.tensors(slots, program.state) if tensor is not None]
+        return found if len(found) == program.slots else None
 
     def _open(self, round_: int, shard: int, root: bytes) -> _Task:
         """The task, where it was left."""
@@ -158,14 +166,14 @@ class TaskTrainer:
         known = self._checked.get((round_, shard, root))
         if known is not None:
             state = self._state(known[-1]) if known else None
-            if state is not None and state_root(state) == known[-1].root:
+            if state is not None:
                 return known, state
         found = self._progress.load(self.job_id, round_, shard, root)
         done: list[Checkpoint] = []
         last: State | None = None
         for leaf in found:
             state = self._state(leaf)
-            if state is None or state_root(state) != leaf.root:
+            if state is None:
                 log.warning(
                     "round %d, shard %d: segment end %d of %d on disk is not what its root says, or is"
                     " gone; it is trained again from there",

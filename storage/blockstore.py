@@ -28,7 +28,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +38,7 @@ from typing import BinaryIO
 from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock, Stop
 from assay.storage import unixfs
 from assay.storage.cid import DAG_PB, RAW, Cid
-from assay.storage.dagpb import children
+from assay.storage.dagpb import BadDag, children
 
 MAX_BLOCK_BYTES = 2 * 1024 * 1024
 MAX_DAG_LINKS = 8192
@@ -169,11 +169,12 @@ class BlockStore:
         """Byte ranges of a file's blocks that cannot be had (`unixfs.holes`). Raises `BadCid`."""
         return unixfs.holes(Cid.parse(cid), self.get_block, unixfs.Limits(max_bytes), order, most)
 
-    def walk(self, root: Cid) -> Iterator[tuple[Cid, bytes | None]]:
+    def walk(self, root: Cid, *, whole: bool = True) -> Iterator[tuple[Cid, bytes | None]]:
         """The DAG below `root`, each block once, depth first: `(cid, data)`; data is None for raw
         blocks, unread.
 
-        Raises `BadDag`, `CorruptBlock`, and `BlockNotFound` when any block is absent.
+        Raises `BadDag`, `CorruptBlock`, and `BlockNotFound` when an inner node is absent, or, if it is to be
+        `whole`, any block.
         """
         seen: set[Cid] = set()
         stack = [root]
@@ -186,7 +187,7 @@ class BlockStore:
                 data = self.get_block(cid)
                 stack.extend(reversed(children(cid, data, MAX_DAG_LINKS)))
                 yield cid, data
-            elif self.has_block(cid):
+            elif not whole or self.has_block(cid):
                 yield cid, None
             else:
                 raise BlockNotFound(
@@ -232,6 +233,34 @@ class BlockStore:
                 os.unlink(entry.path)
                 blocks, freed = blocks + 1, freed + about.st_size
             return Usage(blocks, freed)
+
+    def drop(self, dead: Iterable[str], kept: Iterable[str], grace_s: float) -> Usage:
+        """Delete the DAGs below `dead`, as far as they are here, but for what a pin or a DAG of `kept`
+        reaches and what was put less than `grace_s` ago; what was freed.
+
+        Raises as `gc` where a pinned inner node is unreadable, having deleted nothing.
+        """
+        with self._locked(fcntl.LOCK_EX):
+            gone = self._found_below(dead)
+            gone -= {Cid.parse(cid) for cid in self._reachable()} | self._found_below(kept) if gone else set()
+            newest = self._clock() - grace_s
+            blocks = freed = 0
+            for cid in gone:
+                path = self._path(cid)
+                about = path.stat()
+                if about.st_mtime <= newest:
+                    path.unlink()
+                    blocks, freed = blocks + 1, freed + about.st_size
+            return Usage(blocks, freed)
+
+    def _found_below(self, roots: Iterable[str]) -> set[Cid]:
+        """CIDs of stored blocks below these roots, as far as inner nodes are here."""
+        seen: set[Cid] = set()
+        for root in roots:
+            with suppress(BlockNotFound, CorruptBlock, BadCid, BadDag):
+                for cid, _ in self.walk(Cid.parse(root), whole=False):
+                    seen.add(cid)
+        return {cid for cid in seen if self.has_block(cid)}
 
     def sweep_temporary(self, older_than_s: float = GRACE_S) -> int:
         """Remove what interrupted writes left behind; returns how many files."""

@@ -25,6 +25,8 @@ from assay.app.output import plain
 from assay.app.web import WebServer, node_app
 from assay.app.wiring import Connection, NodeStorage
 from assay.chain.eth.clock import ChainClock
+from assay.node.retention import Retention
+from assay.node.role import Node
 from assay.node.service import Service, Status
 from assay.protocol.errors import AssayError, Retry
 from assay.storage.blockstore import BlockStore
@@ -91,6 +93,8 @@ def run_node(
         signal.signal(number, lambda *_: connection.clock.stop())
     emit = EventLog(home / EVENTS_FILE, echo=not app.output.quiet)
     service = make(NodeParts(connection, storage, connection.clock, emit, home))
+    if isinstance(service, Node):
+        service.retention = Retention(connection.market, storage.store, service.unclaimed)
     served = storage.store if serve else BlockStore(home / "served")
     storage.traffic.purpose = PURPOSE_OF.get(service.status.role, TRAINING)
     status = partial(_status, service, connection, emit, storage.traffic)

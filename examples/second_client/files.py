@@ -61,13 +61,8 @@ def range_root(leaves, start, row, siblings):  # 1.3
 
 
 def tensor_root(data, key=None):  # 1.4
-    prefix = sha256(b"\0" if key is None else b"\2" + key)
-    row = []
-    for at in range(0, len(data), 2048):
-        leaf = prefix.copy()
-        leaf.update(data[at : at + 2048])
-        row.append(leaf.digest())
-    return tree_root(row)
+    prefix = b"\0" if key is None else b"\2" + key
+    return tree_root([sha256(prefix + data[at : at + 2048]).digest() for at in range(0, len(data), 2048)])
 
 
 # -- blocks and files
@@ -161,6 +156,16 @@ class Blocks:
         children = read_inner(block)
         need(sum(child[2] for child in children) <= size, "a file that is too long")
         return b"".join(self._below(child, 1) for child in children)
+
+    def state(self, cid, root, nodes):
+        """The bytes of a state, by its index, each slot led to the state's root (F3.3)."""
+        index = self.file(cid, 68 * len(nodes))
+        slots = [index[at : at + 68] for at in range(0, len(index), 68)]
+        need(len(index) == 68 * len(nodes), "an index of another length")
+        need(tree_root([slot[:32] for slot in slots]) == root, "an index of another state")
+        parts = [self.file(cid_of(s[36:], s[33]), node.bytes) for s, node in zip(slots, nodes, strict=True)]
+        need([tensor_root(part) for part in parts] == [slot[:32] for slot in slots], "another tensor")
+        return b"".join(parts)
 
     def _below(self, child, depth):
         raw, tsize, size = child

@@ -89,7 +89,7 @@ class Job:
             need(sha256((self.folder / name).read_bytes()).hexdigest() == digest, f"{name} has changed")
         body = self.blocks.get(cid_of(t["manifest"]))[1]
         self.manifest = canonical(body)
-        need(self.manifest["schema"] == "assay/job/1", "a manifest of another format")
+        need(self.manifest["schema"] == "assay/job/2", "a manifest of another format")
         need(body == (self.folder / "manifest.json").read_bytes(), "the receipt's manifest is another")
         self.programs = [self._program("inner"), self._program("outer")]
         inner, outer = self.programs
@@ -113,10 +113,8 @@ class Job:
         return program
 
     def _genesis(self, name, program):
-        size = sum(node.bytes for node in program.nodes[: program.slots])
-        state = program.load(self.blocks.file(self.manifest[name]["cid"], size))
-        need(root_of(slot_roots(state)) == self.terms[f"{name}Root"], f"another {name}")
-        return state
+        parts = self.manifest[name]["cid"], self.terms[f"{name}Root"], program.nodes[: program.slots]
+        return program.load(self.blocks.state(*parts))
 
     def stood(self, place, before):
         """The claim that stood at a place when claim number `before` was committed; None: it is missing."""
@@ -159,12 +157,10 @@ class Job:
         """The state at a leaf of a claim's segments tree, as its claimant published it (formats.md 5)."""
         program = self.programs[claim.kind]
         listed = canonical(self.blocks.get(cid_of(claim.manifest))[1])
-        need(listed["schema"] == "assay/checkpoint/1", "a checkpoint manifest of another format")
-        need([s["root"] for s in listed["states"]] == [r.hex() for r in claim.roots], "other roots")
-        size = sum(node.bytes for node in program.nodes[: program.slots])
-        state = program.load(self.blocks.file(listed["states"][leaf]["cid"], size))
-        need(root_of(slot_roots(state)) == claim.roots[leaf], "a published state of another root")
-        claim.states[leaf] = state
+        need(listed["schema"] == "assay/checkpoint/2", "a checkpoint manifest of another format")
+        need(listed["states"][leaf], "a state that is not published")
+        parts = listed["states"][leaf], claim.roots[leaf], program.nodes[: program.slots]
+        claim.states[leaf] = program.load(self.blocks.state(*parts))
 
     def run(self, claim, segment, keys=()):
         """The state at a segment's end from the claim's own at its start; traces of the last step by key."""

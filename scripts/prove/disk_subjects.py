@@ -27,8 +27,8 @@ from assay.chain.eth.journal import Attempt, Call, Journal, Receipt
 from assay.chain.eth.keystore import Keystore
 from assay.cli.commands import forced_errors
 from assay.cli.node import fitness
-from assay.node.artifacts import Checkpoint
 from assay.node.availability import WantedLeaves
+from assay.node.checkpoints import Checkpoint
 from assay.protocol.demands import StateLeaf
 from assay.protocol.errors import Retry
 from assay.protocol.types import Address, ClaimId, JobId, Wei

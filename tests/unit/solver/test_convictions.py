@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.node.artifacts import Checkpoint, LoadedJob, State
+from assay.node.artifacts import LoadedJob, State
 from assay.node.audit import WrongSegment
+from assay.node.checkpoints import Checkpoint
 from assay.node.work import Work
 from assay.program.fault import NodeFault
 from assay.protocol.errors import Ask

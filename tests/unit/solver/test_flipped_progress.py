@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from assay.disk import record
-from assay.node.artifacts import Checkpoint
+from assay.node.checkpoints import Checkpoint
 from assay.protocol.types import JobId, Phase
 from assay.solver.progress import TaskProgress
 from tests.fakes.market_day import MarketDay

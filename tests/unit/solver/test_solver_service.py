@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.node.artifacts import Checkpoint, State, canonical_json, raw_cid
+from assay.node.artifacts import State, canonical_json, raw_cid
+from assay.node.checkpoints import Checkpoint
 from assay.node.engine import Engine, ExecutorKind
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.compiled.warming import WarmingExecutor
@@ -162,7 +163,7 @@ def manifest(day: MarketDay) -> dict:
         (b"[" * 100_000, "JSON"),
         (b"{}", "fields"),
         (b'{"a":1,"a":2}', "canonical"),
-        (b'{"schema": "assay/job/1"}', "canonical"),
+        (b'{"schema": "assay/job/2"}', "canonical"),
         (b" " * (1 << 21), "limit"),
     ],
 )

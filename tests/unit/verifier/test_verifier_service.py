@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.node.artifacts import BadManifest, publish_checkpoints, raw_cid
+from assay.node.artifacts import raw_cid
 from assay.node.states import open_state_provider
 from assay.program.fault import StateFault
 from assay.protocol.errors import BlockNotFound
@@ -170,18 +170,6 @@ def test_attack_33_a_false_claim_whose_checkpoints_are_withheld_is_convicted(day
         day.blocks().get(raw_cid(claim.manifest))
     assert not any(e["valid"] for e in day.named("replayed"))
     assert "does not end in the state that the program gives" in day.named("replayed")[0]["finding"]
-
-
-def test_a_checkpoint_manifest_of_other_roots_than_the_claim_is_not_believed(day: MarketDay) -> None:
-    from assay.node.artifacts import Checkpoint, read_checkpoints
-
-    blocks = day.blocks()
-    digest = publish_checkpoints(blocks, [Checkpoint("x", bytes(32)), Checkpoint("y", bytes(32))])
-    with pytest.raises(BadManifest, match="other roots"):
-        read_checkpoints(blocks, digest, [bytes(32), b"x" * 32])
-    with pytest.raises(BadManifest, match="does not list"):
-        read_checkpoints(blocks, digest, [bytes(32)] * 3)
-    assert len(read_checkpoints(blocks, digest, [bytes(32)] * 2)) == 2
 
 
 def test_replay_and_coverage_tell_what_was_looked_at(day: MarketDay) -> None:

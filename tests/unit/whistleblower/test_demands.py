@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from assay.node.artifacts import read_checkpoints
+from assay.node.checkpoints import read_checkpoints
+from assay.node.slots import MAX_INDEX_BYTES, decode_index
 from assay.protocol.demands import StateLeaf
 from assay.protocol.errors import Retry
 from assay.protocol.types import ClaimView, JobId, Kind, Phase, Role
@@ -106,9 +107,10 @@ def published_claim(day: MarketDay) -> ClaimView:
     return mine()[0]
 
 
-def tear(day: MarketDay, view: ClaimView, end: int, *spans: range) -> None:
-    """The fault: these bytes of the state at a segment's end are served to nobody."""
-    cid = read_checkpoints(day.blocks(), view.claim.manifest, view.roots)[end].cid
+def tear(day: MarketDay, view: ClaimView, end: int, slot: int, *spans: range) -> None:
+    """The fault: these bytes of a slot of the state at a segment's end are served to nobody."""
+    index = read_checkpoints(day.blocks(), view.claim.manifest, view.roots)[end].cid
+    cid = decode_index(day.blocks().read_file(index, MAX_INDEX_BYTES), 3)[slot].cid
     day.network.torn[cid] = list(spans)
     with pytest.raises(Retry):
         day.blocks().read_file(cid, 1 << 20)
@@ -116,7 +118,7 @@ def tear(day: MarketDay, view: ClaimView, end: int, *spans: range) -> None:
 
 def test_attack_33_the_leaf_that_could_not_be_fetched_is_the_one_that_is_demanded(day: MarketDay) -> None:
     view = published_claim(day)
-    tear(day, view, 2, range(32, 64))  # the momentum: the only leaf of slot 1
+    tear(day, view, 2, 1, range(32))  # the momentum: the only leaf of slot 1
     day.services.clear()
     day.whistleblower("wendy", demand=True)
     assert day.run(lambda: bool(day.market_state.demands))
@@ -133,7 +135,7 @@ def test_attack_33_48_after_a_restart_the_same_is_demanded_whatever_can_be_fetch
     day: MarketDay, mined: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = published_claim(day)
-    tear(day, view, 2, range(32, 64))
+    tear(day, view, 2, 1, range(32))
     day.services.clear()
     day.whistleblower("wendy", demand=True)
     market = day.markets["wendy"]
@@ -152,7 +154,7 @@ def test_attack_33_48_after_a_restart_the_same_is_demanded_whatever_can_be_fetch
     with pytest.raises(Killed):
         day.run(lambda: bool(day.market_state.demands))
     day.network.torn.clear()
-    tear(day, view, 3, range(32))  # what a fresh look would choose
+    tear(day, view, 3, 0, range(32))  # what a fresh look would choose
     day.whistleblower("wendy", demand=True)
     assert day.run(lambda: bool(day.named("collected")))
     assert len(meant) == (1 if mined else 2) and all(arguments == meant[0] for arguments in meant)
@@ -176,7 +178,7 @@ def test_attack_33_who_could_fetch_nothing_demands_leaves_that_nobody_can_forese
 
 def test_what_is_published_after_all_is_not_demanded(day: MarketDay) -> None:
     view = published_claim(day)
-    tear(day, view, 2, range(32, 64))
+    tear(day, view, 2, 1, range(32))
     day.services.clear()
     wendy = day.whistleblower("wendy", demand=True)
     wendy._unpublished.add(view.claim_id)  # as it found a moment ago

@@ -1,0 +1,192 @@
+"""A claim's checkpoint manifest, and the states that it publishes (docs/formats.md, section 5).
+
+Contract: what is read of a claim's states was led to the root that the claim committed to: an index by its
+tensor roots, a slot by its own. A manifest or an index that does not lead there counts as withheld, as does a
+slot's file that is not what its index says. Not guaranteed: that anything is published: all follows from the
+claims before (``node.states``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from random import Random
+
+from torch import Tensor
+
+from assay.node.artifacts import (
+    MAX_MANIFEST_BYTES,
+    BadManifest,
+    Reader,
+    State,
+    canonical_json,
+    parse_canonical,
+    raw_cid,
+)
+from assay.node.slots import UNFETCHABLE, SlotFile, SlotReader, Slots, state_root_of, store_state
+from assay.program.isa import Program
+from assay.protocol.ports import Blocks
+from assay.protocol.types import ClaimId, ClaimView
+
+CHECKPOINT_SCHEMA = "assay/checkpoint/2"
+MAX_CID_CHARS = 128
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state at one leaf of a claim's segments tree: CID of its index ("" where it is not published), and
+    its root."""
+
+    cid: str
+    root: bytes
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A state that cannot be had as it was committed: at which segment end, and the bytes of its file (F3.3)
+    that are missing (all of them where no more is known)."""
+
+    end: int
+    spans: tuple[range, ...]
+
+
+def publish_state(blocks: Blocks, state: Sequence[Tensor]) -> Checkpoint:
+    """Store a state, slot by slot; it is hashed meanwhile."""
+    stored = store_state(blocks, state)
+    return Checkpoint(stored.cid, stored.root)
+
+
+def publish_checkpoints(blocks: Blocks, checkpoints: Sequence[Checkpoint]) -> bytes:
+    """Store a claim's checkpoint manifest, one entry for each leaf; its digest."""
+    body = canonical_json({"schema": CHECKPOINT_SCHEMA, "states": [c.cid or None for c in checkpoints]})
+    blocks.put(body)
+    return sha256(body).digest()
+
+
+def read_checkpoints(blocks: Reader, digest: bytes, roots: Sequence[bytes]) -> tuple[Checkpoint, ...]:
+    """Where the states of a claim with these roots are. Raises BadManifest where that is not told, and as
+    `get`."""
+    try:
+        manifest = parse_canonical(blocks.get(raw_cid(digest)), MAX_MANIFEST_BYTES)
+        if manifest.get("schema") != CHECKPOINT_SCHEMA:
+            said = str(manifest.get("schema"))[:64]
+            raise ValueError(f"its schema is {said!r}, this version reads {CHECKPOINT_SCHEMA} and no other")
+        if set(manifest) != {"schema", "states"}:
+            raise ValueError("its fields are not schema and states")
+        cids = manifest["states"]
+        if not isinstance(cids, list) or len(cids) != len(roots):
+            raise ValueError(f"it does not list {len(roots)} states")
+        if not all(cid is None or (isinstance(cid, str) and 0 < len(cid) <= MAX_CID_CHARS) for cid in cids):
+            raise ValueError("a state is neither a CID nor null")
+        if cids[-1] is None:
+            raise ValueError("it does not publish the last state")
+    except ValueError as error:
+        raise BadManifest(
+            f"the checkpoint manifest is refused: {error}", hint="treat it as withheld"
+        ) from error
+    return tuple(Checkpoint(cid or "", root) for cid, root in zip(cids, roots, strict=True))
+
+
+class Published:
+    """What the claims of one job publish, and the states of theirs that this process has computed."""
+
+    def __init__(self, blocks: Blocks, reader: SlotReader) -> None:
+        self.blocks, self.reader = blocks, reader
+        self._checkpoints: dict[ClaimId, tuple[Checkpoint, ...]] = {}
+        self._hidden: set[ClaimId] = set()
+        """Claims whose manifest cannot be had, or is refused: nobody knows which states they publish."""
+        self._slots: dict[bytes, Slots] = {}
+        """Of states that are known, by their root."""
+
+    def learn(self, root: bytes, slots: Slots) -> None:
+        """Remember the slots of a state that has this root."""
+        self._slots.setdefault(root, slots)
+
+    def checkpoints(self, view: ClaimView) -> tuple[Checkpoint, ...]:
+        """Roots of the leaves of a claim's segments tree, with their indices' CIDs ("": unpublished)."""
+        if view.claim_id not in self._checkpoints:
+            try:
+                found = read_checkpoints(self.blocks, view.claim.manifest, view.roots)
+            except (BadManifest, *UNFETCHABLE):
+                found = tuple(Checkpoint("", root) for root in view.roots)
+                self._hidden.add(view.claim_id)
+            self._checkpoints[view.claim_id] = found
+        return self._checkpoints[view.claim_id]
+
+    def slots(self, view: ClaimView, leaf: int, program: Program) -> Slots | None:
+        """The slots of a claim's state, if they are known or published: their roots lead to the claim's."""
+        return self._slots.get(view.roots[leaf]) or self._files(view, leaf, program)
+
+    def _files(self, view: ClaimView, leaf: int, program: Program) -> Slots | None:
+        """The slots of a claim's state with the files that it publishes, if it does."""
+        root, cid = view.roots[leaf], self.checkpoints(view)[leaf].cid
+        found = self.reader.index(cid, program.slots) if cid else None
+        if found is None or state_root_of(found) != root:
+            return None
+        self._slots[root] = found
+        return found
+
+    def state(self, view: ClaimView, leaf: int, program: Program) -> State | None:
+        """A whole state, if every slot can be had."""
+        found = self.some(view, leaf, program, range(program.slots))
+        return None if found is None or any(x is None for x in found) else [x for x in found if x is not None]
+
+    def some(
+        self, view: ClaimView, leaf: int, program: Program, wanted: Sequence[int]
+    ) -> list[Tensor | None] | None:
+        """The tensors of these slots of a state, None for each that cannot be had; None where it is not even
+        known which they are."""
+        slots, nodes = self.slots(view, leaf, program), [program.state[i] for i in wanted]
+        if slots is None:
+            return None
+        found = self.reader.tensors([slots[i] for i in wanted], nodes)
+        computed = any(x is None and not slots[i].cid for i, x in zip(wanted, found, strict=True))
+        if computed and (files := self._files(view, leaf, program)) is not None:
+            found = self.reader.tensors([files[i] for i in wanted], nodes)
+        return found
+
+    def keep(self, root: bytes, tensor_roots: Sequence[bytes], state: Sequence[Tensor]) -> None:
+        """Remember a state that this process has computed, which has this root."""
+        slots = self._slots.get(root) or tuple(SlotFile(tensor_root, "") for tensor_root in tensor_roots)
+        self.learn(root, slots)
+        self.reader.keep(slots, state)
+
+    def all_can_be_had(self, view: ClaimView, program: Program) -> bool:
+        """Whether the states that a claim publishes, its last among them, are there and what they should
+        be."""
+        return not self._lacking(view, program)
+
+    def _lacking(self, view: ClaimView, program: Program) -> list[int]:
+        given = self.checkpoints(view)
+        hidden = view.claim_id in self._hidden
+        ends = [i for i, checkpoint in enumerate(given) if checkpoint.cid or hidden]
+        return [i for i in ends if self.state(view, i, program) is None]
+
+    def gap(self, view: ClaimView, program: Program, order: Random, most: int) -> Gap | None:
+        """One of the published states that cannot be had, and up to `most` of what is missing of it, both at
+        random; None if all can be had."""
+        ends = self._lacking(view, program)
+        if not ends:
+            return None
+        end, whole = order.choice(ends), (range(program.state_bytes),)
+        slots = self.slots(view, end, program)
+        if slots is None:
+            return Gap(end, whole)
+        spans: list[range] = []
+        at = 0
+        for node, slot in zip(program.state, slots, strict=True):
+            if self.reader.tensors([slot], [node]) == [None]:
+                holes = self._holes(slot, node.bytes, order, most)
+                spans += [range(at + hole.start, at + hole.stop) for hole in holes]
+            at += node.bytes
+        order.shuffle(spans)
+        return Gap(end, tuple(spans[:most]) or whole)
+
+    def _holes(self, slot: SlotFile, size: int, order: Random, most: int) -> Sequence[range]:
+        """What is missing of a slot's file: all of it where it is there and not what it should be."""
+        found: list[range] = []
+        with suppress(*UNFETCHABLE):
+            found = self.blocks.holes(slot.cid, size, order, most)
+        return found or [range(size)]

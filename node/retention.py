@@ -1,0 +1,188 @@
+"""What a node may delete of a job's files, and when: what is settled, but for what others still build on.
+
+Contract: deleted are only files that the market names, of jobs and claims that are over: everything of a
+closed job but the model that it ended with, of an open one the states of settled, fallen and overtaken claims
+but for those that a later input comes from (docs/protocol.md, rule 4.4). Pinned files, those of a role's
+unfinished work, and everything of a claim with an open game or demand stay. What is deleted here can be
+computed again from the job's files, which its client keeps. Files that no claim names, such as another
+program's, are never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from assay.node.artifacts import BadManifest, raw_cid, read_manifest
+from assay.node.checkpoints import read_checkpoints
+from assay.node.rounds import PASSED, standing
+from assay.node.slots import MAX_INDEX_BYTES, UNFETCHABLE, SlotFile, cid_bytes, decode_index
+from assay.protocol.ports import MarketView
+from assay.protocol.types import ClaimId, ClaimView, JobId, JobView, Kind, Phase, Terms
+
+UNSETTLED = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
+GRACE_S = 5.0
+"""Blocks that were put less long ago stay: they may be of a state that is being published."""
+_ABSENT = (*UNFETCHABLE, BadManifest, ValueError)
+
+
+class Store(Protocol):
+    """The blocks of this node alone: nothing is fetched."""
+
+    def has(self, cid: str) -> bool: ...
+    def get(self, cid: str) -> bytes: ...
+    def read_file(self, cid: str, max_bytes: int) -> bytes: ...
+    def drop(self, dead: Iterable[str], kept: Iterable[str], grace_s: float) -> Any: ...
+
+
+@dataclass
+class Disposal:
+    """CIDs of files: those that must stay, and those that may go unless another must stay for them."""
+
+    keep: set[str] = field(default_factory=set)
+    drop: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class Unclaimed:
+    """Indices of inner states that a role has published and no claim may name: of work that is not done, and
+    of what will never be claimed."""
+
+    live: frozenset[str] = frozenset()
+    over: frozenset[str] = frozenset()
+
+
+NOTHING = Unclaimed()
+
+
+class Retention:
+    """Deletes what is over, whenever a job has come further. `unclaimed`: what the role tells of a job."""
+
+    def __init__(
+        self, market: MarketView, store: Store, unclaimed: Callable[[JobId], Unclaimed] = lambda _: NOTHING
+    ) -> None:
+        self._market, self._store, self._unclaimed = market, store, unclaimed
+        self._seen: object = None
+        self._over: dict[JobId, frozenset[str]] = {}
+        """Closed jobs of which all is gone that may go, and what stays of each: looked at once."""
+
+    def __call__(self) -> Any:
+        """What was freed; None where nothing has changed since the last call."""
+        jobs = self._market.jobs()
+        running = [job for job in jobs if job.job_id not in self._over]
+        seen = [self._mark(job) for job in running]
+        if seen == self._seen:
+            return None
+        found = {job.job_id: self._of(job) for job in running}
+        keep = {cid for kept in self._over.values() for cid in kept}
+        keep |= {cid for disposal in found.values() for cid in disposal.keep}
+        drop = {cid for disposal in found.values() for cid in disposal.drop} - keep
+        freed = self._store.drop(drop, keep, GRACE_S)
+        left = {cid for cid in drop if self._store.has(cid)}  # put a moment ago
+        for job in running:
+            disposal = found[job.job_id]
+            if job.progress.closed and not self._disputed(job.job_id) and not disposal.drop & left:
+                self._over[job.job_id] = frozenset(disposal.keep)
+        running = [job for job in running if job.job_id not in self._over]
+        self._seen = None if left else [self._mark(job) for job in running]
+        return freed
+
+    def _mark(self, job: JobView) -> object:
+        progress = job.progress
+        at = progress.settled_rounds, progress.rewinds, progress.closed
+        return job.job_id, at, self._disputed(job.job_id)
+
+    def _disputed(self, job_id: JobId) -> frozenset[ClaimId]:
+        """Claims with an open game or demand."""
+        games = (game.game.claim_id for game in self._market.games(job_id) if not game.decided)
+        demands = (demand.claim_id for demand in self._market.demands(job_id) if not demand.outcome)
+        return frozenset((*games, *demands))
+
+    def _of(self, job: JobView) -> Disposal:
+        claims, disputed = self._market.claims(job.job_id), self._disputed(job.job_id)
+        over = job.progress.closed and not disputed
+        files, terms = Files(self._store), job.terms
+        found = Disposal()
+        (found.drop if over else found.keep).update(files.of_job(terms))
+        for view in claims:
+            live = view.claim_id in disputed or (not over and _stands(view))
+            (found.keep if live else found.drop).update(files.of_claim(view, terms))
+        for view, first, end in _built_on(job, claims, over):
+            found.keep.update(files.of_claim(view, terms, first, end))
+        unclaimed = self._unclaimed(job.job_id)
+        for cids, into in ((unclaimed.live, found.keep), (unclaimed.over, found.drop)):
+            for cid in cids:
+                into |= {cid, *(slot.cid for slot in files.slots(cid, terms.inner.slots))}
+        return found
+
+
+def _stands(view: ClaimView) -> bool:
+    """Whether a claim is neither settled nor over otherwise."""
+    return view.status.phase in UNSETTLED and (not view.stale or view.left_out)
+
+
+def _built_on(
+    job: JobView, claims: Sequence[ClaimView], over: bool
+) -> Iterator[tuple[ClaimView, int, int | None]]:
+    """Settled claims from whose last state inputs still come, with these slots [first, end) of it: the last
+    outer step's parameters and momenta, and each shard's own slots; of a job that is over its model."""
+    settled, params = job.progress.settled_rounds, job.terms.inner.params
+    last = standing(claims, Kind.OUTER, settled - 1, 0) if settled else None
+    if last is not None:
+        yield last, 0, params if over else 2 * params
+    for shard in () if over else range(job.terms.shards):
+        tasks = (standing(claims, Kind.TASK, round_, shard) for round_ in range(settled - 1, -1, -1))
+        latest = next((task for task in tasks if task is not None and task.status.phase in PASSED), None)
+        if latest is not None:
+            yield latest, params, None
+
+
+class Files:
+    """Which files belong to a job or a claim, as far as this node has what tells it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def of_job(self, terms: Terms) -> set[str]:
+        """The job's manifest, programs, data and genesis states."""
+        try:
+            manifest = read_manifest(self._store, terms.manifest)
+        except _ABSENT:
+            return set()
+        found = {raw_cid(terms.manifest), *(manifest[name]["cid"] for name in ("inner", "outer", "dataset"))}
+        for name, slots in (("genesis", terms.inner.slots), ("outerGenesis", terms.outer.slots)):
+            cid = manifest[name]["cid"]
+            found |= {cid, *(slot.cid for slot in self.slots(cid, slots))}
+        return {cid for cid in found if _names_block(cid)}
+
+    def of_claim(
+        self, view: ClaimView, terms: Terms, first: int | None = None, end: int | None = None
+    ) -> set[str]:
+        """A claim's manifest and all of its states; with `first`, of its last state the slots [first, end)
+        alone."""
+        try:
+            states = read_checkpoints(self._store, view.claim.manifest, view.roots)
+        except _ABSENT:
+            return set()
+        count = (terms.inner if view.claim.kind == Kind.TASK else terms.outer).slots
+        found = {raw_cid(view.claim.manifest)}
+        for state in states if first is None else states[-1:]:
+            if _names_block(state.cid):
+                found |= {state.cid, *(slot.cid for slot in self.slots(state.cid, count)[first:end])}
+        return found
+
+    def slots(self, cid: str, count: int) -> tuple[SlotFile, ...]:
+        """The entries of an index; none where it is not here."""
+        try:
+            return decode_index(self._store.read_file(cid, MAX_INDEX_BYTES), count)
+        except _ABSENT:
+            return ()
+
+
+def _names_block(cid: str) -> bool:
+    """Whether a text that a stranger wrote is a CID."""
+    try:
+        return bool(cid_bytes(cid))
+    except ValueError:
+        return False

@@ -1,0 +1,243 @@
+"""States are published, fetched and refused slot by slot."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+
+from assay.node.artifacts import BadManifest, canonical_json, load_job
+from assay.node.audit import attest, audit_claim, audit_input
+from assay.node.checkpoints import Checkpoint, publish_checkpoints, read_checkpoints
+from assay.node.slots import ENTRY_BYTES, MAX_INDEX_BYTES, SlotFile, decode_index, encode_index, store_state
+from assay.node.states import Known, StateProvider, open_state_provider
+from assay.node.work import Work
+from assay.numerics.encoding import to_bytes
+from assay.program.state import state_root
+from assay.protocol.types import ClaimView, JobId, Kind, Phase
+from tests.fakes.blocks import FakeBlocks, Network, cid_of
+from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH
+from tests.fakes.market_day import MarketDay
+
+PARAMS, STATE = 4 * WIDTH, 8 * WIDTH + 4
+"""Bytes of the parameters and of an inner state of ``tests.fakes.jobs``."""
+
+
+class Counting(FakeBlocks):
+    """Blocks of a node of its own, that counts each file that it fetches, once."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__(network)
+        self.fetched: dict[str, int] = {}
+
+    def read_file(self, cid: str, max_bytes: int) -> bytes:
+        data = super().read_file(cid, max_bytes)
+        if cid not in self.own:
+            self.own.add(cid)
+            self.fetched[cid] = len(data)
+        return data
+
+    def slots(self) -> int:
+        """Bytes of slots that were fetched since the last call: all files but indices."""
+        fetched, self.fetched = self.fetched, {}
+        return sum(size for size in fetched.values() if size % ENTRY_BYTES)
+
+
+@pytest.fixture(name="day")
+def day_of(tmp_path: Path) -> MarketDay:
+    torch.set_num_threads(1)
+    return MarketDay(tmp_path)
+
+
+def settled(day: MarketDay, **changes: Any) -> JobId:
+    """A job that honest people have carried out."""
+    job_id = day.post(rounds=2, shards=2, **changes)
+    for name in ("ann", "bob"):
+        day.solver(name)
+    for name in ("v0", "v1"):
+        day.verifier(name)
+    assert day.run(day.closed(job_id))
+    assert set(day.phases(job_id)) == {Phase.SETTLED}
+    return job_id
+
+
+def newcomer(day: MarketDay, job_id: JobId) -> tuple[Counting, StateProvider]:
+    """Somebody who has the job's files and nothing else."""
+    market, blocks = day.markets["client"], Counting(day.network)
+    files = load_job(blocks, market.job(job_id).terms, RESOURCE_LIMITS)
+    blocks.fetched.clear()
+    return blocks, StateProvider(market, blocks, job_id, Work(market.job(job_id).terms, files))
+
+
+def claim_at(day: MarketDay, job_id: JobId, kind: Kind, round_: int, shard: int) -> ClaimView:
+    view = day.markets["client"].current(job_id, kind, round_, shard)
+    assert view is not None
+    return view
+
+
+def test_a_slot_that_has_not_changed_is_the_same_file() -> None:
+    blocks = FakeBlocks(Network())
+    state = [torch.arange(8.0), torch.zeros(4), torch.ones(4)]
+    before = store_state(blocks, state)
+    held = set(blocks.own)
+    after = store_state(blocks, [state[0], torch.full((4,), 2.0), state[2]])
+    assert before.slots[0] == after.slots[0] and before.slots[2] == after.slots[2]
+    assert len(set(blocks.own) - held) == 2, "one slot and the index are new"
+    assert before.root == state_root(state)
+
+
+def test_an_index_is_read_as_it_was_written_and_no_other() -> None:
+    slots = [SlotFile(sha256(bytes([i])).digest(), cid_of(bytes([i]))) for i in range(3)]
+    data = encode_index(slots)
+    assert decode_index(data, 3) == tuple(slots) and len(data) == 3 * 68
+    for wrong in (data[:-1], data + b"\0", data[:32] + b"\2" + data[33:]):
+        with pytest.raises(ValueError, match="slot"):
+            decode_index(wrong, 3)
+    with pytest.raises(ValueError, match="CID"):
+        encode_index([replace(slots[0], cid=slots[0].cid.upper())])
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({"schema": "assay/checkpoint/1", "states": [{"cid": "x", "root": "00"}]}, "'assay/checkpoint/1'.*2"),
+        ({"schema": "assay/checkpoint/2", "states": [None, None]}, "last state"),
+        ({"schema": "assay/checkpoint/2", "states": ["x"]}, "does not list 2"),
+        ({"schema": "assay/checkpoint/2", "states": [{"cid": "x"}, "x"]}, "neither"),
+        ({"schema": "assay/checkpoint/2", "states": ["x", "x"], "more": 1}, "fields"),
+    ],
+)
+def test_a_manifest_of_another_version_or_form_is_refused_and_says_why(body: Any, why: str) -> None:
+    blocks = FakeBlocks(Network())
+    data = canonical_json(body)
+    blocks.put(data)
+    with pytest.raises(BadManifest, match=why):
+        read_checkpoints(blocks, sha256(data).digest(), [bytes(32)] * 2)
+
+
+def test_a_manifest_tells_which_states_are_published() -> None:
+    blocks = FakeBlocks(Network())
+    given = [Checkpoint("", bytes(32)), Checkpoint("x", b"1" * 32)]
+    digest = publish_checkpoints(blocks, given)
+    assert read_checkpoints(blocks, digest, [c.root for c in given]) == tuple(given)
+
+
+def test_a_reader_fetches_the_slots_that_it_uses_and_no_other(day: MarketDay) -> None:
+    job_id = settled(day)
+    blocks, provider = newcomer(day, job_id)
+    last = claim_at(day, job_id, Kind.OUTER, 1, 0)
+    assert isinstance(provider.some(last, 1, [0]), list)
+    assert blocks.slots() == PARAMS, "a fetched model is its parameters"
+
+    blocks, provider = newcomer(day, job_id)
+    task = claim_at(day, job_id, Kind.TASK, 1, 0)
+    assert audit_input(provider, task) is None and blocks.slots() == 0, "roots suffice for an input"
+    assert isinstance(provider.leaf(task, 2), Known)
+    assert blocks.slots() == STATE, "a sampled segment is one state"
+
+    blocks, provider = newcomer(day, job_id)
+    assert state_root(provider.input_state(Kind.TASK, 1, 0)) == task.claim.input_root
+    assert blocks.slots() == STATE, "the base's parameters, and the rest of the task before"
+
+
+def test_the_outer_step_is_computed_where_that_takes_no_more_bytes(day: MarketDay) -> None:
+    job_id = settled(day)
+    blocks, provider = newcomer(day, job_id)
+    for shard in range(2):  # whoever has the round's tasks at hand
+        assert isinstance(provider.leaf(claim_at(day, job_id, Kind.TASK, 0, shard), 4), Known)
+    blocks.slots()
+    outer = claim_at(day, job_id, Kind.OUTER, 0, 0)
+    provider.input_state(Kind.TASK, 1, 0)
+    assert blocks.slots() == 0, "has the state after it too"
+    assert isinstance(provider.leaf(outer, 1), Known) and blocks.slots() == 0
+
+
+def test_who_replays_everything_fetches_no_state_at_all(day: MarketDay) -> None:
+    job_id = settled(day)
+    blocks, provider = newcomer(day, job_id)
+    for round_ in range(2):
+        for kind, shard in ((Kind.TASK, 0), (Kind.TASK, 1), (Kind.OUTER, 0)):
+            assert audit_claim(provider, claim_at(day, job_id, kind, round_, shard)) is None
+    assert blocks.slots() == 0
+
+
+def test_a_drawn_verifier_fetches_one_state(day: MarketDay) -> None:
+    job_id = settled(day)
+    blocks, provider = newcomer(day, job_id)
+    view = claim_at(day, job_id, Kind.TASK, 1, 1)
+    found = attest(provider, view, view.votes[0].verifier)
+    assert found.valid and len(found.traces) == 1
+    assert blocks.slots() == STATE
+
+
+def other_file(day: MarketDay, view: ClaimView, leaf: int, slot: int) -> str:
+    """The fault: the index of a published state names the file of another tensor as one slot's. Its CID."""
+    blocks = day.blocks()
+    given = list(read_checkpoints(blocks, view.claim.manifest, view.roots))
+    slots = list(decode_index(blocks.read_file(given[leaf].cid, MAX_INDEX_BYTES), 3))
+    wrong = blocks.add_file(bytes(to_bytes(torch.full((WIDTH,), 9.0))))
+    slots[slot] = SlotFile(slots[slot].root, wrong)
+    given[leaf] = Checkpoint(blocks.add_file(encode_index(slots)), given[leaf].root)
+    data = day.network.blocks[_manifest_cid(view)]
+    digest = publish_checkpoints(blocks, given)
+    day.network.blocks[_manifest_cid(view)] = day.network.blocks[_raw(digest)]
+    assert day.network.blocks[_manifest_cid(view)] != data
+    return wrong
+
+
+def _raw(digest: bytes) -> str:
+    from assay.node.artifacts import raw_cid
+
+    return raw_cid(digest)
+
+
+def _manifest_cid(view: ClaimView) -> str:
+    return _raw(view.claim.manifest)
+
+
+def test_attack_33_a_wrong_slot_file_is_refused_and_named(
+    day: MarketDay, caplog: pytest.LogCaptureFixture
+) -> None:
+    job_id = settled(day)
+    view = claim_at(day, job_id, Kind.TASK, 1, 0)
+    wrong = other_file(day, view, 2, 1)
+    _, provider = newcomer(day, job_id)
+    with caplog.at_level(logging.WARNING, logger="assay"):
+        assert not provider.published(view)
+    slots = provider.slots(view, 2)
+    assert slots is not None
+    told = [r.getMessage() for r in caplog.records if wrong in r.getMessage()]
+    assert len(told) == 1 and slots[1].root.hex() in told[0] and "another tensor" in told[0]
+    found = provider.leaf(view, 2)
+    assert isinstance(found, Known) and state_root(found.state) == view.roots[2], "it is computed instead"
+
+
+def test_attack_33_an_index_of_another_state_counts_as_withheld(day: MarketDay) -> None:
+    job_id = settled(day)
+    view = claim_at(day, job_id, Kind.TASK, 1, 0)
+    blocks = day.blocks()
+    given = list(read_checkpoints(blocks, view.claim.manifest, view.roots))
+    given[2] = replace(given[2], cid=given[3].cid)
+    day.network.blocks[_manifest_cid(view)] = day.network.blocks[_raw(publish_checkpoints(blocks, given))]
+    market = day.markets["client"]
+    provider = open_state_provider(market, day.blocks(), market.job(job_id), RESOURCE_LIMITS)
+    assert provider.slots(view, 2) is None and not provider.published(view)
+    assert cast(Known, provider.leaf(view, 2)).root == view.roots[2]
+
+
+def test_states_that_a_claimant_keeps_to_itself_are_computed(day: MarketDay) -> None:
+    job_id = settled(day)
+    view = claim_at(day, job_id, Kind.TASK, 1, 0)
+    blocks = day.blocks()
+    given = [*read_checkpoints(blocks, view.claim.manifest, view.roots)]
+    sparse = [c if i in (2, 4) else replace(c, cid="") for i, c in enumerate(given)]
+    day.network.blocks[_manifest_cid(view)] = day.network.blocks[_raw(publish_checkpoints(blocks, sparse))]
+    counting, provider = newcomer(day, job_id)
+    assert provider.published(view), "what is not said to be published is not withheld"
+    counting, provider = newcomer(day, job_id)
+    assert isinstance(provider.leaf(view, 3), Known) and counting.slots() == STATE, "from the end before"

@@ -1,0 +1,187 @@
+"""What is settled is deleted, what is still needed is not."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from assay.node.artifacts import load_job
+from assay.node.checkpoints import publish_checkpoints, publish_state, read_checkpoints
+from assay.node.retention import GRACE_S, Files, Retention, Unclaimed
+from assay.node.slots import ENTRY_BYTES, MAX_INDEX_BYTES, decode_index
+from assay.node.states import StateProvider, open_state_provider
+from assay.node.work import Work
+from assay.program.state import state_root
+from assay.protocol.errors import BlockNotFound
+from assay.protocol.types import JobId, Kind, Phase
+from assay.solver.adversary import FaultySolver, WeightPlan
+from assay.solver.progress import TaskProgress
+from assay.storage.blockstore import BlockStore
+from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH
+from tests.unit.examples.second import StoredDay
+
+PARAMS, OUTER_SLOTS = 4 * WIDTH, 4
+
+
+@pytest.fixture(name="day")
+def day_of(tmp_path: Path) -> StoredDay:
+    torch.set_num_threads(1)
+    return StoredDay(tmp_path)
+
+
+def crew(day: StoredDay, **changes: Any) -> JobId:
+    job_id = day.post(**changes)
+    for name in ("ann", "bob"):
+        day.solver(name)
+    for name in ("v0", "v1"):
+        day.verifier(name)
+    return job_id
+
+
+def node_store(day: StoredDay, name: str = "node") -> BlockStore:
+    """A node that holds every block there is, and has pinned none; its clock is past the grace."""
+    shutil.copytree(day.store / "blocks", day.folder / name / "blocks")
+    return BlockStore(day.folder / name, clock=lambda: time.time() + 2 * GRACE_S)
+
+
+def retained(day: StoredDay, store: BlockStore) -> None:
+    Retention(day.markets["client"], store)()
+
+
+def test_of_a_closed_job_its_model_is_left_and_nothing_else(day: StoredDay) -> None:
+    job_id = crew(day)
+    assert day.run(day.closed(job_id))
+    store = node_store(day)
+    assert store.usage().blocks > 50
+    retained(day, store)
+    last = day.markets["client"].current(job_id, Kind.OUTER, 1, 0)
+    assert last is not None
+    manifest = len(store.get(next(cid for cid in store.cids() if store.get(cid).startswith(b'{"schema'))))
+    left = store.usage()
+    assert (left.blocks, left.total_bytes) == (3, PARAMS + OUTER_SLOTS * ENTRY_BYTES + manifest)
+    assert read_checkpoints(store, last.claim.manifest, last.roots)
+
+
+def test_what_the_next_inputs_come_from_is_left(day: StoredDay) -> None:
+    job_id = crew(day, rounds=4, max_unsettled=1)
+    assert day.run(lambda: day.market_state.jobs[job_id].view.progress.settled_rounds == 2)
+    assert not day.market_state.jobs[job_id].view.progress.closed
+    market = day.markets["client"]
+    everything = open_state_provider(market, day.blocks(), market.job(job_id), RESOURCE_LIMITS)
+    store = node_store(day)
+    before = store.usage()
+    retained(day, store)
+    assert store.usage().total_bytes < before.total_bytes
+    job = market.job(job_id)
+    runs: list[int] = []
+
+    class Idle(Work):
+        def run(self, *args: Any) -> Any:
+            runs.append(1)
+            return super().run(*args)
+
+    work = Idle(job.terms, load_job(store, job.terms, RESOURCE_LIMITS))
+    provider = StateProvider(market, store, job_id, work)
+    for shard in range(2):
+        wanted = everything.input_state(Kind.TASK, 2, shard)
+        assert state_root(provider.input_state(Kind.TASK, 2, shard)) == state_root(wanted)
+    assert not runs, "from what is left, and by no recomputation"
+    old = market.current(job_id, Kind.TASK, 0, 0)
+    assert old is not None
+    with pytest.raises(BlockNotFound):
+        read_checkpoints(store, old.claim.manifest, old.roots)
+
+
+def test_a_fallen_claim_goes_once_its_game_is_over_but_for_unfinished_work_like_it(day: StoredDay) -> None:
+    job_id = day.post(rounds=1, shards=1, samples=4)
+    day.solver("ann", lambda *a, **o: FaultySolver(*a, plan=WeightPlan(0, 3, 0, 5), **o))
+    for name in ("v0", "v1"):
+        day.verifier(name)
+
+    def disputed() -> bool:
+        return any(not entry.view.decided for entry in day.market_state.games.values())
+
+    assert day.run(disputed), "the fault was planted and found"
+    (view,) = day.markets["client"].claims(job_id)
+    store = node_store(day)
+    given = read_checkpoints(store, view.claim.manifest, view.roots)
+    keeps = Retention(day.markets["client"], store, lambda _: Unclaimed(live=frozenset({given[1].cid})))
+    keeps()
+    assert all(store.has(checkpoint.cid) for checkpoint in given)
+    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id) and not disputed())
+    assert not day.market_state.jobs[job_id].view.progress.closed
+    keeps()
+    assert [store.has(checkpoint.cid) for checkpoint in given] == [True, True, False, False, False]
+    assert given[0].root == day.market_state.jobs[job_id].view.terms.genesis_root
+    slots = decode_index(store.read_file(given[1].cid, MAX_INDEX_BYTES), 3)
+    assert all(store.has(slot.cid) for slot in slots), "of whoever trains the task again"
+
+
+def test_states_that_will_never_be_claimed_go_with_their_records(day: StoredDay) -> None:
+    job_id = crew(day)
+    assert day.run(day.closed(job_id))
+    store = node_store(day)
+    files = load_job(day.blocks(), day.market_state.jobs[job_id].view.terms, RESOURCE_LIMITS)
+    progress = TaskProgress(day.folder / "carl" / "tasks")
+    started = publish_state(store, files.genesis)
+    trained = publish_state(store, [torch.full((WIDTH,), 5.0), *files.genesis[1:]])
+    progress.save(job_id, 1, 0, [started, trained])
+    keeps = Retention(day.markets["client"], store, lambda job: progress.indices(job, 1))
+    keeps()
+    assert store.has(trained.cid) and progress.load(job_id, 1, 0, started.root)
+    keeps = Retention(day.markets["client"], store, lambda job: progress.indices(job, 2))
+    keeps()
+    assert not store.has(trained.cid)
+    progress.indices(job_id, 2)
+    assert not list((day.folder / "carl" / "tasks").iterdir())
+
+
+def test_what_no_claim_names_is_never_touched(day: StoredDay) -> None:
+    job_id = crew(day)
+    assert day.run(day.closed(job_id))
+    store = node_store(day)
+    made = publish_state(store, [torch.full((WIDTH,), 5.0)])
+    retained(day, store)
+    assert store.has(made.cid)
+
+
+def test_what_was_put_a_moment_ago_goes_at_a_later_look(day: StoredDay) -> None:
+    job_id = crew(day)
+    assert day.run(day.closed(job_id))
+    shutil.copytree(day.store / "blocks", day.folder / "young" / "blocks", copy_function=shutil.copy)
+    clock = [time.time()]
+    store = BlockStore(day.folder / "young", clock=lambda: clock[0])
+    before = store.usage().blocks
+    keeps = Retention(day.markets["client"], store)
+    assert keeps().blocks == 0 and store.usage().blocks == before
+    clock[0] += 2 * GRACE_S
+    assert keeps().blocks == before - 3
+    assert keeps() is None, "nothing has changed since"
+
+
+def test_a_pinned_job_keeps_its_files(day: StoredDay) -> None:
+    job_id = crew(day)
+    assert day.run(day.closed(job_id))
+    market, store = day.markets["client"], BlockStore(day.store, clock=lambda: time.time() + 2 * GRACE_S)
+    Retention(market, store)()
+    assert load_job(store, market.job(job_id).terms, RESOURCE_LIMITS).genesis
+    day.fetch(job_id, day.folder / "model")
+
+
+def test_a_manifest_of_nonsense_stops_nothing(day: StoredDay) -> None:
+    job_id = crew(day)
+    assert day.run(day.closed(job_id))
+    market, store = day.markets["client"], node_store(day)
+    view = market.current(job_id, Kind.TASK, 0, 0)
+    assert view is not None
+    given = read_checkpoints(store, view.claim.manifest, view.roots)
+    digest = publish_checkpoints(store, [replace(given[0], cid="../" * 9), *given[1:]])
+    forged = replace(view, claim=replace(view.claim, manifest=digest))
+    found = Files(store).of_claim(forged, market.job(job_id).terms)
+    assert given[1].cid in found and all(".." not in cid for cid in found)
