@@ -5,6 +5,7 @@
 # make check   lint and test, as CI runs them
 # make vectors   the arbiter against the integer model on a million vectors; make games: ten thousand random programs
 # make symbolic  proofs about the contracts' money; make slither: static analysis (both install their tool when asked)
+# make browser   the dashboard in Chromium: live, at 390 px, by keyboard, with axe-core (installs Chromium when asked)
 # make kernels   the GPU's kernels against the definition, by Triton's interpreter (installed when asked)
 
 PYTHON ?= python3.11
@@ -16,7 +17,7 @@ PY_STAMP := $(VENV)/.assay-installed
 NPM_STAMP := contracts/node_modules/.assay-installed
 BUILT_STAMP := contracts/out-assay/.built
 
-.PHONY: setup demo test test-contracts test-python test-slow vectors games symbolic slither kernels lint lint-python lint-contracts check format clean
+.PHONY: setup demo test test-contracts test-python test-slow browser vectors games symbolic slither kernels lint lint-python lint-contracts check format clean
 
 setup: $(BUILT_STAMP)
 
@@ -63,6 +64,9 @@ symbolic: setup
 
 kernels: setup
 	scripts/prove/kernels.sh
+
+browser: setup
+	tests/browser/run.sh
 
 slither: setup
 	$(PY) scripts/prove/slither.py

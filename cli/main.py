@@ -11,6 +11,7 @@ import typer
 from assay.app.invocation import App, app_of
 from assay.app.output import Exit, Output
 from assay.app.settings import Flags
+from assay.cli.commands.dashboard import dashboard
 from assay.cli.lazy import with_rooms
 from assay.cli.mishaps import bug, file_trouble
 from assay.protocol.errors import AssayError, Stop
@@ -97,6 +98,9 @@ def doctor(
     from assay.cli.doctor import doctor as look
 
     look(app_of(context), role)
+
+
+root.command()(dashboard)
 
 
 # Typer carries its own copy of click, of which it shows only leaves: the base of all usage errors is theirs.

@@ -95,6 +95,13 @@ class Losses:
         slot."""
         return self._end(view)[0]
 
+    def at(self, view: ClaimView, leaf: int) -> float | None:
+        """Loss that a task's state at a segment's end (a leaf of its segments tree) holds, read anew at each
+        call; None as `of`."""
+        state = self._leaf(view, leaf)
+        names = self._work.files.slot_names
+        return training_loss(names, state) if state is not None and LOSS_SLOT in names else None
+
     def divergence(self, view: ClaimView) -> Divergence | None:
         """Where a task's numbers cease to be finite; None if they are at its end, or cannot be fetched."""
         if view.claim_id not in self._divergences:

@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,8 +59,12 @@ def demo_job(source: str, quick: bool, scenario: Scenario) -> JobFile:
 class Run:
     """One run of a scenario."""
 
-    def __init__(self, app: App, scenario: Scenario, body: JobFile, out: Path) -> None:
+    def __init__(
+        self, app: App, scenario: Scenario, body: JobFile, out: Path, dashboard: bool = False
+    ) -> None:
+        """`dashboard`: serve one, too."""
         self.app, self.scenario, self.body, self.out = app, scenario, body, out
+        self.dashboard = dashboard
         self.outcome = Outcome()
         self.say = app.output.err.print
         self.addresses: dict[str, Address] = {}
@@ -105,15 +110,25 @@ class Run:
         connection, storage = self.app.connect("client"), self.app.storage("client")
         connection.writer.deposit("scenario/deposit", CLIENT_TOKENS)
         self.outcome.before = snapshot(connection, self._parties())
-        with serve_blocks("client", connection, storage):
+        with ExitStack() as shown, serve_blocks("client", connection, storage):
             job_id = publish_and_post(self.app, connection, storage, self.body, files, BUDGET)
             self.say(
                 f"[yellow]client[/]      posts job {job_id.hex()[:16]} with a budget of {show_amount(BUDGET)}"
             )
+            self._show(shown, job_id)
             own = self._forcing(connection, job_id) if self.scenario.forced_error else lambda: None
             self._follow(connection, storage, job_id, [spec.name for spec in specs], own)
             self._finish(connection, storage, job_id)
         self.outcome.gas = gas_by_kind(self.app, self.addresses)
+
+    def _show(self, shown: ExitStack, job_id: JobId) -> None:
+        """Serve the dashboard until the run is over, and say where."""
+        if not self.dashboard:
+            return
+        from assay.dashboard.serve import serving
+
+        url = shown.enter_context(serving(self.app))
+        self.say(f"[yellow]dashboard[/]   {url}/#/job/{job_id.hex()[:16]} until the run is over")
 
     def _follow(
         self,
@@ -291,7 +306,9 @@ def _leave(*_: object) -> None:
     raise SystemExit(128 + signal.SIGTERM)
 
 
-def run_scenario(app: App, name: str, *, source: str, quick: bool, out: Path) -> bool:
+def run_scenario(
+    app: App, name: str, *, source: str, quick: bool, out: Path, dashboard: bool = False
+) -> bool:
     """Run one scenario, report, and say whether it passed. Raises Stop for an unknown name."""
     from assay.devnet.market import take_down
 
@@ -300,7 +317,7 @@ def run_scenario(app: App, name: str, *, source: str, quick: bool, out: Path) ->
         raise Stop(
             f"there is no scenario {name!r}", hint=f"there are: {', '.join(SCENARIOS)}", code="not-found"
         )
-    run = Run(app, scenario, demo_job(source, quick, scenario), out)
+    run = Run(app, scenario, demo_job(source, quick, scenario), out, dashboard)
     signal.signal(signal.SIGTERM, _leave)
     try:
         outcome = run.play()

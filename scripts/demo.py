@@ -24,7 +24,7 @@ def main() -> None:
     options = parser.parse_args()
     command = [sys.executable, "-m", "assay", "--home", options.home]
     command += ["--json"] if options.json else []
-    command += ["devnet", "scenario", "run", "one-ulp", "--fresh", "--data", options.data]
+    command += ["devnet", "scenario", "run", "one-ulp", "--fresh", "--dashboard", "--data", options.data]
     command += ["--quick"] if options.quick else []
     os.execv(sys.executable, command)
 

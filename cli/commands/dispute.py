@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 from rich.tree import Tree
 
+from assay.app.games import state_of
 from assay.app.ids import job_id_of
 from assay.app.invocation import App, app_of
 from assay.app.output import plain, table
@@ -25,7 +26,6 @@ from assay.cli.commands.dispute_play import (
     play_once,
     play_through,
     standing,
-    state_of,
 )
 from assay.cli.lazy import with_rooms
 from assay.protocol.errors import Ask, Stop

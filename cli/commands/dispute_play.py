@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from assay.app.games import WHAT_IS_ASKED, side_to_move, state_of
 from assay.app.invocation import App
 from assay.app.output import Exit
 from assay.app.times import show_moment, show_span
 from assay.app.units import show_amount
 from assay.protocol.errors import Stop
-from assay.protocol.types import Address, Game, GamePhase, GameView, Wei
+from assay.protocol.types import Address, Game, GameView, Wei
 
 if TYPE_CHECKING:
     from assay.app.wiring import Connection, NodeStorage
@@ -28,33 +29,6 @@ if TYPE_CHECKING:
     from assay.node.states import StateProvider
 
 LOOK_S = 0.5
-
-WHAT_IS_ASKED = {
-    GamePhase.STEPS: "reveal the state root after each step of the segment",
-    GamePhase.PICK_STEP: "point at the first wrong step",
-    GamePhase.TRACE: "commit to the step's trace",
-    GamePhase.PICK_NODE: "point at the first wrong part of the trace",
-    GamePhase.SPLIT_NODE: "open that part of the trace",
-    GamePhase.PICK_LEAF: "point at the first wrong part of the node's output",
-    GamePhase.SPLIT_LEAF: "open that part of the output",
-    GamePhase.REVEAL_LEAF: "reveal the disputed leaf",
-    GamePhase.PROVE: "prove one element wrong",
-    GamePhase.PICK_OUTPUT: "point at the first wrong slot of the claimed state",
-    GamePhase.SPLIT_OUTPUT: "open the claimed state",
-}
-
-
-def side_to_move(view: GameView) -> str:
-    """`challenger` or `defender`."""
-    return "challenger" if view.game.phase.challengers else "defender"
-
-
-def state_of(view: GameView) -> str:
-    """Who is to do what, or how it ended."""
-    if view.decided:
-        return f"won by the {'challenger' if view.challenger_won else 'defender'} ({view.reason})"
-    return f"{side_to_move(view)} to {WHAT_IS_ASKED[view.game.phase]}"
-
 
 def clocks(view: GameView, now: int) -> dict[str, str]:
     """Each side's clock in words: only the one whose move it is runs."""

@@ -34,6 +34,7 @@ def run_one(
     data: Annotated[str, typer.Option(help="stdlib, or a path to your text.")] = "stdlib",
     small: Annotated[bool, typer.Option("--quick", help="A smaller model and shorter windows.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for the fetched model.")] = None,
+    dashboard: Annotated[bool, typer.Option(help="Show it in a browser, too.")] = False,
     fresh: Annotated[bool, typer.Option(help="Remove what an earlier run left in --home.")] = False,
 ) -> None:
     """Run one; exit status 1 if anything that it promises did not happen."""
@@ -43,5 +44,5 @@ def run_one(
         take_down(app.settings.home)
         wipe_data(app.settings.home)
     folder = out or app.settings.home / "model"
-    if not run_scenario(app, name, source=data, quick=small, out=folder):
+    if not run_scenario(app, name, source=data, quick=small, out=folder, dashboard=dashboard):
         raise typer.Exit(int(Exit.BUG))

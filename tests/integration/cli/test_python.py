@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 import torch
 from torch import nn
@@ -13,8 +16,14 @@ from torch import nn
 import assay
 from assay.api.job import Job
 from assay.api.market import Market
+from assay.app.devnet_record import recorded
+from assay.app.invocation import App
+from assay.app.output import Output
+from assay.app.settings import Flags
+from assay.chain.eth.rpc import HttpRpc
 from assay.client.fetching import NotSettled
 from assay.client.posting import OverBudget
+from assay.dashboard.serve import serving
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.types import Phase
 
@@ -75,6 +84,39 @@ def test_more_budget_is_given(market: Market, job: Job) -> None:
     before = job.progress().job.escrow
     job.fund("2tok")
     assert job.progress().job.escrow == before + 2 * TOK
+
+
+def test_the_dashboard_shows_the_market_and_what_a_reorganisation_leaves_of_it(
+    market: Market, job: Job, home: Path
+) -> None:
+    rpc = HttpRpc(recorded(home).rpc_url)  # type: ignore[union-attr]
+    app = App(Flags(home=str(home)), Output(as_json=False, quiet=True), True, False, None)
+    with serving(app, every_s=0.2) as url:
+
+        def page(path: str) -> dict[str, Any]:
+            return httpx.get(f"{url}/api/{path}", timeout=30).json()
+
+        def until(wanted: Callable[[dict[str, Any]], bool], path: str) -> dict[str, Any]:
+            for _ in range(100):
+                if wanted(found := page(path)):
+                    return found
+                time.sleep(0.1)
+            raise AssertionError(f"it never came to that: {found}")
+
+        (listed,) = page("market")["view"]["jobs"]
+        assert listed["id"] == job.id and listed["client"]["name"] == "client"
+        before = int(page(f"job/{job.id[:16]}")["view"]["escrow"])
+        kept = rpc.request("evm_snapshot", [])
+        job.fund("3tok")
+        more = until(lambda p: int(p["view"]["escrow"]) == before + 3 * TOK, f"job/{job.id[:16]}")
+        book = page("account/client")["view"]
+        assert book["reconciles"] and book["entries"][0]["amount"] == str(-3 * TOK)
+        assert rpc.request("evm_revert", [kept])
+        back = until(lambda p: int(p["view"]["escrow"]) == before, f"job/{job.id[:16]}")
+        assert back["head"]["reorganisations"] > more["head"]["reorganisations"]
+        assert page("nodes")["view"]["nodes"] == [] and page("game/1")["error"]["hint"]
+        names = [line["name"] for line in page("accounts")["view"]["accounts"]]
+        assert names[0] == "client"
 
 
 def test_what_cannot_be_is_refused_before_anything_is_sent(market: Market, job: Job, home: Path) -> None:

@@ -1,0 +1,39 @@
+"""``assay dashboard``: the market in a browser, read-only."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import webbrowser
+from typing import Annotated
+
+import typer
+
+from assay.app.invocation import app_of
+
+
+def dashboard(
+    context: typer.Context,
+    host: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="0: any free one.")] = 8440,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between looks at the chain.")] = 1.0,
+    node: Annotated[
+        list[str] | None, typer.Option(help="URL of a node of yours, whose health is shown.")
+    ] = None,
+    losses: Annotated[
+        bool, typer.Option(help="Fetch committed states of the jobs that are looked at, for their losses.")
+    ] = True,
+    open_it: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
+) -> None:
+    """Show the market in a browser: jobs, coverage, disputes, earnings, stakes, nodes. Sends nothing."""
+    from assay.dashboard.serve import serving
+
+    app = app_of(context)
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopped.set())
+    with serving(app, host, port, every_s=every, node_urls=node or (), losses=losses) as url:
+        app.output.result("dashboard", {"url": url}, f"the market is at {url}; stop with Ctrl-C")
+        if open_it:
+            webbrowser.open(url)
+        stopped.wait()

@@ -1,0 +1,56 @@
+"""A job's loss curve: the losses that committed states hold, read a few at a time.
+
+Contract: the ends of tasks first, newest round first; then every segment's end, where a state is small enough
+to be fetched for the sake of a picture. A state that cannot be had now is asked for again later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from assay.client.following import Losses
+from assay.protocol.types import ClaimView, Kind, Phase, Terms
+
+SMALL_STATE_BYTES = 16 << 20
+"""States up to this size are read at every segment's end, larger ones at the ends of tasks only."""
+AGAIN_AFTER = 20
+"""Reads until a state that could not be had is asked for again."""
+
+
+class Curve:
+    """Losses by claim and leaf."""
+
+    def __init__(self, losses: Losses, terms: Terms) -> None:
+        self._losses, self._terms = losses, terms
+        self.known: dict[tuple[bytes, int], float] = {}
+        self._missed: dict[tuple[bytes, int], int] = {}
+        self._turn = 0
+
+    def read(self, claims: Sequence[ClaimView], most: int) -> int:
+        """Read up to `most` states that are not known yet; how many were."""
+        self._turn += 1
+        found = 0
+        for view, leaf in self._wanted(claims):
+            if found >= most:
+                break
+            found += 1
+            loss = self._losses.at(view, leaf)
+            if loss is None:
+                self._missed[view.claim_id, leaf] = self._turn
+            else:
+                self.known[view.claim_id, leaf] = loss
+        return found
+
+    def _wanted(self, claims: Sequence[ClaimView]) -> Iterator[tuple[ClaimView, int]]:
+        tasks = [view for view in claims if view.claim.kind == Kind.TASK]
+        tasks = [view for view in tasks if view.status.phase != Phase.VOID]
+        tasks.sort(key=lambda view: -view.claim.round)
+        last = self._terms.segments
+        places = [(view, last) for view in tasks]
+        if self._terms.state_bytes <= SMALL_STATE_BYTES:
+            places += [(view, leaf) for view in tasks for leaf in range(1, last)]
+        for view, leaf in places:
+            key = (view.claim_id, leaf)
+            missed = self._missed.get(key)
+            if key not in self.known and (missed is None or self._turn - missed >= AGAIN_AFTER):
+                yield view, leaf

@@ -1,0 +1,32 @@
+"""Noticing that blocks which were seen are gone.
+
+Contract: exact for the blocks that were looked at within the last `KEPT`; of those between, it says how many
+lie behind the newest one that is still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+KEPT = 256
+
+
+class Heads:
+    """The blocks that were the chain's last one when somebody looked."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, str] = {}
+
+    def look(self, number: int, block_hash: str, hash_of: Callable[[int], str | None]) -> int:
+        """How many blocks that were there at the last look have been replaced or taken away; `hash_of`: the
+        hash of a block of the chain as it is now."""
+        seen, top = self._seen, max(self._seen, default=number)
+        there = (
+            past
+            for past in sorted(seen, reverse=True)
+            if past <= number and (block_hash if past == number else hash_of(past)) == seen[past]
+        )
+        agreed = next(there, min(seen, default=number + 1) - 1)
+        kept = [past for past in sorted(seen) if past <= agreed][-KEPT:]
+        self._seen = {**{past: seen[past] for past in kept}, number: block_hash}
+        return max(top - agreed, 0)

@@ -1,0 +1,126 @@
+"""The dashboard over HTTP: static pages, each page's data as JSON and as a stream of server-sent events.
+
+Contract: GET only; nothing from elsewhere is loaded (Content-Security-Policy: own scripts and styles alone)
+and pages put every text of the chain in as text, never as markup. Answers only to the host names it was told
+to listen on, so that no page elsewhere can read it through a name of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi.staticfiles import StaticFiles
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from assay.dashboard.feed import Feed, Topic, told
+from assay.protocol.errors import AssayError, Stop
+
+STATIC = Path(__file__).parent / "static"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:;"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+LOOK_S = 0.1
+HEARTBEAT_S = 15.0
+MADE_WITHIN_S = 30.0
+_HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
+
+
+class Guarded:
+    """Adds the headers that keep a browser to this server's own files."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *_HEADERS]
+            await send(message)
+
+        await self._app(scope, receive, guarded)
+
+
+def dashboard_app(feed: Feed, replay: Callable[[int], dict[str, Any]], hosts: list[str]) -> FastAPI:
+    """The web application. `replay`: what this machine's replay says of a game; `hosts`: names that it is
+    reached by."""
+    app = FastAPI(title="assay dashboard", docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.get("/")
+    def index() -> Response:
+        return FileResponse(STATIC / "index.html", media_type="text/html; charset=utf-8")
+
+    @app.get("/favicon.ico")
+    def icon() -> Response:
+        return FileResponse(STATIC / "icon.svg", media_type="image/svg+xml")
+
+    @app.get("/healthz")
+    def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/api/replay/{game_id}")
+    def own(game_id: int) -> Response:
+        try:
+            return JSONResponse(replay(game_id))
+        except AssayError as error:
+            return JSONResponse(told(error), status_code=404 if isinstance(error, Stop) else 503)
+
+    @app.get("/api/{path:path}")
+    async def once(path: str) -> Response:
+        page = feed.page(_topic(path))
+        if page is None:
+            return JSONResponse({"code": "busy", "message": "too many pages", "hint": ""}, status_code=503)
+        for _ in range(int(MADE_WITHIN_S / LOOK_S)):
+            if page.made.is_set():
+                break
+            await asyncio.sleep(LOOK_S)
+        failed = "" if page.error is None or page.view is not None else page.error["code"]
+        status = 503 if not page.text else 500 if failed == "bug" else 404 if failed else 200
+        return Response(page.text or "{}", status_code=status, media_type="application/json")
+
+    @app.get("/events/{path:path}")
+    async def events(path: str, request: Request) -> Response:
+        topic = _topic(path)
+        if feed.page(topic) is None:
+            return Response(status_code=503)
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        stream = _stream(feed, topic, request)
+        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+
+    app.mount("/static", StaticFiles(directory=STATIC))
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
+    app.add_middleware(Guarded)
+    return app
+
+
+def _topic(path: str) -> Topic:
+    return tuple(path.strip("/").split("/"))
+
+
+async def _stream(feed: Feed, topic: Topic, request: Request) -> AsyncIterator[str]:
+    """Each version of a page as it is made, with a heartbeat between."""
+    sent, quiet = 0, 0.0
+    yield "retry: 1000\n\n"
+    while not feed.stopped.is_set() and not await request.is_disconnected():
+        page = feed.page(topic)
+        if page is not None and page.version > 0 and page.version != sent:
+            sent, quiet = page.version, 0.0
+            yield f"id: {page.version}\ndata: {page.text}\n\n"
+        elif quiet >= HEARTBEAT_S:
+            quiet = 0.0
+            yield ": still here\n\n"
+        await asyncio.sleep(LOOK_S)
+        quiet += LOOK_S
+    if feed.stopped.is_set():
+        yield f"event: end\ndata: {json.dumps('the dashboard was stopped')}\n\n"

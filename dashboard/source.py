@@ -1,0 +1,214 @@
+"""Pages from a real market: the chain through a read-only connection, states from nodes' blocks.
+
+Contract: opens no key and sends nothing. Asks only nodes of this home's devnet, and those that were named on
+the command line, for their health: addresses that strangers have put on the chain are shown, not visited
+(their blocks are fetched as every command does, checked by hash).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+
+from assay.app.devnet_record import recorded
+from assay.app.ids import job_id_of
+from assay.app.invocation import App
+from assay.app.machine import RESOURCE_LIMITS, engine_of
+from assay.app.output import plain
+from assay.chain.contracts.ledger import ledger
+from assay.chain.eth.rpc import get_block, quantity
+from assay.client.following import Following, follow, losses_of
+from assay.dashboard.curve import Curve
+from assay.dashboard.feed import Topic
+from assay.dashboard.heads import Heads
+from assay.dashboard.replaying import own_replay
+from assay.dashboard.views import (
+    accounts_view,
+    game_view,
+    history,
+    job_view,
+    known_accounts,
+    market_view,
+    party,
+)
+from assay.node.artifacts import load_job
+from assay.node.states import open_state_provider
+from assay.protocol.errors import AssayError, Retry, Stop
+from assay.protocol.types import Address, JobId
+
+STATES_AT_ONCE = 4
+"""Committed states read for loss curves between two looks at the chain."""
+ENTRIES = 200
+"""Lines of a ledger that are shown."""
+
+
+class Past:
+    """What this dashboard has seen of one job."""
+
+    def __init__(self) -> None:
+        self.last: Following | None = None
+        self.events: list[dict[str, Any]] = []
+        self.curve: Curve | None = None
+
+
+class MarketSource:
+    """The source of pages (``feed.Source``)."""
+
+    def __init__(self, app: App, node_urls: Sequence[str], *, losses: bool = True) -> None:
+        self._app, self._losses = app, losses
+        self._connection, self._storage = app.view(), app.storage("view")
+        self._names = names_of(app)
+        self._heads, self._reorganised, self._last_gone = Heads(), 0, 0
+        self._past: dict[JobId, Past] = {}
+        self._node_urls = list(node_urls)
+        self._replays: dict[tuple[int, int], dict[str, Any]] = {}
+        self._replaying = threading.Lock()
+
+    def close(self) -> None:
+        """Stop fetching."""
+        self._storage.close()
+
+    def refresh(self) -> dict[str, Any]:
+        market, rpc = self._connection.market, self._connection.rpc
+        market.refresh()
+        head = get_block(rpc, market.block)
+        if head is None:
+            raise Retry("the chain's last block is gone again", hint="this is tried again by itself")
+
+        def hash_of(number: int) -> str | None:
+            found = get_block(rpc, number)
+            return None if found is None else str(found["hash"])
+
+        gone = self._heads.look(market.block, str(head["hash"]), hash_of)
+        if gone:
+            self._reorganised, self._last_gone = self._reorganised + 1, gone
+        return {
+            "block": market.block,
+            "time": quantity(head["timestamp"], "a block's time"),
+            "chain": self._connection.chain.chain_id,
+            "reorganisations": self._reorganised,
+            "blocksReplaced": self._last_gone,
+        }
+
+    def view(self, topic: Topic) -> dict[str, Any]:
+        market = self._connection.market
+        match topic:
+            case ("market",):
+                return market_view(market, self._now(), self._names)
+            case ("job", text):
+                return self._job(job_id_of(market, text))
+            case ("game", text) if text.isdecimal() and len(text) < 10:
+                return self._game(int(text))
+            case ("accounts",):
+                return accounts_view(market, known_accounts(market, self._names), self._names)
+            case ("account", text):
+                return self._account(text)
+            case ("nodes",):
+                return {"nodes": self._nodes(), "endpoints": self._endpoints()}
+        raise Stop("there is no such page", hint="begin at the market", code="not-found")
+
+    def work(self, topics: list[Topic]) -> bool:
+        """Read a few states for the curves of the jobs that are looked at."""
+        more = False
+        for topic in topics:
+            if topic[0] == "job" and self._losses:
+                try:
+                    more = self._read_curve(job_id_of(self._connection.market, topic[1])) or more
+                except AssayError:
+                    continue  # the page itself says what is wrong
+        return more
+
+    def replay(self, game_id: int) -> dict[str, Any]:
+        """What this machine's own replay says of a game; once for each of its moves. Raises AssayError."""
+        market = self._connection.market
+        with self._replaying:
+            view = market.game(game_id)
+            key = (game_id, view.moves)
+            if key not in self._replays:
+                claim = market.claim(view.game.claim_id)
+                self._set_peers()
+                job, engine = market.job(claim.claim.job_id), engine_of(self._app.settings, brief=True)
+                provider = open_state_provider(
+                    market, self._storage.blocks, job, RESOURCE_LIMITS, engine=engine
+                )
+                self._replays[key] = {"moves": view.moves, **own_replay(provider, view, claim)}
+            return self._replays[key]
+
+    def _now(self) -> int:
+        return int(self._connection.clock.now())
+
+    def _set_peers(self) -> None:
+        self._storage.set_peers(self._connection.market.endpoints().values())
+
+    def _job(self, job_id: JobId) -> dict[str, Any]:
+        market = self._connection.market
+        past = self._past.setdefault(job_id, Past())
+        now = follow(market, job_id)
+        past.events = history(past.last, now, past.events, market.block)
+        past.last = now
+        known = {} if past.curve is None else past.curve.known
+        return {
+            **job_view(market, job_id, self._now(), self._names, known, past.events),
+            "lossesRead": self._losses,
+        }
+
+    def _read_curve(self, job_id: JobId) -> bool:
+        market, past = self._connection.market, self._past.setdefault(job_id, Past())
+        self._set_peers()
+        if past.curve is None:
+            terms = market.job(job_id).terms
+            files = load_job(self._storage.blocks, terms, RESOURCE_LIMITS)
+            past.curve = Curve(losses_of(market, self._storage.blocks, job_id, files), terms)
+        return past.curve.read(market.claims(job_id), STATES_AT_ONCE) >= STATES_AT_ONCE
+
+    def _game(self, game_id: int) -> dict[str, Any]:
+        body = game_view(self._connection.market, game_id, self._now(), self._names)
+        known = [said for (game, _), said in self._replays.items() if game == game_id]
+        return {**body, "replay": known[-1] if known else None}
+
+    def _account(self, text: str) -> dict[str, Any]:
+        market = self._connection.market
+        known = known_accounts(market, self._names)
+        found = [a for a in known if a.lower() == text.lower() or self._names.get(a) == text]
+        if not found:
+            raise Stop("this market knows no such account", hint="see Accounts", code="not-found")
+        book = ledger(market, found[0])
+        shown = book.entries[-ENTRIES:]
+        return {
+            **(party(found[0], self._names) or {}),
+            "pots": {pot: str(held) for pot, held in book.pots.items()},
+            "reconciles": not book.gaps,
+            "entries": [{**plain(entry), "amount": str(entry.amount)} for entry in reversed(shown)],
+            "leftOut": len(book.entries) - len(shown),
+        }
+
+    def _endpoints(self) -> list[dict[str, Any]]:
+        found = self._connection.market.endpoints()
+        return [{"party": party(owner, self._names), "url": url} for owner, url in found.items()]
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        devnet = recorded(self._app.settings.home)
+        nodes = [] if devnet is None else [(node.name, node.url) for node in devnet.nodes if node.url]
+        nodes += [(url, url) for url in self._node_urls]
+        with httpx.Client(timeout=1.0) as client:
+            return [{"name": name, "url": url, **_health(client, url)} for name, url in nodes]
+
+
+def _health(client: httpx.Client, url: str) -> dict[str, Any]:
+    """What a node says of itself; that it says nothing, if so."""
+    try:
+        status = client.get(url + "/status").json()
+        ready = client.get(url + "/readyz").status_code == 200
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError):
+        return {"answers": False, "ready": False, "status": {}}
+    return {"answers": True, "ready": ready, "status": status if isinstance(status, dict) else {}}
+
+
+def names_of(app: App) -> dict[Address, str]:
+    """Names of the accounts whose keys are in this home's keystore."""
+    from assay.chain.eth.keystore import Keystore
+
+    return {Address(stored.address): stored.name for stored in Keystore(app.settings.keystore).list()}

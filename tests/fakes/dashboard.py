@@ -1,0 +1,164 @@
+"""Pages of the dashboard from a fake market that a test turns by hand, with a lie to be caught in it."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from assay.app.ids import job_id_of
+from assay.client.following import Following, follow, losses_of
+from assay.dashboard.curve import Curve
+from assay.dashboard.feed import Topic
+from assay.dashboard.replaying import own_replay
+from assay.dashboard.views import accounts_view, game_view, history, job_view, known_accounts, market_view
+from assay.node.artifacts import load_job
+from assay.node.states import open_state_provider
+from assay.program.fault import NodeFault
+from assay.protocol.errors import RpcUnreachable, Stop
+from assay.protocol.types import Address, ClaimId, JobId, Phase
+from assay.solver.adversary import FaultySolver, Plan
+from assay.verifier.adversary import ColludingVerifier
+from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program
+from tests.fakes.market_day import MarketDay
+from tests.fakes.port import FakeMarket
+
+LIE = Plan(0, 1, NodeFault(step=3, node=len(inner_program().nodes) - 1, element=0))
+"""Of the solver of shard 1 in round 0: the last instruction of step 3."""
+
+
+class Ids(FakeMarket):
+    """The fake market, with the ids there are."""
+
+    def job_ids(self) -> list[JobId]:
+        return [job.job_id for job in self.jobs()]
+
+    def claim_ids(self) -> list[ClaimId]:
+        return [view.claim_id for job in self.jobs() for view in self.claims(job.job_id)]
+
+
+class DaySource:
+    """The source of pages (``dashboard.feed.Source``) over a day of the fake market. `silent`: the chain's
+    node does not answer."""
+
+    def __init__(self, folder: Path) -> None:
+        self.day = day = MarketDay(folder)
+        self.job_id = day.post()
+        cheats = frozenset({account("ann"), account("bob")})
+        for name in ("ann", "bob"):
+            day.solver(name, partial(FaultySolver, plan=LIE))
+        for i in range(2):
+            day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=cheats))
+        self.wendy = day.whistleblower("wendy")
+        self.market = Ids(day.market_state, account("nobody"))
+        self.names: dict[Address, str] = {m.me: name for name, m in day.markets.items()}
+        self.silent, self.reorganisations, self.gone, self.replayed = False, 0, 0, 0
+        self._last: Following | None = None
+        self._events: list[dict[str, Any]] = []
+        self._kept: tuple[Any, int, dict[str, Any]] | None = None
+        terms = self.market.job(self.job_id).terms
+        files = load_job(day.blocks(), terms, RESOURCE_LIMITS)
+        self.curve = Curve(losses_of(self.market, day.blocks(), self.job_id, files), terms)
+
+    def turn(self, seconds: int = 4) -> None:
+        """Everybody acts once, and time goes by."""
+        for service in list(self.day.services.values()):
+            service.tick()
+        self._repent()
+        self.day.market_state.advance(seconds)
+
+    def _repent(self) -> None:
+        """Once the lie is convicted, its author is gone, and nobody lies any more."""
+        claims = self.market.claims(self.job_id)
+        fallen = [view.claim.claimant for view in claims if view.status.phase == Phase.CONVICTED]
+        if fallen and "carol" not in self.day.services:
+            for name in ("ann", "bob"):
+                del self.day.services[name]
+                if account(name) not in fallen:
+                    self.day.solver(name)
+            carol = self.day.solver("carol")
+            self.names[carol.market.me] = "carol"
+
+    def keep(self) -> None:
+        """Remember the chain as it is."""
+        sent = {name: dict(market.outcomes) for name, market in self.day.markets.items()}
+        self._kept = copy.deepcopy(self.day.market_state.__dict__), self.day.market_state.block, sent
+
+    def reorganise(self) -> None:
+        """Go back to what was remembered: the blocks since are gone."""
+        assert self._kept is not None
+        state, block, sent = self._kept
+        self.gone = self.day.market_state.block - block
+        self.reorganisations += 1
+        self.day.market_state.__dict__.update(copy.deepcopy(state))
+        for name, outcomes in sent.items():
+            self.day.markets[name].outcomes = dict(outcomes)
+
+    def refresh(self) -> dict[str, Any]:
+        if self.silent:
+            raise RpcUnreachable("the chain's node does not answer", hint="this is tried again by itself")
+        state = self.day.market_state
+        return {
+            "block": state.block,
+            "time": state.time,
+            "chain": 1,
+            "reorganisations": self.reorganisations,
+            "blocksReplaced": self.gone,
+        }
+
+    def view(self, topic: Topic) -> dict[str, Any]:
+        market, now, names = self.market, int(self.day.market_state.time), self.names
+        match topic:
+            case ("market",):
+                return market_view(market, now, names)
+            case ("job", text):
+                job_id = job_id_of(market, text)
+                seen = follow(market, job_id)
+                self._events = history(self._last, seen, self._events, self.day.market_state.block)
+                self._last = seen
+                body = job_view(market, job_id, now, names, self.curve.known, self._events)
+                return {**body, "lossesRead": True}
+            case ("game", text) if any(view.game_id == int(text) for view in market.games()):
+                return {**game_view(market, int(text), now, names), "replay": None}
+            case ("accounts",):
+                return accounts_view(market, known_accounts(market, names), names)
+            case ("account", text):
+                return self._account(text)
+            case ("nodes",):
+                status = {"role": "solver", "action": "waiting for work", "counters": {"commit": 2}}
+                well = {"answers": True, "ready": True, "status": status}
+                ill: dict[str, Any] = {"answers": False, "ready": False, "status": {}}
+                nodes = [
+                    {"name": "ann", "url": "http://127.0.0.1:1", **well},
+                    {"name": "bob", "url": "http://127.0.0.1:2", **ill},
+                ]
+                return {"nodes": nodes, "endpoints": [{"party": None, "url": "javascript:alert(1)"}]}
+        raise Stop("there is no such page", hint="begin at the market", code="not-found")
+
+    def work(self, topics: list[Topic]) -> bool:
+        if any(topic[0] == "job" for topic in topics):
+            return self.curve.read(self.market.claims(self.job_id), 4) >= 4
+        return False
+
+    def replay(self, game_id: int) -> dict[str, Any]:
+        self.replayed += 1
+        if all(view.game_id != game_id for view in self.market.games()):
+            raise Stop("there is no such game", hint="see the market", code="not-found")
+        view = self.market.game(game_id)
+        claim = self.market.claim(view.game.claim_id)
+        job = self.market.job(claim.claim.job_id)
+        provider = open_state_provider(self.market, self.day.blocks(), job, RESOURCE_LIMITS)
+        return {"moves": view.moves, **own_replay(provider, view, claim)}
+
+    def _account(self, text: str) -> dict[str, Any]:
+        why = "<img src=x onerror=\"document.title='pwned'\">"
+        entry = {"block": 7, "pot": "free", "amount": "13500000000000000001", "kind": "pay", "why": why}
+        return {
+            "address": text,
+            "name": self.names.get(Address(text), ""),
+            "pots": {"free": "13500000000000000001", "solver stake": "0"},
+            "reconciles": True,
+            "entries": [entry],
+            "leftOut": 3,
+        }
