@@ -141,7 +141,7 @@ class MarketSource:
         return int(self._connection.clock.now())
 
     def _set_peers(self) -> None:
-        self._storage.set_peers(self._connection.market.endpoints().values())
+        self._storage.follow(self._connection.market)
 
     def _job(self, job_id: JobId) -> dict[str, Any]:
         market = self._connection.market
