@@ -1,8 +1,8 @@
 """One element of one node: which input elements it depends on, and its value (docs/protocol.md, 2.4).
 
 Contract: `spans` names every input element that `value` reads, as one run for each input; values are those of
-the scalar model (f32 as 32-bit patterns, integers and bools as numbers). `data` elements come from a record,
-not from a span. This module and the arbiter read the same bytes. Not guaranteed: speed.
+the scalar model (f32 as 32-bit patterns, integers and bools as numbers). `data` and `record` elements come
+from a record, not from a span. This module and the arbiter read the same bytes. Not guaranteed: speed.
 
 Source: ``contracts/src/arbiter``, which does the same on chain.
 """
@@ -76,7 +76,8 @@ def _concat_source(node: Node, element: int) -> Span:
     raise ValueError("the parts of a concat are shorter than the whole")
 
 
-def _clamp(index: int, count: int) -> int:
+def clamped(index: int, count: int) -> int:
+    """The index, or the nearest that there is of `count`."""
     return max(0, min(index, count - 1))
 
 
@@ -103,9 +104,9 @@ def _moved_spans(node: Node, element: int, read: Read) -> list[Span]:
     if node.op is Op.TAKE:
         inner = prod(shape[1:])
         place = element // inner
-        row = _clamp(read(1, place), shape[0])
+        row = clamped(read(1, place), shape[0])
         return [Span(1, place, 1), Span(0, row * inner + element % inner, 1)]
-    column = _clamp(read(1, element), shape[-1])
+    column = clamped(read(1, element), shape[-1])
     return [Span(1, element, 1), Span(0, element * shape[-1] + column, 1)]
 
 
@@ -127,19 +128,23 @@ def spans(node: Node, element: int, read: Read) -> list[Span]:
         return _product_spans(node, element)
     if node.op is Op.SCATTER_SUM:
         length = node.inputs[0].shape[-1]
-        return [Span(0, element // node.shape[-1] * length, length), Span(1, 0, length)]
+        row = element // node.shape[-1] * length
+        return [Span(0, row, length), Span(1, row if len(node.inputs[1].shape) == 2 else 0, length)]
+    if node.op is Op.RECORD:
+        return [Span(0, element // node.shape[1], 1)]
     if node.op >= Op.STRIDED:
         return _moved_spans(node, element, read)
     return []
 
 
-def value(node: Node, element: int, read: Read, step: int, record_byte: Callable[[], int]) -> int:
+def value(node: Node, element: int, read: Read, step: int, shard: int, record_byte: Callable[[], int]) -> int:
     """Value of `element` of the node's output.
 
-    `step` is the step counter, `record_byte` gives the byte that a data node reads. Raises what these raise.
+    `step` is the step counter, `shard` the shard's number, `record_byte` gives the byte that a data or record
+    node reads. Raises what these raise.
     """
     op = node.op
-    if op is Op.DATA:
+    if op.reads_records:
         return record_byte()
     if op is Op.CONST:
         return values(node.attrs[0].to_bytes(node.dtype.size, "little"), node.dtype)[0]
@@ -148,6 +153,8 @@ def value(node: Node, element: int, read: Read, step: int, record_byte: Callable
         return element // prod(node.shape[dim + 1 :]) % node.shape[dim]
     if op is Op.STEP:
         return step & 0x7FFFFFFF
+    if op is Op.SHARD:
+        return shard & 0x7FFFFFFF
     wanted = spans(node, element, read)
     if op is Op.STATE or op >= Op.STRIDED:
         return read(wanted[-1].input, wanted[-1].first)
@@ -173,7 +180,7 @@ def _operand(span: Span, op: Op, read: Read) -> int | Sequence[int]:
 def _attributes(node: Node, element: int) -> dict[str, object]:
     if node.op in (Op.EQ, Op.LT, Op.LE):
         return {"type": node.inputs[0].dtype.name.lower()}
-    if node.op is Op.CONVERT:
+    if node.op in (Op.CONVERT, Op.BITS):
         return {"source": node.inputs[0].dtype.name.lower(), "target": node.dtype.name.lower()}
     if node.op is Op.SCATTER_SUM:
         return {"v": element % node.shape[-1], "V": node.shape[-1]}

@@ -36,9 +36,10 @@ def output_proof(program: Program, slot: int) -> tuple[bytes, ...]:
 
 
 def _record_of(node: Node, element: int) -> tuple[int, int]:
-    """(row, byte in the record) of an element of a data node."""
+    """(row, byte in the record) of an element of a data or record node; a data node's row is the drawn
+    one."""
     row, column = divmod(element, node.shape[1])
-    return node.attrs[1] + row, node.attrs[0] + column
+    return (node.attrs[1] if node.op is Op.DATA else 0) + row, node.attrs[0] + column
 
 
 def needs(node: Node, element: int, read: rules.Read) -> list[tuple[int, int, int]]:
@@ -58,11 +59,12 @@ def openings(trace: StepTrace, index: int, element: int, path: TracePath) -> tup
     node = trace.program.nodes[index]
     if not 0 <= element < node.elements:
         raise IndexError(f"no element {element} in an output of {node.elements}")
-    if node.op is Op.DATA:
-        return (_open_record(trace, node, element),)
 
     def read(ordinal: int, at: int) -> int:
         return int(trace.tensor(node.inputs[ordinal].ref).reshape(-1)[at])
+
+    if node.op is Op.DATA:
+        return (_open_record(trace, node, element, read),)
 
     opened: list[Opening] = []
     before: int | None = None
@@ -83,17 +85,23 @@ def openings(trace: StepTrace, index: int, element: int, path: TracePath) -> tup
         leaves = bytes(data[first * trees.LEAF_BYTES : stop * trees.LEAF_BYTES])
         siblings = tuple(tree.range_proof(first, stop))
         opened.append(Opening(span.input, first, leaves, siblings, tuple(way)))
+    if node.op is Op.RECORD:
+        opened.append(_open_record(trace, node, element, read))
     return tuple(opened)
 
 
-def _open_record(trace: StepTrace, node: Node, element: int) -> Opening:
+def _open_record(trace: StepTrace, node: Node, element: int, read: rules.Read) -> Opening:
+    """The record that a data or record node reads for `element`, as an input after those that it has."""
     context = trace.context
     if context.dataset is None:
-        raise IndexError("a data node without a dataset has no elements")
+        raise IndexError(f"a {node.op.name.lower()} node without a dataset has no elements")
     row, _ = _record_of(node, element)
-    index = context.dataset.index(context.seed, context.shard, context.step, row)
+    if node.op is Op.DATA:
+        index = context.dataset.index(context.seed, context.shard, context.step, row)
+    else:
+        index = rules.clamped(read(0, row), len(context.dataset))
     proof = tuple(context.dataset.tree.proof(index))
-    return Opening(0, index, bytes(context.dataset.record(index)), proof, ())
+    return Opening(len(node.inputs), index, bytes(context.dataset.record(index)), proof, ())
 
 
 def _require(holds: bool, error: str, why: str = "") -> None:
@@ -138,10 +146,14 @@ def _only(opened: Sequence[Opening]) -> Opening:
     return opened[0]
 
 
-def _record_byte(game: Game, node: Node, element: int, opened: Sequence[Opening]) -> int:
+def _record_byte(game: Game, node: Node, element: int, opened: Sequence[Opening], read: rules.Read) -> int:
     row, column = _record_of(node, element)
-    record = _only(opened)
-    index = record_index(game.seed, game.shard, game.step, row, game.records)
+    if node.op is Op.DATA:
+        record = _only(opened)
+        index = record_index(game.seed, game.shard, game.step, row, game.records)
+    else:
+        record = opened[-1]
+        index = rules.clamped(read(0, row), game.records)
     _require(record.first_leaf == index, "MissingInput", f"record {index}")
     sound = len(record.data) == game.record_size and not record.path
     digest = trees.leaf(record.data)
@@ -177,8 +189,12 @@ def element_bits(game: Game, encoded: bytes, element: int, opened: Sequence[Open
     way = trees.MultiProof(game.trace_root, program.nodes)
     if node.op is Op.STATE:
         way = trees.MultiProof(game.in_root, program.slots)
+    if node.op is Op.RECORD:
+        _require(len(opened) == 2, "WrongCount", "an index and a record are opened")
+        _require([one.input for one in opened] == [0, 1], "IndexOutOfRange")
     if node.op is not Op.DATA:
-        proven = [_prove_tensor(game, node, opening, way) for opening in opened]
+        tensors = opened[:1] if node.op is Op.RECORD else opened
+        proven = [_prove_tensor(game, node, opening, way) for opening in tensors]
 
     def read(ordinal: int, at: int) -> int:
         dtype = node.dtype if node.op is Op.STATE else node.inputs[ordinal].dtype
@@ -188,7 +204,9 @@ def element_bits(game: Game, encoded: bytes, element: int, opened: Sequence[Open
                 return rules.values(span.data[start : start + dtype.size], dtype)[0]
         raise IllegalMove("MissingInput", f"element {at} of input {ordinal}")
 
-    found = rules.value(node, element, read, game.step, lambda: _record_byte(game, node, element, opened))
+    found = rules.value(
+        node, element, read, game.step, game.shard, lambda: _record_byte(game, node, element, opened, read)
+    )
     return rules.bits(found, node.dtype)
 
 

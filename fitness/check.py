@@ -177,7 +177,7 @@ def model_differences(
     got = patterns(outputs[index])
     wrong = []
     for place in np.unique(np.linspace(0, len(got) - 1, elements).astype(np.int64)).tolist():
-        value = element.value(node, place, lambda i, at: int(inputs[i][at]), step, lambda: 0)
+        value = element.value(node, place, lambda i, at: int(inputs[i][at]), step, 0, lambda: 0)
         want = element.bits(value, node.dtype)
         if int(got[place]) != want:
             wrong.append(Difference(place, int(got[place]), want))

@@ -103,6 +103,8 @@ def elementwise(size: int = 1 << 16, chunks: int = 17) -> Exercise:
     for whole in (b.iadd, b.isub, b.imul):
         a.add(whole.__name__, whole(i, j))
     pairs = ((x, DType.I32), (x, DType.BOOL), (i, DType.F32), (i, DType.U8), (i, DType.BOOL), (u, DType.I32))
+    a.add("bits i32", b.bits(x))
+    a.add("bits f32", b.bits(i))
     for source, target in (*pairs, (u, DType.F32), (p, DType.I32), (p, DType.F32)):
         a.add(f"convert {source.dtype.name.lower()} {target.name.lower()}", b.convert(source, target))
     _with_constants(a, x)
@@ -193,6 +195,8 @@ def contractions(rows: int, length: int, chunks: int) -> Exercise:
         a.add(name, op(x))
     a.add("sum of products", b.sum(b.mul(x, y)))
     a.add("scatter_sum", b.scatter_sum(x, idx, values))
+    own = b.isub(b.expand(b.reshape(idx, (1, length)), (rows, length)), b.iota((rows, length), 0))
+    a.add("scatter_sum own", b.scatter_sum(x, own, values))
     _moves(a, x, y, qx, idx, places)
     return a.finish(f"contractions {rows}x{length}", lambda chunk: _rows(chunk, rows, length), chunks)
 

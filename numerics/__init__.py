@@ -1,8 +1,8 @@
 """Order-free arithmetic on PyTorch tensors: one function per instruction, bit-exact on every device.
 
 Contract: docs/arithmetic.md defines each result; `REFERENCE` maps an instruction's name to its function,
-which takes tensors of the right dtypes (attributes as keywords: convert `dtype`, scatter_sum `V`) and
-broadcasts where the instruction does. Not guaranteed: that unchecked dtypes or shapes are refused; the
+which takes tensors of the right dtypes (attributes as keywords: convert and bits `dtype`, scatter_sum `V`)
+and broadcasts where the instruction does. Not guaranteed: that unchecked dtypes or shapes are refused; the
 program's validation does that.
 """
 
@@ -43,6 +43,7 @@ REFERENCE: dict[str, Callable[..., Tensor]] = {
     "isub": elementwise.isub,
     "imul": elementwise.imul,
     "convert": elementwise.convert,
+    "bits": elementwise.bits,
     "sum": contraction.sum,
     "amax": contraction.amax,
     "exponent": contraction.exponent,

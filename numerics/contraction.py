@@ -20,7 +20,7 @@ from assay.numerics.blocks import block_rows, by_row
 
 _NAN = float("nan")
 AddedAt = Callable[[Tensor, Tensor, int], Tensor]
-"""(slot i64[N], x f64[D, N], width) -> f64[D, width]."""
+"""(slot i64[N] or [D, N], x f64[D, N], width) -> f64[D, width]."""
 
 
 def power_of_two(n: Tensor) -> Tensor:
@@ -130,12 +130,17 @@ def _scaled_sums(x: Tensor, scale: Tensor) -> Tensor:
 
 
 def added_at(slot: Tensor, x: Tensor, width: int) -> Tensor:
-    """f64[D, width] with the sum of x[d, i] over slot[i] = v at [d, v]; exact for integers below 2^53."""
-    return x.new_zeros(x.shape[0], width).index_add(1, slot, x)
+    """f64[D, width] with the sum of x[d, i] over slot[i] = v, or slot[d, i] = v, at [d, v]; exact for
+    integers below 2^53.
+    """
+    zeros = x.new_zeros(x.shape[0], width)
+    return zeros.index_add(1, slot, x) if slot.dim() == 1 else zeros.scatter_add(1, slot, x)
 
 
 def scatter_sum(x: Tensor, idx: Tensor, *, V: int, add: AddedAt = added_at) -> Tensor:
     """out[d, v] = order-free sum of x[d, i] over idx[i] = v, (f32[D, N], i32[N]) -> f32[D, V] (A34).
+
+    With idx i32[D, N] a row goes by its own indices: over idx[d, i] = v.
 
     Indices outside [0, V) take part in no sum; a row with Inf or NaN gives NaN throughout.
     """

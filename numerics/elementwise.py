@@ -135,6 +135,15 @@ def convert(x: Tensor, *, dtype: torch.dtype) -> Tensor:
     raise TypeError(f"no conversion from {x.dtype} to {dtype} is defined; go through i32")
 
 
+def bits(x: Tensor, *, dtype: torch.dtype) -> Tensor:
+    """The i32 with the bits of an f32, of which every NaN is one; the f32 with the bits of an i32 (A29)."""
+    same = x.contiguous().view(dtype)
+    return torch.where(torch.isnan(x), NAN_BITS, same) if dtype is torch.int32 else same
+
+
+NAN_BITS = 0x7FC00000
+"""The one NaN of A3."""
+
 _WIDENING = (
     (torch.int32, torch.float32),
     (torch.uint8, torch.int32),

@@ -32,8 +32,8 @@ def evaluate(op: str, *operands: Any, **attributes: Any) -> Any:
 
     Operands are those of the tensor operation, each reduced to what one output element depends on: an element
     or a row. quantise takes (element, e); product (qa row, ea, qb row, eb); scatter_sum (x row, idx row, v=,
-    V=); take and pick a row, an index; comparisons take type="f32" (default) or "i32"; convert source=,
-    target=. Raises KeyError for an unknown instruction.
+    V=); take and pick a row, an index; comparisons take type="f32" (default) or "i32"; convert and bits
+    source=, target=. Raises KeyError for an unknown instruction.
     """
     return OPERATIONS[op](*operands, **attributes)
 
@@ -187,6 +187,16 @@ def convert(x: int, *, source: str, target: str) -> int:
     return CONVERSIONS[source, target](x)
 
 
+def bits(x: int, *, source: str, target: str) -> int:
+    """A29. Raises KeyError for a pair that A29 does not list."""
+    if (source, target) == ("f32", "i32"):
+        return _wrap_i32(sf.F32_NAN if sf.is_nan(x) else x)
+    if (source, target) == ("i32", "f32"):
+        pattern = x % 2**32
+        return sf.F32_NAN if sf.is_nan(pattern) else pattern
+    raise KeyError((source, target))
+
+
 def take(rows: Sequence[Any], index: int) -> Any:
     """A40: the row (or element) of a table at the clamped index."""
     return rows[max(0, min(index, len(rows) - 1))]
@@ -221,6 +231,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "isub": lambda a, b: _wrap_i32(a - b),
     "imul": lambda a, b: _wrap_i32(a * b),
     "convert": convert,
+    "bits": bits,
     "sum": row_sum,
     "amax": amax,
     "exponent": exponent,

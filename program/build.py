@@ -159,7 +159,7 @@ class ProgramBuilder(Instructions):
             node = self._nodes[old]
             refs = tuple(Input(place[r.ref], r.dtype, r.shape) for r in node.inputs)
             nodes.append(Node(node.op, node.dtype, node.shape, refs, node.attrs))
-        reads = any(node.op is Op.DATA for node in nodes)
+        reads = any(node.op.reads_records for node in nodes)
         refs_out = tuple(place[x.ref] for x in outputs)
         return Program(tuple(nodes), refs_out, params, self._record_size if reads else 0)
 

@@ -119,6 +119,19 @@ def read_data(node: Node, device: torch.device, context: StepContext) -> Tensor:
     return context.dataset.gather(indices, offset, length).to(device)
 
 
+def read_records(node: Node, idx: Tensor, context: StepContext) -> Tensor:
+    """Output of a record node."""
+    if context.dataset is None:
+        raise Stop("the program reads records, and no dataset was given", hint="give the job's dataset")
+    numbers = idx.clamp(0, len(context.dataset) - 1).tolist()
+    return context.dataset.gather(numbers, node.attrs[0], node.shape[1]).to(idx.device)
+
+
+def counter(value: int, device: torch.device) -> Tensor:
+    """i32 scalar of a number of the context, its low 31 bits."""
+    return torch.tensor(value & 0x7FFFFFFF, dtype=torch.int32, device=device)
+
+
 def _kernel(node: Node, kernels: Kernels) -> Callable[..., Tensor]:
     """A function of the node's input tensors."""
     if node.op is Op.STRIDED:
@@ -128,7 +141,7 @@ def _kernel(node: Node, kernels: Kernels) -> Callable[..., Tensor]:
     if node.op is Op.CONCAT:
         return lambda *parts: torch.cat(parts, node.attrs[0])
     kernel = kernels[node.op.name.lower()]
-    if node.op is Op.CONVERT:
+    if node.op in (Op.CONVERT, Op.BITS):
         kernel = partial(kernel, dtype=TORCH_DTYPES[node.dtype])
     if node.op is Op.SCATTER_SUM:
         return partial(kernel, V=node.shape[-1])
@@ -145,9 +158,12 @@ def _compute(node: Node, kernels: Kernels, device: torch.device) -> Compute:
     if node.op is Op.DATA:
         return lambda context, tensors: read_data(node, device, context)
     if node.op is Op.STEP:
-        return lambda context, tensors: torch.tensor(
-            context.step & 0x7FFFFFFF, dtype=torch.int32, device=device
-        )
+        return lambda context, tensors: counter(context.step, device)
+    if node.op is Op.SHARD:
+        return lambda context, tensors: counter(context.shard, device)
+    if node.op is Op.RECORD:
+        index = node.inputs[0].ref
+        return lambda context, tensors: read_records(node, tensors[index], context)
     kernel = _kernel(node, kernels)
     refs = [ref.ref for ref in node.inputs]
     if len(refs) == 1:

@@ -113,6 +113,16 @@ class Instructions:
         """i32 scalar: the step counter."""
         return self.emit(Op.STEP, DType.I32, ())
 
+    def shard(self) -> Input:
+        """i32 scalar: the number of the shard whose task this is; 0 in an outer step."""
+        return self.emit(Op.SHARD, DType.I32, ())
+
+    def record(self, idx: Input, length: int, offset: int = 0) -> Input:
+        """i32 [B] -> u8 [B, length]: bytes [offset, offset + length) of the records of these numbers, each
+        clamped to those there are.
+        """
+        return self.emit(Op.RECORD, DType.U8, (*idx.shape, length), (idx,), (offset,))
+
     # Element by element
 
     def _same(self, op: Op, dtype: DType, *inputs: Input) -> Input:
@@ -204,6 +214,10 @@ class Instructions:
         """x in another dtype (the pairs of A19); x itself when it has that dtype."""
         return x if x.dtype is dtype else self._same(Op.CONVERT, dtype, x)
 
+    def bits(self, x: Input) -> Input:
+        """f32 -> the i32 with the same bits (every NaN 0x7fc00000), i32 -> the f32 with them."""
+        return self._same(Op.BITS, DType.I32 if x.dtype is DType.F32 else DType.F32, x)
+
     # Contractions along the last dimension
 
     def sum(self, x: Input) -> Input:
@@ -233,7 +247,7 @@ class Instructions:
         return made
 
     def scatter_sum(self, x: Input, idx: Input, values: int) -> Input:
-        """f32 [D, n], i32 [n] -> f32 [D, values], n <= 4096."""
+        """f32 [D, n], i32 [n] or, a row's own, [D, n] -> f32 [D, values], n <= 4096."""
         return self.emit(Op.SCATTER_SUM, DType.F32, (*x.shape[:1], values), (x, idx))
 
     # Moving elements

@@ -42,6 +42,8 @@ class Op(IntEnum):
     CONST = 0x03
     IOTA = 0x04
     STEP = 0x05
+    SHARD = 0x06
+    RECORD = 0x07
     NEG = 0x10
     ABS = 0x11
     SQRT = 0x12
@@ -70,6 +72,7 @@ class Op(IntEnum):
     ISUB = 0x41
     IMUL = 0x42
     CONVERT = 0x48
+    BITS = 0x49
     SUM = 0x50
     AMAX = 0x51
     EXPONENT = 0x52
@@ -84,8 +87,13 @@ class Op(IntEnum):
     PICK = 0x64
 
     @property
+    def reads_records(self) -> bool:
+        """Whether its bytes come from the dataset."""
+        return self in (Op.DATA, Op.RECORD)
+
+    @property
     def elementwise(self) -> bool:
-        return Op.NEG <= self <= Op.CONVERT
+        return Op.NEG <= self <= Op.BITS
 
 
 Shape = tuple[int, ...]

@@ -30,13 +30,14 @@ CONVERSIONS: frozenset[tuple[DType, DType]] = frozenset(
 def _overloads() -> dict[Op, frozenset[Overload]]:
     table: dict[Op, set[Overload]] = {op: {((), d) for d in DType} for op in (Op.STATE, Op.CONST)}
     table |= {Op.DATA: {((), _U)}, Op.IOTA: {((), _I)}, Op.STEP: {((), _I)}}
+    table |= {Op.SHARD: {((), _I)}, Op.RECORD: {((_I,), _U)}}
     table |= {op: {((_F,), _F)} for op in Op if Op.NEG <= op <= Op.FLOOR}
     table |= {op: {((_F, _F), _F)} for op in Op if Op.ADD <= op <= Op.POW}
     table |= {op: {((_F, _F), _B), ((_I, _I), _B)} for op in (Op.EQ, Op.LT, Op.LE)}
     table |= {Op.AND: {((_B, _B), _B)}, Op.OR: {((_B, _B), _B)}, Op.NOT: {((_B,), _B)}}
     table |= {Op.SELECT: {((_B, d, d), d) for d in DType}}
     table |= {op: {((_I, _I), _I)} for op in (Op.IADD, Op.ISUB, Op.IMUL)}
-    table |= {Op.CONVERT: {((a,), b) for a, b in CONVERSIONS}}
+    table |= {Op.CONVERT: {((a,), b) for a, b in CONVERSIONS}, Op.BITS: {((_F,), _I), ((_I,), _F)}}
     table |= {
         Op.SUM: {((_F,), _F)},
         Op.AMAX: {((_F,), _F)},
@@ -57,7 +58,7 @@ def _overloads() -> dict[Op, frozenset[Overload]]:
 OVERLOADS = _overloads()
 """Allowed (input dtypes, output dtype) of each operation."""
 
-_ATTRS = {Op.STATE: 1, Op.DATA: 2, Op.CONST: 1, Op.IOTA: 1, Op.CONCAT: 1}
+_ATTRS = {Op.STATE: 1, Op.DATA: 2, Op.RECORD: 1, Op.CONST: 1, Op.IOTA: 1, Op.CONCAT: 1}
 
 
 class RuleBroken(ValueError):
@@ -116,7 +117,7 @@ def check_node(node: Node, record_size: int) -> None:
     _require(size <= MAX_NODE_BYTES, f"a node's encoding has at most {MAX_NODE_BYTES} bytes, not {size}")
     if node.op.elementwise:
         _elementwise(node)
-    elif node.op is Op.DATA:
+    elif node.op.reads_records:
         _data(node, record_size)
     elif node.op in _CHECKS:
         _CHECKS[node.op](node)
@@ -135,13 +136,18 @@ def _state(node: Node) -> None:
 
 
 def _data(node: Node, record_size: int) -> None:
-    offset, first_row = node.attrs
-    _require(len(node.shape) == 2, f"data is [rows, bytes], not {node.shape}")
+    offset = node.attrs[0]
+    name = node.op.name.lower()
+    _require(len(node.shape) == 2, f"{name} is [rows, bytes], not {node.shape}")
     _require(
         offset >= 0 and offset + node.shape[1] <= record_size,
         f"bytes [{offset}, {offset + node.shape[1]}) lie outside a record of {record_size} bytes",
     )
-    _require(0 <= first_row <= (1 << 32) - node.shape[0], "rows are counted in 32 bits")
+    if node.op is Op.DATA:
+        _require(0 <= node.attrs[1] <= (1 << 32) - node.shape[0], "rows are counted in 32 bits")
+        return
+    indices = node.inputs[0].shape
+    _require(indices == node.shape[:1], f"record takes one index for each row of {node.shape}, not {indices}")
 
 
 def _const(node: Node) -> None:
@@ -157,8 +163,8 @@ def _iota(node: Node) -> None:
     _require(0 <= node.attrs[0] < len(node.shape), f"iota has no dimension {node.attrs[0]}")
 
 
-def _step(node: Node) -> None:
-    _require(node.shape == (), "step is a scalar")
+def _counter(node: Node) -> None:
+    _require(node.shape == (), f"{node.op.name.lower()} is a scalar")
 
 
 def _reduction(node: Node) -> None:
@@ -187,7 +193,9 @@ def _product(node: Node) -> None:
 
 def _scatter_sum(node: Node) -> None:
     x, idx = (ref.shape for ref in node.inputs)
-    _require(len(x) == 2 and idx == x[1:], f"scatter_sum takes [D, n] and [n], not {x} and {idx}")
+    _require(
+        len(x) == 2 and idx in (x, x[1:]), f"scatter_sum takes [D, n] and [n] or [D, n], not {x} and {idx}"
+    )
     _require(x[1] <= MAX_FAN_IN, f"a contraction is at most {MAX_FAN_IN} long, not {x[1]}")
     _require(len(node.shape) == 2 and node.shape[0] == x[0], f"output is [{x[0]}, V], not {node.shape}")
 
@@ -233,7 +241,8 @@ _CHECKS = {
     Op.STATE: _state,
     Op.CONST: _const,
     Op.IOTA: _iota,
-    Op.STEP: _step,
+    Op.STEP: _counter,
+    Op.SHARD: _counter,
     Op.SUM: _reduction,
     Op.AMAX: _reduction,
     Op.EXPONENT: _reduction,

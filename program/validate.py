@@ -43,8 +43,8 @@ def validate(program: Program, record_size: int, *, max_bytes: int, max_operatio
     """Check every rule of section 2 and that one step stays within `max_bytes` of memory and
     `max_operations`.
 
-    `record_size` (bytes) is what the job's terms say; a program without a data node has 0 in its own header.
-    Returns the cost. Raises InvalidProgram.
+    `record_size` (bytes) is what the job's terms say; a program without a data or record node has 0 in its
+    own header. Returns the cost. Raises InvalidProgram.
     """
     _check_program(program, record_size)
     quantised: set[int] = set()
@@ -76,7 +76,7 @@ def _check_program(program: Program, record_size: int) -> None:
         )
     if not 0 <= program.params <= program.slots:
         raise _invalid("header", f"{program.params} parameters do not fit {program.slots} slots")
-    reads = any(node.op is Op.DATA for node in program.nodes)
+    reads = any(node.op.reads_records for node in program.nodes)
     if program.record_size != (record_size if reads else 0):
         raise _invalid("header", f"records have {program.record_size} bytes here, {record_size} in the terms")
 

@@ -221,10 +221,10 @@ def total(x):  # A33
 
 def scatter_sum(x, index, width):  # A34
     e, k = exponent(x), 50 - (x.shape[-1] - 1).bit_length()
-    q, inside = whole_numbers(x, e, k), (index >= 0) & (index < width)
-    sums = np.zeros((width, x.shape[0]), F64)
-    np.add.at(sums, index[inside], q.T[inside])
-    out = scaled(sums.T + 0.0, e.astype(I64)[:, None] - k).astype(F32)
+    q, index = whole_numbers(x, e, k), np.broadcast_to(index, x.shape)
+    at, sums = np.nonzero((index >= 0) & (index < width)), np.zeros((x.shape[0], width), F64)
+    np.add.at(sums, (at[0], index[at]), q[at])
+    out = scaled(sums + 0.0, e.astype(I64)[:, None] - k).astype(F32)
     return np.where(np.isfinite(x).all(axis=-1)[:, None], out, np.float32(np.nan))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from files import need, tensor_root, tree_root
 
 DTYPES = [a.F32, a.I32, a.I16, a.U8, np.dtype(np.bool_)]
-STATE, DATA, CONST, IOTA, STEP = 1, 2, 3, 4, 5
+STATE, DATA, CONST, IOTA, STEP, SHARD, RECORD = 1, 2, 3, 4, 5, 6, 7
 FAN_IN = 4096
 
 
@@ -117,13 +117,13 @@ class Context:
         return int.from_bytes(digest[:8], "big") % len(self.dataset)
 
 
-def data(node, context):
-    offset, first = node.attrs
+def data(node, context, *index):
+    offset, first = (*node.attrs, 0)[:2]
     rows, length = node.shape
     need(offset >= 0 and first >= 0 and first + rows <= 1 << 32, "data's attributes")
     need(offset + length <= context.dataset.shape[1], "bytes outside a record")
-    picked = [context.record(first + b) for b in range(rows)]
-    return context.dataset[picked, offset : offset + length]
+    picked = [context.record(first + b) for b in range(rows)] if node.op == DATA else index[0]
+    return context.dataset[:, offset : offset + length].take(picked, axis=0, mode="clip")
 
 
 def const(node):
@@ -157,6 +157,8 @@ ELEMENTWISE = {
     0x25: lambda x, y: np.where((x < y) | np.isnan(x), x, y), 0x26: a.power,
     0x30: np.equal, 0x31: np.less, 0x32: np.less_equal, 0x33: np.logical_and, 0x34: np.logical_or,
     0x35: np.logical_not, 0x38: np.where, 0x40: np.add, 0x41: np.subtract, 0x42: np.multiply,
+    0x49: lambda x: np.where(np.isnan(x), a.I32.type(0x7FC00000), x.view(a.I32))
+    if x.dtype == a.F32 else x.view(a.F32),
 }  # fmt: skip
 ROWS = {
     0x50: a.total, 0x51: a.amax, 0x52: a.exponent, 0x53: a.quantise, 0x54: a.product,
@@ -180,15 +182,15 @@ def compute(node, x, context):
     if node.op in ROWS or node.op == 0x55:
         need(x[0].shape[-1] <= FAN_IN, "a contraction that is too long (2.5)")
         return ROWS[node.op](*x) if node.op in ROWS else a.scatter_sum(*x, node.shape[1])
-    if node.op == DATA:
-        return data(node, context)
+    if node.op in (DATA, RECORD):
+        return data(node, context, *x)
     if node.op == CONST:
         return const(node)
     if node.op == IOTA:
         along = [-1 if d == node.attrs[0] else 1 for d in range(len(node.shape))]
         return np.broadcast_to(np.arange(node.shape[node.attrs[0]], dtype=a.I32).reshape(along), node.shape)
-    if node.op == STEP:
-        return np.array(context.step & 0x7FFFFFFF, a.I32)
+    if node.op in (STEP, SHARD):
+        return np.array((context.step if node.op == STEP else context.shard) & 0x7FFFFFFF, a.I32)
     if node.op == 0x48:
         return np.broadcast_to(a.convert(x[0], DTYPES[node.dtype]), node.shape)
     need(node.op in MOVES, f"no instruction {node.op:#x}")

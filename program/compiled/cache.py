@@ -33,7 +33,7 @@ from assay import numerics
 log = logging.getLogger(__name__)
 
 Form = Callable[[Sequence[Tensor]], list[Tensor]]
-"""(state, data tensors, step counter) -> next state."""
+"""(state, data tensors, the numbers that the program reads) -> next state."""
 
 SETTINGS: dict[str, Any] = {
     # Rules that treat numbers as real numbers (x + 0 = x, folding in binary64) would change bits.
@@ -56,7 +56,7 @@ SETTINGS: dict[str, Any] = {
 }
 _FORM_SOURCES = (
     *("numerics/*.py", "numerics/*.c", "numerics/*.h"),
-    *("program/compiled/graph.py", "program/compiled/affine.py"),
+    *("program/compiled/graph.py", "program/compiled/affine.py", "program/compiled/records.py"),
 )
 """What decides the graph of a program."""
 _MANIFEST = "form.json"

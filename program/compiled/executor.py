@@ -22,8 +22,9 @@ from torch._inductor.exc import InvalidCxxCompiler
 from assay.numerics import FAST
 from assay.numerics.encoding import to_bytes
 from assay.program.compiled.cache import Form, StoredForm, compile_form, form_key
-from assay.program.compiled.graph import example_inputs, trace
-from assay.program.execute import Executor, Observe, Patch, StepContext, guarded, own, read_data
+from assay.program.compiled.graph import example_inputs, numbers_read, trace
+from assay.program.compiled.records import opened
+from assay.program.execute import Executor, Observe, Patch, StepContext, counter, guarded, own, read_data
 from assay.program.isa import Op, Program
 from assay.protocol.errors import Ask
 
@@ -77,6 +78,7 @@ class CompiledExecutor(Executor):
         """
         super().__init__(program, device, FAST)
         self._data = [node for node in program.nodes if node.op is Op.DATA]
+        self._numbers = numbers_read(program)
         self._stored = None if cache_dir is None else stored_form(program, self.device, cache_dir)
         self._form: Form | None = form or self._prepare()
         self._unchecked = self_check and not (self._stored is not None and self._stored.checked)
@@ -132,10 +134,15 @@ class CompiledExecutor(Executor):
 
     def _run(self, form: Form, state: Sequence[Tensor], context: StepContext) -> list[Tensor]:
         with torch.inference_mode():
-            counter = torch.tensor(context.step & 0x7FFFFFFF, dtype=torch.int32, device=self.device)
             inputs = [x.to(self.device).contiguous() for x in state]
             inputs += [read_data(node, self.device, context) for node in self._data]
-            return [own(x) for x in form([*inputs, counter])]
+            with opened(context.dataset, self.device) as handle:
+                known = {
+                    Op.SHARD: counter(context.shard, self.device),
+                    Op.RECORD: handle,
+                    Op.STEP: counter(context.step, self.device),
+                }
+                return [own(x) for x in form([*inputs, *(known[op] for op in self._numbers)])]
 
     def _compared(self, compiled: list[Tensor], wanted: list[Tensor]) -> list[Tensor]:
         """The eager result; the form is trusted from now on if it gave the same bytes, else refused."""

@@ -1,9 +1,9 @@
 """A program as one graph of tensor operations, for a fusing compiler.
 
-Contract: `trace` returns a graph that maps (state tensors, data tensors in node order, step counter) to
-the next state with the bits of ``program.execute``, apart from the sign and payload of NaNs. The graph is
-that of the program alone: no value of a state or dataset enters it. i16 tensors travel as i32 inside,
-since compilers do not vectorise i16. Not guaranteed: intermediate outputs; use ``dispute.trace`` for
+Contract: `trace` returns a graph that maps (state tensors, data tensors in node order, the numbers that it
+reads) to the next state with the bits of ``program.execute``, apart from the sign and payload of NaNs. The
+graph is that of the program alone: no value of a state or dataset enters it. i16 tensors travel as i32
+inside, since compilers do not vectorise i16. Not guaranteed: intermediate outputs; use ``dispute.trace`` for
 those.
 """
 
@@ -24,6 +24,7 @@ from assay.numerics import REFERENCE, fused, product_kernel
 from assay.numerics.fused import Exponents, Quantised, Unquantised
 from assay.numerics.windows import Windows, plane, windowed_product
 from assay.program.compiled.affine import strided
+from assay.program.compiled.records import read_records
 from assay.program.execute import TORCH_DTYPES
 from assay.program.isa import DType, Node, Op, Program
 from assay.program.parts import dequantised_nodes
@@ -68,20 +69,29 @@ _REPEATS = 4
 
 
 def trace(program: Program, device: torch.device) -> GraphModule:
-    """The graph; placeholders are the state, then one u8 tensor for each data node, then the i32 step."""
-    data = [node for node in program.nodes if node.op is Op.DATA]
+    """The graph; placeholders are the state, then one u8 tensor for each data node, then those of
+    `numbers_read`."""
     with FakeTensorMode():
-        inputs = [_example(node, device) for node in (*program.state, *data)]
-        inputs.append(torch.zeros((), dtype=torch.int32, device=device))
+        inputs = example_inputs(program, device)
     kernel = fused.on_processor(inputs[-1]) and product_kernel.load() is not None
     return make_fx(partial(_run, program, kernel), tracing_mode="fake")(*inputs)
 
 
 def example_inputs(program: Program, device: torch.device) -> list[Tensor]:
-    """Zeros of the shapes and dtypes that the graph takes."""
+    """Zeros of the shapes and dtypes that the graph takes: last those of
+    `numbers_read`.
+    """
     data = [node for node in program.nodes if node.op is Op.DATA]
-    step = torch.zeros((), dtype=torch.int32, device=device)
-    return [*(_example(node, device) for node in (*program.state, *data)), step]
+    numbers = [torch.zeros((), dtype=torch.int32, device=device) for _ in numbers_read(program)]
+    return [*(_example(node, device) for node in (*program.state, *data)), *numbers]
+
+
+def numbers_read(program: Program) -> tuple[Op, ...]:
+    """What the graph's last placeholders stand for, i32 scalars: the shard's number and the dataset's handle
+    (`records.opened`) where the program reads them, and in any case the step counter.
+    """
+    found = {node.op for node in program.nodes}
+    return (*(op for op in (Op.SHARD, Op.RECORD) if op in found), Op.STEP)
 
 
 def _example(node: Node, device: torch.device) -> Tensor:
@@ -89,7 +99,9 @@ def _example(node: Node, device: torch.device) -> Tensor:
 
 
 def _run(program: Program, kernel: bool, *inputs: Tensor) -> list[Tensor]:
-    pending = list(inputs[:-1])
+    read = numbers_read(program)
+    pending = list(inputs[: -len(read)])
+    numbers = dict(zip(read, inputs[-len(read) :], strict=True))
     given_back = dequantised_nodes(program)
     products_only = _read_by_products_only(program, given_back)
     planes = _read_through_windows(program) if fused.on_processor(inputs[-1]) else set()
@@ -99,8 +111,11 @@ def _run(program: Program, kernel: bool, *inputs: Tensor) -> list[Tensor]:
     for node in program.nodes:
         if node.op in (Op.STATE, Op.DATA):
             values.append(_internal(pending.pop(0)))
-        elif node.op is Op.STEP:
-            values.append(inputs[-1])
+        elif node.op in (Op.STEP, Op.SHARD):
+            values.append(numbers[node.op])
+        elif node.op is Op.RECORD:
+            index = _plain(values[node.inputs[0].ref])
+            values.append(read_records(numbers[Op.RECORD], index, node.attrs[0], node.shape[1]))
         else:
             operands = [values[ref.ref] for ref in node.inputs]
             if len(values) in given_back:
@@ -311,7 +326,7 @@ def _constant(node: Node, device: torch.device) -> Tensor:
 
 def _computed(node: Node, tensors: Sequence[Tensor]) -> Value:
     kernel: Callable[..., Value] = _FUSED.get(node.op) or REFERENCE[node.op.name.lower()]
-    if node.op is Op.CONVERT:
+    if node.op in (Op.CONVERT, Op.BITS):
         kernel = partial(kernel, dtype=TORCH_DTYPES[node.dtype])
     if node.op is Op.SCATTER_SUM:
         kernel = partial(kernel, V=node.shape[-1])

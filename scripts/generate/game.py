@@ -110,8 +110,30 @@ def build() -> tuple[Builder, tuple[int, ...]]:
     strides = (0, 0, WIDTH, 1)
     b.add(Op.STRIDED, F32, (COPIES, HIDDEN, WIDTH), (w,), b.values[w] * COPIES, strides)
     b.add(Op.IOTA, I32, (5,), (), list(range(5)), (0,))
-    b.add(Op.ARGMAX, I32, (ROWS,), (y,), [scalar.argmax(row) for row in b.rows(y)])
+    best = b.add(Op.ARGMAX, I32, (ROWS,), (y,), [scalar.argmax(row) for row in b.rows(y)])
+    add_named_records(b, best, y)
     return b, (new, counted)
+
+
+def add_named_records(b: Builder, best: int, y: int) -> None:
+    """What reads the shard's number, records by number, the bits of numbers, and sums by a row's own
+    index."""
+    b.add(Op.SHARD, I32, (), (), [SHARD])
+    named = [records()[min(max(i, 0), RECORDS - 1)] for i in b.values[best]]
+    seen = [row[OFFSET + j] for row in named for j in range(WIDTH)]
+    b.add(Op.RECORD, U8, (ROWS, WIDTH), (best,), seen, (OFFSET,))
+    whole = b.each(Op.BITS, I32, y, lambda v: scalar.bits(v, source="f32", target="i32"))
+    b.each(Op.BITS, F32, whole, lambda v: scalar.bits(v, source="i32", target="f32"))
+    columns = b.add(Op.IOTA, I32, (ROWS, HIDDEN), (), list(range(HIDDEN)) * ROWS, (1,))
+    shifted = [j - i for i in b.values[best] for j in range(HIDDEN)]
+    rows = b.add(Op.RESHAPE, I32, (ROWS, 1), (best,), b.values[best])
+    places = b.add(Op.ISUB, I32, (ROWS, HIDDEN), (columns, rows), shifted)
+    sums = [
+        scalar.scatter_sum(row, at, v=v, V=5)
+        for row, at in zip(b.rows(y), b.rows(places), strict=True)
+        for v in range(5)
+    ]
+    b.add(Op.SCATTER_SUM, F32, (ROWS, 5), (y, places), sums)
 
 
 def encode() -> bytes:

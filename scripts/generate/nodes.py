@@ -38,7 +38,7 @@ def accepted(encoding: bytes) -> bool:
 
 def sound(rng: random.Random) -> list[Node]:
     nodes = list(gen_game.build()[0].nodes)
-    nodes += [node for node in nodes if node.op in (Op.STATE, Op.DATA, Op.STEP)] * 6
+    nodes += [node for node in nodes if node.op <= Op.RECORD and node.op not in (Op.CONST, Op.IOTA)] * 6
     for op in gen_vectors.OPS:
         groups = list(gen_vectors.groups(op, 40, rng.randrange(1 << 30)))
         nodes += [group.node for group in rng.sample(groups, min(8, len(groups)))]

@@ -27,6 +27,8 @@ FAN_IN = {
     Op.CONST: "none",
     Op.IOTA: "none",
     Op.STEP: "none",
+    Op.SHARD: "none",
+    Op.RECORD: "1 index, 1 byte of a record",
     Op.SUM: "n",
     Op.AMAX: "n",
     Op.ARGMAX: "n",

@@ -157,18 +157,21 @@ def elementwise_groups(rng: random.Random, op: Op, count: int) -> Iterator[Group
     elif op <= Op.IMUL:
         yield from elementwise(rng, op, [I32, I32], I32, model, pairs(SPECIAL_I32, count // 2), count)
     else:
-        yield from conversions(rng, count)
+        yield from conversions(rng, op, count)
 
 
-def conversions(rng: random.Random, count: int) -> Iterator[Group]:
-    for source, to in scalar.CONVERSIONS:
+def conversions(rng: random.Random, op: Op, count: int) -> Iterator[Group]:
+    pairs_of_types = scalar.CONVERSIONS if op is Op.CONVERT else (("f32", "i32"), ("i32", "f32"))
+    model_of = scalar.OPERATIONS[op.name.lower()]
+    for source, to in pairs_of_types:
         a, b = DType[source.upper()], DType[to.upper()]
         first = {F32: SPECIAL_F32, I32: SPECIAL_I32, U8: tuple(range(256)), BOOL: (0, 1)}[a]
 
         def model(x: int, source: str = source, to: str = to) -> int:
-            return scalar.convert(x, source=source, target=to)
+            return int(model_of(x, source=source, target=to))
 
-        yield from elementwise(rng, Op.CONVERT, [a], b, model, [(x,) for x in first], max(count // 4, 4))
+        cases = max(count // (4 if op is Op.CONVERT else 2), 4)
+        yield from elementwise(rng, op, [a], b, model, [(x,) for x in first], cases)
 
 
 def row_groups(rng: random.Random, op: Op, count: int) -> Iterator[Group]:
@@ -225,8 +228,11 @@ def scatter_groups(rng: random.Random, count: int) -> Iterator[Group]:
         idx = [rng.randrange(-1, v + 1) for _ in range(n)]
         if case % 8 == 1:
             idx = hard.indices(rng, n, v)
-        node = Node(Op.SCATTER_SUM, F32, (d, v), (Input(0, F32, (d, n)), Input(1, I32, (n,))))
-        spans = [(0, 4 * n * at, raw(row, F32)), (1, 0, raw(idx, I32))]
+        own = case % 3 == 2
+        node = Node(
+            Op.SCATTER_SUM, F32, (d, v), (Input(0, F32, (d, n)), Input(1, I32, (d, n) if own else (n,)))
+        )
+        spans = [(0, 4 * n * at, raw(row, F32)), (1, 4 * n * at if own else 0, raw(idx, I32))]
         yield Group(node, [Case(at * v + wanted, spans, scalar.scatter_sum(row, idx, v=wanted, V=v))])
 
 
@@ -309,7 +315,7 @@ def groups(op: Op, count: int, seed: int) -> Iterator[Group]:
         yield from source_groups(rng, op, count)
 
 
-OPS = tuple(op for op in Op if op not in (Op.STATE, Op.DATA, Op.STEP))
+OPS = tuple(op for op in Op if op not in (Op.STATE, Op.DATA, Op.STEP, Op.SHARD, Op.RECORD))
 
 
 def encoded(op: Op, count: int, seed: int) -> tuple[bytes, int]:

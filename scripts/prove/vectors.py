@@ -14,15 +14,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from assay.program.isa import Op
 from scripts.generate import nodes as gen_nodes
 from scripts.generate import vectors as gen_vectors
 
@@ -31,11 +34,11 @@ NODES_A_CASE = 6
 SCRATCH = ROOT / "tests" / "vectors" / "large"
 
 
-def write_part(folder: Path, count: int, seed: int) -> Counter[str]:
-    """Vector files of every instruction; their numbers of cases."""
+def write_part(folder: Path, count: int, seed: int, only: Sequence[Op]) -> Counter[str]:
+    """Vector files of these instructions; their numbers of cases."""
     folder.mkdir(parents=True, exist_ok=True)
     cases: Counter[str] = Counter()
-    for op in gen_vectors.OPS:
+    for op in only:
         name = op.name.lower()
         data, cases[name] = gen_vectors.encoded(op, count, seed)
         (folder / f"{name}.bin").write_bytes(data)
@@ -44,12 +47,19 @@ def write_part(folder: Path, count: int, seed: int) -> Counter[str]:
     return cases + Counter({"(nodes)": nodes})
 
 
-def run_part(folder: Path, count: int) -> tuple[int, str]:
+def run_part(folder: Path, count: int, only: Sequence[Op]) -> tuple[int, str]:
     """Number of tests that passed in forge, and what it said."""
     where = f"../{folder.relative_to(ROOT)}"
     environment = os.environ | {"ASSAY_VECTORS": where, "ASSAY_VECTOR_COUNT": str(count)}
+    tests = "|".join(re.sub(r"_(.)", lambda m: m[1].upper(), op.name.lower()) for op in only)
+    chosen = [
+        "--match-contract",
+        "^(VectorsTest|NodesTest)$",
+        "--match-test",
+        f"^test_(({tests})[(]|.*EveryNode)",
+    ]
     done = subprocess.run(
-        ["bin/foundry", "forge", "test", "--match-contract", "^(VectorsTest|NodesTest)$", "--json"],
+        ["bin/foundry", "forge", "test", *chosen, "--json"],
         cwd=ROOT / "contracts",
         env=environment,
         capture_output=True,
@@ -73,20 +83,22 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=24_000, help="cases of an instruction, at least")
     parser.add_argument("--part", type=int, default=2_000, help="cases of an instruction in one part")
     parser.add_argument("--seed", type=int, default=1_000, help="seed of the first part")
+    parser.add_argument("--only", nargs="*", default=[], help="instruction names; all, unless given")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    only = [op for op in gen_vectors.OPS if not args.only or op.name.lower() in args.only]
     cases: Counter[str] = Counter()
     spent = {"writing": 0.0, "running": 0.0}
     for part in range(-(-args.count // args.part)):
         folder = SCRATCH / f"part-{args.seed + part}"
         began = time.perf_counter()
-        cases += write_part(folder, args.part, args.seed + part)
+        cases += write_part(folder, args.part, args.seed + part, only)
         written = time.perf_counter()
-        passed, said = run_part(folder, args.part)
+        passed, said = run_part(folder, args.part, only)
         ended = time.perf_counter()
         spent["writing"] += written - began
         spent["running"] += ended - written
-        if passed <= len(gen_vectors.OPS):
+        if passed <= len(only):
             sys.exit(f"part {args.seed + part}: chain and model differ, its files are in {folder}\n{said}")
         shutil.rmtree(folder)
         print(f"part {part + 1}: {_operations(cases):,} cases so far, all equal", file=sys.stderr, flush=True)

@@ -109,7 +109,17 @@ class _Author:
     def scatter(self) -> Input:
         x = self.b.reshape(y := self.any(DType.F32, 1), (y.elements // y.shape[-1], y.shape[-1]))
         index = self.b.convert(self.b.slice(x, 0, 0, 1), DType.I32)
+        if self.rng.random() < 0.5:
+            return self.b.scatter_sum(x, self.b.convert(x, DType.I32), 5)
         return self.b.scatter_sum(x, self.b.reshape(index, x.shape[1:]), 5)
+
+    def bits(self) -> Input:
+        return self.b.bits(self.any(self.rng.choice([DType.F32, DType.I32])))
+
+    def record(self) -> Input:
+        rows = [x for x in self.pool if x.dtype is DType.I32 and len(x.shape) == 1]
+        index = self.rng.choice(rows) if rows else self.b.iota((3,), 0)
+        return self.b.record(index, 8, self.rng.randrange(RECORD_SIZE - 7))
 
     def view(self) -> Input:
         x = self.any(None, 1)
@@ -144,7 +154,7 @@ class _Author:
 
     def add(self) -> None:
         moves = [self.unary, self.binary, self.binary, self.widened, self.compare, self.logic, self.select]
-        moves += [self.integer, self.convert, self.reduce, self.matmul, self.scatter]
+        moves += [self.integer, self.convert, self.reduce, self.matmul, self.scatter, self.bits, self.record]
         moves += [self.view, self.view, self.lookup]
         try:
             made = self.rng.choice(moves)()
@@ -163,7 +173,16 @@ def random_sample(seed: int, instructions: int = 40) -> Sample:
     slots = [b.state(DType.F32, shape) for shape in shapes]
     counter, flags = b.state(DType.I32, ()), b.state(DType.BOOL, (5,))
     raw = b.data(4, 16, offset=rng.randint(0, 8), first_row=rng.randint(0, 3))
-    author.pool += [*slots, counter, flags, raw, b.convert(raw, DType.F32), b.step(), b.iota((3, 7), 1)]
+    author.pool += [
+        *slots,
+        counter,
+        flags,
+        raw,
+        b.convert(raw, DType.F32),
+        b.step(),
+        b.shard(),
+        b.iota((3, 7), 1),
+    ]
     author.pool += [b.const(rng.choice(_SPECIAL), DType.F32), b.const(2, DType.I32)]
     for _ in range(instructions):
         author.add()

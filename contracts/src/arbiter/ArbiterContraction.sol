@@ -75,8 +75,9 @@ contract ArbiterContraction is IArbiter {
         returns (uint256)
     {
         uint256 columns = node.dims[1];
-        uint256 row = Spans.locate(spans, 0, element / columns * n, n, 4);
-        uint256 indices = Spans.locate(spans, 1, 0, n, 4);
+        uint256 first = element / columns * n;
+        uint256 row = Spans.locate(spans, 0, first, n, 4);
+        uint256 indices = Spans.locate(spans, 1, node.inputs[1].dims.length == 2 ? first : 0, n, 4);
         return Contraction.scatterSum(row, indices, n, element % columns);
     }
 }

@@ -9,7 +9,7 @@ import {Spans} from "./Spans.sol";
 import {TensorIndex} from "./TensorIndex.sol";
 
 /// @title Arbiter for const, iota, and the element-wise operations other than transcendentals
-/// @notice Definitions: docs/arithmetic.md, A10 to A19.
+/// @notice Definitions: docs/arithmetic.md, A10 to A19, A29.
 contract ArbiterElementwise is IArbiter {
     using SoftFloat for uint256;
 
@@ -39,7 +39,7 @@ contract ArbiterElementwise is IArbiter {
 
     function _mine(uint256 op) private pure returns (bool) {
         if (op >= Nodes.EXP && op <= Nodes.COS) return false;
-        return op >= Nodes.NEG && op <= Nodes.CONVERT && op != Nodes.POW;
+        return op >= Nodes.NEG && op <= Nodes.BITS && op != Nodes.POW;
     }
 
     function _source(Node memory node, uint256 element) private pure returns (uint256) {
@@ -55,6 +55,7 @@ contract ArbiterElementwise is IArbiter {
         if (op <= Nodes.LE) return _compare(op, node.inputs[0].dtype, x[0], x[1]) ? 1 : 0;
         if (op <= Nodes.SELECT) return _logic(op, x);
         if (op <= Nodes.IMUL) return _integer(op, x[0], x[1]);
+        if (op == Nodes.BITS) return x[0].isNan(P) ? SoftFloat.NAN32 : x[0];
         return _convert(x[0], node.inputs[0].dtype, node.dtype);
     }
 

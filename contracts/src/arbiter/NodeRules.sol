@@ -31,6 +31,9 @@ library NodeRules {
             _require(from == Nodes.BOOL && _input(node, 1).dtype == node.dtype);
         } else if (op <= Nodes.IMUL) {
             _require(from == Nodes.I32 && node.dtype == Nodes.I32);
+        } else if (op == Nodes.BITS) {
+            arity = 1;
+            _require(from + node.dtype == Nodes.F32 + Nodes.I32 && from != node.dtype);
         } else {
             arity = 1;
             _require((CONVERSIONS >> (5 * from + node.dtype)) & 1 == 1);
@@ -44,12 +47,13 @@ library NodeRules {
     }
 
     function checkSource(Node memory node) internal pure {
+        if (node.op == Nodes.RECORD) return _checkRecord(node);
         _require(node.inputs.length == 0);
         if (node.op == Nodes.DATA) {
             _require(node.dtype == Nodes.U8 && node.dims.length == 2 && node.attrs.length == 2);
             _require(node.attrs[0] >= 0 && node.attrs[1] >= 0);
             _require(node.attrs[1] + int256(node.dims[0]) <= 1 << 32);
-        } else if (node.op == Nodes.STEP) {
+        } else if (node.op == Nodes.STEP || node.op == Nodes.SHARD) {
             _require(node.dtype == Nodes.I32 && node.dims.length == 0 && node.attrs.length == 0);
         } else {
             _require(node.attrs.length == 1 && node.attrs[0] >= 0);
@@ -57,6 +61,13 @@ library NodeRules {
             if (node.op == Nodes.IOTA) _require(node.dtype == Nodes.I32 && attr < node.dims.length);
             else if (node.op == Nodes.CONST) _require(canonical(attr, node.dtype));
         }
+    }
+
+    function _checkRecord(Node memory node) private pure {
+        _require(node.inputs.length == 1 && node.attrs.length == 1 && node.attrs[0] >= 0);
+        Operand memory index = node.inputs[0];
+        _require(index.dtype == Nodes.I32 && index.dims.length == 1);
+        _require(node.dtype == Nodes.U8 && node.dims.length == 2 && node.dims[0] == index.dims[0]);
     }
 
     function checkContraction(Node memory node) internal pure {
@@ -72,8 +83,8 @@ library NodeRules {
         } else if (op == Nodes.SCATTER_SUM) {
             Operand memory index = _input(node, 1);
             _require(node.inputs.length == 2 && node.dtype == Nodes.F32 && index.dtype == Nodes.I32);
-            _require(x.dims.length == 2 && node.dims.length == 2 && index.dims.length == 1);
-            _require(x.dims[0] == node.dims[0] && x.dims[1] == index.dims[0]);
+            _require(x.dims.length == 2 && node.dims.length == 2 && x.dims[0] == node.dims[0]);
+            _require(_same(index.dims, x.dims) || _same(index.dims, _tail(x.dims)));
         } else {
             uint256 to = op == Nodes.EXPONENT ? Nodes.I16 : op == Nodes.ARGMAX ? Nodes.I32 : Nodes.F32;
             _require(node.inputs.length == 1 && node.dtype == to && _isHead(node.dims, x.dims, 1));

@@ -34,6 +34,8 @@ library Nodes {
     uint256 internal constant CONST = 0x03;
     uint256 internal constant IOTA = 0x04;
     uint256 internal constant STEP = 0x05;
+    uint256 internal constant SHARD = 0x06;
+    uint256 internal constant RECORD = 0x07;
     uint256 internal constant NEG = 0x10;
     uint256 internal constant ABS = 0x11;
     uint256 internal constant SQRT = 0x12;
@@ -62,6 +64,7 @@ library Nodes {
     uint256 internal constant ISUB = 0x41;
     uint256 internal constant IMUL = 0x42;
     uint256 internal constant CONVERT = 0x48;
+    uint256 internal constant BITS = 0x49;
     uint256 internal constant SUM = 0x50;
     uint256 internal constant AMAX = 0x51;
     uint256 internal constant EXPONENT = 0x52;
@@ -75,8 +78,8 @@ library Nodes {
     uint256 internal constant TAKE = 0x63;
     uint256 internal constant PICK = 0x64;
 
-    uint256 private constant KNOWN = (0x1f << 1) | (0x3ff << 0x10) | (0x7f << 0x20) | (0x3f << 0x30)
-        | (1 << 0x38) | (7 << 0x40) | (1 << 0x48) | (0x7f << 0x50) | (0x1f << 0x60);
+    uint256 private constant KNOWN = (0x7f << 1) | (0x3ff << 0x10) | (0x7f << 0x20) | (0x3f << 0x30)
+        | (1 << 0x38) | (7 << 0x40) | (3 << 0x48) | (0x7f << 0x50) | (0x1f << 0x60);
     uint256 private constant MAX_BYTES = 1024;
     uint256 private constant MAX_INPUTS = 16;
     uint256 private constant MAX_DIMS = 8;

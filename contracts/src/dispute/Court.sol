@@ -379,8 +379,10 @@ contract Court is ICourt {
         // INVARIANT: the first `slots` nodes are the state, and no others.
         if ((op == Nodes.STATE) != (game.context.node < game.params.program.slots)) revert MalformedNode();
         if (op == Nodes.STATE) return Elements.ofState(game, decoded, element, openings);
-        if (op == Nodes.DATA) return Elements.ofRecord(game, decoded, element, openings);
-        if (op == Nodes.STEP) return Elements.ofStep(game, decoded);
+        if (op == Nodes.DATA || op == Nodes.RECORD) {
+            return Elements.ofRecord(game, decoded, element, openings);
+        }
+        if (op == Nodes.STEP || op == Nodes.SHARD) return Elements.ofCounter(game, decoded);
         return _arbiter(op).evaluate(node, element, Openings.spans(game, decoded.inputs, openings));
     }
 

@@ -2,7 +2,8 @@
 pragma solidity ^0.8.30;
 
 import {NodeRules} from "../arbiter/NodeRules.sol";
-import {Node, Nodes} from "../arbiter/Nodes.sol";
+import {Node, Nodes, Operand} from "../arbiter/Nodes.sol";
+import {TensorIndex} from "../arbiter/TensorIndex.sol";
 import {Game, ICourt, Opening} from "../interfaces/ICourt.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {Leaves} from "./Leaves.sol";
@@ -11,7 +12,7 @@ import {Openings} from "./Openings.sol";
 /// @title One element: what was revealed of it, and what it must be where no arithmetic is asked for
 /// @notice Nodes that take from outside the trace: the agreed state, the drawn records, the step's counter.
 library Elements {
-    uint256 private constant STEP_MASK = 0x7fffffff;
+    uint256 private constant COUNTER_MASK = 0x7fffffff;
 
     /// @notice Bits of element `element` of the tensor, which must lie in the revealed leaf, in its word `word`.
     function revealed(
@@ -59,7 +60,8 @@ library Elements {
         return _bits(opening.data, cursor - start, width);
     }
 
-    /// @notice One byte of the record that the counters choose for this row (docs/protocol.md, 2.6).
+    /// @notice One byte of the record that the counters choose for this row (docs/protocol.md, 2.6), or that the node's
+    /// input names.
     function ofRecord(Game calldata game, Node memory decoded, uint256 element, Opening[] calldata openings)
         internal
         view
@@ -71,15 +73,22 @@ library Elements {
         if (game.params.records == 0 || offset + columns > game.params.recordSize) {
             revert ICourt.MalformedNode();
         }
-        bytes calldata data =
-            _record(game, uint256(decoded.attrs[1]) + element / columns, _only(openings, element));
+        uint256 row = element / columns;
+        bytes calldata data;
+        if (decoded.op == Nodes.DATA) {
+            data = _record(game, _drawn(game, uint256(decoded.attrs[1]) + row), _only(openings, element));
+        } else {
+            if (openings.length != 2) revert ICourt.WrongCount(2, openings.length);
+            if (openings[1].input != 1) revert ICourt.IndexOutOfRange(openings[1].input, 2);
+            data = _record(game, _named(game, decoded, row, openings), openings[1]);
+        }
         return uint8(data[offset + element % columns]);
     }
 
-    /// @notice The step counter, of which a node gives the low 31 bits.
-    function ofStep(Game calldata game, Node memory decoded) internal pure returns (uint256) {
+    /// @notice The low 31 bits of the step's counter or of the shard's number.
+    function ofCounter(Game calldata game, Node memory decoded) internal pure returns (uint256) {
         NodeRules.checkSource(decoded);
-        return game.context.step & STEP_MASK;
+        return (decoded.op == Nodes.STEP ? game.context.step : game.params.shard) & COUNTER_MASK;
     }
 
     /// @dev `width` bytes from `cursor` on, little-endian.
@@ -89,11 +98,7 @@ library Elements {
         }
     }
 
-    function _record(Game calldata game, uint256 row, Opening calldata opening)
-        private
-        view
-        returns (bytes calldata data)
-    {
+    function _drawn(Game calldata game, uint256 row) private pure returns (uint256) {
         // casting to 'uint32' is safe because a dimension is at most 2^28; 'bytes8' means the first 8 bytes (rule 2.6)
         // forge-lint: disable-next-item(unsafe-typecast)
         bytes32 drawn = sha256(
@@ -102,7 +107,36 @@ library Elements {
             )
         );
         // forge-lint: disable-next-item(unsafe-typecast)
-        uint256 record = uint64(bytes8(drawn)) % game.params.records;
+        return uint64(bytes8(drawn)) % game.params.records;
+    }
+
+    /// @dev Element `row` of the node's input, clamped to the records there are.
+    function _named(Game calldata game, Node memory decoded, uint256 row, Opening[] calldata openings)
+        private
+        view
+        returns (uint256)
+    {
+        Opening calldata opening = openings[0];
+        Operand memory index = decoded.inputs[0];
+        if (opening.input != 0) revert ICourt.IndexOutOfRange(opening.input, 1);
+        if (index.ref >= game.context.node) revert ICourt.MalformedNode();
+        bytes32 root = Openings.tensorRoot(opening, Nodes.sizeOf(index), game.context.key);
+        if (!Merkle.verify(game.context.traceRoot, root, index.ref, game.params.program.nodes, opening.path))
+        {
+            revert ICourt.BadProof();
+        }
+        uint256 start = opening.firstLeaf * Openings.LEAF_BYTES;
+        if (4 * row < start || 4 * row + 4 > start + opening.data.length) revert ICourt.MissingInput(0, row);
+        // casting to 'uint32' is safe because these are four bytes; the sign is theirs
+        // forge-lint: disable-next-line(unsafe-typecast)
+        return TensorIndex.clamp(int32(uint32(_bits(opening.data, 4 * row - start, 4))), game.params.records);
+    }
+
+    function _record(Game calldata game, uint256 record, Opening calldata opening)
+        private
+        view
+        returns (bytes calldata data)
+    {
         data = opening.data;
         if (opening.firstLeaf != record) revert ICourt.MissingInput(0, record);
         if (data.length != game.params.recordSize || opening.path.length != 0) revert ICourt.BadProof();

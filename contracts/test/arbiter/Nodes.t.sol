@@ -61,15 +61,14 @@ contract NodesTest is Test {
         assertGe(seen[1], 300);
     }
 
-    /// @dev Records have 2^31 bytes; that a data node stays inside them is the court's to check (`_dataElement`).
+    /// @dev Records have 2^31 bytes; that a data or record node stays inside them is the court's to check (`_dataElement`).
     function check(bytes calldata encoded) external pure {
         Node memory node = Nodes.decode(encoded);
-        if (node.op <= Nodes.STEP) NodeRules.checkSource(node);
-        if (node.op == Nodes.DATA && uint256(node.attrs[0]) + node.dims[1] > 1 << 31) {
-            revert ICourt.MalformedNode();
-        }
-        if (node.op <= Nodes.STEP) return;
-        if (node.op <= Nodes.CONVERT) NodeRules.checkElementwise(node);
+        if (node.op <= Nodes.RECORD) NodeRules.checkSource(node);
+        bool reads = node.op == Nodes.DATA || node.op == Nodes.RECORD;
+        if (reads && uint256(node.attrs[0]) + node.dims[1] > 1 << 31) revert ICourt.MalformedNode();
+        if (node.op <= Nodes.RECORD) return;
+        if (node.op <= Nodes.BITS) NodeRules.checkElementwise(node);
         else if (node.op <= Nodes.ARGMAX) NodeRules.checkContraction(node);
         else NodeRules.checkIndex(node);
     }
@@ -80,7 +79,8 @@ contract NodesTest is Test {
         _refuses(transcendental, hex"1000000000", 0x10); // neg
         _refuses(contraction, hex"6000000000", 0x60); // strided
         _refuses(index, hex"5000000000", 0x50); // sum
-        _refuses(index, hex"0600000000", 0x06); // nobody's
+        _refuses(index, hex"0800000000", 0x08); // nobody's
+        _refuses(index, hex"0600000000", 0x06); // shard is the court's
     }
 
     function _refuses(IArbiter arbiter, bytes memory node, uint8 op) private {

@@ -116,6 +116,10 @@ contract VectorsTest is Test {
         _run(elementwise, "convert");
     }
 
+    function test_bits() external {
+        _run(elementwise, "bits");
+    }
+
     function test_exp() external {
         _run(transcendental, "exp");
     }

@@ -5,6 +5,7 @@ import {ArbiterContraction} from "../../src/arbiter/ArbiterContraction.sol";
 import {ArbiterElementwise} from "../../src/arbiter/ArbiterElementwise.sol";
 import {ArbiterIndex} from "../../src/arbiter/ArbiterIndex.sol";
 import {ArbiterTranscendental} from "../../src/arbiter/ArbiterTranscendental.sol";
+import {TensorIndex} from "../../src/arbiter/TensorIndex.sol";
 import {Court} from "../../src/dispute/Court.sol";
 import {Openings} from "../../src/dispute/Openings.sol";
 import {Context, Cursor, Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
@@ -328,20 +329,32 @@ abstract contract CourtGame is Test {
             openings[0] = _whole(0, s.honest[node], 0, _inState().proof(node));
         } else if (op == 0x02) {
             openings = new Opening[](1);
-            openings[0] = _record(game, encoded, element);
+            openings[0] = _record(0, _drawn(game, encoded, element));
+        } else if (op == 0x07) {
+            openings = new Opening[](2);
+            openings[0] = _inputs(game, tensors, encoded)[0];
+            openings[1] = _record(1, _named(tensors, encoded, element));
         } else {
-            openings = new Opening[](uint8(encoded[3]));
-            Tree memory trace = Trees.over(tensors, game.context.key);
-            uint256 cursor = 5 + 4 * uint256(uint8(encoded[2]));
-            uint256 before;
-            for (uint256 i; i < openings.length; ++i) {
-                uint256 ref = _number(encoded, cursor, 4);
-                bytes32[] memory path = trace.proof(ref);
-                if (i > 0) path = Trees.cut(path, before, ref);
-                openings[i] = _whole(i, tensors[ref], game.context.key, path);
-                before = ref;
-                cursor += 6 + 4 * uint256(uint8(encoded[cursor + 5]));
-            }
+            openings = _inputs(game, tensors, encoded);
+        }
+    }
+
+    function _inputs(Game memory game, bytes[] memory tensors, bytes memory encoded)
+        private
+        view
+        returns (Opening[] memory openings)
+    {
+        openings = new Opening[](uint8(encoded[3]));
+        Tree memory trace = Trees.over(tensors, game.context.key);
+        uint256 cursor = 5 + 4 * uint256(uint8(encoded[2]));
+        uint256 before;
+        for (uint256 i; i < openings.length; ++i) {
+            uint256 ref = _number(encoded, cursor, 4);
+            bytes32[] memory path = trace.proof(ref);
+            if (i > 0) path = Trees.cut(path, before, ref);
+            openings[i] = _whole(i, tensors[ref], game.context.key, path);
+            before = ref;
+            cursor += 6 + 4 * uint256(uint8(encoded[cursor + 5]));
         }
     }
 
@@ -355,11 +368,7 @@ abstract contract CourtGame is Test {
         return Opening(uint32(input), 0, tensor, siblings, path);
     }
 
-    function _record(Game memory game, bytes memory encoded, uint256 element)
-        internal
-        view
-        returns (Opening memory)
-    {
+    function _drawn(Game memory game, bytes memory encoded, uint256 element) internal view returns (uint256) {
         uint256 columns = _number(encoded, 9, 4);
         uint256 row = _number(encoded, 21, 8) + element / columns;
         bytes32 drawn = sha256(
@@ -367,8 +376,28 @@ abstract contract CourtGame is Test {
                 "assay/record/1", game.params.seed, game.params.shard, game.context.step, uint32(row)
             )
         );
-        uint256 record = uint64(bytes8(drawn)) % s.records.length;
-        return Opening(0, uint64(record), s.records[record], _datasetTree().proof(record), new bytes32[](0));
+        return uint64(bytes8(drawn)) % s.records.length;
+    }
+
+    /// @dev The record that a record node's input names for this element, clamped to those there are.
+    function _named(bytes[] memory tensors, bytes memory encoded, uint256 element)
+        internal
+        view
+        returns (uint256)
+    {
+        bytes memory index = tensors[_number(encoded, 13, 4)];
+        uint256 cursor = 4 * (element / _number(encoded, 9, 4));
+        uint32 named;
+        for (uint256 i = 4; i > 0; --i) {
+            named = named << 8 | uint8(index[cursor + i - 1]);
+        }
+        return TensorIndex.clamp(int32(named), s.records.length);
+    }
+
+    function _record(uint256 input, uint256 record) internal view returns (Opening memory) {
+        return Opening(
+            uint32(input), uint64(record), s.records[record], _datasetTree().proof(record), new bytes32[](0)
+        );
     }
 
     function _prove(uint256 id, Game memory game, bytes[] memory tensors, uint256 element) internal {

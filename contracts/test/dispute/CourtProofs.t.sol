@@ -227,6 +227,66 @@ contract CourtProofsTest is CourtGame {
         assertEq(challenges.verdicts(id), 2);
     }
 
+    /// @notice A record node's record is the one that its input names, clamped, and both are to be shown.
+    function test_recordMustBeTheNamedOne() external {
+        uint256 node = _first(0x07);
+        bytes[] memory tensors = _lie(node, 40, 1);
+        (uint256 id, Game memory game) = _open(_newGame(0, 0));
+        game = _revealLeaf(id, _descend(id, game, tensors, node, 0), tensors[node]);
+        Opening[] memory openings = _openings(game, tensors, node, 40);
+        uint256 named = openings[1].firstLeaf;
+        uint256 other = (named + 1) % s.records.length;
+        Opening memory right = openings[1];
+        openings[1] = _record(1, other);
+        _refused(
+            id,
+            game,
+            tensors[node],
+            node,
+            openings,
+            abi.encodeWithSelector(ICourt.MissingInput.selector, 0, named)
+        );
+        openings[1] = right;
+        openings[1].input = 0;
+        _refused(
+            id,
+            game,
+            tensors[node],
+            node,
+            openings,
+            abi.encodeWithSelector(ICourt.IndexOutOfRange.selector, 0, 2)
+        );
+        openings[1].input = 1;
+        openings[0].data[0] ^= 0x01;
+        _refused(id, game, tensors[node], node, openings, abi.encodeWithSelector(ICourt.BadProof.selector));
+        openings[0].data[0] ^= 0x01;
+        Opening[] memory alone = new Opening[](1);
+        alone[0] = openings[0];
+        _refused(
+            id, game, tensors[node], node, alone, abi.encodeWithSelector(ICourt.WrongCount.selector, 2, 1)
+        );
+        _prove(id, game, tensors, 40);
+        assertEq(challenges.verdicts(id), 2);
+    }
+
+    function _refused(
+        uint256 id,
+        Game memory game,
+        bytes memory tensor,
+        uint256 node,
+        Opening[] memory openings,
+        bytes memory why
+    ) private {
+        vm.expectRevert(why);
+        vm.prank(challenger);
+        _proveAs(id, game, tensor, s.nodes[node], 40, openings);
+    }
+
+    /// @dev The fixture's first node of this operation.
+    function _first(uint8 op) private view returns (uint256 node) {
+        while (uint8(s.nodes[node][0]) != op) ++node;
+    }
+
     /// @notice A malformed node convicts nobody: the challenger's clock runs on.
     function test_malformedNodeConvictsNobody() external {
         s.nodes[12][1] = 0x00; // iadd that claims to give f32

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
+import torch
 
 from assay.dispute.evidence import convicts, element_bits, facts, needs, node_proof, openings, output_proof
 from assay.dispute.replay import Replay
 from assay.dispute.trace import StepTrace
-from assay.program.isa import Input, Node, Op
+from assay.program.build import ProgramBuilder
+from assay.program.execute import Records
+from assay.program.isa import DType, Input, Node, Op
 from assay.protocol import trees
 from assay.protocol.game import IllegalMove
 from assay.protocol.types import ZERO_DIGEST, Game, Opening
 from tests.fakes.arena import FIRST_STEP, SEED, SHARD, open_game
-from tests.fakes.programs import Sample, random_sample, training_sample
+from tests.fakes.programs import RECORD_SIZE, RECORDS, Sample, random_sample, training_sample
 
 
 def situation(sample: Sample, key: bytes = b"") -> tuple[StepTrace, Game]:
@@ -46,7 +50,38 @@ def test_every_instruction_is_proven_from_its_openings(key: bytes) -> None:
                 replace(game, node=index), node.encode(), element, opened(trace, index, element)
             )
             assert bits == claimed_bits(trace, index, element), (seed, index, node.op)
+    assert seen >= {Op.SHARD, Op.RECORD, Op.BITS, Op.SCATTER_SUM}
     assert len(seen) >= 35
+
+
+def test_a_record_must_be_the_one_that_is_named() -> None:
+    b = ProgramBuilder(RECORD_SIZE)
+    idx = b.state(DType.I32, (3,))
+    wide = b.state(DType.U8, (3, 4))
+    program = b.finish([b.iadd(idx, b.shard()), b.record(b.iadd(idx, b.shard()), 4, 2)], 1)
+    state = [torch.tensor([-5, 4, 90], dtype=torch.int32), torch.zeros(wide.shape, dtype=torch.uint8)]
+    dataset = Records(random.Random(1).randbytes(RECORD_SIZE * RECORDS), RECORD_SIZE)
+    trace, game = situation(Sample(program, dataset, state))
+    at = index_of(trace, Op.RECORD)
+    game, encoded = replace(game, node=at), program.nodes[at].encode()
+    for row, named in enumerate((0, min(4 + SHARD, RECORDS - 1), RECORDS - 1)):
+        element = 4 * row + 1
+        index, record = opened(trace, at, element)
+        assert (index.input, record.input, record.first_leaf) == (0, 1, named)
+        wanted = dataset.record(named)[3]
+        assert element_bits(game, encoded, element, (index, record)) == wanted
+        other = (named + 1) % RECORDS
+        proof = tuple(dataset.tree.proof(other))
+        elsewhere = replace(record, first_leaf=other, data=bytes(dataset.record(other)), siblings=proof)
+        for bad, why in (
+            ((index, elsewhere), "MissingInput"),
+            ((record, index), "IndexOutOfRange"),
+            ((record,), "WrongCount"),
+            ((replace(index, data=bytes(12)), record), "BadProof"),
+            ((index, replace(record, data=bytes(RECORD_SIZE))), "BadProof"),
+        ):
+            with pytest.raises(IllegalMove, match=why):
+                element_bits(game, encoded, element, bad)
 
 
 def test_needs_follow_the_index_of_take_and_pick() -> None:

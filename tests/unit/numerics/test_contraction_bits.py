@@ -190,6 +190,21 @@ def test_scatter_sum_equals_the_model(length: int) -> None:
     p.assert_same(REFERENCE["scatter_sum"](p.tensor(x), torch.from_numpy(idx), V=size), want)
 
 
+def test_scatter_sum_by_a_rows_own_index_equals_the_model() -> None:
+    generator = np.random.default_rng(4)
+    x = p.unary(seed=12)[: 40 * 33].reshape(40, 33)
+    x[::2] = x[::2] & 0xBFFFFFFF | 0x20000000  # every other row is finite
+    idx = generator.integers(-2, 9, x.shape).astype(np.int32)
+    want = [
+        scalar.evaluate("scatter_sum", [int(v) for v in row], at.tolist(), v=v, V=7)
+        for row, at in zip(x, idx, strict=True)
+        for v in range(7)
+    ]
+    assert p.NAN in want and len({*want}) > 100
+    got = REFERENCE["scatter_sum"](p.tensor(x), torch.from_numpy(idx), V=7)
+    p.assert_same(got.reshape(-1), want)
+
+
 def test_scatter_sum_does_not_depend_on_order() -> None:
     x = p.tensor(rows(3000, 8, seed=15))
     idx = torch.from_numpy(np.random.default_rng(16).integers(0, 50, 3000).astype(np.int32))

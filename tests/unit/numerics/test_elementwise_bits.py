@@ -95,6 +95,20 @@ def test_conversion_equals_the_model(source: str, target: str) -> None:
     p.assert_same(got, [scalar.evaluate("convert", int(v), source=source, target=target) for v in x], x)
 
 
+@pytest.mark.parametrize(("source", "target"), [("f32", "i32"), ("i32", "f32")])
+def test_bits_equal_the_model(source: str, target: str) -> None:
+    """A29: NaNs are one going out, and any pattern comes in."""
+    x = _inputs(source)
+    if source == "i32":
+        x = np.concatenate([x, p.unary(seed=11).view(np.int32)])
+    operand = p.tensor(x) if source == "f32" else torch.from_numpy(x)
+    got = REFERENCE["bits"](operand, dtype=DTYPES[target])
+    assert got.dtype == DTYPES[target]
+    want = [scalar.evaluate("bits", int(v), source=source, target=target) for v in x]
+    assert p.NAN in want
+    p.assert_same(got, want, x)
+
+
 def test_undefined_conversion_is_refused() -> None:
     with pytest.raises(TypeError, match="no conversion"):
         REFERENCE["convert"](torch.zeros(1), dtype=torch.uint8)

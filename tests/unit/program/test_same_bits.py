@@ -65,7 +65,7 @@ def assert_same(exercise: Exercise, got: Mapping[int, Tensor], want: Outputs, ho
 def kernel_of(node: Node, kernels: Kernels) -> Callable[..., Tensor]:
     """The node's function of its inputs."""
     kernel = kernels[node.op.name.lower()]
-    if node.op is Op.CONVERT:
+    if node.op in (Op.CONVERT, Op.BITS):
         return lambda x: kernel(x, dtype=TORCH_DTYPES[node.dtype])
     if node.op is Op.SCATTER_SUM:
         return lambda x, idx: kernel(x, idx, V=node.shape[-1])
@@ -83,6 +83,8 @@ def in_pieces(node: Node, inputs: list[Tensor], sizes: list[int], kernels: Kerne
     elif node.op in CUT:
         batched = node.op is Op.PRODUCT and len(node.shape) > 2
         cut = [batched or i < CUT[node.op] for i in range(len(inputs))]
+        if node.op is Op.SCATTER_SUM:
+            cut = [True, inputs[1].dim() == 2]
     elif node.op in (Op.PICK, Op.TAKE):
         cut = [node.op is Op.PICK, True]
     else:
@@ -143,7 +145,7 @@ def test_every_instruction_gets_a_million_values() -> None:
     for exercise in EXERCISES:
         for node in exercise.program.nodes:
             values[node.op] += node.elements * exercise.chunks
-    sources = {Op.STATE, Op.DATA, Op.CONST, Op.STEP}
+    sources = {Op.STATE, Op.DATA, Op.CONST, Op.STEP, Op.SHARD, Op.RECORD}
     assert {op for op in Op if values[op] < 1_000_000} - sources == set()
 
 

@@ -13,7 +13,7 @@ from assay.numerics.encoding import to_bytes
 from assay.program.build import ProgramBuilder
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.compiled.graph import trace
-from assay.program.execute import Executor, StepContext
+from assay.program.execute import Executor, Records, StepContext
 from assay.program.isa import DType, Input, Op, Program
 from tests.unit.numerics import patterns
 
@@ -51,6 +51,7 @@ def elementwise() -> Program:
         b.convert(i, DType.F32),
         b.convert(i, DType.U8),
     ]
+    made += [b.bits(x), b.bits(i), b.bits(b.mul(x, y))]
     made += [b.convert(b.convert(i, DType.BOOL), DType.F32), b.sub(b.mul(x, y), b.mul(y, y))]
     made += [b.neg(b.sub(x, y)), b.add(b.mul(x, y), y), b.sub(b.const(0.0, DType.F32), b.mul(x, y))]
     folded = b.mul(b.const(0.1, DType.F32), b.const(3.0, DType.F32))
@@ -90,6 +91,7 @@ def contractions() -> Program:
         b.sum(b.reshape(x, (ROWS * LENGTH, 1))),
     ]
     made += [b.sum(b.mul(x, y)), b.amax(x), b.amax(xt), b.argmax(x), b.scatter_sum(x, idx, 33)]
+    made += [b.scatter_sum(x, b.convert(y, DType.I32), 33)]
     made += [
         b.take(x, idx),
         b.pick(x, b.argmax(y)),
@@ -189,6 +191,28 @@ def test_views_of_windows_and_reversed_ones() -> None:
     assert compiled.ready
     for a, want in zip(compiled.step(states, CONTEXT), wanted.step(states, CONTEXT), strict=True):
         assert to_bytes(a) == to_bytes(want)
+
+
+def test_shard_and_records_by_computed_numbers() -> None:
+    """One form serves every dataset and shard; numbers beyond the records are clamped."""
+    b = ProgramBuilder(RECORD := 5)
+    idx = b.state(DType.I32, (4,))
+    rows = b.iadd(b.imul(idx, b.const(3, DType.I32)), b.shard())
+    program = finished(b, [b.record(rows, 3, 1), b.iadd(b.shard(), b.step())])
+    compiled, reference = CompiledExecutor(program, self_check=False), Executor(program)
+    empty = [torch.zeros(n.shape, dtype=t) for n, t in zip(program.state, dtypes(program), strict=True)]
+    state = [torch.tensor([-7, 0, 2, 50], dtype=torch.int32), *empty[1:]]
+    seen = []
+    for records, shard in ((3, 1), (11, 1), (11, 2)):
+        data = bytes((7 * i) % 251 for i in range(RECORD * records))
+        context = StepContext(Records(data, RECORD), bytes(32), shard, 9)
+        made = compiled.step(state, context)
+        rows_read = [data[5 * min(max(3 * i + shard, 0), records - 1) :][1:4] for i in (-7, 0, 2, 50)]
+        assert made[1].tolist() == [list(row) for row in rows_read]
+        assert made[2].item() == shard + 9
+        assert [to_bytes(x) for x in made] == [to_bytes(x) for x in reference.step(state, context)]
+        seen.append(bytes(to_bytes(made[1])))
+    assert len({*seen}) == 3
 
 
 def test_scattered_additions_are_left_to_pytorch() -> None:
