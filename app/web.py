@@ -1,11 +1,12 @@
 """A node's face on HTTP: its blocks (IPFS Trustless Gateway), its status and its metrics.
 
-Contract: read-only; listens on loopback unless told otherwise; serves only blocks that the node holds. It
-runs in a thread beside the role's loop and stops with it.
+Contract: read-only; listens on loopback unless told otherwise; serves only blocks that the node holds, within
+the limits of `connections`. It runs in a thread beside the role's loop and stops with it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -17,15 +18,24 @@ import uvicorn
 from fastapi import FastAPI, Response
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
+from assay.app.connections import (
+    Allowance,
+    BoundedServer,
+    Connections,
+    PacedApp,
+    WebLimits,
+    bounded_protocol,
+)
 from assay.app.output import plain
 from assay.app.status_page import status_page
 from assay.app.wiring import Connection, NodeStorage
 from assay.protocol.errors import Stop
 from assay.storage.blockstore import BlockStore
 from assay.storage.gateway import gateway_router
-from assay.storage.traffic import CountingApp, Traffic
+from assay.storage.traffic import AsgiApp, CountingApp, Traffic
 
 StatusOf = Callable[[], Any]
+MAX_HEADER_BYTES = 16 * 1024
 
 
 def node_app(store: BlockStore, status: StatusOf, role: str, traffic: Traffic | None = None) -> FastAPI:
@@ -77,14 +87,28 @@ def _numbers(status: Any, prefix: str = "") -> list[tuple[str, float]]:
 
 
 class WebServer:
-    """A uvicorn server in a daemon thread."""
+    """A uvicorn server in a daemon thread, which takes no more than its limits of the process."""
 
-    def __init__(self, app: FastAPI, host: str, port: int) -> None:
+    def __init__(self, app: AsgiApp, host: str, port: int, limits: WebLimits | None = None) -> None:
+        limits = limits or WebLimits()
+        self.connections = Connections(limits, time.monotonic)
         config = uvicorn.Config(
-            app, host=host, port=port, log_level="warning", access_log=False, lifespan="off"
+            PacedApp(app, Allowance(limits, time.monotonic)),
+            host=host,
+            port=port,
+            http=bounded_protocol(self.connections),
+            ws="none",
+            h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+            timeout_keep_alive=5,
+            timeout_graceful_shutdown=2,
+            log_level="error",
+            access_log=False,
+            lifespan="off",
         )
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, name="web", daemon=True)
+        self._server = BoundedServer(config, self.connections)
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._server.serve()), name="web", daemon=True
+        )
         self._host = host
 
     def start(self, timeout_s: float = 10.0) -> str:
@@ -99,8 +123,7 @@ class WebServer:
                     code="port-in-use",
                 )
             time.sleep(0.02)
-        port = self._server.servers[0].sockets[0].getsockname()[1]
-        return f"http://{self._host}:{port}"
+        return f"http://{self._host}:{self._server.port}"
 
     def stop(self) -> None:
         """Stop listening and wait for the thread."""

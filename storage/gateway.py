@@ -7,7 +7,7 @@ verified, before its response starts. A CAR holds the whole DAG depth first, eac
 block is missing the answer is 404 before the first byte. If a block turns out corrupt halfway through a
 CAR, the connection is cut, so the client sees a broken stream.
 
-Does not guarantee: access control or rate limits; put a reverse proxy in front for those. No paths
+Does not guarantee: access control, or limits on who asks how much; `app.connections` has those. No paths
 below a CID, no `entity-bytes`, no deserialised files.
 
 Source: https://specs.ipfs.tech/http-gateways/trustless-gateway/
