@@ -4,6 +4,7 @@
 # make lint    formatting, types, import rules, Solidity lints
 # make check   lint and test, as CI runs them
 # make vectors   the arbiter against the integer model on a million vectors; make games: ten thousand random programs
+# make second-chain   a whole job and a dispute on Hardhat's node, which is not Anvil (300 MB of npm packages)
 # make symbolic  proofs about the contracts' money; make slither: static analysis (both install their tool when asked)
 # make browser   the dashboard in Chromium: live, at 390 px, by keyboard, with axe-core (installs Chromium when asked)
 # make kernels   the GPU's kernels against the definition, by Triton's interpreter (installed when asked)
@@ -15,9 +16,10 @@ PY := $(VENV)/bin/python
 FORGE := cd contracts && bin/foundry forge
 PY_STAMP := $(VENV)/.assay-installed
 NPM_STAMP := contracts/node_modules/.assay-installed
+HARDHAT_STAMP := tests/hardhat/node_modules/.assay-installed
 BUILT_STAMP := contracts/out-assay/.built
 
-.PHONY: setup demo test test-contracts test-python test-slow browser vectors games symbolic slither kernels lint lint-python lint-contracts check format clean
+.PHONY: setup demo test test-contracts test-python test-slow browser vectors games symbolic slither kernels second-chain lint lint-python lint-contracts check format clean
 
 setup: $(BUILT_STAMP)
 
@@ -52,6 +54,12 @@ test-python: setup
 
 test-slow: setup
 	$(PY) -m pytest -m slow
+
+second-chain: setup $(HARDHAT_STAMP)
+	$(PY) -m pytest -m slow tests/hardhat
+
+$(HARDHAT_STAMP): tests/hardhat/package-lock.json
+	@scripts/setup.sh hardhat
 
 vectors: setup
 	$(PY) scripts/prove/vectors.py

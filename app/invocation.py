@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,12 @@ class App:
     def settings(self) -> Settings:
         return Settings(self.flags)
 
+    def choose(self, **flags: str | None) -> None:
+        """Take options that were given after the command's name as if they had been given before it."""
+        given = {name: value for name, value in flags.items() if value is not None}
+        self.flags = replace(self.flags, **given)
+        self.__dict__.pop("settings", None)
+
     def connect(self, account: str | None = None) -> Connection:
         """Market for an account (the chosen one, or `account`), ready to write."""
         from assay.app.wiring import connect
@@ -68,10 +74,11 @@ class App:
         return connection
 
     def storage(self, name: str) -> NodeStorage:
-        """The block store of account `name` in this home folder, fetching from the nodes on chain."""
+        """The block store of account `name` in this home folder, fetching from the nodes on chain; beside it
+        the operator's Kubo, where there is one."""
         from assay.app.wiring import open_storage
 
-        return open_storage(self.node_home(name))
+        return open_storage(self.node_home(name), self.settings.value("ipfs"))
 
     def node_home(self, name: str) -> Path:
         """Folder of one account's blocks, journal and event cursor."""

@@ -48,6 +48,14 @@ class Flags:
     device: str | None = None
     executor: str | None = None
     threads: str | None = None
+    ipfs: str | None = None
+    max_fee: str | None = None
+    tip: str | None = None
+    fee_bump: str | None = None
+    confirmations: str | None = None
+    finality: str | None = None
+    host: str | None = None
+    announce_url: str | None = None
 
 
 _ENVIRONMENT = {
@@ -60,7 +68,30 @@ _ENVIRONMENT = {
     "device": ("ASSAY_DEVICE",),
     "executor": ("ASSAY_EXECUTOR",),
     "threads": ("ASSAY_THREADS",),
+    "ipfs": ("ASSAY_IPFS",),
+    "max_fee": ("ASSAY_MAX_FEE",),
+    "tip": ("ASSAY_TIP",),
+    "fee_bump": ("ASSAY_FEE_BUMP",),
+    "confirmations": ("ASSAY_CONFIRMATIONS",),
+    "finality": ("ASSAY_FINALITY",),
+    "host": ("ASSAY_HOST",),
+    "announce_url": ("ASSAY_ANNOUNCE_URL",),
 }
+_DEFAULTS = {
+    "account": "",
+    "device": "auto",
+    "executor": "auto",
+    "threads": "",
+    "ipfs": "",
+    "max_fee": "500gwei",
+    "tip": "auto",
+    "fee_bump": "25",
+    "confirmations": "0",
+    "finality": "12",
+    "host": "127.0.0.1",
+    "announce_url": "auto",
+}
+"""Of settings whose default is the same everywhere. What they mean: docs/operating.md."""
 
 
 class Settings:
@@ -90,16 +121,14 @@ class Settings:
         return {name: self.find(name) or Setting(self._default(name), "default") for name in _ENVIRONMENT}
 
     def _default(self, name: str) -> str:
+        if name in _DEFAULTS:
+            return _DEFAULTS[name]
         return {
             "home": str(USER_HOME.expanduser()),
             "rpc_url": self._devnet_url() or "",
             "deployment": str(self.home / DEPLOYMENT_FILE),
             "keystore": str(self.home / "keystore"),
             "password_file": str(self.home / "password"),
-            "account": "",
-            "device": "auto",
-            "executor": "auto",
-            "threads": "",
         }[name]
 
     def _devnet_url(self) -> str | None:
@@ -107,6 +136,10 @@ class Settings:
 
         devnet = read_devnet(self.home)
         return devnet.rpc_url if devnet else None
+
+    def value(self, name: str) -> str:
+        """Any setting as text, from wherever it comes."""
+        return self._value(name)
 
     def _value(self, name: str) -> str:
         found = self.find(name)

@@ -1,7 +1,8 @@
 """A node's face on HTTP: its blocks (IPFS Trustless Gateway), its status and its metrics.
 
 Contract: read-only; listens on loopback unless told otherwise; serves only blocks that the node holds, within
-the limits of `connections`. It runs in a thread beside the role's loop and stops with it.
+the limits of `connections`. It runs in a thread beside the role's loop and stops with it. Only ``/ipfs/`` is
+meant for others: a reverse proxy need pass nothing else on.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from assay.app.connections import (
     bounded_protocol,
 )
 from assay.app.output import plain
+from assay.app.reach import Reach, base_url
 from assay.app.status_page import status_page
 from assay.app.wiring import Connection, NodeStorage
 from assay.protocol.errors import Stop
@@ -123,7 +125,7 @@ class WebServer:
                     code="port-in-use",
                 )
             time.sleep(0.02)
-        return f"http://{self._host}:{self._server.port}"
+        return base_url(self._host, self._server.port)
 
     def stop(self) -> None:
         """Stop listening and wait for the thread."""
@@ -132,15 +134,21 @@ class WebServer:
 
 
 @contextmanager
-def serve_blocks(name: str, connection: Connection, storage: NodeStorage) -> Iterator[str]:
-    """Serve an account's blocks for the length of a `with` block, and announce where; the base URL."""
+def serve_blocks(
+    name: str, connection: Connection, storage: NodeStorage, reach: Reach | None = None
+) -> Iterator[str]:
+    """Serve an account's blocks for the length of a `with` block, and announce where; the base URL. By
+    default on loopback."""
+    reach = reach or Reach("127.0.0.1", 0, "auto")
     status = {"role": "client", "action": "serving", "name": name}
     face = node_app(storage.store, lambda: status, "client", storage.traffic)
-    server = WebServer(face, "127.0.0.1", 0)
+    server = WebServer(face, reach.host, reach.port)
     url = server.start()
+    market, announced = connection.writer, reach.announced(url)
     try:
-        connection.writer.set_endpoint(connection.intent("endpoint", url), url)
-        yield url
+        if market.endpoints().get(market.me, "") != announced:
+            market.set_endpoint(connection.intent("endpoint", announced), announced)
+        yield announced or url
     finally:
         server.stop()
         storage.close()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay.app.chain_settings import policy_of
 from assay.app.settings import Settings
-from assay.app.units import parse_amount
 from assay.chain.contracts.compile import compile_contracts
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.market import ChainMarket
@@ -17,10 +18,12 @@ from assay.chain.contracts.plan import registry_of
 from assay.chain.contracts.view import ChainView
 from assay.chain.eth.clock import ChainClock
 from assay.chain.eth.endpoints import Endpoints, http_endpoints
+from assay.chain.eth.errors import Registry
+from assay.chain.eth.fees import FeePolicy
 from assay.chain.eth.journal import Journal
 from assay.chain.eth.keystore import Keystore
 from assay.chain.eth.rpc import quantity
-from assay.chain.eth.sender import FeePolicy, Sender
+from assay.chain.eth.sender import Sender
 from assay.protocol.errors import Ask, Reverted
 from assay.protocol.types import ZERO_ADDRESS, Address, Chain
 
@@ -92,26 +95,47 @@ class Connection:
 def connect(settings: Settings, account: str, *, max_spend: str | None = None) -> Connection:
     """Market of an account in the keystore. Raises what the keystore, the deployment file and the node
     raise."""
+    policy = policy_of(settings, max_spend)
     rpc = http_endpoints(settings.rpc_urls)
     deployment = Deployment.load(settings.deployment, rpc)
+    artifacts = compile_contracts()
+    home, sender = _sender(settings, account, rpc, registry_of(artifacts), policy)
+    journal = sender.journal
+    interrupted = [intent.key for intent in journal.open_intents(sender.address)]
+    events = home / "events.db"
+    market = ChainMarket(
+        rpc, deployment, artifacts, sender, events, confirmations=policy.confirmations
+    )
+    return Connection(rpc, market, ChainClock(rpc), journal, _chain(deployment), interrupted)
+
+
+def _sender(
+    settings: Settings, account: str, rpc: Endpoints, registry: Registry, policy: FeePolicy
+) -> tuple[Path, Sender]:
+    """The account's folder, and what sends for it."""
     key = Keystore(settings.keystore).load(account, settings.password_file)
     home = settings.home / "nodes" / account
     home.mkdir(parents=True, exist_ok=True)
-    artifacts = compile_contracts()
-    journal = Journal(home / "journal.db")
-    policy = FeePolicy(spend_limit_wei=parse_amount(max_spend) if max_spend else None)
-    sender = Sender(rpc, key, journal, registry_of(artifacts), policy)
-    interrupted = [intent.key for intent in journal.open_intents(sender.address)]
-    market = ChainMarket(rpc, deployment, artifacts, sender, home / "events.db")
-    return Connection(rpc, market, ChainClock(rpc), journal, _chain(deployment), interrupted)
+    return home, Sender(rpc, key, Journal(home / "journal.db"), registry, policy)
+
+
+@contextmanager
+def open_sender(settings: Settings, account: str, *, max_spend: str | None = None) -> Iterator[Sender]:
+    """What sends for an account in the keystore, on a chain that has no market yet."""
+    policy, rpc = policy_of(settings, max_spend), http_endpoints(settings.rpc_urls)
+    _, sender = _sender(settings, account, rpc, registry_of(compile_contracts()), policy)
+    try:
+        yield sender
+    finally:
+        sender.journal.close()
 
 
 def connect_readonly(settings: Settings) -> Connection:
     """Market without an account."""
     rpc = http_endpoints(settings.rpc_urls)
     deployment = Deployment.load(settings.deployment, rpc)
-    cursor = settings.home / "view" / "events.db"
-    market = ChainView(rpc, deployment, compile_contracts(), ZERO_ADDRESS, cursor)
+    cursor, behind = settings.home / "view" / "events.db", policy_of(settings).confirmations
+    market = ChainView(rpc, deployment, compile_contracts(), ZERO_ADDRESS, cursor, confirmations=behind)
     return Connection(rpc, market, ChainClock(rpc), None, _chain(deployment))
 
 
@@ -144,17 +168,21 @@ class NodeStorage:
         self.traffic.save()
 
 
-def open_storage(home: Path) -> NodeStorage:
-    """Block store under a node's folder."""
+def open_storage(home: Path, ipfs_url: str = "") -> NodeStorage:
+    """Block store under a node's folder; with a URL, beside the Kubo daemon whose RPC is there."""
     import httpx
 
     from assay.storage import traffic
+    from assay.storage.beside_kubo import BesideKubo
     from assay.storage.blockstore import BlockStore
     from assay.storage.exchange import Exchange
+    from assay.storage.kubo import KuboBlocks
     from assay.storage.node import NodeBlocks
 
     store = BlockStore(home / "store")
     counted = traffic.Traffic(home / traffic.FILE)
     transport = traffic.CountingTransport(httpx.AsyncHTTPTransport(trust_env=False), counted)
     exchange = Exchange(store, transport=transport)
-    return NodeStorage(store, exchange, NodeBlocks(store, exchange), counted)
+    if not ipfs_url:
+        return NodeStorage(store, exchange, NodeBlocks(store, exchange), counted)
+    return NodeStorage(store, exchange, BesideKubo(store, exchange, KuboBlocks(ipfs_url)), counted)

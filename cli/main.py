@@ -12,6 +12,7 @@ from assay.app.invocation import App, app_of
 from assay.app.output import Exit, Output
 from assay.app.settings import Flags
 from assay.cli.commands.dashboard import dashboard
+from assay.cli.commands.deploy import deploy
 from assay.cli.lazy import with_rooms
 from assay.cli.mishaps import bug, file_trouble
 from assay.protocol.errors import AssayError, Stop
@@ -71,6 +72,24 @@ def options(
         str | None, typer.Option(help="auto, compiled, eager or reference; the bits are the same.")
     ] = None,
     threads: Annotated[str | None, typer.Option(help="Processor threads for training.")] = None,
+    ipfs: Annotated[
+        str | None, typer.Option(help="RPC of a Kubo daemon to publish in too, and to ask (ASSAY_IPFS).")
+    ] = None,
+    max_fee: Annotated[
+        str | None, typer.Option(help="Most for a unit of gas; 500gwei (ASSAY_MAX_FEE).")
+    ] = None,
+    tip: Annotated[
+        str | None, typer.Option(help="Priority fee for a unit of gas; auto: the node's (ASSAY_TIP).")
+    ] = None,
+    fee_bump: Annotated[
+        str | None, typer.Option(help="Percent more for a transaction that is stuck (ASSAY_FEE_BUMP).")
+    ] = None,
+    confirmations: Annotated[
+        str | None, typer.Option(help="Blocks on top before anything counts (ASSAY_CONFIRMATIONS).")
+    ] = None,
+    finality: Annotated[
+        str | None, typer.Option(help='Blocks until nothing is undone, or "finalized" (ASSAY_FINALITY).')
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress on stderr.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Send without asking.")] = False,
@@ -81,7 +100,10 @@ def options(
 ) -> None:
     """Options that every command takes, before its name."""
     urls = ",".join(rpc_url or ()) or None
-    flags = Flags(home, urls, account, password_file, keystore, deployment, device, executor, threads)
+    flags = Flags(
+        *(home, urls, account, password_file, keystore, deployment, device, executor, threads),
+        *(ipfs, max_fee, tip, fee_bump, confirmations, finality),
+    )
     app = App(flags, Output(as_json, quiet), yes, dry_run, max_spend)
     context.obj = app
     context.call_on_close(app.close)
@@ -101,6 +123,7 @@ def doctor(
 
 
 root.command()(dashboard)
+root.command()(deploy)
 
 
 # Typer carries its own copy of click, of which it shows only leaves: the base of all usage errors is theirs.
@@ -109,7 +132,8 @@ UsageProblem: type[Exception] = next(
 )
 ROOT_OPTIONS = frozenset(
     {"-r", "--rpc-url", "--home", "--account", "--password-file", "--keystore", "--deployment"}
-    | {"--device", "--executor", "--threads"}
+    | {"--device", "--executor", "--threads", "--ipfs"}
+    | {"--max-fee", "--tip", "--fee-bump", "--confirmations", "--finality"}
     | {"--json", "-q", "--quiet", "-y", "--yes", "--dry-run", "--max-spend"}
 )
 

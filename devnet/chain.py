@@ -14,26 +14,19 @@ from assay.app.devnet_record import STATE_FILE
 from assay.app.settings import Settings
 from assay.chain.contracts.compile import compile_contracts
 from assay.chain.contracts.deploy import Deployment, deploy
-from assay.chain.contracts.plan import Delays, market_plan, registry_of
+from assay.chain.contracts.plan import market_plan, registry_of
+from assay.chain.contracts.profiles import PROFILES
 from assay.chain.eth.anvil import Anvil, AnvilFailed, AnvilOptions, dev_account
 from assay.chain.eth.contract import Contract
 from assay.chain.eth.errors import Registry
 from assay.chain.eth.journal import Call, Journal
 from assay.chain.eth.rpc import HttpRpc, quantity
 from assay.chain.eth.sender import Sender
-from assay.protocol.params import DEVNET_BOUNDS
-from assay.protocol.types import Address, Seconds, Wei
+from assay.protocol.types import Address, Wei
 
 log = logging.getLogger(__name__)
 
 TOKEN_SUPPLY = Wei(1_000_000_000 * 10**18)
-DELAYS = Delays(
-    unbond_s=Seconds(7 * 86_400),
-    unbind_s=Seconds(14 * 86_400),
-    weight_epoch=4,
-    forced_error_s=Seconds(86_400),
-)
-"""Epochs of few blocks, so that a devnet's verifiers are drawn soon after they have staked."""
 GAS_ETHER_WEI = 10 * 10**18
 """Ether that an account gets for gas together with its tokens."""
 
@@ -106,8 +99,8 @@ def deploy_market(settings: Settings) -> Deployment:
         market_plan(
             sender.address,
             token_supply=TOKEN_SUPPLY,
-            delays=DELAYS,
-            bounds=DEVNET_BOUNDS,
+            delays=PROFILES["devnet"].delays,
+            bounds=PROFILES["devnet"].bounds,
         ),
     )
     deployment.save(settings.deployment)

@@ -129,7 +129,8 @@ def start_node(app: App, spec: NodeRecord) -> int:
     command = [sys.executable, "-m", "assay", "--home", str(home), "--account", spec.name, "--yes"]
     command += ["--device", app.settings.device, "--executor", app.settings.executor]
     command += ["--threads", app.settings.threads] if app.settings.threads else []
-    command += [ROLE_COMMAND[spec.role], "run", *spec.arguments]
+    # A devnet's nodes are each other's neighbours, whatever the user's own node announces.
+    command += [ROLE_COMMAND[spec.role], "run", "--host=127.0.0.1", "--announce-url=auto", *spec.arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with log.open("ab") as out:
         process = subprocess.Popen(

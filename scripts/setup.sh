@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs what the project needs, in two independent parts, each behind a stamp that the Makefile compares with the lock
+# Installs what the project needs, in independent parts, each behind a stamp that the Makefile compares with the lock
 # files:  setup.sh python    .venv with the versions of requirements.lock, and the project itself, editable
 #         setup.sh contracts contracts/node_modules with the versions of package-lock.json
+#         setup.sh hardhat   tests/hardhat/node_modules, only for `make second-chain`
 # PYTHON chooses the interpreter (3.11 or newer); package indexes and proxies are whatever pip and npm are configured with.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -47,8 +48,16 @@ setup_contracts() {
   touch contracts/node_modules/.assay-installed
 }
 
+setup_hardhat() {
+  command -v npm >/dev/null || fail "npm is needed for Hardhat's node and is not on PATH; install Node.js 20 or newer"
+  echo "setup: installing Hardhat's node (300 MB), for tests alone"
+  (cd tests/hardhat && npm ci --loglevel=error)
+  touch tests/hardhat/node_modules/.assay-installed
+}
+
 case "${1:-}" in
   python) setup_python ;;
   contracts) setup_contracts ;;
-  *) fail "usage: scripts/setup.sh python|contracts" ;;
+  hardhat) setup_hardhat ;;
+  *) fail "usage: scripts/setup.sh python|contracts|hardhat" ;;
 esac

@@ -83,9 +83,8 @@ def compile_contracts(
 
     Raises CompileFailed with the compiler's own messages, CompilerMissing.
     """
-    texts = _read_sources(root, sources)
-    profile = tomllib.loads((root / "foundry.toml").read_text())["profile"]["default"]
-    settings = _settings(profile)
+    texts = read_sources(root, sources)
+    settings = settings_of(root)
     lock = root / "package-lock.json"
     source_hash = _hash(texts, settings, lock.read_text() if lock.exists() else "")
     cached = (cache or root / "out-assay") / f"{source_hash}.json"
@@ -119,7 +118,8 @@ def compiler_version(root: Path = CONTRACTS_DIR) -> str:
     return str(json.loads((root / "package.json").read_text())["dependencies"]["solc"])
 
 
-def _read_sources(root: Path, directories: tuple[str, ...]) -> dict[str, str]:
+def read_sources(root: Path, directories: tuple[str, ...] = ("src",)) -> dict[str, str]:
+    """Every .sol file below these directories, by its path from `root`. Raises CompileFailed for none."""
     files = sorted(f for d in directories for f in (root / d).rglob("*.sol"))
     if not files:
         raise CompileFailed(
@@ -128,7 +128,9 @@ def _read_sources(root: Path, directories: tuple[str, ...]) -> dict[str, str]:
     return {f.relative_to(root).as_posix(): f.read_text() for f in files}
 
 
-def _settings(profile: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of(root: Path = CONTRACTS_DIR) -> dict[str, Any]:
+    """The compiler's settings, as its standard JSON has them."""
+    profile = tomllib.loads((root / "foundry.toml").read_text())["profile"]["default"]
     return {
         "remappings": profile["remappings"],
         "optimizer": {"enabled": profile["optimizer"], "runs": profile["optimizer_runs"]},

@@ -20,7 +20,7 @@ from eth_utils.crypto import keccak
 
 from assay.chain.contracts.compile import Artifact, Artifacts
 from assay.chain.eth.abi import encode_arguments
-from assay.chain.eth.journal import Call, WrongChain
+from assay.chain.eth.journal import Call, Receipt, WrongChain
 from assay.chain.eth.rpc import Rpc, identity
 from assay.chain.eth.sender import Sender
 from assay.disk import record
@@ -83,7 +83,7 @@ class Deployment:
     @staticmethod
     def load(path: Path, rpc: Rpc) -> Deployment:
         """Read a file and check it against the node. Raises NoDeployment, WrongChain, RpcUnreachable."""
-        deployment = _parse(path)
+        deployment = parse(path)
         chain = identity(rpc)
         if chain != deployment.chain:
             raise WrongChain(
@@ -107,36 +107,92 @@ def predict(deployer: str, nonce: int) -> str:
     return to_checksum_address(keccak(rlp.encode([to_canonical_address(deployer), nonce]))[12:])
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A deployment before its next transaction: where everything will be, and what is still to be sent."""
+
+    label: str
+    plan: Sequence[Planned]
+    addresses: dict[str, str]
+    code: dict[str, bytes]
+    """Creation code with constructor arguments, by name."""
+    arguments: dict[str, bytes]
+    """The arguments alone."""
+    missing: tuple[str, ...]
+    """Names that no transaction was signed for yet."""
+
+    def key(self, name: str) -> str:
+        """Intent of one contract's creation."""
+        return _key(self.label, name)
+
+
+def prepare(
+    sender: Sender,
+    artifacts: Artifacts,
+    plan: Sequence[Planned],
+    label: str = "market",
+    existing: Mapping[str, str] | None = None,
+) -> Prepared:
+    """Where a deployment stands; nothing is sent. `existing`: addresses by name of contracts that are there
+    already and belong to the set.
+
+    Raises DeploymentFailed for what no chain takes, and when another transaction of the same account came in
+    between.
+    """
+    for planned in plan:
+        _check_deployable(artifacts[planned.artifact])
+    missing = tuple(planned.name for planned in plan if sender.unsent(_key(label, planned.name)))
+    done = len(plan) - len(missing)
+    base_key = f"deploy/{label}/{sender.address}/nonce"
+    if not done:  # nothing is bound to the nonce yet
+        sender.journal.keep_fact(base_key, str(sender.next_nonce()))
+    base = int(sender.journal.remember(base_key, str(sender.next_nonce())))
+    if missing and sender.next_nonce() > base + done:
+        raise DeploymentFailed(
+            f"{sender.address} has sent something else since the deployment {label!r} began: what is missing"
+            f" ({', '.join(missing)}) would land elsewhere; nothing was sent",
+            hint="deploy again under a new --label, with an account that nothing else uses",
+        )
+    addresses = dict(existing or {})
+    addresses |= {planned.name: predict(sender.address, base + i) for i, planned in enumerate(plan)}
+    arguments = {p.name: _arguments(artifacts[p.artifact], p.arguments(addresses)) for p in plan}
+    code = {p.name: bytes.fromhex(artifacts[p.artifact].bytecode) + arguments[p.name] for p in plan}
+    for planned in plan:
+        known = sender.journal.get(_key(label, planned.name))
+        if planned.name not in missing and known is not None and known.call.data != code[planned.name]:
+            raise DeploymentFailed(
+                f"the deployment {label!r} of {sender.address} began with another {planned.name}: with other"
+                " terms or sources; nothing was sent",
+                hint="give the terms that it began with, or begin another one under a new --label",
+            )
+    return Prepared(label, plan, addresses, code, arguments, missing)
+
+
 def deploy(
     sender: Sender,
     artifacts: Artifacts,
     plan: Sequence[Planned],
     label: str = "market",
     existing: Mapping[str, str] | None = None,
+    told: Callable[[str, Receipt], None] = lambda name, receipt: None,
 ) -> Deployment:
     """Create every contract of the plan, in order. Repeating it after a failure goes on, never deploys twice.
+    Each one is `told` when it is mined.
 
-    `existing`: addresses by name of contracts that are there already and belong to the set.
-    Raises DeploymentFailed when another transaction of the same account came in between, and what
-    `Sender.send` raises.
+    Raises what `prepare` and `Sender.send` raise.
     """
-    for planned in plan:
-        _check_deployable(artifacts[planned.artifact])
-    base_key = f"deploy/{label}/{sender.address}/nonce"
-    base = int(sender.journal.remember(base_key, str(sender.next_nonce())))
-    addresses = dict(existing or {})
-    addresses |= {planned.name: predict(sender.address, base + i) for i, planned in enumerate(plan)}
-    blocks = []
-    for planned in plan:
-        code = _creation_code(artifacts[planned.artifact], planned.arguments(addresses))
-        receipt = sender.send(f"deploy/{label}/{planned.name}", Call(None, code, f"deploy {planned.name}"))
-        if receipt.contract is None or to_checksum_address(receipt.contract) != addresses[planned.name]:
+    prepared = prepare(sender, artifacts, plan, label, existing)
+    addresses, blocks = prepared.addresses, []
+    for name, code in prepared.code.items():
+        receipt = sender.send(prepared.key(name), Call(None, code, f"deploy {name}"))
+        if receipt.contract is None or to_checksum_address(receipt.contract) != addresses[name]:
             raise DeploymentFailed(
-                f"{planned.name} landed at {receipt.contract} and not at {addresses[planned.name]}, because"
+                f"{name} landed at {receipt.contract} and not at {addresses[name]}, because"
                 " this account sent something else meanwhile; the other contracts point to the wrong place",
                 hint="deploy again under a new label, with an account that nothing else uses",
             )
         blocks.append(receipt.block_number)
+        told(name, receipt)
     hashes = {name: _code_hash(sender.rpc, address) for name, address in addresses.items()}
     missing = [name for name, found in hashes.items() if found is None]
     if missing:
@@ -147,6 +203,10 @@ def deploy(
     return Deployment(
         sender.identity, min(blocks), artifacts.source_hash, addresses, {n: h for n, h in hashes.items() if h}
     )
+
+
+def _key(label: str, name: str) -> str:
+    return f"deploy/{label}/{name}"
 
 
 def _check_deployable(artifact: Artifact) -> None:
@@ -164,11 +224,11 @@ def _check_deployable(artifact: Artifact) -> None:
         )
 
 
-def _creation_code(artifact: Artifact, arguments: Sequence[Any]) -> bytes:
+def _arguments(artifact: Artifact, arguments: Sequence[Any]) -> bytes:
     constructor: Mapping[str, Any] = next(
         (e for e in artifact.abi if e.get("type") == "constructor"), {"inputs": []}
     )
-    return bytes.fromhex(artifact.bytecode) + encode_arguments(constructor["inputs"], arguments)
+    return encode_arguments(constructor["inputs"], arguments)
 
 
 def _code_hash(rpc: Rpc, address: str) -> str | None:
@@ -176,7 +236,8 @@ def _code_hash(rpc: Rpc, address: str) -> str | None:
     return None if code in ("0x", None) else "0x" + keccak(bytes.fromhex(code[2:])).hex()
 
 
-def _parse(path: Path) -> Deployment:
+def parse(path: Path) -> Deployment:
+    """What a deployment file says; no chain is asked. Raises NoDeployment."""
     again = "fetch it again or deploy again"
     try:
         document = record.read(path, SCHEMA, hint=again, earlier=_unsealed)
@@ -185,7 +246,7 @@ def _parse(path: Path) -> Deployment:
     if document is None:
         raise NoDeployment(
             f"there is no deployment file {path}",
-            hint="assay devnet up writes one; or name yours with --deployment",
+            hint="assay devnet up and assay deploy write one; or name yours with --deployment",
         )
     try:
         contracts = document["contracts"]

@@ -155,7 +155,10 @@ class MarketIndex:
         shown[Address(a["verifier"])] = tuple(a["traces"])
 
     def _on_Stakes_Endpoint(self, a: dict) -> None:
-        self.endpoints[Address(a["account"])] = a["url"]
+        """An empty URL takes back what was announced."""
+        self.endpoints.pop(Address(a["account"]), None)
+        if a["url"]:
+            self.endpoints[Address(a["account"])] = a["url"]
 
     def _on_Availability_Demanded(self, a: dict) -> None:
         claim_id = ClaimId(a["claimId"])

@@ -42,14 +42,18 @@ class Delays:
     jobs that the market is meant for."""
 
 
-def market_plan(deployer: str, *, token_supply: Wei, delays: Delays, bounds: Bounds) -> list[Planned]:
-    """Every contract of a market with its own token, whose whole supply the deployer gets. `bounds`: what
-    every class of conditions and every job of this market keeps to, whoever writes it.
+def market_plan(
+    deployer: str, *, token_supply: Wei | None, delays: Delays, bounds: Bounds
+) -> list[Planned]:
+    """Every contract of a market with its own token, whose whole supply the deployer gets (None: "Token" is
+    there already). `bounds`: what every class of conditions and every job of this market keeps to, whoever
+    writes it.
 
     The deployer is the guardian's pauser until it hands that over.
     """
+    own = [Planned("Token", "AssayToken", lambda _: [deployer, token_supply])]
     return [
-        Planned("Token", "AssayToken", lambda _: [deployer, token_supply]),
+        *(own if token_supply is not None else []),
         Planned("Keys", "Keys", lambda _: [delays.unbind_s]),
         Planned("Guardian", "Guardian", lambda _: [deployer]),
         Planned("Classes", "Classes", lambda _: [as_tuple(bounds)]),

@@ -14,7 +14,7 @@ from typing import Any
 
 from assay.chain.eth.abi import Abi, Entry, MalformedData, decode_arguments, selector
 from assay.chain.eth.rpc import RpcFailed
-from assay.protocol.errors import AssayError, InsufficientFunds, Reverted
+from assay.protocol.errors import Ask, AssayError, InsufficientFunds, Retry, Reverted
 
 _PANICS = {
     0x01: "an assertion failed",
@@ -31,6 +31,24 @@ _BUILT_IN: Abi = [
     {"type": "error", "name": "Error", "inputs": [{"name": "message", "type": "string"}]},
     {"type": "error", "name": "Panic", "inputs": [{"name": "code", "type": "uint256"}]},
 ]
+
+
+class ConfirmationTimeout(Retry):
+    """A transaction is broadcast and not mined yet."""
+
+    code = "confirmation-timeout"
+
+
+class NonceTaken(Retry):
+    """Another program uses the account; the transaction waits until that is final."""
+
+    code = "nonce-taken"
+
+
+class SpendLimit(Ask):
+    """The operator's limit on spending is reached."""
+
+    code = "spend-limit"
 
 
 @dataclass(frozen=True)

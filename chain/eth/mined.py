@@ -113,6 +113,15 @@ def taker(rpc: Rpc, address: str, nonce: int) -> str | None:
     return None
 
 
+def stands(rpc: Rpc, receipt: Receipt, newest: int) -> bool:
+    """Whether the block of a receipt is the chain's, and no newer than block `newest`. Raises
+    RpcUnreachable."""
+    if receipt.block_number > newest:
+        return False
+    block = get_block(rpc, receipt.block_number)
+    return block is not None and block["hash"] == receipt.block_hash
+
+
 def receipt_of(key: str, found: dict[str, Any]) -> Receipt:
     """The receipt of an intent's transaction, as a node gave it."""
     return Receipt(

@@ -18,15 +18,16 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from assay.chain.eth.errors import Registry, explain, reverted
-from assay.chain.eth.fees import FeePolicy, raised_fees, too_cheap
-from assay.chain.eth.journal import Attempt, Call, Intent, Journal, Receipt, State
-from assay.chain.eth.mined import MinedBlocks, receipt_of, taker
-from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, identity, quantity
+from assay.chain.eth.errors import ConfirmationTimeout, NonceTaken, Registry, SpendLimit, explain, reverted
+from assay.chain.eth.fees import FeePolicy, final_block, raised_fees, too_cheap
+from assay.chain.eth.journal import Call, Intent, Journal, Receipt, State
+from assay.chain.eth.mined import MinedBlocks, receipt_of, stands, taker
+from assay.chain.eth.rpc import Rpc, RpcFailed, identity, quantity
+from assay.chain.eth.signing import Terms, signed
 from assay.chain.eth.simulation import Simulation, simulate, why_failed
-from assay.protocol.errors import Ask, AssayError, InsufficientFunds, Retry, Reverted, RpcUnreachable
+from assay.protocol.errors import AssayError, InsufficientFunds, Reverted, RpcUnreachable
 
 log = logging.getLogger(__name__)
 
@@ -45,24 +46,6 @@ _WIDEST_GAP = 256
 _CONFIRMATIONS = 2
 _DENIALS = 5
 """How often a node that cannot say who took a nonce is asked for our receipt before it is believed gone."""
-
-
-class ConfirmationTimeout(Retry):
-    """A transaction is broadcast and not mined yet."""
-
-    code = "confirmation-timeout"
-
-
-class NonceTaken(Retry):
-    """Another program uses the account; the transaction waits until that is final."""
-
-    code = "nonce-taken"
-
-
-class SpendLimit(Ask):
-    """The operator's limit on spending is reached."""
-
-    code = "spend-limit"
 
 
 class Sender:
@@ -92,6 +75,7 @@ class Sender:
         journal.bind(self.identity)
         self._mined_blocks = MinedBlocks(rpc, journal, self.address)
         self._pending_since: dict[str, float] = {}
+        self._broadcast_at: dict[str, float] = {}
 
     def send(self, key: str, call: Call) -> Receipt:
         """Submit and wait; for an intent that a batch carries, wait for the batch.
@@ -144,9 +128,10 @@ class Sender:
         Raises as `send` does.
         """
         begin = healed = self._clock()
+        pause = self.policy.poll_s
         while True:
-            intent = self._advance(key)
-            if intent.receipt is not None:
+            intent = self._advance(key, patiently=True)
+            if intent.receipt is not None and self._is_confirmed(intent, intent.receipt):
                 return self._checked(intent, intent.receipt)
             now = self._clock()
             if now - begin > self.policy.confirm_timeout_s:
@@ -158,7 +143,8 @@ class Sender:
             if now - healed > self.policy.heal_every_s:
                 healed = now
                 self._look_after_others()
-            self._sleep(self.policy.poll_s)
+            self._sleep(pause)
+            pause = max(min(1.5 * pause, self.policy.longest_poll_s), self.policy.poll_s)
 
     def simulate(self, call: Call) -> Simulation:
         """Try a call without sending it. Raises Reverted, InsufficientFunds, RpcUnreachable."""
@@ -253,7 +239,11 @@ class Sender:
         return self.journal.sign(
             intent.key,
             chain_nonce,
-            lambda nonce: self._signed(intent.call, nonce, plan.gas, plan.max_fee_wei, plan.tip_wei),
+            lambda nonce: signed(
+                self._account,
+                intent.call,
+                Terms(self.chain_id, nonce, plan.gas, plan.max_fee_wei, plan.tip_wei),
+            ),
         )
 
     def _nonce_to_sign_from(self) -> int:
@@ -271,24 +261,9 @@ class Sender:
                 )
         return count
 
-    def _signed(self, call: Call, nonce: int, gas: int, max_fee_wei: int, tip_wei: int) -> Attempt:
-        fields: dict[str, Any] = {
-            "type": 2,
-            "chainId": self.chain_id,
-            "nonce": nonce,
-            "value": call.value_wei,
-            "data": call.data,
-            "gas": gas,
-            "maxFeePerGas": max_fee_wei,
-            "maxPriorityFeePerGas": tip_wei,
-        }
-        if call.to is not None:
-            fields["to"] = call.to
-        signed = self._account.sign_transaction(fields)
-        return Attempt("0x" + signed.hash.hex(), bytes(signed.raw_transaction), gas, max_fee_wei, tip_wei)
-
-    def _advance(self, key: str) -> Intent:
-        """One look at an intent: settled if mined, signed anew if its nonce was lost, else sent again."""
+    def _advance(self, key: str, *, patiently: bool = False) -> Intent:
+        """One look at an intent: settled if mined, signed anew if its nonce was lost, else sent again;
+        `patiently`: not what the node was given a moment ago."""
         intent = self.journal.get(key)
         if intent is None or intent.state is State.RECORDED:
             raise NonceTaken(
@@ -300,6 +275,8 @@ class Sender:
         receipt = self._receipt(intent)
         if receipt is not None:
             return self._settle(receipt)
+        if patiently and intent.attempts[-1].hash in self._recent(self._clock()):
+            return intent
         if self._nonce("latest") > (intent.nonce or 0):
             return self._when_overtaken(intent)
         self._broadcast(intent)
@@ -310,7 +287,7 @@ class Sender:
         receipt = self._receipt(intent)  # it may have been mined between the two questions
         if receipt is not None:
             return self._settle(receipt)
-        final = max(self._head() - self.policy.final_blocks, 0)
+        final = max(final_block(self.rpc, self.policy), 0)
         if self._nonce(hex(final)) <= (intent.nonce or 0) or not self._lost(intent):
             return intent
         intent = self.journal.lost(intent.key)
@@ -330,16 +307,22 @@ class Sender:
 
     def _broadcast(self, intent: Intent) -> None:
         """Hand the latest signed transaction to the node; harmless if it is already there."""
-        attempt = intent.attempts[-1]
+        attempt, now = intent.attempts[-1], self._clock()
         try:
             self.rpc.request("eth_sendRawTransaction", ["0x" + attempt.raw.hex()])
         except RpcFailed as failure:
             text = failure.text.lower()
-            if any(words in text for words in (*_ALREADY_THERE, *_NONCE_TAKEN)):
-                return  # mined, waiting, or overtaken: the next look at receipts and nonce tells which
-            if too_cheap(text) and self._bump(intent):
-                return
-            raise explain(intent.call.purpose, failure, self.registry) from failure
+            # Mined, waiting, or overtaken: the next look at receipts and nonce tells which.
+            if not any(words in text for words in (*_ALREADY_THERE, *_NONCE_TAKEN)):
+                if too_cheap(text) and self._bump(intent):
+                    return
+                raise explain(intent.call.purpose, failure, self.registry) from failure
+        self._broadcast_at = {attempt.hash: now, **self._recent(now)}
+
+    def _recent(self, now: float) -> dict[str, float]:
+        """What was handed over so lately that it need not be again."""
+        end = now - self.policy.rebroadcast_every_s
+        return {key: sent for key, sent in self._broadcast_at.items() if sent > end}
 
     def _bump_if_open(self, key: str) -> None:
         intent = self.journal.get(key)
@@ -350,13 +333,14 @@ class Sender:
         """Offer the same transaction at a fee that pools accept as a replacement; False if the cap forbids
         it."""
         last = intent.attempts[-1]
-        raised = raised_fees(self.rpc, self.policy, intent.call.purpose, last.max_fee_wei, last.tip_wei)
-        if raised is None:
+        offer = raised_fees(self.rpc, self.policy, intent.call.purpose, last.max_fee_wei, last.tip_wei)
+        if offer is None:
             return False
-        fee, tip = raised
         nonce = intent.nonce if intent.nonce is not None else 0
         again = self.journal.sign(
-            intent.key, nonce, lambda held: self._signed(intent.call, held, last.gas, fee, tip)
+            intent.key,
+            nonce,
+            lambda held: signed(self._account, intent.call, Terms(self.chain_id, held, last.gas, *offer)),
         )
         self._broadcast(again)
         return True
@@ -381,10 +365,18 @@ class Sender:
 
     def _is_final(self, receipt: Receipt | None) -> bool:
         """Whether what was mined lies so deep that it is taken for settled."""
-        if receipt is None or self._head() - self.policy.final_blocks < receipt.block_number:
+        return receipt is not None and stands(self.rpc, receipt, final_block(self.rpc, self.policy))
+
+    def _is_confirmed(self, intent: Intent, receipt: Receipt) -> bool:
+        """Whether as many blocks as the operator asks for are on top of the transaction's. One whose block is
+        gone is on its way again."""
+        if not self.policy.confirmations:
+            return True
+        head = self._head()
+        if not stands(self.rpc, receipt, head):
+            self._still_mined(intent, receipt)
             return False
-        block = get_block(self.rpc, receipt.block_number)
-        return block is not None and block["hash"] == receipt.block_hash
+        return receipt.block_number + self.policy.confirmations <= head
 
     def _checked(self, intent: Intent, receipt: Receipt) -> Receipt:
         if receipt.ok:

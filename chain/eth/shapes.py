@@ -151,10 +151,17 @@ def _receipt(params: list[Any], answer: Any) -> None:
     _logs(params, receipt.get("logs"))
 
 
+def _fees(params: list[Any], answer: Any) -> None:
+    for block in _items(_fields(answer, "the fees of recent blocks").get("reward") or [], "their tips"):
+        for tip in _items(block, "a block's tips"):
+            quantity(tip, "a tip", 128)
+
+
 _OTHERS: dict[str, Callable[[list[Any], Any], object]] = {
     "eth_getBlockByNumber": _block,
     "eth_getTransactionReceipt": _receipt,
     "eth_getLogs": _logs,
+    "eth_feeHistory": _fees,
     "eth_call": lambda params, answer: data(answer, "a call's result"),
     "eth_getCode": lambda params, answer: data(answer, "a contract's code"),
     "eth_sendRawTransaction": lambda params, answer: data(answer, "the transaction's hash", 32),

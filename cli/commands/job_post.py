@@ -11,7 +11,9 @@ import typer
 
 from assay.app.invocation import App, app_of
 from assay.app.output import table
+from assay.app.reach import reach_of
 from assay.app.units import parse_amount, show_amount
+from assay.cli.node.options import AnnounceUrl, Host
 from assay.node.shortage import shortage
 from assay.protocol.errors import Ask, AssayError
 from assay.protocol.types import Address, JobId, Wei
@@ -170,6 +172,9 @@ def post(
     file: FileArgument,
     budget: Annotated[str, typer.Option(help="Such as 500tok; must cover the worst case.")],
     serve: Annotated[bool, typer.Option(help="Go on serving the job's files until stopped.")] = True,
+    host: Host = None,
+    port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
+    announce_url: AnnounceUrl = None,
 ) -> None:
     """Publish the job's files and post it with a budget; then serve the files until stopped.
 
@@ -178,7 +183,8 @@ def post(
     from assay.jobfile.read import read_job_file
 
     app = app_of(context)
-    body, value = read_job_file(file), parse_amount(budget)
+    app.choose(host=host, announce_url=announce_url)
+    body, value, reach = read_job_file(file), parse_amount(budget), reach_of(app.settings, port)
     name = app.settings.account
     app.output.say(f"opening account {name}")
     connection = app.connect()
@@ -189,7 +195,7 @@ def post(
     from assay.jobfile.post import publish_and_post
 
     files, storage = build(body), app.storage(name)
-    with serve_blocks(name, connection, storage) as url:
+    with serve_blocks(name, connection, storage, reach) as url:
         job_id = publish_and_post(app, connection, storage, body, files, value)
         app.output.result("job-post", {"job": job_id, "budget": str(value)}, f"posted job {job_id.hex()}")
         if serve:
@@ -234,13 +240,19 @@ def _trouble(connection: Connection, job_id: JobId | None) -> str:
     return ""
 
 
-def serve_files(context: typer.Context) -> None:
+def serve_files(
+    context: typer.Context,
+    host: Host = None,
+    port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
+    announce_url: AnnounceUrl = None,
+) -> None:
     """Serve this account's blocks until stopped, so that nodes can fetch its jobs' files."""
     from assay.app.web import serve_blocks
 
     app = app_of(context)
-    name = app.settings.account
+    app.choose(host=host, announce_url=announce_url)
+    name, reach = app.settings.account, reach_of(app.settings, port)
     connection = app.connect()
-    with serve_blocks(name, connection, app.storage(name)) as url:
+    with serve_blocks(name, connection, app.storage(name), reach) as url:
         app.output.say(f"serving at {url}; stop with Ctrl-C")
         wait_for_signal(app, connection)

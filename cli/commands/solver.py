@@ -11,6 +11,7 @@ from assay.app.ids import job_id_of
 from assay.app.invocation import app_of
 from assay.app.units import parse_amount, parse_duration
 from assay.cli.node import drills
+from assay.cli.node.options import AnnounceUrl, Host
 from assay.protocol.errors import Ask
 
 commands = typer.Typer(no_args_is_help=True, help="Train shards of jobs and be paid for it.")
@@ -19,7 +20,8 @@ commands = typer.Typer(no_args_is_help=True, help="Train shards of jobs and be p
 @commands.command()
 def run(
     context: typer.Context,
-    host: Annotated[str, typer.Option(help="Address to serve blocks and status on.")] = "127.0.0.1",
+    host: Host = None,
+    announce_url: AnnounceUrl = None,
     port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
     min_price: Annotated[str, typer.Option(help="Least price of a task.")] = "0tok",
     max_shards: Annotated[int, typer.Option(help="Most shards held at once.")] = 4,
@@ -43,6 +45,7 @@ def run(
     from assay.solver.service import SolverService
 
     app = app_of(context)
+    app.choose(host=host, announce_url=announce_url)
     engine = engine_of(app.settings)
     before_work(app, engine.device)
     agreed = read_acceptance(accept) if accept else USUAL
@@ -61,7 +64,7 @@ def run(
         )
         return kind(*common, emit=parts.emit, engine=engine, poll_s=poll)
 
-    run_node(app, host, port, make, serve=not withhold)
+    run_node(app, port, make, serve=not withhold)
 
 
 @commands.command()

@@ -12,6 +12,7 @@ from assay.app.ids import parse_id
 from assay.app.invocation import app_of
 from assay.app.output import Exit, table
 from assay.app.units import parse_amount, parse_duration, show_amount
+from assay.cli.node.options import AnnounceUrl, Host
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind, Wei
 
@@ -21,7 +22,8 @@ commands = typer.Typer(no_args_is_help=True, help="Replay samples and attest the
 @commands.command()
 def run(
     context: typer.Context,
-    host: Annotated[str, typer.Option(help="Address to serve blocks and status on.")] = "127.0.0.1",
+    host: Host = None,
+    announce_url: AnnounceUrl = None,
     port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
     patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
     bond_budget: Annotated[str, typer.Option(help="Most in bonds of own challenges at once.")] = "100tok",
@@ -53,6 +55,7 @@ def run(
     from assay.verifier.service import VerifierService
 
     app = app_of(context)
+    app.choose(host=host, announce_url=announce_url)
     engine = engine_of(app.settings)
     accepted = ClassLimits(
         parse_amount(most_stake),
@@ -88,7 +91,7 @@ def run(
         )
         return kind(*common, emit=parts.emit, engine=engine, poll_s=poll)
 
-    run_node(app, host, port, make)
+    run_node(app, port, make)
 
 
 @commands.command()

@@ -10,6 +10,7 @@ from assay.app.invocation import app_of
 from assay.app.output import Exit, table
 from assay.app.units import parse_amount
 from assay.cli.node import drills
+from assay.cli.node.options import AnnounceUrl, Host
 from assay.protocol.types import Phase
 
 commands = typer.Typer(no_args_is_help=True, help="Find faults and dispute them.")
@@ -18,7 +19,8 @@ commands = typer.Typer(no_args_is_help=True, help="Find faults and dispute them.
 @commands.command()
 def run(
     context: typer.Context,
-    host: Annotated[str, typer.Option(help="Address to serve blocks and status on.")] = "127.0.0.1",
+    host: Host = None,
+    announce_url: AnnounceUrl = None,
     port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
     auto: Annotated[str, typer.Option(help="off, advise or play.")] = "play",
     bond_budget: Annotated[str, typer.Option(help="Most in bonds at once.")] = "200tok",
@@ -39,6 +41,7 @@ def run(
     from assay.whistleblower.service import WhistleblowerService
 
     app = app_of(context)
+    app.choose(host=host, announce_url=announce_url)
     engine = engine_of(app.settings)
     if auto not in set(Mode):
         raise Stop(f"there is no mode {auto!r}", hint="choose off, advise or play", code="bad-mode")
@@ -59,7 +62,7 @@ def run(
             poll_s=poll,
         )
 
-    run_node(app, host, port, make)
+    run_node(app, port, make)
 
 
 @commands.command()

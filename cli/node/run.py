@@ -22,6 +22,7 @@ from typing import Any
 
 from assay.app.invocation import EVENTS_FILE, App
 from assay.app.output import plain
+from assay.app.reach import reach_of
 from assay.app.web import WebServer, node_app
 from assay.app.wiring import Connection, NodeStorage
 from assay.chain.eth.clock import ChainClock
@@ -83,11 +84,11 @@ class NodeParts:
 
 
 def run_node(
-    app: App, host: str, port: int, make: Callable[[NodeParts], Service], *, serve: bool = True
+    app: App, port: int, make: Callable[[NodeParts], Service], *, serve: bool = True
 ) -> None:
     """Run one role until told to stop. Not to `serve` its blocks is for drills."""
     name = app.settings.account
-    home = app.node_home(name)
+    home, reach = app.node_home(name), reach_of(app.settings, port)
     connection, storage = app.connect(), app.storage(name)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: connection.clock.stop())
@@ -98,13 +99,15 @@ def run_node(
     served = storage.store if serve else BlockStore(home / "served")
     storage.traffic.purpose = PURPOSE_OF.get(service.status.role, TRAINING)
     status = partial(_status, service, connection, emit, storage.traffic)
-    server = WebServer(node_app(served, status, service.status.role, storage.traffic), host, port)
+    server = WebServer(node_app(served, status, service.status.role, storage.traffic), reach.host, reach.port)
     url = server.start()
-    service.housekeeping = Housekeeping(connection, storage, url)
+    announced = reach.announced(url)
+    service.housekeeping = Housekeeping(connection, storage, announced)
     try:
         with suppress(Retry):  # it is announced once the chain answers
             service.housekeeping()
-        emit({"event": "started", "role": service.status.role, "name": name, "url": url})
+        where = {"name": name, "url": url, "announced": announced}
+        emit({"event": "started", "role": service.status.role, **where})
         service.run()
         emit({"event": "stopping", "role": service.status.role, "name": name})
     finally:
@@ -151,7 +154,7 @@ class Housekeeping:
     def _announce(self) -> None:
         """Say where this node serves, unless that is what the chain has."""
         market = self._connection.writer
-        if not self._announced and market.endpoints().get(market.me) != self._url:
+        if not self._announced and market.endpoints().get(market.me, "") != self._url:
             self._announcement = self._announcement or self._connection.intent("endpoint", self._url)
             market.set_endpoint(self._announcement, self._url)
         self._announced = True

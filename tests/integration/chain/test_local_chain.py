@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from eth_account import Account
@@ -21,6 +22,7 @@ from assay.chain.contracts.deploy import (
     NoDeployment,
     Planned,
     deploy,
+    prepare,
 )
 from assay.chain.eth.anvil import Anvil, AnvilFailed, AnvilOptions, dev_account
 from assay.chain.eth.contract import Contract, WrongAnswer
@@ -30,6 +32,7 @@ from assay.chain.eth.journal import Call, Journal, WrongChain
 from assay.chain.eth.rpc import HttpRpc
 from assay.chain.eth.sender import FeePolicy, Sender
 from assay.protocol.errors import InsufficientFunds, Reverted, RpcUnreachable
+from assay.protocol.types import ZERO_ADDRESS
 
 SOURCE = """
 // SPDX-License-Identifier: MIT
@@ -118,21 +121,75 @@ def test_deployed_contracts_know_one_another_and_the_file_is_checked(
         Deployment.load(path, rpc)
 
 
-def test_deployment_goes_on_after_a_crash(rpc: HttpRpc, small: Artifacts, tmp_path: Path) -> None:
-    sender = open_sender(rpc, small, tmp_path)
+class Killed(BaseException):
+    """The process dies here."""
 
-    class Killed(BaseException):
-        pass
 
-    def die(addresses):
-        raise Killed
+class Dying:
+    """A node at which the asker dies before, or after, its n-th request of a method."""
 
+    def __init__(self, rpc: HttpRpc, method: str, place: int, after: bool) -> None:
+        self.rpc, self.method, self.left, self.after = rpc, method, place, after
+
+    def request(self, method: str, params: list) -> Any:
+        dies = method == self.method and self.left == 0
+        self.left -= method == self.method
+        answer = None if dies and not self.after else self.rpc.request(method, params)
+        if dies:
+            raise Killed
+        return answer
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("place", range(len(PLAN)))
+def test_deployment_goes_on_after_a_cut_at_any_transaction(
+    rpc: HttpRpc, small: Artifacts, tmp_path: Path, place: int, after: bool
+) -> None:
+    begin = int(rpc.request("eth_getTransactionCount", [dev_account(0).address, "latest"]), 16)
+    dying = open_sender(Dying(rpc, "eth_sendRawTransaction", place, after), small, tmp_path)  # type: ignore[arg-type]
+    told: list[str] = []
     with pytest.raises(Killed):
-        deploy(sender, small, [PLAN[0], Planned("Counter", "Counter", die)])
-    sender.journal.close()
-    deployment = deploy(open_sender(rpc, small, tmp_path), small, PLAN)
+        deploy(dying, small, PLAN, told=lambda name, receipt: told.append(name))
+    assert len(told) == place, "the fault fired where it was meant to"
+    dying.journal.close()
+
+    sender = open_sender(rpc, small, tmp_path)
+    assert prepare(sender, small, PLAN).missing == tuple(p.name for p in PLAN[place + 1 :])
+    deployment = deploy(sender, small, PLAN)
     assert counter(rpc, small, deployment).read("ledger") == deployment.addresses["Ledger"]
-    assert int(rpc.request("eth_getTransactionCount", [dev_account(0).address, "latest"]), 16) == 2
+    sent = int(rpc.request("eth_getTransactionCount", [dev_account(0).address, "latest"]), 16) - begin
+    assert sent == len(PLAN)
+
+
+def test_a_deployment_that_began_is_not_gone_on_with_otherwise(
+    rpc: HttpRpc, small: Artifacts, tmp_path: Path
+) -> None:
+    sender = open_sender(Dying(rpc, "eth_sendRawTransaction", 0, True), small, tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(Killed):
+        deploy(sender, small, PLAN)
+    sender.journal.close()
+    sender, other = open_sender(rpc, small, tmp_path), Planned("Ledger", "Ledger", lambda at: [ZERO_ADDRESS])
+    count = sender.next_nonce()
+    with pytest.raises(DeploymentFailed, match="began with another Ledger"):
+        deploy(sender, small, [other, PLAN[1]])
+    sender.send("foreign", Call(dev_account(1).address, b"", "pay", 1))
+    with pytest.raises(DeploymentFailed, match="would land elsewhere; nothing was sent"):
+        deploy(sender, small, PLAN)
+    assert sender.next_nonce() == count + 1, "neither refusal sent anything"
+    assert deploy(sender, small, PLAN, label="second").addresses["Ledger"] != ZERO_ADDRESS
+
+
+def test_contracts_that_are_there_already_belong_to_the_set(
+    rpc: HttpRpc, small: Artifacts, tmp_path: Path
+) -> None:
+    sender = open_sender(rpc, small, tmp_path)
+    first = deploy(sender, small, PLAN)
+    there = {"Counter": first.addresses["Counter"]}
+    second = deploy(sender, small, PLAN[:1], label="beside", existing=there)
+    assert second.addresses["Counter"] == there["Counter"]
+    ledger = Contract(rpc, "Ledger", second.addresses["Ledger"], small["Ledger"].abi)
+    assert ledger.read("counter") == there["Counter"]
+    assert second.code_hashes["Counter"] == first.code_hashes["Counter"]
 
 
 def test_foreign_transaction_amid_a_deployment_is_noticed(
@@ -140,12 +197,11 @@ def test_foreign_transaction_amid_a_deployment_is_noticed(
 ) -> None:
     sender = open_sender(rpc, small, tmp_path)
 
-    def interfere(addresses):
+    def interfere(name: str, receipt: object) -> None:
         open_sender(rpc, small, tmp_path / "other").send("x", Call(dev_account(1).address, b"", "pay", 1))
-        return [addresses["Ledger"]]
 
     with pytest.raises(DeploymentFailed, match="landed at"):
-        deploy(sender, small, [PLAN[0], Planned("Counter", "Counter", interfere)])
+        deploy(sender, small, PLAN, told=interfere)
 
 
 def test_deployment_file_of_another_chain_is_refused(rpc: HttpRpc, small: Artifacts, tmp_path: Path) -> None:

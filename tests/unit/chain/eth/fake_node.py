@@ -64,6 +64,7 @@ class FakeNode:
         self.before: Callable[[str], None] = lambda method: None
         self.after: Callable[[str], None] = lambda method: None
         self.lag = 0
+        self.finalized = 0
 
     def request(self, method: str, params: list[Any]) -> Any:
         self.requests.append(method)
@@ -136,6 +137,8 @@ class FakeNode:
         return hex(len(self.blocks) - 1 - self.lag)
 
     def eth_getBlockByNumber(self, tag: str, full: bool) -> dict[str, Any] | None:
+        if tag == "finalized":
+            tag = hex(self.finalized)
         number = len(self.blocks) - 1 - self.lag if tag == "latest" else int(tag, 16)
         if number > len(self.blocks) - 1 - self.lag:
             return None

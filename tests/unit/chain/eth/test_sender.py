@@ -10,10 +10,11 @@ import pytest
 from eth_account import Account
 
 from assay.chain.eth.abi import encode_arguments, selector
-from assay.chain.eth.errors import Registry
+from assay.chain.eth.errors import ConfirmationTimeout, Registry, SpendLimit
+from assay.chain.eth.fees import FeePolicy
 from assay.chain.eth.journal import Call, IntentConflict, Journal, State, WrongChain
 from assay.chain.eth.rpc import RpcFailed
-from assay.chain.eth.sender import ConfirmationTimeout, FeePolicy, Sender, SpendLimit
+from assay.chain.eth.sender import Sender
 from assay.protocol.errors import Ask, InsufficientFunds, Reverted, RpcUnreachable
 from tests.unit.chain.eth.fake_node import FakeNode, Killed
 
@@ -307,3 +308,77 @@ def test_journal_of_another_chain_is_refused(tmp_path: Path) -> None:
     other.blocks = [other._block(0)]
     with pytest.raises(WrongChain):
         start(other, tmp_path)
+
+
+def test_waiting_asks_less_and_less_and_hands_over_anew_now_and_then(tmp_path: Path) -> None:
+    node, time = FakeNode(automine=False), Time()
+    sender = start(node, tmp_path, time, poll_s=0.05, heal_every_s=1e9, confirm_timeout_s=60.0)
+    sender.submit("k", CALL)
+    node.requests.clear()
+    with pytest.raises(ConfirmationTimeout):
+        sender.wait("k")
+    asked = node.requests.count("eth_getTransactionReceipt")
+    assert 60.0 / sender.policy.longest_poll_s <= asked <= 60.0 / sender.policy.longest_poll_s + 15
+    assert 8 <= node.requests.count("eth_sendRawTransaction") <= 60.0 / sender.policy.rebroadcast_every_s
+    node.pool.clear()  # the node forgets it
+    time.on_sleep = lambda: node.mine() if node.pool else None
+    assert sender.wait("k").ok
+
+
+def test_a_transaction_counts_once_it_has_its_confirmations(tmp_path: Path) -> None:
+    node, time = FakeNode(), Time()
+    sender = start(node, tmp_path, time, confirmations=3)
+    heads: list[int] = []
+
+    def mine() -> None:
+        heads.append(len(node.blocks) - 1)
+        node.mine()
+
+    time.on_sleep = mine
+    receipt = sender.send("k", CALL)
+    assert len(node.blocks) - 1 == receipt.block_number + 3 and len(heads) == 3
+
+
+def test_a_transaction_whose_block_goes_before_it_is_confirmed_is_waited_for_again(tmp_path: Path) -> None:
+    node, time = FakeNode(), Time()
+    sender = start(node, tmp_path, time, confirmations=2)
+    seen: list[str] = []
+
+    def on_sleep() -> None:
+        if not seen:
+            seen.append(node.blocks[-1].hash)
+            node.reorganise(1)
+        node.mine()
+
+    time.on_sleep = on_sleep
+    receipt = sender.send("k", CALL)
+    assert receipt.block_hash != seen[0] and [tx.data for tx in node.mined()] == [b"move"]
+
+
+def test_tip_and_bump_are_the_operators(tmp_path: Path) -> None:
+    node, time = FakeNode(automine=False), Time()
+    sender = start(node, tmp_path, time, tip_wei=7 * 10**9, bump_percent=50, stuck_after_s=3.0)
+    intent = sender.submit("k", CALL)
+    assert intent.attempts[-1].tip_wei == 7 * 10**9
+    assert intent.attempts[-1].max_fee_wei == 2 * node.base_fee + 7 * 10**9
+    time.on_sleep = lambda: node.mine() if time.now > 20 else None
+    sender.wait("k")
+    again = sender.journal.get("k")
+    assert again is not None and len(again.attempts) > 1
+    assert again.attempts[1].tip_wei == 7 * 10**9 * 3 // 2 + 1
+    assert again.attempts[1].max_fee_wei == again.attempts[0].max_fee_wei * 3 // 2 + 1
+
+
+def test_finality_may_be_what_the_node_calls_finalized(tmp_path: Path) -> None:
+    node = FakeNode()
+    sender = start(node, tmp_path, final_blocks=None)
+    node.failing.add(CALL.data)
+    with pytest.raises(Reverted):
+        sender.send("k", CALL)
+    node.failing.clear()
+    for _ in range(40):
+        node.mine()
+    with pytest.raises(Reverted):  # deep, and not final yet
+        sender.send("k", CALL)
+    node.finalized = len(node.blocks) - 2
+    assert sender.send("k", CALL).ok

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from assay.chain.eth.errors import ConfirmationTimeout
 from assay.chain.eth.journal import Call, IntentConflict, State
 from assay.chain.eth.rpc import RpcFailed
-from assay.chain.eth.sender import ConfirmationTimeout, Sender
+from assay.chain.eth.sender import Sender
 from assay.protocol.errors import Reverted, RpcUnreachable
 from tests.unit.chain.eth.fake_node import FakeNode
 from tests.unit.chain.eth.test_sender import ACCOUNT, CALL, TARGET, Time, start

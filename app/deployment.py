@@ -1,0 +1,144 @@
+"""A market's deployment from the command line: what it would cost, and what it writes.
+
+Contract: everything that can be refused is refused before the first transaction: a profile or token that
+cannot be, an addresses file of another market, an account that cannot pay. Costs are the node's own estimates
+of gas at the present fees; what a rollup charges for its data on another chain is not in them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from assay.app.units import show_amount
+from assay.chain.contracts.deploy import Deployment, Prepared, parse
+from assay.chain.contracts.plan import Delays
+from assay.chain.contracts.profiles import PROFILES, Profile
+from assay.chain.eth.contract import Contract
+from assay.chain.eth.fees import fees
+from assay.chain.eth.rpc import Rpc, RpcFailed, quantity
+from assay.protocol.errors import Ask, InsufficientFunds, Retry, Reverted, RpcUnreachable
+from assay.protocol.types import Seconds
+
+if TYPE_CHECKING:
+    from assay.chain.eth.sender import Sender
+
+DECIMALS = 18
+_DECIMALS_ABI: list[dict[str, Any]] = [
+    {"type": "function", "name": "decimals", "inputs": [], "outputs": [{"name": "", "type": "uint8"}]},
+    {"type": "function", "name": "totalSupply", "inputs": [], "outputs": [{"name": "", "type": "uint256"}]},
+]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Gas of each contract that is still to be created, and its price in wei per gas: now, and at most."""
+
+    gas: dict[str, int]
+    price_wei: int
+    most_wei: int
+
+    @property
+    def total_gas(self) -> int:
+        return sum(self.gas.values())
+
+    @property
+    def ether(self) -> str:
+        """What all of it costs, now and at most, for people."""
+        now = show_amount(self.total_gas * self.price_wei, "ether")
+        return f"{self.total_gas:,} gas, {now} at present fees"
+
+
+def profile_of(name: str) -> Profile:
+    """Raises Ask for a name that is none."""
+    if name not in PROFILES:
+        told = "; ".join(f"{n}: {p.about}" for n, p in PROFILES.items())
+        raise Ask(
+            f"there is no profile {name!r}" if name else "say for what kind of chain the market is",
+            hint=f"--profile {'|'.join(PROFILES)} ({told}). Bounds are fixed at deployment for good",
+            code="bad-profile",
+        )
+    return PROFILES[name]
+
+
+def delays_of(profile: Profile, unbond_s: int | None, unbind_s: int | None, epoch: int | None) -> Delays:
+    """The profile's delays with what the operator states instead. Raises Ask for what cannot be."""
+    base = profile.delays
+    made = replace(
+        base,
+        unbond_s=base.unbond_s if unbond_s is None else Seconds(unbond_s),
+        unbind_s=base.unbind_s if unbind_s is None else Seconds(unbind_s),
+        weight_epoch=base.weight_epoch if epoch is None else epoch,
+    )
+    if not 0 < made.unbond_s < made.unbind_s or made.weight_epoch < 1:
+        raise Ask(
+            f"stake leaves after {made.unbond_s} s and owners after {made.unbind_s} s, in epochs of"
+            f" {made.weight_epoch} blocks: owners must be the slower, and none of the three 0",
+            hint="see --unbond, --unbind and --weight-epoch",
+            code="bad-delays",
+        )
+    return made
+
+
+def check_token(rpc: Rpc, address: str) -> None:
+    """Raises Ask for what is no ERC-20 token that this market can count in."""
+    token = Contract(rpc, "the token", address, _DECIMALS_ABI)
+    try:
+        decimals, _ = token.read("decimals"), token.read("totalSupply")
+    except RpcUnreachable:
+        raise
+    except (Retry, Reverted) as error:
+        raise Ask(
+            f"{address} does not answer as an ERC-20 token: {error.message}; nothing was deployed",
+            hint="check the address and the chain (--rpc-url)",
+            code="bad-token",
+        ) from error
+    if decimals != DECIMALS:
+        raise Ask(
+            f"the token at {address} has {decimals} decimals; bounds, stakes and amounts are in units of"
+            f" 10^-{DECIMALS}; nothing was deployed",
+            hint="use a token with 18 decimals, or wrap this one",
+            code="bad-token",
+        )
+
+
+def costs(sender: Sender, prepared: Prepared) -> Costs:
+    """What is still to be paid. Raises RpcUnreachable, Ask (gas is too dear)."""
+    gas = {}
+    for name in prepared.missing:
+        request = {"from": sender.address, "data": "0x" + prepared.code[name].hex()}
+        try:
+            gas[name] = quantity(sender.rpc.request("eth_estimateGas", [request]), "the gas estimate")
+        except RpcFailed as failure:
+            raise Ask(
+                f"the node would not create {name}: {failure.text}; nothing was deployed",
+                hint="the chain may lack Prague's rules, or be limited below a block of 30 million gas",
+                code="not-deployable",
+            ) from failure
+    most_wei, tip_wei = fees(sender.rpc, sender.policy, "deploy")
+    return Costs(gas, max((most_wei + tip_wei) // 2, tip_wei), most_wei)
+
+
+def check_funds(sender: Sender, found: Costs) -> None:
+    """Raises InsufficientFunds unless the account can pay at present fees."""
+    have, need = sender.balance_wei(), found.total_gas * found.price_wei
+    if have < need:
+        raise InsufficientFunds(
+            f"the deployment needs about {show_amount(need, 'ether')}, and {sender.address} has"
+            f" {show_amount(have, 'ether')}; nothing was sent",
+            hint=f"send it {show_amount(need - have, 'ether')} more, and some to spare, then repeat it",
+        )
+
+
+def check_file(path: Path, prepared: Prepared, chain: str) -> None:
+    """Raises Ask where the addresses file is another market's: it is not written over."""
+    if not path.exists():
+        return
+    there: Deployment = parse(path)
+    if there.chain != chain or there.addresses != prepared.addresses:
+        raise Ask(
+            f"{path} holds the addresses of another market; nothing was deployed",
+            hint="name another file with --deployment, or another market with --label",
+            code="deployment-exists",
+        )

@@ -1,0 +1,19 @@
+"""Options of every command that serves blocks: where it listens, and what it tells others."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Host = Annotated[
+    str | None,
+    typer.Option(help="Address to serve blocks and status on (ASSAY_HOST); 127.0.0.1 unless told otherwise."),
+]
+AnnounceUrl = Annotated[
+    str | None,
+    typer.Option(
+        help="Base URL at which others fetch its blocks (ASSAY_ANNOUNCE_URL): a reverse proxy's, a forwarded"
+        " port's, an IPFS gateway's; auto: where it listens; none."
+    ),
+]

@@ -1,0 +1,74 @@
+"""Where a node listens and what it announces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from assay.app.reach import Reach, reach_of
+from assay.app.settings import Flags, Settings
+from assay.app.web import WebServer, node_app
+from assay.protocol.errors import Ask
+from assay.storage.blockstore import BlockStore
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def reach(host: str | None = None, announce_url: str | None = None) -> Reach:
+    return reach_of(Settings(Flags(host=host, announce_url=announce_url)), 4001)
+
+
+def test_loopback_and_its_own_address_are_the_default() -> None:
+    assert reach() == Reach("127.0.0.1", 4001, "auto")
+    assert reach().announced("http://127.0.0.1:4001") == "http://127.0.0.1:4001"
+
+
+def test_what_is_announced_is_what_the_operator_says() -> None:
+    behind_proxy = reach("0.0.0.0", "https://node.example.org/assay/")
+    assert behind_proxy.announced("http://0.0.0.0:4001") == "https://node.example.org/assay"
+    assert reach("::", "none").announced("http://[::]:4001") == ""
+    assert reach("::1", "http://[2001:db8::7]:4001").announced("x") == "http://[2001:db8::7]:4001"
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "[::]"])
+def test_a_wildcard_is_nobodys_address(host: str) -> None:
+    with pytest.raises(Ask, match="every address"):
+        reach(host)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "node.example.org",
+        "ftp://node.example.org",
+        "http://",
+        "http://0.0.0.0:4001",
+        "http://[::]:1",
+        "http://user:pass@node.example.org",
+        "http://node.example.org?x=1",
+        "http://node.example.org:0",
+        "http://node.example.org:99999",
+        "http://[::1",
+        "https://node.example.org/" + "a" * 300,
+    ],
+)
+def test_what_nobody_could_fetch_from_is_refused(url: str) -> None:
+    with pytest.raises(Ask, match="no base URL"):
+        reach(announce_url=url)
+
+
+def test_an_ipv6_address_serves_and_is_written_in_brackets(tmp_path: Path) -> None:
+    store = BlockStore(tmp_path / "store")
+    cid = store.put(b"a block")
+    server = WebServer(node_app(store, dict, "client"), "::1", 0)
+    url = server.start()
+    try:
+        assert url.startswith("http://[::1]:")
+        assert httpx.get(f"{url}/ipfs/{cid}?format=raw", trust_env=False).content == b"a block"
+    finally:
+        server.stop()

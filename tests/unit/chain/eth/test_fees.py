@@ -1,0 +1,50 @@
+"""What is offered for gas: by the operator, by the node, or by what others have paid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from assay.chain.eth.fees import FeePolicy, fees, raised_fees
+from assay.chain.eth.rpc import RpcFailed
+from assay.protocol.errors import Ask
+
+BASE = 10**9
+
+
+class Node:
+    """Answers about fees alone; `tip` None: it has no such method."""
+
+    def __init__(self, tip: int | None = 3, reward: Any = None) -> None:
+        self.tip, self.reward = tip, reward
+
+    def request(self, method: str, params: list[Any]) -> Any:
+        if method == "eth_getBlockByNumber":
+            return {"hash": "0x1", "number": "0x1", "baseFeePerGas": hex(BASE)}
+        if method == "eth_feeHistory":
+            return {"reward": self.reward}
+        if self.tip is None:
+            raise RpcFailed(method, -32601, "the method does not exist", "")
+        return hex(self.tip)
+
+
+def test_the_tip_is_the_operators_or_the_nodes_or_what_others_paid() -> None:
+    assert fees(Node(3), FeePolicy(tip_wei=9), "x") == (2 * BASE + 9, 9)
+    assert fees(Node(3), FeePolicy(), "x") == (2 * BASE + 3, 3)
+    assert fees(Node(None, [["0x9"], ["0x1"], ["0x5"]]), FeePolicy(), "x") == (2 * BASE + 5, 5)
+    assert fees(Node(None, None), FeePolicy(), "x") == (2 * BASE, 0)
+
+
+def test_nothing_is_offered_above_the_cap() -> None:
+    assert fees(Node(BASE), FeePolicy(max_fee_per_gas_wei=2 * BASE), "x") == (2 * BASE, BASE)
+    with pytest.raises(Ask, match="the limit is 10"):
+        fees(Node(), FeePolicy(max_fee_per_gas_wei=10), "x")
+    policy = FeePolicy(max_fee_per_gas_wei=4 * BASE)
+    assert raised_fees(Node(), policy, "x", 4 * BASE, 3) is None
+
+
+def test_a_replacement_pays_what_pools_ask_for() -> None:
+    policy = FeePolicy(bump_percent=10)
+    fee, tip = raised_fees(Node(0), policy, "x", 10 * BASE, 100) or (0, 0)
+    assert (fee, tip) == (11 * BASE + 1, 111)
