@@ -235,19 +235,19 @@ class BlockStore:
         """The pinned root CIDs, sorted."""
         return sorted(name for name in os.listdir(self._pins) if _is_cid(name))
 
-    def gc(self, grace_s: float = GRACE_S) -> Usage:
-        """Delete unpinned blocks last put more than `grace_s` ago; returns what was freed.
+    def gc(self, grace_s: float = GRACE_S, kept: Iterable[str] = ()) -> Usage:
+        """Delete blocks last put more than `grace_s` ago, but for what pins and `kept` reach; what was freed.
 
         Raises `BlockNotFound`, `CorruptBlock` or `BadDag`, having deleted nothing, when a pinned inner
         node is unreadable.
         """
         with self._locked(fcntl.LOCK_EX):
-            kept = self._reachable()
+            stays = self._reachable() | {str(cid) for cid in self._found_below(kept)}
             newest = self._clock() - grace_s
             blocks = freed = 0
             for entry in list(self._entries()):
                 about = entry.stat()
-                if entry.name in kept or about.st_mtime > newest:
+                if entry.name in stays or about.st_mtime > newest:
                     continue
                 os.unlink(entry.path)
                 blocks, freed = blocks + 1, freed + about.st_size

@@ -301,7 +301,7 @@ def test_what_fails_is_not_said_to_be_durable_and_the_next_is(
     assert at == [2]
 
 
-def test_attack_48_what_a_power_cut_leaves_of_an_unsynced_file_is_noticed_and_mended(
+def test_attack_48_what_a_power_cut_leaves_of_a_file_is_noticed_and_mended(
     store: BlockStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Names without bytes, half a block and a block of zeros: what a journal of names alone may leave."""
