@@ -13,11 +13,13 @@ from assay.protocol.errors import Stop
 from assay.protocol.types import Seconds, Wei
 from assay.protocol.words import show_amount
 
-__all__ = ["parse_amount", "parse_duration", "show_amount"]
+__all__ = ["parse_amount", "parse_bytes", "parse_duration", "show_amount"]
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)(tok|wei|gwei|ether)")
 _SCALE = {"tok": 18, "ether": 18, "gwei": 9, "wei": 0}
 _DURATION = re.compile(r"(\d+)(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_BYTES = re.compile(r"(\d+)(B|kB|MB|GB|TB)")
+_BYTE_SCALE = {"B": 0, "kB": 3, "MB": 6, "GB": 9, "TB": 12}
 
 
 def parse_amount(text: str) -> Wei:
@@ -47,3 +49,15 @@ def parse_duration(text: str) -> Seconds:
             f"{text!r} is not a duration", hint="write a whole number with s, m, h or d", code="bad-duration"
         )
     return Seconds(int(match[1]) * _SECONDS[match[2]])
+
+
+def parse_bytes(text: str) -> int:
+    """Bytes from ``500MB`` or ``2TB``, in powers of ten. Raises Stop."""
+    match = _BYTES.fullmatch(text.strip())
+    if match is None:
+        raise Stop(
+            f"{text!r} is not a size",
+            hint="write a whole number with its unit, such as 500MB or 200GB",
+            code="bad-size",
+        )
+    return int(match[1]) * 10 ** _BYTE_SCALE[match[2]]

@@ -31,6 +31,7 @@ ROOMS = {
         ("verifier", "verifier", "Replay samples and attest them."),
         ("whistle", "whistle", "Find faults and dispute them."),
         ("dispute", "dispute", "Challenges and their games."),
+        ("storage", "storage", "Blocks that this home's nodes keep."),
         ("config", "config", "Settings, and where each comes from."),
     )
 }

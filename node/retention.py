@@ -57,12 +57,20 @@ NOTHING = Unclaimed()
 
 
 class Retention:
-    """Deletes what is over, whenever a job has come further. `unclaimed`: what the role tells of a job."""
+    """Deletes what is over, whenever a job has come further. `unclaimed`: what the role tells of a job;
+    `models`: whether those of closed jobs stay."""
 
     def __init__(
-        self, market: MarketView, store: Store, unclaimed: Callable[[JobId], Unclaimed] = lambda _: NOTHING
+        self,
+        market: MarketView,
+        store: Store,
+        unclaimed: Callable[[JobId], Unclaimed] = lambda _: NOTHING,
+        *,
+        models: bool = True,
     ) -> None:
-        self._market, self._store, self._unclaimed = market, store, unclaimed
+        self._market, self._store, self._unclaimed, self._models = market, store, unclaimed, models
+        self.kept: frozenset[str] = frozenset()
+        """CIDs of the files that had to stay at the last deletion."""
         self._seen: object = None
         self._over: dict[JobId, frozenset[str]] = {}
         """Closed jobs of which all is gone that may go, and what stays of each: looked at once."""
@@ -78,6 +86,7 @@ class Retention:
         keep = {cid for kept in self._over.values() for cid in kept}
         keep |= {cid for disposal in found.values() for cid in disposal.keep}
         drop = {cid for disposal in found.values() for cid in disposal.drop} - keep
+        self.kept = frozenset(keep)
         freed = self._store.drop(drop, keep, GRACE_S)
         left = {cid for cid in drop if self._store.has(cid)}  # put a moment ago
         for job in running:
@@ -108,7 +117,7 @@ class Retention:
         for view in claims:
             live = view.claim_id in disputed or (not over and _stands(view))
             (found.keep if live else found.drop).update(files.of_claim(view, terms))
-        for view, first, end in _built_on(job, claims, over):
+        for view, first, end in () if over and not self._models else _built_on(job, claims, over):
             found.keep.update(files.of_claim(view, terms, first, end))
         unclaimed = self._unclaimed(job.job_id)
         for cids, into in ((unclaimed.live, found.keep), (unclaimed.over, found.drop)):

@@ -108,10 +108,11 @@ class StoredState:
 def store_state(blocks: Blocks, state: Sequence[Tensor]) -> StoredState:
     """Store a state's slots and its index; it is hashed meanwhile. Equal slots are one file."""
     tree = begin_tree(state)
-    cids = [blocks.add_file(bytes(to_bytes(x))) for x in state]
-    roots = tree()
-    slots = tuple(SlotFile(root, cid) for root, cid in zip(roots.levels[0], cids, strict=True))
-    return StoredState(roots.root, blocks.add_file(encode_index(slots)), slots)
+    with blocks.together():
+        cids = [blocks.add_file(bytes(to_bytes(x))) for x in state]
+        roots = tree()
+        slots = tuple(SlotFile(root, cid) for root, cid in zip(roots.levels[0], cids, strict=True))
+        return StoredState(roots.root, blocks.add_file(encode_index(slots)), slots)
 
 
 class TensorCache:

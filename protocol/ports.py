@@ -62,6 +62,10 @@ class Blocks(Protocol):
         """Store a file as UnixFS; its root CID."""
         ...
 
+    def together(self) -> AbstractContextManager[None]:
+        """A `with` block within which what is stored need not be durable yet; all of it is at its end."""
+        ...
+
     def read_file(self, cid: str, max_bytes: int) -> bytes:
         """A whole file, verified. Raises BlockTooLarge beyond max_bytes, and what `get` raises."""
         ...

@@ -30,6 +30,7 @@ from assay.solver import policy
 from assay.solver.convictions import Convictions
 from assay.solver.policy import JobObservation, Limits, Observation
 from assay.solver.progress import TaskProgress
+from assay.solver.room import DiskBudget
 from assay.solver.trainer import Draft, TaskTrainer
 
 log = logging.getLogger(__name__)
@@ -49,10 +50,12 @@ class SolverService(Node):
         folder: Path,
         limits: Limits,
         resource_limits: ResourceLimits,
+        *,
+        budget: DiskBudget | None = None,
         **options: Unpack[Options],
     ) -> None:
         super().__init__("solver", market, blocks, clock, resource_limits, **options)
-        self.limits = limits
+        self.limits, self.budget = limits, budget
         self._progress = TaskProgress(folder / "tasks")
         self._convictions = Convictions(folder / "convictions.json")
         self._shops: dict[JobId, TaskTrainer] = {}
@@ -156,7 +159,7 @@ class SolverService(Node):
 
     def make_shop(self, job: JobView, work: Work) -> TaskTrainer:
         """Where the job's tasks are trained (an adversary overrides this)."""
-        return TaskTrainer(self.market, self.blocks, job, work, self._progress)
+        return TaskTrainer(self.market, self.blocks, job, work, self._progress, self.budget)
 
     def _examine(self, action: policy.Examine) -> None:
         job = self.market.job(action.job_id)

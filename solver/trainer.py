@@ -12,7 +12,9 @@ earlier process: ``solver.convictions`` bounds what that costs. Not thread-safe.
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from math import nan
@@ -29,6 +31,7 @@ from assay.protocol.errors import Retry
 from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Claim, ClaimId, JobId, JobView, Kind, Seconds, Wei
 from assay.solver.progress import TaskProgress
+from assay.solver.room import DiskBudget
 from assay.training.evaluate import training_loss
 from assay.training.losses import LOSS_SLOT
 
@@ -85,13 +88,23 @@ class TaskTrainer:
     """States of at least this size are published while training goes on."""
 
     def __init__(
-        self, market: MarketView, blocks: Blocks, job: JobView, work: Work, progress: TaskProgress
+        self,
+        market: MarketView,
+        blocks: Blocks,
+        job: JobView,
+        work: Work,
+        progress: TaskProgress,
+        budget: DiskBudget | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.job_id: JobId = job.job_id
         self.work = work
         self.state_provider = StateProvider(market, blocks, job.job_id, work)
         self._market, self._blocks = market, blocks
         self._progress = progress
+        self._budget, self._clock = budget, clock
+        self._segment_s = 0.0
+        """What a segment took of late, in seconds."""
         self._task: _Task | None = None
         self._publisher = ThreadPoolExecutor(1, thread_name_prefix="publishing")
         self._diverged = False
@@ -163,11 +176,11 @@ class TaskTrainer:
         What this process knows needs its last state only. Of what it finds on disk it reads every state, and
         believes those that have their root, up to the first that has not, or cannot be had.
         """
-        known = self._checked.get((round_, shard, root))
-        if known is not None:
-            state = self._state(known[-1]) if known else None
-            if state is not None:
-                return known, state
+        known = self._checked.get((round_, shard, root), [])
+        while known and not known[-1].cid:  # an end that is not kept
+            known = known[:-1]
+        if known and (state := self._state(known[-1])) is not None:
+            return known, state
         found = self._progress.load(self.job_id, round_, shard, root)
         done: list[Checkpoint] = []
         last: State | None = None
@@ -176,7 +189,7 @@ class TaskTrainer:
             if state is None:
                 log.warning(
                     "round %d, shard %d: segment end %d of %d on disk is not what its root says, or is"
-                    " gone; it is trained again from there",
+                    " not there; it is trained again from there",
                     *(round_, shard, len(done), len(found) - 1),
                 )
                 break
@@ -190,10 +203,21 @@ class TaskTrainer:
         self._checked = {**kept, (round_, shard, root): list(leaves)}
 
     def _publish(self, task: _Task) -> None:
-        """Begin to publish the open task's state; to its end, if it is small."""
-        task.publishing.append(self._publisher.submit(publish_state, self._blocks, task.state))
+        """Begin to publish the open task's state, if its end is to be kept; to its end, if it is small."""
+        keep = self._is_kept(len(task.leaves) + len(task.publishing))
+        task.publishing.append(self._publisher.submit(self._published if keep else _root, task.state))
         if self.work.files.inner.state_bytes < self.background_bytes:
             self._land()
+
+    def _published(self, state: State) -> Checkpoint:
+        return publish_state(self._blocks, state)
+
+    def _is_kept(self, end: int) -> bool:
+        """Whether the state at a segment's end is to be kept, and published."""
+        if self._budget is None or end in (0, self.work.segments(Kind.TASK)):
+            return True
+        size = self.work.files.inner.state_bytes
+        return end % self._budget.stride(self.work.terms, size, self._segment_s) == 0
 
     def _land(self) -> None:
         """Wait until the open task's states are published, and record them.
@@ -210,10 +234,15 @@ class TaskTrainer:
         self._task = task
 
     def train_segment(self, round_: int, shard: int, rewinds: int) -> Trained:
-        """Train the next segment. Raises SourceMissing, and what publishing it or the one before raised."""
+        """Train the next segment. Raises SourceMissing, DiskFull, and what publishing it or the one before
+        raised."""
         task = self._open(round_, shard, self._input_root(round_, shard, rewinds))
         segment, start = task.segments, task.state
+        if self._budget is not None and self._is_kept(segment + 1):
+            self._budget.require(self.work.files.inner.state_bytes)
+        begun = self._clock()
         state = self.work.run(Kind.TASK, round_, shard, segment, start)
+        self._segment_s = self._clock() - begun
         self._land()
         task.state = state
         self._publish(task)
@@ -278,3 +307,8 @@ class TaskTrainer:
             rewinds=0,
         )
         return Draft(claim, roots)
+
+
+def _root(state: State) -> Checkpoint:
+    """What is told of a state that is not kept."""
+    return Checkpoint("", state_root(state))

@@ -2,19 +2,19 @@
 
 Contract:
 - INVARIANT verified-reads: `get` hashes what it read; a block that does not match its CID is moved to
-`quarantine/`,
-  reported as `CorruptBlock`, and from then on counts as absent, so that it can be fetched again.
-- INVARIANT atomic-writes: a block appears under its name only by renaming a finished temporary file. A
-crash leaves
-  stray files in `tmp/`, which `sweep_temporary` removes, and never a shortened block that passes as
-  whole. - A durable `put` returns after fsync of file and directory. Blocks that peers can give again
-  may be put without. - `gc` removes only blocks that no pin reaches and that are older than the grace
-  period. When a pinned inner node is missing or corrupt, what it links to is unknown, so `gc` removes
-  nothing and raises. Several processes on one machine may share a directory (advisory `flock`; POSIX
-  only).
+  `quarantine/`, reported as `CorruptBlock`, and from then on counts as absent, so that it can be fetched
+  again.
+- INVARIANT atomic-writes: a block appears under its name only by renaming a finished temporary file. A crash
+  leaves stray files in `tmp/`, which `sweep_temporary` removes, and never a shortened block that passes as
+  whole.
+- A durable `put` returns after fsync of file and directory; what is stored `together`, such as a file, is
+  durable at the end of that, by one sync of the file system. Blocks that peers can give again may be put
+  without.
+- `gc` removes only blocks that no pin reaches and that are older than the grace period. When a pinned inner
+  node is missing or corrupt, what it links to is unknown, so `gc` removes nothing and raises.
 
-Does not guarantee: protection from somebody who can write to the directory while it is read, or a bound
-on disk use.
+Several processes on one machine may share a directory (advisory `flock`; POSIX only). Does not guarantee:
+protection from somebody who can write to the directory while it is read, or a bound on disk use.
 
 Layout: blocks/<the two characters before the last>/<cid>, pins/<cid>, tmp/, quarantine/, lock.
 Source: the sharding is Kubo's flatfs "next-to-last/2".
@@ -27,6 +27,7 @@ import fcntl
 import os
 import secrets
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -39,6 +40,7 @@ from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptB
 from assay.storage import unixfs
 from assay.storage.cid import DAG_PB, RAW, Cid
 from assay.storage.dagpb import BadDag, children
+from assay.storage.durable import rename, sync_filesystem, sync_folder
 
 MAX_BLOCK_BYTES = 2 * 1024 * 1024
 MAX_DAG_LINKS = 8192
@@ -74,6 +76,7 @@ class BlockStore:
     def __init__(self, root: Path | str, *, clock: Callable[[], float] = time.time) -> None:
         self.root = Path(root)
         self._clock = clock
+        self._thread = threading.local()
         self._blocks = self.root / "blocks"
         self._pins = self.root / "pins"
         self._tmp = self.root / "tmp"
@@ -91,6 +94,7 @@ class BlockStore:
     def put_verified(self, data: bytes, cid: Cid, *, durable: bool = True) -> None:
         """Store a block whose CID the caller has just computed or checked. Raises `BlockTooLarge`."""
         check_size(data)
+        durable = durable and not getattr(self._thread, "together", False)
         path = self._path(cid)
         with self._locked(fcntl.LOCK_SH):
             stored = _read_if_exists(path)
@@ -158,8 +162,23 @@ class BlockStore:
         return sorted(entry.name for entry in os.scandir(self._quarantine))
 
     def add_file(self, data: bytes | BinaryIO) -> str:
-        """Store a file as UnixFS (durably) and return its root CID."""
-        return str(unixfs.add_file(data, self.put_verified))
+        """Store a file as UnixFS (durably, by one sync) and return its root CID."""
+        with self.together():
+            return str(unixfs.add_file(data, self.put_verified))
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """What this thread stores within is durable once the `with` block is left without an error: by one
+        sync of the file system, instead of two for each block."""
+        if getattr(self._thread, "together", False):
+            yield
+            return
+        self._thread.together = True
+        try:
+            yield
+        finally:
+            self._thread.together = False
+        sync_filesystem(self.root)
 
     def read_file(self, cid: str, max_bytes: int) -> bytes:
         """The whole file. Raises `BadDag`, `FileTooLarge`, `BlockNotFound`, `CorruptBlock`."""
@@ -216,19 +235,19 @@ class BlockStore:
         """The pinned root CIDs, sorted."""
         return sorted(name for name in os.listdir(self._pins) if _is_cid(name))
 
-    def gc(self, grace_s: float = GRACE_S) -> Usage:
-        """Delete unpinned blocks last put more than `grace_s` ago; returns what was freed.
+    def gc(self, grace_s: float = GRACE_S, kept: Iterable[str] = ()) -> Usage:
+        """Delete blocks last put more than `grace_s` ago, but for what pins and `kept` reach; what was freed.
 
         Raises `BlockNotFound`, `CorruptBlock` or `BadDag`, having deleted nothing, when a pinned inner
         node is unreadable.
         """
         with self._locked(fcntl.LOCK_EX):
-            kept = self._reachable()
+            stays = self._reachable() | {str(cid) for cid in self._found_below(kept)}
             newest = self._clock() - grace_s
             blocks = freed = 0
             for entry in list(self._entries()):
                 about = entry.stat()
-                if entry.name in kept or about.st_mtime > newest:
+                if entry.name in stays or about.st_mtime > newest:
                     continue
                 os.unlink(entry.path)
                 blocks, freed = blocks + 1, freed + about.st_size
@@ -305,13 +324,13 @@ class BlockStore:
                     os.fsync(fd)
             finally:
                 os.close(fd)
-            _rename(temporary, path, durable)
+            rename(temporary, path, durable)
         except BaseException:
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
             raise
         if durable:
-            _fsync_directory(path.parent)
+            sync_folder(path.parent)
 
     def _touch(self, path: Path) -> None:
         now = self._clock()
@@ -355,24 +374,6 @@ def _read_if_exists(path: Path) -> bytes | None:
         if error.errno != errno.EIO:
             raise
         return None
-    finally:
-        os.close(fd)
-
-
-def _rename(source: Path, target: Path, durable: bool) -> None:
-    try:
-        os.replace(source, target)
-    except FileNotFoundError:
-        target.parent.mkdir(exist_ok=True)
-        if durable:
-            _fsync_directory(target.parent.parent)
-        os.replace(source, target)
-
-
-def _fsync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
     finally:
         os.close(fd)
 

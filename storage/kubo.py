@@ -13,6 +13,7 @@ Source: https://docs.ipfs.tech/reference/kubo/rpc/
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from random import Random
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -91,6 +92,10 @@ class KuboBlocks:
     def add_file(self, data: bytes | BinaryIO) -> str:
         """Store a file as UnixFS and return its root CID."""
         return str(unixfs.add_file(data, self._put))
+
+    def together(self) -> AbstractContextManager[None]:
+        """The daemon's business."""
+        return nullcontext()
 
     def read_file(self, cid: str, max_bytes: int) -> bytes:
         """The whole file. Raises `BadDag`, `FileTooLarge`, `BlockNotFound`, `CorruptBlock`."""

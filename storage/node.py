@@ -13,6 +13,7 @@ Source: docs/decisions/0002-storage.md
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from random import Random
 from typing import BinaryIO
 
@@ -48,6 +49,10 @@ class NodeBlocks:
     def add_file(self, data: bytes | BinaryIO) -> str:
         """Store a file and return its root CID."""
         return self.store.add_file(data)
+
+    def together(self) -> AbstractContextManager[None]:
+        """What is stored within is durable at the end of the `with` block."""
+        return self.store.together()
 
     def read_file(self, cid: str, max_bytes: int) -> bytes:
         """The whole file, fetching what is missing. Raises `BadDag`, `FileTooLarge`,

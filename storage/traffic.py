@@ -104,12 +104,12 @@ class CountingApp:
     def __init__(self, app: AsgiApp, traffic: Traffic) -> None:
         self._app, self._traffic = app, traffic
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not scope["path"].startswith("/ipfs/"):
-            await self._app(scope, receive, send)
+    async def __call__(self, request: Message, receive: Receive, send: Send) -> None:
+        if request["type"] != "http" or not request["path"].startswith("/ipfs/"):
+            await self._app(request, receive, send)
             return
         name = PURPOSE_HEADER.lower().encode()
-        said = next((value.decode("latin-1") for key, value in scope["headers"] if key == name), TRAINING)
+        said = next((value.decode("latin-1") for key, value in request["headers"] if key == name), TRAINING)
         purpose = said if said in PURPOSES else TRAINING
 
         async def counted(message: Message) -> None:
@@ -117,4 +117,4 @@ class CountingApp:
                 self._traffic.count("out", purpose, len(message.get("body", b"")))
             await send(message)
 
-        await self._app(scope, receive, counted)
+        await self._app(request, receive, counted)

@@ -31,6 +31,10 @@ def run(
         typer.Option(help="TOML file of the terms to agree to; `assay solver terms` writes the usual ones."),
     ] = None,
     poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
+    disk: Annotated[
+        str | None,
+        typer.Option(help="Room for blocks, such as 200GB; by default four fifths of what is free."),
+    ] = None,
     fault: Annotated[str | None, typer.Option(help=drills.FAULT_HELP)] = None,
     cheat: Annotated[str | None, typer.Option(help=drills.CHEAT_HELP)] = None,
     withhold: Annotated[bool, typer.Option(help="Drills only: serve no block to anybody.")] = False,
@@ -39,6 +43,7 @@ def run(
     from assay.app.machine import RESOURCE_LIMITS, engine_of
     from assay.cli.node.acceptance import read_acceptance
     from assay.cli.node.fitness import before_work
+    from assay.cli.node.room import disk_budget
     from assay.cli.node.run import NodeParts, run_node
     from assay.solver.acceptance import USUAL
     from assay.solver.policy import Limits
@@ -62,7 +67,8 @@ def run(
             limits,
             RESOURCE_LIMITS,
         )
-        return kind(*common, emit=parts.emit, engine=engine, poll_s=poll)
+        budget = disk_budget(parts.storage.store, disk, max_shards)
+        return kind(*common, budget=budget, emit=parts.emit, engine=engine, poll_s=poll)
 
     run_node(app, port, make, serve=not withhold)
 

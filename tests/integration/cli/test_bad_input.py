@@ -186,6 +186,18 @@ def test_a_corrupted_block_from_a_peer_is_not_taken(tmp_path: Path) -> None:
         server.server_close()
 
 
+def test_garbage_is_what_nothing_names_and_is_an_hour_old(home: Path, assay: Assay) -> None:
+    store = BlockStore(home / "nodes" / "idler" / "store")
+    old, young, pinned = (store.put(name) for name in (b"old", b"young", b"pinned"))
+    store.pin(pinned)
+    for cid in (old, pinned):
+        path = next((store.root / "blocks").glob(f"*/{cid}"))
+        os.utime(path, (1, 1))
+    freed = assay("storage", "gc", "idler").data
+    assert freed == {"idler": {"blocks": 1, "bytes": 3, "left": 11}}
+    assert (store.has(old), store.has(young), store.has(pinned)) == (False, True, True)
+
+
 def test_a_configuration_with_an_unknown_key_is_refused(with_flags: Any) -> None:
     Path("assay.toml").write_text('rpcurl = "http://127.0.0.1:1"\n')
     try:

@@ -185,3 +185,12 @@ def test_a_manifest_of_nonsense_stops_nothing(day: StoredDay) -> None:
     forged = replace(view, claim=replace(view.claim, manifest=digest))
     found = Files(store).of_claim(forged, market.job(job_id).terms)
     assert given[1].cid in found and all(".." not in cid for cid in found)
+
+
+def test_an_owner_may_give_up_the_models_too(day: StoredDay) -> None:
+    job_id = crew(day)
+    assert day.run(day.closed(job_id))
+    store = node_store(day)
+    keeps = Retention(day.markets["client"], store, models=False)
+    keeps()
+    assert store.usage().blocks == 0 and not keeps.kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import time
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptBlock
-from assay.storage import blockstore, unixfs
+from assay.storage import blockstore, durable, unixfs
 from assay.storage.blockstore import MAX_BLOCK_BYTES, BlockStore, PinnedBlock, Usage
 from assay.storage.cid import DAG_PB, RAW, Cid
 
@@ -265,3 +266,75 @@ def test_walk_gives_each_block_once_depth_first(store: BlockStore) -> None:
     assert str(order[0]) == root
     leaves = [store.get_block(cid) for cid in order if cid.codec == RAW]
     assert leaves == [b"aaaa", b"bbbb", b"cccc"]
+
+
+def recorded_syncs(monkeypatch: pytest.MonkeyPatch, store: BlockStore) -> list[int]:
+    """How many blocks lay under their names at each sync of the file system; no block is synced by itself."""
+    at: list[int] = []
+    monkeypatch.setattr(blockstore, "sync_filesystem", lambda folder: at.append(store.usage().blocks))
+    monkeypatch.setattr(blockstore.os, "fsync", lambda file: pytest.fail("a block was synced by itself"))
+    return at
+
+
+def test_a_file_is_synced_once_when_all_of_it_is_there(
+    store: BlockStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = recorded_syncs(monkeypatch, store)
+    store.add_file(bytes(range(256)) * 4096)  # 1 MiB: four equal chunks are one block, and an inner node
+    assert at == [2]
+    with store.together():
+        for i in range(3):
+            store.add_file(bytes([i]) * (300 << 10))
+        assert at == [2], "not before its end"
+    assert len(at) == 2 and at[1] == store.usage().blocks
+
+
+def test_what_fails_is_not_said_to_be_durable_and_the_next_is(
+    store: BlockStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = recorded_syncs(monkeypatch, store)
+    with pytest.raises(RuntimeError), store.together():
+        store.add_file(b"lost")
+        raise RuntimeError
+    assert at == []
+    store.add_file(b"kept")
+    assert at == [2]
+
+
+def test_attack_48_what_a_power_cut_leaves_of_a_file_is_noticed_and_mended(
+    store: BlockStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names without bytes, half a block and a block of zeros: what a journal of names alone may leave."""
+    data = b"".join(bytes([i]) * unixfs.CHUNK_BYTES for i in range(5))
+    monkeypatch.setattr(blockstore, "sync_filesystem", power_cut)
+    with pytest.raises(OSError, match="power"):
+        store.add_file(data)
+    monkeypatch.undo()
+    torn = sorted(store._entries(), key=lambda entry: entry.name)
+    for entry, left in zip(torn, (b"", b"x", bytes(unixfs.CHUNK_BYTES)), strict=False):
+        Path(entry.path).write_bytes(left)
+    again = BlockStore(store.root)
+    for entry in torn[:3]:
+        with pytest.raises(CorruptBlock):
+            again.get(entry.name)
+    assert again.read_file(again.add_file(data), len(data)) == data
+
+
+def power_cut(folder: Path) -> None:
+    raise OSError("power cut")
+
+
+def test_the_file_system_of_a_folder_is_synced_or_says_why_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    durable.sync_filesystem(tmp_path)
+    monkeypatch.setattr(durable, "_syncfs", lambda: lambda file: -1)
+    monkeypatch.setattr(durable.ctypes, "get_errno", lambda: errno.EIO)
+    with pytest.raises(OSError) as failed:
+        durable.sync_filesystem(tmp_path)
+    assert failed.value.errno == errno.EIO
+    synced: list[bool] = []
+    monkeypatch.setattr(durable, "_syncfs", lambda: None)
+    monkeypatch.setattr(durable.os, "sync", lambda: synced.append(True))
+    durable.sync_filesystem(tmp_path)
+    assert synced == [True]

@@ -1,0 +1,109 @@
+"""How fast a node's block store writes durably, and serves to a peer on the same machine.
+
+Usage: blocks.py [--json] [--mb 128] [--turns 3] [--folder WHERE]. Writing: a state of `mb` in slots of 16 MB
+is stored, its tensor roots computed beside, until one sync has made it durable. Serving: another process
+serves it as a node does, and an empty store fetches all of it, hashed and stored. The best of the turns, in
+MB (10^6 bytes) a second. Goals: writing 300, serving 200.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from assay.node.slots import PARALLEL, StoredState, store_state
+from assay.storage.blockstore import BlockStore
+from assay.storage.exchange import Exchange
+from assay.storage.node import NodeBlocks
+from scripts.bench import report
+
+SLOT_BYTES = 16_000_000
+_SERVE = """
+import sys, time
+from pathlib import Path
+from assay.app.web import WebServer, node_app
+from assay.storage.blockstore import BlockStore
+from assay.storage.traffic import Traffic
+store = BlockStore(sys.argv[1])
+face = node_app(store, dict, "solver", Traffic(Path(sys.argv[1]) / "traffic.json"))
+server = WebServer(face, "127.0.0.1", 0)
+print(server.start(), flush=True)
+sys.stdin.read()
+"""
+
+
+def write(folder: Path, size: int) -> tuple[StoredState, float]:
+    """A state that is stored for the first time, and the seconds that it took."""
+    state = [torch.randn(SLOT_BYTES // 4) for _ in range(size // SLOT_BYTES)]
+    store = BlockStore(folder)
+    begun = time.perf_counter()
+    stored = store_state(store, state)
+    return stored, time.perf_counter() - begun
+
+
+def serve(folder: Path, stored: StoredState, into: Path) -> float:
+    """Seconds in which an empty store has fetched the state from another process."""
+    command = [sys.executable, "-c", _SERVE, str(folder)]
+    peer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        assert peer.stdout is not None
+        url = peer.stdout.readline().strip()
+        with Exchange(BlockStore(into), [url]) as exchange, ThreadPoolExecutor(PARALLEL) as readers:
+            blocks = NodeBlocks(BlockStore(into), exchange)
+            begun = time.perf_counter()
+            read = readers.map(lambda slot: len(blocks.read_file(slot.cid, SLOT_BYTES)), stored.slots)
+            assert sum(read) == SLOT_BYTES * len(stored.slots)
+            return time.perf_counter() - begun
+    finally:
+        assert peer.stdin is not None
+        peer.stdin.close()
+        peer.wait(10)
+
+
+def measure(size: int, turns: int, where: Path | None) -> dict[str, Any]:
+    """Bytes a second of either, the best of the turns."""
+    torch.manual_seed(0)
+    wrote, served = [], []
+    for _ in range(turns):
+        with tempfile.TemporaryDirectory(dir=where) as folder:
+            stored, seconds = write(Path(folder) / "a", size)
+            total = SLOT_BYTES * len(stored.slots)
+            wrote.append(total / seconds)
+            served.append(total / serve(Path(folder) / "a", stored, Path(folder) / "b"))
+    return {
+        "commit": report.commit(),
+        "bytes": size,
+        "write_bytes_per_s": round(max(wrote)),
+        "serve_bytes_per_s": round(max(served)),
+        "turns": {"write": [round(x) for x in wrote], "serve": [round(x) for x in served]},
+        "load": os.getloadavg()[0],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="one object on stdout")
+    parser.add_argument("--mb", type=int, default=128)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--folder", type=Path, help="on which disk; by default that of temporary files")
+    options = parser.parse_args()
+    found = measure(options.mb * 1_000_000, options.turns, options.folder)
+    if options.json:
+        print(json.dumps(found))
+        return
+    for name in ("write", "serve"):
+        print(f"{name}: {found[f'{name}_bytes_per_s'] / 1e6:,.0f} MB/s of {found['turns'][name]}")
+
+
+if __name__ == "__main__":
+    main()
