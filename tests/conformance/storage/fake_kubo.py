@@ -19,6 +19,17 @@ from assay.storage.dagpb import children
 CODECS = {"raw": RAW, "dag-pb": DAG_PB}
 
 
+OPTIONS = {
+    "block/put": {"cid-codec", "mhtype", "mhlen", "pin", "allow-big-block", "format", "timeout"},
+    "block/get": {"arg", "timeout"},
+    "block/stat": {"arg", "offline", "timeout"},
+    "block/rm": {"arg", "force", "quiet", "timeout"},
+    "pin/add": {"arg", "recursive", "name", "progress", "timeout"},
+    "pin/rm": {"arg", "recursive", "timeout"},
+}
+"""What each method takes, by Kubo's reference; `offline` and `timeout` go with all."""
+
+
 class RpcError(Exception):
     """Becomes Kubo's 500 with a JSON message."""
 
@@ -45,7 +56,14 @@ class FakeKubo:
         self._server.server_close()
 
     def call(self, method: str, query: dict[str, str], body: bytes) -> bytes:
+        unknown = set(query) - OPTIONS[method] if method in OPTIONS else set()
+        if unknown:
+            raise RpcError(f"unknown options {sorted(unknown)} of {method}")
         if method == "block/put":
+            if query.get("format") and query.get("cid-codec", "raw") != "raw":
+                raise RpcError(
+                    'unable to use "format" (deprecated) and a custom "cid-codec" at the same time'
+                )
             cid = str(Cid.of(body, CODECS[query["cid-codec"]]))
             if len(body) > 1 << 20 and query.get("allow-big-block") != "true":
                 raise RpcError("produced block is over 1MiB: big blocks can't be exchanged with other peers")
@@ -66,9 +84,10 @@ class FakeKubo:
             self.pins.remove(cid)
             return json.dumps({"Pins": [cid]}).encode()
         if method == "block/rm":
-            self._block(cid)
-            del self.blocks[cid]
-            return json.dumps({"Hash": cid}).encode() + b"\n"
+            removed = {"Hash": cid}
+            if self.blocks.pop(cid, None) is None:
+                removed["Error"] = f"ipld: could not find {cid}"
+            return json.dumps(removed).encode() + b"\n"
         raise RpcError(f"unknown method {method}")
 
     def _block(self, cid: str) -> bytes:
