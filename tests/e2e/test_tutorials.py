@@ -15,7 +15,7 @@ from tests.e2e.tutorials import TUTORIALS, Reader, blocks, commands
 
 PROMISED = {
     "developer": ("wrong-data: everything that it promises happened", "done: 1 of 1 rounds settled", "200"),
-    "gpu-owner": ("earned as solver: +", "wallet 1,400 tok"),
+    "gpu-owner": ("earned as solver: +", "wallet 1400 tok"),
     "researcher": ("segments give the receipt's roots", "is a sound job", "held-out loss"),
     "verifier": ("won by the challenger (arithmetic)", "earned as whistleblower: +"),
 }
