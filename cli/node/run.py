@@ -132,7 +132,8 @@ def run_node(
     status = partial(_status, service, connection, emit, storage.traffic, watch)
     server = WebServer(node_app(served, status, role, storage.traffic), reach.host, reach.port)
     url = server.start()
-    service.housekeeping = Housekeeping(connection, storage, reach.announced(url), watch)
+    announced = reach.announced(url)
+    service.housekeeping = Housekeeping(connection, storage, announced, watch)
     try:
         with suppress(Retry):  # it is announced once the chain answers
             service.housekeeping()
