@@ -6,6 +6,7 @@
 # make vectors   the arbiter against the integer model on a million vectors; make games: ten thousand random programs
 # make second-chain   a whole job and a dispute on Hardhat's node, which is not Anvil (300 MB of npm packages)
 # make symbolic  proofs about the contracts' money; make slither: static analysis (both install their tool when asked)
+# make site    the documentation as a site, in site/ (part of lint: a broken link fails)
 # make browser   the dashboard in Chromium: live, at 390 px, by keyboard, with axe-core (installs Chromium when asked)
 # make kernels   the GPU's kernels against the definition, by Triton's interpreter (installed when asked)
 
@@ -19,7 +20,7 @@ NPM_STAMP := contracts/node_modules/.assay-installed
 HARDHAT_STAMP := tests/hardhat/node_modules/.assay-installed
 BUILT_STAMP := contracts/out-assay/.built
 
-.PHONY: setup demo test test-contracts test-python test-slow browser vectors games symbolic slither kernels second-chain lint lint-python lint-contracts check format clean
+.PHONY: setup demo test test-contracts test-python test-slow browser site vectors games symbolic slither kernels second-chain lint lint-python lint-contracts check format clean
 
 setup: $(BUILT_STAMP)
 
@@ -86,6 +87,11 @@ lint-python: setup
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 	$(PY) scripts/check_columns.py
+	$(PY) scripts/generate/reference.py --check
+	@$(MAKE) --no-print-directory site
+
+site: setup
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --quiet
 
 lint-contracts: setup
 	$(FORGE) fmt --check

@@ -59,27 +59,41 @@ def connect(
     keystore: str | Path | None = None,
     deployment: str | Path | None = None,
     max_spend: str | None = None,
+    host: str | None = None,
+    port: int = 0,
+    announce_url: str | None = None,
     quiet: bool = True,
 ) -> Market:
     """Connect to a market; without `account`, and none in the settings, for reading only.
 
     `rpc_url`: one URL, or several of which the first is preferred; `max_spend`: most ether for gas, such as
-    "0.1ether"; `quiet=False` says on stderr what is done. Raises Ask where there is no chain, deployment or
+    "0.1ether"; `host`, `port` and `announce_url`: where a posted job's files are served, and the base URL
+    that is told to others (``app.reach``; loopback and where it listens by default, which suits a devnet);
+    `quiet=False` says on stderr what is done. Raises Ask where there is no chain, deployment or
     key, and RpcUnreachable.
     """
     urls = rpc_url if rpc_url is None or isinstance(rpc_url, str) else ",".join(rpc_url)
     texts = (None if path is None else str(path) for path in (home, password_file, keystore, deployment))
     home_text, password_text, keystore_text, deployment_text = texts
-    flags = Flags(home_text, urls, account, password_text, keystore_text, deployment_text)
+    flags = Flags(
+        home_text,
+        urls,
+        account,
+        password_text,
+        keystore_text,
+        deployment_text,
+        host=host,
+        announce_url=announce_url,
+    )
     app = App(flags, Output(as_json=False, quiet=quiet), yes=True, dry_run=False, max_spend=max_spend)
-    return Market(app)
+    return Market(app, port)
 
 
 class Market:
     """A market, and one's account on it. Close it, or use it as a context manager."""
 
-    def __init__(self, app: App) -> None:
-        self._app, self._stack = app, ExitStack()
+    def __init__(self, app: App, port: int = 0) -> None:
+        self._app, self._port, self._stack = app, port, ExitStack()
         name = app.settings.describe()["account"].value
         self._connection: Connection = app.connect(name) if name else app.view()
         self._account = name
@@ -204,8 +218,11 @@ class Market:
 
     def _serve(self) -> None:
         """Serve the account's blocks until the market is closed."""
+        from assay.app.reach import reach_of
         from assay.app.web import serve_blocks
 
         if not self._serving:
             connection, storage = self._connection, self._own_storage()
-            self._serving = self._stack.enter_context(serve_blocks(self._account, connection, storage))
+            reach = reach_of(self._app.settings, self._port)
+            served = serve_blocks(self._account, connection, storage, reach)
+            self._serving = self._stack.enter_context(served)

@@ -16,6 +16,7 @@ from assay.app.times import show_moment
 from assay.app.units import show_amount
 from assay.chain.contracts.ledger import FREE, Entry, Ledger, ledger
 from assay.chain.eth.rpc import get_block, quantity
+from assay.node.pending import Pending, pending
 from assay.protocol.errors import Stop
 from assay.protocol.types import Address, JobId
 
@@ -48,6 +49,7 @@ def show_earnings(app: App, address: Address, role: str, job: str | None, limit:
     found = ledger(market, address)
     entries = [e for e in found.entries if job_id is None or e.job_id == job_id]
     shown = entries[-limit:]
+    to_come = [one for one in pending(market, address, role) if job_id is None or one.job_id == job_id]
     times = {
         block: quantity((get_block(connection.rpc, block) or {})["timestamp"], "a block's time")
         for block in {entry.block for entry in shown}
@@ -60,12 +62,15 @@ def show_earnings(app: App, address: Address, role: str, job: str | None, limit:
         "byJob": {f"0x{j.hex()}": str(earned(found, role, j)) for j in _jobs(entries)},
         "entries": [_entry_data(entry, times[entry.block]) for entry in shown],
         "leftOut": len(entries) - len(shown),
+        "pending": [{**plain(one), "amount": str(one.amount)} for one in to_come],
         "pots": {pot: str(held) for pot, held in found.pots.items()},
         "reconciles": not found.gaps,
     }
     app.output.result("earnings", data, _lines(found, shown, times, connection.clock.now()))
     if not app.output.as_json:
         app.output.out.print(_sums(app, found, role, job_id, entries, shown), markup=False)
+        if to_come:
+            app.output.out.print(_to_come(to_come, connection.clock.now()))
     if found.gaps:
         gaps = ", ".join(f"{pot} by {show_amount(gap)}" for pot, gap in found.gaps.items())
         raise Stop(
@@ -94,6 +99,14 @@ def _lines(found: Ledger, shown: list[Entry], times: dict[int, int], now: int) -
     for entry in shown:
         when = show_moment(times[entry.block], now)
         rows.add_row(when, entry.pot, signed(entry.amount), f"{entry.kind}: {entry.why}")
+    return rows
+
+
+def _to_come(payments: list[Pending], now: int) -> Table:
+    rows = table("to come, if nobody disputes", "what", "#amount", "settles", "why then")
+    for one in payments:
+        when = "not known yet" if one.due is None else f"from {show_moment(one.due, now)}"
+        rows.add_row(f"{one.place} of job {one.job_id.hex()[:16]}", signed(one.amount), when, one.why)
     return rows
 
 

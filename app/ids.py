@@ -8,6 +8,8 @@ from typing import Protocol, TypeVar
 from assay.protocol.errors import Stop
 from assay.protocol.types import ClaimId, JobId
 
+LATEST = "latest"
+"""Instead of a job's id: the one that was posted last."""
 SHORTEST = 8
 """Fewest digits that may stand for an id."""
 WHOLE = 64
@@ -43,7 +45,12 @@ def parse_id(text: str) -> bytes:
 
 
 def job_id_of(market: Ids, text: str) -> JobId:
-    """The job of an id or its first digits; a whole id is taken as it is. Raises Stop."""
+    """The job of an id or its first digits; a whole id is taken as it is; `latest` is the one that was posted
+    last. Raises Stop."""
+    if text == LATEST:
+        if known := list(market.job_ids()):
+            return known[-1]
+        raise Stop("there is no job yet", hint="`assay job post` posts one", code="no-such-job")
     digits = digits_of(text)
     if len(digits) == WHOLE:
         return JobId(bytes.fromhex(digits))

@@ -11,7 +11,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -59,7 +59,7 @@ def node_app(store: BlockStore, status: StatusOf, role: str, traffic: Traffic | 
 
     @app.get("/readyz")
     def readyz(response: Response) -> dict[str, Any]:
-        ready = bool(plain(status()).get("ready", True))
+        ready = is_ready(plain(status()))
         response.status_code = 200 if ready else 503
         return {"ready": ready}
 
@@ -76,6 +76,11 @@ def node_app(store: BlockStore, status: StatusOf, role: str, traffic: Traffic | 
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
 
     return app
+
+
+def is_ready(status: Mapping[str, Any]) -> bool:
+    """Whether a node has begun its work and sees the chain: its last look at the market did not fail."""
+    return status.get("action") != "starting" and not str(status.get("error", "")).startswith("tick: ")
 
 
 def _numbers(status: Any, prefix: str = "") -> list[tuple[str, float]]:

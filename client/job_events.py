@@ -74,6 +74,8 @@ def events_between(before: Following | None, now: Following) -> list[JobEvent]:
         found.append(JobEvent(JobEventKind.CONVICTION, text, at, following=now))
     if now.rewinds > rewinds:
         text = f"the job is rewound and goes on from round {at}"
+        if before is None:
+            text = f"rewound {now.rewinds} time(s) so far"
         found.append(JobEvent(JobEventKind.REWIND, text, at, following=now))
     for line in now.tasks:
         found += _of_task(was.get((line.round, line.shard)), line, before, now)

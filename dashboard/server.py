@@ -43,13 +43,13 @@ class Guarded:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, asked: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", ()), *_HEADERS]
             await send(message)
 
-        await self._app(scope, receive, guarded)
+        await self._app(asked, receive, guarded)
 
 
 def dashboard_app(feed: Feed, replay: Callable[[int], dict[str, Any]], hosts: list[str]) -> FastAPI:

@@ -6,11 +6,14 @@ was convicted, so that a cheat that was not played, or was convicted for somethi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from assay.app.units import parse_amount
 from assay.devnet.market import NodeSpec, default_nodes
+from assay.protocol.errors import Stop
 from assay.scenario.outcome import Outcome
 
 LOOK = ("--poll", "0.4")
@@ -292,3 +295,40 @@ SCENARIOS = {
         Scenario("honest", "nobody cheats", lambda: cast(3), _honest_promises),
     )
 }
+
+
+def cast_of(fault: str, honest: list[NodeSpec]) -> list[NodeSpec]:
+    """Nodes among whom somebody cheats, from ``NAME`` or ``NAME@ROUND``: the scenario's own, and those honest
+    ones whose names it does not have; no honest whistleblower that is not among these. Raises Stop for an
+    unknown name, or a round where it has none."""
+    name, at, round_ = fault.partition("@")
+    scenario = SCENARIOS.get(name)
+    if scenario is None:
+        known = ", ".join(SCENARIOS)
+        raise Stop(f"there is no scenario {name!r}", hint=f"there are {known}", code="not-found")
+    nodes = scenario.nodes()
+    if at:
+        nodes = [replace(spec, arguments=_in_round(spec.arguments, name, round_)) for spec in nodes]
+        if nodes == scenario.nodes() and not any(_fault_of(spec.arguments) for spec in nodes):
+            raise Stop(f"{name} happens whenever it can, in no round of choice", hint=f"write --fault {name}")
+    wanted = {spec.name for spec in honest}
+    nodes = [s for s in nodes if s.role != "whistleblower" or s.name in wanted or "--accuse" in s.arguments]
+    names = {spec.name for spec in nodes}
+    return [*nodes, *(spec for spec in honest if spec.name not in names)]
+
+
+def _fault_of(arguments: Sequence[str]) -> re.Match[str] | None:
+    """The round in a node's fault, if it has one."""
+    texts = [value for option, value in pairwise(arguments) if option == "--fault"]
+    return re.fullmatch(r"((?:state:)?)(\d+)(:\d+:\d+:\d+)", texts[0]) if texts else None
+
+
+def _in_round(arguments: tuple[str, ...], name: str, round_: str) -> tuple[str, ...]:
+    """The same arguments with their fault in this round."""
+    if not round_.isdecimal():
+        raise Stop(f"{round_!r} is no round", hint=f"write --fault {name}@0", code="bad-fault")
+    found = _fault_of(arguments)
+    if found is None:
+        return arguments
+    moved = f"{found[1]}{round_}{found[3]}"
+    return tuple(moved if text == found[0] else text for text in arguments)

@@ -24,6 +24,7 @@ from assay.devnet.market import (
 )
 from assay.devnet.restart import gone, restart_nodes
 from assay.devnet.restart import restart as restart_process
+from assay.devnet.snapshots import restore_snapshot, snapshot_names, take_snapshot
 from assay.protocol.errors import Ask
 
 SCENARIO = ("assay.cli.commands.scenario", "Watch a cheat being caught.")
@@ -35,11 +36,18 @@ commands = typer.Typer(
 @commands.command()
 def up(
     context: typer.Context,
-    solvers: Annotated[int, typer.Option(min=0, max=16)] = 2,
-    verifiers: Annotated[int, typer.Option(min=0, max=16)] = 3,
-    whistleblowers: Annotated[int, typer.Option(min=0, max=16)] = 1,
+    solvers: Annotated[int, typer.Option(min=0)] = 2,
+    verifiers: Annotated[int, typer.Option(min=0)] = 3,
+    whistleblowers: Annotated[int, typer.Option(min=0)] = 1,
     block_time: Annotated[float, typer.Option(help="Seconds between empty blocks.")] = 1.0,
     client_tokens: Annotated[str, typer.Option(help="What the account `client` gets.")] = "10000tok",
+    fault: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME[@ROUND]",
+            help="Somebody cheats: a scenario's name (`devnet scenario list`), and the round of its fault.",
+        ),
+    ] = "",
 ) -> None:
     """Start a chain, deploy the market, and run solvers, verifiers and whistleblowers; or go on with the
     devnet of this folder, as it was, whatever the options say: one that `down` has stopped, or that has lost
@@ -61,6 +69,10 @@ def up(
 
     usual = parse_job_file(template("mlp", source="digits", rounds=1, times=LOCAL), "the usual job")
     nodes = default_nodes(solvers, verifiers, whistleblowers)
+    if fault:
+        from assay.scenario.catalogue import cast_of
+
+        nodes = cast_of(fault, nodes)
     devnet = bring_up(app, nodes, block_time, conditions_of(usual))
     fund_account(app, "client", parse_amount(client_tokens))
     rows = _node_table(app.settings.home, devnet)
@@ -155,6 +167,31 @@ def logs(context: typer.Context, name: str, lines: int = 40) -> None:
         )
     tail = path.read_text(errors="replace").splitlines()[-lines:]
     app.output.result("devnet-logs", tail, "\n".join(tail))
+
+
+@commands.command()
+def snapshot(context: typer.Context, name: str) -> None:
+    """Keep the whole devnet as it is now under a name: chain, nodes' data, keys. It pauses for that."""
+    app = app_of(context)
+    folder = take_snapshot(app, name)
+    app.output.result("devnet-snapshot", {"name": name, "folder": str(folder)}, f"kept as {name}")
+
+
+@commands.command()
+def restore(context: typer.Context, name: str) -> None:
+    """Go on from a snapshot; what happened since is forgotten."""
+    app = app_of(context)
+    devnet = restore_snapshot(app, name)
+    rows = _node_table(app.settings.home, devnet)
+    app.output.result("devnet", devnet, rows)
+
+
+@commands.command()
+def snapshots(context: typer.Context) -> None:
+    """Snapshots of this folder's devnet."""
+    app = app_of(context)
+    names = snapshot_names(app.settings.home)
+    app.output.result("devnet-snapshots", names, "\n".join(names) or "there is none")
 
 
 @commands.command()

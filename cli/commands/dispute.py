@@ -129,7 +129,9 @@ def tree(context: typer.Context, game_id: GameId) -> None:
 def open_game(
     context: typer.Context,
     job: str,
-    round_: Annotated[int, typer.Option("--round")],
+    round_: Annotated[
+        int | None, typer.Option("--round", help="By default the first false claim of the job is looked for.")
+    ] = None,
     shard: Annotated[int, typer.Option()] = 0,
     outer: Annotated[bool, typer.Option(help="The round's outer step instead of a task.")] = False,
     play: Annotated[bool, typer.Option(help="Play this side of the game to its end, too.")] = False,
@@ -139,17 +141,21 @@ def open_game(
     app.output.say(f"opening account {app.settings.account}")
     connection = app.connect()
     from assay.app.machine import secret_of
-    from assay.cli.commands.inspect import audit_place, open_inspection
+    from assay.cli.commands.inspect import audit_place, first_finding, open_inspection
     from assay.node.challenger import Challenger
 
     inspection = open_inspection(app, job)
     try:
-        finding, _ = audit_place(inspection, Kind.OUTER if outer else Kind.TASK, round_, shard, None)
+        if round_ is None:
+            finding = first_finding(inspection)
+        else:
+            finding, _ = audit_place(inspection, Kind.OUTER if outer else Kind.TASK, round_, shard, None)
     finally:
         inspection.close()
     if finding is None:
+        every = "every claim that stands" if round_ is None else "the claim"
         raise Stop(
-            "the claim is right: there is nothing to challenge",
+            f"{every} is right: there is nothing to challenge",
             hint="a challenge of a right claim loses its bond",
             code="nothing-to-challenge",
         )

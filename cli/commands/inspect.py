@@ -11,9 +11,10 @@ from assay.app.wiring import Connection, NodeStorage
 from assay.node.audit import Finding, audit_claim
 from assay.node.states import StateProvider, open_state_provider
 from assay.protocol.errors import Ask
-from assay.protocol.types import ClaimView, JobView, Kind
+from assay.protocol.types import ClaimView, JobView, Kind, Phase
 
 VIEW_STORE = "view"
+FALLEN = (Phase.CONVICTED, Phase.VOID)
 
 
 @dataclass
@@ -51,6 +52,13 @@ def open_inspection(app: App, job: str) -> Inspection:
 def audit_view(inspection: Inspection, view: ClaimView, segments: range | None = None) -> Finding | None:
     """First thing that is wrong with a claim; None if nothing is."""
     return audit_claim(inspection.state_provider, view, None if segments is None else list(segments))
+
+
+def first_finding(inspection: Inspection) -> Finding | None:
+    """What is wrong with the oldest false claim that stands; None if all are right."""
+    claims = inspection.connection.market.claims(inspection.job.job_id)
+    standing = (view for view in claims if not view.stale and view.status.phase not in FALLEN)
+    return next((found for view in standing if (found := audit_view(inspection, view))), None)
 
 
 def audit_place(

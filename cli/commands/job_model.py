@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from assay.client.replaying import Replayed
     from assay.client.verifying import Verified
 
-JobArgument = Annotated[str, typer.Argument(help="The job's id, or its first 8 digits or more.")]
+JobArgument = Annotated[str, typer.Argument(help="The job's id, its first 8 digits or more, or `latest`.")]
 
 
 def fetch(

@@ -23,6 +23,9 @@ def run(
     host: Host = None,
     announce_url: AnnounceUrl = None,
     port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
+    webhook: Annotated[
+        str | None, typer.Option(help="URL that is told, by POST, of a clock that has half or a tenth left.")
+    ] = None,
     min_price: Annotated[str, typer.Option(help="Least price of a task.")] = "0tok",
     max_shards: Annotated[int, typer.Option(help="Most shards held at once.")] = 4,
     patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
@@ -70,7 +73,7 @@ def run(
         budget = disk_budget(parts.storage.store, disk, max_shards)
         return kind(*common, budget=budget, emit=parts.emit, engine=engine, poll_s=poll)
 
-    run_node(app, port, make, serve=not withhold)
+    run_node(app, port, make, webhook=webhook, serve=not withhold)
 
 
 @commands.command()

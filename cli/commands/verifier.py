@@ -25,6 +25,9 @@ def run(
     host: Host = None,
     announce_url: AnnounceUrl = None,
     port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
+    webhook: Annotated[
+        str | None, typer.Option(help="URL that is told, by POST, of a clock that has half or a tenth left.")
+    ] = None,
     patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
     bond_budget: Annotated[str, typer.Option(help="Most in bonds of own challenges at once.")] = "100tok",
     seed_age: Annotated[
@@ -91,7 +94,7 @@ def run(
         )
         return kind(*common, emit=parts.emit, engine=engine, poll_s=poll)
 
-    run_node(app, port, make)
+    run_node(app, port, make, webhook=webhook)
 
 
 @commands.command()

@@ -22,6 +22,9 @@ def run(
     host: Host = None,
     announce_url: AnnounceUrl = None,
     port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
+    webhook: Annotated[
+        str | None, typer.Option(help="URL that is told, by POST, of a clock that has half or a tenth left.")
+    ] = None,
     auto: Annotated[str, typer.Option(help="off, advise or play.")] = "play",
     bond_budget: Annotated[str, typer.Option(help="Most in bonds at once.")] = "200tok",
     audit_votes: Annotated[bool, typer.Option(help="Recheck keyed traces of votes too.")] = True,
@@ -62,7 +65,7 @@ def run(
             poll_s=poll,
         )
 
-    run_node(app, port, make)
+    run_node(app, port, make, webhook=webhook)
 
 
 @commands.command()

@@ -8,12 +8,13 @@ full disk. What it has begun on chain is in its journal; starting it again goes 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,6 +27,7 @@ from assay.app.reach import reach_of
 from assay.app.web import WebServer, node_app
 from assay.app.wiring import Connection, NodeStorage
 from assay.chain.eth.clock import ChainClock
+from assay.cli.node.alarms import Watch
 from assay.node.retention import Retention
 from assay.node.role import Node
 from assay.node.service import Service, Status
@@ -39,7 +41,8 @@ PURPOSE_OF = {"verifier": PROOF, "whistleblower": PROOF}
 
 
 class EventLog:
-    """A node's events as JSON lines, on standard error for people and in a file for the devnet's display.
+    """A node's events: JSON lines in a file and, for whoever collects logs, on standard error; words there
+    for a person at a terminal.
 
     What cannot be written, for want of room, is counted in `lost`: an event is no reason to stop.
     """
@@ -49,7 +52,7 @@ class EventLog:
         self.lost = 0
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         self._whole = True
-        self._echo = echo
+        self._echo, self._terminal = echo, sys.stderr.isatty()
         self._lock = threading.Lock()
 
     def __call__(self, event: dict[str, Any]) -> None:
@@ -58,7 +61,7 @@ class EventLog:
             self._keep(line.encode())
             if self._echo:
                 with suppress(OSError, ValueError):
-                    sys.stderr.write(line)
+                    sys.stderr.write(in_words(event) if self._terminal else line)
 
     def _keep(self, line: bytes) -> None:
         """Write a line; one that only half of goes is ended before the next."""
@@ -70,6 +73,25 @@ class EventLog:
         if written:
             self._whole = written == len(data)
         self.lost += written < len(data)
+
+
+def in_words(event: Mapping[str, Any]) -> str:
+    """An event as a line for a person: ``20:08:15 committed  round=0 shard=1``."""
+    rest = {k: v for k, v in plain(event).items() if k not in ("event", "role", "address")}
+    told = " ".join(f"{name}={value}" for name, value in rest.items())
+    return f"{time.strftime('%H:%M:%S')} {event.get('event', '')}  {told}\n"
+
+
+class Logged(logging.Handler):
+    """What libraries and this package log, as events among the others."""
+
+    def __init__(self, emit: Callable[[dict[str, Any]], None]) -> None:
+        super().__init__(logging.WARNING)
+        self._emit = emit
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level, text = record.levelname.lower(), record.getMessage()
+        self._emit({"event": "log", "level": level, "logger": record.name, "text": text})
 
 
 @dataclass(frozen=True)
@@ -84,25 +106,34 @@ class NodeParts:
 
 
 def run_node(
-    app: App, port: int, make: Callable[[NodeParts], Service], *, serve: bool = True
+    app: App,
+    port: int,
+    make: Callable[[NodeParts], Service],
+    *,
+    webhook: str | None = None,
+    serve: bool = True,
 ) -> None:
-    """Run one role until told to stop. Not to `serve` its blocks is for drills."""
+    """Run one role until told to stop; `webhook` is told of clocks that run low. Not to `serve` its blocks is
+    for drills."""
     name = app.settings.account
     home, reach = app.node_home(name), reach_of(app.settings, port)
     connection, storage = app.connect(), app.storage(name)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: connection.clock.stop())
     emit = EventLog(home / EVENTS_FILE, echo=not app.output.quiet)
+    logging.getLogger().addHandler(Logged(emit))
     service = make(NodeParts(connection, storage, connection.clock, emit, home))
     if isinstance(service, Node):
         service.retention = Retention(connection.market, storage.store, service.unclaimed)
     served = storage.store if serve else BlockStore(home / "served")
     storage.traffic.purpose = PURPOSE_OF.get(service.status.role, TRAINING)
-    status = partial(_status, service, connection, emit, storage.traffic)
-    server = WebServer(node_app(served, status, service.status.role, storage.traffic), reach.host, reach.port)
+    role = service.status.role
+    watch = Watch(connection.market, connection.clock.now, name, role, emit, webhook)
+    status = partial(_status, service, connection, emit, storage.traffic, watch)
+    server = WebServer(node_app(served, status, role, storage.traffic), reach.host, reach.port)
     url = server.start()
     announced = reach.announced(url)
-    service.housekeeping = Housekeeping(connection, storage, announced)
+    service.housekeeping = Housekeeping(connection, storage, announced, watch)
     try:
         with suppress(Retry):  # it is announced once the chain answers
             service.housekeeping()
@@ -112,16 +143,20 @@ def run_node(
         emit({"event": "stopping", "role": service.status.role, "name": name})
     finally:
         server.stop()
+        watch.close()
         storage.close()
 
 
-def _status(service: Service, connection: Connection, emit: EventLog, traffic: Traffic) -> Status:
+def _status(
+    service: Service, connection: Connection, emit: EventLog, traffic: Traffic, watch: Watch
+) -> Status:
     """The service's status, with how its chain endpoints and its event file do, and its blocks' bytes."""
     status = service.status
     health = {f"rpc_{name}": count for name, count in connection.rpc.counters.items()}
     unsaid = {"events_lost": emit.lost, "unsaid": service.unsaid}
     bytes_ = {f"bytes_{name}": count for name, count in traffic.totals().items()}
-    counters = {**status.counters, **health, **bytes_, **{name: n for name, n in unsaid.items() if n}}
+    shown = {name: n for name, n in unsaid.items() if n}
+    counters = {**status.counters, **health, **bytes_, **watch.counters(), **shown}
     return replace(status, counters=counters, endpoints=connection.rpc.troubles())
 
 
@@ -129,8 +164,8 @@ class Housekeeping:
     """What a node does between its looks: it announces where it serves, looks after its transactions, and
     follows its peers. Called more often than every `PEERS_EVERY_S`, it does nothing."""
 
-    def __init__(self, connection: Connection, storage: NodeStorage, url: str) -> None:
-        self._connection, self._storage, self._url = connection, storage, url
+    def __init__(self, connection: Connection, storage: NodeStorage, url: str, watch: Watch) -> None:
+        self._connection, self._storage, self._url, self._watch = connection, storage, url, watch
         self._last = -PEERS_EVERY_S
         self._announcement = ""
         """Intent of the announcement; once it is mined, `resume` looks after it."""
@@ -143,7 +178,7 @@ class Housekeeping:
         self._last = time.monotonic()
         errors: list[AssayError] = []
         self._storage.traffic.save()
-        for part in (self._connection.writer.sender.resume, self._announce, self._follow):
+        for part in (self._connection.writer.sender.resume, self._announce, self._follow, self._watch):
             try:
                 part()
             except AssayError as error:

@@ -1,0 +1,64 @@
+"""What an account has earned and not been paid yet: how much, when at the earliest, and what it waits for.
+
+Contract: pure, as of one block. Amounts are what settles if nobody disputes; nothing of it is certain before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from assay.node.upkeep import window_end
+from assay.protocol.ports import MarketView
+from assay.protocol.types import Address, ClaimId, ClaimView, JobId, JobView, Kind, Phase, Wei
+
+WAITS = {
+    Phase.COMMITTED: "its verifiers are not drawn yet",
+    Phase.SEEDED: "its verifiers vote",
+    Phase.ACCEPTED: "the challenge window ends then",
+}
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A payment to come."""
+
+    job_id: JobId
+    claim_id: ClaimId
+    place: str
+    amount: Wei
+    due: int | None
+    """The chain's time from which it can be settled; None while that is not known."""
+    why: str
+
+
+def pending(market: MarketView, account: Address, role: str) -> list[Pending]:
+    """What a solver's claims or a verifier's votes will bring, oldest first; nothing for another role."""
+    found: list[Pending] = []
+    with market.snapshot():
+        for job in market.jobs():
+            if job.progress.closed:
+                continue
+            for view in market.claims(job.job_id):
+                if view.status.phase in WAITS and not view.stale and not view.left_out:
+                    found += _of_claim(job, view, account, role)
+    return found
+
+
+def _of_claim(job: JobView, view: ClaimView, account: Address, role: str) -> Iterator[Pending]:
+    claim, status, terms = view.claim, view.status, job.terms
+    if role == "solver" and claim.claimant == account:
+        amount = claim.price
+    elif role == "verifier" and any(v.verifier == account and v.revealed and v.valid for v in view.votes):
+        amount = terms.verifier_fee
+    else:
+        return
+    due = int(window_end(view, terms)) if status.phase == Phase.ACCEPTED else None
+    why = WAITS[status.phase]
+    if status.open_games:
+        due, why = None, f"{status.open_games} game(s) on it are being played"
+    elif due is not None and claim.round > job.progress.settled_rounds:
+        why = f"it ends then, and round {job.progress.settled_rounds} has to be settled first"
+    kind = "outer step" if claim.kind == Kind.OUTER else f"task {claim.round}/{claim.shard}"
+    place = f"{kind} {claim.round}" if claim.kind == Kind.OUTER else kind
+    yield Pending(job.job_id, view.claim_id, place, Wei(amount), due, why)

@@ -1,0 +1,127 @@
+"""docs/commands.md and docs/python.md, from the code: every command with its options, every public name.
+
+Usage: reference.py [--check]. With --check nothing is written; the exit status is 1 where a file differs.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+from typer.main import get_command
+
+import assay
+from assay.cli.main import root
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+COLUMNS = 110
+MADE = "Made by `scripts/generate/reference.py` from the code; the lint step compares."
+
+
+def wrapped(text: str) -> str:
+    """A paragraph within the columns; angle brackets and pipes as themselves."""
+    return fill(" ".join(text.split()), COLUMNS, break_long_words=False, break_on_hyphens=False)
+
+
+def walked(command: Any, context: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Every command below a group with its whole name, in the order of `--help`."""
+    names = command.list_commands(context) if hasattr(command, "list_commands") else []
+    if not names:
+        yield path, command
+    for name in names:
+        found = command.get_command(context, name)
+        if found is not None and not found.hidden:
+            yield from walked(found, context, f"{path} {name}")
+
+
+def option_line(parameter: Any) -> str:
+    """One option in Markdown."""
+    names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+    needed = " (needed)" if parameter.required else ""
+    given = parameter.default
+    plain = isinstance(given, (str, int, float, Path)) and not isinstance(given, bool) and str(given)
+    default = f" By default `{given}`." if plain else ""
+    words = (getattr(parameter, "help", None) or "").strip()
+    text = f"- {names}{needed}{': ' + words if words else ''}{default}"
+    return fill(text, COLUMNS, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def commands() -> str:
+    """docs/commands.md."""
+    top = get_command(root)
+    context = top.make_context("assay", ["--help"], resilient_parsing=True)
+    parts = ["# Commands", MADE, "Options before a command's name, which all of them take:"]
+    parts.append("\n".join(option_line(p) for p in top.params if "--help" not in p.opts))
+    for path, command in walked(top, context, "assay"):
+        arguments = [p for p in command.params if p.param_type_name == "argument"]
+        shown = " ".join(p.name.upper() if p.required else f"[{p.name.upper()}]" for p in arguments)
+        parts.append(f"## {path}")
+        parts.append(f"`{' '.join((path, *([shown] if shown else []), '[OPTIONS]'))}`")
+        parts += [wrapped(part) for part in re.split(r"\n\s*\n", inspect.cleandoc(command.help or ""))]
+        options = [p for p in command.params if p.param_type_name == "option" and "--help" not in p.opts]
+        if options:
+            parts.append("\n".join(option_line(p) for p in options))
+    return "\n\n".join(parts) + "\n"
+
+
+def doc(thing: Any) -> list[str]:
+    """A docstring's paragraphs; an indented example as code."""
+    parts = re.split(r"\n\s*\n", inspect.cleandoc(thing.__doc__ or ""))
+    return [f"```text\n{part}\n```" if part.startswith("    ") else wrapped(part) for part in parts if part]
+
+
+def signature(thing: Any) -> str:
+    """How it is called, a parameter a line where one line is too short."""
+    whole = str(inspect.signature(thing)).replace("'", "")
+    if len(whole) < COLUMNS - 20:
+        return whole
+    head, _, result = whole.rpartition(" -> ")
+    inner = re.sub(r", (?=\*?\w+(?::|$)|\*,|\*$)", ",\n    ", head[1:-1])
+    return f"(\n    {inner},\n) -> {result}"
+
+
+def python() -> str:
+    """docs/python.md."""
+    parts = ["# Python", MADE, *doc(assay)[:1], "A job in five lines: see the [README](../README.md)."]
+    for name in assay.__all__:
+        thing = getattr(assay, name)
+        parts.append(f"## assay.{name}")
+        if inspect.isfunction(thing) or (inspect.isclass(thing) and name in ("Plan", "Schedule", "Dataset")):
+            parts.append(f"```python\n{name}{signature(thing)}\n```")
+        parts += doc(thing)
+        if inspect.isclass(thing) and thing.__module__.startswith("assay.api"):
+            for method, member in vars(thing).items():
+                body = getattr(member, "fget", None) or member
+                if method.startswith("_") or not callable(body) or not body.__doc__:
+                    continue
+                call = "" if isinstance(member, property) else signature(body).replace("(self, ", "(", 1)
+                parts.append(f"### {name}.{method}")
+                if call:
+                    parts.append(f"```python\n{method}{call.replace('(self)', '()')}\n```")
+                parts += doc(body)
+    return "\n\n".join(parts) + "\n"
+
+
+def main() -> int:
+    """Write both, or compare them."""
+    different = []
+    for name, text in (("commands.md", commands()), ("python.md", python())):
+        path = DOCS / name
+        if not path.exists() or path.read_text() != text:
+            different.append(name)
+            if "--check" not in sys.argv:
+                path.write_text(text)
+    if "--check" in sys.argv and different:
+        named = ", ".join(f"docs/{name}" for name in different)
+        print(f"{named}: not what the code says; python scripts/generate/reference.py")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

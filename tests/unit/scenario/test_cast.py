@@ -1,0 +1,49 @@
+"""`devnet up --fault NAME@ROUND`: who is on the devnet, and what they are told to do."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay.devnet.market import default_nodes
+from assay.protocol.errors import Stop
+from assay.scenario.catalogue import SCENARIOS, cast_of
+
+
+def option(nodes: list, name: str, what: str) -> str:  # type: ignore[type-arg]
+    arguments = next(spec.arguments for spec in nodes if spec.name == name)
+    return str(arguments[arguments.index(what) + 1])
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_scenario_can_be_cast(name: str) -> None:
+    assert cast_of(name, default_nodes(0, 0, 1)) == SCENARIOS[name].nodes()
+
+
+def test_the_round_is_chosen_and_nothing_else() -> None:
+    usual, chosen = cast_of("one-ulp", []), cast_of("one-ulp@0", [])
+    assert option(usual, "solver-1", "--fault") == "1:9:4:777"
+    assert option(chosen, "solver-1", "--fault") == "0:9:4:777"
+    assert option(cast_of("wrong-state@2", []), "solver-1", "--fault") == "state:2:11:29:77"
+    assert [spec.name for spec in chosen] == [spec.name for spec in usual]
+    assert [s for s in chosen if s.name != "solver-1"] == [s for s in usual if s.name != "solver-1"]
+
+
+def test_honest_nodes_beyond_the_cast_are_there_too() -> None:
+    names = [spec.name for spec in cast_of("one-ulp", default_nodes(5, 7, 2))]
+    assert len(names) == len(set(names)) == 5 + 7 + 2
+    assert "--collude-with" not in next(
+        s.arguments for s in cast_of("one-ulp", default_nodes(2, 7, 1)) if s.name == "verifier-7"
+    )
+
+
+def test_an_honest_whistleblower_is_there_only_if_asked_for_and_a_cheat_always() -> None:
+    assert not [s for s in cast_of("one-ulp", default_nodes(2, 2, 0)) if s.role == "whistleblower"]
+    junk = [s for s in cast_of("junk-challenge", default_nodes(2, 2, 0)) if s.role == "whistleblower"]
+    assert [s.name for s in junk] == ["whistle-1"]
+
+
+@pytest.mark.parametrize("text", ["two-ulps", "one-ulp@", "one-ulp@x", "wrong-data@1", "one-ulp@-1"])
+def test_what_cannot_be_cast_is_refused(text: str) -> None:
+    with pytest.raises(Stop) as refused:
+        cast_of(text, [])
+    assert refused.value.hint
