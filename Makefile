@@ -8,6 +8,8 @@
 # make symbolic  proofs about the contracts' money; make slither: static analysis (both install their tool when asked)
 # make site    the documentation as a site, in site/ (part of lint: a broken link fails)
 # make browser   the dashboard in Chromium: live, at 390 px, by keyboard, with axe-core (installs Chromium when asked)
+# make attacks   every attack of docs/threats.md: what it was, what it paid, what the honest side kept
+# make fuzz      coverage-guided fuzzing of every decoder (installs atheris when asked)
 # make kernels   the GPU's kernels against the definition, by Triton's interpreter (installed when asked)
 
 PYTHON ?= python3.11
@@ -76,6 +78,12 @@ kernels: setup
 
 browser: setup
 	tests/browser/run.sh
+
+attacks: setup
+	PYTHONPATH=. $(PY) scripts/prove/attacks.py
+
+fuzz: setup
+	$(PY) scripts/prove/fuzz.py
 
 slither: setup
 	$(PY) scripts/prove/slither.py

@@ -198,6 +198,12 @@ class ChainDay:
                 service._guarded("housekeeping", service.housekeeping)
         self.pass_time(blocks)
 
+    def two_at_once(self, name: str) -> None:
+        """Let a solver hold a shard of two jobs."""
+        solver = self.services[name]
+        assert isinstance(solver, SolverService)
+        solver.limits = replace(solver.limits, max_shards=2)
+
     def look_after(self, name: str) -> None:
         try:
             self.markets[name].sender.resume()

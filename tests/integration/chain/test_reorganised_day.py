@@ -94,3 +94,34 @@ def test_attack_46_deep_reorganisations_change_nothing_either(
     day = ChainDay(rpc, artifacts, tmp_path)
     found = reorganised(day, 100 + seed, (1, 64), times=8, every=3 + seed)
     assert found == [], day.events[-10:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6))
+def test_attack_46_two_jobs_and_nine_reorganisations_of_6_to_20_blocks(
+    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, seed: int
+) -> None:
+    """What once stood still at round 3, with `WrongRound` and `EarlierUnsettled` though progress read 3."""
+    r = random.Random(300 + seed)
+    day = ChainDay(rpc, artifacts, tmp_path)
+    for name in ("ann", "bob"):
+        day.two_at_once(name)
+    jobs = [day.post(rounds=5)]
+    turns = done = 0
+    while turns < 400 and (done < 9 or not all(day.closed(job_id)() for job_id in jobs)):
+        turns += 1
+        if turns == 12:
+            jobs.append(day.post(rounds=5, nonce=2))
+        if turns > 12 and done < 9 and turns % 5 == 0:
+            off = tuple(name for name in NAMES[1:] if r.random() < 0.3)
+            day.lose(r.randint(6, 20), grow=r.choice([0, 0, 3]))
+            done += 1
+            for _ in range(r.randint(0, 2)):
+                day.turn(off)
+        day.turn()
+    assert len(set(jobs)) == 2 and day.lost >= 9 * 6, "blocks were taken away"
+    for job_id in jobs:
+        assert day.closed(job_id)(), (day.markets["client"].job(job_id).progress, day.events[-20:])
+        assert day.unsound(job_id) == [], day.events[-10:]
+    first, second = (day.model(job_id) for job_id in jobs)
+    assert len(first) == 5 and first[:2] == BITS and second == first
