@@ -60,7 +60,9 @@ class MarketSource:
     def __init__(self, app: App, node_urls: Sequence[str], *, losses: bool = True) -> None:
         self._app, self._losses = app, losses
         self._connection, self._storage = app.view(), app.storage("view")
-        self._names = names_of(app)
+        self._names: dict[Address, str] = {}
+        self._names_of: float | None = None
+        """When the keystore had last changed as its names were read."""
         self._heads, self._reorganised, self._last_gone = Heads(), 0, 0
         self._past: dict[JobId, Past] = {}
         self._node_urls = list(node_urls)
@@ -74,6 +76,7 @@ class MarketSource:
     def refresh(self) -> dict[str, Any]:
         market, rpc = self._connection.market, self._connection.rpc
         market.refresh()
+        self._read_names()
         head = get_block(rpc, market.block)
         if head is None:
             raise Retry("the chain's last block is gone again", hint="this is tried again by itself")
@@ -136,6 +139,13 @@ class MarketSource:
                 )
                 self._replays[key] = {"moves": view.moves, **own_replay(provider, view, claim)}
             return self._replays[key]
+
+    def _read_names(self) -> None:
+        """Names anew, where keys have come or gone."""
+        folder = self._app.settings.keystore
+        changed = folder.stat().st_mtime if folder.is_dir() else 0.0
+        if changed != self._names_of:
+            self._names, self._names_of = names_of(self._app), changed
 
     def _now(self) -> int:
         return int(self._connection.clock.now())

@@ -26,6 +26,7 @@ from assay.client.posting import OverBudget
 from assay.dashboard.serve import serving
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.types import Phase
+from tests.integration.cli.conftest import run
 
 TOK = 10**18
 DATA = assay.Dataset(assay.LabelledLayout(4, 255.0), bytes(range(250)) * 4, bytes(50))
@@ -116,7 +117,9 @@ def test_the_dashboard_shows_the_market_and_what_a_reorganisation_leaves_of_it(
         assert back["head"]["reorganisations"] > more["head"]["reorganisations"]
         assert page("nodes")["view"]["nodes"] == [] and page("game/1")["error"]["hint"]
         names = [line["name"] for line in page("accounts")["view"]["accounts"]]
-        assert names[0] == "client"
+        assert names == ["client"]
+        assert run("--home", str(home), "account", "new", "later").status == 0
+        until(lambda p: len(p["view"]["accounts"]) == 2, "accounts")
 
 
 def test_what_cannot_be_is_refused_before_anything_is_sent(market: Market, job: Job, home: Path) -> None:

@@ -6,6 +6,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from assay.client.following import Following, follow, losses_of
 from assay.client.job_events import JobEvent, JobEventKind, events_between
 from assay.client.metrics import METRICS_FILE, recording
@@ -42,9 +44,18 @@ def honest(day: MarketDay) -> JobId:
     return job_id
 
 
-def test_an_honest_jobs_events_tell_all_of_it_once(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
-    events, seen = watched(day, honest(day))
+Watched = tuple[list[JobEvent], list[Following]]
+
+
+@pytest.fixture(scope="module")
+def day_of_a_job(tmp_path_factory: pytest.TempPathFactory) -> Watched:
+    """An honest job's events, and what was seen at each look."""
+    day = MarketDay(tmp_path_factory.mktemp("day"))
+    return watched(day, honest(day))
+
+
+def test_an_honest_jobs_events_tell_all_of_it_once(day_of_a_job: Watched) -> None:
+    events, seen = day_of_a_job
     terms = seen[-1].job.terms
     places = [(r, k) for r in range(terms.rounds) for k in range(terms.shards)]
     taken = [e for e in events if e.kind == JobEventKind.TAKEN]
@@ -63,23 +74,20 @@ def test_an_honest_jobs_events_tell_all_of_it_once(tmp_path: Path) -> None:
     assert all(str(e) for e in events)
 
 
-def test_two_looks_at_the_same_moment_differ_in_nothing(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
-    _, seen = watched(day, honest(day))
+def test_two_looks_at_the_same_moment_differ_in_nothing(day_of_a_job: Watched) -> None:
+    _, seen = day_of_a_job
     assert all(events_between(now, now) == [] for now in seen)
 
 
-def test_any_two_looks_lead_to_the_same_end(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
-    _, seen = watched(day, honest(day))
+def test_any_two_looks_lead_to_the_same_end(day_of_a_job: Watched) -> None:
+    _, seen = day_of_a_job
     events = events_between(None, seen[-1])
     ends = {(e.round, e.shard): e.phase for e in events if e.kind == JobEventKind.TASK}
     assert ends == {(line.round, line.shard): line.phase for line in seen[-1].tasks}
 
 
-def test_a_reorganisation_that_takes_a_claim_back_is_told(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
-    _, seen = watched(day, honest(day))
+def test_a_reorganisation_that_takes_a_claim_back_is_told(day_of_a_job: Watched) -> None:
+    _, seen = day_of_a_job
     before = next(now for now in seen if any(line.phase == Phase.COMMITTED for line in now.tasks))
     first = next(now for now in seen if now.job.progress.round == before.job.progress.round)
     assert all(line.phase == Phase.NONE for line in first.tasks if line.round == 0)
@@ -88,18 +96,16 @@ def test_a_reorganisation_that_takes_a_claim_back_is_told(tmp_path: Path) -> Non
     assert gone and all(e.phase == Phase.NONE and "no longer committed" in e.text for e in gone)
 
 
-def test_a_conviction_and_its_rewind_come_first(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
-    _, seen = watched(day, honest(day))
+def test_a_conviction_and_its_rewind_come_first(day_of_a_job: Watched) -> None:
+    _, seen = day_of_a_job
     now = seen[-1]
     fallen = replace(now, convictions=2, rewinds=1)
     kinds = [e.kind for e in events_between(now, fallen)]
     assert kinds == [JobEventKind.CONVICTION, JobEventKind.REWIND]
 
 
-def test_a_second_claim_in_the_same_phase_and_its_dispute_are_told(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path)
-    _, seen = watched(day, honest(day))
+def test_a_second_claim_in_the_same_phase_and_its_dispute_are_told(day_of_a_job: Watched) -> None:
+    _, seen = day_of_a_job
     now = seen[-1]
     other = replace(now.tasks[0], claim_id=b"\7" * 32, loss=None, disputes=1)
     events = events_between(now, replace(now, tasks=(other, *now.tasks[1:])))
@@ -107,9 +113,10 @@ def test_a_second_claim_in_the_same_phase_and_its_dispute_are_told(tmp_path: Pat
     assert "by another claim" in events[0].text
 
 
-def test_metrics_have_each_loss_once_for_people_and_for_tensorboard(tmp_path: Path) -> None:
-    day = MarketDay(tmp_path / "day")
-    _, seen = watched(day, honest(day))
+def test_metrics_have_each_loss_once_for_people_and_for_tensorboard(
+    day_of_a_job: Watched, tmp_path: Path
+) -> None:
+    _, seen = day_of_a_job
     with recording(tmp_path / "run", lambda: 7.25) as record:
         for now in seen:
             record(now)
