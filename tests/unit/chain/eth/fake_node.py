@@ -172,7 +172,7 @@ class FakeNode:
             raise self.call_failure
         return "0x"
 
-    def eth_estimateGas(self, transaction: dict[str, Any]) -> str:
+    def eth_estimateGas(self, transaction: dict[str, Any], tag: str) -> str:
         return hex(GAS)
 
     def eth_sendRawTransaction(self, raw: str) -> str:
