@@ -121,16 +121,26 @@ def stake_for(app: App, spec: NodeSpec, conditions: Conditions) -> None:
     connection.close()
 
 
-def start_node(app: App, spec: NodeRecord) -> int:
-    """Start a node as a process of its own; its process id."""
+def node_command(app: App, spec: NodeRecord) -> list[str]:
+    """The command line of a node, but for where it is reached."""
     home = app.settings.home.resolve()
-    log = home / "logs" / f"{spec.name}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "assay", "--home", str(home), "--account", spec.name, "--yes"]
     command += ["--device", app.settings.device, "--executor", app.settings.executor]
     command += ["--threads", app.settings.threads] if app.settings.threads else []
-    # A devnet's nodes are each other's neighbours, whatever the user's own node announces.
-    command += [ROLE_COMMAND[spec.role], "run", "--host=127.0.0.1", "--announce-url=auto", *spec.arguments]
+    return [*command, ROLE_COMMAND[spec.role], "run", *spec.arguments]
+
+
+def start_node(app: App, spec: NodeRecord) -> int:
+    """Start a node as a process of its own; its process id. A devnet's nodes are each other's neighbours,
+    whatever the user's own node announces."""
+    command = [*node_command(app, spec), "--host=127.0.0.1", "--announce-url=auto"]
+    return start_process(app, spec.name, command)
+
+
+def start_process(app: App, name: str, command: list[str]) -> int:
+    """Start a node's command, with a log of its own; its process id."""
+    log = app.settings.home.resolve() / "logs" / f"{name}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with log.open("ab") as out:
         process = subprocess.Popen(

@@ -44,6 +44,10 @@ class Answers:
         """Questions that go in one request at present."""
         return self._lens.size
 
+    def are_of(self, block: int, block_hash: str | None) -> bool:
+        """Whether the answers are of this very block."""
+        return block_hash is not None and (block, block_hash) == (self.block, self._hash)
+
     def move(self, block: int, block_hash: str | None) -> None:
         """Answer as of this block from now on."""
         self.block, self._hash = block, block_hash

@@ -126,12 +126,14 @@ class ChainView:
         with self._lock:
             self._seen_s = float("-inf")  # whoever reads after a failure here has to come back to it
             try:
-                self._fold(self._follower.poll())
+                changes = self._follower.poll()
+                self._fold(changes)
             except (KeyError, MalformedData) as error:
                 raise self._read_anew(error) from error
-            self._answers.move(self._follower.cursor, self._follower.cursor_hash)
-            self._views.clear()
-            self._block_time = None
+            if changes or not self._answers.are_of(self._follower.cursor, self._follower.cursor_hash):
+                self._answers.move(self._follower.cursor, self._follower.cursor_hash)
+                self._views.clear()
+                self._block_time = None
             self._seen_s = self._clock()
 
     def _fold(self, changes: Sequence[Event | RolledBack]) -> None:

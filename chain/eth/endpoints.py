@@ -35,7 +35,11 @@ _PASSING = (
 )
 """In a node's error: it may answer in a moment, or another node may. (What is too much at once stays too
 much.)"""
+FRESH_S = 0.2
 _REFUSED = "refused"
+_LATEST: list[Any] = ["latest", False]
+_MOVING = ("eth_sendRawTransaction", "eth_getTransactionReceipt", "eth_blockNumber")
+"""After these a process may know more of the chain than what it has heard of its latest block."""
 
 
 class EndpointsDisagree(RpcUnreachable):
@@ -69,6 +73,9 @@ class Patience:
     last_limit_s: float = TIMEOUT_S
     doubts: int = 3
     """How often an answer that contradicts what was seen is asked for again."""
+    fresh_s: float = 0.0
+    """How long an answer about the latest block is not asked for again, unless something was sent or mined
+    for this process meanwhile."""
     still_s: float = 60.0
     """An endpoint whose head stands still for so long, while another's moves, is left behind."""
 
@@ -95,6 +102,7 @@ class Endpoints:
         self._random = random.Random(seed)
         self._lock = threading.Lock()
         self._seen = _Seen()
+        self._latest: tuple[float, Any] | None = None
 
     def troubles(self) -> dict[str, str]:
         """Endpoints that do not answer at present, with their last error."""
@@ -104,9 +112,24 @@ class Endpoints:
         """The result of one JSON-RPC call. Raises RpcFailed, RpcUnreachable, EndpointsDisagree."""
         if method.startswith(_OWN_METHODS):
             return self._all[0].ask(method, params, self.patience.last_limit_s)
+        if method in _MOVING:
+            self._latest = None
         if len(self._all) > 1 and method == "eth_blockNumber":
             return self._head()
+        if params == _LATEST and method == "eth_getBlockByNumber":
+            return self._latest_block()
         return self._undoubted(method, params)
+
+    def _latest_block(self) -> Any:
+        """The head, which many ask for: an answer that is still fresh serves them all. Of several endpoints'
+        heads it is the one that they share."""
+        now, known = self._clock(), self._latest
+        if known is not None and now - known[0] < self.patience.fresh_s:
+            return known[1]
+        asked = [self._head(), False] if len(self._all) > 1 else _LATEST
+        found = self._undoubted("eth_getBlockByNumber", asked)
+        self._latest = None if found is None else (now, found)
+        return found
 
     # Repeating
 
@@ -338,4 +361,4 @@ def _gist(method: str, answer: Any) -> Any:
 
 def http_endpoints(urls: Sequence[str], patience: Patience | None = None) -> Endpoints:
     """The endpoints at these URLs, asked again and compared."""
-    return Endpoints([HttpRpc(url) for url in urls], patience)
+    return Endpoints([HttpRpc(url) for url in urls], patience or Patience(fresh_s=FRESH_S))

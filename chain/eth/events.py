@@ -86,6 +86,8 @@ class EventFollower:
         self._range_blocks = range_blocks
         self._confirmations = confirmations
         self._untold: list[Event | RolledBack] = []
+        self._read_up_to: str | None = None
+        """Hash of the latest block at the last poll that read all it could."""
         self._names = {checksummed(address): name for name, (address, _) in contracts.items()}
         self._events = {
             (checksummed(address), topic(entry)): entry
@@ -115,7 +117,36 @@ class EventFollower:
 
     def poll(self) -> list[Event | RolledBack]:
         """Read up to the head. Raises RpcUnreachable; what was read before it, the next poll returns."""
-        head = quantity(self._rpc.request("eth_blockNumber", []), "the block number") - self._confirmations
+        latest = get_block(self._rpc, "latest")
+        if latest is None:
+            raise RpcUnreachable("the node has no latest block", hint="wait until it is synced")
+        if latest["hash"] == self._read_up_to and not self._untold:
+            return []
+        head = quantity(latest["number"], "the block number") - self._confirmations
+        if not self._follow(latest):
+            self._catch_up(head)
+        self._read_up_to = latest["hash"] if self.cursor >= head else None
+        changes, self._untold = self._untold, []
+        return changes
+
+    def _follow(self, latest: Mapping[str, Any]) -> bool:
+        """Read the latest block, if it is the next one: its hash names its logs, and its parent's says that
+        nothing else has changed. False: nothing was read."""
+        number, known = self._last_block()
+        follows = latest.get("parentHash") == known and quantity(latest["number"], "the head") == number + 1
+        if self._confirmations or known is None or not follows:
+            return False
+        asked = {"blockHash": latest["hash"], "address": list(self._names)}
+        try:
+            logs = self._rpc.request("eth_getLogs", [asked])
+        except RpcFailed:  # gone again, or a node that does not take hashes
+            return False
+        read = self._keep(logs, number + 1, number + 1, latest["hash"])
+        self._untold.extend(read or [])
+        return read is not None
+
+    def _catch_up(self, head: int) -> None:
+        """Forget what the chain no longer has, and read on to `head`, range by range."""
         rolled_back = self._roll_back(head)
         if rolled_back is not None:
             self._untold.append(rolled_back)
@@ -135,8 +166,6 @@ class EventFollower:
             if read is None:  # the chain changed while it was read: the next poll sees it
                 break
             self._untold.extend(read)
-        changes, self._untold = self._untold, []
-        return changes
 
     def history(self, heeded: Callable[[str, str], bool] = lambda contract, name: True) -> Iterator[Event]:
         """Events read so far, in chain order: those whose contract and name are heeded, as others need not be
@@ -203,7 +232,11 @@ class EventFollower:
         after = get_block(self._rpc, end)
         if before is None or after is None or before["hash"] != after["hash"]:
             return None
-        blocks = {end: before["hash"]}
+        return self._keep(logs, start, end, before["hash"])
+
+    def _keep(self, logs: list[dict[str, Any]], start: int, end: int, end_hash: str) -> list[Event] | None:
+        """Keep and return the events of a range that ends with this block; None when they contradict it."""
+        blocks = {end: end_hash}
         kept = []
         for log in logs:
             number = quantity(log["blockNumber"], "the log's block")
@@ -232,6 +265,7 @@ class EventFollower:
     def start_over(self) -> None:
         """Forget everything that was read: the next poll reads it anew."""
         self._untold.clear()
+        self._read_up_to = None
         with self._db:
             self._db.execute("DELETE FROM logs")
             self._db.execute("DELETE FROM blocks")

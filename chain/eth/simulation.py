@@ -1,6 +1,8 @@
 """Trying a call before it is sent, and again after it has failed.
 
-Contract: nothing here signs or sends; what a call would do is what the node says of its latest block.
+Contract: nothing here signs or sends; what a call would do is what the node says of the block that comes
+next, with what waits in its pool: a race that somebody else has won is seen before gas is spent on it, though
+no block says so yet. A node that cannot say is asked about its latest block.
 """
 
 from __future__ import annotations
@@ -30,14 +32,25 @@ def simulate(rpc: Rpc, sender: str, call: Call, policy: FeePolicy, registry: Reg
     RpcUnreachable."""
     transaction = _transaction(sender, call)
     try:
-        result = rpc.request("eth_call", [transaction, "latest"])
-        gas = quantity(rpc.request("eth_estimateGas", [transaction]), "the gas estimate")
+        try:
+            result, gas = _tried(rpc, transaction, "pending")
+        except RpcFailed as failure:
+            if revert_data(failure) is not None:
+                raise
+            result, gas = _tried(rpc, transaction, "latest")
     except RpcFailed as failure:
         raise explain(call.purpose, failure, registry) from failure
     gas += gas * policy.gas_margin_percent // 100
     max_fee_wei, tip_wei = fees(rpc, policy, call.purpose)
     cost_wei = gas * max_fee_wei + call.value_wei
     return Simulation(bytes.fromhex(result[2:]), gas, max_fee_wei, tip_wei, cost_wei)
+
+
+def _tried(rpc: Rpc, transaction: dict[str, Any], block: str) -> tuple[str, int]:
+    """What a call returns, and its gas. Raises RpcFailed."""
+    result = rpc.request("eth_call", [transaction, block])
+    gas = rpc.request("eth_estimateGas", [transaction, block])
+    return result, quantity(gas, "the gas estimate")
 
 
 def why_failed(rpc: Rpc, sender: str, call: Call, block: int) -> bytes:

@@ -35,14 +35,14 @@ class RpcError(Exception):
 
 
 class FakeKubo:
-    """A daemon on a free loopback port; `blocks` and `pins` are its repository."""
+    """A daemon, on a free loopback port unless told otherwise; `blocks` and `pins` are its repository."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
         self.blocks: dict[str, bytes] = {}
         self.pins: set[str] = set()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server = ThreadingHTTPServer((host, port), _handler(self))
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.url = f"http://{host}:{self._server.server_address[1]}"
 
     def __enter__(self) -> FakeKubo:
         self._thread.start()

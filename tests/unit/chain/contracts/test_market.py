@@ -495,6 +495,8 @@ def test_an_answer_that_no_event_confirms_is_not_kept(
     node.answers["progress"] = as_tuple(CLOSED)
     assert market.job(posted[0]).progress.closed, "what the node says"
     node.answers["progress"] = as_tuple(OPEN)
+    assert market.job(posted[0]).progress.closed, "the same block is not asked again"
+    node.mine()
     assert not market.job(posted[0]).progress.closed
 
 
@@ -515,7 +517,11 @@ def test_a_seeded_claim_is_asked_for_until_nobody_can_vote_and_after_events(
         return len(asked(node, lambda: market.claims(job_id)))
 
     assert look() == look() == 3
+    asked_so_far = len(node.views)
+    market.claims(job_id)
+    assert len(node.views) == asked_so_far, "nothing anew of the same block"
     node.answers["votes"] = [as_tuple(sample(Vote))]
+    node.mine()
     (view,) = market.claims(job_id)
     assert view.votes, "a vote that was committed without an event"
     while len(node.blocks) * BLOCK_S < since + terms.vote_time:

@@ -138,9 +138,8 @@ def build(busy: Busy, closed: int, opened: int) -> None:
         busy.add(f"open {number}", 8, closed=False)
 
 
-POLL = 5
-"""Requests of the follower: the height, the last block that it read, and of the new range the logs between
-two looks at its end."""
+POLL = 2
+"""Requests of the follower for the next block: the block, and its logs."""
 LOOK = 9
 """The rest of a look, if everything goes into one batch: stakes; jobs; open claims, who stands in their
 places, who was overtaken, the block's time; shards; and twice the clock."""

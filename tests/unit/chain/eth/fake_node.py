@@ -147,6 +147,8 @@ class FakeNode:
             {"hash": tx.hash, "from": tx.sender, "nonce": hex(tx.nonce)} if full else tx.hash
             for tx in self.blocks[number].transactions
         ]
+        if number:
+            block["parentHash"] = self.blocks[number - 1].hash
         return {**block, "timestamp": hex(number * BLOCK_S), "transactions": transactions}
 
     def number_of(self, block_hash: str) -> str:
@@ -170,7 +172,7 @@ class FakeNode:
             raise self.call_failure
         return "0x"
 
-    def eth_estimateGas(self, transaction: dict[str, Any]) -> str:
+    def eth_estimateGas(self, transaction: dict[str, Any], tag: str) -> str:
         return hex(GAS)
 
     def eth_sendRawTransaction(self, raw: str) -> str:
@@ -214,6 +216,12 @@ class FakeNode:
                     }
         return None
 
+    def eth_feeHistory(self, blocks: str, newest: str, percentiles: list[float]) -> dict[str, Any]:
+        return {"reward": [["0x1"]]}
+
     def eth_getLogs(self, query: dict[str, Any]) -> list[dict[str, Any]]:
+        if "blockHash" in query:
+            number = self.number_of(query["blockHash"])
+            query = {"fromBlock": number, "toBlock": number}
         first, last = int(query["fromBlock"], 16), int(query["toBlock"], 16)
         return [log for block in self.blocks[first : last + 1] for log in block.logs]

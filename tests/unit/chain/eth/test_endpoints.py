@@ -218,3 +218,32 @@ def test_with_one_endpoint_down_the_other_serves_and_that_is_said(node: FakeNode
         assert endpoints.request("eth_blockNumber", []) == "0xa"
         assert endpoints.request("eth_getLogs", [{"fromBlock": "0x1", "toBlock": "0x5"}]) == []
     assert endpoints.counters["uncompared"] == 5 and endpoints.troubles() == {"two": "it is down"}
+
+
+LATEST = ("eth_getBlockByNumber", ["latest", False])
+
+
+def test_a_fresh_latest_block_serves_all_who_ask_until_something_may_have_moved(node: FakeNode) -> None:
+    one = Flaky("one", node)
+    endpoints, time = made(one, fresh_s=0.2)
+    assert endpoints.request(*LATEST) == endpoints.request(*LATEST)
+    assert len(one.asked) == 1
+    block = node.mine()
+    assert endpoints.request(*LATEST)["number"] == "0xa", "not older than 0.2 s"
+    endpoints.request("eth_blockNumber", [])
+    assert endpoints.request(*LATEST)["hash"] == block.hash
+    node.mine()
+    time.now += 0.2
+    assert endpoints.request(*LATEST)["number"] == "0xc"
+    node.mine()
+    endpoints.request("eth_getTransactionReceipt", ["0x" + "11" * 32])
+    assert endpoints.request(*LATEST)["number"] == "0xd"
+
+
+def test_the_latest_block_of_several_is_the_one_that_they_share(node: FakeNode) -> None:
+    behind = FakeNode()
+    behind.blocks = node.blocks[:-2]
+    endpoints, _ = made(Flaky("one", node), Flaky("two", behind))
+    assert endpoints.request(*LATEST)["number"] == "0x8"
+    behind.blocks = node.blocks
+    assert endpoints.request(*LATEST)["number"] == "0xa"

@@ -306,3 +306,59 @@ def test_a_follower_beside_another_takes_no_event_from_it(tmp_path: Path) -> Non
     first.close()
     third = follow(node, tmp_path)
     assert games(list(third.history())) == [1, 3], "what the first has read is on disk"
+
+
+def test_a_block_costs_two_requests_and_none_costs_one(tmp_path: Path) -> None:
+    node = FakeNode()
+    follower = follow(node, tmp_path)
+    node.mine([log(1)])
+    follower.poll()
+    node.requests.clear()
+    assert follower.poll() == [] and node.requests == ["eth_getBlockByNumber"]
+    node.mine([log(2)])
+    node.requests.clear()
+    assert games(follower.poll()) == [2] and node.requests == ["eth_getBlockByNumber", "eth_getLogs"]
+    assert follower.cursor == 2
+
+
+def test_a_next_block_on_another_fork_rolls_back(tmp_path: Path) -> None:
+    """Its number is the next one's; its parent is not what was read."""
+    node = FakeNode()
+    node.mine([log(1)])
+    follower = follow(node, tmp_path)
+    follower.poll()
+    node.reorganise(1)
+    node.mine([log(5)])
+    node.mine([log(6)])
+    rolled, *events = follower.poll()
+    assert isinstance(rolled, RolledBack) and games(events) == [5, 6]
+
+
+def test_a_block_of_the_same_height_rolls_back(tmp_path: Path) -> None:
+    node = FakeNode()
+    node.mine([log(1)])
+    follower = follow(node, tmp_path)
+    follower.poll()
+    node.reorganise(1)
+    node.mine([log(7)])
+    rolled, *events = follower.poll()
+    assert isinstance(rolled, RolledBack) and games(events) == [7]
+
+
+def test_a_node_that_takes_no_hashes_is_asked_by_range(tmp_path: Path) -> None:
+    node = FakeNode()
+    node.mine([log(1)])
+    follower = follow(node, tmp_path)
+    follower.poll()
+    real = node.eth_getLogs
+    refused: list[str] = []
+
+    def by_range(query: dict[str, Any]) -> list[dict[str, Any]]:
+        if "blockHash" in query:
+            refused.append(query["blockHash"])
+            raise RpcFailed("eth_getLogs", -32602, "invalid params", "")
+        return real(query)
+
+    node.eth_getLogs = by_range  # type: ignore[method-assign]
+    node.mine([log(2)])
+    assert games(follower.poll()) == [2] and len(refused) == 1

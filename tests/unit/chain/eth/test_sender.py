@@ -382,3 +382,35 @@ def test_finality_may_be_what_the_node_calls_finalized(tmp_path: Path) -> None:
         sender.send("k", CALL)
     node.finalized = len(node.blocks) - 2
     assert sender.send("k", CALL).ok
+
+
+def test_a_call_is_tried_on_top_of_what_waits(tmp_path: Path) -> None:
+    """A race that another transaction in the pool has won costs no gas."""
+    node = FakeNode()
+    sender = start(node, tmp_path)
+    lost = RpcFailed("eth_call", 3, "execution reverted", "0x1234")
+
+    def eth_call(transaction: dict, tag: str) -> str:
+        if tag == "pending":
+            raise lost
+        return "0x"
+
+    node.eth_call = eth_call  # type: ignore[method-assign]
+    with pytest.raises(Reverted, match="no transaction was sent"):
+        sender.send("k", CALL)
+    assert node.mined() == []
+
+
+def test_a_node_without_a_pending_state_is_asked_about_its_latest_block(tmp_path: Path) -> None:
+    node = FakeNode()
+    sender = start(node, tmp_path)
+    asked: list[str] = []
+
+    def eth_call(transaction: dict, tag: str) -> str:
+        asked.append(tag)
+        if tag == "pending":
+            raise RpcFailed("eth_call", -32602, "pending state is not available", "")
+        return "0x"
+
+    node.eth_call = eth_call  # type: ignore[method-assign]
+    assert sender.send("k", CALL).ok and asked == ["pending", "latest"]
