@@ -3,8 +3,12 @@ device, secrets."""
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from assay.app.settings import Settings
+from assay.app.units import parse_bytes
 from assay.chain.eth.journal import Journal
 from assay.disk import record
 from assay.node.artifacts import ResourceLimits
@@ -25,7 +30,11 @@ if TYPE_CHECKING:
 RESOURCE_LIMITS = ResourceLimits(
     dataset_bytes=4 << 30, state_bytes=8 << 30, step_bytes=16 << 30, step_operations=10**15
 )
-"""The most that a node of this installation fetches and runs for one job."""
+"""The most that a command of this installation reads of one job; what a node runs: `limits_of`."""
+_CGROUP_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
 SECRET_FILE = "secret"
 _SECRET, _SECRET_BYTES = "assay/secret/1", 32
 FORMS_FOLDER = "forms"
@@ -43,6 +52,23 @@ def device_of(name: str) -> str:
             code="bad-device",
         )
     return str(open_device(name))
+
+
+def memory_bytes(limits: Sequence[Path] = _CGROUP_LIMITS) -> int:
+    """Memory of this machine, or of the container that this process runs in if that is less."""
+    physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    given = [physical]
+    for path in limits:
+        with suppress(OSError, ValueError):
+            given.append(int(path.read_text()))
+    return min(given)
+
+
+def limits_of(memory: str | None) -> ResourceLimits:
+    """What a node fetches and runs for one job: a step takes at most `memory` (such as 16GB; None: two thirds
+    of the machine's), a state half of that. Raises Stop for no size."""
+    step = memory_bytes() * 2 // 3 if memory is None else parse_bytes(memory)
+    return replace(RESOURCE_LIMITS, step_bytes=step, state_bytes=step // 2)
 
 
 def engine_of(settings: Settings, *, brief: bool = False) -> Engine:

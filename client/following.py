@@ -18,7 +18,7 @@ from assay.node.checkpoints import Published
 from assay.node.divergence import Divergence, divergence_of, earlier, not_finite
 from assay.node.engine import REFERENCE_ENGINE, Engine
 from assay.node.inaccuracy import Inaccuracy, inaccuracy_of
-from assay.node.rounds import standing
+from assay.node.rounds import Claims, standing
 from assay.node.slots import SlotReader
 from assay.node.work import Work
 from assay.protocol.errors import AssayError
@@ -168,7 +168,7 @@ def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> F
     """Where a job stands. Raises Stop when there is no such job."""
     with market.snapshot():  # or a claim that settles meanwhile counts on one side and not on the other
         job = market.job(job_id)
-        claims: Sequence[ClaimView] = market.claims(job_id)
+        claims = Claims(market.claims(job_id))
         games = market.games(job_id)
         holders = [market.holder(job_id, shard).solver for shard in range(job.terms.shards)]
     first: Divergence | None = None

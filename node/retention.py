@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from assay.node.artifacts import BadManifest, raw_cid, read_manifest
 from assay.node.checkpoints import read_checkpoints
-from assay.node.rounds import PASSED, standing
+from assay.node.rounds import PASSED, Claims, standing
 from assay.node.slots import MAX_INDEX_BYTES, UNFETCHABLE, SlotFile, cid_bytes, decode_index
 from assay.protocol.ports import MarketView
 from assay.protocol.types import ClaimId, ClaimView, JobId, JobView, Kind, Phase, Terms
@@ -109,7 +109,7 @@ class Retention:
         return frozenset((*games, *demands))
 
     def _of(self, job: JobView) -> Disposal:
-        claims, disputed = self._market.claims(job.job_id), self._disputed(job.job_id)
+        claims, disputed = Claims(self._market.claims(job.job_id)), self._disputed(job.job_id)
         over = job.progress.closed and not disputed
         files, terms = Files(self._store), job.terms
         found = Disposal()

@@ -1,12 +1,13 @@
 """Where a round of a job stands, as everybody reads it from the claims: docs/protocol.md, 4.3.
 
 Contract: pure; the same claims and clock give the same answer to everyone, and to the contracts. `claims` are
-all claims of the job in the order of their commits.
+all claims of the job in the order of their commits; as `Claims` they answer in the same time however many
+they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from assay.protocol.types import ClaimView, JobView, Kind, Phase, Seconds
 
@@ -14,13 +15,34 @@ STANDING = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED, Phase.SETTLED)
 PASSED = (Phase.ACCEPTED, Phase.SETTLED)
 
 
+CHALLENGEABLE = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
+
+
+class Claims(tuple[ClaimView, ...]):
+    """All claims of a job in the order of their commits, by place."""
+
+    latest: dict[tuple[Kind, int, int], ClaimView]
+    """The last one of each place."""
+    moving: tuple[ClaimView, ...]
+    """Those that are neither settled nor over otherwise."""
+
+    def __new__(cls, claims: Iterable[ClaimView]) -> Claims:
+        self = super().__new__(cls, claims)
+        self.latest = {(view.claim.kind, view.claim.round, view.claim.shard): view for view in self}
+        self.moving = tuple(view for view in self if view.status.phase in CHALLENGEABLE)
+        return self
+
+
 def standing(claims: Sequence[ClaimView], kind: Kind, round_: int, shard: int) -> ClaimView | None:
     """The claim that stands at a place."""
-    for view in reversed(claims):
-        claim = view.claim
-        if (claim.kind, claim.round, claim.shard) == (kind, round_, shard):
-            return view if view.status.phase in STANDING and not view.stale else None
-    return None
+    known = claims if isinstance(claims, Claims) else Claims(claims)
+    view = known.latest.get((kind, round_, shard))
+    return None if view is None or view.stale or view.status.phase not in STANDING else view
+
+
+def moving(claims: Sequence[ClaimView]) -> Sequence[ClaimView]:
+    """The claims that are neither settled nor over otherwise."""
+    return (claims if isinstance(claims, Claims) else Claims(claims)).moving
 
 
 def tasks(job: JobView, claims: Sequence[ClaimView], round_: int) -> list[ClaimView]:

@@ -35,7 +35,7 @@ Place = tuple[Kind, int, int]
 """Kind, round and shard of a claim."""
 Source = tuple[Place | None, int]
 """Where a slot comes from, and which slot there it is; None: the genesis state."""
-CACHED_STATES = 4
+CACHED_STATES = 2
 """Of the larger program: as many fit into memory at least."""
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from assay.node.rounds import STANDING, closable, tasks
+from assay.node.rounds import CHALLENGEABLE, STANDING, closable, tasks
 from assay.node.service import intent, turn
 from assay.protocol.ports import MarketView, Together, Write
 from assay.protocol.types import (
@@ -32,7 +32,6 @@ from assay.protocol.types import (
 
 VOID_AGAIN = 3_600
 """Seconds until a claim that a void has not freed, as one of many rewinds does not, is voided once more."""
-CHALLENGEABLE = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
 
 
 @dataclass(frozen=True)

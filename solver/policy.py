@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assay.node.idle import NO_JOB, first_wait, no_stake
-from assay.node.rounds import accepted, closable, closable_since, standing
+from assay.node.rounds import accepted, closable, closable_since, moving, standing
 from assay.node.service import turn
 from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Watcher, plays, poke_for
 from assay.protocol.demands import DemandView
@@ -274,7 +274,7 @@ def idle(observation: Observation) -> str:
     mine = [
         (job.view, view)
         for job in observation.open_jobs
-        for view in job.claims
+        for view in moving(job.claims)
         if view.claim.claimant == observation.me
     ]
     if waits := first_wait(mine, observation.now):
@@ -309,9 +309,9 @@ def _stake_owed(observation: Observation, job: JobObservation) -> int:
 
 
 def _supplies(observation: Observation, job: JobObservation) -> Iterator[Action]:
-    standing = {view.claim_id: view for view in job.claims if not view.stale or view.left_out}
+    live_claims = {view.claim_id: view for view in moving(job.claims) if not view.stale or view.left_out}
     for demand in job.demands:
-        view = standing.get(demand.claim_id)
+        view = live_claims.get(demand.claim_id)
         if demand.outcome or view is None or view.claim.claimant != observation.me:
             continue
         live = view.status.phase in CHALLENGEABLE
@@ -329,7 +329,7 @@ def _pokes(observation: Observation, job: JobObservation) -> Iterator[Action]:
     if not _involved(observation, job):
         return
     watcher = Watcher(observation.me, observation.now, observation.block, observation.limits.patience)
-    for view in job.claims:
+    for view in moving(job.claims):
         if poke := poke_for(watcher, job.view, job.claims, view):
             yield poke
     progress, terms = job.view.progress, job.view.terms

@@ -21,6 +21,7 @@ from assay.node.availability import answer
 from assay.node.idle import no_stake
 from assay.node.retention import Unclaimed
 from assay.node.role import Action, Node, Options
+from assay.node.rounds import Claims
 from assay.node.service import intent
 from assay.node.states import SourceMissing, StateProvider
 from assay.node.work import Work
@@ -82,7 +83,7 @@ class SolverService(Node):
             refusal=self.refusal(job.job_id),
             holders=holders,
             prices=tuple(self.market.price(job.job_id, k) for k in shards),
-            claims=tuple(self.market.claims(job.job_id)),
+            claims=Claims(self.market.claims(job.job_id)),
             games=tuple(self.market.games(job.job_id)),
             demands=tuple(self.market.demands(job.job_id)),
             trained=self._trained(job, [k for k in shards if holders[k].solver == self.market.me]),

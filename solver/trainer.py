@@ -22,7 +22,7 @@ from math import nan
 from assay.node.artifacts import State
 from assay.node.checkpoints import Checkpoint, publish_checkpoints, publish_state
 from assay.node.divergence import Divergence, divergence_in, not_finite
-from assay.node.rounds import PASSED, standing
+from assay.node.rounds import PASSED, Claims, standing
 from assay.node.slots import SlotReader, state_root_of
 from assay.node.states import StateProvider
 from assay.node.work import Work
@@ -122,7 +122,7 @@ class TaskTrainer:
 
     def _sources(self, round_: int, shard: int) -> tuple[ClaimId, ...]:
         """Claims that a task's input follows from: the round's base, and the latest task of the shard."""
-        claims = self._market.claims(self.job_id)
+        claims = Claims(self._market.claims(self.job_id))
         tasks = (standing(claims, Kind.TASK, past, shard) for past in range(round_ - 1, -1, -1))
         latest = next((task for task in tasks if task is not None and task.status.phase in PASSED), None)
         base = standing(claims, Kind.OUTER, round_ - 1, 0) if round_ else None

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from assay.node.idle import NO_JOB, first_wait, no_stake
+from assay.node.rounds import moving
 from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Watcher, others_suffice, plays, poke_for, voted
 from assay.protocol import trees
 from assay.protocol.types import (
@@ -227,7 +228,8 @@ def idle(observation: Observation) -> str:
     running = [job for job in observation.jobs if not job.view.progress.closed]
     if not running:
         return NO_JOB
-    mine = [(job.view, v) for job in running for v in job.claims if own_vote(observation, v) is not None]
+    moved = [(job.view, view) for job in running for view in moving(job.claims)]
+    mine = [(job, view) for job, view in moved if own_vote(observation, view) is not None]
     if waits := first_wait(mine, observation.now):
         return f"has voted; {waits}"
     return "was drawn for none of the claims that are voted on now"
@@ -239,7 +241,7 @@ def own_vote(observation: Observation, view: ClaimView) -> Vote | None:
 
 
 def _drawn(observation: Observation, job: JobObservation) -> Iterator[tuple[ClaimView, Vote]]:
-    for view in job.claims:
+    for view in moving(job.claims):
         vote = own_vote(observation, view)
         if vote is not None and not view.stale and view.status.phase == Phase.SEEDED:
             yield view, vote
@@ -304,7 +306,7 @@ def _pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]
     playing = _accused(observation, job)
     own = [g for g in job.games if g.game.challenger == observation.me and not g.decided]
     found = {claim_id for (claim_id, _), ballot in job.ballots.items() if ballot.finding}
-    for view in job.claims:
+    for view in moving(job.claims):
         open_ = view.status.phase in CHALLENGEABLE and not view.stale
         if view.claim_id not in found or not open_ or view.claim_id in playing:
             continue
@@ -323,7 +325,7 @@ def _pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]
 
 def _pokes(observation: Observation, job: JobObservation) -> Iterator[Action]:
     watcher = Watcher(observation.me, observation.now, observation.block, observation.limits.patience)
-    for view in job.claims:
+    for view in moving(job.claims):
         ours = own_vote(observation, view) is not None
         if (ours or view.status.phase == Phase.COMMITTED) and (
             poke := poke_for(watcher, job.view, job.claims, view)

@@ -17,6 +17,7 @@ from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Attestation, Finding, attest
 from assay.node.idle import no_stake
 from assay.node.role import Accuser, Action, Options
+from assay.node.rounds import Claims
 from assay.node.service import intent
 from assay.protocol.errors import Ask
 from assay.protocol.params import ABSTAIN
@@ -63,9 +64,9 @@ class VerifierService(Accuser):
         return Observation(me, now, block, self.market.free(me), jobs, self.limits, *agreed, staked)
 
     def _job_observation(self, job: JobView) -> JobObservation:
-        claims, games = tuple(self.market.claims(job.job_id)), tuple(self.market.games(job.job_id))
+        claims, games = Claims(self.market.claims(job.job_id)), tuple(self.market.games(job.job_id))
         fresh, ballots = self._ballots.fresh(), self._ballots.all()
-        for view in claims:  # what is not committed yet is worked out by this process before it is
+        for view in claims.moving:  # what is not committed yet is worked out by this process before it is
             key = view.claim_id, view.status.seed
             ours = next((vote for vote in view.votes if vote.verifier == self.market.me), None)
             if key not in fresh and ours is not None and not upkeep.voted(ours):

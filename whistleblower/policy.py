@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from assay.node.idle import NO_JOB
+from assay.node.rounds import moving
 from assay.node.upkeep import CHALLENGEABLE, Play, others_suffice, plays, window_end
 from assay.protocol.demands import DemandView
 from assay.protocol.types import (
@@ -216,7 +217,7 @@ def _awaits(observation: Observation, job: JobObservation, view: ClaimView) -> b
 
 def _open_claims(observation: Observation, job: JobObservation) -> Iterator[ClaimView]:
     """Claims that may still be challenged."""
-    for view in job.claims:
+    for view in moving(job.claims):
         ends = window_end(view, job.view.terms)
         late = view.status.phase == Phase.ACCEPTED and observation.now > ends
         if view.status.phase in CHALLENGEABLE and not view.stale and not late:

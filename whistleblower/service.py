@@ -19,6 +19,7 @@ from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Finding, audit_claim, audit_vote
 from assay.node.availability import WantedLeaves, ask, wanted_leaves
 from assay.node.role import Accuser, Action, Options
+from assay.node.rounds import Claims
 from assay.node.service import intent
 from assay.node.states import SourceMissing, StateProvider
 from assay.protocol.params import CHUNKS
@@ -90,7 +91,7 @@ class WhistleblowerService(Accuser):
         return Observation(me, self.clock.now(), free, jobs, audited, suspicions, self.limits, unpublished)
 
     def _job_observation(self, job: JobView) -> JobObservation:
-        claims, games = tuple(self.market.claims(job.job_id)), tuple(self.market.games(job.job_id))
+        claims, games = Claims(self.market.claims(job.job_id)), tuple(self.market.games(job.job_id))
         demands = tuple(self.market.demands(job.job_id))
         return JobObservation(job, self.refusal(job.job_id), claims, games, demands)
 

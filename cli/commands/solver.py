@@ -34,6 +34,9 @@ def run(
         typer.Option(help="TOML file of the terms to agree to; `assay solver terms` writes the usual ones."),
     ] = None,
     poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
+    memory: Annotated[
+        str | None, typer.Option(help="Most for a step of a job, such as 16GB; by default two thirds.")
+    ] = None,
     disk: Annotated[
         str | None,
         typer.Option(help="Room for blocks, such as 200GB; by default four fifths of what is free."),
@@ -43,7 +46,7 @@ def run(
     withhold: Annotated[bool, typer.Option(help="Drills only: serve no block to anybody.")] = False,
 ) -> None:
     """Run a solver until stopped."""
-    from assay.app.machine import RESOURCE_LIMITS, engine_of
+    from assay.app.machine import engine_of, limits_of
     from assay.cli.node.acceptance import read_acceptance
     from assay.cli.node.fitness import before_work
     from assay.cli.node.room import disk_budget
@@ -68,7 +71,7 @@ def run(
             parts.clock,
             parts.home,
             limits,
-            RESOURCE_LIMITS,
+            limits_of(memory),
         )
         budget = disk_budget(parts.storage.store, disk, max_shards)
         return kind(*common, budget=budget, emit=parts.emit, engine=engine, poll_s=poll)

@@ -41,6 +41,9 @@ def run(
     least_fee: Annotated[str, typer.Option(help="With --join: the least that a vote must pay.")] = "1tok",
     least_vote: Annotated[str, typer.Option(help="With --join: the least time to vote.")] = "5s",
     poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
+    memory: Annotated[
+        str | None, typer.Option(help="Most for a step of a job, such as 16GB; by default two thirds.")
+    ] = None,
     collude_with: Annotated[
         str | None, typer.Option(help="Drills only: attest whatever these accounts claim (comma-separated).")
     ] = None,
@@ -51,7 +54,7 @@ def run(
 ) -> None:
     """Run a verifier until stopped."""
     from assay.app.accounts import resolve
-    from assay.app.machine import RESOURCE_LIMITS, engine_of, secret_of
+    from assay.app.machine import RESOURCE_LIMITS, engine_of, limits_of, secret_of
     from assay.cli.node.run import NodeParts, run_node
     from assay.verifier.adversary import ColludingVerifier, CopyingVerifier, LazyVerifier
     from assay.verifier.policy import ClassLimits, Limits
@@ -60,14 +63,15 @@ def run(
     app = app_of(context)
     app.choose(host=host, announce_url=announce_url)
     engine = engine_of(app.settings)
+    most = RESOURCE_LIMITS if memory is None else limits_of(memory)  # a class names the most, not what comes
     accepted = ClassLimits(
         parse_amount(most_stake),
         parse_amount(least_fee),
         parse_duration(least_vote),
-        RESOURCE_LIMITS.dataset_bytes,
-        RESOURCE_LIMITS.state_bytes,
-        RESOURCE_LIMITS.step_bytes,
-        RESOURCE_LIMITS.step_operations,
+        most.dataset_bytes,
+        most.state_bytes,
+        most.step_bytes,
+        most.step_operations,
     )
     limits = Limits(
         parse_duration(patience),
@@ -90,7 +94,7 @@ def run(
             parts.home,
             secret_of(parts.home, parts.connection.journal),
             limits,
-            RESOURCE_LIMITS,
+            limits_of(memory),
         )
         return kind(*common, emit=parts.emit, engine=engine, poll_s=poll)
 

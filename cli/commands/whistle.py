@@ -32,12 +32,15 @@ def run(
         bool, typer.Option(help="Demand pieces of unpublished states before computing them again.")
     ] = False,
     poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
+    memory: Annotated[
+        str | None, typer.Option(help="Most for a step of a job, such as 16GB; by default two thirds.")
+    ] = None,
     accuse: Annotated[
         str | None, typer.Option(help="Drills only: accuse the task ROUND:SHARD, whoever claims it.")
     ] = None,
 ) -> None:
     """Run a whistleblower until stopped."""
-    from assay.app.machine import RESOURCE_LIMITS, engine_of, secret_of
+    from assay.app.machine import engine_of, limits_of, secret_of
     from assay.cli.node.run import NodeParts, run_node
     from assay.protocol.errors import Stop
     from assay.whistleblower.policy import Limits, Mode
@@ -59,7 +62,7 @@ def run(
             parts.home,
             secret_of(parts.home, parts.connection.journal),
             limits,
-            RESOURCE_LIMITS,
+            limits_of(memory),
             emit=parts.emit,
             engine=engine,
             poll_s=poll,

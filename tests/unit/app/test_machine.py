@@ -1,12 +1,15 @@
-"""The device that an operator names: the processor, any GPU, one GPU of several, or whichever there is."""
+"""The device that an operator names, and the memory that a node takes."""
 
 from __future__ import annotations
+
+import os
+from pathlib import Path
 
 import pytest
 import torch
 
-from assay.app.machine import device_of
-from assay.protocol.errors import Ask
+from assay.app.machine import device_of, limits_of, memory_bytes
+from assay.protocol.errors import Ask, Stop
 
 
 @pytest.fixture
@@ -46,3 +49,17 @@ def test_names_of_no_device(two_gpus: None, name: str) -> None:
     with pytest.raises(Ask, match="there is no device") as refused:
         device_of(name)
     assert refused.value.code == "bad-device" and "cuda:1" in refused.value.hint
+
+
+def test_a_node_runs_what_the_machines_memory_holds(tmp_path: Path) -> None:
+    unlimited, small = tmp_path / "max", tmp_path / "small"
+    unlimited.write_text("max\n")
+    small.write_text("3000000\n")
+    whole = memory_bytes([unlimited, tmp_path / "absent"])
+    assert whole == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert memory_bytes([unlimited, small]) == 3_000_000
+    assert limits_of(None).step_bytes == memory_bytes() * 2 // 3
+    given = limits_of("16GB")
+    assert (given.step_bytes, given.state_bytes) == (16 * 10**9, 8 * 10**9)
+    with pytest.raises(Stop, match="is not a size"):
+        limits_of("16 gigs")

@@ -1,0 +1,44 @@
+"""Claims by place give what a search through all of them gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.node.rounds import CHALLENGEABLE, STANDING, Claims, moving, standing
+from assay.protocol.types import ClaimView, Kind, Phase
+from tests.unit.solver.test_solver_policy import claim
+
+PLACES = [(kind, round_, shard) for kind in Kind for round_ in range(3) for shard in range(2)]
+
+
+@st.composite
+def claims_of_a_job(draw: st.DrawFn) -> list[ClaimView]:
+    """Claims of a few places, several of one place among them."""
+    chosen = st.tuples(st.sampled_from(PLACES), st.sampled_from([*Phase][1:]), st.booleans())
+    return [replace(claim(*place, phase), stale=stale) for place, phase, stale in draw(st.lists(chosen))]
+
+
+def searched(claims: Sequence[ClaimView], kind: Kind, round_: int, shard: int) -> ClaimView | None:
+    """What stands at a place, by the definition: its last claim, unless that has ended or is overtaken."""
+    of_place = [v for v in claims if (v.claim.kind, v.claim.round, v.claim.shard) == (kind, round_, shard)]
+    last = of_place[-1] if of_place else None
+    return None if last is None or last.stale or last.status.phase not in STANDING else last
+
+
+@given(claims_of_a_job())
+def test_what_stands_at_a_place_is_its_last_claim(claims: list[ClaimView]) -> None:
+    known = Claims(claims)
+    assert list(known) == claims
+    for place in PLACES:
+        assert standing(known, *place) is searched(claims, *place)
+        assert standing(claims, *place) is searched(claims, *place)
+
+
+@given(claims_of_a_job())
+def test_what_has_ended_is_looked_at_no_more(claims: list[ClaimView]) -> None:
+    wanted = [view for view in claims if view.status.phase in CHALLENGEABLE]
+    assert list(moving(Claims(claims))) == wanted == list(moving(claims))
