@@ -64,10 +64,9 @@ class ExchangeConfig:
     """Times in seconds.
 
     `rounds`: how often a fetch goes round the peers while some fail without saying "not here".
-    `fetch_deadline_s`: after this long, a fetch asks no further peer for its block.
-    `patience_s`: a peer that has not answered for three times its usual pace, within these bounds, gets
-    company.
-    `car_peers`: how many are asked for a CAR before the blocks are fetched one by one.
+    `fetch_deadline_s`: after this long, a fetch asks no further peer for its block. `patience_s`: a peer that
+    has not answered for three times its usual pace, within these bounds, gets company. `car_peers`: how many
+    are asked for a CAR before the blocks are fetched one by one.
     """
 
     connect_timeout_s: float = 3.0

@@ -20,20 +20,24 @@ Example::
 from __future__ import annotations
 
 import importlib.util
+import logging
 import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from assay.protocol.errors import Stop
 from assay.training.datasets import Dataset
-from assay.training.optimisers import Optimiser
+from assay.training.optimisers import AdamW, Optimiser, Sgd
 from assay.training.precision import Precisions
+
+log = logging.getLogger(__name__)
 
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 """(model outputs, targets) -> f32 scalar."""
@@ -51,8 +55,8 @@ class Recipe:
 
     `model` maps the layout's inputs to what `loss` takes first; `loss` maps (outputs, targets) to an f32
     scalar. Parameters that require no gradient are frozen. `optimiser` is one of ``training.optimisers`` and
-    ``training.muon``, an object with their two methods, or None: the one that the job file names. So is
-    `precision`, that of the step's products.
+    ``training.muon``, an object with their two methods, one of ``torch.optim`` that ours can stand in for, or
+    None: the one that the job file names. So is `precision`, that of the step's products.
     """
 
     model: nn.Module
@@ -131,26 +135,54 @@ def _importable(folder: Path, name: str, module: object) -> Iterator[None]:
         del sys.modules[name]
 
 
-OURS = {
-    "AdamW": "assay.training.optimisers.AdamW",
-    "Adam": "assay.training.optimisers.AdamW",
-    "SGD": "assay.training.optimisers.Sgd",
+_LEFT_OUT = ("amsgrad", "maximize", "dampening")
+"""Options of PyTorch's optimisers that ours do not have; what they are by default changes nothing."""
+
+
+def _like_adam(given: dict[str, Any], decoupled: bool) -> Optimiser | None:
+    if given["weight_decay"] and not decoupled:
+        return None
+    (beta1, beta2), rate = given["betas"], float(given["lr"])
+    return AdamW(rate, float(beta1), float(beta2), float(given["eps"]), float(given["weight_decay"]))
+
+
+def _like_sgd(given: dict[str, Any]) -> Optimiser | None:
+    momentum, decay = float(given["momentum"]), float(given["weight_decay"])
+    return Sgd(float(given["lr"]), momentum, bool(given["nesterov"]), decay)
+
+
+_OURS: dict[str, Callable[[dict[str, Any]], Optimiser | None]] = {
+    "AdamW": lambda given: _like_adam(given, decoupled=True),
+    "Adam": lambda given: _like_adam(given, decoupled=bool(given.get("decoupled_weight_decay"))),
+    "SGD": _like_sgd,
 }
 
 
-def _native_optimiser(optimiser: torch.optim.Optimizer, origin: str) -> BadRecipe:
-    """Which of ours to use in the place of one of PyTorch's."""
+def in_place_of(optimiser: torch.optim.Optimizer, origin: str) -> Optimiser:
+    """Ours with the options of one of PyTorch's, said in the log. Raises BadRecipe where there is none."""
     name = type(optimiser).__name__
-    rate = optimiser.defaults.get("lr", 1e-3)
-    ours = OURS.get(name)
-    others = "Sgd, AdamW and Lion of assay.training.optimisers and Muon of assay.training.muon"
-    instead = f"{ours}(lr={float(rate):g})" if ours else f"one of {others}"
-    return BadRecipe(
-        f"{origin}: the optimiser is torch.optim's {name}, which changes the model from outside; a job's is a"
-        " function that the program can be traced through",
-        hint=f"give Recipe(optimiser={instead}), or leave it out and name it in the job file"
-        " (`assay job init --optimiser adamw`)",
+    groups = [{k: v for k, v in group.items() if k != "params"} for group in optimiser.param_groups]
+    alike = all(group == groups[0] for group in groups)
+    plain = alike and not any(groups[0].get(option) for option in _LEFT_OUT)
+    ours = _OURS[name](groups[0]) if plain and name in _OURS else None
+    if ours is None:
+        why = "" if alike else ", with options that differ from group to group"
+        raise BadRecipe(
+            f"{origin}: the optimiser is torch.optim's {name}{why}, which changes the model from outside; a"
+            " job's is a function that the program can be traced through",
+            hint="give Recipe(optimiser=...) one of Sgd, AdamW and Lion of assay.training.optimisers and Muon"
+            " of assay.training.muon, or leave it out and name it in the job file (`assay job init"
+            " --optimiser adamw`)",
+        )
+    log.warning(
+        "%s: torch.optim's %s becomes %s, whose update is part of the program%s; a scheduler of it is not "
+        "seen, give schedule=Schedule(...)",
+        origin,
+        name,
+        ours,
+        " (its decay leaves tensors of fewer than two dimensions alone)" if groups[0]["weight_decay"] else "",
     )
+    return ours
 
 
 def checked(made: object, origin: str) -> Recipe:
@@ -161,7 +193,7 @@ def checked(made: object, origin: str) -> Recipe:
             hint="return Recipe(model=..., loss=..., dataset=..., optimiser=...)",
         )
     if isinstance(made.optimiser, torch.optim.Optimizer):
-        raise _native_optimiser(made.optimiser, origin)
+        made = replace(made, optimiser=in_place_of(made.optimiser, origin))
     model = getattr(made.model, "_orig_mod", made.model)  # what torch.compile has wrapped
     made = replace(made, model=model)
     wanted: tuple[tuple[str, bool, str], ...] = (

@@ -159,6 +159,12 @@ def argmax(context: Lowering, traced: Traced, x: View, dim: int | None = None, k
     return context.reduce(context.builder.argmax, context.convert(x, DType.F32), _dims(dim), keepdim)
 
 
+@lowers("argmin.default")
+def argmin(context: Lowering, traced: Traced, x: View, dim: int | None = None, keepdim: bool = False) -> View:
+    turned = context.unary(Op.NEG, x)
+    return context.reduce(context.builder.argmax, turned, _dims(dim), keepdim)
+
+
 @lowers("max.dim")
 def max_dim(context: Lowering, traced: Traced, x: View, dim: int, keepdim: bool = False) -> tuple[View, View]:
     if x.dtype is not DType.F32:

@@ -93,9 +93,7 @@ def _window(weight: View, stride: Sequence[int], padding: Sequence[int], dilatio
     return Window(weight.shape[2:], each(stride, rank), each(padding, rank), each(dilation, rank))
 
 
-def _check(x: View, weight: View, transposed: bool) -> None:
-    if transposed:
-        raise Refused("transposed convolutions are not supported; use nearest upsampling and a convolution")
+def _check(x: View, weight: View) -> None:
     if x.dtype is not DType.F32 or weight.dtype is not DType.F32:
         raise Refused("convolutions are of float32 tensors")
 
@@ -226,12 +224,15 @@ def convolution(
     _output_padding: Any,
     groups: int,
 ) -> View:
-    _check(x, weight, transposed)
+    _check(x, weight)
     window = _window(weight, stride, padding, dilation)
-    places = tuple(traced.meta["val"].shape[2:])
-    planes = _inputs(context, x, window, places)
-    terms = context.precision().terms
-    result = _convolved(context, planes, weight, window, places, groups, terms=terms)
+    shape = tuple(traced.meta["val"].shape)
+    if transposed:
+        result = _transposed(context, x, weight, window, shape, groups)
+    else:
+        planes = _inputs(context, x, window, shape[2:])
+        terms = context.precision().terms
+        result = _convolved(context, planes, weight, window, shape[2:], groups, terms=terms)
     if bias is None:
         return result
     return context.add(result, context.reshape(bias, [-1, *([1] * window.rank)]))
@@ -253,8 +254,10 @@ def convolution_backward(
     groups: int,
     wanted: Sequence[bool],
 ) -> tuple[View | None, View | None, View | None]:
-    _check(x, weight, transposed)
+    _check(x, weight)
     window = _window(weight, stride, padding, dilation)
+    if transposed:
+        return _transposed_backward(context, g, x, weight, window, groups, wanted)
     parts = [_residues(window, d, x.shape[2 + d]) for d in range(window.rank)]
     sides = [_reached(parts[d], g.shape[2 + d]) if wanted[0] else (0, 0) for d in range(window.rank)]
     planes = _planes(context, g, sides, _images(g.shape[0], prod(g.shape[2:])))
@@ -265,6 +268,33 @@ def convolution_backward(
         seen = _inputs(context, x, window, g.shape[2:])
         dweight = _weight_gradient(context, planes, starts, seen, weight, window, g.shape[2:], groups)
     return dx, dweight, context.sum(g, (0, *range(2, 2 + window.rank))) if wanted[2] else None
+
+
+def _transposed(
+    context: Lowering, x: View, weight: View, window: Window, shape: Sequence[int], groups: int
+) -> View:
+    """A transposed convolution is what the gradient of a convolution's input is: of shape `shape`."""
+    parts = [_residues(window, d, shape[2 + d]) for d in range(window.rank)]
+    sides = [_reached(parts[d], x.shape[2 + d]) for d in range(window.rank)]
+    planes = _planes(context, x, sides, _images(x.shape[0], prod(x.shape[2:])))
+    made = context.const(0.0, DType.F32, tuple(shape))
+    return _input_gradient(context, planes, made, weight, parts, [before for before, _ in sides], groups)
+
+
+def _transposed_backward(
+    context: Lowering, g: View, x: View, weight: View, window: Window, groups: int, wanted: Sequence[bool]
+) -> tuple[View | None, View | None, View | None]:
+    """Its input's gradient is the convolution; its weight's has gradient and input exchanged."""
+    places, rank = x.shape[2:], window.rank
+    seen = _inputs(context, g, window, places)
+    dx = dweight = None
+    if wanted[0]:
+        terms = context.precision().terms
+        dx = _convolved(context, seen, weight, window, places, groups, terms=terms)
+    if wanted[1]:
+        grown = _planes(context, x, [(0, 0)] * rank, _images(x.shape[0], prod(places)))
+        dweight = _weight_gradient(context, grown, [0] * rank, seen, weight, window, places, groups)
+    return dx, dweight, context.sum(g, (0, *range(2, 2 + rank))) if wanted[2] else None
 
 
 @dataclass(frozen=True)

@@ -102,12 +102,12 @@ def clamp(
     return x if high is None else minimum(context, traced, x, high)
 
 
-@lowers("clamp_min.default")
+@lowers("clamp_min.default", "clamp_min.Tensor")
 def clamp_min(context: Lowering, traced: Traced, x: View, low: Operand) -> View:
     return maximum(context, traced, x, low)
 
 
-@lowers("clamp_max.default")
+@lowers("clamp_max.default", "clamp_max.Tensor")
 def clamp_max(context: Lowering, traced: Traced, x: View, high: Operand) -> View:
     return minimum(context, traced, x, high)
 
@@ -270,25 +270,25 @@ def _bools_only(traced: Traced) -> None:
         raise Refused("it has a bool form only")
 
 
-@lowers("logical_and.default", "bitwise_and.Tensor", "bitwise_and.Scalar")
+@lowers("logical_and.default")
 def logical_and(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
     _bools_only(traced)
     return _logic(context, Op.AND, x, y)
 
 
-@lowers("logical_or.default", "bitwise_or.Tensor", "bitwise_or.Scalar")
+@lowers("logical_or.default")
 def logical_or(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
     _bools_only(traced)
     return _logic(context, Op.OR, x, y)
 
 
-@lowers("logical_not.default", "bitwise_not.default")
+@lowers("logical_not.default")
 def logical_not(context: Lowering, traced: Traced, x: View) -> View:
     _bools_only(traced)
     return context.invert(context.convert(x, DType.BOOL))
 
 
-@lowers("logical_xor.default", "bitwise_xor.Tensor")
+@lowers("logical_xor.default")
 def logical_xor(context: Lowering, traced: Traced, x: View, y: View) -> View:
     _bools_only(traced)
     a, b = context.pair(x, y, DType.BOOL)

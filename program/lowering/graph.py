@@ -29,10 +29,13 @@ from assay.program.lowering import (
     creation,
     elementwise,
     indexing,
+    integers,
     loss,
     normalisation,
+    ordering,
     pooling,
     random,
+    scatters,
 )
 from assay.program.lowering.context import Choose, Lowering, ProductSite, Refused, single
 from assay.program.lowering.registry import RULES, Rule
@@ -49,10 +52,13 @@ RULE_MODULES = (
     creation,
     elementwise,
     indexing,
+    integers,
     loss,
     normalisation,
+    ordering,
     pooling,
     random,
+    scatters,
 )
 """Importing them fills the table of rules."""
 
@@ -247,6 +253,10 @@ class _Walk:
                 continue
             places = _places(meta, other.meta["val"])
             if bool((places < 0).all()):
+                continue
+            box = scatters.box_of(places) if bool((places < 0).any()) else None
+            if box is not None:
+                self.values[other] = scatters.written_box(self.context, self.values[other], box, result)
                 continue
             seen = None if bool((places < 0).any()) else self._moved(result, places)
             if seen is None:

@@ -150,11 +150,11 @@ def repeat(context: Lowering, traced: Traced, x: View, counts: Sequence[int]) ->
 @lowers("constant_pad_nd.default")
 def constant_pad(context: Lowering, traced: Traced, x: View, pads: Sequence[int], value: Number = 0) -> View:
     for back in range(len(pads) // 2):
-        x = _padded(context, x, len(x.shape) - 1 - back, pads[2 * back], pads[2 * back + 1], value)
+        x = padded(context, x, len(x.shape) - 1 - back, pads[2 * back], pads[2 * back + 1], value)
     return x
 
 
-def _padded(context: Lowering, x: View, dim: int, before: int, after: int, value: Number = 0) -> View:
+def padded(context: Lowering, x: View, dim: int, before: int, after: int, value: Number = 0) -> View:
     """x with constants around it along `dim`; negative counts cut."""
     x = views.narrow(x, dim, max(0, -before), x.shape[dim] - max(0, -after))
     parts = [x]
@@ -178,14 +178,14 @@ def slice_backward(
 ) -> View:
     begin, end = _bounds(sizes[dim], start, stop)
     if step != 1:
-        g = _spread(context, g, dim, step, end - begin)
-    return _padded(context, g, dim % len(sizes), begin, sizes[dim] - end)
+        g = spread(context, g, dim, step, end - begin)
+    return padded(context, g, dim % len(sizes), begin, sizes[dim] - end)
 
 
-def _spread(context: Lowering, g: View, dim: int, step: int, length: int) -> View:
+def spread(context: Lowering, g: View, dim: int, step: int, length: int) -> View:
     """g's entries `step` apart along `dim` with zeros between, `length` in all."""
     dim %= len(g.shape)
-    wide = _padded(context, views.unsqueeze(g, dim + 1), dim + 1, 0, step - 1)
+    wide = padded(context, views.unsqueeze(g, dim + 1), dim + 1, 0, step - 1)
     shape = tuple(n * step if d == dim else n for d, n in enumerate(g.shape))
     return views.narrow(context.reshape(wide, shape), dim, 0, length)
 
@@ -196,7 +196,7 @@ def select_backward(
 ) -> View:
     dim %= len(sizes)
     index %= sizes[dim]
-    return _padded(context, views.unsqueeze(g, dim), dim, index, sizes[dim] - index - 1)
+    return padded(context, views.unsqueeze(g, dim), dim, index, sizes[dim] - index - 1)
 
 
 @lowers("slice_scatter.default")
@@ -254,7 +254,7 @@ def embedding_backward(
     if scale:
         raise Refused("gradients are not scaled by frequency")
     if _counts_up(context, idx, rows):
-        result = _padded(context, g, 0, 0, rows - idx.elements)
+        result = padded(context, g, 0, 0, rows - idx.elements)
     else:
         result = scatter_rows(context, g, context.convert(idx, DType.I32), rows)
     if padding < 0:
@@ -267,88 +267,6 @@ def embedding_backward(
 def index_select(context: Lowering, traced: Traced, x: View, dim: int, idx: View) -> View:
     moved = whole(context.builder.take(context.node(views.swap(x, 0, dim)), context.node(idx)))
     return views.swap(moved, 0, dim)
-
-
-def _single(indices: Sequence[View | None]) -> tuple[int, View]:
-    given = [(dim, idx) for dim, idx in enumerate(indices) if idx is not None]
-    if len(given) != 1 or given[0][1].dtype is not DType.I32:
-        raise Refused("indexing takes one integer tensor")
-    return given[0]
-
-
-@lowers("index.Tensor")
-def index(context: Lowering, traced: Traced, x: View, indices: Sequence[View | None]) -> View:
-    """x[:, idx]: negative indices count from the end."""
-    dim, idx = _single(indices)
-    order = [dim, *(d for d in range(len(x.shape)) if d != dim)]
-    table = views.permute(x, order)
-    taken = whole(
-        context.builder.take(context.node(table), context.node(_from_end(context, idx, x.shape[dim])))
-    )
-    inner = list(range(len(idx.shape)))
-    outer = list(range(len(idx.shape), len(idx.shape) + len(x.shape) - 1))
-    return views.permute(taken, [*outer[:dim], *inner, *outer[dim:]])
-
-
-def _from_end(context: Lowering, idx: View, size: int) -> View:
-    node = context.builder.node(idx.base)
-    if node.op is Op.IOTA or (node.op is Op.CONVERT and node.inputs[0].dtype in (DType.U8, DType.BOOL)):
-        return idx
-    wrapped = context.apply(Op.IADD, DType.I32, *context.pair(idx, size))
-    return context.where(context.compare(Op.LT, idx, 0), wrapped, idx, DType.I32)
-
-
-@lowers("index_put.default", "_unsafe_index_put.default")
-def index_put(
-    context: Lowering,
-    traced: Traced,
-    x: View,
-    indices: Sequence[View | None],
-    rows: View,
-    accumulate: bool = False,
-) -> View:
-    dim, idx = _single(indices)
-    if not accumulate or dim != 0 or x.dtype is not DType.F32:
-        raise Refused("only float32 rows can be written by index, and only added")
-    rows = views.expand(rows, (*idx.shape, *x.shape[1:]))
-    return context.add(x, scatter_rows(context, rows, _from_end(context, idx, x.shape[0]), x.shape[0]))
-
-
-@lowers("gather.default")
-def gather(context: Lowering, traced: Traced, x: View, dim: int, idx: View, **_options: Any) -> View:
-    """The pick instruction; an index with several entries along `dim` takes from a repeated row."""
-    dim %= len(x.shape)
-    last = len(x.shape) - 1
-    table, idx = views.swap(x, dim, last), views.swap(idx, dim, last)
-    for d, size in enumerate(idx.shape[:-1]):
-        table = views.narrow(table, d, 0, size)
-    if idx.shape[-1] > 1:
-        table = views.expand(views.unsqueeze(table, last), (*idx.shape, table.shape[-1]))
-        return views.swap(whole(context.builder.pick(context.node(table), context.node(idx))), dim, last)
-    picked = whole(context.builder.pick(context.node(table), context.node(views.select(idx, last, 0))))
-    return views.swap(views.unsqueeze(picked, last), dim, last)
-
-
-def _chosen(context: Lowering, x: View, dim: int, idx: View) -> View:
-    """bool like x: the entries that an index with one entry along `dim` names."""
-    dim %= len(x.shape)
-    if idx.shape[dim] != 1 or any(
-        n != m for d, (n, m) in enumerate(zip(idx.shape, x.shape, strict=True)) if d != dim
-    ):
-        raise Refused("a scatter writes one entry of every row")
-    places = context.iota(x.shape[dim])
-    places = context.reshape(places, [n if d == dim else 1 for d, n in enumerate(x.shape)])
-    return context.compare(Op.EQ, places, idx)
-
-
-@lowers("scatter.value", "scatter.src")
-def scatter(context: Lowering, traced: Traced, x: View, dim: int, idx: View, source: Operand) -> View:
-    return context.where(_chosen(context, x, dim, idx), source, x, x.dtype)
-
-
-@lowers("scatter_add.default")
-def scatter_add(context: Lowering, traced: Traced, x: View, dim: int, idx: View, source: View) -> View:
-    return context.where(_chosen(context, x, dim, idx), context.add(x, source), x, DType.F32)
 
 
 @lowers("copy.default")

@@ -1,23 +1,25 @@
 """What PyTorch does for speed or memory, done plainly while a step is traced: the program is the arithmetic.
 
 Contract: inside `traced_plainly` recurrent layers run as ordinary operations, attention as its definition,
-activation checkpointing as a call, what ``torch.compile`` has wrapped as it was written, and circular padding
-as a concatenation; every one gives the same numbers. Nothing else is touched, and all is put back.
+activation checkpointing as a call, what ``torch.compile`` has wrapped as it was written, and the functions of
+``rewritten`` as they are made there; every one gives the same numbers. Nothing else is touched, and all is
+put back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch import Tensor
-from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils import checkpoint
+
+from assay.program.lowering.pairs import Pair
+from assay.program.lowering.rewritten import REWRITES
 
 
 @contextmanager
@@ -32,7 +34,7 @@ def traced_plainly() -> Iterator[None]:
             patch.object(checkpoint, "_checkpoint_without_reentrant_generator", _not_checkpointed)
         )
         stack.enter_context(patch.object(checkpoint, "CheckpointFunction", _Called))
-        stack.enter_context(_Padding())
+        stack.enter_context(_Rewritten())
         yield
 
 
@@ -49,35 +51,19 @@ class _Called:
         return function(*args)
 
 
-class _Padding(TorchFunctionMode):
-    """Circular padding, which PyTorch writes in place piece by piece, as a concatenation."""
+class _Rewritten(TorchFunctionMode):
+    """Functions of PyTorch in the form that ``program.lowering.rewritten`` has of them."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
         given = kwargs or {}
-        if func is functional.pad:
-            mode = given.get("mode", args[2] if len(args) > 2 else "constant")
-            sizes = given.get("pad", args[1] if len(args) > 1 else None)
-            x = given.get("input", args[0] if args else None)
-            if mode == "circular" and isinstance(x, Tensor) and sizes is not None:
-                return _wrapped_around(x, list(sizes))
+        if func in REWRITES:
+            with self:
+                made = REWRITES[func](*args, **given)
+            if made is not NotImplemented:
+                return made
+        if any(isinstance(x, Pair) for x in args):
+            with self:
+                return Pair.__torch_function__(func, types, args, given)
         return func(*args, **given)
-
-
-def _wrapped_around(x: Tensor, sizes: Sequence[int]) -> Tensor:
-    """As ``functional.pad(x, sizes, mode="circular")``: sizes are (before, after) of the last dimension, then
-    of the one before it, ...; negative ones cut. Raises ValueError where a side is longer than the tensor."""
-    for at in range(0, len(sizes), 2):
-        dim, (before, after) = x.dim() - 1 - at // 2, sizes[at : at + 2]
-        length = x.shape[dim]
-        if max(before, after) > length:
-            raise ValueError(f"circular padding of {max(before, after)} is longer than the {length} it wraps")
-        x = x.narrow(dim, max(-before, 0), length - max(-before, 0) - max(-after, 0))
-        parts = [
-            *((x.narrow(dim, x.shape[dim] - before, before),) if before > 0 else ()),
-            x,
-            *((x.narrow(dim, 0, after),) if after > 0 else ()),
-        ]
-        x = torch.cat(parts, dim) if len(parts) > 1 else parts[0]
-    return x

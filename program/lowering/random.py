@@ -4,7 +4,7 @@ program.
 Contract: element i of the s-th random tensor of a program is, at step t, a function of (seed, s, t, i) alone,
 made of wrapping i32 products and sums and of the defined conversions between i32 and f32, so that anyone can
 compute one element by itself. `torch.manual_seed` has no part in it. Not guaranteed: cryptographic strength;
-that two shards draw differently (a program does not know its shard; its data differ).
+that two shards draw differently (their data differ).
 
 Source: the quadratic permutation x·(2x + c) of RC6 (Rivest and others 1998) in the place of MurmurHash3's
 xors. The instruction set has no shift, so the fold "x + (x >> 16)" is x + trunc(f32(x)·2⁻¹⁶), with the

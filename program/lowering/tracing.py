@@ -32,6 +32,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from assay.program.lowering.hints import rewrite_of
 from assay.program.lowering.plainly import traced_plainly
 from assay.protocol.errors import Stop
 
@@ -50,7 +51,7 @@ class UnsupportedOperation(Stop):
         why = f": {reason}" if reason else " has no lowering to the instruction set"
         super().__init__(
             f"{operation}{why} (used at {source}). The job's program cannot be built.",
-            hint=hint or "Rewrite this line with operations listed in docs/operations.md.",
+            hint=hint or rewrite_of(operation),
         )
         self.operation = operation
         self.source = source

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from assay.program.lowering.tracing import UnsupportedOperation
-from tests.unit.program.lowered import agree, lowered
+from tests.unit.program.lowered import agree
 
 
 def _random(*shape: int, seed: int = 1) -> Tensor:
@@ -82,11 +81,6 @@ def test_convolutions_longer_than_one_contraction(x: tuple[int, ...], weight: tu
         return functional.conv2d(x, w, padding=1)
 
     agree(_gradient(function), _random(*x), _random(*weight, seed=2), relative=2e-3)
-
-
-def test_a_transposed_convolution_is_refused() -> None:
-    with pytest.raises(UnsupportedOperation, match="transposed"):
-        lowered(lambda x, w, b: [functional.conv_transpose2d(x, w)], [X, _random(4, 2, 2, 2)])
 
 
 @pytest.mark.parametrize(

@@ -38,12 +38,11 @@ def test_an_unknown_operation_is_named_with_its_line() -> None:
 
 
 def test_an_operation_inside_a_module_is_blamed_on_the_user_that_called_it() -> None:
-    convolution = torch.nn.ConvTranspose1d(3, 2, 1)
+    leaky = torch.nn.RReLU()
 
     def function(x: Tensor, batch: Tensor) -> list[Tensor]:
         x = x * 2
-        weights = {"weight": x[:3, :2, None], "bias": x[0, :2]}
-        return [torch.func.functional_call(convolution, weights, (x[None],))]
+        return [torch.func.functional_call(leaky, {}, (x[None],))]
 
     assert _refused(function).source.endswith(_line(function, "functional_call"))
 
@@ -98,11 +97,11 @@ def test_double_precision_is_refused() -> None:
 def test_writing_into_a_view_is_refused() -> None:
     def function(x: Tensor, batch: Tensor) -> list[Tensor]:
         y = x * 1
-        y[0] = 5.0
+        y.diagonal().fill_(5.0)
         return [y]
 
     error = _refused(function)
-    assert "in place" in str(error) and error.source.endswith(_line(function, "y[0]"))
+    assert "in place" in str(error) and error.source.endswith(_line(function, "y.diagonal"))
 
 
 def test_a_constant_of_different_values_asks_for_a_buffer() -> None:
@@ -124,3 +123,18 @@ def test_writing_into_one_view_leaves_the_others_alone() -> None:
         return [first, second, whole]
 
     agree(function, torch.arange(12.0).view(3, 4))
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (lambda x, b: [x * x.sum().item()], "keep the number a tensor"),
+        (lambda x, b: [torch.unique(x)[:1]], "torch.where"),
+        (lambda x, b: [torch.linalg.qr(x)[0]], "Newton"),
+        (lambda x, b: [torch.lgamma(x)], "Stirling"),
+        (lambda x, b: [torch.special.i0e(x)], "docs/operations.md"),
+    ],
+)
+def test_a_refusal_says_what_to_write_instead(function, says: str) -> None:
+    error = _refused(function)
+    assert says in error.hint and "test_tracing_sources.py" in error.source

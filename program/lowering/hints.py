@@ -1,0 +1,56 @@
+"""What to write in the place of an operation that programs do not have.
+
+Contract: `rewrite_of` gives a sentence for any operation's name; for those that people's models are known to
+use it says what to write, otherwise where the list of operations is.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+_WHERE = "the result's size would depend on the data; keep every row and mask with torch.where"
+_SOLVE = "solve by a fixed number of iterations of products (Newton–Schulz, conjugate gradients)"
+REWRITES = {
+    "_local_scalar_dense": "keep the number a tensor: index with index_select or gather by it, choose with"
+    " torch.where, in the place of item(), int() and if",
+    "nonzero*": _WHERE,
+    "_unique*": _WHERE,
+    "unique*": _WHERE,
+    "masked_select": _WHERE,
+    "masked_scatter": "write with torch.where, or scatter to places from a running count of the mask",
+    "index": _WHERE,
+    "bincount": "sum torch.nn.functional.one_hot of the numbers, or scatter_add ones",
+    "histc": "count with bucketize and scatter_add of ones",
+    "repeat_interleave": "repeat by a number, not by a tensor of counts",
+    "_ctc_loss*": "write the forward recursion with torch.logaddexp over the targets",
+    "linalg_inv*": _SOLVE,
+    "_linalg_solve*": _SOLVE,
+    "linalg_*": _SOLVE,
+    "_linalg_*": _SOLVE,
+    "cholesky*": _SOLVE,
+    "rrelu_with_noise": "use leaky_relu, or multiply by torch.rand",
+    "erfinv": "use Newton's iteration on torch.erf",
+    "lgamma": "use Stirling's series",
+    "digamma": "use its asymptotic series",
+    "scatter_reduce": "use scatter_add for sums; for maxima compare one_hot places and take amax",
+    "index_reduce": "use index_add for sums; for maxima compare one_hot places and take amax",
+    "max_unpool*": "upsample with interpolate or a transposed convolution",
+    "fractional_max_pool*": "use max_pool with fixed windows",
+    "*_quantize*": "train in float32; the program quantises products by itself",
+    "bernoulli*": "compare torch.rand with the probability",
+    "randperm": "take argsort of torch.rand",
+    "poisson": "draw with a sum of comparisons of torch.rand",
+    "triu_indices": "mask with torch.triu",
+    "tril_indices": "mask with torch.tril",
+    "multi_margin_loss*": "write it with gather and clamp(min=0)",
+    "multilabel_margin_loss*": "write it with gather and clamp(min=0)",
+}
+
+
+def rewrite_of(operation: str) -> str:
+    """What to write instead of ``aten.name.overload``."""
+    name = operation.removeprefix("aten.").partition(".")[0]
+    for pattern, instead in REWRITES.items():
+        if fnmatchcase(name, pattern) or (name.endswith("_backward") and fnmatchcase(name[:-9], pattern)):
+            return f"On this line, {instead}."
+    return "Rewrite this line with operations listed in docs/operations.md."

@@ -1,0 +1,217 @@
+"""PyTorch's functions in the form that a program has of them: values and gradients against PyTorch's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from assay.program.lowering import rewritten
+from tests.unit.program.lowered import agree
+
+G = torch.Generator().manual_seed(6)
+IMAGES = torch.randn(2, 3, 6, 8, generator=G)
+LINES = torch.randn(2, 3, 7, generator=G)
+VOLUME = torch.randn(1, 2, 4, 4, 4, generator=G)
+TABLE = torch.randn(7, 4, generator=G)
+WORDS = torch.randint(0, 7, (3, 5), generator=G)
+ROWS = torch.randn(3, 8, generator=G)
+
+
+def with_gradient(function: Callable[..., Tensor]) -> Callable[..., list[Tensor]]:
+    """The results, and the gradient of a sum of them that weighs each otherwise."""
+
+    def run(*inputs: Tensor) -> list[Tensor]:
+        leaves = [x.detach().requires_grad_() if x.is_floating_point() else x for x in inputs[:-1]]
+        with torch.enable_grad():
+            made = function(*leaves)
+            weights = torch.cos(torch.arange(made.numel()).float()).view(made.shape)
+            value = (made * weights + 0.1 * made * made).sum()
+        floats = [x for x in leaves if x.is_floating_point()]
+        return [made.detach(), *torch.autograd.grad(value, floats)]
+
+    return run
+
+
+def of_module(module: nn.Module) -> tuple[Callable[..., list[Tensor]], list[Tensor]]:
+    """A module as a function of its parameters and an input."""
+    names = [name for name, _ in module.named_parameters()]
+
+    def function(*inputs: Tensor) -> Tensor:
+        made = torch.func.functional_call(
+            module, dict(zip(names, inputs, strict=False)), inputs[len(names) :]
+        )
+        assert isinstance(made, Tensor)
+        return made
+
+    return with_gradient(function), [p.detach().clone() for p in module.parameters()]
+
+
+RESAMPLED: list[tuple[str, Tensor, dict[str, Any]]] = [
+    ("bilinear", IMAGES, {"scale_factor": 2}),
+    ("bilinear", IMAGES, {"size": (9, 5), "align_corners": True}),
+    ("bilinear", IMAGES, {"size": (3, 11)}),
+    ("bicubic", IMAGES, {"scale_factor": 2}),
+    ("bicubic", IMAGES, {"size": (7, 4), "align_corners": True}),
+    ("linear", LINES, {"scale_factor": 3}),
+    ("trilinear", VOLUME, {"scale_factor": 2}),
+    ("nearest", IMAGES, {"size": (9, 5)}),
+    ("nearest", LINES, {"scale_factor": 2}),
+    ("nearest", VOLUME, {"scale_factor": 2}),
+    ("nearest-exact", IMAGES, {"size": (9, 5)}),
+]
+
+
+@pytest.mark.parametrize(("mode", "x", "given"), RESAMPLED)
+def test_resampling(mode: str, x: Tensor, given: dict[str, Any]) -> None:
+    agree(with_gradient(lambda y: functional.interpolate(y, mode=mode, **given)), x)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest"])
+@pytest.mark.parametrize("padding", ["zeros", "border"])
+@pytest.mark.parametrize("align", [True, False])
+def test_sampling_by_a_grid(mode: str, padding: str, align: bool) -> None:
+    grid = torch.rand(2, 4, 5, 2, generator=G) * 2.4 - 1.2
+    given = {"mode": mode, "padding_mode": padding, "align_corners": align}
+    agree(with_gradient(lambda x: functional.grid_sample(x, grid_of(x, grid), **given)), IMAGES)
+
+
+def grid_of(x: Tensor, grid: Tensor) -> Tensor:
+    """The grid made from ranges, as a program's constants have to be."""
+    place = torch.arange(grid.numel()).float().view(grid.shape)
+    return torch.sin(place * 1.3) * 1.2
+
+
+@pytest.mark.parametrize("mode", ["circular", "reflect", "replicate"])
+def test_padding(mode: str) -> None:
+    agree(with_gradient(lambda x: functional.pad(x, (2, 1, 1, 2), mode=mode)), IMAGES)
+    if mode != "replicate":
+        with pytest.raises(ValueError, match=f"{mode} padding of 9 is longer than"):
+            rewritten.pad(IMAGES, (9, 0), mode=mode)
+
+
+TRANSPOSED = [
+    (nn.ConvTranspose1d(3, 5, 4, stride=2, padding=1), LINES),
+    (nn.ConvTranspose2d(3, 5, 4, stride=2, padding=1), IMAGES),
+    (nn.ConvTranspose2d(3, 6, 3, stride=2, padding=1, output_padding=1, groups=3), IMAGES),
+    (nn.ConvTranspose2d(3, 2, 3, dilation=2, bias=False), IMAGES),
+    (nn.ConvTranspose2d(3, 2, 2, stride=3), IMAGES),
+    (nn.ConvTranspose3d(2, 3, 3, stride=2, padding=1), VOLUME),
+]
+
+
+@pytest.mark.parametrize(("module", "x"), TRANSPOSED)
+def test_transposed_convolutions(module: nn.Module, x: Tensor) -> None:
+    function, params = of_module(module)
+    agree(function, *params, x, relative=1e-3)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: functional.avg_pool2d(x, 4, ceil_mode=True, count_include_pad=False, padding=1),
+        lambda x: functional.avg_pool2d(x, 3, 2, padding=1, divisor_override=5),
+        lambda x: functional.adaptive_avg_pool2d(x, (4, 3)),
+        lambda x: functional.adaptive_max_pool2d(x, (4, 3)),
+        lambda x: functional.unfold(x, 3, padding=1, stride=2),
+        lambda x: functional.fold(functional.unfold(x, (2, 3), stride=(2, 1)), (6, 8), (2, 3), stride=(2, 1)),
+        lambda x: functional.lp_pool2d(x.abs() + 0.1, 2, 2),
+        lambda x: functional.local_response_norm(x, 2),
+    ],
+)
+def test_windows_of_images(function) -> None:
+    agree(with_gradient(function), IMAGES)
+
+
+def test_windows_of_volumes() -> None:
+    agree(with_gradient(lambda x: functional.max_pool3d(x, 2)), VOLUME)
+    agree(with_gradient(lambda x: functional.avg_pool3d(x, 2, padding=1)), VOLUME)
+    agree(with_gradient(lambda x: functional.adaptive_avg_pool3d(x, 3)), VOLUME)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.cumprod(1),
+        lambda x: torch.cumprod(x, 0),
+        lambda x: x.prod(1),
+        lambda x: torch.prod(x, 0, keepdim=True),
+        lambda x: x[:1].prod().reshape(1),
+        lambda x: x.logcumsumexp(1),
+        lambda x: x.cummax(1)[0],
+    ],
+)
+def test_along_a_dimension(function) -> None:
+    agree(with_gradient(function), ROWS)
+
+
+@pytest.mark.parametrize("mode", ["mean", "sum", "max"])
+def test_bags_of_embeddings(mode: str) -> None:
+    agree(with_gradient(lambda w, i: functional.embedding_bag(i, w, mode=mode)), TABLE, WORDS)
+    agree(with_gradient(lambda w, i: functional.embedding_bag(i, w, mode=mode, padding_idx=2)), TABLE, WORDS)
+    offsets = torch.tensor([0, 4, 9])
+
+    def ragged(w: Tensor, i: Tensor, at: Tensor) -> Tensor:
+        return functional.embedding_bag(i.flatten(), w, at, mode=mode)
+
+    agree(with_gradient(ragged), TABLE, WORDS, offsets)
+
+
+FUNCTIONS = [torch.tan, torch.sinh, torch.cosh, torch.asinh, torch.atan]
+WITHIN = [torch.asin, torch.acos, torch.atanh]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_functions_of_any_number(function) -> None:
+    agree(with_gradient(function), ROWS, relative=1e-5)
+
+
+@pytest.mark.parametrize("function", WITHIN)
+def test_functions_of_numbers_below_one(function) -> None:
+    agree(with_gradient(lambda x: function(torch.tanh(x) * 0.95)), ROWS, relative=1e-5)
+
+
+def test_functions_of_two_numbers() -> None:
+    agree(with_gradient(torch.atan2), ROWS, ROWS.flip(0))
+    agree(
+        lambda x, y, b: [torch.atan2(x, y)], *(torch.tensor(v) for v in ([0.0, 1.0, -1.0], [1.0, 0.0, 0.0]))
+    )
+    agree(with_gradient(torch.cdist), ROWS, ROWS.flip(1)[:2])
+    agree(with_gradient(lambda x: torch.acosh(1.1 + x.abs())), ROWS)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [functional.hardshrink, functional.softshrink, functional.mish, functional.softsign, functional.celu],
+)
+def test_activations(function) -> None:
+    agree(with_gradient(function), ROWS)
+
+
+def test_classes_of_unequal_weight() -> None:
+    def loss(x: Tensor, i: Tensor) -> Tensor:
+        weight = torch.arange(1.0, 9.0)
+        return functional.cross_entropy(x, i[:, 0], weight=weight, ignore_index=2).reshape(1)
+
+    agree(with_gradient(loss), ROWS, WORDS)
+
+
+def test_weight_normalisation_and_bilinear_layers() -> None:
+    function, params = of_module(nn.utils.parametrizations.weight_norm(nn.Linear(8, 3)))
+    agree(function, *params, ROWS, relative=1e-3)
+    function, params = of_module(nn.Bilinear(8, 8, 3))
+    agree(function, *params, ROWS, ROWS.flip(0), relative=1e-3)
+
+
+def test_draws_by_probability_are_indices_that_have_some() -> None:
+    odds = torch.tensor([[0.0, 1.0, 0.0, 3.0]] * 3)
+
+    def drawn(x: Tensor, b: Tensor) -> list[Tensor]:
+        made = torch.multinomial(x + 1e-30, 2)
+        return [((made % 2) == 1).all().float() * x.sum(), (made[:, 0] != made[:, 1]).float()]
+
+    agree(drawn, odds)
