@@ -27,6 +27,7 @@ from assay.protocol.types import (
     Kind,
     Phase,
     Role,
+    Terms,
 )
 
 Names = Mapping[Address, str]
@@ -134,6 +135,7 @@ def job_view(
         "verifiers": terms.verifiers,
         "challengeWindow": terms.challenge_window,
         "stateBytes": terms.state_bytes,
+        "coverage": coverage(tasks, terms),
         "holders": [party(holder, names) for holder in holders],
         "missing": [[line.round, line.shard] for line in following.tasks if line.missing],
         "outer": [phase.name.lower() for phase in following.outer],
@@ -142,6 +144,20 @@ def job_view(
         "checkpoints": _checkpoints(claims),
         "games": [game_line(game, now, names) for game in reversed(games)],
         "events": list(events)[-LATEST:][::-1],
+    }
+
+
+def coverage(tasks: Sequence[Mapping[str, Any]], terms: Terms) -> dict[str, Any]:
+    """How much of the tasks that stand somebody drawn vouches for, and with which chance a wrong segment put
+    anywhere escapes: those that have voted, and, before a draw, all seats with honest verifiers in them."""
+    states = [state for task in tasks if task["standing"] for state in task["segments"]]
+    replayed = states.count("replayed")
+    drawn = 1 - terms.samples / terms.segments
+    return {
+        "replayed": replayed,
+        "segments": len(states),
+        "escaped": 1 - replayed / len(states) if states else None,
+        "escapesDraw": drawn**terms.verifiers,
     }
 
 

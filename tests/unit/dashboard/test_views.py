@@ -68,6 +68,21 @@ def test_coverage_counts_what_verifiers_drew(played: tuple[DaySource, Seen, Seen
         assert 1 <= shown <= said * terms.samples + 1
 
 
+def test_the_chance_of_escape_is_that_of_the_segments_nobody_vouched_for(
+    played: tuple[DaySource, Seen, Seen],
+) -> None:
+    source, jobs, _ = played
+    terms = source.market.job(source.job_id).terms
+    found = jobs[-1]["coverage"]
+    standing = [task for task in jobs[-1]["tasks"] if task["standing"]]
+    assert found["segments"] == len(standing) * terms.segments > 0
+    seen = sum(state == "replayed" for task in standing for state in task["segments"])
+    assert found["replayed"] == seen and found["escaped"] == 1 - seen / found["segments"]
+    # Two verifiers of one sample each among four segments: both miss one of them in 9 of 16 draws.
+    assert (terms.verifiers, terms.samples, terms.segments) == (2, 1, 4) and found["escapesDraw"] == 9 / 16
+    assert jobs[0]["coverage"]["escaped"] is None
+
+
 def test_a_game_narrows_down_and_one_clock_runs_at_a_time(played: tuple[DaySource, Seen, Seen]) -> None:
     _, _, games = played
     moves = [game["moves"] for game in games]
