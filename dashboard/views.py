@@ -253,18 +253,19 @@ def game_view(market: MarketView, game_id: int, now: int, names: Names) -> dict[
             for side in ("challenger", "defender")
         },
         "moveTime": int(game.move_time),
-        "path": path_of(view),
+        "path": path_of(view, found),
     }
 
 
-def path_of(view: GameView) -> list[dict[str, str]]:
+def path_of(view: GameView, claim: ClaimView) -> list[dict[str, str]]:
     """From the claim down to what is in dispute: each level with what the defender says there."""
-    game = view.game
-    path = [
-        {"what": f"segment {game.segment}", "detail": f"{game.out_root.hex()[:16]} is its claimed end"},
-    ]
+    game, at = view.game, view.game.segment + 1
+    end = claim.roots[at].hex()[:16] if game.steps and at < len(claim.roots) else ""
+    start = {"what": f"segment {game.segment}", "detail": f"{end} is its claimed end"}
+    path = [start if end else {"what": "input state", "detail": f"claimed as {game.out_root.hex()[:16]}"}]
     if game.steps == 1:
-        path.append({"what": f"step {game.step}", "detail": f"from state {game.in_root.hex()[:16]}"})
+        ends = f"from state {game.in_root.hex()[:16]} to {game.out_root.hex()[:16]}"
+        path.append({"what": f"step {game.step}", "detail": ends})
     elif game.steps:
         last = game.step + game.steps - 1
         path.append({"what": f"steps {game.step} to {last}", "detail": f"{game.steps} in dispute"})

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from assay.protocol.errors import Stop
+from assay.protocol.types import ClaimId
 from tests.fakes.dashboard import DaySource
 
 Seen = list[dict[str, Any]]
@@ -91,6 +92,9 @@ def test_a_game_narrows_down_and_one_clock_runs_at_a_time(played: tuple[DaySourc
         running = [side for side in ("challenger", "defender") if game["clocks"][side]["runs"]]
         assert running == ([] if game["decided"] else [game["toMove"]])
         assert all(game["clocks"][side]["seconds"] >= 0 for side in ("challenger", "defender"))
+    accused = played[0].market.claim(ClaimId(bytes.fromhex(games[0]["claim"])))
+    end = accused.roots[games[0]["segment"] + 1].hex()[:16]
+    assert {game["path"][0]["detail"] for game in games} == {f"{end} is its claimed end"}, "at every move"
     levels = [len(game["path"]) for game in games]
     assert levels[-1] > levels[0] and games[-1]["path"][0]["what"].startswith("segment ")
 
