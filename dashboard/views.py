@@ -27,6 +27,7 @@ from assay.protocol.types import (
     Kind,
     Phase,
     Role,
+    Terms,
 )
 
 Names = Mapping[Address, str]
@@ -134,6 +135,7 @@ def job_view(
         "verifiers": terms.verifiers,
         "challengeWindow": terms.challenge_window,
         "stateBytes": terms.state_bytes,
+        "coverage": coverage(tasks, terms),
         "holders": [party(holder, names) for holder in holders],
         "missing": [[line.round, line.shard] for line in following.tasks if line.missing],
         "outer": [phase.name.lower() for phase in following.outer],
@@ -142,6 +144,20 @@ def job_view(
         "checkpoints": _checkpoints(claims),
         "games": [game_line(game, now, names) for game in reversed(games)],
         "events": list(events)[-LATEST:][::-1],
+    }
+
+
+def coverage(tasks: Sequence[Mapping[str, Any]], terms: Terms) -> dict[str, Any]:
+    """How much of the tasks that stand somebody drawn vouches for, and with which chance a wrong segment put
+    anywhere escapes: those that have voted, and, before a draw, all seats with honest verifiers in them."""
+    states = [state for task in tasks if task["standing"] for state in task["segments"]]
+    replayed = states.count("replayed")
+    drawn = 1 - terms.samples / terms.segments
+    return {
+        "replayed": replayed,
+        "segments": len(states),
+        "escaped": 1 - replayed / len(states) if states else None,
+        "escapesDraw": drawn**terms.verifiers,
     }
 
 
@@ -237,18 +253,19 @@ def game_view(market: MarketView, game_id: int, now: int, names: Names) -> dict[
             for side in ("challenger", "defender")
         },
         "moveTime": int(game.move_time),
-        "path": path_of(view),
+        "path": path_of(view, found),
     }
 
 
-def path_of(view: GameView) -> list[dict[str, str]]:
+def path_of(view: GameView, claim: ClaimView) -> list[dict[str, str]]:
     """From the claim down to what is in dispute: each level with what the defender says there."""
-    game = view.game
-    path = [
-        {"what": f"segment {game.segment}", "detail": f"{game.out_root.hex()[:16]} is its claimed end"},
-    ]
+    game, at = view.game, view.game.segment + 1
+    end = claim.roots[at].hex()[:16] if game.steps and at < len(claim.roots) else ""
+    start = {"what": f"segment {game.segment}", "detail": f"{end} is its claimed end"}
+    path = [start if end else {"what": "input state", "detail": f"claimed as {game.out_root.hex()[:16]}"}]
     if game.steps == 1:
-        path.append({"what": f"step {game.step}", "detail": f"from state {game.in_root.hex()[:16]}"})
+        ends = f"from state {game.in_root.hex()[:16]} to {game.out_root.hex()[:16]}"
+        path.append({"what": f"step {game.step}", "detail": ends})
     elif game.steps:
         last = game.step + game.steps - 1
         path.append({"what": f"steps {game.step} to {last}", "detail": f"{game.steps} in dispute"})

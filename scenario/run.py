@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import signal
 import time
+import webbrowser
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,13 +58,20 @@ def demo_job(source: str, quick: bool, scenario: Scenario) -> JobFile:
     return parse_job_file(text, "the scenario's job")
 
 
+class Shown(Enum):
+    """Whether a run can be seen in a browser."""
+
+    NOT = 0
+    SERVED = 1
+    OPENED = 2
+
+
 class Run:
     """One run of a scenario."""
 
     def __init__(
-        self, app: App, scenario: Scenario, body: JobFile, out: Path, dashboard: bool = False
+        self, app: App, scenario: Scenario, body: JobFile, out: Path, dashboard: Shown = Shown.NOT
     ) -> None:
-        """`dashboard`: serve one, too."""
         self.app, self.scenario, self.body, self.out = app, scenario, body, out
         self.dashboard = dashboard
         self.outcome = Outcome()
@@ -123,12 +132,14 @@ class Run:
 
     def _show(self, shown: ExitStack, job_id: JobId) -> None:
         """Serve the dashboard until the run is over, and say where."""
-        if not self.dashboard:
+        if self.dashboard == Shown.NOT:
             return
         from assay.dashboard.serve import serving
 
-        url = shown.enter_context(serving(self.app))
-        self.say(f"[yellow]dashboard[/]   {url}/#/job/{job_id.hex()[:16]} until the run is over")
+        url = f"{shown.enter_context(serving(self.app))}/#/job/{job_id.hex()[:16]}"
+        self.say(f"[yellow]dashboard[/]   {url} until the run is over")
+        if self.dashboard == Shown.OPENED:
+            webbrowser.open(url)
 
     def _follow(
         self,
@@ -307,7 +318,7 @@ def _leave(*_: object) -> None:
 
 
 def run_scenario(
-    app: App, name: str, *, source: str, quick: bool, out: Path, dashboard: bool = False
+    app: App, name: str, *, source: str, quick: bool, out: Path, dashboard: Shown = Shown.NOT
 ) -> bool:
     """Run one scenario, report, and say whether it passed. Raises Stop for an unknown name."""
     from assay.devnet.market import take_down

@@ -11,7 +11,7 @@ from assay.app.invocation import app_of
 from assay.app.output import Exit, table
 from assay.devnet.market import take_down, wipe_data
 from assay.scenario.catalogue import SCENARIOS
-from assay.scenario.run import run_scenario
+from assay.scenario.run import Shown, run_scenario
 
 commands = typer.Typer(no_args_is_help=True, help="Watch a cheat being caught.")
 
@@ -35,6 +35,7 @@ def run_one(
     small: Annotated[bool, typer.Option("--quick", help="A smaller model and shorter windows.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for the fetched model.")] = None,
     dashboard: Annotated[bool, typer.Option(help="Show it in a browser, too.")] = False,
+    open_it: Annotated[bool, typer.Option("--open", help="Open that browser.")] = False,
     fresh: Annotated[bool, typer.Option(help="Remove what an earlier run left in --home.")] = False,
 ) -> None:
     """Run one; exit status 1 if anything that it promises did not happen."""
@@ -44,5 +45,6 @@ def run_one(
         take_down(app.settings.home)
         wipe_data(app.settings.home)
     folder = out or app.settings.home / "model"
-    if not run_scenario(app, name, source=data, quick=small, out=folder, dashboard=dashboard):
+    shown = Shown.OPENED if open_it else Shown.SERVED if dashboard else Shown.NOT
+    if not run_scenario(app, name, source=data, quick=small, out=folder, dashboard=shown):
         raise typer.Exit(int(Exit.BUG))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -196,6 +196,43 @@ def replay(
         return
     app.output.result("replay", data, f"claim {view.claim_id.hex()[:16]} is FALSE: {finding}")
     raise typer.Exit(int(Exit.FRAUD))
+
+
+@commands.command()
+def coverage(context: typer.Context, job: str) -> None:
+    """What of a job's tasks drawn verifiers vouch for, and the chance that their samples miss a fault."""
+    from assay.app.ids import job_id_of
+    from assay.dashboard.views import job_view
+
+    app = app_of(context)
+    connection = app.view()
+    market = connection.market
+    view = job_view(market, job_id_of(market, job), int(connection.clock.now()), {}, {}, [])
+    found, tasks = view["coverage"], view["tasks"]
+    rows = table("segments: ✓ vouched for, ? disputed, ✗ convicted, · neither", "task", "phase", "segments")
+    marks = {"replayed": "✓", "disputed": "?", "convicted": "✗", "committed": "·"}
+    for task in tasks:
+        shown = "".join(marks[state] for state in task["segments"])
+        rows.add_row(f"{task['round']}/{task['shard']}", task["phase"], shown)
+    rows.caption, rows.caption_justify = _chances(found, view), "left"
+    kept = ("claim", "round", "shard", "phase", "segments")
+    data = {**found, "tasks": [{name: task[name] for name in kept} for task in tasks]}
+    app.output.result("coverage", data, rows)
+
+
+def _chances(found: dict[str, Any], view: dict[str, Any]) -> str:
+    """What the samples can miss, in words."""
+    before = (
+        f"before the draw of a task, with {view['verifiers']} honest verifiers of {view['samples']} sample(s)"
+        f" each, one wrong segment escapes with chance {found['escapesDraw']:.0%}"
+    )
+    if not found["segments"]:
+        return f"no task stands yet; {before}"
+    return (
+        f"vouched for: {found['replayed']} of {found['segments']} segments of the tasks that stand; one wrong"
+        f" segment put anywhere among them would have escaped with chance {found['escaped']:.0%}; {before}. A"
+        " whistleblower who replays everything misses nothing: `assay whistle scan`"
+    )
 
 
 def _range(text: str | None) -> range | None:

@@ -52,6 +52,11 @@ export function span(seconds) {
   return `${Math.floor(s / 86400)} d ${Math.floor(s / 3600) % 24} h`;
 }
 
+export function bytes(count) {
+  const step = count < 1000 ? 0 : Math.min(Math.floor(Math.log10(count) / 3), 4);
+  return `${Number((count / 1000 ** step).toPrecision(3))} ${["bytes", "kB", "MB", "GB", "TB"][step]}`;
+}
+
 export const short = (hex) => h("code", { title: hex }, hex.slice(0, 16));
 
 export function party(who) {

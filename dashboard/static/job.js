@@ -1,7 +1,7 @@
 // A job: where it stands, its loss curve, what of it was replayed, its disputes and checkpoints.
 
 import { draw } from "./curve.js";
-import { cards, h, party, short, table, tag, tok } from "./dom.js";
+import { bytes, cards, h, party, short, table, tag, tok } from "./dom.js";
 import { games } from "./market.js";
 
 const MARKS = { replayed: "✓", committed: "", disputed: "?", convicted: "✗" };
@@ -13,9 +13,6 @@ const WORDS = {
 };
 
 export function job(view) {
-  const standing = view.tasks.filter((task) => task.standing);
-  const segments = standing.flatMap((task) => task.segments);
-  const replayed = segments.filter((state) => state === "replayed").length;
   return [
     h("h1", {}, "Job ", short(view.id)),
     cards([
@@ -23,13 +20,13 @@ export function job(view) {
       ["rounds settled", view.settled], ["paid so far", tok(view.paid)], ["left in escrow", tok(view.escrow)],
       ["convictions", view.convictions], ["rewinds", view.rewinds],
     ]),
-    h("p", {}, "Client ", party(view.client), `; ${view.stepsPerRound} steps a round in ${view.segments} segments; a challenge can be opened for ${view.challengeWindow} s.`),
+    h("p", {}, "Client ", party(view.client), `; ${view.stepsPerRound} steps a round in ${view.segments} segments, each of which ends in a published state of ${bytes(view.stateBytes)}; a challenge can be opened for ${view.challengeWindow} s.`),
     h("h2", { id: "curve-title" }, "Training loss"),
     curve(view),
     h("h2", {}, "Rounds and shards"),
     rounds(view),
     h("h2", {}, "Coverage"),
-    ...coverage(view, replayed, segments.length),
+    ...coverage(view),
     h("h2", {}, "Games"), games(view.games),
     h("h2", {}, "Checkpoints"),
     table("Checkpoints", ["#after round", "phase", "root of the model's state"], view.checkpoints.map((point) => [
@@ -77,16 +74,15 @@ function rounds(view) {
   return table("Rounds and shards", ["#round", ...shards.map((shard) => `shard ${shard}`), "outer step"], rows);
 }
 
-// A fault put into one segment before the draw, when `seats` verifiers draw `samples` of `segments` each.
-export const escape = (segments, samples, seats) => (1 - samples / segments) ** seats;
+const percent = (share) => `${(100 * share).toFixed(0)} %`;
 
-function coverage(view, replayed, all) {
-  if (!all) return [h("p", {}, "No task stands yet.")];
-  const share = replayed / all;
+function coverage(view) {
+  const { replayed, segments, escaped, escapesDraw } = view.coverage;
+  if (!segments) return [h("p", {}, "No task stands yet.")];
   return [
-    h("p", {}, `Verifiers vouch for ${replayed} of ${all} segments of the tasks that stand (${(100 * share).toFixed(0)} %). `,
-      `One wrong segment among those that stand, put anywhere, would have escaped them with chance ${((1 - share) * 100).toFixed(0)} %; `,
-      `before the draw of a task, with ${view.verifiers} honest verifiers of ${view.samples} sample(s) each: ${(100 * escape(view.segments, view.samples, view.verifiers)).toFixed(0)} %. `,
+    h("p", {}, `Verifiers vouch for ${replayed} of ${segments} segments of the tasks that stand (${percent(1 - escaped)}). `,
+      `One wrong segment among those that stand, put anywhere, would have escaped them with chance ${percent(escaped)}; `,
+      `before the draw of a task, with ${view.verifiers} honest verifiers of ${view.samples} sample(s) each: ${percent(escapesDraw)}. `,
       "A whistleblower who replays everything misses nothing."),
     key(),
     table("Coverage", ["task", "solver", "phase", "segments", "votes"], view.tasks.map((task) => [

@@ -26,7 +26,7 @@ from assay.client.posting import OverBudget
 from assay.dashboard.serve import serving
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.types import Phase
-from tests.integration.cli.conftest import run
+from tests.integration.cli.conftest import Assay, run
 
 TOK = 10**18
 DATA = assay.Dataset(assay.LabelledLayout(4, 255.0), bytes(range(250)) * 4, bytes(50))
@@ -120,6 +120,12 @@ def test_the_dashboard_shows_the_market_and_what_a_reorganisation_leaves_of_it(
         assert names == ["client"]
         assert run("--home", str(home), "account", "new", "later").status == 0
         until(lambda p: len(p["view"]["accounts"]) == 2, "accounts")
+
+
+def test_coverage_of_a_job_that_nobody_has_worked_on(assay: Assay, job: Job) -> None:
+    found = assay("verifier", "coverage", job.id[:8]).data
+    assert found["tasks"] == [] and found["escaped"] is None
+    assert found["escapesDraw"] == 1 / 4  # 2 verifiers of 1 sample each among 2 segments
 
 
 def test_what_cannot_be_is_refused_before_anything_is_sent(market: Market, job: Job, home: Path) -> None:

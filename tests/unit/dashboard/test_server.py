@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 import pytest
@@ -113,6 +114,25 @@ def test_what_there_is_not_is_a_404_with_a_next_step(rig: Rig) -> None:
         assert answer.status_code == 404, path
         assert answer.json()["error"]["hint"]
     assert rig.get("/api/replay/99").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("", "/", "job", "job/", "job/%00", "job/" + "g" * 64, "job/latest/x", "a" * 3000, "%F0%9F%92%A9"),
+        *("game/-1", "game/x", "game/" + "9" * 500, "game/1/2", "account/..%2f..%2fetc", "nodes/x"),
+        "market?x=<script>",
+    ],
+)
+def test_nonsense_is_a_404_and_never_a_bug(rig: Rig, path: str) -> None:
+    feed = rig.feed
+    feed.page(tuple(unquote(path.split("?")[0]).strip("/").split("/")))
+    feed.turn()
+    answer = httpx.get(f"{rig.url}/api/{path}")
+    assert answer.status_code in (200, 404), answer.text
+    assert (answer.status_code == 200) == path.startswith("market")
+    if answer.status_code == 404 and answer.text.startswith('{"topic"'):
+        assert answer.json()["error"]["code"] != "bug"
 
 
 def test_it_only_reads(rig: Rig) -> None:

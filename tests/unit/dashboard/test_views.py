@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from assay.protocol.errors import Stop
+from assay.protocol.types import ClaimId
 from tests.fakes.dashboard import DaySource
 
 Seen = list[dict[str, Any]]
@@ -68,6 +69,21 @@ def test_coverage_counts_what_verifiers_drew(played: tuple[DaySource, Seen, Seen
         assert 1 <= shown <= said * terms.samples + 1
 
 
+def test_the_chance_of_escape_is_that_of_the_segments_nobody_vouched_for(
+    played: tuple[DaySource, Seen, Seen],
+) -> None:
+    source, jobs, _ = played
+    terms = source.market.job(source.job_id).terms
+    found = jobs[-1]["coverage"]
+    standing = [task for task in jobs[-1]["tasks"] if task["standing"]]
+    assert found["segments"] == len(standing) * terms.segments > 0
+    seen = sum(state == "replayed" for task in standing for state in task["segments"])
+    assert found["replayed"] == seen and found["escaped"] == 1 - seen / found["segments"]
+    # Two verifiers of one sample each among four segments: both miss one of them in 9 of 16 draws.
+    assert (terms.verifiers, terms.samples, terms.segments) == (2, 1, 4) and found["escapesDraw"] == 9 / 16
+    assert jobs[0]["coverage"]["escaped"] is None
+
+
 def test_a_game_narrows_down_and_one_clock_runs_at_a_time(played: tuple[DaySource, Seen, Seen]) -> None:
     _, _, games = played
     moves = [game["moves"] for game in games]
@@ -76,6 +92,9 @@ def test_a_game_narrows_down_and_one_clock_runs_at_a_time(played: tuple[DaySourc
         running = [side for side in ("challenger", "defender") if game["clocks"][side]["runs"]]
         assert running == ([] if game["decided"] else [game["toMove"]])
         assert all(game["clocks"][side]["seconds"] >= 0 for side in ("challenger", "defender"))
+    accused = played[0].market.claim(ClaimId(bytes.fromhex(games[0]["claim"])))
+    end = accused.roots[games[0]["segment"] + 1].hex()[:16]
+    assert {game["path"][0]["detail"] for game in games} == {f"{end} is its claimed end"}, "at every move"
     levels = [len(game["path"]) for game in games]
     assert levels[-1] > levels[0] and games[-1]["path"][0]["what"].startswith("segment ")
 
