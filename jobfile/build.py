@@ -17,6 +17,7 @@ from assay.training import datasets, models, recipe
 from assay.training.datasets import Dataset
 from assay.training.job import JobArtifacts, build_job
 from assay.training.losses import cross_entropy
+from assay.training.micro import MicroSteps
 from assay.training.muon import Muon
 from assay.training.optimisers import AdamW, Lion, Optimiser, Sgd
 from assay.training.outer import DiLoCo
@@ -149,7 +150,7 @@ def build(file: JobFile, own: Recipe | None = None) -> JobArtifacts:
     return build_job(
         made.model,
         made.loss,
-        made.optimiser,
+        made.optimiser if training.micro_steps == 1 else MicroSteps(made.optimiser, training.micro_steps),
         made.dataset,
         batch=training.batch,
         shards=training.shards,

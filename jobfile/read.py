@@ -200,6 +200,7 @@ class Training(_Section):
     seed: Count
     batch: Count
     accumulate: Count
+    micro_steps: Count
     shards: Count
     min_shards: Count
     rounds: Count

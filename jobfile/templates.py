@@ -14,7 +14,8 @@ _COMMON = """
 [training]
 seed = 1                    # data order; with the shard and the step it decides every batch
 batch = {batch}                   # rows a pass
-accumulate = 1              # passes a step, whose gradients are averaged
+accumulate = 1              # passes a step, whose gradients are averaged; each multiplies the program
+micro_steps = 1             # steps that are one step of the optimiser, on their mean gradient
 shards = 2
 min_shards = 2              # accepted tasks with which a round closes once its stragglers' time is over
 rounds = {rounds}                  # outer steps

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from assay.app.settings import _read_file
-from assay.jobfile.read import BadJobFile, read_job_file
+from assay.jobfile.build import build
+from assay.jobfile.read import BadJobFile, parse_job_file, read_job_file
+from assay.jobfile.templates import LOCAL, template
 from assay.protocol.errors import Ask
 
 HOSTILE = {
@@ -41,3 +43,12 @@ def test_a_configuration_that_cannot_be_read_is_refused_with_the_next_step(
     with pytest.raises(Ask) as caught:
         _read_file(path)
     assert caught.value.code == "bad-config" and str(path) in caught.value.hint
+
+
+def test_micro_steps_of_a_file_are_slots_of_its_job() -> None:
+    text = template("mlp", source="digits", rounds=1, times=LOCAL)
+    plain = build(parse_job_file(text, "a test"))
+    made = build(parse_job_file(text.replace("micro_steps = 1 ", "micro_steps = 4 "), "a test"))
+    added = [name for name in made.slot_names if name not in plain.slot_names]
+    assert added == [*(f"grad_sum.{name}" for name in plain.slot_names[: plain.inner.params]), "micro_step"]
+    assert made.inner.params == plain.inner.params and made.outer.root == plain.outer.root
