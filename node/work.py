@@ -18,7 +18,7 @@ from assay.node.engine import REFERENCE_ENGINE, Engine
 from assay.program.execute import Executor
 from assay.program.fault import Fault
 from assay.program.isa import Program
-from assay.program.state import load_state, state_root
+from assay.program.state import state_root
 from assay.protocol.types import Kind, Terms
 
 Faults = Mapping[tuple[int, int], Fault]
@@ -95,7 +95,3 @@ class Work:
         """The state at a segment's end, and its root."""
         end = self.run(kind, round_, shard, segment, state)
         return end, state_root(end)
-
-    def load(self, kind: Kind, data: bytes) -> State:
-        """A state from its bytes. Raises InvalidState."""
-        return load_state(self.program(kind), data)
