@@ -17,7 +17,7 @@ from tests.zoo.parts import ZOO, Entry
 
 MODULES = (dense, pictures, series)
 """Importing them fills the zoo."""
-LOSS, GRADIENT = 2e-3, 2e-2
+LOSS, GRADIENT = 1e-3, 5e-3
 QUICK = (
     *("vector_quantised", "deep_learning_recommender", "graph_isomorphism", "learned_ranking"),
     *("fourier_mixing", "deep_q", "generator_of_pictures", "gpt"),
