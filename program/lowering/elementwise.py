@@ -139,7 +139,6 @@ def pow_(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
 
 
 _UNARY = {
-    "abs": Op.ABS,
     "sqrt": Op.SQRT,
     "exp": Op.EXP,
     "log": Op.LOG,
@@ -162,6 +161,14 @@ def _register_unary(name: str, op: Op) -> None:
 
 for _name, _op in _UNARY.items():
     _register_unary(_name, _op)
+
+
+@lowers("abs.default")
+def absolute(context: Lowering, traced: Traced, x: View) -> View:
+    if x.dtype is DType.I32:
+        negative = context.apply(Op.ISUB, DType.I32, *context.pair(0, x, DType.I32))
+        return context.where(context.compare(Op.LT, x, 0), negative, x, DType.I32)
+    return context.unary(Op.ABS, x)
 
 
 @lowers("neg.default")

@@ -226,6 +226,26 @@ def select_scatter(context: Lowering, traced: Traced, x: View, part: View, dim: 
     return slice_scatter(context, traced, x, views.unsqueeze(part, dim), dim, index, index + 1)
 
 
+@lowers("diagonal_scatter.default")
+def diagonal_scatter(
+    context: Lowering, traced: Traced, x: View, part: View, offset: int = 0, a: int = 0, b: int = 1
+) -> View:
+    """x with its diagonal written: where the places along `a`, moved by offset, and along `b` are equal."""
+    rank = len(x.shape)
+    a, b = a % rank, b % rank
+    along, across = (a, b) if offset >= 0 else (b, a)
+    rest = [d for d in range(rank) if d not in (a, b)]
+    full = padded(context, part, rank - 2, 0, x.shape[along] - part.shape[-1])
+    place = {**{d: i for i, d in enumerate(rest)}, along: rank - 2, across: rank - 1}
+    line = views.permute(views.unsqueeze(full, rank - 1), [place[d] for d in range(rank)])
+    shapes = [[x.shape[d] if d == e else 1 for e in range(rank)] for d in (a, b)]
+    first, second = (
+        context.reshape(context.iota(x.shape[d]), s) for d, s in zip((a, b), shapes, strict=True)
+    )
+    first = context.apply(Op.IADD, DType.I32, *context.pair(first, offset, DType.I32))
+    return context.where(context.compare(Op.EQ, first, second), line, x, x.dtype)
+
+
 # Rows of a table
 
 

@@ -18,6 +18,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 from torch.utils import checkpoint
 
+from assay.program.lowering import resampled
 from assay.program.lowering.pairs import Pair
 from assay.program.lowering.rewritten import REWRITES
 
@@ -49,6 +50,10 @@ class _Called:
     @staticmethod
     def apply(function: Callable[..., Any], _: bool, *args: Any) -> Any:
         return function(*args)
+
+
+FORMS = (resampled,)
+"""Importing them fills the table, as importing `Pair` does."""
 
 
 class _Rewritten(TorchFunctionMode):

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from assay.program.lowering import rewritten
+from assay.program.lowering import resampled
 from tests.unit.program.lowered import agree
 
+SLOW = pytest.mark.slow
 G = torch.Generator().manual_seed(6)
 IMAGES = torch.randn(2, 3, 6, 8, generator=G)
 LINES = torch.randn(2, 3, 7, generator=G)
@@ -51,18 +52,18 @@ def of_module(module: nn.Module) -> tuple[Callable[..., list[Tensor]], list[Tens
     return with_gradient(function), [p.detach().clone() for p in module.parameters()]
 
 
-RESAMPLED: list[tuple[str, Tensor, dict[str, Any]]] = [
+RESAMPLED = [
     ("bilinear", IMAGES, {"scale_factor": 2}),
     ("bilinear", IMAGES, {"size": (9, 5), "align_corners": True}),
-    ("bilinear", IMAGES, {"size": (3, 11)}),
+    pytest.param("bilinear", IMAGES, {"size": (3, 11)}, marks=SLOW),
     ("bicubic", IMAGES, {"scale_factor": 2}),
-    ("bicubic", IMAGES, {"size": (7, 4), "align_corners": True}),
-    ("linear", LINES, {"scale_factor": 3}),
-    ("trilinear", VOLUME, {"scale_factor": 2}),
+    pytest.param("bicubic", IMAGES, {"size": (7, 4), "align_corners": True}, marks=SLOW),
+    pytest.param("linear", LINES, {"scale_factor": 3}, marks=SLOW),
+    pytest.param("trilinear", VOLUME, {"scale_factor": 2}, marks=SLOW),
     ("nearest", IMAGES, {"size": (9, 5)}),
     ("nearest", LINES, {"scale_factor": 2}),
-    ("nearest", VOLUME, {"scale_factor": 2}),
-    ("nearest-exact", IMAGES, {"size": (9, 5)}),
+    pytest.param("nearest", VOLUME, {"scale_factor": 2}, marks=SLOW),
+    pytest.param("nearest-exact", IMAGES, {"size": (9, 5)}, marks=SLOW),
 ]
 
 
@@ -72,8 +73,7 @@ def test_resampling(mode: str, x: Tensor, given: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "nearest"])
-@pytest.mark.parametrize("padding", ["zeros", "border"])
-@pytest.mark.parametrize("align", [True, False])
+@pytest.mark.parametrize(("padding", "align"), [("zeros", False), pytest.param("border", True, marks=SLOW)])
 def test_sampling_by_a_grid(mode: str, padding: str, align: bool) -> None:
     grid = torch.rand(2, 4, 5, 2, generator=G) * 2.4 - 1.2
     given = {"mode": mode, "padding_mode": padding, "align_corners": align}
@@ -91,16 +91,16 @@ def test_padding(mode: str) -> None:
     agree(with_gradient(lambda x: functional.pad(x, (2, 1, 1, 2), mode=mode)), IMAGES)
     if mode != "replicate":
         with pytest.raises(ValueError, match=f"{mode} padding of 9 is longer than"):
-            rewritten.pad(IMAGES, (9, 0), mode=mode)
+            resampled.pad(IMAGES, (9, 0), mode=mode)
 
 
 TRANSPOSED = [
     (nn.ConvTranspose1d(3, 5, 4, stride=2, padding=1), LINES),
     (nn.ConvTranspose2d(3, 5, 4, stride=2, padding=1), IMAGES),
     (nn.ConvTranspose2d(3, 6, 3, stride=2, padding=1, output_padding=1, groups=3), IMAGES),
-    (nn.ConvTranspose2d(3, 2, 3, dilation=2, bias=False), IMAGES),
-    (nn.ConvTranspose2d(3, 2, 2, stride=3), IMAGES),
-    (nn.ConvTranspose3d(2, 3, 3, stride=2, padding=1), VOLUME),
+    pytest.param(nn.ConvTranspose2d(3, 2, 3, dilation=2, bias=False), IMAGES, marks=SLOW),
+    pytest.param(nn.ConvTranspose2d(3, 2, 2, stride=3), IMAGES, marks=SLOW),
+    pytest.param(nn.ConvTranspose3d(2, 3, 3, stride=2, padding=1), VOLUME, marks=SLOW),
 ]
 
 
@@ -127,6 +127,7 @@ def test_windows_of_images(function) -> None:
     agree(with_gradient(function), IMAGES)
 
 
+@pytest.mark.slow
 def test_windows_of_volumes() -> None:
     agree(with_gradient(lambda x: functional.max_pool3d(x, 2)), VOLUME)
     agree(with_gradient(lambda x: functional.avg_pool3d(x, 2, padding=1)), VOLUME)

@@ -1,0 +1,68 @@
+"""More than a hundred small models of the field's textbooks: traced, one step of loss and gradient, against
+native fp32.
+
+Contract: the loss is within `LOSS` of PyTorch's, relatively, and the gradient, as one vector, within
+`GRADIENT`: products keep 14 bits of each operand, so single entries that cancel may differ by more.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.unit.program.lowered import both
+from tests.zoo import dense, pictures, series
+from tests.zoo.parts import ZOO, Entry
+
+MODULES = (dense, pictures, series)
+"""Importing them fills the zoo."""
+LOSS, GRADIENT = 1e-3, 5e-3
+QUICK = (
+    *("vector_quantised", "deep_learning_recommender", "graph_isomorphism", "learned_ranking"),
+    *("fourier_mixing", "deep_q", "generator_of_pictures", "gpt"),
+)
+"""Those of every test run: sorted, scattered, looked up, transposed, transformed, attended."""
+
+
+def errors(entry: Entry) -> tuple[float, float]:
+    """Relative errors of the program's loss and of its gradient as one vector."""
+    names = [name for name, _ in entry.model.named_parameters()]
+    params = [p.detach().clone() for p in entry.model.parameters()]
+
+    def step(*given: Tensor) -> list[Tensor]:
+        leaves = [p.detach().requires_grad_() for p in given[: len(names)]]
+        with torch.enable_grad():
+            held = dict(zip(names, leaves, strict=True))
+            loss = torch.func.functional_call(entry.model, held, given[len(names) : -1])
+        found = torch.autograd.grad(loss, leaves, allow_unused=True)
+        grads = [torch.zeros_like(p) if g is None else g for p, g in zip(leaves, found, strict=True)]
+        return [loss.detach(), *grads]
+
+    ours, native = both(step, *params, *entry.inputs)
+    mine, theirs = (torch.cat([g.flatten() for g in x[1:]]) for x in (ours, native))
+    assert torch.isfinite(theirs).all() and theirs.norm() > 1e-4, "the model itself learns"
+    loss = abs(ours[0].item() - native[0].item()) / max(abs(native[0].item()), 0.1)
+    return loss, ((mine - theirs).norm() / theirs.norm()).item()
+
+
+def within(name: str) -> None:
+    loss, gradient = errors(ZOO[name]())
+    print(f"zoo {name}: loss {loss:.1e}, gradient {gradient:.1e}")
+    assert loss <= LOSS, f"{name}: the loss is {loss:.1e} away"
+    assert gradient <= GRADIENT, f"{name}: the gradient is {gradient:.1e} away"
+
+
+def test_the_zoo_has_more_than_a_hundred_models() -> None:
+    assert len(ZOO) >= 100 and set(QUICK) <= set(ZOO)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_few_of_every_kind(name: str) -> None:
+    within(name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(ZOO) - set(QUICK)))
+def test_the_whole_zoo(name: str) -> None:
+    within(name)

@@ -1,0 +1,284 @@
+"""Algorithms of low communication as recipes: what a shard sends, and how all that was sent becomes θ.
+
+Contract: an `Algorithm` is data: a `Coding` with or without error feedback, a mean of those present, and an
+outer rule. `compress` and `outer` are ordinary PyTorch of operations that lower; `programs` makes the
+programs of both, which differ from one machine to another in no bit. A shard that is absent has no part in
+any sum, whatever its wire holds. All states are zeros at the start. Not guaranteed: a place in the market:
+these programs run in one process until tasks have several loops and named links.
+
+Sources, in their own signs: Δ = θ − θ_k, and θ goes against it. FedAvg, McMahan 2017; FedOpt, Reddi 2021;
+DiLoCo, Douillard 2023; DeMo, Peng 2024; SparseLoCo, Sarfi 2025; MuLoCo, Thérien 2025; centred clipping,
+Karimireddy 2021; trimmed mean, Yin 2018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from assay.program.isa import Program
+from assay.program.lowering import lower_step
+from assay.program.lowering.tracing import trace_step
+from assay.training.codings import E3M0, Bins, Coding, Largest, Whole
+
+Tensors = Sequence[Tensor]
+
+
+class Rule(Protocol):
+    """How θ follows a mean change."""
+
+    @property
+    def slots(self) -> int:
+        """Tensors of state for each parameter."""
+        ...
+
+    def step(self, theta: Tensor, delta: Tensor, state: Tensors) -> tuple[Tensor, list[Tensor]]:
+        """The next θ and state of one parameter."""
+        ...
+
+
+@dataclass(frozen=True)
+class OuterSgd:
+    """θ −= lr·Δ; FedAvg with lr = 1."""
+
+    lr: float = 1.0
+    slots: int = 0
+
+    def step(self, theta: Tensor, delta: Tensor, state: Tensors) -> tuple[Tensor, list[Tensor]]:
+        return theta - delta * self.lr, []
+
+
+@dataclass(frozen=True)
+class Nesterov:
+    """m = µm + Δ, θ −= lr·(Δ + µm): the first m is Δ."""
+
+    lr: float = 0.7
+    momentum: float = 0.9
+    slots: int = 1
+
+    def step(self, theta: Tensor, delta: Tensor, state: Tensors) -> tuple[Tensor, list[Tensor]]:
+        moment = state[0] * self.momentum + delta
+        return theta - (delta + moment * self.momentum) * self.lr, [moment]
+
+
+@dataclass(frozen=True)
+class OuterAdam:
+    """FedAdam: m = β₁m + (1 − β₁)Δ, v = β₂v + (1 − β₂)Δ², θ −= lr·m/(√v + ε), without bias correction."""
+
+    lr: float = 0.1
+    beta1: float = 0.9
+    beta2: float = 0.99
+    eps: float = 0.1
+    slots: int = 2
+
+    def step(self, theta: Tensor, delta: Tensor, state: Tensors) -> tuple[Tensor, list[Tensor]]:
+        mean = state[0] * self.beta1 + delta * (1 - self.beta1)
+        square = state[1] * self.beta2 + (delta * delta) * (1 - self.beta2)
+        return theta - mean / (torch.sqrt(square) + self.eps) * self.lr, [mean, square]
+
+
+@dataclass(frozen=True)
+class Sign:
+    """θ −= lr·sign(Δ)."""
+
+    lr: float = 1e-3
+    slots: int = 0
+
+    def step(self, theta: Tensor, delta: Tensor, state: Tensors) -> tuple[Tensor, list[Tensor]]:
+        return theta - torch.sign(delta) * self.lr, []
+
+
+# Means: changes [K] of one parameter, whether each is present, 1 where each was sent (None: everywhere)
+
+
+class Mean(Protocol):
+    """One change of the changes of those present."""
+
+    def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor: ...
+
+
+def of_present(x: Tensor, here: Tensor) -> Tensor:
+    """x, or zeros where its shard is absent: whatever is there then, NaN too, is not looked at."""
+    return torch.where(here, x, 0.0)
+
+
+@dataclass(frozen=True)
+class Average:
+    """The sum in the order of the shards over how many are present, or, of sparse wires, sent the place."""
+
+    def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor:
+        total, count = torch.zeros(()), torch.zeros(())
+        for delta, here, mask in zip(deltas, present, sent, strict=True):
+            total = total + of_present(delta, here)
+            count = count + (here.float() if mask is None else of_present(mask, here))
+        return total / count.clamp(min=1.0)
+
+
+def norm(x: Tensor) -> Tensor:
+    return torch.sqrt((x * x).sum())
+
+
+@dataclass(frozen=True)
+class MedianNorm:
+    """Every change clipped to the (lower) median norm of those present, then `Average`."""
+
+    def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor:
+        sizes = torch.stack([norm(of_present(d, h)) for d, h in zip(deltas, present, strict=True)])
+        here = torch.stack(list(present))
+        ordered = torch.where(here, sizes, torch.inf).sort()[0]
+        middle = ((here.float().sum() - 1) / 2).floor().clamp(min=0).int()
+        bound = ordered.gather(0, middle.long().reshape(1))[0]
+        clipped = []
+        for k, delta in enumerate(deltas):
+            size = sizes[k]
+            clipped.append(delta * torch.where(size > bound, bound / torch.where(size > 0, size, 1.0), 1.0))
+        return Average()(clipped, present, sent)
+
+
+@dataclass(frozen=True)
+class Trimmed:
+    """In each coordinate the mean without the `cut` least and the `cut` greatest of those present."""
+
+    cut: int = 1
+
+    def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor:
+        held = [torch.where(h, d, torch.inf) for d, h in zip(deltas, present, strict=True)]
+        ordered = torch.stack(held, -1).sort(-1)[0]
+        rank = torch.arange(len(deltas)).float()
+        count = torch.stack(list(present)).float().sum()
+        kept = (rank >= self.cut) & (rank < count - self.cut)
+        return torch.where(kept, ordered, 0.0).sum(-1) / (count - 2 * self.cut).clamp(min=1.0)
+
+
+@dataclass(frozen=True)
+class CentredClip:
+    """v += mean of (Δ_k − v)·min(1, τ/‖Δ_k − v‖), some times, from v = 0."""
+
+    tau: float = 1.0
+    steps: int = 3
+
+    def __call__(self, deltas: Tensors, present: Tensors, sent: Sequence[Tensor | None]) -> Tensor:
+        centre = torch.zeros_like(deltas[0])
+        for _ in range(self.steps):
+            moves = []
+            for delta, here in zip(deltas, present, strict=True):
+                apart = of_present(delta - centre, here)
+                size = norm(apart)
+                moves.append(apart * torch.where(size > self.tau, self.tau / size.clamp(min=1e-30), 1.0))
+            centre = centre + Average()(moves, present, [None] * len(moves))
+        return centre
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A coding, its error feedback e = feedback·e + gain·Δ (None: gain·Δ is sent and forgotten), a mean and a
+    rule."""
+
+    rule: Rule = field(default_factory=Nesterov)
+    coding: Coding = field(default_factory=Whole)
+    feedback: float | None = None
+    gain: float = 1.0
+    mean: Mean = field(default_factory=Average)
+
+    def compress(
+        self, base: Tensor, theta: Tensor, residual: Tensor | None
+    ) -> tuple[tuple[Tensor, ...], Tensor | None]:
+        """The wire of one parameter that went from `base` to `theta`, and the next residual."""
+        change = base - theta
+        change = change if self.gain == 1.0 else change * self.gain
+        if self.feedback is None or residual is None:
+            return self.coding.encode(change), None
+        change = (residual if self.feedback == 1.0 else residual * self.feedback) + change
+        wire = self.coding.encode(change)
+        return wire, change - self.coding.decode(wire, change.shape)
+
+    def outer(
+        self, theta: Tensor, state: Tensors, wires: Sequence[Tensors], present: Tensors
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The next θ and outer state of one parameter."""
+        deltas = [self.coding.decode(wire, theta.shape) for wire in wires]
+        sent = [self.coding.sent(wire, theta.shape) for wire in wires]
+        return self.rule.step(theta, self.mean(deltas, present, sent), state)
+
+
+RECIPES: dict[str, Algorithm] = {
+    "fedavg": Algorithm(OuterSgd()),
+    "fedopt": Algorithm(OuterAdam()),
+    "diloco": Algorithm(Nesterov()),
+    "diloco-u8": Algorithm(Nesterov(), Bins(8), feedback=1.0),
+    "diloco-4bit": Algorithm(Nesterov(), E3M0(), feedback=1.0),
+    "diloco-2bit": Algorithm(Nesterov(), Bins(2, 64), feedback=1.0),
+    "muloco": Algorithm(Nesterov(0.7, 0.6), Bins(2, 64), feedback=1.0),
+    "demo": Algorithm(Sign(1e-3), Largest(32, 64), feedback=0.999, gain=1e-3),
+    "sparseloco": Algorithm(
+        OuterSgd(), Largest(64, 64, cosine=False, values=Bins(2)), feedback=0.95, mean=MedianNorm()
+    ),
+    "diloco-trimmed": Algorithm(Nesterov(), mean=Trimmed()),
+    "diloco-centred": Algorithm(Nesterov(), mean=CentredClip()),
+}
+"""By name, with their papers' numbers. MuLoCo's shards train with ``training.muon``, the others with AdamW;
+one of DeMo's rounds is one step, whose change is the gradient."""
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The programs of an algorithm for parameters of given shapes."""
+
+    compress: Program
+    """[base (P), θ_k (P), residuals (P or 0), wires] → the same with residuals and wires renewed."""
+    outer: Program
+    """[θ (P), state, wires of shard 0, 1, ..., present (K)] → θ and state renewed."""
+    wires: tuple[tuple[Tensor, ...], ...]
+    """An empty wire of each parameter: its tensors' shapes and dtypes."""
+
+
+def _split(tensors: Tensors, sizes: Sequence[int]) -> list[list[Tensor]]:
+    made, at = [], 0
+    for size in sizes:
+        made.append(list(tensors[at : at + size]))
+        at += size
+    return made
+
+
+def programs(algorithm: Algorithm, shapes: Sequence[tuple[int, ...]], shards: int) -> Programs:
+    """Trace both. Raises UnsupportedOperation where a rule of one's own uses what does not lower."""
+    zeros = [torch.zeros(shape) for shape in shapes]
+    wires = tuple(tuple(torch.zeros_like(t) for t in algorithm.coding.encode(z)) for z in zeros)
+    count, widths = len(shapes), [len(wire) for wire in wires]
+    fed = algorithm.feedback is not None
+    record = torch.zeros((1, 1), dtype=torch.uint8)
+
+    def compress(state: list[Tensor], batch: Tensor) -> list[Tensor]:
+        base, theta, residuals, *_ = _split(state, [count, count, count if fed else 0, sum(widths)])
+        made = [
+            algorithm.compress(b, p, e)
+            for b, p, e in zip(base, theta, residuals if fed else [None] * count, strict=True)
+        ]
+        after = [e for _, e in made if e is not None]
+        return [*base, *theta, *after, *(t for wire, _ in made for t in wire)]
+
+    def outer(state: list[Tensor], batch: Tensor) -> list[Tensor]:
+        slots = algorithm.rule.slots
+        theta, held, *sent, present = _split(state, [count, slots * count, *([sum(widths)] * shards), shards])
+        after, kept = [], []
+        own = _split(held, [slots] * count)
+        each = [_split(wire, widths) for wire in sent]
+        for i in range(count):
+            new, left = algorithm.outer(theta[i], own[i], [wire[i] for wire in each], present)
+            after.append(new)
+            kept += left
+        return [*after, *kept, *(t for wire in sent for t in wire), *present]
+
+    flat = [t for wire in wires for t in wire]
+    inner = [*zeros, *zeros, *(zeros if fed else []), *flat]
+    there = [torch.zeros((), dtype=torch.bool) for _ in range(shards)]
+    beyond = [*zeros, *(z for z in zeros for _ in range(algorithm.rule.slots)), *(flat * shards), *there]
+    return Programs(
+        lower_step(trace_step(compress, inner, record), params=count),
+        lower_step(trace_step(outer, beyond, record), params=count),
+        wires,
+    )

@@ -1,0 +1,186 @@
+"""What a shard sends of a change of its parameters: whole numbers, few bits, or few entries.
+
+Contract: a coding maps f32 x of any shape to the tensors of its wire and back: `decode(encode(x), x.shape)`
+is what every receiver sees, and the sender too, so that its residual x − decode(...) is exact by
+construction. Everything is ordinary PyTorch of operations that lower, so a program's wire has the same bits
+everywhere. `bits` is the wire's length in bits for n elements, packed; codes travel as i32 in a program.
+
+Sources: E3M0 with a scale a block, Streaming DiLoCo, Douillard and others 2025; u8 and 2 bits with a table of
+bin means, PRIME (Jaghouar and others 2024) and SparseLoCo (Sarfi and others 2025); chunked DCT with the
+largest coefficients, DeMo, Peng and others 2024.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+Wire = tuple[Tensor, ...]
+
+
+class Coding(Protocol):
+    """A way to send a tensor."""
+
+    def encode(self, x: Tensor) -> Wire:
+        """The wire of f32 x."""
+        ...
+
+    def decode(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
+        """f32 of this shape, from a wire."""
+        ...
+
+    def sent(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor | None:
+        """f32, 1 where an element was sent and 0 elsewhere; None where all are."""
+        ...
+
+    def bits(self, n: int) -> int:
+        """Bits on the wire for n elements."""
+        ...
+
+
+@dataclass(frozen=True)
+class Whole:
+    """f32 as it is."""
+
+    def encode(self, x: Tensor) -> Wire:
+        return (x,)
+
+    def decode(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
+        return wire[0]
+
+    def sent(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor | None:
+        return None
+
+    def bits(self, n: int) -> int:
+        return 32 * n
+
+
+def blocks(x: Tensor, size: int) -> Tensor:
+    """[blocks, size]: x flat, filled up with zeros."""
+    flat = x.reshape(-1)
+    missing = -flat.shape[0] % size
+    return (functional.pad(flat, [0, missing]) if missing else flat).reshape(-1, size)
+
+
+def unblocked(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """The elements that `blocks` took from a tensor of this shape."""
+    return x.reshape(-1)[: math.prod(shape)].reshape(tuple(shape))
+
+
+@dataclass(frozen=True)
+class E3M0:
+    """4 bits: a sign and an exponent, s·2⁰ … s·2⁻⁶ and zero, s the largest magnitude of a block."""
+
+    block: int = 64
+
+    def encode(self, x: Tensor) -> Wire:
+        rows = blocks(x, self.block)
+        scale = rows.abs().amax(1, keepdim=True)
+        size = rows.abs() / torch.where(scale > 0, scale, 1.0)
+        code = (size > 2.0**-7).int()
+        for k in range(6):
+            code = code + (size > 0.75 * 2.0**-k).int()
+        return torch.where(rows < 0, -code, code), scale
+
+    def decode(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
+        code, scale = wire
+        size = torch.zeros(code.shape)
+        for level in range(1, 8):
+            size = torch.where(code.abs() == level, 2.0 ** (level - 7), size)
+        return unblocked(torch.where(code < 0, -size, size) * scale, shape)
+
+    def sent(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor | None:
+        return None
+
+    def bits(self, n: int) -> int:
+        return 4 * n + 32 * -(-n // self.block)
+
+
+@dataclass(frozen=True)
+class Bins:
+    """2^width bins of equal width over µ ± 3σ of a block, each sent as the mean of what fell into it."""
+
+    width: int = 8
+    block: int = 4096
+
+    def encode(self, x: Tensor) -> Wire:
+        count = 1 << self.width
+        rows = blocks(x, self.block if x.numel() > self.block else x.numel())
+        mean = rows.mean(1, keepdim=True)
+        spread = torch.sqrt(((rows - mean) ** 2).mean(1, keepdim=True))
+        step = torch.where(spread > 0, 6 * spread / count, 1.0)
+        code = (((rows - mean) / step).floor() + count / 2).clamp(0, count - 1).int()
+        zero = torch.zeros(rows.shape[0], count)
+        total = zero.scatter_add(1, code.long(), rows)
+        held = zero.scatter_add(1, code.long(), torch.ones(rows.shape))
+        return code, total / held.clamp(min=1.0)
+
+    def decode(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
+        code, table = wire
+        return unblocked(table.gather(1, code.long()), shape)
+
+    def sent(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor | None:
+        return None
+
+    def bits(self, n: int) -> int:
+        return self.width * n + 32 * (1 << self.width) * -(-n // self.block)
+
+
+def cosines(size: int) -> Tensor:
+    """The orthonormal DCT-II, [frequencies, places]."""
+    k, n = torch.arange(size).float().unsqueeze(1), torch.arange(size).float()
+    waves = torch.cos((2 * n + 1) * k * (math.pi / (2 * size))) * math.sqrt(2 / size)
+    return torch.where(k == 0, math.sqrt(1 / size), waves)
+
+
+@dataclass(frozen=True)
+class Largest:
+    """The k largest of every chunk of side², by their places, of a cosine transform or of x itself."""
+
+    k: int = 32
+    side: int = 64
+    cosine: bool = True
+    values: Whole | Bins = Whole()
+
+    def _chunk(self, shape: Sequence[int]) -> int:
+        return min(self.side**2, math.prod(shape)) if not self.cosine else self.side**2
+
+    def _k(self, shape: Sequence[int]) -> int:
+        return min(self.k, self._chunk(shape))
+
+    def encode(self, x: Tensor) -> Wire:
+        rows = blocks(x, self._chunk(x.shape))
+        if self.cosine:
+            turn, planes = cosines(self.side), rows.reshape(-1, self.side, self.side)
+            rows = (turn @ planes @ turn.T).reshape(rows.shape)
+        places = rows.abs().topk(self._k(x.shape), 1)[1]
+        return places.int(), *self.values.encode(rows.gather(1, places))
+
+    def _spread(self, places: Tensor, values: Tensor, chunk: int) -> Tensor:
+        return torch.zeros(places.shape[0], chunk).scatter_add(1, places.long(), values)
+
+    def decode(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
+        places = wire[0]
+        rows = self._spread(places, self.values.decode(wire[1:], places.shape), self._chunk(shape))
+        if self.cosine:
+            turn, planes = cosines(self.side), rows.reshape(-1, self.side, self.side)
+            rows = (turn.T @ planes @ turn).reshape(rows.shape)
+        return unblocked(rows, shape)
+
+    def sent(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor | None:
+        if self.cosine:
+            return None
+        places = wire[0]
+        return unblocked(self._spread(places, torch.ones(places.shape), self._chunk(shape)), shape)
+
+    def bits(self, n: int) -> int:
+        shape = (n,)
+        chunks = -(-n // self._chunk(shape))
+        places = (self._chunk(shape) - 1).bit_length() * chunks * self._k(shape)
+        return places + self.values.bits(chunks * self._k(shape))
