@@ -10,6 +10,8 @@
 # make browser   the dashboard in Chromium: live, at 390 px, by keyboard, with axe-core (installs Chromium when asked)
 # make attacks   every attack of docs/threats.md: what it was, what it paid, what the honest side kept
 # make fuzz      coverage-guided fuzzing of every decoder (installs atheris when asked)
+# make supply    pins, hashes, licences and bills of materials; make bytecode: what is deployed is what compiles;
+#                make faces: schemathesis on the HTTP faces; make ipfs: the Kubo adapter and our files on real IPFS
 # make kernels   the GPU's kernels against the definition, by Triton's interpreter (installed when asked)
 
 PYTHON ?= python3.11
@@ -84,6 +86,18 @@ attacks: setup
 
 fuzz: setup
 	$(PY) scripts/prove/fuzz.py
+
+faces: setup
+	$(PY) scripts/prove/http_faces.py
+
+supply: setup
+	PYTHONPATH=. $(PY) scripts/prove/supply.py --sbom .assay/sbom
+
+bytecode: setup
+	PYTHONPATH=. $(PY) scripts/prove/bytecode.py --local
+
+ipfs: setup
+	PYTHONPATH=. $(PY) scripts/prove/ipfs_daemons.py
 
 slither: setup
 	$(PY) scripts/prove/slither.py

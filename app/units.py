@@ -7,18 +7,20 @@ and parsing are inverse up to trailing zeros.
 from __future__ import annotations
 
 import re
-from decimal import Decimal
+from decimal import Decimal, localcontext
 
 from assay.protocol.errors import Stop
 from assay.protocol.types import Seconds, Wei
 from assay.protocol.words import show_amount
 
 __all__ = ["parse_amount", "parse_bytes", "parse_duration", "show_amount"]
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)(tok|wei|gwei|ether)")
+_DIGITS = 100
+"""Of a number at most: what is longer is out of every bound, and Python makes no integer of it."""
+_AMOUNT = re.compile(r"(\d{1,100}(?:\.\d{1,100})?)(tok|wei|gwei|ether)", re.ASCII)
 _SCALE = {"tok": 18, "ether": 18, "gwei": 9, "wei": 0}
-_DURATION = re.compile(r"(\d+)(s|m|h|d)")
+_DURATION = re.compile(r"(\d{1,18})(s|m|h|d)", re.ASCII)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_BYTES = re.compile(r"(\d+)(B|kB|MB|GB|TB)")
+_BYTES = re.compile(r"(\d{1,18})(B|kB|MB|GB|TB)", re.ASCII)
 _BYTE_SCALE = {"B": 0, "kB": 3, "MB": 6, "GB": 9, "TB": 12}
 
 
@@ -31,7 +33,8 @@ def parse_amount(text: str) -> Wei:
             hint="write a number with its unit, such as 500tok or 12wei",
             code="bad-amount",
         )
-    value = Decimal(match[1]).scaleb(_SCALE[match[2]])
+    with localcontext(prec=2 * _DIGITS + 1):
+        value = Decimal(match[1]).scaleb(_SCALE[match[2]])
     if value != value.to_integral_value():
         raise Stop(
             f"{text!r} is finer than the smallest unit", hint="use at most 18 decimals", code="bad-amount"
