@@ -59,6 +59,7 @@ def links() -> list[Link]:
         Link(HIDDEN, 12, behind_nat=True),
         Link(SLOW, 21, bits_per_s=100 * MBIT, delay_s=0.05),
         Link("verifier-2", 22),
+        Link("verifier-3", 23),
         Link("whistle-1", 31),
         Link(KUBO, 40),
     ]
