@@ -23,7 +23,7 @@ from assay.node.retention import NOTHING, Unclaimed
 from assay.node.service import Emit, PendingWrite, Service, ignore, subject
 from assay.node.states import StateProvider, open_state_provider
 from assay.protocol.ports import Blocks, Clock, Market, Write
-from assay.protocol.types import ClaimId, Game, GameView, JobId
+from assay.protocol.types import ClaimId, Game, GameView, JobId, Seconds
 
 POLL_S = 2.0
 
@@ -71,6 +71,7 @@ class Node(Service):
         self.market, self.blocks, self.resource_limits = market, blocks, resource_limits
         self._engine = engine
         self._waits: dict[JobId, str] = {}
+        self._turns = upkeep.Turns()
         self._idle = ""
         self._disputant = Disputant(market.me, self._replay_for)
         self.retention: Callable[[], object] | None = None
@@ -99,7 +100,7 @@ class Node(Service):
     def tick(self) -> None:
         """One look, one decision, and its actions up to the first long one."""
         with self.market.snapshot():
-            actions = self.decide()
+            actions = self._in_turn(self.decide())
             reason = "" if actions else self.why_idle()
             if self.retention is not None:
                 self.attempt("retention", None, self.retention)
@@ -115,6 +116,14 @@ class Node(Service):
                     self._did(action)
                 if done and isinstance(action, self.LONG):
                     return
+
+    def _in_turn(self, actions: Sequence[Action]) -> Sequence[Action]:
+        """Without the calls that anyone may make and that are others' turn to make."""
+        others = [a for a in actions if isinstance(a, upkeep.Poke) and a.turn_s]
+        pokes = {upkeep.write(self.market, poke).intent: poke for poke in others}
+        over = self._turns.over(pokes, self.clock.now() if pokes else Seconds(0))
+        early = [poke for key, poke in pokes.items() if key not in over]
+        return [action for action in actions if action not in early]
 
     def _say_idle(self, reason: str) -> None:
         """Show why nothing is done, once for each reason."""

@@ -8,7 +8,7 @@ Rules: docs/protocol.md, 4.5 to 4.8, 5.2 and 5.3.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from assay.node.rounds import CHALLENGEABLE, STANDING, closable, tasks
@@ -44,6 +44,8 @@ class Poke:
     since: Seconds
     """When it came to be called for, or to be called for again: another time, another intent."""
     reason: str
+    turn_s: int = 0
+    """Seconds for which it must have been called for, as this watcher has seen it (`Turns`)."""
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,29 @@ class Watcher:
 
 
 def _due(watcher: Watcher, view: ClaimView, since: int) -> bool:
-    """Ours at once; other people's when they have had time, each of us at another moment."""
+    """Ours at once; other people's when they have had time."""
+    return watcher.now >= since + (0 if view.claim.claimant == watcher.me else watcher.patience)
+
+
+def _turn_s(watcher: Watcher, view: ClaimView) -> int:
+    """How long each of us leaves a call to those before him: its claimant first, then one after the other."""
     if view.claim.claimant == watcher.me:
-        return watcher.now >= since
-    step = max(watcher.patience // 4, 1)
-    return watcher.now >= since + watcher.patience + turn(watcher.me, view.claim_id) * step
+        return 0
+    return (1 + turn(watcher.me, view.claim_id)) * max(watcher.patience // 4, 1)
+
+
+class Turns:
+    """When calls that anyone may make were first seen to be called for. What makes one due need not be told
+    by the claim (its seed block's time, the last vote's), and whoever counted from the claim's own times
+    would find every turn over and send with all others at once."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, Seconds] = {}
+
+    def over(self, due: Mapping[str, Poke], now: Seconds) -> set[str]:
+        """Of all calls that are due at this look, by intent: those whose turn has come."""
+        self._first = {key: self._first.get(key, now) for key in due}
+        return {key for key, poke in due.items() if now >= self._first[key] + poke.turn_s}
 
 
 def _earlier_settled(job: JobView, claims: Sequence[ClaimView], view: ClaimView) -> bool:
@@ -88,8 +108,10 @@ def poke_for(watcher: Watcher, job: JobView, claims: Sequence[ClaimView], view: 
         return None
 
     def poke(what: Together, since: int, reason: str, again: int = 0) -> Poke | None:
-        due = _due(watcher, view, since)
-        return Poke(what, view.claim_id, job.job_id, Seconds(status.since + again), reason) if due else None
+        if not _due(watcher, view, since):
+            return None
+        called_for = Seconds(status.since + again)
+        return Poke(what, view.claim_id, job.job_id, called_for, reason, _turn_s(watcher, view))
 
     if view.stale:
         live = status.phase in STANDING and status.phase != Phase.SETTLED
