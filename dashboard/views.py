@@ -145,9 +145,7 @@ def job_view(
     }
 
 
-def _task(
-    view: ClaimView, states: Sequence[str], games: Sequence[GameView], names: Names
-) -> dict[str, Any]:
+def _task(view: ClaimView, states: Sequence[str], games: Sequence[GameView], names: Names) -> dict[str, Any]:
     claim, status = view.claim, view.status
     own = [game for game in games if game.game.claim_id == view.claim_id]
     return {
@@ -201,9 +199,7 @@ def _checkpoints(claims: Sequence[ClaimView]) -> list[dict[str, Any]]:
     ]
 
 
-def history(
-    before: Any, now: Any, known: Sequence[dict[str, Any]], block: int
-) -> list[dict[str, Any]]:
+def history(before: Any, now: Any, known: Sequence[dict[str, Any]], block: int) -> list[dict[str, Any]]:
     """What is known of a job's past, with what differs between two looks."""
     told = [
         {"kind": str(event.kind), "text": event.text, "block": block} for event in events_between(before, now)
