@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from assay.node.replays import Replays
 from assay.numerics import FAST, REFERENCE
 from assay.program.compiled.warming import WarmingExecutor
 from assay.program.execute import Executor
@@ -45,6 +46,8 @@ class Engine:
     forms: Path | None = None
     brief: bool = False
     ranks: Ranks | None = None
+    replays: Replays | None = None
+    """Where segments of claims are replayed, several at the same time; None: here, one after another."""
 
     def executor(self, program: Program, steps: int) -> Executor:
         """An executor for a validated program of which about `steps` steps are to come. Raises Ask where the
