@@ -103,9 +103,7 @@ def connect(settings: Settings, account: str, *, max_spend: str | None = None) -
     journal = sender.journal
     interrupted = [intent.key for intent in journal.open_intents(sender.address)]
     events = home / "events.db"
-    market = ChainMarket(
-        rpc, deployment, artifacts, sender, events, confirmations=policy.confirmations
-    )
+    market = ChainMarket(rpc, deployment, artifacts, sender, events, confirmations=policy.confirmations)
     return Connection(rpc, market, ChainClock(rpc), journal, _chain(deployment), interrupted)
 
 

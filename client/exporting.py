@@ -88,9 +88,7 @@ def export_gpt2(folder: Path, out: Path) -> int:
     Raises Stop where `folder` holds no fetched model, another kind of model, or `out` is `folder`.
     """
     if out.resolve() == folder.resolve():
-        raise Stop(
-            f"{out} holds the fetched model, which its receipt is about", hint="choose another folder"
-        )
+        raise Stop(f"{out} holds the fetched model, which its receipt is about", hint="choose another folder")
     description, params = model_and_parameters(folder)
     config = from_description(description)
     if not isinstance(config, GptConfig):

@@ -217,9 +217,7 @@ def _checkpoints(claims: Sequence[ClaimView]) -> list[dict[str, Any]]:
     ]
 
 
-def history(
-    before: Any, now: Any, known: Sequence[dict[str, Any]], block: int
-) -> list[dict[str, Any]]:
+def history(before: Any, now: Any, known: Sequence[dict[str, Any]], block: int) -> list[dict[str, Any]]:
     """What is known of a job's past, with what differs between two looks."""
     told = [
         {"kind": str(event.kind), "text": event.text, "block": block} for event in events_between(before, now)

@@ -7,9 +7,10 @@ An exception means: could not decide (yet).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from assay.node.replays import Order, Replayed, Replays, order_of
 from assay.node.states import Broken, Hidden, Known, StateProvider
 from assay.protocol import sampling, trees
 from assay.protocol.errors import Retry
@@ -153,6 +154,9 @@ def audit_claim(
     if finding := audit_input(state_provider, view):
         return finding
     every = range(state_provider.work.segments(view.claim.kind))
+    if (replays := state_provider.work.replays) is not None:
+        found = _together(replays, state_provider, view, every if segments is None else segments, None)
+        return next((finding for finding in found if not isinstance(finding, bytes)), None)
     for segment in every if segments is None else segments:
         if finding := audit_segment(state_provider, view, segment):
             return finding
@@ -193,6 +197,38 @@ def _replayed(state_provider: StateProvider, view: ClaimView, segment: int, key:
     return trace
 
 
+def _together(
+    replays: Replays,
+    state_provider: StateProvider,
+    view: ClaimView,
+    segments: Sequence[int],
+    key: bytes | None,
+) -> Iterator[Finding | bytes]:
+    """`_replayed` of each segment, in order, of which several are replayed at the same time; without a key no
+    trace is made."""
+    claim, work = view.claim, state_provider.work
+
+    def orders() -> Iterator[Order | Finding]:
+        for segment in segments:
+            start = state_provider.leaf(view, segment)
+            if isinstance(start, Hidden):
+                yield HiddenInput(view.claim_id)
+            elif isinstance(start, Broken):
+                yield WrongSegment(view.claim_id, start.segment, view.roots)
+            else:
+                replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
+                yield order_of(replay, work.segment_steps(claim.kind), key)
+
+    outcomes: Iterator[Replayed | Finding] = replays.run(orders())
+    for segment, found in zip(segments, outcomes, strict=True):
+        if not isinstance(found, Replayed):
+            yield found
+        elif found.root != view.roots[segment + 1]:
+            yield WrongSegment(view.claim_id, segment, view.roots)
+        else:
+            yield found.trace
+
+
 def attest(state_provider: StateProvider, view: ClaimView, verifier: Address) -> Attestation:
     """Replay the verifier's sample of a seeded claim, each segment once. Raises SourceMissing."""
     segments = tuple(sampled(state_provider, view, verifier))
@@ -200,8 +236,13 @@ def attest(state_provider: StateProvider, view: ClaimView, verifier: Address) ->
         return Attestation(False, (), finding, segments)
     key = sampling.verifier_key(verifier, view.status.seed)
     traces: list[bytes] = []
-    for segment in segments:
-        found = _replayed(state_provider, view, segment, key)
+    replays = state_provider.work.replays
+    all_found: Iterator[Finding | bytes]
+    if replays is None:
+        all_found = (_replayed(state_provider, view, segment, key) for segment in segments)
+    else:
+        all_found = _together(replays, state_provider, view, segments, key)
+    for found in all_found:
         if not isinstance(found, bytes):
             return Attestation(False, (), found, segments)
         traces.append(found)

@@ -15,6 +15,7 @@ from torch import Tensor
 from assay.dispute.replay import Replay
 from assay.node.artifacts import LoadedJob, State
 from assay.node.engine import REFERENCE_ENGINE, Engine
+from assay.node.replays import Replays
 from assay.program.execute import Executor
 from assay.program.fault import Fault
 from assay.program.isa import Program
@@ -50,6 +51,11 @@ class Work:
     @cached_property
     def _outer(self) -> Executor:
         return self._engine.eager(self.files.outer)
+
+    @property
+    def replays(self) -> Replays | None:
+        """Where segments are replayed several at a time; None where a fault is planted."""
+        return None if self.faults or self.outer_faults else self._engine.replays
 
     def program(self, kind: Kind) -> Program:
         """Inner program for tasks, outer program for outer claims."""

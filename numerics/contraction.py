@@ -32,7 +32,7 @@ def _power_of_two_f32(n: Tensor) -> Tensor:
     return ((n + 127) << 23).view(torch.float32)
 
 
-def _field_exponent(magnitude: Tensor) -> Tensor:
+def field_exponent(magnitude: Tensor) -> Tensor:
     """e of A30 as i32, from a row's largest magnitude (f32, sign clear; NaN where the row holds one)."""
     field = (magnitude.view(torch.int32) >> 23) & 255
     return torch.where(field == 255, c.EXPONENT_POISONED, field.clamp(min=1) - 126)
@@ -42,20 +42,21 @@ def _clamped(e: Tensor) -> Tensor:
     return e.to(torch.int32).clamp(c.EXPONENT_MIN, c.EXPONENT_POISONED)
 
 
-def _sum_shift(length: int) -> int:
+def sum_shift(length: int) -> int:
     """k of A33: the bits above the binary point that leave room for `length` addends."""
     if not 1 <= length <= c.MAX_FAN_IN:
         raise ValueError(f"reduced length {length} is outside 1..{c.MAX_FAN_IN}; lower the program in chunks")
     return c.SUM_BITS - (length - 1).bit_length()
 
 
-def _positive_zero(x: Tensor) -> Tensor:
+def positive_zero(x: Tensor) -> Tensor:
+    """x, and +0 for -0."""
     return torch.where(x == 0, 0.0, x)
 
 
 def exponent(x: Tensor) -> Tensor:
     """Shared exponent of each row, f32[..., K] -> i16[...] (A30); 129 where the row holds Inf or NaN."""
-    return _field_exponent(torch.maximum(x.amax(-1).abs(), x.amin(-1).abs())).to(torch.int16)
+    return field_exponent(torch.maximum(x.amax(-1).abs(), x.amin(-1).abs())).to(torch.int16)
 
 
 def quantise(x: Tensor, e: Tensor) -> Tensor:
@@ -106,7 +107,7 @@ def product_of_quantised(qa: Tensor, ea: Tensor, qb: Tensor, eb: Tensor) -> Tens
 
 def scale_product(total: Tensor, ea: Tensor, eb: Tensor) -> Tensor:
     """RN32(S * 2^(ea+eb-26)) for f64 integers S[b..., M, N]; NaN where an exponent is poisoned."""
-    scaled = _positive_zero(total).mul_(_row_factor(ea).unsqueeze(-1)).mul_(_row_factor(eb).unsqueeze(-2))
+    scaled = positive_zero(total).mul_(_row_factor(ea).unsqueeze(-1)).mul_(_row_factor(eb).unsqueeze(-2))
     return scaled.to(torch.float32)
 
 
@@ -117,11 +118,11 @@ def _row_factor(e: Tensor) -> Tensor:
 
 def sum(x: Tensor) -> Tensor:  # the instruction's name, kept
     """Order-free sum of each row, f32[..., n] -> f32[...] (A33)."""
-    shift = _sum_shift(x.shape[-1])
+    shift = sum_shift(x.shape[-1])
     low, high = x.amin(-1), x.amax(-1)
-    e = _field_exponent(torch.maximum(high.abs(), low.abs()))
+    e = field_exponent(torch.maximum(high.abs(), low.abs()))
     scaled = by_row(_scaled_sums, x, power_of_two(shift - e))
-    total = _positive_zero(scaled) * power_of_two(e - shift)
+    total = positive_zero(scaled) * power_of_two(e - shift)
     return torch.where(e == c.EXPONENT_POISONED, high + low, total.to(torch.float32))
 
 
@@ -144,20 +145,25 @@ def scatter_sum(x: Tensor, idx: Tensor, *, V: int, add: AddedAt = added_at) -> T
 
     Indices outside [0, V) take part in no sum; a row with Inf or NaN gives NaN throughout.
     """
-    shift = _sum_shift(x.shape[-1])
-    e = _field_exponent(x.abs().amax(-1))
+    shift = sum_shift(x.shape[-1])
+    e = field_exponent(x.abs().amax(-1))
     poisoned = (e == c.EXPONENT_POISONED).unsqueeze(-1)
-    scaled = (x * power_of_two(shift - e).unsqueeze(-1)).round_()
+    sums = scattered(x, idx, power_of_two(shift - e), V, add)
+    total = positive_zero(sums) * power_of_two(e - shift).unsqueeze(-1)
+    return torch.where(poisoned, _NAN, total.to(torch.float32))
+
+
+def scattered(x: Tensor, idx: Tensor, scale: Tensor, V: int, add: AddedAt = added_at) -> Tensor:
+    """The f64 integers [D, V] that `scatter_sum` scales back, of x[D, N] times `scale` [D], rounded."""
+    scaled = (x * scale.unsqueeze(-1)).round_()
     inside = (idx >= 0) & (idx < V)
     slot = torch.where(inside, idx, V).to(torch.int64)
-    sums = add(slot, scaled, V + 1)[:, :V]
-    total = _positive_zero(sums) * power_of_two(e - shift).unsqueeze(-1)
-    return torch.where(poisoned, _NAN, total.to(torch.float32))
+    return add(slot, scaled, V + 1)[:, :V]
 
 
 def amax(x: Tensor) -> Tensor:
     """Largest element of each row, f32[..., n] -> f32[...]; NaN if any, and a zero result is +0 (A35)."""
-    return _positive_zero(x.amax(-1))
+    return positive_zero(x.amax(-1))
 
 
 def argmax(x: Tensor) -> Tensor:

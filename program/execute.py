@@ -150,8 +150,8 @@ def _kernel(node: Node, kernels: Kernels) -> Callable[..., Tensor]:
     return kernel
 
 
-def _compute(node: Node, kernels: Kernels, device: torch.device) -> Compute:
-    """A function of the context and of all tensors so far."""
+def prepared(node: Node, kernels: Kernels, device: torch.device) -> Compute:
+    """What computes one node that is no state: a function of the context and of all tensors so far."""
     if node.op in (Op.CONST, Op.IOTA):
         ready = _constant(node, device) if node.op is Op.CONST else _iota(node, device)
         return lambda context, tensors: ready
@@ -247,7 +247,7 @@ class Executor:
             dying[last].append(index)
         with torch.inference_mode():
             self._plan = [
-                (index, _compute(node, kernels, self.device), tuple(dying[index]))
+                (index, prepared(node, kernels, self.device), tuple(dying[index]))
                 for index, node in enumerate(program.nodes)
                 if node.op is not Op.STATE
             ]

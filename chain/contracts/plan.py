@@ -42,9 +42,7 @@ class Delays:
     jobs that the market is meant for."""
 
 
-def market_plan(
-    deployer: str, *, token_supply: Wei | None, delays: Delays, bounds: Bounds
-) -> list[Planned]:
+def market_plan(deployer: str, *, token_supply: Wei | None, delays: Delays, bounds: Bounds) -> list[Planned]:
     """Every contract of a market with its own token, whose whole supply the deployer gets (None: "Token" is
     there already). `bounds`: what every class of conditions and every job of this market keeps to, whoever
     writes it.

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.5
 
+
 def clocks(view: GameView, now: int) -> dict[str, str]:
     """Each side's clock in words: only the one whose move it is runs."""
     if view.decided:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -41,6 +42,12 @@ def run(
         str | None,
         typer.Option(help="Room for blocks, such as 200GB; by default four fifths of what is free."),
     ] = None,
+    ranks: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Processes that compute each step together; under torchrun those that it started."
+        ),
+    ] = 1,
     fault: Annotated[str | None, typer.Option(help=drills.FAULT_HELP)] = None,
     cheat: Annotated[str | None, typer.Option(help=drills.CHEAT_HELP)] = None,
     withhold: Annotated[bool, typer.Option(help="Drills only: serve no block to anybody.")] = False,
@@ -49,6 +56,7 @@ def run(
     from assay.app.machine import engine_of, limits_of
     from assay.cli.node.acceptance import read_acceptance
     from assay.cli.node.fitness import before_work
+    from assay.cli.node.ranks import ranks_of, serve_if_later
     from assay.cli.node.room import disk_budget
     from assay.cli.node.run import NodeParts, run_node
     from assay.solver.acceptance import USUAL
@@ -56,9 +64,13 @@ def run(
     from assay.solver.service import SolverService
 
     app = app_of(context)
+    if serve_if_later():
+        return
     app.choose(host=host, announce_url=announce_url)
     engine = engine_of(app.settings)
     before_work(app, engine.device)
+    several = ranks_of(ranks, engine, app.settings)
+    engine = replace(engine, ranks=several)
     agreed = read_acceptance(accept) if accept else USUAL
     limits = Limits(parse_amount(min_price), max_shards, parse_duration(patience), terms=agreed)
 
@@ -76,7 +88,11 @@ def run(
         budget = disk_budget(parts.storage.store, disk, max_shards)
         return kind(*common, budget=budget, emit=parts.emit, engine=engine, poll_s=poll)
 
-    run_node(app, port, make, webhook=webhook, serve=not withhold)
+    try:
+        run_node(app, port, make, webhook=webhook, serve=not withhold)
+    finally:
+        if several is not None:
+            several.close()
 
 
 @commands.command()

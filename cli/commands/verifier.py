@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -12,7 +13,7 @@ from assay.app.ids import parse_id
 from assay.app.invocation import app_of
 from assay.app.output import Exit, table
 from assay.app.units import parse_amount, parse_duration, show_amount
-from assay.cli.node.options import AnnounceUrl, Host
+from assay.cli.node.options import AnnounceUrl, Cluster, Host, Width
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind, Wei
 
@@ -41,6 +42,8 @@ def run(
     least_fee: Annotated[str, typer.Option(help="With --join: the least that a vote must pay.")] = "1tok",
     least_vote: Annotated[str, typer.Option(help="With --join: the least time to vote.")] = "5s",
     poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
+    replays: Width = 1,
+    ray: Cluster = None,
     memory: Annotated[
         str | None, typer.Option(help="Most for a step of a job, such as 16GB; by default two thirds.")
     ] = None,
@@ -55,6 +58,7 @@ def run(
     """Run a verifier until stopped."""
     from assay.app.accounts import resolve
     from assay.app.machine import RESOURCE_LIMITS, engine_of, limits_of, secret_of
+    from assay.cli.node.replays import replays_of
     from assay.cli.node.run import NodeParts, run_node
     from assay.verifier.adversary import ColludingVerifier, CopyingVerifier, LazyVerifier
     from assay.verifier.policy import ClassLimits, Limits
@@ -63,6 +67,8 @@ def run(
     app = app_of(context)
     app.choose(host=host, announce_url=announce_url)
     engine = engine_of(app.settings)
+    several = replays_of(replays, ray, engine)
+    engine = replace(engine, replays=several)
     most = RESOURCE_LIMITS if memory is None else limits_of(memory)  # a class names the most, not what comes
     accepted = ClassLimits(
         parse_amount(most_stake),
@@ -98,7 +104,11 @@ def run(
         )
         return kind(*common, emit=parts.emit, engine=engine, poll_s=poll)
 
-    run_node(app, port, make, webhook=webhook)
+    try:
+        run_node(app, port, make, webhook=webhook)
+    finally:
+        if several is not None:
+            several.close()
 
 
 @commands.command()

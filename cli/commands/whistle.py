@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ from assay.app.invocation import app_of
 from assay.app.output import Exit, table
 from assay.app.units import parse_amount
 from assay.cli.node import drills
-from assay.cli.node.options import AnnounceUrl, Host
+from assay.cli.node.options import AnnounceUrl, Cluster, Host, Width
 from assay.protocol.types import Phase
 
 commands = typer.Typer(no_args_is_help=True, help="Find faults and dispute them.")
@@ -32,6 +33,8 @@ def run(
         bool, typer.Option(help="Demand pieces of unpublished states before computing them again.")
     ] = False,
     poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
+    replays: Width = 1,
+    ray: Cluster = None,
     memory: Annotated[
         str | None, typer.Option(help="Most for a step of a job, such as 16GB; by default two thirds.")
     ] = None,
@@ -41,6 +44,7 @@ def run(
 ) -> None:
     """Run a whistleblower until stopped."""
     from assay.app.machine import engine_of, limits_of, secret_of
+    from assay.cli.node.replays import replays_of
     from assay.cli.node.run import NodeParts, run_node
     from assay.protocol.errors import Stop
     from assay.whistleblower.policy import Limits, Mode
@@ -49,6 +53,8 @@ def run(
     app = app_of(context)
     app.choose(host=host, announce_url=announce_url)
     engine = engine_of(app.settings)
+    several = replays_of(replays, ray, engine)
+    engine = replace(engine, replays=several)
     if auto not in set(Mode):
         raise Stop(f"there is no mode {auto!r}", hint="choose off, advise or play", code="bad-mode")
     limits = Limits(Mode(auto), parse_amount(bond_budget), audit_votes, demand)
@@ -68,7 +74,11 @@ def run(
             poll_s=poll,
         )
 
-    run_node(app, port, make, webhook=webhook)
+    try:
+        run_node(app, port, make, webhook=webhook)
+    finally:
+        if several is not None:
+            several.close()
 
 
 @commands.command()

@@ -17,3 +17,17 @@ AnnounceUrl = Annotated[
         " port's, an IPFS gateway's; auto: where it listens; none."
     ),
 ]
+Width = Annotated[
+    int,
+    typer.Option(
+        min=1,
+        max=256,
+        help="Segments replayed at the same time, in processes of this machine, one thread each.",
+    ),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        help="Address of a Ray cluster that replays instead, or local; needs pip install 'assay[ray]'."
+    ),
+]
