@@ -244,7 +244,7 @@ def diluted(rules: Rules) -> tuple[float, float, float]:
     return games, prize / (1 + games), prize / 4
 
 
-# -- faults that a client plants in its own job
+# -- faults planted by a client in its own job
 
 
 def forced_error_gain(rules: Rules, rate: float, lazy: float = 0.0) -> float:
