@@ -17,6 +17,9 @@ from assay.protocol.ports import Blocks, Market, MarketView
 from assay.protocol.types import Bounds, Conditions, JobId, Terms, Wei
 from assay.protocol.words import show_amount
 
+SEATS_ENOUGH = 32
+"""Seats of a draw for which a class's stake should be enough."""
+
 
 class OverBudget(Stop):
     """The budget does not cover the worst case."""
@@ -91,6 +94,16 @@ def post(market: Market, terms: Terms, conditions: Conditions, budget: Wei) -> J
     if found.to_deposit:
         market.deposit(intent(key, "deposit"), found.to_deposit)
     return market.post(key, terms, budget)
+
+
+def thin_class(agreed: Wei, conditions: Conditions) -> str:
+    """What is to be said of a class to which little stake has agreed; empty if it is enough. Nothing can be
+    taken or held up by few verifiers, but with few the draw is known, and unattested claims wait twice."""
+    enough = SEATS_ENOUGH * conditions.verifier_stake
+    if agreed >= enough:
+        return ""
+    seats = agreed // conditions.verifier_stake
+    return f"stake for {seats} seats agreed to this class, of {SEATS_ENOUGH} wanted: audit it yourself"
 
 
 def open_class(market: Market, conditions: Conditions) -> bytes:

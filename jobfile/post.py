@@ -36,6 +36,8 @@ def publish_and_post(
     found = posting.quote(market, terms, conditions, budget)
     agreed = market.class_weight(class_id)
     app.output.say(f"verifiers with {show_amount(agreed)} of stake have agreed to its class {class_id.hex()}")
+    if thin := posting.thin_class(agreed, conditions):
+        app.output.say(f"WARNING: {thin}")
     worst = found.worst_case
     app.announce(f"post a job: worst case {show_amount(worst)}", budget, worst_loss=worst)
     return posting.post(market, terms, conditions, budget)

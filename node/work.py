@@ -23,7 +23,7 @@ from assay.program.state import state_root
 from assay.protocol.types import Kind, Terms
 
 Faults = Mapping[tuple[int, int], Fault]
-"""ErrorForced faults by (round, shard)."""
+"""Planted faults by (round, shard)."""
 
 
 class Work:
@@ -41,7 +41,7 @@ class Work:
         self.files = files
         self.faults = dict(faults or {})
         self.outer_faults: dict[int, Fault] = {}
-        """ErrorForced faults of outer steps, by round."""
+        """Planted faults of outer steps, by round."""
         self._engine = engine
 
     @cached_property

@@ -113,6 +113,9 @@ def check_terms(terms: Terms, conditions: Conditions, bounds: Bounds) -> None:
     """
     check_shape(terms, bounds)
     check_class(terms, conditions)
+    least = -(-8 * most_wasted(terms) // 3)
+    enough = terms.solver_stake >= least
+    _require(enough, "solverStake", f"is less than {least}, 8/3 of what a conviction may waste")
     _require(worst_case(terms) <= MAX_WORST_CASE, "priceCap", "makes the worst case 2^96 or more")
 
 
@@ -170,6 +173,14 @@ def worst_case(terms: Terms) -> Wei:
     """The most that the job can pay out, which its budget must cover (rule 3.2)."""
     task = terms.price_cap + terms.verifiers * terms.verifier_fee
     return Wei(terms.rounds * (terms.shards * task + terms.outer_fee))
+
+
+def most_wasted(terms: Terms) -> Wei:
+    """The most that a conviction makes worthless (rule 3.1): the tasks, with their votes' fees, of all later
+    rounds that may be unsettled with the convict's, and all outer claims."""
+    task = terms.price_cap + terms.verifiers * terms.verifier_fee
+    later = (terms.max_unsettled - 1) * terms.shards
+    return Wei(later * task + terms.max_unsettled * terms.outer_fee)
 
 
 def shard_price(terms: Terms, opened: int, now: int) -> Wei:

@@ -222,6 +222,8 @@ class Progress:
     halted: bool
     closed: bool
     round_start: Seconds
+    due_since: Seconds
+    """`round_start`, or later for what is in dispute: tasks are due taskTime after it (rule 4.3.3)."""
     final_round: int
     """The job is over when `round` reaches it: the terms' rounds, or less once it is halted."""
 

@@ -34,8 +34,6 @@ class Scenario:
     """Rounds of the smaller job: as many as the cheat needs."""
     changes: Mapping[str, str] = field(default_factory=dict)
     """Lines of the job file that read otherwise, by what the template has."""
-    forced_error: bool = False
-    """Whether the client forces an error in solver-1's task of round 1 (rule 7.4)."""
 
 
 def cast(verifiers: int, **arguments: tuple[str, ...]) -> list[NodeSpec]:
@@ -154,16 +152,6 @@ def _hidden_promises(outcome: Outcome) -> list[str]:
     return missing + _losers(outcome, "solver-1") + _winners(outcome, "whistle-1")
 
 
-def _forced_error_promises(outcome: Outcome) -> list[str]:
-    missing = falls("task", 1, "WrongSegment", "arithmetic")(outcome)
-    if outcome.change("solver-1") < -SOLVER_STAKE // 2:
-        missing.append("the forced error's solver paid more than half of its stake")
-    guilty = sum(len(fallen["guilty"]) for fallen in outcome.convicted)
-    if outcome.burnt() != guilty * VERIFIER_STAKE // 2:
-        missing.append(f"burnt was {outcome.burnt()}, not half the stakes of {guilty} guilty verifier(s)")
-    return missing
-
-
 def _straggler_promises(outcome: Outcome) -> list[str]:
     missing = _planted(outcome, "solver-1")
     if outcome.convicted or outcome.games:
@@ -175,7 +163,7 @@ def _straggler_promises(outcome: Outcome) -> list[str]:
     return missing + _winners(outcome, "solver-2")
 
 
-SOLVER_STAKE, VERIFIER_STAKE = parse_amount("360tok"), parse_amount("40tok")
+SOLVER_STAKE, VERIFIER_STAKE = parse_amount("440tok"), parse_amount("40tok")
 MISS_PENALTY = parse_amount("20tok")
 """The template's."""
 SHORT_MOVES = {"move": "15s"}
@@ -276,13 +264,6 @@ SCENARIOS = {
             _hidden_promises,
             SHORT_MOVES,
             quick_rounds=1,
-        ),
-        Scenario(
-            "forced-error",
-            "a client forces an error in its own job: who passes it pays, who finds it is paid",
-            covered("--fault", "1:9:4:777"),
-            _forced_error_promises,
-            forced_error=True,
         ),
         Scenario(
             "straggler",

@@ -11,7 +11,6 @@ from __future__ import annotations
 import signal
 import time
 import webbrowser
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from enum import Enum
@@ -125,8 +124,7 @@ class Run:
                 f"[yellow]client[/]      posts job {job_id.hex()[:16]} with a budget of {show_amount(BUDGET)}"
             )
             self._show(shown, job_id)
-            own = self._forcing(connection, job_id) if self.scenario.forced_error else lambda: None
-            self._follow(connection, storage, job_id, [spec.name for spec in specs], own)
+            self._follow(connection, storage, job_id, [spec.name for spec in specs])
             self._finish(connection, storage, job_id)
         self.outcome.gas = gas_by_kind(self.app, self.addresses)
 
@@ -147,7 +145,6 @@ class Run:
         storage: NodeStorage,
         job_id: JobId,
         names: list[str],
-        own: Callable[[], None],
         limit_s: float = 600.0,
     ) -> None:
         from assay.app.job_progress import progress_table
@@ -166,7 +163,6 @@ class Run:
                     if line := narrator.line(name, event):
                         self.say(line)
                 connection.market.refresh()
-                own()
                 following = follow(connection.market, job_id)
                 if terminal:
                     live.update(Group(Text(), progress_table(following)), refresh=True)
@@ -180,15 +176,6 @@ class Run:
                         code="too-slow",
                     )
                 time.sleep(0.4)
-
-    def _forcing(self, connection: Connection, job_id: JobId) -> Callable[[], None]:
-        """What the client does itself, at each look."""
-        from assay.scenario.forced_errors import Forcing
-
-        def say(text: str) -> None:
-            self.say(f"[yellow]client[/]      {text}")
-
-        return Forcing(connection, job_id, self.addresses["solver-1"], 1, say).look
 
     def _finish(self, connection: Connection, storage: NodeStorage, job_id: JobId) -> None:
         from assay.app.machine import RESOURCE_LIMITS, engine_of

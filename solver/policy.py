@@ -339,7 +339,7 @@ def _pokes(observation: Observation, job: JobObservation) -> Iterator[Action]:
                 Kind.TASK, progress.round, shard
             ):
                 continue
-            end = max(progress.round_start, holder.since) + terms.task_time
+            end = max(progress.due_since, holder.since) + terms.task_time
             if observation.now > end + observation.limits.patience:
                 reason = f"shard {shard} missed its deadline and holds the round up"
                 yield Expire(job.view.job_id, shard, holder.since, reason)

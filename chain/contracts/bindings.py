@@ -23,7 +23,6 @@ INTERFACES = {
     "Guardian": "IGuardian",
     "Classes": "IClasses",
     "Availability": "IAvailability",
-    "ForcedErrors": "IForcedErrors",
 }
 TOKEN_ABI: Abi = [
     {

@@ -68,7 +68,7 @@ class MarketIndex:
     publishers: dict[bytes, Address] = field(default_factory=dict)
     """Who was first to say on chain that it publishes the manifest of this digest, a job's or a claim's."""
     held: Wei = NOTHING
-    """Tokens that the vault holds for jobs, games, demands, forced errors and those whose work a rewind
+    """Tokens that the vault holds for jobs, games, demands and those whose work a rewind
     wasted."""
     _games_of: dict[JobId, list[int]] = field(default_factory=dict)
     _demands_of: dict[JobId, list[int]] = field(default_factory=dict)

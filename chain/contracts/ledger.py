@@ -39,7 +39,7 @@ class Entry:
     tx_hash: str
     pot: str
     kind: str
-    """pay, fee, reward, compensation, refund, budget, bond, bond back, bond won, bond lost, forced error,
+    """pay, fee, reward, compensation, refund, budget, bond, bond back, bond won, bond lost,
     staked, unbonded, slashed, deposit, withdrawal, other."""
     amount: int
     why: str
@@ -190,8 +190,6 @@ class _Reader:
     def _bond_put(self, event: Event, key: bytes) -> tuple[str, str, dict[str, Any]]:
         self._bonds[key] = event.arguments["amount"]
         number = int.from_bytes(key, "big")
-        if forced := self._nearest(event, "ErrorForced", commitment=key):
-            return "forced error", f"deposit on forced error {forced.arguments['commitment'].hex()[:16]}", {}
         if demanded := self._nearest(event, "Demanded", demandId=number & ~_DEMAND):
             claim_id = demanded.arguments["claimId"]
             why = f"bond of demand {number & ~_DEMAND} on {self._place(claim_id)}"
@@ -203,7 +201,7 @@ class _Reader:
 
     def _got(self, event: Event, bucket: int, key: bytes) -> tuple[str, str, dict[str, Any]]:
         match bucket:
-            case 0:
+            case 0 | 1:
                 return self._reward(event)
             case 2:
                 return "unbonded", "stake whose unbonding is over", {}
@@ -233,8 +231,6 @@ class _Reader:
 
     def _bond_got(self, event: Event, key: bytes) -> tuple[str, str, dict[str, Any]]:
         number = int.from_bytes(key, "big")
-        if self._nearest(event, "ForcedErrorFinished", commitment=key):
-            return "forced error", f"deposit of forced error {key.hex()[:16]} back", {}
         supplied = self._nearest(event, "Supplied", demandId=number & ~_DEMAND)
         withheld = self._nearest(event, "Withheld", demandId=number & ~_DEMAND)
         resolved = self._nearest(event, "Resolved", gameId=number)

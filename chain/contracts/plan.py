@@ -20,8 +20,8 @@ from assay.protocol.types import Bounds, Seconds, Wei
 ARBITERS = ("ArbiterElementwise", "ArbiterTranscendental", "ArbiterContraction", "ArbiterIndex")
 """The Court's arbiters, in the order of its constructor."""
 
-_VAULT = ("Token", "Stakes", "Jobs", "Tasks", "Challenges", "Availability", "ForcedErrors", "Keys")
-_EXTENSION = ("Vault", "Stakes", "Jobs", "Challenges", "Availability", "ForcedErrors")
+_VAULT = ("Token", "Stakes", "Jobs", "Tasks", "Challenges", "Availability", "Keys")
+_EXTENSION = ("Vault", "Stakes", "Jobs", "Challenges", "Availability")
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,6 @@ class Delays:
     weight_epoch: int
     """Blocks: a change of stake counts in draws one to two of them later, and a seed should be recorded
     within one."""
-    forced_error_s: Seconds
-    """From a forced error to its expiry: longer than a task, its votes, its window and a game take in the
-    jobs that the market is meant for."""
 
 
 def market_plan(deployer: str, *, token_supply: Wei | None, delays: Delays, bounds: Bounds) -> list[Planned]:
@@ -66,11 +63,6 @@ def market_plan(deployer: str, *, token_supply: Wei | None, delays: Delays, boun
         Planned("TasksExtension", "TasksExtension", lambda at: _at(at, *_EXTENSION)),
         Planned("Challenges", "Challenges", lambda at: _at(at, "Vault", "Jobs", "Tasks", "Court")),
         Planned("Availability", "Availability", lambda at: _at(at, "Vault", "Jobs", "Tasks")),
-        Planned(
-            "ForcedErrors",
-            "ForcedErrors",
-            lambda at: [*_at(at, "Vault", "Jobs", "Tasks"), delays.forced_error_s],
-        ),
         *(Planned(name, name, lambda _: []) for name in ARBITERS),
         Planned("Court", "Court", lambda at: _at(at, "Challenges", *ARBITERS)),
         Planned("Lens", "Lens", lambda _: []),

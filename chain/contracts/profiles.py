@@ -28,17 +28,17 @@ class Profile:
 PROFILES = {
     "devnet": Profile(
         DEVNET_BOUNDS,
-        Delays(Seconds(7 * _DAY), Seconds(14 * _DAY), 4, Seconds(_DAY)),
+        Delays(Seconds(7 * _DAY), Seconds(14 * _DAY), 4),
         "a chain on one's own machine: deadlines of seconds",
     ),
     "l2": Profile(
         L2_BOUNDS,
-        Delays(Seconds(28 * _DAY), Seconds(56 * _DAY), 900, Seconds(28 * _DAY)),
+        Delays(Seconds(28 * _DAY), Seconds(56 * _DAY), 900),
         "a rollup with blocks of about two seconds: windows from half a day, moves from an hour",
     ),
     "l1": Profile(
         L1_BOUNDS,
-        Delays(Seconds(35 * _DAY), Seconds(70 * _DAY), 150, Seconds(35 * _DAY)),
+        Delays(Seconds(35 * _DAY), Seconds(70 * _DAY), 150),
         "Ethereum itself: windows from a day, moves from an hour",
     ),
 }

@@ -14,13 +14,10 @@ from assay.app.output import table
 from assay.app.units import parse_amount, show_amount
 from assay.cli.commands import job_post
 from assay.cli.commands.job_model import JobArgument, evaluate, export, fetch, sample, verify
-from assay.cli.lazy import with_rooms
 
-FORCED_ERROR = ("assay.cli.commands.forced_errors", "Errors forced in one's own job to test its verifiers.")
 commands = typer.Typer(
     no_args_is_help=True,
     help="Post jobs, follow them, fetch the model.",
-    cls=with_rooms({"forced-error": FORCED_ERROR}),
 )
 commands.command()(job_post.init)
 commands.command()(job_post.validate)

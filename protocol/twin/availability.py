@@ -98,7 +98,7 @@ def _close(
     market = replace(market, demands={i: d for i, d in market.demands.items() if i != demand_id})
     state = market.claims[made.claim_id]
     state = state.with_status(open_games=state.status.open_games - 1)
-    market = market.with_claim(made.claim_id, state)
+    market = market.with_claim(made.claim_id, state).quietened(state.claim.job_id, now.time)
     stood = market.liable(state)
     if stood and withheld:
         market = convicted(market, made.claim_id, made.demander, WITHHELD_SEGMENT, now)

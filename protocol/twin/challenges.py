@@ -287,6 +287,7 @@ def _decided(market: MarketState, game_id: int, challenger_won: bool, now: Momen
     state = market.claims[claim_id]
     market = market.with_claim(claim_id, state.with_status(open_games=state.status.open_games - 1))
     if challenge.verifier == ZERO_ADDRESS:
+        market = market.quietened(state.claim.job_id, now.time)
         stood = market.liable(state)
         if stood and challenger_won:
             market = convicted(market, claim_id, challenger, challenge.game.segment, now)

@@ -34,6 +34,12 @@ def segments_of(claim: Claim, terms: Terms) -> int:
     return terms.segments if claim.kind == Kind.TASK else 1
 
 
+def worth(claim: Claim, terms: Terms) -> Wei:
+    """What a claim costs the client at most: its price, and a fee for each seat of its draw."""
+    fees = terms.verifiers * terms.verifier_fee if claim.kind == Kind.TASK else 0
+    return Wei(claim.price + fees)
+
+
 def commit(market: MarketState, event: Commit, by: Address, now: Moment) -> MarketState:
     """Commit a task or an outer claim.
 
@@ -47,7 +53,7 @@ def commit(market: MarketState, event: Commit, by: Address, now: Moment) -> Mark
     place = (given.job_id, given.kind, given.round, given.shard)
     require(market.current(*place) is None, "PlaceTaken")
     if given.kind == Kind.TASK:
-        price = _task_price(job, given, by, now)
+        price = _task_price(market, job, given, by, now)
     else:
         _check_outer(market, job, given, by, now)
         price = terms.outer_fee
@@ -127,7 +133,7 @@ def _segments_root(event: Commit, segments: int) -> bytes:
     return trees.root(roots)
 
 
-def _task_price(job: Job, claim: Claim, by: Address, now: Moment) -> Wei:
+def _task_price(market: MarketState, job: Job, claim: Claim, by: Address, now: Moment) -> Wei:
     terms = job.terms
     holder = job.shards[claim.shard].solver if claim.shard < terms.shards else ZERO_ADDRESS
     require(holder == by, "NotHolder")
@@ -135,7 +141,7 @@ def _task_price(job: Job, claim: Claim, by: Address, now: Moment) -> Wei:
     require(job.begun, "JobEnded")
     require(claim.round == job.round, "WrongRound")
     require(not job.pipeline_full, "PipelineFull")
-    require(now.time <= job.deadline(claim.shard), "TooLate")
+    require(now.time <= market.deadline(claim.job_id, claim.shard, now.time), "TooLate")
     return job.shards[claim.shard].price
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from assay.protocol.twin.ledger import NOTHING
-from assay.protocol.twin.settlement import CompensationPot, is_stale, position
+from assay.protocol.twin.settlement import is_stale, position
 from assay.protocol.types import ZERO_ADDRESS, Address, Claim, Seconds, Terms, Wei
 
 NEVER = Seconds(0)
+GRACE = 18
+"""The most moves of a game (rule 6.6)."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ class Rewind:
 
     position: int
     convict: Address
-    pot: CompensationPot
+    left: Wei
+    """Of what was set aside for the claims that it has overtaken."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class Job:
     rewinds: tuple[Rewind, ...] = ()
     closings: tuple[Closing, ...] = ()
     accepted_at: Seconds = NEVER
+    quiet_since: Seconds = NEVER
+    """When the last game or demand on one of its claims was over."""
 
     @property
     def rewinds_so_far(self) -> int:
@@ -74,10 +79,10 @@ class Job:
         """Whether no task can be committed before a round is settled (rule 4.3)."""
         return self.round - self.settled_rounds >= self.terms.max_unsettled
 
-    def deadline(self, shard: int) -> Seconds:
-        """When the shard's task of the present round is due."""
-        start = max(self.round_start, self.shards[shard].since)
-        return Seconds(start + self.terms.task_time)
+    @property
+    def grace_end(self) -> Seconds:
+        """Until when the present round waits for what is in dispute, before it fines (rule 4.3.3)."""
+        return Seconds(self.round_start + GRACE * self.terms.move_time)
 
     @property
     def stragglers_end(self) -> Seconds:

@@ -10,18 +10,16 @@ from dataclasses import replace
 
 from assay.protocol.refusal import require
 from assay.protocol.sampling import sample_segments
-from assay.protocol.twin.claims import unlock_votes
+from assay.protocol.twin.claims import unlock_votes, worth
 from assay.protocol.twin.clock import Rewind
 from assay.protocol.twin.events import Void
 from assay.protocol.twin.jobs import reopened
 from assay.protocol.twin.ledger import compensation, free
 from assay.protocol.twin.market_state import Ballot, ClaimState, MarketState, Moment
 from assay.protocol.twin.settlement import (
-    CompensationPot,
     Conviction,
     convicted_vote,
     conviction,
-    forced_conviction,
     position,
     shared,
 )
@@ -52,21 +50,19 @@ def convicted(
     claim, job = state.claim, market.jobs[state.claim.job_id]
     left_out = market.left_out(state)
     wasted = Wei(0) if left_out else _wasted(market, claim)
-    forcer = market.forcers.get(claim_id)
     if claim.kind == Kind.TASK and job.shards[claim.shard].solver == claim.claimant:
         market = reopened(market, claim.job_id, claim.shard, now.time)
-    funds, own, votes = _slash_all(market.funds, state, segment, job.terms, forced=forcer is not None)
-    verdict = conviction([own, *votes], wasted) if forcer is None else forced_conviction(own, votes, wasted)
+    funds, taken = _slash_all(market.funds, state, segment, job.terms)
+    verdict = conviction(taken, wasted)
     others = sum(c.game.early and c.game.claim_id == claim_id for c in market.games.values())
     won = shared(verdict.reward, others)
     fallen = replace(state.with_status(phase=Phase.CONVICTED), share=won.share)
     market = market.with_claim(claim_id, fallen)
     funds = funds.burnt(SEIZED, verdict.burnt)
     funds = funds.moved(SEIZED, free(challenger), won.winner)
-    funds = funds.moved(SEIZED, free(forcer), verdict.indemnity) if forcer is not None else funds
     if left_out:  # nothing builds on it
         return market.with_funds(funds)
-    market = _rewound(market, claim, verdict, wasted, now.time)
+    market = _rewound(market, claim, verdict, now.time)
     pot = compensation(claim.job_id, job.rewinds_so_far + 1)
     return market.with_funds(funds.moved(SEIZED, pot, verdict.compensation))
 
@@ -100,28 +96,21 @@ def void(market: MarketState, event: Void, by: Address, now: Moment) -> MarketSt
     funds = unlock_votes(funds, state, terms)
     market = market.with_funds(funds).with_claim(claim_id, state.with_status(phase=Phase.VOID))
     overtaker = _overtaker(market, state)
-    wasted = claim.kind == Kind.TASK and overtaker is not None
-    return _compensated(market, claim, overtaker) if wasted and overtaker is not None else market
+    return market if overtaker is None else _compensated(market, state, overtaker)
 
 
-def _slash_all(
-    funds: Funds, state: ClaimState, segment: int, terms: Terms, *, forced: bool
-) -> tuple[Funds, Wei, list[Wei]]:
-    """Free every lock that the claim and its votes hold, then take from claimant and guilty voters.
-
-    The claimant of a `forced` error pays half (rule 7.4).
-    """
+def _slash_all(funds: Funds, state: ClaimState, segment: int, terms: Terms) -> tuple[Funds, list[Wei]]:
+    """Free every lock that the claim and its votes hold, then take from claimant and guilty voters."""
     claimant = state.claim.claimant
     funds = funds.unlock(claimant, Role.SOLVER, terms.solver_stake)
     funds = unlock_votes(funds, state, terms)
-    asked = Wei(terms.solver_stake // 2) if forced else terms.solver_stake
-    funds, from_claimant = funds.slash(claimant, Role.SOLVER, asked)
-    taken = []
+    funds, from_claimant = funds.slash(claimant, Role.SOLVER, terms.solver_stake)
+    taken = [from_claimant]
     for ballot in state.seats():
         if ballot.valid and _guilty(state, ballot.verifier, segment, terms):
             funds, from_voter = funds.slash(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
             taken.append(from_voter)
-    return funds, from_claimant, taken
+    return funds, taken
 
 
 def _guilty(state: ClaimState, verifier: Address, segment: int, terms: Terms) -> bool:
@@ -132,26 +121,22 @@ def _guilty(state: ClaimState, verifier: Address, segment: int, terms: Terms) ->
 
 
 def _wasted(market: MarketState, fallen: Claim) -> Wei:
-    """Sum of the prices of the task claims that the conviction of this claim makes stale."""
-    at = position(fallen.kind, fallen.round)
+    """What the claims that the conviction of this claim makes stale are worth."""
+    at, terms = position(fallen.kind, fallen.round), market.jobs[fallen.job_id].terms
     return Wei(
         sum(
-            state.claim.price
+            worth(state.claim, terms)
             for state in market.claims.values()
             if state.claim.job_id == fallen.job_id
-            and state.claim.kind == Kind.TASK
             and position(state.claim.kind, state.claim.round) > at
             and market.stands(state)
         )
     )
 
 
-def _rewound(
-    market: MarketState, claim: Claim, verdict: Conviction, wasted: Wei, now: Seconds
-) -> MarketState:
+def _rewound(market: MarketState, claim: Claim, verdict: Conviction, now: Seconds) -> MarketState:
     job = market.jobs[claim.job_id]
-    pot = CompensationPot(verdict.compensation, wasted)
-    rewind = Rewind(position(claim.kind, claim.round), claim.claimant, pot)
+    rewind = Rewind(position(claim.kind, claim.round), claim.claimant, verdict.compensation)
     last_round = min(job.last_round, claim.round) if job.halted else job.last_round
     back = replace(
         job,
@@ -172,15 +157,22 @@ def _overtaker(market: MarketState, state: ClaimState) -> int | None:
     return None if first is None or market.left_out(state, before=first) else first
 
 
-def _compensated(market: MarketState, claim: Claim, index: int) -> MarketState:
-    """The claim's share of what that rewind set aside; the convict's own share is burnt."""
-    job = market.jobs[claim.job_id]
-    rewind = job.rewinds[index]
-    share, pot = rewind.pot.take(claim.price)
-    rewinds = (*job.rewinds[:index], replace(rewind, pot=pot), *job.rewinds[index + 1 :])
-    source = compensation(claim.job_id, index + 1)
-    if claim.claimant == rewind.convict:
-        funds = market.funds.burnt(source, share)
-    else:
-        funds = market.funds.moved(source, free(claim.claimant), share)
-    return market.with_funds(funds).with_job(claim.job_id, replace(job, rewinds=rewinds))
+def _compensated(market: MarketState, state: ClaimState, index: int) -> MarketState:
+    """The claim's price and its valid votes' fees, of what that rewind set aside; the convict's own price,
+    and the fees of votes that there were not, are burnt."""
+    claim, job = state.claim, market.jobs[state.claim.job_id]
+    rewind, terms = job.rewinds[index], job.terms
+    source, due = compensation(claim.job_id, index + 1), worth(claim, terms)
+    funds, left = market.funds, due
+    payees = [(ballot.verifier, terms.verifier_fee) for ballot in state.seats() if ballot.valid]
+    if claim.claimant != rewind.convict:
+        payees.append((claim.claimant, claim.price))
+    for account, amount in payees:
+        funds, left = funds.moved(source, free(account), amount), Wei(left - amount)
+    rewinds = (
+        *job.rewinds[:index],
+        replace(rewind, left=Wei(rewind.left - due)),
+        *job.rewinds[index + 1 :],
+    )
+    market = market.with_funds(funds.burnt(source, left))
+    return market.with_job(claim.job_id, replace(job, rewinds=rewinds))

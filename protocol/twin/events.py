@@ -311,26 +311,6 @@ class ExpireDemand:
     claim: Claim
 
 
-@dataclass(frozen=True)
-class ForcedError:
-    """Commit to a fault in one's own job."""
-
-    commitment: bytes
-    deposit: Wei
-
-
-@dataclass(frozen=True)
-class RevealForcedError:
-    claim: Claim
-    salt: bytes
-
-
-@dataclass(frozen=True)
-class FinishForcedError:
-    client: Address
-    commitment: bytes
-
-
 Event = (
     Deposit
     | Withdraw
@@ -368,7 +348,4 @@ Event = (
     | Demand
     | Supply
     | ExpireDemand
-    | ForcedError
-    | RevealForcedError
-    | FinishForcedError
 )

@@ -82,7 +82,7 @@ def close(market: MarketState, event: Close, by: Address, now: Moment) -> Market
     settled = all(task.status.phase == Phase.SETTLED for task in tasks)
     require(job.settled_rounds == job.round and settled, "NotFinished")
     if job.round <= job.last_round:
-        late = max(job.round_start, job.last_shard_claim) + job.terms.task_time
+        late = max(market.due_since(event.job_id, now.time), job.last_shard_claim) + job.terms.task_time
         require(job.halted and now.time > late, "NotFinished")
     rest = market.funds.ledger.balance(escrow(event.job_id))
     funds = market.funds.moved(escrow(event.job_id), free(job.terms.client), rest)
@@ -121,7 +121,7 @@ def expire(market: MarketState, event: Expire, by: Address, now: Moment) -> Mark
     job = market.job(event.job_id)
     solver = _solver(job, event.shard)
     require(solver != ZERO_ADDRESS, "NotHolder")
-    late = now.time > job.deadline(event.shard)
+    late = now.time > market.deadline(event.job_id, event.shard, now.time)
     require(_owed(market, event.job_id, event.shard, now) and late, "NotDue")
     market = reopened(market, event.job_id, event.shard, now.time)
     return _penalised(market, solver, job.terms.miss_penalty)
@@ -140,10 +140,11 @@ def _solver(job: Job, shard: int) -> Address:
 
 
 def _owed(market: MarketState, job_id: JobId, shard: int, now: Moment) -> bool:
-    """Whether the shard owes the present round a task."""
+    """Whether the shard owes the present round a task now."""
     job = market.jobs[job_id]
     running = job.begun and not job.pipeline_full and not market.closable(job_id, now.time)
-    return running and market.current(job_id, Kind.TASK, job.round, shard) is None
+    waits = market.disputed(job_id) and now.time <= job.grace_end
+    return running and not waits and market.current(job_id, Kind.TASK, job.round, shard) is None
 
 
 def _penalised(market: MarketState, solver: Address, penalty: Wei) -> MarketState:

@@ -66,11 +66,6 @@ def demand_bond(demand_id: int) -> Entry:
     return Bucket.BOND, ("demand", demand_id)
 
 
-def forced_error_deposit(client: Address, commitment: bytes) -> Entry:
-    """What a client stands to lose if its forced error comes to nothing."""
-    return Bucket.BOND, (client, commitment)
-
-
 def compensation(job_id: JobId, epoch: int) -> Entry:
     """What the job's rewind number `epoch` (from 1) holds for those whose work it wasted."""
     return Bucket.COMPENSATION, (job_id, epoch)

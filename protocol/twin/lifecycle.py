@@ -23,7 +23,6 @@ from assay.protocol.twin import (
     challenges,
     claims,
     convictions,
-    forced_errors,
     jobs,
 )
 from assay.protocol.twin import events as e
@@ -166,7 +165,4 @@ _RULES: dict[type, Rule] = {
     e.Demand: availability.demand,
     e.Supply: availability.supply,
     e.ExpireDemand: availability.expire,
-    e.ForcedError: forced_errors.forced_error,
-    e.RevealForcedError: forced_errors.reveal,
-    e.FinishForcedError: forced_errors.finish,
 }

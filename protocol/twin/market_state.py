@@ -63,7 +63,6 @@ class Deployment:
     unbind_delay: Seconds
     weight_epoch: int
     """Blocks in an epoch of the draw's weights."""
-    forced_error_time: Seconds
     keccak: Callable[[bytes], bytes]
     arithmetic: Arithmetic
     bounds: Bounds
@@ -165,15 +164,6 @@ class Challenge:
     verifier: Address
 
 
-@dataclass(frozen=True)
-class ErrorForced:
-    """A client's forced error; `claim_id`: None until it is revealed."""
-
-    forced_at: Seconds
-    deposit: Wei
-    claim_id: ClaimId | None = None
-
-
 Place = tuple[JobId, Kind, int, int]
 """Job, kind, round, shard."""
 
@@ -202,10 +192,6 @@ class MarketState:
     demands: Mapping[int, Asked] = field(default_factory=dict)
     """Open demands."""
     demands_made: int = 0
-    forced_errors: Mapping[tuple[Address, bytes], ErrorForced] = field(default_factory=dict)
-    """By client and commitment, until they are finished."""
-    forcers: Mapping[ClaimId, Address] = field(default_factory=dict)
-    """Clients that have revealed a claim as their forced error."""
 
     # -- identity
 
@@ -232,12 +218,6 @@ class MarketState:
     ) -> bytes:
         """What a challenger announces before it opens a game."""
         return self.deployment.keccak(encode(challenger, claim_id, segment, verifier, salt))
-
-    def forced_error_commitment(
-        self, client: Address, solver: Address, job_id: JobId, round_: int, shard: int, salt: bytes
-    ) -> bytes:
-        """What a client commits to when it forces an error."""
-        return self.deployment.keccak(encode(client, solver, job_id, round_, shard, salt))
 
     # -- questions
 
@@ -302,6 +282,26 @@ class MarketState:
         late = now > job.stragglers_end
         return accepted == job.terms.shards or (accepted >= job.terms.min_shards and late)
 
+    def disputed(self, job_id: JobId) -> bool:
+        """Whether a game or a demand is open on a claim of the job."""
+        disputed = [c.game.claim_id for c in self.games.values() if c.verifier == ZERO_ADDRESS]
+        disputed += [made.claim_id for made in self.demands.values()]
+        return any(self.claims[claim_id].claim.job_id == job_id for claim_id in disputed)
+
+    def due_since(self, job_id: JobId, now: Seconds) -> Seconds:
+        """Since when the present round's tasks have been due (rule 4.3.3)."""
+        job = self.jobs[job_id]
+        if job.closed:
+            return job.round_start
+        since = now if self.disputed(job_id) else job.quiet_since
+        return max(job.round_start, min(since, job.grace_end))
+
+    def deadline(self, job_id: JobId, shard: int, now: Seconds) -> Seconds:
+        """When the shard's task of the present round is due."""
+        job = self.jobs[job_id]
+        start = max(self.due_since(job_id, now), job.shards[shard].since)
+        return Seconds(start + job.terms.task_time)
+
     def holder(self, job_id: JobId, shard: int) -> Holder:
         """As ``ITasks.holder`` shows it: nobody holds an open shard, since it was opened."""
         held = self.jobs[job_id].shards[shard]
@@ -309,7 +309,7 @@ class MarketState:
             return Holder(ZERO_ADDRESS, NOTHING, held.opened_at)
         return Holder(held.solver, held.price, held.since)
 
-    def progress(self, job_id: JobId) -> Progress:
+    def progress(self, job_id: JobId, now: Seconds) -> Progress:
         """As ``IJobs.progress`` shows it."""
         job = self.job(job_id)
         return Progress(
@@ -319,6 +319,7 @@ class MarketState:
             job.halted,
             job.closed,
             job.round_start,
+            self.due_since(job_id, now),
             job.last_round + 1,
         )
 
@@ -332,6 +333,10 @@ class MarketState:
     def with_job(self, job_id: JobId, job: Job) -> MarketState:
         """With one job replaced."""
         return replace(self, jobs={**self.jobs, job_id: job})
+
+    def quietened(self, job_id: JobId, now: Seconds) -> MarketState:
+        """A game or a demand on one of the job's claims is over."""
+        return self.with_job(job_id, replace(self.jobs[job_id], quiet_since=now))
 
     def with_claim(self, claim_id: ClaimId, state: ClaimState) -> MarketState:
         """With one claim replaced."""

@@ -28,34 +28,20 @@ class Conviction:
     burnt: Wei
     compensation: Wei
     reward: Wei
-    indemnity: Wei = NOTHING
-    """What a forcer gets of the stakes of those that passed its forced error."""
 
 
-def conviction(taken: Sequence[Wei], wasted_prices: Wei) -> Conviction:
+def conviction(taken: Sequence[Wei], wasted: Wei) -> Conviction:
     """Divide what was taken from the claimant and the verifiers that passed the claim (rule 5.1).
 
-    `taken`: each account's slash, already cut to what was there. `wasted_prices`: sum of the prices of the
-    task claims that the rewind makes stale, the convict's own included (whose share is burnt in the end).
+    `taken`: each account's slash. `wasted`: what the claims that the rewind makes stale are worth, the
+    convict's own included (whose price is burnt in the end). Raises ValueError where that is more than is
+    left, which no stake that `post` takes lets happen (rule 3.1).
     """
     slashed = Wei(sum(taken))
     burnt = burnt_half(slashed)
-    pool = slashed - burnt
-    compensation = Wei(min(pool // 2, wasted_prices))
-    return Conviction(slashed, burnt, compensation, Wei(pool - compensation))
-
-
-def forced_conviction(own: Wei, votes: Sequence[Wei], wasted_prices: Wei) -> Conviction:
-    """The same for an error that the client has forced and revealed (rule 7.4).
-
-    `own`: what was taken from the claimant, half its stake at most; all of it is pool. Of what the guilty
-    `votes` paid, half is burnt and the rest is the forcer's.
-    """
-    passed = Wei(sum(votes))
-    burnt = burnt_half(passed)
-    compensation = Wei(min(own // 2, wasted_prices))
-    reward, indemnity = Wei(own - compensation), Wei(passed - burnt)
-    return Conviction(Wei(own + passed), burnt, compensation, reward, indemnity)
+    if wasted > slashed - burnt:
+        raise ValueError(f"{slashed - burnt} left for {wasted} wasted")
+    return Conviction(slashed, burnt, wasted, Wei(slashed - burnt - wasted))
 
 
 @dataclass(frozen=True)
@@ -88,22 +74,6 @@ def lost_bond(bond: Wei) -> Split:
 def convicted_vote(taken: Wei) -> Split:
     """A convicted vote's stake: burnt half, the rest to the challenger (rule 5.3)."""
     return Split(burnt_half(taken), Wei(taken - burnt_half(taken)))
-
-
-@dataclass(frozen=True)
-class CompensationPot:
-    """What a rewind still holds for those whose work it wasted, and the sum of their prices (rule 5.2)."""
-
-    left: Wei
-    prices_left: Wei
-
-    def take(self, price: Wei) -> tuple[Wei, CompensationPot]:
-        """One wasted claim's share, and the pot after it. Raises ValueError for a price beyond what is
-        owed."""
-        if not 0 <= price <= self.prices_left:
-            raise ValueError(f"a share for {price} of {self.prices_left} still owed")
-        share = Wei(self.left * price // self.prices_left) if self.prices_left else Wei(0)
-        return share, CompensationPot(Wei(self.left - share), Wei(self.prices_left - price))
 
 
 def position(kind: int, round_: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 
 from eth_utils.crypto import keccak
 
-from assay.jobfile.read import parse_job_file
+from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, template
 from assay.protocol.twin.weights import draw
 from assay.protocol.types import Address, Wei
@@ -86,8 +86,17 @@ def template_rules(name: str = "gpt", capped: bool = True) -> Rules:
         samples=checks.samples,
         verifiers=checks.verifiers,
         cost=round(COST_SHARE * price),
+        most_wasted=_most_wasted(job, price),
         replay_overhead=(training.segment_steps + TRACE_STEPS) / training.segment_steps,
     )
+
+
+def _most_wasted(job: JobFile, price: int) -> int:
+    """Of the job that the file describes, at this price."""
+    task = price + job.verification.verifiers * job.money.verifier_fee * TOK // WEI
+    unsettled = job.verification.max_unsettled_rounds
+    outer = unsettled * job.money.outer_fee * TOK // WEI
+    return int((unsettled - 1) * job.training.shards * task + outer)
 
 
 def mixed(accounts: int) -> Population:
@@ -255,7 +264,7 @@ def whistleblowing(size: Size, rules: Rules) -> ROWS:
 
 
 def forcing(size: Size, rules: Rules, lazy: float) -> ROWS:
-    """Wholly invented forced errors where nobody audits anything and this share of the verifiers is lazy."""
+    """Wholly invented planted faults where nobody audits anything and this share of verifiers is lazy."""
     rows: ROWS = []
     now = replace(rules, vote_audits=0.0, claim_audits=0.0, planted=rules.segments)
     for rate in (0.0, 0.01, 0.02, 0.03, 0.05):
@@ -278,7 +287,7 @@ def forcing(size: Size, rules: Rules, lazy: float) -> ROWS:
 
 
 def auditing(size: Size, rules: Rules) -> ROWS:
-    """One-segment forced errors that pay for whole audits: the rate at which this many audits break even."""
+    """One-segment planted faults that pay for whole audits: the rate at which this many audits break even."""
     rows: ROWS = []
     for chance in (0.1, 0.2, 0.5, 0.8):
         now = replace(rules, vote_audits=0.0, claim_audits=chance)
@@ -289,7 +298,7 @@ def auditing(size: Size, rules: Rules) -> ROWS:
         out = simulate(now, people, size.sweep, size.seed)
         mean, error, _ = out.profit(S.WHISTLE)
         rows.append(
-            {"audited": chance, "forced errors": rate, "audit earns": mean, "error": error}
+            {"audited": chance, "planted faults": rate, "audit earns": mean, "error": error}
             | {"client pays a task": -out.profit(S.FORCER)[0] * rate, "formula": formulas.audits_cost(now)}
             | {"cartel gains at most": formulas.capture_bound(now)}
         )
@@ -322,6 +331,22 @@ def absence(size: Size, rules: Rules) -> ROWS:
             | {"unattested": out.unattested / out.tasks, "expected": formulas.unattested(rules, share)}
             | {"honest vote": out.profit(S.HONEST_VERIFIER)[0], "absent vote": out.profit(S.ABSENT)[0]}
         )
+    return rows
+
+
+def staking(rules: Rules) -> ROWS:
+    """The least stake by shards and unsettled rounds, and what holding it costs of a price: S is locked for
+    windows and votes, 1.2 days on a public chain, at 5 % a year."""
+    rows: ROWS = []
+    for shards in (2, 16, 100):
+        for unsettled in (2, 4):
+            stake = formulas.needed_stake(rules, shards, unsettled)
+            wasted = formulas.most_wasted(rules, shards, unsettled) / TOK
+            cost = stake * 0.05 * 1.2 / 365 / (rules.price / TOK)
+            rows.append(
+                {"shards": shards, "unsettled": unsettled, "wasted at most": wasted}
+                | {"least stake": stake, "its cost, of a price": cost}
+            )
     return rows
 
 
@@ -366,14 +391,16 @@ def bounds(rules: Rules) -> dict[str, float]:
         "junk challenge costs": (rules.bond + rules.gas(CHALLENGE_GAS)) / TOK,
         "its defender has left": (rules.bond // 2 - rules.gas(DEFENCE_GAS)) / TOK,
         "reward": formulas.reward(rules),
+        "a client that audits itself pays a task": formulas.self_audit_cost(rules),
+        "a client that fells its own job gains": formulas.felling_gain(rules),
         "least reward": formulas.reward(rules, share_wasted=True),
         "games that a cheat opens on itself": games,
         "reward left to one whistleblower's one game": one,
         "and to as many as pay": many,
-        "forced errors against laziness, no audits": formulas.least_forced_errors(rules),
+        "planted faults against laziness, no audits": formulas.least_forced_errors(rules),
         "the same, all others lazy": formulas.least_forced_errors(rules, 1.0),
         "what they cost a task": formulas.forced_errors_cost(rules, formulas.least_forced_errors(rules)),
-        "forced errors among accepted that pay for audits": formulas.least_faults(rules),
+        "planted faults among accepted that pay for audits": formulas.least_faults(rules),
         "what they cost a task ": formulas.audits_cost(rules),
         "a solver that serves nobody costs its verifiers": formulas.hoarder_harm(rules),
     }

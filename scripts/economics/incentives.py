@@ -1,5 +1,5 @@
-"""The inequalities of docs/economics.md as functions: detection, profits, smallest stakes, rates of forced
-errors.
+"""The inequalities of docs/economics.md as functions: detection, profits, smallest stakes, rates of planted
+faults.
 
 Contract: expectations of what ``scripts.economics.market`` draws, in tokens; cartels and verifiers hold equal
 stakes.
@@ -15,7 +15,6 @@ from assay.protocol.params import MAX_CALLS
 from scripts.economics.strategies import (
     CHALLENGE_GAS,
     DEFENCE_GAS,
-    FORCED_ERROR_GAS,
     OPEN_GAS,
     TASK_GAS,
     TOK,
@@ -189,10 +188,27 @@ def least_bond(rules: Rules) -> float:
 
 
 def reward(rules: Rules, guilty: int = 0, share_wasted: bool = False) -> float:
-    """The challengers' part of a conviction with `guilty` votes; `share_wasted`: with the most that
-    compensation can take."""
+    """The challengers' part of a conviction with `guilty` votes; `share_wasted`: where it wastes the most."""
     half = (rules.solver_stake + guilty * rules.verifier_stake) // 2
-    return (half - half // 2 if share_wasted else half) / TOK
+    return (half - rules.most_wasted if share_wasted else half) / TOK
+
+
+def most_wasted(rules: Rules, shards: int, unsettled: int, outer_fee: int = TOK) -> int:
+    """What a conviction may make worthless in a job of so many shards and unsettled rounds."""
+    task = rules.price + rules.verifiers * rules.verifier_fee
+    return (unsettled - 1) * shards * task + unsettled * outer_fee
+
+
+def needed_stake(rules: Rules, shards: int, unsettled: int) -> float:
+    """The least solver stake of such a job: against bought votes, and for what may be wasted."""
+    wasted = 8 * most_wasted(rules, shards, unsettled) / 3 / TOK
+    return max(least_capture_stake(rules), wasted)
+
+
+def felling_gain(rules: Rules) -> float:
+    """What a client gains that has its own solver convicted, and finds the fault itself, over one that pays
+    for the work: half of the stake is burnt, and what it wasted is paid all the same."""
+    return -ceil(rules.solver_stake / 2) / TOK - rules.gas(CHALLENGE_GAS) / TOK
 
 
 def least_faults(rules: Rules) -> float:
@@ -228,13 +244,13 @@ def diluted(rules: Rules) -> tuple[float, float, float]:
     return games, prize / (1 + games), prize / 4
 
 
-# -- forced errors
+# -- faults planted by a client in its own job
 
 
 def forced_error_gain(rules: Rules, rate: float, lazy: float = 0.0) -> float:
     """What a lazy verifier has over an honest one, a vote, with two verifiers of which the other is lazy with
-    this chance, no audit of votes, and wholly invented forced errors at this rate of all tasks. A forced
-    error that both pass is felled by its client at a segment that one of them vouched for."""
+    this chance, no audit of votes, and wholly invented planted faults at this rate of all tasks. A planted
+    fault that both pass is felled by its client at a segment that one of them vouched for."""
     win, share = rules.gas(CHALLENGE_GAS) / TOK, (rules.gas(CHALLENGE_GAS) + rules.gas(OPEN_GAS)) / 2 / TOK
     found = (1 - lazy) * (reward(rules) / 2 - share) + lazy * (reward(rules) - win)
     held = 1 / 2 + rules.samples / rules.segments / 2
@@ -243,25 +259,32 @@ def forced_error_gain(rules: Rules, rate: float, lazy: float = 0.0) -> float:
 
 
 def least_forced_errors(rules: Rules, lazy: float = 0.0) -> float:
-    """Rate of wholly invented forced errors at which laziness gains nothing though nobody audits a vote."""
+    """Rate of wholly invented planted faults at which laziness gains nothing though nobody audits a vote."""
     return rules.replay / TOK / (rules.replay / TOK - forced_error_gain(rules, 1.0, lazy))
 
 
 def forced_errors_cost(rules: Rules, rate: float) -> float:
     """What the client pays for them, a task, where verifiers replay: they are found and paid for."""
-    return rate * (reward(rules) + rules.gas(TASK_GAS + FORCED_ERROR_GAS) / TOK)
+    return rate * (rules.solver_stake + rules.gas(TASK_GAS)) / TOK
+
+
+def self_audit_cost(rules: Rules) -> float:
+    """What the client pays a task that replays as many claims and votes itself as the stakes ask for."""
+    votes = rules.vote_audits * rules.verifiers * rules.replay
+    return (rules.claim_audits * rules.cost + votes) / TOK
 
 
 def audits_cost(rules: Rules) -> float:
-    """What whole audits cost the client a task where one-segment forced errors alone pay for them: all that
-    their auditors spend, and what the forced errors take to compute."""
+    """What whole audits cost the client a task where one-segment planted faults alone pay for them: all that
+    their auditors spend and what burns, and what the faults take to compute."""
     rate = least_faults(rules)
     passed = (1 - hit(rules, 1)) ** rules.verifiers
     made = rate / passed  # of the accepted; those that a verifier finds are paid for too
-    rest = (1 - passed) * made * reward(rules)
-    gas = rules.gas(TASK_GAS + FORCED_ERROR_GAS)
-    work = made * (rules.cost * (rules.segments - 1) / rules.segments + gas) / TOK
-    return rate * rules.claim_audits * reward(rules) + rest + work
+    stake = rules.solver_stake / TOK
+    rest = (1 - passed) * made * stake
+    unfound = rate * (1 - rules.claim_audits) * stake / 2  # that the client fells itself, of which half burns
+    work = made * (rules.cost * (rules.segments - 1) / rules.segments + rules.gas(TASK_GAS)) / TOK
+    return rate * rules.claim_audits * stake + rest + unfound + work
 
 
 def audits_at(rules: Rules, faulty: float) -> float:

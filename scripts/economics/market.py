@@ -19,10 +19,8 @@ import numpy as np
 
 from assay.protocol.params import MAX_CALLS
 from assay.protocol.twin.settlement import (
-    CompensationPot,
     convicted_vote,
     conviction,
-    forced_conviction,
     lost_bond,
     shared,
 )
@@ -31,7 +29,6 @@ from scripts.economics.strategies import (
     CHALLENGE_GAS,
     CODE,
     DEFENCE_GAS,
-    FORCED_ERROR_GAS,
     OPEN_GAS,
     REPLAYING,
     SOLVERS,
@@ -116,7 +113,6 @@ class Market:
         planted = self._is(solver, S.ROBBER, S.FORCER)
         count = np.where(planted, rules.planted, count)
         self._spend(solver, (rules.segments - count) * rules.cost // rules.segments + rules.gas(TASK_GAS))
-        self._spend(solver[self._is(solver, S.FORCER)], rules.gas(FORCED_ERROR_GAS))
         self._act(solver)
         return (np.uint64(1) << count.astype(np.uint64)) - np.uint64(1)
 
@@ -218,7 +214,7 @@ class Market:
                 claims.finders.setdefault(int(task), []).append(int(auditor))
 
     def _disclose(self, claims: Claims) -> None:
-        """Robbers and forcing clients fell their own claims when nobody else has."""
+        """Robbers and clients that test their verifiers fell their own claims when nobody else has."""
         own = np.flatnonzero(self._is(claims.solver, S.ROBBER, S.FORCER))
         for task in own.tolist():
             claims.finders.setdefault(task, [int(claims.solver[task])])
@@ -238,7 +234,6 @@ class Market:
     def _convict(self, claims: Claims, task: int) -> None:
         rules, out, solver = self.rules, self.out, int(claims.solver[task])
         finders = [finder for finder in claims.finders[task] for _ in range(rules.games)]
-        planted = self._follows(solver, S.FORCER)
         if self._follows(solver, S.ESCAPE, S.CARTEL_SOLVER) and rules.puppets:
             finders = [solver] * rules.puppets + finders
         guilty = np.empty(0, np.int64)
@@ -247,16 +242,16 @@ class Market:
             held = claims.valid[task] & ((claims.samples[task] & bit) > 0)
             guilty = claims.drawn[task][held]
         wasted = int(self.rng.integers(0, rules.wasted + 1))
-        votes, prices = [Wei(rules.verifier_stake)] * len(guilty), Wei(wasted * rules.price)
-        own = Wei(rules.solver_stake // 2 if planted else rules.solver_stake)
-        verdict = forced_conviction(own, votes, prices) if planted else conviction([own, *votes], prices)
-        out.balance[solver] += verdict.indemnity - own
+        votes, own = [Wei(rules.verifier_stake)] * len(guilty), Wei(rules.solver_stake)
+        worth = rules.price + rules.verifiers * rules.verifier_fee
+        verdict = conviction([own, *votes], Wei(wasted * worth))
+        out.balance[solver] -= own
         np.subtract.at(out.balance, guilty, rules.verifier_stake)
         out.honest_stakes_lost += int(self._is(guilty, *REPLAYING).sum())
         out.burnt += verdict.burnt
         self._reward(finders, verdict.reward)
         if wasted:
-            self._compensate(solver, wasted, verdict.compensation)
+            self._compensate(solver, wasted)
 
     def _reward(self, finders: list[int], reward: Wei) -> None:
         """Equal shares; the winner, the first of them, has the remainder and played the longest game."""
@@ -265,19 +260,19 @@ class Market:
             self.out.balance[account] += parts.share if place else parts.winner
             self.out.spent[account] += self.rules.gas(OPEN_GAS if place else CHALLENGE_GAS)
 
-    def _compensate(self, convict: int, wasted: int, amount: Wei) -> None:
-        """The first wasted task is the convict's own, whose share is burnt; the others lose their work."""
-        prices = Wei(wasted * self.rules.price)
-        pot = CompensationPot(amount, prices)
+    def _compensate(self, convict: int, wasted: int) -> None:
+        """Wasted tasks are paid in full, and their votes; the first is the convict's own, whose price is
+        burnt."""
+        rules, out = self.rules, self.out
         others = self.rng.choice(self.population.members(*SOLVERS), wasted)
         others[0] = convict
-        for account in others:
-            share, pot = pot.take(Wei(self.rules.price))
-            if account == convict:
-                self.out.burnt += share
-                continue
-            self.out.balance[account] += share
-            self.out.spent[account] += self.rules.cost
+        kept = others[others != convict]
+        np.add.at(out.balance, kept, rules.price)
+        self._spend(kept, rules.cost)
+        out.burnt += rules.price * (wasted - len(kept))
+        voters = self.rng.choice(self.verifiers, wasted * rules.verifiers)
+        np.add.at(out.balance, voters, rules.verifier_fee)
+        self._spend(voters, rules.replay)
 
     def _settle(self, claims: Claims, stands: np.ndarray) -> None:
         """Pay what stands, but for votes that an audit shows to be invented."""

@@ -52,18 +52,18 @@ def plots(results: dict[str, Any], size: ask.Size, rules: Rules) -> dict[str, st
         name = f"{lazy:.0%} of the others lazy"
         series.append(Series(name, [(row["rate"], row["formula"]) for row in rows]))
         series.append(Series(name, [(row["rate"], row["lazy gain"]) for row in rows], False))
-    text = "What laziness gains where nobody audits, by the rate of forced errors"
-    out["forced-errors.svg"] = plot(
-        text, "wholly invented forced errors, of all tasks", "tokens a vote", series
+    text = "What laziness gains where nobody audits, by the rate of planted faults"
+    out["planted-faults.svg"] = plot(
+        text, "wholly invented planted faults, of all tasks", "tokens a vote", series
     )
     series = []
-    for stake in (180, 360, 720, 1440):
+    for stake in (220, 440, 880, 1760):
         now = replace(rules, solver_stake=stake * TOK)
         rates = [x / 400 for x in range(101)]
         exact = [(x, formulas.audits_at(now, x)) for x in rates]
         series.append(Series(f"solver stake {stake}", exact))
-    text = "Claims that free entry audits, by the share of forced errors among them"
-    out["audits.svg"] = plot(text, "forced errors among accepted claims", "chance of an audit", series)
+    text = "Claims that free entry audits, by the share of planted faults among them"
+    out["audits.svg"] = plot(text, "planted faults among accepted claims", "chance of an audit", series)
     return out
 
 
@@ -89,6 +89,7 @@ def run(size: ask.Size) -> dict[str, Any]:
     results["auditing"] = ask.auditing(size, rules)
     results["robberies"] = ask.robberies(size)
     results["absence"] = ask.absence(size, rules)
+    results["staking"] = ask.staking(rules)
     results["proposing"] = ask.proposing(size, rules)
     return results
 
@@ -108,10 +109,11 @@ def describe(results: dict[str, Any]) -> str:
     for key, title in (
         ("detection", "Detection"),
         ("whistleblowing", "An audit of a whole claim"),
-        ("forcing", "Forced errors, where nobody audits"),
-        ("auditing", "Forced errors that pay for audits"),
+        ("forcing", "Planted faults, where nobody audits"),
+        ("auditing", "Planted faults that pay for audits"),
         ("robberies", "Faults disclosed by their own solver"),
         ("absence", "Verifiers that never vote"),
+        ("staking", "Stakes that pay for what a conviction wastes"),
         ("proposing", "Who makes the seed's block"),
     ):
         parts += [f"## {title}", _rows(results[key])]

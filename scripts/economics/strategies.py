@@ -13,9 +13,9 @@ import numpy as np
 
 TOK = 10**6
 """Smallest units in a token of the simulation."""
-VOTE_GAS, TASK_GAS, FORCED_ERROR_GAS = 270_000, 264_000, 200_000
-"""Gas of a vote with its share of seed and tally; of a task's commit and settlement; of a forced error's
-announcement and its reveal. From contracts/snapshots, rounded up."""
+VOTE_GAS, TASK_GAS = 270_000, 264_000
+"""Gas of a vote with its share of seed and tally; of a task's commit and settlement. From
+contracts/snapshots, rounded up."""
 CHALLENGE_GAS, DEFENCE_GAS, OPEN_GAS = 2_000_000, 950_000, 360_000
 """Gas of the longest game for each side; of announcing and opening one without playing it."""
 
@@ -30,7 +30,7 @@ class Strategy(StrEnum):
     ESCAPE = "cheat that disputes itself first"
     ROBBER = "robber: fells its own claim to rob its verifiers"
     WITHHOLDER = "withholder: shows its states to nobody"
-    FORCER = "client that forces errors"
+    FORCER = "client that plants faults in its own job"
     HONEST_VERIFIER = "honest verifier"
     LAZY = "lazy verifier"
     COPY = "copying verifier"
@@ -64,7 +64,7 @@ class Rules:
 
     price: int = 20 * TOK
     verifier_fee: int = 3 * TOK
-    solver_stake: int = 360 * TOK
+    solver_stake: int = 440 * TOK
     verifier_stake: int = 40 * TOK
     bond: int = 20 * TOK
     miss_penalty: int = 20 * TOK
@@ -89,8 +89,10 @@ class Rules:
     """Games that whoever exposes a claim opens on it."""
     wasted: int = 0
     """Most later tasks that a conviction makes worthless."""
+    most_wasted: int = 160 * TOK
+    """What all claims together are worth that a conviction may make worthless (docs/protocol.md 3.1)."""
     planted: int = 1
-    """Segments that a robber or a forcing client invents."""
+    """Segments that a robber or a client in its own job invents."""
     keyed: bool = True
     """Whether traces are keyed; if not, a copied one passes an audit."""
 

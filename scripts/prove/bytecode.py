@@ -37,7 +37,7 @@ Runtime = tuple[bytes, tuple[range, ...]]
 
 
 def plan(deployer: str, bounds: Bounds = WIDE) -> Any:
-    delays = Delays(unbond_s=Seconds(1), unbind_s=Seconds(1), weight_epoch=1, forced_error_s=Seconds(1))
+    delays = Delays(unbond_s=Seconds(1), unbind_s=Seconds(1), weight_epoch=1)
     return market_plan(deployer, token_supply=Wei(1), delays=delays, bounds=bounds)
 
 

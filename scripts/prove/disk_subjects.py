@@ -25,13 +25,12 @@ from assay.chain.eth.abi import topic
 from assay.chain.eth.events import EventFollower
 from assay.chain.eth.journal import Attempt, Call, Journal, Receipt
 from assay.chain.eth.keystore import Keystore
-from assay.cli.commands import forced_errors
 from assay.cli.node import fitness
 from assay.node.availability import WantedLeaves
 from assay.node.checkpoints import Checkpoint
 from assay.protocol.demands import StateLeaf
 from assay.protocol.errors import Retry
-from assay.protocol.types import Address, ClaimId, JobId, Wei
+from assay.protocol.types import Address, ClaimId, JobId
 from assay.solver.convictions import Convictions
 from assay.solver.progress import TaskProgress
 from assay.storage.blockstore import BlockStore
@@ -275,15 +274,6 @@ def _app(folder: Path) -> Any:
     return SimpleNamespace(node_home=lambda name: folder, settings=SimpleNamespace(account="ann"))
 
 
-def write_forced(folder: Path, snap: Snap) -> None:
-    made = forced_errors.ErrorForced("ab" * 32, "cd" * 32, Address(SENDER), 3, 1, "ef" * 32, Wei(10**20))
-    forced_errors._save(_app(folder), [made, made])
-
-
-def read_forced(folder: Path) -> list[forced_errors.ErrorForced]:
-    return forced_errors._load(_app(folder))
-
-
 _ARTIFACT = compiler.Artifact("Court", "src/Court.sol", [EVENT], "60806040" * 20, 80)
 
 
@@ -361,7 +351,6 @@ SUBJECTS = (
     Subject("devnet", write_devnet, devnet_record._read),
     Subject("deployment", write_deployment, read_deployment),
     Subject("fitness", write_fitness, read_fitness),
-    Subject("forced errors", write_forced, read_forced),
     Subject("compiled contracts", write_artifacts, read_artifacts),
     Subject("keystore", write_key, read_key),
     Subject("blocks", write_blocks, read_blocks),

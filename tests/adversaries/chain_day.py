@@ -57,9 +57,7 @@ TERMS = {
     "task_time": 40 * DEEPEST,
     "straggler_time": 40 * DEEPEST,
 }
-DELAYS = Delays(
-    unbond_s=Seconds(100_000), unbind_s=Seconds(200_000), weight_epoch=1, forced_error_s=Seconds(200_000)
-)
+DELAYS = Delays(unbond_s=Seconds(100_000), unbind_s=Seconds(200_000), weight_epoch=1)
 NAMES = ("client", "ann", "bob", "v0", "v1", "v2", "wendy")
 TRANSFER = {
     "type": "function",

@@ -45,7 +45,6 @@ from tests.fakes.games import decided, fresh, moved
 
 HISTORY_BLOCKS = 8191
 UNBOND_DELAY, UNBIND_DELAY = Seconds(500), Seconds(500)
-FORCED_ERROR_TIME = Seconds(5_000)
 WEIGHT_EPOCH = 1
 """Blocks: a draw goes by the stakes of two blocks ago."""
 
@@ -61,7 +60,8 @@ class JobNow:
     def view(self) -> JobView:
         rules = self.market_state.rules
         escrow = rules.funds.ledger.balance((Bucket.ESCROW, self.job_id))
-        return JobView(self.job_id, rules.jobs[self.job_id].terms, rules.progress(self.job_id), escrow)
+        progress = rules.progress(self.job_id, self.market_state.time)
+        return JobView(self.job_id, rules.jobs[self.job_id].terms, progress, escrow)
 
     @property
     def holders(self) -> list[Holder]:
@@ -108,7 +108,7 @@ class MarketState:
     def __init__(self, arithmetic: Arithmetic) -> None:
         self.time = Seconds(1_000_000)
         self.block = 100
-        times = (UNBOND_DELAY, UNBIND_DELAY, WEIGHT_EPOCH, FORCED_ERROR_TIME)
+        times = (UNBOND_DELAY, UNBIND_DELAY, WEIGHT_EPOCH)
         deployment = Deployment(1, ZERO_ADDRESS, *times, keccak, arithmetic, WIDE)
         self.rules = new_market_state(deployment, {})
         self.games: dict[int, Played] = {}

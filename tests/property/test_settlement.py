@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from hashlib import sha256
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.protocol.params import shard_price
+from assay.protocol.params import most_wasted, shard_price
 from assay.protocol.twin.ledger import Bucket, Ledger, free
 from assay.protocol.twin.settlement import (
-    CompensationPot,
     burnt_half,
     convicted_vote,
     conviction,
@@ -29,12 +30,14 @@ ALICE, BOB = Address("0x" + "a" * 40), Address("0x" + "b" * 40)
 
 @given(st.lists(AMOUNTS, max_size=17), AMOUNTS)
 def test_conviction_splits_exactly_and_burns_at_least_half(taken: list[Wei], wasted: Wei) -> None:
+    wasted = Wei(min(wasted, sum(taken) // 2))
     verdict = conviction(taken, wasted)
     assert verdict.slashed == sum(taken)
     assert verdict.burnt + verdict.compensation + verdict.reward == verdict.slashed
     assert 2 * verdict.burnt >= verdict.slashed
-    assert 0 <= verdict.compensation <= wasted
-    assert verdict.reward >= verdict.compensation
+    assert verdict.compensation == wasted and verdict.reward >= 0
+    with pytest.raises(ValueError, match="wasted"):
+        conviction(taken, Wei(sum(taken) // 2 + 1))
 
 
 @given(AMOUNTS)
@@ -44,18 +47,18 @@ def test_a_lost_bond_or_vote_burns_at_least_half(amount: Wei) -> None:
         assert 0 <= split.burnt - split.paid <= 1
 
 
-@given(AMOUNTS, st.lists(st.integers(0, 2**90).map(Wei), min_size=1, max_size=12))
-def test_compensation_is_paid_out_to_the_last_unit(amount: Wei, prices: list[Wei]) -> None:
-    total = Wei(sum(prices))
-    amount = Wei(min(amount, total))  # no more is ever set aside
-    pot = CompensationPot(amount, total)
-    shares = []
-    for price in prices:
-        share, pot = pot.take(price)
-        assert share >= amount * price // total if total else share == 0
-        shares.append(share)
-    assert sum(shares) + pot.left == amount and pot.prices_left == 0
-    assert pot.left == 0
+@given(AMOUNTS, AMOUNTS, AMOUNTS, st.integers(1, 32), st.integers(1, 1024))
+def test_r7_the_least_stake_covers_what_may_be_wasted(
+    cap: Wei, fee: Wei, outer: Wei, unsettled: int, shards: int
+) -> None:
+    """And leaves an eighth of it to whoever finds the fault."""
+    terms = replace(
+        TERMS, price_cap=cap, verifier_fee=fee, outer_fee=outer, max_unsettled=unsettled, shards=shards
+    )
+    wasted = most_wasted(terms)
+    stake = Wei(-(-8 * wasted // 3))
+    verdict = conviction([stake], wasted)
+    assert verdict.compensation == wasted and verdict.reward >= stake // 8 - 1
 
 
 @given(st.integers(0, 2**40), st.integers(0, 2**40))

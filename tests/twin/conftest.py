@@ -27,7 +27,7 @@ class Stage:
             assert self.twin.act(e.Register(conditions), ACCOUNTS[1])
         for number, account in enumerate(ACCOUNTS[1:], 1):
             assert self.twin.act(e.Deposit(account, Wei(100_000)), account)
-            assert self.twin.act(e.Stake(Role.SOLVER, Wei(900 + 700 * (number % 3))), account)
+            assert self.twin.act(e.Stake(Role.SOLVER, Wei(3_900 + 700 * (number % 3))), account)
             if number % 2:
                 agreed = class_id(LONE if number == 7 else PAIR)
                 assert self.twin.act(e.Subscribe(agreed), account)

@@ -49,7 +49,7 @@ from tests.fakes.classes import WIDE
 
 GENESIS_S = 1_700_000_000
 SUPPLY = Wei(10**24)
-DELAYS = Delays(unbond_s=Seconds(500), unbind_s=Seconds(800), weight_epoch=3, forced_error_s=Seconds(900))
+DELAYS = Delays(unbond_s=Seconds(500), unbind_s=Seconds(800), weight_epoch=3)
 GAS = hex(15_000_000)
 CHAIN_ID = 31_337
 MODULES = {"Vault": "Vault", "Stakes": "Stakes", "Jobs": "Jobs", "Tasks": "ITasks"}
@@ -58,7 +58,6 @@ MODULES |= {
     "Keys": "Keys",
     "Guardian": "Guardian",
     "Availability": "Availability",
-    "ForcedErrors": "ForcedErrors",
 }
 MODULES |= {"Classes": "Classes"}
 ACCOUNTS = [Address(dev_account(i).address) for i in range(8)]
@@ -99,9 +98,6 @@ _PLAIN = {
     events.Demand: ("Availability", "demand"),
     events.Supply: ("Availability", "supply"),
     events.ExpireDemand: ("Availability", "expire"),
-    events.ForcedError: ("ForcedErrors", "commitError"),
-    events.RevealForcedError: ("ForcedErrors", "reveal"),
-    events.FinishForcedError: ("ForcedErrors", "finish"),
 }
 
 

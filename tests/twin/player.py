@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 from assay.dispute.evidence import node_proof
@@ -61,17 +61,6 @@ class Driven(Protocol):
         """Empty blocks."""
 
 
-@dataclass(frozen=True)
-class Plot:
-    """What a client has planted, or meant to."""
-
-    job_id: JobId
-    round: int
-    shard: int
-    solver: Address
-    salt: bytes
-
-
 class Player:
     """Drives one run."""
 
@@ -80,7 +69,6 @@ class Player:
         self.scene = Scene(rng)
         self.secrets: dict[tuple[ClaimId, Address], Secret] = {}
         self.findings: list[tuple[e.Event, Address]] = []
-        self.forced_errors: dict[tuple[Address, bytes], Plot] = {}
         self.nonce = 0
 
     # -- one step
@@ -93,14 +81,13 @@ class Player:
             "money": self.money,
             "job": self.job_events,
             "demand": self.demands,
-            "forced-error": self.plots,
             "operator": self.operators,
             "nonsense": self.nonsense,
         }
         if self.twin.market_state.guardian.paused and self.rng.random() < 0.3:
             kind = "operator"
         doings = kinds[kind]() if kind in kinds else []
-        if kind in ("useful", "dispute", "demand", "forced-error") and self.rng.random() < 0.9:
+        if kind in ("useful", "dispute", "demand") and self.rng.random() < 0.9:
             doings = [doing for doing in doings if self._welcome(*doing)]
         if not doings:
             self.wait()
@@ -382,7 +369,7 @@ class Player:
             return (terms.outer_genesis_root if outer else terms.genesis_root), at, None
         return source.output_root, at, source
 
-    # -- demands and forced errors
+    # -- demands
 
     def demands(self) -> list[Doing]:
         """Answers to open demands, right and wrong, their ends, and new ones."""
@@ -441,48 +428,6 @@ class Player:
             node, proof = program.nodes[slot].encode(), node_proof(program, slot)
             chunks.append(Chunk(node, proof, data, (), tuple(way)))
         return e.Supply(demand_id, made, claim, tuple(chunks))
-
-    def plots(self) -> list[Doing]:
-        """What clients and solvers do about forced errors: forced error, commit what was forced, reveal,
-        end."""
-        return self._forcing() + self._planted()
-
-    def _planted(self) -> list[Doing]:
-        """Commits and reveals of what clients have planted, and ends."""
-        rng, market_state = self.rng, self.twin.market_state
-        doings: list[Doing] = []
-        for (client, commitment), plot in self.forced_errors.items():
-            if (client, commitment) not in market_state.forced_errors and rng.random() < 0.9:
-                continue
-            current = market_state.current(plot.job_id, Kind.TASK, plot.round, plot.shard)
-            if current is not None:
-                claim = market_state.claims[current].claim
-                salt = plot.salt if rng.random() < 0.9 else rng.randbytes(32)
-                by = rng.choice([client, client, client, plot.solver])
-                doings += [(e.RevealForcedError(claim, salt), by)] * 3
-            elif market_state.jobs[plot.job_id].round == plot.round:
-                job = market_state.jobs[plot.job_id]
-                doings += [self._task(plot.job_id, job, plot.shard, plot.solver)] * 2
-            doings.append((e.FinishForcedError(client, commitment), rng.choice(PLAYERS)))
-        return doings
-
-    def _forcing(self) -> list[Doing]:
-        """Forced errors of clients in what comes next."""
-        rng, market_state = self.rng, self.twin.market_state
-        doings: list[Doing] = []
-        for job_id, job in market_state.jobs.items():
-            shard = rng.randrange(job.terms.shards)
-            solver, client = job.shards[shard].solver, job.terms.client
-            if job.begun and solver != ZERO_ADDRESS:
-                taken = market_state.current(job_id, Kind.TASK, job.round, shard) is not None
-                late = taken != (rng.random() < 0.1)
-                plot = Plot(job_id, job.round + late, shard, solver, rng.randbytes(32))
-                where = (job_id, plot.round, shard, plot.salt)
-                commitment = market_state.forced_error_commitment(client, solver, *where)
-                self.forced_errors[client, commitment] = plot
-                deposit = Wei(job.terms.solver_stake - rng.choice([0, 0, 0, 1]))
-                doings += [(e.ForcedError(commitment, max(deposit, Wei(0))), client)] * 2
-        return doings
 
     # -- money and jobs
 

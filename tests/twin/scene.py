@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from assay.program.build import ProgramBuilder
 from assay.program.isa import DType, Input, Program
 from assay.protocol import trees
+from assay.protocol.params import most_wasted
 from assay.protocol.types import (
     Address,
     Claim,
@@ -147,7 +148,7 @@ class Scene:
         segment_steps = rng.choice([1, 2, 4] if conditions.samples == 1 else [1, 2])
         floor = rng.choice([0, 7, 333])
         outer = OUTERS[shards]
-        return Terms(
+        terms = Terms(
             client=client,
             inner=reference(INNER),
             outer=reference(outer),
@@ -181,7 +182,7 @@ class Scene:
             step_bytes=100,
             step_operations=100,
             price_floor=Wei(floor),
-            price_cap=Wei(floor + rng.choice([0, 101, 1_000])),
+            price_cap=Wei(floor + rng.choice([0, 101, 301])),
             verifier_fee=Wei(rng.choice([0, 13])),
             outer_fee=Wei(rng.choice([0, 29])),
             solver_stake=Wei(rng.choice([0, 301, 1_001])),
@@ -189,6 +190,8 @@ class Scene:
             challenge_bond=conditions.challenge_bond,
             miss_penalty=conditions.miss_penalty,
         )
+        least = -(-8 * most_wasted(terms) // 3)  # often as little as `post` takes
+        return replace(terms, solver_stake=Wei(max(least, terms.solver_stake)))
 
     def claim(
         self, job_id: JobId, terms: Terms, kind: Kind, round_: int, shard: int, input_root: bytes

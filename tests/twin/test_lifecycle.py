@@ -14,7 +14,7 @@ from tests.twin.conftest import Stage
 from tests.twin.player import Player
 
 KINDS = ["useful"] * 9 + ["dispute"] * 5 + ["wait"] * 2
-KINDS += ["money", "job", "operator", "demand", "forced-error", "nonsense", "nonsense"]
+KINDS += ["money", "job", "operator", "demand", "nonsense", "nonsense"]
 
 
 def machine(stage: Stage, accepted: Counter[str], refused: Counter[str]) -> type[RuleBasedStateMachine]:
@@ -58,7 +58,6 @@ def test_rules_and_contracts_agree_for_long(stage: Stage) -> None:
     report(accepted, refused)
     assert sum(accepted.values()) >= 5_000 and len(accepted) >= 33 and len(refused) >= 70
     assert accepted["(closed without a shard)"] >= 10
-    assert accepted["RevealForcedError"] >= 10 and accepted["FinishForcedError"] >= 10
 
 
 def report(accepted: Counter[str], refused: Counter[str]) -> None:

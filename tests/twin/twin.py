@@ -21,7 +21,7 @@ from assay.dispute.evidence import ARITHMETIC
 from assay.protocol.encoding import as_tuple, encode
 from assay.protocol.guardian import Business
 from assay.protocol.twin import events
-from assay.protocol.twin.ledger import Bucket, demand_bond, forced_error_deposit
+from assay.protocol.twin.ledger import Bucket, demand_bond
 from assay.protocol.twin.lifecycle import Refused, transition
 from assay.protocol.twin.market_state import Deployment, MarketState, Moment, new_market_state
 from assay.protocol.types import ZERO_DIGEST, Address, ClaimStatus, Game, Kind, Progress, Role, Seconds, Vote
@@ -62,9 +62,9 @@ class Twin:
     def begin(deployed: DeployedMarket) -> Twin:
         """A market that was just deployed."""
         jobs = Address(deployed.contracts["Jobs"].address)
-        unbonding, unbinding, forced = DELAYS.unbond_s, DELAYS.unbind_s, DELAYS.forced_error_s
+        unbonding, unbinding = DELAYS.unbond_s, DELAYS.unbind_s
         epoch = DELAYS.weight_epoch
-        times = (unbonding, unbinding, epoch, forced)
+        times = (unbonding, unbinding, epoch)
         deployment = Deployment(CHAIN_ID, jobs, *times, keccak, ARITHMETIC, WIDE)
         share = SUPPLY // len(ACCOUNTS)
         wallets = dict.fromkeys(ACCOUNTS[1:], share)
@@ -163,7 +163,7 @@ class Twin:
     def _expected(self) -> Iterator[tuple[Question, Any]]:
         yield from self._money()
         for job_id, job in self.market_state.jobs.items():
-            yield ("Jobs", "progress", (job_id,)), self.market_state.progress(job_id)
+            yield ("Jobs", "progress", (job_id,)), self.market_state.progress(job_id, self.time)
             yield ("Vault", "balance", (Bucket.ESCROW, job_id)), self._balance(Bucket.ESCROW, job_id)
             for rewinds in range(1, job.rewinds_so_far + 1):
                 key = keccak(encode(job_id, rewinds))
@@ -186,12 +186,6 @@ class Twin:
         for demand_id in range(1, self.market_state.demands_made + 1):
             held = self.market_state.funds.ledger.balance(demand_bond(demand_id))
             yield ("Vault", "balance", (Bucket.BOND, _word(demand_id | 1 << 255))), held
-        for client, commitment in self.market_state.forced_errors:
-            key = keccak(encode(client, commitment))
-            held = self.market_state.funds.ledger.balance(forced_error_deposit(client, commitment))
-            yield ("Vault", "balance", (Bucket.BOND, key)), held
-        for claim_id, forcer in self.market_state.forcers.items():
-            yield ("ForcedErrors", "forcer", (claim_id,)), forcer
 
     def _money(self) -> Iterator[tuple[Question, Any]]:
         funds, ledger = self.market_state.funds, self.market_state.funds.ledger

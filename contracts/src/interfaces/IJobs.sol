@@ -29,6 +29,7 @@ interface IJobs {
         bool halted; // no new rounds
         bool closed;
         uint64 roundStart;
+        uint64 dueSince; // roundStart, or later for what is in dispute: tasks are due taskTime after it
         uint32 finalRound; // the job is over when `round` reaches it: `rounds`, or less once it is halted
     }
 
@@ -50,30 +51,41 @@ interface IJobs {
         view
         returns (bool);
     /// @notice Whether the present round wants tasks now: it has begun, the job is not closed, the pipeline not full, and the
-    /// outer claim cannot be committed yet.
-    function running(bytes32 jobId) external view returns (bool, uint32 round, uint64 roundStart);
+    /// outer claim cannot be committed yet. `disputed`: whether nothing is owed to it for as long (docs/protocol.md 4.3.3).
+    function running(bytes32 jobId) external view returns (bool, uint32 round, uint64 dueSince, bool disputed);
     /// @notice When the job was posted, in seconds: the price of a shard that nobody has held yet rises from here.
     function postedAt(bytes32 jobId) external view returns (uint64);
 
     // modules (Tasks)
     function shardTaken(bytes32 jobId) external;
-    function taskCommitted(bytes32 jobId, uint32 round, uint128 price, uint32 maxUnsettled)
+    function taskCommitted(bytes32 jobId, uint32 round, uint256 worth, uint32 maxUnsettled)
         external
         returns (uint32 rewinds, uint64 roundStart);
+    /// @notice A game or a demand on a claim of the job begins, if the claim is not `overtaken`.
+    function disputeOpened(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, bool pending)
+        external
+        returns (bool overtaken);
+    /// @notice One is over that has not convicted the claim.
+    function disputeClosed(bytes32 jobId) external;
     /// @notice Close the round. `inTurn`: the claimant holds the shard that the outer claim is reserved to.
     function outerCommitted(bytes32 jobId, uint32 round, bool inTurn) external returns (uint32 rewinds);
-    function taskAccepted(bytes32 jobId, uint32 round, uint32 rewinds, uint128 price) external;
+    function taskAccepted(bytes32 jobId, uint32 round, uint32 rewinds, uint256 worth) external;
     function claimSettled(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, uint32 maxUnsettled)
         external;
-    /// @notice Go back to the convicted claim's round, unless that round was closed without the claim. `compensation` = the
-    /// part of `pool` (the unburnt half of the slash, in the caller's free balance) that is set aside for those whose task
-    /// claims become stale.
-    function rewind(Accused calldata accused, bool wasAccepted, uint256 pool)
+    /// @notice Go back to the convicted claim's round, unless that round was closed without the claim. `worth`: its price and
+    /// the most fees for it. `wasted`: what the claims that this makes stale are worth, which is set aside for them from what
+    /// the caller has just seized of stakes. `inGame`: a game or a demand is over by it.
+    function rewind(Accused calldata accused, uint256 worth, bool wasAccepted, bool inGame)
         external
-        returns (uint256 compensation);
-    /// @notice Pay an overtaken claim its share of what its rewind set aside; nothing if its round was closed without it.
-    /// Not `found` when the search for that rewind needs another call.
-    function compensate(bytes32 claimId, Accused calldata claim, bool pending)
-        external
-        returns (bool found, uint256 paid);
+        returns (uint256 wasted);
+    /// @notice Pay an overtaken claim its price, and its valid votes their fee; nothing if its round was closed without it.
+    /// `payees`: the claimant, then the valid voters. Not `found` when the search for its rewind needs another call.
+    function compensate(
+        bytes32 claimId,
+        Accused calldata claim,
+        bool pending,
+        address[] calldata payees,
+        uint256 fee,
+        uint256 worth
+    ) external returns (bool found, uint256 paid);
 }

@@ -56,16 +56,16 @@ interface IStakes is IBatch {
     /// @notice Take min(asked, active - locked + unbonding) into the free balance of the calling module; what is locked
     /// stays behind the claims and votes that it is locked for (a conviction unlocks its own first). Never reverts on shortage.
     function slash(address account, Role role, uint256 asked) external returns (uint256 taken); // modules
-    /// @notice What a conviction does to the stakes: free the locks of the claimant and of all voters, then `slash` the
-    /// claimant of `asked` (`own` = what there was) and each of the guilty of verifierStake; `taken` = all of it.
+    /// @notice What a conviction does to the stakes: free the locks of the claimant and of all voters, and take solverStake of
+    /// the claimant and verifierStake of each of the guilty off the books. All of it (`taken`) is in the Vault's entry of
+    /// stakes still; the caller moves it on at once.
     function seize(
         address claimant,
         uint256 solverStake,
-        uint256 asked,
         address[] calldata voters,
         address[] calldata guilty,
         uint256 verifierStake
-    ) external returns (uint256 own, uint256 taken); // modules
+    ) external returns (uint256 taken); // modules
     function active(address account, Role role) external view returns (uint256);
     function locked(address account, Role role) external view returns (uint256);
     function unbonding(address account, Role role) external view returns (uint256);

@@ -10,7 +10,7 @@ interface IVault {
         STAKE, // active stake of all accounts, one entry (key 0): Stakes knows whose
         UNBONDING, // the same of what is on its way out
         ESCROW, // a job's budget; key = job id
-        BOND, // a challenge's bond, a demand's, a forced error's deposit; key = game id, demand id with the top bit set, forced error
+        BOND, // a challenge's bond or a demand's; key = game id, or demand id with the top bit set
         COMPENSATION // slash proceeds held for those whose work a rewind wasted; key = job id and rewind
     }
 

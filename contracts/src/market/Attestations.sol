@@ -111,7 +111,7 @@ abstract contract Attestations is Claims {
         if (st.openGames == 0) _fine(claimId, st, t, st.second & ~st.first & ~st.gone);
         (st.phase, st.since) = (Phase.ACCEPTED, _now());
         _setStatus(claimId, st);
-        JOBS.taskAccepted(claim.jobId, claim.round, claim.rewinds, claim.price);
+        JOBS.taskAccepted(claim.jobId, claim.round, claim.rewinds, _worth(claim.kind, claim.price, t));
         emit ITasks.Accepted(claimId, _time(_windowEnd(claim.kind, st.since, _validCount(st), t)));
     }
 

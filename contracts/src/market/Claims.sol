@@ -291,13 +291,18 @@ abstract contract Claims {
         }
     }
 
+    /// @dev What the claim costs the client at most: its price, and a fee for each seat of its draw.
+    function _worth(Kind kind, uint256 price, Terms memory t) internal pure returns (uint256) {
+        return kind == Kind.TASK ? price + uint256(t.verifiers) * t.verifierFee : price;
+    }
+
     function _newSeedBlock(Terms memory t) internal view returns (uint40) {
         // forge-lint: disable-next-line(unsafe-typecast)
         return uint40(block.number + t.seedDelay); // a block number fits
     }
 
-    function _deadline(uint64 roundStart, uint64 since, uint64 taskTime) internal pure returns (uint64) {
-        return (roundStart > since ? roundStart : since) + taskTime;
+    function _deadline(uint64 dueSince, uint64 since, uint64 taskTime) internal pure returns (uint64) {
+        return (dueSince > since ? dueSince : since) + taskTime;
     }
 
     /// @dev A time made of 64-bit terms that Jobs has bounded.

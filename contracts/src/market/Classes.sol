@@ -92,6 +92,7 @@ contract Classes is IClasses {
         _checkTime(t.outerTime, "outerTime");
         _checkTime(t.pricePeriod, "pricePeriod");
         _checkClass(t, conditions(t.classId));
+        if (3 * uint256(t.solverStake) < 8 * _mostWasted(t)) revert BadTerms("solverStake");
     }
 
     function _checkWork(Conditions calldata c) private pure {
@@ -119,6 +120,14 @@ contract Classes is IClasses {
         if (program.slots > MAX_SLOTS || program.slots < program.params || program.params == 0) {
             revert BadTerms(field);
         }
+    }
+
+    /// @dev What a conviction makes worthless at most: the tasks of all later rounds that may be unsettled with the convict's,
+    /// their votes' fees, and all outer claims.
+    function _mostWasted(Terms calldata t) private pure returns (uint256) {
+        uint256 task = uint256(t.priceCap) + uint256(t.verifiers) * t.verifierFee;
+        uint256 rounds = t.maxUnsettled;
+        return (rounds - 1) * t.shards * task + rounds * uint256(t.outerFee);
     }
 
     function _checkTime(uint64 time, string memory field) private view {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {IForcedErrors} from "../interfaces/IForcedErrors.sol";
 import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
 import {Accused, Claim, Finding, INPUT, Kind, Phase, Role, Terms, WITHHELD} from "../interfaces/Types.sol";
@@ -12,16 +11,19 @@ import {Shards} from "./Shards.sol";
 
 /// @title Games on claims and votes, convictions, and what a rewind leaves behind (docs/protocol.md, section 5)
 abstract contract Convictions is Shards {
+    enum Accusation {
+        GAME, // or a demand
+        VOTE,
+        PROOF
+    }
+
     address public immutable CHALLENGES;
     /// @notice A second module that may accuse claims; 0: none.
     address public immutable AVAILABILITY;
-    /// @notice 0: no forcedErrors.
-    IForcedErrors public immutable FORCED_ERRORS;
 
-    constructor(address challenges, address availability, IForcedErrors forcedErrors) {
+    constructor(address challenges, address availability) {
         CHALLENGES = challenges;
         AVAILABILITY = availability;
-        FORCED_ERRORS = forcedErrors;
     }
 
     modifier onlyChallenges() {
@@ -40,7 +42,7 @@ abstract contract Convictions is Shards {
         returns (bytes32 claimId, bool early)
     {
         Status memory st;
-        (claimId, st) = _challengeable(claim, false);
+        (claimId, st) = _challengeable(claim, Accusation.GAME);
         ++st.openGames;
         // forge-lint: disable-next-line(unsafe-typecast)
         if (st.opened == 0) st.opened = uint40(block.number); // a block number fits
@@ -55,7 +57,7 @@ abstract contract Convictions is Shards {
         returns (bytes32 claimId, uint64 ballot, bytes32 tracesRoot, bytes32 seed)
     {
         Status memory st;
-        (claimId, st) = _challengeable(claim, false);
+        (claimId, st) = _challengeable(claim, Accusation.VOTE);
         (uint256 i, Ballot storage entry) = _ordinal(claimId, st, verifier);
         if (!_valid(st, i)) revert ITasks.NoSuchVote(verifier);
         ++st.openGames;
@@ -74,7 +76,8 @@ abstract contract Convictions is Shards {
         --st.openGames;
         if (finding.early) --st.early;
         stood = _liable(st.phase, accused.jobId, accused.kind, accused.round, st.rewinds);
-        if (stood && won) return _convict(claimId, st, accused, finding);
+        if (stood && won) return _convict(claimId, st, accused, finding, true);
+        JOBS.disputeClosed(accused.jobId);
         _setStatus(claimId, st);
         if (finding.early && st.phase == Phase.CONVICTED) _payShare(claimId, finding.challenger);
     }
@@ -101,8 +104,8 @@ abstract contract Convictions is Shards {
     }
 
     function convict(Claim calldata claim, Finding calldata finding) external onlyAccuser {
-        (bytes32 claimId, Status memory st) = _challengeable(claim, true);
-        _convict(claimId, st, _accused(claim), finding);
+        (bytes32 claimId, Status memory st) = _challengeable(claim, Accusation.PROOF);
+        _convict(claimId, st, _accused(claim), finding, false);
     }
 
     function void(Claim calldata claim) external {
@@ -111,31 +114,32 @@ abstract contract Convictions is Shards {
         if (_stands(st.phase, claim.jobId, claim.kind, claim.round, st.rewinds)) revert ITasks.NotStale();
         bool liable = _liable(st.phase, claim.jobId, claim.kind, claim.round, st.rewinds);
         if (liable && st.openGames > 0) revert ITasks.GamesOpen(st.openGames);
-        (bool found, uint256 paid) = JOBS.compensate(claimId, _accused(claim), st.phase < Phase.ACCEPTED);
-        if (!found) return;
         Terms memory t = TermsStore.load(address(JOBS), claim.jobId);
+        (address[] memory voters, address[] memory valid) = _voters(claimId, st);
+        (bool found, uint256 paid) =
+            _compensate(claimId, _accused(claim), st.phase < Phase.ACCEPTED, valid, t);
+        if (!found) return;
         st.phase = Phase.VOID;
         _setStatus(claimId, st);
         STAKES.unlock(claim.claimant, Role.SOLVER, t.solverStake);
-        (address[] memory voters,) = _voters(claimId, st);
         STAKES.unlockEach(voters, Role.VERIFIER, t.verifierStake);
         emit ITasks.Voided(claimId, claim.claimant, paid);
     }
 
-    /// @dev Exists, stands, and is not past its challenge window; a `proof` is in time while any game on it is open, since
-    /// what it takes may only come out in that game.
-    function _challengeable(Claim calldata claim, bool proof)
+    /// @dev Exists, stands, and is not past its challenge window; a proof is in time while any game on it is open, since what
+    /// it takes may only come out in that game. A game on the claim is counted as one of its job's.
+    function _challengeable(Claim calldata claim, Accusation how)
         private
-        view
         returns (bytes32 claimId, Status memory st)
     {
         (claimId, st) = _known(claim);
         if (!_live(st.phase)) revert ITasks.WrongPhase(st.phase);
-        bool late = proof && st.openGames > 0;
+        bool late = how == Accusation.PROOF && st.openGames > 0;
         bool pending = st.phase < Phase.ACCEPTED && !late;
-        if (_overtaken(claim.jobId, claim.kind, claim.round, st.rewinds, pending)) {
-            revert ITasks.NotStanding();
-        }
+        bool gone = how == Accusation.GAME
+            ? JOBS.disputeOpened(claim.jobId, claim.kind, claim.round, st.rewinds, pending)
+            : _overtaken(claim.jobId, claim.kind, claim.round, st.rewinds, pending);
+        if (gone) revert ITasks.NotStanding();
         if (st.phase == Phase.ACCEPTED && !late) {
             uint256 end = _windowEnd(
                 claim.kind, st.since, _validCount(st), TermsStore.load(address(JOBS), claim.jobId)
@@ -145,10 +149,13 @@ abstract contract Convictions is Shards {
     }
 
     /// @dev Rules 5.1 and 5.2. Returns true: the claim stood until now.
-    function _convict(bytes32 claimId, Status memory st, Accused memory accused, Finding memory finding)
-        private
-        returns (bool)
-    {
+    function _convict(
+        bytes32 claimId,
+        Status memory st,
+        Accused memory accused,
+        Finding memory finding,
+        bool inGame
+    ) private returns (bool) {
         Terms memory t = TermsStore.load(address(JOBS), accused.jobId);
         bool accepted = st.phase == Phase.ACCEPTED;
         st.phase = Phase.CONVICTED;
@@ -157,38 +164,29 @@ abstract contract Convictions is Shards {
         if (accused.kind == Kind.TASK && shardsOf[accused.jobId][accused.shard].solver == accused.claimant) {
             _open(accused.jobId, accused.shard, "convicted", t.missPenalty);
         }
-        uint256 reward = pool - JOBS.rewind(accused, accepted, pool);
+        uint256 reward = pool - JOBS.rewind(accused, _worth(accused.kind, accused.price, t), accepted, inGame);
         if (st.early > 0) {
             uint256 share = reward / (uint256(st.early) + 1);
             shares[claimId] = share;
             reward -= share * st.early;
+            _reward(address(this), share * st.early);
         }
-        _pay(finding.challenger, reward);
+        _reward(finding.challenger, reward);
         emit ITasks.Convicted(claimId, accused.claimant, finding.challenger, taken, taken - pool, reward);
         return true;
     }
 
     /// @dev Frees every lock that the claim and its votes hold, then takes from the claimant and from the guilty voters.
-    /// `pool` is what is left of it, in this contract's free balance, once the half is burnt or the forcer indemnified.
+    /// `pool` is what is left of it, in the Vault's entry of stakes, once half is burnt.
     function _seize(bytes32 claimId, Status memory st, Accused memory accused, uint32 segment, Terms memory t)
         private
         returns (uint256 taken, uint256 pool)
     {
-        address forcer = address(FORCED_ERRORS) == address(0) ? address(0) : FORCED_ERRORS.forcer(claimId);
         (address[] memory voters, address[] memory guilty) = _voters(claimId, st);
         _keepGuilty(guilty, claimId, segment, t);
-        // A forcer risks what the whistleblower earns, and nothing is burnt of it.
-        uint256 asked = forcer == address(0) ? t.solverStake : t.solverStake / 2;
-        uint256 own;
-        (own, taken) = STAKES.seize(accused.claimant, t.solverStake, asked, voters, guilty, t.verifierStake);
-        if (forcer == address(0)) {
-            pool = taken / 2;
-        } else {
-            pool = own;
-            _pay(forcer, (taken - own) / 2);
-            taken -= (taken - own) / 2;
-        }
-        VAULT.burn(IVault.Bucket.FREE, accountKey(address(this)), taken - pool);
+        taken = STAKES.seize(accused.claimant, t.solverStake, voters, guilty, t.verifierStake);
+        pool = taken / 2;
+        VAULT.burn(IVault.Bucket.STAKE, 0, taken - pool);
     }
 
     /// @dev Guilty is a valid vote one of whose samples is the segment; every one where the input is at fault.
@@ -210,10 +208,34 @@ abstract contract Convictions is Shards {
         }
     }
 
+    /// @dev Pays the claimant, and behind it whose votes are valid.
+    function _compensate(
+        bytes32 claimId,
+        Accused memory claim,
+        bool pending,
+        address[] memory valid,
+        Terms memory t
+    ) private returns (bool, uint256) {
+        address[] memory payees = new address[](valid.length + 1);
+        payees[0] = claim.claimant;
+        for (uint256 i; i < valid.length; ++i) {
+            payees[i + 1] = valid[i];
+        }
+        return
+            JOBS.compensate(
+                claimId, claim, pending, payees, t.verifierFee, _worth(claim.kind, claim.price, t)
+            );
+    }
+
     function _payShare(bytes32 claimId, address challenger) private {
         uint256 share = shares[claimId];
         _pay(challenger, share);
         emit ITasks.RewardShared(claimId, challenger, share);
+    }
+
+    /// @dev Out of what was just taken from stakes.
+    function _reward(address account, uint256 amount) private {
+        VAULT.move(IVault.Bucket.STAKE, 0, IVault.Bucket.FREE, accountKey(account), amount);
     }
 
     function _pay(address account, uint256 amount) private {

@@ -16,6 +16,10 @@ import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 contract Jobs is Rewinds {
     using SafeCast for uint256;
 
+    /// @dev The most moves of a game (docs/protocol.md 6.6): for as long as they take, a round waits with its fines for what
+    /// is in dispute.
+    uint256 private constant GRACE = 18;
+
     IGuardian private immutable GUARDIAN;
     IClasses private immutable CLASSES;
 
@@ -65,7 +69,7 @@ contract Jobs is Rewinds {
         if (c.settledRounds != c.round || c.settledTasks != c.standing) revert NotFinished(jobId);
         if (c.round <= c.lastRound) {
             // The present round is unfinished: only a halted job ends here, once nobody can still commit to it.
-            if (c.ended != HALTED || block.timestamp <= _lastDeadline(c, times[jobId], t.taskTime)) {
+            if (c.ended != HALTED || block.timestamp <= _lastDeadline(jobId, t)) {
                 revert NotFinished(jobId);
             }
         }
@@ -82,7 +86,7 @@ contract Jobs is Rewinds {
         times[jobId].lastShardClaim = _now();
     }
 
-    function taskCommitted(bytes32 jobId, uint32 round, uint128 price, uint32 maxUnsettled)
+    function taskCommitted(bytes32 jobId, uint32 round, uint256 worth, uint32 maxUnsettled)
         external
         onlyTasks
         returns (uint32 rewinds, uint64 roundStart)
@@ -96,7 +100,7 @@ contract Jobs is Rewinds {
             }
             counts[jobId].standing = c.standing + 1;
         }
-        worths[jobId].pending += price;
+        worths[jobId].pending += _small(worth);
         return (c.rewinds, c.roundStart);
     }
 
@@ -110,9 +114,11 @@ contract Jobs is Rewinds {
         Terms memory t = _read(jobId);
         _requireClosable(c, t, inTurn);
         rewinds = c.rewinds;
-        marks[jobId][round + 1] = Mark(worths[jobId].accepted, rewinds, c.accepted);
+        Worth memory w = worths[jobId];
+        marks[jobId][round + 1] = Mark(w.accepted, rewinds, c.accepted);
+        (w.accepted, w.pending) = (w.accepted + _small(t.outerFee), 0);
+        worths[jobId] = w;
         if (c.accepted < t.shards) {
-            worths[jobId].pending = 0;
             emit ShardsMissing(jobId, round, t.shards - c.accepted);
         }
         (c.round, c.standing, c.accepted) = (round + 1, 0, 0);
@@ -121,16 +127,19 @@ contract Jobs is Rewinds {
         if (round < c.lastRound) emit RoundStarted(jobId, round + 1);
     }
 
-    function taskAccepted(bytes32 jobId, uint32 round, uint32 rewinds, uint128 price) external onlyTasks {
+    function taskAccepted(bytes32 jobId, uint32 round, uint32 rewinds, uint256 worth) external onlyTasks {
         Counts memory c = counts[jobId];
         if (_overtaken(c, jobId, Kind.TASK, round, rewinds, true)) revert ITasks.NotStanding();
         Terms memory t = _read(jobId);
         if (_closable(c, t)) revert ITasks.TooLate(_stragglersEnd(c, t));
         ++c.accepted;
-        c.acceptedAfter = (block.timestamp - c.roundStart).toUint32();
+        uint256 after_ = block.timestamp - c.roundStart;
+        // forge-lint: disable-next-line(unsafe-typecast)
+        c.acceptedAfter = uint24(after_ < type(uint24).max ? after_ : type(uint24).max); // half a year
         counts[jobId] = c;
         Worth memory w = worths[jobId];
-        worths[jobId] = Worth(w.accepted + price, w.pending - price);
+        (w.accepted, w.pending) = (w.accepted + _small(worth), w.pending - _small(worth));
+        worths[jobId] = w;
     }
 
     function claimSettled(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, uint32 maxUnsettled)
@@ -151,12 +160,16 @@ contract Jobs is Rewinds {
         counts[jobId] = c;
     }
 
-    function running(bytes32 jobId) external view returns (bool, uint32 round, uint64 roundStart) {
-        Counts memory c = counts[jobId];
-        Terms memory t = _read(jobId);
+    function running(bytes32 jobId)
+        external
+        view
+        returns (bool, uint32 round, uint64 dueSince, bool disputed)
+    {
+        (Counts memory c, Worth memory w, Terms memory t) = (counts[jobId], worths[jobId], _read(jobId));
         bool begun = c.ended & CLOSED == 0 && c.round <= c.lastRound;
         bool room = c.round - c.settledRounds < t.maxUnsettled;
-        return (begun && room && !_closable(c, t), c.round, c.roundStart);
+        disputed = c.disputes > 0 && block.timestamp <= _graceEnd(c, t.moveTime);
+        return (begun && room && !_closable(c, t), c.round, _dueSince(c, w, t.moveTime), disputed);
     }
 
     function postedAt(bytes32 jobId) external view returns (uint64) {
@@ -166,8 +179,10 @@ contract Jobs is Rewinds {
     function progress(bytes32 jobId) external view returns (Progress memory) {
         _requireJob(jobId);
         Counts memory c = counts[jobId];
+        uint64 due = _dueSince(c, worths[jobId], _read(jobId).moveTime);
         (bool halted, bool closed) = (c.ended & HALTED != 0, c.ended & CLOSED != 0);
-        return Progress(c.round, c.settledRounds, c.rewinds, halted, closed, c.roundStart, c.lastRound + 1);
+        return
+            Progress(c.round, c.settledRounds, c.rewinds, halted, closed, c.roundStart, due, c.lastRound + 1);
     }
 
     function terms(bytes32 jobId) public view returns (Terms memory t) {
@@ -226,13 +241,25 @@ contract Jobs is Rewinds {
         if (!inTurn && block.timestamp <= until) revert ITasks.OuterReserved(until);
     }
 
-    function _lastDeadline(Counts storage c, Times storage seen, uint64 taskTime)
-        private
-        view
-        returns (uint256)
-    {
-        uint64 start = c.roundStart > seen.lastShardClaim ? c.roundStart : seen.lastShardClaim;
-        return uint256(start) + taskTime;
+    function _lastDeadline(bytes32 jobId, Terms memory t) private view returns (uint256) {
+        uint64 start = _dueSince(counts[jobId], worths[jobId], t.moveTime);
+        uint64 taken = times[jobId].lastShardClaim;
+        return uint256(start > taken ? start : taken) + t.taskTime;
+    }
+
+    /// @dev Since when the present round's tasks have been due: from its start; later while something that they build on is
+    /// in dispute, and from when that was over, but not beyond the grace.
+    function _dueSince(Counts memory c, Worth memory w, uint64 moveTime) private view returns (uint64) {
+        uint256 since = c.disputes > 0 ? block.timestamp : w.quiet;
+        if (since <= c.roundStart || c.ended & CLOSED != 0) return c.roundStart;
+        uint256 end = _graceEnd(c, moveTime);
+        // A time that fits 40 bits, or is before one that does.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        return uint64(since < end ? since : end);
+    }
+
+    function _graceEnd(Counts memory c, uint64 moveTime) private pure returns (uint256) {
+        return c.roundStart + GRACE * moveTime;
     }
 
     function _now() private view returns (uint64) {

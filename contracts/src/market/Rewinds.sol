@@ -4,7 +4,6 @@ pragma solidity ^0.8.30;
 import {IJobs} from "../interfaces/IJobs.sol";
 import {IVault} from "../interfaces/IVault.sol";
 import {Accused, Kind} from "../interfaces/Types.sol";
-import {accountKey} from "../libraries/AccountKey.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
 /// @title A job's progress, and how it goes back (docs/protocol.md, section 5)
@@ -14,25 +13,28 @@ abstract contract Rewinds is IJobs {
 
     /// @dev One slot. `standing`, `accepted`: task claims of the present round; `settledTasks`: of round `settledRounds`,
     /// the only one whose tasks can settle. Rounds after `lastRound` do not begin. `acceptedAfter`: seconds from roundStart
-    /// to the last acceptance.
+    /// to the last acceptance. `disputes`: games and demands that are open on claims of the job.
     struct Counts {
         uint32 round;
         uint32 settledRounds;
-        uint32 rewinds;
+        uint24 rewinds;
         uint32 lastRound;
         uint16 standing;
         uint16 accepted;
         uint16 settledTasks;
         uint8 ended; // HALTED, CLOSED
         uint40 roundStart;
-        uint32 acceptedAfter;
+        uint24 acceptedAfter;
+        uint16 disputes;
     }
 
-    /// @dev One slot. Sums of the prices of the task claims that stand: accepted ones of all rounds, and those of the
-    /// present round that are not accepted.
+    /// @dev One slot. What the claims that stand are worth, their votes' fees included: accepted ones of all rounds, and tasks
+    /// of the present round that are not accepted; each less than the job's worst case. `quiet`: when the last dispute ended that did not
+    /// send the job back.
     struct Worth {
-        uint128 accepted;
-        uint128 pending;
+        uint96 accepted;
+        uint96 pending;
+        uint40 quiet;
     }
 
     struct Times {
@@ -43,18 +45,16 @@ abstract contract Rewinds is IJobs {
     /// @dev How things stood when a round last began: what of it is left over after a rewind below it. `present`: shards
     /// that the round before was closed with; never 0 once the round has begun.
     struct Mark {
-        uint128 worth;
+        uint96 worth;
         uint32 rewinds;
         uint16 present;
     }
 
     /// @dev One slot. `convict`: the last 96 bits of the convicted account, which nobody finds another account to have.
-    /// `left`: sum of the wasted prices not yet compensated, at most the job's worst case.
     struct Rewind {
         uint96 convict;
         uint32 round;
         uint32 from; // the round that it went back from
-        uint96 left;
     }
 
     /// @dev Steps of one `compensate` through the rewinds after the claim's commit.
@@ -83,46 +83,71 @@ abstract contract Rewinds is IJobs {
         _;
     }
 
-    function rewind(Accused calldata accused, bool wasAccepted, uint256 pool)
+    function rewind(Accused calldata accused, uint256 worth, bool wasAccepted, bool inGame)
         external
         onlyTasks
-        returns (uint256 compensation)
+        returns (uint256 wasted)
     {
         Counts memory c = counts[accused.jobId];
+        if (inGame) --c.disputes;
         uint32 round = accused.round;
         bool isTask = accused.kind == Kind.TASK;
-        if (isTask && !wasAccepted && _leftOut(c, accused.jobId, round, accused.rewinds)) return 0;
+        if (isTask && !wasAccepted && _leftOut(c, accused.jobId, round, accused.rewinds)) {
+            if (inGame) _closeDispute(accused.jobId);
+            return 0;
+        }
         Worth memory w = worths[accused.jobId];
         uint32 from = c.round;
-        uint256 wasted;
         if (from > round) {
             Mark memory mark = marks[accused.jobId][round + 1];
-            wasted = uint256(w.accepted - mark.worth) + w.pending;
-            w = Worth(mark.worth, 0);
+            wasted = w.accepted - mark.worth + w.pending;
+            if (!isTask) wasted -= worth;
+            (w.accepted, w.pending) = (mark.worth, 0);
             (c.standing, c.accepted) = (mark.present, mark.present);
             if (c.ended & HALTED != 0 && c.lastRound > round) c.lastRound = round;
         }
         if (isTask) {
             --c.standing;
-            if (wasAccepted) (w.accepted, c.accepted) = (w.accepted - accused.price, c.accepted - 1);
-            else w.pending -= accused.price;
+            if (wasAccepted) (w.accepted, c.accepted) = (w.accepted - _small(worth), c.accepted - 1);
+            else w.pending -= _small(worth);
         }
         c.round = round;
         (c.roundStart, c.acceptedAfter) = (_now40(), 0);
-        compensation = pool / 2 < wasted ? pool / 2 : wasted;
-        emit Rewound(accused.jobId, ++c.rewinds, round, compensation);
+        emit Rewound(accused.jobId, ++c.rewinds, round, wasted);
         (counts[accused.jobId], worths[accused.jobId]) = (c, w);
-        _recordRewind(accused, c.rewinds, from, wasted, compensation);
+        _recordRewind(accused, c.rewinds, from, wasted);
     }
 
-    function compensate(bytes32 claimId, Accused calldata claim, bool pending)
-        external
-        onlyTasks
-        returns (bool found, uint256 paid)
-    {
+    function compensate(
+        bytes32 claimId,
+        Accused calldata claim,
+        bool pending,
+        address[] calldata payees,
+        uint256 fee,
+        uint256 worth
+    ) external onlyTasks returns (bool found, uint256 paid) {
         uint32 number;
         (found, number) = _overtaker(claimId, claim, pending);
-        if (number != 0 && claim.kind == Kind.TASK) paid = _compensate(claim, number);
+        if (number != 0) paid = _compensate(claim, number, payees, fee, worth);
+    }
+
+    function disputeOpened(bytes32 jobId, Kind kind, uint32 round, uint32 rewindsThen, bool pending)
+        external
+        onlyTasks
+        returns (bool)
+    {
+        Counts memory c = counts[jobId];
+        counts[jobId].disputes = c.disputes + 1;
+        return _overtaken(c, jobId, kind, round, rewindsThen, pending);
+    }
+
+    function disputeClosed(bytes32 jobId) external onlyTasks {
+        _closeDispute(jobId);
+    }
+
+    function _closeDispute(bytes32 jobId) private {
+        --counts[jobId].disputes;
+        worths[jobId].quiet = _now40();
     }
 
     function overtaken(bytes32 jobId, Kind kind, uint32 round, uint32 rewindsThen, bool pending)
@@ -161,22 +186,12 @@ abstract contract Rewinds is IJobs {
         return c.round < from || marks[jobId][from].rewinds > rewindsThen;
     }
 
-    function _recordRewind(
-        Accused calldata accused,
-        uint32 number,
-        uint32 from,
-        uint256 wasted,
-        uint256 compensation
-    ) private {
-        rewinds[accused.jobId][number] =
-            Rewind(_short(accused.claimant), accused.round, from, wasted.toUint96());
-        if (wasted == 0) return;
+    /// @dev What is wasted comes out of the half of the convict's stake that is not burnt: Classes.check sees to it that
+    /// this is more (docs/protocol.md 3.1).
+    function _recordRewind(Accused calldata accused, uint32 number, uint32 from, uint256 wasted) private {
+        rewinds[accused.jobId][number] = Rewind(_short(accused.claimant), accused.round, from);
         VAULT.move(
-            IVault.Bucket.FREE,
-            accountKey(msg.sender),
-            IVault.Bucket.COMPENSATION,
-            _rewindKey(accused.jobId, number),
-            compensation
+            IVault.Bucket.STAKE, 0, IVault.Bucket.COMPENSATION, _rewindKey(accused.jobId, number), wasted
         );
     }
 
@@ -201,24 +216,30 @@ abstract contract Rewinds is IJobs {
         return (false, 0);
     }
 
-    /// @dev Of what is still there, by price. The convict's own share is burnt.
-    function _compensate(Accused calldata claim, uint32 number) private returns (uint256 share) {
-        Rewind storage entry = rewinds[claim.jobId][number];
+    /// @dev The claim's price and its valid votes' fees (`payees`: claimant, then voters), in full. The convict's own price,
+    /// and fees of votes that there were not, are burnt.
+    function _compensate(
+        Accused calldata claim,
+        uint32 number,
+        address[] calldata payees,
+        uint256 fee,
+        uint256 worth
+    ) private returns (uint256 price) {
         bytes32 key = _rewindKey(claim.jobId, number);
-        uint96 left = entry.left;
-        if (left == 0) return 0;
-        entry.left = (uint256(left) - claim.price).toUint96();
-        share = VAULT.balance(IVault.Bucket.COMPENSATION, key) * claim.price / left;
-        if (_short(claim.claimant) == entry.convict) {
-            VAULT.burn(IVault.Bucket.COMPENSATION, key, share);
-            return 0;
-        }
-        VAULT.move(IVault.Bucket.COMPENSATION, key, IVault.Bucket.FREE, accountKey(claim.claimant), share);
+        if (_short(claim.claimant) != rewinds[claim.jobId][number].convict) price = claim.price;
+        VAULT.payEach(IVault.Bucket.COMPENSATION, key, payees, price, fee);
+        VAULT.burn(IVault.Bucket.COMPENSATION, key, worth - price - (payees.length - 1) * fee);
     }
 
     function _short(address account) private pure returns (uint96) {
         // forge-lint: disable-next-line(unsafe-typecast)
         return uint96(uint160(account)); // the last 96 bits are meant
+    }
+
+    /// @dev Part of a worst case, which is less than 2^96.
+    function _small(uint256 amount) internal pure returns (uint96) {
+        // forge-lint: disable-next-line(unsafe-typecast)
+        return uint96(amount);
     }
 
     function _rewindKey(bytes32 jobId, uint32 number) private pure returns (bytes32) {

@@ -81,9 +81,9 @@ abstract contract Shards is Claims {
         view
         returns (bool owed, uint64 deadline)
     {
-        (bool running, uint32 round, uint64 roundStart) = JOBS.running(jobId);
-        deadline = _deadline(roundStart, shardsOf[jobId][shard].since, t.taskTime);
-        owed = running && _current(jobId, Kind.TASK, round, shard) == 0;
+        (bool running, uint32 round, uint64 dueSince, bool disputed) = JOBS.running(jobId);
+        deadline = _deadline(dueSince, shardsOf[jobId][shard].since, t.taskTime);
+        owed = running && !disputed && _current(jobId, Kind.TASK, round, shard) == 0;
     }
 
     function _penalise(address solver, uint256 penalty) private {

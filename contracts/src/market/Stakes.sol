@@ -229,24 +229,22 @@ contract Stakes is IStakes, Batch {
     function seize(
         address claimant,
         uint256 solverStake,
-        uint256 asked,
         address[] calldata voters,
         address[] calldata guilty,
         uint256 verifierStake
-    ) external onlyTasks returns (uint256 own, uint256 taken) {
+    ) external onlyTasks returns (uint256 taken) {
         _unlock(claimant, Role.SOLVER, solverStake);
         for (uint256 i; i < voters.length; ++i) {
             _unlock(voters[i], Role.VERIFIER, verifierStake);
         }
-        uint256 fromActive;
-        (fromActive, own) = _slash(claimant, Role.SOLVER, asked);
-        taken = own;
+        // What was locked is there.
+        _lower(accounts[claimant][Role.SOLVER], claimant, Role.SOLVER, solverStake);
+        emit Slashed(claimant, Role.SOLVER, solverStake, solverStake);
         for (uint256 i; i < guilty.length; ++i) {
-            (uint256 active_, uint256 all) = _slash(guilty[i], Role.VERIFIER, verifierStake);
-            fromActive += active_;
-            taken += all;
+            _lower(accounts[guilty[i]][Role.VERIFIER], guilty[i], Role.VERIFIER, verifierStake);
+            emit Slashed(guilty[i], Role.VERIFIER, verifierStake, verifierStake);
         }
-        VAULT.move(IVault.Bucket.STAKE, ALL, IVault.Bucket.FREE, accountKey(msg.sender), fromActive);
+        return solverStake + guilty.length * verifierStake;
     }
 
     function active(address account, Role role) external view returns (uint256) {

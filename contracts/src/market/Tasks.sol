@@ -126,8 +126,10 @@ contract Tasks is Attestations, Batch {
         claim.price = shard.price;
         uint64 roundStart;
         (claim.rewinds, roundStart) =
-            JOBS.taskCommitted(claim.jobId, claim.round, claim.price, t.maxUnsettled);
-        uint64 deadline = _deadline(roundStart, since, t.taskTime);
+            JOBS.taskCommitted(claim.jobId, claim.round, _worth(Kind.TASK, claim.price, t), t.maxUnsettled);
+        if (block.timestamp <= _deadline(roundStart, since, t.taskTime)) return;
+        (,, uint64 dueSince,) = JOBS.running(claim.jobId); // later, where something was in dispute
+        uint64 deadline = _deadline(dueSince, since, t.taskTime);
         if (block.timestamp > deadline) revert ITasks.TooLate(deadline);
     }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {IForcedErrors} from "../interfaces/IForcedErrors.sol";
 import {IJobs} from "../interfaces/IJobs.sol";
 import {IStakes} from "../interfaces/IStakes.sol";
 import {IVault} from "../interfaces/IVault.sol";
@@ -13,14 +12,10 @@ import {Convictions} from "./Convictions.sol";
 /// @notice Tasks calls this code on its own storage (decision 0008). Its own storage stays empty, and called directly it
 /// can do nothing, since no module takes it for Tasks.
 contract TasksExtension is Convictions {
-    constructor(
-        IVault vault,
-        IStakes stakes,
-        IJobs jobs,
-        address challenges,
-        address availability,
-        IForcedErrors forcedErrors
-    ) Claims(vault, stakes, jobs) Convictions(challenges, availability, forcedErrors) {}
+    constructor(IVault vault, IStakes stakes, IJobs jobs, address challenges, address availability)
+        Claims(vault, stakes, jobs)
+        Convictions(challenges, availability)
+    {}
 
     function status(bytes32 claimId) external view returns (ClaimStatus memory) {
         Status memory st = _status(claimId);

@@ -22,7 +22,6 @@ contract Vault is IVault, ReentrancyGuardTransient {
     address public immutable TASKS;
     address public immutable CHALLENGES;
     address public immutable AVAILABILITY;
-    address public immutable FORCED_ERRORS;
     IKeys private immutable KEYS;
 
     mapping(Bucket bucket => mapping(bytes32 key => uint256)) private entries;
@@ -38,7 +37,6 @@ contract Vault is IVault, ReentrancyGuardTransient {
         address tasks,
         address challenges,
         address availability,
-        address forcedErrors,
         IKeys keys
     ) {
         TOKEN = token;
@@ -47,7 +45,6 @@ contract Vault is IVault, ReentrancyGuardTransient {
         TASKS = tasks;
         CHALLENGES = challenges;
         AVAILABILITY = availability;
-        FORCED_ERRORS = forcedErrors;
         KEYS = keys;
     }
 
@@ -169,6 +166,6 @@ contract Vault is IVault, ReentrancyGuardTransient {
     }
 
     function _holdsBonds(address caller) private view returns (bool) {
-        return caller == CHALLENGES || caller == AVAILABILITY || caller == FORCED_ERRORS;
+        return caller == CHALLENGES || caller == AVAILABILITY;
     }
 }

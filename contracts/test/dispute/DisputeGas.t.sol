@@ -83,7 +83,7 @@ contract DisputeGasTest is Market {
         assertPhase(claim, Phase.CONVICTED);
         assertEq(activeOf(solvers[0], Role.SOLVER), 900 ether, "the claimant pays");
         assertEq(
-            compensationSum(), jobs.terms(jobId).priceFloor, "for the other shard's task of the next round"
+            compensationSum(), 18 ether, "for an outer claim, and the other shard's task of the next round"
         );
         vm.snapshotValue("dispute", name, total);
         vm.snapshotValue("dispute", string.concat(name, "_moves"), moves);

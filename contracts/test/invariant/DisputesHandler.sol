@@ -9,7 +9,6 @@ import {MarketHandler} from "./MarketHandler.sol";
 /// @notice Games on claims and votes, and what becomes of the money when they end.
 abstract contract DisputesHandler is MarketHandler {
     uint256 internal constant CHALLENGE_BOND = 30 ether;
-    uint256 private constant SOLVER_STAKE = 100 ether;
 
     /// @dev What an end of a game or of a demand may change. `challenger`: free, with what waits for other challengers.
     struct Purse {
@@ -17,7 +16,6 @@ abstract contract DisputesHandler is MarketHandler {
         uint256 burnt;
         uint256 challenger;
         uint256 compensation;
-        uint256 forcer;
         uint256 defender;
     }
 
@@ -85,27 +83,21 @@ abstract contract DisputesHandler is MarketHandler {
         );
     }
 
-    /// @dev The challenger wins one game in four, or one in two about a forced error, lest nearly every claim fall.
+    /// @dev The challenger wins one game in four, lest nearly every claim fall.
     function decide(uint256 seed, bool won) external {
         if (open.length == 0) return;
         OpenGame memory game = open[seed % open.length];
         open[seed % open.length] = open[open.length - 1];
         open.pop();
         Claim memory claim = claims[game.claim];
-        bytes32 id = idOf(claim);
-        won = won && ((seed >> 16) % 2 == 0 || forcedErrors.forcer(id) != address(0));
+        won = won && (seed >> 16) % 2 == 0;
         bool stood = _liable(claim);
         bool live = stood && (game.verifier == address(0) || !convictedVote[game.claimId][game.verifier]);
         address defender = game.verifier == address(0) ? claim.claimant : game.verifier;
         Purse memory before = _purse(defender);
         court.decide(game.id, won);
-        if (live && !won) {
-            _assertBondLost(before, defender);
-        } else {
-            _assertSplit(
-                before, defender, live && game.verifier == address(0) && forcedErrors.forcer(id) != address(0)
-            );
-        }
+        if (live && !won) _assertBondLost(before, defender);
+        else _assertSplit(before, defender);
         if (game.verifier == address(0)) {
             if (live && won) _claimFell(game.claim);
             else if (game.early && statusOf(claim).phase == Phase.CONVICTED) sharesDue -= shareOf[game.claim];
@@ -116,22 +108,15 @@ abstract contract DisputesHandler is MarketHandler {
         ++calls["decide"];
     }
 
-    /// @dev The bond came back, and what left the stakes is burnt, set aside, or the challenger's. Half or more is burnt; but a
-    /// forcer's half stake is all pool, and of what guilty voters lose the smaller half is the forcer's.
-    function _assertSplit(Purse memory before, address defender, bool forced) internal {
+    /// @dev The bond came back, and what left the stakes is burnt, set aside, or the challenger's. The larger half is burnt.
+    function _assertSplit(Purse memory before, address defender) internal view {
         Purse memory later = _purse(defender);
         uint256 slashed = before.staked - later.staked;
         uint256 burnt = later.burnt - before.burnt;
         uint256 pool = later.challenger - before.challenger - CHALLENGE_BOND;
         pool += later.compensation - before.compensation;
-        uint256 voters = forced ? slashed - SOLVER_STAKE / 2 : slashed;
-        assertEq(burnt, voters - voters / 2, "the larger half is burnt");
-        assertEq(later.forcer - before.forcer, forced ? voters / 2 : 0, "the forcer's indemnity");
-        assertEq(slashed, burnt + pool + later.forcer - before.forcer, "a slash splits exactly");
-        if (forced) {
-            ++calls["convict forced error"];
-            if (voters > 0) ++calls["indemnify"];
-        }
+        assertEq(burnt, slashed - slashed / 2, "the larger half is burnt");
+        assertEq(slashed, burnt + pool, "a slash splits exactly");
     }
 
     /// @dev Half is burnt, half is the defender's, nothing else moves.
@@ -177,7 +162,6 @@ abstract contract DisputesHandler is MarketHandler {
         purse.burnt = vault.burnt();
         purse.challenger = free(whistle) + free(address(tasks));
         purse.compensation = compensationSum();
-        purse.forcer = free(client);
         purse.defender = free(defender);
     }
 }

@@ -10,7 +10,7 @@ import {AuditsHandler} from "./AuditsHandler.sol";
 /// @notice The handler with what is true of it at any time, numbered as in docs/invariants.md.
 contract CheckedMarket is AuditsHandler {
     function check1_theVaultHoldsExactlyItsBuckets() external view {
-        assertEq(token.balanceOf(address(vault)), entriesSum() + _deposits() + vault.undestroyed() + donated);
+        assertEq(token.balanceOf(address(vault)), entriesSum() + vault.undestroyed() + donated);
     }
 
     function check2_everyEntryIsWhatItStandsFor() external view {
@@ -123,7 +123,7 @@ contract CheckedMarket is AuditsHandler {
     }
 
     function check16_nobodyWithdrawsMoreThanCameIn() external view {
-        assertEq(withdrawn + vault.burnt() + entriesSum() + _deposits(), deposited);
+        assertEq(withdrawn + vault.burnt() + entriesSum(), deposited);
     }
 
     /// @dev Wind everything up: whatever happened, and with everything paused that can be, every game ends, every claim ends,
@@ -142,10 +142,7 @@ contract CheckedMarket is AuditsHandler {
         for (uint256 i; i < claims.length; ++i) {
             if (_live(claims[i]) && !_stands(claims[i])) tasks.void(claims[i]);
         }
-        skip(UNBOND_DELAY > FORCED_ERROR_TIME ? UNBOND_DELAY : FORCED_ERROR_TIME + 1);
-        while (planted.length > 0) {
-            _finishForcedError(planted.length - 1);
-        }
+        skip(UNBOND_DELAY);
         for (uint256 i; i < unbondings.length; ++i) {
             if (unbondings[i].done) continue;
             vm.prank(unbondings[i].account);
@@ -188,7 +185,7 @@ contract MarketInvariantTest is Test {
     }
 
     function selectors() private view returns (bytes4[] memory targets) {
-        bytes4[32] memory list = [
+        bytes4[25] memory list = [
             market.advance.selector,
             market.advance.selector,
             market.advance.selector,
@@ -213,14 +210,7 @@ contract MarketInvariantTest is Test {
             market.demand.selector,
             market.answer.selector,
             market.answer.selector,
-            market.forceError.selector,
-            market.forceError.selector,
-            market.reveal.selector,
-            market.reveal.selector,
-            market.reveal.selector,
-            market.reveal.selector,
-            market.challengeVote.selector,
-            market.finishForcedError.selector
+            market.challengeVote.selector
         ];
         targets = new bytes4[](list.length);
         for (uint256 i; i < list.length; ++i) {
@@ -287,17 +277,15 @@ contract MarketInvariantTest is Test {
     }
 
     function happenings() private pure returns (string[] memory list) {
-        string[34] memory names = [
+        string[28] memory names = [
             "abstain",
             "accept",
             "advance",
-            "burn deposit",
             "challenge",
             "challenge vote",
             "close",
             "commit",
             "convict",
-            "convict forced error",
             "convict vote",
             "decide",
             "demand",
@@ -305,15 +293,11 @@ contract MarketInvariantTest is Test {
             "expire demand",
             "finish unbond",
             "halt",
-            "indemnify",
-            "keep deposit",
             "missed vote",
             "missing",
             "outer",
-            "forceError",
             "recall",
             "release",
-            "reveal",
             "settle",
             "share",
             "supply",

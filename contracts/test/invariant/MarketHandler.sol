@@ -81,10 +81,10 @@ abstract contract MarketHandler is KnownStates {
         if (p.closed || p.round >= p.finalRound || p.round - p.settledRounds >= 2) {
             return _settleOrPost(seed);
         }
-        (bool running, uint32 round, uint64 start) = jobs.running(jobId);
+        (bool running, uint32 round,,) = jobs.running(jobId);
         if (!running) return _outer(round, seed);
-        if (seed % 16 == 0 && block.timestamp <= start + 1300) {
-            vm.warp(start + 1301); // the stragglers' time is over
+        if (seed % 16 == 0 && block.timestamp <= p.roundStart + 1300) {
+            vm.warp(p.roundStart + 1301); // the stragglers' time is over
             return;
         }
         uint32 shard = u32(seed % SHARDS);
@@ -123,8 +123,8 @@ abstract contract MarketHandler is KnownStates {
             tasks.takeShard(jobId, shard);
             return;
         }
-        (,, uint64 start) = jobs.running(jobId);
-        if (block.timestamp > (start > since ? start : since) + 1000) {
+        (,, uint64 start, bool disputed) = jobs.running(jobId);
+        if (!disputed && block.timestamp > (start > since ? start : since) + 1000) {
             tasks.expire(jobId, shard);
             ++calls["expire"];
             return;
@@ -149,13 +149,13 @@ abstract contract MarketHandler is KnownStates {
             ++calls["seed too old"];
             return;
         }
-        (bool running,,) = jobs.running(jobId);
+        (bool running,,,) = jobs.running(jobId);
         if (!running) {
             ++calls["too late"];
             return;
         }
         if (_waitsForSomebody(claim)) skip(201);
-        (running,,) = jobs.running(jobId);
+        (running,,,) = jobs.running(jobId);
         if (!running) return;
         tasks.tally(claim);
         bool done = statusOf(claim).phase == Phase.ACCEPTED;
@@ -229,7 +229,7 @@ abstract contract MarketHandler is KnownStates {
             uint256 due = claim.price + valid * 1 ether;
             assertEq(before - vault.balance(IVault.Bucket.ESCROW, claim.jobId), due, "paid what is due");
             paid[claim.jobId] += due;
-            outstanding[claim.jobId] -= claim.kind == Kind.TASK ? 23 ether : 5 ether;
+            outstanding[claim.jobId] -= claim.kind == Kind.TASK ? 13 ether : 5 ether;
             ++calls["settle"];
         } catch (bytes memory reason) {
             // forge-lint: disable-next-line(unsafe-typecast)
@@ -323,7 +323,7 @@ abstract contract MarketHandler is KnownStates {
 
     function haltJob(uint256 seed) external {
         if (seed % 4 != 0 || jobs.progress(jobId).halted) return;
-        (, uint32 round,) = jobs.running(jobId);
+        (, uint32 round,,) = jobs.running(jobId);
         if (round >= 4) return;
         vm.prank(client);
         jobs.halt(jobId);

@@ -21,6 +21,7 @@ contract BatchTest is Market {
         setUpMarket();
         Terms memory t = aTerms();
         (t.shards, t.minShards, t.outer.slots) = (MANY, MANY, (2 + MANY) * PARAMS);
+        t.maxUnsettled = 1;
         vm.startPrank(verifiers[4]);
         stakes.startUnbond(Role.VERIFIER, 1000 ether);
         vm.stopPrank();

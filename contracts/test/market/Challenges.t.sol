@@ -179,12 +179,12 @@ contract ChallengesTest is Market {
 
     function test_anOddSlashBurnsTheLargerHalf() external {
         Terms memory t = aTerms();
-        (t.solverStake, t.nonce) = (101, 1);
+        (t.solverStake, t.nonce) = (101 ether + 1, 1);
         postJob(t);
         holdShards();
         Claim memory claim = commitTask(0, 0);
         convictByGame(claim);
-        assertEq(vault.burnt(), 51);
+        assertEq(vault.burnt(), 101 ether / 2 + 1);
     }
 
     function test_aLostChallengePaysTheDefenderHalfTheBond() external {
@@ -308,7 +308,7 @@ contract ChallengesTest is Market {
 
     function test_aCopyThatWinsSharesWithThoseBeforeItAndTheRemainderIsTheWinners() external {
         Terms memory t = aTerms();
-        (t.solverStake, t.nonce) = (10, 1);
+        (t.solverStake, t.nonce) = (100 ether + 2, 1);
         postJob(t);
         holdShards();
         Claim memory claim = commitTask(0, 0);
@@ -318,8 +318,12 @@ contract ChallengesTest is Market {
         (uint256 rich, uint256 copied) = (free(whistle), free(stranger));
         court.decide(copy, true);
         court.decide(a, true);
-        assertEq(free(stranger) - copied, 30 ether + 3, "of 5: the winner takes what division leaves");
-        assertEq(free(whistle) - rich, 30 ether + 2);
+        assertEq(
+            free(stranger) - copied,
+            30 ether + 25 ether + 1,
+            "of an odd sum the winner takes what division leaves"
+        );
+        assertEq(free(whistle) - rich, 30 ether + 25 ether);
     }
 
     function test_anEarlyGameThatIsOverBeforeTheConvictionHasNoShare() external {

@@ -68,7 +68,7 @@ contract HostileTermsTest is Market {
         Terms memory t = aTerms();
         (t.voteTime, t.revealTime, t.moveTime) = (5, 5, 5);
         (t.verifiers, t.verifierStake, t.missPenalty, t.challengeBond) = (4, 1e5 ether, 5e4 ether, 1e5 ether);
-        (t.missPenalty, t.solverStake) = (100 ether, 100 ether);
+        (t.missPenalty, t.solverStake) = (100 ether, 150 ether);
         uint256[5] memory before = staked();
         Claim memory claim = hostileJob(t);
         assertEq(seedFor(claim).length, 0, "nobody is drawn");
@@ -175,6 +175,7 @@ contract HostileTermsTest is Market {
     function atTheBounds() private returns (Claim memory claim) {
         Terms memory t = aTerms();
         (t.verifiers, t.samples, t.stepsPerRound, t.segmentSteps) = (4, 8, 256, 1);
+        t.solverStake = 102 ether;
         postJob(t);
         holdShards();
         claim = draft(Kind.TASK, 0, 0);

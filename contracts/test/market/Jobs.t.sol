@@ -76,11 +76,14 @@ contract JobsTest is Market {
         t.maxUnsettled = 0;
         refused(t, "maxUnsettled");
         t = aTerms();
-        t.priceCap = type(uint96).max / 6 + 1; // three rounds of two shards
+        (t.priceCap, t.solverStake) = (type(uint96).max / 6 + 1, type(uint128).max); // three rounds of two shards
         refused(t, "priceCap");
         t = aTerms();
         t.priceFloor = t.priceCap + 1;
         refused(t, "priceFloor");
+        t = aTerms();
+        t.solverStake = 96 ether - 1;
+        refused(t, "solverStake");
     }
 
     function test_everyTimeIsPositiveAndOfHumanSize() external {
@@ -118,7 +121,7 @@ contract JobsTest is Market {
 
     function test_theBudgetCoversTheWorstCase() external {
         Terms memory t = aTerms();
-        uint256 needed = 3 * (2 * (20 ether + 3 * 1 ether) + 5 ether);
+        uint256 needed = 3 * (2 * (10 ether + 3 * 1 ether) + 5 ether);
         assertEq(jobs.worstCase(t), needed);
         vm.startPrank(client);
         vm.expectRevert(abi.encodeWithSelector(IJobs.BudgetTooSmall.selector, needed, needed - 1));
@@ -170,9 +173,13 @@ contract JobsTest is Market {
         vm.expectRevert(refusal);
         jobs.claimSettled("job", Kind.TASK, 0, 0, 1);
         vm.expectRevert(refusal);
-        jobs.rewind(nobody, false, 1);
+        jobs.rewind(nobody, 1, false, false);
         vm.expectRevert(refusal);
-        jobs.compensate("claim", nobody, false);
+        jobs.compensate("claim", nobody, false, new address[](1), 0, 0);
+        vm.expectRevert(refusal);
+        jobs.disputeOpened("job", Kind.TASK, 0, 0, false);
+        vm.expectRevert(refusal);
+        jobs.disputeClosed("job");
     }
 
     function test_topUpsAreRefundedToo() external {
@@ -234,7 +241,9 @@ contract JobsTest is Market {
     }
 
     function test_aHaltedJobWaitsForWhoeverMayStillCommitAndForNobodyElse() external {
-        postJob(aTerms());
+        Terms memory t = aTerms();
+        (t.priceCap, t.solverStake) = (20 ether, 150 ether);
+        postJob(t);
         skip(300);
         vm.prank(solvers[0]);
         tasks.takeShard(jobId, 0);

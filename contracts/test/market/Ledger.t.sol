@@ -125,14 +125,7 @@ contract LedgerTest is Market {
     function test_Attack22_aTokenThatCallsBackFindsTheVaultClosed() external {
         HostileToken hostile = new HostileToken();
         Vault other = new Vault(
-            IERC20(address(hostile)),
-            address(1),
-            address(2),
-            address(3),
-            address(4),
-            address(5),
-            address(6),
-            keys
+            IERC20(address(hostile)), address(1), address(2), address(3), address(4), address(5), keys
         );
         hostile.approve(address(other), type(uint256).max);
         hostile.callBack(other, abi.encodeCall(Vault.deposit, (address(this), 1)));

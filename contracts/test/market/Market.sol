@@ -3,7 +3,6 @@ pragma solidity ^0.8.30;
 
 import {IChallenges} from "../../src/interfaces/IChallenges.sol";
 import {Game, ICourt} from "../../src/interfaces/ICourt.sol";
-import {IForcedErrors} from "../../src/interfaces/IForcedErrors.sol";
 import {IJobs} from "../../src/interfaces/IJobs.sol";
 import {IStakes} from "../../src/interfaces/IStakes.sol";
 import {ITasks} from "../../src/interfaces/ITasks.sol";
@@ -25,7 +24,6 @@ import {Sampling} from "../../src/libraries/Sampling.sol";
 import {Availability} from "../../src/market/Availability.sol";
 import {Challenges} from "../../src/market/Challenges.sol";
 import {Classes} from "../../src/market/Classes.sol";
-import {ForcedErrors} from "../../src/market/ForcedErrors.sol";
 import {Guardian} from "../../src/market/Guardian.sol";
 import {Jobs} from "../../src/market/Jobs.sol";
 import {Keys} from "../../src/market/Keys.sol";
@@ -70,7 +68,6 @@ contract FakeCourt {
 abstract contract Market is Test {
     uint64 internal constant UNBOND_DELAY = 7 days;
     uint64 internal constant UNBIND_DELAY = 14 days;
-    uint64 internal constant FORCED_ERROR_TIME = 5000;
     uint64 internal constant WEIGHT_EPOCH = 1; // blocks: stake counts two blocks later
     uint32 internal constant SHARDS = 2;
     uint32 internal constant PARAMS = 2;
@@ -84,7 +81,6 @@ abstract contract Market is Test {
     Guardian internal guardian;
     Classes internal classes;
     Availability internal availability;
-    ForcedErrors internal forcedErrors;
     Vault internal vault;
     Stakes internal stakes;
     Jobs internal jobs;
@@ -115,26 +111,15 @@ abstract contract Market is Test {
         guardian = new Guardian(pauser);
         classes = new Classes(someBounds());
         address availability_ = vm.computeCreateAddress(address(this), nonce + 6);
-        address forcedErrors_ = vm.computeCreateAddress(address(this), nonce + 7);
-        vault = new Vault(
-            IERC20(address(token)), stakes_, jobs_, tasks_, challenges_, availability_, forcedErrors_, keys
-        );
+        vault = new Vault(IERC20(address(token)), stakes_, jobs_, tasks_, challenges_, availability_, keys);
         stakes = new Stakes(IVault(vault_), tasks_, keys, guardian, UNBOND_DELAY, WEIGHT_EPOCH);
         jobs = new Jobs(IVault(vault_), tasks_, guardian, classes);
-        address extension = vm.computeCreateAddress(address(this), nonce + 8);
+        address extension = vm.computeCreateAddress(address(this), nonce + 7);
         tasks = ITasks(address(new Tasks(IVault(vault_), IStakes(stakes_), IJobs(jobs_), extension)));
         challenges = new Challenges(IVault(vault_), jobs_, ITasks(tasks_), ICourt(court_));
         court = FakeCourt(newCourt(challenges_));
         availability = new Availability(IVault(vault_), jobs_, ITasks(tasks_));
-        forcedErrors = new ForcedErrors(IVault(vault_), jobs_, ITasks(tasks_), FORCED_ERROR_TIME);
-        new TasksExtension(
-            IVault(vault_),
-            IStakes(stakes_),
-            IJobs(jobs_),
-            challenges_,
-            availability_,
-            IForcedErrors(forcedErrors_)
-        );
+        new TasksExtension(IVault(vault_), IStakes(stakes_), IJobs(jobs_), challenges_, availability_);
     }
 
     /// @dev The one contract that `deployMarket` creates here.
@@ -220,7 +205,7 @@ abstract contract Market is Test {
         (t.taskTime, t.stragglerTime, t.outerTime) = (1000, 300, 100);
         (t.voteTime, t.revealTime) = (100, 100);
         (t.challengeWindow, t.moveTime, t.pricePeriod) = (500, 60, 600);
-        (t.priceFloor, t.priceCap) = (10 ether, 20 ether);
+        (t.priceFloor, t.priceCap) = (10 ether, 10 ether);
         (t.verifierFee, t.outerFee) = (1 ether, 5 ether);
         (t.solverStake, t.verifierStake) = (100 ether, 50 ether);
         (t.challengeBond, t.missPenalty) = (30 ether, 7 ether);
@@ -533,7 +518,7 @@ abstract contract Market is Test {
         }
     }
 
-    /// @dev Sum of the vault's entries; forced errors' deposits are not among them.
+    /// @dev Sum of the vault's entries.
     function entriesSum() internal view returns (uint256) {
         uint256 stake = stakeSum(IVault.Bucket.STAKE) + stakeSum(IVault.Bucket.UNBONDING);
         return freeSum() + stake + bondSum() + escrowSum() + compensationSum();

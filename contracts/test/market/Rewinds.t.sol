@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {IClasses} from "../../src/interfaces/IClasses.sol";
 import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
 import {Claim, Kind, Phase, Role, Terms} from "../../src/interfaces/Types.sol";
@@ -73,42 +74,67 @@ contract RewindsTest is Market {
         assertSolvent();
     }
 
-    function test_compensationGoesToOthersByPriceAndTheConvictsShareIsBurnt() external {
+    function test_wastedClaimsArePaidInFullAndTheConvictsOwnPriceIsBurnt() external {
         Claim[] memory first = playRound(0);
         Claim[] memory second = playRound(1);
         convictByGame(first[0]);
-        // Slash 100 + 3 x 50 = 250; pool 125; wasted prices 2 x 10; compensation 20.
-        assertEq(compensationSum(), 20 ether);
+        // Wasted: two tasks at 10 with three fees of 1, two outer claims at 5.
+        assertEq(compensationSum(), 36 ether);
         (uint256 honest, uint256 convict, uint256 burnt) = (free(solvers[1]), free(solvers[0]), vault.burnt());
+        uint256 fees = freeOfVerifiers();
         tasks.void(second[0]);
         tasks.void(second[1]);
         assertEq(free(solvers[1]) - honest, 10 ether);
+        assertEq(
+            freeOfVerifiers() - fees, 6 ether, "whoever replayed what was wasted is paid, the convict's too"
+        );
+        tasks.void(first[2]);
+        tasks.void(second[2]);
+        assertEq(free(solvers[1]) - honest, 15 ether, "the outer claim of round 1");
         assertEq(free(solvers[0]), convict);
-        assertEq(vault.burnt() - burnt, 10 ether);
+        assertEq(vault.burnt() - burnt, 15 ether, "the convict's task and outer claim");
         assertEq(compensationSum(), 0);
     }
 
-    function test_compensationIsAtMostHalfThePoolAndTheLastTakesTheRemainder() external {
+    function freeOfVerifiers() private view returns (uint256 sum) {
+        for (uint256 i; i < verifiers.length; ++i) {
+            sum += free(verifiers[i]);
+        }
+    }
+
+    function test_aSeatWithoutAValidVoteIsNotPaidForWastedWork() external {
+        Claim memory outer = playRound(0)[SHARDS];
+        Claim memory pending = commitTask(1, 1);
+        convictByGame(outer);
+        assertEq(compensationSum(), 13 ether);
+        (uint256 before, uint256 burnt) = (free(solvers[1]), vault.burnt());
+        tasks.void(pending);
+        assertEq(free(solvers[1]) - before, 10 ether, "a task that was not accepted yet is paid as well");
+        assertEq(vault.burnt() - burnt, 3 ether, "fees of votes that there were not");
+        assertEq(compensationSum(), 0);
+    }
+
+    /// @notice The least stake that `post` takes covers the most that a conviction can waste, and leaves an eighth to the finder.
+    function test_R7_theLeastStakePaysForTheMostThatCanBeWasted() external {
         Terms memory t = aTerms();
-        (t.solverStake, t.nonce) = (13, 1);
-        (t.priceFloor, t.priceCap) = (7, 7);
+        (t.priceFloor, t.nonce) = (t.priceCap, 1);
+        t.solverStake = 96 ether; // 8/3 of (2 - 1) * 2 * (10 + 3) + 2 * 5
+        Terms memory less = aTerms();
+        (less.solverStake, less.nonce) = (96 ether - 1, 2);
+        vm.expectRevert(abi.encodeWithSelector(IClasses.BadTerms.selector, "solverStake"));
+        vm.prank(client);
+        jobs.post(less, 1e5 ether);
         postJob(t);
         holdShards();
-        Claim memory outer = playRound(0)[SHARDS];
-        vm.prank(solvers[0]);
-        tasks.release(jobId, 0);
-        vm.prank(solvers[1]);
-        tasks.takeShard(jobId, 0);
-        Claim memory a = acceptedTask(1, 0);
-        Claim memory b = acceptedTask(1, 1);
-        convictByGame(outer);
-        // No vote is on an outer claim. Slash 13, burnt 7, pool 6, half of it 3 < 14 wasted: 3·7/14 = 1, and 2 to the last.
-        assertEq(compensationSum(), 3);
-        uint256 before = free(solvers[1]);
-        tasks.void(b);
-        assertEq(free(solvers[1]) - before, 1);
-        tasks.void(a);
-        assertEq(free(solvers[1]) - before, 3);
+        Claim memory first = playRound(0)[0];
+        playRound(1);
+        uint256 before = free(whistle);
+        uint256 guilty = askedFor(first, drawnOf(first), 0);
+        convictByGame(first);
+        assertEq(compensationSum(), 36 ether, "the most");
+        uint256 taken = 96 ether + guilty * t.verifierStake;
+        assertEq(free(whistle) - before, taken / 2 - 36 ether);
+        assertGe(free(whistle) - before, 96 ether / 8);
     }
 
     function test_anOuterClaimFallsAloneInItsRound() external {

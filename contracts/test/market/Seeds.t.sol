@@ -145,7 +145,7 @@ contract SeedsTest is Market {
         for (uint256 i; i < 16; ++i) {
             uint256 before = vm.snapshotState();
             bytes memory header = standsAs(BlockHeaders.header(seedBlock, RANDAO, abi.encode(i)));
-            // ErrorForced: this try has another hash, and draws others where the seed is made of the hash.
+            // Planted: this try has another hash, and draws others where the seed is made of the hash.
             vm.roll(seedBlock + PATIENCE + 1);
             tasks.recordSeed(claim, "");
             bytes32 drawnByHash = keccak256(abi.encode(drawnOf(claim)));

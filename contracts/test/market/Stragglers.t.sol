@@ -17,6 +17,8 @@ contract StragglersTest is Market {
         setUpMarket();
         Terms memory t = aTerms();
         (t.minShards, t.rounds, t.maxUnsettled) = (1, 4, 4);
+        // Prices for whose waste in three more rounds a stake of 100 is enough.
+        (t.priceFloor, t.priceCap, t.verifierFee, t.outerFee) = (5 ether, 5 ether, 0, 1 ether);
         postJob(t);
         holdShards();
     }
@@ -161,7 +163,7 @@ contract StragglersTest is Market {
         }
         assertEq(jobs.progress(jobId).settledRounds, 4);
         jobs.close(jobId);
-        assertEq(free(client) - before, escrow - 4 * (10 ether + 3 * 1 ether + 5 ether));
+        assertEq(free(client) - before, escrow - 4 * (5 ether + 1 ether));
         assertEq(vault.balance(IVault.Bucket.ESCROW, jobId), 0);
         assertSolvent();
     }
@@ -329,7 +331,8 @@ contract StragglersTest is Market {
     /// @notice However long a shard has been away, one transaction says where its state comes from.
     function test_aShardThatWasAwayForTooLongStartsFromGenesis() external {
         Terms memory t = aTerms();
-        (t.minShards, t.rounds, t.maxUnsettled, t.nonce) = (1, 300, 4, 1);
+        (t.minShards, t.rounds, t.maxUnsettled, t.nonce) = (1, 300, 3, 1);
+        (t.priceFloor, t.priceCap, t.verifierFee, t.outerFee) = (5 ether, 5 ether, 0, 1 ether);
         postJob(t);
         vm.prank(solvers[0]);
         tasks.takeShard(jobId, 0);
@@ -446,6 +449,7 @@ contract StragglersTest is Market {
     function test_whatWasLeftOutIsNotCompensatedByALaterRewind() external {
         Terms memory t = aTerms();
         (t.minShards, t.challengeWindow, t.maxUnsettled, t.nonce) = (1, 5000, 4, 1);
+        (t.priceFloor, t.priceCap, t.verifierFee, t.outerFee) = (5 ether, 5 ether, 0, 1 ether);
         postJob(t);
         holdShards();
         Claim[] memory first = playRound(0);
@@ -457,12 +461,12 @@ contract StragglersTest is Market {
         Claim memory pending = commitTask(2, 1);
         uint256 snapshot = vm.snapshotState();
         convictByGame(first[SHARDS]);
-        assertEq(compensationSum(), 20 ether, "task and pending, not the one left out");
+        assertEq(compensationSum(), 11 ether, "task and pending, not the one left out");
         uint256 before = free(solvers[1]);
         tasks.void(late);
         assertEq(free(solvers[1]), before);
         tasks.void(pending);
-        assertEq(free(solvers[1]) - before, 10 ether);
+        assertEq(free(solvers[1]) - before, 5 ether);
         tasks.void(task);
         tasks.void(outer);
         assertEq(compensationSum(), 0);
@@ -470,7 +474,7 @@ contract StragglersTest is Market {
         vm.revertToState(snapshot);
         tasks.void(late);
         convictByGame(first[SHARDS]);
-        assertEq(compensationSum(), 20 ether, "voided before or after");
+        assertEq(compensationSum(), 11 ether, "voided before or after");
         assertSolvent();
     }
 

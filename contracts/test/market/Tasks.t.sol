@@ -5,7 +5,17 @@ import {IJobs} from "../../src/interfaces/IJobs.sol";
 import {IStakes} from "../../src/interfaces/IStakes.sol";
 import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
-import {Accused, Claim, ClaimStatus, Finding, Kind, Phase, Role, Vote} from "../../src/interfaces/Types.sol";
+import {
+    Accused,
+    Claim,
+    ClaimStatus,
+    Finding,
+    Kind,
+    Phase,
+    Role,
+    Terms,
+    Vote
+} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Vm} from "../Vm.sol";
 import {Market} from "./Market.sol";
@@ -19,7 +29,15 @@ contract TasksTest is Market {
 
     // Shards
 
+    /// @dev A job whose price has somewhere to rise to.
+    function postWithARange() private {
+        Terms memory t = aTerms();
+        (t.priceCap, t.solverStake, t.nonce) = (20 ether, 150 ether, 1);
+        postJob(t);
+    }
+
     function test_thePriceRisesFromFloorToCapAndStaysThere() external {
+        postWithARange();
         assertEq(tasks.price(jobId, 0), 10 ether);
         skip(301);
         assertEq(tasks.price(jobId, 0), 10 ether + 10 ether * uint256(301) / 600);
@@ -77,11 +95,12 @@ contract TasksTest is Market {
     }
 
     function test_releaseIsFreeWhenNothingIsOwed() external {
+        postWithARange();
         holdShards();
         commitTask(0, 0);
         vm.prank(solvers[0]);
         tasks.release(jobId, 0);
-        assertEq(lockedOf(solvers[0], Role.SOLVER), 100 ether, "the claim's alone");
+        assertEq(lockedOf(solvers[0], Role.SOLVER), 150 ether, "the claim's alone");
         assertEq(activeOf(solvers[0], Role.SOLVER), 1000 ether);
         (address solver,,) = tasks.holder(jobId, 0);
         assertEq(solver, address(0));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {IForcedErrors} from "../../src/interfaces/IForcedErrors.sol";
 import {IJobs} from "../../src/interfaces/IJobs.sol";
 import {IStakes} from "../../src/interfaces/IStakes.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
@@ -14,8 +13,8 @@ import {SSTORE2} from "solady/utils/SSTORE2.sol";
 /// @dev The deployed module of convictions, with a claim on which games are open: `early` of them among those announced
 /// before the first was opened.
 contract ConvictionsBooks is TasksExtension {
-    constructor(IVault vault, IStakes stakes, IJobs jobs, IForcedErrors forcedErrors)
-        TasksExtension(vault, stakes, jobs, msg.sender, address(0), forcedErrors)
+    constructor(IVault vault, IStakes stakes, IJobs jobs)
+        TasksExtension(vault, stakes, jobs, msg.sender, address(0))
     {}
 
     function set(bytes32 claimId, Phase phase, uint16 openGames, uint16 early) external {
@@ -32,7 +31,6 @@ contract ConvictionsBooks is TasksExtension {
 /// @dev Takes as much as it is told, of what it is asked for, and brings it to the Tasks module's free balance.
 contract SlashesFake {
     LedgerFake private immutable LEDGER;
-    uint256 private own;
     uint256 private all;
     uint256 public askedOfClaimant;
 
@@ -40,8 +38,8 @@ contract SlashesFake {
         LEDGER = ledger;
     }
 
-    function set(uint256 own_, uint256 all_) external {
-        (own, all) = (own_, all_);
+    function set(uint256 all_) external {
+        all = all_;
     }
 
     function unlock(address, Role, uint256) external {}
@@ -51,13 +49,13 @@ contract SlashesFake {
         return all;
     }
 
-    function seize(address, uint256, uint256 asked, address[] calldata, address[] calldata, uint256)
+    function seize(address, uint256 asked, address[] calldata, address[] calldata, uint256)
         external
-        returns (uint256, uint256)
+        returns (uint256)
     {
         askedOfClaimant = asked;
-        _bring();
-        return (own, all);
+        LEDGER.put(IVault.Bucket.STAKE, 0, all);
+        return all;
     }
 
     function _bring() private {
@@ -65,11 +63,10 @@ contract SlashesFake {
     }
 }
 
-/// @dev Sets as much apart as it is told, which Compensation.t.sol proves to be half the pool at most.
+/// @dev Sets as much apart as it is told, at most the pool.
 contract RewindsFake {
     LedgerFake private immutable LEDGER;
     uint256 public apart;
-    uint256 public pool;
 
     constructor(LedgerFake ledger) {
         LEDGER = ledger;
@@ -83,23 +80,12 @@ contract RewindsFake {
         return false;
     }
 
-    function rewind(Accused calldata, bool, uint256 pool_) external returns (uint256) {
-        pool = pool_;
-        bytes32 tasks = bytes32(uint256(uint160(msg.sender)));
-        LEDGER.move(IVault.Bucket.FREE, tasks, IVault.Bucket.COMPENSATION, 0, apart);
+    function disputeClosed(bytes32) external {}
+
+    function rewind(Accused calldata, uint256, bool, bool inGame) external returns (uint256) {
+        assert(inGame);
+        LEDGER.move(IVault.Bucket.STAKE, 0, IVault.Bucket.COMPENSATION, 0, apart);
         return apart;
-    }
-}
-
-contract ForcerFake {
-    address public planted;
-
-    function set(address forced_) external {
-        planted = forced_;
-    }
-
-    function forcer(bytes32) external view returns (address) {
-        return planted;
     }
 }
 
@@ -111,19 +97,13 @@ contract ConvictionsSymbolic is Test {
     address private constant SOLVER = address(0x50);
     address private constant FINDER = address(0xf1);
     address private constant EARLY = address(0xea);
-    address private constant FORCER = address(0x91);
     uint128 private constant STAKE = 101 ether + 1;
 
     LedgerFake private vault = new LedgerFake();
     SlashesFake private stakes = new SlashesFake(vault);
     RewindsFake private jobs = new RewindsFake(vault);
-    ForcerFake private forcedErrors = new ForcerFake();
-    ConvictionsBooks private tasks = new ConvictionsBooks(
-        IVault(address(vault)),
-        IStakes(address(stakes)),
-        IJobs(address(jobs)),
-        IForcedErrors(address(forcedErrors))
-    );
+    ConvictionsBooks private tasks =
+        new ConvictionsBooks(IVault(address(vault)), IStakes(address(stakes)), IJobs(address(jobs)));
 
     constructor() {
         Terms memory t;
@@ -162,12 +142,11 @@ contract ConvictionsSymbolic is Test {
 
     /// @notice Half of what is taken is burnt, rounded up; the whistleblower gets the other half but for what the rewind sets apart.
     function check_halfIsBurntAndTheFinderGetsTheRest(uint104 taken, uint104 apart) external {
-        vm.assume(apart <= taken / 4);
-        stakes.set(taken, taken);
+        vm.assume(apart <= taken / 2);
+        stakes.set(taken);
         jobs.set(apart);
         _convict(0);
         assert(stakes.askedOfClaimant() == STAKE);
-        assert(jobs.pool() == taken / 2);
         assert(vault.burnt() == taken - taken / 2);
         assert(_free(FINDER) == taken / 2 - apart);
         assert(_free(address(tasks)) == 0);
@@ -176,8 +155,8 @@ contract ConvictionsSymbolic is Test {
     /// @notice With other early games open, all early challengers have equal shares; what does not divide is the winner's. It
     /// stays in the module's balance until each game ends.
     function check_earlyGamesShareTheReward(uint104 taken, uint104 apart, uint16 early) external {
-        vm.assume(apart <= taken / 4 && early > 0);
-        stakes.set(taken, taken);
+        vm.assume(apart <= taken / 2 && early > 0);
+        stakes.set(taken);
         jobs.set(apart);
         _convict(early);
         (uint256 reward, uint256 others) = (uint256(taken / 2) - apart, early);
@@ -191,25 +170,9 @@ contract ConvictionsSymbolic is Test {
         assert(_free(address(tasks)) == share * (others - 1));
     }
 
-    /// @notice A forcer loses half a stake, which the whistleblower earns, and gets half of what its guilty voters lose; the other
-    /// half of that is burnt.
-    function check_aForcerIsIndemnified(uint104 own, uint104 voters, uint104 apart) external {
-        vm.assume(apart <= own / 2);
-        forcedErrors.set(FORCER);
-        stakes.set(own, uint256(own) + voters);
-        jobs.set(apart);
-        _convict(0);
-        assert(stakes.askedOfClaimant() == STAKE / 2);
-        assert(jobs.pool() == own);
-        assert(_free(FORCER) == voters / 2);
-        assert(vault.burnt() == voters - voters / 2);
-        assert(_free(FINDER) == own - apart);
-        assert(_free(address(tasks)) == 0);
-    }
-
     /// @notice Of a convicted vote's stake the challenger gets half, and the rest is burnt.
     function check_aVotesStakeIsHalved(uint104 taken) external {
-        stakes.set(taken, taken);
+        stakes.set(taken);
         tasks.set(CLAIM, Phase.ACCEPTED, 1, 0);
         tasks.setVote(CLAIM, 1, address(0x7e));
         (bool done, bytes memory stood) =

@@ -19,6 +19,15 @@ contract LedgerFake {
         balance[to][toKey] += amount;
     }
 
+    function payEach(IVault.Bucket from, bytes32 fromKey, address[] calldata to, uint256 first, uint256 rest)
+        external
+    {
+        balance[from][fromKey] -= first + rest * (to.length - 1);
+        for (uint256 i; i < to.length; ++i) {
+            balance[IVault.Bucket.FREE][bytes32(uint256(uint160(to[i])))] += i == 0 ? first : rest;
+        }
+    }
+
     function burn(IVault.Bucket from, bytes32 fromKey, uint256 amount) external {
         balance[from][fromKey] -= amount;
         burnt += amount;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {IForcedErrors} from "../../src/interfaces/IForcedErrors.sol";
 import {IJobs} from "../../src/interfaces/IJobs.sol";
 import {IStakes} from "../../src/interfaces/IStakes.sol";
 import {ITasks} from "../../src/interfaces/ITasks.sol";
@@ -30,11 +29,8 @@ contract PriceSymbolic is Test {
 
     constructor() {
         (IVault vault, IStakes stakes) = (IVault(address(0)), IStakes(address(0)));
-        address extension = address(
-            new TasksExtension(
-                vault, stakes, IJobs(address(jobs)), address(0), address(0), IForcedErrors(address(0))
-            )
-        );
+        address extension =
+            address(new TasksExtension(vault, stakes, IJobs(address(jobs)), address(0), address(0)));
         tasks = ITasks(address(new Tasks(vault, stakes, IJobs(address(jobs)), extension)));
     }
 

@@ -32,7 +32,6 @@ contract VaultSymbolic is Test {
         address(this),
         address(this),
         address(this),
-        address(this),
         new Keys(1)
     );
 

@@ -38,9 +38,7 @@ from tests.fakes.classes import WIDE, conditions_of, of_its_class
 from tests.property.markets import TERMS
 
 SALT = b"s" * 32
-DELAYS = Delays(
-    unbond_s=Seconds(1_000), unbind_s=Seconds(2_000), weight_epoch=1, forced_error_s=Seconds(2_000)
-)
+DELAYS = Delays(unbond_s=Seconds(1_000), unbind_s=Seconds(2_000), weight_epoch=1)
 
 
 @pytest.fixture

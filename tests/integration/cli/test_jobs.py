@@ -304,21 +304,3 @@ def test_files_that_nobody_serves_are_missing(assay: Assay, sound_terms: Terms, 
     app.close()
     refused = assay("job", "show", job_id)
     assert refused.status == Exit.NOT_FOUND and refused.error["code"] == "block-not-found"
-
-
-def test_attack_13_a_forced_error_that_comes_to_nothing_loses_its_deposit(assay: Assay, job: str) -> None:
-    arguments = ("--solver", "client", "--round", "0", "--shard", "0")
-    made = assay("job", "forced-error", "make", job, *arguments).data
-    assert [forced_error["commitment"] for forced_error in assay("job", "forced-error", "ls").data] == [
-        made["commitment"]
-    ]
-    assert assay("dispute", "demand", "ls").data == []
-    unborn = assay("job", "forced-error", "reveal", made["commitment"][:12])
-    assert unborn.error["code"] == "not-committed"
-    early = assay("job", "forced-error", "finish", made["commitment"][:12])
-    assert early.status == Exit.REVERTED and "NotDue" in early.error["message"]
-    free = int(assay("token", "balance", "client").data["free"])
-    assert assay("devnet", "warp", "2d").status == Exit.OK
-    assert assay("job", "forced-error", "finish", made["commitment"][:12]).status == Exit.OK
-    assert int(assay("token", "balance", "client").data["free"]) == free, "nothing comes back"
-    assert assay("job", "forced-error", "ls").data == []

@@ -97,15 +97,6 @@ def test_what_falls_for_hiding_its_states_is_right_and_nobody_elses_fault() -> N
         assert promised(outcome(PAID, **(right | wrong)))
 
 
-def test_a_forced_error_costs_half_a_stake_and_burns_only_what_the_guilty_lost() -> None:
-    stake, fine = parse_amount("180tok"), parse_amount("20tok")
-    parts: dict[str, Any] = {"events": PLANTED, "convicted": [fell("WrongSegment: segment 2")]}
-    promised = SCENARIOS["forced-error"].promised
-    for lost, burnt, kept in ((stake, fine, True), (2 * stake, fine, False), (stake, 2 * fine, False)):
-        seen = outcome(PAID | {"solver-1": -lost}, ("arithmetic",), burnt=burnt, **parts)
-        assert (promised(seen) == []) is kept
-
-
 def test_an_honest_market_has_no_game() -> None:
     assert SCENARIOS["honest"].promised(outcome({})) == []
     assert SCENARIOS["honest"].promised(outcome({}, ("arithmetic",)))

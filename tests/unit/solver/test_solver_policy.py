@@ -49,7 +49,8 @@ from tests.fakes.jobs import account, tiny_terms
 ME, OTHER, CLIENT = account("me"), account("other"), account("client")
 JOB = JobId(bytes([7]) * 32)
 NOW = 10_000
-BEGUN = Progress(0, 0, 0, False, False, Seconds(NOW - 100), 2)
+OVER = Progress(2, 2, 0, False, False, Seconds(NOW), Seconds(NOW), 2)
+BEGUN = Progress(0, 0, 0, False, False, Seconds(NOW - 100), Seconds(NOW - 100), 2)
 LIMITS = Limits(Wei(0), 2, Seconds(20))
 NOTHING_TRAINED: Mapping[tuple[int, int], int] = {}
 
@@ -112,7 +113,7 @@ def kinds(seen: Observation) -> list[type]:
         (observation((ME, OTHER), trained={(0, 0): 4}), [CommitTask]),
         (observation((ME, OTHER), trained={(0, 0): 4}, unlocked=99), [Wait]),
         (observation((ME, OTHER), examined=False), [Examine]),
-        (observation((ME, OTHER), progress=Progress(2, 2, 0, False, False, Seconds(NOW), 2)), [Release]),
+        (observation((ME, OTHER), progress=OVER), [Release]),
         (observation((ME, OTHER), now=NOW + 571), [TrainSegment]),
     ],
 )
@@ -148,7 +149,7 @@ STRAGGLERS_END = NOW + 1_200
 def closing(now: int, holders: tuple[Address, Address] = (ME, OTHER)) -> list[type]:
     """What a solver does, with shard 0 accepted and shard 1 pending, of two of which one is enough."""
     one = (claim(Kind.TASK, 0, 0, Phase.ACCEPTED), claim(Kind.TASK, 0, 1, Phase.COMMITTED))
-    begun = Progress(0, 0, 0, False, False, Seconds(NOW), 2)
+    begun = Progress(0, 0, 0, False, False, Seconds(NOW), Seconds(NOW), 2)
     return kinds(observation(holders, one, progress=begun, now=now, min_shards=1))
 
 
@@ -161,7 +162,7 @@ def test_a_round_is_closed_without_its_stragglers_once_their_time_is_over() -> N
 
 def test_nobody_trains_for_a_round_that_takes_no_task_any_more() -> None:
     accepted = (claim(Kind.TASK, 0, 0, Phase.ACCEPTED),)
-    begun = Progress(0, 0, 0, False, False, Seconds(NOW), 2)
+    begun = Progress(0, 0, 0, False, False, Seconds(NOW), Seconds(NOW), 2)
     late = partial(observation, (OTHER, ME), accepted, progress=begun, min_shards=1)
     assert TrainSegment in kinds(late(now=STRAGGLERS_END))
     assert TrainSegment not in kinds(late(now=STRAGGLERS_END + 1))
@@ -171,7 +172,7 @@ def test_votes_that_come_too_late_are_not_tallied() -> None:
     late = claim(Kind.TASK, 0, 1, Phase.SEEDED, ME)
     voted = replace(late, status=replace(late.status, valid=2), votes=())
     tasks = (claim(Kind.TASK, 0, 0, Phase.ACCEPTED), voted)
-    begun = Progress(0, 0, 0, False, False, Seconds(NOW), 2)
+    begun = Progress(0, 0, 0, False, False, Seconds(NOW), Seconds(NOW), 2)
 
     def tallied(now: int) -> bool:
         seen = observation((OTHER, ME), tasks, progress=begun, now=now, min_shards=1)
@@ -183,7 +184,7 @@ def test_votes_that_come_too_late_are_not_tallied() -> None:
 def test_a_claim_that_was_left_out_is_voided_once_its_games_are_over() -> None:
     old = replace(claim(Kind.TASK, 0, 0, Phase.COMMITTED, ME), stale=True, left_out=True)
     disputed = replace(old, status=replace(old.status, open_games=1))
-    over = Progress(1, 0, 0, False, False, Seconds(NOW), 2)
+    over = Progress(1, 0, 0, False, False, Seconds(NOW), Seconds(NOW), 2)
 
     def voided(view: ClaimView) -> bool:
         actions = decide(observation((ME, OTHER), (view,), progress=over))
@@ -209,14 +210,14 @@ def test_a_stale_claim_is_voided_and_nothing_else_is_done_with_it() -> None:
 
 
 def test_a_full_pipeline_stops_training() -> None:
-    full = Progress(1, 0, 0, False, False, Seconds(NOW), 2)
+    full = Progress(1, 0, 0, False, False, Seconds(NOW), Seconds(NOW), 2)
     seen = observation((ME, OTHER), progress=full)
     job = replace(seen.jobs[0], view=replace(seen.jobs[0].view, terms=terms(max_unsettled=1)))
     assert decide(replace(seen, jobs=(job,))) == []
 
 
 def test_a_halted_jobs_present_round_is_finished_and_no_other_begun() -> None:
-    halted = Progress(1, 0, 0, True, False, Seconds(NOW), 2)
+    halted = Progress(1, 0, 0, True, False, Seconds(NOW), Seconds(NOW), 2)
     assert kinds(observation((ME, OTHER), progress=halted)) == [TrainSegment]
     assert kinds(observation((ZERO_ADDRESS, OTHER), progress=halted)) == []
     over = replace(halted, round=2)
@@ -224,7 +225,7 @@ def test_a_halted_jobs_present_round_is_finished_and_no_other_begun() -> None:
 
 
 def test_a_closed_job_takes_no_work_and_keeps_none_from_another() -> None:
-    closed = observation((ME, ME), progress=Progress(0, 0, 0, True, True, Seconds(NOW), 1)).jobs
+    closed = observation((ME, ME), progress=Progress(0, 0, 0, True, True, Seconds(NOW), Seconds(NOW), 1)).jobs
     one = observation(limits=Limits(Wei(0), 1, Seconds(20)), unlocked=107)
     given_back = [Release, Release]
     assert kinds(replace(one, jobs=closed)) == given_back, "what is locked for its shards comes back"
@@ -238,7 +239,7 @@ def test_why_names_the_reason() -> None:
         (observation(unlocked=99), "stake"),
         (observation(limits=Limits(Wei(11), 2, Seconds(20))), "price"),
         (observation(limits=Limits(Wei(0), 0, Seconds(20))), "holds"),
-        (observation(progress=Progress(0, 0, 0, True, False, Seconds(NOW), 1)), "over"),
+        (observation(progress=Progress(0, 0, 0, True, False, Seconds(NOW), Seconds(NOW), 1)), "over"),
     ]:
         assert word in why(seen, seen.jobs[0])
     assert why(observation(), observation().jobs[0]) == ""

@@ -23,6 +23,7 @@ from tests.fakes.market_day import MarketDay
 torch.set_num_threads(1)
 
 SHORT = {"min_shards": 1, "task_time": 120, "straggler_time": 140, "outer_time": 20, "max_unsettled": 4}
+SHORT["solver_stake"] = 267  # 8/3 of what three more rounds may waste
 SHORT |= {"vote_time": 15, "reveal_time": 15}
 
 
@@ -83,7 +84,7 @@ def test_a_round_closes_without_a_dead_solver_and_its_shard_goes_on_from_its_tas
     found = verify(tmp_path)
     assert (found.tasks, found.missing) == (5, ((1, dead),))
     assert day.markets["client"].free(day.address("client")) == 10_000 - sum(
-        claims[place].claim.price + (6 if place[1] == Kind.TASK else 0) for place in claims
+        claims[place].claim.price + (2 if place[1] == Kind.TASK else 0) for place in claims
     )
 
 
@@ -112,7 +113,7 @@ def test_attack_08_a_wrong_base_for_a_missing_shard_is_convicted_in_one_move(day
     assert day.named("fault-planted") and not day.market_state.games, "one move"
     (found,) = (e["finding"] for e in day.named("found"))
     assert found.startswith(WrongInput.__name__)
-    assert day.market_state.active[account("ann"), Role.SOLVER] == 1_900
+    assert day.market_state.active[account("ann"), Role.SOLVER] == 2_000 - SHORT["solver_stake"]
 
 
 def test_attack_08_an_aggregate_that_skips_a_present_shard_is_convicted_in_one_move(

@@ -63,7 +63,7 @@ def test_R5_verifiers_of_a_job_whose_files_are_gone_abstain_and_lose_nothing(
 def hostile(rng: Random) -> dict[str, Any]:
     """Terms that some deployment admits, of a client that means no good."""
     stake = rng.choice([2, 50, 900])
-    return {
+    terms = {
         "shards": 1,
         "rounds": rng.choice([1, 2]),
         "samples": rng.choice([1, 4]),
@@ -78,16 +78,19 @@ def hostile(rng: Random) -> dict[str, Any]:
         "challenge_window": rng.choice([5, 300, 2_000]),
         "move_time": rng.choice([1, 60, 2_000]),
         "price_period": rng.choice([1, 100_000]),
-        "price_floor": rng.choice([0, 20]),
+        "price_floor": rng.choice([0, 12]),
         "solver_stake": rng.choice([0, 100, 1_900, 10**20]),
         "verifier_stake": stake,
         "challenge_bond": rng.choice([0, stake]),
         "miss_penalty": rng.choice([0, stake // 2]),
         "verifier_fee": rng.choice([0, 3]),
     }
+    later = terms["max_unsettled"] - 1
+    wasted = later * (12 + terms["verifiers"] * terms["verifier_fee"]) + (later + 1) * 4
+    return terms | {"solver_stake": max(terms["solver_stake"], -(-8 * wasted // 3))}
 
 
-WORKED, REFUSED = (4, 5, 9, 10, 12, 14, 18, 23), (0, 2, 3, 8)
+WORKED, REFUSED = (4, 5, 9, 10, 12, 18, 23), (0, 2, 3, 8, 14)
 """Seeds whose terms the solver takes a shard under, and such whose terms it refuses."""
 
 

@@ -24,7 +24,7 @@ def test_every_entry_point_of_tasks_stands_in_exactly_one_of_its_two_parts() -> 
     promised = functions(artifacts, "ITasks")
     assert promised.keys() <= own.keys() | extension.keys()
     extra = {**own, **extension}.items() - promised.items()
-    assert {name for _, name in extra} <= {"EXTENSION", "CHALLENGES", "AVAILABILITY", "FORCED_ERRORS"}
+    assert {name for _, name in extra} <= {"EXTENSION", "CHALLENGES", "AVAILABILITY"}
 
 
 def test_all_storage_of_tasks_is_declared_in_one_place() -> None:

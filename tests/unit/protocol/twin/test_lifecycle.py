@@ -14,6 +14,7 @@ from assay.protocol.dispute import RevealSteps, Timeout
 from assay.protocol.params import ABSTAIN, worst_case
 from assay.protocol.twin import events as e
 from assay.protocol.twin.attestations import SEED_PATIENCE
+from assay.protocol.twin.claims import worth
 from assay.protocol.twin.ledger import Bucket, bond, compensation, free
 from assay.protocol.twin.lifecycle import (
     Deployment,
@@ -130,9 +131,7 @@ class Story:
 @pytest.fixture
 def story() -> Story:
     """Ann and Bob hold a shard each; Vera is the only verifier."""
-    market = Deployment(
-        1, ZERO_ADDRESS, Seconds(500), Seconds(800), 1, Seconds(900), keccak, ARITHMETIC, WIDE
-    )
+    market = Deployment(1, ZERO_ADDRESS, Seconds(500), Seconds(800), 1, keccak, ARITHMETIC, WIDE)
     everybody = (CLIENT, ANN, BOB, VERA, WHISTLER)
     scene = Scene(random.Random(1))
     told = Story(new_market_state(market, {account: Wei(10**6) for account in everybody}), scene)
@@ -152,6 +151,8 @@ def story() -> Story:
         task_time=Seconds(20_000),
         challenge_window=Seconds(100_000),
         price_period=Seconds(10_000),
+        price_cap=Wei(150),
+        solver_stake=Wei(1_001),
     )
     terms = of_its_class(terms)
     told.tell(e.Register(conditions_of(terms)), CLIENT)
@@ -175,20 +176,20 @@ def test_a_conviction_burns_half_pays_wasted_work_and_rewinds(story: Story) -> N
     right = story.accept(story.commit(Kind.TASK, 1, BOB))
     outer = story.commit(Kind.OUTER, 0, ANN)
     anns, bobs = story.commit(Kind.TASK, 0, ANN), story.commit(Kind.TASK, 1, BOB)
-    prices = [story.market_state.claims[claim_id].claim.price for claim_id in (anns, bobs)]
+    claims = {claim_id: story.market_state.claims[claim_id].claim for claim_id in (outer, anns, bobs)}
     game_id = story.challenge(wrong)
     before = {who: story.free(who) for who in (ANN, BOB, WHISTLER)}
     story.silence(game_id)
 
     slashed = terms.solver_stake + terms.verifier_stake
     burnt, pool = slashed - slashed // 2, slashed // 2
-    set_aside = min(pool // 2, sum(prices))
+    set_aside = sum(worth(claim, terms) for claim in claims.values())
     ledger = story.market_state.funds.ledger
     assert (ledger.burnt, story.phase(wrong)) == (burnt, Phase.CONVICTED)
     reward = pool - set_aside + terms.challenge_bond
     assert story.free(WHISTLER) - before[WHISTLER] == reward
     assert ledger.balance(compensation(story.job_id, 1)) == set_aside
-    progress = story.market_state.progress(story.job_id)
+    progress = story.market_state.progress(story.job_id, story.time)
     assert (progress.round, progress.rewinds, progress.round_start) == (0, 1, story.time)
     assert story.market_state.holder(story.job_id, 0).solver == ZERO_ADDRESS
     assert story.market_state.holder(story.job_id, 1).solver == BOB
@@ -200,9 +201,9 @@ def test_a_conviction_burns_half_pays_wasted_work_and_rewinds(story: Story) -> N
     assert story.refuse(e.Void(story.market_state.claims[right].claim), BOB) == "NotStale"
     for claim_id in (outer, bobs, anns):
         story.tell(e.Void(story.market_state.claims[claim_id].claim), CLIENT)
-    share = set_aside * prices[1] // sum(prices)
+    share = claims[bobs].price
     assert 0 < share < set_aside
-    assert story.free(BOB) - before[BOB] == share
+    assert story.free(BOB) - before[BOB] == share, "in full; nobody had voted yet"
     assert story.free(ANN) == before[ANN]
     assert story.market_state.funds.ledger.burnt == burnt + set_aside - share
     assert story.market_state.funds.ledger.balance(compensation(story.job_id, 1)) == 0
@@ -335,7 +336,7 @@ def test_what_is_held_up_by_a_full_pipeline_gets_its_time_back(story: Story) -> 
     assert story.refuse(e.Settle(outer), BOB, 200_000) == "EarlierUnsettled"
     for settled in (first, second, outer):
         story.tell(e.Settle(settled), BOB)
-    assert story.market_state.progress(story.job_id).round_start == story.time
+    assert story.market_state.progress(story.job_id, story.time).round_start == story.time
     assert story.refuse(e.Expire(story.job_id, 0), BOB, terms.task_time - 5) == "NotDue"
     story.tell(e.Commit(claim, roots), ANN)
     story.tell(e.Expire(story.job_id, 1), ANN, 6)

@@ -1,0 +1,21 @@
+"""Whoever posts is told when little stake has agreed to the job's class of conditions."""
+
+from __future__ import annotations
+
+from assay.client.posting import SEATS_ENOUGH, thin_class
+from assay.protocol.types import Wei
+from tests.fakes.classes import conditions_of
+from tests.property.markets import TERMS
+
+CONDITIONS = conditions_of(TERMS)
+ENOUGH = SEATS_ENOUGH * CONDITIONS.verifier_stake
+
+
+def test_a_class_with_stake_for_enough_seats_is_not_warned_of() -> None:
+    assert thin_class(Wei(ENOUGH), CONDITIONS) == ""
+    assert thin_class(Wei(10 * ENOUGH), CONDITIONS) == ""
+
+
+def test_a_class_that_nearly_nobody_has_agreed_to_is() -> None:
+    assert "for 31 seats" in thin_class(Wei(ENOUGH - 1), CONDITIONS)
+    assert "for 0 seats" in thin_class(Wei(0), CONDITIONS)
