@@ -259,7 +259,7 @@ def write_deployment(folder: Path, snap: Snap) -> None:
 
 
 def read_deployment(folder: Path) -> deploy.Deployment:
-    return deploy._parse(folder / "deployment.json")
+    return deploy.parse(folder / "deployment.json")
 
 
 def write_fitness(folder: Path, snap: Snap) -> None:
@@ -279,14 +279,14 @@ _ARTIFACT = compiler.Artifact("Court", "src/Court.sol", [EVENT], "60806040" * 20
 
 def _compiled(folder: Path) -> Any:
     """With a compiler that always gives the same, and takes no time."""
-    kept = compiler._run, compiler._artifacts, compiler._read_sources
+    kept = compiler._run, compiler._artifacts, compiler.read_sources
     compiler._run = lambda *_: {}
     compiler._artifacts = lambda *_: {"Court": _ARTIFACT}
-    compiler._read_sources = lambda *_: {"src/Court.sol": "contract Court {}"}
+    compiler.read_sources = lambda *_: {"src/Court.sol": "contract Court {}"}
     try:
         return compiler.compile_contracts(cache=folder)
     finally:
-        compiler._run, compiler._artifacts, compiler._read_sources = kept
+        compiler._run, compiler._artifacts, compiler.read_sources = kept
 
 
 def write_artifacts(folder: Path, snap: Snap) -> None:
