@@ -93,7 +93,7 @@ def test_a_job_over_budget_or_unfunded_is_not_posted(tmp_path: Path) -> None:
     assert worst == worst_case(terms)
     with pytest.raises(Stop, match="over budget"):
         posting.post(market, terms, conditions_of(terms), Wei(worst - 1))
-    dear = replace(terms, price_cap=Wei(10 * FUNDS))
+    dear = replace(terms, price_cap=Wei(10 * FUNDS), solver_stake=Wei(60 * FUNDS))
     with pytest.raises(Ask, match="unfunded"):
         posting.post(market, dear, conditions_of(dear), worst_case(dear))
     assert not day.market_state.jobs
