@@ -35,7 +35,14 @@ torch.set_num_threads(1)
 
 ALLOWED = {"base64", "collections", "dataclasses", "hashlib", "json", "math", "pathlib", "struct", "sys"}
 ALLOWED |= {"urllib.request", "numpy", "Crypto.Hash"}
-SHORT = {"min_shards": 1, "task_time": 120, "straggler_time": 500, "outer_time": 20, "max_unsettled": 4}
+SHORT = {
+    "min_shards": 1,
+    "task_time": 120,
+    "straggler_time": 500,
+    "outer_time": 20,
+    "max_unsettled": 4,
+    "solver_stake": 270,
+}
 
 
 def test_it_is_short_and_imports_nothing_of_the_project() -> None:
