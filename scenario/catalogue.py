@@ -270,7 +270,7 @@ SCENARIOS = {
             "a solver holds its shard and stops working; the round is closed without it",
             lambda: cast(2, solver_1=("--cheat", "idle"), solver_2=("--max-shards", "1")),
             _straggler_promises,
-            {"task": "40s", "straggler": "20s"},
+            {"task": "40s", "straggler": "130s", "vote": "15s"},
             changes={"min_shards = 2": "min_shards = 1"},
         ),
         Scenario("honest", "nobody cheats", lambda: cast(3), _honest_promises),
