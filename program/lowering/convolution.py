@@ -1,7 +1,6 @@
 """Rules for convolutions: windows of quantised planes as the rows of one matrix product, and its gradients.
 
-Contract: planes are quantised once, before their windows are taken, with one exponent for as many images as
-one contraction of the weight gradient spans (`_images`); both gradients read the same quantised planes. Not
+Contract: both gradients read the same quantised planes (`planes`) as the convolution does. Not
 guaranteed: the bits of a product of unfolded floats, whose rows have an exponent each (decisions/0012).
 """
 
@@ -16,76 +15,23 @@ from typing import Any
 from torch.fx import Node as Traced
 
 from assay.program import parts as operands
-from assay.program.isa import DType, Input, Op
+from assay.program.isa import DType, Input
 from assay.program.lowering import views
 from assay.program.lowering.context import Lowering, Refused
+from assay.program.lowering.planes import (
+    Planes,
+    grouped,
+    images_sharing,
+    part_of,
+    quantised_planes,
+    repeated,
+    windows_of,
+)
 from assay.program.lowering.registry import lowers
 from assay.program.lowering.views import View, whole
-from assay.program.lowering.windows import Window, each, padded
+from assay.program.lowering.windows import Window, each
 from assay.program.parts import Precision, Term
-from assay.program.rules import MAX_DIMS, MAX_FAN_IN
-
-Sides = Sequence[tuple[int, int]]
-
-
-@dataclass(frozen=True)
-class Planes:
-    """Quantised planes with their channels last."""
-
-    values: Input
-    """f32 [B, X.., C]"""
-    numbers: Input
-    """i16 [B, X.., C]: the first part of the values."""
-    exponents: View
-    """i16 [B ÷ images]: one exponent for so many images one after the other."""
-    images: int
-
-    @property
-    def blocks(self) -> int:
-        return self.exponents.shape[0]
-
-
-def _images(batch: int, places: int) -> int:
-    """How many images share an exponent: the most that divide the batch and fit one contraction."""
-    return next(n for n in range(batch, 0, -1) if batch % n == 0 and (n * places <= MAX_FAN_IN or n == 1))
-
-
-def _repeated(context: Lowering, exponents: View, images: int, shape: Sequence[int]) -> View:
-    """An exponent for each block as one for each element of [B, ..]."""
-    blocks = exponents.shape[0]
-    column = context.reshape(exponents, [blocks, *([1] * len(shape))])
-    return context.reshape(views.expand(column, [blocks, images, *shape[1:]]), shape)
-
-
-def _planes(context: Lowering, x: View, sides: Sides, images: int) -> Planes:
-    """[B, C, X..] with zeros around it, quantised."""
-    blocks = x.shape[0] // images
-    sizes = context.unary(Op.ABS, x)
-    order = sorted(
-        range(1, len(x.shape)), key=lambda d: -sizes.strides[d]
-    )  # as they lie: a maximum has no order
-    highest = context.amax(context.reshape(views.permute(sizes, [0, *order]), [blocks, -1]), (1,))
-    exponents = whole(context.builder.exponent(context.node(context.reshape(highest, [blocks, 1]))))
-    last = views.permute(x, [0, *range(2, len(x.shape)), 1])
-    wide = context.node(padded(context, last, [*sides, (0, 0)]))
-    return _quantised(context, wide, exponents, images)
-
-
-def _quantised(context: Lowering, wide: Input, exponents: View, images: int) -> Planes:
-    """[B, X.., C] by the exponents of the blocks of images."""
-    rows = context.node(_repeated(context, exponents, images, wide.shape[:-1]))
-    return Planes(wide, context.builder.quantise(wide, rows), exponents, images)
-
-
-def _part(context: Lowering, planes: Planes, number: int) -> Planes:
-    """Part 0 or 1 of planes (``program.parts``); the second has an exponent a block of its own."""
-    if number == 0:
-        return planes
-    rows = context.builder.node(planes.numbers).inputs[1]
-    left = operands.rest(context.builder, planes.values, planes.numbers, rows)
-    sizes = context.unary(Op.ABS, whole(left))
-    highest = context.amax(context.reshape(sizes, [planes.blocks, -1]), (1,), keepdim=True)
-    return _quantised(context, left, whole(context.builder.exponent(context.node(highest))), planes.images)
+from assay.program.rules import MAX_DIMS
 
 
 def _window(weight: View, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int]) -> Window:
@@ -96,29 +42,6 @@ def _window(weight: View, stride: Sequence[int], padding: Sequence[int], dilatio
 def _check(x: View, weight: View) -> None:
     if x.dtype is not DType.F32 or weight.dtype is not DType.F32:
         raise Refused("convolutions are of float32 tensors")
-
-
-def _grouped(x: View, groups: int, dim: int) -> View:
-    """x with `dim` as [groups, size ÷ groups]; one group is no dimension."""
-    if groups == 1:
-        return x
-    split = [*x.shape[:dim], groups, x.shape[dim] // groups, *x.shape[dim + 1 :]]
-    strides = [*x.strides[:dim], x.strides[dim] * split[dim + 1], *x.strides[dim:]]
-    return views.view(x.base, split, strides, x.offset)
-
-
-def _windows(planes: Planes, window: Window, places: Sequence[int], starts: Sequence[int] = ()) -> View:
-    """[B, Y.., K.., C]: the windows of planes that have their padding, from `starts` on (usually 0)."""
-    plane, rank = planes.numbers, window.rank
-    steps = views.contiguous(plane.shape)
-    strides = [
-        steps[0],
-        *(steps[1 + d] * window.stride[d] for d in range(rank)),
-        *(steps[1 + d] * window.dilation[d] for d in range(rank)),
-        1,
-    ]
-    offset = sum(start * step for start, step in zip(starts, steps[1:], strict=False))
-    return views.view(plane, [plane.shape[0], *places, *window.size, plane.shape[-1]], strides, offset)
 
 
 def _product(context: Lowering, a: Input, ea: Input, b: Input, eb: Input) -> View:
@@ -145,7 +68,7 @@ def _convolved(
 
     def convolved(left: int, right: int) -> View:
         return _convolved_part(
-            context, _part(context, planes, left), weight, right, window, places, groups, starts
+            context, part_of(context, planes, left), weight, right, window, places, groups, starts
         )
 
     return context.in_terms(terms, convolved)
@@ -164,7 +87,7 @@ def _convolved_part(
     """`_convolved` with one part of the weight."""
     batch, rank, outputs = planes.numbers.shape[0], window.rank, weight.shape[0]
     many = [groups] if groups > 1 else []
-    seen = _grouped(_windows(planes, window, places, starts), groups, 1 + 2 * rank)
+    seen = grouped(windows_of(planes, window, places, starts), groups, 1 + 2 * rank)
     if many:
         seen = views.permute(seen, [1 + 2 * rank, *range(1 + 2 * rank), 2 + 2 * rank])
     if len(seen.shape) > MAX_DIMS:
@@ -172,7 +95,7 @@ def _convolved_part(
     rows = context.reshape(seen, [*many, batch * prod(places), -1])
     kernels = views.permute(weight, [0, *range(2, 2 + rank), 1])
     kernels = context.reshape(kernels, [*many, outputs // groups, -1])
-    ea = _repeated(context, planes.exponents, planes.images, [batch, prod(places)])
+    ea = repeated(context, planes.exponents, planes.images, [batch, prod(places)])
     ea = context.reshape(ea, [batch * prod(places)])
     rows_made = _by_rows(context, rows, views.expand(ea, rows.shape[:-1]), kernels, number)
     made = context.reshape(rows_made, [*many, batch, *places, outputs // groups])
@@ -207,7 +130,7 @@ def _padding(x: View, window: Window, places: Sequence[int]) -> list[tuple[int, 
 
 
 def _inputs(context: Lowering, x: View, window: Window, places: Sequence[int]) -> Planes:
-    return _planes(context, x, _padding(x, window, places), _images(x.shape[0], prod(places)))
+    return quantised_planes(context, x, _padding(x, window, places), images_sharing(x.shape[0], prod(places)))
 
 
 @lowers("convolution.default")
@@ -260,7 +183,7 @@ def convolution_backward(
         return _transposed_backward(context, g, x, weight, window, groups, wanted)
     parts = [_residues(window, d, x.shape[2 + d]) for d in range(window.rank)]
     sides = [_reached(parts[d], g.shape[2 + d]) if wanted[0] else (0, 0) for d in range(window.rank)]
-    planes = _planes(context, g, sides, _images(g.shape[0], prod(g.shape[2:])))
+    planes = quantised_planes(context, g, sides, images_sharing(g.shape[0], prod(g.shape[2:])))
     starts = [before for before, _ in sides]
     dx = _input_gradient(context, planes, x, weight, parts, starts, groups) if wanted[0] else None
     dweight = None
@@ -276,7 +199,7 @@ def _transposed(
     """A transposed convolution is what the gradient of a convolution's input is: of shape `shape`."""
     parts = [_residues(window, d, shape[2 + d]) for d in range(window.rank)]
     sides = [_reached(parts[d], x.shape[2 + d]) for d in range(window.rank)]
-    planes = _planes(context, x, sides, _images(x.shape[0], prod(x.shape[2:])))
+    planes = quantised_planes(context, x, sides, images_sharing(x.shape[0], prod(x.shape[2:])))
     made = context.const(0.0, DType.F32, tuple(shape))
     return _input_gradient(context, planes, made, weight, parts, [before for before, _ in sides], groups)
 
@@ -292,7 +215,7 @@ def _transposed_backward(
         terms = context.precision().terms
         dx = _convolved(context, seen, weight, window, places, groups, terms=terms)
     if wanted[1]:
-        grown = _planes(context, x, [(0, 0)] * rank, _images(x.shape[0], prod(places)))
+        grown = quantised_planes(context, x, [(0, 0)] * rank, images_sharing(x.shape[0], prod(places)))
         dweight = _weight_gradient(context, grown, [0] * rank, seen, weight, window, places, groups)
     return dx, dweight, context.sum(g, (0, *range(2, 2 + rank))) if wanted[2] else None
 
@@ -422,12 +345,12 @@ def _weight_gradient(
     rank = window.rank
 
     def contracted(left: int, right: int) -> View:
-        first, second = _part(context, grown, left), _part(context, seen, right)
+        first, second = part_of(context, grown, left), part_of(context, seen, right)
         inside = whole(first.numbers)
         for d in range(rank):
             inside = views.narrow(inside, 1 + d, starts[d], starts[d] + places[d])
         outer = _contracted(context, inside, first, groups, 1 + rank)
-        inner = _contracted(context, _windows(second, window, places), second, groups, 1 + rank)
+        inner = _contracted(context, windows_of(second, window, places), second, groups, 1 + rank)
         return _product(context, *outer, *inner)
 
     summed = context.in_terms(context.precision().terms, contracted)
@@ -448,7 +371,7 @@ def _contracted(context: Lowering, x: View, planes: Planes, groups: int, first: 
         [x.strides[0] * planes.images, x.strides[0], *x.strides[1:]],
         x.offset,
     )
-    split = _grouped(split, groups, len(split.shape) - 1)
+    split = grouped(split, groups, len(split.shape) - 1)
     lines = [*range(1, 1 + first)]
     own = [*range(1 + first, 1 + len(x.shape))]
     many = []
