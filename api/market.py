@@ -168,7 +168,7 @@ class Market:
         """
         from assay.jobfile.post import publish_and_post
 
-        self._connection.writer  # noqa: B018 - raises where there is no key
+        self._connection.require_account()
         body, files = self._traced(model, loss, optimiser, data, plan)
         value = Wei(budget) if isinstance(budget, int) else parse_amount(budget)
         self._serve()

@@ -146,7 +146,8 @@ class BoundedProtocol(H11Protocol):
 
     bounds: Connections
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport), "HTTP runs over streams"
         self._stuck_since: float | None = None
         super().connection_made(transport)
         self.bounds.opened(self, transport.get_extra_info("peername")[0])
@@ -239,6 +240,7 @@ class BoundedServer(uvicorn.Server):
         self.port = 0
         """Where it listens, once `started`."""
         self._bounds = bounds
+        self._protocol = bounded_protocol(bounds)
         self._work: list[asyncio.Task[None]] = []
         self._clients: set[asyncio.Task[None]] = set()
 
@@ -286,9 +288,7 @@ class BoundedServer(uvicorn.Server):
 
     async def _take(self, client: socket.socket, address: str) -> None:
         def protocol() -> asyncio.Protocol:
-            return self.config.http_protocol_class(  # type: ignore[call-arg]
-                config=self.config, server_state=self.server_state, app_state={}
-            )
+            return self._protocol(config=self.config, server_state=self.server_state, app_state={})
 
         try:
             await asyncio.get_running_loop().connect_accepted_socket(protocol, client)

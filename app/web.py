@@ -25,7 +25,6 @@ from assay.app.connections import (
     Connections,
     PacedApp,
     WebLimits,
-    bounded_protocol,
 )
 from assay.app.output import plain
 from assay.app.reach import Reach, base_url
@@ -103,7 +102,7 @@ class WebServer:
             PacedApp(app, Allowance(limits, time.monotonic)),
             host=host,
             port=port,
-            http=bounded_protocol(self.connections),
+            http="h11",
             ws="none",
             h11_max_incomplete_event_size=MAX_HEADER_BYTES,
             timeout_keep_alive=5,

@@ -50,9 +50,14 @@ class Connection:
     @property
     def writer(self) -> ChainMarket:
         """The market, for writing. Raises Ask when no key was opened."""
+        self.require_account()
+        assert isinstance(self.market, ChainMarket)
+        return self.market
+
+    def require_account(self) -> None:
+        """Raises Ask when no key was opened."""
         if not isinstance(self.market, ChainMarket):
             raise Ask("this connection only reads", hint="pass --account NAME", code="no-account")
-        return self.market
 
     def ether(self, address: Address) -> int:
         """Ether of an account in wei."""

@@ -14,7 +14,7 @@ from enum import IntEnum
 from typing import Any, TypeVar, get_type_hints
 
 from assay.protocol.sampling import address_bytes
-from assay.protocol.types import Game
+from assay.protocol.types import Address, Game
 
 T = TypeVar("T")
 WORD = 32
@@ -45,7 +45,7 @@ def words(value: Any) -> bytes:
     if isinstance(value, bytes) and len(value) == 32:
         return value
     if isinstance(value, str):
-        return bytes(12) + address_bytes(value)  # type: ignore[arg-type]
+        return bytes(12) + address_bytes(Address(value))
     raise TypeError(f"{type(value).__name__} has no static encoding")
 
 
@@ -71,9 +71,9 @@ def decode(kind: type[T], data: bytes, address: Callable[[bytes], str]) -> T:
 def _taken(hint: Any, rest: list[bytes], address: Callable[[bytes], str]) -> Any:
     """A value of the type, off the front of the words that are left."""
     hint = getattr(hint, "__supertype__", hint)
-    if is_dataclass(hint):
+    if isinstance(hint, type) and is_dataclass(hint):
         hints = get_type_hints(hint)
-        return hint(**{f.name: _taken(hints[f.name], rest, address) for f in fields(hint)})  # type: ignore
+        return hint(**{f.name: _taken(hints[f.name], rest, address) for f in fields(hint)})
     if not rest:
         raise ValueError("words are missing")
     word = rest.pop(0)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from assay.protocol import trees
 from assay.protocol.dispute import (
@@ -89,8 +90,8 @@ def _require(holds: bool, error: str, why: str = "") -> None:
         raise IllegalMove(error, why)
 
 
-def _next(game: Game, now: Seconds, **changes: object) -> Game:
-    return replace(game, deadline=Seconds(now + game.move_time), **changes)  # type: ignore[arg-type]
+def _next(game: Game, now: Seconds, **changes: Any) -> Game:
+    return replace(game, deadline=Seconds(now + game.move_time), **changes)
 
 
 def _reveal_steps(game: Game, move: RevealSteps, now: Seconds) -> Game:

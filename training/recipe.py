@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -124,10 +125,10 @@ def _raised(error: Exception, file: Path, name: str) -> BadRecipe:
 
 
 @contextmanager
-def _importable(folder: Path, name: str, module: object) -> Iterator[None]:
+def _importable(folder: Path, name: str, module: ModuleType) -> Iterator[None]:
     """The module under its name (dataclasses need that) and its folder on the path, for a while."""
     sys.path.insert(0, str(folder))
-    sys.modules[name] = module  # type: ignore[assignment]
+    sys.modules[name] = module
     try:
         yield
     finally:

@@ -16,7 +16,7 @@ from torch.fx import Node as Traced
 from assay.program.isa import DType, Op
 from assay.program.lowering.context import Lowering, Number, Operand, Refused
 from assay.program.lowering.elementwise import result_dtype
-from assay.program.lowering.registry import lowers
+from assay.program.lowering.registry import Rule, lowers
 from assay.program.lowering.views import View
 
 _BITS = 32
@@ -108,7 +108,7 @@ def _and(context: Lowering, x: Operand, y: Operand) -> View:
     return masked(context, context.convert(tensor, DType.I32), int(mask))
 
 
-def _logic(op: Op) -> object:
+def _logic(op: Op) -> Rule:
     def lower(context: Lowering, traced: Traced, x: Operand, y: Operand) -> View:
         """Of bools the instruction, of integers by x + y = (x | y) + (x & y) = (x ^ y) + 2(x & y)."""
         if traced.meta["val"].dtype is torch.bool:
@@ -121,8 +121,8 @@ def _logic(op: Op) -> object:
     return lower
 
 
-lowers("bitwise_and.Tensor", "bitwise_and.Scalar", "bitwise_and.Scalar_Tensor")(_logic(Op.AND))  # type: ignore[arg-type]
-lowers("bitwise_or.Tensor", "bitwise_or.Scalar", "bitwise_or.Scalar_Tensor")(_logic(Op.OR))  # type: ignore[arg-type]
+lowers("bitwise_and.Tensor", "bitwise_and.Scalar", "bitwise_and.Scalar_Tensor")(_logic(Op.AND))
+lowers("bitwise_or.Tensor", "bitwise_or.Scalar", "bitwise_or.Scalar_Tensor")(_logic(Op.OR))
 
 
 @lowers("bitwise_xor.Tensor", "bitwise_xor.Scalar", "bitwise_xor.Scalar_Tensor")

@@ -255,8 +255,9 @@ def _nth(context: Lowering, x: View, n: int, dim: int, keepdim: bool) -> tuple[V
     values, places = _sorted(context, x, dim, False)
     if not x.shape:
         return values, places
-    found = [views.narrow(y, dim, n, n + 1) for y in (values, places)]
-    return tuple(y if keepdim else views.select(y, dim, 0) for y in found)  # type: ignore[return-value]
+    if keepdim:
+        return views.narrow(values, dim, n, n + 1), views.narrow(places, dim, n, n + 1)
+    return views.select(values, dim, n), views.select(places, dim, n)
 
 
 @lowers("kthvalue.default")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from typing import Any
 
 from assay.protocol.demands import Asked
 from assay.protocol.encoding import encode, words
@@ -143,9 +144,9 @@ class ClaimState:
         attested = self.claim.kind == Kind.OUTER or self.status.valid == terms.verifiers
         return Seconds(self.status.since + (1 if attested else 2) * terms.challenge_window)
 
-    def with_status(self, **changes: object) -> ClaimState:
+    def with_status(self, **changes: Any) -> ClaimState:
         """With some fields of its status replaced."""
-        return replace(self, status=replace(self.status, **changes))  # type: ignore[arg-type]
+        return replace(self, status=replace(self.status, **changes))
 
     def with_ballot(self, ballot: Ballot) -> ClaimState:
         """With one ballot replaced or added, and counted."""
