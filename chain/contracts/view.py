@@ -23,19 +23,18 @@ from assay.chain.contracts.compile import Artifacts
 from assay.chain.contracts.deploy import Deployment
 from assay.chain.contracts.index import Gateway, MarketIndex
 from assay.chain.contracts.records import unpack
+from assay.chain.contracts.seen_claims import SeenClaims
 from assay.chain.eth.abi import MalformedData
 from assay.chain.eth.contract import WrongAnswer
 from assay.chain.eth.events import Event, EventFollower, RolledBack
-from assay.chain.eth.rpc import Rpc, get_block, quantity
+from assay.chain.eth.rpc import Rpc
 from assay.protocol.demands import DemandView
 from assay.protocol.errors import Retry
 from assay.protocol.types import (
     ZERO_DIGEST,
     Address,
     Bounds,
-    Claim,
     ClaimId,
-    ClaimStatus,
     ClaimView,
     Conditions,
     GameView,
@@ -43,17 +42,13 @@ from assay.protocol.types import (
     JobId,
     JobView,
     Kind,
-    Phase,
     Progress,
     Role,
-    Seconds,
     StakeView,
-    Vote,
     Wei,
 )
 
 _ESCROW = 3  # IVault.Bucket
-_STANDING = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
 
 
 class Unknown(Retry):
@@ -92,9 +87,7 @@ class ChainView:
         )
         self._index = MarketIndex()
         self._answers = Answers(rpc, self.contracts, self._follower.cursor, self._follower.cursor_hash)
-        self._views: dict[ClaimId, ClaimView] = {}
-        self._block_time: Seconds | None = None
-        self._kept: dict[ClaimId, tuple[int, ClaimView]] = {}
+        self._claims = SeenClaims(rpc, self._answers)
         self._closed: dict[JobId, tuple[int, JobView]] = {}
         self._seen_s = float("-inf")
         self._readers = 0
@@ -132,27 +125,26 @@ class ChainView:
                 raise self._read_anew(error) from error
             if changes or not self._answers.are_of(self._follower.cursor, self._follower.cursor_hash):
                 self._answers.move(self._follower.cursor, self._follower.cursor_hash)
-                self._views.clear()
-                self._block_time = None
+                self._claims.moved()
             self._seen_s = self._clock()
 
     def _fold(self, changes: Sequence[Event | RolledBack]) -> None:
         events = [change for change in changes if isinstance(change, Event)]
         if len(events) < len(changes):
             agreed = min(c.block_number for c in changes if isinstance(c, RolledBack))
-            self._kept = {k: kept for k, kept in self._kept.items() if kept[0] <= agreed}
+            self._claims.forget_since(agreed)
             self._closed = {k: kept for k, kept in self._closed.items() if kept[0] <= agreed}
             self._restart_index()
         else:
             for event in events:
                 self._index.apply(event)
         for event in events:
-            self._forget(event)
+            self._claims.forget(event, self._index)
 
     def _read_anew(self, error: Exception) -> WrongAnswer:
         """Forget events that do not follow from one another: some were hidden, or made up."""
         self._follower.start_over()
-        self._kept.clear()
+        self._claims.clear()
         self._closed.clear()
         self._index = MarketIndex()
         return WrongAnswer(
@@ -236,8 +228,8 @@ class ChainView:
         """Every claim ever committed for the job, oldest first."""
         with self._pinned() as index:
             claim_ids = index.claims_of.get(job_id, [])
-            self._ask_claims([claim_id for claim_id in claim_ids if not self._knows(claim_id)], job_id)
-            return [self._view(claim_id) for claim_id in claim_ids]
+            self._claims.ask(index, claim_ids, self._claims_ahead(job_id))
+            return [self._claims.view(claim_id) for claim_id in claim_ids]
 
     def claim(self, claim_id: ClaimId) -> ClaimView:
         """One claim. Raises Unknown."""
@@ -247,9 +239,8 @@ class ChainView:
                 raise Unknown(
                     f"there is no claim 0x{claim_id.hex()} on this market", hint="assay job show JOB"
                 )
-            if not self._knows(claim_id):
-                self._ask_claims([claim_id], claim.job_id)
-            return self._view(claim_id)
+            self._claims.ask(index, [claim_id], self._claims_ahead(claim.job_id))
+            return self._claims.view(claim_id)
 
     def current(self, job_id: JobId, kind: Kind, round: int, shard: int) -> ClaimView | None:
         """The standing claim of a place (None: not committed, convicted, or overtaken by a rewind)."""
@@ -351,6 +342,11 @@ class ChainView:
                 if (other in closed) == (job_id in closed):
                     yield other
 
+    def _claims_ahead(self, job_id: JobId) -> Iterator[ClaimId]:
+        """Within a snapshot, the claims that will be asked for after one of this job."""
+        if self._looks:
+            yield from (i for other in self._ahead(job_id) for i in self._index.claims_of[other])
+
     def _ask_shards(self, what: str, job_id: JobId, shard: int) -> None:
         """Unless it is known: who holds a job's shards, at what price; and of open jobs after it what the
         batch has room for."""
@@ -365,68 +361,6 @@ class ChainView:
         )
         self._answers.gather(islice(keys, max(self._answers.batch, 2 * jobs[job_id].shards)))
 
-    def _knows(self, claim_id: ClaimId) -> bool:
-        return claim_id in self._kept or claim_id in self._views
-
-    def _view(self, claim_id: ClaimId) -> ClaimView:
-        return self._kept[claim_id][1] if claim_id in self._kept else self._views[claim_id]
-
-    def _ask_claims(self, asked: Sequence[ClaimId], job_id: JobId) -> None:
-        """Claims of a job, and what the batch has room for of others that this look will ask for.
-
-        Part by part: what has been answered is kept, whatever comes after it.
-        """
-        room = max(self._answers.batch // 2, 1)
-        for first in range(0, len(asked), room):
-            part = dict.fromkeys(asked[first : first + room])
-            if self._looks and len(part) < room:
-                more = (i for other in self._ahead(job_id) for i in self._index.claims_of[other])
-                new = (i for i in more if i not in part and not self._knows(i))
-                part |= dict.fromkeys(islice(new, room - len(part)))
-            self._ask_part(list(part))
-
-    def _ask_part(self, claim_ids: Sequence[ClaimId]) -> None:
-        claims = {claim_id: self._index.claims[claim_id] for claim_id in claim_ids}
-        self._answers.gather(("Tasks", name, claim_id) for claim_id in claims for name in ("status", "votes"))
-        statuses = {i: unpack(ClaimStatus, self._answers.read("Tasks", "status", i)) for i in claims}
-        standing = {i: _place(claims[i]) for i in claims if statuses[i].phase in _STANDING}
-        self._answers.gather(standing.values())
-        stale = {i: _overtaken(claims[i]) for i, place in standing.items() if self._answers.read(*place) != i}
-        self._answers.gather(stale.values())
-        for claim_id, claim in claims.items():
-            votes = tuple(unpack(Vote, vote) for vote in self._answers.read("Tasks", "votes", claim_id))
-            # Out of its place without a rewind: its round was closed without it.
-            left_out = claim_id in stale and not self._answers.read(*stale[claim_id])
-            roots, traces = self._index.roots[claim_id], self._index.traces.get(claim_id, {})
-            status = statuses[claim_id]
-            view = ClaimView(claim_id, claim, status, votes, claim_id in stale, left_out, roots, dict(traces))
-            if self._voting(claim, status):
-                self._views[claim_id] = view
-                continue
-            self._kept[claim_id] = (self.block, view)
-            self._answers.forget(("Tasks", name, claim_id) for name in ("status", "votes"))
-
-    def _voting(self, claim: Claim, status: ClaimStatus) -> bool:
-        """Whether votes may still be committed (rule 4.7): the one change of a claim that no event tells."""
-        if status.phase != Phase.SEEDED:
-            return False
-        return self._time() <= status.since + self._index.jobs[claim.job_id].vote_time
-
-    def _time(self) -> Seconds:
-        """Timestamp of the block that all answers are of; 0 while the node does not know it."""
-        if self._block_time is None:
-            block = get_block(self._rpc, self.block)
-            self._block_time = Seconds(0 if block is None else quantity(block["timestamp"], "a block's time"))
-        return self._block_time
-
-    def _forget(self, event: Event) -> None:
-        """Drop what an event may have changed; every other change of a claim names it in an event."""
-        if event.name in ("Rewound", "ShardsMissing"):
-            for claim_id in self._index.claims_of.get(JobId(event.arguments["jobId"]), []):
-                self._kept.pop(claim_id, None)
-        elif "claimId" in event.arguments:
-            self._kept.pop(ClaimId(event.arguments["claimId"]), None)
-
     def _restart_index(self) -> None:
         self._index = MarketIndex()
         for event in self._follower.history(MarketIndex.heeds):
@@ -440,13 +374,3 @@ def _standing(job_id: JobId) -> tuple[Key, Key]:
 
 def _stakes(account: Address, role: Role) -> list[Key]:
     return [("Stakes", name, account, int(role)) for name in ("active", "locked", "unbonding")]
-
-
-def _place(claim: Claim) -> Key:
-    """Which claim stands at the place of this one."""
-    return ("Tasks", "current", claim.job_id, int(claim.kind), claim.round, claim.shard)
-
-
-def _overtaken(claim: Claim) -> Key:
-    """Whether a rewind has overtaken the claim, whatever became of its round."""
-    return ("Jobs", "overtaken", claim.job_id, int(claim.kind), claim.round, claim.rewinds, False)

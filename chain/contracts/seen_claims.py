@@ -1,0 +1,117 @@
+"""What a view knows of claims: asked in batches, and kept until an event may have changed it.
+
+Contract: every change of a claim names it in an event, but for the end of its vote, which no event tells; so
+only a claim that may still be voted on is asked again at the next block. What was kept is forgotten when the
+block it was seen at is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from assay.chain.contracts.answers import Answers, Key
+from assay.chain.contracts.index import MarketIndex
+from assay.chain.contracts.records import unpack
+from assay.chain.eth.events import Event
+from assay.chain.eth.rpc import Rpc, get_block, quantity
+from assay.protocol.types import Claim, ClaimId, ClaimStatus, ClaimView, JobId, Phase, Seconds, Vote
+
+_STANDING = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
+
+
+class SeenClaims:
+    """Claims as of the block that the answers are of."""
+
+    def __init__(self, rpc: Rpc, answers: Answers) -> None:
+        self._rpc = rpc
+        self._answers = answers
+        self._voted_on: dict[ClaimId, ClaimView] = {}
+        self._kept: dict[ClaimId, tuple[int, ClaimView]] = {}
+        self._block_time: Seconds | None = None
+
+    def moved(self) -> None:
+        """The answers are of another block."""
+        self._voted_on.clear()
+        self._block_time = None
+
+    def clear(self) -> None:
+        """Forget what was kept."""
+        self._kept.clear()
+
+    def forget_since(self, agreed: int) -> None:
+        """Forget what was seen at blocks after `agreed`, which are gone."""
+        self._kept = {claim_id: seen for claim_id, seen in self._kept.items() if seen[0] <= agreed}
+
+    def forget(self, event: Event, index: MarketIndex) -> None:
+        """Forget what an event may have changed."""
+        if event.name in ("Rewound", "ShardsMissing"):
+            for claim_id in index.claims_of.get(JobId(event.arguments["jobId"]), []):
+                self._kept.pop(claim_id, None)
+        elif "claimId" in event.arguments:
+            self._kept.pop(ClaimId(event.arguments["claimId"]), None)
+
+    def view(self, claim_id: ClaimId) -> ClaimView:
+        """A claim that was asked for."""
+        return self._kept[claim_id][1] if claim_id in self._kept else self._voted_on[claim_id]
+
+    def ask(self, index: MarketIndex, claim_ids: Sequence[ClaimId], ahead: Iterator[ClaimId]) -> None:
+        """Know these claims, and of those that will be asked for next, `ahead`, what the batch has room for.
+
+        Part by part: what has been answered is kept, whatever comes after it.
+        """
+        asked = [claim_id for claim_id in claim_ids if not self._knows(claim_id)]
+        room = max(self._answers.batch // 2, 1)
+        for first in range(0, len(asked), room):
+            part = dict.fromkeys(asked[first : first + room])
+            if len(part) < room:
+                new = (i for i in ahead if i not in part and not self._knows(i))
+                part |= dict.fromkeys(islice(new, room - len(part)))
+            self._ask_part(index, list(part))
+
+    def _knows(self, claim_id: ClaimId) -> bool:
+        return claim_id in self._kept or claim_id in self._voted_on
+
+    def _ask_part(self, index: MarketIndex, claim_ids: Sequence[ClaimId]) -> None:
+        claims = {claim_id: index.claims[claim_id] for claim_id in claim_ids}
+        self._answers.gather(("Tasks", name, claim_id) for claim_id in claims for name in ("status", "votes"))
+        statuses = {i: unpack(ClaimStatus, self._answers.read("Tasks", "status", i)) for i in claims}
+        standing = {i: _place(claims[i]) for i in claims if statuses[i].phase in _STANDING}
+        self._answers.gather(standing.values())
+        stale = {i: _overtaken(claims[i]) for i, place in standing.items() if self._answers.read(*place) != i}
+        self._answers.gather(stale.values())
+        for claim_id, claim in claims.items():
+            votes = tuple(unpack(Vote, vote) for vote in self._answers.read("Tasks", "votes", claim_id))
+            # Out of its place without a rewind: its round was closed without it.
+            left_out = claim_id in stale and not self._answers.read(*stale[claim_id])
+            roots, traces = index.roots[claim_id], index.traces.get(claim_id, {})
+            status = statuses[claim_id]
+            view = ClaimView(claim_id, claim, status, votes, claim_id in stale, left_out, roots, dict(traces))
+            if self._voting(index, claim, status):
+                self._voted_on[claim_id] = view
+                continue
+            self._kept[claim_id] = (self._answers.block, view)
+            self._answers.forget(("Tasks", name, claim_id) for name in ("status", "votes"))
+
+    def _voting(self, index: MarketIndex, claim: Claim, status: ClaimStatus) -> bool:
+        """Whether votes may still be committed (rule 4.7): the one change of a claim that no event tells."""
+        if status.phase != Phase.SEEDED:
+            return False
+        return self._time() <= status.since + index.jobs[claim.job_id].vote_time
+
+    def _time(self) -> Seconds:
+        """Timestamp of the block that all answers are of; 0 while the node does not know it."""
+        if self._block_time is None:
+            block = get_block(self._rpc, self._answers.block)
+            self._block_time = Seconds(0 if block is None else quantity(block["timestamp"], "a block's time"))
+        return self._block_time
+
+
+def _place(claim: Claim) -> Key:
+    """Which claim stands at the place of this one."""
+    return ("Tasks", "current", claim.job_id, int(claim.kind), claim.round, claim.shard)
+
+
+def _overtaken(claim: Claim) -> Key:
+    """Whether a rewind has overtaken the claim, whatever became of its round."""
+    return ("Jobs", "overtaken", claim.job_id, int(claim.kind), claim.round, claim.rewinds, False)
