@@ -64,3 +64,13 @@ def parse_bytes(text: str) -> int:
             code="bad-size",
         )
     return int(match[1]) * 10 ** _BYTE_SCALE[match[2]]
+
+
+def show_bytes(count: int) -> str:
+    """``3.2 MB``, in powers of ten."""
+    size, unit = float(count), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if size < 1000 or unit == "TB":
+            break
+        size /= 1000
+    return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"

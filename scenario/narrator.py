@@ -7,13 +7,12 @@ why. Nothing is told that a node did not report.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from assay.app.invocation import event_of
 from assay.app.units import show_amount
-from assay.protocol.types import Address
 
 Event = dict[str, Any]
 
@@ -34,10 +33,9 @@ _MOVES = {
 
 @dataclass
 class Narrator:
-    """Turns events into lines. `names`: account -> node name."""
+    """Turns events into lines."""
 
-    names: Mapping[Address, str]
-    places: dict[str, str]
+    places: dict[str, str] = field(default_factory=dict)
     """Claim id -> "task 1/0", learnt on the way."""
 
     def line(self, name: str, event: Event) -> str | None:
@@ -50,6 +48,12 @@ class Narrator:
             return None
         colour = {"s": "cyan", "v": "green", "w": "magenta", "c": "yellow"}.get(name[0], "white")
         return f"[{colour}]{name:<11}[/] {text}"
+
+    def _said(self, event: Event) -> str:
+        return str(event["text"])
+
+    def _disturbed(self, event: Event) -> str:
+        return f"[bold red]{event['plan']}[/]"
 
     def _place(self, event: Event) -> str:
         return self.places.get(event.get("claim", ""), "a claim")

@@ -7,6 +7,7 @@ report adds nothing.
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,9 +15,25 @@ from rich.text import Text
 
 from assay.app.invocation import App
 from assay.app.output import table
+from assay.app.units import show_amount
 from assay.protocol.types import Address, GameView
 from assay.scenario.balances import Snapshot, balance_table
 from assay.scenario.narrator import Event
+
+
+@dataclass(frozen=True)
+class Played:
+    """A game, by its end."""
+
+    game_id: int
+    moves: int
+    reason: str
+    decided: bool
+    challenger_won: bool
+
+    @classmethod
+    def of(cls, view: GameView) -> Played:
+        return cls(view.game_id, view.moves, view.reason, view.decided, view.challenger_won)
 
 
 @dataclass
@@ -34,8 +51,7 @@ class Outcome:
     """How each demand for a state ended."""
     missing_shards: list[dict[str, int]] = field(default_factory=list)
     """Shards that rounds were closed without."""
-    games: list[GameView] = field(default_factory=list)
-    game_gas: int = 0
+    games: list[Played] = field(default_factory=list)
     gas: dict[str, list[int]] = field(default_factory=dict)
     held_out_loss: list[float] = field(default_factory=list)
     parameters: int = 0
@@ -56,10 +72,43 @@ class Outcome:
         """Everybody whose tokens are counted."""
         return list(self.after.parties) if self.after is not None else []
 
+    @classmethod
+    def from_report(cls, data: Mapping[str, Any], events: list[tuple[str, Event]]) -> Outcome:
+        """What `report_of` has told, as JSON gives it back, with the events of the run. Raises LookupError,
+        TypeError and ValueError for what is no such report."""
+        games = [
+            Played(int(g["id"]), int(g["moves"]), str(g["reason"]), True, bool(g["challengerWon"]))
+            for g in data["games"]
+        ]
+        return cls(
+            float(data["secondsReady"]),
+            float(data["secondsRun"]),
+            events,
+            [_fallen(fallen) for fallen in data["convicted"]],
+            [{key: str(lie[key]) for key in ("verifier", "finding")} for lie in data["lies"]],
+            [str(demand) for demand in data["demands"]],
+            [{key: int(place[key]) for key in ("round", "shard")} for place in data["missingShards"]],
+            games,
+            {str(kind): [int(used) for used in all_] for kind, all_ in data["gasUsed"].items()},
+            [float(loss) for loss in data["heldOutLoss"]],
+            int(data["parameters"]),
+            data["verified"],
+            str(data["sample"]),
+            Snapshot.from_report(data["before"]),
+            Snapshot.from_report(data["after"]),
+        )
+
     def change(self, name: str) -> int:
         """What a party has more (or less) after the run, in smallest units."""
         assert self.before is not None and self.after is not None
         return self.after.parties[name] - self.before.parties[name]
+
+
+def _fallen(told: Mapping[str, Any]) -> dict[str, Any]:
+    """A conviction as a report tells it."""
+    texts = {key: str(told[key]) for key in ("claimant", "kind", "finding")}
+    numbers = {key: int(told[key]) for key in ("round", "shard", "passedBy")}
+    return texts | numbers | {"guilty": [str(name) for name in told["guilty"]]}
 
 
 def gas_by_kind(app: App, accounts: dict[str, Address]) -> dict[str, list[int]]:
@@ -79,9 +128,20 @@ def gas_by_kind(app: App, accounts: dict[str, Address]) -> dict[str, list[int]]:
     return found
 
 
-def report(app: App, name: str, outcome: Outcome, missing: list[str]) -> None:
-    """The closing tables, or one object with --json."""
-    data = {
+def judge(promised: Callable[[Outcome], list[str]], outcome: Outcome) -> list[str]:
+    """What is missing of what was promised; empty when the scenario passed."""
+    missing = promised(outcome)
+    losses = outcome.held_out_loss
+    if len(losses) < 2 or not losses[-1] < losses[0]:
+        missing.append(f"the loss did not fall: {losses}")
+    if outcome.verified is None:
+        missing.append("the model was not checked against its receipt")
+    return missing
+
+
+def report_of(name: str, outcome: Outcome, missing: list[str]) -> dict[str, Any]:
+    """All that the report tells, in the form of JSON; `Outcome.from_report` reads it."""
+    return {
         "scenario": name,
         "passed": not missing,
         "missing": missing,
@@ -94,16 +154,24 @@ def report(app: App, name: str, outcome: Outcome, missing: list[str]) -> None:
         "missingShards": outcome.missing_shards,
         "demands": outcome.demands,
         "games": [
-            {"moves": g.moves, "reason": g.reason, "challengerWon": g.challenger_won} for g in outcome.games
+            {"id": g.game_id, "moves": g.moves, "reason": g.reason, "challengerWon": g.challenger_won}
+            for g in outcome.games
+            if g.decided
         ],
         "disputeGas": dispute_gas(outcome.gas),
         "gas": {kind: int(statistics.median(used)) for kind, used in sorted(outcome.gas.items())},
+        "gasUsed": outcome.gas,
         "verified": outcome.verified,
+        "sample": outcome.sample,
         "before": outcome.before,
         "after": outcome.after,
     }
+
+
+def report(app: App, attackers: Sequence[str], name: str, outcome: Outcome, missing: list[str]) -> None:
+    """The closing tables, or one object with --json."""
     if app.output.as_json:
-        app.output.result("scenario", data)
+        app.output.result("scenario", report_of(name, outcome, missing))
         return
     out = app.output.out
     losses = " → ".join(f"{loss:.3f}" for loss in outcome.held_out_loss)
@@ -123,19 +191,42 @@ def report(app: App, name: str, outcome: Outcome, missing: list[str]) -> None:
     for game in outcome.games:
         side = "challenger" if game.challenger_won else "defender"
         out.print(f"game {game.game_id}: {game.moves} moves, won by the {side} ({game.reason})")
-    out.print(f"gas of the whole dispute: {data['disputeGas']:,}")
+    if outcome.games:
+        out.print(f"gas of all disputes: {dispute_gas(outcome.gas):,}")
     rows = table("gas by transaction", "entry point", "#count", "#median", "#most")
     for kind, used in sorted(outcome.gas.items()):
         rows.add_row(kind, str(len(used)), f"{int(statistics.median(used)):,}", f"{max(used):,}")
     out.print(rows)
     if outcome.before and outcome.after:
         out.print(balance_table(outcome.before, outcome.after))
+        for line in in_short(attackers, outcome):
+            out.print(line)
     out.print(Text("what the model writes after 'def ':\n" + outcome.sample, style="italic"))
     out.print(f"ready after {outcome.seconds_ready:.0f} s, done after {outcome.seconds_run:.0f} s")
     if missing:
         out.print("[bold red]FAILED:[/] " + "; ".join(missing))
     else:
         out.print(f"[bold green]{name}: everything that it promises happened.[/]")
+
+
+def in_short(attackers: Sequence[str], outcome: Outcome) -> list[str]:
+    """What the attack has cost whoever attacked, and what everybody else has kept."""
+    others = [name for name in outcome.parties() if name not in (*attackers, "client", "faucet")]
+
+    def told(names: Sequence[str]) -> str:
+        change = sum(outcome.change(name) for name in names)
+        return f"{'+' if change > 0 else ''}{show_amount(change)}"
+
+    guilty = {name for fallen in outcome.convicted for name in fallen["guilty"] if name not in attackers}
+    honest = [name for name in others if name not in guilty]
+    lines = [f"the attack: {', '.join(attackers)} {told(attackers)}"] if attackers else []
+    if guilty:
+        lines.append(f"who covered for it: {', '.join(sorted(guilty))} {told(sorted(guilty))}")
+    lines.append(f"{'all other nodes' if attackers else 'all nodes'}: {told(honest)}, and none lost anything")
+    losers = [name for name in honest if outcome.change(name) < 0]
+    if losers:
+        lines[-1] = f"all other nodes: {told(honest)}, of which {', '.join(losers)} lost {told(losers)}"
+    return lines
 
 
 def dispute_gas(gas: dict[str, list[int]]) -> int:

@@ -15,10 +15,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from enum import Enum
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.live import Live
+from rich.markup import escape
 from rich.text import Text
 
 from assay.app.invocation import App
@@ -28,11 +30,13 @@ from assay.devnet.market import NodeSpec, bring_up, fund_account, make_account, 
 from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, template
 from assay.protocol.errors import AssayError, Stop
-from assay.protocol.types import Address, ClaimView, JobId, Kind, Phase, Vote
+from assay.protocol.types import Address, ClaimView, GameView, JobId, Kind, Phase, Vote
 from assay.scenario.balances import snapshot
 from assay.scenario.catalogue import SCENARIOS, Scenario
-from assay.scenario.narrator import EventTail, Narrator
-from assay.scenario.outcome import Outcome, gas_by_kind, report
+from assay.scenario.disturbances import disturb
+from assay.scenario.narrator import Event, EventTail, Narrator
+from assay.scenario.outcome import Outcome, Played, gas_by_kind, judge, report, report_of
+from assay.scenario.recording import Recording
 
 if TYPE_CHECKING:
     from assay.node.states import StateProvider
@@ -69,10 +73,19 @@ class Run:
     """One run of a scenario."""
 
     def __init__(
-        self, app: App, scenario: Scenario, body: JobFile, out: Path, dashboard: Shown = Shown.NOT
+        self,
+        app: App,
+        scenario: Scenario,
+        body: JobFile,
+        out: Path,
+        recording: Recording,
+        dashboard: Shown = Shown.NOT,
     ) -> None:
         self.app, self.scenario, self.body, self.out = app, scenario, body, out
-        self.dashboard = dashboard
+        self.recording, self.dashboard = recording, dashboard
+        self.narrator = Narrator()
+        self.games: list[GameView] = []
+        self._disturbances = list(scenario.disturbances)
         self.outcome = Outcome()
         self.say = app.output.err.print
         self.addresses: dict[str, Address] = {}
@@ -85,7 +98,7 @@ class Run:
         begin = time.monotonic()
         specs = self.scenario.nodes()
         self.say(f"[bold]{self.scenario.name}[/]: {self.scenario.summary}")
-        self.say("[yellow]client[/]      traces the model's training step into a program")
+        self.tell("client", "traces the model's training step into a program")
         with ThreadPoolExecutor(1) as beside:
             files = beside.submit(build, self.body)
             self._accounts(specs)
@@ -110,19 +123,18 @@ class Run:
         from assay.jobfile.post import publish_and_post
 
         self.outcome.parameters = sum(x.numel() for x in files.genesis[: files.inner.params])
-        self.say(
-            f"[yellow]client[/]      {self.outcome.parameters:,} parameters,"
+        self.tell(
+            "client",
+            f"{self.outcome.parameters:,} parameters,"
             f" {len(files.inner.nodes):,} nodes,"
-            f" {len(files.records):,} records of {files.records.record_size} bytes"
+            f" {len(files.records):,} records of {files.records.record_size} bytes",
         )
         connection, storage = self.app.connect("client"), self.app.storage("client")
         connection.writer.deposit("scenario/deposit", CLIENT_TOKENS)
         self.outcome.before = snapshot(connection, self._parties())
         with ExitStack() as shown, serve_blocks("client", connection, storage):
             job_id = publish_and_post(self.app, connection, storage, self.body, files, BUDGET)
-            self.say(
-                f"[yellow]client[/]      posts job {job_id.hex()[:16]} with a budget of {show_amount(BUDGET)}"
-            )
+            self.tell("client", f"posts job {job_id.hex()[:16]} with a budget of {show_amount(BUDGET)}")
             self._show(shown, job_id)
             self._follow(connection, storage, job_id, [spec.name for spec in specs])
             self._finish(connection, storage, job_id)
@@ -135,9 +147,29 @@ class Run:
         from assay.dashboard.serve import serving
 
         url = f"{shown.enter_context(serving(self.app))}/#/job/{job_id.hex()[:16]}"
-        self.say(f"[yellow]dashboard[/]   {url} until the run is over")
+        self.tell("dashboard", f"{url} until the run is over")
         if self.dashboard == Shown.OPENED:
             webbrowser.open(url)
+
+    def tell(self, name: str, text: str) -> None:
+        """Something that no node says."""
+        event = {"event": "said", "text": text}
+        self.recording.told(name, event)
+        if line := self.narrator.line(name, {**event, "text": escape(text)}):
+            self.say(line)
+
+    def _seen(self, name: str, event: Event) -> None:
+        self.outcome.events.append((name, event))
+        self.recording.told(name, event)
+        if line := self.narrator.line(name, event):
+            self.say(line)
+
+    def _disturb(self, name: str, event: Event) -> None:
+        """What is to happen once this event is there."""
+        due = [d for d in self._disturbances if (d.node, d.event) == (name, event["event"])]
+        for disturbance in due:
+            self._disturbances.remove(disturbance)
+            self._seen("devnet", {"event": "disturbed", "plan": disturb(self.app, disturbance)})
 
     def _follow(
         self,
@@ -151,7 +183,6 @@ class Run:
         from assay.client.following import follow
 
         tail = EventTail({name: node_events(self.app.settings.home, name) for name in names})
-        narrator = Narrator({address: name for name, address in self.addresses.items()}, {})
         deadline = time.monotonic() + limit_s
         terminal = self.app.output.err.is_terminal
         with Live(
@@ -159,9 +190,8 @@ class Run:
         ) as live:
             while True:
                 for name, event in tail.new():
-                    self.outcome.events.append((name, event))
-                    if line := narrator.line(name, event):
-                        self.say(line)
+                    self._seen(name, event)
+                    self._disturb(name, event)
                 connection.market.refresh()
                 following = follow(connection.market, job_id)
                 if terminal:
@@ -187,17 +217,19 @@ class Run:
         from assay.node.states import open_state_provider
 
         outcome, market = self.outcome, connection.market
-        outcome.games = list(market.games(job_id))
+        self.games = list(market.games(job_id))
+        outcome.games = [Played.of(view) for view in self.games]
         storage.follow(market)
-        self.say("[yellow]client[/]      fetches the model, led to the root that the chain settled")
+        self.tell("client", "fetches the model, led to the root that the chain settled")
         with market.snapshot():
             fetch(market, storage.blocks, job_id, self.out, RESOURCE_LIMITS, connection.chain, market.block)
         outcome.verified = verify(self.out)
-        self.say(f"[yellow]client[/]      offline: it is consistent with {self.out / 'receipt.json'}")
+        self.tell("client", f"offline: it is consistent with {self.out / 'receipt.json'}")
         seen = compare(read_receipt(self.out), market, connection.chain, market.block)
-        self.say(
-            f"[yellow]client[/]      on the chain at block {seen.block}: all {seen.claims} claims of the"
-            f" receipt, {seen.settled} of them settled"
+        self.tell(
+            "client",
+            f"on the chain at block {seen.block}: all {seen.claims} claims of the"
+            f" receipt, {seen.settled} of them settled",
         )
         engine = engine_of(self.app.settings)
         state_provider = open_state_provider(
@@ -239,7 +271,7 @@ class Run:
                         "finding": describe(found) if found else "",
                     }
                 )
-        for game in self.outcome.games:
+        for game in self.games:
             view = market.claim(game.game.claim_id)
             for vote in view.votes:
                 if game.challenger_won and vote.verifier == game.game.defender:
@@ -252,7 +284,7 @@ class Run:
         the game was won, or no game was, and the input is at fault (rule 5.1)."""
         from assay.node.audit import sampled
 
-        won = [g.game for g in self.outcome.games if g.challenger_won and g.game.claim_id == view.claim_id]
+        won = [g.game for g in self.games if g.challenger_won and g.game.claim_id == view.claim_id]
         won = [game for game in won if game.defender == view.claim.claimant]
         valid = [vote for vote in view.votes if vote.revealed and vote.valid]
         if not won:
@@ -289,15 +321,16 @@ def held_out_losses(state_provider: StateProvider, job_id: JobId, body: JobFile)
     return [evaluated(model, made.loss, made.dataset.layout, rows).loss for model in loaded]
 
 
-def judge(scenario: Scenario, outcome: Outcome) -> list[str]:
-    """What is missing of what was promised; empty when the scenario passed."""
-    missing = scenario.promised(outcome)
-    losses = outcome.held_out_loss
-    if len(losses) < 2 or not losses[-1] < losses[0]:
-        missing.append(f"the loss did not fall: {losses}")
-    if outcome.verified is None:
-        missing.append("the model was not checked against its receipt")
-    return missing
+def next_steps(recording: Path) -> list[str]:
+    """What one may do after a scenario, to be typed as it stands."""
+    steps = [] if which("assay") else [("source .venv/bin/activate", "the commands below are there")]
+    steps += [
+        (f"assay devnet scenario replay {recording}", "this run once more, faster"),
+        ("assay devnet scenario list", "other cheats, and the attacks that each one shows"),
+        ("assay devnet up", "a market that stays, for jobs of your own: docs/tutorials/researcher.md"),
+    ]
+    width = max(len(command) for command, _ in steps)
+    return ["next:", *(f"  {command:<{width}}  # {what}" for command, what in steps)]
 
 
 def _leave(*_: object) -> None:
@@ -315,15 +348,21 @@ def run_scenario(
         raise Stop(
             f"there is no scenario {name!r}", hint=f"there are: {', '.join(SCENARIOS)}", code="not-found"
         )
-    run = Run(app, scenario, demo_job(source, quick, scenario), out, dashboard)
+    recording = Recording(app.settings.home / "recordings" / f"{name}.jsonl", name)
+    run = Run(app, scenario, demo_job(source, quick, scenario), out, recording, dashboard)
     signal.signal(signal.SIGTERM, _leave)
+    data = None
     try:
         outcome = run.play()
+        missing = judge(scenario.promised, outcome)
+        data = report_of(name, outcome, missing)
     finally:
+        recording.close(data)
         try:
             take_down(app.settings.home)
         except AssayError as error:
             app.output.say(f"taking the devnet down: {error.message}")
-    missing = judge(scenario, outcome)
-    report(app, scenario.name, outcome, missing)
+    report(app, scenario.attackers, scenario.name, outcome, missing)
+    for line in next_steps(recording.path):
+        app.output.say(line)
     return not missing

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from assay.node.artifacts import LoadedJob, State
-from assay.node.checkpoints import Checkpoint
+from assay.node.checkpoints import Checkpoint, publish_state
 from assay.node.work import Work
 from assay.program.fault import Fault, NodeFault, StateFault
 from assay.program.state import state_root
@@ -154,6 +154,61 @@ class InventingSolver(CheatingSolver):
     def make_shop(self, job: JobView, work: Work) -> TaskTrainer:
         self.emit("fault-planted", plan="invents every segment of its tasks")
         return _Inventions(self.market, self.blocks, job, work, self._progress)
+
+
+class _Patchwork(TaskTrainer):
+    """Tasks that are trained honestly, and claimed otherwise: `patch` gives the ends that are claimed."""
+
+    def __init__(self, *args: Any, patch: Callable[[_Patchwork], list[Checkpoint]], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.patch = patch
+
+    def honest_ends(self) -> list[Checkpoint]:
+        """The states at the ends of the segments of the task that was trained last, as published."""
+        assert self._task is not None
+        return self._task.leaves
+
+    def published_between(self, share: float) -> Checkpoint:
+        """A state between the task's first and last, published like any other."""
+        task = self._task
+        assert task is not None
+        start = self.state_provider.input_state(Kind.TASK, task.round, task.shard)
+        mixed = [
+            torch.lerp(a, b, share) if a.is_floating_point() else a
+            for a, b in zip(start, task.state, strict=True)
+        ]
+        return publish_state(self._blocks, mixed)
+
+    def task_draft(self, round_: int, shard: int, rewinds: int) -> Draft:
+        super().task_draft(round_, shard, rewinds)
+        return self._draft(Kind.TASK, round_, shard, self.patch(self))
+
+
+def interpolated(shop: _Patchwork) -> list[Checkpoint]:
+    """The first state and the last are right, and what lies between is drawn with a ruler."""
+    leaves = shop.honest_ends()
+    between = [shop.published_between(i / (len(leaves) - 1)) for i in range(1, len(leaves) - 1)]
+    return [leaves[0], *between, leaves[-1]]
+
+
+def half_invented(shop: _Patchwork) -> list[Checkpoint]:
+    """The first half of the segments is right, and the rest is made up."""
+    leaves = shop.honest_ends()
+    kept = leaves[: len(leaves) // 2 + 1]
+    made_up = (sha256(b"made up" + leaf.root).digest() for leaf in leaves[len(kept) :])
+    return [*kept, *(Checkpoint("", root) for root in made_up)]
+
+
+class PatchworkSolver(CheatingSolver):
+    """`SolverService` that trains its tasks, and claims other states at some of the segments' ends."""
+
+    def __init__(self, *args: Any, patch: Callable[[_Patchwork], list[Checkpoint]], **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.patch = patch
+
+    def make_shop(self, job: JobView, work: Work) -> TaskTrainer:
+        self.emit("fault-planted", plan=f"claims states that it has not computed: {self.patch.__name__}")
+        return _Patchwork(self.market, self.blocks, job, work, self._progress, patch=self.patch)
 
 
 class IdleSolver(CheatingSolver):

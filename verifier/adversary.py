@@ -6,12 +6,15 @@ defend say so with the event ``fault-planted``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
 from assay.node.audit import Attestation, attest, keyed_trace, sampled
+from assay.node.role import Action
 from assay.protocol import sampling
-from assay.protocol.types import ZERO_DIGEST, Address, ClaimView
+from assay.protocol.types import ZERO_DIGEST, Address, ClaimId, ClaimView
+from assay.verifier import policy
 from assay.verifier.service import VerifierService
 
 
@@ -58,3 +61,19 @@ class ColludingVerifier(VerifierService):
         traces = [keyed_trace(state_provider, view, segment, key) for segment in segments]
         known = tuple(root if isinstance(root, bytes) else ZERO_DIGEST for root in traces)
         return Attestation(True, known, None, tuple(segments))
+
+
+class SilentVerifier(VerifierService):
+    """Commits to its votes and shows none of them: it drops the draws that it does not want."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._dropped: set[ClaimId] = set()
+
+    def decide(self) -> Sequence[Action]:
+        actions = super().decide()
+        for action in actions:
+            if isinstance(action, policy.RevealVote) and action.claim_id not in self._dropped:
+                self._dropped.add(action.claim_id)
+                self.emit("fault-planted", plan="shows no vote", claim=action.claim_id.hex())
+        return [action for action in actions if not isinstance(action, policy.RevealVote)]

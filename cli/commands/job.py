@@ -13,6 +13,7 @@ from assay.app.invocation import app_of
 from assay.app.output import table
 from assay.app.units import parse_amount, show_amount
 from assay.cli.commands import job_post
+from assay.cli.commands.job_estimate import estimate
 from assay.cli.commands.job_model import JobArgument, evaluate, export, fetch, sample, verify
 
 commands = typer.Typer(
@@ -21,6 +22,7 @@ commands = typer.Typer(
 )
 commands.command()(job_post.init)
 commands.command()(job_post.validate)
+commands.command()(estimate)
 commands.command()(job_post.post)
 commands.command("serve")(job_post.serve_files)
 

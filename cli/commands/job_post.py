@@ -16,7 +16,7 @@ from assay.app.units import parse_amount, show_amount
 from assay.cli.node.options import AnnounceUrl, Host
 from assay.node.shortage import shortage
 from assay.protocol.errors import Ask, AssayError
-from assay.protocol.types import Address, JobId, Wei
+from assay.protocol.types import JobId, Wei
 
 if TYPE_CHECKING:
     from assay.app.wiring import Connection
@@ -106,13 +106,11 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     body = read_job_file(file)
     app.output.say(TRACING)
     from assay.app.machine import RESOURCE_LIMITS
-    from assay.client.posting import estimate
     from assay.jobfile.build import build
+    from assay.jobfile.estimate import drafted
     from assay.jobfile.rehearsal import warnings_of
-    from assay.jobfile.terms import conditions_of, terms_of
-    from assay.node.artifacts import Published, program_ref, sizes_of
     from assay.program.validate import validate as check
-    from assay.protocol.params import admitting
+    from assay.protocol.params import worst_case
     from assay.training.precision import REHEARSED_STEPS
 
     files = build(body)
@@ -128,20 +126,7 @@ def validate(context: typer.Context, file: FileArgument) -> None:
         max_bytes=RESOURCE_LIMITS.step_bytes,
         max_operations=RESOURCE_LIMITS.step_operations,
     )
-    published = Published(
-        b"\1" * 32,
-        program_ref(files.inner),
-        program_ref(files.outer),
-        files.records.tree.root,
-        bytes(32),
-        bytes(32),
-        len(files.records),
-        files.records.record_size,
-        sizes_of(files.inner, files.outer),
-    )
-    conditions = conditions_of(body)
-    terms = terms_of(body, published, bytes(32), Address("0x" + "11" * 20), 0)
-    worst = estimate(terms, conditions, admitting(conditions))
+    worst = worst_case(drafted(body, files))
     app.output.say(f"rehearsing the first {REHEARSED_STEPS} steps")
     warnings = warnings_of(files, body.training.seed)
     split = [str(product) for product in files.chosen if product.precision != "single"]

@@ -12,7 +12,7 @@ from assay.app.ids import job_id_of
 from assay.app.invocation import app_of
 from assay.app.units import parse_amount, parse_duration
 from assay.cli.node import drills
-from assay.cli.node.options import AnnounceUrl, Host
+from assay.cli.node.options import AnnounceUrl, Host, Notify, Webhook
 from assay.protocol.errors import Ask
 
 commands = typer.Typer(no_args_is_help=True, help="Train shards of jobs and be paid for it.")
@@ -24,9 +24,8 @@ def run(
     host: Host = None,
     announce_url: AnnounceUrl = None,
     port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
-    webhook: Annotated[
-        str | None, typer.Option(help="URL that is told, by POST, of a clock that has half or a tenth left.")
-    ] = None,
+    webhook: Webhook = None,
+    notify: Notify = False,
     min_price: Annotated[str, typer.Option(help="Least price of a task.")] = "0tok",
     max_shards: Annotated[int, typer.Option(help="Most shards held at once.")] = 4,
     patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
@@ -55,6 +54,7 @@ def run(
     """Run a solver until stopped."""
     from assay.app.machine import engine_of, limits_of
     from assay.cli.node.acceptance import read_acceptance
+    from assay.cli.node.alarms import ways
     from assay.cli.node.fitness import before_work
     from assay.cli.node.ranks import ranks_of, serve_if_later
     from assay.cli.node.room import disk_budget
@@ -67,6 +67,7 @@ def run(
     if serve_if_later():
         return
     app.choose(host=host, announce_url=announce_url)
+    tell = ways(webhook, notify)
     engine = engine_of(app.settings)
     before_work(app, engine.device)
     several = ranks_of(ranks, engine, app.settings)
@@ -89,7 +90,7 @@ def run(
         return kind(*common, budget=budget, emit=parts.emit, engine=engine, poll_s=poll)
 
     try:
-        run_node(app, port, make, webhook=webhook, serve=not withhold)
+        run_node(app, port, make, tell=tell, serve=not withhold)
     finally:
         if several is not None:
             several.close()

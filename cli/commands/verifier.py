@@ -13,7 +13,7 @@ from assay.app.ids import parse_id
 from assay.app.invocation import app_of
 from assay.app.output import Exit, table
 from assay.app.units import parse_amount, parse_duration, show_amount
-from assay.cli.node.options import AnnounceUrl, Cluster, Host, Width
+from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Webhook, Width
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind, Wei
 
@@ -26,9 +26,8 @@ def run(
     host: Host = None,
     announce_url: AnnounceUrl = None,
     port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
-    webhook: Annotated[
-        str | None, typer.Option(help="URL that is told, by POST, of a clock that has half or a tenth left.")
-    ] = None,
+    webhook: Webhook = None,
+    notify: Notify = False,
     patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
     bond_budget: Annotated[str, typer.Option(help="Most in bonds of own challenges at once.")] = "100tok",
     seed_age: Annotated[
@@ -54,18 +53,26 @@ def run(
     copy_from: Annotated[
         str | None, typer.Option(help="Drills only: attest with this account's traces.")
     ] = None,
+    silent: Annotated[bool, typer.Option(help="Drills only: commit to votes and show none.")] = False,
 ) -> None:
     """Run a verifier until stopped."""
     from assay.app.accounts import resolve
     from assay.app.machine import RESOURCE_LIMITS, engine_of, limits_of, secret_of
+    from assay.cli.node.alarms import ways
     from assay.cli.node.replays import replays_of
     from assay.cli.node.run import NodeParts, run_node
-    from assay.verifier.adversary import ColludingVerifier, CopyingVerifier, LazyVerifier
+    from assay.verifier.adversary import (
+        ColludingVerifier,
+        CopyingVerifier,
+        LazyVerifier,
+        SilentVerifier,
+    )
     from assay.verifier.policy import ClassLimits, Limits
     from assay.verifier.service import VerifierService
 
     app = app_of(context)
     app.choose(host=host, announce_url=announce_url)
+    tell = ways(webhook, notify)
     engine = engine_of(app.settings)
     several = replays_of(replays, ray, engine)
     engine = replace(engine, replays=several)
@@ -86,6 +93,8 @@ def run(
         accepted if join else None,
     )
     kind: Callable[..., VerifierService] = LazyVerifier if lazy else VerifierService
+    if silent:
+        kind = SilentVerifier
     if collude_with:
         accomplices = frozenset(resolve(app, name) for name in collude_with.split(","))
         kind = partial(ColludingVerifier, accomplices=accomplices)
@@ -105,7 +114,7 @@ def run(
         return kind(*common, emit=parts.emit, engine=engine, poll_s=poll)
 
     try:
-        run_node(app, port, make, webhook=webhook)
+        run_node(app, port, make, tell=tell)
     finally:
         if several is not None:
             several.close()

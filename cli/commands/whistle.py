@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from assay.app.invocation import app_of
 from assay.app.output import Exit, table
 from assay.app.units import parse_amount
 from assay.cli.node import drills
-from assay.cli.node.options import AnnounceUrl, Cluster, Host, Width
+from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Webhook, Width
 from assay.protocol.types import Phase
 
 commands = typer.Typer(no_args_is_help=True, help="Find faults and dispute them.")
@@ -23,9 +24,8 @@ def run(
     host: Host = None,
     announce_url: AnnounceUrl = None,
     port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
-    webhook: Annotated[
-        str | None, typer.Option(help="URL that is told, by POST, of a clock that has half or a tenth left.")
-    ] = None,
+    webhook: Webhook = None,
+    notify: Notify = False,
     auto: Annotated[str, typer.Option(help="off, advise or play.")] = "play",
     bond_budget: Annotated[str, typer.Option(help="Most in bonds at once.")] = "200tok",
     audit_votes: Annotated[bool, typer.Option(help="Recheck keyed traces of votes too.")] = True,
@@ -38,12 +38,12 @@ def run(
     memory: Annotated[
         str | None, typer.Option(help="Most for a step of a job, such as 16GB; by default two thirds.")
     ] = None,
-    accuse: Annotated[
-        str | None, typer.Option(help="Drills only: accuse the task ROUND:SHARD, whoever claims it.")
-    ] = None,
+    accuse: Annotated[str | None, typer.Option(help=drills.ACCUSE_HELP)] = None,
 ) -> None:
     """Run a whistleblower until stopped."""
+    from assay.app.accounts import resolve
     from assay.app.machine import engine_of, limits_of, secret_of
+    from assay.cli.node.alarms import ways
     from assay.cli.node.replays import replays_of
     from assay.cli.node.run import NodeParts, run_node
     from assay.protocol.errors import Stop
@@ -52,13 +52,14 @@ def run(
 
     app = app_of(context)
     app.choose(host=host, announce_url=announce_url)
+    tell = ways(webhook, notify)
     engine = engine_of(app.settings)
     several = replays_of(replays, ray, engine)
     engine = replace(engine, replays=several)
     if auto not in set(Mode):
         raise Stop(f"there is no mode {auto!r}", hint="choose off, advise or play", code="bad-mode")
     limits = Limits(Mode(auto), parse_amount(bond_budget), audit_votes, demand)
-    kind = drills.whistleblower_kind(accuse)
+    kind = drills.whistleblower_kind(accuse, partial(resolve, app))
 
     def make(parts: NodeParts) -> WhistleblowerService:
         return kind(
@@ -75,7 +76,7 @@ def run(
         )
 
     try:
-        run_node(app, port, make, webhook=webhook)
+        run_node(app, port, make, tell=tell)
     finally:
         if several is not None:
             several.close()

@@ -1,19 +1,69 @@
-"""Waking somebody: a node's clocks that pass half and nine tenths of their time, as events and to a webhook.
+"""Waking somebody: a node's clocks that pass half and nine tenths of their time, as events, to a webhook, and
+as notifications on the desktop.
 
-Contract: a webhook that is slow or fails holds nothing up; what could not be sent is counted and said, and
-not sent again. The message is JSON: node, role, address, what is owed, what is lost, seconds left.
+Contract: a webhook or a desktop that is slow or fails holds nothing up; what could not be sent is counted and
+said, and not sent again. A webhook's message is JSON: node, role, address, what is owed, what is lost,
+seconds left. A notification is its text, by `notify-send` (libnotify).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
+import subprocess
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from html import escape
 from typing import Any
 
-from assay.node.clocks import Alarm, Alarms, Clock, clocks
+from assay.node.clocks import LATE, Alarm, Alarms, Clock, clocks
+from assay.protocol.errors import Ask
 from assay.protocol.ports import MarketView
 
 WAIT_S = 10.0
+NOTIFIER = "notify-send"
+
+Tell = Callable[[dict[str, Any]], str]
+"""Tells one alarm; what went wrong, or nothing."""
+
+
+def ways(webhook: str | None, notify: bool) -> list[Tell]:
+    """How this node wakes somebody. Raises Ask where the desktop's way is wanted and not there."""
+    found: list[Tell] = [partial(post, webhook)] if webhook else []
+    if notify:
+        program = shutil.which(NOTIFIER)
+        if program is None:
+            raise Ask(
+                f"--notify needs {NOTIFIER}, which is not on PATH",
+                hint="install it (Debian: libnotify-bin), or be told by --webhook URL",
+                code="no-notifier",
+            )
+        found.append(partial(show, program))
+    return found
+
+
+def post(url: str, body: dict[str, Any]) -> str:
+    """Tell a webhook."""
+    import httpx
+
+    try:
+        httpx.post(url, json=body, timeout=WAIT_S).raise_for_status()
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def show(program: str, body: dict[str, Any]) -> str:
+    """Show a notification, which stays until it is clicked away once the clock is nearly over."""
+    urgency = "critical" if body["share"] >= LATE else "normal"
+    title, text = f"assay: {body['node']} ({body['role']})", escape(body["text"], quote=False)
+    command = [program, "--app-name=assay", f"--urgency={urgency}", "--", title, text]
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{type(error).__name__}: {error}"
+    said = ended.stderr.strip()[-200:]
+    return f"{NOTIFIER} ended with {ended.returncode}: {said}" if ended.returncode else ""
 
 
 class Watch:
@@ -26,12 +76,12 @@ class Watch:
         name: str,
         role: str,
         emit: Callable[[dict[str, Any]], None],
-        webhook: str | None,
+        tell: Sequence[Tell] = (),
     ) -> None:
         self._market, self._now, self._name, self._role, self._emit = market, now, name, role, emit
-        self._webhook = webhook
+        self._tell = tell
         self._alarms = Alarms()
-        self._pool = ThreadPoolExecutor(1, "alarm") if webhook else None
+        self._pool = ThreadPoolExecutor(1, "alarm") if tell else None
         self.told, self.unsent = 0, 0
         self.nearest: tuple[float, Clock] | None = None
         """The clock that is furthest gone, and its share."""
@@ -72,12 +122,7 @@ class Watch:
         }
 
     def _send(self, body: dict[str, Any]) -> None:
-        import httpx
-
-        assert self._webhook is not None
-        try:
-            httpx.post(self._webhook, json=body, timeout=WAIT_S).raise_for_status()
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            self.unsent += 1
-            why = f"{type(error).__name__}: {error}"
-            self._emit({"event": "alarm-unsent", "node": self._name, "error": why})
+        for tell in self._tell:
+            if why := tell(body):
+                self.unsent += 1
+                self._emit({"event": "alarm-unsent", "node": self._name, "error": why})

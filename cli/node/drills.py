@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from assay.protocol.errors import Stop
+from assay.protocol.types import Address
 
 if TYPE_CHECKING:
     from assay.solver.adversary import AggregatePlan, WeightPlan
@@ -28,6 +29,8 @@ CHEATS = {
     "wrong-data": "trains on records of its own choice",
     "invented-segments": "computes nothing and invents every state",
     "hidden-states": "answers no demand for its states (with --withhold)",
+    "interpolated": "claims states between its first and last instead of those it has passed",
+    "half-invented": "invents the second half of its segments",
     "idle": "holds its shard and computes nothing after the first round",
 }
 CHEAT_HELP = f"Drills only: {', '.join(CHEATS)}."
@@ -57,6 +60,8 @@ def solver_kind(fault: str | None, cheat: str | None) -> Callable[..., SolverSer
         "wrong-data": adversary.WrongDataSolver,
         "invented-segments": adversary.InventingSolver,
         "hidden-states": adversary.HidingSolver,
+        "interpolated": partial(adversary.PatchworkSolver, patch=adversary.interpolated),
+        "half-invented": partial(adversary.PatchworkSolver, patch=adversary.half_invented),
         "idle": partial(adversary.IdleSolver, first_round=1),
     }
     if cheat is None:
@@ -77,12 +82,32 @@ def _plan(text: str) -> AggregatePlan | WeightPlan:
     return WeightPlan(*_numbers(text, 4, "ROUND:STEP:SLOT:ELEMENT"))
 
 
-def whistleblower_kind(junk: str | None) -> Callable[..., WhistleblowerService]:
+ACCUSE_HELP = (
+    "Drills only: accuse the task ROUND:SHARD, whoever claims it, or ROUND:ACCOUNT, whichever it claims; with"
+    " :silent it then makes no move, with :slow each in the last seconds, with :votes it accuses its votes."
+)
+MANNERS = ("", "silent", "slow", "votes")
+
+
+def whistleblower_kind(
+    junk: str | None, address_of: Callable[[str], Address]
+) -> Callable[..., WhistleblowerService]:
     """Makes the whistleblower: an honest one without `junk`. Raises Stop for a bad text."""
-    from assay.whistleblower.adversary import JunkChallenger
+    from assay.whistleblower import adversary
     from assay.whistleblower.service import WhistleblowerService
 
     if junk is None:
         return WhistleblowerService
-    round_, shard = _numbers(junk, 2, "ROUND:SHARD")
-    return partial(JunkChallenger, round=round_, shard=shard)
+    round_, _, rest = junk.partition(":")
+    whose, _, manner = rest.partition(":")
+    if not (round_.isdecimal() and round_.isascii()) or not whose or manner not in MANNERS:
+        form = "ROUND:SHARD or ROUND:ACCOUNT, and :silent, :slow or :votes after it, if at all"
+        raise Stop(f"{junk!r} accuses nobody", hint=f"write {form}", code="bad-fault")
+    accused: int | Address = int(whose) if whose.isdecimal() and whose.isascii() else address_of(whose)
+    kinds: dict[str, Callable[..., WhistleblowerService]] = {
+        "": adversary.JunkChallenger,
+        "silent": adversary.SilentChallenger,
+        "slow": adversary.SlowChallenger,
+        "votes": adversary.VoteChallenger,
+    }
+    return partial(kinds[manner], round=int(round_), accused=accused)

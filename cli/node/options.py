@@ -1,4 +1,4 @@
-"""Options of every command that serves blocks: where it listens, and what it tells others."""
+"""Options of every command that runs a node: where it listens, what it tells others, and whom it wakes."""
 
 from __future__ import annotations
 
@@ -31,3 +31,7 @@ Cluster = Annotated[
         help="Address of a Ray cluster that replays instead, or local; needs pip install 'assay[ray]'."
     ),
 ]
+Webhook = Annotated[
+    str | None, typer.Option(help="URL that is told, by POST, of a clock that has half or a tenth left.")
+]
+Notify = Annotated[bool, typer.Option(help="Show the same on the desktop, by notify-send.")]

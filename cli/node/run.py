@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,7 +27,7 @@ from assay.app.reach import reach_of
 from assay.app.web import WebServer, node_app
 from assay.app.wiring import Connection, NodeStorage
 from assay.chain.eth.clock import ChainClock
-from assay.cli.node.alarms import Watch
+from assay.cli.node.alarms import Tell, Watch
 from assay.node.retention import Retention
 from assay.node.role import Node
 from assay.node.service import Service, Status
@@ -110,10 +110,10 @@ def run_node(
     port: int,
     make: Callable[[NodeParts], Service],
     *,
-    webhook: str | None = None,
+    tell: Sequence[Tell] = (),
     serve: bool = True,
 ) -> None:
-    """Run one role until told to stop; `webhook` is told of clocks that run low. Not to `serve` its blocks is
+    """Run one role until told to stop; `tell` is told of clocks that run low. Not to `serve` its blocks is
     for drills."""
     name = app.settings.account
     home, reach = app.node_home(name), reach_of(app.settings, port)
@@ -128,7 +128,7 @@ def run_node(
     served = storage.store if serve else BlockStore(home / "served")
     storage.traffic.purpose = PURPOSE_OF.get(service.status.role, TRAINING)
     role = service.status.role
-    watch = Watch(connection.market, connection.clock.now, name, role, emit, webhook)
+    watch = Watch(connection.market, connection.clock.now, name, role, emit, tell)
     status = partial(_status, service, connection, emit, storage.traffic, watch)
     server = WebServer(node_app(served, status, role, storage.traffic), reach.host, reach.port)
     url = server.start()

@@ -151,7 +151,7 @@ def test_a_claim_is_defended_after_its_job_has_closed_without_it(day: MarketDay)
     parts = (day.join("jack"), day.blocks(), FakeClock(day.market_state), day.folder / "jack", secret("jack"))
     limits = Limits(Mode.PLAY, Wei(BOND))
     jack = JunkChallenger(
-        *parts, limits, RESOURCE_LIMITS, emit=day.events.append, round=0, shard=view.claim.shard
+        *parts, limits, RESOURCE_LIMITS, emit=day.events.append, round=0, accused=view.claim.shard
     )
     day.services["jack"] = jack
     assert day.run(lambda: "RevealSteps" in {e["move"] for e in day.named("moved")})

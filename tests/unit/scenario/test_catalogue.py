@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from assay.app.units import parse_amount
-from assay.protocol.types import GameView
 from assay.scenario.balances import Snapshot
 from assay.scenario.catalogue import SCENARIOS
 from assay.scenario.catalogue import cast as cast_of
-from assay.scenario.outcome import Outcome
+from assay.scenario.outcome import Outcome, Played
 
 NAMES = ("solver-1", "solver-2", "verifier-1", "verifier-2", "whistle-1", "client")
 
 
-class Decided:
-    """A game of which only the verdict is looked at."""
-
-    def __init__(self, reason: str, won: bool = True) -> None:
-        self.decided, self.challenger_won, self.reason = True, won, reason
+def played(reason: str, won: bool = True, moves: int = 9) -> Played:
+    """A game that has ended so."""
+    return Played(1, moves, reason, True, won)
 
 
 def outcome(change: dict[str, int], reasons: tuple[str, ...] = (), burnt: int = 0, **parts: Any) -> Outcome:
-    before = Snapshot(dict.fromkeys(NAMES, 100), 0, 0, 0, 600)
-    after = Snapshot({name: 100 + change.get(name, 0) for name in NAMES}, 0, burnt, 0, 600)
-    games = [cast(GameView, Decided(reason)) for reason in reasons]
+    names = (*NAMES, *(name for name in change if name not in NAMES))
+    before = Snapshot(dict.fromkeys(names, 100), 0, 0, 0, 600)
+    after = Snapshot({name: 100 + change.get(name, 0) for name in names}, 0, burnt, 0, 600)
+    games = parts.pop("games", [played(reason) for reason in reasons])
     return Outcome(before=before, after=after, games=games, **parts)
 
 
@@ -108,8 +106,68 @@ def test_every_scenario_has_a_cast_of_two_solvers_and_enough_verifiers(name: str
     roles = [spec.role for spec in specs]
     assert roles.count("solver") == 2 and roles.count("verifier") >= 2
     assert len({spec.name for spec in specs}) == len(specs)
-    drills = {"--fault", "--cheat", "--lazy", "--copy-from", "--accuse"}
-    assert (name == "honest") != any(drills & set(spec.arguments) for spec in specs)
+    drills = {"--fault", "--cheat", "--lazy", "--copy-from", "--accuse", "--silent"}
+    cheats = {spec.name for spec in specs if drills & set(spec.arguments)}
+    disturbed = bool(SCENARIOS[name].disturbances)
+    assert bool(cheats) != (name == "honest" or disturbed)
+    assert cheats <= set(SCENARIOS[name].attackers) <= {spec.name for spec in specs}
+
+
+def test_junk_must_be_planted_lost_and_paid_for() -> None:
+    promised = SCENARIOS["silent-challenger"].promised
+    change = {"whistle-1": -20, "solver-1": 5, "solver-2": 5}
+    planted: dict[str, Any] = {"events": [("whistle-1", {"event": "fault-planted"})]}
+    lost = [played("timeout", won=False)]
+    assert promised(outcome(change, games=lost, **planted)) == []
+    for games in ([], [played("timeout")], [played("arithmetic", won=False)]):
+        assert promised(outcome(change, games=games, **planted))
+    assert promised(outcome(change, games=lost))
+    assert promised(outcome(change | {"whistle-1": 0}, games=lost, **planted))
+    assert promised(outcome(change | {"verifier-2": -1}, games=lost, **planted))
+    short = [played("timeout", won=False, moves=3)]
+    assert SCENARIOS["slow-challenger"].promised(outcome(change, games=short, **planted))
+
+
+def test_what_cost_nobody_anything_must_have_happened() -> None:
+    promised = SCENARIOS["reorganisation"].promised
+    seen = [("devnet", {"event": "disturbed"})] * 2
+    change = {"solver-1": 5, "solver-2": 5}
+    assert promised(outcome(change, events=seen)) == []
+    assert promised(outcome(change, events=seen[1:]))
+    assert promised(outcome(change, burnt=1, events=seen))
+    assert promised(outcome(change | {"verifier-1": -1}, events=seen))
+
+
+def test_sock_puppets_get_one_reward_and_lose_together() -> None:
+    promised = SCENARIOS["sock-puppets"].promised
+    change = {"solver-1": -300, "verifier-1": -40, "whistle-1": 90, "whistle-2": 60, "whistle-3": 30}
+    parts: dict[str, Any] = {"events": PLANTED, "convicted": [fell("WrongSegment: segment 2")]}
+    assert promised(outcome(change, ("arithmetic",), 200, **parts)) == []
+    assert promised(outcome(change, ("arithmetic",), 179, **parts)), "more than one reward"
+    assert promised(outcome(change | {"solver-1": -150}, ("arithmetic",), 200, **parts)), "nothing lost"
+    assert promised(outcome(change | {"whistle-3": -1}, ("arithmetic",), 200, **parts)), "a bond lost"
+
+
+def test_a_game_that_is_lost_on_purpose_clears_nothing() -> None:
+    promised = SCENARIOS["lost-on-purpose"].promised
+    change = {"solver-1": -300, "verifier-1": -40, "whistle-1": -20, "whistle-2": 180}
+    games = [played("timeout", won=False), played("arithmetic")]
+    events = [*PLANTED, ("whistle-1", {"event": "fault-planted"})]
+    parts: dict[str, Any] = {"events": events, "convicted": [fell("WrongSegment: segment 2")]}
+    assert promised(outcome(change, games=games, **parts)) == []
+    assert promised(outcome(change, games=games[1:], **parts))
+    assert promised(outcome(change, games=games, **(parts | {"events": PLANTED})))
+    assert promised(outcome(change | {"whistle-2": 0}, games=games, **parts))
+
+
+def test_votes_that_are_not_shown_are_fined_each() -> None:
+    promised, fine = SCENARIOS["silent-verifier"].promised, parse_amount("20tok")
+    change = {"verifier-1": -2 * fine, "verifier-2": 3, "solver-1": 5, "solver-2": 5}
+    planted: dict[str, Any] = {"events": [("verifier-1", {"event": "fault-planted"})]}
+    assert promised(outcome(change, burnt=2 * fine, **planted)) == []
+    assert promised(outcome(change, burnt=fine // 2, **planted)) and promised(outcome(change, **planted))
+    assert promised(outcome(change, burnt=2 * fine))
+    assert promised(outcome(change, ("timeout",), burnt=2 * fine, **planted))
 
 
 def test_arguments_are_added_to_a_nodes_own() -> None:

@@ -12,6 +12,7 @@ import torch
 from assay.node.audit import Finding, WrongSegment, audit_claim
 from assay.node.states import open_state_provider
 from assay.protocol.types import ClaimView, JobId, Kind, Phase, Role
+from assay.solver import adversary
 from assay.solver.adversary import AggregatePlan, FaultySolver, InventingSolver, StatePlan, WrongDataSolver
 from assay.verifier.adversary import ColludingVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account
@@ -77,6 +78,30 @@ def test_invented_segments_lose_by_the_clock(day: MarketDay) -> None:
     job_id, view = cheated(day, InventingSolver, rounds=1)
     assert replayed(day, job_id, view) == WrongSegment(view.claim_id, 0, view.roots)
     assert not day.named("trained"), "nothing was computed"
+    assert verdict(day) == "timeout"
+
+
+def test_attack_01_17_states_drawn_with_a_ruler_lose_though_the_last_is_right(day: MarketDay) -> None:
+    kind = partial(adversary.PatchworkSolver, patch=adversary.interpolated)
+    job_id, view = cheated(day, kind, rounds=1)
+    assert replayed(day, job_id, view) == WrongSegment(view.claim_id, 0, view.roots)
+    assert verdict(day) == "timeout"
+    day.solver("bob")
+    assert day.run(day.closed(job_id), turns=400), [s.status for s in day.services.values()]
+    (right,) = [
+        e.claim
+        for e in day.market_state.claims.values()
+        if e.claim.kind == Kind.TASK and e.status.phase == Phase.SETTLED
+    ]
+    assert right.output_root == view.claim.output_root and right.segments_root != view.claim.segments_root
+
+
+def test_attack_02_what_is_invented_after_half_of_the_work_is_convicted_there(day: MarketDay) -> None:
+    kind = partial(adversary.PatchworkSolver, patch=adversary.half_invented)
+    job_id, view = cheated(day, kind, rounds=1)
+    segments = len(view.roots) - 1
+    assert segments > 1
+    assert replayed(day, job_id, view) == WrongSegment(view.claim_id, segments // 2, view.roots)
     assert verdict(day) == "timeout"
 
 

@@ -11,7 +11,7 @@ from assay.node.audit import keyed_trace, sampled
 from assay.node.states import open_state_provider
 from assay.protocol.sampling import verifier_key
 from assay.protocol.types import Kind, Phase, Role
-from assay.verifier.adversary import CopyingVerifier
+from assay.verifier.adversary import CopyingVerifier, SilentVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 
@@ -40,3 +40,17 @@ def test_attack_10_traces_that_a_peer_handed_over_cost_the_copier_its_stake(tmp_
     assert day.market_state.active[account("carl"), Role.VERIFIER] == 950
     assert day.market_state.active[account("vera"), Role.VERIFIER] == 1_000
     assert day.run(day.closed(job_id)) and Phase.CONVICTED not in day.phases(job_id)
+
+
+def test_attack_32_who_shows_no_vote_pays_for_each_draw_and_the_job_goes_on(tmp_path: Path) -> None:
+    day = MarketDay(tmp_path)
+    job_id = day.post(rounds=1, shards=1)
+    day.solver("ann")
+    for name in ("vera", "walt"):
+        day.verifier(name)
+    day.verifier("sid", SilentVerifier)
+    assert day.run(day.closed(job_id), turns=600), [s.status for s in day.services.values()]
+    assert len(day.named("fault-planted")) == 1, "it was drawn once"
+    fine = day.market_state.jobs[job_id].view.terms.miss_penalty
+    assert day.market_state.active[account("sid"), Role.VERIFIER] == 1_000 - fine
+    assert all(day.market_state.active[account(name), Role.VERIFIER] == 1_000 for name in ("vera", "walt"))

@@ -1,9 +1,10 @@
-"""A node's alarms: events, counters, and a webhook that is told, or fails and holds nothing up."""
+"""A node's alarms: events, counters, a webhook and a desktop that are told, or fail and hold nothing up."""
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -12,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from assay.cli.node.alarms import Watch
+from assay.cli.node.alarms import Watch, ways
 from assay.cli.node.run import Logged, in_words
+from assay.protocol.errors import Ask
 from tests.fakes.market_day import MarketDay
 
 
@@ -37,7 +39,7 @@ def hook() -> Iterator[tuple[str, list[dict[str, Any]]]]:
     server.shutdown()
 
 
-def watched(folder: Path, webhook: str | None) -> tuple[Watch, list[dict[str, Any]]]:
+def watched(folder: Path, webhook: str | None, notify: bool = False) -> tuple[Watch, list[dict[str, Any]]]:
     """A solver that took a shard, trains nothing, and is late; and its events."""
     day = MarketDay(folder)
     job_id = day.post()
@@ -46,7 +48,8 @@ def watched(folder: Path, webhook: str | None) -> tuple[Watch, list[dict[str, An
     while day.address("ann") not in (holder.solver for holder in day.market_state.jobs[job_id].holders):
         day.services["ann"].tick()
         day.market_state.advance(1)
-    watch = Watch(market, lambda: day.market_state.time, "ann", "solver", events.append, webhook)
+    tell = ways(webhook, notify)
+    watch = Watch(market, lambda: day.market_state.time, "ann", "solver", events.append, tell)
     task_time = day.market_state.jobs[job_id].view.terms.task_time
     for _ in range(6):
         watch()
@@ -55,22 +58,59 @@ def watched(folder: Path, webhook: str | None) -> tuple[Watch, list[dict[str, An
     return watch, events
 
 
+def stand_in(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A notify-send on PATH that writes its arguments into the file that is given back, then does `text`."""
+    said = folder / "said"
+    program = folder / "bin" / "notify-send"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" END >> {said}\n{text}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    return said
+
+
 def test_a_late_task_is_told_at_half_and_near_its_end(
-    tmp_path: Path, hook: tuple[str, list[dict[str, Any]]]
+    tmp_path: Path, hook: tuple[str, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch, events = watched(tmp_path, hook[0])
+    said = stand_in(tmp_path, "", monkeypatch)
+    watch, events = watched(tmp_path / "day", hook[0], notify=True)
     assert [event["share"] for event in events] == [0.5, 0.9]
     assert [body["share"] for body in hook[1]] == [0.5, 0.9]
     body = hook[1][0]
     assert body["node"] == "ann" and body["owes"].startswith("task 0/") and "penalty" in body["loses"]
     assert watch.counters()["alarms"] == 2 and watch.counters()["clock_percent"] >= 100
+    shown = [text.splitlines() for text in said.read_text().split("END\n")[:-1]]
+    assert [text[-2:] for text in shown] == [["assay: ann (solver)", event["text"]] for event in events]
+    assert [text[1] for text in shown] == ["--urgency=normal", "--urgency=critical"]
 
 
-def test_a_webhook_that_fails_is_said_and_counted(tmp_path: Path) -> None:
-    watch, events = watched(tmp_path, "http://127.0.0.1:1/")
+def test_a_webhook_and_a_desktop_that_fail_are_said_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, "echo no bus >&2; exit 3", monkeypatch)
+    watch, events = watched(tmp_path / "day", "http://127.0.0.1:1/", notify=True)
     assert [event["event"] for event in events].count("alarm") == 2
-    unsent = [event for event in events if event["event"] == "alarm-unsent"]
-    assert unsent and watch.counters()["alarms_unsent"] == len(unsent)
+    unsent = [event["error"] for event in events if event["event"] == "alarm-unsent"]
+    assert len(unsent) == watch.counters()["alarms_unsent"] == 4
+    assert unsent[1] == unsent[3] == "notify-send ended with 3: no bus" and "Connect" in unsent[0]
+
+
+def test_a_desktop_without_the_program_is_refused_at_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Ask) as refused:
+        ways(None, True)
+    assert "notify-send" in refused.value.message and "--webhook" in refused.value.hint
+    assert ways(None, False) == []
+
+
+def test_what_is_shown_is_no_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = stand_in(tmp_path, "", monkeypatch)
+    (tell,) = ways(None, True)
+    body = {"node": "-n", "role": "solver", "share": 0.5, "text": "<b>a & b</b>"}
+    assert tell(body) == ""
+    assert said.read_text().splitlines()[2:5] == ["--", "assay: -n (solver)", "&lt;b&gt;a &amp; b&lt;/b&gt;"]
 
 
 def test_what_is_logged_is_an_event_too() -> None:

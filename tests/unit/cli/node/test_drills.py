@@ -8,15 +8,20 @@ import pytest
 
 from assay.cli.node.drills import CHEATS, solver_kind, whistleblower_kind
 from assay.protocol.errors import Stop
+from assay.protocol.types import Address
 from assay.solver.adversary import AggregatePlan, CheatingSolver, FaultySolver, StatePlan, WeightPlan
 from assay.solver.service import SolverService
-from assay.whistleblower.adversary import JunkChallenger
+from assay.whistleblower import adversary
 from assay.whistleblower.service import WhistleblowerService
+
+
+def nobody(name: str) -> Address:
+    raise AssertionError(name)
 
 
 def test_without_a_drill_everybody_is_honest() -> None:
     assert solver_kind(None, None) is SolverService
-    assert whistleblower_kind(None) is WhistleblowerService
+    assert whistleblower_kind(None, nobody) is WhistleblowerService
 
 
 @pytest.mark.parametrize(
@@ -40,10 +45,27 @@ def test_every_cheat_that_is_listed_exists(name: str) -> None:
     assert isinstance(made, type) and issubclass(made, CheatingSolver)
 
 
-def test_a_junk_challenge_is_read() -> None:
-    kind = whistleblower_kind("1:0")
-    assert isinstance(kind, partial) and kind.func is JunkChallenger
-    assert kind.keywords == {"round": 1, "shard": 0}
+@pytest.mark.parametrize(
+    ("text", "made", "accused"),
+    [
+        ("1:0", adversary.JunkChallenger, 0),
+        ("1:ann", adversary.JunkChallenger, "0xann"),
+        ("1:0:silent", adversary.SilentChallenger, 0),
+        ("1:ann:slow", adversary.SlowChallenger, "0xann"),
+        ("1:7:votes", adversary.VoteChallenger, 7),
+    ],
+)
+def test_a_junk_challenge_is_read(text: str, made: type, accused: object) -> None:
+    kind = whistleblower_kind(text, lambda name: Address(f"0x{name}"))
+    assert isinstance(kind, partial) and kind.func is made
+    assert kind.keywords == {"round": 1, "accused": accused}
+
+
+@pytest.mark.parametrize("text", ["", "1", "1:", "x:0", "-1:0", "1:0:loud", "1:0:slow:silent", "²:0"])
+def test_what_accuses_nobody_is_refused_with_what_may_be_written(text: str) -> None:
+    with pytest.raises(Stop, match="accuses nobody") as refused:
+        whistleblower_kind(text, nobody)
+    assert refused.value.hint.startswith("write ")
 
 
 @pytest.mark.parametrize("text", ["", "1:2:3", "a:b:c:d", "state:1:2", "aggregate:1", "-1:0:0:0", "x:1:2:3"])

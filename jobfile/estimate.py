@@ -1,0 +1,91 @@
+"""What a job will cost, take and move, from its file and its programs, before it is published or posted.
+
+Contract: arithmetic on the terms that would be posted, refused as `post` would refuse them; no chain is asked
+and nothing is timed. What machines take for a step is theirs to say (`assay solver bench`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from assay.client.posting import estimate
+from assay.jobfile.read import JobFile
+from assay.jobfile.terms import conditions_of, terms_of
+from assay.node.artifacts import Published, program_ref, sizes_of
+from assay.protocol.params import admitting, worst_case
+from assay.protocol.types import Address, Seconds, Terms, Wei
+from assay.training.job import JobArtifacts
+
+
+def drafted(body: JobFile, files: JobArtifacts) -> Terms:
+    """The terms of a job that was traced and not published. Raises BadConditions, BadTerms."""
+    published = Published(
+        b"\1" * 32,
+        program_ref(files.inner),
+        program_ref(files.outer),
+        files.records.tree.root,
+        bytes(32),
+        bytes(32),
+        len(files.records),
+        files.records.record_size,
+        sizes_of(files.inner, files.outer),
+    )
+    conditions = conditions_of(body)
+    terms = terms_of(body, published, bytes(32), Address("0x" + "11" * 20), 0)
+    estimate(terms, conditions, admitting(conditions))
+    return terms
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Amounts in smallest units, times in seconds, sizes in bytes."""
+
+    least: Wei
+    """Every shard is taken at the floor."""
+    most: Wei
+    """Every shard is taken at the cap; what a budget must cover. What is not paid comes back."""
+    votes: Wei
+    """Of both: the verifiers' fees."""
+    solver_locks: Wei
+    """What a solver locks for each claim."""
+    steps: int
+    """In all shards together; `micro_steps` of them make one of the optimiser."""
+    examples: int
+    """Records that they see, with repetition."""
+    operations: int
+    """Multiply-adds and elementwise operations of all of them."""
+    step_memory: int
+    state: int
+    """Of the inner program: what a solver commits to at each segment's end."""
+    checkpoints: int
+    """What solvers publish if they keep every segment's end: of which a verifier fetches its samples'."""
+    audited: float
+    """Share of the work that drawn verifiers do again."""
+    last_payment: Seconds
+    """From the last outer claim until nobody can dispute it, if all its verifiers vote."""
+    round_at_most: Seconds
+    """Until a round is closed without a solver that is gone, from minShards on."""
+
+
+def estimated(terms: Terms, batch: int, state: int) -> Estimate:
+    """What terms come to; `batch`: records a step; `state`: bytes of the inner program's."""
+    tasks = terms.rounds * terms.shards
+    votes = Wei(tasks * terms.verifiers * terms.verifier_fee)
+    least = Wei(tasks * terms.price_floor + votes + terms.rounds * terms.outer_fee)
+    steps = tasks * terms.steps_per_round
+    segments = -(-terms.steps_per_round // terms.segment_steps)
+    return Estimate(
+        least=least,
+        most=worst_case(terms),
+        votes=votes,
+        solver_locks=terms.solver_stake,
+        steps=steps,
+        examples=steps * batch,
+        operations=steps * terms.step_operations,
+        step_memory=terms.step_bytes,
+        state=state,
+        checkpoints=tasks * (segments + 1) * state,
+        audited=min(terms.verifiers * terms.samples / segments, 1.0),
+        last_payment=terms.challenge_window,
+        round_at_most=Seconds(terms.task_time + terms.straggler_time + terms.outer_time),
+    )

@@ -1,0 +1,70 @@
+"""What a job is said to cost before it is posted is what it can cost once it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.jobfile.estimate import drafted, estimated
+from assay.jobfile.read import JobFile, parse_job_file
+from assay.jobfile.templates import LOCAL, template
+from assay.protocol.errors import AssayError
+from assay.protocol.params import worst_case
+from tests.fakes.jobs import tiny_files
+from tests.unit.cli.test_command_line import assay
+
+
+def job(**changes: str) -> JobFile:
+    """The MLP template with lines changed."""
+    text = template("mlp", source="digits", rounds=2, times=LOCAL)
+    for old, new in changes.items():
+        name = f"{old} = "
+        assert name in text
+        text = "\n".join(name + new if line.startswith(name) else line for line in text.splitlines())
+    return parse_job_file(text, "a job")
+
+
+@pytest.fixture(scope="module")
+def files() -> Any:
+    return tiny_files(2)
+
+
+def test_least_and_most_are_what_the_terms_pay(files: Any) -> None:
+    terms = drafted(job(), files)
+    found = estimated(terms, 32, files.inner.state_bytes)
+    tasks = 2 * 2
+    assert found.most == worst_case(terms) == (tasks * (20 + 2 * 3) + 2) * 10**18
+    assert found.least == (tasks * (10 + 2 * 3) + 2) * 10**18 and found.votes == tasks * 2 * 3 * 10**18
+    assert found.steps == tasks * 64 and found.examples == found.steps * 32
+    assert found.operations == found.steps * terms.step_operations
+    assert found.checkpoints == tasks * 17 * files.inner.state_bytes
+    assert found.audited == 2 / 16
+    even = job(price_floor='"20tok"')
+    same = estimated(drafted(even, files), 32, 1)
+    assert same.least == same.most, "with one price there is nothing to guess"
+
+
+def test_more_samples_than_segments_check_everything_once(files: Any) -> None:
+    terms = drafted(job(segment_steps="64"), files)
+    assert estimated(terms, 32, 1).audited == 1.0
+
+
+def test_terms_that_could_not_be_posted_are_refused(files: Any) -> None:
+    with pytest.raises(AssayError):
+        drafted(job(solver_stake='"1tok"'), files)
+
+
+def test_the_command_asks_no_chain(
+    files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("assay.jobfile.build.build", lambda body: files)
+    monkeypatch.setenv("ETH_RPC_URL", "http://127.0.0.1:1")
+    (tmp_path / "job.toml").write_text(template("mlp", source="digits", rounds=1, times=LOCAL))
+    status, out, _ = assay("--json", "job", "estimate", "job.toml")
+    told = json.loads(out)
+    assert status == 0 and told["schema"] == "assay/job-estimate/1"
+    assert int(told["data"]["most"]) == 53 * 10**18
