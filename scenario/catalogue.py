@@ -80,9 +80,9 @@ def alone(*cheat: str) -> Callable[[], list[NodeSpec]]:
 
 
 def weighty(name: str, nodes: list[NodeSpec]) -> list[NodeSpec]:
-    """The same, but that one of them has twice the stake, and is drawn twice as often."""
+    """The same, but that one of them has three times the stake, and is drawn more often."""
     return [
-        replace(spec, tokens=Wei(2 * spec.tokens), stake=Wei(2 * spec.stake)) if spec.name == name else spec
+        replace(spec, tokens=Wei(3 * spec.tokens), stake=Wei(3 * spec.stake)) if spec.name == name else spec
         for spec in nodes
     ]
 
@@ -95,7 +95,7 @@ def accused(*accusations: str) -> Callable[[], list[NodeSpec]]:
 
 SHORT_MOVES = {"move": "15s"}
 """For cheats that have no move to make and lose by the clock."""
-SHORT_VOTES = {"vote": "25s"}
+SHORT_VOTES = {"vote": "45s"}
 
 SCENARIOS = {
     scenario.name: scenario
@@ -309,6 +309,7 @@ SCENARIOS = {
             silent_verifier_promises,
             SHORT_VOTES,
             attackers=("verifier-1",),
+            quick_rounds=1,
         ),
         Scenario(
             "reorganisation",

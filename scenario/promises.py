@@ -157,7 +157,10 @@ def silent_verifier_promises(outcome: Outcome) -> list[str]:
     if not fines or rest:
         missing.append(f"burnt was {outcome.burnt()}, not a penalty for each draw that was dropped")
     honest = [name for name in outcome.parties() if name.startswith("verifier") and name != "verifier-1"]
-    return missing + losers(outcome, "verifier-1") + winners(outcome, "solver-1", "solver-2", *honest[:1])
+    missing += [f"{name} lost, though honest" for name in honest if outcome.change(name) < 0]
+    if not any(outcome.change(name) > 0 for name in honest):
+        missing.append("nobody was paid in its place")
+    return missing + losers(outcome, "verifier-1") + winners(outcome, "solver-1", "solver-2")
 
 
 def hidden_promises(outcome: Outcome) -> list[str]:

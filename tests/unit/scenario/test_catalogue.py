@@ -167,6 +167,8 @@ def test_votes_that_are_not_shown_are_fined_each() -> None:
     assert promised(outcome(change, burnt=2 * fine, **planted)) == []
     assert promised(outcome(change, burnt=fine // 2, **planted)) and promised(outcome(change, **planted))
     assert promised(outcome(change, burnt=2 * fine))
+    assert promised(outcome(change | {"verifier-2": 0}, burnt=2 * fine, **planted))
+    assert promised(outcome(change | {"verifier-3": -1}, burnt=2 * fine, **planted))
     assert promised(outcome(change, ("timeout",), burnt=2 * fine, **planted))
 
 
