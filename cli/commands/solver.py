@@ -133,6 +133,19 @@ def bench(
 
 
 @commands.command()
+def status(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="Name or address; by default --account.")] = None,
+) -> None:
+    """What a running node says it is doing, asked where the chain says that it serves."""
+    from assay.app.accounts import resolve
+    from assay.app.node_status import show_status
+
+    app = app_of(context)
+    show_status(app, resolve(app, name or app.settings.account), "solver run")
+
+
+@commands.command()
 def earnings(
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="Name or address; by default --account.")] = None,

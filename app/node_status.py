@@ -1,0 +1,68 @@
+"""What a node says of itself, asked where the chain says that it serves.
+
+Contract: the answer is a stranger's: it is bounded, and shown as text. Whoever does not answer, or answers
+something else, is a PeerUnreachable that names the address that was asked.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from assay.app.invocation import App
+from assay.app.output import table
+from assay.protocol.errors import Ask, PeerUnreachable
+from assay.protocol.types import Address
+
+WAIT_S = 5.0
+MOST_BYTES = 1 << 18
+
+
+def show_status(app: App, address: Address, command: str) -> None:
+    """Ask and print. `command`: what starts such a node. Raises Ask, PeerUnreachable, RpcUnreachable."""
+    url = app.view().market.endpoints().get(address)
+    if not url:
+        raise Ask(
+            f"{address} announces no node on this chain",
+            hint=f"start it with `{app.command(command)}`; `assay account ls` lists your accounts",
+            code="not-found",
+        )
+    body = answer_of(url)
+    rows = table(f"{address} at {printable(url)}", "what", "value")
+    for name in ("role", "name", "action", "error", "job", "round", "step", "loss"):
+        if (value := body.get(name)) not in (None, "", 0) or name == "action":
+            rows.add_row(name, printable(value))
+    for part, prefix in (("questions", "asks: "), ("endpoints", "chain: "), ("counters", "")):
+        told = body.get(part)
+        for name, value in sorted(told.items()) if isinstance(told, dict) else ():
+            rows.add_row(prefix + printable(name), printable(value))
+    app.output.result("node-status", {"address": address, "url": url, "status": body}, rows)
+
+
+def answer_of(url: str) -> dict[str, Any]:
+    """The node's /status. Raises PeerUnreachable."""
+    import httpx
+
+    def unreachable(why: str) -> PeerUnreachable:
+        hint = "see whether its process runs; from elsewhere, whether its port can be reached"
+        return PeerUnreachable(f"the node at {url} gives no status: {why}", hint=hint)
+
+    data = b""
+    try:
+        with httpx.stream("GET", url.rstrip("/") + "/status", timeout=WAIT_S) as response:
+            response.raise_for_status()
+            for part in response.iter_bytes():
+                data += part
+                if len(data) > MOST_BYTES:
+                    raise unreachable(f"its answer is longer than {MOST_BYTES} bytes")
+        body = json.loads(data)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
+        raise unreachable(f"{type(error).__name__}: {error}") from error
+    if not isinstance(body, dict):
+        raise unreachable("its answer is no object")
+    return body
+
+
+def printable(value: object) -> str:
+    """A stranger's value as a line of text; tables are printed without markup."""
+    return "".join(c if c.isprintable() else " " for c in str(value)[:300])

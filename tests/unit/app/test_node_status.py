@@ -1,0 +1,84 @@
+"""What a node says of itself: shown as text, bounded, and refused where it is something else."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from assay.app.invocation import App
+from assay.app.node_status import MOST_BYTES, answer_of, show_status
+from assay.app.output import Output
+from assay.protocol.errors import Ask, PeerUnreachable
+from assay.protocol.types import Address
+
+ME = Address("0x" + "11" * 20)
+
+
+@pytest.fixture
+def node() -> Iterator[tuple[str, list[bytes]]]:
+    """A node's URL, and what it answers."""
+    answers = [b"{}"]
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/status" else 404)
+            self.end_headers()
+            self.wfile.write(answers[0])
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing on standard error."""
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/", answers
+    server.shutdown()
+
+
+def app_with(endpoints: dict[Address, str]) -> App:
+    market = SimpleNamespace(endpoints=lambda: endpoints)
+    view = SimpleNamespace(market=market)
+    output = Output(False)
+    return cast(
+        App, SimpleNamespace(view=lambda: view, output=output, command=lambda words: f"assay {words}")
+    )
+
+
+def test_a_node_says_what_it_does_and_asks(node: tuple[str, list[bytes]]) -> None:
+    url, answers = node
+    answers[0] = (
+        b'{"role": "solver", "action": "trains [/b] \\u001b[31m", "counters": {"moves": 3},'
+        b' "questions": {"job": "look"}}'
+    )
+    out = io.StringIO()
+    with redirect_stdout(out):
+        show_status(app_with({ME: url}), ME, "solver run")
+    text = out.getvalue()
+    assert "trains [/b]" in text and "moves" in text and "asks: job" in text and "\x1b" not in text
+
+
+def test_a_node_that_nobody_announced_is_told_how_to_start() -> None:
+    with pytest.raises(Ask) as refused:
+        show_status(app_with({}), ME, "solver run")
+    assert refused.value.code == "not-found" and "assay solver run" in refused.value.hint
+
+
+@pytest.mark.parametrize("answer", [b"", b"[]", b"<html>", b"[" * 100_000, b" " * (MOST_BYTES + 1)])
+def test_what_is_no_status_is_refused(answer: bytes, node: tuple[str, list[bytes]]) -> None:
+    url, answers = node
+    answers[0] = answer
+    with pytest.raises(PeerUnreachable, match="gives no status"):
+        answer_of(url)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "ftp://x", "http://[", "not a url"])
+def test_whoever_does_not_answer_is_named(url: str) -> None:
+    with pytest.raises(PeerUnreachable) as refused:
+        answer_of(url)
+    assert url in refused.value.message
