@@ -49,6 +49,7 @@ def examine(app: App, role: str) -> Iterator[Line]:
     connection: list[Connection] = []
     yield from _tried("chain", lambda: _chain(app, connection))
     if connection:
+        yield from _tried("bytecode", lambda: _bytecode(app, connection[0]))
         yield from _tried("clock", lambda: _clock(connection[0]))
         yield from _tried("account", lambda: _account(app, connection[0], role))
         yield from _tried("storage", lambda: _peers(connection[0]))
@@ -102,6 +103,25 @@ def _chain(app: App, connection: list[Connection]) -> Iterator[Line]:
     number = found.clock.block()
     yield Line("chain", "ok", f"block {number} at {getattr(found.rpc, 'shown_url', app.settings.rpc_url)}")
     yield Line("contracts", "ok", f"those of {app.settings.deployment}, with the code that it names")
+
+
+def _bytecode(app: App, connection: Connection) -> Iterator[Line]:
+    """A deployment file names code; whether that is these sources' nobody but the chain can say."""
+    from assay.chain.contracts.compile import compile_contracts
+    from assay.chain.contracts.deploy import parse
+    from assay.chain.contracts.deployed import differing
+
+    addresses = parse(app.settings.deployment).addresses
+    other = set(differing(connection.rpc, addresses, compile_contracts()))
+    if own := sorted(other - {"Token"}):
+        said = f"{', '.join(own)}: not what these sources compile to"
+        fix = "use the version that the market was deployed from, or another market: its rules are not those"
+        yield Line("bytecode", "bad", said, f"{fix} of this version's documents")
+    elif other:
+        said = f"{len(addresses) - 1} contracts are what these sources compile to; the token is another"
+        yield Line("bytecode", "note", said, f"all is paid in {addresses['Token']}: look at what it is")
+    else:
+        yield Line("bytecode", "ok", f"{len(addresses)} contracts are what these sources compile to")
 
 
 def _clock(connection: Connection) -> Iterator[Line]:

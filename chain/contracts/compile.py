@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,10 @@ if TYPE_CHECKING:  # needed only when something has to be compiled
     from solcx.exceptions import SolcError
 
 _KIND = "assay/artifacts/1"
+_OUTPUTS = (
+    *("abi", "evm.bytecode.object"),
+    *("evm.deployedBytecode.object", "evm.deployedBytecode.immutableReferences"),
+)
 
 
 class CompileFailed(Stop):
@@ -41,13 +45,21 @@ class CompilerMissing(Ask):
 
 @dataclass(frozen=True)
 class Artifact:
-    """One compiled contract. `bytecode` is creation code without constructor arguments, in hex without 0x."""
+    """One compiled contract. `bytecode` is creation code without constructor arguments, `runtime` what it
+    leaves on chain, both in hex without 0x; of `runtime` the constructor writes so many bytes at each of the
+    places `immutables`, (start, length) each."""
 
     name: str
     source: str
     abi: Abi
     bytecode: str
-    runtime_bytes: int
+    runtime: str
+    immutables: Sequence[Sequence[int]]
+
+    @property
+    def runtime_bytes(self) -> int:
+        """Size on chain."""
+        return len(self.runtime) // 2
 
 
 @dataclass(frozen=True)
@@ -137,7 +149,7 @@ def settings_of(root: Path = CONTRACTS_DIR) -> dict[str, Any]:
         "evmVersion": profile["evm_version"],
         "viaIR": profile["via_ir"],
         "metadata": {"bytecodeHash": profile["bytecode_hash"], "appendCBOR": profile["cbor_metadata"]},
-        "outputSelection": {"*": {"*": ["abi", "evm.bytecode.object", "evm.deployedBytecode.object"]}},
+        "outputSelection": {"*": {"*": list(_OUTPUTS)}},
     }
 
 
@@ -201,7 +213,9 @@ def _artifacts(output: dict[str, Any], own: set[str]) -> dict[str, Artifact]:
                 raise CompileFailed(
                     f"{contracts[name].source} and {source} both define {name}", hint="rename one"
                 )
-            runtime_bytes = len(made["evm"]["deployedBytecode"]["object"]) // 2
+            deployed = made["evm"]["deployedBytecode"]
+            places = [place for each in deployed.get("immutableReferences", {}).values() for place in each]
+            written = sorted([place["start"], place["length"]] for place in places)
             bytecode = made["evm"]["bytecode"]["object"]
-            contracts[name] = Artifact(name, source, made["abi"], bytecode, runtime_bytes)
+            contracts[name] = Artifact(name, source, made["abi"], bytecode, deployed["object"], written)
     return contracts

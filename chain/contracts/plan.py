@@ -20,6 +20,7 @@ from assay.protocol.types import Bounds, Seconds, Wei
 ARBITERS = ("ArbiterElementwise", "ArbiterTranscendental", "ArbiterContraction", "ArbiterIndex")
 """The Court's arbiters, in the order of its constructor."""
 
+_TOKEN = "AssayToken"
 _VAULT = ("Token", "Stakes", "Jobs", "Tasks", "Challenges", "Availability", "Keys")
 _EXTENSION = ("Vault", "Stakes", "Jobs", "Challenges", "Availability")
 
@@ -46,7 +47,7 @@ def market_plan(deployer: str, *, token_supply: Wei | None, delays: Delays, boun
 
     The deployer is the guardian's pauser until it hands that over.
     """
-    own = [Planned("Token", "AssayToken", lambda _: [deployer, token_supply])]
+    own = [Planned("Token", _TOKEN, lambda _: [deployer, token_supply])]
     return [
         *(own if token_supply is not None else []),
         Planned("Keys", "Keys", lambda _: [delays.unbind_s]),
@@ -67,6 +68,11 @@ def market_plan(deployer: str, *, token_supply: Wei | None, delays: Delays, boun
         Planned("Court", "Court", lambda at: _at(at, "Challenges", *ARBITERS)),
         Planned("Lens", "Lens", lambda _: []),
     ]
+
+
+def artifact_of(name: str) -> str:
+    """What a contract of the plan is compiled from, by its name there."""
+    return _TOKEN if name == "Token" else name
 
 
 def registry_of(artifacts: Mapping[str, Artifact]) -> Registry:

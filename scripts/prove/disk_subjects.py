@@ -274,7 +274,7 @@ def _app(folder: Path) -> Any:
     return SimpleNamespace(node_home=lambda name: folder, settings=SimpleNamespace(account="ann"))
 
 
-_ARTIFACT = compiler.Artifact("Court", "src/Court.sol", [EVENT], "60806040" * 20, 80)
+_ARTIFACT = compiler.Artifact("Court", "src/Court.sol", [EVENT], "60806040" * 20, "60806040" * 20, [[4, 32]])
 
 
 def _compiled(folder: Path) -> Any:
