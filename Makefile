@@ -10,6 +10,7 @@
 # make browser   the dashboard in Chromium: live, at 390 px, by keyboard, with axe-core (installs Chromium when asked)
 # make attacks   every attack of docs/threats.md: what it was, what it paid, what the honest side kept
 # make fuzz      coverage-guided fuzzing of every decoder (installs atheris when asked)
+# make bench-diloco   low-communication training beside data parallel, three seeds and the failures (hours of one core)
 # make supply    pins, hashes, licences and bills of materials; make bytecode: what is deployed is what compiles;
 #                make faces: schemathesis on the HTTP faces; make ipfs: the Kubo adapter and our files on real IPFS
 # make kernels   the GPU's kernels against the definition, by Triton's interpreter (installed when asked)
@@ -24,7 +25,7 @@ NPM_STAMP := contracts/node_modules/.assay-installed
 HARDHAT_STAMP := tests/hardhat/node_modules/.assay-installed
 BUILT_STAMP := contracts/out-assay/.built
 
-.PHONY: setup demo test test-contracts test-python test-slow browser site vectors games symbolic slither kernels second-chain lint lint-python lint-contracts check format clean
+.PHONY: bench-diloco setup demo test test-contracts test-python test-slow browser site vectors games symbolic slither kernels second-chain lint lint-python lint-contracts check format clean
 
 setup: $(BUILT_STAMP)
 
@@ -65,6 +66,9 @@ second-chain: setup $(HARDHAT_STAMP)
 
 $(HARDHAT_STAMP): tests/hardhat/package-lock.json
 	@scripts/setup.sh hardhat
+
+bench-diloco: setup
+	OMP_NUM_THREADS=1 $(PY) scripts/bench/diloco.py --faults --plots docs/quality --record
 
 vectors: setup
 	$(PY) scripts/prove/vectors.py

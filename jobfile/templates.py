@@ -6,6 +6,9 @@ need one. Not guaranteed: that the learning rates suit another shape of model.
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+
 from assay.app.units import parse_duration
 from assay.jobfile.read import BadJobFile
 from assay.protocol.params import MAX_CALLS
@@ -214,6 +217,70 @@ def _optimiser(name: str) -> str:
         raise BadJobFile(f"there is no optimiser {name!r}", hint=f"choose one of {', '.join(OPTIMISERS)}")
     text, rate = OPTIMISERS[name]
     return text.format(rate=rate) + _SCHEDULE
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A published setting: what it says of itself, its template, and the keys that differ from it."""
+
+    words: str
+    template: str
+    rounds: int
+    keys: dict[str, str]
+    """"section.key" to the value as TOML."""
+
+
+PRESETS = {
+    "shakespeare-char": Preset(
+        """# nanoGPT's character-level Shakespeare on a CPU: 2,000 steps of 12 rows; validation loss 1.88
+# there, by one worker; here by four shards that take as many steps each, with DiLoCo between them.
+# The text is yours: --data input.txt.
+""",
+        "gpt",
+        40,
+        {
+            "data.max_bytes": "1200000",
+            "optimiser.learning_rate": "0.001",
+            "optimiser.beta2": "0.99",
+            "optimiser.clip_norm": "1.0",
+            "schedule.warmup_steps": "100",
+            "schedule.decay": '"cosine"',
+            "schedule.floor": "0.1",
+            "training.batch": "12",
+            "training.shards": "4",
+            "training.min_shards": "4",
+            "training.steps_per_round": "50",
+            "training.segment_steps": "5",
+            "money.solver_stake": '"880tok"',
+        },
+    )
+}
+"""By name. Rounds × steps_per_round are the published steps."""
+
+
+def _stated(text: str, key: str, value: str) -> str:
+    """The job file with one key's value replaced, its comment kept."""
+    section, name = key.split(".")
+    before, head, rest = text.partition(f"[{section}]")
+    assert head, f"a job file has [{section}]"
+    made, found = re.subn(rf"(?m)^{name} = (\".*?\"|\S+)", lambda _: f"{name} = {value}", rest, count=1)
+    assert found, f"[{section}] has {name}"
+    return before + head + made
+
+
+def preset(name: str, *, source: str, times: dict[str, str]) -> str:
+    """Text of the complete job file of a published setting, on the client's own text. Raises BadJobFile for
+    an unknown name, or without a text.
+    """
+    if name not in PRESETS:
+        raise BadJobFile(f"there is no preset {name!r}", hint=f"choose one of {', '.join(PRESETS)}")
+    if source == "stdlib":
+        raise BadJobFile(f"the preset {name} is about a text of yours", hint="name it: --data input.txt")
+    chosen = PRESETS[name]
+    text = template(chosen.template, source=source, rounds=chosen.rounds, times=times).removeprefix(_TOY)
+    for key, value in chosen.keys.items():
+        text = _stated(text, key, value)
+    return chosen.words + text
 
 
 def _escaped(text: str) -> str:

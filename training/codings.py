@@ -148,18 +148,20 @@ class Largest:
     cosine: bool = True
     values: Whole | Bins = Whole()
 
-    def _chunk(self, shape: Sequence[int]) -> int:
+    def chunk(self, shape: Sequence[int]) -> int:
+        """Elements of a chunk of a tensor of this shape."""
         return min(self.side**2, math.prod(shape)) if not self.cosine else self.side**2
 
-    def _k(self, shape: Sequence[int]) -> int:
-        return min(self.k, self._chunk(shape))
+    def kept(self, shape: Sequence[int]) -> int:
+        """Entries of a chunk that are sent."""
+        return min(self.k, self.chunk(shape))
 
     def encode(self, x: Tensor) -> Wire:
-        rows = blocks(x, self._chunk(x.shape))
+        rows = blocks(x, self.chunk(x.shape))
         if self.cosine:
             turn, planes = cosines(self.side), rows.reshape(-1, self.side, self.side)
             rows = (turn @ planes @ turn.T).reshape(rows.shape)
-        places = rows.abs().topk(self._k(x.shape), 1)[1]
+        places = rows.abs().topk(self.kept(x.shape), 1)[1]
         return places.int(), *self.values.encode(rows.gather(1, places))
 
     def _spread(self, places: Tensor, values: Tensor, chunk: int) -> Tensor:
@@ -167,7 +169,7 @@ class Largest:
 
     def decode(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
         places = wire[0]
-        rows = self._spread(places, self.values.decode(wire[1:], places.shape), self._chunk(shape))
+        rows = self._spread(places, self.values.decode(wire[1:], places.shape), self.chunk(shape))
         if self.cosine:
             turn, planes = cosines(self.side), rows.reshape(-1, self.side, self.side)
             rows = (turn.T @ planes @ turn).reshape(rows.shape)
@@ -177,10 +179,10 @@ class Largest:
         if self.cosine:
             return None
         places = wire[0]
-        return unblocked(self._spread(places, torch.ones(places.shape), self._chunk(shape)), shape)
+        return unblocked(self._spread(places, torch.ones(places.shape), self.chunk(shape)), shape)
 
     def bits(self, n: int) -> int:
         shape = (n,)
-        chunks = -(-n // self._chunk(shape))
-        places = (self._chunk(shape) - 1).bit_length() * chunks * self._k(shape)
-        return places + self.values.bits(chunks * self._k(shape))
+        chunks = -(-n // self.chunk(shape))
+        places = (self.chunk(shape) - 1).bit_length() * chunks * self.kept(shape)
+        return places + self.values.bits(chunks * self.kept(shape))

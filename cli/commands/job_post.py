@@ -40,6 +40,9 @@ def init(
     ] = "",
     batch: Annotated[int, typer.Option(min=1, help="With --from: rows a pass.")] = 8,
     rounds: Annotated[int, typer.Option(min=1)] = 3,
+    published: Annotated[
+        str, typer.Option("--preset", help="A published setting, on your --data: shakespeare-char.")
+    ] = "",
     local: Annotated[bool, typer.Option(help="Deadlines for a chain on this machine.")] = True,
 ) -> None:
     """Write a complete job file to start from."""
@@ -56,12 +59,35 @@ def init(
     if own:
         init_own(app, file, own, batch, rounds, times, optimiser)
         return
+    if published:
+        init_published(app, file, published, model, data, times)
+        return
     file.write_text(template(model, source=data, rounds=rounds, times=times, optimiser=optimiser))
     app.output.result(
         "job-init",
         {"file": str(file)},
         f"wrote {file}, a toy that shows the market at work (its first lines say what to raise);"
         f" check it with `{app.command(f'job validate {file}')}`",
+    )
+
+
+def init_published(app: App, file: Path, name: str, model: str, data: str, times: dict[str, str]) -> None:
+    """Write the job file of a published setting."""
+    from assay.jobfile.templates import PRESETS, preset
+
+    text = preset(name, source=data, times=times)
+    if model != PRESETS[name].template:
+        raise Ask(
+            f"{name} is no preset of the template {model}",
+            hint=f"leave --template out, or say --template {PRESETS[name].template}",
+            code="bad-preset",
+        )
+    file.write_text(text)
+    app.output.result(
+        "job-init",
+        {"file": str(file)},
+        f"wrote {file}, {name} as it was published (its first lines say what differs); check it with"
+        f" `{app.command(f'job validate {file}')}`",
     )
 
 

@@ -19,8 +19,8 @@ from assay.app.settings import Flags, Settings
 from assay.app.units import parse_amount, parse_duration, show_amount
 from assay.chain.eth.rpc import RpcFailed
 from assay.cli.main import main, root
-from assay.jobfile.read import BadJobFile, parse_job_file
-from assay.jobfile.templates import LOCAL, OPTIMISERS, PUBLIC, template
+from assay.jobfile.read import AdamW, BadJobFile, GptModel, parse_job_file
+from assay.jobfile.templates import LOCAL, OPTIMISERS, PUBLIC, preset, template
 from assay.protocol.errors import (
     Ask,
     AssayError,
@@ -164,6 +164,32 @@ def test_a_template_is_a_whole_job_file(name: str, optimiser: str, times: dict[s
     for line in [line for line in text.splitlines() if " = " in line]:
         with pytest.raises(BadJobFile):  # no key has a default
             parse_job_file(text.replace(line + "\n", "", 1), "a template without " + line)
+
+
+@pytest.mark.parametrize("times", [LOCAL, PUBLIC], ids=["local", "public"])
+def test_the_shakespeare_preset_is_nanogpts_setting(times: dict[str, str]) -> None:
+    """4 layers, 4 heads, width 128, context 64, 12 rows, 2,000 steps; and a stake that is enough."""
+    text = preset("shakespeare-char", source='my "input".txt', times=times)
+    made = parse_job_file(text, "a preset")
+    assert isinstance(made.model, GptModel) and made.data is not None and made.schedule is not None
+    shape = (made.model.layers, made.model.heads, made.model.width, made.model.context)
+    assert shape == (4, 4, 128, 64) and made.data.source == 'my "input".txt'
+    training, money = made.training, made.money
+    assert (training.batch, training.rounds * training.steps_per_round) == (12, 2000)
+    assert (made.schedule.warmup_steps, made.schedule.decay, made.schedule.floor) == (100, "cosine", 0.1)
+    optimiser = made.optimiser
+    assert isinstance(optimiser, AdamW) and (optimiser.learning_rate, optimiser.beta2) == (1e-3, 0.99)
+    task = money.price_cap + made.verification.verifiers * money.verifier_fee
+    ahead = made.verification.max_unsettled_rounds
+    wasted = (ahead - 1) * training.shards * task + ahead * money.outer_fee
+    assert 3 * money.solver_stake >= 8 * wasted, "rule 3.1"
+    assert "Shakespeare" in text and "toy" not in text
+
+
+@pytest.mark.parametrize(("name", "source"), [("nobody's", "input.txt"), ("shakespeare-char", "stdlib")])
+def test_an_unknown_preset_or_one_without_its_text_is_refused(name: str, source: str) -> None:
+    with pytest.raises(BadJobFile, match="preset"):
+        preset(name, source=source, times=LOCAL)
 
 
 @pytest.mark.parametrize("times", [LOCAL, PUBLIC], ids=["local", "public"])
