@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from assay.node.replays import Order, Replayed, Replays, order_of
 from assay.node.states import Broken, Hidden, Known, StateProvider
+from assay.program.state import state_root
 from assay.protocol import sampling, trees
 from assay.protocol.errors import Retry
 from assay.protocol.types import Address, Claim, ClaimId, ClaimView, Kind, Vote
@@ -32,6 +33,8 @@ class WrongSegment(_Said):
     segment: int
     roots: tuple[bytes, ...]
     """All leaves of the segments tree."""
+    root: bytes
+    """Of the state that the program gives at the segment's end."""
 
     def __str__(self) -> str:
         count = len(self.roots) - 1
@@ -53,6 +56,8 @@ class WrongInput(_Said):
     """None: a genesis state."""
     source_leaf: bytes
     source_proof: tuple[bytes, ...]
+    root: bytes
+    """Of what the input must be."""
 
     def __str__(self) -> str:
         place = "the job's first state"
@@ -84,6 +89,8 @@ class HiddenInput(_Said):
     """The input root is not the one it must be, and the claimant shows nobody what it is the root of."""
 
     claim_id: ClaimId
+    root: bytes
+    """Of what the input must be."""
 
     def __str__(self) -> str:
         return "the input is not the state it must be, and its claimant shows nobody what it is"
@@ -116,7 +123,7 @@ def audit_input(state_provider: StateProvider, view: ClaimView) -> Finding | Non
     elif tree.count == 1:
         claimed = trees.build([claim.input_root])
     else:
-        return HiddenInput(view.claim_id)
+        return HiddenInput(view.claim_id, tree.root)
     slot = next(i for i in range(tree.count) if claimed.levels[0][i] != tree.levels[0][i])
     return wrong_input(state_provider, view, slot, claimed.levels[0][slot], claimed.proof(slot))
 
@@ -130,21 +137,30 @@ def wrong_input(
     place, at = state_provider.source_of(claim.kind, claim.round, claim.shard, slot)
     source, tree = state_provider.source_tree(claim.kind, place)
     standing = None if source is None else source.claim
-    right = tree.levels[0][at]
-    return WrongInput(view.claim_id, slot, leaf, tuple(proof), standing, right, tuple(tree.proof(at)))
+    right, way = tree.levels[0][at], tuple(tree.proof(at))
+    root = state_provider.input_tree(claim.kind, claim.round, claim.shard).root
+    return WrongInput(view.claim_id, slot, leaf, tuple(proof), standing, right, way, root)
+
+
+def _unreached(state_provider: StateProvider, view: ClaimView, start: Broken | Hidden) -> Finding:
+    """What is wrong with a claim whose own states do not lead to where a segment starts."""
+    if isinstance(start, Broken):
+        return WrongSegment(view.claim_id, start.segment, view.roots, start.root)
+    claim = view.claim
+    root = state_provider.input_tree(claim.kind, claim.round, claim.shard).root
+    return HiddenInput(view.claim_id, root)
 
 
 def audit_segment(state_provider: StateProvider, view: ClaimView, segment: int) -> Finding | None:
     """Whether the segment (or what leads to its start, where that must be recomputed) is right."""
     claim = view.claim
     start = state_provider.leaf(view, segment)
-    if isinstance(start, Hidden):
-        return HiddenInput(view.claim_id)
-    if isinstance(start, Broken):
-        return WrongSegment(view.claim_id, start.segment, view.roots)
+    if not isinstance(start, Known):
+        return _unreached(state_provider, view, start)
     end = state_provider.work.run(claim.kind, claim.round, claim.shard, segment, start.state)
-    right = state_provider.learn(view, segment + 1, end)
-    return None if right else WrongSegment(view.claim_id, segment, view.roots)
+    if state_provider.learn(view, segment + 1, end):
+        return None
+    return WrongSegment(view.claim_id, segment, view.roots, state_root(end))
 
 
 def audit_claim(
@@ -185,15 +201,14 @@ def _replayed(state_provider: StateProvider, view: ClaimView, segment: int, key:
     """One run of a segment: what is wrong with it, or the keyed trace root of its last step."""
     claim, work = view.claim, state_provider.work
     start = state_provider.leaf(view, segment)
-    if isinstance(start, Hidden):
-        return HiddenInput(view.claim_id)
-    if isinstance(start, Broken):
-        return WrongSegment(view.claim_id, start.segment, view.roots)
+    if not isinstance(start, Known):
+        return _unreached(state_provider, view, start)
     steps = work.segment_steps(claim.kind)
     replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
     trace = replay.trace(steps - 1, key).root
-    if not state_provider.learn(view, segment + 1, replay.state(steps)):
-        return WrongSegment(view.claim_id, segment, view.roots)
+    end = replay.state(steps)
+    if not state_provider.learn(view, segment + 1, end):
+        return WrongSegment(view.claim_id, segment, view.roots, state_root(end))
     return trace
 
 
@@ -211,10 +226,8 @@ def _together(
     def orders() -> Iterator[Order | Finding]:
         for segment in segments:
             start = state_provider.leaf(view, segment)
-            if isinstance(start, Hidden):
-                yield HiddenInput(view.claim_id)
-            elif isinstance(start, Broken):
-                yield WrongSegment(view.claim_id, start.segment, view.roots)
+            if not isinstance(start, Known):
+                yield _unreached(state_provider, view, start)
             else:
                 replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
                 yield order_of(replay, work.segment_steps(claim.kind), key)
@@ -224,7 +237,7 @@ def _together(
         if not isinstance(found, Replayed):
             yield found
         elif found.root != view.roots[segment + 1]:
-            yield WrongSegment(view.claim_id, segment, view.roots)
+            yield WrongSegment(view.claim_id, segment, view.roots, found.root)
         else:
             yield found.trace
 
@@ -258,10 +271,8 @@ def audit_vote(state_provider: StateProvider, view: ClaimView, vote: Vote) -> Fi
         raise Retry(f"the reveal of {vote.verifier} is not in this view", hint="read the events again")
     for sample, segment in enumerate(segments):
         root = keyed_trace(state_provider, view, segment, key)
-        if isinstance(root, Broken):
-            return WrongSegment(view.claim_id, root.segment, view.roots)
-        if isinstance(root, Hidden):
-            return HiddenInput(view.claim_id)
+        if not isinstance(root, bytes):
+            return _unreached(state_provider, view, root)
         if root != shown[sample]:
             return WrongVote(view.claim_id, vote.verifier, sample, segment, view.roots, shown)
     return None

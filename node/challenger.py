@@ -25,6 +25,7 @@ from assay.protocol.ports import Market
 from assay.protocol.types import (
     INPUT_SEGMENT,
     ZERO_ADDRESS,
+    ZERO_DIGEST,
     Address,
     ClaimId,
     ClaimView,
@@ -55,6 +56,11 @@ def key_of(finding: Finding) -> tuple[ClaimId, int, Address]:
             return claim_id, sample, verifier
         case HiddenInput(claim_id):
             return claim_id, INPUT_SEGMENT, ZERO_ADDRESS
+
+
+def root_of(finding: Finding) -> bytes:
+    """What the finder has there itself: its own root, which nobody has who has not looked; none of a vote."""
+    return ZERO_DIGEST if isinstance(finding, WrongVote) else finding.root
 
 
 def salt_of(secret: bytes, finding: Finding, attempt: int = 0) -> bytes:
@@ -104,7 +110,9 @@ class Challenger:
         attempt = 0 if binding else self._decided(view, finding)
         salt = salt_of(self._secret, finding, attempt)
         what = (type(finding).__name__, claim_id, place, verifier, *((attempt,) if attempt else ()))
-        announced = self.market.announce(intent("announce", *what), claim_id, place, verifier, salt)
+        leaf = finding.leaf if isinstance(finding, WrongInput) else b""
+        root, key = root_of(finding), intent("announce", *what)
+        announced = self.market.announce(key, claim_id, place, verifier, root, salt, leaf)
         if block <= announced.block:
             return Pursuit("announced", None, "the finding is announced; it opens a block later")
         return self._open(view, finding, intent("open", *what), salt)
@@ -132,15 +140,15 @@ class Challenger:
         claim = view.claim
         if isinstance(finding, WrongSegment):
             tree, at = trees.build(finding.roots), finding.segment
-            leaves = finding.roots
+            leaves, proofs = finding.roots, (tree.proof(at), tree.proof(at + 1))
             game_id = self.market.open_game(
-                key, claim, at, leaves[at], tree.proof(at), leaves[at + 1], tree.proof(at + 1), salt
+                key, claim, at, leaves[at], proofs[0], leaves[at + 1], proofs[1], finding.root, salt
             )
             return Pursuit("opened", game_id, f"segment {at} is disputed")
         if isinstance(finding, WrongVote):
             return self._open_vote(view, finding, key, salt)
         if isinstance(finding, HiddenInput):
-            game_id = self.market.open_input(key, claim, salt)
+            game_id = self.market.open_input(key, claim, finding.root, salt)
             return Pursuit("opened", game_id, "the input state must be opened")
         self._prove_input(view, finding, key, salt)
         return Pursuit("convicted", None, f"slot {finding.slot} of the input is not what it must be")
@@ -171,6 +179,7 @@ class Challenger:
             finding.source,
             finding.source_leaf,
             finding.source_proof,
+            finding.root,
             salt,
         )
 

@@ -20,6 +20,7 @@ from assay.node.audit import Finding
 from assay.node.challenger import Challenger, Pursuit, replay_for, slots_shown
 from assay.node.engine import REFERENCE_ENGINE, Engine
 from assay.node.retention import NOTHING, Unclaimed
+from assay.node.rewards import Share, have_paid
 from assay.node.service import Emit, PendingWrite, Service, ignore, subject
 from assay.node.states import StateProvider, open_state_provider
 from assay.protocol.ports import Blocks, Clock, Market, Write
@@ -200,6 +201,13 @@ class Accuser(Node):
     def accuse(self, job_id: JobId, claim_id: ClaimId, finding: Finding) -> None:
         """The next step of a challenge: announce the finding, open its game, or prove it at once."""
         self._pursued(job_id, claim_id, self._challenger.pursue(finding, self.clock.block()))
+
+    def _share(self, action: Share) -> None:
+        """Have a reward paid that waited until it was known whose finding is the truth."""
+        done = have_paid(self.market, action)
+        place = {"job": action.job_id.hex(), "claim": action.claim_id.hex()}
+        self.count("shares")
+        self.emit("shared", **place, reason=action.reason, transaction=done.tx_hash)
 
     def _play(self, action: Any) -> None:
         view = self.market.game(action.game_id)

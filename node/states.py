@@ -24,7 +24,7 @@ from assay.node.engine import REFERENCE_ENGINE, Engine
 from assay.node.rounds import PASSED
 from assay.node.slots import SlotFile, SlotReader, Slots
 from assay.node.work import Work
-from assay.program.state import state_tree
+from assay.program.state import state_root, state_tree
 from assay.protocol import trees
 from assay.protocol.errors import Retry
 from assay.protocol.params import MAX_ABSENCE
@@ -50,6 +50,8 @@ class Broken:
     """The true run leaves the claim's roots in this segment: leaf `segment` is right, the next is not."""
 
     segment: int
+    root: bytes
+    """Of the state that it must lead to."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +230,7 @@ class StateProvider:
             tensors = self.reader.tensors(before, outer.state)
             state = [tensor for tensor in tensors if tensor is not None]
             if len(state) == len(tensors):
-                self._segment(view, 0, state)
+                self.learn(view, 1, self._segment(view, 0, state))
 
     # -- leaves
 
@@ -274,17 +276,15 @@ class StateProvider:
             self._published.keep(tree.root, tree.levels[0], state)
         assert state is not None
         for segment in range(start, leaf):
-            found = self._segment(view, segment, state)
-            if found is None:
-                return Broken(segment)
-            state = found
+            state = self._segment(view, segment, state)
+            if not self.learn(view, segment + 1, state):
+                return Broken(segment, state_root(state))
         return Known(state, view.roots[leaf])
 
-    def _segment(self, view: ClaimView, segment: int, state: State) -> State | None:
-        """The state at the end of a claim's segment, remembered; None if it is not the claim's."""
+    def _segment(self, view: ClaimView, segment: int, state: State) -> State:
+        """The state that the program gives at the end of a segment that starts from this one."""
         claim = view.claim
-        end = self.work.run(claim.kind, claim.round, claim.shard, segment, state)
-        return end if self.learn(view, segment + 1, end) else None
+        return self.work.run(claim.kind, claim.round, claim.shard, segment, state)
 
     def learn(self, view: ClaimView, leaf: int, state: State) -> bool:
         """Remember a state that was computed, if it is the claim's at this leaf; whether it is."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from assay.node.rewards import waits_for
 from assay.node.rounds import CHALLENGEABLE, STANDING, closable, tasks
 from assay.node.service import intent, turn
 from assay.protocol.ports import MarketView, Together, Write
@@ -28,6 +29,7 @@ from assay.protocol.types import (
     Seconds,
     Terms,
     Vote,
+    WaitingReward,
 )
 
 VOID_AGAIN = 3_600
@@ -148,13 +150,24 @@ def write(market: MarketView, poke: Poke) -> Write:
 
 
 def plays(
-    me: Address, now: Seconds, job_id: JobId, claims: Sequence[ClaimView], games: Sequence[GameView]
+    me: Address,
+    now: Seconds,
+    job_id: JobId,
+    claims: Sequence[ClaimView],
+    games: Sequence[GameView],
+    rewards: Sequence[WaitingReward] = (),
 ) -> Iterator[Play]:
-    """What is to be done in this account's games now: its moves, and the ends that it gains by."""
+    """What is to be done in this account's games now: its moves, and the ends that it gains by; also of other
+    people's games for which a reward of its own waits."""
+    held_up = {reward.claim_id for reward in rewards if waits_for(me, [reward])}
     for view in games:
         game = view.game
         late, ours = now > game.deadline, game.mover == me
-        if view.decided or me not in (game.challenger, game.defender):
+        if view.decided:
+            continue
+        if me not in (game.challenger, game.defender):
+            if late and game.claim_id in held_up:
+                yield Play(job_id, view.game_id, f"game {view.game_id}: a reward waits for its end")
             continue
         if _fallen(claims, view, me):
             if late:
@@ -214,6 +227,7 @@ def watched(market: MarketView) -> list[JobView]:
             (staked and market.took_shard(job_id) and any(mine(job_id, k) for k in range(shards[job_id])))
             or any(not g.decided and me in (g.game.challenger, g.game.defender) for g in games)
             or any(not demand.outcome and demand.demander == me for demand in demands)
+            or waits_for(me, market.rewards(job_id))
             or (staked and any(locks(view, me) for view in market.claims(job_id)))
         )
 

@@ -24,6 +24,7 @@ from assay.protocol.types import (
     ClaimId,
     ClaimView,
     Conditions,
+    Found,
     Game,
     GameView,
     Holder,
@@ -35,6 +36,7 @@ from assay.protocol.types import (
     StakeView,
     Terms,
     TxResult,
+    WaitingReward,
     Wei,
 )
 
@@ -156,6 +158,10 @@ class MarketView(Protocol):
         """Demands to show pieces of a state, oldest first."""
         ...
 
+    def rewards(self, job_id: JobId) -> Sequence[WaitingReward]:
+        """Rewards of a job's fallen claims that wait until it is known whose finding is the truth."""
+        ...
+
     def stake(self, account: Address, role: Role) -> StakeView: ...
     def free(self, account: Address) -> Wei:
         """Withdrawable balance in the vault."""
@@ -237,10 +243,18 @@ class Market(MarketView, Protocol):
         ...
 
     def announce(
-        self, intent: str, claim_id: ClaimId, segment: int, verifier: Address, salt: bytes
+        self,
+        intent: str,
+        claim_id: ClaimId,
+        segment: int,
+        verifier: Address,
+        root: bytes,
+        salt: bytes,
+        leaf: bytes = b"",
     ) -> TxResult:
-        """Commit to a finding. For a binding (`prove_binding`) `segment` is the slot, for `open_input`
-        INPUT_SEGMENT, and `verifier` the zero address."""
+        """Commit to a finding and to the caller's own root there. For a binding (`prove_binding`) `segment`
+        is the slot, `leaf` what is wrong in it and `root` the input's; for `open_input` `segment` is
+        INPUT_SEGMENT; for a vote `root` is zero. `verifier` is the zero address but for a vote."""
         ...
 
     def open_game(
@@ -252,6 +266,7 @@ class Market(MarketView, Protocol):
         from_proof: Sequence[bytes],
         to_leaf: bytes,
         to_proof: Sequence[bytes],
+        root: bytes,
         salt: bytes,
     ) -> int:
         """The new game's id."""
@@ -269,7 +284,7 @@ class Market(MarketView, Protocol):
         trace_proof: Sequence[bytes],
         salt: bytes,
     ) -> int: ...
-    def open_input(self, intent: str, claim: Claim, salt: bytes) -> int:
+    def open_input(self, intent: str, claim: Claim, root: bytes, salt: bytes) -> int:
         """Make the claimant open its input state's tree; the new game's id."""
         ...
 
@@ -283,8 +298,17 @@ class Market(MarketView, Protocol):
         source: Claim | None,
         source_leaf: bytes,
         source_proof: Sequence[bytes],
+        root: bytes,
         salt: bytes,
     ) -> TxResult: ...
+    def share(self, intent: str, fallen: ClaimView, settled: ClaimView, found: Sequence[Found]) -> TxResult:
+        """Pay a reward that waits to those whose roots the settled claim of the place bears out."""
+        ...
+
+    def share_alike(self, intent: str, claim_id: ClaimId, found: Sequence[Found]) -> TxResult:
+        """Pay it where all findings agree and one of them is the winner's."""
+        ...
+
     def move(self, intent: str, game_id: int, game: Game, move: Move) -> TxResult:
         """Make a move of a game that stands as `game`."""
         ...

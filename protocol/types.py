@@ -257,6 +257,32 @@ class Accused:
     rewinds: int
 
 
+@dataclass(frozen=True)
+class Found:
+    """What a challenger has announced and then shown by opening a game (rule 5.4)."""
+
+    finder: Address
+    segment: int
+    """Where the claim first went wrong, or INPUT_SEGMENT."""
+    announced: int
+    """Block; so is `shown`."""
+    shown: int
+    root: bytes
+    """The finder's own: of the state at the end of the segment, or of the input state."""
+
+
+@dataclass(frozen=True)
+class WaitingReward:
+    """What a conviction gives, while it is not known whose finding is the truth (rule 5.4)."""
+
+    claim_id: ClaimId
+    amount: Wei
+    winner: Address
+    """Who convicted the claim."""
+    found: tuple[Found, ...]
+    """Findings whose games are over, in that order."""
+
+
 NOBODY_ACCUSED = Accused(JobId(ZERO_DIGEST), ZERO_ADDRESS, Kind.TASK, 0, 0, Wei(0), 0)
 
 
@@ -269,8 +295,8 @@ class Params:
     ballot: int = 0
     """0: the claim itself is in dispute; else its vote: draw · 256 + the place in it."""
     segment: int = 0
-    early: bool = False
-    """Announced before the first game on the claim (rule 5.4)."""
+    found: bytes = ZERO_DIGEST
+    """Keccak-256 of the challenger's `Found`; zero in a game on a vote."""
     program: ProgramRef
     dataset_root: bytes
     seed: bytes

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from assay.node.idle import NO_JOB, first_wait, no_stake
+from assay.node.rewards import Share, shares
 from assay.node.rounds import moving
 from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Watcher, others_suffice, plays, poke_for, voted
 from assay.protocol import trees
@@ -26,6 +27,7 @@ from assay.protocol.types import (
     Phase,
     Seconds,
     Vote,
+    WaitingReward,
     Wei,
 )
 from assay.protocol.words import show_amount
@@ -88,6 +90,7 @@ class JobObservation:
     games: tuple[GameView, ...]
     ballots: Mapping[tuple[ClaimId, bytes], Ballot]
     """Worked out already, by claim and seed."""
+    rewards: tuple[WaitingReward, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -169,7 +172,7 @@ class Wait:
     reason: str
 
 
-Action = Replay | CommitVote | Abstain | RevealVote | Pursue | Play | Poke | Subscribe | Wait
+Action = Replay | CommitVote | Abstain | RevealVote | Pursue | Play | Share | Poke | Subscribe | Wait
 
 
 def decide(observation: Observation) -> list[Action]:
@@ -177,7 +180,9 @@ def decide(observation: Observation) -> list[Action]:
     actions: list[Action] = []
     running = [job for job in observation.jobs if not job.view.progress.closed]
     for job in observation.jobs:
-        actions.extend(plays(observation.me, observation.now, job.view.job_id, job.claims, job.games))
+        seen, rewards = (job.view.job_id, job.claims, job.games), job.rewards
+        actions.extend(plays(observation.me, observation.now, *seen, rewards))
+        actions.extend(shares(observation.me, job.claims, job.games, rewards))
     for job in running:
         actions.extend(_reveals(observation, job))
     for job in running:

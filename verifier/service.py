@@ -16,6 +16,7 @@ from assay.node import upkeep
 from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Attestation, Finding, attest
 from assay.node.idle import no_stake
+from assay.node.rewards import Share
 from assay.node.role import Accuser, Action, Options
 from assay.node.rounds import Claims
 from assay.node.service import intent
@@ -71,7 +72,8 @@ class VerifierService(Accuser):
             ours = next((vote for vote in view.votes if vote.verifier == self.market.me), None)
             if key not in fresh and ours is not None and not upkeep.voted(ours):
                 ballots.pop(key, None)
-        return JobObservation(job, self.refusal(job.job_id), claims, games, ballots)
+        rewards = tuple(self.market.rewards(job.job_id))
+        return JobObservation(job, self.refusal(job.job_id), claims, games, ballots, rewards)
 
     # -- deciding and acting
 
@@ -90,6 +92,7 @@ class VerifierService(Accuser):
             upkeep.Play: self._play,
             policy.Subscribe: self._subscribe,
             policy.Wait: self._wait,
+            Share: self._share,
         }
 
     def write(self, action: Any) -> Write:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from assay.node.idle import NO_JOB
+from assay.node.rewards import Share, shares
 from assay.node.rounds import moving
 from assay.node.upkeep import CHALLENGEABLE, Play, others_suffice, plays, window_end
 from assay.protocol.demands import DemandView
@@ -27,6 +28,7 @@ from assay.protocol.types import (
     Kind,
     Phase,
     Seconds,
+    WaitingReward,
     Wei,
 )
 from assay.protocol.words import show_amount
@@ -69,6 +71,7 @@ class JobObservation:
     claims: tuple[ClaimView, ...]
     games: tuple[GameView, ...]
     demands: tuple[DemandView, ...] = ()
+    rewards: tuple[WaitingReward, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -145,14 +148,16 @@ class Advise:
     reason: str
 
 
-Action = AuditClaim | AuditVote | Pursue | Play | Demand | Collect | Advise
+Action = AuditClaim | AuditVote | Pursue | Play | Demand | Collect | Share | Advise
 
 
 def decide(observation: Observation) -> list[Action]:
     """All actions that are due, most urgent first."""
     actions: list[Action] = []
     for job in observation.jobs:
-        actions.extend(plays(observation.me, observation.now, job.view.job_id, job.claims, job.games))
+        seen, rewards = (job.view.job_id, job.claims, job.games), job.rewards
+        actions.extend(plays(observation.me, observation.now, *seen, rewards))
+        actions.extend(shares(observation.me, job.claims, job.games, rewards))
         actions.extend(_collections(observation, job))
     if observation.limits.mode == Mode.OFF:
         return actions

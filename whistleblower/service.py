@@ -18,6 +18,7 @@ from assay.node import upkeep
 from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Finding, audit_claim, audit_vote
 from assay.node.availability import WantedLeaves, ask, wanted_leaves
+from assay.node.rewards import Share
 from assay.node.role import Accuser, Action, Options
 from assay.node.rounds import Claims
 from assay.node.service import intent
@@ -93,7 +94,8 @@ class WhistleblowerService(Accuser):
     def _job_observation(self, job: JobView) -> JobObservation:
         claims, games = Claims(self.market.claims(job.job_id)), tuple(self.market.games(job.job_id))
         demands = tuple(self.market.demands(job.job_id))
-        return JobObservation(job, self.refusal(job.job_id), claims, games, demands)
+        rewards = tuple(self.market.rewards(job.job_id))
+        return JobObservation(job, self.refusal(job.job_id), claims, games, demands, rewards)
 
     # -- deciding and acting
 
@@ -126,6 +128,7 @@ class WhistleblowerService(Accuser):
             upkeep.Play: self._play,
             policy.Demand: self._demand,
             policy.Collect: self._collect,
+            Share: self._share,
             policy.Advise: self._advise,
         }
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from eth_utils.crypto import keccak
+
 from assay.chain.contracts.records import unpack, unpack_game
 from assay.chain.eth.events import Event
 from assay.protocol.demands import DemandView, StateLeaf
+from assay.protocol.encoding import encode
 from assay.protocol.types import (
     Address,
     Claim,
@@ -19,12 +22,14 @@ from assay.protocol.types import (
     Conditions,
     Context,
     Cursor,
+    Found,
     GamePhase,
     GameView,
     JobId,
     Opened,
     Seconds,
     Terms,
+    WaitingReward,
     Wei,
 )
 
@@ -70,6 +75,9 @@ class MarketIndex:
     held: Wei = NOTHING
     """Tokens that the vault holds for jobs, games, demands and those whose work a rewind
     wasted."""
+    rewards: dict[ClaimId, WaitingReward] = field(default_factory=dict)
+    """Of fallen claims, what waits until it is known whose finding is the truth."""
+    _found: dict[bytes, Found] = field(default_factory=dict)
     _games_of: dict[JobId, list[int]] = field(default_factory=dict)
     _demands_of: dict[JobId, list[int]] = field(default_factory=dict)
 
@@ -80,6 +88,10 @@ class MarketIndex:
     def demands_of(self, job_id: JobId) -> list[DemandView]:
         """Demands on a job's claims, oldest first."""
         return [self.demands[demand_id] for demand_id in self._demands_of.get(job_id, [])]
+
+    def rewards_of(self, job_id: JobId) -> list[WaitingReward]:
+        """Rewards of a job's fallen claims that wait, oldest first."""
+        return [each for each in self.rewards.values() if self.claims[each.claim_id].job_id == job_id]
 
     def gateways(self) -> list[Gateway]:
         """Where blocks are served."""
@@ -153,6 +165,22 @@ class MarketIndex:
     def _on_Tasks_VoteRevealed(self, a: dict) -> None:
         shown = self.traces.setdefault(ClaimId(a["claimId"]), {})
         shown[Address(a["verifier"])] = tuple(a["traces"])
+
+    def _on_Tasks_RewardKept(self, a: dict) -> None:
+        claim_id = ClaimId(a["claimId"])
+        self.rewards[claim_id] = WaitingReward(claim_id, Wei(a["amount"]), Address(a["challenger"]), ())
+
+    def _on_Tasks_RewardShared(self, a: dict) -> None:
+        self.rewards.pop(ClaimId(a["claimId"]), None)
+
+    def _on_Challenges_FindingShown(self, a: dict) -> None:
+        found = unpack(Found, a["found"])
+        self._found[keccak(encode(found))] = found
+
+    def _on_Challenges_FindingKept(self, a: dict) -> None:
+        claim_id = ClaimId(a["claimId"])
+        waiting = self.rewards[claim_id]
+        self.rewards[claim_id] = replace(waiting, found=(*waiting.found, self._found[a["found"]]))
 
     def _on_Stakes_Endpoint(self, a: dict) -> None:
         """An empty URL takes back what was announced."""

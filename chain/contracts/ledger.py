@@ -149,6 +149,9 @@ class _Reader:
         a = event.arguments
         if self._me not in a["to"]:
             return
+        if shared := self._nearest(event, "RewardShared"):
+            yield from self._shared(event, shared)
+            return
         settled = self._nearest(event, "Settled", claimant=a["to"][0])
         claim_id = b"" if settled is None else settled.arguments["claimId"]
         ids = self._about(claim_id) if claim_id else {"job_id": JobId(a["fromKey"])}
@@ -158,6 +161,13 @@ class _Reader:
             if account == self._me and amount:
                 kind, why = ("fee", f"valid vote on {place}") if number else ("pay", f"{place} settled")
                 yield self._entry(event, FREE, kind, amount, why, **ids)
+
+    def _shared(self, event: Event, shared: Event) -> Iterator[Entry]:
+        """Its part of a reward that waited."""
+        a, claim_id = event.arguments, shared.arguments["claimId"]
+        parts = [a["rest"] if n else a["first"] for n, account in enumerate(a["to"]) if account == self._me]
+        why = f"found what was wrong in {self._place(claim_id)}"
+        yield self._entry(event, FREE, "reward", sum(parts), why, **self._about(claim_id))
 
     def _vault_burnt(self, event: Event) -> Iterator[Entry]:
         a = event.arguments
@@ -218,12 +228,11 @@ class _Reader:
         return "other", "moved within the vault", {}
 
     def _reward(self, event: Event) -> tuple[str, str, dict[str, Any]]:
-        cause = self._nearest(event, "RewardShared", "Convicted", "VoteConvicted", challenger=self._me)
+        cause = self._nearest(event, "Convicted", "VoteConvicted", challenger=self._me)
         if cause is None:
             return "reward", "reward", {}
         claim_id = cause.arguments["claimId"]
         what = {
-            "RewardShared": "shared the finding against",
             "Convicted": "convicted",
             "VoteConvicted": f"convicted the vote of {cause.arguments.get('verifier')} on",
         }[cause.name]

@@ -37,7 +37,9 @@ from assay.protocol.types import (
     Claim,
     ClaimId,
     ClaimStatus,
+    ClaimView,
     Conditions,
+    Found,
     Game,
     JobId,
     Kind,
@@ -203,11 +205,19 @@ class ChainMarket(ChainView):
     # Challenges
 
     def announce(
-        self, intent: str, claim_id: ClaimId, segment: int, verifier: Address, salt: bytes
+        self,
+        intent: str,
+        claim_id: ClaimId,
+        segment: int,
+        verifier: Address,
+        root: bytes,
+        salt: bytes,
+        leaf: bytes = b"",
     ) -> TxResult:
-        """Commit to a finding. For a binding `segment` is the slot, for an input state INPUT_SEGMENT, and
-        `verifier` the zero address."""
-        finding = encode(self.me, claim_id, segment, verifier, salt)
+        """Commit to a finding. For a binding `segment` is the slot and `leaf` what is wrong in it, for an
+        input state INPUT_SEGMENT; `verifier` is the zero address and `root` not zero, but for a vote."""
+        shown = keccak(encode(leaf, root)) if leaf else root
+        finding = encode(self.me, claim_id, segment, verifier, shown, salt)
         return self.do(intent, "Challenges", "announce", keccak(finding))
 
     def open_game(
@@ -219,10 +229,11 @@ class ChainMarket(ChainView):
         from_proof: Sequence[bytes],
         to_leaf: bytes,
         to_proof: Sequence[bytes],
+        root: bytes,
         salt: bytes,
     ) -> int:
         """Dispute a segment of a claim; the new game's id."""
-        arguments = (claim, segment, from_leaf, from_proof, to_leaf, to_proof, salt)
+        arguments = (claim, segment, from_leaf, from_proof, to_leaf, to_proof, root, salt)
         return self._open(intent, "open", *arguments)
 
     def open_vote_game(
@@ -241,9 +252,9 @@ class ChainMarket(ChainView):
         arguments = (claim, verifier, sample, from_leaf, from_proof, trace_root, trace_proof, salt)
         return self._open(intent, "openVote", *arguments)
 
-    def open_input(self, intent: str, claim: Claim, salt: bytes) -> int:
+    def open_input(self, intent: str, claim: Claim, root: bytes, salt: bytes) -> int:
         """Make the claimant open its input state's tree; the new game's id."""
-        return self._open(intent, "openInput", claim, salt)
+        return self._open(intent, "openInput", claim, root, salt)
 
     def prove_binding(
         self,
@@ -255,11 +266,21 @@ class ChainMarket(ChainView):
         source: Claim | None,
         source_leaf: bytes,
         source_proof: Sequence[bytes],
+        root: bytes,
         salt: bytes,
     ) -> TxResult:
         """Convict a claim whose input is not what it must be (rule 4.4); `source` None: a genesis root."""
-        arguments = (claim, slot, leaf, proof, source or _NO_CLAIM, source_leaf, source_proof, salt)
+        arguments = (claim, slot, leaf, proof, source or _NO_CLAIM, source_leaf, source_proof, root, salt)
         return self.do(intent, "Challenges", "proveBinding", *arguments)
+
+    def share(self, intent: str, fallen: ClaimView, settled: ClaimView, found: Sequence[Found]) -> TxResult:
+        """Pay a reward that waits, by what the settled claim of the place says."""
+        arguments = (fallen.claim, fallen.roots, settled.claim, settled.roots, found)
+        return self.do(intent, "Challenges", "share", *arguments)
+
+    def share_alike(self, intent: str, claim_id: ClaimId, found: Sequence[Found]) -> TxResult:
+        """Pay it where all findings agree."""
+        return self.do(intent, "Challenges", "shareAlike", claim_id, found)
 
     # Games
 

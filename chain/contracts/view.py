@@ -45,6 +45,7 @@ from assay.protocol.types import (
     Progress,
     Role,
     StakeView,
+    WaitingReward,
     Wei,
 )
 
@@ -265,6 +266,11 @@ class ChainView:
         """Demands to show pieces of a state, oldest first."""
         with self._pinned() as index:
             return index.demands_of(job_id) if job_id is not None else list(index.demands.values())
+
+    def rewards(self, job_id: JobId) -> Sequence[WaitingReward]:
+        """Rewards of a job's fallen claims that wait until it is known whose finding is the truth."""
+        with self._pinned() as index:
+            return index.rewards_of(job_id)
 
     def stake(self, account: Address, role: Role) -> StakeView:
         """An account's stake in one role."""

@@ -44,7 +44,6 @@ def demand(market: MarketState, event: Demand, by: Address, now: Moment) -> Mark
     made = Asked(claim_id, event.state_root, by, deadline, event.places)
     funds = market.funds.moved(free(by), demand_bond(demand_id), terms.challenge_bond)
     state = state.with_status(open_games=state.status.open_games + 1)
-    state = replace(state, opened=state.opened or now.block)
     market = market.with_funds(funds).with_claim(claim_id, state)
     return replace(market, demands={**market.demands, demand_id: made}, demands_made=demand_id)
 

@@ -9,17 +9,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assay.protocol import sampling, trees
+from assay.protocol.encoding import words
 from assay.protocol.game import Verdict, input_game, play
 from assay.protocol.params import MAX_ABSENCE
 from assay.protocol.refusal import require
 from assay.protocol.twin.attestations import ballot_of
 from assay.protocol.twin.claims import segments_of
 from assay.protocol.twin.convictions import convicted, convicted_ballot
-from assay.protocol.twin.events import Announce, Open, OpenInput, OpenVote, Play, ProveBinding
+from assay.protocol.twin.events import Open, OpenInput, OpenVote, Play, ProveBinding
+from assay.protocol.twin.findings import kept, spend
 from assay.protocol.twin.ledger import bond, free
 from assay.protocol.twin.market_state import Challenge, ClaimState, MarketState, Moment
 from assay.protocol.twin.settlement import lost_bond
-from assay.protocol.twin.stakes import SEIZED
 from assay.protocol.types import (
     INPUT_SEGMENT,
     ZERO_ADDRESS,
@@ -28,6 +29,7 @@ from assay.protocol.types import (
     Address,
     Claim,
     ClaimId,
+    Found,
     Game,
     GamePhase,
     Kind,
@@ -37,24 +39,17 @@ from assay.protocol.types import (
 )
 
 
-def announce(market: MarketState, event: Announce, by: Address, now: Moment) -> MarketState:
-    """Commit to a finding; announcing it again changes nothing."""
-    finding = market.finding(by, event.claim_id, event.segment, event.verifier, event.salt)
-    announced = {finding: now.block, **market.announced}
-    return replace(market, announced=announced)
-
-
 def open_game(market: MarketState, event: Open, by: Address, now: Moment) -> MarketState:
     """Dispute one segment of a claim.
 
-    Refused: NoSuchJob, NotAnnounced, TooSoon, WrongClaim, WrongPhase, NotStanding, WindowClosed, BadProof,
-    InsufficientBalance.
+    Refused: NoDifference, NoSuchJob, NotAnnounced, TooSoon, WrongClaim, WrongPhase, NotStanding,
+    WindowClosed, BadProof, InsufficientBalance.
     """
     claim = event.claim
+    require(event.root != event.to_leaf, "NoDifference")
     terms = market.job(claim.job_id).terms
-    market, announced = _spend(
-        market, market.claim_id(claim), event.segment, ZERO_ADDRESS, event.salt, by, now
-    )
+    claim_id = market.claim_id(claim)
+    market, found = spend(market, claim_id, event.segment, ZERO_ADDRESS, event.root, event.salt, by, now)
     claim_id, state = challengeable(market, claim, now)
     root, leaves = claim.segments_root, segments_of(claim, terms) + 1
     require(trees.verify(root, leaves, event.segment, event.from_leaf, event.from_proof), "BadProof")
@@ -65,9 +60,7 @@ def open_game(market: MarketState, event: Open, by: Address, now: Moment) -> Mar
         in_root=event.from_leaf,
         out_root=event.to_leaf,
     )
-    state, early = _on_claim(state, announced, now)
-    game = replace(game, early=early)
-    return _start(market, claim_id, state, Challenge(game, ZERO_ADDRESS), by)
+    return _start(market, claim_id, state, _on_claim(market, game, found), by)
 
 
 def open_vote(market: MarketState, event: OpenVote, by: Address, now: Moment) -> MarketState:
@@ -82,7 +75,7 @@ def open_vote(market: MarketState, event: OpenVote, by: Address, now: Moment) ->
     claim_id, state = challengeable(market, claim, now)
     ballot = ballot_of(state, verifier)
     require(ballot.valid, "NoSuchVote")
-    market, _ = _spend(market, claim_id, event.sample, verifier, event.salt, by, now)
+    market, _ = spend(market, claim_id, event.sample, verifier, ZERO_DIGEST, event.salt, by, now)
     root, samples = ballot.word, terms.samples
     require(trees.verify(root, samples, event.sample, event.trace_root, event.trace_proof), "BadProof")
     seed = state.status.seed
@@ -103,21 +96,19 @@ def open_vote(market: MarketState, event: OpenVote, by: Address, now: Moment) ->
 def open_input(market: MarketState, event: OpenInput, by: Address, now: Moment) -> MarketState:
     """Make the claimant open its input state's tree.
 
-    Refused: NoSuchJob, NotAnnounced, TooSoon, WrongClaim, WrongPhase, NotStanding, WindowClosed,
-    InsufficientBalance.
+    Refused: NoDifference, NoSuchJob, NotAnnounced, TooSoon, WrongClaim, WrongPhase, NotStanding,
+    WindowClosed, InsufficientBalance.
     """
     claim = event.claim
+    require(event.root != claim.input_root, "NoDifference")
     terms = market.job(claim.job_id).terms
-    market, announced = _spend(
-        market, market.claim_id(claim), INPUT_SEGMENT, ZERO_ADDRESS, event.salt, by, now
-    )
+    claim_id = market.claim_id(claim)
+    market, found = spend(market, claim_id, INPUT_SEGMENT, ZERO_ADDRESS, event.root, event.salt, by, now)
     claim_id, state = challengeable(market, claim, now)
     game = _game_on(claim, claim_id, 0, terms, by, now.time)
     game = replace(game, defender=claim.claimant, segment=INPUT_SEGMENT)
     game = input_game(game, claim.input_root)
-    state, early = _on_claim(state, announced, now)
-    game = replace(game, early=early)
-    return _start(market, claim_id, state, Challenge(game, ZERO_ADDRESS), by)
+    return _start(market, claim_id, state, _on_claim(market, game, found), by)
 
 
 def prove_binding(market: MarketState, event: ProveBinding, by: Address, now: Moment) -> MarketState:
@@ -127,7 +118,8 @@ def prove_binding(market: MarketState, event: ProveBinding, by: Address, now: Mo
     NotStanding, WindowClosed.
     """
     claim = event.claim
-    market, _ = _spend(market, market.claim_id(claim), event.slot, ZERO_ADDRESS, event.salt, by, now)
+    root = market.binding_root(event.leaf, event.root)
+    market, found = spend(market, market.claim_id(claim), event.slot, ZERO_ADDRESS, root, event.salt, by, now)
     terms = market.job(claim.job_id).terms
     slots = terms.program(claim.kind).slots
     require(trees.verify(claim.input_root, slots, event.slot, event.leaf, event.proof), "BadProof")
@@ -135,7 +127,10 @@ def prove_binding(market: MarketState, event: ProveBinding, by: Address, now: Mo
     require(trees.verify(root, count, place, event.source_leaf, event.source_proof), "BadProof")
     require(event.leaf != event.source_leaf, "NoDifference")
     claim_id, _ = challengeable(market, claim, now, proof=True)
-    return convicted(market, claim_id, by, INPUT_SEGMENT, now)
+    market = convicted(market, claim_id, by, INPUT_SEGMENT, now)
+    if market.claims[claim_id].winner == ZERO_ADDRESS:
+        return market
+    return kept(market, claim_id, replace(found, segment=INPUT_SEGMENT, root=event.root))
 
 
 def move(market: MarketState, event: Play, by: Address, now: Moment) -> MarketState:
@@ -163,27 +158,9 @@ def challengeable(
     return claim_id, state
 
 
-def _spend(
-    market: MarketState,
-    claim_id: ClaimId,
-    segment: int,
-    verifier: Address,
-    salt: bytes,
-    by: Address,
-    now: Moment,
-) -> tuple[MarketState, int]:
-    """Without the announcement; also the block in which it was made."""
-    finding = market.finding(by, claim_id, segment, verifier, salt)
-    require(finding in market.announced, "NotAnnounced")
-    require(now.block > market.announced[finding], "TooSoon")
-    announced = {f: b for f, b in market.announced.items() if f != finding}
-    return replace(market, announced=announced), market.announced[finding]
-
-
-def _on_claim(state: ClaimState, announced: int, now: Moment) -> tuple[ClaimState, bool]:
-    """The claim with a game on it begun; also whether that was announced before the first one (rule 5.4)."""
-    opened = state.opened or now.block
-    return replace(state, opened=opened), announced < opened
+def _on_claim(market: MarketState, game: Game, found: Found) -> Challenge:
+    """A game about the claim itself, and whose finding it is about."""
+    return Challenge(replace(game, found=market.deployment.keccak(words(found))), ZERO_ADDRESS, found)
 
 
 def _game_on(claim: Claim, claim_id: ClaimId, segment: int, terms: Terms, by: Address, now: Seconds) -> Game:
@@ -291,8 +268,8 @@ def _decided(market: MarketState, game_id: int, challenger_won: bool, now: Momen
         stood = market.liable(state)
         if stood and challenger_won:
             market = convicted(market, claim_id, challenger, challenge.game.segment, now)
-        elif challenge.game.early and state.status.phase == Phase.CONVICTED:
-            market = market.with_funds(market.funds.moved(SEIZED, free(challenger), state.share))
+        if challenge.found is not None and market.claims[claim_id].winner != ZERO_ADDRESS:
+            market = kept(market, claim_id, challenge.found)
     else:
         market, stood = _vote_decided(market, challenge, challenger_won)
     amount = market.funds.ledger.balance(bond(game_id))

@@ -21,7 +21,6 @@ from assay.protocol.twin.settlement import (
     convicted_vote,
     conviction,
     position,
-    shared,
 )
 from assay.protocol.twin.stakes import SEIZED, Funds
 from assay.protocol.types import (
@@ -54,12 +53,13 @@ def convicted(
         market = reopened(market, claim.job_id, claim.shard, now.time)
     funds, taken = _slash_all(market.funds, state, segment, job.terms)
     verdict = conviction(taken, wasted)
-    others = sum(c.game.early and c.game.claim_id == claim_id for c in market.games.values())
-    won = shared(verdict.reward, others)
-    fallen = replace(state.with_status(phase=Phase.CONVICTED), share=won.share)
-    market = market.with_claim(claim_id, fallen)
+    fallen = state.with_status(phase=Phase.CONVICTED)
     funds = funds.burnt(SEIZED, verdict.burnt)
-    funds = funds.moved(SEIZED, free(challenger), won.winner)
+    if market.findings(claim_id):  # who was right is not known yet
+        fallen = replace(fallen, reward=verdict.reward, winner=challenger)
+    else:
+        funds = funds.moved(SEIZED, free(challenger), verdict.reward)
+    market = market.with_claim(claim_id, fallen)
     if left_out:  # nothing builds on it
         return market.with_funds(funds)
     market = _rewound(market, claim, verdict, now.time)

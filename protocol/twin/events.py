@@ -19,6 +19,7 @@ from assay.protocol.types import (
     Claim,
     ClaimId,
     Conditions,
+    Found,
     Game,
     JobId,
     Role,
@@ -228,6 +229,8 @@ class Announce:
     claim_id: ClaimId
     segment: int
     verifier: Address
+    root: bytes
+    """The announcer's own; for a binding ``MarketState.binding_root``, zero for a vote."""
     salt: bytes
 
 
@@ -239,6 +242,7 @@ class Open:
     from_proof: Digests
     to_leaf: bytes
     to_proof: Digests
+    root: bytes
     salt: bytes
 
 
@@ -256,9 +260,10 @@ class OpenVote:
 
 @dataclass(frozen=True)
 class OpenInput:
-    """Make the claimant open its input state's tree."""
+    """Make the claimant open its input state's tree. `root`: what it must be the root of."""
 
     claim: Claim
+    root: bytes
     salt: bytes
 
 
@@ -273,7 +278,28 @@ class ProveBinding:
     source: Claim | None
     source_leaf: bytes
     source_proof: Digests
+    root: bytes
     salt: bytes
+
+
+@dataclass(frozen=True)
+class Share:
+    """Pay a reward that waits, by what the settled claim of the place says (rule 5.4). Roots: of the states
+    at the claims' segment ends. `found`: all findings that were kept, in that order."""
+
+    fallen: Claim
+    fallen_roots: Digests
+    settled: Claim
+    settled_roots: Digests
+    found: tuple[Found, ...]
+
+
+@dataclass(frozen=True)
+class ShareAlike:
+    """The same where all findings agree, and one of them is the winner's."""
+
+    claim_id: ClaimId
+    found: tuple[Found, ...]
 
 
 @dataclass(frozen=True)
@@ -344,6 +370,8 @@ Event = (
     | OpenVote
     | OpenInput
     | ProveBinding
+    | Share
+    | ShareAlike
     | Play
     | Demand
     | Supply

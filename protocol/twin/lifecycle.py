@@ -23,6 +23,7 @@ from assay.protocol.twin import (
     challenges,
     claims,
     convictions,
+    findings,
     jobs,
 )
 from assay.protocol.twin import events as e
@@ -156,11 +157,13 @@ _RULES: dict[type, Rule] = {
     e.Tally: attestations.tally,
     e.Settle: claims.settle,
     e.Void: convictions.void,
-    e.Announce: challenges.announce,
+    e.Announce: findings.announce,
     e.Open: challenges.open_game,
     e.OpenVote: challenges.open_vote,
     e.OpenInput: challenges.open_input,
     e.ProveBinding: challenges.prove_binding,
+    e.Share: findings.share,
+    e.ShareAlike: findings.share_alike,
     e.Play: challenges.move,
     e.Demand: availability.demand,
     e.Supply: availability.supply,

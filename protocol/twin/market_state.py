@@ -30,6 +30,7 @@ from assay.protocol.types import (
     ClaimId,
     ClaimStatus,
     Conditions,
+    Found,
     Game,
     Holder,
     JobId,
@@ -118,10 +119,12 @@ class ClaimState:
     claim: Claim
     status: ClaimStatus
     drawn: tuple[Address, ...] = ()
-    opened: int = 0
-    """Block of the first game on the claim itself; 0: there was none."""
-    share: Wei = NOTHING
-    """Of a convicted claim: what each early game that was still open then gets when it ends (rule 5.4)."""
+    reward: Wei = NOTHING
+    """Of a convicted claim: what waits until it is known whose finding is the truth (rule 5.4)."""
+    winner: Address = ZERO_ADDRESS
+    """Who convicted it, while its reward waits."""
+    kept: tuple[Found, ...] = ()
+    """Findings whose games are over since, in that order."""
     ballots: Mapping[Address, Ballot] = field(default_factory=dict)
 
     @property
@@ -163,6 +166,8 @@ class Challenge:
 
     game: Game
     verifier: Address
+    found: Found | None = None
+    """What its challenger has shown; None in a game on a vote."""
 
 
 Place = tuple[JobId, Kind, int, int]
@@ -215,10 +220,24 @@ class MarketState:
         return self.deployment.keccak(encode(claim_id, verifier, valid, traces_root, salt))
 
     def finding(
-        self, challenger: Address, claim_id: ClaimId, segment: int, verifier: Address, salt: bytes
+        self,
+        challenger: Address,
+        claim_id: ClaimId,
+        segment: int,
+        verifier: Address,
+        root: bytes,
+        salt: bytes,
     ) -> bytes:
         """What a challenger announces before it opens a game."""
-        return self.deployment.keccak(encode(challenger, claim_id, segment, verifier, salt))
+        return self.deployment.keccak(encode(challenger, claim_id, segment, verifier, root, salt))
+
+    def binding_root(self, leaf: bytes, root: bytes) -> bytes:
+        """What stands for the root in the announcement of a binding: of the wrong leaf and the right root."""
+        return self.deployment.keccak(encode(leaf, root))
+
+    def findings(self, claim_id: ClaimId) -> int:
+        """How many games of findings on the claim are open."""
+        return sum(c.found is not None and c.game.claim_id == claim_id for c in self.games.values())
 
     # -- questions
 

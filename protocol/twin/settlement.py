@@ -45,20 +45,6 @@ def conviction(taken: Sequence[Wei], wasted: Wei) -> Conviction:
 
 
 @dataclass(frozen=True)
-class Shared:
-    """A reward divided between the winner and each of the others that had announced as early (rule 5.4)."""
-
-    winner: Wei
-    share: Wei
-
-
-def shared(reward: Wei, others: int) -> Shared:
-    """In equal parts; what division leaves is the winner's."""
-    share = Wei(reward // (others + 1)) if others else Wei(0)
-    return Shared(Wei(reward - share * others), share)
-
-
-@dataclass(frozen=True)
 class Split:
     """An amount divided between the fire and one account."""
 

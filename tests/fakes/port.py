@@ -14,6 +14,7 @@ from assay.protocol.ports import Write
 from assay.protocol.twin import events as e
 from assay.protocol.twin.lifecycle import Moment
 from assay.protocol.types import (
+    ZERO_ADDRESS,
     ZERO_DIGEST,
     Address,
     Bounds,
@@ -21,6 +22,7 @@ from assay.protocol.types import (
     ClaimId,
     ClaimView,
     Conditions,
+    Found,
     Game,
     GameView,
     Holder,
@@ -31,6 +33,7 @@ from assay.protocol.types import (
     StakeView,
     Terms,
     TxResult,
+    WaitingReward,
     Wei,
 )
 from tests.fakes.market import MarketState
@@ -134,6 +137,13 @@ class FakeMarket:
     def demands(self, job_id: JobId | None = None) -> Sequence[DemandView]:
         found = self.market_state.demands.values()
         return [d for d in found if job_id in (None, self.market_state.claims[d.claim_id].claim.job_id)]
+
+    def rewards(self, job_id: JobId) -> Sequence[WaitingReward]:
+        return [
+            WaitingReward(claim_id, state.reward, state.winner, state.kept)
+            for claim_id, state in self.market_state.rules.claims.items()
+            if state.claim.job_id == job_id and state.winner != ZERO_ADDRESS
+        ]
 
     def stake(self, account: Address, role: Role) -> StakeView:
         funds = self.market_state.rules.funds
@@ -247,9 +257,17 @@ class FakeMarket:
     # -- disputes
 
     def announce(
-        self, intent: str, claim_id: ClaimId, segment: int, verifier: Address, salt: bytes
+        self,
+        intent: str,
+        claim_id: ClaimId,
+        segment: int,
+        verifier: Address,
+        root: bytes,
+        salt: bytes,
+        leaf: bytes = b"",
     ) -> TxResult:
-        return self._send(intent, "announce", e.Announce(claim_id, segment, verifier, salt))
+        shown = self.market_state.rules.binding_root(leaf, root) if leaf else root
+        return self._send(intent, "announce", e.Announce(claim_id, segment, verifier, shown, salt))
 
     def _open(self, intent: str, effect: str, event: e.Event) -> int:
         return self._once(intent, effect, event, lambda: self.market_state.rules.games_opened)
@@ -263,10 +281,11 @@ class FakeMarket:
         from_proof: Sequence[bytes],
         to_leaf: bytes,
         to_proof: Sequence[bytes],
+        root: bytes,
         salt: bytes,
     ) -> int:
         proofs = tuple(from_proof), tuple(to_proof)
-        event = e.Open(claim, segment, from_leaf, proofs[0], to_leaf, proofs[1], salt)
+        event = e.Open(claim, segment, from_leaf, proofs[0], to_leaf, proofs[1], root, salt)
         return self._open(intent, "open", event)
 
     def open_vote_game(
@@ -285,8 +304,8 @@ class FakeMarket:
         event = e.OpenVote(claim, verifier, sample, from_leaf, proofs[0], trace_root, proofs[1], salt)
         return self._open(intent, "openVote", event)
 
-    def open_input(self, intent: str, claim: Claim, salt: bytes) -> int:
-        return self._open(intent, "openInput", e.OpenInput(claim, salt))
+    def open_input(self, intent: str, claim: Claim, root: bytes, salt: bytes) -> int:
+        return self._open(intent, "openInput", e.OpenInput(claim, root, salt))
 
     def prove_binding(
         self,
@@ -298,11 +317,19 @@ class FakeMarket:
         source: Claim | None,
         source_leaf: bytes,
         source_proof: Sequence[bytes],
+        root: bytes,
         salt: bytes,
     ) -> TxResult:
         proofs = tuple(proof), tuple(source_proof)
-        event = e.ProveBinding(claim, slot, leaf, proofs[0], source, source_leaf, proofs[1], salt)
+        event = e.ProveBinding(claim, slot, leaf, proofs[0], source, source_leaf, proofs[1], root, salt)
         return self._send(intent, "proveBinding", event)
+
+    def share(self, intent: str, fallen: ClaimView, settled: ClaimView, found: Sequence[Found]) -> TxResult:
+        event = e.Share(fallen.claim, fallen.roots, settled.claim, settled.roots, tuple(found))
+        return self._send(intent, "share", event)
+
+    def share_alike(self, intent: str, claim_id: ClaimId, found: Sequence[Found]) -> TxResult:
+        return self._send(intent, "shareAlike", e.ShareAlike(claim_id, tuple(found)))
 
     def move(self, intent: str, game_id: int, game: Game, move: Move) -> TxResult:
         return self._send(intent, type(move).__name__, e.Play(game_id, game, move))

@@ -75,7 +75,7 @@ def check(before: MarketState, market_state: MarketState, now: Seconds) -> None:
     ledger = market_state.funds.ledger
     assert ledger.supply == before.funds.ledger.supply  # 1 to 3
     assert all(amount > 0 for amount in ledger.entries.values())
-    assert ledger.balance(SEIZED) == shares_due(market_state)
+    assert ledger.balance(SEIZED) == rewards_due(market_state)
     check_locks(market_state)
     for job_id, job in market_state.jobs.items():
         for rewinds, rewind in enumerate(job.rewinds, 1):
@@ -95,10 +95,9 @@ def check(before: MarketState, market_state: MarketState, now: Seconds) -> None:
         assert not job.closed or after == before.progress(job_id, now)
 
 
-def shares_due(market_state: MarketState) -> int:
-    """What the early games that are still open on convicted claims will be paid."""
-    fallen = [market_state.claims[c.game.claim_id] for c in market_state.games.values() if c.game.early]
-    return sum(state.share for state in fallen if state.status.phase == Phase.CONVICTED)
+def rewards_due(market_state: MarketState) -> int:
+    """What waits until it is known whose finding is the truth."""
+    return sum(state.reward for state in market_state.claims.values())
 
 
 def check_locks(market_state: MarketState) -> None:

@@ -95,6 +95,8 @@ _PLAIN = {
     events.Open: ("Challenges", "open"),
     events.OpenVote: ("Challenges", "openVote"),
     events.OpenInput: ("Challenges", "openInput"),
+    events.Share: ("Challenges", "share"),
+    events.ShareAlike: ("Challenges", "shareAlike"),
     events.Demand: ("Availability", "demand"),
     events.Supply: ("Availability", "supply"),
     events.ExpireDemand: ("Availability", "expire"),
@@ -221,7 +223,7 @@ class DeployedMarket:
         if isinstance(event, events.Play):
             return "Court", *call_of(event.game_id, event.game, event.move)
         if isinstance(event, events.Announce):
-            finding = encode(by, event.claim_id, event.segment, event.verifier, event.salt)
+            finding = encode(by, event.claim_id, event.segment, event.verifier, event.root, event.salt)
             return "Challenges", "announce", (keccak(finding),)
         if isinstance(event, events.RecordSeed):
             raw = b"" if event.header is None else self._headers.get(event.header.hash, b"no header")

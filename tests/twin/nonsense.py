@@ -32,7 +32,7 @@ def nonsense(scene: Scene, market_state: MarketState, rng: random.Random, by: Ad
     tree = scene.segments[state.claim.segments_root]
     proof = tuple(tree.proof(0))
     salt, digest = rng.randbytes(32), rng.choice([ZERO_DIGEST, rng.randbytes(32)])
-    opened = e.Open(claim, 0, claim.input_root, proof, tree.levels[0][1], tuple(tree.proof(1)), salt)
+    opened = e.Open(claim, 0, claim.input_root, proof, tree.levels[0][1], tuple(tree.proof(1)), digest, salt)
     sample = rng.choice([0, 9])
     vote = e.OpenVote(claim, by, sample, claim.input_root, proof, digest, (), salt)
     return [
@@ -48,7 +48,9 @@ def nonsense(scene: Scene, market_state: MarketState, rng: random.Random, by: Ad
         e.Void(claim),
         opened,
         vote,
-        e.OpenInput(claim, salt),
+        e.OpenInput(claim, digest, salt),
+        e.ShareAlike(market_state.claim_id(state.claim), state.kept),
+        e.Share(state.claim, tree.levels[0], claim, tree.levels[0], state.kept),
         *_odd_moves(market_state, rng),
     ]
 

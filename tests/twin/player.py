@@ -44,6 +44,8 @@ from tests.twin.nonsense import nonsense
 from tests.twin.scene import INNER, OUTERS, Scene, Secret
 
 PLAYERS = ACCOUNTS[1:]
+ROOTS = (b"\x07" * 32, b"\x08" * 32)
+"""What finders say is right: few enough that some agree."""
 Doing = tuple[e.Event, Address]
 
 
@@ -295,16 +297,35 @@ class Player:
             doings += [(e.Play(game_id, challenge.game, move), by) for move, by in moves] * 2
         if self.findings and self.rng.random() < 0.8:
             doings += [self.findings.pop(self.rng.randrange(len(self.findings)))] * 3
+        doings += self._shares()
         live = [
             state for state in self.twin.market_state.claims.values() if self.twin.market_state.liable(state)
         ]
         if live and self.rng.random() < (0.4 if doings else 1.0):
-            found = self._finding(self.rng.choice(live))
+            disputed = [state for state in live if state.status.open_games]
+            found = self._finding(self.rng.choice(disputed if disputed and self.rng.random() < 0.4 else live))
             doings += [found] if found else []
+        return doings
+
+    def _shares(self) -> list[Doing]:
+        """Rewards that wait, paid because all findings agree, or by a claim of the same place."""
+        doings: list[Doing] = []
+        for claim_id, state in self.twin.market_state.claims.items():
+            if state.winner == ZERO_ADDRESS:
+                continue
+            by, fallen = self.rng.choice(PLAYERS), state.claim
+            doings += [(e.ShareAlike(claim_id, state.kept), by)] * 2
+            places = self.twin.market_state.places
+            other = places.get((fallen.job_id, fallen.kind, fallen.round, fallen.shard), claim_id)
+            settled = self.twin.market_state.claims[other].claim
+            roots = [self.scene.segments[each.segments_root].levels[0] for each in (fallen, settled)]
+            found = state.kept if self.rng.random() < 0.8 else state.kept[1:]
+            doings.append((e.Share(fallen, roots[0], settled, roots[1], found), by))
         return doings
 
     def _finding(self, state: ClaimState) -> Doing | None:
         claim, by, salt = state.claim, self.rng.choice(PLAYERS), self.rng.randbytes(32)
+        root = shown = self.rng.choice(ROOTS)
         claim_id = self.twin.market_state.claim_id(claim)
         voters = [b.verifier for b in state.seats() if b.state == BallotState.VALID]
         tree = self.scene.segments[claim.segments_root]
@@ -312,21 +333,28 @@ class Player:
         if choice == "vote" and voters:
             verifier = self.rng.choice(voters)
             event = self._vote_finding(state, verifier, salt)
-            where, who = event.sample, verifier
+            where, who, shown = event.sample, verifier, ZERO_DIGEST
             self.findings.append((event, by))
         elif choice == "binding":
-            binding = self._binding(claim, salt)
+            binding = self._binding(claim, root, salt)
             where, who = binding.slot, ZERO_ADDRESS
+            shown = self.twin.market_state.binding_root(binding.leaf, root)
             self.findings.append((binding, by))
         elif choice == "input":
             where, who = INPUT_SEGMENT, ZERO_ADDRESS
-            self.findings.append((e.OpenInput(claim, salt), by))
+            self.findings.append((e.OpenInput(claim, root, salt), by))
         else:
             where, who = self.rng.randrange(tree.count - 1), ZERO_ADDRESS
+            games = self.twin.market_state.games.values()
+            seen = [c.found for c in games if c.found is not None and c.game.claim_id == claim_id]
+            seen = [found for found in seen if found.segment != INPUT_SEGMENT]
+            if seen and self.rng.random() < 0.8:  # another who has found the same
+                where, root = seen[0].segment, seen[0].root
+                shown = root
             leaves, proofs = tree.levels[0], [tuple(tree.proof(where + i)) for i in (0, 1)]
-            opened = e.Open(claim, where, leaves[where], proofs[0], leaves[where + 1], proofs[1], salt)
+            opened = e.Open(claim, where, leaves[where], proofs[0], leaves[where + 1], proofs[1], root, salt)
             self.findings.append((opened, by))
-        return e.Announce(claim_id, where, who, salt), by
+        return e.Announce(claim_id, where, who, shown, salt), by
 
     def _vote_finding(self, state: ClaimState, verifier: Address, salt: bytes) -> e.OpenVote:
         terms, claim = self._job(state).terms, state.claim
@@ -338,16 +366,16 @@ class Player:
         root, proof = traces.levels[0][sample], tuple(traces.proof(sample))
         return e.OpenVote(claim, verifier, sample, start, way, root, proof, salt)
 
-    def _binding(self, claim: Claim, salt: bytes) -> e.ProveBinding:
+    def _binding(self, claim: Claim, root: bytes, salt: bytes) -> e.ProveBinding:
         mine = self.scene.state_tree(claim.input_root)
         sources = {slot: self._source(claim, slot) for slot in range(3)}
         wrong = [s for s in sources if self._slot_root(sources[s]) != mine.levels[0][s]]
         slot = self.rng.choice(wrong or list(sources))
-        root, at, source = sources[slot]
-        theirs = self.scene.state_tree(root)
+        right, at, source = sources[slot]
+        theirs = self.scene.state_tree(right)
         leaf, proof = mine.levels[0][slot], tuple(mine.proof(slot))
         return e.ProveBinding(
-            claim, slot, leaf, proof, source, theirs.levels[0][at], tuple(theirs.proof(at)), salt
+            claim, slot, leaf, proof, source, theirs.levels[0][at], tuple(theirs.proof(at)), root, salt
         )
 
     def _slot_root(self, source: tuple[bytes, int, Claim | None]) -> bytes:
@@ -509,7 +537,7 @@ class Player:
         events = nonsense(self.scene, self.twin.market_state, self.rng, by)
         claims = [state.claim for state in self.twin.market_state.claims.values()]
         if claims:
-            events.append(self._binding(self.rng.choice(claims), self.rng.randbytes(32)))
+            events.append(self._binding(self.rng.choice(claims), ROOTS[0], self.rng.randbytes(32)))
         return [(event, by) for event in events]
 
     def _job(self, state: ClaimState) -> Job:

@@ -51,6 +51,7 @@ from tests.twin.twin import Twin
 CLIENT, SOLVER, CHALLENGER, STRANGER = ACCOUNTS[6], ACCOUNTS[2], ACCOUNTS[4], ACCOUNTS[6]
 SEED = bytes(range(32))
 SALT = b"s" * 32
+ROOT = b"r" * 32
 TRIES: Counter[str] = Counter()
 
 
@@ -243,8 +244,10 @@ def flip(rng: random.Random, data: bytes) -> bytes:
 def open_claim(case: Case, segment: int) -> int:
     """Announce and open a game on a segment of the claim."""
     leaves, proofs = case.tree.levels[0], [tuple(case.tree.proof(segment + i)) for i in (0, 1)]
-    case.do(e.Announce(case.claim_id, segment, ZERO_ADDRESS, SALT), CHALLENGER)
-    opened = e.Open(case.claim, segment, leaves[segment], proofs[0], leaves[segment + 1], proofs[1], SALT)
+    case.do(e.Announce(case.claim_id, segment, ZERO_ADDRESS, ROOT, SALT), CHALLENGER)
+    opened = e.Open(
+        case.claim, segment, leaves[segment], proofs[0], leaves[segment + 1], proofs[1], ROOT, SALT
+    )
     case.do(opened, CHALLENGER)
     return case.twin.market_state.games_opened
 
@@ -268,7 +271,7 @@ def vote(case: Case, attested: Replay) -> tuple[Address, trees.Tree, list[int]]:
 
 def open_vote(case: Case, verifier: Address, traces: trees.Tree, segment: int, sample: int) -> int:
     """Announce and open a game on one sample of a vote."""
-    case.do(e.Announce(case.claim_id, sample, verifier, SALT), CHALLENGER)
+    case.do(e.Announce(case.claim_id, sample, verifier, ZERO_DIGEST, SALT), CHALLENGER)
     start, way = case.tree.levels[0][segment], tuple(case.tree.proof(segment))
     root, proof = traces.levels[0][sample], tuple(traces.proof(sample))
     case.do(e.OpenVote(case.claim, verifier, sample, start, way, root, proof, SALT), CHALLENGER)
@@ -347,8 +350,8 @@ def input_case(stage: Stage, seed: int, honest: bool) -> None:
     state = case.twin.market_state.claims[case.claim_id]
     wanted = case.claimed.state_tree(0)
     assert (state.claim.input_root == wanted.root) and slots > 1
-    case.do(e.Announce(case.claim_id, INPUT_SEGMENT, ZERO_ADDRESS, SALT), CHALLENGER)
-    case.do(e.OpenInput(case.claim, SALT), CHALLENGER)
+    case.do(e.Announce(case.claim_id, INPUT_SEGMENT, ZERO_ADDRESS, ROOT, SALT), CHALLENGER)
+    case.do(e.OpenInput(case.claim, ROOT, SALT), CHALLENGER)
     game_id = case.twin.market_state.games_opened
     view = fresh(game_id, case.twin.market_state.games[game_id].game)
     assert view.game.move_time == terms.move_time and view.game.digest == case.claim.input_root

@@ -3,7 +3,7 @@ pragma solidity ^0.8.30;
 
 import {IBatch} from "./IBatch.sol";
 import {Game} from "./ICourt.sol";
-import {Claim} from "./Types.sol";
+import {Claim, Found} from "./Types.sol";
 
 /// @title Challenges: bonds, linked to one claim or one vote
 interface IChallenges is IBatch {
@@ -14,6 +14,9 @@ interface IChallenges is IBatch {
     error NoDifference();
     error WrongSource(bytes32 claimId);
     error WrongSample(uint32 sample, uint32 samples);
+    error WrongFindings(bytes32 expected);
+    /// @dev The findings do not agree, and no settled claim of the place says which is right.
+    error NoTruth();
 
     event Announced(address indexed challenger, bytes32 indexed commitment);
     event Challenged(
@@ -30,13 +33,20 @@ interface IChallenges is IBatch {
         uint256 bondBurnt,
         uint256 bondPaid
     );
+    /// @dev `found` is in dispute on the claim; its hash is `FindingKept`'s.
+    event FindingShown(bytes32 indexed claimId, Found found);
+    /// @dev A finding whose game is over, on a claim whose reward waits; in this order `share` takes them.
+    event FindingKept(bytes32 indexed claimId, bytes32 found);
     event BindingConvicted(bytes32 indexed claimId, uint32 slot, address indexed challenger);
 
-    /// @notice keccak256(abi.encode(challenger, claimId, segment, verifier, salt)), at least one block before `open`,
+    /// @notice keccak256(abi.encode(challenger, claimId, segment, verifier, root, salt)), at least one block before `open`,
     /// so that a finding cannot be copied from the mempool. `segment` is the sample for `openVote` and the slot for
-    /// `proveBinding`, and 2^32 - 1 for `openInput`; `verifier` is zero except for `openVote`. Announcing again changes nothing; use spends it.
+    /// `proveBinding`, and 2^32 - 1 for `openInput`; `verifier` is zero except for `openVote`. `root` is what the challenger
+    /// has found there itself: the state root at the segment's end, or of the input (`openInput`), for `proveBinding`
+    /// keccak256(abi.encode(leaf, root of the input)), for `openVote` zero. Announcing again changes nothing; use spends it.
     function announce(bytes32 commitment) external;
-    /// @notice Dispute segment `segment` of a claim: `from` (leaf `segment`) is accepted, `to` (the next leaf) is not.
+    /// @notice Dispute segment `segment` of a claim: `from` (leaf `segment`) is accepted, `to` (the next leaf) is not, but
+    /// `root` is.
     function open(
         Claim calldata claim,
         uint32 segment,
@@ -44,6 +54,7 @@ interface IChallenges is IBatch {
         bytes32[] calldata fromProof,
         bytes32 to,
         bytes32[] calldata toProof,
+        bytes32 root,
         bytes32 salt
     ) external returns (uint256 gameId);
     /// @notice Dispute a revealed vote: sample `sample` of the verifier's keyed traces. `traceRoot` is its leaf in tracesRoot.
@@ -59,7 +70,8 @@ interface IChallenges is IBatch {
     ) external returns (uint256 gameId);
     /// @notice Make the claimant open the tree of its claim's input state, whose leaves nobody else need know, until there is
     /// a slot for `proveBinding`.
-    function openInput(Claim calldata claim, bytes32 salt) external returns (uint256 gameId);
+    /// `root` is what its input must be.
+    function openInput(Claim calldata claim, bytes32 root, bytes32 salt) external returns (uint256 gameId);
     /// @notice One-move conviction: slot `slot` of the claim's input root is not the same slot of the claim (or genesis)
     /// it must come from (docs/protocol.md 4.4). `source` is all zero where the source is a genesis root.
     function proveBinding(
@@ -70,8 +82,22 @@ interface IChallenges is IBatch {
         Claim calldata source,
         bytes32 sourceLeaf,
         bytes32[] calldata sourceProof,
+        bytes32 root,
         bytes32 salt
     ) external;
+    /// @notice Anyone, of a claim whose reward waits, once no game on it is open: pay those whose findings are right and
+    /// were announced before the first such was shown. `settled`: the claim that was paid at the place of the fallen one.
+    /// `fallenRoots`, `settledRoots`: as they were committed. `found`: all that were kept, in that order. If none is right,
+    /// who convicted the claim is paid.
+    function share(
+        Claim calldata fallen,
+        bytes32[] calldata fallenRoots,
+        Claim calldata settled,
+        bytes32[] calldata settledRoots,
+        Found[] calldata found
+    ) external;
+    /// @notice The same without a settled claim, where all findings say the same, and one of them is the winner's.
+    function shareAlike(bytes32 claimId, Found[] calldata found) external;
     /// @notice Called by the court when a game ends; `game` as it stood before the move that ended it.
     function resolve(uint256 gameId, Game calldata game, bool challengerWon) external;
     /// @notice Block in which the commitment was announced; 0 if it was not, or is spent.

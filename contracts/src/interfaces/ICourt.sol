@@ -24,7 +24,7 @@ struct Params {
     bytes32 claimId;
     uint64 ballot; // 0: the claim itself is in dispute; else the vote
     uint32 segment;
-    bool early; // announced before the first game on the claim
+    bytes32 found; // keccak256 of the challenger's Found; 0 in a game on a vote
     ProgramRef program;
     bytes32 datasetRoot;
     bytes32 seed;

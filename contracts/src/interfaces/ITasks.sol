@@ -39,6 +39,7 @@ interface ITasks is IBatch {
     error WrongInput(bytes32 expected, bytes32 given);
     error NotStale();
     error WindowClosed(uint64 end);
+    error NoReward(bytes32 claimId);
 
     event ShardAssigned(bytes32 indexed jobId, uint32 indexed shard, address indexed solver, uint128 price);
     event ShardReleased(bytes32 indexed jobId, uint32 indexed shard, address indexed solver, string reason);
@@ -75,8 +76,10 @@ interface ITasks is IBatch {
         uint256 burnt,
         uint256 reward
     );
-    /// @dev An early challenger's part of the reward of another's conviction.
-    event RewardShared(bytes32 indexed claimId, address indexed challenger, uint256 amount);
+    /// @dev The reward waits until the games of other findings are over and it is known whose is the truth.
+    event RewardKept(bytes32 indexed claimId, address indexed challenger, uint256 amount);
+    /// @dev Equal parts; what does not divide is the first's.
+    event RewardShared(bytes32 indexed claimId, address[] finders, uint256 amount);
 
     /// @notice Take an open shard at its present price; locks missPenalty as long as it is held, and needs solverStake
     /// unlocked beside it.
@@ -119,20 +122,18 @@ interface ITasks is IBatch {
     function price(bytes32 jobId, uint32 shard) external view returns (uint128);
 
     // modules (Challenges, Availability)
-    /// @notice Count a game on a claim that stands and may still be challenged; reverts if it may not. `announced`: block in
-    /// which the finding was announced; `early` if that was before the block of the first game on this claim.
-    function gameOpened(Claim calldata claim, uint256 announced)
-        external
-        returns (bytes32 claimId, bool early);
+    /// @notice Count a game on a claim that stands and may still be challenged; reverts if it may not. `shown`: it has a root
+    /// of the challenger's own, as `gameClosed` will say again.
+    function gameOpened(Claim calldata claim, bool shown) external returns (bytes32 claimId);
     /// @notice The same for a revealed valid vote. `ballot` names it in `voteGameClosed`.
     function voteGameOpened(Claim calldata claim, address verifier)
         external
         returns (bytes32 claimId, uint64 ballot, bytes32 tracesRoot, bytes32 seed);
-    /// @notice A game on a claim is over; convict the claim if the challenger won. False if the claim no longer stood:
-    /// then nothing happens to it, and an early challenger of a claim that another has convicted gets its share.
+    /// @notice A game on a claim is over; convict the claim if the challenger won. `stood` is false if the claim no longer
+    /// did: then nothing happens to it. `kept`: a reward of it waits for `payReward`.
     function gameClosed(bytes32 claimId, Accused calldata accused, Finding calldata finding, bool won)
         external
-        returns (bool stood);
+        returns (bool stood, bool kept);
     function voteGameClosed(
         bytes32 claimId,
         Accused calldata accused,
@@ -140,7 +141,11 @@ interface ITasks is IBatch {
         address challenger,
         bool won
     ) external returns (bool stood);
-    /// @notice Convict a claim that stands and may still be challenged, or on which a game is open. `finding.early` says
-    /// nothing here: no game of it is open.
-    function convict(Claim calldata claim, Finding calldata finding) external;
+    /// @notice Convict a claim that stands and may still be challenged, or on which a game is open. `kept`: as in `gameClosed`.
+    function convict(Claim calldata claim, Finding calldata finding) external returns (bool kept);
+    /// @notice Pay a reward that was kept to these, in equal parts; to who convicted the claim if there are none. Not while a
+    /// game of a finding on the claim is open.
+    function payReward(bytes32 claimId, address[] calldata finders) external;
+    /// @notice A reward that was kept, and who convicted the claim; zeros if there is none.
+    function reward(bytes32 claimId) external view returns (uint256 amount, address winner);
 }

@@ -174,7 +174,17 @@ struct Accused {
 struct Finding {
     address challenger;
     uint32 segment; // the disputed one, or INPUT or WITHHELD
-    bool early; // announced before the first game on the claim was opened
+    bool shown; // it has a root of the challenger's own, and is counted with the claim
+}
+
+/// @dev What a challenger has announced and then shown by opening a game: where it says that the claim first went wrong, and
+/// its own root there: of the state at the end of `segment`, or of the input state (INPUT).
+struct Found {
+    address finder;
+    uint32 segment;
+    uint64 announced; // block
+    uint64 shown; // block
+    bytes32 root;
 }
 
 /// @dev Stands for the segment where a claim's input is at fault, which every vote is about.

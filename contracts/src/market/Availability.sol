@@ -36,7 +36,7 @@ contract Availability is IAvailability {
         bytes32[] calldata proof,
         StateLeaf[] calldata places
     ) external returns (uint256 demandId) {
-        (bytes32 claimId,) = TASKS.gameOpened(claim, block.number);
+        bytes32 claimId = TASKS.gameOpened(claim, false);
         Terms memory t = TermsStore.load(JOBS, claim.jobId);
         uint256 ends = claim.kind == Kind.TASK ? t.stepsPerRound / t.segmentSteps + 1 : 2;
         if (segmentEnd >= ends) revert NoSuchSegment(segmentEnd);
@@ -103,7 +103,8 @@ contract Availability is IAvailability {
         Accused memory accused = Accused(
             claim.jobId, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.rewinds
         );
-        return TASKS.gameClosed(asked.claimId, accused, Finding(asked.demander, WITHHELD, false), withheld);
+        (stood,) =
+            TASKS.gameClosed(asked.claimId, accused, Finding(asked.demander, WITHHELD, false), withheld);
     }
 
     /// @dev Whether the chunk is the leaf of this place, below the state's root.

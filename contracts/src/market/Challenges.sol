@@ -5,15 +5,16 @@ import {IChallenges} from "../interfaces/IChallenges.sol";
 import {Context, Cursor, Game, ICourt, Params} from "../interfaces/ICourt.sol";
 import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
-import {Accused, Claim, Finding, INPUT, Kind, Terms} from "../interfaces/Types.sol";
+import {Accused, Claim, Finding, Found, INPUT, Kind, Terms} from "../interfaces/Types.sol";
 import {accountKey} from "../libraries/AccountKey.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {Sampling} from "../libraries/Sampling.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
 import {Batch} from "./Batch.sol";
+import {Findings} from "./Findings.sol";
 
 /// @notice See IChallenges; docs/protocol.md, sections 4.4, 5 and 6.2.
-contract Challenges is IChallenges, Batch {
+contract Challenges is Findings, Batch {
     /// @dev A game being opened on a vote, in memory only. `segment` is the one that the sample replays.
     struct VoteGame {
         Game game;
@@ -28,22 +29,12 @@ contract Challenges is IChallenges, Batch {
 
     IVault public immutable VAULT;
     address public immutable JOBS;
-    ITasks public immutable TASKS;
     ICourt public immutable COURT;
 
-    mapping(bytes32 commitment => uint64 blockNumber) public announcedAt;
-
-    constructor(IVault vault, address jobs, ITasks tasks, ICourt court) {
+    constructor(IVault vault, address jobs, ITasks tasks, ICourt court) Findings(tasks) {
         VAULT = vault;
         JOBS = jobs;
-        TASKS = tasks;
         COURT = court;
-    }
-
-    function announce(bytes32 commitment) external {
-        // Somebody else's copy must not set the clock back.
-        if (announcedAt[commitment] == 0) announcedAt[commitment] = uint64(block.number);
-        emit Announced(msg.sender, commitment);
     }
 
     function open(
@@ -53,11 +44,13 @@ contract Challenges is IChallenges, Batch {
         bytes32[] calldata fromProof,
         bytes32 to,
         bytes32[] calldata toProof,
+        bytes32 root,
         bytes32 salt
     ) external returns (uint256 gameId) {
+        if (root == to) revert NoDifference();
         Terms memory t = TermsStore.load(JOBS, claim.jobId);
         Game memory game;
-        _enter(game, claim, segment, salt, t);
+        _enter(game, claim, segment, root, salt, t);
         uint256 leaves = _leaves(claim, t);
         if (!Merkle.verify(claim.segmentsRoot, from, segment, leaves, fromProof)) revert BadProof();
         if (!Merkle.verify(claim.segmentsRoot, to, uint256(segment) + 1, leaves, toProof)) revert BadProof();
@@ -78,7 +71,7 @@ contract Challenges is IChallenges, Batch {
     ) external returns (uint256 gameId) {
         Terms memory t = TermsStore.load(JOBS, claim.jobId);
         VoteGame memory v = _gameOnVote(claim, verifier, sample, t);
-        _spend(v.game.params.claimId, sample, verifier, salt);
+        _spend(v.game.params.claimId, sample, verifier, 0, salt);
         if (!Merkle.verify(v.game.context.outRoot, traceRoot, sample, v.samples, traceProof)) {
             revert BadProof();
         }
@@ -88,10 +81,11 @@ contract Challenges is IChallenges, Batch {
         return _start(v.game, verifier, t.challengeBond);
     }
 
-    function openInput(Claim calldata claim, bytes32 salt) external returns (uint256 gameId) {
+    function openInput(Claim calldata claim, bytes32 root, bytes32 salt) external returns (uint256 gameId) {
+        if (root == claim.inputRoot) revert NoDifference();
         Terms memory t = TermsStore.load(JOBS, claim.jobId);
         Game memory game;
-        _enter(game, claim, INPUT, salt, t);
+        _enter(game, claim, INPUT, root, salt, t);
         game.context.steps = 0;
         game.context.outRoot = claim.inputRoot;
         return _start(game, address(0), t.challengeBond);
@@ -105,33 +99,42 @@ contract Challenges is IChallenges, Batch {
         Claim calldata source,
         bytes32 sourceLeaf,
         bytes32[] calldata sourceProof,
+        bytes32 root,
         bytes32 salt
     ) external {
         bytes32 claimId = keccak256(abi.encode(claim));
-        _spend(claimId, slot, address(0), salt);
+        Found memory found = _shown(claimId, slot, keccak256(abi.encode(leaf, root)), salt);
         _requireInput(claim, slot, leaf, proof);
         _requireSource(claim, slot, source, sourceLeaf, sourceProof);
         if (leaf == sourceLeaf) revert NoDifference();
         emit BindingConvicted(claimId, slot, msg.sender);
-        TASKS.convict(claim, Finding(msg.sender, INPUT, false));
+        if (!TASKS.convict(claim, Finding(msg.sender, INPUT, false))) return;
+        (found.segment, found.root) = (INPUT, root);
+        emit FindingShown(claimId, found);
+        _keep(claimId, _hash(found));
     }
 
     function resolve(uint256 gameId, Game calldata game, bool challengerWon) external {
         if (msg.sender != address(COURT)) revert NotCourt(msg.sender);
-        bool stood = game.params.ballot == 0
-            ? TASKS.gameClosed(
+        bool stood;
+        if (game.params.ballot == 0) {
+            bool kept;
+            (stood, kept) = TASKS.gameClosed(
                 game.params.claimId,
                 game.params.accused,
-                Finding(game.cursor.challenger, game.params.segment, game.params.early),
+                Finding(game.cursor.challenger, game.params.segment, true),
                 challengerWon
-            )
-            : TASKS.voteGameClosed(
+            );
+            if (kept) _keep(game.params.claimId, game.params.found);
+        } else {
+            stood = TASKS.voteGameClosed(
                 game.params.claimId,
                 game.params.accused,
                 game.params.ballot,
                 game.cursor.challenger,
                 challengerWon
             );
+        }
         bytes32 key = bytes32(gameId);
         uint256 paid = VAULT.balance(IVault.Bucket.BOND, key);
         uint256 burnt;
@@ -271,25 +274,20 @@ contract Challenges is IChallenges, Batch {
     }
 
     /// @dev Makes `game` one on the claim, counted there; its finding must have been announced.
-    function _enter(Game memory game, Claim calldata claim, uint32 segment, bytes32 salt, Terms memory t)
-        private
-    {
+    function _enter(
+        Game memory game,
+        Claim calldata claim,
+        uint32 segment,
+        bytes32 root,
+        bytes32 salt,
+        Terms memory t
+    ) private {
         bytes32 claimId = keccak256(abi.encode(claim));
-        uint256 announced = _spend(claimId, segment, address(0), salt);
-        (, bool early) = TASKS.gameOpened(claim, announced);
+        Found memory found = _shown(claimId, segment, root, salt);
+        TASKS.gameOpened(claim, true);
+        emit FindingShown(claimId, found);
         _fill(game, claim, claimId, segment, t);
-        game.params.early = early;
-    }
-
-    function _spend(bytes32 claimId, uint32 segment, address verifier, bytes32 salt)
-        private
-        returns (uint64 announced)
-    {
-        bytes32 commitment = keccak256(abi.encode(msg.sender, claimId, segment, verifier, salt));
-        announced = announcedAt[commitment];
-        if (announced == 0) revert NotAnnounced(commitment);
-        if (block.number <= announced) revert TooSoon(announced);
-        delete announcedAt[commitment];
+        game.params.found = _hash(found);
     }
 
     /// @dev Of the tree over the states at segment ends: one more than there are segments.

@@ -14,16 +14,14 @@ import {TermsStore} from "../libraries/TermsStore.sol";
 abstract contract Claims {
     /// @dev One slot. `drawn` counts the seats; of the i-th, bit i of `first` and `second` say: 0 0 nothing yet, 1 0
     /// committed, 1 1 valid, 0 1 invalid; bit i of `gone`, that it is over and holds no stake: abstained, fined, or fallen
-    /// to a game. `opened`: block of the first game on the claim. `early`: of the open games on the claim, those announced
-    /// before that block.
+    /// to a game. `findings`: of the open games on the claim, those whose challengers have shown a root of their own.
     struct Status {
         Phase phase;
         uint40 seedBlock;
         uint40 since; // seconds
-        uint40 opened;
         uint16 draws;
         uint16 openGames; // on the claim or on a vote
-        uint16 early;
+        uint16 findings;
         uint8 first;
         uint8 second;
         uint8 gone;
@@ -46,6 +44,12 @@ abstract contract Claims {
         uint64 openedAt; // 0 until it has been held once
     }
 
+    /// @dev What waits until it is known whose finding is the truth; it lies in this module's free balance.
+    struct Reward {
+        uint256 amount;
+        address winner;
+    }
+
     IVault internal immutable VAULT;
     IStakes internal immutable STAKES;
     IJobs internal immutable JOBS;
@@ -58,8 +62,8 @@ abstract contract Claims {
     /// @dev Keyed by the seat.
     mapping(bytes32 claimId => mapping(uint256 ballot => Ballot)) internal ballots;
     mapping(bytes32 jobId => mapping(uint32 shard => Shard)) internal shardsOf;
-    /// @dev Of a convicted claim, what each early game that was still open then gets when it ends.
-    mapping(bytes32 claimId => uint256) internal shares;
+    /// @dev Of convicted claims on which other findings were in dispute then.
+    mapping(bytes32 claimId => Reward) internal rewards;
 
     constructor(IVault vault, IStakes stakes, IJobs jobs) {
         VAULT = vault;
@@ -87,10 +91,9 @@ abstract contract Claims {
         st.phase = Phase(uint8(word));
         st.seedBlock = uint40(word >> 8);
         st.since = uint40(word >> 48);
-        st.opened = uint40(word >> 88);
         st.draws = uint16(word >> 128);
         st.openGames = uint16(word >> 144);
-        st.early = uint16(word >> 160);
+        st.findings = uint16(word >> 160);
         st.first = uint8(word >> 176);
         st.second = uint8(word >> 184);
         st.gone = uint8(word >> 192);
@@ -113,10 +116,10 @@ abstract contract Claims {
 
     function _setStatus(bytes32 claimId, Status memory st) internal {
         uint256 word = uint256(st.phase) | (uint256(st.seedBlock) << 8) | (uint256(st.since) << 48)
-            | (uint256(st.opened) << 88) | (uint256(st.draws) << 128) | (uint256(st.openGames) << 144)
-            | (uint256(st.early) << 160) | (uint256(st.first) << 176) | (uint256(st.second) << 184)
-            | (uint256(st.gone) << 192) | (uint256(st.calls) << 200) | (uint256(st.drawn) << 208)
-            | (uint256(st.attempt) << 216) | (uint256(st.rewinds) << 232);
+            | (uint256(st.draws) << 128) | (uint256(st.openGames) << 144) | (uint256(st.findings) << 160)
+            | (uint256(st.first) << 176) | (uint256(st.second) << 184) | (uint256(st.gone) << 192)
+            | (uint256(st.calls) << 200) | (uint256(st.drawn) << 208) | (uint256(st.attempt) << 216)
+            | (uint256(st.rewinds) << 232);
         statuses[claimId] = word;
     }
 

@@ -36,18 +36,11 @@ abstract contract Convictions is Shards {
         _;
     }
 
-    function gameOpened(Claim calldata claim, uint256 announced)
-        external
-        onlyAccuser
-        returns (bytes32 claimId, bool early)
-    {
+    function gameOpened(Claim calldata claim, bool shown) external onlyAccuser returns (bytes32 claimId) {
         Status memory st;
         (claimId, st) = _challengeable(claim, Accusation.GAME);
         ++st.openGames;
-        // forge-lint: disable-next-line(unsafe-typecast)
-        if (st.opened == 0) st.opened = uint40(block.number); // a block number fits
-        early = announced < st.opened;
-        if (early) ++st.early;
+        if (shown) ++st.findings;
         _setStatus(claimId, st);
     }
 
@@ -70,16 +63,16 @@ abstract contract Convictions is Shards {
     function gameClosed(bytes32 claimId, Accused calldata accused, Finding calldata finding, bool won)
         external
         onlyAccuser
-        returns (bool stood)
+        returns (bool stood, bool kept)
     {
         Status memory st = _status(claimId);
         --st.openGames;
-        if (finding.early) --st.early;
+        if (finding.shown) --st.findings;
         stood = _liable(st.phase, accused.jobId, accused.kind, accused.round, st.rewinds);
-        if (stood && won) return _convict(claimId, st, accused, finding, true);
+        if (stood && won) return (true, _convict(claimId, st, accused, finding, true));
         JOBS.disputeClosed(accused.jobId);
         _setStatus(claimId, st);
-        if (finding.early && st.phase == Phase.CONVICTED) _payShare(claimId, finding.challenger);
+        kept = st.phase == Phase.CONVICTED && rewards[claimId].winner != address(0);
     }
 
     function voteGameClosed(
@@ -103,9 +96,36 @@ abstract contract Convictions is Shards {
         _setStatus(claimId, st);
     }
 
-    function convict(Claim calldata claim, Finding calldata finding) external onlyAccuser {
+    function convict(Claim calldata claim, Finding calldata finding)
+        external
+        onlyAccuser
+        returns (bool kept)
+    {
         (bytes32 claimId, Status memory st) = _challengeable(claim, Accusation.PROOF);
-        _convict(claimId, st, _accused(claim), finding, false);
+        return _convict(claimId, st, _accused(claim), finding, false);
+    }
+
+    function payReward(bytes32 claimId, address[] calldata finders) external onlyChallenges {
+        (uint256 amount, address winner) = reward(claimId);
+        if (winner == address(0)) revert ITasks.NoReward(claimId);
+        uint256 findings = _status(claimId).findings;
+        // forge-lint: disable-next-line(unsafe-typecast)
+        if (findings > 0) revert ITasks.GamesOpen(uint32(findings)); // 16 bits
+        delete rewards[claimId];
+        address[] memory payees = finders;
+        if (payees.length == 0) {
+            payees = new address[](1);
+            payees[0] = winner;
+        }
+        uint256 each = amount / payees.length;
+        emit ITasks.RewardShared(claimId, payees, amount);
+        uint256 first = amount - each * (payees.length - 1);
+        VAULT.payEach(IVault.Bucket.FREE, accountKey(address(this)), payees, first, each);
+    }
+
+    function reward(bytes32 claimId) public view returns (uint256 amount, address winner) {
+        Reward storage kept = rewards[claimId];
+        return (kept.amount, kept.winner);
     }
 
     function void(Claim calldata claim) external {
@@ -148,14 +168,14 @@ abstract contract Convictions is Shards {
         }
     }
 
-    /// @dev Rules 5.1 and 5.2. Returns true: the claim stood until now.
+    /// @dev Rules 5.1, 5.2 and 5.4. Returns whether the reward is kept, since other findings on the claim are in dispute.
     function _convict(
         bytes32 claimId,
         Status memory st,
         Accused memory accused,
         Finding memory finding,
         bool inGame
-    ) private returns (bool) {
+    ) private returns (bool kept) {
         Terms memory t = TermsStore.load(address(JOBS), accused.jobId);
         bool accepted = st.phase == Phase.ACCEPTED;
         st.phase = Phase.CONVICTED;
@@ -164,16 +184,14 @@ abstract contract Convictions is Shards {
         if (accused.kind == Kind.TASK && shardsOf[accused.jobId][accused.shard].solver == accused.claimant) {
             _open(accused.jobId, accused.shard, "convicted", t.missPenalty);
         }
-        uint256 reward = pool - JOBS.rewind(accused, _worth(accused.kind, accused.price, t), accepted, inGame);
-        if (st.early > 0) {
-            uint256 share = reward / (uint256(st.early) + 1);
-            shares[claimId] = share;
-            reward -= share * st.early;
-            _reward(address(this), share * st.early);
+        uint256 won = pool - JOBS.rewind(accused, _worth(accused.kind, accused.price, t), accepted, inGame);
+        kept = st.findings > 0;
+        emit ITasks.Convicted(claimId, accused.claimant, finding.challenger, taken, taken - pool, won);
+        if (kept) {
+            rewards[claimId] = Reward(won, finding.challenger);
+            emit ITasks.RewardKept(claimId, finding.challenger, won);
         }
-        _reward(finding.challenger, reward);
-        emit ITasks.Convicted(claimId, accused.claimant, finding.challenger, taken, taken - pool, reward);
-        return true;
+        _reward(kept ? address(this) : finding.challenger, won);
     }
 
     /// @dev Frees every lock that the claim and its votes hold, then takes from the claimant and from the guilty voters.
@@ -227,12 +245,6 @@ abstract contract Convictions is Shards {
             );
     }
 
-    function _payShare(bytes32 claimId, address challenger) private {
-        uint256 share = shares[claimId];
-        _pay(challenger, share);
-        emit ITasks.RewardShared(claimId, challenger, share);
-    }
-
     /// @dev Out of what was just taken from stakes.
     function _reward(address account, uint256 amount) private {
         VAULT.move(IVault.Bucket.STAKE, 0, IVault.Bucket.FREE, accountKey(account), amount);
@@ -247,10 +259,10 @@ abstract contract Convictions is Shards {
     function _penaliseVote(bytes32 claimId, address verifier, address challenger, Terms memory t) private {
         STAKES.unlock(verifier, Role.VERIFIER, t.verifierStake);
         uint256 taken = STAKES.slash(verifier, Role.VERIFIER, t.verifierStake);
-        uint256 reward = taken / 2;
-        VAULT.burn(IVault.Bucket.FREE, accountKey(address(this)), taken - reward);
-        _pay(challenger, reward);
-        emit ITasks.VoteConvicted(claimId, verifier, challenger, taken, taken - reward);
+        uint256 won = taken / 2;
+        VAULT.burn(IVault.Bucket.FREE, accountKey(address(this)), taken - won);
+        _pay(challenger, won);
+        emit ITasks.VoteConvicted(claimId, verifier, challenger, taken, taken - won);
     }
 
     function _accused(Claim calldata claim) private pure returns (Accused memory) {

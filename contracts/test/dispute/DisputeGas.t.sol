@@ -123,7 +123,7 @@ contract DisputeGasTest is Market {
     function _open(Claim memory claim, uint32 segment) private {
         bytes32[] memory ends = segmentEnds(claim);
         bytes32 salt = keccak256("salt");
-        bytes32 commitment = keccak256(abi.encode(whistle, idOf(claim), segment, address(0), salt));
+        bytes32 commitment = keccak256(abi.encode(whistle, idOf(claim), segment, address(0), TRUTH, salt));
         bytes32[] memory fromProof = memberProof(ends, segment);
         bytes32[] memory toProof = memberProof(ends, segment + 1);
         vm.prank(whistle);
@@ -132,7 +132,9 @@ contract DisputeGasTest is Market {
         vm.roll(vm.getBlockNumber() + 1);
         vm.recordLogs();
         vm.prank(whistle);
-        gameId = challenges.open(claim, segment, ends[segment], fromProof, ends[segment + 1], toProof, salt);
+        gameId = challenges.open(
+            claim, segment, ends[segment], fromProof, ends[segment + 1], toProof, TRUTH, salt
+        );
         _count("open", false);
         Vm.Log[] memory logs = vm.getRecordedLogs();
         for (uint256 i; i < logs.length; ++i) {

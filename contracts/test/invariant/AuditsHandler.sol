@@ -31,7 +31,6 @@ abstract contract AuditsHandler is DisputesHandler {
         IAvailability.StateLeaf[] memory places = _places(seed, slotsOf(claim.kind));
         vm.prank(whistle);
         uint256 id = availability.demand(claim, u32(end), ends[end], proof, places);
-        if (firstGame[index] == 0) firstGame[index] = vm.getBlockNumber();
         demanded.push();
         Demanded storage d = demanded[demanded.length - 1];
         (d.id, d.claim, d.known) = (id, index, end == ends.length - 1);

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {IVault} from "../../src/interfaces/IVault.sol";
-import {Claim, Kind, Phase, Vote} from "../../src/interfaces/Types.sol";
+import {Claim, Found, Kind, Phase, Vote} from "../../src/interfaces/Types.sol";
 import {Sampling} from "../../src/libraries/Sampling.sol";
 import {MarketHandler} from "./MarketHandler.sol";
 
@@ -43,9 +43,9 @@ abstract contract DisputesHandler is MarketHandler {
         bytes32[] memory to = memberProof(ends, segment + 1);
         _ensureFree(whistle, CHALLENGE_BOND);
         vm.prank(whistle);
-        uint256 id = challenges.open(claim, segment, ends[segment], from, ends[segment + 1], to, salt);
-        if (firstGame[index] == 0) firstGame[index] = vm.getBlockNumber();
-        open.push(OpenGame(id, index, address(0), 0, announced < firstGame[index]));
+        uint256 id = challenges.open(claim, segment, ends[segment], from, ends[segment + 1], to, TRUTH, salt);
+        Found memory found = Found(whistle, segment, u64(announced), u64(vm.getBlockNumber()), TRUTH);
+        open.push(OpenGame(id, index, address(0), 0, found));
         ++games;
     }
 
@@ -62,8 +62,9 @@ abstract contract DisputesHandler is MarketHandler {
         Vote memory vote = cast[seed % cast.length];
         if (!vote.revealed || !vote.valid) return;
         _ensureFree(whistle, CHALLENGE_BOND);
+        Found memory none;
         open.push(
-            OpenGame(_openVote(claim, vote.verifier, u32(seed % 2)), index, vote.verifier, claimId, false)
+            OpenGame(_openVote(claim, vote.verifier, u32(seed % 2)), index, vote.verifier, claimId, none)
         );
         ++games;
         ++voteGames[claimId][vote.verifier];
@@ -100,7 +101,7 @@ abstract contract DisputesHandler is MarketHandler {
         else _assertSplit(before, defender);
         if (game.verifier == address(0)) {
             if (live && won) _claimFell(game.claim);
-            else if (game.early && statusOf(claim).phase == Phase.CONVICTED) sharesDue -= shareOf[game.claim];
+            if (_waits(claim)) kept[game.claim].push(game.found);
         } else {
             _voteGameOver(game.claimId, game.verifier, live && won);
         }
@@ -133,19 +134,54 @@ abstract contract DisputesHandler is MarketHandler {
         assertFalse(again, "a game is decided, and its bond paid out, once");
     }
 
-    /// @dev What the conviction has left with the module is for the early games on the claim, in equal parts.
+    /// @dev The reward waits with the module if, and only if, another finding is in dispute on the claim.
     function _claimFell(uint256 index) internal {
-        uint256 n;
-        for (uint256 i; i < open.length; ++i) {
-            if (open[i].claim == index && open[i].early) ++n;
-        }
-        uint256 left = free(address(tasks)) - sharesDue;
-        if (n == 0) assertEq(left, 0, "nobody to share with");
-        else shareOf[index] = left / n;
-        assertEq(shareOf[index] * n, left, "equal parts");
-        sharesDue += left;
+        uint256 left = free(address(tasks)) - rewardsDue;
+        bool waits = _waits(claims[index]);
+        assertTrue(waits == (_others(index) > 0), "a reward waits for other findings");
+        (uint256 reward,) = tasks.reward(idOf(claims[index]));
+        assertEq(left, reward, "what stays with the module is the reward");
+        rewardsDue += left;
+        if (waits) waiting.push(index);
         ++calls["convict"];
-        if (n > 0) ++calls["share"];
+    }
+
+    /// @dev Pays a reward whose games are over, where all of them said the same and one was the winner's.
+    function share(uint256 seed) external {
+        for (uint256 i; i < waiting.length; ++i) {
+            uint256 which = (seed % waiting.length + i) % waiting.length;
+            uint256 index = waiting[which];
+            bytes32 claimId = idOf(claims[index]);
+            if (_others(index) > 0 || !_alike(kept[index])) continue;
+            (uint256 reward,) = tasks.reward(claimId);
+            uint256 before = free(whistle);
+            challenges.shareAlike(claimId, kept[index]);
+            assertEq(free(whistle) - before, reward, "all of it, once");
+            rewardsDue -= reward;
+            waiting[which] = waiting[waiting.length - 1];
+            waiting.pop();
+            ++calls["share"];
+            return;
+        }
+    }
+
+    function _alike(Found[] memory found) private pure returns (bool) {
+        for (uint256 i; i < found.length; ++i) {
+            if (found[i].segment != found[0].segment) return false;
+        }
+        return found.length > 0;
+    }
+
+    /// @dev Findings that are in dispute on the claim.
+    function _others(uint256 index) private view returns (uint256 n) {
+        for (uint256 i; i < open.length; ++i) {
+            if (open[i].claim == index && open[i].verifier == address(0)) ++n;
+        }
+    }
+
+    function _waits(Claim memory claim) internal view returns (bool) {
+        (, address winner) = tasks.reward(idOf(claim));
+        return winner != address(0);
     }
 
     function _voteGameOver(bytes32 claimId, address verifier, bool convicted) private {

@@ -26,7 +26,7 @@ contract CheckedMarket is AuditsHandler {
         }
         assertEq(stakeSum(IVault.Bucket.STAKE), active, "stake");
         assertEq(stakeSum(IVault.Bucket.UNBONDING), unbonding, "unbonding");
-        assertEq(free(address(tasks)), sharesDue, "nothing stays with the module but shares of open games");
+        assertEq(free(address(tasks)), rewardsDue, "nothing stays with the module but rewards that wait");
         assertEq(bondSum(), (open.length + demanded.length) * CHALLENGE_BOND, "bonds");
     }
 
@@ -185,7 +185,7 @@ contract MarketInvariantTest is Test {
     }
 
     function selectors() private view returns (bytes4[] memory targets) {
-        bytes4[25] memory list = [
+        bytes4[26] memory list = [
             market.advance.selector,
             market.advance.selector,
             market.advance.selector,
@@ -210,7 +210,8 @@ contract MarketInvariantTest is Test {
             market.demand.selector,
             market.answer.selector,
             market.answer.selector,
-            market.challengeVote.selector
+            market.challengeVote.selector,
+            market.share.selector
         ];
         targets = new bytes4[](list.length);
         for (uint256 i; i < list.length; ++i) {

@@ -4,7 +4,7 @@ pragma solidity ^0.8.30;
 import {IJobs} from "../../src/interfaces/IJobs.sol";
 import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
-import {Claim, ClaimStatus, Kind, Phase, Role, Terms, Vote} from "../../src/interfaces/Types.sol";
+import {Claim, ClaimStatus, Found, Kind, Phase, Role, Terms, Vote} from "../../src/interfaces/Types.sol";
 import {KnownStates} from "./KnownStates.sol";
 
 /// @notice Plays a market at random, without ever making a call that the rules forbid (so no call may revert), and keeps
@@ -15,7 +15,7 @@ abstract contract MarketHandler is KnownStates {
         uint256 claim; // index
         address verifier; // 0: on the claim
         bytes32 claimId; // that drew the verifier
-        bool early;
+        Found found; // 0: a game on a vote
     }
 
     struct Unbonding {
@@ -32,9 +32,9 @@ abstract contract MarketHandler is KnownStates {
     mapping(uint256 claim => Phase) internal lastPhase;
     mapping(bytes32 claimId => mapping(address verifier => uint256)) internal voteGames;
     mapping(bytes32 claimId => mapping(address verifier => bool)) internal convictedVote;
-    mapping(uint256 claim => uint256 blockNumber) internal firstGame;
-    mapping(uint256 claim => uint256) internal shareOf; // of each early game that was open when the claim fell
-    uint256 internal sharesDue;
+    mapping(uint256 claim => Found[]) internal kept; // of claims whose rewards wait, in the order in which games ended
+    uint256[] internal waiting; // such claims
+    uint256 internal rewardsDue;
     bytes32[] internal jobIds;
     uint256 public games;
 

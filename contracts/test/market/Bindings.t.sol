@@ -5,7 +5,7 @@ import {IChallenges} from "../../src/interfaces/IChallenges.sol";
 import {Game} from "../../src/interfaces/ICourt.sol";
 import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
-import {Claim, Kind, Phase} from "../../src/interfaces/Types.sol";
+import {Claim, Found, INPUT, Kind, Phase} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Market} from "./Market.sol";
 
@@ -40,10 +40,12 @@ contract BindingsTest is Market {
     ) private {
         bytes32[] memory proof = memberProof(slots, slot);
         bytes32[] memory sourceProof = memberProof(from, place);
-        bytes32 salt = announceAs(whistle, idOf(claim), slot, address(0));
+        bytes32 salt = announceSlot(whistle, idOf(claim), slot, slots[slot]);
         if (refusal.length > 0) vm.expectRevert(refusal);
         vm.prank(whistle);
-        challenges.proveBinding(claim, slot, slots[slot], proof, source, from[place], sourceProof, salt);
+        challenges.proveBinding(
+            claim, slot, slots[slot], proof, source, from[place], sourceProof, TRUTH, salt
+        );
     }
 
     function outputOf(Claim memory claim) private pure returns (bytes32[] memory) {
@@ -94,7 +96,7 @@ contract BindingsTest is Market {
     function openInputAs(address who, Claim memory claim) private returns (uint256) {
         bytes32 salt = announceAs(who, idOf(claim), type(uint32).max, address(0));
         vm.prank(who);
-        return challenges.openInput(claim, salt);
+        return challenges.openInput(claim, TRUTH, salt);
     }
 
     /// @notice A random input root binds to nothing. Its claimant has to open it; then one slot convicts, and the bond of the
@@ -115,8 +117,13 @@ contract BindingsTest is Market {
         assertEq(game.params.program.slots, SLOTS);
         bind(claim, 1, inputOf(claim), first[2], outputOf(first[2]));
         assertPhase(claim, Phase.CONVICTED);
+        uint64 block_ = u64(vm.getBlockNumber());
+        Found[] memory found = new Found[](2);
+        found[0] = Found(whistle, INPUT, block_ - 1, block_, TRUTH); // the slot's
+        found[1] = Found(whistle, INPUT, block_ - 2, block_ - 1, TRUTH); // the game's
         court.decide(id, false);
-        assertEq(free(whistle) - rich, 125 ether, "half of 100 + 3 x 50, in two parts; bond back");
+        challenges.shareAlike(idOf(claim), found);
+        assertEq(free(whistle) - rich, 125 ether, "half of 100 + 3 x 50; bond back");
         assertEq(vault.balance(IVault.Bucket.BOND, bytes32(id)), 0);
         assertSolvent();
     }
@@ -160,15 +167,16 @@ contract BindingsTest is Market {
     function test_openingAnInputIsAnnouncedAndForStandingClaimsOnly() external {
         Claim memory claim = commitTask(0, 0);
         bytes32 salt = announceAs(whistle, idOf(claim), 0, address(0)); // a finding about segment 0
-        bytes32 finding = keccak256(abi.encode(whistle, idOf(claim), type(uint32).max, address(0), salt));
+        bytes32 finding =
+            keccak256(abi.encode(whistle, idOf(claim), type(uint32).max, address(0), TRUTH, salt));
         vm.expectRevert(abi.encodeWithSelector(IChallenges.NotAnnounced.selector, finding));
         vm.prank(whistle);
-        challenges.openInput(claim, salt);
+        challenges.openInput(claim, TRUTH, salt);
         convictByGame(claim);
         salt = announceAs(whistle, idOf(claim), type(uint32).max, address(0));
         vm.expectRevert(abi.encodeWithSelector(ITasks.WrongPhase.selector, Phase.CONVICTED));
         vm.prank(whistle);
-        challenges.openInput(claim, salt);
+        challenges.openInput(claim, TRUTH, salt);
     }
 
     function test_rightBindingsAreNotProvenWrong() external {

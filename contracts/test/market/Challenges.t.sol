@@ -60,23 +60,24 @@ contract ChallengesTest is Market {
         bytes32[] memory ends = segmentEnds(claim);
         bytes32[] memory first = memberProof(ends, 0);
         bytes32[] memory second = memberProof(ends, 1);
-        bytes32 commitment = keccak256(abi.encode(whistle, idOf(claim), uint32(0), address(0), VOTE_SALT));
+        bytes32 commitment =
+            keccak256(abi.encode(whistle, idOf(claim), uint32(0), address(0), TRUTH, VOTE_SALT));
         vm.startPrank(whistle);
         vm.expectRevert(abi.encodeWithSelector(IChallenges.NotAnnounced.selector, commitment));
-        challenges.open(claim, 0, ends[0], first, ends[1], second, "salt");
+        challenges.open(claim, 0, ends[0], first, ends[1], second, TRUTH, "salt");
         challenges.announce(commitment);
         uint64 announced = u64(vm.getBlockNumber());
         vm.expectRevert(abi.encodeWithSelector(IChallenges.TooSoon.selector, announced));
-        challenges.open(claim, 0, ends[0], first, ends[1], second, "salt");
+        challenges.open(claim, 0, ends[0], first, ends[1], second, TRUTH, "salt");
         vm.stopPrank();
         vm.roll(announced + 1);
         vm.prank(stranger);
         challenges.announce(commitment);
         assertEq(challenges.announcedAt(commitment), announced, "a copy does not set the clock back");
         vm.startPrank(whistle);
-        challenges.open(claim, 0, ends[0], first, ends[1], second, "salt");
+        challenges.open(claim, 0, ends[0], first, ends[1], second, TRUTH, "salt");
         vm.expectRevert(abi.encodeWithSelector(IChallenges.NotAnnounced.selector, commitment));
-        challenges.open(claim, 0, ends[0], first, ends[1], second, "salt");
+        challenges.open(claim, 0, ends[0], first, ends[1], second, TRUTH, "salt");
         vm.stopPrank();
     }
 
@@ -88,7 +89,7 @@ contract ChallengesTest is Market {
         bytes32 salt = announceAs(whistle, idOf(claim), 0, address(0));
         vm.expectPartialRevert(IChallenges.NotAnnounced.selector);
         vm.prank(stranger);
-        challenges.open(claim, 0, ends[0], first, ends[1], second, salt);
+        challenges.open(claim, 0, ends[0], first, ends[1], second, TRUTH, salt);
     }
 
     function test_Attack38_wrongSegmentProofsAreRefused() external {
@@ -101,11 +102,11 @@ contract ChallengesTest is Market {
         bytes32 late = announceAs(whistle, idOf(claim), SEGMENTS, address(0));
         vm.startPrank(whistle);
         vm.expectRevert(IChallenges.BadProof.selector);
-        challenges.open(claim, 0, ends[1], first, ends[1], second, salt);
+        challenges.open(claim, 0, ends[1], first, ends[1], second, TRUTH, salt);
         vm.expectRevert(IChallenges.BadProof.selector);
-        challenges.open(claim, 0, ends[0], first, ends[2], second, salt);
+        challenges.open(claim, 0, ends[0], first, ends[2], second, TRUTH, salt);
         vm.expectRevert(IChallenges.BadProof.selector);
-        challenges.open(claim, SEGMENTS, ends[SEGMENTS], last, bytes32(0), last, late);
+        challenges.open(claim, SEGMENTS, ends[SEGMENTS], last, bytes32(0), last, TRUTH, late);
         vm.stopPrank();
     }
 
@@ -131,7 +132,7 @@ contract ChallengesTest is Market {
         bytes32 salt = announceAs(whistle, idOf(claim), 0, address(0));
         vm.expectRevert(abi.encodeWithSelector(ITasks.WindowClosed.selector, end));
         vm.prank(whistle);
-        challenges.open(claim, 0, ends[0], first, ends[1], second, salt);
+        challenges.open(claim, 0, ends[0], first, ends[1], second, TRUTH, salt);
         vm.expectRevert(abi.encodeWithSelector(ITasks.GamesOpen.selector, 1));
         tasks.settle(claim);
         court.decide(game, true);
@@ -266,102 +267,6 @@ contract ChallengesTest is Market {
         }
     }
 
-    // Several challengers
-
-    function test_theRewardIsSharedByThoseThatAnnouncedBeforeTheFirstGame() external {
-        Claim memory claim = acceptedTask(0, 0);
-        fund(stranger, 100 ether);
-        bytes32 early = announceAs(stranger, idOf(claim), 1, address(0));
-        uint256 first = challengeAs(whistle, claim, 0); // announced after the stranger's finding
-        uint256 second = _openAnnounced(stranger, claim, 1, early);
-        fund(client, 100 ether);
-        uint256 copy = challengeAs(client, claim, 0); // announced when the first game could be seen
-        uint256[3] memory before = [free(whistle), free(stranger), free(client)];
-        uint256 burnt = vault.burnt();
-        court.decide(first, true);
-        uint256 pool = vault.burnt() - burnt; // all stakes are even
-        assertEq(free(whistle) - before[0], 30 ether + pool / 2, "half of the reward");
-        court.decide(second, false);
-        assertEq(
-            free(stranger) - before[1], 30 ether + pool / 2, "the other half, whatever its own game gave"
-        );
-        court.decide(copy, true);
-        assertEq(free(client) - before[2], 30 ether, "a copy gets its bond");
-        assertEq(free(address(tasks)), 0);
-        assertSolvent();
-    }
-
-    /// @notice The cheat's second account opens first and wins first: whoever had announced before it still gets its part.
-    function test_Attack19_overtakingTheWhistleblowerDoesNotTakeItsReward() external {
-        Claim memory claim = acceptedTask(0, 0);
-        fund(stranger, 30 ether);
-        bytes32 salt = announceAs(whistle, idOf(claim), 0, address(0));
-        uint256 puppet = challengeAs(stranger, claim, 0);
-        uint256 real = _openAnnounced(whistle, claim, 0, salt);
-        (uint256 rich, uint256 burnt) = (free(whistle), vault.burnt());
-        court.decide(puppet, true);
-        uint256 pool = vault.burnt() - burnt;
-        court.decide(real, true);
-        assertEq(free(whistle) - rich, 30 ether + pool / 2);
-        assertSolvent();
-    }
-
-    function test_aCopyThatWinsSharesWithThoseBeforeItAndTheRemainderIsTheWinners() external {
-        Terms memory t = aTerms();
-        (t.solverStake, t.nonce) = (100 ether + 2, 1);
-        postJob(t);
-        holdShards();
-        Claim memory claim = commitTask(0, 0);
-        uint256 a = challengeAs(whistle, claim, 0);
-        fund(stranger, 100 ether);
-        uint256 copy = challengeAs(stranger, claim, 1);
-        (uint256 rich, uint256 copied) = (free(whistle), free(stranger));
-        court.decide(copy, true);
-        court.decide(a, true);
-        assertEq(
-            free(stranger) - copied,
-            30 ether + 25 ether + 1,
-            "of an odd sum the winner takes what division leaves"
-        );
-        assertEq(free(whistle) - rich, 30 ether + 25 ether);
-    }
-
-    function test_anEarlyGameThatIsOverBeforeTheConvictionHasNoShare() external {
-        Claim memory claim = acceptedTask(0, 0);
-        fund(stranger, 100 ether);
-        bytes32 salt = announceAs(stranger, idOf(claim), 1, address(0));
-        uint256 first = challengeAs(whistle, claim, 0);
-        uint256 lost = _openAnnounced(stranger, claim, 1, salt);
-        court.decide(lost, false);
-        (uint256 rich, uint256 burnt) = (free(whistle), vault.burnt());
-        court.decide(first, true);
-        assertEq(free(whistle) - rich, 30 ether + vault.burnt() - burnt);
-    }
-
-    function test_anAnnouncementInTheBlockOfTheFirstGameComesTooLate() external {
-        Claim memory claim = acceptedTask(0, 0);
-        fund(stranger, 100 ether);
-        uint256 first = challengeAs(whistle, claim, 0);
-        // challengeAs rolled one block between announcing and opening: this is the block of the opening
-        bytes32 salt = announceAs(stranger, idOf(claim), 0, address(0));
-        uint256 copy = _openAnnounced(stranger, claim, 0, salt);
-        uint256 before = free(stranger);
-        court.decide(first, true);
-        court.decide(copy, true);
-        assertEq(free(stranger) - before, 30 ether);
-    }
-
-    function _openAnnounced(address who, Claim memory claim, uint32 segment, bytes32 salt)
-        private
-        returns (uint256)
-    {
-        bytes32[] memory ends = segmentEnds(claim);
-        bytes32[] memory from = memberProof(ends, segment);
-        bytes32[] memory to = memberProof(ends, segment + 1);
-        vm.prank(who);
-        return challenges.open(claim, segment, ends[segment], from, ends[segment + 1], to, salt);
-    }
-
     function test_Attack12_moreGamesOnOneFaultPayNoMore() external {
         Claim memory claim = acceptedTask(0, 0);
         address[] memory drawn = drawnOf(claim);
@@ -375,8 +280,9 @@ contract ChallengesTest is Market {
             court.decide(games[i], true);
         }
         uint256 reward = 50 ether + guilty * 25 ether;
+        (uint256 kept,) = tasks.reward(idOf(claim));
         assertEq(
-            free(whistle) - rich,
+            free(whistle) + kept - rich,
             reward,
             "half of 100 + 50 for each that had to see it, once; every bond back"
         );
@@ -411,7 +317,7 @@ contract ChallengesTest is Market {
         (uint256 rich, uint256 burnt) = (free(whistle) + free(address(tasks)), vault.burnt());
         court.decide(won, true);
         court.decide(lost, false);
-        assertEq(free(whistle) - rich, 60 ether);
+        assertEq(free(whistle) + free(address(tasks)) - rich, 60 ether);
         assertEq(vault.burnt(), burnt);
         assertEq(activeOf(solvers[0], Role.SOLVER), 900 ether, "convicted once");
     }
@@ -441,6 +347,6 @@ contract ChallengesTest is Market {
         bytes32 salt = announceAs(whistle, idOf(second[0]), 0, address(0));
         vm.expectRevert(ITasks.NotStanding.selector);
         vm.prank(whistle);
-        challenges.open(second[0], 0, ends[0], from, ends[1], to, salt);
+        challenges.open(second[0], 0, ends[0], from, ends[1], to, TRUTH, salt);
     }
 }

@@ -156,7 +156,7 @@ contract HostileTermsTest is Market {
         bytes32[] memory fromProof = memberProof(ends, 7);
         bytes32[] memory toProof = memberProof(ends, 8);
         vm.prank(whistle);
-        uint256 game = challenges.open(claim, 7, ends[7], fromProof, ends[8], toProof, salt);
+        uint256 game = challenges.open(claim, 7, ends[7], fromProof, ends[8], toProof, TRUTH, salt);
         assertEq(drawn.length, 5);
         court.decide(game, true);
         assertLt(vm.snapshotGasLastCall("market", "deliver_at_the_bounds"), VERDICT_GAS);

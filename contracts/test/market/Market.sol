@@ -74,6 +74,8 @@ abstract contract Market is Test {
     uint32 internal constant SLOTS = 3;
     uint32 internal constant SEGMENTS = 4;
     bytes32 internal constant VOTE_SALT = "salt";
+    /// @dev What whoever disputes a claim has found itself, where a test says nothing else.
+    bytes32 internal constant TRUTH = keccak256("the state as it should be");
     uint256 internal constant SUPPLY = 1e9 ether;
 
     AssayToken internal token;
@@ -446,9 +448,24 @@ abstract contract Market is Test {
         internal
         returns (bytes32 salt)
     {
+        salt = announceRoot(who, claimId, segment, verifier, verifier == address(0) ? TRUTH : bytes32(0));
+    }
+
+    /// @dev What is found about one slot of an input.
+    function announceSlot(address who, bytes32 claimId, uint32 slot, bytes32 leaf)
+        internal
+        returns (bytes32 salt)
+    {
+        salt = announceRoot(who, claimId, slot, address(0), keccak256(abi.encode(leaf, TRUTH)));
+    }
+
+    function announceRoot(address who, bytes32 claimId, uint32 segment, address verifier, bytes32 root)
+        internal
+        returns (bytes32 salt)
+    {
         salt = newSalt();
         vm.prank(who);
-        challenges.announce(keccak256(abi.encode(who, claimId, segment, verifier, salt)));
+        challenges.announce(keccak256(abi.encode(who, claimId, segment, verifier, root, salt)));
         vm.roll(vm.getBlockNumber() + 1);
     }
 
@@ -458,7 +475,8 @@ abstract contract Market is Test {
         bytes32[] memory fromProof = memberProof(ends, segment);
         bytes32[] memory toProof = memberProof(ends, segment + 1);
         vm.prank(who);
-        return challenges.open(claim, segment, ends[segment], fromProof, ends[segment + 1], toProof, salt);
+        return
+            challenges.open(claim, segment, ends[segment], fromProof, ends[segment + 1], toProof, TRUTH, salt);
     }
 
     function convictByGame(Claim memory claim) internal {

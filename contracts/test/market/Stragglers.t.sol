@@ -64,10 +64,10 @@ contract StragglersTest is Market {
         bytes memory refusal
     ) private {
         (bytes32[] memory proof, bytes32[] memory way) = (memberProof(input, slot), memberProof(from, place));
-        bytes32 salt = announceAs(whistle, idOf(claim), slot, address(0));
+        bytes32 salt = announceSlot(whistle, idOf(claim), slot, input[slot]);
         if (refusal.length > 0) vm.expectRevert(refusal);
         vm.prank(whistle);
-        challenges.proveBinding(claim, slot, input[slot], proof, source, from[place], way, salt);
+        challenges.proveBinding(claim, slot, input[slot], proof, source, from[place], way, TRUTH, salt);
     }
 
     function wrongSource(Claim memory claim) private pure returns (bytes memory) {
@@ -380,11 +380,13 @@ contract StragglersTest is Market {
         bytes32 salt = announceAs(whistle, idOf(late), type(uint32).max, address(0));
         vm.expectRevert(ITasks.NotStanding.selector);
         vm.prank(whistle);
-        challenges.openInput(late, salt);
+        challenges.openInput(late, TRUTH, salt);
         uint256 before = free(whistle);
         court.decide(game, true);
         assertPhase(late, Phase.CONVICTED);
-        assertEq(free(whistle) - before, 30 ether + 50 ether, "bond, and all of the pool: nothing was wasted");
+        assertEq(free(whistle) - before, 30 ether, "another game is open, so the reward waits");
+        (uint256 reward,) = tasks.reward(idOf(late));
+        assertEq(reward, 50 ether, "all of the pool: nothing was wasted");
         assertEq(jobs.progress(jobId).round, 1, "nothing builds on it");
         assertEq(jobs.progress(jobId).rewinds, 0);
         (address holder,,) = tasks.holder(jobId, 1);

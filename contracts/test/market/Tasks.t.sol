@@ -237,7 +237,7 @@ contract TasksTest is Market {
         bytes32[] memory fromProof = memberProof(roots, 2);
         bytes32[] memory toProof = memberProof(roots, 3);
         vm.prank(whistle);
-        uint256 id = challenges.open(claim, 2, roots[2], fromProof, roots[3], toProof, salt);
+        uint256 id = challenges.open(claim, 2, roots[2], fromProof, roots[3], toProof, TRUTH, salt);
         uint256[4] memory staked;
         for (uint256 i; i < 3; ++i) {
             staked[i] = activeOf(drawn[i], Role.VERIFIER);
@@ -746,7 +746,7 @@ contract TasksTest is Market {
         Accused memory nobody;
         bytes memory refusal = abi.encodeWithSelector(ITasks.NotModule.selector, address(this));
         vm.expectRevert(refusal);
-        tasks.gameOpened(claim, 0);
+        tasks.gameOpened(claim, false);
         vm.expectRevert(refusal);
         tasks.voteGameOpened(claim, stranger);
         vm.expectRevert(refusal);

@@ -10,16 +10,16 @@ import {Test} from "../Vm.sol";
 import {LedgerFake} from "./LedgerFake.sol";
 import {SSTORE2} from "solady/utils/SSTORE2.sol";
 
-/// @dev The deployed module of convictions, with a claim on which games are open: `early` of them among those announced
-/// before the first was opened.
+/// @dev The deployed module of convictions, with a claim on which games are open: `findings` of them with a root of their
+/// challengers' own.
 contract ConvictionsBooks is TasksExtension {
     constructor(IVault vault, IStakes stakes, IJobs jobs)
         TasksExtension(vault, stakes, jobs, msg.sender, address(0))
     {}
 
-    function set(bytes32 claimId, Phase phase, uint16 openGames, uint16 early) external {
+    function set(bytes32 claimId, Phase phase, uint16 openGames, uint16 findings) external {
         Status memory st;
-        (st.phase, st.openGames, st.early) = (phase, openGames, early);
+        (st.phase, st.openGames, st.findings) = (phase, openGames, findings);
         _setStatus(claimId, st);
     }
 
@@ -122,22 +122,24 @@ contract ConvictionsSymbolic is Test {
         return Accused(JOB, SOLVER, Kind.TASK, 0, 0, 1, 0);
     }
 
-    function _close(address challenger, bool early, bool won) private returns (bool) {
-        (bool done, bytes memory stood) = address(tasks)
+    function _close(address challenger, bool won) private returns (bool stood, bool kept) {
+        (bool done, bytes memory result) = address(tasks)
             .call(
                 abi.encodeCall(
-                    tasks.gameClosed, (CLAIM, _accused(), Finding(challenger, WITHHELD, early), won)
+                    tasks.gameClosed, (CLAIM, _accused(), Finding(challenger, WITHHELD, true), won)
                 )
             );
         assert(done);
-        return abi.decode(stood, (bool));
+        return abi.decode(result, (bool, bool));
     }
 
-    /// @dev A claim falls to FINDER while `early` other early games are open.
-    function _convict(uint16 early) private {
-        vm.assume(early < type(uint16).max);
-        tasks.set(CLAIM, Phase.ACCEPTED, early + 1, early);
-        assert(_close(FINDER, false, true));
+    /// @dev A claim falls to FINDER while games of this many other findings are open. Whether its reward is kept.
+    function _convict(uint16 others) private returns (bool) {
+        vm.assume(others < type(uint16).max);
+        tasks.set(CLAIM, Phase.ACCEPTED, others + 1, others + 1);
+        (bool stood, bool kept) = _close(FINDER, true);
+        assert(stood);
+        return kept;
     }
 
     /// @notice Half of what is taken is burnt, rounded up; the whistleblower gets the other half but for what the rewind sets apart.
@@ -145,29 +147,47 @@ contract ConvictionsSymbolic is Test {
         vm.assume(apart <= taken / 2);
         stakes.set(taken);
         jobs.set(apart);
-        _convict(0);
+        assert(!_convict(0));
         assert(stakes.askedOfClaimant() == STAKE);
         assert(vault.burnt() == taken - taken / 2);
         assert(_free(FINDER) == taken / 2 - apart);
         assert(_free(address(tasks)) == 0);
     }
 
-    /// @notice With other early games open, all early challengers have equal shares; what does not divide is the winner's. It
-    /// stays in the module's balance until each game ends.
-    function check_earlyGamesShareTheReward(uint104 taken, uint104 apart, uint16 early) external {
-        vm.assume(apart <= taken / 2 && early > 0);
+    /// @notice With other findings in dispute the whole reward stays in the module's balance, and the end of their games pays
+    /// nobody.
+    function check_aRewardWaitsForOtherFindings(uint104 taken, uint104 apart, uint16 others) external {
+        vm.assume(apart <= taken / 2 && others > 0);
         stakes.set(taken);
         jobs.set(apart);
-        _convict(early);
-        (uint256 reward, uint256 others) = (uint256(taken / 2) - apart, early);
-        uint256 share = reward / (others + 1);
-        assert(_free(FINDER) == reward - share * others);
-        assert(_free(FINDER) >= share);
-        assert(_free(FINDER) - share <= others);
-        assert(_free(address(tasks)) == share * others);
-        _close(EARLY, true, false);
-        assert(_free(EARLY) == share);
-        assert(_free(address(tasks)) == share * (others - 1));
+        assert(_convict(others));
+        uint256 due = uint256(taken / 2) - apart;
+        (uint256 reward, address winner) = tasks.reward(CLAIM);
+        assert(reward == due && winner == FINDER);
+        assert(_free(FINDER) == 0 && _free(address(tasks)) == due);
+        (bool stood, bool kept) = _close(EARLY, false);
+        assert(!stood && kept);
+        assert(_free(EARLY) == 0 && _free(address(tasks)) == due);
+    }
+
+    /// @notice What was kept is paid in full, in equal parts, the remainder to the first, and once.
+    function check_aRewardThatWaitedIsPaidOnce(uint104 taken, uint8 many) external {
+        vm.assume(many > 0 && many <= 3);
+        stakes.set(taken);
+        jobs.set(0);
+        assert(_convict(1));
+        _close(EARLY, false);
+        address[] memory finders = new address[](many);
+        for (uint256 i; i < many; ++i) {
+            finders[i] = address(uint160(0x1000 + i));
+        }
+        tasks.payReward(CLAIM, finders);
+        uint256 each = uint256(taken / 2) / many;
+        assert(_free(finders[0]) == taken / 2 - each * (many - 1));
+        assert(many == 1 || _free(finders[many - 1]) == each);
+        assert(_free(address(tasks)) == 0);
+        (bool again,) = address(tasks).call(abi.encodeCall(tasks.payReward, (CLAIM, finders)));
+        assert(!again);
     }
 
     /// @notice Of a convicted vote's stake the challenger gets half, and the rest is burnt.

@@ -38,6 +38,7 @@ from tests.fakes.classes import WIDE, conditions_of, of_its_class
 from tests.property.markets import TERMS
 
 SALT = b"s" * 32
+ROOT = b"r" * 32
 DELAYS = Delays(unbond_s=Seconds(1_000), unbind_s=Seconds(2_000), weight_epoch=1)
 
 
@@ -159,10 +160,10 @@ def test_a_challenger_that_says_nothing_pays_the_solver(rpc: HttpRpc, markets: l
     terms = client.job(job_id).terms
     claim_id = client.claims(job_id)[0].claim_id
     tree = trees.build([claim.input_root, b"\x21" * 32, claim.output_root])
-    challenger.announce("find", claim_id, 1, ZERO_ADDRESS, SALT)
+    challenger.announce("find", claim_id, 1, ZERO_ADDRESS, ROOT, SALT)
     pass_time(rpc, 1)
     leaves = (tree.levels[0][1], tree.proof(1), tree.levels[0][2], tree.proof(2))
-    game_id = challenger.open_game("open", claim, 1, *leaves, SALT)
+    game_id = challenger.open_game("open", claim, 1, *leaves, ROOT, SALT)
     game = solver.game(game_id).game
     assert solver.held == client.job(job_id).escrow + terms.challenge_bond
     assert (game.steps, game.defender, game.challenger) == (terms.segment_steps, solver.me, challenger.me)
@@ -187,10 +188,10 @@ def test_a_claimant_is_made_to_open_its_input_state(
     terms = client.job(job_id).terms
     claim_id = client.claims(job_id)[0].claim_id
     before = challenger.free(challenger.me)
-    challenger.announce("find", claim_id, INPUT_SEGMENT, ZERO_ADDRESS, SALT)
+    challenger.announce("find", claim_id, INPUT_SEGMENT, ZERO_ADDRESS, ROOT, SALT)
     pass_time(rpc, 1)
-    game_id = challenger.open_input("open", claim, SALT)
-    assert challenger.open_input("open", claim, SALT) == game_id, "once for its intent"
+    game_id = challenger.open_input("open", claim, ROOT, SALT)
+    assert challenger.open_input("open", claim, ROOT, SALT) == game_id, "once for its intent"
     game = solver.game(game_id).game
     assert (game.phase, game.steps, game.digest) == (GamePhase.SPLIT_OUTPUT, 0, claim.input_root)
     assert challenger.free(challenger.me) == before - terms.challenge_bond

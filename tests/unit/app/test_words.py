@@ -93,10 +93,10 @@ def test_a_refusal_is_told_in_tokens_and_dates() -> None:
 @pytest.mark.parametrize(
     "finding",
     [
-        WrongSegment(ClaimId(ONE), 2, (bytes(32),) * 5),
-        WrongInput(ClaimId(ONE), 3, bytes(32), (), None, bytes(32), ()),
+        WrongSegment(ClaimId(ONE), 2, (bytes(32),) * 5, bytes(32)),
+        WrongInput(ClaimId(ONE), 3, bytes(32), (), None, bytes(32), (), bytes(32)),
         WrongVote(ClaimId(ONE), Address("0xab"), 0, 1, (), ()),
-        HiddenInput(ClaimId(ONE)),
+        HiddenInput(ClaimId(ONE), bytes(32)),
     ],
     ids=lambda finding: type(finding).__name__,
 )

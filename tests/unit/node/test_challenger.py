@@ -51,6 +51,6 @@ def test_a_finding_whose_game_was_lost_by_the_clock_is_opened_anew(tmp_path: Pat
 
 
 def test_every_attempt_has_a_salt_of_its_own_and_the_first_is_as_ever() -> None:
-    finding = WrongSegment(b"\1" * 32, 2, ())  # type: ignore[arg-type]
+    finding = WrongSegment(b"\1" * 32, 2, (), b"\2" * 32)  # type: ignore[arg-type]
     salts = {salt_of(secret("x"), finding, attempt) for attempt in range(4)}
     assert len(salts) == 4 and salt_of(secret("x"), finding) == salt_of(secret("x"), finding, 0)

@@ -154,7 +154,7 @@ def test_an_audit_elsewhere_finds_what_one_here_finds(tmp_path: Path, elsewhere:
     assert audit_claim(here, view) is None and elsewhere.orders == 0
     assert audit_claim(there, view) is None and elsewhere.orders == len(view.roots) - 1
     wrong = replace(view, roots=(*view.roots[:3], bytes(32), *view.roots[4:]))
-    assert audit_claim(there, wrong) == WrongSegment(view.claim_id, 2, wrong.roots)
+    assert audit_claim(there, wrong) == WrongSegment(view.claim_id, 2, wrong.roots, view.roots[3])
     assert audit_claim(there, wrong) == audit_claim(here, wrong)
     me = day.markets["here"].me
     assert attest(here, view, me) == attest(there, view, me)

@@ -126,7 +126,7 @@ def test_what_fell_by_silence_alone_may_be_committed_again(
     ann = day.services.pop("ann")
     (view,) = day.markets["ann"].claims(job_id)
     wendy = day.whistleblower("wendy")
-    false = WrongSegment(view.claim_id, 1, view.roots)
+    false = WrongSegment(view.claim_id, 1, view.roots, b"r" * 32)
     wendy.findings[view.claim_id, "0x" + "0" * 40] = false  # type: ignore[index]
     assert day.run(lambda: day.phases(job_id) == [Phase.CONVICTED])
     (game,) = (played.view for played in day.market_state.games.values())

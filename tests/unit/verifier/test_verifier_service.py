@@ -148,7 +148,7 @@ def test_a_verifier_defends_its_true_vote_against_a_false_challenge(day: MarketD
     view = troll.claim(entry.claim_id)
     roots = [c.root for c in state_provider.checkpoints(view)]  # type: ignore[union-attr]
     salt = bytes(32)
-    troll.announce("a", entry.claim_id, 0, vote.verifier, salt)
+    troll.announce("a", entry.claim_id, 0, vote.verifier, bytes(32), salt)
     proof = trees.build(roots).proof(segment)
     troll.open_vote_game("o", view.claim, vote.verifier, 0, roots[segment], proof, vote.traces_root, [], salt)
     assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]

@@ -26,6 +26,7 @@ from tests.fakes.market_day import MarketDay
 
 torch.set_num_threads(1)
 
+ROOT = b"r" * 32
 NODES = len(inner_program().nodes)
 
 
@@ -172,8 +173,8 @@ def test_attack_19_a_sock_puppets_lost_challenge_does_not_clear_the_claim(day: M
     view = next(v for v in puppet.claims(job_id) if v.claim.kind == Kind.TASK)
     roots = view.roots
     tree = trees.build(roots)
-    puppet.announce("a", view.claim_id, 0, "0x" + "0" * 40, bytes(32))  # type: ignore[arg-type]
-    puppet.open_game("o", view.claim, 0, roots[0], tree.proof(0), roots[1], tree.proof(1), bytes(32))
+    puppet.announce("a", view.claim_id, 0, "0x" + "0" * 40, ROOT, bytes(32))  # type: ignore[arg-type]
+    puppet.open_game("o", view.claim, 0, roots[0], tree.proof(0), roots[1], tree.proof(1), ROOT, bytes(32))
     day.whistleblower("wendy")
     assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
     won = [p.view.game.challenger for p in day.market_state.games.values() if p.view.challenger_won]
@@ -299,8 +300,8 @@ def test_whoever_makes_an_honest_claimant_open_its_input_pays(day: MarketDay) ->
     assert day.run(lambda: bool(day.phases(job_id)))
     troll = day.join("troll")
     (view,) = troll.claims(job_id)
-    troll.announce("a", view.claim_id, INPUT_SEGMENT, ZERO_ADDRESS, bytes(32))
-    game_id = troll.open_input("o", view.claim, bytes(32))
+    troll.announce("a", view.claim_id, INPUT_SEGMENT, ZERO_ADDRESS, ROOT, bytes(32))
+    game_id = troll.open_input("o", view.claim, ROOT, bytes(32))
     assert day.run(lambda: troll.game(game_id).decided)
     assert troll.game(game_id).moves == 2 and not troll.game(game_id).challenger_won
     assert troll.free(troll.me) == 10_000 - 40

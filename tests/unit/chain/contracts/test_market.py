@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_type_hints
 
 import pytest
@@ -43,6 +44,7 @@ from assay.protocol.types import (
     ClaimStatus,
     Context,
     Cursor,
+    Found,
     Game,
     GamePhase,
     Kind,
@@ -237,6 +239,9 @@ CHANGED = replace(GAME.context, step=9, trace_root=b"\x77" * 32)
 WITHIN = replace(GAME, phase=GamePhase.PICK_LEAF, level=1, index=0, leaves=2)
 TERMS = sample(Terms)
 D = digest("x")
+FOUND = Found(ME, 3, 10, 12, D)
+VIEW = SimpleNamespace(claim=CLAIM, roots=(D, D))
+"""What `share` needs of a claim's view."""
 WRITES = [
     ("withdraw", (5,), "withdraw"),
     ("stake_up", (1, 5), "stake"),
@@ -255,9 +260,11 @@ WRITES = [
     ("void", (CLAIM,), "void"),
     ("commit_vote", (CLAIM, D), "commitVote"),
     ("reveal_vote", (CLAIM, True, [D, D], D), "revealVote"),
-    ("announce", (D, 1, ME, D), "announce"),
-    ("prove_binding", (CLAIM, 0, D, [D], CLAIM, D, [D, D], D), "proveBinding"),
-    ("prove_binding", (CLAIM, 0, D, [D], None, D, [], D), "proveBinding"),
+    ("announce", (D, 1, ME, D, D), "announce"),
+    ("prove_binding", (CLAIM, 0, D, [D], CLAIM, D, [D, D], D, D), "proveBinding"),
+    ("prove_binding", (CLAIM, 0, D, [D], None, D, [], D, D), "proveBinding"),
+    ("share", (VIEW, VIEW, [FOUND, FOUND]), "share"),
+    ("share_alike", (D, [FOUND]), "shareAlike"),
     ("move", (7, GAME, RevealSteps((D, D))), "revealSteps"),
     ("move", (7, GAME, PickStep((D, D), 1)), "pickStep"),
     ("move", (7, GAME, RevealTrace(D, (D,))), "revealTrace"),
@@ -314,9 +321,9 @@ def test_writes_that_create_something_return_its_id(
     ]
     assert market.post("p", TERMS, 5) == D
     assert market.commit("c", CLAIM, [D, D]) == D
-    assert market.open_game("g", CLAIM, 0, D, [D], D, [D], D) == 6
+    assert market.open_game("g", CLAIM, 0, D, [D], D, [D], D, D) == 6
     assert market.open_vote_game("v", CLAIM, ME, 0, D, [D], D, [D], D) == 6
-    assert market.open_input("i", CLAIM, D) == 6
+    assert market.open_input("i", CLAIM, D, D) == 6
 
 
 def test_commitments_are_keccak_over_the_abi_encoding(market: ChainMarket) -> None:

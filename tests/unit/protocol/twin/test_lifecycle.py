@@ -42,6 +42,7 @@ from tests.twin.scene import INNER, OUTERS, Scene, reference
 
 CLIENT, ANN, BOB, VERA, WHISTLER = (Address("0x" + digit * 40) for digit in "12345")
 SALT = b"s" * 32
+ROOT = b"r" * 32
 NOBODYS = JobId(b"\x00" * 32)
 
 
@@ -98,17 +99,17 @@ class Story:
     def challenge(self, claim_id: ClaimId) -> int:
         claim = self.market_state.claims[claim_id].claim
         tree = self.scene.segments[claim.segments_root]
-        self.tell(e.Announce(claim_id, 0, ZERO_ADDRESS, SALT), WHISTLER)
+        self.tell(e.Announce(claim_id, 0, ZERO_ADDRESS, ROOT, SALT), WHISTLER)
         first, second = tree.levels[0][:2]
         proofs = tuple(tree.proof(0)), tuple(tree.proof(1))
-        self.tell(e.Open(claim, 0, first, proofs[0], second, proofs[1], SALT), WHISTLER)
+        self.tell(e.Open(claim, 0, first, proofs[0], second, proofs[1], ROOT, SALT), WHISTLER)
         return self.market_state.games_opened
 
     def challenge_vote(self, claim_id: ClaimId) -> int:
         state = self.market_state.claims[claim_id]
         traces = self.scene.samples[state.ballots[VERA].word]
         tree = self.scene.segments[state.claim.segments_root]
-        self.tell(e.Announce(claim_id, 0, VERA, SALT), WHISTLER)
+        self.tell(e.Announce(claim_id, 0, VERA, ZERO_DIGEST, SALT), WHISTLER)
         start, way = tree.levels[0][0], tuple(tree.proof(0))
         self.tell(e.OpenVote(state.claim, VERA, 0, start, way, traces.root, (), SALT), WHISTLER)
         return self.market_state.games_opened

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {IChallenges} from "../../src/interfaces/IChallenges.sol";
+import {ITasks} from "../../src/interfaces/ITasks.sol";
+import {Claim, Found, INPUT, Kind, Phase} from "../../src/interfaces/Types.sol";
+import {Vm} from "../Vm.sol";
+import {Market} from "./Market.sol";
+
+/// @notice Rewards go to who looked (docs/protocol.md 5.4): several findings on one claim, and what their roots decide.
+contract FindingsTest is Market {
+    uint256 private constant REWARD = 50 ether; // half of the stake of a claim that nobody has voted on
+
+    Claim private fallen;
+    bytes32[] private fallenRoots;
+    Claim private settled;
+    bytes32[] private settledRoots;
+
+    function setUp() external {
+        setUpMarket();
+        postJob(aTerms());
+        holdShards();
+        fund(stranger, 1000 ether);
+        fund(client, 1000 ether);
+        fallen = commitTask(0, 0);
+        fallenRoots = segmentEnds(fallen);
+    }
+
+    // ---- what happens on the way
+
+    /// @dev The states of the claim that will be paid at this place: right up to segment `wrong`, where the fallen one is not.
+    function truth(uint32 wrong) private view returns (bytes32[] memory roots) {
+        roots = segmentEnds(fallen);
+        for (uint256 i = uint256(wrong) + 1; i < roots.length; ++i) {
+            roots[i] = keccak256(abi.encode("true state", i));
+        }
+    }
+
+    function showAs(address who, uint32 segment, bytes32 root, bytes32 salt) private returns (uint256) {
+        bytes32[] memory from = memberProof(fallenRoots, segment);
+        bytes32[] memory to = memberProof(fallenRoots, segment + 1);
+        vm.prank(who);
+        return challenges.open(
+            fallen, segment, fallenRoots[segment], from, fallenRoots[segment + 1], to, root, salt
+        );
+    }
+
+    function looked(address who, uint32 segment, bytes32 root)
+        private
+        returns (uint256 game, Found memory f)
+    {
+        f = Found(who, segment, u64(vm.getBlockNumber()), 0, root);
+        bytes32 salt = announceRoot(who, idOf(fallen), segment, address(0), root);
+        f.shown = u64(vm.getBlockNumber());
+        game = showAs(who, segment, root, salt);
+    }
+
+    /// @dev The shard's next holder commits these states at the place, and they are paid.
+    function settle(bytes32[] memory roots) private {
+        vm.prank(solvers[0]);
+        tasks.takeShard(jobId, 0);
+        Claim memory draft_ = draft(Kind.TASK, 0, 0);
+        draft_.outputRoot = roots[roots.length - 1];
+        (settled, settledRoots) = commitAs(solvers[0], draft_, roots);
+        accept(settled);
+        acceptedTask(0, 1);
+        skip(501);
+        tasks.settle(settled);
+    }
+
+    function commitAs(address who, Claim memory claim, bytes32[] memory roots)
+        private
+        returns (Claim memory, bytes32[] memory)
+    {
+        vm.recordLogs();
+        vm.prank(who);
+        tasks.commit(claim, roots);
+        Vm.Log[] memory logs = vm.getRecordedLogs();
+        for (uint256 i; i < logs.length; ++i) {
+            if (logs[i].topics[0] == ITasks.Committed.selector) {
+                (claim,,) = abi.decode(logs[i].data, (Claim, bytes32[], uint64));
+            }
+        }
+        return (claim, roots);
+    }
+
+    function share(Found[] memory found) private {
+        challenges.share(fallen, fallenRoots, settled, settledRoots, found);
+    }
+
+    function list(Found memory a, Found memory b) private pure returns (Found[] memory found) {
+        found = new Found[](2);
+        (found[0], found[1]) = (a, b);
+    }
+
+    // ---- R12
+
+    /// @notice The attack: nine parasites announce a finding for every claim before anybody has looked, and open games as soon
+    /// as an honest one is open. Before: a tenth of the reward for each, 23 of 230 left to the whistleblower.
+    function test_R12_parasitesThatAnnounceBlindlyGetNothing() external {
+        bytes32[] memory right = truth(2);
+        bytes32[] memory salts = new bytes32[](9);
+        Found[] memory found = new Found[](10);
+        for (uint256 i; i < 9; ++i) {
+            address parasite = makeAddr(string.concat("parasite", vm.toString(i)));
+            fund(parasite, 30 ether);
+            found[i + 1] = Found(parasite, u32(i % 4), u64(vm.getBlockNumber()), 0, keccak256("a guess"));
+            salts[i] = announceRoot(parasite, idOf(fallen), u32(i % 4), address(0), keccak256("a guess"));
+        }
+        uint256 rich = free(whistle);
+        uint256 honest;
+        (honest, found[0]) = looked(whistle, 2, right[3]);
+        uint256[] memory games = new uint256[](9);
+        for (uint256 i; i < 9; ++i) {
+            found[i + 1].shown = u64(vm.getBlockNumber());
+            games[i] = showAs(found[i + 1].finder, u32(i % 4), keccak256("a guess"), salts[i]);
+        }
+        court.decide(honest, true);
+        for (uint256 i; i < 9; ++i) {
+            court.decide(games[i], i % 2 == 0);
+        }
+        settle(right);
+        share(found);
+        assertEq(free(whistle) - rich, REWARD, "the whistleblower has all of it, and its bond");
+        for (uint256 i; i < 9; ++i) {
+            assertEq(free(found[i + 1].finder), 30 ether, "a parasite its bond, and nothing else");
+        }
+        assertEq(free(address(tasks)), 0);
+    }
+
+    /// @notice A parasite even wins the race: its copy of the honest game is decided first.
+    function test_R12_aParasiteThatWinsTheRaceGetsNothing() external {
+        bytes32[] memory right = truth(1);
+        bytes32 salt = announceRoot(stranger, idOf(fallen), 1, address(0), keccak256("a guess"));
+        uint64 announced = u64(vm.getBlockNumber() - 1);
+        (uint256 honest, Found memory real) = looked(whistle, 1, right[2]);
+        Found memory copy = Found(stranger, 1, announced, u64(vm.getBlockNumber()), keccak256("a guess"));
+        uint256 first = showAs(stranger, 1, copy.root, salt);
+        (uint256 rich, uint256 poor) = (free(whistle), free(stranger));
+        court.decide(first, true);
+        court.decide(honest, true);
+        vm.expectRevert(IChallenges.NoTruth.selector);
+        challenges.shareAlike(idOf(fallen), list(copy, real));
+        settle(right);
+        share(list(copy, real));
+        assertEq(free(whistle) - rich, 30 ether + REWARD);
+        assertEq(free(stranger) - poor, 30 ether);
+    }
+
+    /// @notice Once a root is shown anybody can announce it: such a one comes too late.
+    function test_R12_aRootThatIsCopiedOnceItIsShownComesTooLate() external {
+        bytes32[] memory right = truth(0);
+        (uint256 honest, Found memory real) = looked(whistle, 0, right[1]);
+        (uint256 game, Found memory copy) = looked(stranger, 0, right[1]);
+        (uint256 rich, uint256 poor) = (free(whistle), free(stranger));
+        court.decide(game, true);
+        court.decide(honest, true);
+        challenges.shareAlike(idOf(fallen), list(copy, real)); // they say the same, so nothing need be settled
+        assertEq(free(whistle) - rich, 30 ether + REWARD);
+        assertEq(free(stranger) - poor, 30 ether);
+    }
+
+    /// @notice A puppet's junk game, opened before anybody has announced, does not make honest findings late.
+    function test_R12_aFalseFindingFixesNoCut() external {
+        bytes32[] memory right = truth(0);
+        (uint256 junk, Found memory false_) = looked(stranger, 3, keccak256("junk"));
+        (uint256 honest, Found memory real) = looked(whistle, 0, right[1]);
+        uint256 rich = free(whistle);
+        court.decide(honest, true);
+        court.decide(junk, true);
+        settle(right);
+        share(list(real, false_));
+        assertEq(free(whistle) - rich, 30 ether + REWARD);
+    }
+
+    /// @notice Who demands leaves once a game is open, and convicts first by that, gets nothing of what another has found.
+    function test_R12_aConvictionWithoutARootIsPaidOnlyIfNobodysRootIsTrue() external {
+        bytes32[] memory right = truth(0);
+        (uint256 honest, Found memory real) = looked(whistle, 0, right[1]);
+        convictByInput(stranger);
+        court.decide(honest, true);
+        Found[] memory found = new Found[](2);
+        found[0] = Found(stranger, INPUT, u64(vm.getBlockNumber()) - 1, u64(vm.getBlockNumber()), TRUTH);
+        found[1] = real;
+        uint256 rich = free(whistle);
+        settle(right);
+        share(found);
+        assertEq(free(whistle) - rich, REWARD);
+    }
+
+    /// @dev A game about the claim's input, won (the input is what it must be, but its claimant does not say so).
+    function convictByInput(address who) private {
+        bytes32 salt = announceAs(who, idOf(fallen), INPUT, address(0));
+        vm.prank(who);
+        court.decide(challenges.openInput(fallen, TRUTH, salt), true);
+    }
+
+    // ---- honest findings
+
+    /// @notice Two that have both looked share alike, in equal parts, as soon as both games are over.
+    function test_findingsThatAgreeAreSharedAtOnce() external {
+        bytes32 salt = announceRoot(stranger, idOf(fallen), 2, address(0), TRUTH);
+        uint64 announced = u64(vm.getBlockNumber() - 1);
+        (uint256 first, Found memory a) = looked(whistle, 2, TRUTH);
+        uint256 second = showAs(stranger, 2, TRUTH, salt);
+        Found memory b = Found(stranger, 2, announced, u64(vm.getBlockNumber()), TRUTH);
+        (uint256 rich, uint256 poor) = (free(whistle), free(stranger));
+        court.decide(first, true);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.GamesOpen.selector, 1));
+        challenges.shareAlike(idOf(fallen), oneOf(a));
+        court.decide(second, false); // whatever its own game gave
+        challenges.shareAlike(idOf(fallen), list(a, b));
+        assertEq(free(whistle) - rich, 30 ether + REWARD / 2);
+        assertEq(free(stranger) - poor, 30 ether + REWARD / 2);
+        vm.expectRevert(IChallenges.NoTruth.selector); // nobody has won what is paid
+        challenges.shareAlike(idOf(fallen), list(a, b));
+        assertSolvent();
+    }
+
+    function oneOf(Found memory a) private pure returns (Found[] memory found) {
+        found = new Found[](1);
+        found[0] = a;
+    }
+
+    /// @notice Nobody else's finding open: the reward is paid at once, whatever root was announced.
+    function test_aLoneFindingIsPaidAtOnce() external {
+        uint256 before = free(whistle);
+        (uint256 game,) = looked(whistle, 1, TRUTH);
+        court.decide(game, true);
+        assertEq(free(whistle) - before, REWARD);
+        (, address winner) = tasks.reward(idOf(fallen));
+        assertEq(winner, address(0));
+    }
+
+    /// @notice Where the settled claim says that nobody was right, who convicted is paid.
+    function test_whoConvictedIsPaidWhereNobodysRootIsRight() external {
+        (uint256 game, Found memory a) = looked(whistle, 1, keccak256("mine"));
+        (uint256 other, Found memory b) = looked(stranger, 2, keccak256("his"));
+        uint256 rich = free(whistle);
+        court.decide(game, true);
+        court.decide(other, true);
+        settle(truth(0));
+        share(list(a, b));
+        assertEq(free(whistle) - rich, 30 ether + REWARD);
+    }
+
+    /// @notice A game that was lost before the claim fell counts for nothing, not even as another finding.
+    function test_aFindingThatLostItsGameIsNone() external {
+        (uint256 lost,) = looked(stranger, 3, keccak256("junk"));
+        (uint256 game,) = looked(whistle, 1, TRUTH);
+        court.decide(lost, false);
+        uint256 before = free(whistle);
+        court.decide(game, true);
+        assertEq(free(whistle) - before, 30 ether + REWARD, "paid at once");
+    }
+
+    // ---- what is refused
+
+    function test_aFindingSaysSomethingElseThanTheClaim() external {
+        bytes32[] memory ends = fallenRoots;
+        bytes32 salt = announceRoot(whistle, idOf(fallen), 1, address(0), ends[2]);
+        vm.expectRevert(IChallenges.NoDifference.selector);
+        this.show(whistle, 1, ends[2], salt);
+        salt = announceRoot(whistle, idOf(fallen), INPUT, address(0), fallen.inputRoot);
+        vm.expectRevert(IChallenges.NoDifference.selector);
+        vm.prank(whistle);
+        challenges.openInput(fallen, fallen.inputRoot, salt);
+    }
+
+    function show(address who, uint32 segment, bytes32 root, bytes32 salt) external {
+        showAs(who, segment, root, salt);
+    }
+
+    function test_aShownRootMustBeTheAnnouncedOne() external {
+        bytes32 salt = announceRoot(whistle, idOf(fallen), 1, address(0), keccak256("a guess"));
+        vm.expectPartialRevert(IChallenges.NotAnnounced.selector);
+        this.show(whistle, 1, TRUTH, salt);
+    }
+
+    function test_aShareTakesAllFindingsAndASettledClaimOfTheSamePlace() external {
+        bytes32[] memory right = truth(1);
+        (uint256 honest, Found memory real) = looked(whistle, 1, right[2]);
+        (uint256 other, Found memory false_) = looked(stranger, 1, keccak256("a guess"));
+        court.decide(honest, true);
+        court.decide(other, true);
+        vm.prank(solvers[0]);
+        tasks.takeShard(jobId, 0);
+        Claim memory again = draft(Kind.TASK, 0, 0);
+        again.outputRoot = right[4];
+        (settled, settledRoots) = commitAs(solvers[0], again, right);
+        accept(settled);
+        vm.expectRevert(IChallenges.NoTruth.selector); // it may yet be convicted
+        share(list(real, false_));
+        Claim memory elsewhere = acceptedTask(0, 1);
+        skip(501);
+        tasks.settle(settled);
+        tasks.settle(elsewhere);
+        vm.expectPartialRevert(IChallenges.WrongFindings.selector);
+        share(oneOf(real));
+        vm.expectPartialRevert(IChallenges.WrongFindings.selector);
+        share(list(false_, real));
+        bytes32[] memory others = segmentEnds(elsewhere);
+        vm.expectRevert(IChallenges.NoTruth.selector);
+        challenges.share(fallen, fallenRoots, elsewhere, others, list(real, false_));
+        vm.expectRevert(IChallenges.BadProof.selector);
+        challenges.share(fallen, settledRoots, settled, settledRoots, list(real, false_));
+        share(list(real, false_));
+        assertPhase(settled, Phase.SETTLED);
+        assertEq(free(address(tasks)), 0);
+    }
+}

@@ -1,0 +1,79 @@
+"""Rewards that wait until it is known whose finding is the truth (docs/protocol.md, 5.4).
+
+Contract: decisions are pure. Only whoever has a part in a reward, as finder or as winner, asks for it; the
+contract gives each his own, whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from assay.node.service import intent
+from assay.protocol.ports import Market
+from assay.protocol.types import (
+    Address,
+    Claim,
+    ClaimId,
+    ClaimView,
+    GameView,
+    JobId,
+    Phase,
+    TxResult,
+    WaitingReward,
+)
+
+
+@dataclass(frozen=True)
+class Share:
+    """Have a reward paid. `settled`: the claim that says what was right; None where all findings agree."""
+
+    job_id: JobId
+    claim_id: ClaimId
+    settled: ClaimId | None
+    reason: str
+
+
+def shares(
+    me: Address, claims: Sequence[ClaimView], games: Sequence[GameView], rewards: Sequence[WaitingReward]
+) -> Iterator[Share]:
+    """What can be paid now, of what this account may have a part in."""
+    for reward in rewards:
+        finders = {found.finder for found in reward.found}
+        open_ = any(not game.decided and _about(game, reward) for game in games)
+        if open_ or me not in (finders | {reward.winner}):
+            continue
+        fallen = next(view for view in claims if view.claim_id == reward.claim_id)
+        alike = len({(found.segment, found.root) for found in reward.found}) == 1
+        if alike and reward.winner in finders:
+            yield Share(fallen.claim.job_id, reward.claim_id, None, "all who have disputed it agree")
+            continue
+        settled = next((view for view in claims if _bears_out(view, fallen.claim)), None)
+        if settled is not None:
+            reason = "the claim that was paid at its place says whose finding is right"
+            yield Share(fallen.claim.job_id, reward.claim_id, settled.claim_id, reason)
+
+
+def waits_for(me: Address, rewards: Sequence[WaitingReward]) -> bool:
+    """Whether this account may have a part in one of them."""
+    return any(me == reward.winner or any(me == f.finder for f in reward.found) for reward in rewards)
+
+
+def have_paid(market: Market, share: Share) -> TxResult:
+    """Ask for it. Raises what the port raises."""
+    waiting = next(each for each in market.rewards(share.job_id) if each.claim_id == share.claim_id)
+    key = intent("share", share.claim_id, *((share.settled,) if share.settled is not None else ()))
+    if share.settled is None:
+        return market.share_alike(key, share.claim_id, waiting.found)
+    return market.share(key, market.claim(share.claim_id), market.claim(share.settled), waiting.found)
+
+
+def _about(game: GameView, reward: WaitingReward) -> bool:
+    """Whether it is a finding on the fallen claim that the game is about."""
+    return game.game.claim_id == reward.claim_id and game.game.ballot == 0
+
+
+def _bears_out(view: ClaimView, fallen: Claim) -> bool:
+    claim = view.claim
+    place = (claim.kind, claim.round, claim.shard)
+    return view.status.phase == Phase.SETTLED and place == (fallen.kind, fallen.round, fallen.shard)

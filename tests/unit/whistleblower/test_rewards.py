@@ -1,0 +1,102 @@
+"""Rewards that wait: a whistleblower beside a parasite that has announced blindly (R12)."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from assay.node.audit import WrongSegment, audit_claim
+from assay.node.states import open_state_provider
+from assay.program.fault import NodeFault
+from assay.protocol import trees
+from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role
+from assay.solver.adversary import FaultySolver, Plan
+from assay.verifier.adversary import ColludingVerifier
+from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program
+from tests.fakes.market_day import MarketDay
+from tests.fakes.port import FakeMarket
+
+torch.set_num_threads(1)
+GUESS, SALT = b"g" * 32, bytes(32)
+NODES = len(inner_program().nodes)
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> MarketDay:
+    return MarketDay(tmp_path)
+
+
+def cheated(day: MarketDay) -> tuple[JobId, ClaimView]:
+    """A job of one shard, whose solver's first task is false and accepted."""
+    job_id = day.post(rounds=1, shards=1)
+    plan = Plan(0, 0, NodeFault(step=3, node=NODES - 1, element=0))
+    day.solver("ann", partial(FaultySolver, plan=plan))
+    for i in range(2):
+        day.verifier(f"v{i}", partial(ColludingVerifier, accomplices=frozenset({account("ann")})))
+    assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id, Kind.TASK))
+    view = next(v for v in day.markets["ann"].claims(job_id) if v.claim.kind == Kind.TASK)
+    return job_id, view
+
+
+def open_blindly(parasite: FakeMarket, view: ClaimView) -> None:
+    tree = trees.build(view.roots)
+    proofs = tree.proof(0), tree.proof(1)
+    parasite.open_game("o", view.claim, 0, view.roots[0], proofs[0], view.roots[1], proofs[1], GUESS, SALT)
+
+
+def test_R12_a_whistleblower_beside_a_parasite_has_its_reward(day: MarketDay) -> None:
+    job_id, view = cheated(day)
+    parasite = day.join("parasite")
+    parasite.announce("a", view.claim_id, 0, ZERO_ADDRESS, GUESS, SALT)
+    wendy = day.whistleblower("wendy")
+    assert day.run(lambda: bool(day.named("opened")))
+    open_blindly(parasite, view)
+    rich, poor = wendy.market.free(account("wendy")), parasite.free(account("parasite"))
+    bond = view_bond(day, job_id)
+    assert day.run(lambda: day.market_state.claims[view.claim_id].status.phase == Phase.CONVICTED)
+    (waiting,) = wendy.market.rewards(job_id)
+    assert waiting.amount > 0 and waiting.winner == account("wendy"), "two findings that differ"
+    del day.services["ann"]
+    day.solver("carol")
+    assert day.run(lambda: bool(day.named("shared")), turns=600), day.events[-5:]
+    assert not wendy.market.rewards(job_id)
+    assert wendy.market.free(account("wendy")) - rich == waiting.amount + bond, "all of it, and the bond"
+    assert parasite.free(account("parasite")) - poor == bond, "its bond, and nothing else"
+    assert day.market_state.active[account("ann"), Role.SOLVER] == 1_900
+
+
+def view_bond(day: MarketDay, job_id: JobId) -> int:
+    return int(day.markets["ann"].job(job_id).terms.challenge_bond)
+
+
+def test_two_whistleblowers_that_agree_share_at_once(day: MarketDay) -> None:
+    job_id, view = cheated(day)
+    walt = day.join("walt")
+    root = honest_root(day, job_id, view)
+    walt.announce("a", view.claim_id, root[0], ZERO_ADDRESS, root[1], SALT)
+    wendy = day.whistleblower("wendy")
+    assert day.run(lambda: bool(day.named("opened")))
+    tree, at = trees.build(view.roots), root[0]
+    proofs = tree.proof(at), tree.proof(at + 1)
+    walt.open_game(
+        "o", view.claim, at, view.roots[at], proofs[0], view.roots[at + 1], proofs[1], root[1], SALT
+    )
+    rich = walt.free(account("walt"))
+    assert day.run(lambda: bool(day.named("shared")), turns=600), day.events[-5:]
+    (shared,) = day.named("shared")
+    assert "agree" in shared["reason"]
+    assert walt.free(account("walt")) - rich > view_bond(day, job_id)
+    assert not wendy.market.rewards(job_id)
+
+
+def honest_root(day: MarketDay, job_id: JobId, view: ClaimView) -> tuple[int, bytes]:
+    """Segment and root that an honest replay finds."""
+    market = day.markets["walt"]
+    finding = audit_claim(
+        open_state_provider(market, day.blocks(), market.job(job_id), RESOURCE_LIMITS), view
+    )
+    assert isinstance(finding, WrongSegment)
+    return finding.segment, finding.root
