@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated, NoReturn
+from functools import cache
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.main import get_command
 
 from assay.app.invocation import App, app_of
 from assay.app.output import Exit, Output
@@ -151,12 +153,18 @@ def _misused(error: Exception, as_json: bool) -> NoReturn:
     raise SystemExit(int(Exit.USAGE))
 
 
+@cache
+def tree() -> Any:
+    """The click command that `root` describes. It is built once: that takes longer than most commands."""
+    return get_command(root)
+
+
 def main() -> None:
     """Entry point: every AssayError becomes a report and an exit status; whatever else gets here is a bug (1)
     and becomes a report with a log file."""
     as_json = "--json" in sys.argv
     try:
-        status = root(prog_name="assay", standalone_mode=False)
+        status = tree()(prog_name="assay", standalone_mode=False)
     except AssayError as error:
         Output(as_json).fail(error)
     except typer.Abort as aborted:

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
-from assay.cli.main import root
+from assay.cli.main import tree
 from assay.devnet.market import take_down
 from tests.e2e.tutorials import TUTORIALS, Reader, blocks, commands
 
@@ -32,7 +31,7 @@ def test_every_command_is_one_with_these_options(path: Path) -> None:
     found = list(commands(path))
     assert len(found) >= 8
     for line in found:
-        parsed(get_command(root), shlex.split(line)[1:])
+        parsed(tree(), shlex.split(line)[1:])
 
 
 def parsed(command: Any, words: list[str]) -> None:
@@ -49,7 +48,7 @@ def parsed(command: Any, words: list[str]) -> None:
 )
 def test_a_command_that_there_is_not_would_be_noticed(words: str) -> None:
     with pytest.raises(Exception, match=r"No such|Missing"):
-        parsed(get_command(root), words.split())
+        parsed(tree(), words.split())
 
 
 @pytest.mark.slow

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 import yaml
 from fastapi.testclient import TestClient
-from typer.main import get_command
 
 from assay.app.web import is_ready, node_app
-from assay.cli.main import root
+from assay.cli.main import tree
 from assay.node.service import Status
 from assay.storage.blockstore import BlockStore
 from tests.e2e.test_tutorials import parsed
@@ -35,7 +34,7 @@ def unit() -> configparser.ConfigParser:
 def test_the_unit_runs_a_role(role: str) -> None:
     words = shlex.split(unit()["Service"]["ExecStart"].replace("%i", role).replace(" $OPTIONS", ""))
     assert words[0].endswith("/bin/assay")
-    parsed(get_command(root), words[1:])
+    parsed(tree(), words[1:])
 
 
 def test_the_unit_lets_a_node_stop_in_peace_and_starts_it_again() -> None:
@@ -49,7 +48,7 @@ def test_compose_runs_commands_that_there_are() -> None:
     ours = {name: s for name, s in services.items() if s["image"] == "assay"}
     assert set(ours) == {"solver", "whistle", "dashboard"}
     for name, service in ours.items():
-        parsed(get_command(root), service["command"])
+        parsed(tree(), service["command"])
         assert service["restart"] == "always", name
     asked = yaml.safe_load((DEPLOY / "prometheus.yaml").read_text())["scrape_configs"][0]["static_configs"]
     assert {target.split(":")[0] for target in asked[0]["targets"]} <= set(services)

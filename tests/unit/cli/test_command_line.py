@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer.main import get_command
 
 from assay.app.output import Exit, Output, exit_status, plain, table
 from assay.app.settings import Flags, Settings
 from assay.app.units import parse_amount, parse_duration, show_amount
 from assay.chain.eth.rpc import RpcFailed
-from assay.cli.main import main, root
+from assay.cli.main import main, tree
 from assay.jobfile.read import AdamW, BadJobFile, GptModel, parse_job_file
 from assay.jobfile.templates import LOCAL, OPTIMISERS, PUBLIC, preset, template
 from assay.protocol.errors import (
@@ -46,7 +45,7 @@ def assay(*arguments: str) -> tuple[int, str, str]:
 
 def commands(group: Any = None, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     """Every command and group, by its words."""
-    group = get_command(root) if group is None else group
+    group = tree() if group is None else group
     found = [path]
     for name, command in getattr(group, "commands", {}).items():
         found += commands(command, (*path, name))

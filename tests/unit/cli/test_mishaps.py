@@ -29,7 +29,7 @@ def test_a_bug_is_a_report_with_a_log_file(monkeypatch: pytest.MonkeyPatch, tmp_
     def broken(*_: object, **__: object) -> None:
         raise KeyError("unforeseen")
 
-    monkeypatch.setattr(cli, "root", broken)
+    monkeypatch.setattr(cli, "tree", lambda: broken)
     status, out, err = assay("--json", "job", "ls")
     error = json.loads(err)["error"]
     assert status == Exit.BUG and out == "" and error["code"] == "bug" and "Traceback" not in err
@@ -74,11 +74,8 @@ ODD = ["", "-1", "0", "\x00", "../../etc", "0x", "é" * 300, "999999999999999999
 FILES = ["/proc/1/mem", "/", "/dev/null", "no/such/file"]
 
 
-def _leaf(path: tuple[str, ...]) -> bool:
-    return bool(path) and not any(other[: len(path)] == path and other != path for other in commands())
-
-
-LEAVES = [path for path in commands() if _leaf(path)]
+COMMANDS = commands()
+LEAVES = [path for path in COMMANDS if path and not any(path == other[:-1] for other in COMMANDS)]
 
 
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
