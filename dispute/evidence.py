@@ -14,15 +14,19 @@ from dataclasses import dataclass
 from assay.dispute import element as rules
 from assay.dispute.trace import StepTrace
 from assay.numerics.encoding import to_bytes
+from assay.program.execute import Records
 from assay.program.isa import MalformedProgram, Node, Op, Program, decode_node
 from assay.program.rules import RuleBroken, check_node, check_shape
 from assay.protocol import trees
 from assay.protocol.game import Arithmetic, IllegalMove, NodeFacts, is_canonical
 from assay.protocol.sampling import record_index
-from assay.protocol.types import ZERO_DIGEST, Game, Opening
+from assay.protocol.types import ZERO_DIGEST, Game, Kind, Opening
 
 TracePath = Callable[[int], Sequence[bytes]]
 """Siblings from the output root of a node up to the disputed trace root."""
+
+ANY_RECORD = 1 << 63
+"""Bytes of a record, where what a node reads past its end is 0 rather than a fault of the node."""
 
 
 def node_proof(program: Program, node: int) -> tuple[bytes, ...]:
@@ -63,6 +67,8 @@ def openings(trace: StepTrace, index: int, element: int, path: TracePath) -> tup
     def read(ordinal: int, at: int) -> int:
         return int(trace.tensor(node.inputs[ordinal].ref).reshape(-1)[at])
 
+    if _reads_nothing(node, element, trace.context.dataset):
+        return ()
     if node.op is Op.DATA:
         return (_open_record(trace, node, element, read),)
 
@@ -90,11 +96,17 @@ def openings(trace: StepTrace, index: int, element: int, path: TracePath) -> tup
     return tuple(opened)
 
 
+def _reads_nothing(node: Node, element: int, records: Records | None) -> bool:
+    """Whether a data or record node's element has no byte of a record to be: then it is 0 (rule 2.6)."""
+    if node.op not in (Op.DATA, Op.RECORD):
+        return False
+    return records is None or _record_of(node, element)[1] >= records.record_size
+
+
 def _open_record(trace: StepTrace, node: Node, element: int, read: rules.Read) -> Opening:
     """The record that a data or record node reads for `element`, as an input after those that it has."""
     context = trace.context
-    if context.dataset is None:
-        raise IndexError(f"a {node.op.name.lower()} node without a dataset has no elements")
+    assert context.dataset is not None  # `openings` has looked
     row, _ = _record_of(node, element)
     if node.op is Op.DATA:
         index = context.dataset.index(context.seed, context.shard, context.step, row)
@@ -178,12 +190,17 @@ def element_bits(game: Game, encoded: bytes, element: int, opened: Sequence[Open
 
     Raises IllegalMove (BadProof, MissingInput, MalformedNode, IndexOutOfRange) where the Court reverts.
     """
-    node = decode(encoded, game.record_size)
+    node = decode(encoded, ANY_RECORD)
     _require(0 <= element < node.elements, "IndexOutOfRange")
     _require((node.op is Op.STATE) == (game.node < game.program.slots), "MalformedNode")
     if node.op is Op.STATE:
         _require(node.attrs[0] == game.node, "MalformedNode")
         _only(opened)
+    if node.op in (Op.DATA, Op.RECORD):
+        none = game.records == 0 or game.accused.kind == Kind.OUTER
+        if none or _record_of(node, element)[1] >= game.record_size:
+            _require(not opened, "WrongCount", "no record is read")
+            return 0
     proven: list[_Proven] = []
     program = game.program
     way = trees.MultiProof(game.trace_root, program.nodes)

@@ -358,6 +358,8 @@ def load_job(blocks: Blocks, terms: Terms, resource_limits: ResourceLimits) -> L
             raise _bad(f"a state has {program.state_bytes} bytes, this node keeps at most {limit}")
     _fit(inner, outer, terms)
     _check_sizes(sizes_of(inner, outer), terms)
+    if outer.record_size:
+        raise _bad("the outer program reads records, of which an outer step has none")
     if inner.record_size and not terms.records:
         raise _bad("the inner program reads data and the terms have no records")
     return LoadedJob(

@@ -5,6 +5,7 @@ import {NodeRules} from "../arbiter/NodeRules.sol";
 import {Node, Nodes, Operand} from "../arbiter/Nodes.sol";
 import {TensorIndex} from "../arbiter/TensorIndex.sol";
 import {Game, ICourt, Opening} from "../interfaces/ICourt.sol";
+import {Kind} from "../interfaces/Types.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {Leaves} from "./Leaves.sol";
 import {Openings} from "./Openings.sol";
@@ -61,7 +62,7 @@ library Elements {
     }
 
     /// @notice One byte of the record that the counters choose for this row (docs/protocol.md, 2.6), or that the node's
-    /// input names.
+    /// input names; 0 where there is none, so that every element of every program that can be posted has a value.
     function ofRecord(Game calldata game, Node memory decoded, uint256 element, Opening[] calldata openings)
         internal
         view
@@ -69,9 +70,11 @@ library Elements {
     {
         NodeRules.checkSource(decoded);
         uint256 columns = decoded.dims[1];
-        uint256 offset = uint256(decoded.attrs[0]);
-        if (game.params.records == 0 || offset + columns > game.params.recordSize) {
-            revert ICourt.MalformedNode();
+        uint256 place = uint256(decoded.attrs[0]) + element % columns;
+        bool none = game.params.records == 0 || game.params.accused.kind == Kind.OUTER;
+        if (none || place >= game.params.recordSize) {
+            if (openings.length > 0) revert ICourt.WrongCount(0, openings.length);
+            return 0;
         }
         uint256 row = element / columns;
         bytes calldata data;
@@ -82,7 +85,7 @@ library Elements {
             if (openings[1].input != 1) revert ICourt.IndexOutOfRange(openings[1].input, 2);
             data = _record(game, _named(game, decoded, row, openings), openings[1]);
         }
-        return uint8(data[offset + element % columns]);
+        return uint8(data[place]);
     }
 
     /// @notice The low 31 bits of the step's counter or of the shard's number.

@@ -3,6 +3,7 @@ pragma solidity ^0.8.30;
 
 import {Openings} from "../../src/dispute/Openings.sol";
 import {Game, GamePhase, ICourt, Opening} from "../../src/interfaces/ICourt.sol";
+import {Kind} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {CourtGame} from "./CourtGame.sol";
 import {Tree, Trees} from "./Trees.sol";
@@ -225,6 +226,43 @@ contract CourtProofsTest is CourtGame {
         _proveAs(id, game, tensors[2], s.nodes[2], 40, openings);
         _prove(id, game, tensors, 40);
         assertEq(challenges.verdicts(id), 2);
+    }
+
+    /// @notice Where there is no record to read, in an outer claim, a job without records or past a record's end, a byte is 0,
+    /// and nothing is opened: whoever claims anything else is convicted.
+    function test_R9_whatReadsNoRecordIsZero() external {
+        for (uint256 how; how < 3; ++how) {
+            bytes[] memory tensors = _lie(2, 40, 1);
+            Game memory game = _newGame(0, 0);
+            if (how == 0) game.params.accused.kind = Kind.OUTER;
+            else if (how == 1) game.params.records = 0;
+            else game.params.recordSize = 0;
+            uint256 id;
+            (id, game) = _open(game);
+            game = _revealLeaf(id, _descend(id, game, tensors, 2, 0), tensors[2]);
+            assertGt(uint8(tensors[2][40]), 0);
+            Opening[] memory openings = _openings(game, tensors, 2, 40);
+            vm.expectRevert(abi.encodeWithSelector(ICourt.WrongCount.selector, 0, 1));
+            vm.prank(challenger);
+            _proveAs(id, game, tensors[2], s.nodes[2], 40, openings);
+            vm.prank(challenger);
+            _proveAs(id, game, tensors[2], s.nodes[2], 40, new Opening[](0));
+            assertEq(challenges.verdicts(id), 2);
+        }
+    }
+
+    /// @notice And who claims a zero there is not.
+    function test_R9_aZeroThatReadsNoRecordConvictsNobody() external {
+        bytes[] memory tensors = _lie(2, 40, uint8(s.honest[2][40])); // the byte's own bits: it becomes 0
+        assertEq(uint8(tensors[2][40]), 0);
+        Game memory game = _newGame(0, 0);
+        game.params.accused.kind = Kind.OUTER;
+        uint256 id;
+        (id, game) = _open(game);
+        game = _revealLeaf(id, _descend(id, game, tensors, 2, 0), tensors[2]);
+        vm.expectRevert(ICourt.NoDifference.selector);
+        vm.prank(challenger);
+        _proveAs(id, game, tensors[2], s.nodes[2], 40, new Opening[](0));
     }
 
     /// @notice A record node's record is the one that its input names, clamped, and both are to be shown.
