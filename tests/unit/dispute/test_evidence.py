@@ -16,7 +16,7 @@ from assay.program.execute import Records
 from assay.program.isa import DType, Input, Node, Op
 from assay.protocol import trees
 from assay.protocol.game import IllegalMove
-from assay.protocol.types import ZERO_DIGEST, Game, Opening
+from assay.protocol.types import ZERO_DIGEST, Game, Kind, Opening
 from tests.fakes.arena import FIRST_STEP, SEED, SHARD, open_game
 from tests.fakes.programs import RECORD_SIZE, RECORDS, Sample, random_sample, training_sample
 
@@ -52,6 +52,24 @@ def test_every_instruction_is_proven_from_its_openings(key: bytes) -> None:
             assert bits == claimed_bits(trace, index, element), (seed, index, node.op)
     assert seen >= {Op.SHARD, Op.RECORD, Op.BITS, Op.SCATTER_SUM}
     assert len(seen) >= 35
+
+
+def test_R9_what_reads_no_record_is_zero_and_opens_nothing() -> None:
+    """In an outer claim, in a job without records, and past a record's end."""
+    trace, game = situation(training_sample())
+    at = index_of(trace, Op.DATA)
+    game, encoded = replace(game, node=at), trace.program.nodes[at].encode()
+    element = next(i for i in range(trace.program.nodes[at].elements) if claimed_bits(trace, at, i))
+    shown = opened(trace, at, element)
+    assert len(shown) == 1 and element_bits(game, encoded, element, shown) > 0
+    outer = replace(game.accused, kind=Kind.OUTER)
+    for changes in ({"accused": outer}, {"records": 0}, {"record_size": 0}):
+        without = replace(game, **changes)
+        assert element_bits(without, encoded, element, ()) == 0
+        with pytest.raises(IllegalMove, match="WrongCount"):
+            element_bits(without, encoded, element, shown)
+    trace.context = replace(trace.context, dataset=None)  # type: ignore[misc]
+    assert opened(trace, at, element) == ()
 
 
 def test_a_record_must_be_the_one_that_is_named() -> None:

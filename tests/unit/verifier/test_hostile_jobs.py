@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import fields, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -9,8 +11,11 @@ from typing import Any
 import pytest
 import torch
 
-from assay.protocol.types import JobId, Phase, Role
-from tests.fakes.jobs import account
+from assay.program.isa import DType, Node, Op, Program
+from assay.protocol.errors import AssayError
+from assay.protocol.refusal import Refused
+from assay.protocol.types import ZERO_DIGEST, Claim, JobId, Kind, Phase, Role, Seconds, Terms, Wei
+from tests.fakes.jobs import WIDTH, TinyFiles, account, tiny_files
 from tests.fakes.market_day import MarketDay
 
 torch.set_num_threads(1)
@@ -58,6 +63,34 @@ def test_R5_verifiers_of_a_job_whose_files_are_gone_abstain_and_lose_nothing(
     assert day.market_state.rules.funds.ledger.burnt == 0
     (task, _) = (entry for entry in day.market_state.claims.values() if entry.claim.job_id == job_id)
     assert (task.status.phase, task.status.valid) == (Phase.SETTLED, 0), "accepted unattested, and paid"
+
+
+def with_records_in_the_outer_program(files: TinyFiles) -> TinyFiles:
+    """The same job, but for an instruction that no outer step has anything to read for."""
+    outer = files.outer
+    reads = Node(Op.DATA, DType.U8, (1, WIDTH), (), (0, 0))
+    return replace(files, outer=Program((*outer.nodes, reads), outer.outputs, outer.params, WIDTH))
+
+
+def test_R9_a_job_whose_outer_program_reads_records_costs_nobody_anything(day: MarketDay) -> None:
+    """Posted past every validator, with a solver of the client's own that gets verifiers drawn."""
+    job_id = day.post(with_records_in_the_outer_program(tiny_files(1)), rounds=1, shards=1)
+    ann = day.solver("ann")
+    for name in NAMES:
+        day.verifier(name)
+    wendy = day.whistleblower("wendy")
+    puppet = day.join("puppet", solver=2_000)
+    puppet.take_shard("take", job_id, 0)
+    terms = puppet.job(job_id).terms
+    roots = [terms.genesis_root, *(bytes([i]) * 32 for i in range(1, terms.segments + 1))]
+    place = (job_id, Kind.TASK, 0, 0, 0, puppet.me)
+    claim = Claim(*place, roots[0], roots[-1], ZERO_DIGEST, ZERO_DIGEST, Wei(0), Seconds(0), 0)
+    claim_id = puppet.commit("commit", claim, roots)
+    assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id), turns=600), ann.status
+    assert len(day.named("abstained")) == len(NAMES), "everybody was called, and gave its seat up"
+    assert not day.market_state.claims[claim_id].status.valid and lost(day) == {}
+    assert "reads records" in wendy.status.abandoned[job_id.hex()], "this job, and no other"
+    assert not day.market_state.rules.funds.locked(account("ann"), Role.SOLVER)
 
 
 def hostile(rng: Random) -> dict[str, Any]:
@@ -109,3 +142,46 @@ def test_honest_nodes_lose_nothing_whatever_the_terms(day: MarketDay, seed: int)
     assert committed(day, job_id) == (seed in WORKED), terms
     assert bool(day.named("voted") or day.named("abstained")) == (seed in WORKED), "verifiers were drawn"
     assert lost(day) == {}, terms
+
+
+EXTREMES = (0, 1, 2, 3, 5, 7, 255, 2**16, 2**31, 2**32 - 1, 2**63, 2**64 - 1, 10**18, 2**96 - 1, 2**128 - 1)
+OWN = {"shards", "rounds", "client", "class_id", "nonce"}
+"""Terms that a test has to know, or that name who posts."""
+
+
+def wild(seed: int) -> dict[str, Any]:
+    """`hostile`, with up to three more fields of any kind set to anything their type may hold."""
+    rng = Random(seed)
+    terms = hostile(rng)
+    kinds = {"int", "Seconds", "Wei"}
+    numbers = [field.name for field in fields(Terms) if str(field.type) in kinds and field.name not in OWN]
+    for name in rng.sample(numbers, rng.randrange(4)):
+        terms[name] = rng.choice(EXTREMES)
+    return terms
+
+
+def day_under(folder: Path, seed: int) -> str:
+    """A market's day under such terms, the files gone in every second one; what became of the job."""
+    day = MarketDay(folder)
+    try:
+        job_id = day.post(**wild(seed))
+    except (Refused, AssayError, OverflowError):
+        return "not posted"  # nobody can lose anything
+    day.solver("ann")
+    for name in NAMES:
+        day.verifier(name)
+    day.run(lambda: committed(day, job_id), turns=40, seconds=1)
+    if seed % 2:
+        hide_everything(day)
+    day.run(day.closed(job_id), turns=100, seconds=20)
+    assert lost(day) == {}, wild(seed)
+    return "worked" if committed(day, job_id) else "refused"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1_000, 3_000, 50))
+def test_honest_nodes_lose_nothing_under_two_thousand_wild_terms(tmp_path: Path, first: int) -> None:
+    """Every number of the terms, also far outside of what anybody would agree to."""
+    became = Counter(day_under(tmp_path / str(seed), seed) for seed in range(first, first + 50))
+    print(first, dict(became))
+    assert became["refused"] and became["not posted"] and became["worked"]
