@@ -33,9 +33,7 @@ def _summed_loss(hidden: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
     return functional.cross_entropy(functional.linear(hidden, weight), targets, reduction="sum")
 
 
-def projected_cross_entropy(
-    outputs: tuple[Tensor, Tensor], targets: Tensor, rows: int = LOSS_ROWS
-) -> Tensor:
+def projected_cross_entropy(outputs: tuple[Tensor, Tensor], targets: Tensor, rows: int = LOSS_ROWS) -> Tensor:
     """Mean cross entropy of the logits hidden @ weightᵀ, (f32 [.., width], f32 [classes, width]) and i64 [..]
     targets, `rows` tokens at a time.
     """
