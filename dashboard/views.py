@@ -161,7 +161,9 @@ def coverage(tasks: Sequence[Mapping[str, Any]], terms: Terms) -> dict[str, Any]
     }
 
 
-def _task(view: ClaimView, states: Sequence[str], games: Sequence[GameView], names: Names) -> dict[str, Any]:
+def _task(
+    view: ClaimView, states: Sequence[str], games: Sequence[GameView], names: Names
+) -> dict[str, Any]:
     claim, status = view.claim, view.status
     own = [game for game in games if game.game.claim_id == view.claim_id]
     return {
