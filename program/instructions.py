@@ -14,6 +14,8 @@ from assay.program.isa import MAX_SLOTS, DType, Input, Node, Op, Shape
 from assay.program.rules import QUANTISED_MOVERS, RuleBroken, broadcast, check_node, contiguous
 
 F32_NAN = 0x7FC00000
+_FREE = (Op.STATE, Op.DATA, Op.CONST, Op.IOTA, Op.STEP, Op.SHARD)
+"""Alive or small in any case."""
 
 
 def bits_of(value: float | int | bool, dtype: DType) -> int:
@@ -40,6 +42,10 @@ class Instructions:
         self._record_size = record_size
         self._nodes: list[Node] = []
         self._known: dict[Node, int] = {}
+        self._periods: list[int] = []
+        """Of each node, the period in which it was made."""
+        self.period = 0
+        """In one above 0 only sources and nodes of the same period are shared; the next ones share its."""
         self._quantised: set[int] = set()
         self._states: list[int] = []
         self.products: list[Input] = []
@@ -65,7 +71,8 @@ class Instructions:
         instruction.
         """
         node = Node(op, dtype, tuple(shape), tuple(inputs), tuple(attrs))
-        if (known := self._known.get(node)) is not None:
+        known = self._known.get(node)
+        if known is not None and (op in _FREE or self.period in (0, self._periods[known])):
             return self._handle(known)
         for ref in inputs:
             if ref.ref >= len(self._nodes) or self._handle(ref.ref) != ref:
@@ -78,6 +85,7 @@ class Instructions:
         if op is Op.QUANTISE or (dtype is DType.I16 and moved):
             self._quantised.add(index)
         self._nodes.append(node)
+        self._periods.append(self.period)
         self._known[node] = index
         return self._handle(index)
 

@@ -65,9 +65,10 @@ class BesideKubo(NodeBlocks):
                 data = self._get(block)
                 stack.extend(children(block, data, MAX_DAG_LINKS) if block.codec == DAG_PB else [])
 
-    def _prefetch(self, plan: unixfs.FilePlan) -> None:
+    def _prefetch(self, plan: unixfs.FilePlan) -> dict[Cid, bytes]:
         with suppress(BlockNotFound):  # those are asked of the daemon, one by one
-            super()._prefetch(plan)
+            return super()._prefetch(plan)
+        return {}
 
     def _below(self, root: Cid) -> Iterator[Cid]:
         """Every block of a DAG once, each after those that it names."""

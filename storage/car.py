@@ -54,14 +54,14 @@ class CarParser:
         more."""
         self._buffer += data
         while (section := self._take()) is not None:
+            name, block = section
             if self.root is None:
-                self.root = _parse_header(section)
+                self.root = _parse_header(name + block)
                 continue
             try:
-                cid = Cid.from_bytes(section[:CID_BYTES])
+                cid = Cid.from_bytes(name)
             except BadCid as error:
                 raise BadCar(f"CAR section is not named by a supported CID: {error}", hint=_HINT) from error
-            block = section[CID_BYTES:]
             if not cid.matches(block):
                 raise BadCar(f"CAR section does not match its CID {cid}", hint=_HINT)
             yield cid, block
@@ -71,7 +71,8 @@ class CarParser:
         if self._buffer or self.root is None:
             raise BadCar("CAR stream ends too early", hint=_HINT)
 
-    def _take(self) -> bytes | None:
+    def _take(self) -> tuple[bytes, bytes] | None:
+        """The next section's first CID_BYTES and the rest, each copied once."""
         try:
             found = varint.decode(self._buffer)
         except ValueError as error:
@@ -83,9 +84,11 @@ class CarParser:
             raise BadCar(f"CAR section of {length} bytes is out of bounds", hint=_HINT)
         if len(self._buffer) < start + length:
             return None
-        section = bytes(memoryview(self._buffer)[start : start + length])
+        with memoryview(self._buffer) as view:
+            name = bytes(view[start : start + CID_BYTES])
+            rest = bytes(view[start + CID_BYTES : start + length])
         del self._buffer[: start + length]
-        return section
+        return name, rest
 
 
 def _parse_header(section: bytes) -> Cid:

@@ -33,6 +33,7 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
 from typing import Any, TypeVar
 
+import httpcore
 import httpx
 
 from assay.protocol.errors import (
@@ -55,8 +56,12 @@ PublisherOf = Callable[[bytes], str | None]
 _CAR_OVERHEAD_BYTES = CID_BYTES + 8
 _NAMED_PEERS = 8
 _AT_ONCE = 128
+READ_BYTES = 1 << 20
+"""Taken from a connection at once: httpcore's 64 KiB cost more in events than their bytes do in hashing."""
 _RESOLVERS = 64
 """Threads that look up names: one that never answers holds one for half a minute."""
+
+httpcore.AsyncHTTP11Connection.READ_NUM_BYTES = READ_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,15 +199,23 @@ class Exchange:
         """
         return self._run(self._download(self._peers.peer(peer_url), Cid.parse(cid), Spent()))
 
-    def fetch_car(self, root: Cid, wanted: Iterable[Cid], allowed: Iterable[Cid], max_bytes: int) -> set[Cid]:
+    def fetch_car(
+        self,
+        root: Cid,
+        wanted: Iterable[Cid],
+        allowed: Iterable[Cid],
+        max_bytes: int,
+        take: Callable[[Cid, bytes], None] = lambda cid, data: None,
+    ) -> set[Cid]:
         """Stream the DAG from peers, keep the wanted blocks, and return those that nobody delivered.
 
         `allowed` are other blocks that the stream may rightly contain (inner nodes, blocks already
-        here); `max_bytes` bounds the blocks' total size. Never raises for a peer's fault: what is
+        here); `max_bytes` bounds the blocks' total size. `take` is called with each wanted block once it is
+        verified and stored, in the thread of the transfers. Never raises for a peer's fault: what is
         missing can still be fetched singly.
         """
         missing = set(wanted)
-        self._run(self._fetch_car(root, missing, missing | set(allowed), max_bytes))
+        self._run(self._fetch_car(root, missing, missing | set(allowed), max_bytes, take))
         return missing
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -288,13 +301,20 @@ class Exchange:
             return self.config.block_deadline_s
         return self.config.grace_s * (3 if peer.vouched else 1)
 
-    async def _fetch_car(self, root: Cid, missing: set[Cid], allowed: set[Cid], max_bytes: int) -> None:
+    async def _fetch_car(
+        self,
+        root: Cid,
+        missing: set[Cid],
+        allowed: set[Cid],
+        max_bytes: int,
+        take: Callable[[Cid, bytes], None],
+    ) -> None:
         latest = self._loop.time() + self.config.fetch_deadline_s
         for peer in self._peers.order(self._latest)[: self.config.car_peers]:
             if not missing or self._loop.time() > latest:
                 return
             try:
-                await self._take_car(peer, root, missing, allowed, max_bytes)
+                await self._take_car(peer, root, missing, allowed, max_bytes, take)
             except (PeerUnreachable, TimeoutError, httpx.HTTPError) as error:
                 self._unreachable(peer, root, error)
             except BadCar:
@@ -303,7 +323,13 @@ class Exchange:
                 continue
 
     async def _take_car(
-        self, peer: Peer, root: Cid, missing: set[Cid], allowed: set[Cid], max_bytes: int
+        self,
+        peer: Peer,
+        root: Cid,
+        missing: set[Cid],
+        allowed: set[Cid],
+        max_bytes: int,
+        take: Callable[[Cid, bytes], None],
     ) -> None:
         parser, unseen = CarParser(), set(allowed)
         received, stall_s = 0, self.config.car_stall_s
@@ -324,6 +350,7 @@ class Exchange:
                     if cid in missing:
                         self._store.put_verified(data, cid, durable=False)
                         missing.remove(cid)
+                        take(cid, data)
                     earned = began + stall_s + received / self.config.car_min_bytes_per_s
                     deadline.reschedule(min(earned, self._loop.time() + stall_s))
             parser.finish()

@@ -25,6 +25,8 @@ from assay.storage.dagpb import children
 from assay.storage.exchange import Exchange
 
 CAR_FROM_LEAVES = 8
+HELD_BYTES = 64 << 20
+"""Of a file that is being fetched, beside the file itself."""
 
 
 class NodeBlocks:
@@ -59,8 +61,8 @@ class NodeBlocks:
         `BlockNotFound`."""
         root, limits = Cid.parse(cid), unixfs.Limits(max_bytes)
         plan = unixfs.plan_file(root, self._get, limits)
-        self._prefetch(plan)
-        return unixfs.join_file(plan, self._get, limits)
+        fetched = self._prefetch(plan)
+        return unixfs.join_file(plan, lambda leaf: fetched.pop(leaf, None) or self._get(leaf), limits)
 
     def holes(self, cid: str, max_bytes: int, order: Random, most: int) -> list[range]:
         """Byte ranges of a file's blocks that cannot be had (`unixfs.holes`). Raises `BadCid`."""
@@ -89,12 +91,25 @@ class NodeBlocks:
         except (BlockNotFound, CorruptBlock):
             return self.exchange.fetch_block(cid)
 
-    def _prefetch(self, plan: unixfs.FilePlan) -> None:
+    def _prefetch(self, plan: unixfs.FilePlan) -> dict[Cid, bytes]:
+        """Fetch what is missing of a file's leaves. Returns those that came as one stream, as far as they fit
+        HELD_BYTES: they are verified, and need not be read from disk and hashed again.
+        """
         leaves = {leaf.cid: leaf.size_bytes for leaf in plan.leaves}
         missing = {cid for cid in leaves if not self.store.has_block(cid)}
+        held: dict[Cid, bytes] = {}
         if len(missing) >= CAR_FROM_LEAVES and 2 * len(missing) >= len(leaves):
             leaf_bytes = sum(size or MAX_BLOCK_BYTES for size in leaves.values())
             max_bytes = leaf_bytes + MAX_BLOCK_BYTES * len(set(plan.nodes))
             allowed = {*plan.nodes, *leaves}
-            missing = self.exchange.fetch_car(plan.root, missing, allowed, max_bytes)
+            room = HELD_BYTES
+
+            def take(cid: Cid, data: bytes) -> None:
+                nonlocal room
+                if len(data) <= room:
+                    held[cid] = data
+                    room -= len(data)
+
+            missing = self.exchange.fetch_car(plan.root, missing, allowed, max_bytes, take)
         self.exchange.fetch_many(missing)
+        return held

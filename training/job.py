@@ -91,6 +91,22 @@ def _gradients(loss: Tensor, params: dict[str, Tensor]) -> dict[str, Tensor]:
     return given
 
 
+class _Pass(nn.Module):
+    """Loss and gradients of one batch. Both in one call: a checkpointed part of the model runs again during
+    the gradient, and must find the step's parameters in the model then."""
+
+    def __init__(self, model: nn.Module, loss_fn: LossFunction) -> None:
+        super().__init__()
+        self.model, self._loss_fn = model, loss_fn
+
+    def forward(
+        self, inputs: Tensor, targets: Tensor, params: dict[str, Tensor]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        with torch.enable_grad():
+            loss = self._loss_fn(self.model(inputs), targets)
+            return loss, _gradients(loss, params)
+
+
 def step_function(
     model: nn.Module, loss_fn: LossFunction, optimiser: Optimiser, layout: Layout, accumulate: int = 1
 ) -> StepFunction:
@@ -99,6 +115,7 @@ def step_function(
     The batch is cut into `accumulate` equal parts one after the other; loss and gradient are their means.
     """
     slots = _slots(model, optimiser)
+    one_pass = _Pass(model, loss_fn)
 
     def step(state: list[Tensor], batch: Tensor) -> list[Tensor]:
         held = dict(zip(slots.names, state, strict=True))
@@ -108,9 +125,8 @@ def step_function(
         sums: dict[str, Tensor] = {}
         for part in batch.chunk(accumulate) if accumulate > 1 else (batch,):
             inputs, targets = layout.split(part)
-            with torch.enable_grad():
-                loss = loss_fn(functional_call(model, {**params, **fixed}, (inputs,)), targets)
-                grads = _gradients(loss, params)
+            held_by_model = {f"model.{name}": x for name, x in {**params, **fixed}.items()}
+            loss, grads = functional_call(one_pass, held_by_model, (inputs, targets, params))
             losses.append(loss.detach())
             for name, g in grads.items():
                 sums[name] = sums[name] + g if name in sums else g

@@ -26,6 +26,7 @@ import torch._inductor.config as inductor_config
 from torch import Tensor
 from torch._inductor.runtime.cache_dir_utils import temporary_cache_dir
 from torch._inductor.standalone_compile import CompiledArtifact
+from torch._inductor.utils import clear_caches
 from torch.fx import GraphModule
 
 from assay import numerics
@@ -57,6 +58,7 @@ SETTINGS: dict[str, Any] = {
 _FORM_SOURCES = (
     *("numerics/*.py", "numerics/*.c", "numerics/*.h"),
     *("program/compiled/graph.py", "program/compiled/affine.py", "program/compiled/records.py"),
+    *("program/compiled/segments.py", "program/compiled/segmented.py"),
 )
 """What decides the graph of a program."""
 _MANIFEST = "form.json"
@@ -147,13 +149,24 @@ class StoredForm:
 
     def load(self) -> Form | None:
         """The stored form, or None where there is none; a damaged one is deleted with a warning."""
+        found = self._loaded([self.directory])
+        return None if found is None else found[0]
+
+    def load_parts(self, count: int) -> list[Form] | None:
+        """The same of a form that lies in this many parts."""
+        return self._loaded([self._part(number) for number in range(count)])
+
+    def _part(self, number: int) -> Path:
+        return self.directory / f"part-{number:03}"
+
+    def _loaded(self, places: Sequence[Path]) -> list[Form] | None:
         if not self.directory.exists():
             return None
         fault = self._fault()
         if fault is None:
             try:
                 with _settings():
-                    return _form(CompiledArtifact.load(path=str(self.directory), format="unpacked"))
+                    return [_form(CompiledArtifact.load(path=str(p), format="unpacked")) for p in places]
             except (OSError, RuntimeError, AssertionError, ImportError, EOFError, AttributeError) as error:
                 fault = f"it does not load ({type(error).__name__}: {error})"
         log.warning("the compiled form in %s is unusable: %s; it is compiled again", self.directory, fault)
@@ -164,11 +177,18 @@ class StoredForm:
         """Compile the graph into the directory and return the form."""
         self.discard()
         self.directory.mkdir(parents=True)
-        with ExitStack() as stack:
-            stack.enter_context(temporary_cache_dir(str(self.directory)))
-            form = compile_form(graph, inputs)
-        (self.directory / _MANIFEST).write_text(json.dumps(self._digests(), sort_keys=True))
+        form = _compiled_into(self.directory, graph, inputs)
+        self.complete()
         return form
+
+    def compile_part(self, number: int, graph: GraphModule, inputs: Sequence[Tensor]) -> None:
+        """Compile one part of a form; `complete` says when all are there."""
+        clear_caches()  # what this process has compiled for another part would not be written again
+        _compiled_into(self._part(number), graph, inputs)
+
+    def complete(self) -> None:
+        """The directory is as it is to be."""
+        (self.directory / _MANIFEST).write_text(json.dumps(self._digests(), sort_keys=True))
 
     def _digests(self) -> dict[str, str]:
         files = (p for p in self.directory.rglob("*") if p.is_file() and p.suffix not in (".lock", ".pyc"))
@@ -186,6 +206,12 @@ class StoredForm:
         found = self._digests()
         changed = [name for name, digest in wanted.items() if found.get(name) != digest]
         return f"{len(changed)} of its files changed, first {changed[0]}" if changed else None
+
+
+def _compiled_into(directory: Path, graph: GraphModule, inputs: Sequence[Tensor]) -> Form:
+    with ExitStack() as stack:
+        stack.enter_context(temporary_cache_dir(str(directory)))
+        return compile_form(graph, inputs)
 
 
 def compile_form(graph: GraphModule, inputs: Sequence[Tensor]) -> Form:

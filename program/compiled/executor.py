@@ -24,6 +24,8 @@ from assay.numerics.encoding import to_bytes
 from assay.program.compiled.cache import Form, StoredForm, compile_form, form_key
 from assay.program.compiled.graph import example_inputs, numbers_read, trace
 from assay.program.compiled.records import opened
+from assay.program.compiled.segmented import SegmentedForm, compile_parts
+from assay.program.compiled.segments import Plan, plan
 from assay.program.execute import Executor, Observe, Patch, StepContext, counter, guarded, own, read_data
 from assay.program.isa import Op, Program
 from assay.protocol.errors import Ask
@@ -54,9 +56,34 @@ def stored_form(program: Program, device: torch.device, cache_dir: Path) -> Stor
 
 
 def compile_program(program: Program, device: torch.device, stored: StoredForm | None) -> Form:
-    """Compile a program, into the cache if there is one. Takes minutes; raises what the compiler raises."""
-    graph, inputs = trace(program, device), example_inputs(program, device)
-    return compile_form(graph, inputs) if stored is None else stored.compile(graph, inputs)
+    """Compile a program, into the cache if there is one. Takes minutes; raises what the compiler raises.
+
+    On a processor a large program is compiled in parts (``program.compiled.segments``).
+    """
+    cut = _cut(program, device)
+    if cut is None:
+        graph, inputs = trace(program, device), example_inputs(program, device)
+        return compile_form(graph, inputs) if stored is None else stored.compile(graph, inputs)
+    if stored is None:
+        forms = [compile_form(trace(part, device), example_inputs(part, device)) for part in cut.parts]
+        return SegmentedForm(program, cut, forms, device)
+    compile_parts(program, cut, device, stored)
+    form = load_form(program, device, stored)
+    assert form is not None, "it was written just now"
+    return form
+
+
+def load_form(program: Program, device: torch.device, stored: StoredForm) -> Form | None:
+    """The form from disk; None where there is none, or a damaged one."""
+    cut = _cut(program, device)
+    if cut is None:
+        return stored.load()
+    forms = stored.load_parts(len(cut.parts))
+    return None if forms is None else SegmentedForm(program, cut, forms, device)
+
+
+def _cut(program: Program, device: torch.device) -> Plan | None:
+    return plan(program) if device.type == "cpu" else None
 
 
 class CompiledExecutor(Executor):
@@ -88,7 +115,7 @@ class CompiledExecutor(Executor):
         """The executor with the form from disk; None without a usable one or while another process has it."""
         stored = stored_form(program, torch.device(device), cache_dir)
         with stored.held(wait=False) as mine:
-            form = stored.load() if mine and not stored.refusal else None
+            form = load_form(program, torch.device(device), stored) if mine and not stored.refusal else None
         return None if form is None else cls(program, device, cache_dir, form=form)
 
     @property
@@ -102,7 +129,7 @@ class CompiledExecutor(Executor):
         if stored is None:
             return self._compile()
         with stored.held():
-            found = None if stored.refusal else stored.load()
+            found = None if stored.refusal else load_form(self.program, self.device, stored)
             return found or self._compile()
 
     def _compile(self) -> Form:

@@ -19,7 +19,7 @@ import torch
 
 import assay
 from assay.program.compiled.cache import StoredForm
-from assay.program.compiled.executor import compile_program, stored_form
+from assay.program.compiled.executor import compile_program, load_form, stored_form
 from assay.program.isa import Program, decode, encode
 
 _ROOT = Path(assay.__file__).resolve().parent.parent
@@ -94,5 +94,5 @@ def main() -> None:
     program, device = decode(Path(file).read_bytes()), torch.device(name)
     stored = stored_form(program, device, Path(folder))
     with stored.held():
-        if stored.load() is None:
+        if load_form(program, device, stored) is None:
             compile_program(program, device, stored)

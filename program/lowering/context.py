@@ -8,13 +8,14 @@ for an Input whose shape is the view's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from assay.program.build import ProgramBuilder
 from assay.program.isa import DType, Input, Op, Shape
 from assay.program.lowering import views
+from assay.program.lowering.recomputed import Place
 from assay.program.lowering.views import View
 from assay.program.parts import Precision, Term
 from assay.program.rules import MAX_FAN_IN, broadcast
@@ -60,12 +61,28 @@ class Lowering:
         self.written: dict[int, View] = {}
         """What a rule writes besides its result: the number of an argument -> that tensor's next value."""
         self._sites = 0
+        self._drawn: dict[int, list[int]] = {}
+        """The random tensors of each draw (``recomputed.Place``)."""
+        self._draw = 0
+        self._again: Iterator[int] = iter(())
         self.softmax_parts: dict[View, View] = {}
         """Result of a log-softmax -> the softmax of the same rows, for its gradient."""
 
+    def enter(self, place: Place) -> None:
+        """What is emitted from now on belongs to an operation of this place."""
+        self.builder.period = place.period
+        self._again = iter(tuple(self._drawn.get(place.draw, ())))
+        self._draw = place.draw
+
     def next_site(self) -> int:
-        """The number of a tensor of random numbers: 1, 2, ... in the order of the program."""
+        """The number of a tensor of random numbers: 1, 2, ... in the order of the program, or what an
+        operation that is computed again drew first.
+        """
+        if (drawn := next(self._again, None)) is not None:
+            return drawn
         self._sites += 1
+        if self._draw:
+            self._drawn.setdefault(self._draw, []).append(self._sites)
         return self._sites
 
     # Between views and nodes

@@ -38,6 +38,7 @@ from assay.program.lowering import (
     scatters,
 )
 from assay.program.lowering.context import Choose, Lowering, ProductSite, Refused, single
+from assay.program.lowering.recomputed import Place
 from assay.program.lowering.registry import RULES, Rule
 from assay.program.lowering.tracing import UNKNOWN_SOURCE, UnsupportedOperation
 from assay.program.lowering.views import View, view, whole
@@ -199,6 +200,7 @@ class _Walk:
         for value in _tensors(traced.meta.get("val")):
             _dtype(traced, value)
         self.context.source = source_of(traced)
+        self.context.enter(traced.meta.get("place", Place()))
         args = map_arg(traced.args, self.values.__getitem__)
         kwargs = map_arg(traced.kwargs, self.values.__getitem__)
         try:

@@ -1,9 +1,9 @@
 """What PyTorch does for speed or memory, done plainly while a step is traced: the program is the arithmetic.
 
 Contract: inside `traced_plainly` recurrent layers run as ordinary operations, attention as its definition,
-activation checkpointing as a call, what ``torch.compile`` has wrapped as it was written, and the functions of
-``rewritten`` as they are made there; every one gives the same numbers. Nothing else is touched, and all is
-put back.
+activation checkpointing in the one form that ``recomputed`` follows, what ``torch.compile`` has wrapped as it
+was written, and the functions of ``rewritten`` as they are made there; every one gives the same numbers.
+Nothing else is touched, and all is put back.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from unittest.mock import patch
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
-from torch.utils import checkpoint
 
 from assay.program.lowering import resampled
 from assay.program.lowering.pairs import Pair
+from assay.program.lowering.recomputed import regions_marked
 from assay.program.lowering.rewritten import REWRITES
 
 
@@ -31,25 +31,9 @@ def traced_plainly() -> Iterator[None]:
         stack.enter_context(torch.backends.mkldnn.flags(enabled=False, allow_tf32=None))
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(patch.object(torch._dynamo.config, "error_on_nested_fx_trace", False))
-        stack.enter_context(
-            patch.object(checkpoint, "_checkpoint_without_reentrant_generator", _not_checkpointed)
-        )
-        stack.enter_context(patch.object(checkpoint, "CheckpointFunction", _Called))
+        stack.enter_context(regions_marked())
         stack.enter_context(_Rewritten())
         yield
-
-
-def _not_checkpointed(*_: Any, **__: Any) -> Iterator[None]:
-    """In place of what saves and recomputes: nothing, before and after the call."""
-    yield
-
-
-class _Called:
-    """In place of the re-entrant checkpoint: the call itself."""
-
-    @staticmethod
-    def apply(function: Callable[..., Any], _: bool, *args: Any) -> Any:
-        return function(*args)
 
 
 FORMS = (resampled,)

@@ -34,6 +34,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from assay.program.lowering.hints import rewrite_of
 from assay.program.lowering.plainly import traced_plainly
+from assay.program.lowering.recomputed import place
 from assay.protocol.errors import Stop
 
 StepFunction = Callable[[list[Tensor], Tensor], list[Tensor]]
@@ -157,7 +158,7 @@ def failure_line(error: BaseException) -> str:
 
 
 class _Sources(TorchDispatchMode):
-    """Writes the user's line into every graph node as it is made.
+    """Writes the user's line and the place (``recomputed``) into every graph node as it is made.
 
     A forward operation is remembered by autograd's sequence number, under which its backward runs later.
     """
@@ -176,7 +177,7 @@ class _Sources(TorchDispatchMode):
         return line
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        source = self._source()
+        source, where = self._source(), place(func)
         proxy = get_proxy_mode()
         root = proxy.tracer.graph._root if proxy is not None else None
         last = root._prev if root is not None else None
@@ -191,6 +192,7 @@ class _Sources(TorchDispatchMode):
             while last._next is not root:
                 last = last._next
                 last.meta.setdefault("source", source)
+                last.meta.setdefault("place", where)
         return result
 
 

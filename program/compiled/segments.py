@@ -1,0 +1,318 @@
+"""A large program cut into segments, of which equal ones are compiled once: the layers of a deep model.
+
+Contract: `plan` names, for a program, distinct `Part`s and the segments that run them one after the other;
+together they compute every node that is neither a source nor a move exactly once, in the program's order, so
+that what the program frees early is freed early here too. Constants and moves (strided, reshape) are repeated
+in each part that reads them, but for slices (`slice_of`). Not guaranteed: the fewest parts, or any part that
+occurs twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from assay.program.isa import Input, Node, Op, Program, Shape
+
+WHOLE_NODES = 2_500
+"""Programs of no more nodes are compiled whole: what lies between two segments cannot be fused."""
+_GIVEN = (Op.STATE, Op.DATA, Op.STEP, Op.SHARD)
+_CONSTANT = (Op.CONST, Op.IOTA)
+_MOVES = (Op.STRIDED, Op.RESHAPE)
+_WINDOW = 12
+"""Equal nodes in a row that make a repetition worth a look."""
+_CANDIDATES = 24
+_MOVED_ELEMENTS = 1 << 16
+"""A tensor of no more is moved, and so copied, to give slices of it."""
+_MERGED_NODES = 400
+_LEAST_SAVED = 48
+"""Nodes; a repetition that saves fewer is left where it is."""
+
+
+@dataclass(frozen=True)
+class Part(Program):
+    """Nodes that occur in one place or several. Its state is what it reads, its outputs what others read."""
+
+    reads: int = 0
+
+    @property
+    def slots(self) -> int:
+        return self.reads
+
+
+class Given(NamedTuple):
+    """What a segment reads: a node's output, or `length` neighbouring elements of it from `start` on. Only a
+    slice's node may be a move."""
+
+    ref: int
+    start: int = 0
+    length: int = 0
+    """0: all of it, in its shape."""
+
+
+def slice_of(program: Program, ref: int) -> Given | None:
+    """The neighbouring elements that a strided node reads, if they are fewer than there are. Given to a part
+    as they lie, so that the chunks of a long tensor are one part.
+    """
+    node = program.nodes[ref]
+    if node.op is not Op.STRIDED or not node.shape or min(node.attrs[1:]) < 0:
+        return None
+    steps = [(s, n) for s, n in zip(node.attrs[1:], node.shape, strict=True) if s and n > 1]
+    length = 1 + sum(s * (n - 1) for s, n in steps)
+    widest = max((s for s, _ in steps), default=1)
+    if length % widest or length == node.inputs[0].elements:
+        return None
+    below = node.inputs[0].ref
+    while program.nodes[below].op is Op.RESHAPE:
+        below = program.nodes[below].inputs[0].ref
+    moved = program.nodes[below].op in _MOVES
+    if moved and program.nodes[below].elements > _MOVED_ELEMENTS:
+        return None
+    return Given(below, node.attrs[0], length)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """One place of a part."""
+
+    part: int
+    inputs: tuple[Given, ...]
+    outputs: tuple[int, ...]
+    """The program's nodes that it gives."""
+    dead: tuple[int, ...]
+    """The program's nodes that nobody reads after it."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a program is run in segments."""
+
+    parts: tuple[Part, ...]
+    segments: tuple[Segment, ...]
+
+    @property
+    def nodes(self) -> int:
+        """How many there are to compile."""
+        return sum(len(part.nodes) for part in self.parts)
+
+
+def plan(program: Program, whole_nodes: int = WHOLE_NODES) -> Plan | None:
+    """None for a program that is to be compiled whole."""
+    if len(program.nodes) <= whole_nodes or any(node.op is Op.RECORD for node in program.nodes):
+        return None
+    computed = [i for i, n in enumerate(program.nodes) if n.op not in (*_GIVEN, *_CONSTANT, *_MOVES)]
+    cuts = sorted(_Cuts(program, computed).found())
+    pieces = [computed[a:b] for a, b in zip(cuts, [*cuts[1:], len(computed)], strict=True)]
+    return _joined(program, pieces)
+
+
+class _Cuts:
+    """Where to cut the computed nodes, as indices into them."""
+
+    def __init__(self, program: Program, computed: Sequence[int]) -> None:
+        self._program = program
+        kinds: dict[object, int] = {}
+        self._kinds = [kinds.setdefault(_kind(program.nodes[i]), len(kinds)) for i in computed]
+        self._alive = _bytes_between(program, computed)
+
+    def found(self) -> set[int]:
+        cuts = {0}
+        pending = [(0, len(self._kinds))]
+        while pending:
+            begin, end = pending.pop()
+            best = self._repetition(begin, end)
+            if best is None:
+                cuts.add(begin)
+                continue
+            first, period, copies = best
+            last = first + copies * period
+            cuts.update(range(first, last, period))
+            cuts.update(x for x in (begin, last) if x < len(self._kinds))
+            pending += [(a, b) for a, b in ((begin, first), (last, end)) if b - a > _WINDOW]
+        return cuts
+
+    def _repetition(self, begin: int, end: int) -> tuple[int, int, int] | None:
+        """(first, period, copies) of the repetition that saves most nodes."""
+        best, most = None, _LEAST_SAVED
+        for period in self._periods(begin, end):
+            for first, length in self._runs(begin, end, period):
+                copies = (length + period) // period
+                if copies >= 2 and (copies - 1) * period > most:
+                    best, most = (first, length, period, copies), (copies - 1) * period
+        if best is None:
+            return None
+        first, length, period, copies = best
+        spare = (length + period) % period
+        shift = min(range(spare + 1), key=lambda s: self._alive[first + s + period])
+        return first + shift, period, copies
+
+    def _periods(self, begin: int, end: int) -> list[int]:
+        """Distances at which equal windows follow each other, the most frequent ones."""
+        seen: dict[tuple[int, ...], int] = {}
+        gaps: Counter[int] = Counter()
+        for i in range(begin, end - _WINDOW + 1):
+            window = tuple(self._kinds[i : i + _WINDOW])
+            if (before := seen.get(window)) is not None:
+                gaps[i - before] += 1
+            seen[window] = i
+        return [gap for gap, _ in gaps.most_common(_CANDIDATES)]
+
+    def _runs(self, begin: int, end: int, period: int) -> Iterator[tuple[int, int]]:
+        """(first, length) where node i and node i + period are alike for `length` nodes in a row."""
+        first = begin
+        for i in range(begin, end - period + 1):
+            if i == end - period or self._kinds[i] != self._kinds[i + period]:
+                if i > first:
+                    yield first, i - first
+                first = i + 1
+
+
+def _kind(node: Node) -> object:
+    return node.op, node.dtype, node.shape, node.attrs, tuple((x.dtype, x.shape) for x in node.inputs)
+
+
+def bases(program: Program, ref: int) -> Iterator[int]:
+    """The node below moves; none for a constant."""
+    node = program.nodes[ref]
+    while node.op in _MOVES:
+        ref = node.inputs[0].ref
+        node = program.nodes[ref]
+    if node.op not in _CONSTANT:
+        yield ref
+
+
+def _bytes_between(program: Program, computed: Sequence[int]) -> list[int]:
+    """Bytes of computed nodes that are alive before the i-th of them."""
+    place = {index: i for i, index in enumerate(computed)}
+    last = dict.fromkeys(computed, 0)
+    for i, index in enumerate(computed):
+        for x in program.nodes[index].inputs:
+            last.update((base, i) for base in bases(program, x.ref) if base in place)
+    change = [0] * (len(computed) + 2)
+    for i, index in enumerate(computed):
+        change[i + 1] += program.nodes[index].bytes
+        change[max(last[index], i) + 1] -= program.nodes[index].bytes
+    alive, total = [], 0
+    for step in change:
+        total += step
+        alive.append(total)
+    return alive
+
+
+class _Body:
+    """The nodes of one piece, with what they read numbered in the order of its first use."""
+
+    def __init__(self, program: Program, piece: Sequence[int]) -> None:
+        self._program = program
+        self.piece = piece
+        self._own = set(piece)
+        self.inputs: list[Given] = []
+        self._read: dict[Given, int] = {}
+        self._made: list[tuple[Node, tuple[int, ...]]] = []
+        """Nodes with their inputs: at least 0 one of these nodes, below 0 the input -1 - i."""
+        self._at: dict[int, int] = {}
+        for index in piece:
+            self._place(index)
+        self.place = {index: self._at[index] for index in piece}
+
+    def _given(self, given: Given) -> int:
+        if given not in self._read:
+            self.inputs.append(given)
+            self._read[given] = -len(self.inputs)
+        return self._read[given]
+
+    def _place(self, ref: int) -> int:
+        if ref in self._at:
+            return self._at[ref]
+        node = self._program.nodes[ref]
+        base = next(bases(self._program, ref), None)
+        outside = base is not None and base not in self._own
+        if outside and node.op not in _MOVES:
+            at = self._given(Given(ref))
+        elif outside and (part := slice_of(self._program, ref)) is not None:
+            near = Node(node.op, node.dtype, node.shape, node.inputs, (0, *node.attrs[1:]))
+            at = self._make(near, (self._given(part),))
+        else:
+            at = self._make(node, tuple(self._place(x.ref) for x in node.inputs))
+        self._at[ref] = at
+        return at
+
+    def _make(self, node: Node, read: tuple[int, ...]) -> int:
+        self._made.append((node, read))
+        return len(self._made) - 1
+
+    def _shape(self, given: Given) -> Shape:
+        return (given.length,) if given.length else self._program.nodes[given.ref].shape
+
+    @property
+    def key(self) -> object:
+        """Equal for pieces that one part can stand for, whatever they give."""
+        given = tuple((self._program.nodes[x.ref].dtype, self._shape(x)) for x in self.inputs)
+        return given, tuple((node.op, node.dtype, node.shape, node.attrs, at) for node, at in self._made)
+
+    def part(self, outputs: Sequence[int]) -> Part:
+        """These nodes as a program of its own, which gives those of `outputs`."""
+        reads = len(self.inputs)
+        nodes = [
+            Node(Op.STATE, self._program.nodes[x.ref].dtype, self._shape(x), (), (slot,))
+            for slot, x in enumerate(self.inputs)
+        ]
+        for node, read in self._made:
+            at = [-1 - x if x < 0 else reads + x for x in read]
+            inputs = tuple(Input(place, nodes[place].dtype, nodes[place].shape) for place in at)
+            nodes.append(Node(node.op, node.dtype, node.shape, inputs, node.attrs))
+        return Part(tuple(nodes), tuple(reads + x for x in outputs), 0, 0, reads)
+
+
+def _merged(program: Program, found: Sequence[_Body]) -> list[_Body]:
+    """Neighbours that occur once, put together while they are small: they can be fused then."""
+    times = Counter(body.key for body in found)
+    merged: list[_Body] = []
+    single = False
+    for body in found:
+        alone = times[body.key] == 1
+        if alone and single and len(merged[-1].piece) + len(body.piece) <= _MERGED_NODES:
+            merged[-1] = _Body(program, [*merged[-1].piece, *body.piece])
+        else:
+            merged.append(body)
+        single = alone
+    return merged
+
+
+def _joined(program: Program, pieces: Sequence[Sequence[int]]) -> Plan:
+    bodies = _merged(program, [_Body(program, piece) for piece in pieces])
+    wanted = {base for ref in program.outputs for base in bases(program, ref)}
+    wanted.update(base for body in bodies for x in body.inputs for base in bases(program, x.ref))
+    numbers: dict[object, int] = {}
+    part_of = [numbers.setdefault(body.key, len(numbers)) for body in bodies]
+    given: list[set[int]] = [set() for _ in numbers]
+    for body, part in zip(bodies, part_of, strict=True):
+        given[part] |= {at for ref, at in body.place.items() if ref in wanted}
+    first: dict[int, _Body] = {}
+    for body, part in zip(bodies, part_of, strict=True):
+        first.setdefault(part, body)
+    outputs = [sorted(places) for places in given]
+    segments = []
+    for body, part in zip(bodies, part_of, strict=True):
+        at = {place: ref for ref, place in body.place.items()}
+        made = tuple(at[place] for place in outputs[part])
+        segments.append(Segment(part, tuple(body.inputs), made, ()))
+    return Plan(tuple(first[i].part(outputs[i]) for i in range(len(first))), _with_deaths(program, segments))
+
+
+def _with_deaths(program: Program, segments: Sequence[Segment]) -> tuple[Segment, ...]:
+    kept = {base for ref in program.outputs for base in bases(program, ref)}
+    last: dict[int, int] = {}
+    for number, segment in enumerate(segments):
+        read = (base for given in segment.inputs for base in bases(program, given.ref))
+        last.update(dict.fromkeys((*segment.outputs, *read), number))
+    dying: dict[int, list[int]] = {}
+    for ref, number in last.items():
+        if ref not in kept:
+            dying.setdefault(number, []).append(ref)
+    return tuple(
+        Segment(s.part, s.inputs, s.outputs, tuple(dying.get(number, ())))
+        for number, s in enumerate(segments)
+    )

@@ -1,0 +1,122 @@
+"""Activation checkpointing as it was written: what is thrown away in the forward pass is computed again.
+
+Contract: inside `regions_marked` both forms of ``torch.utils.checkpoint`` run as the one that is not
+re-entrant, and every traced operation has a `Place`. Nodes of a period above 0 are shared with none that were
+made before it, so that a program keeps what a checkpoint keeps and no more; what is drawn again is what was
+drawn first. Calls may be nested. Not guaranteed: a selection of what is kept (``context_fn``); all of a call
+is computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch.utils import checkpoint
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in the runs of checkpointed calls an operation is."""
+
+    period: int = 0
+    """0, or a number of its own for each time that a call is computed again."""
+    draw: int = 0
+    """Of random numbers: which ones. 0 for other operations."""
+
+
+@dataclass
+class _Run:
+    draws: list[int]
+    """What the call's first run draws, in order."""
+    period: int = 0
+    cursor: int = 0
+
+
+@dataclass
+class _Trace:
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    runs: list[_Run] = field(default_factory=list)
+    """Those that are going on, the innermost last."""
+
+
+_TRACE: ContextVar[_Trace | None] = ContextVar("trace", default=None)
+
+
+def place(func: Any) -> Place:
+    """That of an operation which is being traced now; called once for each operation."""
+    trace = _TRACE.get()
+    if trace is None:
+        return Place()
+    again = next((run for run in reversed(trace.runs) if run.period), None)
+    period = 0 if again is None else again.period
+    if torch.Tag.nondeterministic_seeded not in getattr(func, "tags", ()):
+        return Place(period)
+    if again is None:
+        draw = next(trace.numbers)
+    else:
+        draw = again.draws[again.cursor]
+        again.cursor += 1
+    for run in trace.runs:
+        if not run.period:
+            run.draws.append(draw)
+    return Place(period, draw)
+
+
+@contextmanager
+def _running(trace: _Trace, run: _Run) -> Iterator[None]:
+    trace.runs.append(run)
+    try:
+        yield
+    finally:
+        trace.runs.remove(run)
+
+
+@contextmanager
+def regions_marked() -> Iterator[None]:
+    """The length of one trace."""
+    plain = contextmanager(checkpoint._checkpoint_without_reentrant_generator)
+    trace = _Trace()
+
+    def marked(
+        fn: Callable[..., Any],
+        _keep_rng: bool,
+        _contexts: Any,
+        _check: str,
+        _debug: bool,
+        early_stop: bool,
+        *args: Any,
+        **kwargs: Any,
+    ) -> Iterator[None]:
+        first = _Run([])
+
+        def again(*inputs: Any, **named: Any) -> Any:
+            with _running(trace, _Run(first.draws, next(trace.numbers))):
+                return fn(*inputs, **named)
+
+        kept = plain(again, False, checkpoint.noop_context_fn, "none", False, early_stop, *args, **kwargs)
+        with kept, _running(trace, first):
+            yield
+
+    class Called:
+        """In place of the re-entrant form."""
+
+        @staticmethod
+        def apply(fn: Callable[..., Any], _keep_rng: bool, *args: Any) -> Any:
+            return checkpoint.checkpoint(fn, *args, use_reentrant=False)
+
+    token = _TRACE.set(trace)
+    try:
+        with (
+            patch.object(checkpoint, "_checkpoint_without_reentrant_generator", marked),
+            patch.object(checkpoint, "CheckpointFunction", Called),
+        ):
+            yield
+    finally:
+        _TRACE.reset(token)
