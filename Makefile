@@ -14,6 +14,8 @@
 # make bench-rl   GRPO in process, a decoder of a million parameters on sums of two digits, twice
 # make supply    pins, hashes, licences and bills of materials; make bytecode: what is deployed is what compiles;
 #                make faces: schemathesis on the HTTP faces; make ipfs: the Kubo adapter and our files on real IPFS
+# make kills      a thousand processes of all roles killed at random; make undone: blocks lost at every moment of a
+#                job's and a game's life; make age: 10,000 tasks, a day, and 500 junk challenges (each an hour)
 # make kernels   the GPU's kernels against the definition, by Triton's interpreter (installed when asked)
 
 PYTHON ?= python3.11
@@ -103,6 +105,16 @@ supply: setup
 
 bytecode: setup
 	PYTHONPATH=. $(PY) scripts/prove/bytecode.py --local
+
+kills: setup
+	PYTHONPATH=. $(PY) scripts/prove/kills.py
+
+undone: setup
+	PYTHONPATH=. $(PY) scripts/prove/reorganisations.py
+
+age: setup
+	PYTHONPATH=. $(PY) scripts/prove/age.py
+	PYTHONPATH=. $(PY) scripts/prove/junk_challenges.py
 
 ipfs: setup
 	PYTHONPATH=. $(PY) scripts/prove/ipfs_daemons.py

@@ -120,14 +120,23 @@ class ChainView:
         with self._lock:
             self._seen_s = float("-inf")  # whoever reads after a failure here has to come back to it
             try:
-                changes = self._follower.poll()
-                self._fold(changes)
+                changed = self._follow()
             except (KeyError, MalformedData) as error:
                 raise self._read_anew(error) from error
-            if changes or not self._answers.are_of(self._follower.cursor, self._follower.cursor_hash):
+            if changed or not self._answers.are_of(self._follower.cursor, self._follower.cursor_hash):
                 self._answers.move(self._follower.cursor, self._follower.cursor_hash)
                 self._claims.moved()
             self._seen_s = self._clock()
+
+    def _follow(self) -> bool:
+        """Fold in whatever is new, part by part; whether anything was."""
+        changed = False
+        while True:
+            changes = self._follower.poll()
+            self._fold(changes)
+            changed |= bool(changes)
+            if not self._follower.more:
+                return changed
 
     def _fold(self, changes: Sequence[Event | RolledBack]) -> None:
         events = [change for change in changes if isinstance(change, Event)]

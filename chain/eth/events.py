@@ -43,6 +43,8 @@ CREATE TABLE IF NOT EXISTS logs (
     PRIMARY KEY (block, position)
 ) STRICT;
 """
+MOST_AT_ONCE = 10_000
+"""Events after which a poll reads no further range: some 40 MB, decoded."""
 _TOO_MUCH = ("limit", "range", "too many", "too large", "too big", "more than", "exceed", "timeout")
 
 
@@ -86,6 +88,8 @@ class EventFollower:
         self._range_blocks = range_blocks
         self._confirmations = confirmations
         self._untold: list[Event | RolledBack] = []
+        self.more = False
+        """Whether the last poll has left something, so as not to hold a whole chain in memory."""
         self._read_up_to: str | None = None
         """Hash of the latest block at the last poll that read all it could."""
         self._names = {checksummed(address): name for name, (address, _) in contracts.items()}
@@ -116,7 +120,9 @@ class EventFollower:
         return self._last_block()[1]
 
     def poll(self) -> list[Event | RolledBack]:
-        """Read up to the head. Raises RpcUnreachable; what was read before it, the next poll returns."""
+        """Read up to the head, or until some `MOST_AT_ONCE` events were read, and there is `more`. Raises
+        RpcUnreachable; what was read before it, the next poll returns."""
+        self.more = False
         latest = get_block(self._rpc, "latest")
         if latest is None:
             raise RpcUnreachable("the node has no latest block", hint="wait until it is synced")
@@ -152,6 +158,9 @@ class EventFollower:
             self._untold.append(rolled_back)
         size = self._range_blocks
         while (start := self.cursor + 1) <= head:
+            if len(self._untold) >= MOST_AT_ONCE:
+                self.more = True
+                break
             end = min(start + size - 1, head)
             try:
                 read = self._read(start, end)

@@ -81,6 +81,8 @@ class ChainDay:
     markets: dict[str, ChainMarket] = field(default_factory=dict)
     services: dict[str, Service] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
+    hidden: tuple[str, ...] = ()
+    """Who shows nobody its blocks; then the whistleblower demands."""
     lost: int = 0
     """Blocks that were taken away."""
 
@@ -123,7 +125,8 @@ class ChainDay:
     def start(self, name: str) -> None:
         """Start a service, as after its process has ended."""
         market, folder = self.connect(name), self.folder / name
-        clock, blocks = ChainClock(market.sender.rpc), FakeBlocks(self.network)
+        clock = ChainClock(market.sender.rpc)
+        blocks = FakeBlocks(self.network, withholds=name in self.hidden)
         options: dict[str, Any] = {"emit": self.events.append}
         service: Service
         if name in ("ann", "bob"):
@@ -131,7 +134,7 @@ class ChainDay:
             limits = SolverLimits(Wei(0), 1, Seconds(20))
             service = kind(market, blocks, clock, folder, limits, RESOURCE_LIMITS, **options)
         elif name == "wendy":
-            watch = WhistleLimits(Mode.PLAY, Wei(1_000), demand=False)
+            watch = WhistleLimits(Mode.PLAY, Wei(1_000), demand=bool(self.hidden))
             service = WhistleblowerService(
                 market, blocks, clock, folder, secret(name), watch, RESOURCE_LIMITS, **options
             )
@@ -184,17 +187,26 @@ class ChainDay:
             bob.limits = replace(bob.limits, max_shards=2)
 
     def _accused(self) -> bool:
-        return any(event["event"] == "opened" for event in self.events)
+        if any(event["event"] == "opened" for event in self.events):
+            return True
+        market = self.markets["client"]
+        try:
+            views = [view for job_id in market.job_ids() for view in market.claims(job_id)]
+        except AssayError:
+            return False
+        return any(view.status.phase == Phase.CONVICTED for view in views)
 
     def turn(self, off: tuple[str, ...] = (), blocks: int = 8) -> None:
         """Everybody but those who are off looks, acts, and looks after its transactions; time passes."""
-        self.look_after("client")
+        if "client" not in off:
+            self.look_after("client")
         self.help_out()
         for name, service in self.services.items():
             if name not in off:
                 service._guarded("tick", service.tick)
                 service._guarded("housekeeping", service.housekeeping)
-        self.pass_time(blocks)
+        if blocks:
+            self.pass_time(blocks)
 
     def two_at_once(self, name: str) -> None:
         """Let a solver hold a shard of two jobs."""
@@ -268,7 +280,8 @@ class ChainDay:
         if left > 0 or (left and not self.solvers):
             found.append(f"tokens do not add up: {wealth}, and {market.held} held")
         for name in NAMES[1:]:
-            if wealth[name] < FUNDS and name not in self.solvers:
+            pays = name in self.solvers or (name == "wendy" and self.hidden)  # for what it demands
+            if wealth[name] < FUNDS and not pays:
                 found.append(f"{name} has lost {FUNDS - wealth[name]}")
         for view in self.claims(job_id):
             cheats = {self.markets[name].me for name in self.solvers}

@@ -9,6 +9,7 @@ module.exports = {
       chainId: 31338,
       blockGasLimit: 30000000,
       mining: interval ? { auto: false, interval } : { auto: true },
+      throwOnTransactionFailures: false, // one that fails is mined all the same, as everywhere
       loggingEnabled: false,
     },
   },

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from assay.chain.contracts.compile import Artifacts
+from assay.chain.contracts.compile import Artifacts, compile_contracts
 from assay.chain.contracts.deploy import Deployment, deploy
 from assay.chain.contracts.market import ChainMarket
 from assay.chain.contracts.plan import Delays, market_plan, registry_of
+from assay.chain.contracts.view import ChainView
+from assay.chain.eth import events
 from assay.chain.eth.anvil import dev_account
 from assay.chain.eth.journal import Journal
 from assay.chain.eth.rpc import HttpRpc
@@ -73,6 +75,14 @@ def markets_on(rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path) -> list[Chain
     for market in found:
         market.deposit("deposit", Wei(500_000))
     return found
+
+
+def again(market: ChainMarket, events_file: Path) -> ChainView:
+    """A view of the same market that has read nothing yet."""
+    addresses = {name: contract.address for name, contract in market.contracts.items()}
+    deployment = Deployment(market.sender.identity, 0, "", addresses, {})
+    rpc, artifacts = market.sender.rpc, compile_contracts()
+    return ChainView(rpc, deployment, artifacts, market.me, events_file, max_age_s=0.0)
 
 
 def pass_time(rpc: HttpRpc, seconds: int, blocks: int = 1) -> None:
@@ -152,6 +162,28 @@ def test_a_task_is_committed_attested_accepted_and_paid(rpc: HttpRpc, markets: l
     assert client.held == client.job(job_id).escrow
     assert solver.stake(solver.me, Role.SOLVER).locked == terms.miss_penalty, "its shard's"
     assert verifier.stake(verifier.me, Role.VERIFIER).locked == 0
+
+
+def test_a_view_that_reads_its_history_part_by_part_knows_the_same(
+    markets: list[ChainMarket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = markets[0]
+    committed(markets)
+    polls = 0
+    poll = events.EventFollower.poll
+
+    def counted(follower: events.EventFollower) -> list[events.Event | events.RolledBack]:
+        nonlocal polls
+        polls += 1
+        return poll(follower)
+
+    monkeypatch.setattr(events, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(events.EventFollower, "poll", counted)
+    monkeypatch.setitem(events.EventFollower.__init__.__kwdefaults__, "range_blocks", 2)
+    fresh = again(client, tmp_path / "fresh.db")
+    assert polls > 5, "in many parts"
+    assert fresh.claim_ids() == client.claim_ids() and len(fresh.claim_ids()) == 1
+    assert (fresh.held, fresh.block, fresh.events()) == (client.held, client.block, client.events())
 
 
 def test_a_challenger_that_says_nothing_pays_the_solver(rpc: HttpRpc, markets: list[ChainMarket]) -> None:

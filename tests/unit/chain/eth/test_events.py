@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.chain.eth import events
 from assay.chain.eth.abi import topic
 from assay.chain.eth.events import Event, EventFollower, RolledBack
 from assay.chain.eth.journal import WrongChain
@@ -287,6 +288,21 @@ def test_attack_46_history_always_equals_the_chain(
     assert replayed == truth
     assert games(list(follower.history())) == truth
     follower.close()
+
+
+def test_a_long_history_comes_part_by_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that nobody holds all of it decoded at once."""
+    monkeypatch.setattr(events, "MOST_AT_ONCE", 6)
+    node = FakeNode()
+    for number in range(20):
+        node.mine([log(number)])
+    follower = follow(node, tmp_path, range_blocks=4)
+    read = [games(follower.poll())]
+    assert follower.more and read[0] == list(range(7)), "the genesis block tells nothing"
+    while follower.more:
+        read.append(games(follower.poll()))
+    assert [game for part in read for game in part] == list(range(20))
+    assert max(map(len, read)) <= 8 and follower.poll() == []
 
 
 def test_a_follower_beside_another_takes_no_event_from_it(tmp_path: Path) -> None:

@@ -1,0 +1,48 @@
+"""Attack 48: real processes of every role, killed at random instants of a job's life."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts.prove.kills import Life
+from tests.adversaries.nursery import Nursery
+
+pytestmark = pytest.mark.slow
+KILLS = 30
+
+
+@pytest.fixture
+def nursery() -> Iterator[Nursery]:
+    started = Nursery()
+    yield started
+    started.close()
+
+
+def test_attack_48_processes_killed_at_random_lose_nothing(nursery: Nursery, tmp_path: Path) -> None:
+    calm = Life(tmp_path / "calm" / "devnet", "nobody", nursery, random.Random(1), 1.0, 0)
+    killed = Life(tmp_path / "killed" / "devnet", "nobody", nursery, random.Random(2), 1.0, KILLS)
+    for life in (calm, killed):
+        life.home.parent.mkdir()
+    bits, faults = calm.play()
+    assert len(bits) == 3 and faults == [] and not calm.kills
+    assert killed.play() == (bits, [])
+    assert len(killed.kills) >= KILLS and {kill["role"] for kill in killed.kills} >= {"solver", "verifier"}
+
+
+def test_a_call_that_is_sent_twice_is_seen(nursery: Nursery, tmp_path: Path) -> None:
+    """So that the check of a life does see what it looks for."""
+    life = Life(tmp_path / "devnet", "nobody", nursery, random.Random(1), 1.0, 0)
+    try:
+        life._begin()
+        market = life.app.connect("verifier-3").writer
+        for number in range(2):
+            market.set_endpoint(f"said {number}", "http://twice")
+        life.view.market.refresh()
+        found = life._twice()
+    finally:
+        life.stop()
+    assert any(fault.startswith("verifier-3 has sent") for fault in found), found

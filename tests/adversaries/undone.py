@@ -1,0 +1,175 @@
+"""Days on which the chain is reorganised at each moment of a job's and a game's life, as it comes.
+
+A moment is the first time that something is told: a job's post, a commit, a seed, a vote, each phase of a
+game, a demand, a settlement. At each of them blocks are lost, of a depth by turns, while everybody is on,
+everybody is off, or some are; who was off is started again from its disk, the client too. Then the day has to
+come to the end that an undisturbed one comes to.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from assay.chain.eth.rpc import HttpRpc
+from assay.protocol.errors import AssayError
+from assay.protocol.types import GamePhase, JobId, Kind
+from assay.solver.adversary import FaultySolver, HidingSolver, WeightPlan
+from tests.adversaries.chain_day import DEEPEST, NAMES, ChainDay
+
+DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+BITS = [
+    "023b43ba94b6d97cbcc483725fe2ec02cb407ba78f02a0c77ea9a24b28f5e0a1",
+    "e05351f0e3a248ebe773ce4adaaeb12fd91a9887449533dde1739d617937db91",
+]
+"""The model of an undisturbed day, by round."""
+KINDS: dict[str, dict[str, Any]] = {
+    "honest": {},
+    "one ulp": {"solvers": {"ann": partial(FaultySolver, plan=WeightPlan(0, 0, 0, 5))}},
+    "hidden states": {"solvers": {"ann": HidingSolver}, "hidden": ("ann",)},
+}
+"""Who cheats, and how."""
+TURNS = 400
+
+
+@dataclass(frozen=True)
+class Loss:
+    """One reorganisation: at which moments, how many blocks, and whether it has undone them."""
+
+    moments: tuple[str, ...]
+    depth: int
+    undone: bool
+    off: tuple[str, ...]
+
+
+@dataclass
+class Undone:
+    """What came of a day."""
+
+    losses: list[Loss] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+
+def moments(day: ChainDay, job_id: JobId) -> dict[str, int]:
+    """What has happened so far on the chain that stands, with the block of its first time."""
+    found: dict[str, int] = {}
+    market = day.markets["wendy"]
+    try:
+        for event in market.events():
+            found.setdefault(_named(event.name, event.arguments), event.block_number)
+        votes = [vote for view in market.claims(job_id) for vote in view.votes]
+    except AssayError:
+        return found
+    if any(any(vote.commitment) and not vote.revealed for vote in votes):
+        found["VoteCommitted"] = market.block
+    return found
+
+
+def _named(name: str, arguments: dict[str, Any]) -> str:
+    if name in ("Moved", "Narrowed"):
+        phase = arguments["phase"] if name == "Moved" else arguments["cursor"]["phase"]
+        return f"{name} to {GamePhase(phase).name}"
+    if name == "Committed":
+        return f"{name} {Kind(arguments['claim']['kind']).name}"
+    return name
+
+
+def play(day: ChainDay, number: int, bits: list[str] | None = None) -> Undone:
+    """A day whose losses are those of this number."""
+    r, told = random.Random(f"undone/{number}"), Undone()
+    day.pass_time(DEEPEST)
+    seen = set(moments(day, JobId(bytes(32))))
+    day.first = day.height() - DEEPEST
+    job_id = day.post()
+    for _ in range(TURNS):
+        now = moments(day, job_id)
+        if new := tuple(sorted(set(now) - seen)):
+            seen |= set(new)
+            _lose(day, r, told, {moment: now[moment] for moment in new}, number)
+        if day.closed(job_id)():
+            break
+        day.turn(blocks=0)
+        if set(moments(day, job_id)) <= seen:
+            day.pass_time(8)
+    told.faults = day.unsound(job_id)
+    if not day.closed(job_id)():
+        told.faults.append(f"the job is not closed: {day.markets['client'].job(job_id).progress}")
+    elif day.model(job_id) != (bits or BITS):
+        told.faults.append(f"the model has other bits: {day.model(job_id)}")
+    return told
+
+
+def _lose(day: ChainDay, r: random.Random, told: Undone, new: dict[str, int], number: int) -> None:
+    """Lose blocks at these moments, with somebody off or not."""
+    depth = DEPTHS[(len(told.losses) + number) % len(DEPTHS)]
+    off = r.choice(((), NAMES, tuple(name for name in NAMES if r.random() < 0.5)))
+    height = day.height()
+    lost = day.lose(depth, grow=r.choice([1, 1, 3, 80]))
+    undone = height - min(new.values()) < lost
+    for _ in range(r.randint(0, 2)):
+        day.turn(off, blocks=r.choice([0, 8]))
+    for name in off:
+        if name == "client":
+            day.connect(name)
+        else:
+            day.start(name)
+    told.losses.append(Loss(tuple(new), lost, undone, off))
+
+
+def covered(days: list[Undone]) -> Iterator[str]:
+    """Which moments were undone, at which depths, in words."""
+    by_moment: dict[str, set[int]] = {}
+    for loss in (loss for day in days for loss in day.losses):
+        for moment in loss.moments:
+            by_moment.setdefault(moment, set())
+            if loss.undone:
+                by_moment[moment].add(loss.depth)
+    for moment, depths in sorted(by_moment.items()):
+        yield f"{moment}: undone at {', '.join(map(str, sorted(depths))) or 'no depth'}"
+
+
+class HardhatDay(ChainDay):
+    """The same on Hardhat's node, which knows snapshots and no reorganisations: what is lost is lost back to
+    the last snapshot of that depth, and other blocks, with other randomness, follow."""
+
+    def __post_init__(self) -> None:
+        self._snapshots: list[tuple[int, str]] = []
+        self._salt = 0
+        super().__post_init__()
+
+    def pass_time(self, blocks: int) -> None:
+        self._snap()
+        if blocks:
+            self.rpc.request("hardhat_mine", [hex(blocks), "0x1"])
+
+    def turn(self, off: tuple[str, ...] = (), blocks: int = 8) -> None:
+        self._snap()
+        super().turn(off, blocks)
+
+    def _snap(self) -> None:
+        height = self.height()
+        if not self._snapshots or self._snapshots[-1][0] < height:
+            self._snapshots.append((height, self.rpc.request("evm_snapshot", [])))
+
+    def lose(self, depth: int, grow: int = 0) -> int:
+        height = self.height()
+        least = max(height - depth, self.first)
+        kept = [snapshot for snapshot in self._snapshots if least <= snapshot[0] < height]
+        if not kept:
+            return 0
+        at, snapshot = kept[0]
+        assert self.rpc.request("evm_revert", [snapshot])
+        self._snapshots = [one for one in self._snapshots if one[0] < at]
+        self._salt += 1
+        self.rpc.request("hardhat_setPrevRandao", [f"0x{10**30 + self._salt:064x}"])
+        self.rpc.request("hardhat_mine", [hex(height - at + max(grow, 1)), "0x1"])
+        self.lost += height - at
+        return height - at
+
+
+def day_on(chain: str, rpc: HttpRpc, **parts: Any) -> ChainDay:
+    """A day on Anvil or on Hardhat's node."""
+    return (HardhatDay if chain == "hardhat" else ChainDay)(rpc, **parts)

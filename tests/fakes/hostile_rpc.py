@@ -1,0 +1,110 @@
+"""Gateways before a real node that fail nobody's requests, and are worse: one loses, keeps back, doubles and
+turns round what it is given to send; one lies now and then."""
+
+from __future__ import annotations
+
+import copy
+import json
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from tests.fakes.faulty_rpc import FaultyGateway
+
+KEPT = 3
+"""Transactions after which one that was kept back is handed on."""
+
+
+class HostilePool(FaultyGateway):
+    """A `share` of the transactions is lost, though their hashes are answered; as many are handed on late and
+    behind later ones, or twice."""
+
+    def __init__(self, url: str, share: float, seed: int = 0) -> None:
+        super().__init__(url, share, seed)
+        self.RequestHandlerClass = _Plain
+        self._kept: list[dict[str, Any]] = []
+
+    def ask(self, question: dict[str, Any]) -> Any:
+        if question["method"] != "eth_sendRawTransaction":
+            return super().ask(question)
+        with self._lock:
+            drawn = self._random.random()
+            late = self._kept if len(self._kept) >= KEPT else []
+            if late:
+                self._kept = []
+        what = ("lost", "late", "twice")[int(drawn / self.share)] if drawn < 3 * self.share else "handed on"
+        self.done[what] += 1
+        for kept in reversed(late):
+            super().ask(kept)
+        if what == "lost":
+            return _taken(question)
+        if what == "late":
+            with self._lock:
+                self._kept.append(question)
+            return _taken(question)
+        answer = super().ask(question)
+        if what == "twice":
+            super().ask(question)
+        return answer
+
+
+class Liar(FaultyGateway):
+    """A `share` of the answers about logs, receipts, heads, counts and calls is another than the node's, of
+    the right shape."""
+
+    def __init__(self, url: str, share: float, seed: int = 0) -> None:
+        super().__init__(url, share, seed)
+        self.RequestHandlerClass = _Plain
+
+    def ask(self, question: dict[str, Any]) -> Any:
+        answer = super().ask(question)
+        with self._lock:
+            lies = self._random.random() < self.share
+        if lies and "result" in answer and (lie := _lie(question["method"], answer["result"])) is not None:
+            self.done[question["method"]] += 1
+            return {**answer, "result": lie[0]}
+        return answer
+
+
+def _lie(method: str, result: Any) -> tuple[Any] | None:
+    """Another answer, in a tuple, where there is one to make up."""
+    if method == "eth_getLogs" and result:
+        return (result[:-1],)
+    if method == "eth_getTransactionReceipt" and result:
+        return ({**result, "status": "0x0"},)
+    if method == "eth_blockNumber":
+        return (hex(int(result, 16) + 1_000),)
+    if method == "eth_getTransactionCount":
+        return (hex(int(result, 16) + 5),)
+    if method == "eth_call" and len(result) > 66:
+        changed = copy.copy(result)
+        return (changed[:-1] + ("1" if changed[-1] == "0" else "0"),)
+    return None
+
+
+def _taken(question: dict[str, Any]) -> dict[str, Any]:
+    """What a node answers that has taken a transaction."""
+    from eth_utils.crypto import keccak
+
+    raw = bytes.fromhex(question["params"][0][2:])
+    return {"jsonrpc": "2.0", "id": question["id"], "result": "0x" + keccak(raw).hex()}
+
+
+class _Plain(BaseHTTPRequestHandler):
+    """Answers what its server's `ask` gives."""
+
+    protocol_version = "HTTP/1.1"
+    server: FaultyGateway
+
+    def do_POST(self) -> None:
+        question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = json.dumps(self.server.ask(question)).encode()
+        try:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+        except OSError:
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Quiet."""
