@@ -4,93 +4,12 @@ pragma solidity ^0.8.30;
 import {IChallenges} from "../../src/interfaces/IChallenges.sol";
 import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {Claim, Found, INPUT, Kind, Phase} from "../../src/interfaces/Types.sol";
-import {Vm} from "../Vm.sol";
-import {Market} from "./Market.sol";
+import {FindingsMarket} from "./FindingsMarket.sol";
 
 /// @notice Rewards go to who looked (docs/protocol.md 5.4): several findings on one claim, and what their roots decide.
-contract FindingsTest is Market {
-    uint256 private constant REWARD = 50 ether; // half of the stake of a claim that nobody has voted on
-
-    Claim private fallen;
-    bytes32[] private fallenRoots;
-    Claim private settled;
-    bytes32[] private settledRoots;
-
+contract FindingsTest is FindingsMarket {
     function setUp() external {
-        setUpMarket();
-        postJob(aTerms());
-        holdShards();
-        fund(stranger, 1000 ether);
-        fund(client, 1000 ether);
-        fallen = commitTask(0, 0);
-        fallenRoots = segmentEnds(fallen);
-    }
-
-    // ---- what happens on the way
-
-    /// @dev The states of the claim that will be paid at this place: right up to segment `wrong`, where the fallen one is not.
-    function truth(uint32 wrong) private view returns (bytes32[] memory roots) {
-        roots = segmentEnds(fallen);
-        for (uint256 i = uint256(wrong) + 1; i < roots.length; ++i) {
-            roots[i] = keccak256(abi.encode("true state", i));
-        }
-    }
-
-    function showAs(address who, uint32 segment, bytes32 root, bytes32 salt) private returns (uint256) {
-        bytes32[] memory from = memberProof(fallenRoots, segment);
-        bytes32[] memory to = memberProof(fallenRoots, segment + 1);
-        vm.prank(who);
-        return challenges.open(
-            fallen, segment, fallenRoots[segment], from, fallenRoots[segment + 1], to, root, salt
-        );
-    }
-
-    function looked(address who, uint32 segment, bytes32 root)
-        private
-        returns (uint256 game, Found memory f)
-    {
-        f = Found(who, segment, u64(vm.getBlockNumber()), 0, root);
-        bytes32 salt = announceRoot(who, idOf(fallen), segment, address(0), root);
-        f.shown = u64(vm.getBlockNumber());
-        game = showAs(who, segment, root, salt);
-    }
-
-    /// @dev The shard's next holder commits these states at the place, and they are paid.
-    function settle(bytes32[] memory roots) private {
-        vm.prank(solvers[0]);
-        tasks.takeShard(jobId, 0);
-        Claim memory draft_ = draft(Kind.TASK, 0, 0);
-        draft_.outputRoot = roots[roots.length - 1];
-        (settled, settledRoots) = commitAs(solvers[0], draft_, roots);
-        accept(settled);
-        acceptedTask(0, 1);
-        skip(501);
-        tasks.settle(settled);
-    }
-
-    function commitAs(address who, Claim memory claim, bytes32[] memory roots)
-        private
-        returns (Claim memory, bytes32[] memory)
-    {
-        vm.recordLogs();
-        vm.prank(who);
-        tasks.commit(claim, roots);
-        Vm.Log[] memory logs = vm.getRecordedLogs();
-        for (uint256 i; i < logs.length; ++i) {
-            if (logs[i].topics[0] == ITasks.Committed.selector) {
-                (claim,,) = abi.decode(logs[i].data, (Claim, bytes32[], uint64));
-            }
-        }
-        return (claim, roots);
-    }
-
-    function share(Found[] memory found) private {
-        challenges.share(fallen, fallenRoots, settled, settledRoots, found);
-    }
-
-    function list(Found memory a, Found memory b) private pure returns (Found[] memory found) {
-        found = new Found[](2);
-        (found[0], found[1]) = (a, b);
+        setUpClaim();
     }
 
     // ---- R12
@@ -215,11 +134,6 @@ contract FindingsTest is Market {
         vm.expectRevert(IChallenges.NoTruth.selector); // nobody has won what is paid
         challenges.shareAlike(idOf(fallen), list(a, b));
         assertSolvent();
-    }
-
-    function oneOf(Found memory a) private pure returns (Found[] memory found) {
-        found = new Found[](1);
-        found[0] = a;
     }
 
     /// @notice Nobody else's finding open: the reward is paid at once, whatever root was announced.

@@ -173,7 +173,7 @@ def day_under(folder: Path, seed: int) -> str:
     day.run(lambda: committed(day, job_id), turns=40, seconds=1)
     if seed % 2:
         hide_everything(day)
-    day.run(day.closed(job_id), turns=100, seconds=20)
+    day.run(day.closed(job_id), turns=250, seconds=5)
     assert lost(day) == {}, wild(seed)
     return "worked" if committed(day, job_id) else "refused"
 

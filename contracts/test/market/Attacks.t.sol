@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {IAvailability} from "../../src/interfaces/IAvailability.sol";
+import {IChallenges} from "../../src/interfaces/IChallenges.sol";
+import {Claim, Found, INPUT, Kind, Phase, Role} from "../../src/interfaces/Types.sol";
+import {FindingsMarket} from "./FindingsMarket.sol";
+
+/// @notice Ideas of several transactions against the contracts as they stand (docs/threats.md, "Tried since"), by whoever has
+/// money, accounts and time. What each of them gains is asserted.
+contract AttacksTest is FindingsMarket {
+    function setUp() external {
+        setUpClaim();
+    }
+
+    /// @dev Everything that these accounts own, wherever it is; what waits to be shared is nobody's.
+    function owned(address[] memory accounts) private view returns (uint256 sum) {
+        for (uint256 i; i < accounts.length; ++i) {
+            sum += free(accounts[i]) + activeOf(accounts[i], Role.SOLVER);
+            sum += activeOf(accounts[i], Role.VERIFIER);
+        }
+    }
+
+    function three(address a, address b, address c) private pure returns (address[] memory accounts) {
+        accounts = new address[](3);
+        (accounts[0], accounts[1], accounts[2]) = (a, b, c);
+    }
+
+    /// @notice Junk on a base known to be false: two solvers of one owner claim rounds that they have not computed on their own
+    /// false claim, their third account fells that claim, and the junk is paid for as wasted work.
+    function test_T1_junkBuiltOnOnesOwnFalseClaimIsPaidByOnesOwnStake() external {
+        address[] memory ring = three(solvers[0], solvers[1], whistle);
+        uint256 before = owned(ring);
+        accept(fallen);
+        Claim memory other = acceptedTask(0, 1);
+        Claim memory outer = commitOuter(0);
+        Claim[] memory junk = playRound(1);
+        convictByGame(fallen);
+        tasks.void(outer);
+        for (uint256 i; i < junk.length; ++i) {
+            tasks.void(junk[i]);
+        }
+        skip(501);
+        tasks.settle(other);
+        // Of the reward, guilty verifiers' stakes are no part of theirs; all else that they have taken is their own.
+        uint256 guilty = askedFor(fallen, drawnOf(fallen), 0) * 25 ether;
+        assertLe(
+            owned(ring), before + 10 ether + guilty - 50 ether, "half a stake is gone, whatever they claim"
+        );
+    }
+
+    /// @notice A puppet disagrees with an honest finding only so that the reward waits, and the place is never settled.
+    function test_T2_whoMakesARewardWaitForGoodLosesTheWholeStake() external {
+        bytes32[] memory right = truth(0);
+        address[] memory ring = three(solvers[0], stranger, client);
+        uint256 before = owned(ring);
+        bytes32 salt = announceRoot(stranger, idOf(fallen), 1, address(0), keccak256("noise"));
+        (uint256 honest,) = looked(whistle, 0, right[1]);
+        uint256 noise = showAs(stranger, 1, keccak256("noise"), salt);
+        vm.prank(client);
+        jobs.halt(jobId);
+        court.decide(honest, true);
+        court.decide(noise, true);
+        assertEq(before - owned(ring), 100 ether, "instead of half of it");
+        (uint256 kept,) = tasks.reward(idOf(fallen));
+        assertEq(kept, REWARD, "which nobody gets");
+    }
+
+    /// @notice The convict's second account claims the place again with the states that a puppet has announced as the truth,
+    /// to have them settled: nothing is paid by a claim that can be challenged, and this one falls too.
+    function test_T3_aFalseTruthHasToSurviveItsOwnWindow() external {
+        bytes32[] memory forged = truth(2);
+        forged[3] = keccak256("forged");
+        bytes32 salt = announceRoot(stranger, idOf(fallen), 2, address(0), forged[3]);
+        uint64 announced = u64(vm.getBlockNumber() - 1);
+        (uint256 honest, Found memory real) = looked(whistle, 2, truth(2)[3]);
+        Found memory false_ = Found(stranger, 2, announced, u64(vm.getBlockNumber()), forged[3]);
+        uint256 puppet = showAs(stranger, 2, forged[3], salt);
+        court.decide(puppet, true);
+        court.decide(honest, true);
+        vm.prank(solvers[0]);
+        tasks.takeShard(jobId, 0);
+        Claim memory again = draft(Kind.TASK, 0, 0);
+        again.outputRoot = forged[4];
+        (settled, settledRoots) = commitAs(solvers[0], again, forged);
+        accept(settled);
+        vm.expectRevert(IChallenges.NoTruth.selector);
+        share(list(false_, real));
+        uint256 stake = activeOf(solvers[0], Role.SOLVER);
+        convictAgain();
+        assertEq(stake - activeOf(solvers[0], Role.SOLVER), 100 ether, "a second stake");
+        vm.expectRevert(IChallenges.NoTruth.selector);
+        share(list(false_, real));
+        uint256 rich = free(whistle);
+        settle(truth(2));
+        share(list(false_, real));
+        assertEq(free(whistle) - rich, REWARD, "and the reward is the whistleblower's all the same");
+    }
+
+    function convictAgain() private {
+        bytes32 root = keccak256("right");
+        bytes32 salt = announceRoot(whistle, idOf(settled), 2, address(0), root);
+        bytes32[] memory from = memberProof(settledRoots, 2);
+        bytes32[] memory to = memberProof(settledRoots, 3);
+        vm.prank(whistle);
+        uint256 game = challenges.open(settled, 2, settledRoots[2], from, settledRoots[3], to, root, salt);
+        court.decide(game, true);
+        assertPhase(settled, Phase.CONVICTED);
+    }
+
+    /// @notice Once an honest game is open a stranger demands a state that nobody can show, which convicts sooner than a game.
+    function test_T4_aDemandThatOvertakesAGameTakesNothingOfItsReward() external {
+        bytes32[] memory right = truth(0);
+        (uint256 honest, Found memory real) = looked(whistle, 0, right[1]);
+        IAvailability.StateLeaf[] memory places = new IAvailability.StateLeaf[](1);
+        bytes32[] memory proof = memberProof(fallenRoots, 1);
+        uint256 poor = free(stranger);
+        vm.prank(stranger);
+        uint256 id = availability.demand(fallen, 1, fallenRoots[1], proof, places);
+        uint48 deadline = uint48(vm.getBlockTimestamp() + 60);
+        IAvailability.Asked memory asked =
+            IAvailability.Asked(idOf(fallen), fallenRoots[1], stranger, deadline, places);
+        skip(61);
+        availability.expire(id, asked, fallen);
+        assertPhase(fallen, Phase.CONVICTED);
+        assertEq(free(stranger), poor, "its bond, and no reward yet");
+        uint256 rich = free(whistle);
+        court.decide(honest, true);
+        vm.expectRevert(IChallenges.NoTruth.selector); // the winner has no root of its own
+        challenges.shareAlike(idOf(fallen), oneOf(real));
+        settle(right);
+        share(oneOf(real));
+        assertEq(free(whistle) - rich, 30 ether + REWARD);
+        assertEq(free(stranger), poor);
+    }
+
+    /// @notice A blind announcement of every slot of every input, to front-run `proveBinding` from the mempool.
+    function test_T5_aBindingCannotBeOvertakenByABlindAnnouncement() external {
+        accept(fallen);
+        acceptedTask(0, 1);
+        Claim memory outer = commitOuter(0);
+        Claim memory wrong = commitTask(1, 0);
+        bytes32[] memory slots = stateSlots(string.concat("in", vm.toString(wrong.manifest)), SLOTS);
+        bytes32[] memory from =
+            stateSlots(string.concat("out", vm.toString(outer.manifest)), (2 + SHARDS) * PARAMS);
+        bytes32 guess = announceSlot(stranger, idOf(wrong), 1, keccak256("a guess"));
+        bytes32 salt = announceSlot(whistle, idOf(wrong), 1, slots[1]);
+        (bytes32[] memory proof, bytes32[] memory way) = (memberProof(slots, 1), memberProof(from, 1));
+        vm.expectPartialRevert(IChallenges.NotAnnounced.selector);
+        vm.prank(stranger);
+        challenges.proveBinding(wrong, 1, slots[1], proof, outer, from[1], way, TRUTH, guess);
+        uint256 rich = free(whistle);
+        vm.prank(whistle);
+        challenges.proveBinding(wrong, 1, slots[1], proof, outer, from[1], way, TRUTH, salt);
+        assertEq(free(whistle) - rich, 50 ether);
+    }
+
+    /// @notice Truth is bent by felling an earlier claim of one's own, so that the place is settled from another input: then no
+    /// segment's finding is borne out, and the convict's puppet, which won the race, would have the reward.
+    function test_T6_bendingTheTruthByASecondOwnConvictionCostsMoreThanItMoves() external {
+        accept(fallen);
+        Claim memory own = acceptedTask(0, 1);
+        commitOuter(0);
+        fallen = commitTask(1, 0);
+        fallenRoots = segmentEnds(fallen);
+        address[] memory ring = three(solvers[0], solvers[1], stranger);
+        uint256 before = owned(ring);
+        bytes32 salt = announceRoot(stranger, idOf(fallen), 0, address(0), keccak256("noise"));
+        uint64 announced = u64(vm.getBlockNumber() - 1);
+        (uint256 honest, Found memory real) = looked(whistle, 0, truth(0)[1]);
+        Found memory noise = Found(stranger, 0, announced, u64(vm.getBlockNumber()), keccak256("noise"));
+        court.decide(showAs(stranger, 0, noise.root, salt), true);
+        court.decide(honest, true);
+        court.decide(challengeAs(stranger, own, 0), true);
+        assertGe(before - owned(ring), 100 ether, "two stakes are half burnt before anything can be shared");
+        (uint256 kept,) = tasks.reward(idOf(fallen));
+        assertLe(kept, REWARD, "what there is to move is half of one");
+        assertEq(real.finder, whistle);
+    }
+}
