@@ -124,6 +124,8 @@ class Output:
         if self.as_json:
             sys.stdout.write(json.dumps({"schema": f"assay/{schema}/1", "data": plain(data)}) + "\n")
             sys.stdout.flush()
+        elif isinstance(text, Table) and not text.row_count and not text.caption:
+            self.out.print(f"{text.title}: none", markup=False)
         elif text is not None:
             self.out.print(text, markup=False)
 

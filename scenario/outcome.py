@@ -174,6 +174,10 @@ def report(app: App, attackers: Sequence[str], name: str, outcome: Outcome, miss
         app.output.result("scenario", report_of(name, outcome, missing))
         return
     out = app.output.out
+    rows = table("gas by transaction", "entry point", "#count", "#median", "#most")
+    for kind, used in sorted(outcome.gas.items()):
+        rows.add_row(kind, str(len(used)), f"{int(statistics.median(used)):,}", f"{max(used):,}")
+    out.print(rows)
     losses = " → ".join(f"{loss:.3f}" for loss in outcome.held_out_loss)
     out.print(f"\nheld-out loss, nats a byte, at genesis and after each round: [bold]{losses}[/]")
     for fallen in outcome.convicted:
@@ -193,15 +197,12 @@ def report(app: App, attackers: Sequence[str], name: str, outcome: Outcome, miss
         out.print(f"game {game.game_id}: {game.moves} moves, won by the {side} ({game.reason})")
     if outcome.games:
         out.print(f"gas of all disputes: {dispute_gas(outcome.gas):,}")
-    rows = table("gas by transaction", "entry point", "#count", "#median", "#most")
-    for kind, used in sorted(outcome.gas.items()):
-        rows.add_row(kind, str(len(used)), f"{int(statistics.median(used)):,}", f"{max(used):,}")
-    out.print(rows)
     if outcome.before and outcome.after:
         out.print(balance_table(outcome.before, outcome.after))
         for line in in_short(attackers, outcome):
             out.print(line)
-    out.print(Text("what the model writes after 'def ':\n" + outcome.sample, style="italic"))
+    written = "".join(c if c.isprintable() or c == "\n" else "\N{MIDDLE DOT}" for c in outcome.sample)
+    out.print(Text("what the model writes after 'def ':\n" + written, style="italic"))
     out.print(f"ready after {outcome.seconds_ready:.0f} s, done after {outcome.seconds_run:.0f} s")
     if missing:
         out.print("[bold red]FAILED:[/] " + "; ".join(missing))

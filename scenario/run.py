@@ -235,6 +235,7 @@ class Run:
         state_provider = open_state_provider(
             market, storage.blocks, market.job(job_id), RESOURCE_LIMITS, engine=engine
         )
+        self.tell("client", "recomputes what was convicted, and measures the model on text held out")
         self._check_verdicts(state_provider, job_id)
         outcome.held_out_loss = held_out_losses(state_provider, job_id, self.body)
         outcome.sample = sample_text(self.out, "def ", 160, 0)
@@ -326,11 +327,12 @@ def next_steps(recording: Path) -> list[str]:
     steps = [] if which("assay") else [("source .venv/bin/activate", "the commands below are there")]
     steps += [
         (f"assay devnet scenario replay {recording}", "this run once more, faster"),
-        ("assay devnet scenario list", "other cheats, and the attacks that each one shows"),
-        ("assay devnet up", "a market that stays, for jobs of your own: docs/tutorials/researcher.md"),
+        ("assay devnet scenario list", "other cheats, by name"),
+        ("assay devnet up", "a market for jobs of your own"),
     ]
     width = max(len(command) for command, _ in steps)
-    return ["next:", *(f"  {command:<{width}}  # {what}" for command, what in steps)]
+    told = [f"  {command:<{width}}  # {what}" for command, what in steps]
+    return ["next:", *told, "and a page for each of four people: docs/tutorials"]
 
 
 def _leave(*_: object) -> None:

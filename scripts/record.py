@@ -170,7 +170,7 @@ def picture(lines: list[tuple[float, str]], columns: int, title: str) -> str:
     last_row = len(lines) - 1
     frames = "".join(f"{share}%{{transform:translateY({-row * LINE_PX}px)}}" for share, row in steps)
     rows = "".join(
-        f'<text y="{(ROWS + row) * LINE_PX}">{spans(text)}</text>'
+        f'<text y="{(ROWS + row) * LINE_PX - 4}">{spans(text)}</text>'
         for row, (_, text) in enumerate(lines)
         if text
     )
@@ -192,11 +192,12 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("docs/pictures/demo"), help="without an ending")
     parser.add_argument("--columns", type=int, default=100)
-    parser.add_argument("command", nargs="*", default=["make", "demo"])
+    parser.add_argument("command", nargs=argparse.REMAINDER, help="by default: make demo")
     options = parser.parse_args()
-    found, seconds, status = record(options.command, options.columns)
+    command = options.command or ["make", "demo"]
+    found, seconds, status = record(command, options.columns)
     lines = in_order(found)
-    title = f"{' '.join(options.command)}: {len(lines)} lines in {seconds:.0f} s"
+    title = f"{' '.join(command)}: {len(lines)} lines in {seconds:.0f} s"
     if status or not lines:
         sys.exit(f"\n{title}; it ended with status {status}, and nothing was written")
     Path(f"{options.out}.cast").write_text(cast(lines, options.columns, title, int(time.time())))

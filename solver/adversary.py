@@ -56,6 +56,9 @@ class Plan:
     fault: Fault
 
 
+_OFF = "off by one unit in the last place"
+
+
 @dataclass(frozen=True)
 class WeightPlan:
     """One element of the value computed for a slot at one step of a round is off by one ulp, in every shard
@@ -66,10 +69,18 @@ class WeightPlan:
     slot: int
     element: int
 
+    def __str__(self) -> str:
+        return (
+            f"in round {self.round}, step {self.step}, element {self.element} of slot {self.slot} is {_OFF}"
+        )
+
 
 @dataclass(frozen=True)
 class StatePlan(WeightPlan):
     """The same, but in the claimed state alone: the step's own trace is honest."""
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}, in the claimed state alone"
 
 
 @dataclass(frozen=True)
@@ -78,6 +89,9 @@ class AggregatePlan:
 
     slot: int
     element: int
+
+    def __str__(self) -> str:
+        return f"in every outer step, element {self.element} of slot {self.slot} is {_OFF}"
 
 
 class FaultySolver(CheatingSolver):

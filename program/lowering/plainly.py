@@ -2,18 +2,21 @@
 
 Contract: inside `traced_plainly` recurrent layers run as ordinary operations, attention as its definition,
 activation checkpointing in the one form that ``recomputed`` follows, what ``torch.compile`` has wrapped as it
-was written, and the functions of ``rewritten`` as they are made there; every one gives the same numbers.
-Nothing else is touched, and all is put back.
+was written, and the functions of ``rewritten`` as they are made there; every one gives the same numbers. What
+fake tensors log of an error, its traceback, is not: the error itself is raised and told. Nothing else is
+touched, and all is put back.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch._subclasses import fake_tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
@@ -33,6 +36,7 @@ def traced_plainly() -> Iterator[None]:
         stack.enter_context(patch.object(torch._dynamo.config, "error_on_nested_fx_trace", False))
         stack.enter_context(regions_marked())
         stack.enter_context(_Rewritten())
+        stack.enter_context(patch.object(logging.getLogger(fake_tensor.__name__), "disabled", True))
         yield
 
 

@@ -132,6 +132,13 @@ def test_a_table_outside_a_terminal_is_not_cut() -> None:
     assert "ab" * 32 in out.getvalue() and "…" not in out.getvalue()
 
 
+def test_a_table_without_rows_says_so() -> None:
+    out = io.StringIO()
+    with redirect_stdout(out):
+        Output(False).result("x", [], table("games [1]", "game"))
+    assert out.getvalue() == "games [1]: none\n"
+
+
 def test_json_keeps_every_digit() -> None:
     assert plain({"a": 2**53, "b": 2**53 - 1, "c": b"\x01", "d": Phase.SETTLED, "e": True}) == {
         "a": str(2**53),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
@@ -112,15 +113,33 @@ def test_a_layer_that_no_program_has_is_named_where_no_line_of_the_client_calls_
     assert caught.value.source == "a FractionalMaxPool2d of the model"
 
 
+class Kept(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
+
+
 def test_an_error_in_forward_is_told_by_the_clients_line() -> None:
     class Narrow(Net):
         def hidden(self, x: Tensor) -> Tensor:
             return self.first(x[:, :7])  # HERE
 
     line = next(i for i, text in enumerate(Path(__file__).read_text().splitlines(), 1) if "# HERE" in text)
-    with pytest.raises(StepFailed, match=rf"RuntimeError at .*{Path(__file__).name}:{line}: ") as caught:
-        job(Narrow())
+    logger, kept = logging.getLogger("torch._subclasses.fake_tensor"), Kept()
+    logger.addHandler(kept)
+    try:
+        with pytest.raises(StepFailed, match=rf"RuntimeError at .*{Path(__file__).name}:{line}: ") as caught:
+            job(Narrow())
+    finally:
+        logger.removeHandler(kept)
     assert "layout" in caught.value.hint and "\n" not in caught.value.message
+    assert not kept.texts, "PyTorch's own log of it, with a traceback, is for its developers"
+    assert not logger.disabled
 
 
 BROKEN = """
