@@ -284,6 +284,9 @@ class Life:
         for name, had in self.before.parties.items():
             if name not in (CLIENT, "faucet", self.cheat) and after.parties[name] < had:
                 found.append(f"{name} has lost {had - after.parties[name]}")
+        cheat = self.processes.get(self.cheat)
+        if cheat is not None and b'"fault-planted"' not in cheat.said.read_bytes():
+            found.append(f"{cheat.name} did not cheat")
         return [*found, *self._events(self.view), *self._twice()]
 
     def _events(self, connection: Connection) -> list[str]:
@@ -314,7 +317,8 @@ class Life:
         return found + [f"{what} happened {n} times" for what, n in done.items() if n > 1]
 
     def _name(self, address: str) -> str:
-        return next((name for name, at in self.addresses.items() if at == address), address)
+        known = {at.lower(): name for name, at in self.addresses.items()}
+        return known.get(address.lower(), address)
 
     def _twice(self) -> list[str]:
         """Calls that an account has sent more than once with effect, and intents that were left open."""
@@ -329,7 +333,7 @@ class Life:
         known = {address.lower() for name, address in self.addresses.items() if name != "faucet"}
         for (sender, _, data), n in calls.items():
             if n > 1 and sender.lower() in known:
-                found.append(f"{self._name_of(sender)} has sent {data[:10]} {n} times")
+                found.append(f"{self._name(sender)} has sent {data[:10]} {n} times")
         for name in self.processes:
             path = self.home / "nodes" / name / "journal.db"
             journal = Journal(path)
@@ -337,9 +341,6 @@ class Life:
             journal.close()
             found += [f"{name} has {key} under way" for key in left]
         return found
-
-    def _name_of(self, sender: str) -> str:
-        return next((name for name, at in self.addresses.items() if at.lower() == sender.lower()), sender)
 
 
 def main() -> int:
