@@ -106,7 +106,8 @@ class Native:
         self._node = next(node for node in made.inner.nodes if node.op is Op.DATA)
 
     def step(self, state: Sequence[Tensor], context: StepContext) -> list[Tensor]:
-        return self._run(list(state), read_data(self._node, torch.device("cpu"), context))
+        held = [x.clone() if x.is_inference() else x for x in state]  # a program's results know no autograd
+        return self._run(held, read_data(self._node, torch.device("cpu"), context))
 
 
 class Bench:

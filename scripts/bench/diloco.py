@@ -13,6 +13,7 @@ Usage: `python scripts/bench/diloco.py [--quick] [--arm NAME ...] [--faults] [--
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import sys
 from collections.abc import Sequence
@@ -188,7 +189,7 @@ def fault_rows(found: Results) -> list[list[str]]:
     out = []
     for name, results in found.items():
         loss = _mean(results, "loss")
-        more = f"{100 * (torch.tensor(loss - well).exp().item() - 1):+.1f} %"
+        more = f"{100 * (math.exp(min(loss - well, 99.0)) - 1):+.1f} %"
         out.append([name, f"{loss:.4f}", more, f"{max(spike(r) for r in results):.4f}", PAPERS.get(name, "")])
     return out
 
@@ -199,14 +200,21 @@ FAULT_HEAD = ["what fails", "loss", "perplexity", "largest rise between rounds",
 def pictures(found: Results) -> dict[str, str]:
     """SVG by file name: the held-out losses of the first seed, and loss against bytes."""
     curves = [Series(n, r[0].curve) for n, r in found.items() if n in (SINGLE, PARALLEL, H50, H64, MULOCO)]
+    base = _mean(found[PARALLEL], "loss") if PARALLEL in found else 1.0
     points = [
-        Series(n, [(torch.tensor(_mean(r, "sent") / 1e6).log10().item(), _mean(r, "loss"))], line=False)
+        Series(
+            n,
+            [(math.log10(_mean(r, "sent") / 1e6), 100 * (_mean(r, "loss") / base - 1))],
+            line=False,
+        )
         for n, r in found.items()
         if _mean(r, "sent")
     ]
     return {
         "diloco.svg": plot("held-out loss, first seed", "steps after the warm start", "nats", curves),
-        "diloco-bytes.svg": plot("loss against bytes", "log10 of MB sent a worker", "nats", points),
+        "diloco-bytes.svg": plot(
+            "loss beside data parallel's", "log10 of MB sent a worker", "per cent", points
+        ),
     }
 
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from assay.training import models
 from scripts.bench import diloco as bench
@@ -105,8 +104,7 @@ def test_every_arm_and_every_failure_runs(tmp_path: Path) -> None:
     bad = {n for n, r in results.items() if not math.isfinite(r.loss)}
     assert not bad - {"a Byzantine third, plain mean"}
     native = made.run("native", Arm(native=True), 0)
-    assert native.loss == pytest.approx(results[SINGLE].loss, rel=1e-2) and native.digest
-    assert torch.isfinite(torch.tensor(native.loss))
+    assert native.loss == pytest.approx(results[SINGLE].loss, rel=1e-2)
 
 
 @pytest.mark.slow
