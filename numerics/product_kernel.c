@@ -112,6 +112,10 @@ INLINED void square(const int32_t *pairs, int64_t width, int32_t *squares) {
     }
 }
 
+#if LANES == 16
+#include "pack_avx512.h"
+#endif
+
 /* Panels from `start` to `stop`, in the order in which the numbers lie. */
 INLINED void pack_as(const matrix *m, const packed *p, int64_t start, int64_t stop, int64_t width, int integers) {
     int by_grain = m->number_step != 1;
@@ -122,8 +126,16 @@ INLINED void pack_as(const matrix *m, const packed *p, int64_t start, int64_t st
         int64_t count = m->length - k < 2 * GRAIN ? m->length - k : 2 * GRAIN;
         int32_t *out = p->pairs + (panel * p->grains + grain) * GRAIN * width;
         const char *at = m->at + bytes(integers) * (row * m->row_step + k * m->number_step);
+        int32_t *squares = p->squares + (grain * p->panels + panel) * width;
+#if LANES == 16
+        if (!integers && (m->row_step == 1 || m->number_step == 1)) {
+            pack_lanes((const float *)at, m->row_step, m->number_step, rows, count, width, p->first + row,
+                       p->second + row, out, squares);
+            continue;
+        }
+#endif
         pack_grain(m, at, integers, rows, count, width, p->first + row, p->second + row, out);
-        square(out, width, p->squares + (grain * p->panels + panel) * width);
+        square(out, width, squares);
     }
 }
 
