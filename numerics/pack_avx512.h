@@ -17,7 +17,7 @@ static inline void write_pairs(const __m512i pairs[8], __mmask16 written, int64_
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++) {
         _mm512_mask_storeu_epi32(out + i * width, written, pairs[i]);
-        sum = (__m512i)dot((lanes)sum, (lanes)pairs[i], (lanes)pairs[i]);
+        sum = _mm512_add_epi32(sum, _mm512_madd_epi16(pairs[i], pairs[i]));
     }
     _mm512_mask_storeu_epi32(squares, written, sum);
 }

@@ -69,7 +69,12 @@ class Kernel:
 
 def build(source: Path, flags: Sequence[str] = ARITHMETIC_FLAGS) -> Kernel:
     """Compile, load and check a kernel. Raises Unusable."""
-    kernel = Kernel(compiled(source, flags))
+    return checked(compiled(source, flags))
+
+
+def checked(library: ctypes.CDLL) -> Kernel:
+    """The kernel of a library, compared with the definition. Raises Unusable."""
+    kernel = Kernel(library)
     for rows, others, length in ((1, 70, 300), (17, 33, 64), (40, 9, 131)):
         for threads in (1, 2):
             _check(kernel, rows, others, length, threads)
