@@ -16,6 +16,7 @@
 #                make faces: schemathesis on the HTTP faces; make ipfs: the Kubo adapter and our files on real IPFS
 # make kills      a thousand processes of all roles killed at random; make undone: blocks lost at every moment of a
 #                job's and a game's life; make age: 10,000 tasks, a day, and 500 junk challenges (each an hour)
+# make arm     the C kernels' ARM forms against the definition, in an emulator (gcc-aarch64-linux-gnu, qemu-user)
 # make kernels   the GPU's kernels against the definition, by Triton's interpreter (installed when asked)
 
 PYTHON ?= python3.11
@@ -28,7 +29,7 @@ NPM_STAMP := contracts/node_modules/.assay-installed
 HARDHAT_STAMP := tests/hardhat/node_modules/.assay-installed
 BUILT_STAMP := contracts/out-assay/.built
 
-.PHONY: bench-diloco bench-rl setup demo test test-contracts test-python test-slow browser site vectors games symbolic slither kernels second-chain lint lint-python lint-contracts check format clean
+.PHONY: bench-diloco bench-rl setup demo test test-contracts test-python test-slow browser site vectors games symbolic slither kernels arm second-chain lint lint-python lint-contracts check format clean
 
 setup: $(BUILT_STAMP)
 
@@ -87,6 +88,9 @@ symbolic: setup
 
 kernels: setup
 	scripts/prove/kernels.sh
+
+arm: setup
+	PYTHONPATH=. $(PY) scripts/prove/arm.py
 
 browser: setup
 	tests/browser/run.sh

@@ -7,6 +7,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 #if defined(__AVX512BW__)
@@ -20,7 +22,7 @@
 typedef int32_t lanes __attribute__((vector_size(4 * LANES)));
 typedef int32_t unaligned_lanes __attribute__((vector_size(4 * LANES), aligned(2), may_alias));
 
-/* sum + a.low * b.low + a.high * b.high in each lane; wraps where the caller lets it. */
+/* sum + a.low * b.low + a.high * b.high in each lane, `a` one pair in all of them; wraps where the caller lets it. */
 static inline lanes dot(lanes sum, lanes a, lanes b) {
 #if defined(__AVX512VNNI__)
     return (lanes)_mm512_dpwssd_epi32((__m512i)sum, (__m512i)a, (__m512i)b);
@@ -28,6 +30,10 @@ static inline lanes dot(lanes sum, lanes a, lanes b) {
     return sum + (lanes)_mm512_madd_epi16((__m512i)a, (__m512i)b);
 #elif defined(__AVX2__)
     return sum + (lanes)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#elif defined(__aarch64__)
+    int16x4_t pair = vget_low_s16(vreinterpretq_s16_s32((int32x4_t)a));
+    int32x4_t low = vmlal_lane_s16((int32x4_t)sum, vmovn_s32((int32x4_t)b), pair, 0);
+    return (lanes)vmlal_lane_s16(low, vshrn_n_s32((int32x4_t)b, 16), pair, 1);
 #else
     return sum + (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
 #endif

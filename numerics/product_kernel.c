@@ -9,26 +9,26 @@
 #include "lanes.h"
 
 /* A tile is HIGH rows of x, or some times STEP where x ends, by WIDE rows of y; its sums stay in registers, of which
- * there are 32 where lanes are 16, else 16. */
+ * there are 32 where lanes are 16 and on ARM, else 16. */
+#if defined(__ARM_FEATURE_DOTPROD)
+#define HIGH 8
+#define STEP 8
+#define WIDE 12
+#define WORDS 12 /* of i32, in which a row's numbers of a grain are packed */
+#else
 #if LANES == 16
 #define HIGH 12
+#define STEP 4
+#elif defined(__aarch64__)
+#define HIGH 8
 #define STEP 4
 #else
 #define HIGH 6
 #define STEP 2
 #endif
 #define WIDE (2 * LANES)
-
-typedef int32_t few __attribute__((vector_size(16), aligned(4), may_alias));
-
-/* a.low * b.low + a.high * b.high in each lane. */
-static inline few paired(few a, few b) {
-#if defined(__x86_64__)
-    return (few)_mm_madd_epi16((__m128i)a, (__m128i)b);
-#else
-    return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
+#define WORDS GRAIN
 #endif
-}
 
 #define GRAIN 8               /* pairs; a cut is some grains, of which one cannot overflow */
 #define LIMIT 0x1p62          /* of a product of two sums of squares */
@@ -66,10 +66,23 @@ INLINED int32_t number(const char *at, int64_t i, int integers, float first, flo
     return integers ? ((const int16_t *)at)[i] : quantised(((const float *)at)[i], first, second);
 }
 
+#if defined(__ARM_FEATURE_DOTPROD)
+#include "product_int8.h"
+#else
+typedef int32_t few __attribute__((vector_size(16), aligned(4), may_alias));
+
+/* a.low * b.low + a.high * b.high in each lane. */
+static inline few paired(few a, few b) {
+#if defined(__x86_64__)
+    return (few)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#else
+    return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
+#endif
+}
+
 /* GRAIN pairs of the numbers of `width` rows from `at` on, of which there are `rows` with `count` numbers. */
 INLINED void pack_grain(const matrix *m, const char *at, int integers, int64_t rows, int64_t count, int64_t width,
                         const float *first, const float *second, int32_t *out) {
-    int16_t q[WIDE][2 * GRAIN];
     if (rows < width || count < 2 * GRAIN) { /* at an edge */
         memset(out, 0, GRAIN * width * sizeof *out);
         for (int64_t r = 0; r < rows; r++)
@@ -85,6 +98,7 @@ INLINED void pack_grain(const matrix *m, const char *at, int integers, int64_t r
                          number(at, high + r, integers, first[r], second[r]) * 65536;
         }
     } else {
+        int16_t q[WIDE][2 * GRAIN];
         int64_t step = m->number_step;
         for (int64_t r = 0; r < width; r++) {
             int64_t from = r * m->row_step;
@@ -112,6 +126,64 @@ INLINED void square(const int32_t *pairs, int64_t width, int32_t *squares) {
     }
 }
 
+/* sums[r] = pairs of R rows of a panel of x by a panel of y. */
+#define TILE(R)                                                                                                        \
+    static void tile_##R(const int32_t *x, const int32_t *y, int64_t pairs, int32_t (*sums)[WIDE]) {                   \
+        lanes s[R][2];                                                                                                 \
+        _Pragma("GCC unroll 12") for (int r = 0; r < R; r++) s[r][0] = s[r][1] = (lanes){0};                           \
+        for (int64_t p = 0; p < pairs; p++, x += HIGH, y += WIDE) {                                                    \
+            __builtin_prefetch(x + 16 * HIGH);                                                                         \
+            __builtin_prefetch(y + 8 * WIDE), __builtin_prefetch(y + 8 * WIDE + LANES);                                \
+            lanes low = *(const unaligned_lanes *)y, high = *(const unaligned_lanes *)(y + LANES);                     \
+            _Pragma("GCC unroll 12") for (int r = 0; r < R; r++) {                                                     \
+                lanes one = (lanes){0} + x[r];                                                                         \
+                s[r][0] = dot(s[r][0], one, low);                                                                      \
+                s[r][1] = dot(s[r][1], one, high);                                                                     \
+            }                                                                                                          \
+        }                                                                                                              \
+        _Pragma("GCC unroll 12") for (int r = 0; r < R; r++) {                                                         \
+            *(unaligned_lanes *)sums[r] = s[r][0];                                                                     \
+            *(unaligned_lanes *)(sums[r] + LANES) = s[r][1];                                                           \
+        }                                                                                                              \
+    }
+
+#if HIGH == 12
+TILE(12)
+#endif
+#if HIGH >= 8
+TILE(8)
+#else
+TILE(6)
+TILE(2)
+#endif
+TILE(4)
+
+typedef void tile(const int32_t *, const int32_t *, int64_t, int32_t (*)[WIDE]);
+#if HIGH == 12
+static tile *const TILES[] = {tile_4, tile_8, tile_12};
+#elif HIGH == 8
+static tile *const TILES[] = {tile_4, tile_8};
+#else
+static tile *const TILES[] = {tile_2, tile_4, tile_6};
+#endif
+
+/* Sums of a panel of x by one of y, in `sums`; where there are several cuts in `total`, and then it says 1. */
+static int cell_sums(const int32_t *a, const int32_t *b, int64_t rows, const int64_t *cuts, int64_t cut_count,
+                     int32_t (*sums)[WIDE], double (*total)[WIDE]) {
+    for (int64_t c = 0; c < cut_count; c++) {
+        int64_t from = cuts[c] * GRAIN, pairs = cuts[c + 1] * GRAIN - from;
+        TILES[(rows - 1) / STEP](a + from * HIGH, b + from * WIDE, pairs, sums);
+        for (int64_t r = 0; r < rows && cut_count > 1; r++)
+            for (int64_t l = 0; l < WIDE; l++) total[r][l] = c ? total[r][l] + sums[r][l] : sums[r][l];
+    }
+    return cut_count > 1;
+}
+
+#if LANES == 16
+#include "pack_avx512.h"
+#endif
+#endif
+
 /* Panels from `start` to `stop`, in the order in which the numbers lie. */
 INLINED void pack_as(const matrix *m, const packed *p, int64_t start, int64_t stop, int64_t width, int integers) {
     int by_grain = m->number_step != 1;
@@ -120,10 +192,18 @@ INLINED void pack_as(const matrix *m, const packed *p, int64_t start, int64_t st
         int64_t grain = by_grain ? i / (stop - start) : i % p->grains, k = grain * 2 * GRAIN;
         int64_t rows = m->rows - row < width ? m->rows - row : width;
         int64_t count = m->length - k < 2 * GRAIN ? m->length - k : 2 * GRAIN;
-        int32_t *out = p->pairs + (panel * p->grains + grain) * GRAIN * width;
+        int32_t *out = p->pairs + (panel * p->grains + grain) * WORDS * width;
         const char *at = m->at + bytes(integers) * (row * m->row_step + k * m->number_step);
+        int32_t *squares = p->squares + (grain * p->panels + panel) * width;
+#if LANES == 16
+        if (!integers && (m->row_step == 1 || m->number_step == 1)) {
+            pack_lanes((const float *)at, m->row_step, m->number_step, rows, count, width, p->first + row,
+                       p->second + row, out, squares);
+            continue;
+        }
+#endif
         pack_grain(m, at, integers, rows, count, width, p->first + row, p->second + row, out);
-        square(out, width, p->squares + (grain * p->panels + panel) * width);
+        square(out, width, squares);
     }
 }
 
@@ -160,50 +240,13 @@ static int64_t cut(const packed *x, const packed *y, int64_t *cuts, int64_t *sum
     return count;
 }
 
-/* sums[r] = pairs of R rows of a panel of x by a panel of y. */
-#define TILE(R)                                                                                                        \
-    static void tile_##R(const int32_t *x, const int32_t *y, int64_t pairs, int32_t (*sums)[WIDE]) {                   \
-        lanes s[R][2];                                                                                                 \
-        _Pragma("GCC unroll 12") for (int r = 0; r < R; r++) s[r][0] = s[r][1] = (lanes){0};                           \
-        for (int64_t p = 0; p < pairs; p++, x += HIGH, y += WIDE) {                                                    \
-            __builtin_prefetch(x + 16 * HIGH);                                                                         \
-            __builtin_prefetch(y + 8 * WIDE), __builtin_prefetch(y + 8 * WIDE + LANES);                                \
-            lanes low = *(const unaligned_lanes *)y, high = *(const unaligned_lanes *)(y + LANES);                     \
-            _Pragma("GCC unroll 12") for (int r = 0; r < R; r++) {                                                     \
-                lanes one = (lanes){0} + x[r];                                                                         \
-                s[r][0] = dot(s[r][0], one, low);                                                                      \
-                s[r][1] = dot(s[r][1], one, high);                                                                     \
-            }                                                                                                          \
-        }                                                                                                              \
-        _Pragma("GCC unroll 12") for (int r = 0; r < R; r++) {                                                         \
-            *(unaligned_lanes *)sums[r] = s[r][0];                                                                     \
-            *(unaligned_lanes *)(sums[r] + LANES) = s[r][1];                                                           \
-        }                                                                                                              \
-    }
-
-#if HIGH == 12
-TILE(12)
-TILE(8)
-#else
-TILE(6)
-TILE(2)
-#endif
-TILE(4)
-
-typedef void tile(const int32_t *, const int32_t *, int64_t, int32_t (*)[WIDE]);
-#if HIGH == 12
-static tile *const TILES[] = {tile_4, tile_8, tile_12};
-#else
-static tile *const TILES[] = {tile_2, tile_4, tile_6};
-#endif
-
 /* One panel of x by one of y; what several cuts sum to is kept in `total`. Written are the sums themselves where there
  * is `exact`, else the products in `out`. */
 static void cell(const packed *x, int64_t i, int64_t x_rows, const packed *y, int64_t j, int64_t y_rows,
                  const int64_t *cuts, int64_t cut_count, const double *x_factors, const double *y_factors, float *out,
                  double *exact) {
     int64_t row = i * HIGH, column = j * WIDE, rows = x_rows - row, columns = y_rows - column;
-    const int32_t *a = x->pairs + i * x->grains * GRAIN * HIGH, *b = y->pairs + j * y->grains * GRAIN * WIDE;
+    const int32_t *a = x->pairs + i * x->grains * WORDS * HIGH, *b = y->pairs + j * y->grains * WORDS * WIDE;
     int32_t sums[HIGH][WIDE];
     double total[HIGH][WIDE], by[WIDE] = {0};
     rows = rows < HIGH ? rows : HIGH;
@@ -211,19 +254,14 @@ static void cell(const packed *x, int64_t i, int64_t x_rows, const packed *y, in
     memcpy(by, y_factors + column, columns * sizeof *by);
     for (int64_t r = 0; r < rows && !exact; r++) /* what is written in the end, by then in the first cache */
         for (int64_t l = 0; l < columns; l += 16) __builtin_prefetch(out + (row + r) * y_rows + column + l, 1);
-    for (int64_t c = 0; c < cut_count; c++) {
-        int64_t from = cuts[c] * GRAIN, pairs = cuts[c + 1] * GRAIN - from;
-        TILES[(rows - 1) / STEP](a + from * HIGH, b + from * WIDE, pairs, sums);
-        for (int64_t r = 0; r < rows && cut_count > 1; r++)
-            for (int64_t l = 0; l < WIDE; l++) total[r][l] = c ? total[r][l] + sums[r][l] : sums[r][l];
-    }
+    int wide = cell_sums(a, b, rows, cuts, cut_count, sums, total);
     for (int64_t r = 0; r < rows && exact; r++)
         for (int64_t l = 0; l < columns; l++)
-            exact[(row + r) * y_rows + column + l] = cut_count > 1 ? total[r][l] : sums[r][l];
+            exact[(row + r) * y_rows + column + l] = wide ? total[r][l] : sums[r][l];
     for (int64_t r = 0; r < rows && !exact; r++) {
         float made[WIDE];
         double factor = x_factors[row + r];
-        if (cut_count > 1)
+        if (wide)
             for (int64_t l = 0; l < WIDE; l++) made[l] = (float)(total[r][l] * factor * by[l]);
         else
             for (int64_t l = 0; l < WIDE; l++) made[l] = (float)(sums[r][l] * factor * by[l]);
@@ -238,7 +276,7 @@ static void cell(const packed *x, int64_t i, int64_t x_rows, const packed *y, in
 /* Its pairs are NULL where there is no memory. */
 static packed room(const matrix *m, int64_t width) {
     int64_t panels = (m->rows + width - 1) / width, grains = (m->length + 2 * GRAIN - 1) / (2 * GRAIN);
-    int64_t rows = panels * width, pairs = rows * grains * GRAIN, numbers = pairs + rows * grains + 2 * rows;
+    int64_t rows = panels * width, pairs = rows * grains * WORDS, numbers = pairs + rows * grains + 2 * rows;
     int32_t *from = aligned_alloc(64, (numbers * sizeof *from + 63) / 64 * 64);
     if (!from) return (packed){0};
     float *end = (float *)(from + numbers);
@@ -250,7 +288,7 @@ static packed room(const matrix *m, int64_t width) {
 /* out[x row][y row] of one x and one y, packed into a and b; `cuts` and `sums` are scratch. */
 static void multiply(const matrix *x, const packed *a, const double *x_factors, const matrix *y, const packed *b,
                      const double *y_factors, int64_t *cuts, int64_t *sums, float *out, double *exact, int threads) {
-    int64_t most = BLOCK_BYTES / (a->grains * GRAIN * HIGH * sizeof *a->pairs), cut_count = 0;
+    int64_t most = BLOCK_BYTES / (a->grains * WORDS * HIGH * sizeof *a->pairs), cut_count = 0;
     int64_t blocks = most > 1 ? (a->panels + most - 1) / most : a->panels;
     int64_t block = (a->panels + blocks - 1) / blocks; /* alike, so that threads have as much to do */
 #pragma omp parallel num_threads(threads) if (threads > 1)

@@ -104,7 +104,12 @@ class Kernel:
 
 def build(source: Path, flags: Sequence[str] = ARITHMETIC_FLAGS) -> Kernel:
     """Compile, load and check a kernel. Raises Unusable."""
-    kernel = Kernel(compiled(source, flags))
+    return checked(compiled(source, flags))
+
+
+def checked(library: ctypes.CDLL) -> Kernel:
+    """The kernel of a library, compared with the definition. Raises Unusable."""
+    kernel = Kernel(library)
     _check_plane(kernel)
     for length in (64, 131, 300):
         _check(kernel, length)

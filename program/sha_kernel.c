@@ -1,14 +1,19 @@
-/* SHA-256 over a tensor's tree (docs/protocol.md, 1.1 to 1.4), on the SHA instructions of x86 processors.
+/* SHA-256 over a tensor's tree (docs/protocol.md, 1.1 to 1.4), on the SHA instructions of x86 and ARM processors.
  *
  * One message after the other leaves the processor waiting for each round, so LANES messages take turns: 2.5 GB/s on
  * one core where one stream reaches 1.8. Nothing is allocated and no lock is held. program/sha_kernel.py compiles,
  * checks and calls this file; the definition is protocol/trees.py.
  *
- * Source: FIPS 180-4; the order of state words and of the message schedule is that of Intel's description of the
+ * Source: FIPS 180-4; on x86 the order of state words and of the message schedule is that of Intel's description of the
  * instructions (S. Gulley et al., "Intel SHA Extensions", 2013).
  */
+#if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
+#else
+#include <arm_neon.h>
+#include <sys/auxv.h>
+#endif
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -17,7 +22,13 @@
 #define BLOCK 64
 #define DIGEST 32
 #define LONGEST 2048 /* bytes in a leaf */
+#if defined(__x86_64__)
 #define WITH_SHA __attribute__((target("sha,sse4.1")))
+typedef __m128i words; /* four */
+#else
+#define WITH_SHA __attribute__((target("+crypto")))
+typedef uint32x4_t words;
+#endif
 
 typedef struct {
     const uint8_t *bytes;
@@ -34,6 +45,7 @@ static const uint32_t K[64] = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
+#if defined(__x86_64__)
 /* Whether this processor has the instructions. */
 int usable(void) {
     unsigned a, b, c, d;
@@ -41,7 +53,7 @@ int usable(void) {
 }
 
 /* One block of each lane into its state (words abef and cdgh). */
-WITH_SHA static void compress(__m128i abef[LANES], __m128i cdgh[LANES], const uint8_t *const block[LANES]) {
+WITH_SHA static void compress(words abef[LANES], words cdgh[LANES], const uint8_t *const block[LANES]) {
     const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
     __m128i x[LANES], y[LANES], w[LANES][4];
     for (int l = 0; l < LANES; l++) {
@@ -71,7 +83,12 @@ WITH_SHA static void compress(__m128i abef[LANES], __m128i cdgh[LANES], const ui
     }
 }
 
-WITH_SHA static void write_digest(uint8_t *out, __m128i abef, __m128i cdgh) {
+WITH_SHA static void begin(words *abef, words *cdgh) {
+    *abef = _mm_set_epi32(0x6a09e667, (int)0xbb67ae85, 0x510e527f, (int)0x9b05688c);
+    *cdgh = _mm_set_epi32(0x3c6ef372, (int)0xa54ff53a, 0x1f83d9ab, 0x5be0cd19);
+}
+
+WITH_SHA static void write_digest(uint8_t *out, words abef, words cdgh) {
     uint32_t p[4], q[4];
     memcpy(p, &abef, 16);
     memcpy(q, &cdgh, 16);
@@ -81,6 +98,49 @@ WITH_SHA static void write_digest(uint8_t *out, __m128i abef, __m128i cdgh) {
         memcpy(out + 4 * j, &big, 4);
     }
 }
+#else
+#define HAS_SHA2 (1 << 6) /* of Linux's capabilities of 64-bit ARM */
+
+/* Whether this processor has the instructions. */
+int usable(void) { return (getauxval(AT_HWCAP) & HAS_SHA2) != 0; }
+
+/* One block of each lane into its state (words abcd and efgh). */
+WITH_SHA static void compress(words abcd[LANES], words efgh[LANES], const uint8_t *const block[LANES]) {
+    words x[LANES], y[LANES], w[LANES][4];
+    for (int l = 0; l < LANES; l++) {
+        x[l] = abcd[l];
+        y[l] = efgh[l];
+        for (int j = 0; j < 4; j++) w[l][j] = vreinterpretq_u32_u8(vrev32q_u8(vld1q_u8(block[l] + 16 * j)));
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++) {
+        const words k = vld1q_u32(K + 4 * i);
+#pragma GCC unroll 4
+        for (int l = 0; l < LANES; l++) {
+            const words now = w[l][i & 3], sum = vaddq_u32(now, k), before = x[l];
+            x[l] = vsha256hq_u32(before, y[l], sum);
+            y[l] = vsha256h2q_u32(y[l], before, sum);
+            if (i < 12)
+                w[l][i & 3] = vsha256su1q_u32(vsha256su0q_u32(now, w[l][(i + 1) & 3]), w[l][(i + 2) & 3],
+                                              w[l][(i + 3) & 3]);
+        }
+    }
+    for (int l = 0; l < LANES; l++) {
+        abcd[l] = vaddq_u32(abcd[l], x[l]);
+        efgh[l] = vaddq_u32(efgh[l], y[l]);
+    }
+}
+
+WITH_SHA static void begin(words *abcd, words *efgh) {
+    *abcd = (words){0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a};
+    *efgh = (words){0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+}
+
+WITH_SHA static void write_digest(uint8_t *out, words abcd, words efgh) {
+    vst1q_u8(out, vrev32q_u8(vreinterpretq_u8_u32(abcd)));
+    vst1q_u8(out + 16, vrev32q_u8(vreinterpretq_u8_u32(efgh)));
+}
+#endif
 
 /* The message's first block, and its last one or two with padding: what does not lie in `data` as it is hashed. */
 static void edges(uint8_t head[BLOCK], uint8_t tail[2 * BLOCK], size_t tails, const uint8_t *data, size_t size, Prefix p) {
@@ -103,19 +163,18 @@ static void edges(uint8_t head[BLOCK], uint8_t tail[2 * BLOCK], size_t tails, co
 WITH_SHA static void hash_lanes(const uint8_t *const data[LANES], size_t size, Prefix p, uint8_t out[LANES][DIGEST]) {
     const size_t total = p.size + size, whole = total / BLOCK, tails = total % BLOCK + 9 > BLOCK ? 2 : 1;
     uint8_t head[LANES][BLOCK], tail[LANES][2 * BLOCK];
-    __m128i abef[LANES], cdgh[LANES];
+    words state[2][LANES];
     const uint8_t *block[LANES];
     for (int l = 0; l < LANES; l++) {
         edges(head[l], tail[l], tails, data[l], size, p);
-        abef[l] = _mm_set_epi32(0x6a09e667, (int)0xbb67ae85, 0x510e527f, (int)0x9b05688c);
-        cdgh[l] = _mm_set_epi32(0x3c6ef372, (int)0xa54ff53a, 0x1f83d9ab, 0x5be0cd19);
+        begin(state[0] + l, state[1] + l);
     }
     for (size_t b = 0; b < whole + tails; b++) {
         for (int l = 0; l < LANES; l++)
             block[l] = b >= whole ? tail[l] + (b - whole) * BLOCK : b ? data[l] + b * BLOCK - p.size : head[l];
-        compress(abef, cdgh, block);
+        compress(state[0], state[1], block);
     }
-    for (int l = 0; l < LANES; l++) write_digest(out[l], abef[l], cdgh[l]);
+    for (int l = 0; l < LANES; l++) write_digest(out[l], state[0][l], state[1][l]);
 }
 
 /* The bytes with every NaN of these f32 written 0x7fc00000: themselves if there is none, else a copy in `room`. */

@@ -4,7 +4,7 @@ Contract: `load` compiles ``sha_kernel.c`` once a process (half a second), into 
 when it returns, and compares it with ``protocol.trees`` before it is given to anybody. Where there is no
 compiler or no such processor, or another root comes out, the answer is None with a warning: then
 ``protocol.trees`` hashes at less than half the speed. A call holds no lock of Python's, so threads hash
-beside anything. Not guaranteed: a kernel elsewhere than on x86.
+beside anything. Not guaranteed: a kernel elsewhere than on x86 and 64-bit ARM under Linux.
 
 Source: docs/decisions/0014-hashing-beside-compute.md.
 """
@@ -49,7 +49,11 @@ class Kernel:
 
 def build(source: Path) -> Kernel:
     """Compile, load and check a kernel. Raises Unusable."""
-    library = compiled(source)
+    return checked(compiled(source))
+
+
+def checked(library: ctypes.CDLL) -> Kernel:
+    """The kernel of a library, compared with the definition. Raises Unusable."""
     if not library.usable():
         raise Unusable("its processor has no SHA-256 instructions")
     kernel = Kernel(library)
