@@ -14,7 +14,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from assay.client.following import Losses, follow
-from assay.client.receipt import INNER, MANIFEST, MODEL, OUTER, body_of, write_receipt
+from assay.client.receipt import MANIFEST, MODEL, body_of, program_files, write_receipt
 from assay.node.artifacts import LoadedJob, ResourceLimits, load_job, raw_cid
 from assay.node.divergence import not_finite
 from assay.node.rounds import standing
@@ -48,6 +48,13 @@ def _divergence(
     return str(found) if found else "diverged at a step that its published states do not tell"
 
 
+def _programs(files: LoadedJob) -> dict[str, bytes]:
+    """Every loop's program, by the name of its file."""
+    every = (("inner", files.tasks), ("outer", files.outers))
+    named = [(program_files(word, len(programs)), programs) for word, programs in every]
+    return {name: isa.encode(p) for names, programs in named for name, p in zip(names, programs, strict=True)}
+
+
 def fetch(
     market: MarketView,
     blocks: Blocks,
@@ -74,7 +81,7 @@ def fetch(
     if last is None or last.status.phase != Phase.SETTLED:
         raise NotSettled("the last round's outer claim is not settled", hint="read the chain again")
     state_provider = StateProvider(market, blocks, job_id, Work(job.terms, files))
-    found = state_provider.some(last, 1, range(files.inner.params))
+    found = state_provider.some(last, job.terms.outer_segments, range(job.terms.params))
     if not isinstance(found, list):
         raise Stop(
             f"the settled outer claim is false: {found}",
@@ -82,7 +89,7 @@ def fetch(
             code="false-claim",
         )
     params = parameters(files, found)
-    slots = state_provider.slots(last, 1)
+    slots = state_provider.slots(last, job.terms.outer_segments)
     assert slots is not None  # of a state that was read or computed
     tree = trees.build([slot.root for slot in slots])
     body: dict[str, Any] = {
@@ -92,8 +99,7 @@ def fetch(
     }
     written = {
         MODEL: save_tensors({name: tensor.contiguous() for name, tensor in params.items()}),
-        INNER: isa.encode(files.inner),
-        OUTER: isa.encode(files.outer),
+        **_programs(files),
         MANIFEST: blocks.get(raw_cid(job.terms.manifest)),
     }
     write_receipt(folder, body, written)

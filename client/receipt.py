@@ -1,4 +1,4 @@
-"""What a client keeps of a finished job: the receipt, as docs/formats.md section 7 says it (assay/receipt/2).
+"""What a client keeps of a finished job: the receipt, as docs/formats.md section 7 says it (assay/receipt/3).
 
 Contract: a receipt carries what its job's and its claims' ids are hashes of, word by word as the contracts
 encode it, so that everybody recomputes them; a struct that changes changes nothing here. `read_receipt` gives
@@ -22,6 +22,7 @@ from assay.node.artifacts import canonical_json, parse_canonical
 from assay.protocol.demands import DemandView
 from assay.protocol.encoding import decode, encode, words
 from assay.protocol.errors import Stop
+from assay.protocol.params import MAX_LOOPS
 from assay.protocol.types import (
     Address,
     Chain,
@@ -35,10 +36,12 @@ from assay.protocol.types import (
     Vote,
 )
 
-SCHEMA = "assay/receipt/2"
+SCHEMA = "assay/receipt/3"
 RECEIPT, MODEL, INNER, OUTER = "receipt.json", "model.safetensors", "inner.program", "outer.program"
 MANIFEST = "manifest.json"
 FILES = (MODEL, INNER, OUTER, MANIFEST)
+_LATER_PROGRAMS = frozenset(f"{word}-{n}.program" for word in ("inner", "outer") for n in range(1, MAX_LOOPS))
+"""Of the loops after the first."""
 MAX_RECEIPT_BYTES = 64 << 20
 _FIELDS = {"schema", "seal", "files", "chain", "block", "rounds", "job", "terms", "claims", "disputes"}
 _FIELDS |= {"demands", "proof", "diverged"}
@@ -146,6 +149,11 @@ def demand_json(view: DemandView) -> dict[str, Any]:
     }
 
 
+def program_files(word: str, count: int) -> list[str]:
+    """Names of the files with the programs of a kind of claim's loops, in order; `word`: inner or outer."""
+    return [f"{word}.program", *(f"{word}-{n}.program" for n in range(1, count))]
+
+
 def body_of(
     chain: Chain,
     block: int,
@@ -207,9 +215,10 @@ def _open(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
         raise bad(f"{RECEIPT} was changed after it was written")
     if set(body) != _FIELDS:
         raise bad(f"{RECEIPT} has other fields than {SCHEMA}")
-    if not isinstance(body["files"], dict) or set(body["files"]) != set(FILES):
+    named = body["files"]
+    if not isinstance(named, dict) or not set(FILES) <= set(named) <= {*FILES, *_LATER_PROGRAMS}:
         raise bad(f"{RECEIPT} does not name the files {sorted(FILES)}")
-    files = {name: _read(folder, name) for name in FILES}
+    files = {name: _read(folder, name) for name in sorted(named)}
     for name, data in files.items():
         if sha256(data).hexdigest() != body["files"][name]:
             raise bad(f"{name} was changed after it was fetched")

@@ -17,17 +17,16 @@ from safetensors.torch import load as load_tensors
 from torch import Tensor
 
 from assay.client.receipt import (
-    INNER,
     MANIFEST,
     MODEL,
-    OUTER,
     Receipt,
     bad,
     claim_id_of,
     derived_job_id,
+    program_files,
     read_receipt,
 )
-from assay.node.artifacts import program_ref
+from assay.node.artifacts import WORDS, program_ref
 from assay.node.divergence import not_finite
 from assay.numerics.encoding import EncodingError, to_bytes
 from assay.program.isa import MalformedProgram, Program, decode
@@ -78,9 +77,7 @@ def replayed_segments(terms: Terms, claims: list[ClaimView]) -> tuple[int, int]:
             seen: set[int] = set()
             for vote in view.votes:
                 if vote.revealed and vote.valid:
-                    drawn = sampling.sample_segments(
-                        view.status.seed, vote.verifier, terms.samples, terms.segments
-                    )
+                    drawn = sampling.sample_segments(view.status.seed, vote.verifier, terms.loops)
                     seen.update(drawn)
             replayed += len(seen)
     return replayed, segments
@@ -118,7 +115,7 @@ def _check_roots(receipt: Receipt) -> None:
     """Each claim's state roots, and the traces of each vote, are the leaves of what it committed to."""
     terms = receipt.terms
     for view in receipt.claims:
-        claim, leaves = view.claim, 2 if view.claim.kind == Kind.OUTER else terms.segments + 1
+        claim, leaves = view.claim, terms.segments_of(view.claim.kind) + 1
         ends = [claim.input_root, claim.output_root]
         whole = len(view.roots) == leaves and all(len(root) == 32 for root in view.roots)
         if not whole or trees.root(view.roots) != claim.segments_root:
@@ -166,18 +163,29 @@ def _check_program(receipt: Receipt, name: str, ref: ProgramRef) -> Program:
     return program
 
 
+def _check_programs(receipt: Receipt) -> Program:
+    """Every loop's program; the first of a task."""
+    programs = []
+    for kind, word in WORDS.items():
+        for number, name in enumerate(program_files(word, len(receipt.terms.loops_of(kind)))):
+            programs.append(_check_program(receipt, name, receipt.terms.program(kind, number)))
+    if len(programs) != len(receipt.files) - 2:
+        raise bad("it names more programs than its terms have loops")
+    return programs[0]
+
+
 def _check_model(receipt: Receipt, program: Program, root: bytes) -> dict[str, Tensor]:
     """The parameters, whose tensor roots are the first leaves of the last outer state."""
     terms = receipt.terms
     if sha256(receipt.files[MANIFEST]).digest() != terms.manifest:
         raise bad(f"{MANIFEST} is not the manifest of the terms")
-    names = receipt.manifest["slots"][: terms.inner.params]
+    names = receipt.manifest["slots"][: terms.params]
     try:
         tensors: dict[str, Tensor] = load_tensors(receipt.files[MODEL])
     except (SafetensorError, ValueError) as error:
         raise bad(f"{MODEL}: {error}") from error
-    if len(names) != terms.inner.params or set(tensors) != set(names):
-        raise bad(f"{MODEL} does not hold the {terms.inner.params} parameters of the job")
+    if len(names) != terms.params or set(tensors) != set(names):
+        raise bad(f"{MODEL} does not hold the {terms.params} parameters of the job")
     for name, node in zip(names, program.state, strict=False):
         if tuple(tensors[name].shape) != tuple(node.shape):
             raise bad(f"{MODEL}: {name} has another shape than the program's slot")
@@ -185,7 +193,7 @@ def _check_model(receipt: Receipt, program: Program, root: bytes) -> dict[str, T
         roots = [trees.tensor_root(to_bytes(tensors[name])) for name in names]
     except EncodingError as error:
         raise bad(f"{MODEL}: {error}") from error
-    if not trees.verify_range(root, terms.outer.slots, 0, roots, receipt.proof):
+    if not trees.verify_range(root, terms.outer_slots, 0, roots, receipt.proof):
         raise bad("the parameters do not lead to the last outer claim's output root")
     return {name: tensors[name] for name in names}
 
@@ -199,8 +207,7 @@ def verify(folder: Path) -> Verified:
         _check_terms(terms)
         _check_roots(receipt)
         outer, missing = _check_places(receipt)
-        inner = _check_program(receipt, INNER, terms.inner)
-        _check_program(receipt, OUTER, terms.outer)
+        inner = _check_programs(receipt)
         params = _check_model(receipt, inner, outer[-1].output_root)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise bad(f"the receipt lacks or garbles {error}") from error

@@ -27,9 +27,10 @@ def own_replay(state_provider: StateProvider, view: GameView, claim: ClaimView) 
         return _said([], True, f"the state before segment {game.segment} is not what it must be")
     kind, work = claim.claim.kind, state_provider.work
     replay = work.replay(kind, claim.claim.round, claim.claim.shard, game.segment, start.state)
-    mine, claimed = replay.root(work.segment_steps(kind)), claim.roots[game.segment + 1]
+    steps = work.segment_steps(kind, game.segment)
+    mine, claimed = replay.root(steps), claim.roots[game.segment + 1]
     levels = [_level(f"end of segment {game.segment}", mine, claimed)]
-    if game.steps == 1 and work.segment_steps(kind) > 1:
+    if game.steps == 1 and steps > 1:
         at = game.step - replay.first_step
         levels.append(_level(f"state before step {game.step}", replay.root(at), game.in_root))
         levels.append(_level(f"state after step {game.step}", replay.root(at + 1), game.out_root))

@@ -15,6 +15,7 @@ from assay.app.games import WHAT_IS_ASKED, side_to_move, state_of
 from assay.client.following import follow
 from assay.client.job_events import events_between
 from assay.protocol import sampling
+from assay.protocol.loops import trained_steps
 from assay.protocol.ports import MarketView
 from assay.protocol.types import (
     ZERO_ADDRESS,
@@ -25,6 +26,7 @@ from assay.protocol.types import (
     JobId,
     JobView,
     Kind,
+    Loop,
     Phase,
     Role,
     Terms,
@@ -88,13 +90,14 @@ def game_line(view: GameView, now: int, names: Names) -> dict[str, Any]:
     }
 
 
-def segment_states(view: ClaimView, games: Sequence[GameView], samples: int, segments: int) -> list[str]:
+def segment_states(view: ClaimView, games: Sequence[GameView], loops: Sequence[Loop]) -> list[str]:
     """Of each segment of a task: convicted, disputed, replayed (by a verifier who vouched for it) or
     committed."""
+    segments = sum(loop.segments for loop in loops)
     states = ["committed"] * segments
     for vote in view.votes:
         if vote.revealed and vote.valid and view.status.seed != ZERO_DIGEST:
-            for s in sampling.sample_segments(view.status.seed, vote.verifier, samples, segments):
+            for s in sampling.sample_segments(view.status.seed, vote.verifier, loops):
                 states[s] = "replayed"
     for game in games:
         if game.game.claim_id != view.claim_id or game.game.ballot or not game.game.segment < segments:
@@ -117,9 +120,9 @@ def job_view(
     tasks, points = [], []
     for view in claims:
         if view.claim.kind == Kind.TASK and view.status.phase != Phase.VOID:
-            states = segment_states(view, games, terms.samples, terms.segments)
+            states = segment_states(view, games, terms.loops)
             tasks.append(_task(view, states, games, names))
-            points += _points(view, states, terms.steps_per_round, terms.segment_steps, curve)
+            points += _points(view, states, terms, curve)
     holders = [market.holder(job_id, shard).solver for shard in range(terms.shards)]
     return {
         **_job_line(job, names),
@@ -152,7 +155,7 @@ def coverage(tasks: Sequence[Mapping[str, Any]], terms: Terms) -> dict[str, Any]
     anywhere escapes: those that have voted, and, before a draw, all seats with honest verifiers in them."""
     states = [state for task in tasks if task["standing"] for state in task["segments"]]
     replayed = states.count("replayed")
-    drawn = 1 - terms.samples / terms.segments
+    drawn = max(1 - loop.samples / loop.segments for loop in terms.loops)
     return {
         "replayed": replayed,
         "segments": len(states),
@@ -161,9 +164,7 @@ def coverage(tasks: Sequence[Mapping[str, Any]], terms: Terms) -> dict[str, Any]
     }
 
 
-def _task(
-    view: ClaimView, states: Sequence[str], games: Sequence[GameView], names: Names
-) -> dict[str, Any]:
+def _task(view: ClaimView, states: Sequence[str], games: Sequence[GameView], names: Names) -> dict[str, Any]:
     claim, status = view.claim, view.status
     own = [game for game in games if game.game.claim_id == view.claim_id]
     return {
@@ -186,14 +187,12 @@ def _task(
     }
 
 
-def _points(
-    view: ClaimView, states: Sequence[str], steps: int, segment_steps: int, curve: Curve
-) -> list[dict[str, Any]]:
+def _points(view: ClaimView, states: Sequence[str], terms: Terms, curve: Curve) -> list[dict[str, Any]]:
     """Losses at the ends of a claim's segments, with what is known of the segment that led there."""
     claim = view.claim
     return [
         {
-            "step": claim.round * steps + (i + 1) * segment_steps,
+            "step": claim.round * terms.steps_per_round + trained_steps(terms, i + 1),
             "shard": claim.shard,
             "claim": view.claim_id.hex(),
             "state": state,

@@ -48,10 +48,11 @@ def program_root(data):
 
 def main(folder):
     receipt = json.loads((folder / "receipt.json").read_bytes())
-    assert receipt["schema"] == "assay/receipt/2"
+    assert receipt["schema"] == "assay/receipt/3"
     preimage = receipt["chain"]["id"].to_bytes(32, "big") + bytes(12)
-    preimage += bytes.fromhex(receipt["chain"]["contracts"]["Jobs"][2:] + receipt["terms"])
-    job, terms = keccak.new(digest_bits=256, data=preimage).digest(), words(receipt["terms"])
+    preimage += bytes.fromhex(receipt["chain"]["contracts"]["Jobs"][2:]) + (96).to_bytes(32, "big")
+    terms = words(receipt["terms"])[1:]  # after the word that says where they begin
+    job = keccak.new(digest_bits=256, data=preimage + b"".join(terms)).digest()
     assert job.hex() == receipt["job"], "the job's id is not the hash of its terms"
     outputs = {}
     for entry in receipt["claims"]:
@@ -62,16 +63,18 @@ def main(folder):
             outputs[number(claim[2])] = claim[7]
     assert sorted(outputs) == list(range(receipt["rounds"])), "a round is not settled"
     manifest = (folder / "manifest.json").read_bytes()
-    files = [sha256(manifest).digest()]
-    files += [program_root((folder / name).read_bytes()) for name in ("inner.program", "outer.program")]
-    assert files == [terms[12], terms[1], terms[5]], "a file that the terms do not name"
+    assert sha256(manifest).digest() == terms[4], "a manifest that the terms do not name"
+    for word, at in ("inner", number(terms[41]) // 32), ("outer", number(terms[42]) // 32):
+        for i in range(number(terms[at])):  # loops, of five words each
+            data = (folder / (f"{word}-{i}.program" if i else f"{word}.program")).read_bytes()
+            assert program_root(data) == terms[at + 1 + 5 * i], "a program that the terms do not name"
     model = (folder / "model.safetensors").read_bytes()
     size = struct.unpack("<Q", model[:8])[0]
     header, data, roots = json.loads(model[8 : 8 + size]), model[8 + size :], []
-    for name in json.loads(manifest)["slots"][: number(terms[4])]:
+    for name in json.loads(manifest)["slots"][: number(terms[11])]:
         raw = data[slice(*header[name]["data_offsets"])]
         roots.append(leaf_root([raw[at : at + 2048] for at in range(0, len(raw), 2048)]))
-    root = fold(roots, words("".join(receipt["proof"])), number(terms[7]))
+    root = fold(roots, words("".join(receipt["proof"])), number(terms[10]))
     assert root == outputs[receipt["rounds"] - 1], "the model is not part of the last output root"
     print(f"consistent with its receipt: job {job.hex()}, {len(receipt['claims'])} claims, root {root.hex()}")
 

@@ -23,6 +23,7 @@ from assay.training.optimisers import AdamW, Lion, Optimiser, Sgd
 from assay.training.outer import DiLoCo
 from assay.training.precision import Precisions
 from assay.training.recipe import Recipe
+from assay.training.rounds import check_rounds
 from assay.training.schedules import Schedule
 
 
@@ -145,6 +146,7 @@ def _described(made: Recipe, source: str | None) -> dict[str, Any]:
 def build(file: JobFile, own: Recipe | None = None) -> JobArtifacts:
     """Trace the job's step and make every file that it needs; `own` as in `recipe_of`. Raises Stop."""
     made, training = recipe_of(file, own), file.training
+    check_rounds(file.outer.algorithm, training.steps_per_round, training.segment_steps)
     assert made.optimiser is not None, "recipe_of gives one"
     source = file.model.source if isinstance(file.model, OwnModel) else None
     return build_job(
@@ -155,6 +157,7 @@ def build(file: JobFile, own: Recipe | None = None) -> JobArtifacts:
         batch=training.batch,
         shards=training.shards,
         outer=DiLoCo(file.outer.learning_rate, file.outer.momentum),
+        algorithm=file.outer.algorithm,
         accumulate=training.accumulate,
         seed=training.seed if source else 0,
         description=_described(made, source),

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from assay.client.posting import estimate
 from assay.jobfile.read import JobFile
 from assay.jobfile.terms import conditions_of, terms_of
-from assay.node.artifacts import Published, program_ref, sizes_of
+from assay.node.artifacts import Published, check_shapes, program_ref, sizes_of
 from assay.protocol.params import admitting, worst_case
-from assay.protocol.types import Address, Seconds, Terms, Wei
+from assay.protocol.types import Address, Kind, Seconds, Terms, Wei
 from assay.training.job import JobArtifacts
 
 
@@ -21,18 +21,22 @@ def drafted(body: JobFile, files: JobArtifacts) -> Terms:
     """The terms of a job that was traced and not published. Raises BadConditions, BadTerms."""
     published = Published(
         b"\1" * 32,
-        program_ref(files.inner),
-        program_ref(files.outer),
+        tuple(program_ref(program) for program in files.tasks),
+        tuple(program_ref(program) for program in files.outers),
+        files.main,
+        files.links,
+        files.outer_links,
         files.records.tree.root,
         bytes(32),
         bytes(32),
         len(files.records),
         files.records.record_size,
-        sizes_of(files.inner, files.outer),
+        sizes_of(*files.tasks, *files.outers),
     )
     conditions = conditions_of(body)
     terms = terms_of(body, published, bytes(32), Address("0x" + "11" * 20), 0)
     estimate(terms, conditions, admitting(conditions))
+    check_shapes({Kind.TASK: files.tasks, Kind.OUTER: files.outers}, terms)
     return terms
 
 
@@ -73,7 +77,7 @@ def estimated(terms: Terms, batch: int, state: int) -> Estimate:
     votes = Wei(tasks * terms.verifiers * terms.verifier_fee)
     least = Wei(tasks * terms.price_floor + votes + terms.rounds * terms.outer_fee)
     steps = tasks * terms.steps_per_round
-    segments = -(-terms.steps_per_round // terms.segment_steps)
+    segments = terms.segments
     return Estimate(
         least=least,
         most=worst_case(terms),

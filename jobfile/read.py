@@ -190,8 +190,22 @@ class PrecisionSection(_Section):
 
 
 class Outer(_Section):
-    """DiLoCo's outer optimiser: Nesterov momentum on the mean pseudo-gradient."""
+    """What shards send and how the parameters follow, by its name in ``training.rounds``; the rate and the
+    momentum of its outer rule."""
 
+    algorithm: Literal[
+        "fedavg",
+        "fedopt",
+        "diloco",
+        "diloco-u8",
+        "diloco-4bit",
+        "diloco-2bit",
+        "muloco",
+        "demo",
+        "sparseloco",
+        "diloco-trimmed",
+        "diloco-centred",
+    ]
     learning_rate: Number
     momentum: Number
 

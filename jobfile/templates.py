@@ -25,7 +25,8 @@ rounds = {rounds}                  # outer steps
 steps_per_round = 64        # inner steps between two outer steps
 segment_steps = 4           # a solver commits to its state this often; a verifier replays whole segments
 
-[outer]                     # DiLoCo: Nesterov momentum on the mean change of the shards
+[outer]                     # what shards send, and how the parameters follow
+algorithm = "diloco"        # Nesterov momentum on the mean change; others: docs/concepts.md
 learning_rate = 0.7
 momentum = 0.9
 

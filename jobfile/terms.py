@@ -8,6 +8,7 @@ from __future__ import annotations
 from assay.jobfile.read import JobFile
 from assay.node.artifacts import Published
 from assay.protocol.types import Address, Conditions, Seconds, Terms, Wei
+from assay.training.rounds import loops_of
 
 
 def conditions_of(file: JobFile) -> Conditions:
@@ -15,7 +16,7 @@ def conditions_of(file: JobFile) -> Conditions:
     verification, times, money, rest = file.verification, file.times, file.money, file.conditions
     return Conditions(
         verifiers=verification.verifiers,
-        samples=verification.samples,
+        samples=verification.samples + loops_of(file.outer.algorithm) - 1,
         seed_delay=verification.seed_delay_blocks,
         vote_time=Seconds(times.vote),
         reveal_time=Seconds(times.reveal),
@@ -40,8 +41,6 @@ def terms_of(file: JobFile, published: Published, class_id: bytes, client: Addre
     training, verification, times, money = file.training, file.verification, file.times, file.money
     return Terms(
         client=client,
-        inner=published.inner,
-        outer=published.outer,
         dataset_root=published.dataset_root,
         genesis_root=published.genesis_root,
         outer_genesis_root=published.outer_genesis_root,
@@ -53,9 +52,6 @@ def terms_of(file: JobFile, published: Published, class_id: bytes, client: Addre
         shards=training.shards,
         min_shards=training.min_shards,
         rounds=training.rounds,
-        steps_per_round=training.steps_per_round,
-        segment_steps=training.segment_steps,
-        samples=verification.samples,
         verifiers=verification.verifiers,
         seed_delay=verification.seed_delay_blocks,
         max_unsettled=verification.max_unsettled_rounds,
@@ -79,4 +75,5 @@ def terms_of(file: JobFile, published: Published, class_id: bytes, client: Addre
         verifier_stake=Wei(money.verifier_stake),
         challenge_bond=Wei(money.challenge_bond),
         miss_penalty=Wei(money.miss_penalty),
+        **published.shape(training.steps_per_round, training.segment_steps, verification.samples),
     )

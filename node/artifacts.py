@@ -11,7 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from hashlib import sha256
 from typing import Any, Protocol
@@ -30,17 +30,21 @@ from assay.numerics.encoding import EncodingError, from_bytes
 from assay.program import isa
 from assay.program.execute import TORCH_DTYPES, Records
 from assay.program.hashing_threads import tensor_root
-from assay.program.isa import MalformedProgram, Node, Program
+from assay.program.isa import DType, MalformedProgram, Node, Program
 from assay.program.validate import measure, validate
 from assay.protocol.errors import Stop
+from assay.protocol.loops import round_shape
+from assay.protocol.params import MAX_LOOPS
 from assay.protocol.ports import RAW, Blocks
-from assay.protocol.types import ProgramRef, Terms
+from assay.protocol.types import NO_SLOT, Kind, Link, Loop, Origin, ProgramRef, Terms
 
-JOB_SCHEMA = "assay/job/2"
+JOB_SCHEMA = "assay/job/3"
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_NAME_CHARS = 256
 MAX_NESTING = 16
 
+WORDS = {Kind.TASK: "inner", Kind.OUTER: "outer"}
+"""What the manifest calls a kind of claim's programs."""
 State = list[Tensor]
 
 
@@ -76,9 +80,15 @@ class JobFiles(Protocol):
     """What a client publishes (``training.job.JobArtifacts``)."""
 
     @property
-    def inner(self) -> Program: ...
+    def tasks(self) -> Sequence[Program]: ...
     @property
-    def outer(self) -> Program: ...
+    def outers(self) -> Sequence[Program]: ...
+    @property
+    def main(self) -> int: ...
+    @property
+    def links(self) -> Sequence[Link]: ...
+    @property
+    def outer_links(self) -> Sequence[Link]: ...
     @property
     def records(self) -> Records | None: ...
     @property
@@ -93,15 +103,27 @@ class JobFiles(Protocol):
 
 @dataclass(frozen=True)
 class LoadedJob:
-    """A job's files, checked against its terms."""
+    """A job's files, checked against its terms: the programs of a task's loops and of an outer claim's."""
 
-    inner: Program
-    outer: Program
+    tasks: tuple[Program, ...]
+    outers: tuple[Program, ...]
+    main: int
+    """Which of the task's loops is its training: the longest."""
     records: Records | None
     genesis: State
     outer_genesis: State
     slot_names: tuple[str, ...]
     model: dict[str, Any]
+
+    @property
+    def inner(self) -> Program:
+        """The program of a task's main loop."""
+        return self.tasks[self.main]
+
+    @property
+    def outer(self) -> Program:
+        """The program of an outer claim's first loop."""
+        return self.outers[0]
 
 
 @dataclass(frozen=True)
@@ -118,8 +140,11 @@ class Published:
     """Where a job's files are, and the roots that go into its terms."""
 
     manifest: bytes
-    inner: ProgramRef
-    outer: ProgramRef
+    tasks: tuple[ProgramRef, ...]
+    outers: tuple[ProgramRef, ...]
+    main: int
+    links: tuple[Link, ...]
+    outer_links: tuple[Link, ...]
     dataset_root: bytes
     genesis_root: bytes
     outer_genesis_root: bytes
@@ -127,12 +152,24 @@ class Published:
     record_size: int
     sizes: Sizes
 
+    def shape(self, steps: int, segment_steps: int, samples: int) -> dict[str, Any]:
+        """What the terms say of a round: the main loop with these steps, segments and samples; all other
+        loops are one step each, which every drawn verifier replays."""
+        tasks = [
+            Loop(ref.root, ref.nodes, steps, segment_steps, samples)
+            if number == self.main
+            else Loop(ref.root, ref.nodes, 1, 1, 1)
+            for number, ref in enumerate(self.tasks)
+        ]
+        outers = [Loop(ref.root, ref.nodes, 1, 1, 0) for ref in self.outers]
+        return round_shape(tasks, outers, (self.links, self.outer_links), self.tasks[0].params)
 
-def sizes_of(inner: Program, outer: Program) -> Sizes:
+
+def sizes_of(*programs: Program) -> Sizes:
     """What the terms have to declare about a job's programs, which are valid ones."""
-    costs = measure(inner), measure(outer)
+    costs = [measure(program) for program in programs]
     return Sizes(
-        max(inner.state_bytes, outer.state_bytes),
+        max(program.state_bytes for program in programs),
         max(cost.peak_bytes for cost in costs),
         max(cost.operations for cost in costs),
     )
@@ -210,8 +247,8 @@ def publish_job(blocks: Blocks, files: JobFiles) -> Published:
         data = stored(bytes(records.data), dataset_root, records=count, recordSize=size)
     manifest = {
         "schema": JOB_SCHEMA,
-        "inner": stored(isa.encode(files.inner), files.inner.root),
-        "outer": stored(isa.encode(files.outer), files.outer.root),
+        "inner": [stored(isa.encode(program), program.root) for program in files.tasks],
+        "outer": [stored(isa.encode(program), program.root) for program in files.outers],
         "dataset": data,
         "genesis": pinned(genesis),
         "outerGenesis": pinned(outer_genesis),
@@ -222,14 +259,17 @@ def publish_job(blocks: Blocks, files: JobFiles) -> Published:
     blocks.pin(blocks.put(body))
     return Published(
         sha256(body).digest(),
-        program_ref(files.inner),
-        program_ref(files.outer),
+        tuple(program_ref(program) for program in files.tasks),
+        tuple(program_ref(program) for program in files.outers),
+        files.main,
+        tuple(files.links),
+        tuple(files.outer_links),
         dataset_root,
         genesis.root,
         outer_genesis.root,
         count,
         size,
-        sizes_of(files.inner, files.outer),
+        sizes_of(*files.tasks, *files.outers),
     )
 
 
@@ -245,7 +285,12 @@ def read_manifest(blocks: Reader, digest: bytes) -> dict[str, Any]:
     wanted = {"schema", "inner", "outer", "dataset", "genesis", "outerGenesis", "slots", "model"}
     if set(manifest) != wanted:
         raise _bad(f"the manifest's fields must be {sorted(wanted)}, not {sorted(manifest)[:16]}")
-    for name in ("inner", "outer", "genesis", "outerGenesis"):
+    for name in ("inner", "outer"):
+        if not isinstance(manifest[name], list) or not 1 <= len(manifest[name]) <= MAX_LOOPS:
+            raise _bad(f"the manifest's {name} is not a list of 1 to {MAX_LOOPS} programs")
+        for entry in manifest[name]:
+            _check_entry(entry, name, {"cid": str, "root": str})
+    for name in ("genesis", "outerGenesis"):
         _check_entry(manifest[name], name, {"cid": str, "root": str})
     _check_entry(manifest["dataset"], "dataset", {"cid": str, "root": str, "records": int, "recordSize": int})
     if not isinstance(manifest["model"], dict):
@@ -278,6 +323,16 @@ def _program(blocks: Blocks, entry: dict[str, Any], what: str, ref: ProgramRef) 
     if program_ref(program) != ref:
         raise _bad(f"the {what} program has another root or other counts than the terms say")
     return program
+
+
+def _programs(blocks: Blocks, entries: list[dict[str, Any]], kind: Kind, terms: Terms) -> tuple[Program, ...]:
+    if len(entries) != len(terms.loops_of(kind)):
+        raise _bad(f"the manifest has {len(entries)} {WORDS[kind]} programs, the terms have other loops")
+    found = []
+    for number, entry in enumerate(entries):
+        what = WORDS[kind] if len(entries) == 1 else f"{WORDS[kind]} (loop {number})"
+        found.append(_program(blocks, entry, what, terms.program(kind, number)))
+    return tuple(found)
 
 
 def _state(blocks: Blocks, entry: dict[str, Any], what: str, program: Program, root: bytes) -> State:
@@ -326,15 +381,40 @@ def _dataset(
     return records
 
 
-def _fit(inner: Program, outer: Program, terms: Terms) -> None:
-    """The outer program's slots are copies of the model's parameters (rules 3.1 and 4.1)."""
-    params = inner.params
-    if not 1 <= params <= inner.slots or outer.slots != (2 + terms.shards) * params:
-        raise _bad("the outer program's slots do not fit the inner program's parameters")
-    shapes = [(node.dtype, node.shape) for node in inner.state[:params]]
-    for slot, node in enumerate(outer.state):
-        if (node.dtype, node.shape) != shapes[slot % params]:
-            raise _bad(f"slot {slot} of the outer program has another shape than parameter {slot % params}")
+def _layout(program: Program) -> list[tuple[DType, tuple[int, ...]]]:
+    return [(node.dtype, node.shape) for node in program.state]
+
+
+def check_shapes(programs: Mapping[Kind, Sequence[Program]], terms: Terms) -> None:
+    """All programs of a kind of claim have the same slots, and a link's slots those of their source (rules
+    2.8 and 4.4): otherwise no honest input fits them. Raises BadManifest."""
+    layouts = {kind: _layout(programs[kind][0]) for kind in Kind}
+    for kind in Kind:
+        for number, program in enumerate(programs[kind][1:], 1):
+            if _layout(program) != layouts[kind]:
+                raise _bad(f"loop {number} of the {WORDS[kind]} programs has other slots than the first")
+        slot = 0
+        for link in terms.links_of(kind):
+            for at in range(slot, slot + link.slots):
+                for what, shape in _linked(layouts, kind, link, (at - slot) % link.count):
+                    if layouts[kind][at] != shape:
+                        raise _bad(f"slot {at} of the {WORDS[kind]} state has another shape than {what}")
+            slot += link.slots
+    for slot, (task, outer) in enumerate(zip(*layouts.values(), strict=False)):
+        if slot < terms.params and task != outer:
+            raise _bad(f"parameter {slot} has another shape in the outer state")
+
+
+def _linked(
+    layouts: Mapping[Kind, list[tuple[DType, tuple[int, ...]]]], kind: Kind, link: Link, j: int
+) -> Iterator[tuple[str, tuple[DType, tuple[int, ...]]]]:
+    """Dtypes and shapes that a link's slot must have, and whose they are."""
+    if link.origin == Origin.PRESENT:
+        yield "a shard's presence", (DType.BOOL, ())
+    if link.origin == Origin.OUT:
+        yield f"slot {link.first + j} of the {WORDS[link.source]} state", layouts[link.source][link.first + j]
+        if link.otherwise != NO_SLOT:
+            yield f"slot {link.otherwise + j}, which replaces it", layouts[kind][link.otherwise + j]
 
 
 def load_job(blocks: Blocks, terms: Terms, resource_limits: ResourceLimits) -> LoadedJob:
@@ -342,11 +422,11 @@ def load_job(blocks: Blocks, terms: Terms, resource_limits: ResourceLimits) -> L
     manifest = read_manifest(blocks, terms.manifest)
     names = manifest["slots"]
     good = isinstance(names, list) and all(isinstance(n, str) and len(n) <= MAX_NAME_CHARS for n in names)
-    if not good or len(names) != terms.inner.slots or len(set(names)) != len(names):
-        raise _bad("the manifest's slots are not one distinct name for each slot of the inner program")
-    inner = _program(blocks, manifest["inner"], "inner", terms.inner)
-    outer = _program(blocks, manifest["outer"], "outer", terms.outer)
-    for program in (inner, outer):
+    if not good or len(names) != terms.slots or len(set(names)) != len(names):
+        raise _bad("the manifest's slots are not one distinct name for each slot of a task's state")
+    programs = {kind: _programs(blocks, manifest[WORDS[kind]], kind, terms) for kind in Kind}
+    every = [*programs[Kind.TASK], *programs[Kind.OUTER]]
+    for program in every:
         validate(
             program,
             terms.record_size,
@@ -356,15 +436,17 @@ def load_job(blocks: Blocks, terms: Terms, resource_limits: ResourceLimits) -> L
         if program.state_bytes > resource_limits.state_bytes:
             limit = resource_limits.state_bytes
             raise _bad(f"a state has {program.state_bytes} bytes, this node keeps at most {limit}")
-    _fit(inner, outer, terms)
-    _check_sizes(sizes_of(inner, outer), terms)
-    if outer.record_size:
+    check_shapes(programs, terms)
+    _check_sizes(sizes_of(*every), terms)
+    if any(program.record_size for program in programs[Kind.OUTER]):
         raise _bad("the outer program reads records, of which an outer step has none")
-    if inner.record_size and not terms.records:
+    if not terms.records and any(program.record_size for program in every):
         raise _bad("the inner program reads data and the terms have no records")
+    inner, outer = programs[Kind.TASK][0], programs[Kind.OUTER][0]
     return LoadedJob(
-        inner,
-        outer,
+        programs[Kind.TASK],
+        programs[Kind.OUTER],
+        terms.loops.index(terms.main),
         _dataset(blocks, manifest["dataset"], terms, resource_limits),
         _state(blocks, manifest["genesis"], "genesis", inner, terms.genesis_root),
         _state(blocks, manifest["outerGenesis"], "outer genesis", outer, terms.outer_genesis_root),

@@ -15,6 +15,7 @@ from assay.node.states import Broken, Hidden, Known, StateProvider
 from assay.program.state import state_root
 from assay.protocol import sampling, trees
 from assay.protocol.errors import Retry
+from assay.protocol.loops import Byte
 from assay.protocol.types import Address, Claim, ClaimId, ClaimView, Kind, Vote
 
 
@@ -134,10 +135,13 @@ def wrong_input(
     """What convicts a claim whose input has this leaf at a slot where another should be. Raises
     SourceMissing."""
     claim = view.claim
-    place, at = state_provider.source_of(claim.kind, claim.round, claim.shard, slot)
-    source, tree = state_provider.source_tree(claim.kind, place)
+    found = state_provider.source_of(claim.kind, claim.round, claim.shard, slot)
+    if isinstance(found, Byte):
+        root = state_provider.input_tree(claim.kind, claim.round, claim.shard).root
+        return WrongInput(view.claim_id, slot, leaf, tuple(proof), None, found.leaf, (), root)
+    source, tree = state_provider.source_tree(claim.kind, found)
     standing = None if source is None else source.claim
-    right, way = tree.levels[0][at], tuple(tree.proof(at))
+    right, way = tree.levels[0][found.slot], tuple(tree.proof(found.slot))
     root = state_provider.input_tree(claim.kind, claim.round, claim.shard).root
     return WrongInput(view.claim_id, slot, leaf, tuple(proof), standing, right, way, root)
 
@@ -181,8 +185,7 @@ def audit_claim(
 
 def sampled(state_provider: StateProvider, view: ClaimView, verifier: Address) -> list[int]:
     """Segments that a drawn verifier must replay, in order of drawing."""
-    terms = state_provider.work.terms
-    return sampling.sample_segments(view.status.seed, verifier, terms.samples, terms.segments)
+    return sampling.sample_segments(view.status.seed, verifier, state_provider.work.terms.loops)
 
 
 def keyed_trace(
@@ -194,7 +197,7 @@ def keyed_trace(
     if not isinstance(start, Known):
         return start
     replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
-    return replay.trace(work.segment_steps(claim.kind) - 1, key).root
+    return replay.trace(work.segment_steps(claim.kind, segment) - 1, key).root
 
 
 def _replayed(state_provider: StateProvider, view: ClaimView, segment: int, key: bytes) -> Finding | bytes:
@@ -203,7 +206,7 @@ def _replayed(state_provider: StateProvider, view: ClaimView, segment: int, key:
     start = state_provider.leaf(view, segment)
     if not isinstance(start, Known):
         return _unreached(state_provider, view, start)
-    steps = work.segment_steps(claim.kind)
+    steps = work.segment_steps(claim.kind, segment)
     replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
     trace = replay.trace(steps - 1, key).root
     end = replay.state(steps)
@@ -230,7 +233,7 @@ def _together(
                 yield _unreached(state_provider, view, start)
             else:
                 replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
-                yield order_of(replay, work.segment_steps(claim.kind), key)
+                yield order_of(replay, work.segment_steps(claim.kind, segment), key)
 
     outcomes: Iterator[Replayed | Finding] = replays.run(orders())
     for segment, found in zip(segments, outcomes, strict=True):

@@ -80,8 +80,7 @@ def replay_for(state_provider: StateProvider, game: Game) -> Replay:
     if game.steps == 0 and game.defender != state_provider.market.me:
         state = state_provider.input_state(claim.kind, claim.round, claim.shard)
         return work.replay(claim.kind, claim.round, claim.shard, 0, state)
-    past = game.step - work.first_step(claim.kind, claim.round, 0)
-    segment = past // work.segment_steps(claim.kind)
+    segment = 0 if game.segment == INPUT_SEGMENT else game.segment
     start = state_provider.leaf(view, segment)
     if not isinstance(start, Known):
         raise Retry(

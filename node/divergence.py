@@ -52,10 +52,16 @@ def divergence_in(work: Work, round_: int, shard: int, segment: int, start: Stat
     """The first step of a segment whose result is not finite, found by replaying it; None if all are."""
     first = work.first_step(Kind.TASK, round_, segment)
     replay = work.replay(Kind.TASK, round_, shard, segment, start)
-    for done in range(1, work.segment_steps(Kind.TASK) + 1):
+    for done in range(1, work.segment_steps(Kind.TASK, segment) + 1):
         if what := not_finite(work.files.slot_names, work.files.inner.params, replay.state(done)):
             return Divergence(round_, shard, first + done, what)
     return None
+
+
+def _step_after(work: Work, round_: int, segments: int) -> int:
+    """Step counter after so many segments."""
+    last = segments - 1
+    return work.first_step(Kind.TASK, round_, last) + work.segment_steps(Kind.TASK, last)
 
 
 def divergence_of(
@@ -81,4 +87,4 @@ def divergence_of(
             bad, what = middle, found
     start = leaf(good)
     exact = None if start is None else divergence_in(work, round_, shard, good, start)
-    return exact or Divergence(round_, shard, work.first_step(Kind.TASK, round_, bad), what)
+    return exact or Divergence(round_, shard, _step_after(work, round_, bad), what)

@@ -17,7 +17,6 @@ from assay.node.work import Work
 from assay.numerics import FAST
 from assay.program.accuracy import Error, Meter
 from assay.program.execute import Executor, StepContext
-from assay.protocol.types import Kind
 
 ADMITTED = 1.0
 """Of the whole product; 1 is bfloat16's own."""
@@ -44,7 +43,7 @@ class Inaccuracy:
 def inaccuracy_of(work: Work, round_: int, shard: int, end: Sequence[Tensor]) -> Inaccuracy | None:
     """What the step after a task's last state shows; None if every product is within the limit."""
     program, terms = work.files.inner, work.terms
-    step = work.first_step(Kind.TASK, round_, work.segments(Kind.TASK))
+    step = (round_ + 1) * terms.steps_per_round
     meter = Meter(program)
     if not meter.readings:
         return None

@@ -10,7 +10,7 @@ program's, are never touched.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from assay.node.artifacts import BadManifest, raw_cid, read_manifest
 from assay.node.checkpoints import read_checkpoints
 from assay.node.rounds import PASSED, Claims, standing
 from assay.node.slots import MAX_INDEX_BYTES, UNFETCHABLE, SlotFile, cid_bytes, decode_index
+from assay.protocol.loops import own_slots, read_later
 from assay.protocol.ports import MarketView
 from assay.protocol.types import ClaimId, ClaimView, JobId, JobView, Kind, Phase, Terms
 
@@ -117,12 +118,12 @@ class Retention:
         for view in claims:
             live = view.claim_id in disputed or (not over and _stands(view))
             (found.keep if live else found.drop).update(files.of_claim(view, terms))
-        for view, first, end in () if over and not self._models else _built_on(job, claims, over):
-            found.keep.update(files.of_claim(view, terms, first, end))
+        for view, slots in () if over and not self._models else _built_on(job, claims, over):
+            found.keep.update(files.of_claim(view, terms, slots))
         unclaimed = self._unclaimed(job.job_id)
         for cids, into in ((unclaimed.live, found.keep), (unclaimed.over, found.drop)):
             for cid in cids:
-                into |= {cid, *(slot.cid for slot in files.slots(cid, terms.inner.slots))}
+                into |= {cid, *(slot.cid for slot in files.slots(cid, terms.slots))}
         return found
 
 
@@ -133,18 +134,29 @@ def _stands(view: ClaimView) -> bool:
 
 def _built_on(
     job: JobView, claims: Sequence[ClaimView], over: bool
-) -> Iterator[tuple[ClaimView, int, int | None]]:
-    """Settled claims from whose last state inputs still come, with these slots [first, end) of it: the last
-    outer step's parameters and momenta, and each shard's own slots; of a job that is over its model."""
-    settled, params = job.progress.settled_rounds, job.terms.inner.params
-    last = standing(claims, Kind.OUTER, settled - 1, 0) if settled else None
-    if last is not None:
-        yield last, 0, params if over else 2 * params
-    for shard in () if over else range(job.terms.shards):
+) -> Iterator[tuple[ClaimView, frozenset[int]]]:
+    """Settled claims from whose last state inputs still come by the terms' links, and which slots of it; of a
+    job that is over its model."""
+    settled, terms = job.progress.settled_rounds, job.terms
+    if over:
+        last = standing(claims, Kind.OUTER, settled - 1, 0) if settled else None
+        if last is not None:
+            yield last, frozenset(range(terms.params))
+        return
+    lags = max((link.lag for link in (*terms.links, *terms.outer_links)), default=0)
+    for round_ in range(max(settled - max(lags, 1), 0), settled):
+        for kind, shard in ((Kind.OUTER, 0), *((Kind.TASK, k) for k in range(terms.shards))):
+            view = standing(claims, kind, round_, shard)
+            slots = read_later(terms, kind, settled - round_)
+            if kind == Kind.OUTER and round_ == settled - 1:
+                slots |= own_slots(terms, kind)
+            if view is not None and slots and view.status.phase in PASSED:
+                yield view, slots
+    for shard in range(terms.shards):
         tasks = (standing(claims, Kind.TASK, round_, shard) for round_ in range(settled - 1, -1, -1))
         latest = next((task for task in tasks if task is not None and task.status.phase in PASSED), None)
         if latest is not None:
-            yield latest, params, None
+            yield latest, own_slots(terms, Kind.TASK)
 
 
 class Files:
@@ -159,26 +171,25 @@ class Files:
             manifest = read_manifest(self._store, terms.manifest)
         except _ABSENT:
             return set()
-        found = {raw_cid(terms.manifest), *(manifest[name]["cid"] for name in ("inner", "outer", "dataset"))}
-        for name, slots in (("genesis", terms.inner.slots), ("outerGenesis", terms.outer.slots)):
+        programs = (entry["cid"] for name in ("inner", "outer") for entry in manifest[name])
+        found = {raw_cid(terms.manifest), manifest["dataset"]["cid"], *programs}
+        for name, slots in (("genesis", terms.slots), ("outerGenesis", terms.outer_slots)):
             cid = manifest[name]["cid"]
             found |= {cid, *(slot.cid for slot in self.slots(cid, slots))}
         return {cid for cid in found if _names_block(cid)}
 
-    def of_claim(
-        self, view: ClaimView, terms: Terms, first: int | None = None, end: int | None = None
-    ) -> set[str]:
-        """A claim's manifest and all of its states; with `first`, of its last state the slots [first, end)
-        alone."""
+    def of_claim(self, view: ClaimView, terms: Terms, only: Collection[int] | None = None) -> set[str]:
+        """A claim's manifest and all of its states; or, of its last state, these slots alone."""
         try:
             states = read_checkpoints(self._store, view.claim.manifest, view.roots)
         except _ABSENT:
             return set()
-        count = (terms.inner if view.claim.kind == Kind.TASK else terms.outer).slots
+        count = terms.slots_of(view.claim.kind)
         found = {raw_cid(view.claim.manifest)}
-        for state in states if first is None else states[-1:]:
+        for state in states if only is None else states[-1:]:
             if _names_block(state.cid):
-                found |= {state.cid, *(slot.cid for slot in self.slots(state.cid, count)[first:end])}
+                slots = enumerate(self.slots(state.cid, count))
+                found |= {state.cid, *(slot.cid for i, slot in slots if only is None or i in only)}
         return found
 
     def slots(self, cid: str, count: int) -> tuple[SlotFile, ...]:

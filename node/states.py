@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from random import Random
 
+import torch
 from torch import Tensor
 
 from assay.node.artifacts import ResourceLimits, State, load_job
@@ -27,14 +28,10 @@ from assay.node.work import Work
 from assay.program.state import state_root, state_tree
 from assay.protocol import trees
 from assay.protocol.errors import Retry
-from assay.protocol.params import MAX_ABSENCE
+from assay.protocol.loops import Byte, FromClaim, FromGenesis, Place, Source, source_of
 from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import ClaimView, JobId, JobView, Kind
 
-Place = tuple[Kind, int, int]
-"""Kind, round and shard of a claim."""
-Source = tuple[Place | None, int]
-"""Where a slot comes from, and which slot there it is; None: the genesis state."""
 CACHED_STATES = 2
 """Of the larger program: as many fit into memory at least."""
 
@@ -119,55 +116,32 @@ class StateProvider:
         view = self.market.current(self.job_id, Kind.TASK, round_, shard)
         return view is not None and view.status.phase in PASSED
 
-    def _latest(self, round_: int, shard: int) -> int | None:
-        """The latest round before this one that has a task of the shard, if it is not too long ago."""
-        earlier = range(round_ - 1, max(round_ - MAX_ABSENCE, 0) - 1, -1)
-        return next((r for r in earlier if self._summed(r, shard)), None)
-
     def source_of(self, kind: Kind, round_: int, shard: int, slot: int) -> Source:
-        """Where a slot of a claim's input comes from, and which slot there it is (None: the genesis state).
-
-        Rule 4.4. A shard that the round was closed without counts with the round's own base.
-        """
-        params = self.work.files.inner.params
-        before: Place | None = None if round_ == 0 else (Kind.OUTER, round_ - 1, 0)
-        if kind == Kind.TASK:
-            if slot < params:
-                return before, slot
-            latest = self._latest(round_, shard)
-            return (None if latest is None else (Kind.TASK, latest, shard)), slot
-        if slot < 2 * params:
-            return before, slot
-        k, j = divmod(slot - 2 * params, params)
-        return ((Kind.TASK, round_, k) if self._summed(round_, k) else before), j
+        """Where a slot of a claim's input comes from, by its link (rule 4.4)."""
+        return source_of(self.work.terms, kind, round_, shard, slot, self._summed)
 
     def _sources(self, kind: Kind, round_: int, shard: int) -> list[Source]:
         """Where each slot of a claim's input comes from. Raises SourceMissing."""
-        params, terms = self.work.files.inner.params, self.work.terms
+        terms = self.work.terms
+        stands = cache(self._summed)  # one look at each task
         if kind == Kind.OUTER:
-            present = sum(self._summed(round_, k) for k in range(terms.shards))
+            present = sum(stands(round_, k) for k in range(terms.shards))
             if present < terms.min_shards:
                 raise SourceMissing(
                     f"{present} of the {terms.min_shards} tasks are accepted without which round {round_}"
                     " cannot be closed",
                     hint="wait",
                 )
-        slots = self.work.program(kind).slots
-        runs = range(0, slots, params) if kind == Kind.OUTER else (0, params)
-        found: list[Source] = []
-        for first, end in zip(runs, [*runs[1:], slots], strict=True):
-            if first < end:
-                place, at = self.source_of(kind, round_, shard, first)
-                found += [(place, at + i) for i in range(end - first)]
-        return found
+        return [source_of(terms, kind, round_, shard, slot, stands) for slot in range(terms.slots_of(kind))]
 
-    def _output_slots(self, kind: Kind, place: Place | None) -> Slots:
-        """The slots of the output state of a place (of the genesis state of a kind of claim for None).
+    def _output_slots(self, kind: Kind, source: FromClaim | FromGenesis) -> Slots:
+        """The slots of the output state that a source is in, or of the genesis state of a kind of claim.
 
         Raises SourceMissing.
         """
-        if place is None:
+        if isinstance(source, FromGenesis):
             return self._genesis[kind]
+        place = source.place
         view, program, last = self.standing(*place), self.work.program(place[0]), self.work.segments(place[0])
         slots = self._published.slots(view, last, program)
         if slots is None:
@@ -176,16 +150,26 @@ class StateProvider:
             assert slots is not None  # a state that was computed is known
         return slots
 
-    def source_tree(self, kind: Kind, place: Place | None) -> tuple[ClaimView | None, trees.Tree]:
-        """The claim of a place and the tree over its output state's tensor roots; the genesis state of a kind
-        of claim for None. Raises SourceMissing."""
-        slots = self._output_slots(kind, place)
-        view = None if place is None else self.standing(*place)
+    def source_tree(self, kind: Kind, source: FromClaim | FromGenesis) -> tuple[ClaimView | None, trees.Tree]:
+        """The claim that a source is in and the tree over its output state's tensor roots; for a genesis slot
+        no claim, and the genesis state of a kind of claim. Raises SourceMissing."""
+        slots = self._output_slots(kind, source)
+        view = self.standing(*source.place) if isinstance(source, FromClaim) else None
         return view, trees.build([slot.root for slot in slots])
 
     def _input_slots(self, kind: Kind, sources: Sequence[Source]) -> Slots:
-        outputs = {place: self._output_slots(kind, place) for place, _ in sources}
-        return tuple(outputs[place][slot] for place, slot in sources)
+        outputs: dict[Place | None, Slots] = {}
+        found: list[SlotFile] = []
+        for source in sources:
+            if isinstance(source, Byte):
+                found.append(SlotFile(source.leaf, ""))
+                self.reader.keep(found[-1:], [torch.tensor(source.value)])
+                continue
+            place = source.place if isinstance(source, FromClaim) else None
+            if place not in outputs:
+                outputs[place] = self._output_slots(kind, source)
+            found.append(outputs[place][source.slot])
+        return tuple(found)
 
     def input_tree(self, kind: Kind, round_: int, shard: int) -> trees.Tree:
         """Tree over the tensor roots of what the claim of a place must start from; no tensor is fetched where
@@ -199,11 +183,17 @@ class StateProvider:
         self._compute_base(kind, round_, sources)
         slots, nodes = self._input_slots(kind, sources), self.work.program(kind).state
         state: State = []
-        for tensor, (place, slot) in zip(self.reader.tensors(slots, nodes), sources, strict=True):
-            if tensor is None:
-                tensor = self._genesis_of(kind)[slot] if place is None else self.output(*place)[1][slot]
-            state.append(tensor)
+        for tensor, source in zip(self.reader.tensors(slots, nodes), sources, strict=True):
+            state.append(self._tensor(kind, source) if tensor is None else tensor)
         return state
+
+    def _tensor(self, kind: Kind, source: Source) -> Tensor:
+        """A slot of an input that is not at hand. Raises SourceMissing."""
+        if isinstance(source, Byte):
+            return torch.tensor(source.value)
+        if isinstance(source, FromGenesis):
+            return self._genesis_of(kind)[source.slot]
+        return self.output(*source.place)[1][source.slot]
 
     def _compute_base(self, kind: Kind, round_: int, sources: Sequence[Source]) -> None:
         """Compute the outer step that a claim builds on, if for that no more is missing than of its result.
@@ -211,11 +201,11 @@ class StateProvider:
         What is not published is computed in any case, by whoever asks for it next.
         """
         base: Place = (Kind.OUTER, round_ - 1, 0)
-        used = sorted({slot for place, slot in sources if place == base})
+        used = sorted({s.slot for s in sources if isinstance(s, FromClaim) and s.place == base})
         if not used:
             return
         view, outer = self.standing(*base), self.work.program(Kind.OUTER)
-        after = self._output_slots(Kind.OUTER, base)
+        after = self._output_slots(Kind.OUTER, FromClaim(base, 0))
         wanted = self.reader.missing_bytes([after[i] for i in used], [outer.state[i] for i in used])
         if wanted == 0:
             return
@@ -229,8 +219,10 @@ class StateProvider:
         ):
             tensors = self.reader.tensors(before, outer.state)
             state = [tensor for tensor in tensors if tensor is not None]
-            if len(state) == len(tensors):
-                self.learn(view, 1, self._segment(view, 0, state))
+            for segment in range(self.work.segments(Kind.OUTER) if len(state) == len(tensors) else 0):
+                state = self._segment(view, segment, state)
+                if not self.learn(view, segment + 1, state):
+                    return
 
     # -- leaves
 

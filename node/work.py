@@ -8,7 +8,6 @@ the job. Not thread-safe. Honest roles never give a fault (``program.fault``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
 from torch import Tensor
 
@@ -20,10 +19,11 @@ from assay.program.execute import Executor
 from assay.program.fault import Fault
 from assay.program.isa import Program
 from assay.program.state import state_root
+from assay.protocol.loops import Located, locate
 from assay.protocol.types import Kind, Terms
 
-Faults = Mapping[tuple[int, int], Fault]
-"""Planted faults by (round, shard)."""
+Faults = Mapping[tuple[int, ...], Fault]
+"""Planted faults by (round, shard), in a task's main loop, or by (round, shard, loop)."""
 
 
 class Work:
@@ -41,59 +41,75 @@ class Work:
         self.files = files
         self.faults = dict(faults or {})
         self.outer_faults: dict[int, Fault] = {}
-        """Planted faults of outer steps, by round."""
+        """Planted faults of outer steps, by round; in the first loop."""
         self._engine = engine
+        self._executors: dict[tuple[Kind, int], Executor] = {}
 
-    @cached_property
-    def _inner(self) -> Executor:
-        return self._engine.executor(self.files.inner, self.terms.rounds * self.terms.steps_per_round)
-
-    @cached_property
-    def _outer(self) -> Executor:
-        return self._engine.eager(self.files.outer)
+    def _executor(self, kind: Kind, loop: int) -> Executor:
+        """A task's main loop is worth compiling; all others are few steps."""
+        if (kind, loop) not in self._executors:
+            program, steps = self.programs(kind)[loop], self.terms.rounds * self.terms.steps_per_round
+            trains = kind == Kind.TASK and loop == self.files.main
+            made = self._engine.executor(program, steps) if trains else self._engine.eager(program)
+            self._executors[kind, loop] = made
+        return self._executors[kind, loop]
 
     @property
     def replays(self) -> Replays | None:
         """Where segments are replayed several at a time; None where a fault is planted."""
         return None if self.faults or self.outer_faults else self._engine.replays
 
+    def programs(self, kind: Kind) -> tuple[Program, ...]:
+        """Of the loops of such a claim; all have the same slots."""
+        return self.files.tasks if kind == Kind.TASK else self.files.outers
+
     def program(self, kind: Kind) -> Program:
-        """Inner program for tasks, outer program for outer claims."""
-        return self.files.inner if kind == Kind.TASK else self.files.outer
+        """The first of them, for what it says of the state."""
+        return self.programs(kind)[0]
+
+    def program_of(self, kind: Kind, segment: int) -> Program:
+        """The program that gives a segment's end."""
+        return self.programs(kind)[self.located(kind, segment).number]
 
     def segments(self, kind: Kind) -> int:
         """Segments of a claim; its segments tree has one leaf more."""
-        return self.terms.segments if kind == Kind.TASK else 1
+        return self.terms.segments_of(kind)
 
-    def segment_steps(self, kind: Kind) -> int:
-        return self.terms.segment_steps if kind == Kind.TASK else 1
+    def located(self, kind: Kind, segment: int) -> Located:
+        """The loop that a segment lies in."""
+        return locate(self.terms.loops_of(kind), segment)
+
+    def segment_steps(self, kind: Kind, segment: int) -> int:
+        """Steps of a segment."""
+        return self.located(kind, segment).loop.segment_steps
 
     def first_step(self, kind: Kind, round_: int, segment: int) -> int:
         """Step counter of a segment's first step."""
+        return self.located(kind, segment).first_step(round_)
+
+    def _fault(self, kind: Kind, round_: int, shard: int, loop: int) -> Fault | None:
         if kind == Kind.OUTER:
-            return round_
-        return round_ * self.terms.steps_per_round + segment * self.terms.segment_steps
+            return None if loop else self.outer_faults.get(round_)
+        found = self.faults.get((round_, shard, loop))
+        return self.faults.get((round_, shard)) if found is None and loop == self.files.main else found
 
     def replay(self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]) -> Replay:
         """The run that starts with `state` at the beginning of a segment."""
-        executor = self._inner if kind == Kind.TASK else self._outer
-        fault = self.faults.get((round_, shard)) if kind == Kind.TASK else self.outer_faults.get(round_)
-        first = self.first_step(kind, round_, segment)
-        records = self.files.records if kind == Kind.TASK else None
+        located = self.located(kind, segment)
         return Replay(
-            self.program(kind),
+            self.programs(kind)[located.number],
             state,
-            records,
+            self.files.records if kind == Kind.TASK else None,
             self.terms.seed,
             shard,
-            first,
-            executor=executor,
-            fault=fault,
+            located.first_step(round_),
+            executor=self._executor(kind, located.number),
+            fault=self._fault(kind, round_, shard, located.number),
         )
 
     def run(self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]) -> State:
         """The state at a segment's end."""
-        return list(self.replay(kind, round_, shard, segment, state).state(self.segment_steps(kind)))
+        return list(self.replay(kind, round_, shard, segment, state).state(self.segment_steps(kind, segment)))
 
     def segment(
         self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]

@@ -8,7 +8,18 @@ do. Nothing has a default.
 from __future__ import annotations
 
 from assay.protocol.errors import Stop
-from assay.protocol.types import ZERO_DIGEST, Bounds, Conditions, ProgramRef, Seconds, Terms, Wei
+from assay.protocol.types import (
+    NO_SLOT,
+    ZERO_DIGEST,
+    Bounds,
+    Conditions,
+    Kind,
+    Loop,
+    Origin,
+    Seconds,
+    Terms,
+    Wei,
+)
 
 MAX_SEGMENT_STEPS = 64
 MAX_VERIFIERS = 4
@@ -24,6 +35,9 @@ ABSTAIN = (1).to_bytes(32, "big")
 """The commitment of a drawn verifier that gives its seat up."""
 MAX_NODES = 65_536
 MAX_SLOTS = 4_096
+MAX_LOOPS = 8
+"""Of a kind of claim."""
+MAX_LINKS = 16
 MAX_ABSENCE = 256
 """Rounds that a shard's own state outlives without a task (rule 4.4)."""
 CHUNKS = 4
@@ -121,17 +135,19 @@ def check_terms(terms: Terms, conditions: Conditions, bounds: Bounds) -> None:
 
 def check_shape(terms: Terms, bounds: Bounds) -> None:
     """The rules that no class has a say in. Raises BadTerms."""
-    _check_program(terms.inner, "inner")
-    _check_program(terms.outer, "outer")
+    _require(terms.slots <= MAX_SLOTS, "slots", f"are more than {MAX_SLOTS}")
+    _require(terms.outer_slots <= MAX_SLOTS, "outerSlots", f"are more than {MAX_SLOTS}")
+    fits = 1 <= terms.params <= min(terms.slots, terms.outer_slots)
+    _require(fits, "params", "must be at least 1, and at most slots and outerSlots")
     _require(terms.manifest != ZERO_DIGEST, "manifest", "is zero")
     _require(1 <= terms.shards <= MAX_SHARDS, "shards", f"must be 1 to {MAX_SHARDS}")
-    slots = (2 + terms.shards) * terms.inner.params
-    _require(terms.outer.slots == slots, "outer.slots", "must be (2 + shards) * params")
     _require(1 <= terms.min_shards <= terms.shards, "minShards", "must be 1 to shards")
     _require(terms.rounds >= 1, "rounds", "must be at least 1")
-    _require(terms.steps_per_round >= 1, "stepsPerRound", "must be at least 1")
-    whole = terms.segment_steps >= 1 and terms.steps_per_round % terms.segment_steps == 0
-    _require(whole, "segmentSteps", "must divide stepsPerRound")
+    _check_loops(terms.loops, terms.segments, terms.samples, "loops", "segments")
+    _check_loops(terms.outer_loops, terms.outer_segments, 0, "outerLoops", "outerSegments")
+    for kind, field in ((Kind.TASK, "links"), (Kind.OUTER, "outerLinks")):
+        covered, slots = _covered(terms, kind, field), terms.slots_of(kind)
+        _require(covered == slots, field, f"cover {covered} input slots of {slots}")
     _require(1 <= terms.max_unsettled <= MAX_UNSETTLED, "maxUnsettled", f"must be 1 to {MAX_UNSETTLED}")
     _require(terms.price_floor <= terms.price_cap, "priceFloor", "exceeds priceCap")
     for field, name in _TIMES:
@@ -147,11 +163,12 @@ def check_class(terms: Terms, conditions: Conditions) -> None:
         _require(given == agreed, field, f"is {given}, its class has {agreed}")
     least = c.verifier_fee
     _require(terms.verifier_fee >= least, "verifierFee", f"is less than its class's {least}")
-    nodes = max(terms.inner.nodes, terms.outer.nodes)
-    _require(nodes <= c.nodes, "nodes", f"are {nodes}, its class allows {c.nodes}")
-    _require(terms.segment_steps <= c.segment_steps, "segmentSteps", f"its class allows {c.segment_steps}")
-    fits = c.samples <= terms.segments <= c.segments
-    _require(fits, "segments", f"are {terms.segments}, its class allows {c.samples} to {c.segments}")
+    for loop in (*terms.loops, *terms.outer_loops):
+        _require(loop.nodes <= c.nodes, "nodes", f"are {loop.nodes}, its class allows {c.nodes}")
+        fits = loop.segment_steps <= c.segment_steps
+        _require(fits, "segmentSteps", f"are {loop.segment_steps}, its class allows {c.segment_steps}")
+    for field, segments in (("segments", terms.segments), ("outerSegments", terms.outer_segments)):
+        _require(segments <= c.segments, field, f"are {segments}, its class allows {c.segments}")
     data = terms.records * terms.record_size
     _require(data <= c.data_bytes, "records", f"take {data} bytes, its class allows {c.data_bytes}")
     for field, name in (
@@ -163,10 +180,51 @@ def check_class(terms: Terms, conditions: Conditions) -> None:
         _require(given <= most, field, f"is {given}, its class allows {most}")
 
 
-def _check_program(program: ProgramRef, field: str) -> None:
-    _require(1 <= program.nodes <= MAX_NODES, field, f"needs 1 to {MAX_NODES} nodes")
-    _require(program.slots <= MAX_SLOTS, field, f"has more than {MAX_SLOTS} slots")
-    _require(1 <= program.params <= program.slots, field, "needs 1 <= params <= slots")
+def _check_loops(loops: tuple[Loop, ...], segments: int, samples: int, field: str, counted: str) -> None:
+    """Each loop is cut into whole segments, and every loop of a task is sampled; the claim's own counts are
+    their sums."""
+    _require(1 <= len(loops) <= MAX_LOOPS, field, f"must be 1 to {MAX_LOOPS}")
+    sampled = samples > 0
+    for number, loop in enumerate(loops):
+        _require(1 <= loop.nodes <= MAX_NODES, field, f"need 1 to {MAX_NODES} nodes; loop {number} has not")
+        _require(loop.steps >= 1, field, f"need at least 1 step; loop {number} has none")
+        whole = loop.segment_steps >= 1 and loop.steps % loop.segment_steps == 0
+        _require(
+            whole, field, f"need segments that divide their steps: {loop.segment_steps}, {loop.steps} steps"
+        )
+        _require(loop.segments <= segments, counted, "are fewer than the loops' segments")
+        good = loop.samples <= min(samples, loop.segments) and (loop.samples > 0) == sampled
+        what = "each loop needs 1 to all of its segments" if sampled else "an outer claim has none"
+        _require(good, "samples", f"are not those of the loops, of which {what}")
+        segments, samples = segments - loop.segments, samples - loop.samples
+    _require(segments == 0, counted, "are more than the loops' segments")
+    _require(samples == 0, "samples", "are more than the loops' samples")
+
+
+def _covered(terms: Terms, reader: Kind, field: str) -> int:
+    """How many slots the links of a kind of claim cover: links to slots that their source has, of claims
+    that are there before the reader's."""
+    links = terms.links_of(reader)
+    _require(len(links) <= MAX_LINKS, field, f"are more than {MAX_LINKS}")
+    for number, link in enumerate(links):
+        where = f"link {number}"
+        _require(link.count >= 1 and link.times >= 1, field, f"cover no slot in {where}")
+        if link.origin in (Origin.OWN, Origin.GENESIS):
+            continue
+        of_tasks = link.source == Kind.TASK
+        early = link.lag >= 1 or (of_tasks and reader == Kind.OUTER)
+        _require(early, field, f"name a claim that is not there before its reader in {where}")
+        most = terms.shards if of_tasks else 1
+        _require(link.times <= most, field, f"name more than {most} claims of a round in {where}")
+        if link.origin == Origin.PRESENT:
+            good = link.count == 1 and of_tasks
+            _require(good, field, f"must give the presence of tasks one slot each in {where}")
+            continue
+        there = link.first + link.count <= terms.slots_of(link.source)
+        _require(there, field, f"name slots that their source has not in {where}")
+        instead = link.otherwise == NO_SLOT or link.otherwise + link.count <= terms.slots_of(reader)
+        _require(instead, field, f"name slots instead that their reader has not in {where}")
+    return sum(link.slots for link in links)
 
 
 def worst_case(terms: Terms) -> Wei:

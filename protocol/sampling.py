@@ -7,10 +7,11 @@ chain's.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 
 from assay.protocol.errors import Stop
-from assay.protocol.types import Address, ClaimId
+from assay.protocol.types import Address, ClaimId, Loop
 
 
 def _u64(digest: bytes) -> int:
@@ -44,15 +45,24 @@ def verifier_key(verifier: Address, seed: bytes) -> bytes:
     return sha256(b"assay/key/1" + address_bytes(verifier) + seed).digest()
 
 
-def sample_segments(seed: bytes, verifier: Address, samples: int, segments: int) -> list[int]:
-    """The distinct segments that a drawn verifier replays, in order of drawing (rule 4.6).
+def sample_segments(seed: bytes, verifier: Address, loops: Sequence[Loop]) -> list[int]:
+    """The segments that a drawn verifier replays: of each loop distinct ones, in order of drawing (rule 4.6).
 
-    Raises ValueError when more samples are asked than there are segments.
+    Raises ValueError when more samples are asked of a loop than it has segments.
     """
-    if not 1 <= samples <= segments:
+    drawn: list[int] = []
+    before = 0
+    for number, loop in enumerate(loops):
+        prefix = b"assay/sample/2" + seed + address_bytes(verifier) + number.to_bytes(4, "big")
+        drawn += [before + at for at in _draws(prefix, loop.samples, loop.segments)]
+        before += loop.segments
+    return drawn
+
+
+def _draws(prefix: bytes, samples: int, segments: int) -> list[int]:
+    if not 0 <= samples <= segments:
         raise ValueError(f"cannot draw {samples} distinct segments of {segments}")
     drawn: list[int] = []
-    prefix = b"assay/sample/1" + seed + address_bytes(verifier)
     counter = 0
     while len(drawn) < samples:
         segment = _u64(sha256(prefix + counter.to_bytes(4, "big")).digest()) % segments

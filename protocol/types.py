@@ -37,6 +37,15 @@ class Kind(IntEnum):
     OUTER = 1
 
 
+class Origin(IntEnum):
+    """Where the input slots that a link covers come from (rule 4.4)."""
+
+    OWN = 0
+    OUT = 1
+    GENESIS = 2
+    PRESENT = 3
+
+
 class Phase(IntEnum):
     NONE = 0
     COMMITTED = 1
@@ -76,10 +85,48 @@ class ProgramRef:
 
 
 @dataclass(frozen=True)
+class Loop:
+    """A program and how a claim runs it: `steps` of it, committed to every `segment_steps`; `samples` of its
+    segments are replayed by each drawn verifier."""
+
+    root: bytes
+    nodes: int
+    steps: int
+    segment_steps: int
+    samples: int
+
+    @property
+    def segments(self) -> int:
+        """Whole segments of it."""
+        return self.steps // self.segment_steps
+
+
+NO_SLOT = 2**16 - 1
+"""A link's `otherwise` where what is absent is replaced by the genesis slot."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """Where `count` · `times` input slots come from (rule 4.4); the fields mean what ``Types.sol`` says."""
+
+    origin: Origin
+    source: Kind
+    lag: int
+    count: int
+    times: int
+    first: int
+    shift: int
+    otherwise: int
+
+    @property
+    def slots(self) -> int:
+        """How many it covers."""
+        return self.count * self.times
+
+
+@dataclass(frozen=True)
 class Terms:
     client: Address
-    inner: ProgramRef
-    outer: ProgramRef
     dataset_root: bytes
     genesis_root: bytes
     outer_genesis_root: bytes
@@ -89,11 +136,17 @@ class Terms:
     """Id of the `Conditions` that these terms keep, to which the drawn have subscribed."""
     records: int
     record_size: int
+    slots: int
+    """Of a task's state, which all of its loops share."""
+    outer_slots: int
+    params: int
+    """Leading slots of either state that are model parameters."""
     shards: int
     min_shards: int
     rounds: int
-    steps_per_round: int
-    segment_steps: int
+    segments: int
+    """Of a task: all of its loops'."""
+    outer_segments: int
     samples: int
     verifiers: int
     seed_delay: int
@@ -118,15 +171,50 @@ class Terms:
     verifier_stake: Wei
     challenge_bond: Wei
     miss_penalty: Wei
+    loops: tuple[Loop, ...]
+    outer_loops: tuple[Loop, ...]
+    links: tuple[Link, ...]
+    outer_links: tuple[Link, ...]
+
+    def loops_of(self, kind: Kind) -> tuple[Loop, ...]:
+        """What a claim of this kind runs, one after the other."""
+        return self.loops if kind == Kind.TASK else self.outer_loops
+
+    def links_of(self, kind: Kind) -> tuple[Link, ...]:
+        """Where its input slots come from, in order."""
+        return self.links if kind == Kind.TASK else self.outer_links
+
+    def slots_of(self, kind: Kind) -> int:
+        """Of its state."""
+        return self.slots if kind == Kind.TASK else self.outer_slots
+
+    def segments_of(self, kind: Kind) -> int:
+        """Of all its loops; its segments tree has one leaf more."""
+        return self.segments if kind == Kind.TASK else self.outer_segments
+
+    def genesis_of(self, kind: Kind) -> bytes:
+        """Root of the state from which round 0 starts."""
+        return self.genesis_root if kind == Kind.TASK else self.outer_genesis_root
+
+    def program(self, kind: Kind, loop: int = 0) -> ProgramRef:
+        """What a loop of such a claim is recomputed by."""
+        found = self.loops_of(kind)[loop]
+        return ProgramRef(found.root, found.nodes, self.slots_of(kind), self.params)
 
     @property
-    def segments(self) -> int:
-        """Segments of a task claim."""
-        return self.steps_per_round // self.segment_steps
+    def main(self) -> Loop:
+        """The longest loop of a task: its training, as people speak of it."""
+        return max(self.loops, key=lambda loop: loop.steps)
 
-    def program(self, kind: Kind) -> ProgramRef:
-        """What claims of this kind are recomputed by."""
-        return self.inner if kind == Kind.TASK else self.outer
+    @property
+    def steps_per_round(self) -> int:
+        """Of the main loop."""
+        return self.main.steps
+
+    @property
+    def segment_steps(self) -> int:
+        """Of the main loop."""
+        return self.main.segment_steps
 
 
 @dataclass(frozen=True)

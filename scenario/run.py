@@ -290,9 +290,7 @@ class Run:
         valid = [vote for vote in view.votes if vote.revealed and vote.valid]
         if not won:
             return valid
-        kind, work = view.claim.kind, state_provider.work
-        past = won[0].step - work.first_step(kind, view.claim.round, 0)
-        segment = past // work.segment_steps(kind)
+        segment = won[0].segment
         return [vote for vote in valid if segment in sampled(state_provider, view, vote.verifier)]
 
 
@@ -305,10 +303,10 @@ def held_out_losses(state_provider: StateProvider, job_id: JobId, body: JobFile)
 
     market = state_provider.market
     files = state_provider.work.files
-    states = [files.outer_genesis]
+    states, last = [files.outer_genesis], state_provider.work.segments(Kind.OUTER)
     for round_ in range(market.job(job_id).progress.settled_rounds):
         view = market.current(job_id, Kind.OUTER, round_, 0)
-        found = state_provider.some(view, 1, range(files.inner.params)) if view is not None else None
+        found = state_provider.some(view, last, range(files.inner.params)) if view is not None else None
         if not isinstance(found, list):
             raise Stop(
                 f"the state after round {round_} cannot be had",

@@ -49,11 +49,13 @@ class CheatingSolver(SolverService):
 
 @dataclass(frozen=True)
 class Plan:
-    """Where the cheat cheats: the fault, in the task of this round and shard."""
+    """Where the cheat cheats: the fault, in the task of this round and shard; in its training, or in another
+    of its loops."""
 
     round: int
     shard: int
     fault: Fault
+    loop: int | None = None
 
 
 _OFF = "off by one unit in the last place"
@@ -103,10 +105,11 @@ class FaultySolver(CheatingSolver):
 
     def make_work(self, terms: Terms, files: LoadedJob) -> Work:
         plan = self.plan
-        tasks: dict[tuple[int, int], Fault] = {}
+        tasks: dict[tuple[int, ...], Fault] = {}
         outer: dict[int, Fault] = {}
         if isinstance(plan, Plan):
-            tasks = {(plan.round, plan.shard): plan.fault}
+            where = (plan.round, plan.shard)
+            tasks = {where if plan.loop is None else (*where, plan.loop): plan.fault}
         elif isinstance(plan, AggregatePlan):
             node = files.outer.outputs[plan.slot]
             outer = {round_: NodeFault(round_, node, plan.element) for round_ in range(terms.rounds)}

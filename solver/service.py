@@ -26,7 +26,7 @@ from assay.node.service import intent
 from assay.node.states import SourceMissing, StateProvider
 from assay.node.work import Work
 from assay.protocol.ports import Blocks, Clock, Market
-from assay.protocol.types import Claim, JobId, JobView, Role, Seconds, Terms, Wei
+from assay.protocol.types import Claim, JobId, JobView, Kind, Role, Seconds, Terms, Wei
 from assay.solver import policy
 from assay.solver.convictions import Convictions
 from assay.solver.policy import JobObservation, Limits, Observation
@@ -193,7 +193,8 @@ class SolverService(Node):
         shop = self._shop(action.job_id)
         done = shop.train_segment(action.round, action.shard, job.progress.rewinds)
         segment, loss = done.segment, done.loss
-        step = action.round * job.terms.steps_per_round + (segment + 1) * job.terms.segment_steps
+        step = shop.work.first_step(Kind.TASK, action.round, segment)
+        step += shop.work.segment_steps(Kind.TASK, segment)
         self.count("segments")
         self.note(job=action.job_id.hex(), round=action.round, step=step, loss=loss)
         place = {"job": action.job_id.hex(), "round": action.round, "shard": action.shard}

@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from math import nan
 
 from assay.node.artifacts import State
@@ -28,8 +29,21 @@ from assay.node.states import StateProvider
 from assay.node.work import Work
 from assay.program.state import BACKGROUND_BYTES, state_root
 from assay.protocol.errors import Retry
+from assay.protocol.loops import FromClaim, Place, source_of
 from assay.protocol.ports import Blocks, MarketView
-from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Claim, ClaimId, JobId, JobView, Kind, Seconds, Wei
+from assay.protocol.types import (
+    ZERO_ADDRESS,
+    ZERO_DIGEST,
+    Claim,
+    ClaimId,
+    ClaimView,
+    JobId,
+    JobView,
+    Kind,
+    Origin,
+    Seconds,
+    Wei,
+)
 from assay.solver.progress import TaskProgress
 from assay.solver.room import DiskBudget
 from assay.training.evaluate import training_loss
@@ -121,12 +135,33 @@ class TaskTrainer:
         return self._inputs[key]
 
     def _sources(self, round_: int, shard: int) -> tuple[ClaimId, ...]:
-        """Claims that a task's input follows from: the round's base, and the latest task of the shard."""
+        """Claims that a task's input follows from, by its links."""
         claims = Claims(self._market.claims(self.job_id))
-        tasks = (standing(claims, Kind.TASK, past, shard) for past in range(round_ - 1, -1, -1))
-        latest = next((task for task in tasks if task is not None and task.status.phase in PASSED), None)
-        base = standing(claims, Kind.OUTER, round_ - 1, 0) if round_ else None
-        return tuple(view.claim_id for view in (base, latest) if view is not None)
+
+        def found(place: Place) -> ClaimView | None:
+            view = standing(claims, *place)
+            passed = view is not None and (place[0] == Kind.OUTER or view.status.phase in PASSED)
+            return view if passed else None
+
+        def stands(past: int, other: int) -> bool:
+            return found((Kind.TASK, past, other)) is not None
+
+        terms, stands = self.work.terms, cache(stands)
+        every = (source_of(terms, Kind.TASK, round_, shard, slot, stands) for slot in range(terms.slots))
+        places = dict.fromkeys(source.place for source in every if isinstance(source, FromClaim))
+        views = [found(place) for place in places]
+        absent = (bytes([stands(past, k)]) for past, k in self._asked(round_, shard))
+        return (*(view.claim_id for view in views if view is not None), ClaimId(b"".join(absent)))
+
+    def _asked(self, round_: int, shard: int) -> list[tuple[int, int]]:
+        """Tasks whose presence a task's input tells."""
+        terms = self.work.terms
+        links = [link for link in terms.links if link.origin == Origin.PRESENT and round_ >= link.lag]
+        return [
+            (round_ - link.lag, (shard + link.shift + k) % terms.shards)
+            for link in links
+            for k in range(link.times)
+        ]
 
     def segments_done(self, round_: int, shard: int, rewinds: int) -> int:
         """Segments of a task that are trained. Raises SourceMissing."""
@@ -283,11 +318,13 @@ class TaskTrainer:
         return self._draft(Kind.TASK, round_, shard, task.leaves)
 
     def outer_draft(self, round_: int) -> Draft:
-        """Run and publish the outer step of a round. Raises SourceMissing."""
+        """Run and publish the outer loops of a round. Raises SourceMissing."""
         state = self.state_provider.input_state(Kind.OUTER, round_, 0)
-        first = publish_state(self._blocks, state)
-        after, _ = self.work.segment(Kind.OUTER, round_, 0, 0, state)
-        return self._draft(Kind.OUTER, round_, 0, [first, publish_state(self._blocks, after)])
+        leaves = [publish_state(self._blocks, state)]
+        for segment in range(self.work.segments(Kind.OUTER)):
+            state = self.work.run(Kind.OUTER, round_, 0, segment, state)
+            leaves.append(publish_state(self._blocks, state))
+        return self._draft(Kind.OUTER, round_, 0, leaves)
 
     def _draft(self, kind: Kind, round_: int, shard: int, leaves: list[Checkpoint]) -> Draft:
         roots = tuple(leaf.root for leaf in leaves)

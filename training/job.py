@@ -28,24 +28,22 @@ from assay.program.lowering.graph import DTYPES
 from assay.program.lowering.tracing import StepFunction, trace_step
 from assay.program.parts import Precision
 from assay.protocol.errors import Stop
+from assay.protocol.types import Link
 from assay.training import datasets, models
 from assay.training.datasets import Dataset, Layout
 from assay.training.losses import LOSS_SLOT, cross_entropy
 from assay.training.optimisers import AdamW, Optimiser, Sgd
-from assay.training.outer import DiLoCo, outer_genesis, outer_program
+from assay.training.outer import DiLoCo
 from assay.training.precision import ChosenProduct, Precisions, chosen
 from assay.training.recipe import LossFunction
+from assay.training.rounds import WHOLE, Round, made_round
 
 
 @dataclass(frozen=True)
 class JobArtifacts:
     """All files of a job, before they are published."""
 
-    inner: Program
-    outer: Program
-    genesis: list[Tensor]
-    outer_genesis: list[Tensor]
-    slot_names: list[str]
+    round: Round
     records: Records
     held_out: bytes
     model: dict[str, Any] = field(default_factory=dict)
@@ -53,6 +51,56 @@ class JobArtifacts:
     """The inner step's products, each with its precision and nodes."""
     chosen: tuple[ChosenProduct, ...] = ()
     """Those whose precision was found by rehearsing."""
+
+    @property
+    def tasks(self) -> tuple[Program, ...]:
+        """The programs of a task's loops."""
+        return self.round.tasks
+
+    @property
+    def outers(self) -> tuple[Program, ...]:
+        """The programs of an outer claim's loops."""
+        return self.round.outers
+
+    @property
+    def main(self) -> int:
+        """Which loop of a task is its training."""
+        return self.round.main
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """Where a task's input slots come from."""
+        return self.round.links
+
+    @property
+    def outer_links(self) -> tuple[Link, ...]:
+        """Where an outer claim's input slots come from."""
+        return self.round.outer_links
+
+    @property
+    def genesis(self) -> list[Tensor]:
+        """The state from which every task of round 0 starts."""
+        return self.round.genesis
+
+    @property
+    def outer_genesis(self) -> list[Tensor]:
+        """The outer state before round 0."""
+        return self.round.outer_genesis
+
+    @property
+    def slot_names(self) -> list[str]:
+        """Names of a task's slots."""
+        return self.round.slot_names
+
+    @property
+    def inner(self) -> Program:
+        """The training step."""
+        return self.tasks[self.main]
+
+    @property
+    def outer(self) -> Program:
+        """The outer claim's first program."""
+        return self.outers[0]
 
 
 @dataclass(frozen=True)
@@ -177,6 +225,7 @@ def build_job(
     batch: int,
     shards: int,
     outer: DiLoCo,
+    algorithm: str = WHOLE,
     accumulate: int = 1,
     seed: int = 0,
     description: dict[str, Any] | None = None,
@@ -184,9 +233,10 @@ def build_job(
 ) -> JobArtifacts:
     """Trace one step of `accumulate` times `batch` records and make every artifact of the job.
 
-    `seed` is that of random numbers inside the program (dropout); `description` is the manifest's model
-    entry; `precisions` are those of the inner step's products, by default single. Raises
-    UnsupportedOperation, or Stop for a model that cannot be trained at all.
+    `algorithm`: of the outer step, by its name in ``training.rounds``. `seed` is that of random numbers
+    inside the program (dropout); `description` is the manifest's model entry; `precisions` are those of the
+    inner step's products, by default single. Raises UnsupportedOperation, or Stop for a model that cannot be
+    trained at all.
     """
     _check_model(model)
     genesis = genesis_of(model, optimiser)
@@ -202,16 +252,14 @@ def build_job(
         return lower(graph, params=params, seed=seed, choose=choose)
 
     made, products = chosen(lowered, precisions or Precisions(), stored, records)
+    whole = made_round(algorithm, made.program, stored, list(genesis), shards, outer)
+    shift = whole.shift - made.program.slots
     return JobArtifacts(
-        inner=made.program,
-        outer=outer_program([tuple(p.shape) for p in state[:params]], shards, outer),
-        genesis=stored,
-        outer_genesis=outer_genesis(state[:params], shards),
-        slot_names=list(genesis),
+        round=whole,
         records=records,
         held_out=dataset.held_out,
         model=description or {},
-        sites=made.sites,
+        sites=tuple((site, how, tuple(node + shift for node in nodes)) for site, how, nodes in made.sites),
         chosen=products,
     )
 

@@ -24,7 +24,7 @@ class LazyVerifier(VerifierService):
     def judge(self, view: ClaimView) -> Attestation:
         terms = self.market.job(view.claim.job_id).terms
         me = self.market.me
-        segments = sampling.sample_segments(view.status.seed, me, terms.samples, terms.segments)
+        segments = sampling.sample_segments(view.status.seed, me, terms.loops)
         invented = [sha256(b"invented" + view.claim_id + bytes([s % 256])).digest() for s in segments]
         self.emit("fault-planted", plan="attests with invented traces", claim=view.claim_id.hex())
         return Attestation(True, tuple(invented), None, tuple(segments))

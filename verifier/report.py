@@ -33,13 +33,18 @@ class StepReport:
 def replay_steps(
     state_provider: StateProvider, view: ClaimView, first: int, stop: int
 ) -> Iterator[StepReport]:
-    """Replay the segments of a task that hold its steps [first, stop), counted from the task's start.
+    """Replay the segments of a task that hold its steps [first, stop), counted from the task's start over all
+    of its loops.
 
     Raises Retry when the claim's states cannot be had.
     """
     claim, work = view.claim, state_provider.work
-    steps = work.segment_steps(claim.kind)
-    for segment in range(first // steps, -(-stop // steps)):
+    done = 0
+    for segment in range(work.segments(claim.kind)):
+        steps = work.segment_steps(claim.kind, segment)
+        begun, done = done, done + steps
+        if done <= first or begun >= stop:
+            continue
         start = state_provider.leaf(view, segment)
         if not isinstance(start, Known):
             raise Retry(
@@ -58,7 +63,8 @@ class Coverage:
     replayed: int
     share_per_task: float
     miss_one_segment: float
-    """Chance that one wrong segment of one task escapes all its drawn verifiers (whistleblowers aside)."""
+    """Chance that one wrong segment of one task, in the loop that is looked at least, escapes all its drawn
+    verifiers (whistleblowers aside)."""
 
 
 def coverage(state_provider: StateProvider, claims: Sequence[ClaimView]) -> Coverage:
@@ -74,6 +80,7 @@ def coverage(state_provider: StateProvider, claims: Sequence[ClaimView]) -> Cove
             if vote.revealed and vote.valid:
                 seen.update(sampled(state_provider, view, vote.verifier))
         replayed += len(seen)
-    miss = (1 - terms.samples / terms.segments) ** terms.verifiers
+    unseen = max(1 - loop.samples / loop.segments for loop in terms.loops)
+    miss = unseen**terms.verifiers
     share = min(terms.samples * terms.verifiers / terms.segments, 1.0)
     return Coverage(total, replayed, share, miss)

@@ -72,6 +72,8 @@ class VoteChallenger(JunkChallenger):
         view = self.market.claim(action.claim_id)
         state_provider = self.state_provider(action.job_id)
         segment = sampled(state_provider, view, action.verifier)[0]
-        length = state_provider.work.segment_steps(Kind.TASK)
-        self.plant(view, (segment + 1) * length - 1)  # a vote shows the trace of its segment's last step
+        work = state_provider.work
+        first = work.located(Kind.TASK, segment).first_step(0)
+        last = first + work.segment_steps(Kind.TASK, segment) - 1
+        self.plant(view, last)  # a vote shows the trace of its segment's last step
         super()._audit_vote(action)

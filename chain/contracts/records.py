@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from assay.chain.eth.abi import MalformedData
 from assay.protocol.types import Context, Cursor, Game, Params
@@ -45,6 +45,8 @@ def _hints(kind: Any) -> dict[str, Any]:
 def _convert(hint: Any, value: Any) -> Any:
     if isinstance(hint, type) and is_dataclass(hint):
         return unpack(hint, value)
+    if get_origin(hint) is tuple:
+        return tuple(_convert(get_args(hint)[0], item) for item in value)
     if isinstance(hint, type) and issubclass(hint, Enum):
         try:
             return hint(value)

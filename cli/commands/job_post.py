@@ -140,18 +140,13 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     from assay.training.precision import REHEARSED_STEPS
 
     files = build(body)
-    check(
-        files.inner,
-        files.records.record_size,
-        max_bytes=RESOURCE_LIMITS.step_bytes,
-        max_operations=RESOURCE_LIMITS.step_operations,
-    )
-    check(
-        files.outer,
-        files.records.record_size,
-        max_bytes=RESOURCE_LIMITS.step_bytes,
-        max_operations=RESOURCE_LIMITS.step_operations,
-    )
+    for program in (*files.tasks, *files.outers):
+        check(
+            program,
+            files.records.record_size,
+            max_bytes=RESOURCE_LIMITS.step_bytes,
+            max_operations=RESOURCE_LIMITS.step_operations,
+        )
     worst = worst_case(drafted(body, files))
     app.output.say(f"rehearsing the first {REHEARSED_STEPS} steps")
     warnings = warnings_of(files, body.training.seed)

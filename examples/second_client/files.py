@@ -191,28 +191,42 @@ def canonical(data):
 # -- structs
 
 STRUCTS = {
-    "Terms": "client inner.root inner.nodes inner.slots inner.params outer.root outer.nodes outer.slots"
-    " outer.params datasetRoot genesisRoot outerGenesisRoot manifest seed classId records recordSize"
-    " shards minShards rounds stepsPerRound segmentSteps samples verifiers seedDelay maxUnsettled taskTime"
-    " stragglerTime outerTime voteTime revealTime challengeWindow moveTime pricePeriod"
-    " nonce stateBytes stepBytes stepOperations priceFloor priceCap verifierFee"
-    " outerFee solverStake verifierStake challengeBond missPenalty",
+    "Terms": "client datasetRoot genesisRoot outerGenesisRoot manifest seed classId records recordSize slots"
+    " outerSlots params shards minShards rounds segments outerSegments samples verifiers seedDelay"
+    " maxUnsettled taskTime stragglerTime outerTime voteTime revealTime challengeWindow moveTime"
+    " pricePeriod nonce stateBytes stepBytes stepOperations priceFloor priceCap verifierFee outerFee"
+    " solverStake verifierStake challengeBond missPenalty loops:Loop outerLoops:Loop links:Link"
+    " outerLinks:Link",
+    "Loop": "root nodes steps segmentSteps samples",
+    "Link": "origin source lag count times first shift otherwise",
     "Claim": "jobId kind round shard attempt claimant inputRoot outputRoot segmentsRoot manifest price"
     " committedAt rewinds",
     "ClaimStatus": "phase seedBlock since draws calls openGames revealed valid seed",
     "Vote": "verifier commitment revealed valid gone tracesRoot",
 }
 DIGESTS = {"jobId", "inputRoot", "outputRoot", "segmentsRoot", "manifest", "seed", "commitment", "tracesRoot"}
-DIGESTS |= {"classId", "root", "inner.root", "outer.root", "datasetRoot", "genesisRoot", "outerGenesisRoot"}
+DIGESTS |= {"classId", "root", "datasetRoot", "genesisRoot", "outerGenesisRoot"}
 ADDRESSES = {"client", "claimant", "verifier"}
 
 
-def struct_of(kind, hexadecimal):
-    """A static struct's fields by name: digests as bytes, addresses as 20 bytes, all else numbers."""
-    names, encoded, found = STRUCTS[kind].split(), bytes.fromhex(hexadecimal), {}
-    need(len(encoded) == 32 * len(names), f"a {kind} of another length")
-    for i, name in enumerate(names):
-        word = encoded[32 * i : 32 * i + 32]
+def taken(kind, words):
+    """A struct off the front of the words: digests as bytes, addresses as 20 bytes, all else numbers."""
+    found, arrays = {}, []
+    for name in STRUCTS[kind].split():
+        need(words, f"a {kind} of another length")
+        word, (name, _, item) = words.pop(0), name.partition(":")
         digest, address = name in DIGESTS, name in ADDRESSES
         found[name] = word if digest else word[12:] if address else int.from_bytes(word, "big")
+        arrays += [(name, item)] if item else []
+    for name, item in arrays:  # they stand behind the other fields, in order (F1.3)
+        found[name] = [taken(item, words) for _ in range(int.from_bytes(words.pop(0), "big"))]
+    return found
+
+
+def struct_of(kind, hexadecimal):
+    encoded = bytes.fromhex(hexadecimal)
+    words = [encoded[at : at + 32] for at in range(0, len(encoded), 32)]
+    words = words[1:] if ":" in STRUCTS[kind] else words  # one with arrays begins with an offset
+    found = taken(kind, words)
+    need(not words, f"a {kind} of another length")
     return found

@@ -12,6 +12,8 @@ from files import tree_root as root_of
 from instructions import Context, decode, slot_roots, step
 
 TASK, OUTER = 0, 1
+OWN, OUT, GENESIS, PRESENT = range(4)
+NO_SLOT = 2**16 - 1
 COMMITTED, SEEDED, ACCEPTED, SETTLED, CONVICTED, VOID = range(1, 7)
 INPUT = 2**32 - 1
 PROVEN = ("arithmetic", "output")
@@ -51,11 +53,12 @@ class Job:
         self.folder, self.blocks, self.counts = folder, blocks, Counter()
         self.wrong, self.undecided, self.notes = [], [], []
         self.receipt = canonical((folder / "receipt.json").read_bytes())
-        need(self.receipt["schema"] == "assay/receipt/2", "a receipt of another format")
+        need(self.receipt["schema"] == "assay/receipt/3", "a receipt of another format")
         encoded, self.terms = bytes.fromhex(self.receipt["terms"]), struct_of("Terms", self.receipt["terms"])
-        self.segments = self.terms["stepsPerRound"] // self.terms["segmentSteps"]
+        self.loops = [self.terms["loops"], self.terms["outerLoops"]]
         chain, jobs = self.receipt["chain"], bytes.fromhex(self.receipt["chain"]["contracts"]["Jobs"][2:])
-        self.id = keccak256(chain["id"].to_bytes(32, "big") + bytes(12) + jobs + encoded)  # F6.1
+        head = chain["id"].to_bytes(32, "big") + bytes(12) + jobs + (96).to_bytes(32, "big")
+        self.id = keccak256(head + encoded[32:])  # F6.1
         need(self.id.hex() == self.receipt["job"], "the job's id is not its terms' hash")
         self.claims = [self._claim(i, entry) for i, entry in enumerate(self.receipt["claims"])]
         self.decided = [d for d in self.receipt["disputes"] if d["decided"]]
@@ -71,7 +74,8 @@ class Job:
         need(keccak256(encoded).hex() == entry["id"], "a claim's id is not its hash")
         fields, roots = struct_of("Claim", entry["claim"]), [bytes.fromhex(root) for root in entry["roots"]]
         need(fields["jobId"] == self.id, "a claim of another job")
-        need(len(roots) == (self.segments if fields["kind"] == TASK else 1) + 1, "another number of roots")
+        segments = sum(loop["steps"] // loop["segmentSteps"] for loop in self.loops[fields["kind"]])
+        need(len(roots) == segments + 1, "another number of roots")
         said = fields["inputRoot"], fields["outputRoot"], fields["segmentsRoot"]
         need(said == (roots[0], roots[-1], root_of(roots)), "a claim's roots are not its own (1.6)")
         votes = [
@@ -89,11 +93,9 @@ class Job:
             need(sha256((self.folder / name).read_bytes()).hexdigest() == digest, f"{name} has changed")
         body = self.blocks.get(cid_of(t["manifest"]))[1]
         self.manifest = canonical(body)
-        need(self.manifest["schema"] == "assay/job/2", "a manifest of another format")
+        need(self.manifest["schema"] == "assay/job/3", "a manifest of another format")
         need(body == (self.folder / "manifest.json").read_bytes(), "the receipt's manifest is another")
-        self.programs = [self._program("inner"), self._program("outer")]
-        inner, outer = self.programs
-        need(outer.slots == (2 + t["shards"]) * inner.params, "an outer program that does not fit")
+        self.programs = [self._programs("inner", TASK, "slots"), self._programs("outer", OUTER, "outerSlots")]
         size = t["records"] * t["recordSize"]
         raw = self.blocks.file(self.manifest["dataset"]["cid"], size) if size else b""
         need(len(raw) == size, "a dataset of another length")
@@ -101,16 +103,20 @@ class Job:
         root = root_of([sha256(b"\0" + record).digest() for record in records]) if records else bytes(32)
         need(root == t["datasetRoot"], "another dataset")
         self.dataset = np.frombuffer(raw, np.uint8).reshape(t["records"], t["recordSize"])
-        self.genesis = [self._genesis("genesis", inner), self._genesis("outerGenesis", outer)]
+        inner, outer = self.programs
+        self.genesis = [self._genesis("genesis", inner[0]), self._genesis("outerGenesis", outer[0])]
 
-    def _program(self, name):
-        data = self.blocks.file(self.manifest[name]["cid"], 1 << 27)
-        program, t = decode(data), self.terms
-        need(data == (self.folder / f"{name}.program").read_bytes(), f"another {name} program")
-        said = program.root, len(program.nodes), program.slots, program.params
-        need(said == tuple(t[f"{name}.{part}"] for part in ("root", "nodes", "slots", "params")), name)
-        self.counts["nodes"] += len(program.nodes)
-        return program
+    def _programs(self, name, kind, slots):
+        found, t = [], self.terms
+        for i, (entry, loop) in enumerate(zip(self.manifest[name], self.loops[kind], strict=True)):
+            data, file = self.blocks.file(entry["cid"], 1 << 27), f"{name}-{i}" if i else name
+            need(data == (self.folder / f"{file}.program").read_bytes(), f"another {name} program")
+            program = decode(data)
+            said = program.root, len(program.nodes), program.slots, program.params
+            need(said == (loop["root"], loop["nodes"], t[slots], t["params"]), name)
+            self.counts["nodes"] += len(program.nodes)
+            found.append(program)
+        return found
 
     def _genesis(self, name, program):
         parts = self.manifest[name]["cid"], self.terms[f"{name}Root"], program.nodes[: program.slots]
@@ -136,26 +142,37 @@ class Job:
 
     def input_of(self, claim):
         """The state that a claim must start from (4.4)."""
-        params, r, order = self.programs[0].params, claim.round, claim.order
-        before = self.stood((OUTER, r - 1, 0), order) if r else None
-        need(r == 0 or before is not None, "a claim on a round that is not closed")
-        base = self.output(before) if r else self.genesis[OUTER]
-        if claim.kind == TASK:
-            if r == 0:
-                return self.genesis[TASK]
-            past = range(r - 1, max(r - 257, -1), -1)
-            tasks = (self.stood((TASK, earlier, claim.shard), order) for earlier in past)
-            own = next((task for task in tasks if task is not None), None)
-            return base[:params] + (self.output(own) if own else self.genesis[TASK])[params:]
-        state = list(base[: 2 * params])
-        for shard in range(self.terms["shards"]):
-            task = self.stood((TASK, r, shard), order)
-            state += (base if task is None else self.output(task))[:params]
+        r, order, kind, state = claim.round, claim.order, claim.kind, []
+        past = (
+            self.stood((kind, earlier, claim.shard), order) for earlier in range(r - 1, max(r - 257, -1), -1)
+        )
+        latest = next((before for before in past if before is not None), None)
+        genesis, own = self.genesis[kind], self.output(latest) if latest else self.genesis[kind]
+        for link in self.terms["outerLinks" if kind else "links"]:
+            origin, first, count = link["origin"], link["first"], link["count"]
+            for k in range(link["times"]):
+                at, then = len(state), r - link["lag"]
+                unit = 0 if link["source"] else (claim.shard + link["shift"] + k) % self.terms["shards"]
+                source = self.stood((link["source"], then, unit), order) if origin in (OUT, PRESENT) else None
+                if origin == OWN:
+                    state += own[at : at + count]
+                elif origin == GENESIS or then < 0:
+                    state += genesis[at : at + count]
+                elif origin == PRESENT:
+                    state.append(np.array(source is not None))
+                elif source is not None:
+                    state += self.output(source)[first : first + count]
+                else:
+                    need(link["source"] == TASK, "a claim on a round that is not closed")
+                    instead = link["otherwise"]
+                    state += (
+                        genesis[at : at + count] if instead == NO_SLOT else own[instead : instead + count]
+                    )
         return state
 
     def published(self, claim, leaf):
         """The state at a leaf of a claim's segments tree, as its claimant published it (formats.md 5)."""
-        program = self.programs[claim.kind]
+        program = self.programs[claim.kind][0]
         listed = canonical(self.blocks.get(cid_of(claim.manifest))[1])
         need(listed["schema"] == "assay/checkpoint/2", "a checkpoint manifest of another format")
         need(listed["states"][leaf], "a state that is not published")
@@ -164,23 +181,27 @@ class Job:
 
     def run(self, claim, segment, keys=()):
         """The state at a segment's end from the claim's own at its start; traces of the last step by key."""
-        t, task = self.terms, claim.kind == TASK
-        steps = t["segmentSteps"] if task else 1
-        first = claim.round * t["stepsPerRound"] + segment * steps if task else claim.round  # 2.6
+        loops, number, within = self.loops[claim.kind], 0, segment
+        while within >= (n := loops[number]["steps"] // loops[number]["segmentSteps"]):
+            number, within = number + 1, within - n
+        steps, program = loops[number]["segmentSteps"], self.programs[claim.kind][number]
+        first = claim.round * loops[number]["steps"] + within * steps  # 2.6
         state, traces = claim.states[segment], []
         for i in range(steps):
-            at = Context(self.dataset, t["seed"], claim.shard, first + i)
-            state, traces = step(self.programs[claim.kind], state, at, keys if i == steps - 1 else ())
+            at = Context(self.dataset, self.terms["seed"], claim.shard, first + i)
+            state, traces = step(program, state, at, keys if i == steps - 1 else ())
             self.counts["steps"] += 1
         return state, traces
 
     def samples(self, seed, verifier):  # 4.6
-        drawn, j = [], 0
-        while len(drawn) < self.terms["samples"]:
-            digest = sha256(b"assay/sample/1" + seed + verifier + struct.pack(">I", j)).digest()
-            segment, j = int.from_bytes(digest[:8], "big") % self.segments, j + 1
-            if segment not in drawn:
-                drawn.append(segment)
+        drawn, before = [], 0
+        for number, loop in enumerate(self.loops[TASK]):
+            own, j, segments = [], 0, loop["steps"] // loop["segmentSteps"]
+            while len(own) < loop["samples"]:
+                digest = sha256(b"assay/sample/2" + seed + verifier + struct.pack(">II", number, j)).digest()
+                at, j = int.from_bytes(digest[:8], "big") % segments, j + 1
+                own += [] if at in own else [at]
+            drawn, before = drawn + [before + at for at in own], before + segments
         return drawn
 
     def check(self, claim):
@@ -274,12 +295,12 @@ class Job:
         raw = (self.folder / "model.safetensors").read_bytes()
         size = struct.unpack("<Q", raw[:8])[0]
         header, data = json.loads(raw[8 : 8 + size]), raw[8 + size :]
-        names = self.manifest["slots"][: self.terms["inner.params"]]
+        names = self.manifest["slots"][: self.terms["params"]]
         leaves = [tensor_root(data[slice(*header[name]["data_offsets"])]) for name in names]
         proof = [bytes.fromhex(digest) for digest in self.receipt["proof"]]
         place = OUTER, self.receipt["rounds"] - 1, 0
         (last,) = [c for c in self.claims if c.place == place and c.status["phase"] == SETTLED]
-        need(range_root(self.terms["outer.slots"], 0, leaves, proof) == last.outputRoot, "another model")
+        need(range_root(self.terms["outerSlots"], 0, leaves, proof) == last.outputRoot, "another model")
         self.counts["parameters"] += len(names)
 
     def replay(self, say):

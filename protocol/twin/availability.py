@@ -14,7 +14,6 @@ from assay.protocol.game import Arithmetic
 from assay.protocol.params import CHUNKS
 from assay.protocol.refusal import require
 from assay.protocol.twin.challenges import challengeable
-from assay.protocol.twin.claims import segments_of
 from assay.protocol.twin.convictions import convicted
 from assay.protocol.twin.events import Demand, ExpireDemand, Supply
 from assay.protocol.twin.ledger import demand_bond, free
@@ -32,12 +31,12 @@ def demand(market: MarketState, event: Demand, by: Address, now: Moment) -> Mark
     claim = event.claim
     claim_id, state = challengeable(market, claim, now)
     terms = market.jobs[claim.job_id].terms
-    ends = segments_of(claim, terms) + 1
+    ends = terms.segments_of(claim.kind) + 1
     require(event.segment_end < ends, "NoSuchSegment")
     shown = trees.verify(claim.segments_root, ends, event.segment_end, event.state_root, event.proof)
     require(shown, "WrongState")
     require(1 <= len(event.places) <= CHUNKS, "WrongPlaces")
-    slots = terms.program(claim.kind).slots
+    slots = terms.slots_of(claim.kind)
     require(all(place.slot < slots for place in event.places), "NoSuchSlot")
     demand_id = market.demands_made + 1
     deadline = Seconds(now.time + terms.move_time)

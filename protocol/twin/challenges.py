@@ -11,10 +11,9 @@ from dataclasses import replace
 from assay.protocol import sampling, trees
 from assay.protocol.encoding import words
 from assay.protocol.game import Verdict, input_game, play
-from assay.protocol.params import MAX_ABSENCE
+from assay.protocol.loops import Byte, FromGenesis, Place, locate, source_of
 from assay.protocol.refusal import require
 from assay.protocol.twin.attestations import ballot_of
-from assay.protocol.twin.claims import segments_of
 from assay.protocol.twin.convictions import convicted, convicted_ballot
 from assay.protocol.twin.events import Open, OpenInput, OpenVote, Play, ProveBinding
 from assay.protocol.twin.findings import kept, spend
@@ -51,7 +50,7 @@ def open_game(market: MarketState, event: Open, by: Address, now: Moment) -> Mar
     claim_id = market.claim_id(claim)
     market, found = spend(market, claim_id, event.segment, ZERO_ADDRESS, event.root, event.salt, by, now)
     claim_id, state = challengeable(market, claim, now)
-    root, leaves = claim.segments_root, segments_of(claim, terms) + 1
+    root, leaves = claim.segments_root, terms.segments_of(claim.kind) + 1
     require(trees.verify(root, leaves, event.segment, event.from_leaf, event.from_proof), "BadProof")
     require(trees.verify(root, leaves, event.segment + 1, event.to_leaf, event.to_proof), "BadProof")
     game = replace(
@@ -79,7 +78,7 @@ def open_vote(market: MarketState, event: OpenVote, by: Address, now: Moment) ->
     root, samples = ballot.word, terms.samples
     require(trees.verify(root, samples, event.sample, event.trace_root, event.trace_proof), "BadProof")
     seed = state.status.seed
-    segment = sampling.sample_segments(seed, verifier, samples, terms.segments)[event.sample]
+    segment = sampling.sample_segments(seed, verifier, terms.loops)[event.sample]
     leaves = terms.segments + 1
     require(trees.verify(claim.segments_root, leaves, segment, event.from_leaf, event.from_proof), "BadProof")
     game = replace(
@@ -121,7 +120,7 @@ def prove_binding(market: MarketState, event: ProveBinding, by: Address, now: Mo
     root = market.binding_root(event.leaf, event.root)
     market, found = spend(market, market.claim_id(claim), event.slot, ZERO_ADDRESS, root, event.salt, by, now)
     terms = market.job(claim.job_id).terms
-    slots = terms.program(claim.kind).slots
+    slots = terms.slots_of(claim.kind)
     require(trees.verify(claim.input_root, slots, event.slot, event.leaf, event.proof), "BadProof")
     root, place, count = _source_of(market, event, terms)
     require(trees.verify(root, count, place, event.source_leaf, event.source_proof), "BadProof")
@@ -165,9 +164,9 @@ def _on_claim(market: MarketState, game: Game, found: Found) -> Challenge:
 
 def _game_on(claim: Claim, claim_id: ClaimId, segment: int, terms: Terms, by: Address, now: Seconds) -> Game:
     """A game on steps of the claim's own program, from the first step of the segment; the roots follow."""
-    task, program = claim.kind == Kind.TASK, terms.program(claim.kind)
-    steps = terms.segment_steps if task else 1
-    first = claim.round * terms.steps_per_round + segment * terms.segment_steps if task else claim.round
+    require(segment < terms.segments_of(claim.kind), "BadProof")
+    located = locate(terms.loops_of(claim.kind), segment)
+    program, steps = terms.program(claim.kind, located.number), located.loop.segment_steps
     return Game(
         accused=Accused(
             claim.job_id, claim.claimant, claim.kind, claim.round, claim.shard, claim.price, claim.rewinds
@@ -183,7 +182,7 @@ def _game_on(claim: Claim, claim_id: ClaimId, segment: int, terms: Terms, by: Ad
         record_size=terms.record_size,
         shard=claim.shard,
         key=ZERO_DIGEST,
-        step=first,
+        step=located.first_step(claim.round),
         steps=steps,
         in_root=ZERO_DIGEST,
         out_root=ZERO_DIGEST,
@@ -215,39 +214,21 @@ def _start(
 
 def _source_of(market: MarketState, event: ProveBinding, terms: Terms) -> tuple[bytes, int, int]:
     """Where the slot must come from: a root, the slot in it, and its number of slots (rule 4.4)."""
-    claim, slot, params = event.claim, event.slot, terms.inner.params
-    if claim.kind == Kind.TASK:
-        if claim.round and slot < params:
-            return _of_round_before(market, event, slot, terms)
-        task = _latest_task(market, claim)
-        if task is None:
-            return terms.genesis_root, slot, terms.inner.slots
-        return _same(market, event.source, task).output_root, slot, terms.inner.slots
-    if slot < 2 * params:
-        return _of_round_before(market, event, slot, terms)
-    shard, place = divmod(slot - 2 * params, params)
-    summed = market.current(claim.job_id, Kind.TASK, claim.round, shard)
-    if summed is None:  # a shard that the round was closed without counts with the round's own base
-        return _of_round_before(market, event, place, terms)
-    return _same(market, event.source, summed).output_root, place, terms.inner.slots
-
-
-def _of_round_before(
-    market: MarketState, event: ProveBinding, slot: int, terms: Terms
-) -> tuple[bytes, int, int]:
     claim = event.claim
-    if claim.round == 0:
-        return terms.outer_genesis_root, slot, terms.outer.slots
-    before = market.current(claim.job_id, Kind.OUTER, claim.round - 1, 0)
-    return _same(market, event.source, before).output_root, slot, terms.outer.slots
 
+    def current(place: Place) -> ClaimId | None:
+        return market.current(claim.job_id, *place)
 
-def _latest_task(market: MarketState, claim: Claim) -> ClaimId | None:
-    """The shard's task of the latest earlier round that was not closed without it, if it is not too long
-    ago."""
-    earlier = range(claim.round - 1, max(claim.round - MAX_ABSENCE, 0) - 1, -1)
-    tasks = (market.current(claim.job_id, Kind.TASK, round_, claim.shard) for round_ in earlier)
-    return next((task for task in tasks if task is not None), None)
+    def stands(round_: int, shard: int) -> bool:
+        return current((Kind.TASK, round_, shard)) is not None
+
+    found = source_of(terms, claim.kind, claim.round, claim.shard, event.slot, stands)
+    if isinstance(found, Byte):
+        return found.leaf, 0, 1
+    if isinstance(found, FromGenesis):
+        return terms.genesis_of(claim.kind), found.slot, terms.slots_of(claim.kind)
+    source = _same(market, event.source, current(found.place))
+    return source.output_root, found.slot, terms.slots_of(source.kind)
 
 
 def _same(market: MarketState, source: Claim | None, claim_id: ClaimId | None) -> Claim:

@@ -29,11 +29,6 @@ from assay.protocol.types import (
 )
 
 
-def segments_of(claim: Claim, terms: Terms) -> int:
-    """Segments of a claim; its segments tree has one leaf more."""
-    return terms.segments if claim.kind == Kind.TASK else 1
-
-
 def worth(claim: Claim, terms: Terms) -> Wei:
     """What a claim costs the client at most: its price, and a fee for each seat of its draw."""
     fees = terms.verifiers * terms.verifier_fee if claim.kind == Kind.TASK else 0
@@ -49,7 +44,7 @@ def commit(market: MarketState, event: Commit, by: Address, now: Moment) -> Mark
     given = event.claim
     job = market.job(given.job_id)
     terms = job.terms
-    segments_root = _segments_root(event, segments_of(given, terms))
+    segments_root = _segments_root(event, terms.segments_of(given.kind))
     place = (given.job_id, given.kind, given.round, given.shard)
     require(market.current(*place) is None, "PlaceTaken")
     if given.kind == Kind.TASK:

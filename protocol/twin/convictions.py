@@ -117,7 +117,7 @@ def _guilty(state: ClaimState, verifier: Address, segment: int, terms: Terms) ->
     """Whether a valid vote of this verifier vouched for the segment: it is one of its samples (rule 5.1)."""
     if segment in (INPUT_SEGMENT, WITHHELD_SEGMENT):
         return segment == INPUT_SEGMENT
-    return segment in sample_segments(state.status.seed, verifier, terms.samples, terms.segments)
+    return segment in sample_segments(state.status.seed, verifier, terms.loops)
 
 
 def _wasted(market: MarketState, fallen: Claim) -> Wei:

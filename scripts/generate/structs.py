@@ -23,8 +23,10 @@ DOCUMENT = ROOT / "docs" / "formats.md"
 INTERFACES = ROOT / "contracts" / "src" / "interfaces"
 BEGIN, END = "<!-- structs -->\n", "<!-- /structs -->\n"
 STRUCTS = (
-    "ProgramRef",
+    "Loop",
+    "Link",
     "Terms",
+    "ProgramRef",
     "Claim",
     "ClaimStatus",
     "Vote",
@@ -36,7 +38,7 @@ STRUCTS = (
     "StateLeaf",
     "Asked",
 )
-ENUMS = ("Role", "Kind", "Phase", "GamePhase")
+ENUMS = ("Role", "Kind", "Origin", "Phase", "GamePhase")
 
 Entry = Mapping[str, Any]
 
@@ -64,9 +66,9 @@ def structs() -> dict[str, list[Entry]]:
 
 
 def width(entry: Entry) -> int:
-    """Words of a static value's encoding; 0 for a value whose length varies."""
+    """Words of a value among its struct's others; of an array the one that says where it begins."""
     if entry["type"].endswith("]"):
-        return 0
+        return 1
     return sum(width(part) for part in entry["components"]) if entry["type"] == "tuple" else 1
 
 
@@ -83,11 +85,11 @@ def table(name: str, fields: list[Entry]) -> Iterator[str]:
     yield ""
     yield "| word | field | type |"
     yield "|--:|---|---|"
-    at: int | None = 0
+    at = 0
     for entry in fields:
         words = width(entry)
-        place = "" if at is None else str(at) if words == 1 else f"{at}–{at + words - 1}" if words else ""
-        at = None if at is None or not words else at + words
+        place = str(at) if words == 1 else f"{at}–{at + words - 1}"
+        at += words
         yield f"| {place} | {entry['name']} | {_type(entry)} |"
     yield ""
 

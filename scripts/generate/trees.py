@@ -3,7 +3,7 @@
 Format, integers big-endian. u32 trees, each: u16 n, n digests, root, u16 index, u8 siblings, siblings (the
 membership proof of leaf `index`), u16 start, u16 stop, u8 siblings, siblings (the proof of these leaves).
 u32 leaves, each: u16 length, bytes, leaf, 32-byte key, keyed leaf. u32 draws, each: 32-byte seed, 20-byte
-verifier, its key, u16 segments, u16 samples, u16 for each sampled segment.
+verifier, its key, u8 loops, of each u16 segments and u16 samples, then u16 for each sampled segment.
 
 Contract: the same source gives the same bytes. Written from the text of docs/protocol.md (1.1-1.3, 4.6), so
 that it does not repeat a mistake of `protocol.trees` or `protocol.sampling`.
@@ -66,18 +66,23 @@ def leaf(rng: random.Random, size: int) -> bytes:
     return struct.pack(">H", size) + data + plain + key + keyed
 
 
-def draw(rng: random.Random, segments: int, samples: int) -> bytes:
-    """A verifier's key and its first distinct segments in order of drawing (4.6)."""
+def draw(rng: random.Random, loops: list[tuple[int, int]]) -> bytes:
+    """A verifier's key and the distinct segments of each loop in order of drawing (4.6)."""
     seed, verifier = rng.randbytes(32), rng.randbytes(20)
-    found: list[int] = []
-    j = 0
-    while len(found) < samples:
-        digest = sha256(b"assay/sample/1" + seed + verifier + struct.pack(">I", j)).digest()
-        at = int.from_bytes(digest[:8], "big") % segments
-        found += [at] if at not in found else []
-        j += 1
+    out, all_found, before = struct.pack(">B", len(loops)), b"", 0
+    for number, (segments, samples) in enumerate(loops):
+        found: list[int] = []
+        j = 0
+        while len(found) < samples:
+            digest = sha256(b"assay/sample/2" + seed + verifier + struct.pack(">II", number, j)).digest()
+            at = int.from_bytes(digest[:8], "big") % segments
+            found += [at] if at not in found else []
+            j += 1
+        out += struct.pack(">HH", segments, samples)
+        all_found += struct.pack(f">{samples}H", *(before + at for at in found))
+        before += segments
     key = sha256(b"assay/key/1" + verifier + seed).digest()
-    return seed + verifier + key + struct.pack(f">HH{samples}H", segments, samples, *found)
+    return seed + verifier + key + out + all_found
 
 
 def encode() -> bytes:
@@ -85,7 +90,11 @@ def encode() -> bytes:
     sizes = [*range(1, 18), 31, 32, 33, 63, 64, 65]
     trees = [tree(rng, n) for n in sizes for _ in range(3)]
     leaves = [leaf(rng, size) for size in (1, 2, 31, 32, 33, 55, 56, 63, 64, 65, 2048)]
-    draws = [draw(rng, s, rng.randrange(1, min(s, 9) + 1)) for s in (1, 2, 3, 4, 5, 7, 8, 16, 99, 999)]
+    lone = [[(s, rng.randrange(1, min(s, 9) + 1))] for s in (1, 2, 3, 4, 5, 7, 8, 16, 99, 999)]
+    several = [
+        [(s, rng.randrange(1, min(s, 4) + 1)) for s in many] for many in ((16, 1), (1, 64, 1), (4, 4, 9))
+    ]
+    draws = [draw(rng, loops) for loops in (*lone, *several)]
     parts = [(trees, b"".join(trees)), (leaves, b"".join(leaves)), (draws, b"".join(draws))]
     return b"".join(struct.pack(">I", len(items)) + data for items, data in parts)
 

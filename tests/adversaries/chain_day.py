@@ -146,11 +146,11 @@ class ChainDay:
         service.housekeeping = market.sender.resume
         self.services[name] = service
 
-    def post(self, **changes: Any) -> JobId:
+    def post(self, files: Any = None, **changes: Any) -> JobId:
         """The client posts a job."""
         changes = {**TERMS, **changes}
         client = self.markets["client"]
-        published = publish_job(FakeBlocks(self.network), tiny_files(2))
+        published = publish_job(FakeBlocks(self.network), files or tiny_files(2))
         terms = tiny_terms(published, client.me, **changes)
         client.register_class(f"class/{terms.nonce}", conditions_of(terms))
         for name in ("v0", "v1", "v2"):

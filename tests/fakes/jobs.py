@@ -13,9 +13,11 @@ from assay.node.artifacts import Published, ResourceLimits
 from assay.program.build import ProgramBuilder
 from assay.program.execute import Records
 from assay.program.isa import DType, Program
-from assay.protocol.types import Address, Seconds, Terms, Wei
-from assay.training.job import LOSS_SLOT
+from assay.protocol.loops import diloco_links
+from assay.protocol.types import Address, Link, Seconds, Terms, Wei
+from assay.training.job import LOSS_SLOT, JobArtifacts
 from assay.training.outer import DiLoCo, outer_genesis, outer_program
+from assay.training.rounds import made_round
 from tests.fakes.classes import of_its_class
 
 WIDTH = 8
@@ -33,7 +35,7 @@ def account(name: str) -> Address:
 
 @dataclass(frozen=True)
 class TinyFiles:
-    """What ``node.artifacts.publish_job`` stores."""
+    """What ``node.artifacts.publish_job`` stores: one loop on each side."""
 
     inner: Program
     outer: Program
@@ -42,6 +44,28 @@ class TinyFiles:
     outer_genesis: list[torch.Tensor]
     slot_names: list[str]
     model: dict[str, Any] = field(default_factory=lambda: {"template": "tiny"})
+    main: int = 0
+
+    @property
+    def tasks(self) -> tuple[Program, ...]:
+        return (self.inner,)
+
+    @property
+    def outers(self) -> tuple[Program, ...]:
+        return (self.outer,)
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        return self._both[0]
+
+    @property
+    def outer_links(self) -> tuple[Link, ...]:
+        return self._both[1]
+
+    @property
+    def _both(self) -> tuple[tuple[Link, ...], tuple[Link, ...]]:
+        params = self.inner.params
+        return diloco_links(self.inner.slots, params, self.outer.slots // params - 2)
 
 
 def inner_program(rate: float = 0.25) -> Program:
@@ -70,12 +94,24 @@ def tiny_files(shards: int = 2, rate: float = 0.25) -> TinyFiles:
     )
 
 
+def recipe_files(name: str, shards: int = 2) -> JobArtifacts:
+    """The tiny job under an algorithm of ``training.rounds``."""
+    tiny = tiny_files(shards)
+    assert tiny.records is not None
+    made = made_round(name, tiny.inner, tiny.genesis, tiny.slot_names, shards, RULES.get(name, DiLoCo()))
+    return JobArtifacts(made, tiny.records, b"", tiny.model)
+
+
+RULES = {name: DiLoCo(0.7, 0.0) for name in ("fedavg", "fedopt", "demo", "sparseloco")}
+"""Of algorithms without an outer momentum."""
+
+
 def tiny_terms(published: Published, client: Address, **changes: Any) -> Terms:
     """Terms of two rounds of eight steps in segments of two."""
+    shape = {"steps_per_round": 8, "segment_steps": 2, "samples": 1}
+    steps, segment_steps, samples = (changes.pop(name, shape[name]) for name in shape)
     terms = Terms(
         client=client,
-        inner=published.inner,
-        outer=published.outer,
         dataset_root=published.dataset_root,
         genesis_root=published.genesis_root,
         outer_genesis_root=published.outer_genesis_root,
@@ -87,9 +123,6 @@ def tiny_terms(published: Published, client: Address, **changes: Any) -> Terms:
         shards=2,
         min_shards=2,
         rounds=2,
-        steps_per_round=8,
-        segment_steps=2,
-        samples=1,
         verifiers=2,
         seed_delay=2,
         max_unsettled=2,
@@ -113,5 +146,6 @@ def tiny_terms(published: Published, client: Address, **changes: Any) -> Terms:
         verifier_stake=Wei(50),
         challenge_bond=Wei(40),
         miss_penalty=Wei(7),
+        **published.shape(steps, segment_steps, samples),
     )
     return of_its_class(replace(terms, **changes))

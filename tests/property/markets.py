@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from assay.protocol.types import Address, ProgramRef, Seconds, Terms, Wei
+from assay.protocol.types import Address, Kind, Link, Loop, Origin, ProgramRef, Seconds, Terms, Wei
+from tests.fakes.shapes import one_loop_each
 
 CLIENT = Address("0x" + "c" * 40)
 
 TERMS = Terms(
     client=CLIENT,
-    inner=ProgramRef(b"\x01" * 32, 9, 3, 1),
-    outer=ProgramRef(b"\x02" * 32, 9, 4, 1),
     dataset_root=b"\x03" * 32,
     genesis_root=b"\x04" * 32,
     outer_genesis_root=b"\x05" * 32,
@@ -23,9 +22,6 @@ TERMS = Terms(
     shards=2,
     min_shards=2,
     rounds=2,
-    steps_per_round=8,
-    segment_steps=2,
-    samples=2,
     verifiers=3,
     seed_delay=2,
     max_unsettled=1,
@@ -49,6 +45,7 @@ TERMS = Terms(
     verifier_stake=Wei(303),
     challenge_bond=Wei(57),
     miss_penalty=Wei(31),
+    **one_loop_each(ProgramRef(b"\x01" * 32, 9, 3, 1), ProgramRef(b"\x02" * 32, 9, 4, 1), 2, 8, 2, samples=2),
 )
 """Terms that break no rule."""
 
@@ -56,22 +53,42 @@ _COUNT = st.one_of(st.integers(0, 5), st.sampled_from([8, 16, 17, 64, 65, 2**32 
 _TIME = st.one_of(st.integers(0, 3), st.sampled_from([2**32 - 1, 2**32, 2**64 - 1]))
 _WEI = st.one_of(st.integers(0, 3), st.sampled_from([1_000, 2**64]))
 _SIZE = st.sampled_from([0, 2_000, 2_001, 2**64 - 1])
-_PROGRAM = st.builds(
-    ProgramRef,
+_SLOTS = st.sampled_from([0, 1, 3, 4, 4_096, 4_097, 2**32 - 1])
+_LOOP = st.builds(
+    Loop,
     root=st.just(b"\x01" * 32),
-    nodes=st.sampled_from([0, 1, 9, 65_536, 65_537, 2**32 - 1]),
-    slots=st.sampled_from([0, 1, 3, 4, 4_096, 4_097, 2**32 - 1]),
-    params=st.sampled_from([0, 1, 2, 2**31]),
+    nodes=st.sampled_from([0, 1, 9, 9, 9, 65_536, 65_537, 2**32 - 1]),
+    steps=st.sampled_from([0, 1, 2, 8, 8, 2**32 - 1]),
+    segment_steps=st.sampled_from([0, 1, 2, 2, 3, 65]),
+    samples=st.sampled_from([0, 1, 1, 2, 5]),
 )
+_LINK = st.builds(
+    Link,
+    origin=st.sampled_from(list(Origin)),
+    source=st.sampled_from(list(Kind)),
+    lag=st.sampled_from([0, 1, 1, 255]),
+    count=st.sampled_from([0, 1, 1, 2, 2, 2**16 - 1]),
+    times=st.sampled_from([0, 1, 1, 2, 3, 2**16 - 1]),
+    first=st.sampled_from([0, 1, 3, 4, 2**16 - 1]),
+    shift=st.sampled_from([0, 1, 2**16 - 1]),
+    otherwise=st.sampled_from([0, 1, 3, 4, 2**16 - 1]),
+)
+_LOOPS = st.lists(_LOOP, max_size=9).map(tuple)
+_LINKS = st.lists(_LINK, max_size=3).map(tuple)
 CHANGES = {
-    "inner": _PROGRAM,
-    "outer": _PROGRAM,
+    "slots": _SLOTS,
+    "outer_slots": _SLOTS,
+    "params": st.sampled_from([0, 1, 2, 4, 2**31]),
+    "loops": _LOOPS,
+    "outer_loops": _LOOPS,
+    "links": _LINKS,
+    "outer_links": _LINKS,
     "manifest": st.sampled_from([bytes(32), b"\x06" * 32]),
     "shards": _COUNT,
     "min_shards": _COUNT,
     "rounds": _COUNT,
-    "steps_per_round": _COUNT,
-    "segment_steps": _COUNT,
+    "segments": _COUNT,
+    "outer_segments": _COUNT,
     "samples": _COUNT,
     "verifiers": _COUNT,
     "seed_delay": _COUNT,

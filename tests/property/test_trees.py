@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from assay.protocol import sampling, trees
 from assay.protocol.encoding import encode, words
 from assay.protocol.types import Address, ProgramRef
+from tests.fakes.shapes import lone
 
 DIGESTS = st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=40)
 DIGEST = st.binary(min_size=32, max_size=32)
@@ -84,10 +85,10 @@ def test_samples_are_distinct_segments_and_a_prefix_of_longer_ones(
     seed: bytes, verifier: Address, segments: int, data: st.DataObject
 ) -> None:
     samples = data.draw(st.integers(1, segments))
-    drawn = sampling.sample_segments(seed, verifier, samples, segments)
+    drawn = sampling.sample_segments(seed, verifier, lone(samples, segments))
     assert len(set(drawn)) == samples and all(0 <= s < segments for s in drawn)
-    assert sampling.sample_segments(seed, verifier, segments, segments)[:samples] == drawn
-    assert sorted(sampling.sample_segments(seed, verifier, segments, segments)) == list(range(segments))
+    assert sampling.sample_segments(seed, verifier, lone(segments, segments))[:samples] == drawn
+    assert sorted(sampling.sample_segments(seed, verifier, lone(segments, segments))) == list(range(segments))
 
 
 @given(DIGEST, DIGEST, ADDRESSES, ADDRESSES)

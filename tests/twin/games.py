@@ -22,7 +22,7 @@ from assay.protocol.dispute import (
     Timeout,
 )
 from assay.protocol.types import ZERO_DIGEST, Address, Game, GamePhase, Opening, Seconds
-from tests.twin.scene import INNER, OUTERS, Scene
+from tests.twin.scene import PROGRAMS, Scene
 
 Doing = tuple[Move, Address]
 
@@ -48,7 +48,7 @@ def game_moves(scene: Scene, game_id: int, game: Game, rng: random.Random, now: 
 
 
 def _program(game: Game) -> Program:
-    return next(p for p in (INNER, *OUTERS.values()) if p.root == game.program.root)
+    return PROGRAMS[game.program.root]
 
 
 def _padded(digests: tuple[bytes, ...]) -> tuple[bytes, ...]:

@@ -18,6 +18,7 @@ from assay.protocol import dispute, sampling, trees
 from assay.protocol.demands import Asked, Chunk, StateLeaf
 from assay.protocol.guardian import Business
 from assay.protocol.keys import Consent
+from assay.protocol.loops import Byte, FromClaim, FromGenesis, source_of
 from assay.protocol.params import ABSTAIN, CHUNKS, worst_case
 from assay.protocol.twin import events as e
 from assay.protocol.twin.clock import Job
@@ -41,7 +42,7 @@ from assay.protocol.types import (
 from tests.twin.deployed import ACCOUNTS, ITS_OWN
 from tests.twin.games import game_moves
 from tests.twin.nonsense import nonsense
-from tests.twin.scene import INNER, OUTERS, Scene, Secret
+from tests.twin.scene import INNER, Scene, Secret, program_of
 
 PLAYERS = ACCOUNTS[1:]
 ROOTS = (b"\x07" * 32, b"\x08" * 32)
@@ -199,40 +200,35 @@ class Player:
     def _task(self, job_id: JobId, job: Job, shard: int, solver: Address) -> Doing:
         input_root = job.terms.genesis_root
         if job.round:
-            given: dict[int, bytes] = {}
-            outer = self._claim((job_id, Kind.OUTER, job.round - 1, 0))
-            before = self._latest(job_id, job.round, shard)
-            if outer is not None:
-                root = job.terms.genesis_root if before is None else before.output_root
-                given = dict(enumerate(self.scene.states[root]))
-                given[0] = self.scene.states[outer.output_root][0]
-            if self.rng.random() < 0.2:
-                given.pop(self.rng.choice([0, 1]), None)
-            input_root = self.scene.state(INNER, given)
+            input_root = self._input(job_id, job, Kind.TASK, shard)
         return self._commit(job_id, job, Kind.TASK, shard, input_root), solver
 
-    def _outer(self, job_id: JobId, job: Job) -> Doing:
-        given = dict(enumerate(self.scene.states[job.terms.outer_genesis_root]))
-        if job.round:
-            before = self._claim((job_id, Kind.OUTER, job.round - 1, 0))
-            given = {} if before is None else dict(enumerate(self.scene.states[before.output_root]))
-        for shard in range(job.terms.shards):
-            task = self._summed(job_id, job, shard)
-            if task is not None:
-                given[2 + shard] = self.scene.states[task.output_root][0]
-            elif 0 in given:
-                given[2 + shard] = given[0]
+    def _input(self, job_id: JobId, job: Job, kind: Kind, shard: int) -> bytes:
+        """A state whose slots are what their links say, but for one now and then."""
+
+        def stands(round_: int, other: int) -> bool:
+            if round_ == job.round:
+                return self._summed(job_id, job, other) is not None
+            return self.twin.market_state.current(job_id, Kind.TASK, round_, other) is not None
+
+        given: dict[int, bytes] = {}
+        for slot in range(job.terms.slots_of(kind)):
+            found = source_of(job.terms, kind, job.round, shard, slot, stands)
+            if isinstance(found, Byte):
+                given[slot] = bytes([found.value])
+            elif isinstance(found, FromGenesis):
+                given[slot] = self.scene.states[job.terms.genesis_of(kind)][found.slot]
+            elif (claim := self._claim((job_id, *found.place))) is not None:
+                given[slot] = self.scene.states[claim.output_root][found.slot]
         if self.rng.random() < 0.2:
-            given.pop(self.rng.choice([0, 2, 1 + job.terms.shards]), None)
-        input_root = self.scene.state(OUTERS[job.terms.shards], given)
+            given.pop(self.rng.randrange(job.terms.slots_of(kind)), None)
+        return self.scene.state(program_of(job.terms, kind), given)
+
+    def _outer(self, job_id: JobId, job: Job) -> Doing:
+        input_root = self._input(job_id, job, Kind.OUTER, 0)
         owner = job.shards[job.round % job.terms.shards].solver
         by = self.rng.choice(PLAYERS) if owner == ZERO_ADDRESS or self.rng.random() < 0.4 else owner
         return self._commit(job_id, job, Kind.OUTER, 0, input_root), by
-
-    def _latest(self, job_id: JobId, round_: int, shard: int) -> Claim | None:
-        """The shard's last task before the round."""
-        places = ((job_id, Kind.TASK, earlier, shard) for earlier in reversed(range(round_)))
-        return next((task for task in map(self._claim, places) if task is not None), None)
 
     def _summed(self, job_id: JobId, job: Job, shard: int) -> Claim | None:
         """The shard's accepted task of the present round."""
@@ -359,7 +355,7 @@ class Player:
     def _vote_finding(self, state: ClaimState, verifier: Address, salt: bytes) -> e.OpenVote:
         terms, claim = self._job(state).terms, state.claim
         sample = self.rng.randrange(terms.samples)
-        drawn = sampling.sample_segments(state.status.seed, verifier, terms.samples, terms.segments)
+        drawn = sampling.sample_segments(state.status.seed, verifier, terms.loops)
         traces = self.scene.samples[state.ballots[verifier].word]
         tree, at = self.scene.segments[claim.segments_root], drawn[sample]
         start, way = tree.levels[0][at], tuple(tree.proof(at))
@@ -368,34 +364,29 @@ class Player:
 
     def _binding(self, claim: Claim, root: bytes, salt: bytes) -> e.ProveBinding:
         mine = self.scene.state_tree(claim.input_root)
-        sources = {slot: self._source(claim, slot) for slot in range(3)}
-        wrong = [s for s in sources if self._slot_root(sources[s]) != mine.levels[0][s]]
+        sources = {slot: self._source(claim, slot) for slot in range(mine.count)}
+        wrong = [s for s in sources if sources[s][0] != mine.levels[0][s]]
         slot = self.rng.choice(wrong or list(sources))
-        right, at, source = sources[slot]
-        theirs = self.scene.state_tree(right)
+        theirs, way, source = sources[slot]
         leaf, proof = mine.levels[0][slot], tuple(mine.proof(slot))
-        return e.ProveBinding(
-            claim, slot, leaf, proof, source, theirs.levels[0][at], tuple(theirs.proof(at)), root, salt
-        )
+        return e.ProveBinding(claim, slot, leaf, proof, source, theirs, way, root, salt)
 
-    def _slot_root(self, source: tuple[bytes, int, Claim | None]) -> bytes:
-        root, at, _ = source
-        return self.scene.state_tree(root).levels[0][at]
-
-    def _source(self, claim: Claim, slot: int) -> tuple[bytes, int, Claim | None]:
-        """Where the slot comes from, or at least some state, if that place has no claim."""
+    def _source(self, claim: Claim, slot: int) -> tuple[bytes, tuple[bytes, ...], Claim | None]:
+        """The slot's root where it comes from, its way up, and the claim there; of some state, if that place
+        has no claim."""
         terms, job_id = self.twin.market_state.jobs[claim.job_id].terms, claim.job_id
-        outer = claim.kind == Kind.OUTER
-        source, at = None, slot
-        if outer and slot >= 2:
-            source, at = self._claim((job_id, Kind.TASK, claim.round, slot - 2)), 0
-        elif not outer and slot:
-            source = self._latest(job_id, claim.round, claim.shard)
-        if source is None and claim.round and (outer or slot == 0):
-            source = self._claim((job_id, Kind.OUTER, claim.round - 1, 0))
-        if source is None:
-            return (terms.outer_genesis_root if outer else terms.genesis_root), at, None
-        return source.output_root, at, source
+
+        def stands(round_: int, shard: int) -> bool:
+            return self._claim((job_id, Kind.TASK, round_, shard)) is not None
+
+        found = source_of(terms, claim.kind, claim.round, claim.shard, slot, stands)
+        if isinstance(found, Byte):
+            return found.leaf, (), None
+        source = self._claim((job_id, *found.place)) if isinstance(found, FromClaim) else None
+        root = terms.genesis_of(claim.kind) if source is None else source.output_root
+        tree = self.scene.state_tree(root)
+        at = min(found.slot, tree.count - 1)
+        return tree.levels[0][at], tuple(tree.proof(at)), source
 
     # -- demands
 
@@ -423,11 +414,7 @@ class Player:
         return doings
 
     def _program(self, claim: Claim) -> Program:
-        return (
-            INNER
-            if claim.kind == Kind.TASK
-            else OUTERS[self.twin.market_state.jobs[claim.job_id].terms.shards]
-        )
+        return program_of(self.twin.market_state.jobs[claim.job_id].terms, claim.kind)
 
     def _places(self, claim: Claim) -> tuple[StateLeaf, ...]:
         """Mostly one to CHUNKS leaves, now and then of a slot too many."""

@@ -8,24 +8,31 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from assay.program.build import ProgramBuilder
 from assay.program.isa import DType, Input, Program
 from assay.protocol import trees
+from assay.protocol.loops import own_link, round_shape
 from assay.protocol.params import most_wasted
 from assay.protocol.types import (
+    NO_SLOT,
     Address,
     Claim,
     ClaimId,
     Conditions,
     JobId,
     Kind,
+    Link,
+    Loop,
+    Origin,
     ProgramRef,
     Seconds,
     Terms,
     Wei,
 )
 from tests.fakes.classes import class_id
+from tests.fakes.shapes import one_loop_each
 
 
 def inner_program() -> Program:
@@ -42,8 +49,49 @@ def outer_program(shards: int) -> Program:
     return b.finish([slots[2], *slots[1:]], 1)
 
 
+def present_program(shards: int) -> Program:
+    """The same, with a slot for each shard that says whether it is there."""
+    b = ProgramBuilder()
+    slots: list[Input] = [b.state(DType.F32, (4,)) for _ in range(2 + shards)]
+    slots += [b.state(DType.BOOL, ()) for _ in range(shards)]
+    return b.finish([slots[2], *slots[1:]], 1)
+
+
 INNER = inner_program()
 OUTERS = {shards: outer_program(shards) for shards in (1, 2)}
+LINKED = {shards: present_program(shards) for shards in (1, 2)}
+PROGRAMS = {program.root: program for program in (INNER, *OUTERS.values(), *LINKED.values())}
+
+
+def program_of(terms: Terms, kind: Kind) -> Program:
+    """The program of all loops of a kind of claim."""
+    return PROGRAMS[terms.loops_of(kind)[0].root]
+
+
+def some_links(rng: random.Random, shards: int) -> tuple[list[Link], list[Link]]:
+    """Links of tasks and of outer claims between slots of one shape, of every kind there is."""
+    otherwise, shift, lag = rng.choice([NO_SLOT, 0, 1]), rng.choice([0, 1]), rng.choice([1, 2])
+    tasks = [
+        Link(Origin.OUT, Kind.OUTER, lag, 1, 1, rng.choice([0, 1]), 0, NO_SLOT),
+        Link(Origin.OUT, Kind.TASK, rng.choice([1, 2]), 1, 1, 1, shift, otherwise),
+        replace(own_link(1), origin=rng.choice([Origin.OWN, Origin.GENESIS])),
+    ]
+    outers = [
+        own_link(1),
+        replace(own_link(1), origin=rng.choice([Origin.OWN, Origin.GENESIS])),
+        Link(Origin.OUT, Kind.TASK, rng.choice([0, 0, 1]), 1, shards, rng.choice([0, 1]), shift, otherwise),
+        Link(Origin.PRESENT, Kind.TASK, rng.choice([0, 0, 1]), 1, shards, 0, shift, 0),
+    ]
+    return tasks, outers
+
+
+def some_loops(rng: random.Random, shards: int, samples: int) -> dict[str, Any]:
+    """What the terms say of a round of some loops, with links of every kind."""
+    steps = rng.choice([1, 2])
+    tasks = [Loop(INNER.root, len(INNER.nodes), 2 * steps, steps, 1) for _ in range(samples)]
+    outer = LINKED[shards]
+    outers = [Loop(outer.root, len(outer.nodes), 1, 1, 0) for _ in range(rng.choice([1, 2]))]
+    return round_shape(tasks, outers, some_links(rng, shards), 1)
 
 
 PAIR = Conditions(
@@ -112,6 +160,8 @@ class Scene:
 
     def bytes(self, size: int) -> bytes:
         """Random bytes that are canonical for every dtype of the programs here."""
+        if size < 4:  # of bools
+            return bytes(self.rng.randrange(2) for _ in range(size))
         return b"".join(self.rng.randbytes(3) + bytes([self.rng.randrange(0x7F)]) for _ in range(size // 4))
 
     def state(self, program: Program, like: dict[int, bytes] | None = None) -> bytes:
@@ -147,11 +197,14 @@ class Scene:
         conditions = rng.choice(CLASSES)
         segment_steps = rng.choice([1, 2, 4] if conditions.samples == 1 else [1, 2])
         floor = rng.choice([0, 7, 333])
-        outer = OUTERS[shards]
+        shape = one_loop_each(
+            reference(INNER), reference(OUTERS[shards]), shards, 4, segment_steps, conditions.samples
+        )
+        if rng.random() < 0.5:
+            shape = some_loops(rng, shards, conditions.samples)
+        outer = PROGRAMS[shape["outer_loops"][0].root]
         terms = Terms(
             client=client,
-            inner=reference(INNER),
-            outer=reference(outer),
             dataset_root=rng.randbytes(32),
             genesis_root=self.state(INNER),
             outer_genesis_root=self.state(outer),
@@ -163,9 +216,6 @@ class Scene:
             shards=shards,
             min_shards=rng.choice([1, shards]),
             rounds=rounds,
-            steps_per_round=4,
-            segment_steps=segment_steps,
-            samples=conditions.samples,
             verifiers=conditions.verifiers,
             seed_delay=conditions.seed_delay,
             max_unsettled=rng.choice([1, 2]),
@@ -189,6 +239,7 @@ class Scene:
             verifier_stake=conditions.verifier_stake,
             challenge_bond=conditions.challenge_bond,
             miss_penalty=conditions.miss_penalty,
+            **shape,
         )
         least = -(-8 * most_wasted(terms) // 3)  # often as little as `post` takes
         return replace(terms, solver_stake=Wei(max(least, terms.solver_stake)))
@@ -197,8 +248,8 @@ class Scene:
         self, job_id: JobId, terms: Terms, kind: Kind, round_: int, shard: int, input_root: bytes
     ) -> Claim:
         """A claim with a new output state; the contract fills in the rest."""
-        program = INNER if kind == Kind.TASK else OUTERS[terms.shards]
-        segments = terms.segments if kind == Kind.TASK else 1
+        program = program_of(terms, kind)
+        segments = terms.segments_of(kind)
         output_root = self.state(program)
         tree = self.segment_tree(program, segments, input_root, output_root)
         return Claim(

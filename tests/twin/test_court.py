@@ -44,6 +44,7 @@ from assay.protocol.types import (
 from tests.fakes.classes import conditions_of, of_its_class
 from tests.fakes.games import fresh, moved
 from tests.fakes.programs import Sample, random_sample
+from tests.fakes.shapes import one_loop_each
 from tests.twin.conftest import Stage
 from tests.twin.deployed import ACCOUNTS, DELAYS, ITS_OWN
 from tests.twin.twin import Twin
@@ -62,8 +63,6 @@ def terms_of(sample: Sample, genesis_root: bytes, segment_steps: int) -> Terms:
     return of_its_class(
         Terms(
             client=CLIENT,
-            inner=ProgramRef(program.root, len(program.nodes), program.slots, params),
-            outer=ProgramRef(b"\x01" * 32, 3 * params, 3 * params, params),
             dataset_root=sample.dataset.tree.root,
             genesis_root=genesis_root,
             outer_genesis_root=b"\x02" * 32,
@@ -75,9 +74,6 @@ def terms_of(sample: Sample, genesis_root: bytes, segment_steps: int) -> Terms:
             shards=1,
             min_shards=1,
             rounds=1,
-            steps_per_round=2 * segment_steps,
-            segment_steps=segment_steps,
-            samples=2,
             verifiers=1,
             seed_delay=1,
             max_unsettled=1,
@@ -101,6 +97,14 @@ def terms_of(sample: Sample, genesis_root: bytes, segment_steps: int) -> Terms:
             verifier_stake=Wei(303),
             challenge_bond=Wei(57),
             miss_penalty=Wei(31),
+            **one_loop_each(
+                ProgramRef(program.root, len(program.nodes), program.slots, params),
+                ProgramRef(b"\x01" * 32, 3 * params, 3 * params, params),
+                1,
+                2 * segment_steps,
+                segment_steps,
+                2,
+            ),
         )
     )
 
@@ -259,7 +263,7 @@ def vote(case: Case, attested: Replay) -> tuple[Address, trees.Tree, list[int]]:
     state = case.twin.market_state.claims[case.claim_id]
     (verifier,) = state.drawn
     key = sampling.verifier_key(verifier, state.status.seed)
-    drawn = sampling.sample_segments(state.status.seed, verifier, 2, 2)
+    drawn = sampling.sample_segments(state.status.seed, verifier, case.terms.loops)
     steps = case.terms.segment_steps
     traces = trees.build([attested.trace((s + 1) * steps - 1, key).root for s in drawn])
     commitment = case.twin.market_state.vote_commitment(case.claim_id, verifier, True, traces.root, SALT)
@@ -346,7 +350,7 @@ def input_case(stage: Stage, seed: int, honest: bool) -> None:
     claimant that is made to open its own is paid."""
     rng = random.Random(seed)
     case = begin(stage.enter(), rng, random_sample(seed, instructions=15), None)
-    terms, slots = case.terms, case.terms.inner.slots
+    terms, slots = case.terms, case.terms.slots
     state = case.twin.market_state.claims[case.claim_id]
     wanted = case.claimed.state_tree(0)
     assert (state.claim.input_root == wanted.root) and slots > 1

@@ -8,6 +8,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.protocol.loops import diloco_links, round_shape
 from assay.protocol.params import (
     BadConditions,
     BadTerms,
@@ -34,13 +35,22 @@ CLASS = replace(CLASS, nodes=60_000, state_bytes=2_000, step_bytes=2_000, step_o
 
 @st.composite
 def some_terms(draw: st.DrawFn) -> Terms:
-    """Good terms with up to three fields changed, the outer program's slots mended more often than not."""
+    """Good terms with up to three fields changed; the counts that follow from loops and links mended more
+    often than not."""
     names = draw(st.lists(st.sampled_from(sorted(CHANGES)), max_size=3, unique=True))
     base = replace(TERMS, client=ACCOUNTS[1], class_id=class_id(CLASS))
     terms = replace(base, **{name: draw(CHANGES[name]) for name in names})
-    slots = (2 + terms.shards) * terms.inner.params
-    if draw(st.integers(0, 3)) and slots < 2**32:
-        terms = replace(terms, outer=replace(terms.outer, slots=slots))
+    if not draw(st.integers(0, 3)):
+        return terms
+    good = all(loop.segment_steps for loop in (*terms.loops, *terms.outer_loops))
+    if good and {"loops", "outer_loops", "links", "outer_links"} & set(names):
+        mended = round_shape(terms.loops, terms.outer_loops, (terms.links, terms.outer_links), terms.params)
+        fitting = {name: n for name, n in mended.items() if isinstance(n, int) and n < 2**32}
+        terms = replace(terms, **fitting)
+    if "shards" in names and "outer_links" not in names and terms.shards <= 1_024:
+        links = diloco_links(terms.slots, 1, terms.shards)[1]
+        slots = sum(link.slots for link in links)
+        terms = replace(terms, outer_links=links, outer_slots=slots)
     return terms
 
 

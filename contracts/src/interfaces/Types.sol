@@ -9,10 +9,18 @@ enum Role {
     VERIFIER
 }
 
-/// @dev A claim is either one shard's inner steps of a round, or the round's outer (aggregation) step.
+/// @dev A claim is either one shard's inner loops of a round, or the round's outer (aggregation) loops.
 enum Kind {
     TASK,
     OUTER
+}
+
+/// @dev Where the input slots that a link covers come from (docs/protocol.md 4.4).
+enum Origin {
+    OWN, // the same slot of the reader's own latest output
+    OUT, // a slot of another claim's output
+    GENESIS, // the same slot of the reader's genesis state
+    PRESENT // whether a shard has a task in that round
 }
 
 /// @dev The life of a claim. It only ever moves forward.
@@ -26,6 +34,36 @@ enum Phase {
     VOID // overtaken by a rewind; not at fault
 }
 
+/// @dev A program, and how a claim runs it: so many steps, to whose state it commits every segmentSteps. The loops of a claim
+/// run one after the other over one state.
+struct Loop {
+    bytes32 root; // of the program
+    uint32 nodes; // of the program: leaves of a trace tree
+    uint32 steps;
+    uint32 segmentSteps; // divides steps
+    uint32 samples; // segments of it that each drawn verifier replays; 0 in an outer claim, of which nobody is drawn
+}
+
+/// @dev Where count * times input slots come from. Slot i of them, with j = i mod count and k = i div count, is
+/// - OUT: slot first + j of the output of the source's claim of round - lag: of the outer claim, or of the task of shard
+///   (the reader's own + shift + k) mod shards; where there is no such task, what slot otherwise + j would be as OWN, or, if
+///   otherwise is NO_SLOT, the reader's genesis slot;
+/// - PRESENT: whether that task stands, one byte.
+/// Where round < lag it is the reader's genesis slot.
+struct Link {
+    Origin origin;
+    Kind source;
+    uint8 lag;
+    uint16 count;
+    uint16 times;
+    uint16 first;
+    uint16 shift;
+    uint16 otherwise;
+}
+
+/// @dev A link's `otherwise` where what is absent is replaced by the genesis slot.
+uint16 constant NO_SLOT = type(uint16).max;
+
 /// @dev A validated instruction list, by its root and the counts that fix the shape of every tree derived from it.
 struct ProgramRef {
     bytes32 root;
@@ -37,8 +75,6 @@ struct ProgramRef {
 /// @dev Every consensus parameter of a job. Its hash is the job's identity; nothing here has a default on chain.
 struct Terms {
     address client;
-    ProgramRef inner;
-    ProgramRef outer;
     bytes32 datasetRoot;
     bytes32 genesisRoot; // inner state root from which every shard starts round 0
     bytes32 outerGenesisRoot; // outer state root before round 0
@@ -47,12 +83,15 @@ struct Terms {
     bytes32 classId; // class of conditions, to which the drawn have subscribed; the id of the Conditions that these terms keep
     uint32 records;
     uint32 recordSize; // bytes
+    uint32 slots; // of a task's state, which all of its loops share
+    uint32 outerSlots; // of an outer claim's
+    uint32 params; // leading slots of either that are model parameters
     uint32 shards;
     uint32 minShards; // accepted tasks with which a round may be closed once its stragglers' time is over
     uint32 rounds;
-    uint32 stepsPerRound;
-    uint32 segmentSteps; // divides stepsPerRound
-    uint32 samples; // segments replayed by each drawn verifier
+    uint32 segments; // of a task: all of its loops'
+    uint32 outerSegments; // of an outer claim
+    uint32 samples; // segments replayed by each drawn verifier: all loops'
     uint32 verifiers; // seats of each task's draw
     uint32 seedDelay; // blocks between commit and the block whose RANDAO value gives the seed
     uint32 maxUnsettled; // rounds the pipeline may run ahead of settlement
@@ -76,6 +115,10 @@ struct Terms {
     uint128 verifierStake; // locked per seat, from the draw on
     uint128 challengeBond;
     uint128 missPenalty; // for a task that is missed, and for votes that are missing or unfounded; locked per shard held
+    Loop[] loops; // of a task
+    Loop[] outerLoops; // of an outer claim
+    Link[] links; // of a task's input slots, in order
+    Link[] outerLinks; // of an outer claim's
 }
 
 /// @dev What a drawn verifier does and risks. A job that names a class of conditions has its counts, times and amounts

@@ -2,41 +2,185 @@
 pragma solidity ^0.8.30;
 
 import {ITasks} from "../interfaces/ITasks.sol";
-import {Terms} from "../interfaces/Types.sol";
+import {Kind, Link, Loop, Origin, Terms} from "../interfaces/Types.sol";
 import {SSTORE2} from "solady/utils/SSTORE2.sol";
 
 /// @title A job's terms as the code of a contract whose address follows from the job's id
 /// @notice Every contract reads them directly: one cold account and a copy instead of thirty storage slots.
+/// @dev The code is a zero byte, the HEAD words before the terms' arrays as they are encoded, a word with the arrays'
+/// lengths, and the arrays: a loop in two words, a link in one. SAFETY: nothing is validated again, since only `write`
+/// below, from terms that were encoded, creates code at such an address.
 library TermsStore {
-    function write(bytes32 jobId, Terms memory terms) internal {
-        SSTORE2.writeDeterministic(abi.encode(terms), jobId);
+    uint256 private constant HEAD = 41;
+    uint256 private constant COUNTS_AT = 1 + 32 * HEAD;
+    uint256 private constant ARRAYS_AT = COUNTS_AT + 32;
+
+    function write(bytes32 jobId, Terms calldata terms) internal {
+        uint256 words = 2 * (terms.loops.length + terms.outerLoops.length);
+        uint256 size = 32 * (HEAD + 1 + words + terms.links.length + terms.outerLinks.length);
+        bytes memory data = new bytes(size);
+        uint256 counts = terms.loops.length | terms.outerLoops.length << 64 | terms.links.length << 128
+            | terms.outerLinks.length << 192;
+        uint256 p;
+        assembly ("memory-safe") {
+            p := add(data, 0x20)
+            calldatacopy(p, terms, mul(32, HEAD))
+            p := add(p, mul(32, HEAD))
+            mstore(p, counts)
+            p := add(p, 0x20)
+        }
+        p = _writeLoops(p, terms.loops);
+        p = _writeLoops(p, terms.outerLoops);
+        p = _writeLinks(p, terms.links);
+        _writeLinks(p, terms.outerLinks);
+        SSTORE2.writeDeterministic(data, jobId);
     }
 
-    /// @notice Where in memory the terms are; 0 if there is no such job.
-    /// @dev The code is a zero byte and abi.encode(terms): 46 words, of which words 1 to 4 and 5 to 8 are the two programs.
-    /// In memory a struct keeps a pointer for each nested struct, so the words before and after them are copied apart.
-    /// SAFETY: nothing is validated again, since only `write` above, from decoded terms, creates code at such an address.
+    /// @notice Where in memory the terms are, without their arrays, which seem empty; 0 if there is no such job.
     function read(address jobs, bytes32 jobId) internal view returns (uint256 terms) {
         address pointer = SSTORE2.predictDeterministicAddress(jobId, jobs);
         if (pointer.code.length == 0) return 0;
         assembly ("memory-safe") {
-            let programs := mload(0x40)
-            terms := add(programs, 0x100)
-            mstore(0x40, add(terms, 0x500))
-            extcodecopy(pointer, terms, 1, 0x20)
-            extcodecopy(pointer, programs, 0x21, 0x100)
-            extcodecopy(pointer, add(terms, 0x60), 0x121, 0x4a0)
-            mstore(add(terms, 0x20), programs)
-            mstore(add(terms, 0x40), add(programs, 0x80))
+            terms := mload(0x40)
+            let arrays := add(terms, mul(32, HEAD))
+            mstore(0x40, add(arrays, 0x80))
+            extcodecopy(pointer, terms, 1, mul(32, HEAD))
+            mstore(arrays, 0x60)
+            mstore(add(arrays, 0x20), 0x60)
+            mstore(add(arrays, 0x40), 0x60)
+            mstore(add(arrays, 0x60), 0x60)
         }
     }
 
-    /// @notice A job's terms. Reverts with ITasks.NoSuchJob.
+    /// @notice A job's terms without their arrays (`loops`, `links`). Reverts with ITasks.NoSuchJob.
     function load(address jobs, bytes32 jobId) internal view returns (Terms memory terms) {
         uint256 found = read(jobs, jobId);
         if (found == 0) revert ITasks.NoSuchJob(jobId);
         assembly ("memory-safe") {
             terms := found
+        }
+    }
+
+    /// @notice What a claim of this kind runs, of a job that exists.
+    function loops(address jobs, bytes32 jobId, Kind kind) internal view returns (Loop[] memory found) {
+        address pointer = SSTORE2.predictDeterministicAddress(jobId, jobs);
+        (uint256 at, uint256 count) = _loopsAt(pointer, kind);
+        found = new Loop[](count);
+        for (uint256 i; i < count; ++i) {
+            found[i] = _loop(_word(pointer, at + 64 * i), _word(pointer, at + 64 * i + 32));
+        }
+    }
+
+    /// @notice The loop in which a claim's segment lies, its number, and the segment's place in it; of a job that exists, and
+    /// a segment that its claims of this kind have.
+    function located(address jobs, bytes32 jobId, Kind kind, uint256 segment)
+        internal
+        view
+        returns (Loop memory loop, uint256 ordinal, uint256 within)
+    {
+        address pointer = SSTORE2.predictDeterministicAddress(jobId, jobs);
+        bool task = kind == Kind.TASK;
+        uint256 at = COUNTS_AT;
+        uint256 root;
+        uint256 word;
+        within = segment;
+        assembly ("memory-safe") {
+            // Beyond what is allocated: the arrays' lengths, and the first loop behind them.
+            let p := mload(0x40)
+            extcodecopy(pointer, p, at, 0x60)
+            at := add(at, 0x20)
+            if iszero(task) {
+                at := add(at, shl(6, and(mload(p), 0xffffffffffffffff)))
+                extcodecopy(pointer, add(p, 0x20), at, 0x40)
+            }
+            root := mload(add(p, 0x20))
+            word := mload(add(p, 0x40))
+            for {} 1 {} {
+                let n := div(and(shr(32, word), 0xffffffff), and(shr(64, word), 0xffffffff))
+                if lt(within, n) { break }
+                within := sub(within, n)
+                ordinal := add(ordinal, 1)
+                at := add(at, 0x40)
+                extcodecopy(pointer, p, at, 0x40)
+                root := mload(p)
+                word := mload(add(p, 0x20))
+            }
+        }
+        loop = _loop(root, word);
+    }
+
+    /// @notice Where the input slots of a claim of this kind come from, of a job that exists.
+    function links(address jobs, bytes32 jobId, Kind kind) internal view returns (Link[] memory found) {
+        address pointer = SSTORE2.predictDeterministicAddress(jobId, jobs);
+        uint256 counts = _word(pointer, COUNTS_AT);
+        uint256 at = ARRAYS_AT + 64 * (uint256(uint64(counts)) + uint64(counts >> 64));
+        if (kind == Kind.OUTER) at += 32 * uint64(counts >> 128);
+        found = new Link[](uint64(counts >> (kind == Kind.TASK ? 128 : 192)));
+        for (uint256 i; i < found.length; ++i) {
+            uint256 word = _word(pointer, at + 32 * i);
+            // Each field takes the bits that _writeLinks gives it.
+            // forge-lint: disable-next-item(unsafe-typecast)
+            found[i] = Link(
+                Origin(uint8(word)),
+                Kind(uint8(word >> 8)),
+                uint8(word >> 16),
+                uint16(word >> 32),
+                uint16(word >> 48),
+                uint16(word >> 64),
+                uint16(word >> 80),
+                uint16(word >> 96)
+            );
+        }
+    }
+
+    /// @dev Where in the code a kind's loops begin, and how many there are.
+    function _loopsAt(address pointer, Kind kind) private view returns (uint256 at, uint256 count) {
+        uint256 counts = _word(pointer, COUNTS_AT);
+        if (kind == Kind.TASK) return (ARRAYS_AT, uint64(counts));
+        return (ARRAYS_AT + 64 * uint256(uint64(counts)), uint64(counts >> 64));
+    }
+
+    /// @dev A loop from its two words.
+    function _loop(uint256 root, uint256 word) private pure returns (Loop memory) {
+        // Each field takes the bits that _writeLoops gives it.
+        // forge-lint: disable-next-item(unsafe-typecast)
+        return Loop(bytes32(root), uint32(word), uint32(word >> 32), uint32(word >> 64), uint32(word >> 96));
+    }
+
+    function _writeLoops(uint256 p, Loop[] calldata all) private pure returns (uint256) {
+        for (uint256 i; i < all.length; ++i) {
+            Loop calldata l = all[i];
+            uint256 word = uint256(l.nodes) | uint256(l.steps) << 32 | uint256(l.segmentSteps) << 64
+                | uint256(l.samples) << 96;
+            bytes32 root = l.root;
+            assembly ("memory-safe") {
+                mstore(p, root)
+                mstore(add(p, 0x20), word)
+                p := add(p, 0x40)
+            }
+        }
+        return p;
+    }
+
+    function _writeLinks(uint256 p, Link[] calldata all) private pure returns (uint256) {
+        for (uint256 i; i < all.length; ++i) {
+            Link calldata l = all[i];
+            uint256 word = uint256(l.origin) | uint256(l.source) << 8 | uint256(l.lag) << 16
+                | uint256(l.count) << 32 | uint256(l.times) << 48 | uint256(l.first) << 64 | uint256(l.shift)
+                << 80 | uint256(l.otherwise) << 96;
+            assembly ("memory-safe") {
+                mstore(p, word)
+                p := add(p, 0x20)
+            }
+        }
+        return p;
+    }
+
+    /// @dev The 32 bytes of code from `offset` on.
+    function _word(address pointer, uint256 offset) private view returns (uint256 word) {
+        assembly ("memory-safe") {
+            extcodecopy(pointer, 0, offset, 0x20)
+            word := mload(0)
         }
     }
 }

@@ -6,7 +6,7 @@ import {Openings} from "../dispute/Openings.sol";
 import {IAvailability} from "../interfaces/IAvailability.sol";
 import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
-import {Accused, Claim, Finding, Kind, ProgramRef, Terms, WITHHELD} from "../interfaces/Types.sol";
+import {Accused, Claim, Finding, Kind, Loop, ProgramRef, Terms, WITHHELD} from "../interfaces/Types.sol";
 import {accountKey} from "../libraries/AccountKey.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
@@ -38,11 +38,11 @@ contract Availability is IAvailability {
     ) external returns (uint256 demandId) {
         bytes32 claimId = TASKS.gameOpened(claim, false);
         Terms memory t = TermsStore.load(JOBS, claim.jobId);
-        uint256 ends = claim.kind == Kind.TASK ? t.stepsPerRound / t.segmentSteps + 1 : 2;
+        uint256 ends = uint256(claim.kind == Kind.TASK ? t.segments : t.outerSegments) + 1;
         if (segmentEnd >= ends) revert NoSuchSegment(segmentEnd);
         if (!Merkle.verify(claim.segmentsRoot, stateRoot, segmentEnd, ends, proof)) revert WrongState();
         if (places.length == 0 || places.length > CHUNKS) revert WrongPlaces(CHUNKS, places.length);
-        uint256 slots = claim.kind == Kind.TASK ? t.inner.slots : t.outer.slots;
+        uint256 slots = claim.kind == Kind.TASK ? t.slots : t.outerSlots;
         for (uint256 i; i < places.length; ++i) {
             if (places[i].slot >= slots) revert NoSuchSlot(places[i].slot);
         }
@@ -65,7 +65,10 @@ contract Availability is IAvailability {
         if (block.timestamp > asked.deadline) revert TooLate(asked.deadline);
         if (chunks.length != asked.places.length) revert WrongCount(asked.places.length, chunks.length);
         Terms memory t = TermsStore.load(JOBS, claim.jobId);
-        ProgramRef memory program = claim.kind == Kind.TASK ? t.inner : t.outer;
+        // All programs of a kind of claim have the same slots: the first one's encodings say how long each is.
+        Loop memory first = TermsStore.loops(JOBS, claim.jobId, claim.kind)[0];
+        uint32 slots = claim.kind == Kind.TASK ? t.slots : t.outerSlots;
+        ProgramRef memory program = ProgramRef(first.root, first.nodes, slots, t.params);
         for (uint256 i; i < chunks.length; ++i) {
             if (!_shown(asked.stateRoot, program, asked.places[i], chunks[i])) revert BadProof(i);
         }

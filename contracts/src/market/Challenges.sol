@@ -5,8 +5,22 @@ import {IChallenges} from "../interfaces/IChallenges.sol";
 import {Context, Cursor, Game, ICourt, Params} from "../interfaces/ICourt.sol";
 import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
-import {Accused, Claim, Finding, Found, INPUT, Kind, Terms} from "../interfaces/Types.sol";
+import {
+    Accused,
+    Claim,
+    Finding,
+    Found,
+    INPUT,
+    Kind,
+    Link,
+    Loop,
+    NO_SLOT,
+    Origin,
+    ProgramRef,
+    Terms
+} from "../interfaces/Types.sol";
 import {accountKey} from "../libraries/AccountKey.sol";
+import {Loops} from "../libraries/Loops.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {Sampling} from "../libraries/Sampling.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
@@ -154,8 +168,7 @@ contract Challenges is Findings, Batch {
         view
     {
         Terms memory t = TermsStore.load(JOBS, claim.jobId);
-        uint256 slots = claim.kind == Kind.TASK ? t.inner.slots : t.outer.slots;
-        if (!Merkle.verify(claim.inputRoot, leaf, slot, slots, proof)) revert BadProof();
+        if (!Merkle.verify(claim.inputRoot, leaf, slot, _slots(claim.kind, t), proof)) revert BadProof();
     }
 
     function _requireSource(
@@ -174,34 +187,63 @@ contract Challenges is Findings, Batch {
     function _sourceOf(Claim calldata claim, uint32 slot, Claim calldata source, Terms memory t)
         private
         view
-        returns (bytes32 root, uint256 place, uint256 count)
+        returns (bytes32, uint256, uint256)
     {
-        uint32 params = t.inner.params;
-        if (claim.kind == Kind.TASK) {
-            if (claim.round > 0 && slot < params) return _ofRoundBefore(claim, slot, source, t);
-            bytes32 task = _latestTask(claim);
-            if (task == 0) return (t.genesisRoot, slot, t.inner.slots);
-            _requireIs(source, task);
-            return (source.outputRoot, slot, t.inner.slots);
+        (Link memory link, uint256 i) = Loops.linkOf(TermsStore.links(JOBS, claim.jobId, claim.kind), slot);
+        if (link.origin == Origin.OWN) return _own(claim, slot, source, t);
+        if (link.origin == Origin.GENESIS || claim.round < link.lag) return _genesis(claim.kind, slot, t);
+        bytes32 standing = _linked(claim, link, i / link.count, t.shards);
+        if (link.origin == Origin.PRESENT) {
+            return (Merkle.leaf(abi.encodePacked(standing != 0)), 0, 1);
         }
-        if (slot < 2 * params) return _ofRoundBefore(claim, slot, source, t);
-        place = (slot - 2 * params) % params;
-        uint32 shard = (slot - 2 * params) / params;
-        bytes32 summed = TASKS.current(claim.jobId, Kind.TASK, claim.round, shard);
-        // A shard that the round was closed without has not moved: it counts with the round's own base.
-        if (summed == 0) return _ofRoundBefore(claim, place, source, t);
-        _requireIs(source, summed);
-        return (source.outputRoot, place, t.inner.slots);
+        i %= link.count;
+        // An outer claim of an earlier round is there as long as the claim stands.
+        if (standing == 0 && link.source == Kind.TASK) {
+            if (link.otherwise == NO_SLOT) return _genesis(claim.kind, slot, t);
+            return _own(claim, link.otherwise + i, source, t);
+        }
+        _requireIs(source, standing);
+        return (source.outputRoot, link.first + i, _slots(link.source, t));
     }
 
-    function _ofRoundBefore(Claim calldata claim, uint256 slot, Claim calldata source, Terms memory t)
+    /// @dev The claim that the `k`-th run of a link's slots comes from; 0: a task that its round was closed without.
+    function _linked(Claim calldata claim, Link memory link, uint256 k, uint256 shards)
+        private
+        view
+        returns (bytes32)
+    {
+        uint256 unit = link.source == Kind.TASK ? (claim.shard + link.shift + k) % shards : 0;
+        // A shard's number.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        return TASKS.current(claim.jobId, link.source, claim.round - link.lag, uint32(unit));
+    }
+
+    /// @dev Slot `slot` of the latest output at the claim's own place; of its genesis state where there is none.
+    function _own(Claim calldata claim, uint256 slot, Claim calldata source, Terms memory t)
         private
         view
         returns (bytes32, uint256, uint256)
     {
-        if (claim.round == 0) return (t.outerGenesisRoot, slot, t.outer.slots);
-        _requireIs(source, TASKS.current(claim.jobId, Kind.OUTER, claim.round - 1, 0));
-        return (source.outputRoot, slot, t.outer.slots);
+        bytes32 latest = claim.kind == Kind.TASK
+            ? _latestTask(claim)
+            : claim.round == 0 ? bytes32(0) : TASKS.current(claim.jobId, Kind.OUTER, claim.round - 1, 0);
+        if (latest == 0 && (claim.kind == Kind.TASK || claim.round == 0)) {
+            return _genesis(claim.kind, slot, t);
+        }
+        _requireIs(source, latest);
+        return (source.outputRoot, slot, _slots(claim.kind, t));
+    }
+
+    function _genesis(Kind kind, uint256 slot, Terms memory t)
+        private
+        pure
+        returns (bytes32, uint256, uint256)
+    {
+        return (kind == Kind.TASK ? t.genesisRoot : t.outerGenesisRoot, slot, _slots(kind, t));
+    }
+
+    function _slots(Kind kind, Terms memory t) private pure returns (uint32) {
+        return kind == Kind.TASK ? t.slots : t.outerSlots;
     }
 
     /// @dev The shard's task of the latest earlier round that was not closed without it; 0 if it is MAX_ABSENCE rounds away
@@ -239,13 +281,14 @@ contract Challenges is Findings, Batch {
         cursor.challenger = msg.sender;
         cursor.defender = claim.claimant;
         cursor.moveTime = t.moveTime;
-        if (claim.kind == Kind.OUTER) {
-            (params.program, context.step, context.steps) = (t.outer, claim.round, 1);
-        } else {
-            (params.program, context.steps) = (t.inner, t.segmentSteps);
-            uint64 first = segment == INPUT ? 0 : segment;
-            context.step = uint64(claim.round) * t.stepsPerRound + first * t.segmentSteps;
-        }
+        if (segment == INPUT) segment = 0;
+        else if (uint256(segment) + 1 >= _leaves(claim, t)) revert BadProof();
+        (Loop memory loop,, uint256 within) = TermsStore.located(JOBS, claim.jobId, claim.kind, segment);
+        params.program = ProgramRef(loop.root, loop.nodes, _slots(claim.kind, t), t.params);
+        context.steps = loop.segmentSteps;
+        // A counter of 32 bits times 32 bits.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        context.step = uint64(uint256(claim.round) * loop.steps + within * loop.segmentSteps);
     }
 
     /// @dev A game on the sampled segment's keyed last step; outRoot is still the root over all samples.
@@ -259,7 +302,8 @@ contract Challenges is Findings, Batch {
             TASKS.voteGameOpened(claim, verifier);
         v.segmentsRoot = claim.segmentsRoot;
         v.leaves = _leaves(claim, t);
-        v.segment = uint32(Sampling.segment(seed, verifier, sample, v.leaves - 1));
+        Loop[] memory loops = TermsStore.loops(JOBS, claim.jobId, Kind.TASK);
+        v.segment = uint32(Sampling.segment(seed, verifier, sample, loops));
         _fill(v.game, claim, claimId, v.segment, t);
         v.game.params.ballot = ballot;
         v.game.cursor.defender = verifier;
@@ -292,7 +336,6 @@ contract Challenges is Findings, Batch {
 
     /// @dev Of the tree over the states at segment ends: one more than there are segments.
     function _leaves(Claim calldata claim, Terms memory t) private pure returns (uint256) {
-        if (claim.kind == Kind.OUTER) return 2;
-        return t.stepsPerRound / t.segmentSteps + 1;
+        return uint256(claim.kind == Kind.TASK ? t.segments : t.outerSegments) + 1;
     }
 }

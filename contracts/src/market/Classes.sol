@@ -2,7 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {IClasses} from "../interfaces/IClasses.sol";
-import {Bounds, Conditions, ProgramRef, Terms} from "../interfaces/Types.sol";
+import {Bounds, Conditions, Kind, Link, Loop, NO_SLOT, Origin, Terms} from "../interfaces/Types.sol";
 
 /// @notice See IClasses; docs/protocol.md, section 3. Knows no token and no stake: who registers a class gains nothing by it.
 contract Classes is IClasses {
@@ -14,6 +14,8 @@ contract Classes is IClasses {
     uint256 private constant MAX_SLOTS = 4096; // and with it fewer shards than that
     uint256 private constant MAX_SHARDS = 1024;
     uint256 private constant MAX_UNSETTLED = 32;
+    uint256 private constant MAX_LOOPS = 8; // of a kind of claim
+    uint256 private constant MAX_LINKS = 16;
 
     uint64 private immutable LEAST_VOTE;
     uint64 private immutable MOST_VOTE;
@@ -76,15 +78,17 @@ contract Classes is IClasses {
     }
 
     function check(Terms calldata t) external view {
-        _checkProgram(t.inner, "inner");
-        _checkProgram(t.outer, "outer");
+        if (t.slots > MAX_SLOTS) revert BadTerms("slots");
+        if (t.outerSlots > MAX_SLOTS) revert BadTerms("outerSlots");
+        if (t.params == 0 || t.params > t.slots || t.params > t.outerSlots) revert BadTerms("params");
         if (t.manifest == 0) revert BadTerms("manifest");
         if (t.shards == 0 || t.shards > MAX_SHARDS) revert BadTerms("shards");
-        if (t.outer.slots != (2 + uint256(t.shards)) * t.inner.params) revert BadTerms("outer.slots");
         if (t.minShards == 0 || t.minShards > t.shards) revert BadTerms("minShards");
         if (t.rounds == 0) revert BadTerms("rounds");
-        if (t.stepsPerRound == 0) revert BadTerms("stepsPerRound");
-        if (t.segmentSteps == 0 || t.stepsPerRound % t.segmentSteps != 0) revert BadTerms("segmentSteps");
+        _checkLoops(t.loops, t.segments, t.samples, "loops", "segments");
+        _checkLoops(t.outerLoops, t.outerSegments, 0, "outerLoops", "outerSegments");
+        if (_covered(t.links, Kind.TASK, t) != t.slots) revert BadTerms("links");
+        if (_covered(t.outerLinks, Kind.OUTER, t) != t.outerSlots) revert BadTerms("outerLinks");
         if (t.maxUnsettled == 0 || t.maxUnsettled > MAX_UNSETTLED) revert BadTerms("maxUnsettled");
         if (t.priceFloor > t.priceCap) revert BadTerms("priceFloor");
         _checkTime(t.taskTime, "taskTime");
@@ -115,10 +119,54 @@ contract Classes is IClasses {
         if (c.moveTime < LEAST_MOVE || c.moveTime > MOST_MOVE) revert BadConditions("moveTime");
     }
 
-    function _checkProgram(ProgramRef calldata program, string memory field) private pure {
-        if (program.nodes == 0 || program.nodes > MAX_NODES) revert BadTerms(field);
-        if (program.slots > MAX_SLOTS || program.slots < program.params || program.params == 0) {
-            revert BadTerms(field);
+    /// @dev Each loop is cut into whole segments, and every loop of a task is sampled; the claim's own counts are their sums.
+    function _checkLoops(
+        Loop[] calldata loops,
+        uint256 segments,
+        uint256 samples,
+        string memory field,
+        string memory counted
+    ) private pure {
+        if (loops.length == 0 || loops.length > MAX_LOOPS) revert BadTerms(field);
+        bool sampled = samples > 0;
+        for (uint256 i; i < loops.length; ++i) {
+            Loop calldata l = loops[i];
+            if (l.nodes == 0 || l.nodes > MAX_NODES || l.steps == 0) revert BadTerms(field);
+            if (l.segmentSteps == 0 || l.steps % l.segmentSteps != 0) revert BadTerms(field);
+            uint256 n = l.steps / l.segmentSteps;
+            if (n > segments) revert BadTerms(counted);
+            if (l.samples > samples || l.samples > n || (l.samples > 0) != sampled) {
+                revert BadTerms("samples");
+            }
+            segments -= n;
+            samples -= l.samples;
+        }
+        if (segments > 0) revert BadTerms(counted);
+        if (samples > 0) revert BadTerms("samples");
+    }
+
+    /// @dev How many slots the links of a kind of claim cover. A link names slots that its source has, and claims that are
+    /// there before the reader's.
+    function _covered(Link[] calldata links, Kind reader, Terms calldata t) private pure returns (uint256 n) {
+        string memory field = reader == Kind.TASK ? "links" : "outerLinks";
+        if (links.length > MAX_LINKS) revert BadTerms(field);
+        for (uint256 i; i < links.length; ++i) {
+            Link calldata l = links[i];
+            if (l.count == 0 || l.times == 0) revert BadTerms(field);
+            n += uint256(l.count) * l.times;
+            if (l.origin == Origin.OWN || l.origin == Origin.GENESIS) continue;
+            bool fromTasks = l.source == Kind.TASK;
+            if (l.lag == 0 && !(fromTasks && reader == Kind.OUTER)) revert BadTerms(field);
+            if (l.times > (fromTasks ? t.shards : 1)) revert BadTerms(field);
+            if (l.origin == Origin.PRESENT) {
+                if (l.count > 1 || !fromTasks) revert BadTerms(field);
+                continue;
+            }
+            if (uint256(l.first) + l.count > (fromTasks ? t.slots : t.outerSlots)) revert BadTerms(field);
+            if (l.otherwise == NO_SLOT) continue;
+            if (uint256(l.otherwise) + l.count > (reader == Kind.TASK ? t.slots : t.outerSlots)) {
+                revert BadTerms(field);
+            }
         }
     }
 
@@ -147,13 +195,20 @@ contract Classes is IClasses {
         if (t.missPenalty != c.missPenalty) revert BadTerms("missPenalty");
         if (t.challengeBond != c.challengeBond) revert BadTerms("challengeBond");
         if (t.verifierFee < c.verifierFee) revert BadTerms("verifierFee");
-        if (t.inner.nodes > c.nodes || t.outer.nodes > c.nodes) revert BadTerms("nodes");
-        if (t.segmentSteps > c.segmentSteps) revert BadTerms("segmentSteps");
-        uint256 segments = t.stepsPerRound / t.segmentSteps;
-        if (segments > c.segments || segments < c.samples) revert BadTerms("segments");
+        _checkSizes(t.loops, c);
+        _checkSizes(t.outerLoops, c);
+        if (t.segments > c.segments) revert BadTerms("segments");
+        if (t.outerSegments > c.segments) revert BadTerms("outerSegments");
         if (uint256(t.records) * t.recordSize > c.dataBytes) revert BadTerms("records");
         if (t.stateBytes > c.stateBytes) revert BadTerms("stateBytes");
         if (t.stepBytes > c.stepBytes) revert BadTerms("stepBytes");
         if (t.stepOperations > c.stepOperations) revert BadTerms("stepOperations");
+    }
+
+    function _checkSizes(Loop[] calldata loops, Conditions memory c) private pure {
+        for (uint256 i; i < loops.length; ++i) {
+            if (loops[i].nodes > c.nodes) revert BadTerms("nodes");
+            if (loops[i].segmentSteps > c.segmentSteps) revert BadTerms("segmentSteps");
+        }
     }
 }

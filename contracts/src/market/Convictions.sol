@@ -3,8 +3,20 @@ pragma solidity ^0.8.30;
 
 import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
-import {Accused, Claim, Finding, INPUT, Kind, Phase, Role, Terms, WITHHELD} from "../interfaces/Types.sol";
+import {
+    Accused,
+    Claim,
+    Finding,
+    INPUT,
+    Kind,
+    Loop,
+    Phase,
+    Role,
+    Terms,
+    WITHHELD
+} from "../interfaces/Types.sol";
 import {accountKey} from "../libraries/AccountKey.sol";
+import {Loops} from "../libraries/Loops.sol";
 import {Sampling} from "../libraries/Sampling.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
 import {Shards} from "./Shards.sol";
@@ -201,14 +213,14 @@ abstract contract Convictions is Shards {
         returns (uint256 taken, uint256 pool)
     {
         (address[] memory voters, address[] memory guilty) = _voters(claimId, st);
-        _keepGuilty(guilty, claimId, segment, t);
+        _keepGuilty(guilty, claimId, segment, accused.jobId);
         taken = STAKES.seize(accused.claimant, t.solverStake, voters, guilty, t.verifierStake);
         pool = taken / 2;
         VAULT.burn(IVault.Bucket.STAKE, 0, taken - pool);
     }
 
     /// @dev Guilty is a valid vote one of whose samples is the segment; every one where the input is at fault.
-    function _keepGuilty(address[] memory valid, bytes32 claimId, uint32 segment, Terms memory t)
+    function _keepGuilty(address[] memory valid, bytes32 claimId, uint32 segment, bytes32 jobId)
         private
         view
     {
@@ -216,9 +228,12 @@ abstract contract Convictions is Shards {
         uint256 n;
         if (segment != WITHHELD) {
             bytes32 seed = seeds[claimId];
-            uint256 segments = t.stepsPerRound / t.segmentSteps;
+            (Loop memory loop, uint256 number, uint256 within) =
+                TermsStore.located(address(JOBS), jobId, Kind.TASK, segment);
+            uint256 segments = Loops.segmentsOf(loop);
             for (uint256 i; i < valid.length; ++i) {
-                if (Sampling.holds(seed, valid[i], t.samples, segments, segment)) valid[n++] = valid[i];
+                bool asked = Sampling.holds(seed, valid[i], number, loop.samples, segments, within);
+                if (asked) valid[n++] = valid[i];
             }
         }
         assembly ("memory-safe") {

@@ -5,7 +5,7 @@ import {IClasses} from "../interfaces/IClasses.sol";
 import {IGuardian} from "../interfaces/IGuardian.sol";
 import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
-import {Kind, Terms} from "../interfaces/Types.sol";
+import {Kind, Loop, Terms} from "../interfaces/Types.sol";
 import {accountKey} from "../libraries/AccountKey.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
 import {Rewinds} from "./Rewinds.sol";
@@ -53,7 +53,7 @@ contract Jobs is Rewinds {
     }
 
     function halt(bytes32 jobId) external {
-        address client = terms(jobId).client;
+        address client = _existing(jobId).client;
         if (msg.sender != client) revert NotClient(client);
         Counts storage c = counts[jobId];
         if (c.ended != 0 || c.round > c.lastRound) revert JobEnded(jobId);
@@ -63,7 +63,7 @@ contract Jobs is Rewinds {
     }
 
     function close(bytes32 jobId) external {
-        Terms memory t = terms(jobId);
+        Terms memory t = _existing(jobId);
         Counts storage c = counts[jobId];
         if (c.ended & CLOSED != 0) revert JobEnded(jobId);
         if (c.settledRounds != c.round || c.settledTasks != c.standing) revert NotFinished(jobId);
@@ -185,9 +185,11 @@ contract Jobs is Rewinds {
             Progress(c.round, c.settledRounds, c.rewinds, halted, closed, c.roundStart, due, c.lastRound + 1);
     }
 
-    function terms(bytes32 jobId) public view returns (Terms memory t) {
-        _requireJob(jobId);
-        return _read(jobId);
+    function terms(bytes32 jobId) external view returns (Terms memory t) {
+        t = _existing(jobId);
+        (t.loops, t.outerLoops) = (_loops(jobId, Kind.TASK), _loops(jobId, Kind.OUTER));
+        t.links = TermsStore.links(address(this), jobId, Kind.TASK);
+        t.outerLinks = TermsStore.links(address(this), jobId, Kind.OUTER);
     }
 
     function worstCase(Terms calldata t) public pure returns (uint256) {
@@ -199,7 +201,17 @@ contract Jobs is Rewinds {
         return keccak256(abi.encode(block.chainid, address(this), t));
     }
 
-    /// @dev Of a job that exists.
+    function _loops(bytes32 jobId, Kind kind) private view returns (Loop[] memory) {
+        return TermsStore.loops(address(this), jobId, kind);
+    }
+
+    /// @dev A job's terms without their arrays.
+    function _existing(bytes32 jobId) private view returns (Terms memory) {
+        _requireJob(jobId);
+        return _read(jobId);
+    }
+
+    /// @dev Of a job that exists; without their arrays.
     function _read(bytes32 jobId) private view returns (Terms memory t) {
         uint256 found = TermsStore.read(address(this), jobId);
         assembly ("memory-safe") {

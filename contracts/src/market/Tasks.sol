@@ -38,7 +38,7 @@ contract Tasks is Attestations, Batch {
         Claim memory claim = given;
         Terms memory t = TermsStore.load(address(JOBS), claim.jobId);
         claim.segmentsRoot =
-            _segmentsRoot(given, claim.kind == Kind.TASK ? t.stepsPerRound / t.segmentSteps : 1, roots);
+            _segmentsRoot(given, claim.kind == Kind.TASK ? t.segments : t.outerSegments, roots);
         claim.claimant = msg.sender;
         claim.committedAt = uint64(block.timestamp);
         bytes32 place = _place(claim.jobId, claim.kind, claim.round, claim.shard);

@@ -74,7 +74,7 @@ abstract contract DisputesHandler is MarketHandler {
     function _openVote(Claim memory claim, address verifier, uint32 sample) private returns (uint256) {
         bytes32[] memory roots = tracesOf(verifier);
         bytes32[] memory ends = segmentEnds(claim);
-        uint256 segment = Sampling.segment(statusOf(claim).seed, verifier, sample, SEGMENTS);
+        uint256 segment = sampleOf(statusOf(claim).seed, verifier, sample, SEGMENTS);
         bytes32[] memory fromProof = memberProof(ends, segment);
         bytes32[] memory traceProof = memberProof(roots, sample);
         bytes32 salt = announceAs(whistle, idOf(claim), sample, verifier);

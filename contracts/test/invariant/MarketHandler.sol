@@ -58,7 +58,7 @@ abstract contract MarketHandler is KnownStates {
         Terms memory t = aTerms();
         t.nonce = u64(jobIds.length);
         t.rounds = 4;
-        (t.inner.root, t.outer.root) = (programRoot(Kind.TASK), programRoot(Kind.OUTER));
+        (t.loops[0].root, t.outerLoops[0].root) = (programRoot(Kind.TASK), programRoot(Kind.OUTER));
         t.minShards = jobIds.length % 2 == 0 ? 1 : SHARDS;
         postJob(t);
         jobIds.push(jobId);

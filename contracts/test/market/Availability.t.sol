@@ -26,7 +26,7 @@ contract AvailabilityTest is Market {
             program[1 + slot] = Merkle.leaf(nodeOf(slot));
         }
         Terms memory t = aTerms();
-        t.inner.root = Merkle.root(program);
+        t.loops[0].root = Merkle.root(program);
         t.genesisRoot = Merkle.root(rootsOf("genesis"));
         postJob(t);
         holdShards();

@@ -20,7 +20,8 @@ contract BatchTest is Market {
     function setUp() external {
         setUpMarket();
         Terms memory t = aTerms();
-        (t.shards, t.minShards, t.outer.slots) = (MANY, MANY, (2 + MANY) * PARAMS);
+        (t.shards, t.minShards) = (MANY, MANY);
+        shape(t, SLOTS, PARAMS, MANY);
         t.maxUnsettled = 1;
         vm.startPrank(verifiers[4]);
         stakes.startUnbond(Role.VERIFIER, 1000 ether);

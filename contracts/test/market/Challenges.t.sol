@@ -26,7 +26,7 @@ contract ChallengesTest is Market {
         assertEq(game.params.claimId, idOf(claim));
         assertEq(game.cursor.challenger, whistle);
         assertEq(game.cursor.defender, solvers[1]);
-        assertEq(game.params.program.root, t.inner.root);
+        assertEq(game.params.program.root, t.loops[0].root);
         assertEq(game.params.datasetRoot, t.datasetRoot);
         assertEq(game.params.seed, t.seed);
         assertEq(game.params.records, t.records);
@@ -46,7 +46,7 @@ contract ChallengesTest is Market {
         Claim[] memory claims = playRound(0);
         Claim[] memory next = playRound(1);
         Game memory game = court.game(challengeAs(whistle, next[2], 0));
-        assertEq(game.params.program.root, aTerms().outer.root);
+        assertEq(game.params.program.root, aTerms().outerLoops[0].root);
         assertEq(game.context.steps, 1);
         assertEq(game.context.step, 1);
         assertEq(game.params.shard, 0);
@@ -157,7 +157,7 @@ contract ChallengesTest is Market {
         }
         (uint256 rich, uint256 fined) = (free(whistle), vault.burnt());
         assertEq(fined, 7 ether, "called invalid, and no game");
-        uint32 segment = u32(Sampling.segment(statusOf(claim).seed, drawn[0], 1, SEGMENTS));
+        uint32 segment = u32(sampleOf(statusOf(claim).seed, drawn[0], 1, SEGMENTS));
         bool both = isAsked(claim, drawn[1], segment);
         court.decide(challengeAs(whistle, claim, segment), true);
         uint256 taken = both ? 200 ether : 150 ether;

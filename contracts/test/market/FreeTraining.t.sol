@@ -10,7 +10,6 @@ import {RealCourt} from "./RealCourt.sol";
 contract FreeTrainingTest is RealCourt {
     uint32 private constant ROUNDS = 4; // all of them unsettled when the first falls
 
-    Terms private t;
     address private sybil;
     address private puppet = makeAddr("the client's whistleblower");
     Claim[] private honest;
@@ -18,7 +17,7 @@ contract FreeTrainingTest is RealCourt {
 
     function setUp() external {
         setUpMarket();
-        t = aTerms();
+        Terms memory t = aTerms();
         (t.rounds, t.maxUnsettled, t.challengeWindow) = (ROUNDS + 1, ROUNDS, 5000);
         (t.verifiers, t.solverStake) = (1, 230 ether); // 8/3 of 3 rounds of 2 tasks at 11, and 4 outer claims at 5
         postJob(t);
@@ -30,6 +29,10 @@ contract FreeTrainingTest is RealCourt {
         tasks.takeShard(jobId, 0);
         vm.prank(solvers[1]);
         tasks.takeShard(jobId, 1);
+    }
+
+    function posted_() private view returns (Terms memory) {
+        return jobs.terms(jobId);
     }
 
     /// @dev Round 0 with the fault; then shard 0 is an honest solver's, and everybody works on.
@@ -78,9 +81,9 @@ contract FreeTrainingTest is RealCourt {
             tasks.void(honest[i]);
         }
         assertEq(free(solvers[0]) + free(solvers[1]) - earned, work(), "every wasted claim at its price");
-        uint256 fees = (honest.length - ROUNDS) * t.verifiers * t.verifierFee;
+        uint256 fees = (honest.length - ROUNDS) * posted_().verifiers * posted_().verifierFee;
         uint256 paid = before - theirs();
-        assertGe(paid, work() + fees + t.solverStake / 2, "the work in full, and half a stake burnt");
+        assertGe(paid, work() + fees + posted_().solverStake / 2, "the work in full, and half a stake burnt");
         assertEq(compensationSum(), 0);
     }
 }

@@ -11,13 +11,12 @@ contract GraceTest is RealCourt {
     uint256 private constant STAKE = 1000 ether;
 
     address[HOLDERS] private holders;
-    Terms private t;
 
     function setUp() external {
         setUpMarket();
-        t = aTerms();
+        Terms memory t = aTerms();
         (t.shards, t.minShards) = (HOLDERS, HOLDERS);
-        t.outer.slots = (2 + HOLDERS) * PARAMS;
+        shape(t, SLOTS, PARAMS, HOLDERS);
         t.solverStake = 600 ether;
         // Shorter than a game: who answers each move in its last second outlasts the task.
         (t.taskTime, t.stragglerTime, t.moveTime) = (90, 1000, 100);
@@ -30,6 +29,10 @@ contract GraceTest is RealCourt {
         for (uint32 i; i < HOLDERS; ++i) {
             acceptedAs(i);
         }
+    }
+
+    function posted_() private view returns (Terms memory) {
+        return jobs.terms(jobId);
     }
 
     function acceptedAs(uint32 shard) private {
@@ -58,7 +61,7 @@ contract GraceTest is RealCourt {
     function test_R11_aFalseOuterClaimInDisputeCostsHonestHoldersNothing() external {
         uint256 before = stakesOfHonest();
         uint256 gameId = falseOuterDisputed();
-        skip(t.moveTime);
+        skip(posted_().moveTime);
         for (uint32 i = 1; i < HOLDERS; ++i) {
             skip(1); // past the deadline, for most of them
             assertFalse(expired(i), "nobody is fined while the game runs");
@@ -68,7 +71,7 @@ contract GraceTest is RealCourt {
         letPass(gameId);
         assertTrue(decided(gameId));
         assertEq(jobs.progress(jobId).round, 0, "the job went back");
-        assertEq(activeOf(holders[0], Role.SOLVER), STAKE * 2 - t.solverStake, "the cheat paid");
+        assertEq(activeOf(holders[0], Role.SOLVER), STAKE * 2 - posted_().solverStake, "the cheat paid");
         assertEq(stakesOfHonest(), before, "nobody else did");
         for (uint32 i = 2; i < HOLDERS; ++i) {
             (address holder,,) = tasks.holder(jobId, i);
@@ -79,13 +82,13 @@ contract GraceTest is RealCourt {
     /// @notice A dispute that its challenger loses: from then on there is taskTime, for the commit as for the fine.
     function test_R11_afterADisputeThereIsTimeForTheTask() external {
         uint256 gameId = falseOuterDisputed();
-        skip(t.taskTime + 1);
+        skip(posted_().taskTime + 1);
         assertFalse(expired(1));
         // The defender moves, and the challenger lets its time pass.
         showTrace(gameId);
         letPass(gameId);
         assertEq(jobs.progress(jobId).dueSince, vm.getBlockTimestamp());
-        skip(t.taskTime);
+        skip(posted_().taskTime);
         assertFalse(expired(1));
         submit(holders[2], draft(Kind.TASK, 1, 2));
         skip(1);
@@ -94,7 +97,9 @@ contract GraceTest is RealCourt {
         refuseCommit(
             holders[3],
             draft(Kind.TASK, 1, 3),
-            abi.encodeWithSelector(ITasks.TooLate.selector, jobs.progress(jobId).dueSince + t.taskTime)
+            abi.encodeWithSelector(
+                ITasks.TooLate.selector, jobs.progress(jobId).dueSince + posted_().taskTime
+            )
         );
     }
 
@@ -102,14 +107,13 @@ contract GraceTest is RealCourt {
     function test_R11_theGraceOfARoundIsBounded() external {
         Claim memory outer = submit(holders[0], draft(Kind.OUTER, 0, 0));
         uint256 start = vm.getBlockTimestamp();
-        t.challengeWindow = 500;
         uint256 gameId = openAs(whistle, outer, 0);
         vm.warp(start + 499);
         uint256 second = openAs(stranger_(), outer, 0);
-        vm.warp(start + 18 * t.moveTime);
+        vm.warp(start + 18 * posted_().moveTime);
         assertFalse(decided(gameId) || decided(second));
         assertFalse(expired(1), "the last second of the grace");
-        vm.warp(start + 18 * t.moveTime + t.taskTime);
+        vm.warp(start + 18 * posted_().moveTime + posted_().taskTime);
         assertFalse(expired(1), "and the time for the task");
         skip(1);
         assertTrue(expired(1), "games that nobody ends are not waited for any longer");

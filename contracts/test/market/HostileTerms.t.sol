@@ -174,7 +174,8 @@ contract HostileTermsTest is Market {
 
     function atTheBounds() private returns (Claim memory claim) {
         Terms memory t = aTerms();
-        (t.verifiers, t.samples, t.stepsPerRound, t.segmentSteps) = (4, 8, 256, 1);
+        (t.verifiers, t.samples, t.segments) = (4, 8, 256);
+        t.loops = oneLoop(keccak256("inner"), 20, 256, 1, 8);
         t.solverStake = 102 ether;
         postJob(t);
         holdShards();

@@ -13,8 +13,11 @@ import {
     ClaimStatus,
     Conditions,
     Kind,
+    Link,
+    Loop,
+    NO_SLOT,
+    Origin,
     Phase,
-    ProgramRef,
     Role,
     Terms,
     Vote
@@ -192,8 +195,9 @@ abstract contract Market is Test {
 
     function aTerms() internal view returns (Terms memory t) {
         t.client = client;
-        t.inner = ProgramRef(keccak256("inner"), 20, SLOTS, PARAMS);
-        t.outer = ProgramRef(keccak256("outer"), 20, (2 + SHARDS) * PARAMS, PARAMS);
+        shape(t, SLOTS, PARAMS, SHARDS);
+        (t.outerLoops, t.outerSegments) = (oneLoop(keccak256("outer"), 20, 1, 1, 0), 1);
+        (t.loops, t.segments, t.samples) = (oneLoop(keccak256("inner"), 20, 8, 2, 2), 4, 2);
         t.datasetRoot = keccak256("dataset");
         t.genesisRoot = Merkle.root(stateSlots("genesis", SLOTS));
         t.outerGenesisRoot = Merkle.root(stateSlots("outer genesis", (2 + SHARDS) * PARAMS));
@@ -201,7 +205,6 @@ abstract contract Market is Test {
         t.seed = keccak256("seed");
         (t.records, t.recordSize) = (100, 64);
         (t.shards, t.minShards, t.rounds) = (SHARDS, SHARDS, 3);
-        (t.stepsPerRound, t.segmentSteps, t.samples) = (8, 2, 2);
         t.verifiers = 3;
         (t.seedDelay, t.maxUnsettled) = (2, 2);
         (t.taskTime, t.stragglerTime, t.outerTime) = (1000, 300, 100);
@@ -212,6 +215,39 @@ abstract contract Market is Test {
         (t.solverStake, t.verifierStake) = (100 ether, 50 ether);
         (t.challengeBond, t.missPenalty) = (30 ether, 7 ether);
         t.classId = keccak256(abi.encode(conditionsOf(t)));
+    }
+
+    function oneLoop(bytes32 root, uint32 nodes, uint32 steps, uint32 segmentSteps, uint32 samples)
+        internal
+        pure
+        returns (Loop[] memory loops)
+    {
+        loops = new Loop[](1);
+        loops[0] = Loop(root, nodes, steps, segmentSteps, samples);
+    }
+
+    /// @dev Slots and links of DiLoCo: a task begins with the outer claim's parameters and the rest of its own; an outer claim
+    /// with its parameters and momenta, and every shard's parameters, or its own for a shard that is missing.
+    function shape(Terms memory t, uint32 slots, uint32 params, uint32 shards) internal pure {
+        (t.slots, t.params, t.outerSlots) = (slots, params, (2 + shards) * params);
+        uint16 count = uint16(params);
+        t.links = new Link[](slots > params ? 2 : 1);
+        t.links[0] = Link(Origin.OUT, Kind.OUTER, 1, count, 1, 0, 0, NO_SLOT);
+        if (slots > params) {
+            t.links[1] = Link(Origin.OWN, Kind.TASK, 0, uint16(slots - params), 1, 0, 0, 0);
+        }
+        t.outerLinks = new Link[](2);
+        t.outerLinks[0] = Link(Origin.OWN, Kind.TASK, 0, 2 * count, 1, 0, 0, 0);
+        t.outerLinks[1] = Link(Origin.OUT, Kind.TASK, 0, count, uint16(shards), 0, 0, 0);
+    }
+
+    /// @dev The samples of a claim of one loop.
+    function sampleOf(bytes32 seed, address verifier, uint256 ordinal, uint256 segments)
+        internal
+        view
+        returns (uint256)
+    {
+        return Sampling.segment(seed, verifier, ordinal, oneLoop(0, 1, u32(segments), 1, u32(segments)));
     }
 
     function postJob(Terms memory t) internal returns (bytes32 id) {
@@ -438,8 +474,9 @@ abstract contract Market is Test {
 
     function isAsked(Claim memory claim, address verifier, uint256 segment) internal view returns (bool) {
         bytes32 seed = statusOf(claim).seed;
-        return Sampling.segment(seed, verifier, 0, SEGMENTS) == segment
-            || Sampling.segment(seed, verifier, 1, SEGMENTS) == segment;
+        return
+            sampleOf(seed, verifier, 0, SEGMENTS) == segment
+                || sampleOf(seed, verifier, 1, SEGMENTS) == segment;
     }
 
     // Challenges

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {Loop} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
 import {Sampling} from "../../src/libraries/Sampling.sol";
 import {Test} from "../Vm.sol";
@@ -74,10 +75,28 @@ contract TreeVectorsTest is Test {
         bytes32 seed = _digest();
         address verifier = address(uint160(_number(20)));
         assertEq(Sampling.key(verifier, seed), _digest());
-        uint256 segments = _number(2);
-        uint256 samples = _number(2);
+        Loop[] memory loops = new Loop[](_number(1));
+        uint256 samples;
+        uint256 segments;
+        for (uint256 i; i < loops.length; ++i) {
+            uint256 n = _number(2);
+            loops[i] = Loop(0, 1, uint32(3 * n), 3, uint32(_number(2)));
+            samples += loops[i].samples;
+            segments += n;
+        }
+        bool[] memory drawn = new bool[](segments);
         for (uint256 i; i < samples; ++i) {
-            assertEq(Sampling.segment(seed, verifier, i, segments), _number(2));
+            uint256 segment = _number(2);
+            assertEq(Sampling.segment(seed, verifier, i, loops), segment);
+            drawn[segment] = true;
+        }
+        uint256 before;
+        for (uint256 l; l < loops.length; ++l) {
+            uint256 n = loops[l].steps / 3;
+            for (uint256 i; i < n; ++i) {
+                assertEq(Sampling.holds(seed, verifier, l, loops[l].samples, n, i), drawn[before + i]);
+            }
+            before += n;
         }
     }
 

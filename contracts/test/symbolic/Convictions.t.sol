@@ -107,10 +107,17 @@ contract ConvictionsSymbolic is Test {
 
     constructor() {
         Terms memory t;
-        (t.shards, t.stepsPerRound, t.segmentSteps, t.solverStake) = (1, 1, 1, STAKE);
+        (t.shards, t.segments, t.solverStake) = (1, 1, STAKE);
+        // As TermsStore writes them: the words before the arrays, one loop of one sampled segment, no links.
+        bytes memory head = abi.encode(t);
+        assembly ("memory-safe") {
+            head := add(head, 0x20)
+            mstore(head, mul(32, 41))
+        }
+        uint256 loop = 1 | 1 << 32 | 1 << 64 | 1 << 96;
         vm.etch(
             SSTORE2.predictDeterministicAddress(JOB, address(jobs)),
-            abi.encodePacked(bytes1(0), abi.encode(t))
+            abi.encodePacked(bytes1(0), head, uint256(1), uint256(0), loop)
         );
     }
 

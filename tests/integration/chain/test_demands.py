@@ -23,10 +23,10 @@ def test_attack_33_a_demand_tells_what_it_names_and_convicts_who_cannot_show_it(
     job_id, claim = committed(markets)
     (view,) = client.claims(job_id)
     tree, terms = trees.build(view.roots), client.job(job_id).terms
-    places = (StateLeaf(terms.inner.slots - 1, 7), StateLeaf(0, 2**32 - 1))
+    places = (StateLeaf(terms.slots - 1, 7), StateLeaf(0, 2**32 - 1))
     arguments = (claim, 1, view.roots[1], tuple(tree.proof(1)))
     with pytest.raises(Reverted) as wrong:
-        demander.demand("wrong", *arguments, (StateLeaf(terms.inner.slots, 0),))
+        demander.demand("wrong", *arguments, (StateLeaf(terms.slots, 0),))
     assert wrong.value.error == "NoSuchSlot"
     before = demander.free(demander.me)
     demand_id = demander.demand("demand", *arguments, places)

@@ -37,6 +37,7 @@ from assay.protocol.types import (
     Wei,
 )
 from tests.fakes.classes import WIDE, conditions_of, of_its_class
+from tests.fakes.shapes import with_steps
 from tests.property.markets import TERMS
 
 SALT = b"s" * 32
@@ -93,13 +94,10 @@ def pass_time(rpc: HttpRpc, seconds: int, blocks: int = 1) -> None:
 def posted(client: ChainMarket, solver: ChainMarket, shards: int) -> JobId:
     """A job of one round, which one shard is enough for, and a solver with stakes for two tasks of it."""
     terms = replace(
-        TERMS,
+        with_steps(TERMS, steps=4, shards=shards),
         client=client.me,
-        shards=shards,
         min_shards=1,
         rounds=1,
-        steps_per_round=4,
-        outer=replace(TERMS.outer, slots=2 + shards),
         verifiers=1,
     )
     terms = of_its_class(terms)

@@ -69,7 +69,7 @@ def inflated(forgery: Forgery, new_id: bool) -> None:
     assert not torch.equal(weights, tensors["w"])
     (forgery.folder / receipt.MODEL).write_bytes(save({"w": weights}))
     forgery.seal()
-    slots = true.terms.outer.slots
+    slots = true.terms.outer_slots
     tree = trees.build([trees.tensor_root(to_bytes(weights)), *[bytes(32)] * (slots - 1)])
 
     def change(view: ClaimView) -> ClaimView:

@@ -12,6 +12,7 @@ from assay.protocol.params import (
     L1_BOUNDS,
     L2_BOUNDS,
     MAX_NODES,
+    MAX_SLOTS,
     MAX_WORST_CASE,
     BadConditions,
     BadTerms,
@@ -26,6 +27,7 @@ from tests.fakes.classes import WIDE, conditions_of
 from tests.property.markets import TERMS
 
 CLASS = conditions_of(TERMS)
+LOOP = TERMS.loops[0]
 
 
 def test_sound_terms_and_classes_are_taken() -> None:
@@ -36,16 +38,31 @@ def test_sound_terms_and_classes_are_taken() -> None:
 @pytest.mark.parametrize(
     ("field", "changes"),
     [
-        ("inner", {"inner": replace(TERMS.inner, nodes=MAX_NODES + 1)}),
-        ("inner", {"inner": replace(TERMS.inner, params=0)}),
-        ("outer", {"outer": replace(TERMS.outer, params=TERMS.outer.slots + 1)}),
-        ("outer.slots", {"outer": replace(TERMS.outer, slots=TERMS.outer.slots + 1)}),
+        ("slots", {"slots": MAX_SLOTS + 1}),
+        ("outerSlots", {"outer_slots": MAX_SLOTS + 1}),
+        ("params", {"params": 0}),
+        ("params", {"params": TERMS.slots + 1}),
+        ("loops", {"loops": ()}),
+        ("loops", {"loops": TERMS.loops * 9}),
+        ("loops", {"loops": (replace(LOOP, nodes=MAX_NODES + 1),)}),
+        ("loops", {"loops": (replace(LOOP, steps=0),)}),
+        ("loops", {"loops": (replace(LOOP, segment_steps=LOOP.steps + 1),)}),
+        ("samples", {"loops": (LOOP, replace(LOOP, samples=0)), "segments": 2 * TERMS.segments}),
+        ("segments", {"segments": TERMS.segments + 1}),
+        ("outerSegments", {"outer_segments": 2}),
+        ("samples", {"outer_loops": (replace(TERMS.outer_loops[0], samples=1),)}),
+        ("links", {"links": TERMS.links[:1]}),
+        ("links", {"links": (replace(TERMS.links[0], lag=0), TERMS.links[1])}),
+        ("links", {"links": (replace(TERMS.links[0], first=TERMS.outer_slots), TERMS.links[1])}),
+        ("links", {"links": (replace(TERMS.links[0], times=2), TERMS.links[1])}),
+        ("links", {"links": (replace(TERMS.links[0], otherwise=TERMS.slots), TERMS.links[1])}),
+        ("outerLinks", {"outer_links": (TERMS.outer_links[0], replace(TERMS.outer_links[1], count=0))}),
+        ("outerLinks", {"outer_links": (TERMS.outer_links[0], replace(TERMS.outer_links[1], times=3))}),
+        ("outerLinks", {"outer_links": TERMS.outer_links * 9}),
         ("manifest", {"manifest": ZERO_DIGEST}),
         ("shards", {"shards": 0}),
         ("minShards", {"min_shards": TERMS.shards + 1}),
         ("rounds", {"rounds": 0}),
-        ("stepsPerRound", {"steps_per_round": 0}),
-        ("segmentSteps", {"segment_steps": TERMS.steps_per_round + 1}),
         ("maxUnsettled", {"max_unsettled": 0}),
         ("priceFloor", {"price_floor": Wei(TERMS.price_cap + 1)}),
         ("taskTime", {"task_time": Seconds(0)}),
@@ -74,7 +91,7 @@ def test_of_several_faults_the_first_in_the_contracts_order_is_named() -> None:
     ("field", "changes"),
     [
         ("verifierFee", {"verifier_fee": Wei(TERMS.verifier_fee + 1)}),
-        ("nodes", {"nodes": TERMS.inner.nodes - 1}),
+        ("nodes", {"nodes": TERMS.loops[0].nodes - 1}),
         ("segmentSteps", {"segment_steps": TERMS.segment_steps - 1}),
         ("segments", {"segments": TERMS.segments - 1}),
         ("records", {"data_bytes": TERMS.records * TERMS.record_size - 1}),

@@ -10,6 +10,7 @@ from assay.protocol.errors import Stop
 from assay.protocol.sampling import address_bytes, claim_seed, record_index, sample_segments, verifier_key
 from assay.protocol.types import Address, ClaimId
 from tests.fakes.jobs import account
+from tests.fakes.shapes import lone
 
 SEED = sha256(b"seed").digest()
 
@@ -30,12 +31,14 @@ def test_a_claims_seed_and_a_verifiers_key_are_hashes_of_both_parts() -> None:
 
 
 def test_samples_are_drawn_in_order_without_repeats() -> None:
-    drawn = sample_segments(SEED, account("v"), 5, 5)
+    drawn = sample_segments(SEED, account("v"), lone(5, 5))
     assert sorted(drawn) == list(range(5))
-    assert sample_segments(SEED, account("v"), 3, 5) == drawn[:3]
+    assert sample_segments(SEED, account("v"), lone(3, 5)) == drawn[:3]
     stream = [
         int.from_bytes(
-            sha256(b"assay/sample/1" + SEED + address_bytes(account("v")) + i.to_bytes(4, "big")).digest()[:8]
+            sha256(
+                b"assay/sample/2" + SEED + address_bytes(account("v")) + bytes(4) + i.to_bytes(4, "big")
+            ).digest()[:8]
         )
         % 5
         for i in range(100)
@@ -46,7 +49,7 @@ def test_samples_are_drawn_in_order_without_repeats() -> None:
 @pytest.mark.parametrize("samples", [0, 6])
 def test_more_samples_than_segments_or_none_are_refused(samples: int) -> None:
     with pytest.raises(ValueError, match="distinct segments"):
-        sample_segments(SEED, account("v"), samples, 5)
+        sample_segments(SEED, account("v"), lone(samples, 5))
 
 
 @pytest.mark.parametrize("text", ["", "0x12", "12" * 20, "0x" + "zz" * 20, "0x" + "12" * 21])

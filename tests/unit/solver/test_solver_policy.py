@@ -10,6 +10,7 @@ import pytest
 
 from assay.node.artifacts import Published, Sizes
 from assay.node.upkeep import Poke
+from assay.protocol.loops import diloco_links
 from assay.protocol.types import (
     ZERO_ADDRESS,
     ZERO_DIGEST,
@@ -58,7 +59,10 @@ NOTHING_TRAINED: Mapping[tuple[int, int], int] = {}
 def terms(**changes: int) -> Terms:
     ref = ProgramRef(ZERO_DIGEST, 9, 3, 1)
     digests = (ZERO_DIGEST, ZERO_DIGEST, ZERO_DIGEST)
-    published = Published(bytes([1]) * 32, ref, replace(ref, slots=4), *digests, 16, 8, Sizes(8, 8, 8))
+    links = diloco_links(3, 1, 2)
+    published = Published(
+        bytes([1]) * 32, (ref,), (replace(ref, slots=4),), 0, *links, *digests, 16, 8, Sizes(8, 8, 8)
+    )
     return tiny_terms(published, CLIENT, **changes)
 
 

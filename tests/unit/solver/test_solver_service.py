@@ -176,7 +176,9 @@ def test_attack_43_a_hostile_manifest_is_refused_before_anything_is_staked(
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"inner": {"cid": "../../etc/passwd", "root": "00"}}, "root"),
+        ({"inner": [{"cid": "../../etc/passwd", "root": "00"}]}, "root"),
+        ({"inner": {"cid": "../../etc/passwd", "root": "00"}}, "list"),
+        ({"outer": []}, "list"),
         ({"slots": ["w", "w", "w"]}, "slots"),
         ({"slots": 7}, "slots"),
         ({"dataset": {"cid": 5, "root": "", "records": 1, "recordSize": 1}}, "dataset"),

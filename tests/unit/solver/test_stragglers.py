@@ -15,6 +15,7 @@ from assay.node.artifacts import State
 from assay.node.audit import WrongInput
 from assay.node.states import StateProvider, open_state_provider
 from assay.program.state import state_root
+from assay.protocol.loops import FromClaim
 from assay.protocol.types import JobId, Kind, Phase, Role
 from assay.solver.adversary import WrongInputSolver
 from tests.fakes.jobs import RESOURCE_LIMITS, account
@@ -73,7 +74,7 @@ def test_a_round_closes_without_a_dead_solver_and_its_shard_goes_on_from_its_tas
 
     claims = {(v.claim.round, v.claim.kind, v.claim.shard): v for v in day.markets["client"].claims(job_id)}
     state_provider = state_provider_of(day, job_id)
-    assert state_provider.source_of(Kind.TASK, 2, dead, 1) == ((Kind.TASK, 0, dead), 1)
+    assert state_provider.source_of(Kind.TASK, 2, dead, 1) == FromClaim((Kind.TASK, 0, dead), 1)
     before, last = (state_provider.output(Kind.OUTER, r, 0)[1] for r in (0, 1))
     own = state_provider.output(Kind.TASK, 0, dead)[1]
     assert claims[2, Kind.TASK, dead].claim.input_root == state_root([*last[:1], *own[1:]])

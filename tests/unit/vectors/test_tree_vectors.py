@@ -10,7 +10,7 @@ import struct
 from pathlib import Path
 
 from assay.protocol import sampling, trees
-from assay.protocol.types import Address
+from assay.protocol.types import Address, Loop
 
 FILE = Path(__file__).parents[2] / "vectors" / "trees.bin"
 
@@ -53,10 +53,12 @@ def check_leaf(reader: Reader) -> None:
 
 def check_draw(reader: Reader) -> None:
     seed, verifier, key = reader.take(32), Address("0x" + reader.take(20).hex()), reader.take(32)
-    segments, samples = reader.number(2), reader.number(2)
+    counts = [(reader.number(2), reader.number(2)) for _ in range(reader.number(1))]
+    loops = [Loop(bytes(32), 1, 3 * segments, 3, samples) for segments, samples in counts]
+    samples = sum(loop.samples for loop in loops)
     drawn = list(struct.unpack(f">{samples}H", reader.take(2 * samples)))
     assert sampling.verifier_key(verifier, seed) == key
-    assert sampling.sample_segments(seed, verifier, samples, segments) == drawn
+    assert sampling.sample_segments(seed, verifier, loops) == drawn
 
 
 def test_every_tree_leaf_and_draw_is_what_the_file_says() -> None:

@@ -21,6 +21,7 @@ from assay.verifier.service import VerifierService
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
 from tests.fakes.port import Killed
+from tests.fakes.shapes import lone
 
 torch.set_num_threads(1)
 
@@ -143,7 +144,7 @@ def test_a_verifier_defends_its_true_vote_against_a_false_challenge(day: MarketD
     assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id, Kind.TASK))
     entry = next(e for e in day.market_state.claims.values() if e.claim.kind == Kind.TASK)
     vote = next(iter(entry.votes.values()))
-    segment = sampling.sample_segments(entry.status.seed, vote.verifier, 1, 4)[0]
+    segment = sampling.sample_segments(entry.status.seed, vote.verifier, lone(1, 4))[0]
     state_provider = open_state_provider(troll, day.blocks(), troll.job(job_id), RESOURCE_LIMITS)
     view = troll.claim(entry.claim_id)
     roots = [c.root for c in state_provider.checkpoints(view)]  # type: ignore[union-attr]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 from eth_utils.crypto import keccak
@@ -50,6 +50,7 @@ from assay.protocol.types import (
     Kind,
     Opened,
     Opening,
+    Origin,
     Phase,
     ProgramRef,
     Progress,
@@ -78,7 +79,9 @@ def sample(kind: Any, **changes: Any) -> Any:
             values[field.name] = ProgramRef(digest(field.name), 5, 3, 2)
         elif hint is Accused:
             values[field.name] = sample(Accused)
-        elif isinstance(hint, type) and issubclass(hint, (Kind, GamePhase, Phase)):
+        elif get_origin(hint) is tuple and is_dataclass(get_args(hint)[0]):
+            values[field.name] = (sample(get_args(hint)[0]), sample(get_args(hint)[0]))
+        elif isinstance(hint, type) and issubclass(hint, (Kind, GamePhase, Origin, Phase)):
             values[field.name] = hint(1)
         elif hint is bool:
             values[field.name] = True

@@ -37,6 +37,7 @@ from assay.protocol.types import (
     Wei,
 )
 from tests.fakes.classes import WIDE, conditions_of, of_its_class
+from tests.fakes.shapes import one_loop_each
 from tests.property.markets import TERMS
 from tests.twin.scene import INNER, OUTERS, Scene, reference
 
@@ -139,14 +140,9 @@ def story() -> Story:
     terms = replace(
         TERMS,
         client=CLIENT,
-        inner=reference(INNER),
-        outer=reference(OUTERS[2]),
         genesis_root=scene.state(INNER),
         outer_genesis_root=scene.state(OUTERS[2]),
         rounds=3,
-        steps_per_round=4,
-        segment_steps=4,
-        samples=1,
         verifiers=1,
         max_unsettled=2,
         task_time=Seconds(20_000),
@@ -154,6 +150,7 @@ def story() -> Story:
         price_period=Seconds(10_000),
         price_cap=Wei(150),
         solver_stake=Wei(1_001),
+        **one_loop_each(reference(INNER), reference(OUTERS[2]), 2, 4, 4, 1),
     )
     terms = of_its_class(terms)
     told.tell(e.Register(conditions_of(terms)), CLIENT)

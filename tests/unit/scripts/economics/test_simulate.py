@@ -21,6 +21,7 @@ from scripts.economics import experiments as ask
 from scripts.economics import incentives as formulas
 from scripts.economics.market import Market, simulate
 from scripts.economics.strategies import CHALLENGE_GAS, DEFENCE_GAS, OPEN_GAS, TOK, Population, Rules, S
+from tests.fakes.shapes import lone
 
 ROOT = Path(__file__).resolve().parents[4]
 SIZE = ask.Size(accounts=1_000, tasks=20_000, sweep=10_000, seed=7)
@@ -74,7 +75,7 @@ def test_the_protocols_own_sampler_hits_as_often_as_the_formula(
     verifier, count = Address("0x" + "11" * 20), 3_000
     bad = set(range(fakes))
     hits = sum(
-        bool(bad & set(sample_segments(i.to_bytes(32, "big"), verifier, samples, segments)))
+        bool(bad & set(sample_segments(i.to_bytes(32, "big"), verifier, lone(samples, segments))))
         for i in range(count)
     )
     expected = formulas.hit(rules, fakes)

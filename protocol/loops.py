@@ -1,0 +1,199 @@
+"""Loops and links: which step a segment is, and where input slots come from (docs/protocol.md, 2.6, 4.4).
+
+Contract: pure functions of the terms, the same in Solidity (``libraries/Loops.sol``,
+``Challenges._sourceOf``). A slot's source is a value: a place in the job and a slot there, a genesis slot, or
+a byte. Which tasks stand is the caller's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from assay.protocol import trees
+from assay.protocol.params import MAX_ABSENCE
+from assay.protocol.types import NO_SLOT, Kind, Link, Loop, Origin, Terms
+
+Place = tuple[Kind, int, int]
+"""Kind, round and shard of a claim."""
+
+
+@dataclass(frozen=True)
+class Located:
+    """A segment's loop by its number, its place in the loop, and the counter of its first step."""
+
+    number: int
+    loop: Loop
+    within: int
+
+    def first_step(self, round_: int) -> int:
+        """Step counter of the segment's first step in a round (rule 2.6)."""
+        return round_ * self.loop.steps + self.within * self.loop.segment_steps
+
+
+def locate(loops: Sequence[Loop], segment: int) -> Located:
+    """The loop in which a claim's segment lies. Raises IndexError for a segment that it has not."""
+    within = segment
+    for number, loop in enumerate(loops):
+        if within < loop.segments:
+            return Located(number, loop, within)
+        within -= loop.segments
+    raise IndexError(f"there is no segment {segment}")
+
+
+def trained_steps(terms: Terms, segments: int) -> int:
+    """Steps of a task's main loop in its first `segments` segments."""
+    done = 0
+    for loop in terms.loops:
+        inside = min(segments, loop.segments)
+        segments -= inside
+        if loop == terms.main:
+            done += inside * loop.segment_steps
+    return done
+
+
+def link_of(links: Sequence[Link], slot: int) -> tuple[Link, int]:
+    """The link that an input slot belongs to, and which of its slots it is. Raises IndexError."""
+    at = slot
+    for link in links:
+        if at < link.slots:
+            return link, at
+        at -= link.slots
+    raise IndexError(f"no link covers slot {slot}")
+
+
+@dataclass(frozen=True)
+class FromClaim:
+    """A slot of the output of a place's claim."""
+
+    place: Place
+    slot: int
+
+
+@dataclass(frozen=True)
+class FromGenesis:
+    """A slot of the reader's genesis state."""
+
+    slot: int
+
+
+@dataclass(frozen=True)
+class Byte:
+    """Whether a task stands."""
+
+    value: bool
+
+    @property
+    def leaf(self) -> bytes:
+        """Root of a bool tensor of this one element."""
+        return trees.leaf(bytes([self.value]))
+
+
+Source = FromClaim | FromGenesis | Byte
+Stands = Callable[[int, int], bool]
+"""(round, shard) -> whether its task stands, or its round was closed with it."""
+
+
+def source_of(terms: Terms, kind: Kind, round_: int, shard: int, slot: int, stands: Stands) -> Source:
+    """Where slot `slot` of a claim's input must come from (rule 4.4)."""
+    link, at = link_of(terms.links_of(kind), slot)
+    if link.origin == Origin.OWN:
+        return own(kind, round_, shard, slot, stands)
+    if link.origin == Origin.GENESIS or round_ < link.lag:
+        return FromGenesis(slot)
+    k, j = divmod(at, link.count)
+    past = round_ - link.lag
+    if link.source == Kind.OUTER:
+        return FromClaim((Kind.OUTER, past, 0), link.first + j)
+    unit = (shard + link.shift + k) % terms.shards
+    present = stands(past, unit)
+    if link.origin == Origin.PRESENT:
+        return Byte(present)
+    if present:
+        return FromClaim((Kind.TASK, past, unit), link.first + j)
+    if link.otherwise == NO_SLOT:
+        return FromGenesis(slot)
+    return own(kind, round_, shard, link.otherwise + j, stands)
+
+
+def own(kind: Kind, round_: int, shard: int, slot: int, stands: Stands) -> Source:
+    """The slot of the latest output of a claim's own place: of the last round's, or of a task at most
+    MAX_ABSENCE rounds ago."""
+    if kind == Kind.OUTER:
+        return FromClaim((kind, round_ - 1, 0), slot) if round_ else FromGenesis(slot)
+    for past in range(round_ - 1, max(round_ - MAX_ABSENCE, 0) - 1, -1):
+        if stands(past, shard):
+            return FromClaim((kind, past, shard), slot)
+    return FromGenesis(slot)
+
+
+def wire(terms: Terms) -> frozenset[int]:
+    """The slots of a task's output that others than its own shard's next task read."""
+    found = set[int]()
+    for kind in Kind:
+        for link in terms.links_of(kind):
+            if link.origin == Origin.OUT and link.source == Kind.TASK:
+                found.update(range(link.first, link.first + link.count))
+    return frozenset(found)
+
+
+def own_slots(terms: Terms, kind: Kind) -> frozenset[int]:
+    """The slots of its output that the next claim at a claim's place may start from."""
+    found = set[int]()
+    slot = 0
+    for link in terms.links_of(kind):
+        if link.origin == Origin.OWN:
+            found.update(range(slot, slot + link.slots))
+        if link.origin == Origin.OUT and link.otherwise != NO_SLOT:
+            found.update(range(link.otherwise, link.otherwise + link.count))
+        slot += link.slots
+    return frozenset(found)
+
+
+def read_later(terms: Terms, kind: Kind, rounds: int) -> frozenset[int]:
+    """The slots of a claim's output that claims of a round so many rounds later, or of later ones, may read
+    by their links, those of its own place left out."""
+    found = set[int]()
+    for link in (*terms.links, *terms.outer_links):
+        if link.origin == Origin.OUT and link.source == kind and link.lag >= rounds:
+            found.update(range(link.first, link.first + link.count))
+    return frozenset(found)
+
+
+def diloco_links(slots: int, params: int, shards: int) -> tuple[tuple[Link, ...], tuple[Link, ...]]:
+    """DiLoCo with whole parameters, as links of tasks and of outer claims: a task starts from the outer
+    parameters and the rest of its own; the outer step from its own parameters and momenta, and the
+    parameters of every shard, its own ones for a shard that is missing."""
+    tasks = [Link(Origin.OUT, Kind.OUTER, 1, params, 1, 0, 0, NO_SLOT)]
+    if slots > params:
+        tasks.append(own_link(slots - params))
+    shared = Link(Origin.OUT, Kind.TASK, 0, params, shards, 0, 0, 0)
+    return tuple(tasks), (own_link(2 * params), shared)
+
+
+def round_shape(
+    tasks: Sequence[Loop],
+    outers: Sequence[Loop],
+    links: tuple[Sequence[Link], Sequence[Link]],
+    params: int,
+) -> dict[str, Any]:
+    """The fields of `Terms` that say what a round is: these loops, over states of the slots that the links of
+    tasks and of outer claims cover."""
+    return {
+        "slots": sum(link.slots for link in links[0]),
+        "outer_slots": sum(link.slots for link in links[1]),
+        "params": params,
+        "segments": sum(loop.segments for loop in tasks),
+        "outer_segments": sum(loop.segments for loop in outers),
+        "samples": sum(loop.samples for loop in tasks),
+        "loops": tuple(tasks),
+        "outer_loops": tuple(outers),
+        "links": tuple(links[0]),
+        "outer_links": tuple(links[1]),
+    }
+
+
+def own_link(count: int) -> Link:
+    """`count` slots of the reader's own latest output."""
+    return Link(Origin.OWN, Kind.TASK, 0, count, 1, 0, 0, 0)

@@ -1,0 +1,88 @@
+"""A recipe of several loops on a real chain with the real contracts: its bits, and two lies about it."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from assay.chain.contracts.compile import Artifacts
+from assay.chain.eth.rpc import HttpRpc
+from assay.client.fetching import fetch
+from assay.node.artifacts import LoadedJob
+from assay.node.work import Work
+from assay.program.fault import NodeFault
+from assay.protocol.types import Chain, Kind, Phase, Terms
+from assay.solver.adversary import CheatingSolver, WrongInputSolver
+from assay.training.rounds import algorithm_of
+from tests.adversaries.chain_day import ChainDay
+from tests.fakes.blocks import FakeBlocks
+from tests.fakes.jobs import RESOURCE_LIMITS, recipe_files
+from tests.unit.training.test_rounds import in_process, keep_own_base
+
+torch.set_num_threads(1)
+NAME = "diloco-4bit"
+
+
+class LyingCompressor(CheatingSolver):
+    """One code of its first round's wires is another."""
+
+    def make_work(self, terms: Terms, files: LoadedJob) -> Work:
+        work = super().make_work(terms, files)
+        code = files.slot_names.index("wire.0")
+        fault = NodeFault(0, files.tasks[1].outputs[code], 3)
+        work.faults.update({(0, shard, 1): fault for shard in range(terms.shards)})
+        self.emit("fault-planted", plan="one bit of a wire")
+        return work
+
+
+def fallen(day: ChainDay, job_id: Any) -> list[tuple[Kind, int]]:
+    claims = [view for view in day.claims(job_id) if view.status.phase == Phase.CONVICTED]
+    assert {view.claim.claimant for view in claims} <= {day.markets["ann"].me}
+    return [(view.claim.kind, view.claim.round) for view in claims]
+
+
+@pytest.mark.slow
+def test_a_recipe_has_its_bits_on_a_real_chain(rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path) -> None:
+    day = ChainDay(rpc, artifacts, tmp_path)
+    job_id = day.post(recipe_files(NAME))
+    assert day.run(day.closed(job_id)), day.events[-10:]
+    assert day.unsound(job_id) == []
+    market = day.markets["client"]
+    chain = Chain(31_337, {"Jobs": market.contracts["Jobs"].address})
+    blocks = FakeBlocks(day.network)
+    found = fetch(market, blocks, job_id, tmp_path / "model", RESOURCE_LIMITS, chain, day.height())
+    terms = market.job(job_id).terms
+    (expected,) = in_process(algorithm_of(NAME, 0.7, 0.9), terms.seed, terms.rounds, set())
+    assert torch.equal(found["w"], expected)
+
+
+@pytest.mark.slow
+def test_one_bit_of_the_compress_loop_is_convicted_on_a_real_chain(
+    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
+) -> None:
+    day = ChainDay(rpc, artifacts, tmp_path, solvers={"ann": LyingCompressor})
+    job_id = day.post(recipe_files(NAME))
+    assert day.run(day.closed(job_id)), day.events[-10:]
+    assert fallen(day, job_id) == [(Kind.TASK, 0)]
+    (game,) = [game for game in market_games(day, job_id) if game.challenger_won]
+    assert (game.game.segment, game.reason) == (4, "arithmetic"), "the compress loop's one segment"
+    assert day.unsound(job_id) == []
+
+
+def market_games(day: ChainDay, job_id: Any) -> list[Any]:
+    return [game for game in day.markets["client"].games(job_id) if game.decided]
+
+
+@pytest.mark.slow
+def test_an_input_that_its_link_does_not_give_is_convicted_on_a_real_chain(
+    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
+) -> None:
+    day = ChainDay(rpc, artifacts, tmp_path, solvers={"ann": partial(WrongInputSolver, patch=keep_own_base)})
+    job_id = day.post(recipe_files(NAME))
+    assert day.run(lambda: fallen(day, job_id) != []), day.events[-10:]
+    assert fallen(day, job_id) == [(Kind.TASK, 1)]
+    assert not market_games(day, job_id), "a binding takes no game"

@@ -1,0 +1,199 @@
+"""Recipes through the market: the same bits as their programs in one process, and every loop disputable."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from assay.node.artifacts import BadManifest, check_shapes, program_ref
+from assay.node.audit import WrongInput, WrongSegment, audit_claim
+from assay.program.execute import Executor, StepContext
+from assay.program.fault import NodeFault
+from assay.program.validate import validate
+from assay.protocol.errors import Stop
+from assay.protocol.types import Kind, Phase
+from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver
+from assay.training.algorithms import Algorithm, programs
+from assay.training.rounds import NAMES, WHOLE, algorithm_of, check_rounds
+from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, recipe_files, tiny_files
+from tests.fakes.market_day import MarketDay
+
+torch.set_num_threads(1)
+STEPS = 8
+
+
+def in_process(algorithm: Algorithm, seed: bytes, rounds: int, absent: set[tuple[int, int]]) -> list[Tensor]:
+    """The tiny job's parameters after some rounds of the algorithm's own programs, two shards, no market."""
+    tiny = tiny_files(2)
+    made = programs(algorithm, [(8,)], 2)
+    train, compress, outer = (Executor(p) for p in (tiny.inner, made.compress, made.outer))
+    wires = [torch.zeros_like(t) for wire in made.wires for t in wire]
+    width, fed = len(wires), made.compress.slots - 2 - len(wires)
+    theta = [tiny.genesis[0]]
+    own = [list(tiny.genesis[1:]) for _ in range(2)]
+    residuals = [[torch.zeros(8)] * fed for _ in range(2)]
+    state = [torch.zeros(8) for _ in range(made.outer.slots - 1 - 2 * (width + 1))]
+    for round_ in range(rounds):
+        sent, present = [], []
+        for shard in range(2):
+            here = (round_, shard) not in absent
+            if here:
+                now = [*theta, *own[shard]]
+                for step in range(round_ * STEPS, (round_ + 1) * STEPS):
+                    now = list(train.step(now, StepContext(tiny.records, seed, shard, step)))
+                own[shard] = now[1:]
+                packed = compress.step(
+                    [*theta, now[0], *residuals[shard], *wires], StepContext(None, seed, shard, round_)
+                )
+                residuals[shard] = list(packed[2 : 2 + fed])
+            sent += list(packed[2 + fed :]) if here else wires
+            present.append(torch.tensor(here))
+        after = outer.step([*theta, *state, *sent, *present], StepContext(None, seed, 0, round_))
+        theta, state = list(after[:1]), list(after[1 : 1 + len(state)])
+    return theta
+
+
+def staffed(day: MarketDay) -> None:
+    for name in ("ann", "bob"):
+        day.solver(name)
+    for name in ("v0", "v1"):
+        day.verifier(name)
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> MarketDay:
+    return MarketDay(tmp_path / "day")
+
+
+@pytest.mark.parametrize("name", ["diloco-4bit", "sparseloco"])
+def test_the_market_gives_the_recipes_bits(day: MarketDay, tmp_path: Path, name: str) -> None:
+    rule = RULES.get(name, DiLoCo())
+    job_id = day.post(recipe_files(name), rounds=2)
+    terms = day.market_state.jobs[job_id].view.terms
+    assert len(terms.loops) == 2 and terms.samples == 2 and terms.segments == 5
+    staffed(day)
+    assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
+    assert not day.market_state.games
+    found = day.fetch(job_id, tmp_path / "model")
+    (expected,) = in_process(algorithm_of(name, rule.lr, rule.momentum), terms.seed, 2, set())
+    assert torch.equal(found["w"], expected)
+    assert not torch.equal(expected, tiny_files().genesis[0]), "something was learnt"
+
+
+def test_an_absent_shard_has_no_part_in_the_sum(day: MarketDay, tmp_path: Path) -> None:
+    """Round 1 closes without a shard: its wire is the genesis state's, and its presence says so."""
+    changes = {"min_shards": 1, "task_time": 120, "straggler_time": 500, "outer_time": 20}
+    changes |= {"max_unsettled": 4, "solver_stake": 270}
+    job_id = day.post(recipe_files("diloco-4bit"), rounds=3, **changes)
+    staffed(day)
+    job = day.market_state.jobs[job_id].view
+    assert day.run(lambda: day.market_state.jobs[job_id].view.progress.round == 1)
+    holders = [day.markets["client"].holder(job_id, k).solver for k in range(2)]
+    dead = holders.index(day.address("bob"))
+    del day.services["bob"]
+    assert day.run(lambda: day.market_state.jobs[job_id].view.progress.round == 2)
+    day.solver("carol")
+    assert day.run(day.closed(job_id)), day.events[-3:]
+    found = day.fetch(job_id, tmp_path / "model")
+    algorithm = algorithm_of("diloco-4bit", 0.7, 0.9)
+    (expected,) = in_process(algorithm, job.terms.seed, 3, {(1, dead)})
+    assert torch.equal(found["w"], expected)
+    (all_there,) = in_process(algorithm, job.terms.seed, 3, set())
+    assert not torch.equal(found["w"], all_there), "its absence was felt"
+
+
+def convicted(day: MarketDay, kind: Any, shards: int = 2) -> tuple[Any, Any]:
+    """One cheat among honest people: what the whistleblower found, and the claim that fell."""
+    job_id = day.post(recipe_files("diloco-4bit", shards), rounds=2, shards=shards)
+    day.solver("ann", kind)
+    day.solver("bob")
+    day.verifier("v0")
+    day.verifier("v1")
+    wendy = day.whistleblower("wendy")
+    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
+    assert day.named("fault-planted")
+    (entry,) = [e for e in day.market_state.claims.values() if e.status.phase == Phase.CONVICTED]
+    view = day.market_state.view(entry)
+    state_provider = wendy.state_provider(job_id)
+    return audit_claim(state_provider, view), view
+
+
+def test_one_bit_in_the_compress_loop_is_convicted(day: MarketDay) -> None:
+    """Every verifier replays the loop's one segment: nothing hides beside training."""
+    files = recipe_files("diloco-4bit")
+    code = next(i for i in range(files.tasks[1].slots) if files.slot_names[i] == "wire.0")
+    fault = NodeFault(0, files.tasks[1].outputs[code], 3)
+    finding, view = convicted(day, partial(FaultySolver, plan=Plan(0, 0, fault, loop=1)), 1)
+    assert (view.claim.kind, view.claim.round) == (Kind.TASK, 0)
+    assert isinstance(finding, WrongSegment), "the fault was planted"
+    assert finding.segment == 4, "in the last loop"
+
+
+def keep_own_base(kind: Kind, round_: int, shard: int, honest: Any) -> list[Tensor]:
+    """A task that compresses its change from the genesis parameters, and not from the last outer step's."""
+    state = list(honest(kind, round_, shard))
+    if kind == Kind.TASK and round_:
+        base = recipe_files("diloco-4bit").slot_names.index("base.w")
+        state[base] = honest(kind, 0, shard)[base]
+    return state
+
+
+def test_an_input_that_is_not_its_links_is_convicted_in_one_move(day: MarketDay) -> None:
+    finding, view = convicted(day, partial(WrongInputSolver, patch=keep_own_base))
+    assert isinstance(finding, WrongInput) and view.claim.round == 1
+    assert finding.slot == recipe_files("diloco-4bit").slot_names.index("base.w")
+    assert not day.market_state.games, "a binding takes no game"
+
+
+def test_a_false_presence_is_convicted_in_one_move(day: MarketDay) -> None:
+    def pretend(kind: Kind, round_: int, shard: int, honest: Any) -> list[Tensor]:
+        state = list(honest(kind, round_, shard))
+        return [*state[:-1], torch.tensor(False)] if kind == Kind.OUTER else state
+
+    finding, view = convicted(day, partial(WrongInputSolver, patch=pretend))
+    assert isinstance(finding, WrongInput) and view.claim.kind == Kind.OUTER
+    assert finding.source is None and not finding.source_proof, "a byte needs no claim to come from"
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"diloco-centred", "diloco-trimmed"}))
+def test_every_named_algorithm_is_a_sound_round(name: str) -> None:
+    files = recipe_files(name)
+    for program in (*files.tasks, *files.outers):
+        limits = RESOURCE_LIMITS
+        validate(program, 8, max_bytes=limits.step_bytes, max_operations=limits.step_operations)
+    assert len(files.tasks) == (1 if name == WHOLE else 2)
+    assert [len(files.genesis), len(files.outer_genesis)] == [files.inner.slots, files.outer.slots]
+    assert program_ref(files.tasks[0]).slots == sum(link.slots for link in files.links)
+    assert program_ref(files.outer).slots == sum(link.slots for link in files.outer_links)
+    assert len(set(files.slot_names)) == files.inner.slots
+
+
+def test_what_does_not_suit_an_algorithm_is_refused_with_the_reason(day: MarketDay) -> None:
+    with pytest.raises(Stop, match="not a multiple of its segments"):
+        check_rounds("diloco", 65, 4)
+    with pytest.raises(Stop, match="is one step"):
+        check_rounds("demo", 64, 4)
+    check_rounds("demo", 1, 1)
+    with pytest.raises(Stop, match="no outer algorithm"):
+        algorithm_of("diloco-3bit", 0.7, 0.9)
+    with pytest.raises(Stop, match="has no momentum"):
+        algorithm_of("fedavg", 1.0, 0.9)
+
+
+def test_links_of_unlike_shapes_are_refused_by_nodes(day: MarketDay) -> None:
+    """The chain sees no shapes: an honest input would not exist, so no node works on such a job."""
+    job_id = day.post(recipe_files("diloco-4bit"), rounds=2)
+    terms = day.market_state.jobs[job_id].view.terms
+    files = recipe_files("diloco-4bit")
+    every = {Kind.TASK: files.tasks, Kind.OUTER: files.outers}
+    check_shapes(every, terms)
+    own, sent, present = terms.outer_links
+    for bad in ((own, replace(sent, first=sent.first - 1), present), (own, present, sent)):
+        with pytest.raises(BadManifest, match="another shape"):
+            check_shapes(every, replace(terms, outer_links=bad))
