@@ -202,9 +202,7 @@ def wave(crowd: Crowd, clients: Sequence[Address], solvers: Sequence[Address], j
     for round in range(ROUNDS):
         crowd.settle([one for one in tasks if one.claim.round == round])
         crowd.settle([one for one in outers if one.claim.round == round])
-    crowd.do(
-        [crowd.call(t.client, "Jobs", "close", job_id) for job_id, t in zip(ids, posted, strict=True)]
-    )
+    crowd.do([crowd.call(t.client, "Jobs", "close", job_id) for job_id, t in zip(ids, posted, strict=True)])
     return [one.claim_id for one in tasks]
 
 
