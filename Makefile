@@ -56,11 +56,12 @@ test: setup
 test-contracts: setup
 	$(FORGE) test
 
-# half of the tests wait for blocks: a worker more than there are processors; a file stays with one worker
+# half of the tests wait for blocks: a worker more than there are processors; a file stays with one worker;
+# a worker that crashes ends the run (replaced, it leaves pytest-xdist waiting without end)
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n + 1 : 8)))
 
 test-python: setup
-	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 test-slow: setup
 	$(PY) -m pytest -m slow

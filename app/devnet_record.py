@@ -7,13 +7,13 @@ the devnet's only if its command line says so (`runs`): numbers of processes are
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from assay.disk import record
+from assay.protocol import bounded_json
 
 DEVNET_FILE = "devnet.json"
 STATE_FILE = "chain.state"
@@ -118,7 +118,7 @@ def _read(home: Path) -> Devnet | None:
 
 def _bare(data: bytes) -> dict[str, Any]:
     """A record without a checksum."""
-    body = json.loads(data)
+    body = bounded_json.loads(data)
     return {**body, "nodes": [dict(node) for node in body["nodes"]], "rpc_url": str(body["rpc_url"])}
 
 

@@ -6,7 +6,6 @@ announced and, unless ``--yes``, confirmed first.
 
 from __future__ import annotations
 
-import json
 import sys
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -18,6 +17,7 @@ import typer
 from assay.app.output import Exit, Output
 from assay.app.settings import Flags, Settings
 from assay.app.units import show_amount
+from assay.protocol import bounded_json
 from assay.protocol.errors import Ask
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ EVENTS_FILE = "events.jsonl"
 def event_of(line: bytes) -> dict[str, Any]:
     """One line of such a file; empty where the line is damaged."""
     try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
+        event = bounded_json.loads(line)
+    except ValueError:
         return {}
     return event if isinstance(event, dict) else {}
 

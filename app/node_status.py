@@ -6,11 +6,11 @@ something else, is a PeerUnreachable that names the address that was asked.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from assay.app.invocation import App
 from assay.app.output import table
+from assay.protocol import bounded_json
 from assay.protocol.errors import Ask, PeerUnreachable
 from assay.protocol.types import Address
 
@@ -55,8 +55,8 @@ def answer_of(url: str) -> dict[str, Any]:
                 data += part
                 if len(data) > MOST_BYTES:
                     raise unreachable(f"its answer is longer than {MOST_BYTES} bytes")
-        body = json.loads(data)
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
+        body = bounded_json.loads(data)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise unreachable(f"{type(error).__name__}: {error}") from error
     if not isinstance(body, dict):
         raise unreachable("its answer is no object")

@@ -36,6 +36,7 @@ from assay.dashboard.views import (
 )
 from assay.node.artifacts import load_job
 from assay.node.states import open_state_provider
+from assay.protocol import bounded_json
 from assay.protocol.errors import AssayError, Retry, Stop
 from assay.protocol.types import Address, JobId
 
@@ -210,7 +211,7 @@ class MarketSource:
 def _health(client: httpx.Client, url: str) -> dict[str, Any]:
     """What a node says of itself; that it says nothing, if so."""
     try:
-        status = client.get(url + "/status").json()
+        status = bounded_json.loads(client.get(url + "/status").content)
         ready = client.get(url + "/readyz").status_code == 200
     except (httpx.HTTPError, httpx.InvalidURL, ValueError):
         return {"answers": False, "ready": False, "status": {}}

@@ -21,6 +21,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from assay.protocol import bounded_json
 from assay.protocol.errors import Ask
 
 log = logging.getLogger(__name__)
@@ -70,7 +71,7 @@ def decode(kind: str, data: bytes) -> Any:
         raise ValueError(f"it is {'another record' if other else 'no record'}, and not one of {kind}")
     if data != head + _checksum(kind, text) + middle + text + _END:
         raise ValueError("it does not have its checksum")
-    return json.loads(text)
+    return bounded_json.loads(text)
 
 
 def write(path: Path, kind: str, body: Any, *, private: bool = False) -> None:
@@ -136,7 +137,7 @@ def read(path: Path, kind: str, *, hint: str, earlier: Earlier | None = None) ->
 def _earlier(earlier: Earlier, data: bytes) -> Any:
     try:
         return earlier(data)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

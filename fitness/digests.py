@@ -23,6 +23,7 @@ from assay.fitness.samples import STEPS, Sample, from_entry, templates
 from assay.numerics.encoding import to_bytes
 from assay.program.execute import Executor
 from assay.program.state import state_root
+from assay.protocol import bounded_json
 from assay.protocol.errors import Stop
 
 FILE = Path(__file__).with_name("digests.json")
@@ -50,7 +51,7 @@ class Stored:
 def stored(path: Path = FILE) -> Stored:
     """The digests of the file. Raises Stop where it is missing, damaged or of another format."""
     try:
-        data = json.loads(path.read_text())
+        data = bounded_json.loads(path.read_text())
         if data["format"] != FORMAT:
             raise KeyError(f"format {data['format']}")
         samples = tuple(from_entry(name, entry) for name, entry in data["runs"].items())

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from hashlib import sha256
@@ -32,6 +31,7 @@ from assay.program.execute import TORCH_DTYPES, Records
 from assay.program.hashing_threads import tensor_root
 from assay.program.isa import DType, MalformedProgram, Node, Program
 from assay.program.validate import measure, validate
+from assay.protocol import bounded_json
 from assay.protocol.errors import Stop
 from assay.protocol.loops import round_shape
 from assay.protocol.params import MAX_LOOPS
@@ -188,32 +188,14 @@ def canonical_json(value: Any) -> bytes:
     ).encode("ascii")
 
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
-
-
-def _nesting(data: bytes) -> int:
-    """Deepest nesting of brackets outside strings. SAFETY: the parser's own recursion overflows the C
-    stack."""
-    deepest = depth = 0
-    for byte in _STRING.sub(b"", data):
-        if byte in b"[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif byte in b"]}":
-            depth -= 1
-    return deepest
-
-
 def parse_canonical(data: bytes, limit: int) -> dict[str, Any]:
     """The object that has exactly this canonical encoding. Raises ValueError for anything else."""
     if len(data) > limit:
         raise ValueError(f"{len(data)} bytes of JSON are over the limit of {limit}")
-    if _nesting(data) > MAX_NESTING:
-        raise ValueError(f"it is not JSON that nests at most {MAX_NESTING} deep")
     try:
-        value = json.loads(data)
+        value = bounded_json.loads(data, MAX_NESTING)
         same = isinstance(value, dict) and canonical_json(value) == data
-    except (ValueError, RecursionError, OverflowError) as error:
+    except (ValueError, OverflowError) as error:
         raise ValueError(f"it is not JSON: {error}") from error
     if not same:
         raise ValueError("it is not one object in canonical JSON")

@@ -19,6 +19,7 @@ from rich.markup import escape
 
 from assay.app.invocation import App
 from assay.app.output import plain
+from assay.protocol import bounded_json
 from assay.protocol.errors import Stop
 from assay.scenario.catalogue import SCENARIOS
 from assay.scenario.narrator import Event, Narrator
@@ -108,8 +109,8 @@ def _escaped(value: Any) -> Any:
 def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     with path.open(encoding="utf-8", errors="replace") as file:
         for number, text in enumerate(file, 1):
-            with suppress(ValueError, RecursionError):
-                if isinstance(line := json.loads(text), dict):
+            with suppress(ValueError):
+                if isinstance(line := bounded_json.loads(text), dict):
                     yield number, line
                     continue
             raise _bad(path, number, "it is not an object in JSON")

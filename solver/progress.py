@@ -8,7 +8,6 @@ states: ``solver.trainer`` computes them again before it believes any.
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 from assay.disk import record
 from assay.node.checkpoints import Checkpoint
 from assay.node.retention import Unclaimed
+from assay.protocol import bounded_json
 from assay.protocol.types import JobId
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class TaskProgress:
         place = _place(job_id, round_, shard)
 
         def earlier(data: bytes) -> Any:
-            found = [Checkpoint(str(e["cid"]), bytes.fromhex(e["root"])) for e in json.loads(data)]
+            found = [Checkpoint(str(e["cid"]), bytes.fromhex(e["root"])) for e in bounded_json.loads(data)]
             return {**place, "checkpoints": _entries(found)}
 
         again = "what it told of is computed again"

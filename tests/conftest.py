@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 # Before anything imports torch or numpy: a test process takes one core, and results do not depend on it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -16,6 +17,9 @@ from hypothesis import HealthCheck, settings
 from assay.chain.contracts.compile import Artifacts, compile_contracts
 from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.rpc import HttpRpc
+
+# As in every node: eth_account's libraries raise the limit so far that a deep nest in C ends the process.
+sys.setrecursionlimit(100_000)
 
 settings.register_profile(
     "quick",

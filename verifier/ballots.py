@@ -10,13 +10,13 @@ committed must be revealed.
 
 from __future__ import annotations
 
-import json
 from hashlib import sha256
 from hmac import new as hmac
 from pathlib import Path
 from typing import Any
 
 from assay.disk import record
+from assay.protocol import bounded_json
 from assay.protocol.errors import Ask
 from assay.protocol.types import ClaimId
 from assay.verifier.policy import Ballot
@@ -102,4 +102,4 @@ def _decoded(body: dict[str, Any]) -> tuple[_Key, Ballot]:
 
 def _earlier(data: bytes) -> Any:
     """A ballot without a checksum. (What is revealed is compared with the commitment all the same.)"""
-    return _encoded(*_decoded(json.loads(data)))
+    return _encoded(*_decoded(bounded_json.loads(data)))

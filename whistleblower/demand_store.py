@@ -7,12 +7,12 @@ another choice could be a second demand with a second bond.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from assay.disk import record
 from assay.node.availability import WantedLeaves
+from assay.protocol import bounded_json
 from assay.protocol.demands import StateLeaf
 from assay.protocol.types import ClaimId
 
@@ -33,7 +33,7 @@ class DemandStore:
         """What was chosen for a claim. Raises DamagedRecord."""
 
         def earlier(data: bytes) -> Any:
-            kept = json.loads(data)
+            kept = bounded_json.loads(data)
             places = [[int(slot), int(leaf)] for slot, leaf in kept["places"]]
             return {"claim": claim_id.hex(), "end": int(kept["end"]), "places": places}
 

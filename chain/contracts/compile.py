@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from assay.chain.eth.abi import Abi
 from assay.chain.folders import CONTRACTS_DIR
 from assay.disk import record
+from assay.protocol import bounded_json
 from assay.protocol.errors import Ask, Stop
 
 if TYPE_CHECKING:  # needed only when something has to be compiled
@@ -127,7 +128,7 @@ def install_compiler(root: Path = CONTRACTS_DIR) -> str:
 
 def compiler_version(root: Path = CONTRACTS_DIR) -> str:
     """The pinned version of solc."""
-    return str(json.loads((root / "package.json").read_text())["dependencies"]["solc"])
+    return str(bounded_json.loads((root / "package.json").read_text())["dependencies"]["solc"])
 
 
 def read_sources(root: Path, directories: tuple[str, ...] = ("src",)) -> dict[str, str]:
@@ -197,7 +198,7 @@ def _run(root: Path, texts: dict[str, str], settings: dict[str, Any]) -> dict[st
 
 def _messages(error: SolcError) -> str:
     try:
-        found = json.loads(error.stdout_data or "").get("errors", [])
+        found = bounded_json.loads(error.stdout_data or "").get("errors", [])
     except (TypeError, ValueError, AttributeError):
         return str(error)
     return "\n".join(e["formattedMessage"] for e in found if e["severity"] == "error")

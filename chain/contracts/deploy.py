@@ -8,7 +8,6 @@ Source: EIP-161 and the yellow paper, section 7 (address of CREATE).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from assay.chain.eth.journal import Call, Receipt, WrongChain
 from assay.chain.eth.rpc import Rpc, identity
 from assay.chain.eth.sender import Sender
 from assay.disk import record
+from assay.protocol import bounded_json
 from assay.protocol.errors import Ask, RpcUnreachable, Stop
 
 SCHEMA = "assay/deployment/1"
@@ -265,7 +265,7 @@ def parse(path: Path) -> Deployment:
 
 def _unsealed(data: bytes) -> dict[str, Any]:
     """A deployment file without a checksum."""
-    document = json.loads(data)
+    document = bounded_json.loads(data)
     if document.pop("schema") != SCHEMA:
         raise ValueError("it is of another schema")
     return {**document}

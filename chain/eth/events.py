@@ -28,6 +28,7 @@ from assay.chain.eth.abi import Abi, MalformedData, checksummed, decode_log, top
 from assay.chain.eth.journal import WrongChain
 from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, identity, quantity
 from assay.disk.database import DamagedDatabase, Database
+from assay.protocol import bounded_json
 from assay.protocol.errors import RpcUnreachable
 
 _LOG = logging.getLogger(__name__)
@@ -181,7 +182,7 @@ class EventFollower:
         decoded. To be read to its end before the next `poll`."""
         heeds = cache(heeded)
         for _, _, row in self._db.rows("logs", "ORDER BY block, position"):
-            log = json.loads(row)
+            log = bounded_json.loads(row)
             if heeds(self._contract(log), self._known_entry(log)["name"]):
                 yield self._decode(log)
 
@@ -230,7 +231,7 @@ class EventFollower:
         with self._db:
             self._db.execute("DELETE FROM logs WHERE block > ?", (agreed,))
             self._db.execute("DELETE FROM blocks WHERE number > ?", (agreed,))
-        return RolledBack(agreed, tuple(self._decode(json.loads(row)) for _, _, row in rows))
+        return RolledBack(agreed, tuple(self._decode(bounded_json.loads(row)) for _, _, row in rows))
 
     def _read(self, start: int, end: int) -> list[Event] | None:
         """Keep and return the events of a range, or None when the chain changed under the reading."""

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.disk.database import Database
+from assay.protocol import bounded_json
 from assay.protocol.errors import Retry, Stop
 
 _SCHEMA = """
@@ -375,7 +376,7 @@ class Journal:
             Call(to, data, purpose, int(value_wei)),
             State(state),
             nonce,
-            Receipt(**json.loads(receipt)) if receipt else None,
+            Receipt(**bounded_json.loads(receipt)) if receipt else None,
             tuple(Attempt(h, raw, gas, int(fee), int(tip)) for h, _, raw, gas, fee, tip in attempts),
         )
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from eth_utils.address import to_checksum_address
 
+from assay.protocol import bounded_json
 from assay.protocol.errors import Ask, Stop
 
 if TYPE_CHECKING:  # eth_account takes half a second to import: only who opens a key waits for it
@@ -182,7 +183,7 @@ def read_password(path: Path) -> str:
 def _address(path: Path) -> str | None:
     """The address that a key file states, or None when it is no key file."""
     try:
-        document = json.loads(path.read_text())
+        document = bounded_json.loads(path.read_text())
         if document["version"] != 3:
             return None
         stated = document["address"].removeprefix("0x")

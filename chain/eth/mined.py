@@ -17,6 +17,7 @@ from typing import Any
 
 from assay.chain.eth.journal import Intent, Journal, Receipt
 from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, quantity
+from assay.protocol import bounded_json
 
 _KEPT = 16
 """Blocks kept: the last ones, and older ones at growing distances."""
@@ -32,7 +33,8 @@ class MinedBlocks:
         self._rpc, self._journal, self._address = rpc, journal, address
         self._fact = f"checkpoints/{address}"
         self._blocks: list[tuple[int, str]] = [
-            (int(number), str(found)) for number, found in json.loads(journal.fact(self._fact) or "[]")
+            (int(number), str(found))
+            for number, found in bounded_json.loads(journal.fact(self._fact) or "[]")
         ]
         self._written = self._blocks[-1][0] if self._blocks else -1
 

@@ -25,6 +25,7 @@ from assay.devnet.market import (
 from assay.devnet.restart import gone, restart_nodes
 from assay.devnet.restart import restart as restart_process
 from assay.devnet.snapshots import restore_snapshot, snapshot_names, take_snapshot
+from assay.protocol import bounded_json
 from assay.protocol.errors import Ask
 
 SCENARIO = ("assay.cli.commands.scenario", "Watch a cheat being caught.")
@@ -139,7 +140,7 @@ def status(context: typer.Context) -> None:
     data = []
     for node in devnet.nodes:
         try:
-            body = httpx.get(node.url + "/status", timeout=2).json()
+            body = bounded_json.loads(httpx.get(node.url + "/status", timeout=2).content)
         except (httpx.HTTPError, ValueError):
             body = {"action": "does not answer"}
         data.append({"name": node.name, "role": node.role, "pid": node.pid, "url": node.url, "status": body})

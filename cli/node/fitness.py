@@ -8,7 +8,6 @@ Importing this loads nothing that a node does not need anyway; the comparison it
 
 from __future__ import annotations
 
-import json
 import platform
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import torch
 
 from assay.app.invocation import App
 from assay.disk import record
+from assay.protocol import bounded_json
 from assay.protocol.errors import Ask
 
 RECORD = "fitness.json"
@@ -48,7 +48,7 @@ def verdict(home: Path, device: str) -> bool | None:
 
 def _unsealed(data: bytes) -> dict[str, Any]:
     """A result without a checksum."""
-    kept = json.loads(data)
+    kept = bounded_json.loads(data)
     return {"machine": dict(kept["machine"]), "fit": bool(kept["fit"])}
 
 

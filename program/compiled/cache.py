@@ -30,6 +30,7 @@ from torch._inductor.utils import clear_caches
 from torch.fx import GraphModule
 
 from assay import numerics
+from assay.protocol import bounded_json
 
 log = logging.getLogger(__name__)
 
@@ -200,7 +201,7 @@ class StoredForm:
 
     def _fault(self) -> str | None:
         try:
-            wanted = json.loads((self.directory / _MANIFEST).read_text())
+            wanted = bounded_json.loads((self.directory / _MANIFEST).read_text())
         except (OSError, ValueError):
             return "its list of files is missing, so writing it was interrupted"
         found = self._digests()

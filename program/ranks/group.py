@@ -11,8 +11,10 @@ his own.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from itertools import pairwise
+from threading import Thread
 from typing import Any
 
 import torch
@@ -31,7 +33,11 @@ from assay.protocol.errors import Retry
 ANSWER_S = 600
 """How long a rank waits for others within a step: a slow one may take this much longer than it."""
 ORDERS_S = 10 * 365 * 24 * 3600
-"""How long a rank waits for orders."""
+"""How long a later rank waits for orders."""
+LOOK_S = 1.0
+"""How often a rank that waits looks whether the others are still there: gloo does not notice each that ends."""
+ENDED_S = 1.0
+"""How long after its connection a process may end."""
 
 
 class RankLost(Retry):
@@ -50,8 +56,8 @@ class Group:
         Raises RankLost unless all come in `answer_s`."""
         self.rank, self.size = rank, size
         self.store = store
-        self.why_lost: Callable[[], str] = lambda: ""
-        """What is known of the others when one of them has gone."""
+        self.why_lost: Callable[[float], str] = lambda wait_s: ""
+        """Which of the others have ended, or do so in so many seconds, as far as it is known; else empty."""
         self.broken = False
         """Whether the ranks may be at different places, so that nothing more can be computed together."""
         self.user: object = None
@@ -63,7 +69,7 @@ class Group:
         )
         try:
             self._work = _process_group(store, "work", rank, size, device, answer_s)
-            self._orders = _process_group(store, "orders", rank, size, device, ORDERS_S)
+            self._orders = _process_group(store, "orders", rank, size, device, ORDERS_S if rank else answer_s)
         except RuntimeError as error:
             raise self._lost(error) from error
 
@@ -134,18 +140,40 @@ class Group:
 
     def _wait(self, call: Callable[[], Work]) -> None:
         try:
-            call().wait()
+            work = call()
+            while not _done(work, LOOK_S):
+                if ended := self.why_lost(0.0):
+                    held = work, self._work, self._orders
+                    Thread(target=_outlast, args=held, name="lost-rank", daemon=True).start()
+                    raise RuntimeError(ended)
         except RuntimeError as error:
             raise self._lost(error) from error
 
     def _lost(self, error: RuntimeError) -> RankLost:
         self.broken = True
-        said = self.why_lost() or str(error).strip().partition("\n")[0]
+        said = self.why_lost(ENDED_S) or str(error).strip().partition("\n")[0]
         return RankLost(
             f"rank {self.rank} of {self.size} has lost another ({said}), so the step was not computed and"
             " nothing of it is committed",
             hint="see why that process ended, such as for want of memory; the segment is trained again",
         )
+
+
+def _done(work: Work, wait_s: float) -> bool:
+    """Whether a call is done in so many seconds. Raises RuntimeError where it failed."""
+    try:
+        work.wait(timedelta(seconds=wait_s))
+    except RuntimeError:
+        if not work.is_completed():
+            return False
+        work.wait()
+    return True
+
+
+def _outlast(work: Work, *groups: ProcessGroup) -> None:
+    """Hold process groups until a call that nobody answers has timed out: letting go of them waits for it."""
+    with suppress(RuntimeError):
+        work.wait()
 
 
 def _bytes(x: Tensor) -> Tensor:

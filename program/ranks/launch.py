@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 
 import torch
 from torch.distributed import Store, TCPStore, rendezvous
@@ -27,7 +26,6 @@ LOCAL = "127.0.0.1"
 MOST_RANKS = 64
 JOIN_S = 120
 """How long processes may take to start."""
-ENDED_S = 1.0
 ENDS_S = 10
 _LOOK_S = 0.05
 
@@ -76,7 +74,7 @@ class LocalRanks(Ranks):
         ]
         self._await(store)
         group = Group(store, 0, self.size, LOCAL)
-        group.why_lost = partial(self._why, ENDED_S)
+        group.why_lost = self._why
         return group
 
     def _await(self, store: Store) -> None:

@@ -101,3 +101,26 @@ def test_torchrun_starts_ranks_that_give_the_bits_of_one(tmp_path: Path, size: i
     wanted = Executor(SAMPLE.program, "cpu", FAST).run(SAMPLE.state, CONTEXT, 3)
     assert f"root {state_root(wanted).hex()}" in done.stdout, done.stderr
     assert done.returncode == 0, done.stderr
+
+
+def test_a_rank_whose_end_gloo_does_not_notice_is_lost_all_the_same(ranks: LocalRanks) -> None:
+    """It has happened: a rank was killed, its process gone, and the first one waited without end."""
+    together = RankExecutor(SAMPLE.program, 2, ranks.join)
+    state = together.step(SAMPLE.state, CONTEXT)
+    group, (other,) = ranks.join(), ranks.processes
+    os.kill(other, signal.SIGSTOP)  # its connections stay open, and it answers nothing
+    asked = []
+
+    def why_lost(wait_s: float) -> str:
+        asked.append(wait_s)
+        return "rank 1 ended with -9" if len(asked) > 1 else ""
+
+    group.why_lost = why_lost
+    with pytest.raises(RankLost, match="rank 1 ended with -9"):
+        while True:  # what it is told fits into the connection's buffers for a while
+            state = together.step(state, CONTEXT)
+    assert len(asked) > 1
+    assert state_root(together.step(SAMPLE.state, CONTEXT)) == state_root(
+        Executor(SAMPLE.program, "cpu", FAST).step(SAMPLE.state, CONTEXT)
+    )
+    assert ranks.processes != [other]
