@@ -35,7 +35,7 @@ ANSWER_S = 600
 ORDERS_S = 10 * 365 * 24 * 3600
 """How long a later rank waits for orders."""
 LOOK_S = 1.0
-"""How often a rank that waits looks whether the others are still there: gloo does not notice each that ends."""
+"""How often a rank that waits looks whether the others are there: gloo does not notice each that ends."""
 ENDED_S = 1.0
 """How long after its connection a process may end."""
 
