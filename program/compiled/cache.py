@@ -30,6 +30,7 @@ from torch._inductor.utils import clear_caches
 from torch.fx import GraphModule
 
 from assay import numerics
+from assay.numerics.native import processor_flags
 from assay.protocol import bounded_json
 
 log = logging.getLogger(__name__)
@@ -79,7 +80,7 @@ def form_key(root: bytes, device: torch.device) -> str:
         "torch": torch.__version__,
         "machine": [
             platform.machine(),
-            _processor_flags(),
+            processor_flags(),
             str(torch.cpu.get_capabilities()),
             torch.backends.cpu.get_cpu_capability(),  # what the operator leaves PyTorch of them
         ],
@@ -88,14 +89,6 @@ def form_key(root: bytes, device: torch.device) -> str:
         "settings": SETTINGS,
     }
     return f"{root.hex()[:16]}-{hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:24]}"
-
-
-def _processor_flags() -> str:
-    """What the processor can do: forms are compiled for exactly this one. Its name where that is unknown."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    flags = [line for line in lines if line.startswith(("flags", "Features"))]
-    return flags[0] if flags else platform.processor()
 
 
 class StoredForm:

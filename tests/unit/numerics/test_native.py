@@ -5,18 +5,22 @@ from __future__ import annotations
 import logging
 import platform
 import shutil
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from assay.numerics import product_kernel, windows_kernel
-from assay.numerics.native import ARITHMETIC_FLAGS, Shared, Unusable
+from assay.numerics import native, product_kernel, windows_kernel
+from assay.numerics.native import ARITHMETIC_FLAGS, Shared, Unusable, cache_folder
+from assay.program import sha_kernel
 
 SOURCE = Path(product_kernel.__file__).with_suffix(".c")
+SHA = Path(sha_kernel.__file__).with_suffix(".c")
 
 
 def test_a_kernel_is_built_once_however_many_ask_for_it_at_once() -> None:
@@ -71,3 +75,81 @@ def test_a_build_that_fails_for_another_reason_is_tried_again() -> None:
 def test_narrower_lanes_give_the_same_bits(kernel: ModuleType, without: str) -> None:
     """Lanes and tiles of older processors are compared with the definition, which `build` does."""
     kernel.build(Path(kernel.__file__ or "").with_suffix(".c"), [*ARITHMETIC_FLAGS, without])
+
+
+@pytest.fixture
+def commands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+    """What was run to compile, with a cache folder of this test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    ran, run = [], subprocess.run
+
+    def counted(command: list[str], **options: Any) -> Any:
+        ran.append(command)
+        return run(command, **options)
+
+    monkeypatch.setattr(native.subprocess, "run", counted)
+    return ran
+
+
+def test_a_kept_library_is_loaded_and_not_compiled_again(commands: list[list[str]]) -> None:
+    for _ in range(3):
+        assert sha_kernel.build(SHA)
+    assert len(commands) == 1
+    assert [path.name.partition("-")[0] for path in cache_folder().iterdir()] == ["sha_kernel"]
+    assert cache_folder().stat().st_mode & 0o777 == 0o700
+
+
+def test_a_damaged_library_is_deleted_and_compiled_again(
+    commands: list[list[str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    sha_kernel.build(SHA)
+    (path,) = cache_folder().iterdir()
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.unlink()  # its memory is this process's
+    path.write_bytes(data)
+    assert sha_kernel.build(SHA)
+    assert len(commands) == 2
+    assert "is damaged; it is deleted and compiled again" in caplog.text
+    (again,) = cache_folder().iterdir()
+    assert again.read_bytes() != bytes(data)
+    sha_kernel.build(SHA)
+    assert len(commands) == 2
+
+
+def test_a_library_in_a_folder_that_others_write_to_is_not_loaded(commands: list[list[str]]) -> None:
+    sha_kernel.build(SHA)
+    cache_folder().chmod(0o777)
+    before = sorted(cache_folder().iterdir())
+    sha_kernel.build(SHA)
+    assert len(commands) == 2
+    assert sorted(cache_folder().iterdir()) == before
+
+
+def test_where_nothing_can_be_kept_it_is_compiled_each_time(
+    commands: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    for _ in range(2):
+        assert sha_kernel.build(SHA)
+    assert len(commands) == 2
+
+
+def test_another_source_another_flag_another_library(commands: list[list[str]], tmp_path: Path) -> None:
+    native.compiled(SHA)
+    native.compiled(SHA, ["-DNOTHING"])
+    assert len(commands) == len(list(cache_folder().iterdir())) == 2
+    stranger = tmp_path / "sha_kernel.c"
+    stranger.write_bytes(SHA.read_bytes())
+    native.compiled(stranger)
+    assert len(commands) == 3
+    assert len(list(cache_folder().iterdir())) == 2
+
+
+def test_only_the_newest_libraries_of_a_source_are_kept(commands: list[list[str]]) -> None:
+    for number in range(native._MOST_KEPT + 2):
+        native.compiled(SHA, [f"-DNOTHING={number}", "-O0"])
+    assert len(list(cache_folder().iterdir())) == native._MOST_KEPT
+    native.compiled(SHA, [f"-DNOTHING={native._MOST_KEPT + 1}", "-O0"])
+    assert len(commands) == native._MOST_KEPT + 2

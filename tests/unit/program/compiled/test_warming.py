@@ -253,7 +253,7 @@ def test_another_pytorch_or_processor_has_another_form(
     elif changed == "capability":
         monkeypatch.setattr(torch.cpu, "get_capabilities", dict)
     else:
-        monkeypatch.setattr("assay.program.compiled.cache._processor_flags", lambda: "flags: none")
+        monkeypatch.setattr("assay.program.compiled.cache.processor_flags", lambda: "flags: none")
     assert form_key(sample.program.root, device) != before
 
 
