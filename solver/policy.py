@@ -16,18 +16,8 @@ from assay.node.rounds import accepted, closable, closable_since, moving, standi
 from assay.node.service import turn
 from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Watcher, plays, poke_for
 from assay.protocol.demands import DemandView
-from assay.protocol.types import (
-    ZERO_ADDRESS,
-    Address,
-    ClaimView,
-    GameView,
-    Holder,
-    JobId,
-    JobView,
-    Kind,
-    Seconds,
-    Wei,
-)
+from assay.protocol.game_state import GameView
+from assay.protocol.types import ZERO_ADDRESS, Address, ClaimView, Holder, JobId, JobView, Kind, Seconds, Wei
 from assay.protocol.words import show_amount
 from assay.solver.acceptance import USUAL, TermsLimits, unacceptable
 

@@ -22,17 +22,15 @@ from assay.dispute.replay import Replay
 from assay.program.fault import NodeFault, StateFault
 from assay.protocol import sampling, trees
 from assay.protocol.dispute import Move, Prove, ProveOutput, RevealLeaf, Split, Timeout
+from assay.protocol.game_state import INPUT_SEGMENT, GamePhase, GameView
 from assay.protocol.params import worst_case
 from assay.protocol.twin import events as e
 from assay.protocol.types import (
-    INPUT_SEGMENT,
     ZERO_ADDRESS,
     ZERO_DIGEST,
     Address,
     Claim,
     ClaimId,
-    GamePhase,
-    GameView,
     JobId,
     Kind,
     Phase,
