@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.protocol.types import GamePhase, GameView
+from assay.protocol.game_state import GamePhase, GameView
 
 WHAT_IS_ASKED = {
     GamePhase.STEPS: "reveal the state root after each step of the segment",

@@ -22,19 +22,9 @@ from assay.node.artifacts import canonical_json, parse_canonical
 from assay.protocol.demands import DemandView
 from assay.protocol.encoding import decode, encode, words
 from assay.protocol.errors import Stop
+from assay.protocol.game_state import GameView
 from assay.protocol.params import MAX_LOOPS
-from assay.protocol.types import (
-    Address,
-    Chain,
-    Claim,
-    ClaimId,
-    ClaimStatus,
-    ClaimView,
-    GameView,
-    JobId,
-    Terms,
-    Vote,
-)
+from assay.protocol.types import Address, Chain, Claim, ClaimId, ClaimStatus, ClaimView, JobId, Terms, Vote
 
 SCHEMA = "assay/receipt/3"
 RECEIPT, MODEL, INNER, OUTER = "receipt.json", "model.safetensors", "inner.program", "outer.program"

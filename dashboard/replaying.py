@@ -6,7 +6,8 @@ from typing import Any
 
 from assay.node.audit import audit_input, audit_vote
 from assay.node.states import Known, StateProvider
-from assay.protocol.types import ClaimView, GameView
+from assay.protocol.game_state import GameView
+from assay.protocol.types import ClaimView
 
 
 def own_replay(state_provider: StateProvider, view: GameView, claim: ClaimView) -> dict[str, Any]:

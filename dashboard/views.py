@@ -15,6 +15,7 @@ from assay.app.games import WHAT_IS_ASKED, side_to_move, state_of
 from assay.client.following import follow
 from assay.client.job_events import events_between
 from assay.protocol import sampling
+from assay.protocol.game_state import GameView
 from assay.protocol.loops import trained_steps
 from assay.protocol.ports import MarketView
 from assay.protocol.types import (
@@ -22,7 +23,6 @@ from assay.protocol.types import (
     ZERO_DIGEST,
     Address,
     ClaimView,
-    GameView,
     JobId,
     JobView,
     Kind,

@@ -31,7 +31,8 @@ from assay.protocol.dispute import (
 )
 from assay.protocol.errors import Retry, Stop
 from assay.protocol.game import opened_levels
-from assay.protocol.types import ZERO_DIGEST, Address, Game, GamePhase, GameView, Opened, Seconds
+from assay.protocol.game_state import Game, GamePhase, GameView, Opened
+from assay.protocol.types import ZERO_DIGEST, Address, Seconds
 
 
 class IncompleteHistory(Retry):

@@ -19,8 +19,9 @@ from assay.program.isa import MalformedProgram, Node, Op, Program, decode_node
 from assay.program.rules import RuleBroken, check_node, check_shape
 from assay.protocol import trees
 from assay.protocol.game import Arithmetic, IllegalMove, NodeFacts, is_canonical
+from assay.protocol.game_state import Game, Opening
 from assay.protocol.sampling import record_index
-from assay.protocol.types import ZERO_DIGEST, Game, Kind, Opening
+from assay.protocol.types import ZERO_DIGEST, Kind
 
 TracePath = Callable[[int], Sequence[bytes]]
 """Siblings from the output root of a node up to the disputed trace root."""

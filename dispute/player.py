@@ -13,8 +13,9 @@ from hashlib import sha256
 
 from assay.dispute.disputant import Disputant, overdue
 from assay.protocol.dispute import Move
+from assay.protocol.game_state import GameView
 from assay.protocol.ports import Market
-from assay.protocol.types import GameView, Phase, Seconds
+from assay.protocol.types import Phase, Seconds
 
 
 @dataclass(frozen=True)

@@ -21,19 +21,9 @@ from assay.node.upkeep import CHALLENGEABLE
 from assay.protocol import trees
 from assay.protocol.errors import Retry
 from assay.protocol.game import opened_levels
+from assay.protocol.game_state import INPUT_SEGMENT, Game, GamePhase, GameView
 from assay.protocol.ports import Market
-from assay.protocol.types import (
-    INPUT_SEGMENT,
-    ZERO_ADDRESS,
-    ZERO_DIGEST,
-    Address,
-    ClaimId,
-    ClaimView,
-    Game,
-    GamePhase,
-    GameView,
-    TxResult,
-)
+from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Address, ClaimId, ClaimView, TxResult
 
 
 @dataclass(frozen=True)

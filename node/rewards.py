@@ -10,18 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from assay.node.service import intent
+from assay.protocol.game_state import GameView, WaitingReward
 from assay.protocol.ports import Market
-from assay.protocol.types import (
-    Address,
-    Claim,
-    ClaimId,
-    ClaimView,
-    GameView,
-    JobId,
-    Phase,
-    TxResult,
-    WaitingReward,
-)
+from assay.protocol.types import Address, Claim, ClaimId, ClaimView, JobId, Phase, TxResult
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,9 @@ from assay.node.retention import NOTHING, Unclaimed
 from assay.node.rewards import Share, have_paid
 from assay.node.service import Emit, PendingWrite, Service, ignore, subject
 from assay.node.states import StateProvider, open_state_provider
+from assay.protocol.game_state import Game, GameView
 from assay.protocol.ports import Blocks, Clock, Market, Write
-from assay.protocol.types import ClaimId, Game, GameView, JobId, Seconds
+from assay.protocol.types import ClaimId, JobId, Seconds
 
 POLL_S = 2.0
 

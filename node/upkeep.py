@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from assay.node.rewards import waits_for
 from assay.node.rounds import CHALLENGEABLE, STANDING, closable, tasks
 from assay.node.service import intent, turn
+from assay.protocol.game_state import GameView, WaitingReward
 from assay.protocol.ports import MarketView, Together, Write
 from assay.protocol.types import (
     ZERO_DIGEST,
     Address,
     ClaimId,
     ClaimView,
-    GameView,
     JobId,
     JobView,
     Kind,
@@ -29,7 +29,6 @@ from assay.protocol.types import (
     Seconds,
     Terms,
     Vote,
-    WaitingReward,
 )
 
 VOID_AGAIN = 3_600

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from assay.protocol.types import Opening
+from assay.protocol.game_state import Opening
 
 Digests = tuple[bytes, ...]
 

@@ -14,8 +14,9 @@ from dataclasses import fields, is_dataclass
 from enum import IntEnum
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from assay.protocol.game_state import Game
 from assay.protocol.sampling import address_bytes
-from assay.protocol.types import Address, Game
+from assay.protocol.types import Address
 
 T = TypeVar("T")
 WORD = 32

@@ -28,8 +28,9 @@ from assay.protocol.dispute import (
     Split,
     Timeout,
 )
+from assay.protocol.game_state import Game, GamePhase, Opening
 from assay.protocol.refusal import Refused
-from assay.protocol.types import ZERO_DIGEST, Address, Game, GamePhase, Opening, Seconds
+from assay.protocol.types import ZERO_DIGEST, Address, Seconds
 
 MOVE_LEVELS = 6
 """Most levels that one move opens: 64 children."""

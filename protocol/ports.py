@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Literal, Protocol
 from assay.protocol.demands import Asked, Chunk, DemandView, StateLeaf
 from assay.protocol.dispute import Move
 from assay.protocol.errors import AssayError
+from assay.protocol.game_state import Found, Game, GameView, WaitingReward
 from assay.protocol.types import (
     Address,
     Bounds,
@@ -24,9 +25,6 @@ from assay.protocol.types import (
     ClaimId,
     ClaimView,
     Conditions,
-    Found,
-    Game,
-    GameView,
     Holder,
     JobId,
     JobView,
@@ -36,7 +34,6 @@ from assay.protocol.types import (
     StakeView,
     Terms,
     TxResult,
-    WaitingReward,
     Wei,
 )
 

@@ -16,7 +16,8 @@ from rich.text import Text
 from assay.app.invocation import App
 from assay.app.output import table
 from assay.app.units import show_amount
-from assay.protocol.types import Address, GameView
+from assay.protocol.game_state import GameView
+from assay.protocol.types import Address
 from assay.scenario.balances import Snapshot, balance_table
 from assay.scenario.narrator import Event
 

@@ -30,7 +30,8 @@ from assay.devnet.market import NodeSpec, bring_up, fund_account, make_account, 
 from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, template
 from assay.protocol.errors import AssayError, Stop
-from assay.protocol.types import Address, ClaimView, GameView, JobId, Kind, Phase, Vote
+from assay.protocol.game_state import GameView
+from assay.protocol.types import Address, ClaimView, JobId, Kind, Phase, Vote
 from assay.scenario.balances import snapshot
 from assay.scenario.catalogue import SCENARIOS, Scenario
 from assay.scenario.disturbances import disturb

@@ -21,7 +21,7 @@ from assay.program.fault import Fault, NodeFault, StateFault
 from assay.program.state import state_root
 from assay.protocol.types import JobView, Kind, Phase, Terms
 from assay.solver import policy
-from assay.solver.policy import Observation
+from assay.solver.observation import Observation
 from assay.solver.service import SolverService
 from assay.solver.trainer import Draft, TaskTrainer
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from assay.disk import record
 from assay.protocol.errors import Ask
 from assay.protocol.types import Address, Claim, ClaimId, ClaimView, Phase, Seconds
-from assay.solver.policy import JobObservation, Observation
+from assay.solver.observation import JobObservation, Observation
 
 _KIND = "assay/convictions/1"
 _NEXT = (

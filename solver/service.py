@@ -27,9 +27,9 @@ from assay.node.states import SourceMissing, StateProvider
 from assay.node.work import Work
 from assay.protocol.ports import Blocks, Clock, Market
 from assay.protocol.types import Claim, JobId, JobView, Kind, Role, Seconds, Terms, Wei
-from assay.solver import policy
+from assay.solver import policy, reasons
 from assay.solver.convictions import Convictions
-from assay.solver.policy import JobObservation, Limits, Observation
+from assay.solver.observation import JobObservation, Limits, Observation
 from assay.solver.progress import TaskProgress
 from assay.solver.room import DiskBudget
 from assay.solver.trainer import Draft, TaskTrainer
@@ -129,7 +129,7 @@ class SolverService(Node):
         return True
 
     def why_idle(self) -> str:
-        return "" if self._seen is None else policy.idle(self._seen)
+        return "" if self._seen is None else reasons.idle(self._seen)
 
     def why(self, job_id: JobId) -> str:
         """Why this solver takes no shard of a job; empty if it would. Raises Stop when there is no such
@@ -137,7 +137,7 @@ class SolverService(Node):
         with self.market.snapshot():
             observation = self.see()
         job = next((j for j in observation.jobs if j.view.job_id == job_id), None)
-        return "the job is closed" if job is None else policy.why(observation, job)
+        return "the job is closed" if job is None else reasons.why(observation, job)
 
     def handlers(self) -> Mapping[type, Callable[..., None]]:
         return {

@@ -15,19 +15,18 @@ from assay.node.rewards import Share, shares
 from assay.node.rounds import moving
 from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Watcher, others_suffice, plays, poke_for, voted
 from assay.protocol import trees
+from assay.protocol.game_state import GameView, WaitingReward
 from assay.protocol.types import (
     ZERO_DIGEST,
     Address,
     ClaimId,
     ClaimView,
     Conditions,
-    GameView,
     JobId,
     JobView,
     Phase,
     Seconds,
     Vote,
-    WaitingReward,
     Wei,
 )
 from assay.protocol.words import show_amount

@@ -17,18 +17,17 @@ from assay.node.rewards import Share, shares
 from assay.node.rounds import moving
 from assay.node.upkeep import CHALLENGEABLE, Play, others_suffice, plays, window_end
 from assay.protocol.demands import DemandView
+from assay.protocol.game_state import GameView, WaitingReward
 from assay.protocol.types import (
     ZERO_ADDRESS,
     Address,
     ClaimId,
     ClaimView,
-    GameView,
     JobId,
     JobView,
     Kind,
     Phase,
     Seconds,
-    WaitingReward,
     Wei,
 )
 from assay.protocol.words import show_amount

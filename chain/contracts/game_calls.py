@@ -29,7 +29,8 @@ from assay.protocol.dispute import (
 )
 from assay.protocol.encoding import words
 from assay.protocol.game import leaf_bytes, opened_levels
-from assay.protocol.types import ZERO_DIGEST, Game, GamePhase
+from assay.protocol.game_state import Game, GamePhase
+from assay.protocol.types import ZERO_DIGEST
 
 _WHOLE: dict[type, str] = {
     ProveChildren: "proveChildren",

@@ -15,23 +15,8 @@ from assay.chain.contracts.records import unpack, unpack_game
 from assay.chain.eth.events import Event
 from assay.protocol.demands import DemandView, StateLeaf
 from assay.protocol.encoding import encode
-from assay.protocol.types import (
-    Address,
-    Claim,
-    ClaimId,
-    Conditions,
-    Context,
-    Cursor,
-    Found,
-    GamePhase,
-    GameView,
-    JobId,
-    Opened,
-    Seconds,
-    Terms,
-    WaitingReward,
-    Wei,
-)
+from assay.protocol.game_state import Context, Cursor, Found, GamePhase, GameView, Opened, WaitingReward
+from assay.protocol.types import Address, Claim, ClaimId, Conditions, JobId, Seconds, Terms, Wei
 
 _ESCROW = 3  # IVault.Bucket: from here on (ESCROW, BOND, COMPENSATION) an entry is nobody's own
 NOTHING = Wei(0)

@@ -29,6 +29,7 @@ from assay.protocol.demands import Asked, Chunk, StateLeaf
 from assay.protocol.dispute import Move
 from assay.protocol.encoding import as_tuple, encode
 from assay.protocol.errors import AssayError
+from assay.protocol.game_state import Found, Game
 from assay.protocol.ports import Write
 from assay.protocol.types import (
     ZERO_ADDRESS,
@@ -39,8 +40,6 @@ from assay.protocol.types import (
     ClaimStatus,
     ClaimView,
     Conditions,
-    Found,
-    Game,
     JobId,
     Kind,
     Role,

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from assay.chain.eth.abi import MalformedData
-from assay.protocol.types import Context, Cursor, Game, Params
+from assay.protocol.game_state import Context, Cursor, Game, Params
 
 T = TypeVar("T")
 _known_hints: dict[type, dict[str, Any]] = {}

@@ -30,6 +30,7 @@ from assay.chain.eth.events import Event, EventFollower, RolledBack
 from assay.chain.eth.rpc import Rpc
 from assay.protocol.demands import DemandView
 from assay.protocol.errors import Retry
+from assay.protocol.game_state import GameView, WaitingReward
 from assay.protocol.types import (
     ZERO_DIGEST,
     Address,
@@ -37,7 +38,6 @@ from assay.protocol.types import (
     ClaimId,
     ClaimView,
     Conditions,
-    GameView,
     Holder,
     JobId,
     JobView,
@@ -45,7 +45,6 @@ from assay.protocol.types import (
     Progress,
     Role,
     StakeView,
-    WaitingReward,
     Wei,
 )
 

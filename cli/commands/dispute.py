@@ -29,7 +29,8 @@ from assay.cli.commands.dispute_play import (
 )
 from assay.cli.lazy import with_rooms
 from assay.protocol.errors import Ask, Stop
-from assay.protocol.types import Address, GamePhase, Kind
+from assay.protocol.game_state import GamePhase
+from assay.protocol.types import Address, Kind
 
 DEMAND = ("assay.cli.commands.demands", "Demands for pieces of committed states.")
 commands = typer.Typer(

@@ -18,7 +18,8 @@ from assay.app.output import Exit
 from assay.app.times import show_moment, show_span
 from assay.app.units import show_amount
 from assay.protocol.errors import Stop
-from assay.protocol.types import Address, Game, GameView, Wei
+from assay.protocol.game_state import Game, GameView
+from assay.protocol.types import Address, Wei
 
 if TYPE_CHECKING:
     from assay.app.wiring import Connection, NodeStorage

@@ -60,7 +60,7 @@ def run(
     from assay.cli.node.room import disk_budget
     from assay.cli.node.run import NodeParts, run_node
     from assay.solver.acceptance import USUAL
-    from assay.solver.policy import Limits
+    from assay.solver.observation import Limits
     from assay.solver.service import SolverService
 
     app = app_of(context)
@@ -164,7 +164,7 @@ def earnings(
 def why(context: typer.Context, job: str) -> None:
     """Why this account's solver would take no shard of a job."""
     from assay.app.machine import RESOURCE_LIMITS, engine_of
-    from assay.solver.policy import Limits
+    from assay.solver.observation import Limits
     from assay.solver.service import SolverService
 
     app = app_of(context)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from assay.protocol import trees
 from assay.protocol.demands import Asked, Chunk, StateLeaf
 from assay.protocol.game import Arithmetic
+from assay.protocol.game_state import WITHHELD_SEGMENT
 from assay.protocol.params import CHUNKS
 from assay.protocol.refusal import require
 from assay.protocol.twin.challenges import challengeable
@@ -19,7 +20,7 @@ from assay.protocol.twin.events import Demand, ExpireDemand, Supply
 from assay.protocol.twin.ledger import demand_bond, free
 from assay.protocol.twin.market_state import MarketState, Moment
 from assay.protocol.twin.settlement import lost_bond
-from assay.protocol.types import WITHHELD_SEGMENT, Address, ProgramRef, Seconds
+from assay.protocol.types import Address, ProgramRef, Seconds
 
 
 def demand(market: MarketState, event: Demand, by: Address, now: Moment) -> MarketState:

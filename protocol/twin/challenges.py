@@ -11,6 +11,7 @@ from dataclasses import replace
 from assay.protocol import sampling, trees
 from assay.protocol.encoding import words
 from assay.protocol.game import Verdict, input_game, play
+from assay.protocol.game_state import INPUT_SEGMENT, Accused, Found, Game, GamePhase
 from assay.protocol.loops import Byte, FromGenesis, Place, locate, source_of
 from assay.protocol.refusal import require
 from assay.protocol.twin.attestations import ballot_of
@@ -21,16 +22,11 @@ from assay.protocol.twin.ledger import bond, free
 from assay.protocol.twin.market_state import Challenge, ClaimState, MarketState, Moment
 from assay.protocol.twin.settlement import lost_bond
 from assay.protocol.types import (
-    INPUT_SEGMENT,
     ZERO_ADDRESS,
     ZERO_DIGEST,
-    Accused,
     Address,
     Claim,
     ClaimId,
-    Found,
-    Game,
-    GamePhase,
     Kind,
     Phase,
     Seconds,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from assay.protocol.game_state import INPUT_SEGMENT, WITHHELD_SEGMENT
 from assay.protocol.refusal import require
 from assay.protocol.sampling import sample_segments
 from assay.protocol.twin.claims import unlock_votes, worth
@@ -23,19 +24,7 @@ from assay.protocol.twin.settlement import (
     position,
 )
 from assay.protocol.twin.stakes import SEIZED, Funds
-from assay.protocol.types import (
-    INPUT_SEGMENT,
-    WITHHELD_SEGMENT,
-    Address,
-    Claim,
-    ClaimId,
-    Kind,
-    Phase,
-    Role,
-    Seconds,
-    Terms,
-    Wei,
-)
+from assay.protocol.types import Address, Claim, ClaimId, Kind, Phase, Role, Seconds, Terms, Wei
 
 
 def convicted(

@@ -9,21 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from assay.protocol import trees
+from assay.protocol.game_state import INPUT_SEGMENT, Found
 from assay.protocol.refusal import require
 from assay.protocol.twin.events import Announce, Share, ShareAlike
 from assay.protocol.twin.ledger import NOTHING, free
 from assay.protocol.twin.market_state import MarketState, Moment
 from assay.protocol.twin.stakes import SEIZED
-from assay.protocol.types import (
-    INPUT_SEGMENT,
-    ZERO_ADDRESS,
-    Address,
-    Claim,
-    ClaimId,
-    Found,
-    Phase,
-    Wei,
-)
+from assay.protocol.types import ZERO_ADDRESS, Address, Claim, ClaimId, Phase, Wei
 
 
 def announce(market: MarketState, event: Announce, by: Address, now: Moment) -> MarketState:

@@ -15,6 +15,7 @@ from typing import Any
 from assay.protocol.demands import Asked
 from assay.protocol.encoding import encode, words
 from assay.protocol.game import Arithmetic
+from assay.protocol.game_state import Found, Game
 from assay.protocol.guardian import Guardian
 from assay.protocol.keys import Keys
 from assay.protocol.refusal import require
@@ -30,8 +31,6 @@ from assay.protocol.types import (
     ClaimId,
     ClaimStatus,
     Conditions,
-    Found,
-    Game,
     Holder,
     JobId,
     Kind,

@@ -29,7 +29,8 @@ from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.rpc import HttpRpc
 from assay.protocol import trees
 from assay.protocol.dispute import PickStep
-from assay.protocol.types import ZERO_ADDRESS, Address, ClaimView, GamePhase, Kind, Phase, Wei
+from assay.protocol.game_state import GamePhase
+from assay.protocol.types import ZERO_ADDRESS, Address, ClaimView, Kind, Phase, Wei
 from tests.adversaries.chain_day import TRANSFER, ChainDay
 
 BLOCKS_EACH = 8

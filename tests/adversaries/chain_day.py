@@ -28,7 +28,7 @@ from assay.node.service import Service
 from assay.protocol.errors import AssayError, Reverted
 from assay.protocol.params import worst_case
 from assay.protocol.types import JobId, Kind, Phase, Role, Seconds, Wei
-from assay.solver.policy import Limits as SolverLimits
+from assay.solver.observation import Limits as SolverLimits
 from assay.solver.service import SolverService
 from assay.verifier.policy import Limits as VerifierLimits
 from assay.verifier.service import VerifierService

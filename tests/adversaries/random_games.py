@@ -11,7 +11,8 @@ import random
 from dataclasses import dataclass
 
 from assay.dispute.replay import Replay
-from assay.protocol.types import ZERO_DIGEST, Game, GameView
+from assay.protocol.game_state import Game, GameView
+from assay.protocol.types import ZERO_DIGEST
 from tests.adversaries.planting import KINDS, Planted, plant, replay_of
 from tests.fakes.arena import open_game, referee
 from tests.fakes.programs import Sample, random_sample

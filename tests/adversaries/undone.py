@@ -16,7 +16,8 @@ from typing import Any
 
 from assay.chain.eth.rpc import HttpRpc
 from assay.protocol.errors import AssayError
-from assay.protocol.types import GamePhase, JobId, Kind
+from assay.protocol.game_state import GamePhase
+from assay.protocol.types import JobId, Kind
 from assay.solver.adversary import FaultySolver, HidingSolver, WeightPlan
 from tests.adversaries.chain_day import DEEPEST, NAMES, ChainDay
 

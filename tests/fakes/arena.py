@@ -9,7 +9,8 @@ from assay.dispute.evidence import ARITHMETIC
 from assay.dispute.replay import Replay
 from assay.protocol.dispute import Move
 from assay.protocol.game import IllegalMove, Verdict, play
-from assay.protocol.types import ZERO_DIGEST, Address, ClaimId, Game, GamePhase, GameView, ProgramRef, Seconds
+from assay.protocol.game_state import Game, GamePhase, GameView
+from assay.protocol.types import ZERO_DIGEST, Address, ClaimId, ProgramRef, Seconds
 from tests.fakes.games import decided, fresh, moved
 
 CHALLENGER, DEFENDER = Address("0x" + "c" * 40), Address("0x" + "d" * 40)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assay.protocol.dispute import Move, RevealLeaf, RevealSteps, RevealTrace, Split
-from assay.protocol.types import Game, GameView, Opened
+from assay.protocol.game_state import Game, GameView, Opened
 
 
 def fresh(game_id: int, game: Game) -> GameView:

@@ -14,11 +14,12 @@ from assay.program.build import ProgramBuilder
 from assay.program.execute import Records
 from assay.program.isa import DType, Program
 from assay.protocol.loops import diloco_links
-from assay.protocol.types import Address, Link, Seconds, Terms, Wei
+from assay.protocol.types import Address, Link, Terms, Wei
 from assay.training.job import LOSS_SLOT, JobArtifacts
 from assay.training.outer import DiLoCo, outer_genesis, outer_program
 from assay.training.rounds import made_round
 from tests.fakes.classes import of_its_class
+from tests.fakes.terms import some_terms
 
 WIDTH = 8
 ROWS = 2
@@ -110,35 +111,20 @@ def tiny_terms(published: Published, client: Address, **changes: Any) -> Terms:
     """Terms of two rounds of eight steps in segments of two."""
     shape = {"steps_per_round": 8, "segment_steps": 2, "samples": 1}
     steps, segment_steps, samples = (changes.pop(name, shape[name]) for name in shape)
-    terms = Terms(
+    terms = some_terms(
+        published.shape(steps, segment_steps, samples),
         client=client,
         dataset_root=published.dataset_root,
         genesis_root=published.genesis_root,
         outer_genesis_root=published.outer_genesis_root,
         manifest=published.manifest,
         seed=sha256(b"tiny").digest(),
-        class_id=bytes(32),
         records=published.records,
         record_size=published.record_size,
-        shards=2,
-        min_shards=2,
-        rounds=2,
-        verifiers=2,
-        seed_delay=2,
         max_unsettled=2,
-        task_time=Seconds(600),
-        straggler_time=Seconds(600),
-        outer_time=Seconds(60),
-        vote_time=Seconds(60),
-        reveal_time=Seconds(60),
-        challenge_window=Seconds(300),
-        move_time=Seconds(60),
-        price_period=Seconds(100),
-        nonce=1,
         state_bytes=published.sizes.state_bytes,
         step_bytes=published.sizes.step_bytes,
         step_operations=published.sizes.step_operations,
-        price_floor=Wei(10),
         price_cap=Wei(12),
         verifier_fee=Wei(1),
         outer_fee=Wei(4),
@@ -146,6 +132,5 @@ def tiny_terms(published: Published, client: Address, **changes: Any) -> Terms:
         verifier_stake=Wei(50),
         challenge_bond=Wei(40),
         miss_penalty=Wei(7),
-        **published.shape(steps, segment_steps, samples),
     )
     return of_its_class(replace(terms, **changes))

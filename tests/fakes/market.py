@@ -16,6 +16,7 @@ from eth_utils.crypto import keccak
 from assay.protocol.demands import DemandView
 from assay.protocol.errors import Reverted
 from assay.protocol.game import Arithmetic, play
+from assay.protocol.game_state import Game, GameView
 from assay.protocol.refusal import Refused
 from assay.protocol.twin import events as e
 from assay.protocol.twin.ledger import Bucket, Entry, bond, wallet
@@ -29,8 +30,6 @@ from assay.protocol.types import (
     ClaimId,
     ClaimStatus,
     ClaimView,
-    Game,
-    GameView,
     Holder,
     JobId,
     JobView,

@@ -15,7 +15,7 @@ from assay.node.artifacts import publish_job
 from assay.node.service import Service
 from assay.protocol.params import worst_case
 from assay.protocol.types import Address, Chain, JobId, Kind, Phase, Role, Seconds, Wei
-from assay.solver.policy import Limits as SolverLimits
+from assay.solver.observation import Limits as SolverLimits
 from assay.solver.service import SolverService
 from assay.verifier.policy import Limits as VerifierLimits
 from assay.verifier.service import VerifierService

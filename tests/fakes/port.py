@@ -9,6 +9,7 @@ from typing import Any
 from assay.protocol.demands import Asked, Chunk, DemandView, StateLeaf
 from assay.protocol.dispute import Move
 from assay.protocol.errors import AssayError, Stop
+from assay.protocol.game_state import Found, Game, GameView, WaitingReward
 from assay.protocol.params import shard_price
 from assay.protocol.ports import Write
 from assay.protocol.twin import events as e
@@ -22,9 +23,6 @@ from assay.protocol.types import (
     ClaimId,
     ClaimView,
     Conditions,
-    Found,
-    Game,
-    GameView,
     Holder,
     JobId,
     JobView,
@@ -33,7 +31,6 @@ from assay.protocol.types import (
     StakeView,
     Terms,
     TxResult,
-    WaitingReward,
     Wei,
 )
 from tests.fakes.market import MarketState

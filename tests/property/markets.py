@@ -4,48 +4,27 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from assay.protocol.types import Address, Kind, Link, Loop, Origin, ProgramRef, Seconds, Terms, Wei
+from assay.protocol.types import Address, Kind, Link, Loop, Origin, ProgramRef, Seconds, Wei
 from tests.fakes.shapes import one_loop_each
+from tests.fakes.terms import some_terms
 
 CLIENT = Address("0x" + "c" * 40)
 
-TERMS = Terms(
+TERMS = some_terms(
+    one_loop_each(ProgramRef(b"\x01" * 32, 9, 3, 1), ProgramRef(b"\x02" * 32, 9, 4, 1), 2, 8, 2, samples=2),
     client=CLIENT,
-    dataset_root=b"\x03" * 32,
-    genesis_root=b"\x04" * 32,
-    outer_genesis_root=b"\x05" * 32,
-    manifest=b"\x06" * 32,
-    seed=b"\x07" * 32,
-    class_id=bytes(32),
-    records=10,
-    record_size=8,
-    shards=2,
-    min_shards=2,
-    rounds=2,
     verifiers=3,
-    seed_delay=2,
-    max_unsettled=1,
-    task_time=Seconds(600),
-    straggler_time=Seconds(600),
-    outer_time=Seconds(60),
     vote_time=Seconds(300),
     reveal_time=Seconds(200),
     challenge_window=Seconds(900),
     move_time=Seconds(100),
     price_period=Seconds(77),
-    nonce=1,
     state_bytes=1_000,
     step_bytes=1_000,
     step_operations=1_000,
     price_floor=Wei(100),
-    price_cap=Wei(1_000),
     verifier_fee=Wei(13),
     outer_fee=Wei(7),
-    solver_stake=Wei(501),
-    verifier_stake=Wei(303),
-    challenge_bond=Wei(57),
-    miss_penalty=Wei(31),
-    **one_loop_each(ProgramRef(b"\x01" * 32, 9, 3, 1), ProgramRef(b"\x02" * 32, 9, 4, 1), 2, 8, 2, samples=2),
 )
 """Terms that break no rule."""
 

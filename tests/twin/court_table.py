@@ -15,7 +15,8 @@ from assay.chain.contracts.game_calls import call_of
 from assay.dispute.disputant import Disputant
 from assay.dispute.replay import Replay
 from assay.protocol.dispute import Move, Timeout
-from assay.protocol.types import Address, Game, GameView, Seconds
+from assay.protocol.game_state import Game, GameView
+from assay.protocol.types import Address, Seconds
 from tests.fakes.games import decided, fresh, moved
 from tests.twin.deployed import ACCOUNTS, DeployedMarket, Outcome, game_of
 

@@ -30,21 +30,11 @@ from assay.chain.eth.journal import Journal
 from assay.chain.eth.rpc import HttpRpc, RpcFailed
 from assay.chain.eth.sender import FeePolicy, Sender
 from assay.protocol.encoding import as_tuple, encode
+from assay.protocol.game_state import Context, Cursor, Game
 from assay.protocol.keys import Consent
 from assay.protocol.twin import events
 from assay.protocol.twin.market_state import Moment
-from assay.protocol.types import (
-    ZERO_ADDRESS,
-    ZERO_DIGEST,
-    Address,
-    Claim,
-    Context,
-    Cursor,
-    Game,
-    Seconds,
-    Terms,
-    Wei,
-)
+from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Address, Claim, Seconds, Terms, Wei
 from tests.fakes.classes import WIDE
 
 GENESIS_S = 1_700_000_000

@@ -21,7 +21,8 @@ from assay.protocol.dispute import (
     Split,
     Timeout,
 )
-from assay.protocol.types import ZERO_DIGEST, Address, Game, GamePhase, Opening, Seconds
+from assay.protocol.game_state import Game, GamePhase, Opening
+from assay.protocol.types import ZERO_DIGEST, Address, Seconds
 from tests.twin.scene import PROGRAMS, Scene
 
 Doing = tuple[Move, Address]

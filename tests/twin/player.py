@@ -16,6 +16,7 @@ from assay.dispute.evidence import node_proof
 from assay.program.isa import Program
 from assay.protocol import dispute, sampling, trees
 from assay.protocol.demands import Asked, Chunk, StateLeaf
+from assay.protocol.game_state import INPUT_SEGMENT
 from assay.protocol.guardian import Business
 from assay.protocol.keys import Consent
 from assay.protocol.loops import Byte, FromClaim, FromGenesis, source_of
@@ -26,7 +27,6 @@ from assay.protocol.twin.ledger import free
 from assay.protocol.twin.lifecycle import Refused, transition
 from assay.protocol.twin.market_state import BallotState, ClaimState, MarketState, Moment
 from assay.protocol.types import (
-    INPUT_SEGMENT,
     ZERO_ADDRESS,
     ZERO_DIGEST,
     Address,

@@ -33,6 +33,7 @@ from assay.protocol.types import (
 )
 from tests.fakes.classes import class_id
 from tests.fakes.shapes import one_loop_each
+from tests.fakes.terms import kept_to, some_terms
 
 
 def inner_program() -> Program:
@@ -203,7 +204,8 @@ class Scene:
         if rng.random() < 0.5:
             shape = some_loops(rng, shards, conditions.samples)
         outer = PROGRAMS[shape["outer_loops"][0].root]
-        terms = Terms(
+        terms = some_terms(
+            shape | kept_to(conditions),
             client=client,
             dataset_root=rng.randbytes(32),
             genesis_root=self.state(INNER),
@@ -212,34 +214,21 @@ class Scene:
             seed=rng.randbytes(32),
             class_id=class_id(conditions),
             records=5,
-            record_size=8,
             shards=shards,
             min_shards=rng.choice([1, shards]),
             rounds=rounds,
-            verifiers=conditions.verifiers,
-            seed_delay=conditions.seed_delay,
             max_unsettled=rng.choice([1, 2]),
             task_time=Seconds(rng.choice([40, 400])),
             straggler_time=Seconds(rng.choice([30, 300])),
             outer_time=Seconds(rng.choice([10, 60])),
-            vote_time=conditions.vote_time,
-            reveal_time=conditions.reveal_time,
-            challenge_window=conditions.challenge_window,
-            move_time=conditions.move_time,
             price_period=Seconds(rng.choice([1, 50])),
             nonce=nonce,
             state_bytes=rng.choice([0, 100]),
-            step_bytes=100,
-            step_operations=100,
             price_floor=Wei(floor),
             price_cap=Wei(floor + rng.choice([0, 101, 301])),
             verifier_fee=Wei(rng.choice([0, 13])),
             outer_fee=Wei(rng.choice([0, 29])),
             solver_stake=Wei(rng.choice([0, 301, 1_001])),
-            verifier_stake=conditions.verifier_stake,
-            challenge_bond=conditions.challenge_bond,
-            miss_penalty=conditions.miss_penalty,
-            **shape,
         )
         least = -(-8 * most_wasted(terms) // 3)  # often as little as `post` takes
         return replace(terms, solver_stake=Wei(max(least, terms.solver_stake)))

@@ -22,17 +22,15 @@ from assay.dispute.replay import Replay
 from assay.program.fault import NodeFault, StateFault
 from assay.protocol import sampling, trees
 from assay.protocol.dispute import Move, Prove, ProveOutput, RevealLeaf, Split, Timeout
+from assay.protocol.game_state import INPUT_SEGMENT, GamePhase, GameView
 from assay.protocol.params import worst_case
 from assay.protocol.twin import events as e
 from assay.protocol.types import (
-    INPUT_SEGMENT,
     ZERO_ADDRESS,
     ZERO_DIGEST,
     Address,
     Claim,
     ClaimId,
-    GamePhase,
-    GameView,
     JobId,
     Kind,
     Phase,
@@ -45,6 +43,7 @@ from tests.fakes.classes import conditions_of, of_its_class
 from tests.fakes.games import fresh, moved
 from tests.fakes.programs import Sample, random_sample
 from tests.fakes.shapes import one_loop_each
+from tests.fakes.terms import some_terms
 from tests.twin.conftest import Stage
 from tests.twin.deployed import ACCOUNTS, DELAYS, ITS_OWN
 from tests.twin.twin import Twin
@@ -60,53 +59,33 @@ def terms_of(sample: Sample, genesis_root: bytes, segment_steps: int) -> Terms:
     """One shard, one round, two segments, one verifier who replays both."""
     program = sample.program
     params = program.params
-    return of_its_class(
-        Terms(
-            client=CLIENT,
-            dataset_root=sample.dataset.tree.root,
-            genesis_root=genesis_root,
-            outer_genesis_root=b"\x02" * 32,
-            manifest=b"\x03" * 32,
-            seed=SEED,
-            class_id=bytes(32),
-            records=len(sample.dataset),
-            record_size=sample.dataset.record_size,
-            shards=1,
-            min_shards=1,
-            rounds=1,
-            verifiers=1,
-            seed_delay=1,
-            max_unsettled=1,
-            task_time=Seconds(600),
-            straggler_time=Seconds(600),
-            outer_time=Seconds(60),
-            vote_time=Seconds(60),
-            reveal_time=Seconds(60),
-            challenge_window=Seconds(600),
-            move_time=Seconds(60),
-            price_period=Seconds(60),
-            nonce=1,
-            state_bytes=0,
-            step_bytes=0,
-            step_operations=0,
-            price_floor=Wei(10),
-            price_cap=Wei(1_000),
-            verifier_fee=Wei(11),
-            outer_fee=Wei(12),
-            solver_stake=Wei(501),
-            verifier_stake=Wei(303),
-            challenge_bond=Wei(57),
-            miss_penalty=Wei(31),
-            **one_loop_each(
-                ProgramRef(program.root, len(program.nodes), program.slots, params),
-                ProgramRef(b"\x01" * 32, 3 * params, 3 * params, params),
-                1,
-                2 * segment_steps,
-                segment_steps,
-                2,
-            ),
-        )
+    shape = one_loop_each(
+        ProgramRef(program.root, len(program.nodes), program.slots, params),
+        ProgramRef(b"\x01" * 32, 3 * params, 3 * params, params),
+        1,
+        2 * segment_steps,
+        segment_steps,
+        2,
     )
+    terms = some_terms(
+        shape,
+        client=CLIENT,
+        dataset_root=sample.dataset.tree.root,
+        genesis_root=genesis_root,
+        seed=SEED,
+        records=len(sample.dataset),
+        record_size=sample.dataset.record_size,
+        shards=1,
+        min_shards=1,
+        rounds=1,
+        verifiers=1,
+        seed_delay=1,
+        challenge_window=Seconds(600),
+        state_bytes=0,
+        step_bytes=0,
+        step_operations=0,
+    )
+    return of_its_class(terms)
 
 
 @dataclass

@@ -19,12 +19,13 @@ from assay.chain.contracts.game_calls import game_hash
 from assay.chain.contracts.records import unpack
 from assay.dispute.evidence import ARITHMETIC
 from assay.protocol.encoding import as_tuple, encode
+from assay.protocol.game_state import Game
 from assay.protocol.guardian import Business
 from assay.protocol.twin import events
 from assay.protocol.twin.ledger import Bucket, demand_bond
 from assay.protocol.twin.lifecycle import Refused, transition
 from assay.protocol.twin.market_state import Deployment, MarketState, Moment, new_market_state
-from assay.protocol.types import ZERO_DIGEST, Address, ClaimStatus, Game, Kind, Progress, Role, Seconds, Vote
+from assay.protocol.types import ZERO_DIGEST, Address, ClaimStatus, Kind, Progress, Role, Seconds, Vote
 from tests.fakes.classes import WIDE
 from tests.twin.deployed import (
     ACCOUNTS,

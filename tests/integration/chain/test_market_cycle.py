@@ -20,14 +20,13 @@ from assay.chain.eth.sender import FeePolicy, Sender
 from assay.protocol import trees
 from assay.protocol.dispute import ProveChildren, RevealSteps, Split, Timeout
 from assay.protocol.errors import Reverted
+from assay.protocol.game_state import INPUT_SEGMENT, GamePhase
 from assay.protocol.params import worst_case
 from assay.protocol.ports import Write
 from assay.protocol.types import (
-    INPUT_SEGMENT,
     ZERO_ADDRESS,
     Address,
     Claim,
-    GamePhase,
     JobId,
     Kind,
     Phase,

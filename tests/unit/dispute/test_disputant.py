@@ -26,7 +26,8 @@ from assay.protocol.dispute import (
     Timeout,
 )
 from assay.protocol.game import IllegalMove, input_game, opened_levels
-from assay.protocol.types import GameView, Opened, Seconds
+from assay.protocol.game_state import GameView, Opened
+from assay.protocol.types import Seconds
 from tests.fakes.arena import CHALLENGER, DEFENDER, FIRST_STEP, SEED, SHARD, apply, open_game, referee
 from tests.fakes.games import fresh
 from tests.fakes.programs import training_sample

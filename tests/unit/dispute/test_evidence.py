@@ -16,7 +16,8 @@ from assay.program.execute import Records
 from assay.program.isa import DType, Input, Node, Op
 from assay.protocol import trees
 from assay.protocol.game import IllegalMove
-from assay.protocol.types import ZERO_DIGEST, Game, Kind, Opening
+from assay.protocol.game_state import Game, Opening
+from assay.protocol.types import ZERO_DIGEST, Kind
 from tests.fakes.arena import FIRST_STEP, SEED, SHARD, open_game
 from tests.fakes.programs import RECORD_SIZE, RECORDS, Sample, random_sample, training_sample
 

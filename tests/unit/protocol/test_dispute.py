@@ -9,7 +9,7 @@ import pytest
 
 from assay.protocol import dispute, game
 from assay.protocol.dispute import Move, PickStep, RevealSteps, Timeout
-from assay.protocol.types import GamePhase
+from assay.protocol.game_state import GamePhase
 
 MOVES = [kind for kind in get_args(Move) if kind is not Timeout]
 

@@ -31,7 +31,8 @@ from assay.protocol.game import (
     opened_levels,
     play,
 )
-from assay.protocol.types import ZERO_DIGEST, Address, Game, GamePhase, Opening, Seconds
+from assay.protocol.game_state import Game, GamePhase, Opening
+from assay.protocol.types import ZERO_DIGEST, Address, Seconds
 from tests.unit.protocol.test_types import GAME
 
 F32 = NodeFacts(4, 4, True, False)

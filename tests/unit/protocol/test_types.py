@@ -1,104 +1,24 @@
-"""The market's nouns are the contracts' structs field by field, and a game's parts are parts of it."""
+"""The market's nouns are the contracts' structs field by field."""
 
 from __future__ import annotations
 
-import re
-from dataclasses import fields, replace
-from pathlib import Path
+from dataclasses import fields
 
 import pytest
 
 from assay.protocol import types
-from assay.protocol.types import ZERO_DIGEST, ClaimId, Game, GamePhase, ProgramRef, Seconds
-from tests.fakes.jobs import account
-
-INTERFACES = Path(__file__).parents[3] / "contracts" / "src" / "interfaces"
-SOLIDITY = "".join((INTERFACES / name).read_text() for name in ("Types.sol", "ICourt.sol"))
-STRUCTS = {
-    name: re.findall(r"^ +[\w\[\]]+ (\w+);", body, re.MULTILINE)
-    for name, body in re.findall(r"^struct (\w+) \{\n(.*?)^\}", SOLIDITY, re.MULTILINE | re.DOTALL)
-}
-ENUMS = {
-    name: re.findall(r"^ +([A-Z_]+)\b", body, re.MULTILINE)
-    for name, body in re.findall(r"^enum (\w+) \{\n(.*?)^\}", SOLIDITY, re.MULTILINE | re.DOTALL)
-}
-GAME = Game(
-    claim_id=ClaimId(ZERO_DIGEST),
-    program=ProgramRef(ZERO_DIGEST, 8, 2, 1),
-    dataset_root=ZERO_DIGEST,
-    seed=ZERO_DIGEST,
-    records=1,
-    record_size=1,
-    shard=0,
-    key=ZERO_DIGEST,
-    step=3,
-    steps=4,
-    in_root=b"i" * 32,
-    out_root=b"o" * 32,
-    trace_root=ZERO_DIGEST,
-    node=0,
-    size=0,
-    node_hash=ZERO_DIGEST,
-    challenger=account("challenger"),
-    defender=account("defender"),
-    phase=GamePhase.STEPS,
-    digest=ZERO_DIGEST,
-    level=0,
-    index=0,
-    revealed=ZERO_DIGEST,
-    move_time=Seconds(60),
-    deadline=Seconds(100),
-)
+from tests.fakes.interfaces import ENUMS, STRUCTS, camel
 
 
-def camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "ProgramRef",
-        "Terms",
-        "Claim",
-        "ClaimStatus",
-        "Vote",
-        "Accused",
-        "Params",
-        "Context",
-        "Cursor",
-        "Opening",
-    ],
-)
+@pytest.mark.parametrize("name", ["ProgramRef", "Loop", "Link", "Terms", "Claim", "ClaimStatus", "Vote"])
 def test_a_struct_has_the_contracts_fields_in_their_order(name: str) -> None:
     assert len(STRUCTS[name]) > 3
     assert [camel(field.name) for field in fields(getattr(types, name))] == STRUCTS[name]
 
 
-@pytest.mark.parametrize("name", ["Role", "Kind", "Phase", "GamePhase"])
+@pytest.mark.parametrize("name", ["Role", "Kind", "Origin", "Phase"])
 def test_an_enum_has_the_contracts_members_in_their_order(name: str) -> None:
     assert len(ENUMS[name]) > 1
     assert [(member.name, member.value) for member in getattr(types, name)] == [
         (member, value) for value, member in enumerate(ENUMS[name])
     ]
-
-
-def test_odd_phases_are_the_challengers() -> None:
-    for phase in GamePhase:
-        game = replace(GAME, phase=phase)
-        assert game.mover == (game.challenger if phase.value % 2 else game.defender)
-
-
-def test_a_games_parts_are_put_back_where_they_were_taken() -> None:
-    assert GAME.with_parts(GAME.context, GAME.cursor) == GAME
-    moved = replace(GAME.cursor, level=5, deadline=Seconds(7))
-    assert GAME.with_parts(moved) == replace(GAME, level=5, deadline=Seconds(7))
-    assert GAME.with_parts(replace(GAME.context, steps=1)).cursor == GAME.cursor
-
-
-def test_a_game_has_the_fields_of_its_three_parts_in_the_contracts_order() -> None:
-    assert STRUCTS["Game"] == ["params", "context", "cursor"]
-    parts = [*STRUCTS["Params"], *STRUCTS["Context"], *STRUCTS["Cursor"]]
-    assert [camel(field.name) for field in fields(Game)] == parts
-    assert Game.of(GAME.params, GAME.context, GAME.cursor) == GAME

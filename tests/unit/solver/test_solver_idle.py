@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from assay.protocol.types import Kind, Phase, Role, Seconds, Wei
-from assay.solver.policy import Limits, Observation, decide, idle
+from assay.solver.observation import Limits, Observation
+from assay.solver.policy import decide
+from assay.solver.reasons import idle
 from tests.fakes.market_day import MarketDay
 from tests.unit.solver.test_solver_policy import ME, NOW, OTHER, claim, observation
 

@@ -30,21 +30,19 @@ from assay.protocol.types import (
     Terms,
     Wei,
 )
+from assay.solver.observation import JobObservation, Limits, Observation
 from assay.solver.policy import (
     CommitOuter,
     CommitTask,
     Examine,
     Expire,
-    JobObservation,
-    Limits,
-    Observation,
     Release,
     TakeShard,
     TrainSegment,
     Wait,
     decide,
-    why,
 )
+from assay.solver.reasons import why
 from tests.fakes.jobs import account, tiny_terms
 
 ME, OTHER, CLIENT = account("me"), account("other"), account("client")

@@ -16,7 +16,8 @@ from assay.program.state import state_root
 from assay.protocol import trees
 from assay.protocol.dispute import Split
 from assay.protocol.game import opened_levels
-from assay.protocol.types import INPUT_SEGMENT, ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role
+from assay.protocol.game_state import INPUT_SEGMENT
+from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role
 from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver, invent, omit_last_shard
 from assay.solver.service import SolverService
 from assay.verifier.adversary import ColludingVerifier, LazyVerifier

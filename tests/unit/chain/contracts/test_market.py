@@ -38,18 +38,11 @@ from assay.protocol.dispute import (
 )
 from assay.protocol.encoding import as_tuple, words
 from assay.protocol.errors import Reverted, RpcUnreachable
+from assay.protocol.game_state import Accused, Context, Cursor, Found, Game, GamePhase, Opened, Opening
 from assay.protocol.types import (
-    Accused,
     Claim,
     ClaimStatus,
-    Context,
-    Cursor,
-    Found,
-    Game,
-    GamePhase,
     Kind,
-    Opened,
-    Opening,
     Origin,
     Phase,
     ProgramRef,

@@ -15,7 +15,7 @@ from assay.chain.eth.clock import ChainClock
 from assay.protocol.encoding import as_tuple
 from assay.protocol.errors import RpcUnreachable
 from assay.protocol.types import Claim, ClaimStatus, Phase, Progress, Seconds, Vote, Wei
-from assay.solver.policy import Limits, Observation
+from assay.solver.observation import Limits, Observation
 from assay.solver.service import SolverService
 from tests.fakes.blocks import FakeBlocks, Network
 from tests.fakes.jobs import RESOURCE_LIMITS

@@ -1,0 +1,90 @@
+"""What a solver sees and is allowed: everything that its decisions depend on.
+
+Contract: values; the same observation gives the same decision (``solver.policy``) and the same reasons
+(``solver.reasons``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from assay.node.rounds import closable, standing
+from assay.protocol.demands import DemandView
+from assay.protocol.game_state import GameView
+from assay.protocol.types import Address, ClaimView, Holder, JobId, JobView, Kind, Seconds, Wei
+from assay.solver.acceptance import USUAL, TermsLimits
+
+NO_STAKE = Wei(0)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the operator allows."""
+
+    min_price: Wei
+    max_shards: int
+    patience: Seconds
+    """How long the solver waits before it does for others what anyone may do."""
+    release: frozenset[tuple[JobId, int]] = frozenset()
+    """Shards to give back as soon as nothing is owed."""
+    retire: bool = False
+    """Take nothing new and give everything back."""
+    terms: TermsLimits = USUAL
+    """Of which jobs it takes shards."""
+
+
+@dataclass(frozen=True)
+class JobObservation:
+    """One job as the solver sees it."""
+
+    view: JobView
+    examined: bool
+    refusal: str
+    """Why the job must not be worked on; empty if it is sound or not yet examined."""
+    holders: tuple[Holder, ...]
+    prices: tuple[Wei, ...]
+    claims: tuple[ClaimView, ...]
+    games: tuple[GameView, ...]
+    trained: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """Segments done of (round, shard), from the input state that the round has now."""
+    demands: tuple[DemandView, ...] = ()
+
+    def standing(self, kind: Kind, round_: int, shard: int) -> ClaimView | None:
+        """The claim that stands at a place of the job."""
+        return standing(self.claims, kind, round_, shard)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """Everything that a decision depends on."""
+
+    me: Address
+    now: Seconds
+    block: int
+    unlocked: Wei
+    """Solver stake that no claim locks."""
+    jobs: tuple[JobObservation, ...]
+    """Open ones, and closed ones in which something of ours is left."""
+    limits: Limits
+    staked: Wei = NO_STAKE
+    """All solver stake, locked or not."""
+
+    @property
+    def open_jobs(self) -> list[JobObservation]:
+        """Those in which there may be work."""
+        return [job for job in self.jobs if not job.view.progress.closed]
+
+
+def holds(observation: Observation, job: JobObservation) -> list[int]:
+    """Shards of the job that this solver holds."""
+    return [k for k, holder in enumerate(job.holders) if holder.solver == observation.me]
+
+
+def round_open(job: JobObservation, now: Seconds) -> bool:
+    """Whether tasks of the job's present round may still be committed and accepted."""
+    progress, terms = job.view.progress, job.view.terms
+    if progress.closed or progress.round >= progress.final_round:
+        return False
+    room = progress.round - progress.settled_rounds < terms.max_unsettled
+    return room and not closable(job.view, job.claims, now)

@@ -1,0 +1,96 @@
+"""Why a solver takes no shard, and why it has nothing to do: one line for a person.
+
+Contract: pure, as the decisions are; a reason stays the same until what it names changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assay.node.idle import NO_JOB, first_wait, no_stake
+from assay.node.rounds import moving
+from assay.protocol.types import ZERO_ADDRESS, Kind
+from assay.protocol.words import show_amount
+from assay.solver.acceptance import unacceptable
+from assay.solver.observation import JobObservation, Observation, holds
+
+
+def why(observation: Observation, job: JobObservation) -> str:
+    """Why the solver takes no shard of this job now; empty if it would take one."""
+    terms, progress = job.view.terms, job.view.progress
+    if observation.limits.retire:
+        return "this solver is retiring and takes nothing new"
+    if progress.closed or progress.halted or progress.round >= progress.final_round:
+        return "the job is over: it begins no further round"
+    if job.refusal:
+        return f"the job is refused: {job.refusal}"
+    if beyond := unacceptable(terms, observation.limits.terms):
+        return f"its terms are not the operator's: {beyond}"
+    if not job.examined:
+        return "its files are not fetched and validated yet"
+    opened = [k for k, holder in enumerate(job.holders) if holder.solver == ZERO_ADDRESS]
+    opened = [k for k in opened if (job.view.job_id, k) not in observation.limits.release]
+    if not opened:
+        return "every shard is taken"
+    if (
+        sum(len(holds(observation, other)) for other in observation.open_jobs)
+        >= observation.limits.max_shards
+    ):
+        return f"this solver already holds its {observation.limits.max_shards} shard(s)"
+    owed = sum(_stake_owed(observation, other) for other in observation.open_jobs)
+    needed = terms.solver_stake + terms.miss_penalty
+    if observation.unlocked - owed < needed:
+        spare = max(observation.unlocked - owed, 0)
+        return (
+            f"shard and claim lock {show_amount(needed)} of stake, {show_amount(spare)} is to spare;"
+            " deposit more solver stake"
+        )
+    best = max(job.prices[k] for k in opened)
+    if best < observation.limits.min_price:
+        floor = observation.limits.min_price
+        low, least = show_amount(best), show_amount(floor)
+        return f"the price {low} is below the operator's floor {least}; it rises with time"
+    return ""
+
+
+def idle(observation: Observation) -> str:
+    """Why there is nothing to do, in one line that stays the same until something changes."""
+    if not observation.staked:
+        return no_stake("solver")
+    if not observation.open_jobs:
+        return NO_JOB
+    mine = [
+        (job.view, view)
+        for job in observation.open_jobs
+        for view in moving(job.claims)
+        if view.claim.claimant == observation.me
+    ]
+    if waits := first_wait(mine, observation.now):
+        return waits
+    for job in observation.open_jobs:
+        if held := holds(observation, job):
+            return _held_up(job, held)
+    job = observation.open_jobs[0]
+    reason = why(observation, job) or "it waits for its turn"
+    return f"takes no shard of job {job.view.job_id.hex()[:16]}: {reason}"
+
+
+def _held_up(job: JobObservation, held: Sequence[int]) -> str:
+    """What a job in which we hold shards waits for, when none of our claims does."""
+    progress, terms = job.view.progress, job.view.terms
+    at = f"job {job.view.job_id.hex()[:16]}, round {progress.round}"
+    if progress.round - progress.settled_rounds >= terms.max_unsettled:
+        return f"{at}: waits for round {progress.settled_rounds} to be settled before it may go on"
+    missing = [
+        k for k in range(terms.shards) if k not in held and not job.standing(Kind.TASK, progress.round, k)
+    ]
+    if missing:
+        return f"{at}: waits for shard {', '.join(map(str, missing))} of somebody else"
+    return f"{at}: waits for its outer step"
+
+
+def _stake_owed(observation: Observation, job: JobObservation) -> int:
+    """Stake that the tasks held but not yet committed will lock."""
+    round_ = job.view.progress.round
+    owed = [k for k in holds(observation, job) if not job.standing(Kind.TASK, round_, k)]
+    return len(owed) * job.view.terms.solver_stake if round_ < job.view.progress.final_round else 0
