@@ -146,7 +146,7 @@ def _described(made: Recipe, source: str | None) -> dict[str, Any]:
 def build(file: JobFile, own: Recipe | None = None) -> JobArtifacts:
     """Trace the job's step and make every file that it needs; `own` as in `recipe_of`. Raises Stop."""
     made, training = recipe_of(file, own), file.training
-    check_rounds(file.outer.algorithm, training.steps_per_round, training.segment_steps)
+    check_rounds(file.outer.algorithm, training.steps_per_round, training.segment_steps, training.min_shards)
     assert made.optimiser is not None, "recipe_of gives one"
     source = file.model.source if isinstance(file.model, OwnModel) else None
     return build_job(

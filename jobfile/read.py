@@ -205,6 +205,7 @@ class Outer(_Section):
         "sparseloco",
         "diloco-trimmed",
         "diloco-centred",
+        "streaming",
     ]
     learning_rate: Number
     momentum: Number

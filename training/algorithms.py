@@ -3,8 +3,8 @@
 Contract: an `Algorithm` is data: a `Coding` with or without error feedback, a mean of those present, and an
 outer rule. `compress` and `outer` are ordinary PyTorch of operations that lower; `programs` makes the
 programs of both, which differ from one machine to another in no bit. A shard that is absent has no part in
-any sum, whatever its wire holds. All states are zeros at the start. Not guaranteed: a place in the market:
-these programs run in one process until tasks have several loops and named links.
+any sum, whatever its wire holds. All states are zeros at the start. Their place in a market's round:
+``training.rounds``. Not guaranteed: that an algorithm suits a model.
 
 Sources, in their own signs: Δ = θ − θ_k, and θ goes against it. FedAvg, McMahan 2017; FedOpt, Reddi 2021;
 DiLoCo, Douillard 2023; DeMo, Peng 2024; SparseLoCo, Sarfi 2025; MuLoCo, Thérien 2025; centred clipping,
@@ -236,7 +236,8 @@ class Programs:
     """An empty wire of each parameter: its tensors' shapes and dtypes."""
 
 
-def _split(tensors: Tensors, sizes: Sequence[int]) -> list[list[Tensor]]:
+def split(tensors: Tensors, sizes: Sequence[int]) -> list[list[Tensor]]:
+    """The first so many, the next so many, and so on."""
     made, at = [], 0
     for size in sizes:
         made.append(list(tensors[at : at + size]))
@@ -253,7 +254,7 @@ def programs(algorithm: Algorithm, shapes: Sequence[tuple[int, ...]], shards: in
     record = torch.zeros((1, 1), dtype=torch.uint8)
 
     def compress(state: list[Tensor], batch: Tensor) -> list[Tensor]:
-        base, theta, residuals, *_ = _split(state, [count, count, count if fed else 0, sum(widths)])
+        base, theta, residuals, *_ = split(state, [count, count, count if fed else 0, sum(widths)])
         made = [
             algorithm.compress(b, p, e)
             for b, p, e in zip(base, theta, residuals if fed else [None] * count, strict=True)
@@ -263,10 +264,10 @@ def programs(algorithm: Algorithm, shapes: Sequence[tuple[int, ...]], shards: in
 
     def outer(state: list[Tensor], batch: Tensor) -> list[Tensor]:
         slots = algorithm.rule.slots
-        theta, held, *sent, present = _split(state, [count, slots * count, *([sum(widths)] * shards), shards])
+        theta, held, *sent, present = split(state, [count, slots * count, *([sum(widths)] * shards), shards])
         after, kept = [], []
-        own = _split(held, [slots] * count)
-        each = [_split(wire, widths) for wire in sent]
+        own = split(held, [slots] * count)
+        each = [split(wire, widths) for wire in sent]
         for i in range(count):
             new, left = algorithm.outer(theta[i], own[i], [wire[i] for wire in each], present)
             after.append(new)

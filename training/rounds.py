@@ -3,8 +3,8 @@
 Contract: `diloco_round` is DiLoCo with whole parameters on the wire, one loop on each side. `coded_round` is
 any algorithm of ``training.algorithms``: a task trains, then compresses what it changed, in one state of
 [parameters | the rest of training | base | residuals | wire]; the outer step reads the wires and whether each
-shard is present. The bits of every slot are those of the algorithm's programs run in one process. Not
-guaranteed: that an algorithm suits a model.
+shard is present. `streaming_round` is ``training.streaming``'s: tasks of three loops. The bits of every slot
+are those of the algorithm's programs run in one process. Not guaranteed: that an algorithm suits a model.
 """
 
 from __future__ import annotations
@@ -21,10 +21,22 @@ from assay.program.placed import layout, placed
 from assay.protocol.errors import Stop
 from assay.protocol.loops import diloco_links, own_link
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
-from assay.training.algorithms import RECIPES, Algorithm, Nesterov, OuterAdam, OuterSgd, Sign, programs
+from assay.training.algorithms import (
+    RECIPES,
+    Algorithm,
+    Nesterov,
+    OuterAdam,
+    OuterSgd,
+    Sign,
+    Trimmed,
+    programs,
+)
 from assay.training.outer import DiLoCo, outer_genesis, outer_program
+from assay.training.streaming import stream_round, streaming_of
 
-NAMES = tuple(RECIPES)
+STREAMING = "streaming"
+"""The one that sends a part of the parameters a round."""
+NAMES = (*RECIPES, STREAMING)
 """What a job file may name."""
 WHOLE = "diloco"
 """The one whose tasks are one loop: parameters travel as they are."""
@@ -54,7 +66,7 @@ class Round:
 
 def loops_of(name: str) -> int:
     """Loops of a task under this algorithm."""
-    return 1 if name == WHOLE else 2
+    return {WHOLE: 1, STREAMING: 3}.get(name, 2)
 
 
 def algorithm_of(name: str, lr: float, momentum: float) -> Algorithm:
@@ -74,12 +86,19 @@ def algorithm_of(name: str, lr: float, momentum: float) -> Algorithm:
     return replace(recipe, rule=replace(rule, lr=lr))
 
 
-def check_rounds(name: str, steps: int, segment_steps: int) -> None:
-    """Whether rounds of so many steps suit the algorithm, in whole segments. Raises Stop."""
+def check_rounds(name: str, steps: int, segment_steps: int, min_shards: int) -> None:
+    """Whether rounds of so many steps and shards suit the algorithm, in whole segments. Raises Stop."""
     if steps % segment_steps:
         raise Stop(
             f"a round of {steps} steps is not a multiple of its segments of {segment_steps}",
             hint="change steps_per_round or segment_steps",
+        )
+    mean = RECIPES[name].mean if name in RECIPES else None
+    if isinstance(mean, Trimmed) and min_shards <= 2 * mean.cut:
+        raise Stop(
+            f"{name} leaves out the {mean.cut} least and the {mean.cut} greatest of every number, so that of"
+            f" {min_shards} shards nothing is left, and nothing is learnt",
+            hint=f"ask for min_shards of at least {2 * mean.cut + 1}",
         )
     if name in ONE_STEP and steps != 1:
         raise Stop(
@@ -94,6 +113,8 @@ def made_round(
     """The round of the algorithm of this name; `rule`: its outer rate and momentum. Raises Stop."""
     if name == WHOLE:
         return diloco_round(train, genesis, names, shards, rule)
+    if name == STREAMING:
+        return streaming_round(train, genesis, names, shards, rule)
     return coded_round(algorithm_of(name, rule.lr, rule.momentum), train, genesis, names, shards)
 
 
@@ -106,6 +127,17 @@ def diloco_round(
     links = diloco_links(train.slots, params, shards)
     start = outer_genesis(genesis[:params], shards)
     return Round((train,), (outer,), 0, *links, list(genesis), start, list(names))
+
+
+def streaming_round(
+    train: Program, genesis: Sequence[Tensor], names: Sequence[str], shards: int, rule: DiLoCo
+) -> Round:
+    """Fragments of a 4-bit change in turn, each mixed in a round later. Raises Stop for one parameter."""
+    streaming = streaming_of([node.shape for node in train.state[: train.params]])
+    algorithm = replace(streaming.algorithm, rule=Nesterov(rule.lr, rule.momentum))
+    made = stream_round(replace(streaming, algorithm=algorithm), train, genesis, names, shards)
+    starts = made.genesis, made.outer_genesis
+    return Round(made.tasks, (made.outer,), 1, made.links, made.outer_links, *starts, made.slot_names)
 
 
 def coded_round(

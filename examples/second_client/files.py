@@ -8,8 +8,6 @@ from urllib.request import urlopen
 
 from Crypto.Hash import keccak
 
-ZERO = bytes(32)
-
 
 class Wrong(Exception):
     """Something is not what its root, its id or its format says."""
@@ -31,32 +29,12 @@ def keccak256(data):
 # -- trees
 
 
-def parent(left, right):
-    return sha256(b"\1" + left + right).digest()
-
-
 def tree_root(row):  # 1.2
-    row, zero = list(row), ZERO
+    row, zero = list(row), bytes(32)
     for _ in range((len(row) - 1).bit_length()):
         row += [zero] * (len(row) & 1)
-        row = [parent(row[i], row[i + 1]) for i in range(0, len(row), 2)]
-        zero = parent(zero, zero)
-    return row[0]
-
-
-def range_root(leaves, start, row, siblings):  # 1.3
-    """Where a range proof of `row`, from leaf `start` on, leads in a tree of `leaves` leaves."""
-    row, siblings, stop = list(row), list(siblings), start + len(row)
-    need(0 <= start < stop <= leaves, "a range outside its tree")
-    for _ in range((leaves - 1).bit_length()):
-        need(len(siblings) >= (start & 1) + (stop & 1), "a range proof that is too short")
-        if start & 1:
-            row.insert(0, siblings.pop(0))
-        if stop & 1:
-            row.append(siblings.pop(0))
-        start, stop = start // 2, (stop + 1) // 2
-        row = [parent(row[i], row[i + 1]) for i in range(0, len(row), 2)]
-    need(not siblings, "a range proof that is too long")
+        row = [sha256(b"\1" + row[i] + row[i + 1]).digest() for i in range(0, len(row), 2)]
+        zero = sha256(b"\1" + zero + zero).digest()
     return row[0]
 
 
@@ -149,35 +127,32 @@ class Blocks:
 
     def file(self, cid, size):
         """A file of at most `size` bytes."""
-        codec, block = self.get(cid)
-        if codec == 0x55:
-            need(len(block) <= size, "a file that is too long")
-            return block
-        children = read_inner(block)
-        need(sum(child[2] for child in children) <= size, "a file that is too long")
-        return b"".join(self._below(child, 1) for child in children)
+        data = self._below(cid, size, 0)
+        need(len(data) <= size, "a file that is too long")
+        return data
 
     def state(self, cid, root, nodes):
-        """The bytes of a state, by its index, each slot led to the state's root (F3.3)."""
+        """The bytes of each slot of a state, by its index, led to the state's root (F3.3)."""
         index = self.file(cid, 68 * len(nodes))
         slots = [index[at : at + 68] for at in range(0, len(index), 68)]
         need(len(index) == 68 * len(nodes), "an index of another length")
         need(tree_root([slot[:32] for slot in slots]) == root, "an index of another state")
         parts = [self.file(cid_of(s[36:], s[33]), node.bytes) for s, node in zip(slots, nodes, strict=True)]
         need([tensor_root(part) for part in parts] == [slot[:32] for slot in slots], "another tensor")
-        return b"".join(parts)
+        return parts
 
-    def _below(self, child, depth):
-        raw, tsize, size = child
+    def _below(self, cid, size, depth, tsize=None):
+        """The bytes of a file, or of a part of one, of which its parent says two sizes."""
+        codec, block = self.get(cid)
         need(depth <= 6, "a file that is nested too deep")
-        codec, block = self.get(cid_of(raw[4:], raw[1]))
         if codec == 0x55:
-            need(len(block) == size == tsize, "a leaf of another length than declared")
+            need(tsize is None or len(block) == size == tsize, "a leaf of another length than declared")
             return block
         children = read_inner(block)
-        need(sum(c[2] for c in children) == size, "sizes that do not add up")
-        need(len(block) + sum(c[1] for c in children) == tsize, "tsizes that do not add up")
-        return b"".join(self._below(c, depth + 1) for c in children)
+        total, below = sum(child[2] for child in children), sum(child[1] for child in children)
+        good = total <= size if tsize is None else total == size and len(block) + below == tsize
+        need(good, "a file that is too long, or sizes that do not add up")
+        return b"".join(self._below(cid_of(c[4:], c[1]), n, depth + 1, t) for c, t, n in children)
 
 
 def canonical(data):

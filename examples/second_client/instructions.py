@@ -37,15 +37,11 @@ class Program:
     outputs: list
     last: list
 
-    def load(self, data):
-        """A state from its file (F3.3)."""
-        state, at = [], 0
-        need(len(data) == sum(node.bytes for node in self.nodes[: self.slots]), "a state of another length")
-        for node in self.nodes[: self.slots]:
-            x = np.frombuffer(data, DTYPES[node.dtype], prod(node.shape), at).reshape(node.shape)
-            state.append(x)
-            need(to_bytes(x) == data[at : at + node.bytes], "a state that is not canonical")
-            at += node.bytes
+    def load(self, parts):
+        """A state from its slots' bytes (F3.3)."""
+        pairs = list(zip(parts, self.nodes[: self.slots], strict=True))
+        state = [np.frombuffer(part, DTYPES[node.dtype]).reshape(node.shape) for part, node in pairs]
+        need([to_bytes(x) for x in state] == parts, "a state that is not canonical")
         return state
 
 
@@ -129,8 +125,12 @@ def data(node, context, *index):
 def const(node):
     dtype = DTYPES[node.dtype]
     need(0 <= node.attrs[0] < 1 << 8 * dtype.itemsize, "a const's bits (2.4.1)")
-    element = np.frombuffer(node.attrs[0].to_bytes(dtype.itemsize, "little"), dtype)
-    return np.broadcast_to(element, (prod(node.shape),)).reshape(node.shape)
+    return np.full(node.shape, np.frombuffer(node.attrs[0].to_bytes(dtype.itemsize, "little"), dtype))
+
+
+def iota(node):
+    along = [-1 if d == node.attrs[0] else 1 for d in range(len(node.shape))]
+    return np.broadcast_to(np.arange(node.shape[node.attrs[0]], dtype=a.I32).reshape(along), node.shape)
 
 
 def strided(node, x):
@@ -141,11 +141,6 @@ def strided(node, x):
     flat = np.asarray(x, order="C").reshape(-1)
     steps = [s * x.itemsize for s in strides]
     return np.lib.stride_tricks.as_strided(flat[offset:], node.shape, steps).copy()
-
-
-def pick(x, index):
-    index = np.clip(index, 0, x.shape[-1] - 1).astype(np.int64)
-    return np.take_along_axis(x, index[..., None], axis=-1)[..., 0]
 
 
 ELEMENTWISE = {
@@ -164,37 +159,35 @@ ROWS = {
     0x50: a.total, 0x51: a.amax, 0x52: a.exponent, 0x53: a.quantise, 0x54: a.product,
     0x56: lambda x: np.argmax(x, axis=-1).astype(a.I32),
 }  # fmt: skip
-
-
-MOVES = {
+OTHERS = {
+    CONST: const,
+    IOTA: iota,
+    0x48: lambda node, x: np.broadcast_to(a.convert(x, DTYPES[node.dtype]), node.shape),
+    0x55: lambda node, x, index: a.scatter_sum(x, index, node.shape[1]),
     0x60: strided,
     0x61: lambda node, x: np.asarray(x, order="C").reshape(node.shape),
     0x62: lambda node, *x: np.concatenate(x, axis=node.attrs[0]),
     0x63: lambda node, x, index: x[np.clip(index, 0, len(x) - 1)],
-    0x64: lambda node, x, index: pick(x, index),
+    0x64: lambda node, x, index: np.take_along_axis(
+        x, np.clip(index, 0, x.shape[-1] - 1).astype(np.int64)[..., None], axis=-1
+    )[..., 0],
 }
 
 
 def compute(node, x, context):
     """A node's output from its inputs' values."""
+    if 0x50 <= node.op <= 0x56:
+        need(x[0].shape[-1] <= FAN_IN, "a contraction that is too long (2.5)")
     if node.op in ELEMENTWISE:
         return np.broadcast_to(ELEMENTWISE[node.op](*x), node.shape)
-    if node.op in ROWS or node.op == 0x55:
-        need(x[0].shape[-1] <= FAN_IN, "a contraction that is too long (2.5)")
-        return ROWS[node.op](*x) if node.op in ROWS else a.scatter_sum(*x, node.shape[1])
+    if node.op in ROWS:
+        return ROWS[node.op](*x)
     if node.op in (DATA, RECORD):
         return data(node, context, *x)
-    if node.op == CONST:
-        return const(node)
-    if node.op == IOTA:
-        along = [-1 if d == node.attrs[0] else 1 for d in range(len(node.shape))]
-        return np.broadcast_to(np.arange(node.shape[node.attrs[0]], dtype=a.I32).reshape(along), node.shape)
     if node.op in (STEP, SHARD):
         return np.array((context.step if node.op == STEP else context.shard) & 0x7FFFFFFF, a.I32)
-    if node.op == 0x48:
-        return np.broadcast_to(a.convert(x[0], DTYPES[node.dtype]), node.shape)
-    need(node.op in MOVES, f"no instruction {node.op:#x}")
-    return MOVES[node.op](node, *x)
+    need(node.op in OTHERS, f"no instruction {node.op:#x}")
+    return OTHERS[node.op](node, *x)
 
 
 def step(program, state, context, keys=()):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 
 import numpy as np
-from files import Missing, Wrong, canonical, cid_of, keccak256, need, range_root, struct_of, tensor_root
+from files import Missing, Wrong, canonical, cid_of, keccak256, need, struct_of, tensor_root
 from files import tree_root as root_of
 from instructions import Context, decode, slot_roots, step
 
@@ -15,7 +15,6 @@ TASK, OUTER = 0, 1
 OWN, OUT, GENESIS, PRESENT = range(4)
 NO_SLOT = 2**16 - 1
 COMMITTED, SEEDED, ACCEPTED, SETTLED, CONVICTED, VOID = range(1, 7)
-INPUT = 2**32 - 1
 PROVEN = ("arithmetic", "output")
 """How a game ends that shows the program's own arithmetic; others end by the clock or by a move's form."""
 
@@ -56,17 +55,16 @@ class Job:
         need(self.receipt["schema"] == "assay/receipt/3", "a receipt of another format")
         encoded, self.terms = bytes.fromhex(self.receipt["terms"]), struct_of("Terms", self.receipt["terms"])
         self.loops = [self.terms["loops"], self.terms["outerLoops"]]
+        for loop in [*self.terms["loops"], *self.terms["outerLoops"]]:
+            loop["segments"] = loop["steps"] // loop["segmentSteps"]
         chain, jobs = self.receipt["chain"], bytes.fromhex(self.receipt["chain"]["contracts"]["Jobs"][2:])
         head = chain["id"].to_bytes(32, "big") + bytes(12) + jobs + (96).to_bytes(32, "big")
         self.id = keccak256(head + encoded[32:])  # F6.1
         need(self.id.hex() == self.receipt["job"], "the job's id is not its terms' hash")
         self.claims = [self._claim(i, entry) for i, entry in enumerate(self.receipt["claims"])]
         self.decided = [d for d in self.receipt["disputes"] if d["decided"]]
-        self.convicted = {
-            (bytes.fromhex(d["claim"]), bytes.fromhex(d["defender"][2:]))
-            for d in self.decided
-            if d["ballot"] and d["challengerWon"]
-        }
+        ballots = [d for d in self.decided if d["ballot"] and d["challengerWon"]]
+        self.convicted = {(bytes.fromhex(d["claim"]), bytes.fromhex(d["defender"][2:])) for d in ballots}
         self._files()
 
     def _claim(self, order, entry):
@@ -74,14 +72,13 @@ class Job:
         need(keccak256(encoded).hex() == entry["id"], "a claim's id is not its hash")
         fields, roots = struct_of("Claim", entry["claim"]), [bytes.fromhex(root) for root in entry["roots"]]
         need(fields["jobId"] == self.id, "a claim of another job")
-        segments = sum(loop["steps"] // loop["segmentSteps"] for loop in self.loops[fields["kind"]])
+        segments = sum(loop["segments"] for loop in self.loops[fields["kind"]])
         need(len(roots) == segments + 1, "another number of roots")
         said = fields["inputRoot"], fields["outputRoot"], fields["segmentsRoot"]
         need(said == (roots[0], roots[-1], root_of(roots)), "a claim's roots are not its own (1.6)")
-        votes = [
-            {**struct_of("Vote", v["vote"]), "traces": [bytes.fromhex(t) for t in v["traces"]]}
-            for v in entry["votes"]
-        ]
+        votes = [struct_of("Vote", vote["vote"]) for vote in entry["votes"]]
+        for vote, told in zip(votes, entry["votes"], strict=True):
+            vote["traces"] = [bytes.fromhex(trace) for trace in told["traces"]]
         self.counts["ids"] += 1
         status = struct_of("ClaimStatus", entry["status"])
         return Claim(bytes.fromhex(entry["id"]), status, roots, votes, entry["leftOut"], order, fields)
@@ -91,10 +88,10 @@ class Job:
         t, receipt = self.terms, self.receipt
         for name, digest in receipt["files"].items():
             need(sha256((self.folder / name).read_bytes()).hexdigest() == digest, f"{name} has changed")
-        body = self.blocks.get(cid_of(t["manifest"]))[1]
+        body = (self.folder / "manifest.json").read_bytes()
+        need(sha256(body).digest() == t["manifest"], "the receipt's manifest is another")
         self.manifest = canonical(body)
         need(self.manifest["schema"] == "assay/job/3", "a manifest of another format")
-        need(body == (self.folder / "manifest.json").read_bytes(), "the receipt's manifest is another")
         self.programs = [self._programs("inner", TASK, "slots"), self._programs("outer", OUTER, "outerSlots")]
         size = t["records"] * t["recordSize"]
         raw = self.blocks.file(self.manifest["dataset"]["cid"], size) if size else b""
@@ -103,8 +100,10 @@ class Job:
         root = root_of([sha256(b"\0" + record).digest() for record in records]) if records else bytes(32)
         need(root == t["datasetRoot"], "another dataset")
         self.dataset = np.frombuffer(raw, np.uint8).reshape(t["records"], t["recordSize"])
-        inner, outer = self.programs
-        self.genesis = [self._genesis("genesis", inner[0]), self._genesis("outerGenesis", outer[0])]
+        self.genesis = [
+            self._fetched(programs[0], self.manifest[name]["cid"], t[f"{name}Root"])
+            for name, programs in zip(("genesis", "outerGenesis"), self.programs, strict=True)
+        ]
 
     def _programs(self, name, kind, slots):
         found, t = [], self.terms
@@ -118,9 +117,8 @@ class Job:
             found.append(program)
         return found
 
-    def _genesis(self, name, program):
-        parts = self.manifest[name]["cid"], self.terms[f"{name}Root"], program.nodes[: program.slots]
-        return program.load(self.blocks.state(*parts))
+    def _fetched(self, program, cid, root):
+        return program.load(self.blocks.state(cid, root, program.nodes[: program.slots]))
 
     def stood(self, place, before):
         """The claim that stood at a place when claim number `before` was committed; None: it is missing."""
@@ -134,20 +132,14 @@ class Job:
         over = all(vote["revealed"] or vote["gone"] for vote in claim.votes)
         return over and claim.status["seed"] != bytes(32)
 
-    def output(self, claim):
-        last = len(claim.roots) - 1
-        if last not in claim.states:
-            self.published(claim, last)
-        return claim.states[last]
-
     def input_of(self, claim):
         """The state that a claim must start from (4.4)."""
         r, order, kind, state = claim.round, claim.order, claim.kind, []
-        past = (
-            self.stood((kind, earlier, claim.shard), order) for earlier in range(r - 1, max(r - 257, -1), -1)
-        )
+        rounds = range(r - 1, max(r - 257, -1), -1)
+        past = (self.stood((kind, earlier, claim.shard), order) for earlier in rounds)
         latest = next((before for before in past if before is not None), None)
-        genesis, own = self.genesis[kind], self.output(latest) if latest else self.genesis[kind]
+        genesis = self.genesis[kind]
+        own = self.state(latest) if latest else genesis
         for link in self.terms["outerLinks" if kind else "links"]:
             origin, first, count = link["origin"], link["first"], link["count"]
             for k in range(link["times"]):
@@ -161,32 +153,33 @@ class Job:
                 elif origin == PRESENT:
                     state.append(np.array(source is not None))
                 elif source is not None:
-                    state += self.output(source)[first : first + count]
+                    state += self.state(source)[first : first + count]
                 else:
                     need(link["source"] == TASK, "a claim on a round that is not closed")
-                    instead = link["otherwise"]
-                    state += (
-                        genesis[at : at + count] if instead == NO_SLOT else own[instead : instead + count]
-                    )
+                    other = link["otherwise"]
+                    there, start = (genesis, at) if other == NO_SLOT else (own, other)
+                    state += there[start : start + count]
         return state
 
-    def published(self, claim, leaf):
-        """The state at a leaf of a claim's segments tree, as its claimant published it (formats.md 5)."""
-        program = self.programs[claim.kind][0]
-        listed = canonical(self.blocks.get(cid_of(claim.manifest))[1])
-        need(listed["schema"] == "assay/checkpoint/2", "a checkpoint manifest of another format")
-        need(listed["states"][leaf], "a state that is not published")
-        parts = listed["states"][leaf], claim.roots[leaf], program.nodes[: program.slots]
-        claim.states[leaf] = program.load(self.blocks.state(*parts))
+    def state(self, claim, leaf=-1):
+        """The state at a leaf of a claim's segments tree: replayed, or as it is published (F5.1)."""
+        leaf %= len(claim.roots)
+        if leaf not in claim.states:
+            listed = canonical(self.blocks.get(cid_of(claim.manifest))[1])
+            need(listed["schema"] == "assay/checkpoint/2", "a checkpoint manifest of another format")
+            need(listed["states"][leaf], "a state that is not published")
+            program = self.programs[claim.kind][0]
+            claim.states[leaf] = self._fetched(program, listed["states"][leaf], claim.roots[leaf])
+        return claim.states[leaf]
 
     def run(self, claim, segment, keys=()):
         """The state at a segment's end from the claim's own at its start; traces of the last step by key."""
-        loops, number, within = self.loops[claim.kind], 0, segment
-        while within >= (n := loops[number]["steps"] // loops[number]["segmentSteps"]):
-            number, within = number + 1, within - n
-        steps, program = loops[number]["segmentSteps"], self.programs[claim.kind][number]
-        first = claim.round * loops[number]["steps"] + within * steps  # 2.6
         state, traces = claim.states[segment], []
+        loops, number = self.loops[claim.kind], 0
+        while segment >= loops[number]["segments"]:
+            segment, number = segment - loops[number]["segments"], number + 1
+        steps, program = loops[number]["segmentSteps"], self.programs[claim.kind][number]
+        first = claim.round * loops[number]["steps"] + segment * steps  # 2.6
         for i in range(steps):
             at = Context(self.dataset, self.terms["seed"], claim.shard, first + i)
             state, traces = step(program, state, at, keys if i == steps - 1 else ())
@@ -196,7 +189,7 @@ class Job:
     def samples(self, seed, verifier):  # 4.6
         drawn, before = [], 0
         for number, loop in enumerate(self.loops[TASK]):
-            own, j, segments = [], 0, loop["steps"] // loop["segmentSteps"]
+            own, j, segments = [], 0, loop["segments"]
             while len(own) < loop["samples"]:
                 digest = sha256(b"assay/sample/2" + seed + verifier + struct.pack(">II", number, j)).digest()
                 at, j = int.from_bytes(digest[:8], "big") % segments, j + 1
@@ -226,12 +219,11 @@ class Job:
         claim.checked = True
 
     def _segment(self, claim, segment, asked):
-        if segment not in claim.states:
-            try:
-                self.published(claim, segment)
-            except (Missing, Wrong) as error:
-                self.notes.append(f"{claim}: segment {segment} cannot be had after a fault ({error})")
-                return
+        try:
+            self.state(claim, segment)
+        except (Missing, Wrong) as error:
+            self.notes.append(f"{claim}: segment {segment} cannot be had after a fault ({error})")
+            return
         state, traces = self.run(claim, segment, [key for key, *_ in asked])
         self.counts["roots"] += 1
         if root_of(slot_roots(state)) == claim.roots[segment + 1]:
@@ -291,16 +283,15 @@ class Job:
             self.wrong.append(f"{who} lost a vote on {claim} that is true")
 
     def check_model(self):
-        """The parameters lead to the last settled outer claim's output root (F7.4)."""
+        """The parameters are those of the last settled outer claim."""
         raw = (self.folder / "model.safetensors").read_bytes()
         size = struct.unpack("<Q", raw[:8])[0]
         header, data = json.loads(raw[8 : 8 + size]), raw[8 + size :]
         names = self.manifest["slots"][: self.terms["params"]]
-        leaves = [tensor_root(data[slice(*header[name]["data_offsets"])]) for name in names]
-        proof = [bytes.fromhex(digest) for digest in self.receipt["proof"]]
         place = OUTER, self.receipt["rounds"] - 1, 0
         (last,) = [c for c in self.claims if c.place == place and c.status["phase"] == SETTLED]
-        need(range_root(self.terms["outerSlots"], 0, leaves, proof) == last.outputRoot, "another model")
+        roots = [tensor_root(data[slice(*header[name]["data_offsets"])]) for name in names]
+        need(roots == slot_roots(self.state(last)[: len(names)]), "another model")
         self.counts["parameters"] += len(names)
 
     def replay(self, say):

@@ -13,11 +13,13 @@ from assay.node.artifacts import Published, ResourceLimits
 from assay.program.build import ProgramBuilder
 from assay.program.execute import Records
 from assay.program.isa import DType, Program
+from assay.program.lowering import lower_step
+from assay.program.lowering.tracing import trace_step
 from assay.protocol.loops import diloco_links
 from assay.protocol.types import Address, Link, Terms, Wei
 from assay.training.job import LOSS_SLOT, JobArtifacts
 from assay.training.outer import DiLoCo, outer_genesis, outer_program
-from assay.training.rounds import made_round
+from assay.training.rounds import STREAMING, made_round
 from tests.fakes.classes import of_its_class
 from tests.fakes.terms import some_terms
 
@@ -95,9 +97,27 @@ def tiny_files(shards: int = 2, rate: float = 0.25) -> TinyFiles:
     )
 
 
+def three_files(shards: int = 2) -> TinyFiles:
+    """The tiny job with its vector in three parameters, of which each goes its own way to its data's mean."""
+
+    def step(state: list[torch.Tensor], batch: torch.Tensor) -> list[torch.Tensor]:
+        w, v, u, _, momentum = state
+        mean = batch.float().mean(0) / 255
+        grad = torch.cat([w, v, u]) - mean
+        moved = momentum * 0.5 + grad
+        after = [x - 0.25 * m for x, m in zip((w, v, u), torch.split(moved, [4, 2, 2]), strict=True)]
+        return [*after, (grad * grad).sum(), moved]
+
+    tiny, start = tiny_files(shards), list(torch.split(torch.linspace(-1, 1, WIDTH), [4, 2, 2]))
+    state = [*start, torch.tensor(float("nan")), torch.zeros(WIDTH)]
+    inner = lower_step(trace_step(step, state, torch.zeros((ROWS, WIDTH), dtype=torch.uint8)), params=3)
+    return replace(tiny, inner=inner, genesis=state, slot_names=["w", "v", "u", LOSS_SLOT, "momentum"])
+
+
 def recipe_files(name: str, shards: int = 2) -> JobArtifacts:
-    """The tiny job under an algorithm of ``training.rounds``."""
-    tiny = tiny_files(shards)
+    """The tiny job under an algorithm of ``training.rounds``; with three parameters where those go in
+    parts."""
+    tiny = three_files(shards) if name == STREAMING else tiny_files(shards)
     assert tiny.records is not None
     made = made_round(name, tiny.inner, tiny.genesis, tiny.slot_names, shards, RULES.get(name, DiLoCo()))
     return JobArtifacts(made, tiny.records, b"", tiny.model)

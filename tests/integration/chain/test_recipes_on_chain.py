@@ -17,14 +17,22 @@ from assay.node.work import Work
 from assay.program.fault import NodeFault
 from assay.protocol.types import Chain, Kind, Phase, Terms
 from assay.solver.adversary import CheatingSolver, WrongInputSolver
-from assay.training.rounds import algorithm_of
+from assay.training.rounds import NAMES, ONE_STEP, STREAMING, WHOLE, algorithm_of
 from tests.adversaries.chain_day import ChainDay
+from tests.fakes.alone import SEGMENT, STEPS, Alone, recipe_alone, stream_alone, whole_alone
 from tests.fakes.blocks import FakeBlocks
-from tests.fakes.jobs import RESOURCE_LIMITS, recipe_files
-from tests.unit.training.test_rounds import in_process, keep_own_base
+from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, recipe_files
+from tests.unit.training.test_rounds import keep_own_base
+from tests.unit.training.test_streaming import streaming
 
 torch.set_num_threads(1)
 NAME = "diloco-4bit"
+SIZES = dict.fromkeys(ONE_STEP, (1, 1))
+"""Steps of a round and of a segment, where they are not the tiny job's."""
+SHARDS = {"diloco-trimmed": 3}
+"""Of which one is left when the least and the greatest are cut off."""
+ROUNDS = {STREAMING: 4}
+"""Of which the last two mix in what came of the first two."""
 
 
 class LyingCompressor(CheatingSolver):
@@ -45,19 +53,45 @@ def fallen(day: ChainDay, job_id: Any) -> list[tuple[Kind, int]]:
     return [(view.claim.kind, view.claim.round) for view in claims]
 
 
+def alone(name: str, terms: Terms) -> Alone:
+    rule, size = RULES.get(name, DiLoCo()), SIZES.get(name, (STEPS, SEGMENT))
+    if name == WHOLE:
+        return whole_alone(rule, terms.seed, terms.rounds)
+    if name == STREAMING:
+        return stream_alone(streaming(rule), terms.seed, terms.rounds)
+    return recipe_alone(
+        algorithm_of(name, rule.lr, rule.momentum), terms.seed, terms.rounds, shards=terms.shards, size=size
+    )
+
+
 @pytest.mark.slow
-def test_a_recipe_has_its_bits_on_a_real_chain(rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_every_settled_state_has_its_bits_on_a_real_chain(
+    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path, name: str
+) -> None:
+    """Every root of every settled claim, at every segment's end, is that of the loop in one process."""
     day = ChainDay(rpc, artifacts, tmp_path)
-    job_id = day.post(recipe_files(NAME))
+    steps, segment = SIZES.get(name, (STEPS, SEGMENT))
+    shards = SHARDS.get(name, 2)
+    if shards > 2:
+        day.two_at_once("ann")
+    shape = {"steps_per_round": steps, "segment_steps": segment, "shards": shards, "min_shards": shards}
+    shape |= {"solver_stake": 100 * (shards - 1), "rounds": ROUNDS.get(name, 2)}
+    job_id = day.post(recipe_files(name, shards), **shape)
     assert day.run(day.closed(job_id)), day.events[-10:]
     assert day.unsound(job_id) == []
     market = day.markets["client"]
+    terms = market.job(job_id).terms
+    expected = alone(name, terms)
+    assert {v.status.phase for v in day.claims(job_id)} == {Phase.SETTLED}
+    seen = {(v.claim.kind, v.claim.round, v.claim.shard): list(v.roots) for v in day.claims(job_id)}
+    assert seen == expected.roots and len(seen) == terms.rounds * (terms.shards + 1)
     chain = Chain(31_337, {"Jobs": market.contracts["Jobs"].address})
     blocks = FakeBlocks(day.network)
     found = fetch(market, blocks, job_id, tmp_path / "model", RESOURCE_LIMITS, chain, day.height())
-    terms = market.job(job_id).terms
-    (expected,) = in_process(algorithm_of(NAME, 0.7, 0.9), terms.seed, terms.rounds, set())
-    assert torch.equal(found["w"], expected)
+    assert all(torch.equal(x, y) for x, y in zip(found.values(), expected.theta, strict=True))
+    genesis = recipe_files(name, shards).genesis
+    assert not all(torch.equal(x, y) for x, y in zip(found.values(), genesis, strict=False)), "it learnt"
 
 
 @pytest.mark.slow

@@ -13,50 +13,17 @@ from torch import Tensor
 
 from assay.node.artifacts import BadManifest, check_shapes, program_ref
 from assay.node.audit import WrongInput, WrongSegment, audit_claim
-from assay.program.execute import Executor, StepContext
 from assay.program.fault import NodeFault
 from assay.program.validate import validate
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind, Phase
 from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver
-from assay.training.algorithms import Algorithm, programs
-from assay.training.rounds import NAMES, WHOLE, algorithm_of, check_rounds
+from assay.training.rounds import NAMES, algorithm_of, check_rounds, loops_of
+from tests.fakes.alone import recipe_alone
 from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, recipe_files, tiny_files
 from tests.fakes.market_day import MarketDay
 
 torch.set_num_threads(1)
-STEPS = 8
-
-
-def in_process(algorithm: Algorithm, seed: bytes, rounds: int, absent: set[tuple[int, int]]) -> list[Tensor]:
-    """The tiny job's parameters after some rounds of the algorithm's own programs, two shards, no market."""
-    tiny = tiny_files(2)
-    made = programs(algorithm, [(8,)], 2)
-    train, compress, outer = (Executor(p) for p in (tiny.inner, made.compress, made.outer))
-    wires = [torch.zeros_like(t) for wire in made.wires for t in wire]
-    width, fed = len(wires), made.compress.slots - 2 - len(wires)
-    theta = [tiny.genesis[0]]
-    own = [list(tiny.genesis[1:]) for _ in range(2)]
-    residuals = [[torch.zeros(8)] * fed for _ in range(2)]
-    state = [torch.zeros(8) for _ in range(made.outer.slots - 1 - 2 * (width + 1))]
-    for round_ in range(rounds):
-        sent, present = [], []
-        for shard in range(2):
-            here = (round_, shard) not in absent
-            if here:
-                now = [*theta, *own[shard]]
-                for step in range(round_ * STEPS, (round_ + 1) * STEPS):
-                    now = list(train.step(now, StepContext(tiny.records, seed, shard, step)))
-                own[shard] = now[1:]
-                packed = compress.step(
-                    [*theta, now[0], *residuals[shard], *wires], StepContext(None, seed, shard, round_)
-                )
-                residuals[shard] = list(packed[2 : 2 + fed])
-            sent += list(packed[2 + fed :]) if here else wires
-            present.append(torch.tensor(here))
-        after = outer.step([*theta, *state, *sent, *present], StepContext(None, seed, 0, round_))
-        theta, state = list(after[:1]), list(after[1 : 1 + len(state)])
-    return theta
 
 
 def staffed(day: MarketDay) -> None:
@@ -81,7 +48,7 @@ def test_the_market_gives_the_recipes_bits(day: MarketDay, tmp_path: Path, name:
     assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
     assert not day.market_state.games
     found = day.fetch(job_id, tmp_path / "model")
-    (expected,) = in_process(algorithm_of(name, rule.lr, rule.momentum), terms.seed, 2, set())
+    (expected,) = recipe_alone(algorithm_of(name, rule.lr, rule.momentum), terms.seed, 2).theta
     assert torch.equal(found["w"], expected)
     assert not torch.equal(expected, tiny_files().genesis[0]), "something was learnt"
 
@@ -102,15 +69,17 @@ def test_an_absent_shard_has_no_part_in_the_sum(day: MarketDay, tmp_path: Path) 
     assert day.run(day.closed(job_id)), day.events[-3:]
     found = day.fetch(job_id, tmp_path / "model")
     algorithm = algorithm_of("diloco-4bit", 0.7, 0.9)
-    (expected,) = in_process(algorithm, job.terms.seed, 3, {(1, dead)})
+    (expected,) = recipe_alone(algorithm, job.terms.seed, 3, {(1, dead)}).theta
     assert torch.equal(found["w"], expected)
-    (all_there,) = in_process(algorithm, job.terms.seed, 3, set())
+    (all_there,) = recipe_alone(algorithm, job.terms.seed, 3).theta
     assert not torch.equal(found["w"], all_there), "its absence was felt"
 
 
-def convicted(day: MarketDay, kind: Any, shards: int = 2) -> tuple[Any, Any]:
+def convicted(
+    day: MarketDay, kind: Any, shards: int = 2, name: str = "diloco-4bit", rounds: int = 2
+) -> tuple[Any, Any]:
     """One cheat among honest people: what the whistleblower found, and the claim that fell."""
-    job_id = day.post(recipe_files("diloco-4bit", shards), rounds=2, shards=shards)
+    job_id = day.post(recipe_files(name, shards), rounds=rounds, shards=shards, min_shards=shards)
     day.solver("ann", kind)
     day.solver("bob")
     day.verifier("v0")
@@ -167,7 +136,7 @@ def test_every_named_algorithm_is_a_sound_round(name: str) -> None:
     for program in (*files.tasks, *files.outers):
         limits = RESOURCE_LIMITS
         validate(program, 8, max_bytes=limits.step_bytes, max_operations=limits.step_operations)
-    assert len(files.tasks) == (1 if name == WHOLE else 2)
+    assert len(files.tasks) == loops_of(name)
     assert [len(files.genesis), len(files.outer_genesis)] == [files.inner.slots, files.outer.slots]
     assert program_ref(files.tasks[0]).slots == sum(link.slots for link in files.links)
     assert program_ref(files.outer).slots == sum(link.slots for link in files.outer_links)
@@ -176,10 +145,13 @@ def test_every_named_algorithm_is_a_sound_round(name: str) -> None:
 
 def test_what_does_not_suit_an_algorithm_is_refused_with_the_reason(day: MarketDay) -> None:
     with pytest.raises(Stop, match="not a multiple of its segments"):
-        check_rounds("diloco", 65, 4)
+        check_rounds("diloco", 65, 4, 2)
     with pytest.raises(Stop, match="is one step"):
-        check_rounds("demo", 64, 4)
-    check_rounds("demo", 1, 1)
+        check_rounds("demo", 64, 4, 2)
+    check_rounds("demo", 1, 1, 2)
+    with pytest.raises(Stop, match="of 2 shards nothing is left"):
+        check_rounds("diloco-trimmed", 8, 4, 2)
+    check_rounds("diloco-trimmed", 8, 4, 3)
     with pytest.raises(Stop, match="no outer algorithm"):
         algorithm_of("diloco-3bit", 0.7, 0.9)
     with pytest.raises(Stop, match="has no momentum"):

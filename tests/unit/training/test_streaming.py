@@ -1,0 +1,180 @@
+"""Streaming DiLoCo as a market's round: its paper's equations in float64, its bits through the market, and
+lies about each of its loops and links."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from assay.node.audit import WrongInput, WrongSegment
+from assay.program.execute import Executor, StepContext
+from assay.program.fault import NodeFault
+from assay.protocol.errors import Stop
+from assay.protocol.types import Kind, Origin
+from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver
+from assay.training.algorithms import Algorithm, Nesterov
+from assay.training.codings import E3M0
+from assay.training.overlap import Streaming
+from assay.training.streaming import stream_programs, streaming_of
+from tests.fakes.alone import stream_alone
+from tests.fakes.jobs import DiLoCo, recipe_files
+from tests.fakes.market_day import MarketDay
+from tests.unit.training.test_rounds import convicted, staffed
+
+torch.set_num_threads(1)
+CONTEXT = StepContext(None, bytes(32), 0, 0)
+SHAPES = [(4, 3), (5,), (2, 2)]
+SHARDS, ROUNDS = 3, 9
+
+
+def streaming(rule: DiLoCo) -> Streaming:
+    """What the tiny job of three parameters is posted with."""
+    made = streaming_of([(4,), (2,), (2,)])
+    return replace(made, algorithm=replace(made.algorithm, rule=Nesterov(rule.lr, rule.momentum)))
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> MarketDay:
+    return MarketDay(tmp_path / "day")
+
+
+def nearest(x: np.ndarray) -> np.ndarray:
+    """4 bits a number with one scale, in float64."""
+    scale = np.abs(x).max() or 1.0
+    levels = np.array([0.0] + [2.0**-k for k in range(6, -1, -1)])
+    return np.sign(x) * levels[np.abs(np.abs(x / scale)[..., None] - levels).argmin(-1)] * scale
+
+
+def randoms(seed: int, scale: float = 1.0) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return [scale * torch.randn(s, generator=generator) for s in SHAPES]
+
+
+@pytest.mark.parametrize("coded", [False, True])
+def test_rounds_follow_the_papers_equations(coded: bool) -> None:
+    """Nine rounds of three shards, one away in round 4: Δ = mean of θ(t − H) − θ_m of the fragment whose turn
+    it is, over those there; Nesterov; a round later θ_m ← α·θ_m + (1 − α)·θ; who was away begins from θ."""
+    made = streaming_of(SHAPES)
+    made = replace(made, alpha=0.25, algorithm=Algorithm(Nesterov(0.4, 0.9)))
+    if coded:
+        made = replace(made, algorithm=Algorithm(Nesterov(0.4, 0.9), E3M0()))
+    fragments = [next(p for p, members in enumerate(made.fragments) if i in members) for i in range(3)]
+    assert sorted(fragments) == [0, 1, 2] and (made.steps, made.delay) == (3, 1)
+    traced = stream_programs(made, SHAPES, SHARDS)
+    merge, compress, outer = (Executor(p) for p in (traced.merge, traced.compress, traced.outer))
+    empty = [torch.zeros_like(t) for wire in traced.wires for t in wire]
+    optima = [randoms(k) for k in range(SHARDS)]
+    past, own = [randoms(50)] * 2, [randoms(50) for _ in range(SHARDS)]
+    state, wires = [torch.zeros(s) for s in SHAPES], [list(empty) for _ in range(SHARDS)]
+    theta = [[x.double().numpy() for x in randoms(50)]] * 2  # after the last two rounds
+    local = [[x.double().numpy() for x in randoms(50)] for _ in range(SHARDS)]
+    moments = [np.zeros(s) for s in SHAPES]
+    changed = []
+    for at in range(ROUNDS):
+        away = {1} if at == 4 else set()
+        base, done = past[0], torch.tensor(at, dtype=torch.int32)
+        for k in set(range(SHARDS)) - away:
+            here = torch.tensor(not (at == 5 and k == 1))
+            began = merge.step([*own[k], *base, here, done], CONTEXT)[:3]
+            own[k] = [p - 0.2 * (p - o) for p, o in zip(began, optima[k], strict=True)]
+            wires[k] = compress.step([*base, *own[k], *wires[k], done], CONTEXT)[6:-1]
+            for i in range(3):
+                if at == 5 and k == 1:
+                    local[k][i] = theta[0][i]
+                elif at > 1 and fragments[i] == (at - 1) % 3:  # sent at the end of round at − 2
+                    local[k][i] = 0.25 * local[k][i] + 0.75 * theta[0][i]
+                local[k][i] = local[k][i] - 0.2 * (local[k][i] - optima[k][i].double().numpy())
+                assert np.allclose(own[k][i].double().numpy(), local[k][i], atol=2e-5), (at, k, i)
+        there = [torch.tensor(k not in away) for k in range(SHARDS)]
+        sent = [t for wire in wires for t in wire]
+        after = outer.step([*past[1], *state, done, *sent, *there], CONTEXT)
+        past, state, counted = [past[1], list(after[:3])], list(after[3:6]), after[6]
+        assert int(counted) == at + 1
+        now, turn = list(theta[1]), fragments.index((at + 1) % 3)
+        deltas = [theta[0][turn] - local[k][turn] for k in range(SHARDS) if k not in away]
+        mean = sum(map(nearest, deltas) if coded else deltas) / len(deltas)
+        moments[turn] = 0.9 * moments[turn] + mean
+        now[turn] = now[turn] - 0.4 * (mean + 0.9 * moments[turn])
+        theta = [theta[1], now]
+        changed.append(turn)
+        for i in range(3):
+            assert np.allclose(past[1][i].double().numpy(), now[i], atol=2e-5), (at, i)
+            same = torch.equal(past[1][i], past[0][i])
+            assert same == (i != turn), (
+                "only the fragment whose turn it is moves, and the others keep all bits"
+            )
+    assert changed[:3] == changed[3:6] and sorted(changed[:3]) == [0, 1, 2]
+
+
+def test_fragments_have_about_as_many_elements_and_one_parameter_is_refused() -> None:
+    made = streaming_of([(100,), (10,), (60,), (50,), (40,), (3,)])
+    assert made.fragments == ((0,), (1, 4, 5), (2,), (3,)) and made.steps == 4
+    assert {made.sent(t)[0] for t in range(1, 5)} == {0, 1, 2, 3}, "one a round"
+    with pytest.raises(Stop, match="one parameter"):
+        streaming_of([(8,)])
+
+
+@pytest.mark.slow
+def test_the_market_gives_its_bits_also_after_an_absence(day: MarketDay, tmp_path: Path) -> None:
+    """Five rounds; in the second a shard is not there, and begins the third from θ."""
+    changes = {"min_shards": 1, "task_time": 120, "straggler_time": 500, "outer_time": 20}
+    changes |= {"max_unsettled": 4, "solver_stake": 270}
+    job_id = day.post(recipe_files("streaming"), rounds=5, **changes)
+    staffed(day)
+    job = day.market_state.jobs[job_id].view
+    assert len(job.terms.loops) == 3 and job.terms.links[1].lag == 2
+    assert [x.origin for x in job.terms.links].count(Origin.PRESENT) == 1
+    assert day.run(lambda: day.market_state.jobs[job_id].view.progress.round == 1)
+    holders = [day.markets["client"].holder(job_id, k).solver for k in range(2)]
+    dead = holders.index(day.address("bob"))
+    del day.services["bob"]
+    assert day.run(lambda: day.market_state.jobs[job_id].view.progress.round == 2)
+    day.solver("carol")
+    assert day.run(day.closed(job_id)), day.events[-3:]
+    assert not day.market_state.games
+    expected = stream_alone(streaming(DiLoCo()), job.terms.seed, 5, {(1, dead)})
+    views = [day.market_state.view(entry) for entry in day.market_state.claims.values()]
+    seen = {(v.claim.kind, v.claim.round, v.claim.shard): list(v.roots) for v in views}
+    assert seen == expected.roots
+    found = day.fetch(job_id, tmp_path / "model")
+    assert all(torch.equal(x, y) for x, y in zip(found.values(), expected.theta, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("loop", "segment", "name"),
+    [pytest.param(0, 0, "w", marks=pytest.mark.slow), (2, 5, "wire.0")],
+)
+def test_one_bit_of_the_loops_beside_training_is_convicted(
+    day: MarketDay, loop: int, segment: int, name: str
+) -> None:
+    files = recipe_files("streaming")
+    slot = files.slot_names.index(name)
+    fault = NodeFault(0, files.tasks[loop].outputs[slot], 1)
+    finding, view = convicted(day, partial(FaultySolver, plan=Plan(0, 0, fault, loop=loop)), 1, "streaming")
+    assert (view.claim.kind, view.claim.round) == (Kind.TASK, 0)
+    assert isinstance(finding, WrongSegment) and finding.segment == segment
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "round_"), [("base.w", 2), ("here", 1), ("rounds", 1)])
+def test_an_input_that_its_link_does_not_give_is_convicted(day: MarketDay, name: str, round_: int) -> None:
+    """θ of another round, a false presence, and another count: one move each."""
+    slot = recipe_files("streaming").slot_names.index(name)
+
+    def other(kind: Kind, at: int, shard: int, honest: Any) -> list[Tensor]:
+        state = list(honest(kind, at, shard))
+        if kind == Kind.TASK and at == round_:
+            state[slot] = ~state[slot] if name == "here" else state[slot] + 1
+        return state
+
+    patch = partial(WrongInputSolver, patch=other)
+    finding, view = convicted(day, patch, 2, "streaming", rounds=3)
+    assert isinstance(finding, WrongInput) and (finding.slot, view.claim.round) == (slot, round_)
+    assert not day.market_state.games, "a binding takes no game"
