@@ -15,6 +15,7 @@ from assay.jobfile.read import BadJobFile, CnnModel, Data, GptModel, JobFile, Ml
 from assay.protocol.errors import Stop
 from assay.training import datasets, models, recipe
 from assay.training.datasets import Dataset
+from assay.training.evaluation import check_passes, evaluation_job
 from assay.training.job import JobArtifacts, build_job
 from assay.training.losses import cross_entropy
 from assay.training.micro import MicroSteps
@@ -23,7 +24,7 @@ from assay.training.optimisers import AdamW, Lion, Optimiser, Sgd
 from assay.training.outer import DiLoCo
 from assay.training.precision import Precisions
 from assay.training.recipe import Recipe
-from assay.training.rounds import check_rounds
+from assay.training.rounds import EVALUATE, check_rounds
 from assay.training.schedules import Schedule
 
 
@@ -66,13 +67,17 @@ def optimiser_of(file: JobFile) -> Optimiser:
 def recipe_of(file: JobFile, made: Recipe | None = None) -> Recipe:
     """Module, loss, data and optimiser of any job; `made` is what a model of one's own gave already.
 
-    Raises Stop where the data cannot be read or does not fit, BadRecipe for a file that gives no recipe, and
-    BadJobFile where both the recipe and the job file name an optimiser or a precision, or neither.
+    An evaluation needs no optimiser. Raises Stop where the data cannot be read or does not fit, BadRecipe for
+    a file that gives no recipe, and BadJobFile where both the recipe and the job file name an optimiser or a
+    precision, or neither.
     """
     if not isinstance(file.model, OwnModel):
         model = models.build(config_of(file), file.training.seed)
         return Recipe(model, cross_entropy, _template_data(file), optimiser_of(file), precisions_of(file))
     made = made or recipe.load(file.model.source)
+    if file.outer.algorithm == EVALUATE:
+        _given_once(file, "a precision", made.precision, file.precision, "[precision]")
+        return replace(made, precision=made.precision or precisions_of(file))
     _given_once(file, "an optimiser", made.optimiser, file.optimiser, "[optimiser] and [schedule]")
     _given_once(file, "a precision", made.precision, file.precision, "[precision]")
     return replace(
@@ -143,9 +148,43 @@ def _described(made: Recipe, source: str | None) -> dict[str, Any]:
     return {"kind": "own", "name": Path(source or "").name}
 
 
+def _evaluation(file: JobFile, made: Recipe) -> JobArtifacts:
+    """The job that computes the loss of a model on its dataset. Raises Stop where the file says what an
+    evaluation has no use for."""
+    training, said = file.training, file.outer
+    if not isinstance(file.model, OwnModel):
+        raise Stop(
+            "a template's weights are its first ones, which nobody wants evaluated",
+            hint='give [model] source = "my_model.py:build", whose model has its weights loaded',
+        )
+    unused = {"learning_rate": said.learning_rate, "momentum": said.momentum}
+    unused |= {"accumulate": training.accumulate - 1, "micro_steps": training.micro_steps - 1}
+    if wrong := [name for name, value in unused.items() if value]:
+        raise Stop(
+            f"an evaluation trains nothing, and {', '.join(wrong)} would say how",
+            hint="write learning_rate = 0.0, momentum = 0.0, accumulate = 1 and micro_steps = 1",
+        )
+    check_rounds(said.algorithm, training.steps_per_round, training.segment_steps, training.min_shards)
+    records = len(made.dataset.records) // made.dataset.layout.record_size
+    steps = training.rounds * training.steps_per_round
+    check_passes(records, training.batch, training.shards, steps)
+    return evaluation_job(
+        made.model,
+        made.loss,
+        made.dataset,
+        batch=training.batch,
+        shards=training.shards,
+        seed=training.seed,
+        name=Path(file.model.source).name,
+        precisions=made.precision,
+    )
+
+
 def build(file: JobFile, own: Recipe | None = None) -> JobArtifacts:
     """Trace the job's step and make every file that it needs; `own` as in `recipe_of`. Raises Stop."""
     made, training = recipe_of(file, own), file.training
+    if file.outer.algorithm == EVALUATE:
+        return _evaluation(file, made)
     check_rounds(file.outer.algorithm, training.steps_per_round, training.segment_steps, training.min_shards)
     assert made.optimiser is not None, "recipe_of gives one"
     source = file.model.source if isinstance(file.model, OwnModel) else None

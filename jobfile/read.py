@@ -191,7 +191,7 @@ class PrecisionSection(_Section):
 
 class Outer(_Section):
     """What shards send and how the parameters follow, by its name in ``training.rounds``; the rate and the
-    momentum of its outer rule."""
+    momentum of its outer rule. "evaluate" trains nothing (``training.evaluation``)."""
 
     algorithm: Literal[
         "fedavg",
@@ -203,9 +203,11 @@ class Outer(_Section):
         "muloco",
         "demo",
         "sparseloco",
+        "diloco-late",
         "diloco-trimmed",
         "diloco-centred",
         "streaming",
+        "evaluate",
     ]
     learning_rate: Number
     momentum: Number

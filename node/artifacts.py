@@ -22,12 +22,13 @@ from assay.node.slots import (
     SlotFile,
     StoredState,
     decode_index,
+    read_slot,
     state_root_of,
     store_state,
 )
-from assay.numerics.encoding import EncodingError, from_bytes
+from assay.numerics.encoding import EncodingError
 from assay.program import isa
-from assay.program.execute import TORCH_DTYPES, Records
+from assay.program.execute import Records
 from assay.program.hashing_threads import tensor_root
 from assay.program.isa import DType, MalformedProgram, Node, Program
 from assay.program.validate import measure, validate
@@ -38,7 +39,7 @@ from assay.protocol.params import MAX_LOOPS
 from assay.protocol.ports import RAW, Blocks
 from assay.protocol.types import NO_SLOT, Kind, Link, Loop, Origin, ProgramRef, Terms
 
-JOB_SCHEMA = "assay/job/3"
+JOB_SCHEMA = "assay/job/4"
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_NAME_CHARS = 256
 MAX_NESTING = 16
@@ -335,7 +336,7 @@ def _state(blocks: Blocks, entry: dict[str, Any], what: str, program: Program, r
 
 def _slot(blocks: Blocks, slot: SlotFile, node: Node, what: str) -> Tensor:
     try:
-        tensor = from_bytes(blocks.read_file(slot.cid, node.bytes), TORCH_DTYPES[node.dtype], node.shape)
+        tensor = read_slot(blocks, slot, node)
     except EncodingError as error:
         raise _bad(f"{what} state: {error}") from error
     if tensor_root(tensor) != slot.root:

@@ -26,11 +26,11 @@ from assay.node.artifacts import (
     raw_cid,
 )
 from assay.node.slots import UNFETCHABLE, SlotFile, SlotReader, Slots, state_root_of, store_state
-from assay.program.isa import Program
+from assay.program.isa import Node, Program
 from assay.protocol.ports import Blocks
 from assay.protocol.types import ClaimId, ClaimView
 
-CHECKPOINT_SCHEMA = "assay/checkpoint/2"
+CHECKPOINT_SCHEMA = "assay/checkpoint/3"
 MAX_CID_CHARS = 128
 
 
@@ -178,15 +178,15 @@ class Published:
         at = 0
         for node, slot in zip(program.state, slots, strict=True):
             if self.reader.tensors([slot], [node]) == [None]:
-                holes = self._holes(slot, node.bytes, order, most)
+                holes = self._holes(slot, node, order, most)
                 spans += [range(at + hole.start, at + hole.stop) for hole in holes]
             at += node.bytes
         order.shuffle(spans)
         return Gap(end, tuple(spans[:most]) or whole)
 
-    def _holes(self, slot: SlotFile, size: int, order: Random, most: int) -> Sequence[range]:
-        """What is missing of a slot's file: all of it where it is there and not what it should be."""
+    def _holes(self, slot: SlotFile, node: Node, order: Random, most: int) -> Sequence[range]:
+        """The bytes of a slot that its file lacks: all where it is there and not what it should be."""
         found: list[range] = []
         with suppress(*UNFETCHABLE):
-            found = self.blocks.holes(slot.cid, size, order, most)
-        return found or [range(size)]
+            found = self.blocks.holes(slot.cid, slot.file_bytes(node), order, most)
+        return [slot.bytes_of(hole, node) for hole in found] or [range(node.bytes)]

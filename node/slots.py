@@ -1,10 +1,11 @@
 """A state slot by slot: where each slot's bytes are, and the tensors that this process has at hand.
 
 Contract: a state is published as an index (docs/formats.md, F3.3): for each slot its tensor root and the CID
-of a file with its bytes. A slot that has not changed is the same file, so it is neither stored nor sent
-twice. A tensor that `SlotReader` returns has the root that its entry says; a file that has not is refused, by
-name, and counts as missing. Not guaranteed: that an entry belongs to any state; ``node.checkpoints`` leads
-its roots to the state root that a claim committed to.
+of a file with its bytes, or with its whole numbers packed to the bits that they need. A slot that has not
+changed is the same file, so it is neither stored nor sent twice. A tensor that `SlotReader` returns has the
+root that its entry says; a file that has not is refused, by name, and counts as missing. Not guaranteed: that
+an entry belongs to any state; ``node.checkpoints`` leads its roots to the state root that a claim committed
+to.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 
 from torch import Tensor
 
 from assay.numerics.encoding import EncodingError, from_bytes, to_bytes
+from assay.numerics.packed import HEADER_BYTES, MAX_WIDTH, packed, packed_bytes, unpacked, width
 from assay.program import hashing_threads
 from assay.program.execute import TORCH_DTYPES
-from assay.program.isa import MAX_SLOTS, Node
+from assay.program.isa import MAX_SLOTS, DType, Node
 from assay.program.state import begin_tree
 from assay.protocol import trees
 from assay.protocol.errors import (
@@ -39,7 +42,7 @@ log = logging.getLogger(__name__)
 
 UNFETCHABLE = (BlockNotFound, CorruptBlock, PeerUnreachable, BlockTooLarge, BadCid, BadFile)
 ROOT_BYTES, CID_BYTES = 32, 36
-ENTRY_BYTES = ROOT_BYTES + CID_BYTES
+ENTRY_BYTES = ROOT_BYTES + 1 + CID_BYTES
 MAX_INDEX_BYTES = MAX_SLOTS * ENTRY_BYTES
 PARALLEL = 4
 """Slots of one state that are fetched at the same time."""
@@ -49,10 +52,24 @@ _HEADS = tuple(bytes((1, codec, 0x12, 0x20)) for codec in _CODECS)
 
 @dataclass(frozen=True, slots=True)
 class SlotFile:
-    """A slot's tensor root (32 bytes) and the CID of its file; "" where nobody says."""
+    """A slot's tensor root (32 bytes), the CID of its file ("" where nobody says), and the bits that a number
+    has in it: 0 where the file is the slot's bytes as they are."""
 
     root: bytes
     cid: str
+    bits: int = 0
+
+    def file_bytes(self, node: Node) -> int:
+        """Length of its file, as the slot that `node` is."""
+        return packed_bytes(prod(node.shape), self.bits) if self.bits else node.bytes
+
+    def bytes_of(self, span: range, node: Node) -> range:
+        """Which bytes of the slot a span of bytes of its file holds."""
+        if not self.bits:
+            return span
+        first = max(span.start - HEADER_BYTES, 0) * 8 // self.bits
+        last = -(-max(span.stop - HEADER_BYTES, 0) * 8 // self.bits)
+        return range(4 * first, min(4 * max(last, first + 1), node.bytes))
 
 
 Slots = tuple[SlotFile, ...]
@@ -74,7 +91,7 @@ def cid_bytes(text: str) -> bytes:
 
 def encode_index(slots: Sequence[SlotFile]) -> bytes:
     """The index file of a state."""
-    return b"".join(slot.root + cid_bytes(slot.cid) for slot in slots)
+    return b"".join(slot.root + bytes([slot.bits]) + cid_bytes(slot.cid) for slot in slots)
 
 
 def decode_index(data: bytes, count: int) -> Slots:
@@ -83,10 +100,12 @@ def decode_index(data: bytes, count: int) -> Slots:
         raise ValueError(f"an index of {count} slots has {count * ENTRY_BYTES} bytes, given {len(data)}")
     found = []
     for at in range(0, len(data), ENTRY_BYTES):
-        root, body = data[at : at + ROOT_BYTES], data[at + ROOT_BYTES : at + ENTRY_BYTES]
-        if body[:4] not in _HEADS:
+        root, bits, body = data[at : at + ROOT_BYTES], data[at + ROOT_BYTES], data[at : at + ENTRY_BYTES]
+        if body[-CID_BYTES:][:4] not in _HEADS:
             raise ValueError(f"slot {at // ENTRY_BYTES} names no CID of a block")
-        found.append(SlotFile(root, cid_text(body)))
+        if bits > MAX_WIDTH:
+            raise ValueError(f"slot {at // ENTRY_BYTES} is packed to {bits} bits, at most {MAX_WIDTH} are")
+        found.append(SlotFile(root, cid_text(body[-CID_BYTES:]), bits))
     return tuple(found)
 
 
@@ -109,10 +128,28 @@ def store_state(blocks: Blocks, state: Sequence[Tensor]) -> StoredState:
     """Store a state's slots and its index; it is hashed meanwhile. Equal slots are one file."""
     tree = begin_tree(state)
     with blocks.together():
-        cids = [blocks.add_file(bytes(to_bytes(x))) for x in state]
+        widths = [width(x) for x in state]
+        cids = [
+            blocks.add_file(packed(x, bits) if bits else bytes(to_bytes(x)))
+            for x, bits in zip(state, widths, strict=True)
+        ]
         roots = tree()
-        slots = tuple(SlotFile(root, cid) for root, cid in zip(roots.levels[0], cids, strict=True))
+        slots = tuple(map(SlotFile, roots.levels[0], cids, widths))
         return StoredState(roots.root, blocks.add_file(encode_index(slots)), slots)
+
+
+def read_slot(blocks: Blocks, slot: SlotFile, node: Node) -> Tensor:
+    """The tensor in a slot's file, which need not have its root. Raises EncodingError for a file that is not
+    the one form of its tensor, and what `read_file` raises."""
+    if slot.bits and node.dtype != DType.I32:
+        raise EncodingError(f"it is packed to {slot.bits} bits and has dtype {node.dtype.name}")
+    data = blocks.read_file(slot.cid, slot.file_bytes(node))
+    if slot.bits:
+        return unpacked(data, slot.bits, node.shape)
+    tensor = from_bytes(data, TORCH_DTYPES[node.dtype], node.shape)
+    if bits := width(tensor):
+        raise EncodingError(f"its numbers take {bits} bits, and it is not packed")
+    return tensor
 
 
 class TensorCache:
@@ -170,7 +207,7 @@ class SlotReader:
     def missing_bytes(self, slots: Sequence[SlotFile], nodes: Sequence[Node]) -> int:
         """Bytes of those slots that are neither in memory nor begun to be held here, each file once."""
         absent = {
-            slot.cid or slot.root.hex(): node.bytes
+            slot.cid or slot.root.hex(): slot.file_bytes(node)
             for slot, node in zip(slots, nodes, strict=True)
             if self._cache.get(slot.root, node) is None and not (slot.cid and self._has(slot.cid))
         }
@@ -204,9 +241,7 @@ class SlotReader:
         if not slot.cid:
             return None
         try:
-            tensor = from_bytes(
-                self.blocks.read_file(slot.cid, node.bytes), TORCH_DTYPES[node.dtype], node.shape
-            )
+            tensor = read_slot(self.blocks, slot, node)
         except UNFETCHABLE:
             return None
         except EncodingError as error:

@@ -2,9 +2,8 @@
 
 Contract: ``words(x)`` equals ``abi.encode(x)`` for the structs of ``Types.sol`` and ``ICourt.sol``, of whose
 fields some may be arrays of static structs, ``decode`` is its inverse, and ``as_tuple`` is the nested tuple
-that an ABI encoder takes.
-A struct's fields stand in one place, its dataclass in ``protocol.types``. Hashing these words
-(Keccak-256) is the caller's business: the standard library has no Keccak.
+that an ABI encoder takes. A struct's fields stand in one place, its dataclass in ``protocol.types``. Hashing
+these words (Keccak-256) is the caller's business: the standard library has no Keccak.
 """
 
 from __future__ import annotations

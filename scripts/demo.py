@@ -2,8 +2,8 @@
 caught and slashed on chain, and the model is fetched and checked.
 
 Usage: demo.py [--json] [--quick] [--open] [--data PATH] [--home FOLDER]; the environment variables DATA and
-OPEN do as --data and --open.
-Exit status 0 only if all of it happened. It is ``assay devnet scenario run one-ulp`` in a folder of its own.
+OPEN do as --data and --open. Exit status 0 only if all of it happened. It is ``assay devnet scenario run
+one-ulp`` in a folder of its own.
 """
 
 from __future__ import annotations

@@ -176,13 +176,15 @@ class CentredClip:
 @dataclass(frozen=True)
 class Algorithm:
     """A coding, its error feedback e = feedback·e + gain·Δ (None: gain·Δ is sent and forgotten), a mean and a
-    rule."""
+    rule; `late`: how many rounds older the θ is that a shard begins from than the one that its change goes
+    against."""
 
     rule: Rule = field(default_factory=Nesterov)
     coding: Coding = field(default_factory=Whole)
     feedback: float | None = None
     gain: float = 1.0
     mean: Mean = field(default_factory=Average)
+    late: int = 0
 
     def compress(
         self, base: Tensor, theta: Tensor, residual: Tensor | None
@@ -217,6 +219,7 @@ RECIPES: dict[str, Algorithm] = {
     "sparseloco": Algorithm(
         OuterSgd(), Largest(64, 64, cosine=False, values=Bins(2)), feedback=0.95, mean=MedianNorm()
     ),
+    "diloco-late": Algorithm(Nesterov(), E3M0(), feedback=1.0, late=1),
     "diloco-trimmed": Algorithm(Nesterov(), mean=Trimmed()),
     "diloco-centred": Algorithm(Nesterov(), mean=CentredClip()),
 }

@@ -3,7 +3,8 @@
 Contract: a coding maps f32 x of any shape to the tensors of its wire and back: `decode(encode(x), x.shape)`
 is what every receiver sees, and the sender too, so that its residual x − decode(...) is exact by
 construction. Everything is ordinary PyTorch of operations that lower, so a program's wire has the same bits
-everywhere. `bits` is the wire's length in bits for n elements, packed; codes travel as i32 in a program.
+everywhere. `bits` is the wire's length in bits for n elements, packed; codes are i32 in a program, and packed
+in a state's files (``numerics.packed``).
 
 Sources: E3M0 with a scale a block, Streaming DiLoCo, Douillard and others 2025; u8 and 2 bits with a table of
 bin means, PRIME (Jaghouar and others 2024) and SparseLoCo (Sarfi and others 2025); chunked DCT with the

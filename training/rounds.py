@@ -37,7 +37,9 @@ from assay.training.streaming import stream_round, streaming_of
 STREAMING = "streaming"
 """The one that sends a part of the parameters a round."""
 NAMES = (*RECIPES, STREAMING)
-"""What a job file may name."""
+"""What a job file may name to train by."""
+EVALUATE = "evaluate"
+"""What it names where nothing is trained: ``training.evaluation``."""
 WHOLE = "diloco"
 """The one whose tasks are one loop: parameters travel as they are."""
 ONE_STEP = frozenset({"demo"})
@@ -66,7 +68,7 @@ class Round:
 
 def loops_of(name: str) -> int:
     """Loops of a task under this algorithm."""
-    return {WHOLE: 1, STREAMING: 3}.get(name, 2)
+    return {WHOLE: 1, EVALUATE: 1, STREAMING: 3}.get(name, 2)
 
 
 def algorithm_of(name: str, lr: float, momentum: float) -> Algorithm:
@@ -160,7 +162,7 @@ def coded_round(
         placed(train, slots, range(train.slots), params),
         placed(made.compress, slots, [*own, *beyond], params),
     )
-    base = Link(Origin.OUT, Kind.OUTER, 1, params, 1, 0, 0, NO_SLOT)
+    base = Link(Origin.OUT, Kind.OUTER, 1 + algorithm.late, params, 1, 0, 0, NO_SLOT)
     scratch = Link(Origin.GENESIS, Kind.TASK, 0, wire, 1, 0, 0, 0)
     links = [base, own_link(rest), base, own_link(residuals), scratch]
     sent = Link(Origin.OUT, Kind.TASK, 0, wire, shards, len(slots) - wire, 0, NO_SLOT)

@@ -14,9 +14,7 @@ def constants(text):
 
 INV_LN2, LN2_HI, LN2_LO = constants("3ff71547652b82fe 3fe62e42fefa4000 bd48432a1b0e2634")  # A20
 SQRT_HALF_BITS = 0x3FE6A09E667F3BCD
-TWO_OVER_PI, PIO2_1, PIO2_2, PIO2_3 = constants(
-    "3fe45f306dc9c883 3ff921fb60000000 be6777a5c0000000 bcdee59d9cceba40"
-)
+TWO_OVER_PI, P1, P2, P3 = constants("3fe45f306dc9c883 3ff921fb60000000 be6777a5c0000000 bcdee59d9cceba40")
 E = constants(
     "3ff0000000000000 3fe0000000000000 3fc55555555520ac 3fa55555555539f4 3f8111111218178f"
     " 3f56c16c17a557d2 3f2a0199affe849b 3efa019b293c4657 3ec72db479f9755c 3e9289865e53815d"
@@ -138,7 +136,7 @@ def circular(x, cosine):  # A26
     a = magnitude(x).astype(F64)
     a = np.where(a < 2.0**29, a, 0.0)
     k = np.rint(a * TWO_OVER_PI)
-    r = ((a - k * PIO2_1) - k * PIO2_2) - k * PIO2_3
+    r = ((a - k * P1) - k * P2) - k * P3
     z = r * r
     sine, cos = r + r * (horner(z, S) * z), 1.0 + horner(z, C) * z
     quadrant = k.astype(I64) & 3

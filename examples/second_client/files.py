@@ -6,6 +6,7 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.request import urlopen
 
+import numpy as np
 from Crypto.Hash import keccak
 
 
@@ -105,6 +106,15 @@ def read_inner(block):
     return children
 
 
+def unpacked(data, bits, count):
+    """The bytes of `count` whole numbers that are packed to so many bits each (F3.5)."""
+    need(bits <= 16 and len(data) == 4 + -(-count * bits // 8), "packed numbers of another length")
+    spread = np.unpackbits(np.frombuffer(data[4:], np.uint8), count=count * bits, bitorder="little")
+    codes = spread.reshape(count, bits).astype(np.int64) @ (1 << np.arange(bits))
+    need(codes.min() == 0 and max(int(codes.max()).bit_length(), 1) == bits, "another packing than the least")
+    return (codes + int.from_bytes(data[:4], "little", signed=True)).astype("<i4").tobytes()
+
+
 class Blocks:
     """Blocks of folders (F2.5) and gateways (F2.6), hashed before they are believed."""
 
@@ -131,14 +141,16 @@ class Blocks:
         need(len(data) <= size, "a file that is too long")
         return data
 
-    def state(self, cid, root, nodes):
+    def state(self, cid, root, sizes):
         """The bytes of each slot of a state, by its index, led to the state's root (F3.3)."""
-        index = self.file(cid, 68 * len(nodes))
-        slots = [index[at : at + 68] for at in range(0, len(index), 68)]
-        need(len(index) == 68 * len(nodes), "an index of another length")
+        index = self.file(cid, 69 * len(sizes))
+        need(len(index) == 69 * len(sizes), "an index of another length")
+        parts, slots = [], [index[at : at + 69] for at in range(0, len(index), 69)]
         need(tree_root([slot[:32] for slot in slots]) == root, "an index of another state")
-        parts = [self.file(cid_of(s[36:], s[33]), node.bytes) for s, node in zip(slots, nodes, strict=True)]
-        need([tensor_root(part) for part in parts] == [slot[:32] for slot in slots], "another tensor")
+        for slot, size in zip(slots, sizes, strict=True):
+            data = self.file(cid_of(slot[37:], slot[34]), size)
+            parts.append(unpacked(data, slot[32], size // 4) if slot[32] else data)
+            need(tensor_root(parts[-1]) == slot[:32], "another tensor")
         return parts
 
     def _below(self, cid, size, depth, tsize=None):

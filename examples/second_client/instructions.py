@@ -22,10 +22,6 @@ class Node:
     inputs: tuple
     attrs: tuple
 
-    @property
-    def bytes(self):
-        return prod(self.shape) * DTYPES[self.dtype].itemsize
-
 
 @dataclass
 class Program:

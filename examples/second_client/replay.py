@@ -5,11 +5,12 @@ import struct
 from collections import Counter
 from dataclasses import dataclass, field
 from hashlib import sha256
+from math import prod
 
 import numpy as np
 from files import Missing, Wrong, canonical, cid_of, keccak256, need, struct_of, tensor_root
 from files import tree_root as root_of
-from instructions import Context, decode, slot_roots, step
+from instructions import DTYPES, Context, decode, slot_roots, step
 
 TASK, OUTER = 0, 1
 OWN, OUT, GENESIS, PRESENT = range(4)
@@ -91,7 +92,7 @@ class Job:
         body = (self.folder / "manifest.json").read_bytes()
         need(sha256(body).digest() == t["manifest"], "the receipt's manifest is another")
         self.manifest = canonical(body)
-        need(self.manifest["schema"] == "assay/job/3", "a manifest of another format")
+        need(self.manifest["schema"] == "assay/job/4", "a manifest of another format")
         self.programs = [self._programs("inner", TASK, "slots"), self._programs("outer", OUTER, "outerSlots")]
         size = t["records"] * t["recordSize"]
         raw = self.blocks.file(self.manifest["dataset"]["cid"], size) if size else b""
@@ -100,10 +101,8 @@ class Job:
         root = root_of([sha256(b"\0" + record).digest() for record in records]) if records else bytes(32)
         need(root == t["datasetRoot"], "another dataset")
         self.dataset = np.frombuffer(raw, np.uint8).reshape(t["records"], t["recordSize"])
-        self.genesis = [
-            self._fetched(programs[0], self.manifest[name]["cid"], t[f"{name}Root"])
-            for name, programs in zip(("genesis", "outerGenesis"), self.programs, strict=True)
-        ]
+        places = zip(self.programs, ("genesis", "outerGenesis"), strict=True)
+        self.genesis = [self._fetched(p[0], self.manifest[x]["cid"], t[x + "Root"]) for p, x in places]
 
     def _programs(self, name, kind, slots):
         found, t = [], self.terms
@@ -118,7 +117,8 @@ class Job:
         return found
 
     def _fetched(self, program, cid, root):
-        return program.load(self.blocks.state(cid, root, program.nodes[: program.slots]))
+        sizes = [prod(x.shape) * DTYPES[x.dtype].itemsize for x in program.nodes[: program.slots]]
+        return program.load(self.blocks.state(cid, root, sizes))
 
     def stood(self, place, before):
         """The claim that stood at a place when claim number `before` was committed; None: it is missing."""
@@ -127,10 +127,9 @@ class Job:
 
     def passed(self, claim):
         """Whether it was ever accepted: an outer claim at once, a task when its seats are over (4.3, 4.7)."""
-        if claim.kind == OUTER or claim.status["phase"] in (ACCEPTED, SETTLED):
-            return True
+        accepted = claim.kind == OUTER or claim.status["phase"] in (ACCEPTED, SETTLED)
         over = all(vote["revealed"] or vote["gone"] for vote in claim.votes)
-        return over and claim.status["seed"] != bytes(32)
+        return accepted or (over and claim.status["seed"] != bytes(32))
 
     def input_of(self, claim):
         """The state that a claim must start from (4.4)."""
@@ -166,7 +165,7 @@ class Job:
         leaf %= len(claim.roots)
         if leaf not in claim.states:
             listed = canonical(self.blocks.get(cid_of(claim.manifest))[1])
-            need(listed["schema"] == "assay/checkpoint/2", "a checkpoint manifest of another format")
+            need(listed["schema"] == "assay/checkpoint/3", "a checkpoint manifest of another format")
             need(listed["states"][leaf], "a state that is not published")
             program = self.programs[claim.kind][0]
             claim.states[leaf] = self._fetched(program, listed["states"][leaf], claim.roots[leaf])

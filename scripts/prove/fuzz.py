@@ -145,6 +145,8 @@ def market_targets() -> dict[str, Target]:
     from assay.chain.eth import abi, shapes
     from assay.node.artifacts import BadManifest, parse_canonical
     from assay.node.slots import ENTRY_BYTES, SlotFile, decode_index, encode_index
+    from assay.numerics.encoding import EncodingError
+    from assay.numerics.packed import HEADER_BYTES, packed, unpacked
     from assay.protocol import bounded_json
     from assay.protocol.encoding import decode
     from assay.protocol.types import Claim, ClaimStatus, Terms, Vote
@@ -176,6 +178,11 @@ def market_targets() -> dict[str, Target]:
     def index(data: bytes) -> None:
         assert encode_index(decode_index(data, len(data) // ENTRY_BYTES)) == data
 
+    def numbers(data: bytes) -> None:
+        bits, body = data[0] % 18, data[1:]
+        count = max((len(body) - HEADER_BYTES) * 8 // max(bits, 1), 1)
+        assert packed(unpacked(body, bits, (count,)), bits) == body
+
     slots = encode_index([SlotFile(bytes(32), str(Cid.of(b"slot")))] * 2)
     canonical = b'{"schema":"assay/job/1","x":[1,2]}'
     return {
@@ -187,6 +194,7 @@ def market_targets() -> dict[str, Target]:
         "abi-log": Target(log, (abi.MalformedData, IndexError), (bytes(97), bytes(1025))),
         "struct": Target(struct, (ValueError, IndexError), tuple(bytes([i]) + bytes(1024) for i in range(4))),
         "rpc-answer": Target(answer, (ValueError, IndexError), (b"\x01" + block, b"\x00[]")),
+        "packed": Target(numbers, (EncodingError, IndexError), (b"\x04\xf9\xff\xff\xff\xe0\x78",)),
         "state-index": Target(index, (ValueError,), (slots,)),
     }
 
@@ -241,7 +249,16 @@ def local_targets() -> dict[str, Target]:
 ROOMS: dict[Callable[[], dict[str, Target]], tuple[str, ...]] = {
     storage_targets: ("cid-text", "cid-bytes", "varint", "dag-node", "dag-file", "file", "car"),
     gateway_target: ("gateway",),
-    market_targets: ("json", "canonical", "abi-result", "abi-log", "struct", "rpc-answer", "state-index"),
+    market_targets: (
+        "json",
+        "canonical",
+        "abi-result",
+        "abi-log",
+        "struct",
+        "rpc-answer",
+        "state-index",
+        "packed",
+    ),
     local_targets: ("program-node", "program", "record", "job-file", "typed"),
 }
 NAMES = tuple(name for names in ROOMS.values() for name in names)

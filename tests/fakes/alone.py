@@ -66,8 +66,9 @@ def recipe_alone(
     residuals = [[torch.zeros(WIDTH)] * fed for _ in range(shards)]
     state = [torch.zeros(WIDTH) for _ in range(made.outer.slots - 1 - shards * (len(empty) + 1))]
     found = Alone([tiny.genesis[0]])
+    past = [found.theta] * (1 + algorithm.late)
     for round_ in range(rounds):
-        sent, base = [], found.theta
+        sent, base = [], past[0]
         for shard in range(shards):
             if (round_, shard) in (absent or ()):
                 sent += empty
@@ -84,9 +85,10 @@ def recipe_alone(
             found.roots[Kind.TASK, round_, shard] = [state_root(x) for x in whole]
             sent += packed[2 + fed :]
         here = [torch.tensor((round_, shard) not in (absent or ())) for shard in range(shards)]
-        before = [*base, *state, *sent, *here]
+        before = [*found.theta, *state, *sent, *here]
         after = list(outer.step(before, StepContext(None, seed, 0, round_)))
         found.theta, state = after[:1], after[1 : 1 + len(state)]
+        past = [*past[1:], found.theta]
         found.roots[Kind.OUTER, round_, 0] = [state_root(before), state_root(after)]
     return found
 

@@ -31,8 +31,8 @@ SIZES = dict.fromkeys(ONE_STEP, (1, 1))
 """Steps of a round and of a segment, where they are not the tiny job's."""
 SHARDS = {"diloco-trimmed": 3}
 """Of which one is left when the least and the greatest are cut off."""
-ROUNDS = {STREAMING: 4}
-"""Of which the last two mix in what came of the first two."""
+ROUNDS = {STREAMING: 4, "diloco-late": 3}
+"""Of which the last ones begin from what came of the first ones."""
 
 
 class LyingCompressor(CheatingSolver):

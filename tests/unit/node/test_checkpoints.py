@@ -14,11 +14,23 @@ import torch
 from assay.node.artifacts import BadManifest, canonical_json, load_job
 from assay.node.audit import attest, audit_claim, audit_input
 from assay.node.checkpoints import Checkpoint, publish_checkpoints, read_checkpoints
-from assay.node.slots import ENTRY_BYTES, MAX_INDEX_BYTES, SlotFile, decode_index, encode_index, store_state
+from assay.node.slots import (
+    ENTRY_BYTES,
+    MAX_INDEX_BYTES,
+    SlotFile,
+    SlotReader,
+    decode_index,
+    encode_index,
+    read_slot,
+    store_state,
+)
 from assay.node.states import Known, StateProvider, open_state_provider
 from assay.node.work import Work
-from assay.numerics.encoding import to_bytes
+from assay.numerics.encoding import EncodingError, to_bytes
+from assay.numerics.packed import packed
+from assay.program.isa import DType, Node, Op
 from assay.program.state import state_root
+from assay.protocol.errors import BlockTooLarge
 from assay.protocol.types import ClaimView, JobId, Kind, Phase
 from tests.fakes.blocks import FakeBlocks, Network, cid_of
 from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH
@@ -26,6 +38,9 @@ from tests.fakes.market_day import MarketDay
 
 PARAMS, STATE = 4 * WIDTH, 8 * WIDTH + 4
 """Bytes of the parameters and of an inner state of ``tests.fakes.jobs``."""
+
+
+TYPES = (DType.I32, DType.F32, DType.I32, DType.I32)
 
 
 class Counting(FakeBlocks):
@@ -94,22 +109,87 @@ def test_a_slot_that_has_not_changed_is_the_same_file() -> None:
 def test_an_index_is_read_as_it_was_written_and_no_other() -> None:
     slots = [SlotFile(sha256(bytes([i])).digest(), cid_of(bytes([i]))) for i in range(3)]
     data = encode_index(slots)
-    assert decode_index(data, 3) == tuple(slots) and len(data) == 3 * 68
-    for wrong in (data[:-1], data + b"\0", data[:32] + b"\2" + data[33:]):
+    slots[1] = replace(slots[1], bits=12)
+    data = encode_index(slots)
+    assert decode_index(data, 3) == tuple(slots) and len(data) == 3 * 69
+    for wrong in (data[:-1], data + b"\0", data[:33] + b"\2" + data[34:], data[:32] + b"\x11" + data[33:]):
         with pytest.raises(ValueError, match="slot"):
             decode_index(wrong, 3)
     with pytest.raises(ValueError, match="CID"):
         encode_index([replace(slots[0], cid=slots[0].cid.upper())])
 
 
+CODES = torch.arange(40_000, dtype=torch.int32).remainder(15) - 7
+"""As a wire's 4 bits."""
+
+
+def test_whole_numbers_are_stored_in_the_bits_that_they_need() -> None:
+    blocks = FakeBlocks(Network())
+    state = [
+        CODES,
+        torch.arange(9.0),
+        torch.zeros(3_000, dtype=torch.int32),
+        torch.tensor(5, dtype=torch.int32),
+    ]
+    stored = store_state(blocks, state)
+    nodes = [
+        Node(Op.STATE, d, tuple(x.shape), (), (i,)) for i, (d, x) in enumerate(zip(TYPES, state, strict=True))
+    ]
+    lengths = [len(blocks.read_file(slot.cid, 1 << 20)) for slot in stored.slots]
+    assert lengths == [slot.file_bytes(n) for slot, n in zip(stored.slots, nodes, strict=True)]
+    assert [slot.bits for slot in stored.slots] == [4, 0, 1, 0] and lengths == [20_004, 36, 379, 4]
+    assert stored.root == state_root(state), "roots are over the numbers"
+    reader = SlotReader(FakeBlocks(blocks.network), 1 << 20)
+    assert reader.missing_bytes(stored.slots, nodes) == sum(lengths)
+    slots = reader.index(stored.cid, 4)
+    assert slots == stored.slots
+    found = reader.tensors(slots, nodes)
+    assert all(x is not None and torch.equal(x, y) for x, y in zip(found, state, strict=True))
+
+
+def test_attack_43_a_slots_file_of_another_form_is_refused() -> None:
+    """Not packed, packed to more bits than it needs, or packed though its numbers are none: all are the right
+    tensor to whoever is not strict."""
+    blocks = FakeBlocks(Network())
+    node, other = (Node(Op.STATE, d, (40_000,), (), (0,)) for d in (DType.I32, DType.F32))
+    (good,) = store_state(blocks, [CODES]).slots
+    plain = blocks.add_file(bytes(to_bytes(CODES)))
+    wide = packed(CODES, 4)[:4] + packed(CODES + 7, 5)[4:]
+    wrong = [
+        (replace(good, cid=plain, bits=0), node),
+        (replace(good, bits=5, cid=blocks.add_file(wide)), node),
+    ]
+    wrong += [(good, other), (replace(good, bits=3), node), (replace(good, bits=0), node)]
+    assert torch.equal(read_slot(blocks, good, node), CODES)
+    for slot, as_node in wrong:
+        with pytest.raises((EncodingError, BlockTooLarge)):
+            read_slot(blocks, slot, as_node)
+        assert SlotReader(blocks, 1 << 20).tensors([slot], [as_node]) == [None]
+
+
+def test_a_hole_in_a_packed_file_is_led_to_the_bytes_of_the_slot() -> None:
+    node = Node(Op.STATE, DType.I32, (40_000,), (), (0,))
+    slot = SlotFile(bytes(32), "", 12)
+    assert slot.file_bytes(node) == 60_004
+    assert slot.bytes_of(range(60_004), node) == range(160_000)
+    assert slot.bytes_of(range(7), node) == range(8), "the least number, and two codes"
+    assert slot.bytes_of(range(4, 5), node) == range(4) and slot.bytes_of(range(5, 6), node) == range(8)
+    assert slot.bytes_of(range(60_003, 60_004), node) == range(159_996, 160_000)
+    assert replace(slot, bits=0).bytes_of(range(5, 6), node) == range(5, 6)
+    for start in range(0, 60_000, 997):
+        held = slot.bytes_of(range(start, start + 10), node)
+        bits = range(max(start - 4, 0) * 8, max(start + 6, 0) * 8)
+        assert held.start <= bits.start // 12 * 4 and held.stop >= min(-(-bits.stop // 12) * 4, 160_000)
+
+
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ({"schema": "assay/checkpoint/1", "states": [{"cid": "x", "root": "00"}]}, "'assay/checkpoint/1'.*2"),
-        ({"schema": "assay/checkpoint/2", "states": [None, None]}, "last state"),
-        ({"schema": "assay/checkpoint/2", "states": ["x"]}, "does not list 2"),
-        ({"schema": "assay/checkpoint/2", "states": [{"cid": "x"}, "x"]}, "neither"),
-        ({"schema": "assay/checkpoint/2", "states": ["x", "x"], "more": 1}, "fields"),
+        ({"schema": "assay/checkpoint/1", "states": [{"cid": "x", "root": "00"}]}, "'assay/checkpoint/1'.*3"),
+        ({"schema": "assay/checkpoint/3", "states": [None, None]}, "last state"),
+        ({"schema": "assay/checkpoint/3", "states": ["x"]}, "does not list 2"),
+        ({"schema": "assay/checkpoint/3", "states": [{"cid": "x"}, "x"]}, "neither"),
+        ({"schema": "assay/checkpoint/3", "states": ["x", "x"], "more": 1}, "fields"),
     ],
 )
 def test_a_manifest_of_another_version_or_form_is_refused_and_says_why(body: Any, why: str) -> None:

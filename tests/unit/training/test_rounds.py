@@ -38,19 +38,22 @@ def day(tmp_path: Path) -> MarketDay:
     return MarketDay(tmp_path / "day")
 
 
-@pytest.mark.parametrize("name", ["diloco-4bit", "sparseloco"])
-def test_the_market_gives_the_recipes_bits(day: MarketDay, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "rounds"), [("diloco-4bit", 2), ("sparseloco", 2), ("diloco-late", 4)])
+def test_the_market_gives_the_recipes_bits(day: MarketDay, tmp_path: Path, name: str, rounds: int) -> None:
     rule = RULES.get(name, DiLoCo())
-    job_id = day.post(recipe_files(name), rounds=2)
+    job_id = day.post(recipe_files(name), rounds=rounds)
     terms = day.market_state.jobs[job_id].view.terms
     assert len(terms.loops) == 2 and terms.samples == 2 and terms.segments == 5
     staffed(day)
     assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
     assert not day.market_state.games
     found = day.fetch(job_id, tmp_path / "model")
-    (expected,) = recipe_alone(algorithm_of(name, rule.lr, rule.momentum), terms.seed, 2).theta
+    (expected,) = recipe_alone(algorithm_of(name, rule.lr, rule.momentum), terms.seed, rounds).theta
     assert torch.equal(found["w"], expected)
     assert not torch.equal(expected, tiny_files().genesis[0]), "something was learnt"
+    plain = replace(algorithm_of(name, rule.lr, rule.momentum), late=0)
+    at_once = torch.equal(expected, *recipe_alone(plain, terms.seed, rounds).theta)
+    assert at_once == (name != "diloco-late"), "a late change is another one"
 
 
 def test_an_absent_shard_has_no_part_in_the_sum(day: MarketDay, tmp_path: Path) -> None:

@@ -1,0 +1,153 @@
+"""A model's loss on a dataset, computed by the market: an evaluation as a job.
+
+Contract: a round is one pass of every shard over records of its own: step t of shard k reads the records from
+(t·K + k)·B on, B a step, each record once. A task's weights pass through, so they are the same files from the
+first state to the last; it adds up its batches' losses and counts them. The outer step adds up the shards
+that are present, and its one parameter, `RESULT`, is the mean over all batches so far: what `assay job fetch`
+writes. Every batch is committed to, drawn and disputable like a training step. The model is traced in
+evaluation mode. Not guaranteed: that a shard which a round was closed without is made up for; its records are
+left out of sum and count alike.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from assay.program.build import ProgramBuilder
+from assay.program.execute import Records
+from assay.program.isa import DType, Input, Op, Program
+from assay.program.lowering import Choose, Lowered, lower, lower_step
+from assay.program.lowering.graph import DTYPES
+from assay.program.lowering.tracing import trace_step
+from assay.protocol.errors import Stop
+from assay.protocol.loops import own_link
+from assay.protocol.types import NO_SLOT, Kind, Link, Origin
+from assay.training.datasets import Dataset
+from assay.training.job import JobArtifacts
+from assay.training.losses import LOSS_SLOT
+from assay.training.precision import Precisions, chosen
+from assay.training.recipe import LossFunction
+from assay.training.rounds import Round
+
+RESULT = "evaluation.loss"
+SUM, COUNT = "evaluation.sum", "evaluation.batches"
+
+
+def in_order(program: Program, batch: int, shards: int) -> tuple[Program, dict[int, int]]:
+    """The program with the records of each step in their order, none twice, in place of those that the seed
+    draws; and where its nodes have gone."""
+    b = ProgramBuilder(program.record_size)
+    made: list[Input] = []
+    for node in program.nodes:
+        if node.op is Op.STATE:
+            made.append(b.state(node.dtype, node.shape))
+        elif node.op is Op.DATA:
+            (offset, first), (rows, length) = node.attrs, node.shape
+            turn = b.iadd(b.imul(b.step(), b.const(shards, DType.I32)), b.shard())
+            start = b.iadd(b.imul(turn, b.const(batch, DType.I32)), b.const(first, DType.I32))
+            made.append(b.record(b.iadd(b.iota((rows,), 0), start), length, offset))
+        else:
+            inputs = tuple(made[x.ref] for x in node.inputs)
+            made.append(b.emit(node.op, node.dtype, node.shape, inputs, node.attrs))
+    done = b.finish([made[i] for i in program.outputs], program.params)
+    return done, {old: b.places[new.ref] for old, new in enumerate(made) if new.ref in b.places}
+
+
+def check_passes(records: int, batch: int, shards: int, steps: int) -> None:
+    """Whether so many steps of all shards together read no record twice. Raises Stop."""
+    if (read := batch * shards * steps) > records:
+        raise Stop(
+            f"{steps} steps of {shards} shards with batches of {batch} read {read} records, and there are"
+            f" {records}: the last one would count more than once",
+            hint="take fewer rounds, steps or rows, or leave the rest of the dataset out",
+        )
+
+
+def _step(model: nn.Module, loss_fn: LossFunction, dataset: Dataset, names: Sequence[str]) -> object:
+    def step(state: list[Tensor], batch: Tensor) -> list[Tensor]:
+        result, *held, _, total, count = state
+        inputs, targets = dataset.layout.split(batch)
+        with torch.no_grad():
+            outputs = functional_call(model, dict(zip(names, held, strict=True)), (inputs,))
+            loss = loss_fn(outputs, targets)
+        return [result, *held, loss, total + loss, count + 1]
+
+    return step
+
+
+def _outer(shards: int) -> Program:
+    """[mean, sum, batches, (sum, batches) of each shard, present (K)] → the first three renewed."""
+
+    def step(state: list[Tensor], batch: Tensor) -> list[Tensor]:
+        _, total, count, *rest = state
+        sent, present = rest[: 2 * shards], rest[2 * shards :]
+        for k, here in enumerate(present):
+            total = total + torch.where(here, sent[2 * k], 0.0)
+            count = count + torch.where(here, sent[2 * k + 1], 0.0)
+        return [total / count.clamp(min=1.0), total, count, *rest]
+
+    state = [torch.zeros(()) for _ in range(3 + 2 * shards)]
+    state += [torch.zeros((), dtype=torch.bool) for _ in range(shards)]
+    return lower_step(trace_step(step, state, torch.zeros((1, 1), dtype=torch.uint8)), params=1)
+
+
+def evaluation_job(
+    model: nn.Module,
+    loss_fn: LossFunction,
+    dataset: Dataset,
+    *,
+    batch: int,
+    shards: int,
+    seed: int = 0,
+    name: str = "",
+    precisions: Precisions | None = None,
+) -> JobArtifacts:
+    """Every file of a job whose result is the model's mean loss on `dataset.records`.
+
+    Raises UnsupportedOperation with the source line where the instruction set cannot express the model.
+    """
+    model = copy.deepcopy(model).eval()
+    held = {n: p.detach().clone() for n, p in model.named_parameters()}
+    held |= {n: b.detach().clone() for n, b in model.named_buffers() if b.dtype in DTYPES}
+    zero, weights = torch.zeros(()), list(held.values())
+    state = [zero, *weights, zero, zero, zero]
+    example = torch.zeros((batch, dataset.layout.record_size), dtype=torch.uint8)
+    graph = trace_step(_step(model, loss_fn, dataset, list(held)), state, example)  # type: ignore[arg-type]
+    stored = [(x.to(torch.int32) if x.dtype == torch.int64 else x).clone() for x in state]
+    records = Records(dataset.records, dataset.layout.record_size)
+
+    def lowered(choose: Choose) -> Lowered:
+        return lower(graph, params=1, seed=seed, choose=choose)
+
+    made, products = chosen(lowered, precisions or Precisions(), stored, records)
+    program, places = in_order(made.program, batch, shards)
+    first = 2 + len(weights)  # the sum's slot
+    links = (
+        Link(Origin.OUT, Kind.OUTER, 1, 1, 1, 0, 0, NO_SLOT),
+        own_link(len(weights) + 1),
+        Link(Origin.GENESIS, Kind.TASK, 0, 2, 1, 0, 0, 0),
+    )
+    outer, outer_links = (
+        _outer(shards),
+        (
+            own_link(3),
+            Link(Origin.OUT, Kind.TASK, 0, 2, shards, first, 0, NO_SLOT),
+            Link(Origin.PRESENT, Kind.TASK, 0, 1, shards, 0, 0, 0),
+        ),
+    )
+    start = [zero.clone() for _ in range(3 + 2 * shards)]
+    start += [torch.zeros((), dtype=torch.bool) for _ in range(shards)]
+    names = [RESULT, *held, LOSS_SLOT, SUM, COUNT]
+    return JobArtifacts(
+        round=Round((program,), (outer,), 0, links, outer_links, stored, start, names),
+        records=records,
+        held_out=dataset.held_out,
+        model={"kind": "own", "name": name or "evaluation"},
+        sites=tuple((site, how, tuple(places[node] for node in nodes)) for site, how, nodes in made.sites),
+        chosen=products,
+    )
