@@ -38,7 +38,10 @@ def day(tmp_path: Path) -> MarketDay:
     return MarketDay(tmp_path / "day")
 
 
-@pytest.mark.parametrize(("name", "rounds"), [("diloco-4bit", 2), ("sparseloco", 2), ("diloco-late", 4)])
+@pytest.mark.parametrize(
+    ("name", "rounds"),
+    [("diloco-4bit", 2), ("sparseloco", 2), pytest.param("diloco-late", 4, marks=pytest.mark.slow)],
+)
 def test_the_market_gives_the_recipes_bits(day: MarketDay, tmp_path: Path, name: str, rounds: int) -> None:
     rule = RULES.get(name, DiLoCo())
     job_id = day.post(recipe_files(name), rounds=rounds)
