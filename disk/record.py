@@ -15,7 +15,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -159,6 +159,12 @@ def append_line(path: Path, kind: str, text: str) -> None:
     with path.open("ab") as file:
         line = text.encode()
         file.write(line + b" " + _line_checksum(kind, line) + b"\n")
+
+
+def write_lines(path: Path, kind: str, texts: Iterable[str]) -> None:
+    """Replace a file of lines, durably."""
+    lines = (text.encode() for text in texts)
+    replace_file(path, b"".join(line + b" " + _line_checksum(kind, line) + b"\n" for line in lines))
 
 
 def read_lines(path: Path, kind: str) -> list[str]:

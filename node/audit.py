@@ -170,14 +170,17 @@ def audit_segment(state_provider: StateProvider, view: ClaimView, segment: int) 
 def audit_claim(
     state_provider: StateProvider, view: ClaimView, segments: Sequence[int] | None = None
 ) -> Finding | None:
-    """Input and the given segments (all, if None) of a claim; the first thing that is wrong."""
+    """Input and the given segments (all, if None) of a claim; the first thing that is wrong. What this node
+    has replayed before is not replayed again."""
     if finding := audit_input(state_provider, view):
         return finding
     every = range(state_provider.work.segments(view.claim.kind))
+    asked = every if segments is None else segments
+    wanted = [segment for segment in asked if not state_provider.known_right(view, segment)]
     if (replays := state_provider.work.replays) is not None:
-        found = _together(replays, state_provider, view, every if segments is None else segments, None)
+        found = _together(replays, state_provider, view, wanted, None)
         return next((finding for finding in found if not isinstance(finding, bytes)), None)
-    for segment in every if segments is None else segments:
+    for segment in wanted:
         if finding := audit_segment(state_provider, view, segment):
             return finding
     return None
@@ -242,6 +245,7 @@ def _together(
         elif found.root != view.roots[segment + 1]:
             yield WrongSegment(view.claim_id, segment, view.roots, found.root)
         else:
+            state_provider.found_right(view, segment)
             yield found.trace
 
 

@@ -19,6 +19,7 @@ from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Finding
 from assay.node.challenger import Challenger, Pursuit, replay_for, slots_shown
 from assay.node.engine import REFERENCE_ENGINE, Engine
+from assay.node.kept_replays import KeptReplays
 from assay.node.retention import NOTHING, Unclaimed
 from assay.node.rewards import Share, have_paid
 from assay.node.service import Emit, PendingWrite, Service, ignore, subject
@@ -189,13 +190,20 @@ class Accuser(Node):
     ) -> None:
         super().__init__(role, market, blocks, clock, resource_limits, **options)
         self._state_providers: dict[JobId, StateProvider] = {}
+        self.kept_replays: KeptReplays | None = None
+        """What was replayed before, for a role that recomputes whole claims."""
         self._challenger = Challenger(market, secret)
 
     def state_provider(self, job_id: JobId) -> StateProvider:
         if job_id not in self._state_providers:
             job = self.market.job(job_id)
             self._state_providers[job_id] = open_state_provider(
-                self.market, self.blocks, job, self.resource_limits, engine=self._engine
+                self.market,
+                self.blocks,
+                job,
+                self.resource_limits,
+                engine=self._engine,
+                kept=self.kept_replays,
             )
         return self._state_providers[job_id]
 

@@ -22,9 +22,11 @@ from torch import Tensor
 from assay.node.artifacts import ResourceLimits, State, load_job
 from assay.node.checkpoints import Checkpoint, Gap, Published
 from assay.node.engine import REFERENCE_ENGINE, Engine
+from assay.node.kept_replays import KeptReplays
 from assay.node.rounds import PASSED
 from assay.node.slots import SlotFile, SlotReader, Slots
 from assay.node.work import Work
+from assay.program.isa import Program
 from assay.program.state import state_root, state_tree
 from assay.protocol import trees
 from assay.protocol.errors import Retry
@@ -70,9 +72,16 @@ class StateProvider:
     """States of one job's claims."""
 
     def __init__(
-        self, market: MarketView, blocks: Blocks, job_id: JobId, work: Work, cache_bytes: int = 1 << 30
+        self,
+        market: MarketView,
+        blocks: Blocks,
+        job_id: JobId,
+        work: Work,
+        cache_bytes: int = 1 << 30,
+        kept: KeptReplays | None = None,
     ) -> None:
         self.market, self.blocks, self.job_id, self.work = market, blocks, job_id, work
+        self._kept = kept
         largest = max(work.program(kind).state_bytes for kind in Kind)
         self.reader = SlotReader(blocks, max(cache_bytes, CACHED_STATES * largest))
         self._published = Published(blocks, self.reader)
@@ -258,7 +267,7 @@ class StateProvider:
         """The state at a leaf of a claim's segments tree, published or recomputed from the leaf before it."""
         claim, program = view.claim, self.work.program(view.claim.kind)
         start = leaf
-        while start >= 0 and (state := self._published.state(view, start, program)) is None:
+        while start >= 0 and (state := self._at_hand(view, start, program)) is None:
             start -= 1
         if start < 0:
             start, state = 0, self.input_state(claim.kind, claim.round, claim.shard)
@@ -273,6 +282,13 @@ class StateProvider:
                 return Broken(segment, state_root(state))
         return Known(state, view.roots[leaf])
 
+    def _at_hand(self, view: ClaimView, leaf: int, program: Program) -> State | None:
+        """The state at a leaf, if nothing has to be computed for it."""
+        state = self._published.state(view, leaf, program)
+        if state is None and self._kept is not None:
+            state = self._kept.state(view.roots[leaf], program)
+        return state
+
     def _segment(self, view: ClaimView, segment: int, state: State) -> State:
         """The state that the program gives at the end of a segment that starts from this one."""
         claim = view.claim
@@ -284,7 +300,19 @@ class StateProvider:
         if tree.root != view.roots[leaf]:
             return False
         self._published.keep(tree.root, tree.levels[0], state)
+        self.found_right(view, leaf - 1)
+        if self._kept is not None and not self.checkpoints(view)[leaf].cid:
+            self._kept.keep_state(tree.root, state)
         return True
+
+    def found_right(self, view: ClaimView, segment: int) -> None:
+        """Remember that the replay of a segment came to what the claim says."""
+        if self._kept is not None:
+            self._kept.add(view, segment)
+
+    def known_right(self, view: ClaimView, segment: int) -> bool:
+        """Whether this node has replayed the segment before, from the claim's own start to its own end."""
+        return self._kept is not None and self._kept.knows(view, segment)
 
 
 def _named(kind: Kind, round_: int, shard: int) -> str:
@@ -298,7 +326,8 @@ def open_state_provider(
     resource_limits: ResourceLimits,
     *,
     engine: Engine = REFERENCE_ENGINE,
+    kept: KeptReplays | None = None,
 ) -> StateProvider:
     """Fetch and check a job's files, ready to replay any claim. Raises what ``load_job`` raises."""
     files = load_job(blocks, job.terms, resource_limits)
-    return StateProvider(market, blocks, job.job_id, Work(job.terms, files, engine=engine))
+    return StateProvider(market, blocks, job.job_id, Work(job.terms, files, engine=engine), kept=kept)

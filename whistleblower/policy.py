@@ -52,6 +52,8 @@ class Limits:
     audit_votes: bool = True
     demand: bool = False
     """Whether to demand pieces of a claim whose states are not published before computing them again."""
+    kept_bytes: int = 1 << 30
+    """The most on disk for states of its own replays."""
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,9 @@
 """The whistleblower as a running thing: reads the market, asks `whistleblower.policy`, and does what it says.
 
-Contract: it accuses only what its own replay contradicts. What it has audited is written to disk, so a
-restart goes on with the rest, and so is what it is about to demand; findings are worked out again, and give
-the same salts and intents. Not guaranteed: that it sees everything before a challenge window closes;
-`Status.counters` tell how far it got.
+Contract: it accuses only what its own replay contradicts. What it has audited is written to disk, segment
+by segment, so a restart goes on with the rest, and so is what it is about to demand; findings are worked
+out again, and give the same salts and intents. Not guaranteed: that it sees everything before a challenge
+window closes; `Status.counters` tell how far it got.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from assay.node import upkeep
 from assay.node.artifacts import ResourceLimits
 from assay.node.audit import Finding, audit_claim, audit_vote
 from assay.node.availability import WantedLeaves, ask, wanted_leaves
+from assay.node.kept_replays import KeptReplays
 from assay.node.rewards import Share
 from assay.node.role import Accuser, Action, Options
 from assay.node.rounds import Claims
@@ -70,6 +71,7 @@ class WhistleblowerService(Accuser):
         super().__init__("whistleblower", market, blocks, clock, secret, resource_limits, **options)
         self.limits = limits
         self._audited = Audited(folder / "audited")
+        self.kept_replays = KeptReplays(folder / "replays", limits.kept_bytes)
         self._demand_store = DemandStore(folder / "demands")
         self._order: Random = SystemRandom()
         self.findings: dict[Target, Finding] = {}

@@ -10,7 +10,7 @@ import typer
 
 from assay.app.invocation import app_of
 from assay.app.output import Exit, table
-from assay.app.units import parse_amount
+from assay.app.units import parse_amount, parse_bytes
 from assay.cli.node import drills
 from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Webhook, Width
 from assay.protocol.types import Phase
@@ -38,6 +38,9 @@ def run(
     memory: Annotated[
         str | None, typer.Option(help="Most for a step of a job, such as 16GB; by default two thirds.")
     ] = None,
+    disk: Annotated[
+        str, typer.Option(help="Most for states of its own replays, so that a restart goes on where it was.")
+    ] = "1GB",
     accuse: Annotated[str | None, typer.Option(help=drills.ACCUSE_HELP)] = None,
 ) -> None:
     """Run a whistleblower until stopped."""
@@ -58,7 +61,7 @@ def run(
     engine = replace(engine, replays=several)
     if auto not in set(Mode):
         raise Stop(f"there is no mode {auto!r}", hint="choose off, advise or play", code="bad-mode")
-    limits = Limits(Mode(auto), parse_amount(bond_budget), audit_votes, demand)
+    limits = Limits(Mode(auto), parse_amount(bond_budget), audit_votes, demand, parse_bytes(disk))
     kind = drills.whistleblower_kind(accuse, partial(resolve, app))
 
     def make(parts: NodeParts) -> WhistleblowerService:

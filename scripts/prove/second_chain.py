@@ -32,7 +32,9 @@ from assay.chain.eth.rpc import HttpRpc
 from assay.devnet import chain as devnet_chain
 from assay.devnet.market import take_down
 from assay.scenario.catalogue import SCENARIOS
-from assay.scenario.run import Run, demo_job, judge
+from assay.scenario.outcome import judge
+from assay.scenario.recording import Recording
+from assay.scenario.run import Run, demo_job
 from scripts.prove.rpc_recorder import RecordingGateway
 from tests.hardhat.node import Hardhat
 
@@ -95,16 +97,18 @@ def play(kind: str, scenario: str, folder: Path) -> dict[str, Any]:
     app = App(Flags(home=str(home)), Output(as_json=True, quiet=True), True, False, None)
     chosen = SCENARIOS[scenario]
     with node(kind, folder) as url, RecordingGateway(url) as gateway, on_chain(gateway.url):
-        run = Run(app, chosen, demo_job("stdlib", True, chosen), folder / "model")
+        recording = Recording(folder / "recording.jsonl", scenario)
+        run = Run(app, chosen, demo_job("stdlib", True, chosen), folder / "model", recording)
         try:
             outcome = run.play()
         finally:
+            recording.close()
             take_down(home)
         asked = Counter(gateway.methods)
         sent = transactions(home, HttpRpc(url))
     return {
         "chain": kind,
-        "missing": judge(chosen, outcome),
+        "missing": judge(chosen.promised, outcome),
         "seconds": round(outcome.seconds_run, 1),
         "development_methods": {m: n for m, n in asked.items() if m.startswith(DEVELOPMENT)},
         "requests": dict(asked),

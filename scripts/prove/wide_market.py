@@ -37,7 +37,9 @@ from assay.chain.eth.rpc import HttpRpc
 from assay.devnet import market as devnet_market
 from assay.devnet.market import node_command, start_process, take_down
 from assay.scenario.catalogue import SCENARIOS
-from assay.scenario.run import Run, demo_job, judge
+from assay.scenario.outcome import judge
+from assay.scenario.recording import Recording
+from assay.scenario.run import Run, demo_job
 from assay.storage.blockstore import BlockStore
 from assay.storage.cid import Cid
 from assay.storage.gateway import gateway_router
@@ -183,14 +185,16 @@ def play(kind: str, scenario: str, folder: Path) -> dict[str, Any]:
         gateway = stack.enter_context(RecordingGateway(url, network.links["here"].address))
         stack.enter_context(on_chain(gateway.url))
         stack.enter_context(market_on(network))
-        run = Run(app, chosen, demo_job("stdlib", True, chosen), folder / "model")
+        recording = Recording(folder / "recording.jsonl", scenario)
+        run = Run(app, chosen, demo_job("stdlib", True, chosen), folder / "model", recording)
         try:
             outcome = run.play()
             given = httpx.get(f"{kubo}/given", trust_env=False).json()
         finally:
+            recording.close()
             take_down(home)
         asked, sent = Counter(gateway.methods), transactions(home, HttpRpc(url))
-    missing = judge(chosen, outcome)
+    missing = judge(chosen.promised, outcome)
     return {
         "chain": kind,
         "missing": [promise for promise in missing if promise != EARLY],

@@ -19,8 +19,15 @@ from assay.protocol.errors import AssayError
 from assay.protocol.game_state import GamePhase
 from assay.protocol.types import JobId, Kind
 from assay.solver.adversary import FaultySolver, HidingSolver, WeightPlan
-from tests.adversaries.chain_day import DEEPEST, NAMES, ChainDay
+from tests.adversaries.chain_day import DEEPEST, NAMES, SEED_AGE, ChainDay
 
+SILENCE = 80
+"""The most blocks that follow a loss at once: nobody can be heard in any of them."""
+MOST_LOSSES = 20
+"""Of one day. Each takes back what was sent since its fork, and then `SILENCE` seconds."""
+VOTE_TIME = SEED_AGE + MOST_LOSSES * (DEEPEST + SILENCE)
+"""Time to vote, and to reveal: no deadline can be met in time that the day itself takes away. With 256 s a
+few losses in a row left no block in which a vote could stand."""
 DEPTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 BITS = [
     "023b43ba94b6d97cbcc483725fe2ec02cb407ba78f02a0c77ea9a24b28f5e0a1",
@@ -84,12 +91,13 @@ def play(day: ChainDay, number: int, bits: list[str] | None = None) -> Undone:
     day.pass_time(DEEPEST)
     seen = set(moments(day, JobId(bytes(32))))
     day.first = day.height() - DEEPEST
-    job_id = day.post()
+    job_id = day.post(vote_time=VOTE_TIME, reveal_time=VOTE_TIME)
     for _ in range(TURNS):
         now = moments(day, job_id)
         if new := tuple(sorted(set(now) - seen)):
             seen |= set(new)
-            _lose(day, r, told, {moment: now[moment] for moment in new}, number)
+            if len(told.losses) < MOST_LOSSES:
+                _lose(day, r, told, {moment: now[moment] for moment in new}, number)
         if day.closed(job_id)():
             break
         day.turn(blocks=0)
@@ -108,7 +116,7 @@ def _lose(day: ChainDay, r: random.Random, told: Undone, new: dict[str, int], nu
     depth = DEPTHS[(len(told.losses) + number) % len(DEPTHS)]
     off = r.choice(((), NAMES, tuple(name for name in NAMES if r.random() < 0.5)))
     height = day.height()
-    lost = day.lose(depth, grow=r.choice([1, 1, 3, 80]))
+    lost = day.lose(depth, grow=r.choice([1, 1, 3, SILENCE]))
     undone = height - min(new.values()) < lost
     for _ in range(r.randint(0, 2)):
         day.turn(off, blocks=r.choice([0, 8]))

@@ -5,10 +5,10 @@ import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
 import {Claim, Phase, Role, Terms} from "../interfaces/Types.sol";
 import {accountKey} from "../libraries/AccountKey.sol";
+import {BlockHashes} from "../libraries/BlockHashes.sol";
 import {Headers} from "../libraries/Headers.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {Claims} from "./Claims.sol";
-import {Blockhash} from "@openzeppelin/contracts/utils/Blockhash.sol";
 
 /// @title Seeds, draws and votes (docs/protocol.md 4.5 to 4.7)
 abstract contract Attestations is Claims {
@@ -25,7 +25,7 @@ abstract contract Attestations is Claims {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase()(claim, Phase.COMMITTED);
         if (block.number <= st.seedBlock) revert ITasks.SeedUnavailable(st.seedBlock);
         ++st.draws;
-        bytes32 blockHash = Blockhash.blockHash(st.seedBlock);
+        bytes32 blockHash = BlockHashes.hashOf(st.seedBlock);
         if (blockHash == 0) {
             st.seedBlock = _newSeedBlock(t);
             _setStatus(claimId, st);

@@ -189,6 +189,26 @@ contract SeedsTest is Market {
         assertEq(statusOf(claim).seed, seedOf(RANDAO));
     }
 
+    /// @dev What Hardhat's node has in the history's place: OpenZeppelin's Blockhash gives the reason's first 32 bytes as the
+    /// hash, with which no header agrees, and which is no secret.
+    function test_Attack30_whatAHistoryThatFailsSaysIsNoHash() external {
+        bytes memory reason = abi.encodeWithSignature("Error(string)", "not supported");
+        bytes[3] memory histories = [
+            abi.encodePacked(hex"7f", bytes32(reason), hex"60005260206000fd"), // reverts with 32 bytes
+            abi.encodePacked(hex"7f", bytes32(reason), hex"60005260406000fd"), // with 64
+            abi.encodePacked(hex"7f", bytes32(reason), hex"60005260406000f3") // answers with 64
+        ];
+        vm.roll(seedBlock + 257);
+        for (uint256 i; i < histories.length; ++i) {
+            vm.etch(0x0000F90827F1C53a10cb7A02335B175320002935, histories[i]);
+            uint256 before = vm.snapshotState();
+            tasks.recordSeed(claim, "");
+            assertPhase(claim, Phase.COMMITTED);
+            assertEq(statusOf(claim).seedBlock, vm.getBlockNumber() + 2, "a later block is named");
+            vm.revertToState(before);
+        }
+    }
+
     // ---- the walk to the value
 
     function testFuzz_theWalkFindsWhatADecoderFinds(

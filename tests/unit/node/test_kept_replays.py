@@ -1,0 +1,211 @@
+"""A node replays no segment twice, and trusts nothing on its disk that is not what it wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from assay.node.audit import WrongSegment, audit_claim
+from assay.node.kept_replays import KeptReplays
+from assay.node.replays import LocalReplays
+from assay.node.states import StateProvider, open_state_provider
+from assay.node.work import Work
+from assay.program.fault import NodeFault
+from assay.program.state import state_root
+from assay.protocol.errors import Retry
+from assay.protocol.types import ClaimId, ClaimView, JobId, Kind
+from assay.solver.adversary import FaultySolver, Plan
+from tests.fakes.jobs import RESOURCE_LIMITS, inner_program
+from tests.fakes.market_day import MarketDay
+
+torch.set_num_threads(1)
+SEGMENTS = 4
+ROOM = 1 << 20
+
+
+class Counted:
+    """Segments that this process has run, in order; `most`: the run after so many is cut off."""
+
+    def __init__(self) -> None:
+        self.run: list[int] = []
+        self.most: int | None = None
+
+    def stop_after(self, most: int) -> None:
+        self.run.clear()
+        self.most = most
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counted]:
+    counted, run = Counted(), Work.run
+
+    def counting(work: Work, kind: Kind, round_: int, shard: int, segment: int, state: Any) -> Any:
+        if counted.most is not None and len(counted.run) >= counted.most:
+            raise Retry("the process was killed here", hint="start it again")
+        counted.run.append(segment)
+        return run(work, kind, round_, shard, segment, state)
+
+    monkeypatch.setattr(Work, "run", counting)
+    yield counted
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> MarketDay:
+    return MarketDay(tmp_path)
+
+
+def task(day: MarketDay, withholds: bool = True, **solver: Any) -> tuple[JobId, ClaimView]:
+    """A task whose states nobody publishes, unless it is said so."""
+    job_id = day.post(rounds=1, shards=1)
+    day.solver("ann", blocks=day.blocks(withholds=withholds), **solver)
+    assert day.run(lambda: bool(day.phases(job_id)))
+    del day.services["ann"]
+    (view,) = day.markets["client"].claims(job_id)
+    return job_id, view
+
+
+def provider(day: MarketDay, job_id: JobId, kept: KeptReplays | None) -> StateProvider:
+    """As a process has it that has just been started."""
+    market = day.markets["client"]
+    return open_state_provider(market, day.blocks(), market.job(job_id), RESOURCE_LIMITS, kept=kept)
+
+
+def test_a_restarted_whistleblower_replays_only_what_it_had_not(day: MarketDay, counted: Counted) -> None:
+    task(day)
+    wendy = day.whistleblower("wendy")
+    counted.stop_after(2)
+    wendy.tick()
+    assert counted.run == [0, 1] and not day.named("audited"), "cut off within the claim"
+    counted.stop_after(100)
+    again = day.whistleblower("wendy")
+    assert again is not wendy
+    again.tick()
+    assert counted.run == [2, 3]
+    assert day.named("audited") and not again.findings
+
+
+def test_another_claim_with_the_same_roots_is_known_to_be_right(
+    day: MarketDay, counted: Counted, tmp_path: Path
+) -> None:
+    job_id, view = task(day)
+    assert audit_claim(provider(day, job_id, KeptReplays(tmp_path / "kept", ROOM)), view) is None
+    counted.run.clear()
+    other = replace(view, claim_id=ClaimId(b"\x07" * 32))
+    assert audit_claim(provider(day, job_id, KeptReplays(tmp_path / "kept", ROOM)), other) is None
+    assert counted.run == []
+    elsewhere = replace(view, claim=replace(view.claim, shard=1))
+    kept = KeptReplays(tmp_path / "kept", ROOM)
+    assert [kept.knows(elsewhere, i) for i in range(SEGMENTS)] == [False] * SEGMENTS, "a shard's rows differ"
+
+
+def test_segments_that_were_replayed_together_are_kept_too(
+    day: MarketDay, counted: Counted, tmp_path: Path
+) -> None:
+    job_id, view = task(day, withholds=False)
+    folder = tmp_path / "kept"
+    states = provider(day, job_id, KeptReplays(folder, ROOM))
+    replays = LocalReplays(1)
+    states.work._engine = replace(states.work._engine, replays=replays)
+    try:
+        assert audit_claim(states, view) is None
+    finally:
+        replays.close()
+    counted.run.clear()
+    assert audit_claim(provider(day, job_id, KeptReplays(folder, ROOM)), view) is None
+    assert counted.run == []
+
+
+def test_a_false_segment_is_replayed_by_each_process_that_accuses(
+    day: MarketDay, counted: Counted, tmp_path: Path
+) -> None:
+    plan = Plan(0, 0, NodeFault(step=5, node=len(inner_program().nodes) - 1, element=0))
+    job_id, view = task(day, kind=partial(FaultySolver, plan=plan))
+    assert day.named("fault-planted")
+    for ran in ([0, 1, 2], [2]):
+        counted.run.clear()
+        found = audit_claim(provider(day, job_id, KeptReplays(tmp_path / "kept", ROOM)), view)
+        assert isinstance(found, WrongSegment) and found.segment == 2
+        assert counted.run == ran
+
+
+@pytest.mark.parametrize("where", ["first", "middle", "last"])
+def test_no_flipped_bit_passes_for_a_replay(
+    day: MarketDay, counted: Counted, tmp_path: Path, where: str
+) -> None:
+    job_id, view = task(day, withholds=False)
+    folder = tmp_path / "kept"
+    assert audit_claim(provider(day, job_id, KeptReplays(folder, ROOM)), view) is None
+    data = bytearray((folder / "segments").read_bytes())
+    length = len(data) // SEGMENTS
+    place = {"first": 0, "middle": length + 70, "last": len(data) - 2}[where]
+    data[place] ^= 1
+    (folder / "segments").write_bytes(data)
+    counted.run.clear()
+    assert audit_claim(provider(day, job_id, KeptReplays(folder, ROOM)), view) is None
+    assert counted.run == [place // length], "that one again, and no other"
+    counted.run.clear()
+    assert audit_claim(provider(day, job_id, KeptReplays(folder, ROOM)), view) is None
+    assert counted.run == [], "and it is kept anew"
+
+
+@pytest.mark.parametrize("damage", ["a bit", "cut", "emptied", "another state"])
+def test_a_damaged_state_is_computed_again(
+    day: MarketDay, counted: Counted, tmp_path: Path, damage: str
+) -> None:
+    job_id, view = task(day)
+    folder = tmp_path / "kept"
+    counted.stop_after(3)
+    with pytest.raises(Retry):
+        audit_claim(provider(day, job_id, KeptReplays(folder, ROOM)), view)
+    path, other = (folder / "states" / view.roots[i].hex() for i in (3, 2))
+    data = bytearray(path.read_bytes())
+    data[5] ^= 4
+    given = {"a bit": bytes(data), "cut": bytes(data[:-1]), "emptied": b""}
+    path.write_bytes(given.get(damage, other.read_bytes()))
+    counted.stop_after(100)
+    assert audit_claim(provider(day, job_id, KeptReplays(folder, ROOM)), view) is None
+    assert counted.run == [2, 3], "segment 2 for its end, as what the disk has is not that"
+    program = provider(day, job_id, None).work.program(Kind.TASK)
+    mended = KeptReplays(folder, ROOM).state(view.roots[3], program)
+    assert mended is not None and state_root(mended) == view.roots[3]
+
+
+def test_the_disk_that_it_takes_is_bounded(day: MarketDay, tmp_path: Path) -> None:
+    job_id, view = task(day)
+    states = provider(day, job_id, None)
+    size = states.work.program(Kind.TASK).state_bytes
+    folder = tmp_path / "kept"
+    kept = KeptReplays(folder, 2 * size + 1, most_segments=2)
+    assert audit_claim(provider(day, job_id, kept), view) is None
+    assert {path.name for path in (folder / "states").iterdir()} == {view.roots[i].hex() for i in (3, 4)}
+    again = KeptReplays(folder, 2 * size + 1, most_segments=2)
+    for known in (kept, again):
+        assert [known.knows(view, i) for i in range(SEGMENTS)] == [False, False, True, True]
+    assert len((folder / "segments").read_bytes().splitlines()) == 2
+    (folder / "states" / "half-written.1-2.new").write_bytes(b"x")
+    less = KeptReplays(folder, size)
+    assert [path.name for path in (folder / "states").iterdir()] == [view.roots[4].hex()]
+    none = KeptReplays(tmp_path / "none", size - 1)
+    none.keep_state(view.roots[4], less.state(view.roots[4], states.work.program(Kind.TASK)) or [])
+    assert not list((tmp_path / "none" / "states").iterdir())
+
+
+def test_a_full_disk_costs_replays_and_nothing_else(
+    day: MarketDay, counted: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    job_id, view = task(day)
+    monkeypatch.setattr("assay.disk.record.append_line", full)
+    monkeypatch.setattr("assay.disk.record.replace_file", full)
+    states = provider(day, job_id, KeptReplays(tmp_path / "kept", ROOM))
+    counted.run.clear()
+    assert audit_claim(states, view) is None
+    assert counted.run == [0, 1, 2, 3]
