@@ -54,6 +54,9 @@ class Limits:
     """Whether to demand pieces of a claim whose states are not published before computing them again."""
     kept_bytes: int = 1 << 30
     """The most on disk for states of its own replays."""
+    await_votes: bool = False
+    """Whether a claim that was found wrong is left alone until its vote is closed: false votes lose their
+    stakes too, but somebody else may come first, and a vote may reject the claim."""
 
 
 @dataclass(frozen=True)
@@ -244,7 +247,7 @@ def _pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]
                 continue
             if observation.limits.mode == Mode.ADVISE:
                 yield Advise(*subject, f"{suspicion.what}; a challenge takes a bond of {show_amount(bond)}")
-            elif target[1] == ZERO_ADDRESS and others_suffice(observation.now, job.view, view, job.games):
+            elif target[1] == ZERO_ADDRESS and _left_to_others(observation, job, view):
                 continue
             elif observation.free < bond or at_stake + bond > observation.limits.bond_budget:
                 yield Advise(
@@ -254,6 +257,12 @@ def _pursuits(observation: Observation, job: JobObservation) -> Iterator[Action]
             else:
                 at_stake += bond
                 yield Pursue(*subject, suspicion.what)
+
+
+def _left_to_others(observation: Observation, job: JobObservation, view: ClaimView) -> bool:
+    """Whether a claim is left alone for now: others' games suffice, or its vote is awaited."""
+    awaited = observation.limits.await_votes and view.status.phase < Phase.ACCEPTED
+    return awaited or others_suffice(observation.now, job.view, view, job.games)
 
 
 def _defends(game: GameView, view: ClaimView, verifier: Address) -> bool:

@@ -32,6 +32,9 @@ def run(
     demand: Annotated[
         bool, typer.Option(help="Demand pieces of unpublished states before computing them again.")
     ] = False,
+    await_votes: Annotated[
+        bool, typer.Option(help="Challenge a claim once its vote is closed: false votes then pay too.")
+    ] = False,
     poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
     replays: Width = 1,
     ray: Cluster = None,
@@ -61,7 +64,9 @@ def run(
     engine = replace(engine, replays=several)
     if auto not in set(Mode):
         raise Stop(f"there is no mode {auto!r}", hint="choose off, advise or play", code="bad-mode")
-    limits = Limits(Mode(auto), parse_amount(bond_budget), audit_votes, demand, parse_bytes(disk))
+    limits = Limits(
+        Mode(auto), parse_amount(bond_budget), audit_votes, demand, parse_bytes(disk), await_votes
+    )
     kind = drills.whistleblower_kind(accuse, partial(resolve, app))
 
     def make(parts: NodeParts) -> WhistleblowerService:

@@ -118,12 +118,12 @@ class MarketDay:
         return service
 
     def whistleblower(
-        self, name: str, mode: Mode = Mode.PLAY, bonds: int = 1_000, demand: bool = False
+        self, name: str, mode: Mode = Mode.PLAY, bonds: int = 1_000, **limits: bool
     ) -> WhistleblowerService:
         market = self.markets.get(name) or self.join(name)
-        limits = WhistleLimits(mode, Wei(bonds), demand=demand)
+        allowed = WhistleLimits(mode, Wei(bonds), **limits)
         parts = (market, self.blocks(), FakeClock(self.market_state), self.folder / name, secret(name))
-        service = WhistleblowerService(*parts, limits, RESOURCE_LIMITS, emit=self.events.append)
+        service = WhistleblowerService(*parts, allowed, RESOURCE_LIMITS, emit=self.events.append)
         self.services[name] = service
         return service
 

@@ -258,14 +258,20 @@ def manifest_with(**changes: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda body: {**body, **changes}
 
 
+def with_program(body: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """The manifest with its first task program described otherwise."""
+    first, *others = body["inner"]
+    return {**body, "inner": [{**first, **changes}, *others]}
+
+
 HOSTILE: dict[str, Any] = {
     "not JSON": b"\xff\xfe not JSON",
     "deep nesting": b"[" * 100_000,
     "huge": b" " * ((1 << 20) + 1),
     "another schema": manifest_with(schema="assay/job/1"),
     "a wrong root": lambda body: {**body, "genesis": {**body["genesis"], "root": "00" * 32}},
-    "another file's CID": lambda body: {**body, "inner": {**body["inner"], "cid": body["genesis"]["cid"]}},
-    "no CID at all": lambda body: {**body, "inner": {**body["inner"], "cid": "../../etc/passwd"}},
+    "another file's CID": lambda body: with_program(body, cid=body["genesis"]["cid"]),
+    "no CID at all": lambda body: with_program(body, cid="../../etc/passwd"),
     "records without end": lambda body: {**body, "dataset": {**body["dataset"], "records": 1 << 60}},
 }
 

@@ -125,6 +125,22 @@ def test_in_mode_advise_it_accuses_nobody(day: MarketDay) -> None:
     assert Phase.CONVICTED not in day.phases(job_id)
 
 
+@pytest.mark.parametrize("await_votes", [False, True])
+def test_who_awaits_the_votes_has_false_ones_pay_too(day: MarketDay, await_votes: bool) -> None:
+    """Verifiers that are slow, and a cheat's accomplices, have not voted when the fault is found."""
+    job_id = day.post(rounds=1)
+    conspiracy(day, Plan(0, 1, NodeFault(step=3, node=NODES - 1, element=0)))
+    day.whistleblower("wendy", await_votes=await_votes)
+    slow = {name: day.services.pop(name) for name in ("v0", "v1")}
+    assert day.run(lambda: bool(day.named("found")))
+    assert day.run(lambda: bool(day.market_state.announced), turns=3) != await_votes
+    day.services |= slow
+    assert day.run(lambda: bool(day.market_state.announced))
+    assert (Phase.ACCEPTED in day.phases(job_id)) == await_votes
+    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id))
+    assert all(vote.valid for vote in convicted(day).votes)
+
+
 def test_a_challenge_beyond_the_budget_is_not_brought(day: MarketDay) -> None:
     day.post(rounds=1)
     conspiracy(day, Plan(0, 1, NodeFault(step=3, node=NODES - 1, element=0)))
