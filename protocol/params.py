@@ -40,6 +40,8 @@ MAX_LOOPS = 8
 MAX_LINKS = 16
 MAX_ABSENCE = 256
 """Rounds that a shard's own state outlives without a task (rule 4.4)."""
+GRACE_MOVES = 18
+"""The most moves of a game (rule 6.6): as long as they take, what is in dispute holds a round up (4.3.3)."""
 CHUNKS = 4
 """The most leaves that a demand names."""
 

@@ -41,6 +41,7 @@ from assay.scenario.recording import Recording
 
 if TYPE_CHECKING:
     from assay.node.states import StateProvider
+    from assay.scenario.evidence import Evidence
     from assay.training.job import JobArtifacts
 
 BUDGET = parse_amount("400tok")
@@ -122,6 +123,7 @@ class Run:
     def _job(self, specs: list[NodeSpec], files: JobArtifacts) -> None:
         from assay.app.web import serve_blocks
         from assay.jobfile.post import publish_and_post
+        from assay.scenario.evidence import Evidence
 
         self.outcome.parameters = sum(x.numel() for x in files.genesis[: files.inner.params])
         self.tell(
@@ -137,7 +139,8 @@ class Run:
             job_id = publish_and_post(self.app, connection, storage, self.body, files, BUDGET)
             self.tell("client", f"posts job {job_id.hex()[:16]} with a budget of {show_amount(BUDGET)}")
             self._show(shown, job_id)
-            self._follow(connection, storage, job_id, [spec.name for spec in specs])
+            with Evidence(storage, job_id) as evidence:
+                self._follow(connection, evidence, job_id, [spec.name for spec in specs])
             self._finish(connection, storage, job_id)
         self.outcome.gas = gas_by_kind(self.app, self.addresses)
 
@@ -175,7 +178,7 @@ class Run:
     def _follow(
         self,
         connection: Connection,
-        storage: NodeStorage,
+        evidence: Evidence,
         job_id: JobId,
         names: list[str],
         limit_s: float = 600.0,
@@ -194,6 +197,7 @@ class Run:
                     self._seen(name, event)
                     self._disturb(name, event)
                 connection.market.refresh()
+                evidence.look(connection.market)
                 following = follow(connection.market, job_id)
                 if terminal:
                     live.update(Group(Text(), progress_table(following)), refresh=True)

@@ -29,9 +29,14 @@ def why(observation: Observation, job: JobObservation) -> str:
     if not job.examined:
         return "its files are not fetched and validated yet"
     opened = [k for k, holder in enumerate(job.holders) if holder.solver == ZERO_ADDRESS]
-    opened = [k for k in opened if (job.view.job_id, k) not in observation.limits.release]
     if not opened:
         return "every shard is taken"
+    if all((job.view.job_id, k) in observation.limits.release for k in opened):
+        return (
+            "its open shards were given back; `assay solver release --again"
+            f" {job.view.job_id.hex()[:16]}` takes that back"
+        )
+    opened = [k for k in opened if (job.view.job_id, k) not in observation.limits.release]
     if (
         sum(len(holds(observation, other)) for other in observation.open_jobs)
         >= observation.limits.max_shards

@@ -31,6 +31,7 @@ from assay.solver import policy, reasons
 from assay.solver.convictions import Convictions
 from assay.solver.observation import JobObservation, Limits, Observation
 from assay.solver.progress import TaskProgress
+from assay.solver.release import RELEASED_FILE, Released
 from assay.solver.room import DiskBudget
 from assay.solver.trainer import Draft, TaskTrainer
 
@@ -59,6 +60,7 @@ class SolverService(Node):
         self.limits, self.budget = limits, budget
         self._progress = TaskProgress(folder / "tasks")
         self._convictions = Convictions(folder / "convictions.json")
+        self._released = Released(folder / RELEASED_FILE)
         self._shops: dict[JobId, TaskTrainer] = {}
         self._seen: Observation | None = None
 
@@ -70,7 +72,11 @@ class SolverService(Node):
         stake = self.market.stake(me, Role.SOLVER)
         jobs = tuple(self._job_observation(job) for job in upkeep.watched(self.market))
         unlocked = Wei(max(stake.active - stake.locked, 0))
-        limits = replace(self.limits, retire=self.limits.retire or bool(self._convictions.alarm))
+        limits = replace(
+            self.limits,
+            retire=self.limits.retire or bool(self._convictions.alarm),
+            release=self.limits.release | self._released.read(),
+        )
         now, block, staked = self.clock.now(), self.clock.block(), Wei(stake.active)
         return Observation(me, now, block, unlocked, jobs, limits, staked)
 

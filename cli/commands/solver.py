@@ -185,3 +185,23 @@ def why(context: typer.Context, job: str) -> None:
     reason = service.why(job_id)
     storage.close()
     app.output.result("solver-why", {"job": job_id, "reason": reason}, reason or "it would take a shard")
+
+
+@commands.command()
+def release(
+    context: typer.Context,
+    job: str,
+    shard: Annotated[
+        int | None, typer.Option(min=0, help="By default every shard of it that this account holds.")
+    ] = None,
+    later: Annotated[
+        bool, typer.Option("--later", help="Not now: once its task is committed, when it costs nothing.")
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Let this account's node take shards of the job again.")
+    ] = False,
+) -> None:
+    """Let a taken shard go; what it costs is said before anything is sent."""
+    from assay.cli.commands.solver_release import release as run_release
+
+    run_release(app_of(context), job, shard, later=later, again=again)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from assay.protocol.params import GRACE_MOVES
 from assay.protocol.twin.ledger import NOTHING
 from assay.protocol.twin.settlement import is_stale, position
 from assay.protocol.types import ZERO_ADDRESS, Address, Claim, Seconds, Terms, Wei
 
 NEVER = Seconds(0)
-GRACE = 18
-"""The most moves of a game (rule 6.6)."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class Job:
     @property
     def grace_end(self) -> Seconds:
         """Until when the present round waits for what is in dispute, before it fines (rule 4.3.3)."""
-        return Seconds(self.round_start + GRACE * self.terms.move_time)
+        return Seconds(self.round_start + GRACE_MOVES * self.terms.move_time)
 
     @property
     def stragglers_end(self) -> Seconds:

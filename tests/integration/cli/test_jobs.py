@@ -21,7 +21,9 @@ from assay.jobfile.build import build
 from assay.jobfile.read import read_job_file
 from assay.jobfile.terms import conditions_of, terms_of
 from assay.node.artifacts import raw_cid
-from assay.protocol.types import Terms, Wei
+from assay.protocol.types import Role, Terms, Wei
+from assay.protocol.words import show_amount
+from assay.solver.release import RELEASED_FILE
 from tests.integration.cli.conftest import Assay
 
 TOK = 10**18
@@ -304,3 +306,31 @@ def test_files_that_nobody_serves_are_missing(assay: Assay, sound_terms: Terms, 
     app.close()
     refused = assay("job", "show", job_id)
     assert refused.status == Exit.NOT_FOUND and refused.error["code"] == "block-not-found"
+
+
+def test_a_shard_is_let_go_with_its_cost_said_before(assay: Assay, sound_terms: Terms, home: Path) -> None:
+    app = app_for(home)
+    connection = app.connect()
+    market, penalty = connection.writer, sound_terms.miss_penalty
+    terms = replace(sound_terms, nonce=secrets.randbits(60))
+    market.deposit(connection.intent("deposit"), Wei(1_110 * TOK))
+    market.stake_up(connection.intent("stake"), Role.SOLVER, Wei(1_000 * TOK))
+    posted = market.post(connection.intent("post"), terms, Wei(110 * TOK))
+    job_id = posted.hex()
+    market.take_shard(connection.intent("take"), posted, 1)
+    refused = assay("solver", "release", job_id, "--shard", "0")
+    assert refused.error["code"] == "not-held" and "[1]" in refused.error["hint"]
+    dry = assay("--dry-run", "solver", "release", job_id)
+    assert dry.data["amount"] == str(penalty)
+    refused = assay("solver", "release", job_id, yes=False)
+    assert refused.status == Exit.CONFIRM and f"at worst loses {show_amount(penalty)}" in refused.err
+    assert assay("solver", "release", job_id, "--later").data["released"] == []
+    before = int(assay("stake", "ls").data["solver"]["active"])
+    done = assay("solver", "release", job_id)
+    assert done.data["released"] == [1] and done.data["shards"]["1"]["penalty"] == str(penalty)
+    assert int(assay("stake", "ls").data["solver"]["active"]) == before - penalty
+    assert (home / "nodes" / "client" / RELEASED_FILE).is_file()
+    again = assay("solver", "release", job_id[:12], "--again")
+    assert again.data == {"job": "0x" + job_id, "released": [], "again": True}
+    assert assay("solver", "release", job_id).error["code"] == "not-held"
+    app.close()

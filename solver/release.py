@@ -1,0 +1,106 @@
+"""Letting a taken shard go: what it costs now, and which shards are not to be taken again.
+
+Contract: `cost_of` is pure and says what ``Tasks.release`` would do at this moment (rules 4.2, 4.3.3);
+`Released` is a record in the node's folder, read at each look, so that a running node knows what its operator
+has given back at another terminal. A claim that is committed answers for itself, whoever holds the shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.disk import record
+from assay.node.rounds import closable, moving, standing
+from assay.protocol.demands import DemandView
+from assay.protocol.game_state import GameView
+from assay.protocol.params import GRACE_MOVES
+from assay.protocol.types import Address, ClaimView, JobId, JobView, Kind, Seconds, Wei
+from assay.protocol.words import show_amount
+
+RELEASED_FILE = "released.json"
+"""Of a node's folder."""
+_KIND = "assay/released/1"
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What letting a shard go does."""
+
+    penalty: Wei
+    """Burnt of the solver stake."""
+    freed: Wei
+    """Of what is locked for the shard, free again."""
+    why: str
+    """For a person: why that penalty, or why none."""
+    answering: int
+    """Claims of ours there that keep their stake locked until they are settled."""
+
+
+def cost_of(
+    job: JobView,
+    shard: int,
+    me: Address,
+    claims: Sequence[ClaimView],
+    games: Iterable[GameView],
+    demands: Iterable[DemandView],
+    now: Seconds,
+) -> Cost:
+    """What it costs `me`, who holds it, to release this shard at chain time `now`."""
+    penalty, why = job.terms.miss_penalty, _excuse(job, shard, claims, games, demands, now)
+    mine = [v for v in moving(claims) if v.claim.claimant == me and v.claim.kind == Kind.TASK]
+    answering = sum(view.claim.shard == shard for view in mine)
+    if why:
+        return Cost(Wei(0), penalty, f"{why}: it costs nothing", answering)
+    place = f"task {job.progress.round}/{shard} is owed and not committed"
+    lost = f"{show_amount(penalty)} of the solver stake are burnt, and what was trained of it is not paid"
+    return Cost(penalty, Wei(0), f"{place}: {lost}", answering)
+
+
+def _excuse(
+    job: JobView,
+    shard: int,
+    claims: Sequence[ClaimView],
+    games: Iterable[GameView],
+    demands: Iterable[DemandView],
+    now: Seconds,
+) -> str:
+    """Why the shard owes the present round nothing at this moment; empty if it owes a task."""
+    progress, terms = job.progress, job.terms
+    if progress.closed or progress.round >= progress.final_round:
+        return "the job begins no further round"
+    if standing(claims, Kind.TASK, progress.round, shard) is not None:
+        return f"its task of round {progress.round} is committed"
+    if progress.round - progress.settled_rounds >= terms.max_unsettled:
+        return f"no task is owed before round {progress.settled_rounds} is settled"
+    if closable(job, claims, now):
+        return f"round {progress.round} is closed without further tasks"
+    disputed = any(not view.decided and not view.game.ballot for view in games)
+    disputed = disputed or any(not demand.outcome for demand in demands)
+    if disputed and now <= progress.round_start + GRACE_MOVES * terms.move_time:
+        return "while a claim of the job is in dispute nothing is owed"
+    return ""
+
+
+class Released:
+    """Shards that an account has given back, and does not take again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def read(self) -> frozenset[tuple[JobId, int]]:
+        """All of them. Raises DamagedRecord."""
+        body = record.read(self._path, _KIND, hint=f"move {self._path} away: the shards may be taken again")
+        return frozenset((JobId(bytes.fromhex(job)), shard) for job, shard in body or ())
+
+    def add(self, job_id: JobId, shards: Iterable[int]) -> None:
+        """These are not to be taken again. Raises DamagedRecord."""
+        self._write(self.read() | {(job_id, shard) for shard in shards})
+
+    def forget(self, job_id: JobId) -> None:
+        """All shards of this job may be taken again. Raises DamagedRecord."""
+        self._write(frozenset(pair for pair in self.read() if pair[0] != job_id))
+
+    def _write(self, shards: frozenset[tuple[JobId, int]]) -> None:
+        record.write(self._path, _KIND, sorted([job.hex(), shard] for job, shard in shards))

@@ -1,0 +1,139 @@
+"""Letting a shard go costs what `cost_of` says, at every moment of a job, by the contracts' twin."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+import torch
+
+from assay.disk.record import DamagedRecord
+from assay.protocol.game_state import GameView
+from assay.protocol.types import JobId, Phase, Seconds
+from assay.solver.adversary import FaultySolver, WeightPlan
+from assay.solver.release import RELEASED_FILE, Cost, Released, cost_of
+from tests.fakes.jobs import account
+from tests.fakes.market_day import MarketDay
+from tests.unit.solver.test_solver_policy import ME, OTHER, observation
+
+torch.set_num_threads(1)
+PENALTY = 7
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> MarketDay:
+    return MarketDay(tmp_path)
+
+
+def cost_now(day: MarketDay, job_id: JobId, name: str) -> tuple[int, Cost]:
+    """A shard that somebody holds, and what is said of it."""
+    market = day.markets[name]
+    shard = [holder.solver for holder in day.market_state.jobs[job_id].holders].index(account(name))
+    seen = market.claims(job_id), market.games(job_id), market.demands(job_id)
+    return shard, cost_of(market.job(job_id), shard, market.me, *seen, day.market_state.time)
+
+
+def burnt_by_release(day: MarketDay, job_id: JobId, name: str, shard: int) -> int:
+    """What it does cost, on a market that goes on as if nothing had happened."""
+    rules, block, before = day.market_state.rules, day.market_state.block, day.market_state.burnt
+    day.markets[name].release(f"try/{day.market_state.time}", job_id, shard)
+    cost = day.market_state.burnt - before
+    day.market_state.rules, day.market_state.block = rules, block
+    return cost
+
+
+def followed(day: MarketDay, job_id: JobId, over: Callable[[], bool]) -> set[str]:
+    """Play the market, and at every moment compare for every holder; the reasons that were given."""
+    seen: set[str] = set()
+
+    def compared() -> bool:
+        for name in ("ann", "bob"):
+            if account(name) in [holder.solver for holder in day.market_state.jobs[job_id].holders]:
+                shard, cost = cost_now(day, job_id, name)
+                assert burnt_by_release(day, job_id, name, shard) == cost.penalty, cost
+                assert cost.penalty + cost.freed == PENALTY
+                seen.add("owed" if cost.penalty else re.sub(r"\d+", "N", cost.why.split(":")[0]))
+        return over()
+
+    assert day.run(compared), day.events[-5:]
+    return seen
+
+
+def staffed(day: MarketDay) -> None:
+    for i in range(2):
+        day.verifier(f"v{i}")
+    day.solver("bob")
+
+
+def test_at_every_moment_of_a_job_it_costs_what_is_said(day: MarketDay) -> None:
+    job_id = day.post(max_unsettled=1)
+    day.solver("ann")
+    staffed(day)
+    seen = followed(day, job_id, day.closed(job_id))
+    assert {"owed", "its task of round N is committed"} <= seen, seen
+    assert "no task is owed before round N is settled" in seen
+
+
+def test_while_a_claim_is_in_dispute_it_costs_nothing(day: MarketDay) -> None:
+    job_id = day.post()
+    day.solver("ann", partial(FaultySolver, plan=WeightPlan(0, 3, 0, 5)))
+    staffed(day)
+    day.whistleblower("wendy")
+    assert day.run(lambda: len(day.named("took")) == 2)
+    del day.services["bob"]  # who owes his task from now on
+    seen = followed(day, job_id, lambda: Phase.CONVICTED in day.phases(job_id))
+    assert "while a claim of the job is in dispute nothing is owed" in seen
+
+
+def test_a_dispute_excuses_for_eighteen_moves_and_no_longer() -> None:
+    looks = observation((ME, OTHER))
+    (seen,) = looks.jobs
+    job, shown = seen.view, cast(GameView, SimpleNamespace(decided=False, game=SimpleNamespace(ballot=0)))
+    end = job.progress.round_start + 18 * job.terms.move_time
+
+    def penalty(now: int, *games: GameView) -> int:
+        return cost_of(job, 0, ME, seen.claims, games, (), Seconds(now)).penalty
+
+    assert penalty(end) == PENALTY
+    assert penalty(end, shown) == 0
+    assert penalty(end + 1, shown) == PENALTY
+    over = cast(GameView, SimpleNamespace(decided=True, game=SimpleNamespace(ballot=0)))
+    about_a_vote = cast(GameView, SimpleNamespace(decided=False, game=SimpleNamespace(ballot=3)))
+    assert penalty(end, over, about_a_vote) == PENALTY
+
+
+def test_a_running_node_learns_of_it_and_gives_back_what_it_owes_first(day: MarketDay) -> None:
+    job_id = day.post()
+    staffed(day)
+    ann = day.solver("ann")
+    assert day.run(lambda: bool(day.named("took")))
+    released = Released(day.folder / "ann" / RELEASED_FILE)
+    released.add(job_id, range(2))
+    assert day.run(lambda: bool(day.named("released")))
+    assert day.market_state.burnt == 0, "its task was committed first"
+    for _ in range(5):
+        ann.tick()
+    assert len(day.named("took")) == 2, "bob's and ann's, and none again"
+    assert "--again" in ann.why(job_id)
+    released.forget(job_id)
+    assert "--again" not in ann.why(job_id)
+    assert day.run(lambda: len(day.named("took")) == 3)
+
+
+def test_the_record_outlasts_a_restart_and_a_damaged_one_is_said(tmp_path: Path) -> None:
+    path = tmp_path / RELEASED_FILE
+    first, second = JobId(bytes([1]) * 32), JobId(bytes([2]) * 32)
+    assert Released(path).read() == frozenset()
+    Released(path).add(first, [0, 3])
+    Released(path).add(second, [1])
+    assert Released(path).read() == {(first, 0), (first, 3), (second, 1)}
+    Released(path).forget(first)
+    assert Released(path).read() == {(second, 1)}
+    path.write_bytes(path.read_bytes().replace(b"02", b"03", 1))
+    with pytest.raises(DamagedRecord):
+        Released(path).read()
