@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.tree import Tree
@@ -28,9 +28,12 @@ from assay.cli.commands.dispute_play import (
     standing,
 )
 from assay.cli.lazy import with_rooms
-from assay.protocol.errors import Ask, Stop
-from assay.protocol.game_state import GamePhase
-from assay.protocol.types import Address, Kind
+from assay.protocol.errors import Ask, AssayError, Stop
+from assay.protocol.game_state import GamePhase, GameView
+from assay.protocol.types import ZERO_DIGEST, Address, ClaimView, Kind
+
+if TYPE_CHECKING:
+    from assay.program.isa import Node
 
 DEMAND = ("assay.cli.commands.demands", "Demands for pieces of committed states.")
 commands = typer.Typer(
@@ -124,6 +127,44 @@ def tree(context: typer.Context, game_id: GameId) -> None:
     if not app.output.as_json:
         app.output.out.print(picture)
         app.output.out.print("\n".join(lines), markup=False)
+
+
+@commands.command()
+def explain(context: typer.Context, game_id: GameId) -> None:
+    """A game in plain English: who says what, where they differ, what comes next, what each side loses."""
+    from assay.app.explained import explain as explained
+    from assay.app.explained import names_of
+
+    app = app_of(context)
+    connection = app.view()
+    market = connection.market
+    view = market.game(game_id)
+    claim = market.claim(view.game.claim_id)
+    job = market.job(claim.claim.job_id)
+    said = explained(
+        view, claim, job.terms, connection.clock.now(), names_of(app), _disputed_node(app, view, claim)
+    )
+    rows = table(f"game {game_id}: {state_of(view)}", "what", "in words")
+    for label, text in said.labelled():
+        rows.add_row(label, text)
+    app.output.result("game-explained", {"game": game_id, "decided": view.decided, **plain(said)}, rows)
+
+
+def _disputed_node(app: App, view: GameView, claim: ClaimView) -> Node | None:
+    """The operation that a game has come to, from the job's program; None before that, or where nobody serves
+    the job's files."""
+    if view.game.node_hash == ZERO_DIGEST:
+        return None
+    from assay.cli.commands.inspect import open_inspection
+
+    try:
+        inspection = open_inspection(app, claim.claim.job_id.hex())
+    except AssayError as error:
+        app.output.say(f"without the operation's name: {error.message}")
+        return None
+    inspection.close()
+    programs = inspection.state_provider.work.programs(claim.claim.kind)
+    return next(p.nodes[view.game.node] for p in programs if p.root == view.game.program.root)
 
 
 @commands.command("open")
