@@ -84,7 +84,9 @@ def test_a_challenge_is_opened_played_and_paid(home: Path, assay: Assay, job: st
     tree = assay("dispute", "tree", "1", account="hand").data
     assert tree["side"] == "challenger" and tree["next"].endswith("dispute play 1")
     status, out, err = by_hand(home, "dispute", "explain", "1")
-    assert status == Exit.OK and "cheat says that segment" in out and "if hand wins, the claim falls" in out, err
+    assert (
+        status == Exit.OK and "cheat says that segment" in out and "if hand wins, the claim falls" in out
+    ), err
     status, out, err = by_hand(home, "dispute", "show", "1")
     assert "challenger's clock" in out and "defender's clock" in out
     status, out, err = by_hand(home, "dispute", "play", "1")
