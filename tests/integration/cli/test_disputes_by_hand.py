@@ -14,7 +14,7 @@ from assay.app.invocation import App
 from assay.app.output import Exit, Output
 from assay.app.settings import Flags
 from assay.app.units import parse_amount
-from assay.devnet.market import NodeSpec, fund_account, stake_for, start_node
+from assay.devnet.market import NodeSpec, fund_account, start_node
 from tests.integration.cli.conftest import Assay, run
 from tests.integration.cli.test_jobs import serving
 
@@ -33,7 +33,7 @@ def job(home: Path, assay: Assay) -> Iterator[str]:
     app = App(Flags(home=str(home)), Output(False, True), True, False, None)
     spec = NodeSpec("cheat", "solver", parse_amount("5000tok"), parse_amount("2000tok"))
     fund_account(app, spec.name, spec.tokens)
-    stake_for(app, spec)
+    assay("stake", "deposit", "2000tok", "--role", "solver", account=spec.name)
     assay("account", "new", "hand")
     assay("token", "faucet", "hand", "500tok")
     path = home / "job.toml"

@@ -33,7 +33,7 @@ from assay.protocol.game import (
 )
 from assay.protocol.game_state import Game, GamePhase, Opening
 from assay.protocol.types import ZERO_DIGEST, Address, Seconds
-from tests.unit.protocol.test_types import GAME
+from tests.unit.protocol.test_game_state import GAME
 
 F32 = NodeFacts(4, 4, True, False)
 ROOTS = tuple(bytes([i]) * 32 for i in (1, 2, 3))
