@@ -39,6 +39,9 @@ def run(
         str | None, typer.Option(help="Most for a step of a job, such as 16GB; by default two thirds.")
     ] = None,
     accuse: Annotated[str | None, typer.Option(help=drills.ACCUSE_HELP)] = None,
+    late: Annotated[
+        bool, typer.Option("--late", help="Drills only: challenge in the last seconds of a window.")
+    ] = False,
 ) -> None:
     """Run a whistleblower until stopped."""
     from assay.app.accounts import resolve
@@ -59,7 +62,7 @@ def run(
     if auto not in set(Mode):
         raise Stop(f"there is no mode {auto!r}", hint="choose off, advise or play", code="bad-mode")
     limits = Limits(Mode(auto), parse_amount(bond_budget), audit_votes, demand)
-    kind = drills.whistleblower_kind(accuse, partial(resolve, app))
+    kind = drills.whistleblower_kind(accuse, partial(resolve, app), late=late)
 
     def make(parts: NodeParts) -> WhistleblowerService:
         return kind(
