@@ -182,7 +182,7 @@ def size_of(path: Path) -> int:
 
 
 def wait_started(
-    app: App, pids: dict[str, int], past: dict[str, int], timeout_s: float = 120.0
+    app: App, pids: dict[str, int], past: dict[str, int], timeout_s: float = 240.0
 ) -> dict[str, str]:
     """URLs of the nodes once all have announced themselves, in their event files after `past` bytes. Raises
     Stop when one dies or takes too long."""
@@ -196,10 +196,18 @@ def wait_started(
                 event = event_of(line)
                 if event.get("event") == "started":
                     urls[name] = event["url"]
-            if name not in urls and (not process_alive(pid) or time.monotonic() > deadline):
-                log = home / "logs" / f"{name}.log"
+            if name in urls:
+                continue
+            log = home / "logs" / f"{name}.log"
+            if not process_alive(pid):
                 tail = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
-                raise Stop(f"{name} did not start:\n{tail}", hint=f"see {log}", code="node-failed")
+                raise Stop(f"{name} ended as it started:\n{tail}", hint=f"see {log}", code="node-failed")
+            if time.monotonic() > deadline:
+                raise Stop(
+                    f"{name} has not started after {timeout_s:.0f} s, though its process runs",
+                    hint=f"if this machine is busy, repeat the command; else see {log}",
+                    code="node-slow",
+                )
         time.sleep(0.1)
     return urls
 

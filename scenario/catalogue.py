@@ -14,10 +14,12 @@ from assay.protocol.types import Wei
 from assay.scenario.disturbances import Disturbance
 from assay.scenario.promises import (
     Promise,
+    bait_promises,
     falls,
     hidden_promises,
     honest_promises,
     junk,
+    last_second_promises,
     lost_on_purpose_promises,
     one_ulp_promises,
     silent_verifier_promises,
@@ -51,6 +53,8 @@ class Scenario:
     """Lines of the job file that read otherwise, by what the template has."""
     disturbances: tuple[Disturbance, ...] = ()
     """What happens to processes and chain meanwhile."""
+    bait: str = ""
+    """What a stranger posts before the client does (``scenario.baits``)."""
 
 
 def cast(verifiers: int, whistleblowers: int = 1, **arguments: tuple[str, ...]) -> list[NodeSpec]:
@@ -350,6 +354,35 @@ SCENARIOS = {
                 Disturbance("whistle-1", "audited", "kill", "whistle-1"),
             ),
             quick_rounds=1,
+        ),
+        Scenario(
+            "last-second",
+            (26,),
+            "an honest whistleblower challenges a covered-up lie in the last seconds of its window",
+            covered("--fault", "0:9:4:777", whistle_1=("--no-audit-votes", "--late")),
+            last_second_promises,
+            {"window": "45s"},
+            quick_rounds=1,
+        ),
+        Scenario(
+            "hostile-manifest",
+            (43,),
+            "a stranger posts a job whose manifest is a bomb for whoever reads it",
+            lambda: cast(2),
+            bait_promises,
+            attackers=(),
+            quick_rounds=1,
+            bait="hostile-manifest",
+        ),
+        Scenario(
+            "unsound-program",
+            (45,),
+            "a stranger posts a job whose program breaks the rules that a validator checks",
+            lambda: cast(2),
+            bait_promises,
+            attackers=(),
+            quick_rounds=1,
+            bait="unsound-program",
         ),
         Scenario("honest", (), "nobody cheats", lambda: cast(3), honest_promises, attackers=()),
     )

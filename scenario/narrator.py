@@ -108,6 +108,9 @@ class Narrator:
     def _announced(self, event: Event) -> str:
         return "announces its finding by hash, so that nobody can copy it"
 
+    def _late(self, event: Event) -> str:
+        return f"challenges {self._place(event)} now, with {event['left']} s of its window left"
+
     def _opened(self, event: Event) -> str:
         return f"[bold]opens game {event['game']}[/] with a bond: {event['reason']}"
 

@@ -64,6 +64,10 @@ class Outcome:
     def reported(self, name: str, event: str) -> bool:
         return any(who == name and e["event"] == event for who, e in self.events)
 
+    def told(self, name: str, event: str) -> list[Event]:
+        """Events of one kind that a node has written, in their order."""
+        return [e for who, e in self.events if who == name and e["event"] == event]
+
     def burnt(self) -> int:
         """What is gone for good since before the run."""
         assert self.before is not None and self.after is not None

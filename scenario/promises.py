@@ -13,6 +13,10 @@ from assay.scenario.outcome import Outcome
 
 MISS_PENALTY = parse_amount("20tok")
 """The template's."""
+LATE_S = 15
+"""Most seconds that are left of a window when a late challenge comes (``whistleblower.adversary``)."""
+STRANGER = "stranger"
+"""The account that posts a scenario's bait."""
 Promise = Callable[[Outcome], list[str]]
 
 
@@ -184,3 +188,29 @@ def straggler_promises(outcome: Outcome) -> list[str]:
     if outcome.burnt() != MISS_PENALTY:
         missing.append(f"burnt was {outcome.burnt()}, not the penalty of one missed deadline")
     return missing + winners(outcome, "solver-2")
+
+
+def last_second_promises(outcome: Outcome) -> list[str]:
+    """The claim falls although its challenge came in the window's last seconds."""
+    missing = falls("task", 0, "WrongSegment", "arithmetic")(outcome)
+    left = [int(event["left"]) for event in outcome.told("whistle-1", "late")]
+    if not left or not all(0 <= seconds <= LATE_S for seconds in left):
+        missing.append(f"the challenge did not come in the last {LATE_S} s of the window: {left}")
+    return missing
+
+
+def bait_promises(outcome: Outcome) -> list[str]:
+    """Both solvers refused the stranger's job before they staked anything on it, and did the client's."""
+    laid = outcome.told(STRANGER, "fault-planted")
+    if not laid:
+        return ["the stranger posted nothing"]
+    bait, missing = laid[0]["job"], honest_promises(outcome)
+    for name in ("solver-1", "solver-2"):
+        if bait not in {event["job"] for event in outcome.told(name, "abandoned")}:
+            missing.append(f"{name} did not refuse the stranger's job")
+        taken = {event["job"] for event in outcome.told(name, "took")}
+        if bait in taken or not taken:
+            missing.append(f"{name} took shards of {sorted(taken)}")
+    if outcome.change(STRANGER):
+        missing.append(f"the stranger's budget did not come back to it: {outcome.change(STRANGER)}")
+    return missing + winners(outcome, "solver-1", "solver-2")

@@ -37,10 +37,12 @@ from assay.scenario.catalogue import SCENARIOS, Scenario
 from assay.scenario.disturbances import disturb
 from assay.scenario.narrator import Event, EventTail, Narrator
 from assay.scenario.outcome import Outcome, Played, gas_by_kind, judge, report, report_of
+from assay.scenario.promises import STRANGER
 from assay.scenario.recording import Recording
 
 if TYPE_CHECKING:
     from assay.node.states import StateProvider
+    from assay.scenario.baits import Laid
     from assay.scenario.evidence import Evidence
     from assay.training.job import JobArtifacts
 
@@ -106,6 +108,8 @@ class Run:
             self._accounts(specs)
             bring_up(self.app, specs, BLOCK_TIME_S, conditions_of(self.body))
             self.addresses["client"] = fund_account(self.app, "client", CLIENT_TOKENS)
+            if self.scenario.bait:
+                self.addresses[STRANGER] = fund_account(self.app, STRANGER, CLIENT_TOKENS)
             self.outcome.seconds_ready = time.monotonic() - begin
             self._job(specs, files.result())
         self.outcome.seconds_run = time.monotonic() - begin
@@ -136,13 +140,28 @@ class Run:
         connection.writer.deposit("scenario/deposit", CLIENT_TOKENS)
         self.outcome.before = snapshot(connection, self._parties())
         with ExitStack() as shown, serve_blocks("client", connection, storage):
+            bait = self._lay(shown, files)
             job_id = publish_and_post(self.app, connection, storage, self.body, files, BUDGET)
             self.tell("client", f"posts job {job_id.hex()[:16]} with a budget of {show_amount(BUDGET)}")
             self._show(shown, job_id)
             with Evidence(storage, job_id) as evidence:
                 self._follow(connection, evidence, job_id, [spec.name for spec in specs])
+            if bait is not None:
+                bait.take_back()
+                self.tell(STRANGER, "closes its job, which nobody took: the budget comes back")
             self._finish(connection, storage, job_id)
         self.outcome.gas = gas_by_kind(self.app, self.addresses)
+
+    def _lay(self, laid: ExitStack, files: JobArtifacts) -> Laid | None:
+        """A stranger's job, where the scenario has one."""
+        from assay.scenario.baits import BAITS, lay
+
+        kind = self.scenario.bait
+        if not kind:
+            return None
+        bait = laid.enter_context(lay(self.app, kind, self.body, files, BUDGET))
+        self._seen(STRANGER, {"event": "fault-planted", "plan": BAITS[kind].plan, "job": bait.job_id.hex()})
+        return bait
 
     def _show(self, shown: ExitStack, job_id: JobId) -> None:
         """Serve the dashboard until the run is over, and say where."""

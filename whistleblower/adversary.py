@@ -10,11 +10,14 @@ from __future__ import annotations
 from typing import Any
 
 from assay.node.audit import sampled
+from assay.node.upkeep import window_end
 from assay.program.fault import NodeFault
-from assay.protocol.types import Address, Claim, ClaimView, Kind
+from assay.protocol.types import Address, Claim, ClaimId, ClaimView, Kind, Phase
 from assay.whistleblower import policy
 from assay.whistleblower.service import WhistleblowerService
 
+LATE_S = 15
+"""Seconds before the end of a window at which a late one challenges: it takes some blocks."""
 LAST_S = 6
 """Seconds before its deadline at which a slow challenger moves."""
 
@@ -51,6 +54,24 @@ class SilentChallenger(JunkChallenger):
 
     def _play(self, action: Any) -> None:
         """Nothing."""
+
+
+class LateChallenger(WhistleblowerService):
+    """Honest, but it keeps what it has found to itself until the last seconds of the claim's window."""
+
+    def _pursue(self, action: policy.Pursue) -> None:
+        view = self.market.claim(action.claim_id)
+        if view.status.phase == Phase.ACCEPTED:
+            left = window_end(view, self.market.job(action.job_id).terms) - self.clock.now()
+            if left <= LATE_S:
+                if action.claim_id not in self._told:
+                    self._told.add(action.claim_id)
+                    self.emit("late", job=action.job_id.hex(), claim=action.claim_id.hex(), left=left)
+                super()._pursue(action)
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._told: set[ClaimId] = set()
 
 
 class SlowChallenger(JunkChallenger):

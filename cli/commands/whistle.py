@@ -45,6 +45,9 @@ def run(
         str, typer.Option(help="Most for states of its own replays, so that a restart goes on where it was.")
     ] = "1GB",
     accuse: Annotated[str | None, typer.Option(help=drills.ACCUSE_HELP)] = None,
+    late: Annotated[
+        bool, typer.Option("--late", help="Drills only: challenge in the last seconds of a window.")
+    ] = False,
 ) -> None:
     """Run a whistleblower until stopped."""
     from assay.app.accounts import resolve
@@ -67,7 +70,7 @@ def run(
     limits = Limits(
         Mode(auto), parse_amount(bond_budget), audit_votes, demand, parse_bytes(disk), await_votes
     )
-    kind = drills.whistleblower_kind(accuse, partial(resolve, app))
+    kind = drills.whistleblower_kind(accuse, partial(resolve, app), late=late)
 
     def make(parts: NodeParts) -> WhistleblowerService:
         return kind(

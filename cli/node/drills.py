@@ -90,14 +90,15 @@ MANNERS = ("", "silent", "slow", "votes")
 
 
 def whistleblower_kind(
-    junk: str | None, address_of: Callable[[str], Address]
+    junk: str | None, address_of: Callable[[str], Address], *, late: bool = False
 ) -> Callable[..., WhistleblowerService]:
-    """Makes the whistleblower: an honest one without `junk`. Raises Stop for a bad text."""
+    """Makes the whistleblower: an honest one without `junk`, in no haste if it is `late`. Raises Stop for a
+    bad text."""
     from assay.whistleblower import adversary
     from assay.whistleblower.service import WhistleblowerService
 
     if junk is None:
-        return WhistleblowerService
+        return adversary.LateChallenger if late else WhistleblowerService
     round_, _, rest = junk.partition(":")
     whose, _, manner = rest.partition(":")
     if not (round_.isdecimal() and round_.isascii()) or not whose or manner not in MANNERS:

@@ -19,7 +19,6 @@ from tests.integration.cli.conftest import Assay, run
 from tests.integration.cli.test_jobs import serving
 
 pytestmark = pytest.mark.slow
-TOK = 10**18
 REPR = re.compile(r"\b[A-Z][A-Za-z]+\([a-z_]+=|\bb'")
 """What a Python repr looks like."""
 
@@ -43,8 +42,9 @@ def job(home: Path, assay: Assay) -> Iterator[str]:
         .replace("hidden = 64", "hidden = 4")
         .replace("steps_per_round = 64", "steps_per_round = 8")
     )
-    for name in ("vote", "reveal", "challenge_window", "straggler", "task"):
-        text = re.sub(rf'(?m)^{name} = "\w+"', f'{name} = "3h"', text)
+    longest = {"vote": "10m", "reveal": "10m", "challenge_window": "3h", "straggler": "3h", "task": "3h"}
+    for name, time_ in longest.items():
+        text = re.sub(rf'(?m)^{name} = "\w+"', f'{name} = "{time_}"', text)
     path.write_text(text)
     posted = str(assay("job", "post", str(path), "--budget", "200tok", "--no-serve").data["job"])
     node = NodeRecord(spec.name, spec.role, 0, "", ("--fault", "0:5:0:3"))
@@ -98,7 +98,8 @@ def test_a_challenge_is_opened_played_and_paid(home: Path, assay: Assay, job: st
     } == {"deposit", "bond", "reward", "bond back"}
     assert ledger["byJob"] == {job: ledger["earned"]}
     cheat = assay("solver", "earnings", "cheat").data
-    assert cheat["reconciles"] and int(cheat["earned"]) == -360 * TOK
+    (stake,) = re.findall(r'(?m)^solver_stake = "(\w+)"', (home / "job.toml").read_text())
+    assert cheat["reconciles"] and int(cheat["earned"]) == -parse_amount(stake)
     (slash,) = [e for e in cheat["entries"] if e["kind"] == "slashed"]
     assert "task 0/0" in slash["why"] and "convicted" in slash["why"]
 

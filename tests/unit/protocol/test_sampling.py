@@ -46,10 +46,15 @@ def test_samples_are_drawn_in_order_without_repeats() -> None:
     assert drawn == list(dict.fromkeys(stream))
 
 
-@pytest.mark.parametrize("samples", [0, 6])
-def test_more_samples_than_segments_or_none_are_refused(samples: int) -> None:
+@pytest.mark.parametrize("samples", [-1, 6])
+def test_more_samples_than_segments_are_refused(samples: int) -> None:
     with pytest.raises(ValueError, match="distinct segments"):
         sample_segments(SEED, account("v"), lone(samples, 5))
+
+
+def test_of_a_loop_without_samples_nothing_is_drawn() -> None:
+    assert sample_segments(SEED, account("v"), lone(0, 5)) == []
+    assert sample_segments(SEED, account("v"), (*lone(0, 5), *lone(2, 2))) in ([5, 6], [6, 5])
 
 
 @pytest.mark.parametrize("text", ["", "0x12", "12" * 20, "0x" + "zz" * 20, "0x" + "12" * 21])

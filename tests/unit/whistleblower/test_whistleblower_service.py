@@ -11,19 +11,22 @@ import torch
 
 from assay.node.artifacts import raw_cid
 from assay.node.states import open_state_provider
+from assay.node.upkeep import window_end
 from assay.program.fault import Fault, NodeFault, StateFault
 from assay.program.state import state_root
 from assay.protocol import trees
 from assay.protocol.dispute import Split
 from assay.protocol.game import opened_levels
 from assay.protocol.game_state import INPUT_SEGMENT
-from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Role
+from assay.protocol.types import ZERO_ADDRESS, ClaimId, ClaimView, JobId, Kind, Phase, Role, Wei
 from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver, invent, omit_last_shard
 from assay.solver.service import SolverService
 from assay.verifier.adversary import ColludingVerifier, LazyVerifier
-from assay.whistleblower.policy import Mode
+from assay.whistleblower.adversary import LATE_S, LateChallenger
+from assay.whistleblower.policy import Limits, Mode
+from tests.fakes.clock import FakeClock
 from tests.fakes.jobs import RESOURCE_LIMITS, account, inner_program
-from tests.fakes.market_day import MarketDay
+from tests.fakes.market_day import MarketDay, secret
 
 torch.set_num_threads(1)
 
@@ -343,3 +346,21 @@ def test_attack_09_invented_traces_of_several_samples_cost_the_verifier_its_stak
     assert day.market_state.active[account("vera"), Role.VERIFIER] == 1_000
     assert day.run(day.closed(job_id))
     assert Phase.CONVICTED not in day.phases(job_id)
+
+
+def test_attack_26_a_challenge_in_the_last_seconds_is_taken_and_settlement_waits(day: MarketDay) -> None:
+    job_id = day.post(rounds=1)
+    conspiracy(day, Plan(0, 1, NodeFault(step=3, node=NODES - 1, element=0)))
+    market = day.join("wendy")
+    parts = (market, day.blocks(), FakeClock(day.market_state), day.folder / "wendy", secret("wendy"))
+    late = LateChallenger(*parts, Limits(Mode.PLAY, Wei(1_000)), RESOURCE_LIMITS, emit=day.events.append)
+    day.services["wendy"] = late
+    assert day.run(lambda: bool(day.named("late")))
+    (told,) = day.named("late")
+    assert 0 <= told["left"] <= LATE_S
+    false = ClaimId(bytes.fromhex(told["claim"]))
+    assert day.market_state.claims[false].status.phase == Phase.ACCEPTED
+    end = window_end(market.claim(false), market.job(job_id).terms)
+    assert day.run(lambda: day.market_state.time > end)
+    assert day.market_state.claims[false].status.phase != Phase.SETTLED, "a game holds it up"
+    assert day.run(lambda: day.market_state.claims[false].status.phase == Phase.CONVICTED)
