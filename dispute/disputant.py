@@ -77,17 +77,34 @@ def overdue(view: GameView, now: Seconds) -> Timeout | None:
 
 
 class Disputant:
-    """Account `me` in any game; `replay_for(game)` gives a replay that covers the game's disputed steps."""
+    """Account `me` in any game; `replay_for(game)` gives a replay that covers the game's disputed steps.
+
+    The replay of the last game that was played is kept, with its trace: a move of a game of 124 million
+    parameters would else take as long as the step that it is about.
+    """
 
     def __init__(self, me: Address, replay_for: Callable[[Game], Replay]) -> None:
         self._me = me
         self._replay_for = replay_for
+        self._kept: tuple[object, Replay] | None = None
+
+    def _replay(self, view: GameView) -> Replay:
+        game = view.game
+        about = view.game_id, game.claim_id, game.defender, game.segment, game.steps == 0
+        if self._kept is None or self._kept[0] != about:
+            self._kept = None  # not two of them at once
+            self._kept = about, self._replay_for(game)
+        return self._kept[1]
 
     def move(self, view: GameView) -> Move | None:
         """The next move, or None. Raises WrongReplay, IncompleteHistory, and what replaying raises."""
         if view.decided or view.game.mover != self._me:
             return None
-        side = _Side(view, self._replay_for(view.game))
+        try:
+            side = _Side(view, self._replay(view))
+        except WrongReplay:
+            self._kept = None
+            raise
         return side.point() if view.game.phase.challengers else side.reveal()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -26,8 +27,8 @@ from assay.protocol.dispute import (
     Timeout,
 )
 from assay.protocol.game import IllegalMove, input_game, opened_levels
-from assay.protocol.game_state import GameView, Opened
-from assay.protocol.types import Seconds
+from assay.protocol.game_state import Game, GameView, Opened
+from assay.protocol.types import ClaimId, Seconds
 from tests.fakes.arena import CHALLENGER, DEFENDER, FIRST_STEP, SEED, SHARD, apply, open_game, referee
 from tests.fakes.games import fresh
 from tests.fakes.programs import training_sample
@@ -288,3 +289,41 @@ def test_sample_covers_what_the_games_are_about() -> None:
     ops = {node.op for node in SAMPLE.program.nodes}
     assert ops >= {Op.STATE, Op.DATA, Op.CONST, Op.PRODUCT, Op.STRIDED, Op.SUM, Op.IADD}
     assert max(node.leaves for node in SAMPLE.program.nodes) > 1
+
+
+def test_a_game_is_played_from_one_replay_and_another_game_from_its_own() -> None:
+    cheat, honest = replay(StateFault(FIRST_STEP + 1, 0, 0)), replay()
+    asked: list[tuple[str, ClaimId]] = []
+
+    def giving(name: str, which: Replay) -> Callable[[Game], Replay]:
+        def give(game: Game) -> Replay:
+            asked.append((name, game.claim_id))
+            return which
+
+        return give
+
+    sides = {
+        DEFENDER: Disputant(DEFENDER, giving("defender", cheat)),
+        CHALLENGER: Disputant(CHALLENGER, giving("challenger", honest)),
+    }
+    first = open_game(cheat, 3, honest.root(0), cheat.root(3))
+    other = replace(first, claim_id=ClaimId(b"\x31" * 32))
+    for number, game in enumerate((first, other), 1):
+        view = fresh(number, game)
+        while not view.decided:
+            move = sides[view.game.mover].move(view)
+            assert move is not None
+            view = apply(view, move, view.game.mover)
+        assert view.challenger_won and view.moves >= 6
+    claims = (first.claim_id, other.claim_id)
+    assert asked == [(name, claim) for claim in claims for name in ("defender", "challenger")]
+
+
+def test_a_replay_that_does_not_fit_is_not_kept() -> None:
+    given = [many_slots(5), replay()]
+    honest = replay()
+    view = fresh(1, open_game(honest, 2, honest.root(0), b"\x01" * 32))
+    defender = Disputant(DEFENDER, lambda _: given.pop(0))
+    with pytest.raises(WrongReplay):
+        defender.move(view)
+    assert defender.move(view) is not None and not given
