@@ -1,5 +1,6 @@
 # make setup   install everything (.venv, contracts/node_modules); does nothing the second time
 # make demo    run a local market in which a solver lies about one bit, and watch it being caught
+# make demo-124m   the same with GPT-2 small, 124 million parameters: 20 GB of memory, by hand (docs/scale.md)
 # make test    all quick tests: Solidity, then Python
 # make lint    formatting, types, import rules, Solidity lints
 # make check   lint and test, as CI runs them
@@ -29,7 +30,7 @@ NPM_STAMP := contracts/node_modules/.assay-installed
 HARDHAT_STAMP := tests/hardhat/node_modules/.assay-installed
 BUILT_STAMP := contracts/out-assay/.built
 
-.PHONY: bench-diloco bench-rl setup demo test test-contracts test-python test-slow browser site vectors games symbolic slither kernels arm second-chain lint lint-python lint-contracts check format clean
+.PHONY: bench-diloco bench-rl setup demo demo-124m test test-contracts test-python test-slow browser site vectors games symbolic slither kernels arm second-chain lint lint-python lint-contracts check format clean
 
 setup: $(BUILT_STAMP)
 
@@ -46,6 +47,9 @@ $(NPM_STAMP): contracts/package-lock.json contracts/package.json contracts/.npmr
 
 demo: setup
 	@$(PY) scripts/demo.py
+
+demo-124m: setup
+	@PYTHONPATH=. $(PY) scripts/demo_124m.py
 
 test: setup
 	@status=0; \

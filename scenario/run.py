@@ -27,7 +27,7 @@ from assay.app.invocation import App
 from assay.app.units import parse_amount, show_amount
 from assay.app.wiring import Connection, NodeStorage
 from assay.devnet.market import NodeSpec, bring_up, fund_account, make_account, node_events
-from assay.jobfile.read import JobFile, parse_job_file
+from assay.jobfile.read import GptModel, JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, template
 from assay.protocol.errors import AssayError, Stop
 from assay.protocol.game_state import GameView
@@ -84,9 +84,12 @@ class Run:
         out: Path,
         recording: Recording,
         dashboard: Shown = Shown.NOT,
+        limit_s: float = 600.0,
+        held_out_rows: int = 256,
     ) -> None:
         self.app, self.scenario, self.body, self.out = app, scenario, body, out
         self.recording, self.dashboard = recording, dashboard
+        self.limit_s, self.held_out_rows = limit_s, held_out_rows
         self.narrator = Narrator()
         self.games: list[GameView] = []
         self._disturbances = list(scenario.disturbances)
@@ -200,13 +203,12 @@ class Run:
         evidence: Evidence,
         job_id: JobId,
         names: list[str],
-        limit_s: float = 600.0,
     ) -> None:
         from assay.app.job_progress import progress_table
         from assay.client.following import follow
 
         tail = EventTail({name: node_events(self.app.settings.home, name) for name in names})
-        deadline = time.monotonic() + limit_s
+        deadline = time.monotonic() + self.limit_s
         terminal = self.app.output.err.is_terminal
         with Live(
             console=self.app.output.err, transient=True, auto_refresh=False, redirect_stderr=False
@@ -225,7 +227,7 @@ class Run:
                     return  # also games on fallen claims, whose bonds come back once their time is over
                 if time.monotonic() > deadline:
                     raise Stop(
-                        f"the job did not end within {limit_s:.0f} s",
+                        f"the job did not end within {self.limit_s:.0f} s",
                         hint=f"see the logs in {self.app.settings.home / 'logs'}",
                         code="too-slow",
                     )
@@ -261,8 +263,9 @@ class Run:
         )
         self.tell("client", "recomputes what was convicted, and measures the model on text held out")
         self._check_verdicts(state_provider, job_id)
-        outcome.held_out_loss = held_out_losses(state_provider, job_id, self.body)
-        outcome.sample = sample_text(self.out, "def ", 160, 0)
+        outcome.held_out_loss = held_out_losses(state_provider, job_id, self.body, self.held_out_rows)
+        if isinstance(self.body.model, GptModel):
+            outcome.sample = sample_text(self.out, "def ", 160, 0)
         outcome.after = snapshot(connection, self._parties())
         assert outcome.before is not None
         minted = outcome.before.supply + outcome.before.burnt - outcome.before.undestroyed
@@ -318,7 +321,9 @@ class Run:
         return [vote for vote in valid if segment in sampled(state_provider, view, vote.verifier)]
 
 
-def held_out_losses(state_provider: StateProvider, job_id: JobId, body: JobFile) -> list[float]:
+def held_out_losses(
+    state_provider: StateProvider, job_id: JobId, body: JobFile, count: int = 256
+) -> list[float]:
     """Held-out loss (nats a byte) of the global model at genesis and after each round."""
 
     from assay.client.fetching import parameters
@@ -339,7 +344,7 @@ def held_out_losses(state_provider: StateProvider, job_id: JobId, body: JobFile)
             )
         states.append(found)
     made = recipe_of(body)
-    rows = made.dataset.held_out_batch(256)
+    rows = made.dataset.held_out_batch(count)
     loaded = (with_parameters(made.model, parameters(files, state)) for state in states)
     return [evaluated(model, made.loss, made.dataset.layout, rows).loss for model in loaded]
 

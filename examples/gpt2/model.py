@@ -6,14 +6,14 @@ of the 124 million parameters on 8 × 512 tokens needs 3.6 GiB.
 
 Tokens are the user's: the environment variable GPT2_TOKENS names a file of 16-bit little-endian tokens, as
 any tokenizer's can be written; without it the bytes of Python's standard library are the tokens. GPT2_CONTEXT
-is the length of a sequence (128).
+is the length of a sequence (128), GPT2_SIZE one of `SIZES`.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -38,6 +38,10 @@ class Size:
     width: int = 768
     vocabulary: int = 50_257
     positions: int = 1_024
+
+
+SIZES = {"small": Size(), "tiny": Size(2, 2, 64, 512, 128)}
+"""GPT-2 small, and one with which to try what is done with it."""
 
 
 class Linear(nn.Module):
@@ -166,5 +170,10 @@ def recipe(size: Size, context: int, tokens: Path | None = None) -> Recipe:
 
 def build() -> Recipe:
     """GPT-2 small."""
-    given = os.environ.get("GPT2_TOKENS")
-    return recipe(Size(), int(os.environ.get("GPT2_CONTEXT", "128")), Path(given) if given else None)
+    given, size = os.environ.get("GPT2_TOKENS"), SIZES[os.environ.get("GPT2_SIZE", "small")]
+    return recipe(size, int(os.environ.get("GPT2_CONTEXT", "128")), Path(given) if given else None)
+
+
+def without_optimiser() -> Recipe:
+    """The same, whose optimiser the job file names."""
+    return replace(build(), optimiser=None)
