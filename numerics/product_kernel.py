@@ -2,8 +2,10 @@
 
 Contract: `load` compiles ``product_kernel.c`` once a process (a second) and compares it with
 ``numerics.contraction`` before it is given to anybody; None with a warning where it cannot be had or gives
-another number. A call holds no lock of Python's and uses as many threads as PyTorch does. Not guaranteed:
-speed on processors without instructions for products of i16 pairs.
+another number. That several threads give the same is compared before the first product on several; where that
+is wrong, one computes them, with a warning. (Threads of a busy machine wait long for one another, and most
+processes have one.) A call holds no lock of Python's and uses as many threads as PyTorch does. Not
+guaranteed: speed on processors without instructions for products of i16 pairs.
 
 Source: docs/decisions/0005-compiled-execution.md.
 """
@@ -11,8 +13,10 @@ Source: docs/decisions/0005-compiled-execution.md.
 from __future__ import annotations
 
 import ctypes
+import logging
 from collections.abc import Sequence
 from pathlib import Path
+from threading import RLock
 
 import torch
 from torch import Tensor
@@ -22,13 +26,20 @@ from assay.numerics.backends import integer_product_f64
 from assay.numerics.hard_products import hard_pairs, same, wanted
 from assay.numerics.native import ARITHMETIC_FLAGS, Shared, Unusable, compiled, numbers
 
+log = logging.getLogger(__name__)
+
 _SOURCE = Path(__file__).with_suffix(".c")
+_SHAPES = (1, 70, 300), (17, 33, 64), (40, 9, 131)
+"""Rows, columns and lengths of the products by which a kernel is compared."""
 
 
 class Kernel:
     """A compiled kernel."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
+        self._lock = RLock()
+        self._several: bool | None = None
+        """Whether several threads give what one gives; None: not compared yet."""
         self._product = library.quantised_product
         self._product.restype = ctypes.c_int
         size, pointer = ctypes.c_int64, ctypes.c_void_p
@@ -60,11 +71,27 @@ class Kernel:
             *(x.data_ptr(), numbers(x.stride()), ex.data_ptr()),
             *(y.data_ptr(), numbers(y.stride()), ey.data_ptr(), x.dtype is torch.int16),
             *((out.data_ptr(), None) if rounded else (None, out.data_ptr())),
-            *(numbers(sizes), len(sizes) - 3, threads or torch.get_num_threads()),
+            *(numbers(sizes), len(sizes) - 3, self._allowed(threads or torch.get_num_threads())),
         )
         if not fits:
             raise MemoryError(f"no room to pack a product of {sizes[:-1]} over {sizes[-1]} numbers")
         return out
+
+    def _allowed(self, threads: int) -> int:
+        """So many threads, or 1 where several give something else. INVARIANT compared-first: nobody else gets
+        a product of several before they were compared."""
+        if threads == 1:
+            return 1
+        with self._lock:
+            if self._several is None:
+                self._several = True  # the comparison's own products use them
+                try:
+                    for shape in _SHAPES:
+                        _check(self, *shape, 2)
+                except Unusable as reason:
+                    self._several = False
+                    log.warning("products use one thread on this machine: %s", reason)
+            return threads if self._several else 1
 
 
 def build(source: Path, flags: Sequence[str] = ARITHMETIC_FLAGS) -> Kernel:
@@ -75,9 +102,8 @@ def build(source: Path, flags: Sequence[str] = ARITHMETIC_FLAGS) -> Kernel:
 def checked(library: ctypes.CDLL) -> Kernel:
     """The kernel of a library, compared with the definition. Raises Unusable."""
     kernel = Kernel(library)
-    for rows, others, length in ((1, 70, 300), (17, 33, 64), (40, 9, 131)):
-        for threads in (1, 2):
-            _check(kernel, rows, others, length, threads)
+    for shape in _SHAPES:
+        _check(kernel, *shape, 1)
     return kernel
 
 

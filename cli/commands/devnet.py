@@ -87,7 +87,7 @@ def _next_steps(app: App) -> str:
     steps = (
         (app.command("job init job.toml"), "a small job to start from"),
         (app.command(f"{client}--yes job post job.toml --budget 400tok"), "serves its files until Ctrl-C"),
-        (app.command("job ls"), "in another terminal; then `job watch JOB`, with its first 8 digits"),
+        (app.command("job watch latest"), "in another terminal; `job ls` lists all"),
         (app.command("devnet status"), "what every node does, and why it waits"),
         (app.command("devnet down"), "stops all; `devnet up` goes on"),
     )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from assay.numerics import contraction, fused, product_kernel
 from assay.numerics.fused import Exponents, Unquantised
+from assay.numerics.hard_products import hard_pairs, same, wanted
 from assay.numerics.product_kernel import Kernel, Unusable
 from tests.unit.planting import planted
 
@@ -131,12 +133,46 @@ IN_VECTORS = [
         ("e >= 129 ? NAN : made.value", "made.value"),
         ("i % 2 ? one * 65536 : one & 0xffff", "one & 0xffff"),
         ("rows = rows < HIGH ? rows : HIGH;", "rows = rows < HIGH ? rows - 1 : HIGH;"),
-        ("a->panels * (t + 1) / threads", "a->panels * t / threads + (threads == 1) * a->panels"),
     ],
 )
 def test_a_kernel_with_other_products_is_refused(tmp_path: Path, right: str, wrong: str) -> None:
     with pytest.raises(Unusable, match="other products"):
         product_kernel.build(planted(tmp_path, SOURCE, right, wrong))
+
+
+def test_threads_that_give_other_products_are_done_without(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong = "a->panels * t / threads + (threads == 1) * a->panels"
+    faulty = product_kernel.build(planted(tmp_path, SOURCE, "a->panels * (t + 1) / threads", wrong))
+    assert faulty._several is None, "one thread is right, and several were not asked for"
+
+    def right() -> list[bool]:
+        given = [pair for shape in product_kernel._SHAPES for pair in hard_pairs(*shape)]
+        return [same(wanted(*pair), faulty.product(*pair, 2)) for pair in given]
+
+    assert all(right())
+    assert faulty._several is False and "products use one thread on this machine" in caplog.text
+    faulty._several = True
+    assert not all(right()), "the fault was planted"
+
+
+def test_several_threads_are_compared_once_and_then_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    fresh, compared = product_kernel.build(SOURCE), list[int]()
+    check = product_kernel._check
+
+    def counted(*given: Any) -> None:
+        compared.append(given[-1])
+        check(*given)
+
+    monkeypatch.setattr(product_kernel, "_check", counted)
+    x = torch.randn(20, 64)
+    ex = contraction.exponent(x).to(torch.int32)
+    first = fresh.product(x, ex, x, ex, 1)
+    assert compared == [] and fresh._several is None
+    for _ in range(3):
+        assert torch.equal(fresh.product(x, ex, x, ex, 2), first)
+    assert compared == [2, 2, 2] and fresh._several is True
 
 
 @pytest.mark.parametrize(
