@@ -41,14 +41,14 @@ contract SlashesFake {
         all = all_;
     }
 
-    function unlock(address, Role, uint256) external {}
+    function unlock(address, Role, uint256, address) external {}
 
-    function slash(address, Role, uint256) external returns (uint256) {
+    function slash(address, Role, uint256, address) external returns (uint256) {
         _bring();
         return all;
     }
 
-    function seize(address, uint256 asked, address[] calldata, address[] calldata, uint256)
+    function seize(address, uint256 asked, address[] calldata, address[] calldata, uint256, address)
         external
         returns (uint256)
     {
