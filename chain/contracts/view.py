@@ -286,6 +286,13 @@ class ChainView:
             self._answers.gather(key for either in Role for key in _stakes(account, either))
             return StakeView(*(Wei(self._answers.read(*key)) for key in _stakes(account, role)))
 
+    def room(self, account: Address, role: Role, client: Address) -> Wei:
+        """What an account can still lock for a client's jobs: unlocked stake, within its owner's caps."""
+        with self._pinned() as index:
+            clients = {t.client for job_id, t in index.jobs.items() if job_id not in self._closed}
+            self._answers.gather(_room(account, role, each) for each in {*clients, client})
+            return Wei(self._answers.read(*_room(account, role, client)))
+
     def free(self, account: Address) -> Wei:
         """Withdrawable balance in the vault."""
         with self._pinned():
@@ -384,6 +391,10 @@ class ChainView:
 def _standing(job_id: JobId) -> tuple[Key, Key]:
     """Where a job stands: its progress and what is left in escrow."""
     return ("Jobs", "progress", job_id), ("Vault", "balance", _ESCROW, job_id)
+
+
+def _room(account: Address, role: Role, client: Address) -> Key:
+    return ("Stakes", "room", account, int(role), client)
 
 
 def _stakes(account: Address, role: Role) -> list[Key]:

@@ -59,6 +59,7 @@ class Busy:
             "active": lambda account, role: 500 + role,
             "locked": lambda account, role: 300 + role,
             "unbonding": lambda account, role: 100 + role,
+            "room": lambda account, role, client: 200 + role,
             "free": 50,
         }
 
