@@ -199,8 +199,7 @@ def _outer(observation: Observation, job: JobObservation) -> Iterator[Action]:
     if (unlocked := observation.unlocked_for(job)) < terms.solver_stake:
         yield Wait(
             job.view.job_id,
-            f"the outer claim locks {show_amount(terms.solver_stake)};"
-            f" only {show_amount(unlocked)} is free",
+            f"the outer claim locks {show_amount(terms.solver_stake)}; only {show_amount(unlocked)} is free",
         )
         return
     count = len(accepted(job.view, job.claims))
