@@ -176,7 +176,8 @@ def test_a_look_costs_the_same_whatever_is_open_up_to_a_batch(
 def test_a_large_market_costs_its_batches(
     market_of: Open, solver_of: Made, node: MarketNode, busy: Busy
 ) -> None:
-    """100 jobs of a client and 800 claims: 7 views of one's stakes, 200 of jobs, 800 of shards, and by 250 claims 1,600, 800 and 200."""
+    """100 jobs of a client and 800 claims: 7 views of our stakes, 200 of jobs, 800 of shards, and by 250
+    claims 1,600, 800 and 200."""
     build(busy, closed=0, opened=100)
     solver = solver_of(market_of(-1.0))
     look(solver)
