@@ -284,6 +284,8 @@ contract Stakes is IStakes, Batch, Caps {
         uint256 word = _wordOf(_entry(account, role));
         amount = _unlocked(word);
         if (word >> CAPPED != 0) {
+            // What is locked, 96 bits of the word.
+            // forge-lint: disable-next-line(unsafe-typecast)
             amount = _min(amount, _capRoom(account, role, client, uint96(word >> 96)));
         }
     }
