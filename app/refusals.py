@@ -34,6 +34,17 @@ _WORDS: Mapping[str, Callable[[Mapping[str, Any]], Said]] = {
         f" {show_amount(a['asked'])} are needed",
         f"deposit more (`assay stake deposit AMOUNT --role {_role(a['role'])}`), or wait until claims settle",
     ),
+    "BeyondCap": lambda a: (
+        f"the owner of {a['account']} lets it lock {show_amount(a['room'])} more of {_role(a['role'])} stake"
+        f" for jobs of {a['client']}, and {show_amount(a['asked'])} are needed",
+        "its owner raises the cap (`assay operator cap`, `assay operator cap-client`), or wait until claims"
+        " settle; `assay operator show` tells what was lost under it",
+    ),
+    "BeyondAllowance": lambda a: (
+        f"{a['operator']} is an operator: its owner lets it put {show_amount(a['left'])} more into jobs, and"
+        f" {show_amount(a['asked'])} are needed",
+        "post with the owner's account, or let the owner allow it (`assay operator allow`)",
+    ),
     "InsufficientBalance": lambda a: (
         f"the balance in the vault is {show_amount(a['there'])}, and {show_amount(a['asked'])} are needed",
         "deposit more (`assay token deposit AMOUNT`), or ask for less",

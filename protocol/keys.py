@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from assay.protocol.refusal import require
-from assay.protocol.types import Address, Seconds
+from assay.protocol.types import Address, Seconds, Wei
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,8 @@ class Keys:
 
     bindings: Mapping[Address, Binding] = field(default_factory=dict)
     nonces: Mapping[Address, int] = field(default_factory=dict)
+    allowances: Mapping[Address, Wei] = field(default_factory=dict)
+    """What bound operators may still put into jobs (the Vault keeps it)."""
 
     def owner_of(self, account: Address, now: Seconds) -> Address:
         """Who may stake, unbond and claim for the account."""
@@ -65,6 +67,19 @@ class Keys:
         require(self.bindings[operator].due is None, "AlreadyUnbinding")
         leaving = Binding(owner, Seconds(now + delay))
         return replace(self, bindings={**self.bindings, operator: leaving})
+
+    def allowed(self, owner: Address, operator: Address, amount: Wei, now: Seconds) -> Keys:
+        """Refused: NotOwner."""
+        require(self.owner_of(operator, now) == owner, "NotOwner")
+        return replace(self, allowances={**self.allowances, operator: amount})
+
+    def spent(self, account: Address, amount: Wei, now: Seconds) -> Keys:
+        """After the account has put `amount` into a job. Refused: BeyondAllowance."""
+        if amount == 0 or self.owner_of(account, now) == account:
+            return self
+        left = self.allowances.get(account, Wei(0))
+        require(amount <= left, "BeyondAllowance")
+        return replace(self, allowances={**self.allowances, account: Wei(left - amount)})
 
     def revoked(self, operator: Address) -> Keys:
         """No consent of the operator's so far counts any more."""

@@ -49,6 +49,8 @@ class JobObservation:
     trained: Mapping[tuple[int, int], int] = field(default_factory=dict)
     """Segments done of (round, shard), from the input state that the round has now."""
     demands: tuple[DemandView, ...] = ()
+    room: Wei | None = None
+    """What may still be locked for the job's client: unlocked stake, within the owner's caps; None: all."""
 
     def standing(self, kind: Kind, round_: int, shard: int) -> ClaimView | None:
         """The claim that stands at a place of the job."""
@@ -69,6 +71,10 @@ class Observation:
     limits: Limits
     staked: Wei = NO_STAKE
     """All solver stake, locked or not."""
+
+    def unlocked_for(self, job: JobObservation) -> Wei:
+        """Solver stake that a claim in this job may lock."""
+        return self.unlocked if job.room is None else min(self.unlocked, job.room)
 
     @property
     def open_jobs(self) -> list[JobObservation]:

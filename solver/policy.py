@@ -196,11 +196,10 @@ def _outer(observation: Observation, job: JobObservation) -> Iterator[Action]:
     if not job.examined:
         yield Examine(job.view.job_id, "its round waits for the outer claim")
         return
-    if observation.unlocked < terms.solver_stake:
+    if (unlocked := observation.unlocked_for(job)) < terms.solver_stake:
         yield Wait(
             job.view.job_id,
-            f"the outer claim locks {show_amount(terms.solver_stake)};"
-            f" only {show_amount(observation.unlocked)} is free",
+            f"the outer claim locks {show_amount(terms.solver_stake)}; only {show_amount(unlocked)} is free",
         )
         return
     count = len(accepted(job.view, job.claims))
@@ -231,11 +230,11 @@ def _tasks(observation: Observation, job: JobObservation) -> Iterator[Action]:
         if segments < terms.segments:
             reason = f"segment {segments + 1} of {terms.segments}, round {progress.round}, shard {shard}"
             yield TrainSegment(job_id, progress.round, shard, segments, reason)
-        elif observation.unlocked < terms.solver_stake:
+        elif (unlocked := observation.unlocked_for(job)) < terms.solver_stake:
             yield Wait(
                 job_id,
                 f"a claim locks {show_amount(terms.solver_stake)} of stake;"
-                f" only {show_amount(observation.unlocked)} is unlocked",
+                f" only {show_amount(unlocked)} is unlocked",
             )
         else:
             reason = f"all {terms.segments} segments are trained and published"

@@ -44,8 +44,9 @@ def why(observation: Observation, job: JobObservation) -> str:
         return f"this solver already holds its {observation.limits.max_shards} shard(s)"
     owed = sum(_stake_owed(observation, other) for other in observation.open_jobs)
     needed = terms.solver_stake + terms.miss_penalty
-    if observation.unlocked - owed < needed:
-        spare = max(observation.unlocked - owed, 0)
+    unlocked = observation.unlocked_for(job)
+    if unlocked - owed < needed:
+        spare = max(unlocked - owed, 0)
         return (
             f"shard and claim lock {show_amount(needed)} of stake, {show_amount(spare)} is to spare;"
             " deposit more solver stake"

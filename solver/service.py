@@ -92,6 +92,7 @@ class SolverService(Node):
             claims=Claims(self.market.claims(job.job_id)),
             games=tuple(self.market.games(job.job_id)),
             demands=tuple(self.market.demands(job.job_id)),
+            room=self.market.room(self.market.me, Role.SOLVER, job.terms.client),
             trained=self._trained(job, [k for k in shards if holders[k].solver == self.market.me]),
         )
 

@@ -34,6 +34,29 @@ def ownership(view: ChainView, account: Address) -> Ownership:
     )
 
 
+@dataclass(frozen=True)
+class Caps:
+    """What a capped account may lock in a role; `all` and `most` count what is locked, and what is `lost`."""
+
+    capped: bool
+    all: Wei
+    lost: Wei
+    most: Wei
+    """For one client's jobs, or for those of all clients together that have no cap of their own."""
+    used: Wei
+    """Of `most`: locked or lost."""
+
+
+def caps(view: ChainView, account: Address, role: Role, client: Address) -> Caps:
+    """The caps of an account for a client's jobs; the zero address: for clients without one of their own."""
+    return Caps(*view.contracts["Stakes"].read("caps", account, int(role), client).values())
+
+
+def allowance(view: ChainView, operator: Address) -> Wei:
+    """What a bound operator may still put into jobs."""
+    return Wei(view.contracts["Vault"].read("allowance", operator))
+
+
 def pauses(view: ChainView) -> tuple[Address, dict[Business, bool]]:
     """The guardian's pauser, and what is paused."""
     guardian = view.contracts["Guardian"]
@@ -70,6 +93,18 @@ class Owner:
     def finish_unbond(self, intent: str, operator: Address, role: Role, index: int) -> TxResult:
         """Move an operator's unbonded stake into the owner's free balance."""
         return self._market.do(intent, "Stakes", "finishUnbondFor", operator, role, index)
+
+    def cap(self, intent: str, operator: Address, role: Role, all_: Wei, others: Wei) -> TxResult:
+        """Bound what the operator may lock and lose in a role: in all, and for all clients without a name."""
+        return self._market.do(intent, "Stakes", "cap", operator, role, all_, others)
+
+    def cap_client(self, intent: str, operator: Address, role: Role, client: Address, most: Wei) -> TxResult:
+        """Bound what the operator may lock and lose for one client's jobs."""
+        return self._market.do(intent, "Stakes", "capClient", operator, role, client, most)
+
+    def allow(self, intent: str, operator: Address, amount: Wei) -> TxResult:
+        """Let the operator put so much of its free balance into jobs."""
+        return self._market.do(intent, "Vault", "allow", operator, amount)
 
     def withdraw(self, intent: str, operator: Address, amount: Wei) -> TxResult:
         """Pay an operator's free balance out to the owner."""

@@ -282,9 +282,22 @@ class ChainView:
 
     def stake(self, account: Address, role: Role) -> StakeView:
         """An account's stake in one role."""
-        with self._pinned():
-            self._answers.gather(key for either in Role for key in _stakes(account, either))
+        with self._pinned() as index:
+            keys = [key for either in Role for key in _stakes(account, either)]
+            if account == self._me and role == Role.SOLVER:  # which asks for each job's room next
+                keys += [_room(account, role, client) for client in self._clients(index)]
+            self._answers.gather(keys)
             return StakeView(*(Wei(self._answers.read(*key)) for key in _stakes(account, role)))
+
+    def room(self, account: Address, role: Role, client: Address) -> Wei:
+        """What an account can still lock for a client's jobs: unlocked stake, within its owner's caps."""
+        with self._pinned() as index:
+            self._answers.gather(_room(account, role, each) for each in {*self._clients(index), client})
+            return Wei(self._answers.read(*_room(account, role, client)))
+
+    def _clients(self, index: MarketIndex) -> set[Address]:
+        """Of the jobs that are not known to be closed."""
+        return {terms.client for job_id, terms in index.jobs.items() if job_id not in self._closed}
 
     def free(self, account: Address) -> Wei:
         """Withdrawable balance in the vault."""
@@ -384,6 +397,10 @@ class ChainView:
 def _standing(job_id: JobId) -> tuple[Key, Key]:
     """Where a job stands: its progress and what is left in escrow."""
     return ("Jobs", "progress", job_id), ("Vault", "balance", _ESCROW, job_id)
+
+
+def _room(account: Address, role: Role, client: Address) -> Key:
+    return ("Stakes", "room", account, int(role), client)
 
 
 def _stakes(account: Address, role: Role) -> list[Key]:

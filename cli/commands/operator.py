@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from assay.app.accounts import resolve
 from assay.app.invocation import app_of
-from assay.app.output import table
-from assay.app.units import parse_duration
+from assay.app.output import plain, table
+from assay.app.units import parse_amount, parse_duration, show_amount
+from assay.cli.commands.stake import RoleName, parse_role
 from assay.protocol.errors import Stop
-from assay.protocol.types import Address, Seconds
+from assay.protocol.types import ZERO_ADDRESS, Address, Role, Seconds
+
+if TYPE_CHECKING:
+    from assay.chain.contracts.operators import Caps
 
 commands = typer.Typer(no_args_is_help=True, help="Owners and operators.")
 Operator = Annotated[str, typer.Argument(help="The operator's name or address.")]
@@ -78,6 +83,67 @@ def unbind(context: typer.Context, operator: Operator) -> None:
 
 
 @commands.command()
+def cap(
+    context: typer.Context,
+    operator: Operator,
+    role: RoleName,
+    most: Annotated[
+        str, typer.Option("--all", help="What it may lock and lose in all, from the first cap on.")
+    ],
+    others: Annotated[
+        str, typer.Option(help="Of it, for all clients together that have no cap of their own.")
+    ],
+) -> None:
+    """Owner: bound what an operator may lock; what convictions and fines take stays counted."""
+    from assay.chain.contracts.operators import Owner
+
+    app = app_of(context)
+    connection = app.connect()
+    address, kind = resolve(app, operator), parse_role(role)
+    amounts = parse_amount(most), parse_amount(others)
+    shown = [show_amount(amount) for amount in amounts]
+    app.announce(f"let {address} lock {shown[0]} as {role}, {shown[1]} of it for clients without a cap")
+    intent = connection.intent("cap", address, role, *amounts)
+    result = Owner(connection.writer).cap(intent, address, kind, *amounts)
+    app.output.result("transaction", result, f"capped; transaction {result.tx_hash}")
+
+
+@commands.command("cap-client")
+def cap_client(
+    context: typer.Context,
+    operator: Operator,
+    client: Annotated[str, typer.Argument(help="The client's name or address.")],
+    amount: str,
+    role: RoleName,
+) -> None:
+    """Owner: give a client a cap of its own, beside that of all others."""
+    from assay.chain.contracts.operators import Owner
+
+    app = app_of(context)
+    connection = app.connect()
+    address, whose, kind = resolve(app, operator), resolve(app, client), parse_role(role)
+    value = parse_amount(amount)
+    app.announce(f"let {address} lock {show_amount(value)} as {role} for jobs of {whose}")
+    intent = connection.intent("cap-client", address, role, whose, value)
+    result = Owner(connection.writer).cap_client(intent, address, kind, whose, value)
+    app.output.result("transaction", result, f"capped; transaction {result.tx_hash}")
+
+
+@commands.command()
+def allow(context: typer.Context, operator: Operator, amount: str) -> None:
+    """Owner: let an operator put so much of its free balance into jobs of its own, and no more."""
+    from assay.chain.contracts.operators import Owner
+
+    app = app_of(context)
+    connection = app.connect()
+    address, value = resolve(app, operator), parse_amount(amount)
+    app.announce(f"let {address} put {show_amount(value)} into jobs")
+    intent = connection.intent("allow", address, value)
+    result = Owner(connection.writer).allow(intent, address, value)
+    app.output.result("transaction", result, f"allowed; transaction {result.tx_hash}")
+
+
+@commands.command()
 def revoke(context: typer.Context) -> None:
     """Operator: no consent that this account has signed counts any more."""
     from assay.chain.contracts.operators import revoke_consents
@@ -90,18 +156,44 @@ def revoke(context: typer.Context) -> None:
 
 
 @commands.command()
-def show(context: typer.Context, name: Annotated[str | None, typer.Argument()] = None) -> None:
-    """Who owns an account."""
-    from assay.chain.contracts.operators import ownership
+def show(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument()] = None,
+    client: Annotated[str | None, typer.Option(help="Its caps; without it, those of all others.")] = None,
+) -> None:
+    """Who owns an account, and what its owner lets it lock and spend."""
+    from assay.chain.contracts.operators import allowance, caps, ownership
 
     app = app_of(context)
     address = resolve(app, name or app.settings.account)
-    found = ownership(app.view().market, address)
+    whose = resolve(app, client) if client else ZERO_ADDRESS
+    market = app.view().market
+    found = ownership(market, address)
+    allowed = allowance(market, address)
+    capped = {role.name.lower(): caps(market, address, role, whose) for role in Role}
     rows = table(f"keys of {address}", "what", "value")
     rows.add_row("owner", "itself" if found.owner == address else found.owner)
     rows.add_row("owns itself again at", str(found.unbinds_at) if found.unbinds_at else "-")
     rows.add_row("consents used", str(found.nonce))
-    app.output.result("operator", found, rows)
+    if found.owner != address:
+        rows.add_row("may put into jobs", show_amount(allowed))
+    for role_name, each in capped.items():
+        rows.add_row(f"cap as {role_name}", _shown(each, client or "clients without a cap of their own"))
+    data = {"allowance": str(allowed), "caps": {name: _data(each) for name, each in capped.items()}}
+    app.output.result("operator", {**plain(found), **data}, rows)
+
+
+def _data(caps: Caps) -> dict[str, object]:
+    amounts = {name: str(amount) for name, amount in asdict(caps).items() if name != "capped"}
+    return {"capped": caps.capped, **amounts}
+
+
+def _shown(caps: Caps, whose: str) -> str:
+    if not caps.capped:
+        return "-"
+    most, used = show_amount(caps.most), show_amount(caps.used)
+    total = f"{show_amount(caps.all)} in all, {show_amount(caps.lost)} lost"
+    return f"{total}; for {whose} {most}, {used} locked or lost"
 
 
 def _bytes(text: str) -> bytes:

@@ -88,6 +88,14 @@ class Unbind:
 
 
 @dataclass(frozen=True)
+class Allow:
+    """Owner: let an operator put so much into jobs, and no more."""
+
+    operator: Address
+    amount: Wei
+
+
+@dataclass(frozen=True)
 class RevokeConsents:
     """The caller's own consents count no more."""
 
@@ -336,6 +344,7 @@ Event = (
     | Subscribe
     | Bind
     | Unbind
+    | Allow
     | RevokeConsents
     | SetPaused
     | HandOver

@@ -28,7 +28,7 @@ from assay.protocol.types import ZERO_ADDRESS, Address, JobId, Kind, Phase, Role
 
 def post(market: MarketState, event: Post, by: Address, now: Moment) -> MarketState:
     """Escrow the budget and open every shard. Refused: BusinessPaused, NotClient, BadTerms,
-    NoSuchClass, BudgetTooSmall, JobExists."""
+    NoSuchClass, BudgetTooSmall, JobExists, BeyondAllowance."""
     terms = event.terms
     market.guardian.require_open(Business.JOBS)
     require(by == terms.client, "NotClient")
@@ -43,7 +43,7 @@ def post(market: MarketState, event: Post, by: Address, now: Moment) -> MarketSt
     require(job_id not in market.jobs, "JobExists")
     shards = (Shard(now.time),) * terms.shards
     job = Job(terms, terms.rounds - 1, now.time, shards)
-    return market.with_funds(market.funds.moved(free(by), escrow(job_id), event.budget)).with_job(job_id, job)
+    return _escrowed(market, by, job_id, event.budget, now).with_job(job_id, job)
 
 
 def register(market: MarketState, event: Register, by: Address, now: Moment) -> MarketState:
@@ -57,9 +57,14 @@ def register(market: MarketState, event: Register, by: Address, now: Moment) -> 
 
 
 def top_up(market: MarketState, event: TopUp, by: Address, now: Moment) -> MarketState:
-    """Add to a job's budget. Refused: NoSuchJob, JobEnded."""
+    """Add to a job's budget. Refused: NoSuchJob, JobEnded, BeyondAllowance."""
     require(not market.job(event.job_id).closed, "JobEnded")
-    return market.with_funds(market.funds.moved(free(by), escrow(event.job_id), event.amount))
+    return _escrowed(market, by, event.job_id, event.amount, now)
+
+
+def _escrowed(market: MarketState, by: Address, job_id: JobId, amount: Wei, now: Moment) -> MarketState:
+    keys = market.keys.spent(by, amount, now.time)
+    return replace(market, keys=keys, funds=market.funds.moved(free(by), escrow(job_id), amount))
 
 
 def halt(market: MarketState, event: Halt, by: Address, now: Moment) -> MarketState:

@@ -117,6 +117,10 @@ def _unbind(market: MarketState, event: e.Unbind, by: Address, now: Moment) -> M
     return replace(market, keys=keys)
 
 
+def _allow(market: MarketState, event: e.Allow, by: Address, now: Moment) -> MarketState:
+    return replace(market, keys=market.keys.allowed(by, event.operator, event.amount, now.time))
+
+
 def _revoke_consents(market: MarketState, event: e.RevokeConsents, by: Address, now: Moment) -> MarketState:
     return replace(market, keys=market.keys.revoked(by))
 
@@ -139,6 +143,7 @@ _RULES: dict[type, Rule] = {
     e.Subscribe: _subscribe,
     e.Bind: _bind,
     e.Unbind: _unbind,
+    e.Allow: _allow,
     e.RevokeConsents: _revoke_consents,
     e.SetPaused: _set_paused,
     e.HandOver: _hand_over,

@@ -146,6 +146,9 @@ class FakeMarket:
         funds = self.market_state.rules.funds
         return StakeView(*(ask(account, role) for ask in (funds.active, funds.locked, funds.unbonding)))
 
+    def room(self, account: Address, role: Role, client: Address) -> Wei:
+        return self.market_state.rules.funds.unlocked(account, role)
+
     def classes(self) -> dict[bytes, Conditions]:
         return dict(self.market_state.rules.classes)
 

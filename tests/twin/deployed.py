@@ -65,6 +65,7 @@ _PLAIN = {
     events.FinishUnbond: ("Stakes", "finishUnbond"),
     events.Subscribe: ("Stakes", "subscribe"),
     events.Unbind: ("Keys", "unbind"),
+    events.Allow: ("Vault", "allow"),
     events.RevokeConsents: ("Keys", "revokeConsents"),
     events.SetPaused: ("Guardian", "setPaused"),
     events.HandOver: ("Guardian", "handOver"),

@@ -497,6 +497,7 @@ class Player:
         return [
             *[(e.Unbind(operator), owner)] * 2,
             (e.RevokeConsents(), operator),
+            (e.Allow(operator, Wei(rng.choice([0, 1000, 10**6]))), owner),
             (e.Stake(role, Wei(300), operator), owner),
             (e.StartUnbond(role, Wei(50), operator), owner),
             (e.Subscribe(rng.choice(list(self.twin.market_state.classes)), operator), owner),

@@ -13,6 +13,8 @@ interface IStakes is IBatch {
     error NotDue(uint64 due);
     error NoSuchRequest(uint256 index);
     error NotOwner(address owner);
+    error BeyondCap(address account, Role role, address client, uint256 asked, uint256 room);
+    error NoClient();
 
     event Staked(address indexed account, Role indexed role, uint256 amount);
     event UnbondStarted(
@@ -22,6 +24,8 @@ interface IStakes is IBatch {
     event Slashed(address indexed account, Role indexed role, uint256 asked, uint256 taken);
     /// @dev From two epochs later on the account is drawn for this class's jobs, and for no other's. 0: for none.
     event Subscribed(address indexed account, bytes32 indexed class);
+    event Capped(address indexed account, Role indexed role, uint256 all, uint256 others);
+    event ClientCapped(address indexed account, Role indexed role, address indexed client, uint256 most);
     event Endpoint(address indexed account, string url);
 
     function stake(Role role, uint256 amount) external; // from the caller's free balance
@@ -36,26 +40,39 @@ interface IStakes is IBatch {
     function subscribe(bytes32 class) external;
     /// @notice The same by the owner of an operator.
     function subscribeFor(address account, bytes32 class) external;
+    /// @notice Cap what the account may lock in a role from now on, by its owner: `all` in all, `others` of it for all clients
+    /// together that have no cap of their own. What is taken from it stays counted. No cap until the first call; what was
+    /// locked by then counts in `all` alone.
+    function cap(address account, Role role, uint128 all, uint120 others) external;
+    /// @notice Give a client a cap of its own, beside `others`; by the owner.
+    function capClient(address account, Role role, address client, uint120 most) external;
     /// @notice Announce where the caller serves its blocks ("http://host:port").
     function setEndpoint(string calldata url) external;
-    function lock(address account, Role role, uint256 amount) external; // modules
-    function unlock(address account, Role role, uint256 amount) external; // modules
+    /// @notice Lock stake for a job of `client`, within the owner's caps. So do all of these: `client` is the job's.
+    function lock(address account, Role role, uint256 amount, address client) external; // modules
+    function unlock(address account, Role role, uint256 amount, address client) external; // modules
     /// @notice Unlock `amount` for each of the accounts.
-    function unlockEach(address[] calldata accounts, Role role, uint256 amount) external; // modules
+    function unlockEach(address[] calldata accounts, Role role, uint256 amount, address client) external; // modules
     /// @notice A settled claim's locks: the first account's as a solver, the others' as verifiers.
-    function release(address[] calldata accounts, uint256 solverStake, uint256 verifierStake) external; // modules
+    function release(address[] calldata accounts, uint256 solverStake, uint256 verifierStake, address client)
+        external; // modules
     /// @notice Verifiers for empty seats, drawn among the class's subscribers as in `draw`, each with `amount` locked for
-    /// it: accounts without so much free stake, and `others`, are passed over, a few at most. Fewer if there are fewer.
-    function seat(bytes32 class, bytes32 seed, uint256 count, uint256 amount, address[] calldata others)
-        external
-        returns (address[] memory seated); // modules
+    /// it: accounts without so much room (`room`), and `others`, are passed over, a few at most. Fewer if there are fewer.
+    function seat(
+        bytes32 class,
+        bytes32 seed,
+        uint256 count,
+        uint256 amount,
+        address[] calldata others,
+        address client
+    ) external returns (address[] memory seated); // modules
     /// @notice Unlock `held` of each account and take `amount` of it into the free balance of the calling module.
-    function fine(address[] calldata accounts, Role role, uint256 held, uint256 amount)
+    function fine(address[] calldata accounts, Role role, uint256 held, uint256 amount, address client)
         external
         returns (uint256 taken); // modules
     /// @notice Take min(asked, active - locked + unbonding) into the free balance of the calling module; what is locked
     /// stays behind the claims and votes that it is locked for (a conviction unlocks its own first). Never reverts on shortage.
-    function slash(address account, Role role, uint256 asked) external returns (uint256 taken); // modules
+    function slash(address account, Role role, uint256 asked, address client) external returns (uint256 taken); // modules
     /// @notice What a conviction does to the stakes: free the locks of the claimant and of all voters, and take solverStake of
     /// the claimant and verifierStake of each of the guilty off the books. All of it (`taken`) is in the Vault's entry of
     /// stakes still; the caller moves it on at once.
@@ -64,11 +81,20 @@ interface IStakes is IBatch {
         uint256 solverStake,
         address[] calldata voters,
         address[] calldata guilty,
-        uint256 verifierStake
+        uint256 verifierStake,
+        address client
     ) external returns (uint256 taken); // modules
     function active(address account, Role role) external view returns (uint256);
     function locked(address account, Role role) external view returns (uint256);
     function unbonding(address account, Role role) external view returns (uint256);
+    /// @notice What the account can still lock for this client's jobs: its unlocked stake, and no more than its caps leave.
+    function room(address account, Role role, address client) external view returns (uint256);
+    /// @notice Whether its owner has capped the account; what it may lock in all, and has lost since; and for this client, or
+    /// for all together that have no cap of their own, what it may lock, and has locked or lost.
+    function caps(address account, Role role, address client)
+        external
+        view
+        returns (bool capped, uint256 all, uint256 lost, uint256 most, uint256 used);
     function endpoint(address account) external view returns (string memory);
     function request(address account, Role role, uint256 index)
         external

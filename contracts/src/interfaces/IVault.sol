@@ -17,6 +17,7 @@ interface IVault {
     error NotModule(address caller);
     error InsufficientBalance(Bucket bucket, bytes32 key, uint256 asked, uint256 there);
     error NotOwner(address owner);
+    error BeyondAllowance(address operator, uint256 asked, uint256 left);
 
     event Deposited(address indexed payer, address indexed account, uint256 amount);
     event Withdrawn(address indexed account, address indexed to, uint256 amount);
@@ -24,6 +25,7 @@ interface IVault {
     /// @dev `first` from one entry to the free balance of `to[0]`, `rest` to that of each other.
     event Paid(Bucket from, bytes32 indexed fromKey, address[] to, uint256 first, uint256 rest);
     event Burnt(Bucket from, bytes32 indexed fromKey, uint256 amount);
+    event Allowed(address indexed operator, uint256 amount);
     event Destroyed(uint256 amount);
 
     /// @notice Pull `amount` from the caller and credit `account`'s free balance.
@@ -41,6 +43,11 @@ interface IVault {
     function withdraw(address to, uint256 amount) external;
     /// @notice Pay out an operator's free balance; by its owner.
     function withdrawFor(address account, address to, uint256 amount) external;
+    /// @notice Let an operator put so much of its free balance into jobs, and no more; by its owner. A bound operator may put
+    /// nothing until then; an account that owns itself needs no leave.
+    function allow(address operator, uint256 amount) external;
+    /// @notice What a bound operator may still put into jobs.
+    function allowance(address operator) external view returns (uint256);
     /// @notice Take burnt tokens, which no ledger entry can reach any more, out of the token's supply.
     function destroy() external;
     function move(Bucket from, bytes32 fromKey, Bucket to, bytes32 toKey, uint256 amount) external; // modules

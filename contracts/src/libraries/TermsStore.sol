@@ -16,9 +16,14 @@ library TermsStore {
     uint256 private constant ARRAYS_AT = COUNTS_AT + 32;
 
     function write(bytes32 jobId, Terms calldata terms) internal {
+        SSTORE2.writeDeterministic(encode(terms), jobId);
+    }
+
+    /// @notice The code but for its first byte.
+    function encode(Terms calldata terms) internal pure returns (bytes memory data) {
         uint256 words = 2 * (terms.loops.length + terms.outerLoops.length);
         uint256 size = 32 * (HEAD + 1 + words + terms.links.length + terms.outerLinks.length);
-        bytes memory data = new bytes(size);
+        data = new bytes(size);
         uint256 counts = terms.loops.length | terms.outerLoops.length << 64 | terms.links.length << 128
             | terms.outerLinks.length << 192;
         uint256 p;
@@ -33,7 +38,6 @@ library TermsStore {
         p = _writeLoops(p, terms.outerLoops);
         p = _writeLinks(p, terms.links);
         _writeLinks(p, terms.outerLinks);
-        SSTORE2.writeDeterministic(data, jobId);
     }
 
     /// @notice Where in memory the terms are, without their arrays, which seem empty; 0 if there is no such job.

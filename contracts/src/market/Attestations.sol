@@ -68,7 +68,7 @@ abstract contract Attestations is Claims {
             st.gone |= _bit(i);
             _setStatus(claimId, st);
             emit ITasks.VoteAbstained(claimId, msg.sender);
-            STAKES.unlock(msg.sender, Role.VERIFIER, t.verifierStake);
+            STAKES.unlock(msg.sender, Role.VERIFIER, t.verifierStake, t.client);
             return;
         }
         ballot.word = commitment;
@@ -149,7 +149,7 @@ abstract contract Attestations is Claims {
         // casting to 'uint8' is safe because a claim has at most 8 seats, a bit each
         // forge-lint: disable-next-line(unsafe-typecast)
         st.gone |= uint8(seats);
-        uint256 taken = STAKES.fine(each, Role.VERIFIER, t.verifierStake, t.missPenalty);
+        uint256 taken = STAKES.fine(each, Role.VERIFIER, t.verifierStake, t.missPenalty, t.client);
         VAULT.burn(IVault.Bucket.FREE, accountKey(address(this)), taken);
     }
 
@@ -168,7 +168,9 @@ abstract contract Attestations is Claims {
         for (uint256 i; i < before; ++i) {
             others[i] = ballots[claimId][i].verifier;
         }
-        drawn = seats == 0 ? new address[](0) : STAKES.seat(t.classId, seed, seats, t.verifierStake, others);
+        drawn = seats == 0
+            ? new address[](0)
+            : STAKES.seat(t.classId, seed, seats, t.verifierStake, others, t.client);
         for (uint256 i; i < drawn.length; ++i) {
             ballots[claimId][before + i].verifier = drawn[i];
         }

@@ -153,8 +153,8 @@ abstract contract Convictions is Shards {
         if (!found) return;
         st.phase = Phase.VOID;
         _setStatus(claimId, st);
-        STAKES.unlock(claim.claimant, Role.SOLVER, t.solverStake);
-        STAKES.unlockEach(voters, Role.VERIFIER, t.verifierStake);
+        STAKES.unlock(claim.claimant, Role.SOLVER, t.solverStake, t.client);
+        STAKES.unlockEach(voters, Role.VERIFIER, t.verifierStake, t.client);
         emit ITasks.Voided(claimId, claim.claimant, paid);
     }
 
@@ -194,7 +194,7 @@ abstract contract Convictions is Shards {
         _setStatus(claimId, st);
         (uint256 taken, uint256 pool) = _seize(claimId, st, accused, finding.segment, t);
         if (accused.kind == Kind.TASK && shardsOf[accused.jobId][accused.shard].solver == accused.claimant) {
-            _open(accused.jobId, accused.shard, "convicted", t.missPenalty);
+            _open(accused.jobId, accused.shard, "convicted", t);
         }
         uint256 won = pool - JOBS.rewind(accused, _worth(accused.kind, accused.price, t), accepted, inGame);
         kept = st.findings > 0;
@@ -214,7 +214,7 @@ abstract contract Convictions is Shards {
     {
         (address[] memory voters, address[] memory guilty) = _voters(claimId, st);
         _keepGuilty(guilty, claimId, segment, accused.jobId);
-        taken = STAKES.seize(accused.claimant, t.solverStake, voters, guilty, t.verifierStake);
+        taken = STAKES.seize(accused.claimant, t.solverStake, voters, guilty, t.verifierStake, t.client);
         pool = taken / 2;
         VAULT.burn(IVault.Bucket.STAKE, 0, taken - pool);
     }
@@ -272,8 +272,8 @@ abstract contract Convictions is Shards {
     }
 
     function _penaliseVote(bytes32 claimId, address verifier, address challenger, Terms memory t) private {
-        STAKES.unlock(verifier, Role.VERIFIER, t.verifierStake);
-        uint256 taken = STAKES.slash(verifier, Role.VERIFIER, t.verifierStake);
+        STAKES.unlock(verifier, Role.VERIFIER, t.verifierStake, t.client);
+        uint256 taken = STAKES.slash(verifier, Role.VERIFIER, t.verifierStake, t.client);
         uint256 won = taken / 2;
         VAULT.burn(IVault.Bucket.FREE, accountKey(address(this)), taken - won);
         _pay(challenger, won);

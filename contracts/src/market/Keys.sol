@@ -7,7 +7,7 @@ import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
 import {SignatureChecker} from "@openzeppelin/contracts/utils/cryptography/SignatureChecker.sol";
 
 /// @notice See IKeys. Does not keep an operator's key from doing harm with what the account may do by itself: spend its free
-/// balance on bonds and jobs, and be slashed.
+/// balance on bonds, and on jobs within its allowance (Vault), and be slashed within its caps (Stakes).
 contract Keys is IKeys, EIP712, Nonces {
     /// @dev One slot. `due`: when the operator owns itself again, 0 while no `unbind` was asked for.
     struct Binding {

@@ -16,7 +16,7 @@ abstract contract Shards is Claims {
         if (shard >= t.shards) revert ITasks.NoSuchShard(shard);
         Shard storage entry = shardsOf[jobId][shard];
         if (entry.solver != address(0)) revert ITasks.ShardTaken(entry.solver);
-        uint256 unlocked = STAKES.active(msg.sender, Role.SOLVER) - STAKES.locked(msg.sender, Role.SOLVER);
+        uint256 unlocked = STAKES.room(msg.sender, Role.SOLVER, t.client);
         uint256 needed = uint256(t.solverStake) + t.missPenalty;
         if (unlocked < needed) {
             revert IStakes.InsufficientStake(msg.sender, Role.SOLVER, needed, unlocked);
@@ -27,7 +27,7 @@ abstract contract Shards is Claims {
         entry.price = asked;
         emit ITasks.ShardAssigned(jobId, shard, msg.sender, asked);
         JOBS.shardTaken(jobId);
-        STAKES.lock(msg.sender, Role.SOLVER, t.missPenalty);
+        STAKES.lock(msg.sender, Role.SOLVER, t.missPenalty, t.client);
     }
 
     function release(bytes32 jobId, uint32 shard) external {
@@ -35,8 +35,8 @@ abstract contract Shards is Claims {
         address solver = shardsOf[jobId][shard].solver;
         if (solver != msg.sender) revert ITasks.NotHolder(solver);
         (bool owed,) = _owed(jobId, shard, t);
-        _open(jobId, shard, "released", t.missPenalty);
-        if (owed) _penalise(solver, t.missPenalty);
+        _open(jobId, shard, "released", t);
+        if (owed) _penalise(solver, t);
     }
 
     function expire(bytes32 jobId, uint32 shard) external {
@@ -45,8 +45,8 @@ abstract contract Shards is Claims {
         if (solver == address(0)) revert ITasks.NotHolder(solver);
         (bool owed, uint64 deadline) = _owed(jobId, shard, t);
         if (!owed || block.timestamp <= deadline) revert ITasks.NotDue(deadline + 1);
-        _open(jobId, shard, "deadline missed", t.missPenalty);
-        _penalise(solver, t.missPenalty);
+        _open(jobId, shard, "deadline missed", t);
+        _penalise(solver, t);
     }
 
     function holder(bytes32 jobId, uint32 shard)
@@ -67,10 +67,10 @@ abstract contract Shards is Claims {
     }
 
     /// @dev Frees what its holder has locked for it, of which a penalty is then taken.
-    function _open(bytes32 jobId, uint32 shard, string memory reason, uint256 held) internal {
+    function _open(bytes32 jobId, uint32 shard, string memory reason, Terms memory t) internal {
         Shard storage entry = shardsOf[jobId][shard];
         emit ITasks.ShardReleased(jobId, shard, entry.solver, reason);
-        STAKES.unlock(entry.solver, Role.SOLVER, held);
+        STAKES.unlock(entry.solver, Role.SOLVER, t.missPenalty, t.client);
         entry.solver = address(0);
         entry.openedAt = uint64(block.timestamp);
     }
@@ -86,8 +86,9 @@ abstract contract Shards is Claims {
         owed = running && !disputed && _current(jobId, Kind.TASK, round, shard) == 0;
     }
 
-    function _penalise(address solver, uint256 penalty) private {
-        VAULT.burn(IVault.Bucket.FREE, accountKey(address(this)), STAKES.slash(solver, Role.SOLVER, penalty));
+    function _penalise(address solver, Terms memory t) private {
+        uint256 taken = STAKES.slash(solver, Role.SOLVER, t.missPenalty, t.client);
+        VAULT.burn(IVault.Bucket.FREE, accountKey(address(this)), taken);
     }
 
     function _openedAt(bytes32 jobId, Shard storage entry) private view returns (uint64) {

@@ -9,12 +9,13 @@ import {Role} from "../interfaces/Types.sol";
 import {accountKey} from "../libraries/AccountKey.sol";
 import {SumTree} from "../libraries/SumTree.sol";
 import {Batch} from "./Batch.sol";
+import {Caps} from "./Caps.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
 /// @notice See IStakes. A change of a verifier's stake counts in draws two epochs later, so what is moved once a seed block
 /// is known cannot steer a draw whose seed is recorded within WEIGHT_EPOCH blocks.
-contract Stakes is IStakes, Batch {
+contract Stakes is IStakes, Batch, Caps {
     using SumTree for SumTree.Tree;
     using SafeCast for uint256;
 
@@ -23,6 +24,7 @@ contract Stakes is IStakes, Batch {
         uint96 active;
         uint96 locked;
         uint32 nonce; // of the unbonding pool: shares of an earlier nonce are worth nothing
+        bool capped; // by its owner: what it locks is counted (Caps)
     }
 
     /// @dev Stake on its way out, owned by shares, so that one subtraction slashes every request of the account.
@@ -51,6 +53,8 @@ contract Stakes is IStakes, Batch {
     uint256 private constant TRIES = 4;
     /// @dev The one entry of STAKE, and of UNBONDING, in the Vault: whose how much of it is, is kept here alone.
     bytes32 private constant ALL = 0;
+    /// @dev Where in an Account's slot `capped` begins.
+    uint256 private constant CAPPED = 224;
 
     IVault public immutable VAULT;
     address public immutable TASKS;
@@ -172,57 +176,79 @@ contract Stakes is IStakes, Batch {
         emit Subscribed(account, class);
     }
 
+    function cap(address account, Role role, uint128 all, uint120 others) external onlyOwnerOf(account) {
+        accounts[account][role].capped = true;
+        _setTotal(account, role, all, others);
+        emit Capped(account, role, all, others);
+    }
+
+    function capClient(address account, Role role, address client, uint120 most)
+        external
+        onlyOwnerOf(account)
+    {
+        if (client == address(0)) revert NoClient();
+        _setPurse(account, role, client, most);
+        emit ClientCapped(account, role, client, most);
+    }
+
     function setEndpoint(string calldata url) external {
         endpoints[msg.sender] = url;
         emit Endpoint(msg.sender, url);
     }
 
-    function lock(address account, Role role, uint256 amount) external onlyTasks {
-        Account storage entry = accounts[account][role];
-        (uint256 all, uint256 locked_) = (entry.active, entry.locked);
-        unchecked {
-            // INVARIANT: locked <= active, before and after.
-            if (all - locked_ < amount) revert InsufficientStake(account, role, amount, all - locked_);
-            // forge-lint: disable-next-line(unsafe-typecast)
-            entry.locked = uint96(locked_ + amount);
-        }
+    function lock(address account, Role role, uint256 amount, address client) external onlyTasks {
+        uint256 free = _lock(account, role, amount, client);
+        if (free >= amount) return;
+        uint256 unlocked = _unlocked(_wordOf(_entry(account, role)));
+        if (unlocked < amount) revert InsufficientStake(account, role, amount, unlocked);
+        revert BeyondCap(account, role, client, amount, free);
     }
 
-    function unlock(address account, Role role, uint256 amount) external onlyTasks {
-        _unlock(account, role, amount);
+    function unlock(address account, Role role, uint256 amount, address client) external onlyTasks {
+        _unlock(account, role, amount, client);
     }
 
-    function unlockEach(address[] calldata each, Role role, uint256 amount) external onlyTasks {
+    function unlockEach(address[] calldata each, Role role, uint256 amount, address client)
+        external
+        onlyTasks
+    {
         for (uint256 i; i < each.length; ++i) {
-            _unlock(each[i], role, amount);
+            _unlock(each[i], role, amount, client);
         }
     }
 
-    function release(address[] calldata each, uint256 solverStake, uint256 verifierStake) external onlyTasks {
-        _unlock(each[0], Role.SOLVER, solverStake);
+    function release(address[] calldata each, uint256 solverStake, uint256 verifierStake, address client)
+        external
+        onlyTasks
+    {
+        _unlock(each[0], Role.SOLVER, solverStake, client);
         for (uint256 i = 1; i < each.length; ++i) {
-            _unlock(each[i], Role.VERIFIER, verifierStake);
+            _unlock(each[i], Role.VERIFIER, verifierStake, client);
         }
     }
 
-    function fine(address[] calldata each, Role role, uint256 held, uint256 amount)
+    function fine(address[] calldata each, Role role, uint256 held, uint256 amount, address client)
         external
         onlyTasks
         returns (uint256 taken)
     {
         uint256 fromActive;
         for (uint256 i; i < each.length; ++i) {
-            _unlock(each[i], role, held);
-            (uint256 active_, uint256 all) = _slash(each[i], role, amount);
+            _unlock(each[i], role, held, client);
+            (uint256 active_, uint256 all) = _slash(each[i], role, amount, client);
             fromActive += active_;
             taken += all;
         }
         VAULT.move(IVault.Bucket.STAKE, ALL, IVault.Bucket.FREE, accountKey(msg.sender), fromActive);
     }
 
-    function slash(address account, Role role, uint256 asked) external onlyTasks returns (uint256 taken) {
+    function slash(address account, Role role, uint256 asked, address client)
+        external
+        onlyTasks
+        returns (uint256 taken)
+    {
         uint256 fromActive;
-        (fromActive, taken) = _slash(account, role, asked);
+        (fromActive, taken) = _slash(account, role, asked, client);
         VAULT.move(IVault.Bucket.STAKE, ALL, IVault.Bucket.FREE, accountKey(msg.sender), fromActive);
     }
 
@@ -231,18 +257,17 @@ contract Stakes is IStakes, Batch {
         uint256 solverStake,
         address[] calldata voters,
         address[] calldata guilty,
-        uint256 verifierStake
+        uint256 verifierStake,
+        address client
     ) external onlyTasks returns (uint256 taken) {
-        _unlock(claimant, Role.SOLVER, solverStake);
+        _unlock(claimant, Role.SOLVER, solverStake, client);
         for (uint256 i; i < voters.length; ++i) {
-            _unlock(voters[i], Role.VERIFIER, verifierStake);
+            _unlock(voters[i], Role.VERIFIER, verifierStake, client);
         }
         // What was locked is there.
-        _lower(accounts[claimant][Role.SOLVER], claimant, Role.SOLVER, solverStake);
-        emit Slashed(claimant, Role.SOLVER, solverStake, solverStake);
+        _take(claimant, Role.SOLVER, solverStake, client);
         for (uint256 i; i < guilty.length; ++i) {
-            _lower(accounts[guilty[i]][Role.VERIFIER], guilty[i], Role.VERIFIER, verifierStake);
-            emit Slashed(guilty[i], Role.VERIFIER, verifierStake, verifierStake);
+            _take(guilty[i], Role.VERIFIER, verifierStake, client);
         }
         return solverStake + guilty.length * verifierStake;
     }
@@ -253,6 +278,25 @@ contract Stakes is IStakes, Batch {
 
     function locked(address account, Role role) external view returns (uint256) {
         return accounts[account][role].locked;
+    }
+
+    function room(address account, Role role, address client) external view returns (uint256 amount) {
+        uint256 word = _wordOf(_entry(account, role));
+        amount = _unlocked(word);
+        if (word >> CAPPED != 0) {
+            // What is locked, 96 bits of the word.
+            // forge-lint: disable-next-line(unsafe-typecast)
+            amount = _min(amount, _capRoom(account, role, client, uint96(word >> 96)));
+        }
+    }
+
+    function caps(address account, Role role, address client)
+        external
+        view
+        returns (bool capped, uint256 all, uint256 lost, uint256 most, uint256 used)
+    {
+        (all, lost, most, used) = _capsOf(account, role, client);
+        return (accounts[account][role].capped, all, lost, most, used);
     }
 
     function unbonding(address account, Role role) external view returns (uint256) {
@@ -294,25 +338,20 @@ contract Stakes is IStakes, Batch {
         }
     }
 
-    function seat(bytes32 class, bytes32 seed, uint256 count, uint256 amount, address[] calldata others)
-        external
-        onlyTasks
-        returns (address[] memory seated)
-    {
+    function seat(
+        bytes32 class,
+        bytes32 seed,
+        uint256 count,
+        uint256 amount,
+        address[] calldata others,
+        address client
+    ) external onlyTasks returns (address[] memory seated) {
         Line memory line = _line(class, TRIES * count + others.length);
         seated = new address[](count);
         uint256 n;
         while (n < count && line.rest > 0 && line.n < line.starts.length) {
             address account = _next(line, class, seed);
-            if (_among(others, account)) continue;
-            Account storage entry = accounts[account][Role.VERIFIER];
-            (uint256 all, uint256 locked_) = (entry.active, entry.locked);
-            unchecked {
-                // INVARIANT: locked <= active, before and after.
-                if (all - locked_ < amount) continue;
-                // forge-lint: disable-next-line(unsafe-typecast)
-                entry.locked = uint96(locked_ + amount);
-            }
+            if (_among(others, account) || _lock(account, Role.VERIFIER, amount, client) < amount) continue;
             seated[n++] = account;
         }
         assembly ("memory-safe") {
@@ -367,24 +406,77 @@ contract Stakes is IStakes, Batch {
         weights[class].sub(placeOf[class][account], amount, _epoch());
     }
 
-    function _unlock(address account, Role role, uint256 amount) private {
-        Account storage entry = accounts[account][role];
-        uint256 word;
+    /// @dev accounts[account][role], whose place every claim and vote asks for.
+    function _entry(address account, Role role) private pure returns (Account storage entry) {
+        assembly ("memory-safe") {
+            mstore(0, account)
+            mstore(0x20, accounts.slot)
+            let inner := keccak256(0, 0x40)
+            mstore(0, role)
+            mstore(0x20, inner)
+            entry.slot := keccak256(0, 0x40)
+        }
+    }
+
+    function _wordOf(Account storage entry) private view returns (uint256 word) {
         assembly ("memory-safe") {
             word := sload(entry.slot)
         }
+    }
+
+    /// @dev Of an account's word: active, less what is locked. INVARIANT: that is not below zero.
+    function _unlocked(uint256 word) private pure returns (uint256) {
+        unchecked {
+            // Each is 96 bits of the word.
+            // forge-lint: disable-next-line(unsafe-typecast)
+            return uint256(uint96(word)) - uint96(word >> 96);
+        }
+    }
+
+    /// @dev Locks, or does nothing where `free`, what could have been locked, is less than the amount.
+    function _lock(address account, Role role, uint256 amount, address client)
+        private
+        returns (uint256 free)
+    {
+        Account storage entry = _entry(account, role);
+        uint256 word = _wordOf(entry);
+        free = _unlocked(word);
+        if (free < amount) return free;
+        if (word >> CAPPED != 0) {
+            // forge-lint: disable-next-line(unsafe-typecast)
+            free = _capRoom(account, role, client, uint96(word >> 96));
+            if (free < amount) return free;
+            _use(account, role, client, amount);
+        }
+        assembly ("memory-safe") {
+            sstore(entry.slot, add(word, shl(96, amount)))
+        }
+    }
+
+    function _unlock(address account, Role role, uint256 amount, address client) private {
+        Account storage entry = _entry(account, role);
+        uint256 word = _wordOf(entry);
         // `locked` is the second 96 bits of the slot; only these change, since no more is taken off than is there.
         // forge-lint: disable-next-line(unsafe-typecast)
         uint256 locked_ = uint96(word >> 96);
         if (locked_ < amount) revert Underlocked(account, role, amount, locked_);
+        if (word >> CAPPED != 0) _giveBack(account, role, client, amount);
         assembly ("memory-safe") {
             sstore(entry.slot, sub(word, shl(96, amount)))
         }
     }
 
+    /// @dev Takes off the books what was locked for a claim or a vote until now.
+    function _take(address account, Role role, uint256 amount, address client) private {
+        Account storage entry = accounts[account][role];
+        _lower(entry, account, role, amount);
+        if (entry.capped) _lose(account, role, client, amount);
+        emit Slashed(account, role, amount, amount);
+    }
+
     /// @dev Takes off the books: `fromActive` of active stake, which is still to be moved, and the rest of `taken` of what is
     /// unbonding, which goes to the caller's free balance.
-    function _slash(address account, Role role, uint256 asked)
+    function _slash(address account, Role role, uint256 asked, address client)
         private
         returns (uint256 fromActive, uint256 taken)
     {
@@ -393,6 +485,7 @@ contract Stakes is IStakes, Batch {
         if (fromActive > 0) _lower(entry, account, role, fromActive);
         taken = fromActive;
         if (fromActive < asked) taken += _slashPool(entry, account, role, asked - fromActive);
+        if (entry.capped) _lose(account, role, client, taken);
         emit Slashed(account, role, asked, taken);
     }
 

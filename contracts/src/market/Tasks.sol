@@ -51,7 +51,7 @@ contract Tasks is Attestations, Batch {
         places[place] = claimId;
         _setNew(claimId, isTask ? Phase.COMMITTED : Phase.ACCEPTED, seedBlock, claim.attempt, claim.rewinds);
         if (!isTask) emit ITasks.Accepted(claimId, uint64(block.timestamp + t.challengeWindow));
-        STAKES.lock(msg.sender, Role.SOLVER, t.solverStake);
+        STAKES.lock(msg.sender, Role.SOLVER, t.solverStake, t.client);
     }
 
     function settle(Claim calldata claim) external {
@@ -63,7 +63,7 @@ contract Tasks is Attestations, Batch {
         _setPhase(claimId, Phase.SETTLED);
         emit ITasks.Settled(claimId, claim.claimant, claim.price);
         JOBS.claimSettled(claim.jobId, claim.kind, claim.round, claim.rewinds, t.maxUnsettled);
-        STAKES.release(each, t.solverStake, t.verifierStake);
+        STAKES.release(each, t.solverStake, t.verifierStake, t.client);
         assembly ("memory-safe") {
             mstore(each, paid)
         }

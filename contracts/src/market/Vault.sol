@@ -29,6 +29,8 @@ contract Vault is IVault, ReentrancyGuardTransient {
     /// the first burn costs no more than any other.
     uint128 public burnt;
     uint128 private _undestroyed = 1;
+    /// @notice What a bound operator may still put into jobs of its free balance.
+    mapping(address operator => uint256) public allowance;
 
     constructor(
         IERC20 token,
@@ -81,6 +83,13 @@ contract Vault is IVault, ReentrancyGuardTransient {
         _claim(account, to, amount);
     }
 
+    function allow(address operator, uint256 amount) external {
+        address owner = KEYS.ownerOf(operator);
+        if (owner != msg.sender) revert NotOwner(owner);
+        allowance[operator] = amount;
+        emit Allowed(operator, amount);
+    }
+
     function destroy() external nonReentrant {
         uint256 amount = undestroyed();
         _undestroyed = 1;
@@ -93,6 +102,7 @@ contract Vault is IVault, ReentrancyGuardTransient {
         onlyModule
     {
         if (amount == 0) return;
+        if (to == Bucket.ESCROW && from == Bucket.FREE) _spend(address(uint160(uint256(fromKey))), amount);
         _take(from, fromKey, amount);
         _put(to, toKey, amount);
         emit Transfer(from, fromKey, to, toKey, amount);
@@ -158,6 +168,16 @@ contract Vault is IVault, ReentrancyGuardTransient {
         if (there < amount) revert InsufficientBalance(bucket, key, amount, there);
         unchecked {
             entries[bucket][key] = there - amount;
+        }
+    }
+
+    /// @dev An account that owns itself puts into jobs what it likes; a bound operator what its owner allows.
+    function _spend(address account, uint256 amount) private {
+        if (KEYS.ownerOf(account) == account) return;
+        uint256 left = allowance[account];
+        if (left < amount) revert BeyondAllowance(account, amount, left);
+        unchecked {
+            allowance[account] = left - amount;
         }
     }
 

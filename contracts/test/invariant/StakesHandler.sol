@@ -97,7 +97,7 @@ contract StakesHandler is Market {
         (address account, Role role) = _who(seed);
         amount = bound(amount, 0, _unlocked(account, role) / 2);
         vm.prank(address(tasks));
-        stakes.lock(account, role, amount);
+        stakes.lock(account, role, amount, client);
         ++calls["lock"];
     }
 
@@ -105,7 +105,7 @@ contract StakesHandler is Market {
         (address account, Role role) = _who(seed);
         uint256 held = lockedOf(account, role);
         vm.prank(address(tasks));
-        stakes.unlock(account, role, bound(seed, 0, held));
+        stakes.unlock(account, role, bound(seed, 0, held), client);
         ++calls["unlock"];
     }
 
@@ -114,7 +114,7 @@ contract StakesHandler is Market {
         uint256 there = _unlocked(account, role) + stakes.unbonding(account, role);
         amount = bound(amount, 0, seed % 3 == 0 ? there + 2 : there / 2 + 1);
         vm.prank(address(tasks));
-        uint256 taken = stakes.slash(account, role, amount);
+        uint256 taken = stakes.slash(account, role, amount, client);
         assertEq(taken, amount < there ? amount : there, "a slash takes what is there");
         slashed[account][role] += taken;
         ++calls["slash"];

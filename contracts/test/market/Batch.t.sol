@@ -128,7 +128,7 @@ contract BatchTest is Market {
 
     function test_whatOnlyModulesMayDoIsRefusedInABatchToo() external {
         bytes[] memory calls = new bytes[](1);
-        calls[0] = abi.encodeCall(IStakes.unlock, (solvers[0], Role.SOLVER, 1));
+        calls[0] = abi.encodeCall(IStakes.unlock, (solvers[0], Role.SOLVER, 1, client));
         vm.expectRevert(abi.encodeWithSelector(IStakes.NotModule.selector, solvers[0]));
         vm.prank(solvers[0]);
         stakes.multicall(calls);

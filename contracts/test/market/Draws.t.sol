@@ -47,7 +47,7 @@ contract DrawsTest is Market {
             vm.prank(who);
             slow.subscribe("another class");
         } else {
-            slow.slash(who, Role.VERIFIER, 1 ether);
+            slow.slash(who, Role.VERIFIER, 1 ether, client);
         }
     }
 
@@ -142,17 +142,19 @@ contract DrawsTest is Market {
 
     function test_R10_onlyWhoHasTheStakeFreeIsSeatedAndItIsLockedAtOnce() external {
         vm.roll(103 * EPOCH);
-        slow.lock(verifiers[4], Role.VERIFIER, 480 ether); // 500 are active: elsewhere
+        slow.lock(verifiers[4], Role.VERIFIER, 480 ether, client); // 500 are active: elsewhere
         address[] memory others = new address[](1);
         others[0] = verifiers[3];
-        address[] memory seated = slow.seat(CLASS, SEED, 4, 50 ether, others);
+        address[] memory seated = slow.seat(CLASS, SEED, 4, 50 ether, others, client);
         assertEq(seated.length, 3);
         for (uint256 i; i < 3; ++i) {
             assertTrue(seated[i] != verifiers[4] && seated[i] != verifiers[3]);
             assertEq(slow.locked(seated[i], Role.VERIFIER), 50 ether);
         }
         assertEq(slow.locked(verifiers[4], Role.VERIFIER), 480 ether);
-        assertEq(slow.fine(seated, Role.VERIFIER, 50 ether, 20 ether), 60 ether, "every fine is there");
+        assertEq(
+            slow.fine(seated, Role.VERIFIER, 50 ether, 20 ether, client), 60 ether, "every fine is there"
+        );
         assertEq(slow.locked(seated[0], Role.VERIFIER), 0);
     }
 }

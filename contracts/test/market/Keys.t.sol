@@ -146,7 +146,7 @@ contract KeysTest is Market {
         vm.prank(operator);
         tasks.takeShard(jobId, 0);
         vm.prank(address(tasks));
-        stakes.slash(operator, Role.SOLVER, 100 ether);
+        stakes.slash(operator, Role.SOLVER, 100 ether, client);
         assertEq(activeOf(operator, Role.SOLVER), 500 ether);
     }
 

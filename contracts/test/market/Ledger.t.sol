@@ -149,13 +149,13 @@ contract LedgerTest is Market {
     function test_onlyTasksLocksAndSlashes() external {
         bytes memory refusal = abi.encodeWithSelector(IStakes.NotModule.selector, address(this));
         vm.expectRevert(refusal);
-        stakes.lock(solvers[0], Role.SOLVER, 1);
+        stakes.lock(solvers[0], Role.SOLVER, 1, client);
         vm.expectRevert(refusal);
-        stakes.unlock(solvers[0], Role.SOLVER, 1);
+        stakes.unlock(solvers[0], Role.SOLVER, 1, client);
         vm.expectRevert(refusal);
-        stakes.unlockEach(new address[](0), Role.SOLVER, 1);
+        stakes.unlockEach(new address[](0), Role.SOLVER, 1, client);
         vm.expectRevert(refusal);
-        stakes.slash(solvers[0], Role.SOLVER, 1);
+        stakes.slash(solvers[0], Role.SOLVER, 1, client);
     }
 
     function test_zeroIsNoStake() external {
@@ -169,7 +169,7 @@ contract LedgerTest is Market {
 
     function test_lockedStakeNeitherLeavesNorLocksTwice() external {
         vm.prank(tasks_);
-        stakes.lock(solvers[0], Role.SOLVER, 900 ether);
+        stakes.lock(solvers[0], Role.SOLVER, 900 ether, client);
         bytes memory refusal = abi.encodeWithSelector(
             IStakes.InsufficientStake.selector, solvers[0], Role.SOLVER, 101 ether, 100 ether
         );
@@ -178,7 +178,7 @@ contract LedgerTest is Market {
         stakes.startUnbond(Role.SOLVER, 101 ether);
         vm.expectRevert(refusal);
         vm.prank(tasks_);
-        stakes.lock(solvers[0], Role.SOLVER, 101 ether);
+        stakes.lock(solvers[0], Role.SOLVER, 101 ether, client);
     }
 
     function test_unbondingEndsOnItsOwnDate() external {
@@ -207,9 +207,13 @@ contract LedgerTest is Market {
         vm.prank(solvers[0]);
         stakes.startUnbond(Role.SOLVER, 400 ether);
         vm.startPrank(tasks_);
-        stakes.lock(solvers[0], Role.SOLVER, 500 ether);
-        assertEq(stakes.slash(solvers[0], Role.SOLVER, 700 ether), 500 ether, "100 unlocked + 400 unbonding");
-        assertEq(stakes.slash(solvers[0], Role.SOLVER, 1), 0, "nothing left, and no revert");
+        stakes.lock(solvers[0], Role.SOLVER, 500 ether, client);
+        assertEq(
+            stakes.slash(solvers[0], Role.SOLVER, 700 ether, client),
+            500 ether,
+            "100 unlocked + 400 unbonding"
+        );
+        assertEq(stakes.slash(solvers[0], Role.SOLVER, 1, client), 0, "nothing left, and no revert");
         vm.stopPrank();
         assertEq(activeOf(solvers[0], Role.SOLVER), 500 ether);
         assertEq(stakes.unbonding(solvers[0], Role.SOLVER), 0);
@@ -224,9 +228,9 @@ contract LedgerTest is Market {
         vm.prank(solvers[0]);
         stakes.startUnbond(Role.SOLVER, 400 ether);
         vm.startPrank(tasks_);
-        stakes.lock(solvers[0], Role.SOLVER, 600 ether);
-        stakes.slash(solvers[0], Role.SOLVER, 400 ether);
-        stakes.unlock(solvers[0], Role.SOLVER, 600 ether);
+        stakes.lock(solvers[0], Role.SOLVER, 600 ether, client);
+        stakes.slash(solvers[0], Role.SOLVER, 400 ether, client);
+        stakes.unlock(solvers[0], Role.SOLVER, 600 ether, client);
         vm.stopPrank();
         vm.startPrank(solvers[0]);
         stakes.startUnbond(Role.SOLVER, 50 ether);
@@ -243,7 +247,7 @@ contract LedgerTest is Market {
         stakes.startUnbond(Role.SOLVER, 600 ether);
         vm.stopPrank();
         vm.prank(tasks_);
-        stakes.slash(solvers[0], Role.SOLVER, 500 ether);
+        stakes.slash(solvers[0], Role.SOLVER, 500 ether, client);
         skip(UNBOND_DELAY);
         vm.startPrank(solvers[0]);
         assertEq(stakes.finishUnbond(Role.SOLVER, 1), 50 ether);

@@ -72,7 +72,7 @@ contract TasksTest is Market {
 
     function test_aShardNeedsUnlockedStake() external {
         vm.prank(address(tasks));
-        stakes.lock(solvers[0], Role.SOLVER, 894 ether);
+        stakes.lock(solvers[0], Role.SOLVER, 894 ether, client);
         vm.expectRevert(
             abi.encodeWithSelector(
                 IStakes.InsufficientStake.selector, solvers[0], Role.SOLVER, 107 ether, 106 ether
@@ -86,7 +86,7 @@ contract TasksTest is Market {
         holdShards();
         assertEq(lockedOf(solvers[0], Role.SOLVER), 7 ether);
         vm.prank(address(tasks)); // all that is left, for other jobs
-        stakes.lock(solvers[0], Role.SOLVER, 993 ether);
+        stakes.lock(solvers[0], Role.SOLVER, 993 ether, client);
         skip(1001);
         tasks.expire(jobId, 0);
         assertEq(activeOf(solvers[0], Role.SOLVER), 993 ether, "and it is there when the deadline is missed");

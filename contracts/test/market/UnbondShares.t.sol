@@ -22,7 +22,7 @@ contract UnbondSharesTest is Market {
 
     function _slash(uint256 asked) private returns (uint256) {
         vm.prank(address(tasks));
-        return stakes.slash(account, Role.SOLVER, asked);
+        return stakes.slash(account, Role.SOLVER, asked, client);
     }
 
     function _home(uint256 index) private returns (uint256) {

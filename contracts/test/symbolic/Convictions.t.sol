@@ -4,11 +4,10 @@ pragma solidity ^0.8.30;
 import {IJobs} from "../../src/interfaces/IJobs.sol";
 import {IStakes} from "../../src/interfaces/IStakes.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
-import {Accused, Finding, Kind, Phase, Role, Terms, WITHHELD} from "../../src/interfaces/Types.sol";
+import {Accused, Finding, Kind, Loop, Phase, Role, Terms, WITHHELD} from "../../src/interfaces/Types.sol";
 import {TasksExtension} from "../../src/market/TasksExtension.sol";
-import {Test} from "../Vm.sol";
 import {LedgerFake} from "./LedgerFake.sol";
-import {SSTORE2} from "solady/utils/SSTORE2.sol";
+import {TermsFake} from "./TermsFake.sol";
 
 /// @dev The deployed module of convictions, with a claim on which games are open: `findings` of them with a root of their
 /// challengers' own.
@@ -42,14 +41,14 @@ contract SlashesFake {
         all = all_;
     }
 
-    function unlock(address, Role, uint256) external {}
+    function unlock(address, Role, uint256, address) external {}
 
-    function slash(address, Role, uint256) external returns (uint256) {
+    function slash(address, Role, uint256, address) external returns (uint256) {
         _bring();
         return all;
     }
 
-    function seize(address, uint256 asked, address[] calldata, address[] calldata, uint256)
+    function seize(address, uint256 asked, address[] calldata, address[] calldata, uint256, address)
         external
         returns (uint256)
     {
@@ -91,7 +90,7 @@ contract RewindsFake {
 
 /// @notice Proofs, for all amounts at once (`make symbolic`), about who gets what when a claim or a vote falls: the deployed
 /// code of Tasks; this contract is its Challenges module. What is slashed at once fits 104 bits: 17 stakes of 96.
-contract ConvictionsSymbolic is Test {
+contract ConvictionsSymbolic is TermsFake {
     bytes32 private constant JOB = keccak256("job");
     bytes32 private constant CLAIM = keccak256("claim");
     address private constant SOLVER = address(0x50);
@@ -108,17 +107,9 @@ contract ConvictionsSymbolic is Test {
     constructor() {
         Terms memory t;
         (t.shards, t.segments, t.solverStake) = (1, 1, STAKE);
-        // As TermsStore writes them: the words before the arrays, one loop of one sampled segment, no links.
-        bytes memory head = abi.encode(t);
-        assembly ("memory-safe") {
-            head := add(head, 0x20)
-            mstore(head, mul(32, 41))
-        }
-        uint256 loop = 1 | 1 << 32 | 1 << 64 | 1 << 96;
-        vm.etch(
-            SSTORE2.predictDeterministicAddress(JOB, address(jobs)),
-            abi.encodePacked(bytes1(0), head, uint256(1), uint256(0), loop)
-        );
+        t.loops = new Loop[](1);
+        t.loops[0] = Loop(0, 1, 1, 1, 1);
+        _putTerms(address(jobs), JOB, t);
     }
 
     function _free(address account) private view returns (uint256) {

@@ -8,10 +8,9 @@ import {IVault} from "../../src/interfaces/IVault.sol";
 import {Terms} from "../../src/interfaces/Types.sol";
 import {Tasks} from "../../src/market/Tasks.sol";
 import {TasksExtension} from "../../src/market/TasksExtension.sol";
-import {Test} from "../Vm.sol";
-import {SSTORE2} from "solady/utils/SSTORE2.sol";
+import {TermsFake} from "./TermsFake.sol";
 
-/// @dev Knows one thing of a job: when it was posted. Its terms are put where the contracts look for them.
+/// @dev Knows one thing of a job: when it was posted.
 contract PostedFake {
     uint64 public constant POSTED = 1000;
 
@@ -21,7 +20,7 @@ contract PostedFake {
 }
 
 /// @notice A proof, for all times at once (`make symbolic`), about the price that the deployed Tasks asks for a shard.
-contract PriceSymbolic is Test {
+contract PriceSymbolic is TermsFake {
     bytes32 private constant JOB = keccak256("job");
 
     PostedFake private jobs = new PostedFake();
@@ -39,10 +38,7 @@ contract PriceSymbolic is Test {
         vm.assume(earlier <= later);
         Terms memory t;
         (t.shards, t.pricePeriod, t.priceFloor, t.priceCap) = (1, 600, 10 ether, 20 ether + 7);
-        vm.etch(
-            SSTORE2.predictDeterministicAddress(JOB, address(jobs)),
-            abi.encodePacked(bytes1(0), abi.encode(t))
-        );
+        _putTerms(address(jobs), JOB, t);
         vm.warp(jobs.POSTED() + uint256(earlier));
         uint256 before = tasks.price(JOB, 0);
         vm.warp(jobs.POSTED() + uint256(later));

@@ -21,6 +21,7 @@ contract BucketsFake {
 /// @notice Proofs, for all amounts at once (`make symbolic`), about the deployed Stakes; this contract is its Tasks module
 /// and the only staker. test/market/UnbondShares.t.sol goes through pools of more requests and slashes than here.
 contract StakesSymbolic is Test {
+    address private constant CLIENT = address(0xc1);
     uint64 private constant DELAY = 100;
 
     BucketsFake private vault = new BucketsFake();
@@ -40,13 +41,13 @@ contract StakesSymbolic is Test {
         stakes.stake(Role.SOLVER, leaving);
         stakes.startUnbond(Role.SOLVER, leaving);
         stakes.stake(Role.SOLVER, active);
-        stakes.lock(address(this), Role.SOLVER, locked);
+        stakes.lock(address(this), Role.SOLVER, locked, CLIENT);
     }
 
     /// @dev What it takes. A slash is never refused.
     function _slash(uint256 asked) private returns (uint256) {
         (bool done, bytes memory taken) =
-            address(stakes).call(abi.encodeCall(stakes.slash, (address(this), Role.SOLVER, asked)));
+            address(stakes).call(abi.encodeCall(stakes.slash, (address(this), Role.SOLVER, asked, CLIENT)));
         assert(done);
         return abi.decode(taken, (uint256));
     }
@@ -104,7 +105,7 @@ contract StakesSymbolic is Test {
     function check_noUnbondingOfLockedStake(uint96 staked, uint96 locked, uint96 asked) external {
         vm.assume(staked > 0 && locked <= staked && asked > 0);
         stakes.stake(Role.SOLVER, staked);
-        stakes.lock(address(this), Role.SOLVER, locked);
+        stakes.lock(address(this), Role.SOLVER, locked, CLIENT);
         (bool done,) = address(stakes).call(abi.encodeCall(stakes.startUnbond, (Role.SOLVER, asked)));
         assert(done == (asked <= staked - locked));
     }

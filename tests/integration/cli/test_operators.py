@@ -53,6 +53,30 @@ def test_an_owner_stakes_for_its_operator_and_takes_everything_back(assay: Assay
     assert again.status == Exit.REVERTED, "a consent is good once"
 
 
+def test_an_owner_caps_what_its_operator_locks_and_spends(assay: Assay) -> None:
+    give(assay, "chief", "aide", "patron")
+    consent = assay("operator", "consent", "chief", account="aide").data
+    arguments = ("--expiry", str(consent["expiry"]), "--consent", consent["signature"])
+    assert assay("operator", "bind", "aide", *arguments, account="chief").status == Exit.OK
+    before = assay("operator", "show", "aide").data
+    assert before["allowance"] == "0" and before["caps"]["solver"]["capped"] is False
+
+    cap = ("operator", "cap", "aide", "--role", "solver", "--all", "50tok", "--others", "5tok")
+    refused = assay(*cap, account="aide")
+    assert refused.status == Exit.REVERTED and "NotOwner" in refused.error["message"]
+    assert assay(*cap, account="chief").status == Exit.OK
+    named = ("operator", "cap-client", "aide", "patron", "30tok", "--role", "solver")
+    assert assay(*named, account="chief").status == Exit.OK
+    assert assay("operator", "allow", "aide", "7tok", account="chief").status == Exit.OK
+
+    after = assay("operator", "show", "aide").data
+    assert after["allowance"] == str(7 * TOK) and after["caps"]["verifier"]["capped"] is False
+    others = {"capped": True, "all": str(50 * TOK), "lost": "0", "most": str(5 * TOK), "used": "0"}
+    assert after["caps"]["solver"] == others
+    theirs = assay("operator", "show", "aide", "--client", "patron").data["caps"]["solver"]
+    assert theirs == {**others, "most": str(30 * TOK)}
+
+
 def test_a_revoked_consent_is_worth_nothing(assay: Assay) -> None:
     give(assay, "boss", "hand")
     consent = assay("operator", "consent", "boss", account="hand").data

@@ -8,7 +8,7 @@ import pytest
 
 from assay.protocol.keys import Consent, Keys
 from assay.protocol.refusal import Refused
-from assay.protocol.types import Address, Seconds
+from assay.protocol.types import Address, Seconds, Wei
 from tests.fakes.jobs import account
 
 OWNER, OPERATOR, OTHER = account("owner"), account("operator"), account("other")
@@ -65,6 +65,23 @@ def test_an_operator_owns_itself_again_once_the_delay_is_over() -> None:
         with pytest.raises(Refused) as caught:
             keys.unbound(owner, OPERATOR, NOW, DELAY)
         assert caught.value.error == error
+
+
+def test_a_bound_operator_spends_what_it_is_allowed() -> None:
+    def refusal(keys: Keys, amount: int) -> str:
+        with pytest.raises(Refused) as caught:
+            keys.spent(OPERATOR, Wei(amount), NOW)
+        return caught.value.error
+
+    assert Keys().spent(OPERATOR, Wei(9), NOW) == Keys(), "its own owner asks nobody"
+    assert bound().spent(OPERATOR, Wei(0), NOW) == bound()
+    assert refusal(bound(), 1) == "BeyondAllowance"
+    left = bound().allowed(OWNER, OPERATOR, Wei(9), NOW).spent(OPERATOR, Wei(5), NOW)
+    assert left.allowances == {OPERATOR: 4}
+    assert refusal(left, 5) == "BeyondAllowance"
+    with pytest.raises(Refused) as caught:
+        bound().allowed(OPERATOR, OPERATOR, Wei(9), NOW)
+    assert caught.value.error == "NotOwner"
 
 
 def test_binding_again_calls_the_leaving_off() -> None:

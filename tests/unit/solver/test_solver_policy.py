@@ -234,6 +234,15 @@ def test_a_closed_job_takes_no_work_and_keeps_none_from_another() -> None:
     assert kinds(replace(one, jobs=(*closed, *one.jobs))) == [TakeShard, *given_back]
 
 
+def test_a_solver_locks_no_more_for_a_client_than_its_owner_lets_it() -> None:
+    capped = [replace(job, room=Wei(106)) for job in observation().jobs]
+    assert kinds(replace(observation(), jobs=tuple(capped))) == [], "a shard and its claim lock 107"
+    roomy = [replace(job, room=Wei(107)) for job in observation().jobs]
+    assert kinds(replace(observation(), jobs=tuple(roomy))) == [TakeShard]
+    done = observation((ME, OTHER), trained={(0, 0): 4})
+    assert kinds(replace(done, jobs=tuple(replace(job, room=Wei(99)) for job in done.jobs))) == [Wait]
+
+
 def test_why_names_the_reason() -> None:
     for seen, word in [
         (observation((OTHER, OTHER)), "taken"),

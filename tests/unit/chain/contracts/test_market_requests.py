@@ -59,6 +59,7 @@ class Busy:
             "active": lambda account, role: 500 + role,
             "locked": lambda account, role: 300 + role,
             "unbonding": lambda account, role: 100 + role,
+            "room": lambda account, role, client: 200 + role,
             "free": 50,
         }
 
@@ -175,14 +176,15 @@ def test_a_look_costs_the_same_whatever_is_open_up_to_a_batch(
 def test_a_large_market_costs_its_batches(
     market_of: Open, solver_of: Made, node: MarketNode, busy: Busy
 ) -> None:
-    """100 jobs and 800 claims: 200 views of jobs, 800 of shards, and by 250 claims 1,600, 800 and 200."""
+    """100 jobs of a client and 800 claims: 7 views of our stakes, 200 of jobs, 800 of shards, and by 250
+    claims 1,600, 800 and 200."""
     build(busy, closed=0, opened=100)
     solver = solver_of(market_of(-1.0))
     look(solver)
     node.mine()
     before, others = len(node.views), LOOK - 5
     assert requests_of(node, lambda: look(solver)) == POLL + others + 1 + 2 + 4 + 4 + 4
-    assert len(node.views) - before == 6 + 200 + 800 + 1_600 + 800 + 200, "nothing twice, nothing in vain"
+    assert len(node.views) - before == 7 + 200 + 800 + 1_600 + 800 + 200, "nothing twice, nothing in vain"
 
 
 def test_batches_say_what_each_view_says(

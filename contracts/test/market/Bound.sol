@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.30;
+
+import {Keys} from "../../src/market/Keys.sol";
+import {Test} from "../Vm.sol";
+
+/// @notice Operators that have consented to an owner.
+abstract contract Bound is Test {
+    bytes32 private constant BOUND_CONSENT =
+        keccak256("Consent(address owner,address operator,uint256 nonce,uint256 expiry)");
+
+    /// @dev A new operator account of the owner's.
+    function bindTo(Keys keys_, address owner) internal returns (address operator) {
+        uint256 secret;
+        (operator, secret) = makeAddrAndKey("bound operator");
+        uint256 until = vm.getBlockTimestamp() + 1 days;
+        bytes32 domain = keccak256(
+            abi.encode(
+                keccak256(
+                    "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
+                ),
+                keccak256("Assay Keys"),
+                keccak256("1"),
+                block.chainid,
+                keys_
+            )
+        );
+        bytes32 content = keccak256(abi.encode(BOUND_CONSENT, owner, operator, keys_.nonces(operator), until));
+        (uint8 v, bytes32 r, bytes32 s) =
+            vm.sign(secret, keccak256(abi.encodePacked(hex"1901", domain, content)));
+        vm.prank(owner);
+        keys_.bind(operator, until, abi.encodePacked(r, s, v));
+    }
+}
