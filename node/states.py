@@ -287,6 +287,8 @@ class StateProvider:
         state = self._published.state(view, leaf, program)
         if state is None and self._kept is not None:
             state = self._kept.state(view.roots[leaf], program)
+            if state is not None:
+                self._published.keep(view.roots[leaf], state_tree(state).levels[0], state)
         return state
 
     def _segment(self, view: ClaimView, segment: int, state: State) -> State:

@@ -19,6 +19,7 @@ from assay.node.work import Work
 from assay.program.fault import NodeFault
 from assay.program.state import state_root
 from assay.protocol.errors import Retry
+from assay.protocol.loops import FromClaim
 from assay.protocol.types import ClaimId, ClaimView, JobId, Kind
 from assay.solver.adversary import FaultySolver, Plan
 from tests.fakes.jobs import RESOURCE_LIMITS, inner_program
@@ -88,6 +89,19 @@ def test_a_restarted_whistleblower_replays_only_what_it_had_not(day: MarketDay, 
     again.tick()
     assert counted.run == [2, 3]
     assert day.named("audited") and not again.findings
+
+
+def test_what_builds_on_a_kept_state_knows_its_slots(
+    day: MarketDay, counted: Counted, tmp_path: Path
+) -> None:
+    """It has happened: a restarted whistleblower had the state of an unpublished claim, and its slots not."""
+    job_id, _ = task(day)
+    place, folder = (Kind.TASK, 0, 0), tmp_path / "kept"
+    _, state = provider(day, job_id, KeptReplays(folder, ROOM)).output(*place)
+    counted.run.clear()
+    _, tree = provider(day, job_id, KeptReplays(folder, ROOM)).source_tree(Kind.OUTER, FromClaim(place, 0))
+    assert tree.root == state_root(state)
+    assert counted.run == []
 
 
 def test_another_claim_with_the_same_roots_is_known_to_be_right(
