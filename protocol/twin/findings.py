@@ -14,8 +14,9 @@ from assay.protocol.refusal import require
 from assay.protocol.twin.events import Announce, Share, ShareAlike
 from assay.protocol.twin.ledger import NOTHING, free
 from assay.protocol.twin.market_state import MarketState, Moment
+from assay.protocol.twin.settlement import alike
 from assay.protocol.twin.stakes import SEIZED
-from assay.protocol.types import ZERO_ADDRESS, Address, Claim, ClaimId, Phase, Wei
+from assay.protocol.types import ZERO_ADDRESS, Address, Claim, ClaimId, Phase
 
 
 def announce(market: MarketState, event: Announce, by: Address, now: Moment) -> MarketState:
@@ -106,9 +107,8 @@ def _paid(market: MarketState, claim_id: ClaimId, finders: Sequence[Address]) ->
     assert state is not None
     require(not market.findings(claim_id), "GamesOpen")
     payees = finders or [state.winner]
-    each = Wei(state.reward // len(payees))
-    rest = Wei(state.reward - each * (len(payees) - 1))
-    funds = market.funds.moved(SEIZED, free(payees[0]), rest)
+    largest, each = alike(state.reward, len(payees))
+    funds = market.funds.moved(SEIZED, free(payees[0]), largest)
     for finder in payees[1:]:
         funds = funds.moved(SEIZED, free(finder), each)
     paid = replace(state, reward=NOTHING, winner=ZERO_ADDRESS)

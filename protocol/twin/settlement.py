@@ -44,6 +44,13 @@ def conviction(taken: Sequence[Wei], wasted: Wei) -> Conviction:
     return Conviction(slashed, burnt, wasted, Wei(slashed - burnt - wasted))
 
 
+def alike(reward: Wei, finders: int) -> tuple[Wei, Wei]:
+    """Equal parts of a reward (rule 5.4): the first finder's, which has what does not divide, and each
+    other's."""
+    each = Wei(reward // finders)
+    return Wei(reward - each * (finders - 1)), each
+
+
 @dataclass(frozen=True)
 class Split:
     """An amount divided between the fire and one account."""

@@ -19,10 +19,10 @@ import numpy as np
 
 from assay.protocol.params import MAX_CALLS
 from assay.protocol.twin.settlement import (
+    alike,
     convicted_vote,
     conviction,
     lost_bond,
-    shared,
 )
 from assay.protocol.types import Wei
 from scripts.economics.strategies import (
@@ -254,10 +254,10 @@ class Market:
             self._compensate(solver, wasted)
 
     def _reward(self, finders: list[int], reward: Wei) -> None:
-        """Equal shares; the winner, the first of them, has the remainder and played the longest game."""
-        parts = shared(reward, len(finders) - 1)
+        """Equal shares, as all of them are right; the first has the remainder and played the longest game."""
+        first, each = alike(reward, len(finders))
         for place, account in enumerate(finders):
-            self.out.balance[account] += parts.share if place else parts.winner
+            self.out.balance[account] += each if place else first
             self.out.spent[account] += self.rules.gas(OPEN_GAS if place else CHALLENGE_GAS)
 
     def _compensate(self, convict: int, wasted: int) -> None:
