@@ -68,10 +68,10 @@ library TermsStore {
     /// @notice What a claim of this kind runs, of a job that exists.
     function loops(address jobs, bytes32 jobId, Kind kind) internal view returns (Loop[] memory found) {
         address pointer = SSTORE2.predictDeterministicAddress(jobId, jobs);
-        (uint256 at, uint256 count) = _loopsAt(pointer, kind);
+        (uint256 place, uint256 count) = _loopsAt(pointer, kind);
         found = new Loop[](count);
         for (uint256 i; i < count; ++i) {
-            found[i] = _loop(_word(pointer, at + 64 * i), _word(pointer, at + 64 * i + 32));
+            found[i] = _loop(_word(pointer, place + 64 * i), _word(pointer, place + 64 * i + 32));
         }
     }
 
@@ -84,18 +84,18 @@ library TermsStore {
     {
         address pointer = SSTORE2.predictDeterministicAddress(jobId, jobs);
         bool task = kind == Kind.TASK;
-        uint256 at = COUNTS_AT;
+        uint256 place = COUNTS_AT;
         uint256 root;
         uint256 word;
         within = segment;
         assembly ("memory-safe") {
             // Beyond what is allocated: the arrays' lengths, and the first loop behind them.
             let p := mload(0x40)
-            extcodecopy(pointer, p, at, 0x60)
-            at := add(at, 0x20)
+            extcodecopy(pointer, p, place, 0x60)
+            place := add(place, 0x20)
             if iszero(task) {
-                at := add(at, shl(6, and(mload(p), 0xffffffffffffffff)))
-                extcodecopy(pointer, add(p, 0x20), at, 0x40)
+                place := add(place, shl(6, and(mload(p), 0xffffffffffffffff)))
+                extcodecopy(pointer, add(p, 0x20), place, 0x40)
             }
             root := mload(add(p, 0x20))
             word := mload(add(p, 0x40))
@@ -104,8 +104,8 @@ library TermsStore {
                 if lt(within, n) { break }
                 within := sub(within, n)
                 ordinal := add(ordinal, 1)
-                at := add(at, 0x40)
-                extcodecopy(pointer, p, at, 0x40)
+                place := add(place, 0x40)
+                extcodecopy(pointer, p, place, 0x40)
                 root := mload(p)
                 word := mload(add(p, 0x20))
             }
@@ -117,11 +117,11 @@ library TermsStore {
     function links(address jobs, bytes32 jobId, Kind kind) internal view returns (Link[] memory found) {
         address pointer = SSTORE2.predictDeterministicAddress(jobId, jobs);
         uint256 counts = _word(pointer, COUNTS_AT);
-        uint256 at = ARRAYS_AT + 64 * (uint256(uint64(counts)) + uint64(counts >> 64));
-        if (kind == Kind.OUTER) at += 32 * uint64(counts >> 128);
-        found = new Link[](uint64(counts >> (kind == Kind.TASK ? 128 : 192)));
+        uint256 place = ARRAYS_AT + 64 * (_low(counts) + _low(counts >> 64));
+        if (kind == Kind.OUTER) place += 32 * _low(counts >> 128);
+        found = new Link[](_low(counts >> (kind == Kind.TASK ? 128 : 192)));
         for (uint256 i; i < found.length; ++i) {
-            uint256 word = _word(pointer, at + 32 * i);
+            uint256 word = _word(pointer, place + 32 * i);
             // Each field takes the bits that _writeLinks gives it.
             // forge-lint: disable-next-item(unsafe-typecast)
             found[i] = Link(
@@ -138,10 +138,15 @@ library TermsStore {
     }
 
     /// @dev Where in the code a kind's loops begin, and how many there are.
-    function _loopsAt(address pointer, Kind kind) private view returns (uint256 at, uint256 count) {
+    function _loopsAt(address pointer, Kind kind) private view returns (uint256 place, uint256 count) {
         uint256 counts = _word(pointer, COUNTS_AT);
-        if (kind == Kind.TASK) return (ARRAYS_AT, uint64(counts));
-        return (ARRAYS_AT + 64 * uint256(uint64(counts)), uint64(counts >> 64));
+        if (kind == Kind.TASK) return (ARRAYS_AT, _low(counts));
+        return (ARRAYS_AT + 64 * _low(counts), _low(counts >> 64));
+    }
+
+    /// @dev The lowest of four numbers in a word.
+    function _low(uint256 counts) private pure returns (uint256) {
+        return counts & type(uint64).max;
     }
 
     /// @dev A loop from its two words.

@@ -76,13 +76,15 @@ contract LinksTest is Market {
         uint32 slot,
         Claim memory source,
         bytes32[] memory from,
-        uint256 at
+        uint256 index
     ) private {
         bytes32 salt = announceSlot(whistle, idOf(claim), slot, input[slot]);
         bytes32[] memory proof = memberProof(input, slot);
-        bytes32[] memory sourceProof = memberProof(from, at);
+        bytes32[] memory sourceProof = memberProof(from, index);
         vm.prank(whistle);
-        challenges.proveBinding(claim, slot, input[slot], proof, source, from[at], sourceProof, TRUTH, salt);
+        challenges.proveBinding(
+            claim, slot, input[slot], proof, source, from[index], sourceProof, TRUTH, salt
+        );
     }
 
     /// @dev The right slot is not proven wrong; any other in its place convicts.
@@ -93,22 +95,24 @@ contract LinksTest is Market {
         uint32 slot,
         Claim memory source,
         bytes32[] memory from,
-        uint256 at
+        uint256 index
     ) private {
-        assertEq(input[slot], from[at], "the test's own slot is right");
+        assertEq(input[slot], from[index], "the test's own slot is right");
         uint256 before = vm.snapshotState();
         Claim memory claim = committed(solver, like.kind, like.round, like.shard, input);
         bytes32 salt = announceSlot(whistle, idOf(claim), slot, input[slot]);
         bytes32[] memory proof = memberProof(input, slot);
-        bytes32[] memory sourceProof = memberProof(from, at);
+        bytes32[] memory sourceProof = memberProof(from, index);
         vm.expectRevert(IChallenges.NoDifference.selector);
         vm.prank(whistle);
-        challenges.proveBinding(claim, slot, input[slot], proof, source, from[at], sourceProof, TRUTH, salt);
+        challenges.proveBinding(
+            claim, slot, input[slot], proof, source, from[index], sourceProof, TRUTH, salt
+        );
         vm.revertToState(before);
         bytes32[] memory wrong = copied(input);
         wrong[slot] = keccak256("another");
         claim = committed(solver, like.kind, like.round, like.shard, wrong);
-        bind(claim, wrong, slot, source, from, at);
+        bind(claim, wrong, slot, source, from, index);
         assertPhase(claim, Phase.CONVICTED);
         vm.revertToState(before);
     }

@@ -103,9 +103,9 @@ contract LoopsTest is Test {
         uint256 slot;
         for (uint256 l; l < links.length; ++l) {
             for (uint256 i; i < uint256(links[l].count) * links[l].times; ++i) {
-                (Link memory link, uint256 at) = Loops.linkOf(links, slot++);
+                (Link memory link, uint256 index) = Loops.linkOf(links, slot++);
                 assertEq(keccak256(abi.encode(link)), keccak256(abi.encode(links[l])));
-                assertEq(at, i);
+                assertEq(index, i);
             }
         }
     }
