@@ -24,7 +24,7 @@ from assay.training.optimisers import AdamW, Lion, Optimiser, Sgd
 from assay.training.outer import DiLoCo
 from assay.training.precision import Precisions
 from assay.training.recipe import Recipe
-from assay.training.rounds import EVALUATE, check_rounds
+from assay.training.round_names import EVALUATE, check_rounds
 from assay.training.schedules import Schedule
 
 

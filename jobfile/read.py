@@ -190,8 +190,8 @@ class PrecisionSection(_Section):
 
 
 class Outer(_Section):
-    """What shards send and how the parameters follow, by its name in ``training.rounds``; the rate and the
-    momentum of its outer rule. "evaluate" trains nothing (``training.evaluation``)."""
+    """What shards send and how the parameters follow, by its name in ``training.round_names``; the rate and
+    the momentum of its outer rule. "evaluate" trains nothing (``training.evaluation``)."""
 
     algorithm: Literal[
         "fedavg",

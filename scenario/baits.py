@@ -40,10 +40,10 @@ class Bait:
 
 def unsound(files: JobArtifacts) -> JobArtifacts:
     """The last instruction of the training step has attributes that no such instruction has."""
-    program = files.round.tasks[0]
+    program = files.tasks[0]
     last = replace(program.nodes[-1], attrs=(1, 2, 3))
     wrong = replace(program, nodes=(*program.nodes[:-1], last))
-    return replace(files, round=replace(files.round, tasks=(wrong, *files.round.tasks[1:])))
+    return replace(files, tasks=(wrong, *files.tasks[1:]))
 
 
 def bombed(terms: Terms, blocks: Blocks) -> Terms:

@@ -23,7 +23,7 @@ from assay.program.execute import Records
 from assay.program.isa import DType, Input, Op, Program
 from assay.program.lowering import Choose, Lowered, lower, lower_step
 from assay.program.lowering.graph import DTYPES
-from assay.program.lowering.tracing import trace_step
+from assay.program.lowering.tracing import StepFunction, trace_step
 from assay.protocol.errors import Stop
 from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
@@ -68,7 +68,7 @@ def check_passes(records: int, batch: int, shards: int, steps: int) -> None:
         )
 
 
-def _step(model: nn.Module, loss_fn: LossFunction, dataset: Dataset, names: Sequence[str]) -> object:
+def _step(model: nn.Module, loss_fn: LossFunction, dataset: Dataset, names: Sequence[str]) -> StepFunction:
     def step(state: list[Tensor], batch: Tensor) -> list[Tensor]:
         result, *held, _, total, count = state
         inputs, targets = dataset.layout.split(batch)
@@ -117,7 +117,7 @@ def evaluation_job(
     zero, weights = torch.zeros(()), list(held.values())
     state = [zero, *weights, zero, zero, zero]
     example = torch.zeros((batch, dataset.layout.record_size), dtype=torch.uint8)
-    graph = trace_step(_step(model, loss_fn, dataset, list(held)), state, example)  # type: ignore[arg-type]
+    graph = trace_step(_step(model, loss_fn, dataset, list(held)), state, example)
     stored = [(x.to(torch.int32) if x.dtype == torch.int64 else x).clone() for x in state]
     records = Records(dataset.records, dataset.layout.record_size)
 
@@ -132,19 +132,16 @@ def evaluation_job(
         own_link(len(weights) + 1),
         Link(Origin.GENESIS, Kind.TASK, 0, 2, 1, 0, 0, 0),
     )
-    outer, outer_links = (
-        _outer(shards),
-        (
-            own_link(3),
-            Link(Origin.OUT, Kind.TASK, 0, 2, shards, first, 0, NO_SLOT),
-            Link(Origin.PRESENT, Kind.TASK, 0, 1, shards, 0, 0, 0),
-        ),
+    outer_links = (
+        own_link(3),
+        Link(Origin.OUT, Kind.TASK, 0, 2, shards, first, 0, NO_SLOT),
+        Link(Origin.PRESENT, Kind.TASK, 0, 1, shards, 0, 0, 0),
     )
     start = [zero.clone() for _ in range(3 + 2 * shards)]
     start += [torch.zeros((), dtype=torch.bool) for _ in range(shards)]
     names = [RESULT, *held, LOSS_SLOT, SUM, COUNT]
     return JobArtifacts(
-        round=Round((program,), (outer,), 0, links, outer_links, stored, start, names),
+        **vars(Round((program,), (_outer(shards),), 0, links, outer_links, stored, start, names)),
         records=records,
         held_out=dataset.held_out,
         model={"kind": "own", "name": name or "evaluation"},

@@ -22,13 +22,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from assay.program.execute import Records
-from assay.program.isa import Program
 from assay.program.lowering import Choose, Lowered, ProductSite, lower
 from assay.program.lowering.graph import DTYPES
 from assay.program.lowering.tracing import StepFunction, trace_step
 from assay.program.parts import Precision
 from assay.protocol.errors import Stop
-from assay.protocol.types import Link
 from assay.training import datasets, models
 from assay.training.datasets import Dataset, Layout
 from assay.training.losses import LOSS_SLOT, cross_entropy
@@ -36,14 +34,14 @@ from assay.training.optimisers import AdamW, Optimiser, Sgd
 from assay.training.outer import DiLoCo
 from assay.training.precision import ChosenProduct, Precisions, chosen
 from assay.training.recipe import LossFunction
-from assay.training.rounds import WHOLE, Round, made_round
+from assay.training.round_names import WHOLE, made_round
+from assay.training.rounds import Round
 
 
 @dataclass(frozen=True)
-class JobArtifacts:
+class JobArtifacts(Round):
     """All files of a job, before they are published."""
 
-    round: Round
     records: Records
     held_out: bytes
     model: dict[str, Any] = field(default_factory=dict)
@@ -51,56 +49,6 @@ class JobArtifacts:
     """The inner step's products, each with its precision and nodes."""
     chosen: tuple[ChosenProduct, ...] = ()
     """Those whose precision was found by rehearsing."""
-
-    @property
-    def tasks(self) -> tuple[Program, ...]:
-        """The programs of a task's loops."""
-        return self.round.tasks
-
-    @property
-    def outers(self) -> tuple[Program, ...]:
-        """The programs of an outer claim's loops."""
-        return self.round.outers
-
-    @property
-    def main(self) -> int:
-        """Which loop of a task is its training."""
-        return self.round.main
-
-    @property
-    def links(self) -> tuple[Link, ...]:
-        """Where a task's input slots come from."""
-        return self.round.links
-
-    @property
-    def outer_links(self) -> tuple[Link, ...]:
-        """Where an outer claim's input slots come from."""
-        return self.round.outer_links
-
-    @property
-    def genesis(self) -> list[Tensor]:
-        """The state from which every task of round 0 starts."""
-        return self.round.genesis
-
-    @property
-    def outer_genesis(self) -> list[Tensor]:
-        """The outer state before round 0."""
-        return self.round.outer_genesis
-
-    @property
-    def slot_names(self) -> list[str]:
-        """Names of a task's slots."""
-        return self.round.slot_names
-
-    @property
-    def inner(self) -> Program:
-        """The training step."""
-        return self.tasks[self.main]
-
-    @property
-    def outer(self) -> Program:
-        """The outer claim's first program."""
-        return self.outers[0]
 
 
 @dataclass(frozen=True)
@@ -233,7 +181,7 @@ def build_job(
 ) -> JobArtifacts:
     """Trace one step of `accumulate` times `batch` records and make every artifact of the job.
 
-    `algorithm`: of the outer step, by its name in ``training.rounds``. `seed` is that of random numbers
+    `algorithm`: of the outer step, by its name in ``training.round_names``. `seed` is that of random numbers
     inside the program (dropout); `description` is the manifest's model entry; `precisions` are those of the
     inner step's products, by default single. Raises UnsupportedOperation, or Stop for a model that cannot be
     trained at all.
@@ -255,7 +203,7 @@ def build_job(
     whole = made_round(algorithm, made.program, stored, list(genesis), shards, outer)
     shift = whole.shift - made.program.slots
     return JobArtifacts(
-        round=whole,
+        **vars(whole),
         records=records,
         held_out=dataset.held_out,
         model=description or {},

@@ -20,7 +20,6 @@ from math import prod
 import torch
 from torch import Tensor
 
-from assay.program.execute import TORCH_DTYPES
 from assay.program.isa import Program
 from assay.program.lowering import lower_step
 from assay.program.lowering.tracing import trace_step
@@ -30,6 +29,7 @@ from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
 from assay.training.algorithms import Algorithm, split
 from assay.training.overlap import Streaming
+from assay.training.rounds import Round, empty
 
 FRAGMENTS = 4
 """At most; as many as there are parameters otherwise."""
@@ -133,22 +133,9 @@ def stream_programs(streaming: Streaming, shapes: Sequence[tuple[int, ...]], sha
     return StreamPrograms(traced[0], traced[1], traced[2], wires)
 
 
-@dataclass(frozen=True)
-class StreamRound:
-    """What ``training.rounds.Round`` is made of: a task merges, trains, then compresses."""
-
-    tasks: tuple[Program, Program, Program]
-    outer: Program
-    links: tuple[Link, ...]
-    outer_links: tuple[Link, ...]
-    genesis: list[Tensor]
-    outer_genesis: list[Tensor]
-    slot_names: list[str]
-
-
-def stream_round(
+def streaming_round(
     streaming: Streaming, train: Program, genesis: Sequence[Tensor], names: Sequence[str], shards: int
-) -> StreamRound:
+) -> Round:
     """Loops, links and genesis of a round: a task's state is [training's | θ | residuals | wires | here,
     done]."""
     params, slots = train.params, layout(train)
@@ -180,16 +167,17 @@ def stream_round(
         Link(Origin.PRESENT, Kind.TASK, 0, 1, shards, 0, 0, 0),
     )
     start = [p.detach().clone() for p in genesis[:params]]
-    rest = [torch.zeros(shape, dtype=TORCH_DTYPES[dtype]) for dtype, shape in beside]
-    outer = [torch.zeros(shape, dtype=TORCH_DTYPES[dtype]) for dtype, shape in layout(made.outer)[params:]]
+    *rest, done = map(empty, beside)
+    outer = map(empty, layout(made.outer)[params:])
     said = [f"base.{name}" for name in names[:params]] + [f"residual.{name}" for name in names[:fed]]
     said += [f"wire.{i}" for i in range(wire)] + ["here", "rounds"]
-    return StreamRound(
+    return Round(
         tasks,
-        made.outer,
+        (made.outer,),
+        1,
         links,
         outer_links,
-        [*genesis, *(p.clone() for p in start), *rest[:-1], torch.tensor(True), rest[-1]],
+        [*genesis, *(p.clone() for p in start), *rest, torch.tensor(True), done],
         [*start, *outer],
         [*names, *said],
     )

@@ -22,7 +22,7 @@ from assay.node.slots import store_state
 from assay.storage.blockstore import BlockStore
 from assay.training import models
 from assay.training.algorithms import RECIPES, Algorithm
-from assay.training.rounds import STREAMING, WHOLE
+from assay.training.round_names import STREAMING, WHOLE
 from assay.training.streaming import streaming_of
 
 

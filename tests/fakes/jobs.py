@@ -19,7 +19,7 @@ from assay.protocol.loops import diloco_links
 from assay.protocol.types import Address, Link, Terms, Wei
 from assay.training.job import LOSS_SLOT, JobArtifacts
 from assay.training.outer import DiLoCo, outer_genesis, outer_program
-from assay.training.rounds import STREAMING, made_round
+from assay.training.round_names import STREAMING, made_round
 from tests.fakes.classes import of_its_class
 from tests.fakes.terms import some_terms
 
@@ -115,12 +115,12 @@ def three_files(shards: int = 2) -> TinyFiles:
 
 
 def recipe_files(name: str, shards: int = 2) -> JobArtifacts:
-    """The tiny job under an algorithm of ``training.rounds``; with three parameters where those go in
+    """The tiny job under an algorithm of ``training.round_names``; with three parameters where those go in
     parts."""
     tiny = three_files(shards) if name == STREAMING else tiny_files(shards)
     assert tiny.records is not None
     made = made_round(name, tiny.inner, tiny.genesis, tiny.slot_names, shards, RULES.get(name, DiLoCo()))
-    return JobArtifacts(made, tiny.records, b"", tiny.model)
+    return JobArtifacts(**vars(made), records=tiny.records, held_out=b"", model=tiny.model)
 
 
 RULES = {name: DiLoCo(0.7, 0.0) for name in ("fedavg", "fedopt", "demo", "sparseloco")}

@@ -17,12 +17,12 @@ from assay.node.work import Work
 from assay.program.fault import NodeFault
 from assay.protocol.types import Chain, Kind, Phase, Terms
 from assay.solver.adversary import CheatingSolver, WrongInputSolver
-from assay.training.rounds import NAMES, ONE_STEP, STREAMING, WHOLE, algorithm_of
+from assay.training.round_names import NAMES, ONE_STEP, STREAMING, WHOLE, algorithm_of
 from tests.adversaries.chain_day import ChainDay
 from tests.fakes.alone import SEGMENT, STEPS, Alone, recipe_alone, stream_alone, whole_alone
 from tests.fakes.blocks import FakeBlocks
 from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, recipe_files
-from tests.unit.training.test_rounds import keep_own_base
+from tests.unit.training.test_round_names import keep_own_base
 from tests.unit.training.test_streaming import streaming
 
 torch.set_num_threads(1)

@@ -27,7 +27,7 @@ from assay.training.datasets import Dataset, LabelledLayout
 from assay.training.evaluation import COUNT, RESULT, SUM, check_passes, evaluation_job
 from assay.training.job import JobArtifacts
 from assay.training.losses import cross_entropy
-from assay.training.rounds import loops_of
+from assay.training.round_names import loops_of
 from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
 

@@ -26,7 +26,7 @@ from assay.training.streaming import stream_programs, streaming_of
 from tests.fakes.alone import stream_alone
 from tests.fakes.jobs import DiLoCo, recipe_files
 from tests.fakes.market_day import MarketDay
-from tests.unit.training.test_rounds import convicted, staffed
+from tests.unit.training.test_round_names import MAY_BE_ABSENT, absent_in_round_1, convicted, staffed
 
 torch.set_num_threads(1)
 CONTEXT = StepContext(None, bytes(32), 0, 0)
@@ -124,20 +124,12 @@ def test_fragments_have_about_as_many_elements_and_one_parameter_is_refused() ->
 @pytest.mark.slow
 def test_the_market_gives_its_bits_also_after_an_absence(day: MarketDay, tmp_path: Path) -> None:
     """Five rounds; in the second a shard is not there, and begins the third from θ."""
-    changes = {"min_shards": 1, "task_time": 120, "straggler_time": 500, "outer_time": 20}
-    changes |= {"max_unsettled": 4, "solver_stake": 270}
-    job_id = day.post(recipe_files("streaming"), rounds=5, **changes)
+    job_id = day.post(recipe_files("streaming"), rounds=5, **MAY_BE_ABSENT)
     staffed(day)
     job = day.market_state.jobs[job_id].view
     assert len(job.terms.loops) == 3 and job.terms.links[1].lag == 2
     assert [x.origin for x in job.terms.links].count(Origin.PRESENT) == 1
-    assert day.run(lambda: day.market_state.jobs[job_id].view.progress.round == 1)
-    holders = [day.markets["client"].holder(job_id, k).solver for k in range(2)]
-    dead = holders.index(day.address("bob"))
-    del day.services["bob"]
-    assert day.run(lambda: day.market_state.jobs[job_id].view.progress.round == 2)
-    day.solver("carol")
-    assert day.run(day.closed(job_id)), day.events[-3:]
+    dead = absent_in_round_1(day, job_id)
     assert not day.market_state.games
     expected = stream_alone(streaming(DiLoCo()), job.terms.seed, 5, {(1, dead)})
     views = [day.market_state.view(entry) for entry in day.market_state.claims.values()]

@@ -16,9 +16,9 @@ from assay.node.audit import WrongInput, WrongSegment, audit_claim
 from assay.program.fault import NodeFault
 from assay.program.validate import validate
 from assay.protocol.errors import Stop
-from assay.protocol.types import Kind, Phase
+from assay.protocol.types import JobId, Kind, Phase
 from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver
-from assay.training.rounds import NAMES, algorithm_of, check_rounds, loops_of
+from assay.training.round_names import NAMES, algorithm_of, check_rounds, loops_of
 from tests.fakes.alone import recipe_alone
 from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, recipe_files, tiny_files
 from tests.fakes.market_day import MarketDay
@@ -59,25 +59,40 @@ def test_the_market_gives_the_recipes_bits(day: MarketDay, tmp_path: Path, name:
     assert at_once == (name != "diloco-late"), "a late change is another one"
 
 
-def test_an_absent_shard_has_no_part_in_the_sum(day: MarketDay, tmp_path: Path) -> None:
-    """Round 1 closes without a shard: its wire is the genesis state's, and its presence says so."""
-    changes = {"min_shards": 1, "task_time": 120, "straggler_time": 500, "outer_time": 20}
-    changes |= {"max_unsettled": 4, "solver_stake": 270}
-    job_id = day.post(recipe_files("diloco-4bit"), rounds=3, **changes)
-    staffed(day)
-    job = day.market_state.jobs[job_id].view
+MAY_BE_ABSENT = {
+    "min_shards": 1,
+    "task_time": 120,
+    "straggler_time": 500,
+    "outer_time": 20,
+    "max_unsettled": 4,
+    "solver_stake": 270,
+}
+"""Terms under which a round is closed without one of two shards."""
+
+
+def absent_in_round_1(day: MarketDay, job_id: JobId) -> int:
+    """Bob's node is gone from round 1 on; round 1 closes without its shard, which is returned, carol takes
+    it, and the job ends."""
     assert day.run(lambda: day.market_state.jobs[job_id].view.progress.round == 1)
     holders = [day.markets["client"].holder(job_id, k).solver for k in range(2)]
-    dead = holders.index(day.address("bob"))
     del day.services["bob"]
     assert day.run(lambda: day.market_state.jobs[job_id].view.progress.round == 2)
     day.solver("carol")
     assert day.run(day.closed(job_id)), day.events[-3:]
+    return holders.index(day.address("bob"))
+
+
+def test_an_absent_shard_has_no_part_in_the_sum(day: MarketDay, tmp_path: Path) -> None:
+    """Round 1 closes without a shard: its wire is the genesis state's, and its presence says so."""
+    job_id = day.post(recipe_files("diloco-4bit"), rounds=3, **MAY_BE_ABSENT)
+    staffed(day)
+    dead = absent_in_round_1(day, job_id)
+    seed = day.market_state.jobs[job_id].view.terms.seed
     found = day.fetch(job_id, tmp_path / "model")
     algorithm = algorithm_of("diloco-4bit", 0.7, 0.9)
-    (expected,) = recipe_alone(algorithm, job.terms.seed, 3, {(1, dead)}).theta
+    (expected,) = recipe_alone(algorithm, seed, 3, {(1, dead)}).theta
     assert torch.equal(found["w"], expected)
-    (all_there,) = recipe_alone(algorithm, job.terms.seed, 3).theta
+    (all_there,) = recipe_alone(algorithm, seed, 3).theta
     assert not torch.equal(found["w"], all_there), "its absence was felt"
 
 

@@ -1,0 +1,94 @@
+"""Rounds by the names that a job file gives them: `[outer] algorithm`.
+
+Contract: what is named here can be trained by, with the outer rate and momentum of the job file; a name, a
+momentum or a round's length that does not suit is refused with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import Tensor
+
+from assay.program.isa import Program
+from assay.protocol.errors import Stop
+from assay.training.algorithms import (
+    RECIPES,
+    Algorithm,
+    Nesterov,
+    OuterAdam,
+    OuterSgd,
+    Sign,
+    Trimmed,
+)
+from assay.training.outer import DiLoCo
+from assay.training.rounds import Round, coded_round, diloco_round
+from assay.training.streaming import streaming_of, streaming_round
+
+STREAMING = "streaming"
+"""The one that sends a part of the parameters a round."""
+NAMES = (*RECIPES, STREAMING)
+"""What a job file may name to train by."""
+EVALUATE = "evaluate"
+"""What it names where nothing is trained: ``training.evaluation``."""
+WHOLE = "diloco"
+"""The one whose tasks are one loop: parameters travel as they are."""
+ONE_STEP = frozenset({"demo"})
+"""Those whose round is one step, by their definition."""
+
+
+def loops_of(name: str) -> int:
+    """Loops of a task under this algorithm."""
+    return {WHOLE: 1, EVALUATE: 1, STREAMING: 3}.get(name, 2)
+
+
+def algorithm_of(name: str, lr: float, momentum: float) -> Algorithm:
+    """The algorithm of this name with the outer rule's own rate and momentum. Raises Stop where it is not
+    known, or its rule has no momentum."""
+    if name not in RECIPES:
+        raise Stop(f"there is no outer algorithm {name!r}", hint=f"choose one of {', '.join(NAMES)}")
+    recipe = RECIPES[name]
+    rule = recipe.rule
+    if isinstance(rule, Nesterov):
+        return replace(recipe, rule=Nesterov(lr, momentum))
+    if momentum:
+        raise Stop(
+            f"the outer rule of {name} has no momentum, and {momentum} was given", hint="write momentum = 0.0"
+        )
+    assert isinstance(rule, OuterSgd | OuterAdam | Sign), "every recipe has one of these rules"
+    return replace(recipe, rule=replace(rule, lr=lr))
+
+
+def check_rounds(name: str, steps: int, segment_steps: int, min_shards: int) -> None:
+    """Whether rounds of so many steps and shards suit the algorithm, in whole segments. Raises Stop."""
+    if steps % segment_steps:
+        raise Stop(
+            f"a round of {steps} steps is not a multiple of its segments of {segment_steps}",
+            hint="change steps_per_round or segment_steps",
+        )
+    mean = RECIPES[name].mean if name in RECIPES else None
+    if isinstance(mean, Trimmed) and min_shards <= 2 * mean.cut:
+        raise Stop(
+            f"{name} leaves out the {mean.cut} least and the {mean.cut} greatest of every number, so that of"
+            f" {min_shards} shards nothing is left, and nothing is learnt",
+            hint=f"ask for min_shards of at least {2 * mean.cut + 1}",
+        )
+    if name in ONE_STEP and steps != 1:
+        raise Stop(
+            f"a round of {name} is one step, whose change is the gradient; steps_per_round is {steps}",
+            hint="write steps_per_round = 1 and segment_steps = 1",
+        )
+
+
+def made_round(
+    name: str, train: Program, genesis: Sequence[Tensor], names: Sequence[str], shards: int, rule: DiLoCo
+) -> Round:
+    """The round of the algorithm of this name; `rule`: its outer rate and momentum. Raises Stop."""
+    if name == WHOLE:
+        return diloco_round(train, genesis, names, shards, rule)
+    if name == STREAMING:
+        streaming = streaming_of([node.shape for node in train.state[: train.params]])
+        algorithm = replace(streaming.algorithm, rule=Nesterov(rule.lr, rule.momentum))
+        return streaming_round(replace(streaming, algorithm=algorithm), train, genesis, names, shards)
+    return coded_round(algorithm_of(name, rule.lr, rule.momentum), train, genesis, names, shards)
