@@ -3,14 +3,12 @@ attacks of docs/threats.md that shows (``scenario.attacks`` has the others)."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
-from assay.devnet.market import NodeSpec, default_nodes
+from assay.devnet.market import NodeSpec
 from assay.protocol.errors import Stop
-from assay.protocol.types import Wei
+from assay.scenario.casts import accused, alone, cast, covered, fault_of, in_round, weighty
 from assay.scenario.disturbances import Disturbance
 from assay.scenario.promises import (
     Promise,
@@ -28,9 +26,6 @@ from assay.scenario.promises import (
     unmoved,
     vote_promises,
 )
-
-LOOK = ("--poll", "0.4")
-PATIENT = (*LOOK, "--patience", "3s")
 
 
 @dataclass(frozen=True)
@@ -57,44 +52,11 @@ class Scenario:
     """What a stranger posts before the client does (``scenario.baits``)."""
 
 
-def cast(verifiers: int, whistleblowers: int = 1, **arguments: tuple[str, ...]) -> list[NodeSpec]:
-    """Two solvers, the second of which waits for a better price, verifiers and whistleblowers; `arguments` by
-    name (solver_1) are added to a node's own."""
-    own = {"solver-1": ("--max-shards", "1"), "solver-2": ("--min-price", "10.5tok")}
-    specs = []
-    for spec in default_nodes(2, verifiers, whistleblowers):
-        common = LOOK if spec.role == "whistleblower" else PATIENT
-        added = arguments.get(spec.name.replace("-", "_"), ())
-        words = (*spec.arguments, *common, *own.get(spec.name, ()), *added)
-        specs.append(NodeSpec(spec.name, spec.role, spec.tokens, spec.stake, words))
-    return specs
-
-
-def covered(*cheat: str, verifiers: int = 2, **arguments: tuple[str, ...]) -> Callable[[], list[NodeSpec]]:
-    """solver-1 cheats, every verifier passes whatever it claims, and one whistleblower watches, or as many as
-    have `arguments`."""
-    accomplices = {f"verifier_{i + 1}": ("--collude-with", "solver-1") for i in range(verifiers)}
-    watch = {"whistle_1": ("--no-audit-votes",)} | arguments
-    return lambda: cast(verifiers, len(watch), solver_1=cheat, **accomplices, **watch)
-
-
-def alone(*cheat: str) -> Callable[[], list[NodeSpec]]:
-    """solver-1 cheats among honest people."""
-    return lambda: cast(2, solver_1=cheat)
-
-
-def weighty(name: str, nodes: list[NodeSpec]) -> list[NodeSpec]:
-    """The same, but that one of them has three times the stake, and is drawn more often."""
-    return [
-        replace(spec, tokens=Wei(3 * spec.tokens), stake=Wei(3 * spec.stake)) if spec.name == name else spec
-        for spec in nodes
-    ]
-
-
-def accused(*accusations: str) -> Callable[[], list[NodeSpec]]:
-    """Everybody is honest but the whistleblowers, each of which makes one of these accusations."""
-    junk = {f"whistle_{i + 1}": ("--accuse", text) for i, text in enumerate(accusations)}
-    return lambda: cast(2, len(junk), **junk)
+def baited(bait: str, attack: int, summary: str) -> Scenario:
+    """Everybody is honest but a stranger, who posts a job of his own first."""
+    return Scenario(
+        bait, (attack,), summary, lambda: cast(2), bait_promises, attackers=(), quick_rounds=1, bait=bait
+    )
 
 
 SHORT_MOVES = {"move": "15s"}
@@ -364,26 +326,8 @@ SCENARIOS = {
             {"window": "45s"},
             quick_rounds=1,
         ),
-        Scenario(
-            "hostile-manifest",
-            (43,),
-            "a stranger posts a job whose manifest is a bomb for whoever reads it",
-            lambda: cast(2),
-            bait_promises,
-            attackers=(),
-            quick_rounds=1,
-            bait="hostile-manifest",
-        ),
-        Scenario(
-            "unsound-program",
-            (45,),
-            "a stranger posts a job whose program breaks the rules that a validator checks",
-            lambda: cast(2),
-            bait_promises,
-            attackers=(),
-            quick_rounds=1,
-            bait="unsound-program",
-        ),
+        baited("hostile-manifest", 43, "a stranger posts a job whose manifest is a bomb for its readers"),
+        baited("unsound-program", 45, "a stranger posts a job whose program breaks the rules of programs"),
         Scenario("honest", (), "nobody cheats", lambda: cast(3), honest_promises, attackers=()),
     )
 }
@@ -400,27 +344,10 @@ def cast_of(fault: str, honest: list[NodeSpec]) -> list[NodeSpec]:
         raise Stop(f"there is no scenario {name!r}", hint=f"there are {known}", code="not-found")
     nodes = scenario.nodes()
     if at:
-        nodes = [replace(spec, arguments=_in_round(spec.arguments, name, round_)) for spec in nodes]
-        if nodes == scenario.nodes() and not any(_fault_of(spec.arguments) for spec in nodes):
+        nodes = [replace(spec, arguments=in_round(spec.arguments, name, round_)) for spec in nodes]
+        if nodes == scenario.nodes() and not any(fault_of(spec.arguments) for spec in nodes):
             raise Stop(f"{name} happens whenever it can, in no round of choice", hint=f"write --fault {name}")
     wanted = {spec.name for spec in honest}
     nodes = [s for s in nodes if s.role != "whistleblower" or s.name in wanted or "--accuse" in s.arguments]
     names = {spec.name for spec in nodes}
     return [*nodes, *(spec for spec in honest if spec.name not in names)]
-
-
-def _fault_of(arguments: Sequence[str]) -> re.Match[str] | None:
-    """The round in a node's fault, if it has one."""
-    texts = [value for option, value in pairwise(arguments) if option == "--fault"]
-    return re.fullmatch(r"((?:state:)?)(\d+)(:\d+:\d+:\d+)", texts[0]) if texts else None
-
-
-def _in_round(arguments: tuple[str, ...], name: str, round_: str) -> tuple[str, ...]:
-    """The same arguments with their fault in this round."""
-    if not round_.isdecimal():
-        raise Stop(f"{round_!r} is no round", hint=f"write --fault {name}@0", code="bad-fault")
-    found = _fault_of(arguments)
-    if found is None:
-        return arguments
-    moved = f"{found[1]}{round_}{found[3]}"
-    return tuple(moved if text == found[0] else text for text in arguments)

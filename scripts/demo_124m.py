@@ -33,7 +33,8 @@ from assay.app.traffic import totals_by_node
 from assay.devnet.market import take_down, wipe_data
 from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.templates import own_template
-from assay.scenario.catalogue import Scenario, covered
+from assay.scenario.casts import covered
+from assay.scenario.catalogue import Scenario
 from assay.scenario.outcome import Outcome, judge, report, report_of
 from assay.scenario.promises import falls
 from assay.scenario.recording import Recording

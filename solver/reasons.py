@@ -31,12 +31,12 @@ def why(observation: Observation, job: JobObservation) -> str:
     opened = [k for k, holder in enumerate(job.holders) if holder.solver == ZERO_ADDRESS]
     if not opened:
         return "every shard is taken"
-    if all((job.view.job_id, k) in observation.limits.release for k in opened):
+    opened = [k for k in opened if (job.view.job_id, k) not in observation.limits.release]
+    if not opened:
         return (
             "its open shards were given back; `assay solver release --again"
             f" {job.view.job_id.hex()[:16]}` takes that back"
         )
-    opened = [k for k in opened if (job.view.job_id, k) not in observation.limits.release]
     if (
         sum(len(holds(observation, other)) for other in observation.open_jobs)
         >= observation.limits.max_shards

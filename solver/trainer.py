@@ -29,7 +29,7 @@ from assay.node.states import StateProvider
 from assay.node.work import Work
 from assay.program.state import BACKGROUND_BYTES, state_root
 from assay.protocol.errors import Retry
-from assay.protocol.loops import FromClaim, Place, source_of
+from assay.protocol.loops import Byte, FromClaim, Place, source_of
 from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import (
     ZERO_ADDRESS,
@@ -40,7 +40,6 @@ from assay.protocol.types import (
     JobId,
     JobView,
     Kind,
-    Origin,
     Seconds,
     Wei,
 )
@@ -56,6 +55,10 @@ class ProgressLost(Retry):
     """The disk does not give back what was trained; it is trained again."""
 
     code = "progress-lost"
+
+
+_Sources = tuple[tuple[ClaimId, ...], tuple[bool, ...]]
+"""Claims that an input is from, and what it says of which tasks are there."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,7 @@ class TaskTrainer:
         self._diverged = False
         self._checked: dict[tuple[int, int, bytes], list[Checkpoint]] = {}
         """Leaves of the round's tasks that this process has computed or checked, by round, shard, input."""
-        self._inputs: dict[tuple[int, int, int, tuple[ClaimId, ...]], bytes] = {}
+        self._inputs: dict[tuple[int, int, int, _Sources], bytes] = {}
 
     def _input_root(self, round_: int, shard: int, rewinds: int) -> bytes:
         """Root of what a task must start from, remembered for as long as the claims are the same that it
@@ -134,8 +137,8 @@ class TaskTrainer:
             self._inputs[key] = state_root(self.state_provider.input_state(Kind.TASK, round_, shard))
         return self._inputs[key]
 
-    def _sources(self, round_: int, shard: int) -> tuple[ClaimId, ...]:
-        """Claims that a task's input follows from, by its links."""
+    def _sources(self, round_: int, shard: int) -> _Sources:
+        """What a task's input follows from, by its links."""
         claims = Claims(self._market.claims(self.job_id))
 
         def found(place: Place) -> ClaimView | None:
@@ -147,21 +150,11 @@ class TaskTrainer:
             return found((Kind.TASK, past, other)) is not None
 
         terms, stands = self.work.terms, cache(stands)
-        every = (source_of(terms, Kind.TASK, round_, shard, slot, stands) for slot in range(terms.slots))
+        every = [source_of(terms, Kind.TASK, round_, shard, slot, stands) for slot in range(terms.slots)]
         places = dict.fromkeys(source.place for source in every if isinstance(source, FromClaim))
         views = [found(place) for place in places]
-        absent = (bytes([stands(past, k)]) for past, k in self._asked(round_, shard))
-        return (*(view.claim_id for view in views if view is not None), ClaimId(b"".join(absent)))
-
-    def _asked(self, round_: int, shard: int) -> list[tuple[int, int]]:
-        """Tasks whose presence a task's input tells."""
-        terms = self.work.terms
-        links = [link for link in terms.links if link.origin == Origin.PRESENT and round_ >= link.lag]
-        return [
-            (round_ - link.lag, (shard + link.shift + k) % terms.shards)
-            for link in links
-            for k in range(link.times)
-        ]
+        told = tuple(source.value for source in every if isinstance(source, Byte))
+        return tuple(view.claim_id for view in views if view is not None), told
 
     def segments_done(self, round_: int, shard: int, rewinds: int) -> int:
         """Segments of a task that are trained. Raises SourceMissing."""

@@ -59,6 +59,10 @@ class SilentChallenger(JunkChallenger):
 class LateChallenger(WhistleblowerService):
     """Honest, but it keeps what it has found to itself until the last seconds of the claim's window."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._told: set[ClaimId] = set()
+
     def _pursue(self, action: policy.Pursue) -> None:
         view = self.market.claim(action.claim_id)
         if view.status.phase == Phase.ACCEPTED:
@@ -68,10 +72,6 @@ class LateChallenger(WhistleblowerService):
                     self._told.add(action.claim_id)
                     self.emit("late", job=action.job_id.hex(), claim=action.claim_id.hex(), left=left)
                 super()._pursue(action)
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self._told: set[ClaimId] = set()
 
 
 class SlowChallenger(JunkChallenger):

@@ -8,8 +8,8 @@ import pytest
 
 from assay.app.units import parse_amount
 from assay.scenario.balances import Snapshot
+from assay.scenario.casts import cast as cast_of
 from assay.scenario.catalogue import SCENARIOS
-from assay.scenario.catalogue import cast as cast_of
 from assay.scenario.outcome import Outcome, Played
 from assay.scenario.promises import LATE_S
 from assay.whistleblower import adversary
