@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -23,9 +22,6 @@ from assay.node.artifacts import ResourceLimits
 from assay.node.engine import Engine, ExecutorKind
 from assay.program.execute import open_device
 from assay.protocol.errors import Ask
-
-if TYPE_CHECKING:
-    pass
 
 RESOURCE_LIMITS = ResourceLimits(
     dataset_bytes=4 << 30, state_bytes=8 << 30, step_bytes=16 << 30, step_operations=10**15
@@ -66,7 +62,7 @@ def memory_bytes(limits: Sequence[Path] = _CGROUP_LIMITS) -> int:
 
 def limits_of(memory: str | None) -> ResourceLimits:
     """What a node fetches and runs for one job: a step takes at most `memory` (such as 16GB; None: two thirds
-    of the machine's), a state half of that. Raises Stop for no size."""
+    of the machine's), a state half of that, a sixteenth is its cache. Raises Stop for no size."""
     step = memory_bytes() * 2 // 3 if memory is None else parse_bytes(memory)
     return replace(RESOURCE_LIMITS, step_bytes=step, state_bytes=step // 2)
 

@@ -70,6 +70,11 @@ class ResourceLimits:
     step_bytes: int
     step_operations: int
 
+    @property
+    def cache_bytes(self) -> int:
+        """What a node keeps of states in memory beside what it is at: a sixteenth of the memory of a step."""
+        return self.step_bytes // 16
+
 
 class Reader(Protocol):
     """Where blocks are read."""

@@ -34,8 +34,8 @@ from assay.protocol.loops import Byte, FromClaim, FromGenesis, Place, Source, so
 from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import ClaimView, JobId, JobView, Kind
 
-CACHED_STATES = 2
-"""Of the larger program: as many fit into memory at least."""
+CACHE_BYTES = 1 << 30
+"""Tensors kept in memory, so that they are not read from the disk and hashed again."""
 
 
 class SourceMissing(Retry):
@@ -77,13 +77,12 @@ class StateProvider:
         blocks: Blocks,
         job_id: JobId,
         work: Work,
-        cache_bytes: int = 1 << 30,
+        cache_bytes: int = CACHE_BYTES,
         kept: KeptReplays | None = None,
     ) -> None:
         self.market, self.blocks, self.job_id, self.work = market, blocks, job_id, work
         self._kept = kept
-        largest = max(work.program(kind).state_bytes for kind in Kind)
-        self.reader = SlotReader(blocks, max(cache_bytes, CACHED_STATES * largest))
+        self.reader = SlotReader(blocks, cache_bytes)
         self._published = Published(blocks, self.reader)
 
     @cached_property
@@ -332,4 +331,5 @@ def open_state_provider(
 ) -> StateProvider:
     """Fetch and check a job's files, ready to replay any claim. Raises what ``load_job`` raises."""
     files = load_job(blocks, job.terms, resource_limits)
-    return StateProvider(market, blocks, job.job_id, Work(job.terms, files, engine=engine), kept=kept)
+    work = Work(job.terms, files, engine=engine)
+    return StateProvider(market, blocks, job.job_id, work, resource_limits.cache_bytes, kept)

@@ -2,12 +2,12 @@
 text, one of them lies about one weight by one unit in the last place, the lie is convicted on chain, and the
 model is fetched and checked.
 
-Usage: demo_124m.py [--tiny] [--json] [--shards N] [--steps N] [--context N] [--home FOLDER] [--minutes N].
-By hand, with 20 GB of memory and 10 GB of disk; docs/scale.md says how far it was seen to go. Steps are plain
-gradient descent on one sequence each, so that the state is 0.5 GB and not 1.5: what is shown is the market at
-this size, not what the model learns. GPT2_TOKENS names a file of tokens of your own (examples/gpt2). `--tiny`
-is the same of a model of 0.2 million parameters. Exit status 0 only if all of it happened; memory is what all
-processes together had resident, shared pages counted once, at the most.
+Usage: demo_124m.py [--tiny] [--json] [--rounds N] [--shards N] [--steps N] [--context N] [--home FOLDER]
+[--minutes N]. By hand, with 20 GB of memory and 10 GB of disk; docs/scale.md has what was measured. Steps are
+plain gradient descent on one sequence each, so that the state is 0.5 GB and not 1.5: what is shown is the
+market at this size, not what the model learns. GPT2_TOKENS names a file of tokens of your own
+(examples/gpt2). `--tiny` is the same of a model of 0.2 million parameters. Exit status 0 only if all of it
+happened; memory is what all processes together had resident, shared pages counted once, at the most.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +57,13 @@ TINY_WINDOW = "15s"
 FAULT = "0:1:6:777"
 """Round 0, step 1, an element of the first block's attention weight."""
 SAMPLE_S = 2.0
+LARGE_BYTES = 100_000_000
 
 
-def job(shards: int, steps: int, window: str = TIMES["window"]) -> JobFile:
-    """One round of `steps` steps, each a segment of its own."""
+def job(rounds: int, shards: int, steps: int, window: str = TIMES["window"]) -> JobFile:
+    """Rounds of `steps` steps, each a segment of its own."""
     source, times = f"{MODEL}:without_optimiser", {**TIMES, "window": window}
-    text = own_template(source, batch=1, rounds=1, times=times, optimiser="sgd", precision="single")
+    text = own_template(source, batch=1, rounds=rounds, times=times, optimiser="sgd", precision="single")
     stated = {
         "learning_rate = 0.1": "learning_rate = 0.004",
         "momentum = 0.9\nnesterov = true": "momentum = 0.0\nnesterov = false",
@@ -93,6 +95,8 @@ class Watch:
 
     def __init__(self) -> None:
         self.most_bytes = 0
+        self.parts: dict[str, int] = {}
+        """Of each process at that moment, by its command."""
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -106,7 +110,10 @@ class Watch:
 
     def _run(self) -> None:
         while not self._over.wait(SAMPLE_S):
-            self.most_bytes = max(self.most_bytes, sum(map(_resident, family(os.getpid()))))
+            found = {pid: _resident(pid) for pid in family(os.getpid())}
+            if (total := sum(found.values())) > self.most_bytes:
+                self.most_bytes = total
+                self.parts = {_named(pid): size for pid, size in found.items() if size > LARGE_BYTES}
 
 
 def family(pid: int) -> list[int]:
@@ -122,6 +129,15 @@ def family(pid: int) -> list[int]:
     return found
 
 
+def _named(pid: int) -> str:
+    """A process's number, and the node that it is."""
+    with suppress(OSError):
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
+        named = [value for option, value in pairwise(words) if option == "--account"]
+        return f"{named[0] if named else Path(words[0]).name} ({pid})"
+    return str(pid)
+
+
 def _resident(pid: int) -> int:
     """Bytes, of shared pages its part."""
     with suppress(OSError):
@@ -131,7 +147,7 @@ def _resident(pid: int) -> int:
     return 0
 
 
-def told(home: Path, outcome: Outcome, missing: list[str], seconds: float, memory: int) -> dict[str, Any]:
+def told(home: Path, outcome: Outcome, missing: list[str], seconds: float, watch: Watch) -> dict[str, Any]:
     """What it came to, for a machine."""
     traffic = totals_by_node(home)
     own, below = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
@@ -139,7 +155,8 @@ def told(home: Path, outcome: Outcome, missing: list[str], seconds: float, memor
         **report_of(SCENARIO.name, outcome, missing),
         "seconds": round(seconds),
         "processorSeconds": round(own.ru_utime + own.ru_stime + below.ru_utime + below.ru_stime),
-        "memoryBytes": memory,
+        "memoryBytes": watch.most_bytes,
+        "memoryByProcess": watch.parts,
         "diskBytes": sum(disk_bytes(home).values()),
         "sentBytes": sum(n["out_training"] + n["out_proof"] for n in traffic.values()),
         "gasTotal": sum(sum(used) for used in outcome.gas.values()),
@@ -153,7 +170,7 @@ def play(home: Path, options: argparse.Namespace) -> bool:
     take_down(home)
     wipe_data(home)
     recording = Recording(home / "recordings" / f"{SCENARIO.name}.jsonl", SCENARIO.name)
-    body = job(options.shards, options.steps, *([TINY_WINDOW] if options.tiny else []))
+    body = job(options.rounds, options.shards, options.steps, *([TINY_WINDOW] if options.tiny else []))
     limits = {"limit_s": 60.0 * options.minutes, "held_out_rows": 8}
     run = Run(app, SCENARIO, body, home / "model", recording, **limits)
     with Watch() as watch:
@@ -163,7 +180,7 @@ def play(home: Path, options: argparse.Namespace) -> bool:
             recording.close()
             take_down(home)
     missing = judge(SCENARIO.promised, outcome)
-    found = told(home, outcome, missing, time.monotonic() - began, watch.most_bytes)
+    found = told(home, outcome, missing, time.monotonic() - began, watch)
     if options.json:
         print(json.dumps(found, default=str))
         return not missing
@@ -172,6 +189,7 @@ def play(home: Path, options: argparse.Namespace) -> bool:
     memory, disk, sent = (f"{found[part] / 1e9:,.1f} GB" for part in parts)
     took = f"{found['seconds']} s, {found['processorSeconds']} s of processors"
     print(f"{found['parameters']:,} parameters, {took},")
+    print(", ".join(f"{who} {size / 1e9:.1f} GB" for who, size in sorted(found["memoryByProcess"].items())))
     print(f"at most {memory} of memory, {disk} on all disks, {sent} sent, {found['gasTotal']:,} gas")
     return not missing
 
@@ -184,7 +202,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--tiny", action="store_true", help="a model of 0.2 million parameters")
     parser.add_argument("--json", action="store_true", help="one object on stdout")
-    parser.add_argument("--shards", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--shards", type=int, default=2)
     parser.add_argument("--steps", type=int, default=2, help="of a task")
     parser.add_argument("--context", type=int, default=64, help="tokens of a sequence")
     parser.add_argument(

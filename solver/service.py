@@ -167,7 +167,10 @@ class SolverService(Node):
 
     def make_shop(self, job: JobView, work: Work) -> TaskTrainer:
         """Where the job's tasks are trained (an adversary overrides this)."""
-        return TaskTrainer(self.market, self.blocks, job, work, self._progress, self.budget)
+        cache = self.resource_limits.cache_bytes
+        return TaskTrainer(
+            self.market, self.blocks, job, work, self._progress, self.budget, cache_bytes=cache
+        )
 
     def _examine(self, action: policy.Examine) -> None:
         job = self.market.job(action.job_id)

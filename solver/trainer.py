@@ -25,7 +25,7 @@ from assay.node.checkpoints import Checkpoint, publish_checkpoints, publish_stat
 from assay.node.divergence import Divergence, divergence_in, not_finite
 from assay.node.rounds import PASSED, Claims, standing
 from assay.node.slots import SlotReader, state_root_of
-from assay.node.states import StateProvider
+from assay.node.states import CACHE_BYTES, StateProvider
 from assay.node.work import Work
 from assay.program.state import BACKGROUND_BYTES, state_root
 from assay.protocol.errors import Retry
@@ -113,10 +113,11 @@ class TaskTrainer:
         progress: TaskProgress,
         budget: DiskBudget | None = None,
         clock: Callable[[], float] = time.monotonic,
+        cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self.job_id: JobId = job.job_id
         self.work = work
-        self.state_provider = StateProvider(market, blocks, job.job_id, work)
+        self.state_provider = StateProvider(market, blocks, job.job_id, work, cache_bytes)
         self._market, self._blocks = market, blocks
         self._progress = progress
         self._budget, self._clock = budget, clock

@@ -16,7 +16,7 @@ from scripts.demo_124m import FAULT, Watch, _resident, family, job
 def test_the_fault_lies_in_a_weight_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"GPT2_SIZE": "tiny", "GPT2_CONTEXT": "16"}.items():
         monkeypatch.setenv(name, value)
-    body = job(shards=1, steps=2)
+    body = job(rounds=2, shards=2, steps=2)
     assert (body.training.shards, body.training.steps_per_round, body.training.segment_steps) == (1, 2, 1)
     files = build(body)
     round_, step, slot, element = map(int, FAULT.split(":"))
