@@ -18,7 +18,7 @@ from typing import Any
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
-from assay.node.artifacts import canonical_json, parse_canonical
+from assay.protocol.canonical_json import canonical_json, parse_canonical
 from assay.protocol.demands import DemandView
 from assay.protocol.encoding import decode, encode, words
 from assay.protocol.errors import Stop

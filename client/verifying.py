@@ -26,8 +26,8 @@ from assay.client.receipt import (
     program_files,
     read_receipt,
 )
-from assay.node.artifacts import WORDS, program_ref
 from assay.node.divergence import not_finite
+from assay.node.job_programs import WORDS, program_ref
 from assay.numerics.encoding import EncodingError, to_bytes
 from assay.program.isa import MalformedProgram, Program, decode
 from assay.protocol import sampling, trees

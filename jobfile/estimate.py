@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from assay.client.posting import estimate
 from assay.jobfile.read import JobFile
 from assay.jobfile.terms import conditions_of, terms_of
-from assay.node.artifacts import Published, check_shapes, program_ref, sizes_of
+from assay.node.artifacts import Published
+from assay.node.job_programs import check_shapes, program_ref, sizes_of
 from assay.protocol.params import admitting, worst_case
 from assay.protocol.types import Address, Kind, Seconds, Terms, Wei
 from assay.training.job import JobArtifacts

@@ -9,14 +9,22 @@ training is any good. Formats: docs/protocol.md, rule 3.3.
 from __future__ import annotations
 
 import base64
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Protocol
 
 from torch import Tensor
 
+from assay.node.job_programs import (
+    WORDS,
+    Sizes,
+    bad,
+    check_shapes,
+    check_sizes,
+    program_ref,
+    sizes_of,
+)
 from assay.node.slots import (
     MAX_INDEX_BYTES,
     SlotFile,
@@ -30,35 +38,19 @@ from assay.numerics.encoding import EncodingError
 from assay.program import isa
 from assay.program.execute import Records
 from assay.program.hashing_threads import tensor_root
-from assay.program.isa import DType, MalformedProgram, Node, Program
-from assay.program.validate import measure, validate
-from assay.protocol import bounded_json
-from assay.protocol.errors import Stop
+from assay.program.isa import MalformedProgram, Node, Program
+from assay.program.validate import validate
+from assay.protocol.canonical_json import canonical_json, parse_canonical
 from assay.protocol.loops import round_shape
 from assay.protocol.params import MAX_LOOPS
 from assay.protocol.ports import RAW, Blocks
-from assay.protocol.types import NO_SLOT, Kind, Link, Loop, Origin, ProgramRef, Terms
+from assay.protocol.types import Kind, Link, Loop, ProgramRef, Terms
 
 JOB_SCHEMA = "assay/job/4"
 MAX_MANIFEST_BYTES = 1 << 20
 MAX_NAME_CHARS = 256
-MAX_NESTING = 16
 
-WORDS = {Kind.TASK: "inner", Kind.OUTER: "outer"}
-"""What the manifest calls a kind of claim's programs."""
 State = list[Tensor]
-
-
-class BadManifest(Stop):
-    """A manifest, or a file that it names, is not what the terms or the claim say."""
-
-    code = "bad-manifest"
-
-
-def _bad(why: str) -> BadManifest:
-    return BadManifest(
-        f"the job's files are refused: {why}", hint="do not work on this job; its client must post it again"
-    )
 
 
 @dataclass(frozen=True)
@@ -133,15 +125,6 @@ class LoadedJob:
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """Of the larger program: bytes of its state, most bytes of memory that a step takes, its operations."""
-
-    state_bytes: int
-    step_bytes: int
-    step_operations: int
-
-
-@dataclass(frozen=True)
 class Published:
     """Where a job's files are, and the roots that go into its terms."""
 
@@ -171,46 +154,10 @@ class Published:
         return round_shape(tasks, outers, (self.links, self.outer_links), self.tasks[0].params)
 
 
-def sizes_of(*programs: Program) -> Sizes:
-    """What the terms have to declare about a job's programs, which are valid ones."""
-    costs = [measure(program) for program in programs]
-    return Sizes(
-        max(program.state_bytes for program in programs),
-        max(cost.peak_bytes for cost in costs),
-        max(cost.operations for cost in costs),
-    )
-
-
 def raw_cid(digest: bytes) -> str:
     """CIDv1 text of the raw block with this SHA-256 digest."""
     body = bytes([1, RAW, 0x12, 0x20]) + digest
     return "b" + base64.b32encode(body).decode("ascii").lower().rstrip("=")
-
-
-def canonical_json(value: Any) -> bytes:
-    """Sorted keys, no spaces, ASCII, no NaN."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-    ).encode("ascii")
-
-
-def parse_canonical(data: bytes, limit: int) -> dict[str, Any]:
-    """The object that has exactly this canonical encoding. Raises ValueError for anything else."""
-    if len(data) > limit:
-        raise ValueError(f"{len(data)} bytes of JSON are over the limit of {limit}")
-    try:
-        value = bounded_json.loads(data, MAX_NESTING)
-        same = isinstance(value, dict) and canonical_json(value) == data
-    except (ValueError, OverflowError) as error:
-        raise ValueError(f"it is not JSON: {error}") from error
-    if not same:
-        raise ValueError("it is not one object in canonical JSON")
-    return value
-
-
-def program_ref(program: Program) -> ProgramRef:
-    """What the terms say of a program."""
-    return ProgramRef(program.root, len(program.nodes), program.slots, program.params)
 
 
 def publish_job(blocks: Blocks, files: JobFiles) -> Published:
@@ -267,55 +214,55 @@ def read_manifest(blocks: Reader, digest: bytes) -> dict[str, Any]:
     try:
         manifest = parse_canonical(body, MAX_MANIFEST_BYTES)
     except ValueError as error:
-        raise _bad(f"manifest: {error}") from error
+        raise bad(f"manifest: {error}") from error
     if (said := str(manifest.get("schema", JOB_SCHEMA))[:64]) != JOB_SCHEMA:
-        raise _bad(f"the manifest's schema is {said!r}, this version reads {JOB_SCHEMA} and no other")
+        raise bad(f"the manifest's schema is {said!r}, this version reads {JOB_SCHEMA} and no other")
     wanted = {"schema", "inner", "outer", "dataset", "genesis", "outerGenesis", "slots", "model"}
     if set(manifest) != wanted:
-        raise _bad(f"the manifest's fields must be {sorted(wanted)}, not {sorted(manifest)[:16]}")
+        raise bad(f"the manifest's fields must be {sorted(wanted)}, not {sorted(manifest)[:16]}")
     for name in ("inner", "outer"):
         if not isinstance(manifest[name], list) or not 1 <= len(manifest[name]) <= MAX_LOOPS:
-            raise _bad(f"the manifest's {name} is not a list of 1 to {MAX_LOOPS} programs")
+            raise bad(f"the manifest's {name} is not a list of 1 to {MAX_LOOPS} programs")
         for entry in manifest[name]:
             _check_entry(entry, name, {"cid": str, "root": str})
     for name in ("genesis", "outerGenesis"):
         _check_entry(manifest[name], name, {"cid": str, "root": str})
     _check_entry(manifest["dataset"], "dataset", {"cid": str, "root": str, "records": int, "recordSize": int})
     if not isinstance(manifest["model"], dict):
-        raise _bad("the manifest's model is not an object")
+        raise bad("the manifest's model is not an object")
     return manifest
 
 
 def _check_entry(entry: Any, name: str, fields: dict[str, type]) -> None:
     if not isinstance(entry, dict) or set(entry) != set(fields):
-        raise _bad(f"the manifest's {name} must have the fields {sorted(fields)}")
+        raise bad(f"the manifest's {name} must have the fields {sorted(fields)}")
     for key, kind in fields.items():
         if type(entry[key]) is not kind:
-            raise _bad(f"the manifest's {name}.{key} is not {kind.__name__}")
+            raise bad(f"the manifest's {name}.{key} is not {kind.__name__}")
 
 
 def _agree(what: str, said: str, root: bytes) -> None:
     if said != root.hex():
-        raise _bad(f"the manifest's root of {what} is not the one in the terms")
+        raise bad(f"the manifest's root of {what} is not the one in the terms")
 
 
 def _program(blocks: Blocks, entry: dict[str, Any], what: str, ref: ProgramRef) -> Program:
     if ref.nodes > isa.MAX_NODES or ref.slots > isa.MAX_SLOTS:
-        raise _bad(f"the {what} program is over the limits of nodes or slots")
+        raise bad(f"the {what} program is over the limits of nodes or slots")
     limit = len(isa.MAGIC) + 16 + ref.nodes * (4 + isa.MAX_NODE_BYTES) + 4 * ref.slots
     _agree(f"the {what} program", entry["root"], ref.root)
     try:
         program = isa.decode(blocks.read_file(entry["cid"], limit))
     except MalformedProgram as error:
-        raise _bad(f"the {what} program: {error}") from error
+        raise bad(f"the {what} program: {error}") from error
     if program_ref(program) != ref:
-        raise _bad(f"the {what} program has another root or other counts than the terms say")
+        raise bad(f"the {what} program has another root or other counts than the terms say")
     return program
 
 
 def _programs(blocks: Blocks, entries: list[dict[str, Any]], kind: Kind, terms: Terms) -> tuple[Program, ...]:
     if len(entries) != len(terms.loops_of(kind)):
-        raise _bad(f"the manifest has {len(entries)} {WORDS[kind]} programs, the terms have other loops")
+        raise bad(f"the manifest has {len(entries)} {WORDS[kind]} programs, the terms have other loops")
     found = []
     for number, entry in enumerate(entries):
         what = WORDS[kind] if len(entries) == 1 else f"{WORDS[kind]} (loop {number})"
@@ -329,9 +276,9 @@ def _state(blocks: Blocks, entry: dict[str, Any], what: str, program: Program, r
     try:
         slots = decode_index(blocks.read_file(entry["cid"], MAX_INDEX_BYTES), program.slots)
     except ValueError as error:
-        raise _bad(f"the {what} state: {error}") from error
+        raise bad(f"the {what} state: {error}") from error
     if state_root_of(slots) != root:
-        raise _bad(f"the {what} state has another root than the terms say")
+        raise bad(f"the {what} state has another root than the terms say")
     known: dict[tuple[Any, ...], Tensor] = {}
     for number, (slot, node) in enumerate(zip(slots, program.state, strict=True)):
         if (slot, node.dtype, node.shape) not in known:
@@ -343,9 +290,9 @@ def _slot(blocks: Blocks, slot: SlotFile, node: Node, what: str) -> Tensor:
     try:
         tensor = read_slot(blocks, slot, node)
     except EncodingError as error:
-        raise _bad(f"{what} state: {error}") from error
+        raise bad(f"{what} state: {error}") from error
     if tensor_root(tensor) != slot.root:
-        raise _bad(f"{what} state is not the tensor that its index says")
+        raise bad(f"{what} state is not the tensor that its index says")
     return tensor
 
 
@@ -354,55 +301,19 @@ def _dataset(
 ) -> Records | None:
     _agree("the dataset", entry["root"], terms.dataset_root)
     if (entry["records"], entry["recordSize"]) != (terms.records, terms.record_size):
-        raise _bad("the manifest counts other records than the terms")
+        raise bad("the manifest counts other records than the terms")
     size = terms.records * terms.record_size
     if size == 0:
         return None
     if size > resource_limits.dataset_bytes:
-        raise _bad(f"the dataset has {size} bytes, this node fetches at most {resource_limits.dataset_bytes}")
+        raise bad(f"the dataset has {size} bytes, this node fetches at most {resource_limits.dataset_bytes}")
     data = blocks.read_file(entry["cid"], size)
     if len(data) != size:
-        raise _bad(f"the dataset has {len(data)} bytes instead of {size}")
+        raise bad(f"the dataset has {len(data)} bytes instead of {size}")
     records = Records(data, terms.record_size)
     if records.tree.root != terms.dataset_root:
-        raise _bad("the dataset has another root than the terms say")
+        raise bad("the dataset has another root than the terms say")
     return records
-
-
-def _layout(program: Program) -> list[tuple[DType, tuple[int, ...]]]:
-    return [(node.dtype, node.shape) for node in program.state]
-
-
-def check_shapes(programs: Mapping[Kind, Sequence[Program]], terms: Terms) -> None:
-    """All programs of a kind of claim have the same slots, and a link's slots those of their source (rules
-    2.8 and 4.4): otherwise no honest input fits them. Raises BadManifest."""
-    layouts = {kind: _layout(programs[kind][0]) for kind in Kind}
-    for kind in Kind:
-        for number, program in enumerate(programs[kind][1:], 1):
-            if _layout(program) != layouts[kind]:
-                raise _bad(f"loop {number} of the {WORDS[kind]} programs has other slots than the first")
-        slot = 0
-        for link in terms.links_of(kind):
-            for at in range(slot, slot + link.slots):
-                for what, shape in _linked(layouts, kind, link, (at - slot) % link.count):
-                    if layouts[kind][at] != shape:
-                        raise _bad(f"slot {at} of the {WORDS[kind]} state has another shape than {what}")
-            slot += link.slots
-    for slot, (task, outer) in enumerate(zip(*layouts.values(), strict=False)):
-        if slot < terms.params and task != outer:
-            raise _bad(f"parameter {slot} has another shape in the outer state")
-
-
-def _linked(
-    layouts: Mapping[Kind, list[tuple[DType, tuple[int, ...]]]], kind: Kind, link: Link, j: int
-) -> Iterator[tuple[str, tuple[DType, tuple[int, ...]]]]:
-    """Dtypes and shapes that a link's slot must have, and whose they are."""
-    if link.origin == Origin.PRESENT:
-        yield "a shard's presence", (DType.BOOL, ())
-    if link.origin == Origin.OUT:
-        yield f"slot {link.first + j} of the {WORDS[link.source]} state", layouts[link.source][link.first + j]
-        if link.otherwise != NO_SLOT:
-            yield f"slot {link.otherwise + j}, which replaces it", layouts[kind][link.otherwise + j]
 
 
 def load_job(blocks: Blocks, terms: Terms, resource_limits: ResourceLimits) -> LoadedJob:
@@ -411,7 +322,7 @@ def load_job(blocks: Blocks, terms: Terms, resource_limits: ResourceLimits) -> L
     names = manifest["slots"]
     good = isinstance(names, list) and all(isinstance(n, str) and len(n) <= MAX_NAME_CHARS for n in names)
     if not good or len(names) != terms.slots or len(set(names)) != len(names):
-        raise _bad("the manifest's slots are not one distinct name for each slot of a task's state")
+        raise bad("the manifest's slots are not one distinct name for each slot of a task's state")
     programs = {kind: _programs(blocks, manifest[WORDS[kind]], kind, terms) for kind in Kind}
     every = [*programs[Kind.TASK], *programs[Kind.OUTER]]
     for program in every:
@@ -423,13 +334,13 @@ def load_job(blocks: Blocks, terms: Terms, resource_limits: ResourceLimits) -> L
         )
         if program.state_bytes > resource_limits.state_bytes:
             limit = resource_limits.state_bytes
-            raise _bad(f"a state has {program.state_bytes} bytes, this node keeps at most {limit}")
+            raise bad(f"a state has {program.state_bytes} bytes, this node keeps at most {limit}")
     check_shapes(programs, terms)
-    _check_sizes(sizes_of(*every), terms)
+    check_sizes(sizes_of(*every), terms)
     if any(program.record_size for program in programs[Kind.OUTER]):
-        raise _bad("the outer program reads records, of which an outer step has none")
+        raise bad("the outer program reads records, of which an outer step has none")
     if not terms.records and any(program.record_size for program in every):
-        raise _bad("the inner program reads data and the terms have no records")
+        raise bad("the inner program reads data and the terms have no records")
     inner, outer = programs[Kind.TASK][0], programs[Kind.OUTER][0]
     return LoadedJob(
         programs[Kind.TASK],
@@ -441,11 +352,3 @@ def load_job(blocks: Blocks, terms: Terms, resource_limits: ResourceLimits) -> L
         tuple(names),
         manifest["model"],
     )
-
-
-def _check_sizes(sizes: Sizes, terms: Terms) -> None:
-    """Whoever agreed to a class of conditions agreed to its sizes, and the chain cannot measure a program."""
-    for field in fields(sizes):
-        found, declared = getattr(sizes, field.name), getattr(terms, field.name)
-        if found > declared:
-            raise _bad(f"the programs need {found} {field.name.replace('_', ' ')}, the terms say {declared}")

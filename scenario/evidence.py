@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, Protocol
 
-from assay.node.artifacts import BadManifest
 from assay.node.checkpoints import read_checkpoints
+from assay.node.job_programs import BadManifest
 from assay.node.slots import MAX_INDEX_BYTES, UNFETCHABLE
 from assay.protocol.ports import Blocks
 from assay.protocol.types import ClaimId, ClaimView, JobId

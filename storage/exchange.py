@@ -28,7 +28,6 @@ import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from types import TracebackType
 from typing import Any, TypeVar
@@ -46,6 +45,7 @@ from assay.protocol.errors import (
 from assay.storage.blockstore import MAX_BLOCK_BYTES, BlockStore
 from assay.storage.car import BadCar, CarParser
 from assay.storage.cid import CID_BYTES, Cid
+from assay.storage.exchange_config import ExchangeConfig
 from assay.storage.peers import Peer, PeerInfo, Peers
 from assay.storage.race import Pace, Race, RaceConfig, Spent
 
@@ -62,36 +62,6 @@ _RESOLVERS = 64
 """Threads that look up names: one that never answers holds one for half a minute."""
 
 httpcore.AsyncHTTP11Connection.READ_NUM_BYTES = READ_BYTES
-
-
-@dataclass(frozen=True, slots=True)
-class ExchangeConfig:
-    """Times in seconds.
-
-    `rounds`: how often a fetch goes round the peers while some fail without saying "not here".
-    `fetch_deadline_s`: after this long, a fetch asks no further peer for its block. `patience_s`: a peer that
-    has not answered for three times its usual pace, within these bounds, gets company. `car_peers`: how many
-    are asked for a CAR before the blocks are fetched one by one.
-    """
-
-    connect_timeout_s: float = 3.0
-    block_deadline_s: float = 20.0
-    fetch_deadline_s: float = 120.0
-    grace_s: float = 2.0
-    min_bytes_per_s: float = 16_384.0
-    patience_s: tuple[float, float] = (0.05, 2.0)
-    fanout: int = 32
-    stranger_s: float = 20.0
-    stranger_bytes: int = 128 << 20
-    car_stall_s: float = 2.0
-    car_min_bytes_per_s: float = 100_000.0
-    car_peers: int = 3
-    rounds: int = 2
-    backoff_s: float = 0.2
-    max_backoff_s: float = 3600.0
-    ban_s: float = 900.0
-    max_ban_s: float = 86_400.0
-    parallel: int = 4
 
 
 class Exchange:

@@ -16,10 +16,13 @@ from assay.chain.contracts.lens import Lens
 from assay.chain.eth.contract import Contract
 from assay.chain.eth.rpc import BlockTag, Rpc, RpcFailed, get_block
 from assay.protocol.errors import RpcUnreachable
+from assay.protocol.types import Address, JobId, Role
 
 Key = tuple[Any, ...]
 """A question: the contract's name, its view's name, and the arguments."""
 _INVALID_PARAMS = -32602
+_ESCROW = 3
+"""IVault.Bucket."""
 
 
 class Answers:
@@ -122,3 +125,18 @@ class Answers:
             raise RpcUnreachable(
                 f"block {self.block} was replaced while it was read; nothing was concluded", hint="look again"
             )
+
+
+def standing_keys(job_id: JobId) -> tuple[Key, Key]:
+    """Where a job stands: its progress and what is left in escrow."""
+    return ("Jobs", "progress", job_id), ("Vault", "balance", _ESCROW, job_id)
+
+
+def room_key(account: Address, role: Role, client: Address) -> Key:
+    """What an account can still lock for a client's jobs."""
+    return ("Stakes", "room", account, int(role), client)
+
+
+def stake_keys(account: Address, role: Role) -> list[Key]:
+    """An account's stake in a role, in the order of a ``StakeView``."""
+    return [("Stakes", name, account, int(role)) for name in ("active", "locked", "unbonding")]

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
-from assay.chain.contracts.answers import Answers, Key
+from assay.chain.contracts.answers import Answers, room_key, stake_keys, standing_keys
 from assay.chain.contracts.bindings import INTERFACES, contracts
 from assay.chain.contracts.compile import Artifacts
 from assay.chain.contracts.deploy import Deployment
@@ -47,8 +47,6 @@ from assay.protocol.types import (
     StakeView,
     Wei,
 )
-
-_ESCROW = 3  # IVault.Bucket
 
 
 class Unknown(Retry):
@@ -197,7 +195,7 @@ class ChainView:
         """All jobs, oldest first."""
         with self._pinned() as index:
             self._answers.gather(
-                key for job_id in index.jobs if job_id not in self._closed for key in _standing(job_id)
+                key for job_id in index.jobs if job_id not in self._closed for key in standing_keys(job_id)
             )
             return [self.job(job_id) for job_id in index.jobs]
 
@@ -209,8 +207,8 @@ class ChainView:
                 raise Unknown(f"there is no job 0x{job_id.hex()} on this market", hint="assay job ls")
             if job_id in self._closed:
                 return self._closed[job_id][1]
-            self._answers.gather(_standing(job_id))
-            progress, escrow = (self._answers.read(*key) for key in _standing(job_id))
+            self._answers.gather(standing_keys(job_id))
+            progress, escrow = (self._answers.read(*key) for key in standing_keys(job_id))
             view = JobView(job_id, terms, unpack(Progress, progress), Wei(escrow))
             if view.progress.closed and job_id in index.closed:
                 self._closed[job_id] = (self.block, view)
@@ -283,17 +281,17 @@ class ChainView:
     def stake(self, account: Address, role: Role) -> StakeView:
         """An account's stake in one role."""
         with self._pinned() as index:
-            keys = [key for either in Role for key in _stakes(account, either)]
+            keys = [key for either in Role for key in stake_keys(account, either)]
             if account == self._me and role == Role.SOLVER:  # which asks for each job's room next
-                keys += [_room(account, role, client) for client in self._clients(index)]
+                keys += [room_key(account, role, client) for client in self._clients(index)]
             self._answers.gather(keys)
-            return StakeView(*(Wei(self._answers.read(*key)) for key in _stakes(account, role)))
+            return StakeView(*(Wei(self._answers.read(*key)) for key in stake_keys(account, role)))
 
     def room(self, account: Address, role: Role, client: Address) -> Wei:
         """What an account can still lock for a client's jobs: unlocked stake, within its owner's caps."""
         with self._pinned() as index:
-            self._answers.gather(_room(account, role, each) for each in {*self._clients(index), client})
-            return Wei(self._answers.read(*_room(account, role, client)))
+            self._answers.gather(room_key(account, role, each) for each in {*self._clients(index), client})
+            return Wei(self._answers.read(*room_key(account, role, client)))
 
     def _clients(self, index: MarketIndex) -> set[Address]:
         """Of the jobs that are not known to be closed."""
@@ -392,16 +390,3 @@ class ChainView:
         self._index = MarketIndex()
         for event in self._follower.history(MarketIndex.heeds):
             self._index.apply(event)
-
-
-def _standing(job_id: JobId) -> tuple[Key, Key]:
-    """Where a job stands: its progress and what is left in escrow."""
-    return ("Jobs", "progress", job_id), ("Vault", "balance", _ESCROW, job_id)
-
-
-def _room(account: Address, role: Role, client: Address) -> Key:
-    return ("Stakes", "room", account, int(role), client)
-
-
-def _stakes(account: Address, role: Role) -> list[Key]:
-    return [("Stakes", name, account, int(role)) for name in ("active", "locked", "unbonding")]

@@ -143,11 +143,12 @@ def market_targets() -> dict[str, Target]:
     from assay.chain.contracts.bindings import INTERFACES
     from assay.chain.contracts.compile import compile_contracts
     from assay.chain.eth import abi, shapes
-    from assay.node.artifacts import BadManifest, parse_canonical
+    from assay.node.job_programs import BadManifest
     from assay.node.slots import ENTRY_BYTES, SlotFile, decode_index, encode_index
     from assay.numerics.encoding import EncodingError
     from assay.numerics.packed import HEADER_BYTES, packed, unpacked
     from assay.protocol import bounded_json
+    from assay.protocol.canonical_json import parse_canonical
     from assay.protocol.encoding import decode
     from assay.protocol.types import Claim, ClaimStatus, Terms, Vote
     from assay.storage.cid import Cid

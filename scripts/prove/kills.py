@@ -371,14 +371,8 @@ def main() -> int:
                 faults.append(f"the model has other bits: {model}")
             bits = bits or model
             killed += len(life.kills)
-            lives.append(
-                {
-                    "cheat": cheat,
-                    "kills": life.kills,
-                    "seconds": round(time.monotonic() - began, 1),
-                    "faults": faults,
-                }
-            )
+            seconds = round(time.monotonic() - began, 1)
+            lives.append({"cheat": cheat, "kills": life.kills, "seconds": seconds, "faults": faults})
             print(f"life {len(lives)} ({cheat} cheats): {len(life.kills)} kills, {faults}", flush=True)
             if chosen.json is not None:
                 chosen.json.write_text(json.dumps({"killed": killed, "lives": lives}, indent=1))

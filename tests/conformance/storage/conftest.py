@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from assay.storage.blockstore import BlockStore
-from assay.storage.exchange import Exchange, ExchangeConfig
+from assay.storage.exchange import Exchange
+from assay.storage.exchange_config import ExchangeConfig
 from assay.storage.kubo import KuboBlocks
 from assay.storage.node import NodeBlocks
 from tests.conformance.storage.fake_kubo import FakeKubo

@@ -20,7 +20,8 @@ from assay.storage import unixfs
 from assay.storage.blockstore import MAX_BLOCK_BYTES, BlockStore
 from assay.storage.car import CarParser
 from assay.storage.cid import DAG_PB, RAW, Cid
-from assay.storage.exchange import Exchange, ExchangeConfig
+from assay.storage.exchange import Exchange
+from assay.storage.exchange_config import ExchangeConfig
 from assay.storage.node import NodeBlocks
 from tests.conformance.storage.rigs import Rig
 

@@ -282,7 +282,7 @@ def test_attack_43_a_hostile_manifest_is_refused_by_every_reader(
 ) -> None:
     import json
 
-    from assay.node.artifacts import canonical_json
+    from assay.protocol.canonical_json import canonical_json
 
     with serving(home) as (connection, storage):
         body = HOSTILE[kind]

@@ -24,6 +24,7 @@ from assay.client.replaying import replay
 from assay.client.verifying import verify
 from assay.numerics.encoding import to_bytes
 from assay.protocol import trees
+from assay.protocol.canonical_json import canonical_json
 from assay.protocol.encoding import words
 from assay.protocol.errors import Stop
 from assay.protocol.types import Address, Chain, Claim, ClaimView, Kind, Terms
@@ -161,7 +162,7 @@ def test_a_receipt_sealed_anew_around_another_model_does_not_verify(copy: Path) 
 def test_another_manifest_does_not_verify(copy: Path) -> None:
     manifest = json.loads((copy / receipt.MANIFEST).read_bytes())
     manifest["model"]["template"] = "another"
-    (copy / receipt.MANIFEST).write_bytes(receipt.canonical_json(manifest))
+    (copy / receipt.MANIFEST).write_bytes(canonical_json(manifest))
     Forgery(copy).seal()
     with pytest.raises(BadReceipt, match="not the manifest of the terms"):
         verify(copy)
@@ -175,7 +176,7 @@ def test_another_number_of_rounds_does_not_verify(copy: Path, rounds: int) -> No
 
 
 def test_a_receipt_of_the_old_format_is_refused_with_the_next_step(copy: Path) -> None:
-    (copy / receipt.RECEIPT).write_bytes(receipt.canonical_json({"schema": "assay/receipt/1", "job": "00"}))
+    (copy / receipt.RECEIPT).write_bytes(canonical_json({"schema": "assay/receipt/1", "job": "00"}))
     with pytest.raises(OldReceipt, match="assay/receipt/1") as refused:
         verify(copy)
     assert "assay job fetch JOB" in refused.value.hint

@@ -11,9 +11,10 @@ from typing import Any, cast
 import pytest
 import torch
 
-from assay.node.artifacts import BadManifest, canonical_json, load_job
+from assay.node.artifacts import load_job
 from assay.node.audit import attest, audit_claim, audit_input
 from assay.node.checkpoints import Checkpoint, publish_checkpoints, read_checkpoints
+from assay.node.job_programs import BadManifest
 from assay.node.slots import (
     ENTRY_BYTES,
     MAX_INDEX_BYTES,
@@ -30,6 +31,7 @@ from assay.numerics.encoding import EncodingError, to_bytes
 from assay.numerics.packed import packed
 from assay.program.isa import DType, Node, Op
 from assay.program.state import state_root
+from assay.protocol.canonical_json import canonical_json
 from assay.protocol.errors import BlockTooLarge
 from assay.protocol.types import ClaimView, JobId, Kind, Phase
 from tests.fakes.blocks import FakeBlocks, Network, cid_of

@@ -17,7 +17,7 @@ def test_the_fault_lies_in_a_weight_of_the_job(monkeypatch: pytest.MonkeyPatch) 
     for name, value in {"GPT2_SIZE": "tiny", "GPT2_CONTEXT": "16"}.items():
         monkeypatch.setenv(name, value)
     body = job(rounds=2, shards=2, steps=2)
-    assert (body.training.shards, body.training.steps_per_round, body.training.segment_steps) == (1, 2, 1)
+    assert (body.training.shards, body.training.steps_per_round, body.training.segment_steps) == (2, 2, 1)
     files = build(body)
     round_, step, slot, element = map(int, FAULT.split(":"))
     assert round_ < body.training.rounds and step < body.training.steps_per_round

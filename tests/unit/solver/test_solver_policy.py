@@ -8,7 +8,8 @@ from functools import partial
 
 import pytest
 
-from assay.node.artifacts import Published, Sizes
+from assay.node.artifacts import Published
+from assay.node.job_programs import Sizes
 from assay.node.upkeep import Poke
 from assay.protocol.loops import diloco_links
 from assay.protocol.types import (

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.node.artifacts import State, canonical_json, raw_cid
+from assay.node.artifacts import State, raw_cid
 from assay.node.checkpoints import Checkpoint
 from assay.node.engine import Engine, ExecutorKind
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.compiled.warming import WarmingExecutor
 from assay.program.execute import Executor
+from assay.protocol.canonical_json import canonical_json
 from assay.protocol.errors import Retry
 from assay.protocol.ports import Blocks
 from assay.protocol.types import Kind, Phase

@@ -17,7 +17,8 @@ from assay.protocol.errors import BadCid, BlockNotFound, BlockTooLarge, CorruptB
 from assay.storage.blockstore import MAX_BLOCK_BYTES, BlockStore
 from assay.storage.car import encode_block, encode_header
 from assay.storage.cid import DAG_PB, Cid
-from assay.storage.exchange import Exchange, ExchangeConfig
+from assay.storage.exchange import Exchange
+from assay.storage.exchange_config import ExchangeConfig
 from assay.storage.peers import BadPeerUrl, PeerInfo
 
 FAST = ExchangeConfig(block_deadline_s=0.1, car_stall_s=0.1, backoff_s=0.0, rounds=2)

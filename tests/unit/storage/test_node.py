@@ -14,7 +14,8 @@ from assay.storage import unixfs
 from assay.storage.blockstore import BlockStore
 from assay.storage.cid import DAG_PB, RAW, Cid
 from assay.storage.dagpb import BadDag, Link, Node, encode_file, encode_node
-from assay.storage.exchange import Exchange, ExchangeConfig
+from assay.storage.exchange import Exchange
+from assay.storage.exchange_config import ExchangeConfig
 from assay.storage.gateway import gateway_router
 from assay.storage.node import NodeBlocks
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.node.artifacts import BadManifest, check_shapes, program_ref
 from assay.node.audit import WrongInput, WrongSegment, audit_claim
+from assay.node.job_programs import BadManifest, check_shapes, program_ref
 from assay.program.fault import NodeFault
 from assay.program.validate import validate
 from assay.protocol.errors import Stop

@@ -1,0 +1,94 @@
+"""A job's programs beside its terms: what the terms say of them, and whether they fit one another.
+
+Contract: what the chain cannot see. Programs, links and sizes that pass `check_shapes` and `check_sizes` can
+be run by whoever agreed to the terms; everything else is refused with the slot or the size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from assay.program.isa import DType, Program
+from assay.program.placed import Slot, layout
+from assay.program.validate import measure
+from assay.protocol.errors import Stop
+from assay.protocol.types import NO_SLOT, Kind, Link, Origin, ProgramRef, Terms
+
+WORDS = {Kind.TASK: "inner", Kind.OUTER: "outer"}
+"""What the manifest calls a kind of claim's programs."""
+
+
+class BadManifest(Stop):
+    """A manifest, or a file that it names, is not what the terms or the claim say."""
+
+    code = "bad-manifest"
+
+
+def bad(why: str) -> BadManifest:
+    """The error that refuses a job's files for this reason."""
+    return BadManifest(
+        f"the job's files are refused: {why}", hint="do not work on this job; its client must post it again"
+    )
+
+
+def program_ref(program: Program) -> ProgramRef:
+    """What the terms say of a program."""
+    return ProgramRef(program.root, len(program.nodes), program.slots, program.params)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Of the larger program: bytes of its state, most bytes of memory that a step takes, its operations."""
+
+    state_bytes: int
+    step_bytes: int
+    step_operations: int
+
+
+def sizes_of(*programs: Program) -> Sizes:
+    """What the terms have to declare about a job's programs, which are valid ones."""
+    costs = [measure(program) for program in programs]
+    return Sizes(
+        max(program.state_bytes for program in programs),
+        max(cost.peak_bytes for cost in costs),
+        max(cost.operations for cost in costs),
+    )
+
+
+def check_shapes(programs: Mapping[Kind, Sequence[Program]], terms: Terms) -> None:
+    """All programs of a kind of claim have the same slots, and a link's slots those of their source (rules
+    2.8 and 4.4): otherwise no honest input fits them. Raises BadManifest."""
+    layouts = {kind: layout(programs[kind][0]) for kind in Kind}
+    for kind in Kind:
+        for number, program in enumerate(programs[kind][1:], 1):
+            if layout(program) != layouts[kind]:
+                raise bad(f"loop {number} of the {WORDS[kind]} programs has other slots than the first")
+        slot = 0
+        for link in terms.links_of(kind):
+            for at in range(slot, slot + link.slots):
+                for what, shape in _linked(layouts, kind, link, (at - slot) % link.count):
+                    if layouts[kind][at] != shape:
+                        raise bad(f"slot {at} of the {WORDS[kind]} state has another shape than {what}")
+            slot += link.slots
+    for slot, (task, outer) in enumerate(zip(*layouts.values(), strict=False)):
+        if slot < terms.params and task != outer:
+            raise bad(f"parameter {slot} has another shape in the outer state")
+
+
+def _linked(layouts: Mapping[Kind, list[Slot]], kind: Kind, link: Link, j: int) -> Iterator[tuple[str, Slot]]:
+    """Dtypes and shapes that a link's slot must have, and whose they are."""
+    if link.origin == Origin.PRESENT:
+        yield "a shard's presence", (DType.BOOL, ())
+    if link.origin == Origin.OUT:
+        yield f"slot {link.first + j} of the {WORDS[link.source]} state", layouts[link.source][link.first + j]
+        if link.otherwise != NO_SLOT:
+            yield f"slot {link.otherwise + j}, which replaces it", layouts[kind][link.otherwise + j]
+
+
+def check_sizes(sizes: Sizes, terms: Terms) -> None:
+    """Whoever agreed to a class of conditions agreed to its sizes, and the chain cannot measure a program."""
+    for field in fields(sizes):
+        found, declared = getattr(sizes, field.name), getattr(terms, field.name)
+        if found > declared:
+            raise bad(f"the programs need {found} {field.name.replace('_', ' ')}, the terms say {declared}")
