@@ -28,6 +28,7 @@ from assay.node.job_programs import (
 from assay.node.slots import (
     MAX_INDEX_BYTES,
     SlotFile,
+    Slots,
     StoredState,
     decode_index,
     read_slot,
@@ -108,8 +109,9 @@ class LoadedJob:
     main: int
     """Which of the task's loops is its training: the longest."""
     records: Records | None
-    genesis: State
-    outer_genesis: State
+    genesis: Slots
+    """Of the state that every task of round 0 starts from; its tensors are read when they are needed."""
+    outer_genesis: Slots
     slot_names: tuple[str, ...]
     model: dict[str, Any]
 
@@ -270,8 +272,9 @@ def _programs(blocks: Blocks, entries: list[dict[str, Any]], kind: Kind, terms: 
     return tuple(found)
 
 
-def _state(blocks: Blocks, entry: dict[str, Any], what: str, program: Program, root: bytes) -> State:
-    """Slots of equal bytes are fetched once, and are one tensor."""
+def _state(blocks: Blocks, entry: dict[str, Any], what: str, program: Program, root: bytes) -> Slots:
+    """A state's slots, each of which was read and is what it should be; none is kept in memory, and one that
+    stands in several places is read once."""
     _agree(f"the {what} state", entry["root"], root)
     try:
         slots = decode_index(blocks.read_file(entry["cid"], MAX_INDEX_BYTES), program.slots)
@@ -279,21 +282,21 @@ def _state(blocks: Blocks, entry: dict[str, Any], what: str, program: Program, r
         raise bad(f"the {what} state: {error}") from error
     if state_root_of(slots) != root:
         raise bad(f"the {what} state has another root than the terms say")
-    known: dict[tuple[Any, ...], Tensor] = {}
+    seen: set[tuple[Any, ...]] = set()
     for number, (slot, node) in enumerate(zip(slots, program.state, strict=True)):
-        if (slot, node.dtype, node.shape) not in known:
-            known[slot, node.dtype, node.shape] = _slot(blocks, slot, node, f"slot {number} of the {what}")
-    return [known[slot, node.dtype, node.shape] for slot, node in zip(slots, program.state, strict=True)]
+        if (slot, node.dtype, node.shape) not in seen:
+            seen.add((slot, node.dtype, node.shape))
+            _check_slot(blocks, slot, node, f"slot {number} of the {what}")
+    return slots
 
 
-def _slot(blocks: Blocks, slot: SlotFile, node: Node, what: str) -> Tensor:
+def _check_slot(blocks: Blocks, slot: SlotFile, node: Node, what: str) -> None:
     try:
         tensor = read_slot(blocks, slot, node)
     except EncodingError as error:
         raise bad(f"{what} state: {error}") from error
     if tensor_root(tensor) != slot.root:
         raise bad(f"{what} state is not the tensor that its index says")
-    return tensor
 
 
 def _dataset(

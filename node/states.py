@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from random import Random
 
 import torch
@@ -85,18 +85,17 @@ class StateProvider:
         self.reader = SlotReader(blocks, cache_bytes)
         self._published = Published(blocks, self.reader)
 
-    @cached_property
-    def _genesis(self) -> dict[Kind, Slots]:
-        """Slots of the states from which round 0 starts."""
-        found = {}
-        for kind in Kind:
-            state = self._genesis_of(kind)
-            found[kind] = tuple(SlotFile(root, "") for root in state_tree(state).levels[0])
-            self.reader.keep(found[kind], state)
-        return found
+    def _genesis(self, kind: Kind) -> Slots:
+        files = self.work.files
+        return files.genesis if kind == Kind.TASK else files.outer_genesis
 
-    def _genesis_of(self, kind: Kind) -> State:
-        return self.work.files.genesis if kind == Kind.TASK else self.work.files.outer_genesis
+    def genesis(self, kind: Kind) -> State:
+        """The state before round 0. Raises Retry where its files, which were read once, cannot be had."""
+        tensors = self.reader.tensors(self._genesis(kind), self.work.program(kind).state)
+        state = [tensor for tensor in tensors if tensor is not None]
+        if len(state) < len(tensors):
+            raise _genesis_gone()
+        return state
 
     # -- inputs
 
@@ -148,7 +147,7 @@ class StateProvider:
         Raises SourceMissing.
         """
         if isinstance(source, FromGenesis):
-            return self._genesis[kind]
+            return self._genesis(kind)
         place = source.place
         view, program, last = self.standing(*place), self.work.program(place[0]), self.work.segments(place[0])
         slots = self._published.slots(view, last, program)
@@ -196,11 +195,11 @@ class StateProvider:
         return state
 
     def _tensor(self, kind: Kind, source: Source) -> Tensor:
-        """A slot of an input that is not at hand. Raises SourceMissing."""
+        """A slot of an input that is not at hand. Raises SourceMissing, Retry."""
         if isinstance(source, Byte):
             return torch.tensor(source.value)
         if isinstance(source, FromGenesis):
-            return self._genesis_of(kind)[source.slot]
+            raise _genesis_gone()
         return self.output(*source.place)[1][source.slot]
 
     def _compute_base(self, kind: Kind, round_: int, sources: Sequence[Source]) -> None:
@@ -314,6 +313,13 @@ class StateProvider:
     def known_right(self, view: ClaimView, segment: int) -> bool:
         """Whether this node has replayed the segment before, from the claim's own start to its own end."""
         return self._kept is not None and self._kept.knows(view, segment)
+
+
+def _genesis_gone() -> Retry:
+    return Retry(
+        "a file of the job's first state is gone from this node's blocks, and nobody serves it",
+        hint="wait for its client, or another node of the job",
+    )
 
 
 def _named(kind: Kind, round_: int, shard: int) -> str:

@@ -332,7 +332,7 @@ def held_out_losses(
 
     market = state_provider.market
     files = state_provider.work.files
-    states, last = [files.outer_genesis], state_provider.work.segments(Kind.OUTER)
+    states, last = [state_provider.genesis(Kind.OUTER)], state_provider.work.segments(Kind.OUTER)
     for round_ in range(market.job(job_id).progress.settled_rounds):
         view = market.current(job_id, Kind.OUTER, round_, 0)
         found = state_provider.some(view, last, range(files.inner.params)) if view is not None else None

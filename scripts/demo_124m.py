@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from assay.app.invocation import App
 from assay.app.output import Output
 from assay.app.settings import Flags
 from assay.app.traffic import totals_by_node
-from assay.devnet.market import take_down, wipe_data
+from assay.devnet.market import NodeSpec, take_down, wipe_data
 from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.templates import own_template
 from assay.scenario.casts import covered
@@ -81,11 +82,21 @@ def job(rounds: int, shards: int, steps: int, window: str = TIMES["window"]) -> 
     return parse_job_file(text, "the job of 124 million parameters")
 
 
+MEMORY = "9GB"
+"""Of a step, for each node: all of them run on this one machine."""
+
+
+def nodes() -> list[NodeSpec]:
+    """Who takes part."""
+    cast = covered("--fault", FAULT, verifiers=1)()
+    return [replace(spec, arguments=(*spec.arguments, "--memory", MEMORY)) for spec in cast]
+
+
 SCENARIO = Scenario(
     "one-ulp-124m",
     (5, 15),
     "a solver changes a weight of GPT-2 small by one unit in the last place, and its verifier covers for it",
-    covered("--fault", FAULT, verifiers=1),
+    nodes,
     falls("task", 0, "WrongSegment", "arithmetic"),
 )
 

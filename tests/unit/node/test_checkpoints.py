@@ -32,7 +32,7 @@ from assay.numerics.packed import packed
 from assay.program.isa import DType, Node, Op
 from assay.program.state import state_root
 from assay.protocol.canonical_json import canonical_json
-from assay.protocol.errors import BlockTooLarge
+from assay.protocol.errors import BlockTooLarge, Retry
 from assay.protocol.types import ClaimView, JobId, Kind, Phase
 from tests.fakes.blocks import FakeBlocks, Network, cid_of
 from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH
@@ -323,3 +323,20 @@ def test_states_that_a_claimant_keeps_to_itself_are_computed(day: MarketDay) -> 
     assert provider.published(view), "what is not said to be published is not withheld"
     counting, provider = newcomer(day, job_id)
     assert isinstance(provider.leaf(view, 3), Known) and counting.slots() == STATE, "from the end before"
+
+
+def test_a_first_state_that_is_gone_is_waited_for(day: MarketDay) -> None:
+    """It was read once, when the job was checked, and is not kept in memory."""
+    job_id = day.post()
+    market = day.markets["client"]
+    provider = open_state_provider(market, day.blocks(), market.job(job_id), RESOURCE_LIMITS)
+    gone = {slot.cid for slot in provider.work.files.genesis}
+    day.network.withheld |= gone
+    for asked in (lambda: provider.genesis(Kind.TASK), lambda: provider.input_state(Kind.TASK, 0, 0)):
+        with pytest.raises(Retry, match="first state is gone"):
+            asked()
+    root = provider.input_tree(Kind.TASK, 0, 0).root
+    assert root == market.job(job_id).terms.genesis_root, "its roots are known"
+    day.network.withheld -= gone
+    assert state_root(provider.genesis(Kind.TASK)) == root
+    assert state_root(provider.input_state(Kind.TASK, 0, 0)) == root

@@ -23,7 +23,7 @@ from assay.protocol.types import JobId, Kind, Phase
 from assay.solver.adversary import FaultySolver, WeightPlan
 from assay.solver.progress import TaskProgress
 from assay.storage.blockstore import BlockStore
-from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH
+from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH, tiny_files
 from tests.unit.examples.second import StoredDay
 
 PARAMS, OUTER_SLOTS = 4 * WIDTH, 4
@@ -127,10 +127,10 @@ def test_states_that_will_never_be_claimed_go_with_their_records(day: StoredDay)
     job_id = crew(day)
     assert day.run(day.closed(job_id))
     store = node_store(day)
-    files = load_job(day.blocks(), day.market_state.jobs[job_id].view.terms, RESOURCE_LIMITS)
+    genesis = tiny_files().genesis
     progress = TaskProgress(day.folder / "carl" / "tasks")
-    started = publish_state(store, files.genesis)
-    trained = publish_state(store, [torch.full((WIDTH,), 5.0), *files.genesis[1:]])
+    started = publish_state(store, genesis)
+    trained = publish_state(store, [torch.full((WIDTH,), 5.0), *genesis[1:]])
     progress.save(job_id, 1, 0, [started, trained])
     keeps = Retention(day.markets["client"], store, lambda job: progress.indices(job, 1))
     keeps()
