@@ -7,16 +7,14 @@ import {IStakes} from "../interfaces/IStakes.sol";
 import {IVault} from "../interfaces/IVault.sol";
 import {Role} from "../interfaces/Types.sol";
 import {accountKey} from "../libraries/AccountKey.sol";
-import {SumTree} from "../libraries/SumTree.sol";
 import {Batch} from "./Batch.sol";
 import {Caps} from "./Caps.sol";
+import {Draws} from "./Draws.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
-/// @notice See IStakes. A change of a verifier's stake counts in draws two epochs later, so what is moved once a seed block
-/// is known cannot steer a draw whose seed is recorded within WEIGHT_EPOCH blocks.
-contract Stakes is IStakes, Batch, Caps {
-    using SumTree for SumTree.Tree;
+/// @notice See IStakes. Who is drawn is said in Draws, what an owner allows in Caps.
+contract Stakes is Batch, Caps, Draws {
     using SafeCast for uint256;
 
     /// @dev One slot. INVARIANT: locked <= active.
@@ -40,15 +38,6 @@ contract Stakes is IStakes, Batch, Caps {
         uint32 nonce;
     }
 
-    /// @dev A draw under way, in memory: the runs of those drawn so far, in order of their start, and the weight that is left.
-    struct Line {
-        uint256 epoch;
-        uint256 rest;
-        uint256 n;
-        uint256[] starts;
-        uint256[] lengths;
-    }
-
     /// @dev Accounts looked at for each seat, beside those that may not have it.
     uint256 private constant TRIES = 4;
     /// @dev The one entry of STAKE, and of UNBONDING, in the Vault: whose how much of it is, is kept here alone.
@@ -60,8 +49,6 @@ contract Stakes is IStakes, Batch, Caps {
     address public immutable TASKS;
     /// @notice Seconds from `startUnbond` to `finishUnbond`.
     uint64 public immutable UNBOND_DELAY;
-    /// @notice Blocks in an epoch of the draw's weights.
-    uint64 public immutable WEIGHT_EPOCH;
     IKeys private immutable KEYS;
     IGuardian private immutable GUARDIAN;
 
@@ -69,11 +56,6 @@ contract Stakes is IStakes, Batch, Caps {
     mapping(address account => mapping(Role role => Pool)) private pools;
     mapping(address account => mapping(Role role => Request[])) private requests;
     mapping(address account => string) private endpoints;
-    mapping(address account => bytes32) public classOf;
-    /// @dev One tree a class, in which an account that has once subscribed to it keeps its place.
-    mapping(bytes32 class => SumTree.Tree) private weights;
-    mapping(bytes32 class => mapping(uint256 place => address)) private accountAt;
-    mapping(bytes32 class => mapping(address account => uint256)) private placeOf;
 
     constructor(
         IVault vault,
@@ -82,13 +64,12 @@ contract Stakes is IStakes, Batch, Caps {
         IGuardian guardian,
         uint64 unbondDelay,
         uint64 weightEpoch
-    ) {
+    ) Draws(weightEpoch) {
         VAULT = vault;
         TASKS = tasks;
         KEYS = keys;
         GUARDIAN = guardian;
         UNBOND_DELAY = unbondDelay;
-        WEIGHT_EPOCH = weightEpoch;
     }
 
     modifier onlyTasks() {
@@ -317,27 +298,6 @@ contract Stakes is IStakes, Batch, Caps {
         return endpoints[account];
     }
 
-    function drawWeight(bytes32 class, address account) external view returns (uint256) {
-        uint256 place = placeOf[class][account];
-        return place == 0 ? 0 : weights[class].weightOf(place, _epoch());
-    }
-
-    function classWeight(bytes32 class) external view returns (uint256) {
-        return weights[class].total(_epoch());
-    }
-
-    function draw(bytes32 class, bytes32 seed, uint256 count) external view returns (address[] memory drawn) {
-        Line memory line = _line(class, count);
-        drawn = new address[](count);
-        uint256 n;
-        for (; n < count && line.rest > 0; ++n) {
-            drawn[n] = _next(line, class, seed);
-        }
-        assembly ("memory-safe") {
-            mstore(drawn, n)
-        }
-    }
-
     function seat(
         bytes32 class,
         bytes32 seed,
@@ -359,51 +319,11 @@ contract Stakes is IStakes, Batch, Caps {
         }
     }
 
-    function _line(bytes32 class, uint256 most) private view returns (Line memory line) {
-        line.epoch = _epoch();
-        line.rest = weights[class].total(line.epoch);
-        (line.starts, line.lengths) = (new uint256[](most), new uint256[](most));
-    }
-
-    /// @dev The next in a draw's line: a point of what is not yet drawn, past the runs of those already drawn, which are
-    /// kept in order of their start. Exact weights, no retries.
-    function _next(Line memory line, bytes32 class, bytes32 seed) private view returns (address) {
-        uint256 n = line.n++;
-        uint256 target = uint256(keccak256(abi.encode(seed, n))) % line.rest;
-        uint256 position;
-        for (; position < n && target >= line.starts[position]; ++position) {
-            target += line.lengths[position];
-        }
-        (uint256 place, uint256 start, uint256 weight) = weights[class].find(target, line.epoch);
-        line.rest -= weight;
-        for (uint256 i = n; i > position; --i) {
-            (line.starts[i], line.lengths[i]) = (line.starts[i - 1], line.lengths[i - 1]);
-        }
-        (line.starts[position], line.lengths[position]) = (start, weight);
-        return accountAt[class][place];
-    }
-
     function _among(address[] calldata others, address account) private pure returns (bool) {
         for (uint256 i; i < others.length; ++i) {
             if (others[i] == account) return true;
         }
         return false;
-    }
-
-    function _enter(bytes32 class, address account, uint256 amount) private {
-        if (class == 0 || amount == 0) return;
-        SumTree.Tree storage tree = weights[class];
-        uint256 place = placeOf[class][account];
-        if (place == 0) {
-            place = tree.push();
-            (placeOf[class][account], accountAt[class][place]) = (place, account);
-        }
-        tree.add(place, amount, _epoch());
-    }
-
-    function _leave(bytes32 class, address account, uint256 amount) private {
-        if (class == 0 || amount == 0) return;
-        weights[class].sub(placeOf[class][account], amount, _epoch());
     }
 
     /// @dev accounts[account][role], whose place every claim and vote asks for.
@@ -515,10 +435,6 @@ contract Stakes is IStakes, Batch, Caps {
     function _lower(Account storage entry, address account, Role role, uint256 amount) private {
         entry.active -= amount.toUint96();
         if (role == Role.VERIFIER) _leave(classOf[account], account, amount);
-    }
-
-    function _epoch() private view returns (uint256) {
-        return block.number / WEIGHT_EPOCH;
     }
 
     function _worth(address account, Role role, Request storage asked) private view returns (uint256) {
