@@ -257,7 +257,7 @@ def test_what_the_environment_says_holds_and_is_looked_up_once(
     gateway.answers("0x7")
     rpc = HttpRpc("http://node.invalid:8545/key")
     assert [rpc.request("eth_blockNumber", []) for _ in range(3)] == ["0x7"] * 3
-    assert gateway.asked == ["http://node.invalid:8545/key"] * 3, "by the proxy, which is told the whole address"
+    assert gateway.asked == ["http://node.invalid:8545/key"] * 3, "asked of the proxy"
     assert gateway.accounts == [_basic_auth_str("ann", "secret")] * 3
     assert rpc._session().verify == str(tmp_path)
     assert len(looked) == 1
