@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -31,6 +32,15 @@ settings.register_profile(
 )
 settings.register_profile("long", parent=settings.get_profile("quick"), max_examples=2_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+# While tests are collected hundreds of modules are imported, and all that they make stays.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Look for unused cycles among what the tests make, not again and again among all that was imported."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
