@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from assay.chain.contracts.compile import Artifacts, compile_contracts
+from assay.chain.eth import keystore
 from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.rpc import HttpRpc
 
@@ -41,6 +42,14 @@ def pytest_collection_finish() -> None:
     """Look for unused cycles among what the tests make, not again and again among all that was imported."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _keys_guard_nothing() -> Iterator[None]:
+    """A strong key costs half a second to make and each time it is opened; one test makes one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keystore, "STRONG_SCRYPT_N", keystore.DEVNET_SCRYPT_N)
+        yield
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ def test_products_wake_the_threads_that_there_are(kernel: Kernel, batch: tuple[i
     e = torch.ones(*batch, 120, dtype=torch.int32)
     before, seen = set(os.listdir("/proc/self/task")), set[str]()
     with ThreadPoolExecutor(1) as caller:
-        done = caller.submit(lambda: [kernel.product(x, e, y, e, 2) for _ in range(300)])
+        done = caller.submit(lambda: [kernel.product(x, e, y, e, 2) for _ in range(100)])
         while not done.done():
             seen.update(os.listdir("/proc/self/task"))
     assert len(seen - before) == 2, "the caller, and one more for all products"
