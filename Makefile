@@ -64,8 +64,9 @@ test-contracts: setup
 # a worker that crashes ends the run (replaced, it leaves pytest-xdist waiting without end)
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 8 ? n + 1 : 8)))
 
+# each worker and each node that a test starts imports the same modules: who comes later finds them compiled
 test-python: setup
-	$(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+	PYTHONDONTWRITEBYTECODE= $(PY) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 test-slow: setup
 	$(PY) -m pytest -m slow

@@ -1,5 +1,10 @@
 """``python -m assay``: the ``assay`` command."""
 
-from assay.cli.main import main
+from assay.cli import cycles
 
-main()
+cycles.rest()  # before what is imported next
+
+from assay.cli.main import main  # noqa: E402
+
+if __name__ == "__main__":
+    main()

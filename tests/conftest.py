@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from assay.chain.contracts.compile import Artifacts, compile_contracts
+from assay.chain.eth import keystore
 from assay.chain.eth.anvil import Anvil
 from assay.chain.eth.rpc import HttpRpc
 
@@ -31,6 +33,23 @@ settings.register_profile(
 )
 settings.register_profile("long", parent=settings.get_profile("quick"), max_examples=2_000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+# While tests are collected hundreds of modules are imported, and all that they make stays.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Look for unused cycles among what the tests make, not again and again among all that was imported."""
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _keys_guard_nothing() -> Iterator[None]:
+    """A strong key costs half a second to make and each time it is opened; one test makes one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keystore, "STRONG_SCRYPT_N", keystore.DEVNET_SCRYPT_N)
+        yield
 
 
 @pytest.fixture

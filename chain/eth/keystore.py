@@ -62,14 +62,15 @@ class Keystore:
     def __init__(self, directory: Path) -> None:
         self.directory = directory.expanduser()
 
-    def create(self, name: str, password: str, *, scrypt_n: int = STRONG_SCRYPT_N) -> StoredAccount:
-        """Make a fresh key. Raises KeyProblem when the name is taken, BadKey when it is malformed."""
+    def create(self, name: str, password: str, *, scrypt_n: int | None = None) -> StoredAccount:
+        """Make a fresh key, strong unless told. Raises KeyProblem when the name is taken, BadKey when it is
+        malformed."""
         from eth_account import Account
 
         return self._store(name, Account.create(), password, scrypt_n)
 
     def import_key(
-        self, name: str, private_key: bytes, password: str, *, scrypt_n: int = STRONG_SCRYPT_N
+        self, name: str, private_key: bytes, password: str, *, scrypt_n: int | None = None
     ) -> StoredAccount:
         """Keep an existing 32-byte key. Raises KeyProblem when the name is taken, BadKey."""
         from eth_account import Account
@@ -140,13 +141,14 @@ class Keystore:
             raise BadKey(f"{name!r} cannot be an account name", hint="use letters, digits, '.', '_' and '-'")
         return self.directory / name
 
-    def _store(self, name: str, account: LocalAccount, password: str, scrypt_n: int) -> StoredAccount:
+    def _store(self, name: str, account: LocalAccount, password: str, scrypt_n: int | None) -> StoredAccount:
         path = self._path(name)
         if not password:
             raise KeyProblem("an empty password protects nothing; no key was stored", hint="give a password")
         from eth_account import Account
 
-        document = Account.encrypt(account.key, password, kdf="scrypt", iterations=scrypt_n)
+        cost = scrypt_n or STRONG_SCRYPT_N
+        document = Account.encrypt(account.key, password, kdf="scrypt", iterations=cost)
         document["address"] = account.address.removeprefix("0x")  # with EIP-55's checksum in its case
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:

@@ -27,6 +27,7 @@ from assay.app.reach import reach_of
 from assay.app.web import WebServer, node_app
 from assay.app.wiring import Connection, NodeStorage
 from assay.chain.eth.clock import ChainClock
+from assay.cli import cycles
 from assay.cli.node.alarms import Tell, Watch
 from assay.node.retention import Retention
 from assay.node.role import Node
@@ -139,6 +140,7 @@ def run_node(
             service.housekeeping()
         where = {"name": name, "url": url, "announced": announced}
         emit({"event": "started", "role": service.status.role, **where})
+        cycles.resume()
         service.run()
         emit({"event": "stopping", "role": service.status.role, "name": name})
     finally:

@@ -17,7 +17,7 @@ from assay.numerics import contraction, fused, product_kernel
 from assay.numerics.fused import Exponents, Unquantised
 from assay.numerics.hard_products import hard_pairs, same, wanted
 from assay.numerics.product_kernel import Kernel, Unusable
-from tests.unit.planting import planted
+from tests.unit.planting import UNOPTIMISED, planted
 
 SOURCE = Path(product_kernel.__file__).with_suffix(".c")
 
@@ -64,7 +64,7 @@ def test_products_wake_the_threads_that_there_are(kernel: Kernel, batch: tuple[i
     e = torch.ones(*batch, 120, dtype=torch.int32)
     before, seen = set(os.listdir("/proc/self/task")), set[str]()
     with ThreadPoolExecutor(1) as caller:
-        done = caller.submit(lambda: [kernel.product(x, e, y, e, 2) for _ in range(300)])
+        done = caller.submit(lambda: [kernel.product(x, e, y, e, 2) for _ in range(100)])
         while not done.done():
             seen.update(os.listdir("/proc/self/task"))
     assert len(seen - before) == 2, "the caller, and one more for all products"
@@ -137,14 +137,15 @@ IN_VECTORS = [
 )
 def test_a_kernel_with_other_products_is_refused(tmp_path: Path, right: str, wrong: str) -> None:
     with pytest.raises(Unusable, match="other products"):
-        product_kernel.build(planted(tmp_path, SOURCE, right, wrong))
+        product_kernel.build(planted(tmp_path, SOURCE, right, wrong), UNOPTIMISED)
 
 
 def test_threads_that_give_other_products_are_done_without(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     wrong = "a->panels * t / threads + (threads == 1) * a->panels"
-    faulty = product_kernel.build(planted(tmp_path, SOURCE, "a->panels * (t + 1) / threads", wrong))
+    source = planted(tmp_path, SOURCE, "a->panels * (t + 1) / threads", wrong)
+    faulty = product_kernel.build(source, UNOPTIMISED)
     assert faulty._several is None, "one thread is right, and several were not asked for"
 
     def right() -> list[bool]:
@@ -175,6 +176,12 @@ def test_several_threads_are_compared_once_and_then_used(monkeypatch: pytest.Mon
     assert compared == [2, 2, 2] and fresh._several is True
 
 
+def test_without_a_fault_it_is_not_refused(tmp_path: Path) -> None:
+    assert product_kernel.build(
+        planted(tmp_path, SOURCE, "#define LIMIT 0x1p62", "#define LIMIT 0x1p62"), UNOPTIMISED
+    )
+
+
 @pytest.mark.parametrize(
     "asked",
     [
@@ -186,7 +193,7 @@ def test_several_threads_are_compared_once_and_then_used(monkeypatch: pytest.Mon
 )
 def test_where_memory_is_refused_nothing_is_computed(tmp_path: Path, asked: str) -> None:
     with pytest.raises(MemoryError, match="no room to pack a product"):
-        product_kernel.build(planted(tmp_path, SOURCE, asked, "NULL"))
+        product_kernel.build(planted(tmp_path, SOURCE, asked, "NULL"), UNOPTIMISED)
 
 
 def test_the_operation_has_the_same_bits_with_and_without_the_kernel(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 from assay.numerics import windows_kernel
 from assay.numerics.backends import integer_product_int64
 from assay.numerics.windows_kernel import Dims, Kernel, Unusable, strided, view
-from tests.unit.planting import planted
+from tests.unit.planting import UNOPTIMISED, planted
 
 SOURCE = Path(windows_kernel.__file__).with_suffix(".c")
 
@@ -98,7 +98,7 @@ def test_the_largest_sums_do_not_overflow(kernel: Kernel, turned: bool) -> None:
 )
 def test_a_kernel_with_other_sums_is_refused(tmp_path: Path, right: str, wrong: str) -> None:
     with pytest.raises(Unusable, match="other sums"):
-        windows_kernel.build(planted(tmp_path, SOURCE, right, wrong))
+        windows_kernel.build(planted(tmp_path, SOURCE, right, wrong), UNOPTIMISED)
 
 
 @pytest.mark.parametrize(
@@ -112,12 +112,18 @@ def test_a_kernel_with_other_sums_is_refused(tmp_path: Path, right: str, wrong: 
 )
 def test_a_kernel_that_quantises_otherwise_is_refused(tmp_path: Path, right: str, wrong: str) -> None:
     with pytest.raises(Unusable, match="quantises otherwise"):
-        windows_kernel.build(planted(tmp_path, SOURCE, right, wrong))
+        windows_kernel.build(planted(tmp_path, SOURCE, right, wrong), UNOPTIMISED)
 
 
 def test_a_source_that_does_not_compile_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Unusable, match="refuses"):
-        windows_kernel.build(planted(tmp_path, SOURCE, "#include <stdlib.h>", "#include <nothing.h>"))
+        windows_kernel.build(
+            planted(tmp_path, SOURCE, "#include <stdlib.h>", "#include <nothing.h>"), UNOPTIMISED
+        )
+
+
+def test_without_a_fault_it_is_not_refused(tmp_path: Path) -> None:
+    assert windows_kernel.build(planted(tmp_path, SOURCE, "((1 << 18) - 1)", "((1 << 18) - 1)"), UNOPTIMISED)
 
 
 @pytest.mark.parametrize(
@@ -133,4 +139,4 @@ def test_a_source_that_does_not_compile_is_refused(tmp_path: Path) -> None:
 )
 def test_where_memory_is_refused_nothing_is_computed(tmp_path: Path, asked: str) -> None:
     with pytest.raises(MemoryError, match="no room to pack a product"):
-        windows_kernel.build(planted(tmp_path, SOURCE, asked, "NULL"))
+        windows_kernel.build(planted(tmp_path, SOURCE, asked, "NULL"), UNOPTIMISED)

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from assay.chain.eth import keystore
 from assay.chain.eth.keystore import DEVNET_SCRYPT_N, BadKey, KeyProblem, Keystore, read_password
 
+STRONG = keystore.STRONG_SCRYPT_N
+"""As it is outside of tests."""
 KEY = bytes(range(1, 33))
 
 
@@ -34,6 +37,16 @@ def test_imported_key_comes_back_from_a_private_file(store: Keystore, password_f
     assert account.key == KEY and account.address == stored.address
     assert KEY.hex() not in stored.path.read_text()
     assert KEY.hex() not in repr(account)
+
+
+def test_a_key_is_strong_unless_told(
+    store: Keystore, password_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(keystore, "STRONG_SCRYPT_N", STRONG)
+    for stored in (store.create("alice", "secret words"), store.import_key("bob", KEY, "secret words")):
+        crypto = json.loads(stored.path.read_text())["crypto"]
+        assert (crypto["kdf"], crypto["kdfparams"]["n"], crypto["kdfparams"]["r"]) == ("scrypt", 2**18, 8)
+    assert store.load("bob", password_file).key == KEY
 
 
 def test_created_keys_differ_and_are_listed(store: Keystore) -> None:

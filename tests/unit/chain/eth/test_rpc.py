@@ -7,9 +7,12 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
+from requests.auth import _basic_auth_str
 
 from assay.chain.eth import rpc as rpc_module
 from assay.chain.eth.headers import SeedHeaders
@@ -32,6 +35,11 @@ class Gateway(ThreadingHTTPServer):
     pause_s = 0.0
     """Between two bytes of the body."""
 
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.asked, self.accounts = list[str](), list[str | None]()
+        """Each request's address and its account."""
+
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}"
@@ -46,6 +54,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         body = self.server.body(question["id"])
+        self.server.asked.append(self.path)
+        self.server.accounts.append(self.headers["Authorization"])
         self.send_response(self.server.status)
         self.send_header("Content-Length", str(self.server.declared or len(body)))
         self.end_headers()
@@ -224,3 +234,30 @@ def test_a_url_that_is_none_is_an_outage() -> None:
     for url in ("nowhere", "http://[::1", "ftp://127.0.0.1", "http://127.0.0.1:99999"):
         with pytest.raises(RpcUnreachable):
             HttpRpc(url, timeout_s=1.0).request("eth_chainId", [])
+
+
+def test_what_the_environment_says_holds_and_is_looked_up_once(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A proxy, an account of .netrc and a file of certificates."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine node.invalid login ann password secret\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    monkeypatch.setenv("http_proxy", gateway.url)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path))
+    looked, look_up = list[str](), requests.sessions.get_environ_proxies
+
+    def counted(url: str, no_proxy: str | None = None) -> dict[str, str]:
+        looked.append(url)
+        return look_up(url, no_proxy=no_proxy)
+
+    monkeypatch.setattr(requests.sessions, "get_environ_proxies", counted)
+    gateway.answers("0x7")
+    rpc = HttpRpc("http://node.invalid:8545/key")
+    assert [rpc.request("eth_blockNumber", []) for _ in range(3)] == ["0x7"] * 3
+    assert gateway.asked == ["http://node.invalid:8545/key"] * 3, "asked of the proxy"
+    assert gateway.accounts == [_basic_auth_str("ann", "secret")] * 3
+    assert rpc._session().verify == str(tmp_path)
+    assert len(looked) == 1
