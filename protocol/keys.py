@@ -38,8 +38,8 @@ class Keys:
 
     bindings: Mapping[Address, Binding] = field(default_factory=dict)
     nonces: Mapping[Address, int] = field(default_factory=dict)
-    allowances: Mapping[Address, Wei] = field(default_factory=dict)
-    """What bound operators may still put into jobs (the Vault keeps it)."""
+    allowances: Mapping[tuple[Address, Address], Wei] = field(default_factory=dict)
+    """What bound operators may still put into jobs, by owner and operator (the Vault keeps it)."""
 
     def owner_of(self, account: Address, now: Seconds) -> Address:
         """Who may stake, unbond and claim for the account."""
@@ -71,15 +71,20 @@ class Keys:
     def allowed(self, owner: Address, operator: Address, amount: Wei, now: Seconds) -> Keys:
         """Refused: NotOwner."""
         require(self.owner_of(operator, now) == owner, "NotOwner")
-        return replace(self, allowances={**self.allowances, operator: amount})
+        return replace(self, allowances={**self.allowances, (owner, operator): amount})
+
+    def allowance(self, operator: Address, now: Seconds) -> Wei:
+        """What its present owner has allowed, and is left of it."""
+        return self.allowances.get((self.owner_of(operator, now), operator), Wei(0))
 
     def spent(self, account: Address, amount: Wei, now: Seconds) -> Keys:
         """After the account has put `amount` into a job. Refused: BeyondAllowance."""
-        if amount == 0 or self.owner_of(account, now) == account:
+        owner = self.owner_of(account, now)
+        if amount == 0 or owner == account:
             return self
-        left = self.allowances.get(account, Wei(0))
+        left = self.allowance(account, now)
         require(amount <= left, "BeyondAllowance")
-        return replace(self, allowances={**self.allowances, account: Wei(left - amount)})
+        return replace(self, allowances={**self.allowances, (owner, account): Wei(left - amount)})
 
     def revoked(self, operator: Address) -> Keys:
         """No consent of the operator's so far counts any more."""

@@ -38,7 +38,7 @@ MAX_SLOTS = 4_096
 MAX_LOOPS = 8
 """Of a kind of claim."""
 MAX_LINKS = 16
-MAX_ABSENCE = 256
+MAX_ABSENCE = 128
 """Rounds that a shard's own state outlives without a task (rule 4.4)."""
 GRACE_MOVES = 18
 """The most moves of a game (rule 6.6): as long as they take, what is in dispute holds a round up (4.3.3)."""

@@ -47,6 +47,7 @@ interface Vm {
     function setNonce(address account, uint64 nonce) external;
     function computeCreateAddress(address deployer, uint256 nonce) external pure returns (address);
     function pauseGasMetering() external;
+    function cool(address target) external;
     function snapshotState() external returns (uint256);
     function revertToState(uint256 id) external returns (bool);
     function snapshotGasLastCall(string calldata name) external returns (uint256);

@@ -134,7 +134,7 @@ class Job:
     def input_of(self, claim):
         """The state that a claim must start from (4.4)."""
         r, order, kind, state = claim.round, claim.order, claim.kind, []
-        rounds = range(r - 1, max(r - 257, -1), -1)
+        rounds = range(r - 1, max(r - 129, -1), -1)
         past = (self.stood((kind, earlier, claim.shard), order) for earlier in rounds)
         latest = next((before for before in past if before is not None), None)
         genesis = self.genesis[kind]

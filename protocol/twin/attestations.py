@@ -64,7 +64,8 @@ def commit_vote(market: MarketState, event: CommitVote, by: Address, now: Moment
     ballot = ballot_of(state, by)
     require(ballot.state == BallotState.DRAWN and not ballot.gone, "AlreadyVoted")
     if event.commitment == ABSTAIN:
-        market = market.with_funds(market.funds.unlock(by, Role.VERIFIER, job.terms.verifier_stake))
+        stake, client = job.terms.verifier_stake, job.terms.client
+        market = market.with_funds(market.funds.unlock(by, Role.VERIFIER, stake, client))
         return market.with_claim(claim_id, state.with_ballot(replace(ballot, gone=True)))
     sealed = replace(ballot, state=BallotState.COMMITTED, word=event.commitment)
     return market.with_claim(claim_id, state.with_ballot(sealed))
@@ -133,8 +134,9 @@ def _fined(
 ) -> tuple[Funds, ClaimState]:
     """missPenalty of each of these seats' stakes is burnt, the rest free."""
     for ballot in ballots:
-        funds = funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
-        funds = funds.fined(ballot.verifier, Role.VERIFIER, terms.miss_penalty)
+        account, client = ballot.verifier, terms.client
+        funds = funds.unlock(account, Role.VERIFIER, terms.verifier_stake, client)
+        funds = funds.fined(account, Role.VERIFIER, terms.miss_penalty, client)
         state = state.with_ballot(replace(ballot, gone=True))
     return funds, state
 
@@ -158,9 +160,9 @@ def _seated(
     for account in islice(line(weights, seed, market.deployment.keccak), tries):
         if left == 0:
             break
-        if account in others or funds.unlocked(account, Role.VERIFIER) < terms.verifier_stake:
+        if account in others or funds.room(account, Role.VERIFIER, terms.client) < terms.verifier_stake:
             continue
-        funds = funds.lock(account, Role.VERIFIER, terms.verifier_stake)
+        funds = funds.lock(account, Role.VERIFIER, terms.verifier_stake, terms.client)
         state = state.with_ballot(Ballot(account, BallotState.DRAWN, ZERO_DIGEST))
         left -= 1
     return market.with_funds(funds).with_claim(claim_id, state)

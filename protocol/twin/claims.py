@@ -39,7 +39,8 @@ def commit(market: MarketState, event: Commit, by: Address, now: Moment) -> Mark
     """Commit a task or an outer claim.
 
     Refused: NoSuchJob, BadSegments, PlaceTaken, NotHolder, WrongInput, NoSuchShard, JobEnded, WrongRound,
-    PipelineFull, TooLate, RoundIncomplete, NotDue, OuterReserved, InsufficientStake.
+    PipelineFull, TooLate, RoundIncomplete, NotDue, OuterReserved, InsufficientStake,
+    BeyondCap.
     """
     given = event.claim
     job = market.job(given.job_id)
@@ -75,7 +76,7 @@ def commit(market: MarketState, event: Commit, by: Address, now: Moment) -> Mark
         valid=0,
         seed=ZERO_DIGEST,
     )
-    market = market.with_funds(market.funds.lock(by, Role.SOLVER, terms.solver_stake))
+    market = market.with_funds(market.funds.lock(by, Role.SOLVER, terms.solver_stake, terms.client))
     market = market.with_claim(claim_id, ClaimState(claim, status))
     market = replace(market, places={**market.places, place: claim_id})
     if task:
@@ -97,7 +98,7 @@ def settle(market: MarketState, event: Settle, by: Address, now: Moment) -> Mark
     require(now.time > state.window_end(terms), "NotDue")
     require(market.stands(state), "NotStanding")
     _check_order(market, job, claim)
-    funds = market.funds.unlock(claim.claimant, Role.SOLVER, terms.solver_stake)
+    funds = market.funds.unlock(claim.claimant, Role.SOLVER, terms.solver_stake, terms.client)
     funds = unlock_votes(funds, state, terms)
     funds = funds.moved(escrow(claim.job_id), free(claim.claimant), claim.price)
     for ballot in state.seats():
@@ -116,7 +117,7 @@ def unlock_votes(funds: Funds, state: ClaimState, terms: Terms) -> Funds:
     """Free the stakes of all seats that have not ended."""
     for ballot in state.seats():
         if not ballot.gone:
-            funds = funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
+            funds = funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake, terms.client)
     return funds
 
 

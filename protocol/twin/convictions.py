@@ -38,9 +38,10 @@ def convicted(
     claim, job = state.claim, market.jobs[state.claim.job_id]
     left_out = market.left_out(state)
     wasted = Wei(0) if left_out else _wasted(market, claim)
-    if claim.kind == Kind.TASK and job.shards[claim.shard].solver == claim.claimant:
-        market = reopened(market, claim.job_id, claim.shard, now.time)
     funds, taken = _slash_all(market.funds, state, segment, job.terms)
+    if claim.kind == Kind.TASK and job.shards[claim.shard].solver == claim.claimant:
+        market = reopened(market.with_funds(funds), claim.job_id, claim.shard, now.time)
+        funds = market.funds
     verdict = conviction(taken, wasted)
     fallen = state.with_status(phase=Phase.CONVICTED)
     funds = funds.burnt(SEIZED, verdict.burnt)
@@ -63,8 +64,9 @@ def convicted_ballot(
     state = market.claims[claim_id]
     terms = market.jobs[state.claim.job_id].terms
     state = state.with_ballot(replace(ballot, gone=True))
-    funds = market.funds.unlock(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
-    funds, taken = funds.slash(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
+    account, stake = ballot.verifier, terms.verifier_stake
+    funds = market.funds.unlock(account, Role.VERIFIER, stake, terms.client)
+    funds, taken = funds.slash(account, Role.VERIFIER, stake, terms.client)
     split = convicted_vote(taken)
     funds = funds.burnt(SEIZED, split.burnt).moved(SEIZED, free(challenger), split.paid)
     return market.with_funds(funds).with_claim(claim_id, state)
@@ -81,7 +83,7 @@ def void(market: MarketState, event: Void, by: Address, now: Moment) -> MarketSt
     require(not market.stands(state), "NotStale")
     require(not market.liable(state) or state.status.open_games == 0, "GamesOpen")
     terms = market.jobs[claim.job_id].terms
-    funds = market.funds.unlock(claim.claimant, Role.SOLVER, terms.solver_stake)
+    funds = market.funds.unlock(claim.claimant, Role.SOLVER, terms.solver_stake, terms.client)
     funds = unlock_votes(funds, state, terms)
     market = market.with_funds(funds).with_claim(claim_id, state.with_status(phase=Phase.VOID))
     overtaker = _overtaker(market, state)
@@ -91,13 +93,14 @@ def void(market: MarketState, event: Void, by: Address, now: Moment) -> MarketSt
 def _slash_all(funds: Funds, state: ClaimState, segment: int, terms: Terms) -> tuple[Funds, list[Wei]]:
     """Free every lock that the claim and its votes hold, then take from claimant and guilty voters."""
     claimant = state.claim.claimant
-    funds = funds.unlock(claimant, Role.SOLVER, terms.solver_stake)
+    client, stake = terms.client, terms.verifier_stake
+    funds = funds.unlock(claimant, Role.SOLVER, terms.solver_stake, client)
     funds = unlock_votes(funds, state, terms)
-    funds, from_claimant = funds.slash(claimant, Role.SOLVER, terms.solver_stake)
+    funds, from_claimant = funds.slash(claimant, Role.SOLVER, terms.solver_stake, client)
     taken = [from_claimant]
     for ballot in state.seats():
         if ballot.valid and _guilty(state, ballot.verifier, segment, terms):
-            funds, from_voter = funds.slash(ballot.verifier, Role.VERIFIER, terms.verifier_stake)
+            funds, from_voter = funds.slash(ballot.verifier, Role.VERIFIER, stake, client)
             taken.append(from_voter)
     return funds, taken
 

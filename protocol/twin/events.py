@@ -96,6 +96,26 @@ class Allow:
 
 
 @dataclass(frozen=True)
+class Cap:
+    """Owner: what the account may lock in a role, in all and for all clients without a name."""
+
+    account: Address
+    role: Role
+    all: Wei
+    others: Wei
+
+
+@dataclass(frozen=True)
+class CapClient:
+    """Owner: what it may lock for one client, which has a name from now on."""
+
+    account: Address
+    role: Role
+    client: Address
+    most: Wei
+
+
+@dataclass(frozen=True)
 class RevokeConsents:
     """The caller's own consents count no more."""
 
@@ -345,6 +365,8 @@ Event = (
     | Bind
     | Unbind
     | Allow
+    | Cap
+    | CapClient
     | RevokeConsents
     | SetPaused
     | HandOver

@@ -23,7 +23,7 @@ from assay.protocol.twin.clock import Job, Shard
 from assay.protocol.twin.events import Close, Expire, Halt, Post, Register, Release, TakeShard, TopUp
 from assay.protocol.twin.ledger import escrow, free
 from assay.protocol.twin.market_state import MarketState, Moment
-from assay.protocol.types import ZERO_ADDRESS, Address, JobId, Kind, Phase, Role, Seconds, Wei
+from assay.protocol.types import ZERO_ADDRESS, Address, JobId, Kind, Phase, Role, Seconds, Terms, Wei
 
 
 def post(market: MarketState, event: Post, by: Address, now: Moment) -> MarketState:
@@ -102,14 +102,14 @@ def take_shard(market: MarketState, event: TakeShard, by: Address, now: Moment) 
     shard = job.shards[event.shard]
     require(shard.solver == ZERO_ADDRESS, "ShardTaken")
     needed = job.terms.solver_stake + job.terms.miss_penalty
-    require(market.funds.unlocked(by, Role.SOLVER) >= needed, "InsufficientStake")
+    require(market.funds.room(by, Role.SOLVER, job.terms.client) >= needed, "InsufficientStake")
     market.guardian.require_open(Business.SHARDS)
     require(not job.halted and job.begun, "JobEnded")
     price = shard_price(job.terms, shard.opened_at, now.time)
     taken = replace(shard, solver=by, price=price, since=now.time)
     changed = replace(job.with_shard(event.shard, taken), last_shard_claim=now.time)
-    market = market.with_funds(market.funds.lock(by, Role.SOLVER, job.terms.miss_penalty))
-    return market.with_job(event.job_id, changed)
+    funds = market.funds.lock(by, Role.SOLVER, job.terms.miss_penalty, job.terms.client)
+    return market.with_funds(funds).with_job(event.job_id, changed)
 
 
 def release(market: MarketState, event: Release, by: Address, now: Moment) -> MarketState:
@@ -118,7 +118,7 @@ def release(market: MarketState, event: Release, by: Address, now: Moment) -> Ma
     require(_solver(job, event.shard) == by, "NotHolder")
     owed = _owed(market, event.job_id, event.shard, now)
     market = reopened(market, event.job_id, event.shard, now.time)
-    return _penalised(market, by, job.terms.miss_penalty) if owed else market
+    return _penalised(market, by, job.terms) if owed else market
 
 
 def expire(market: MarketState, event: Expire, by: Address, now: Moment) -> MarketState:
@@ -129,14 +129,14 @@ def expire(market: MarketState, event: Expire, by: Address, now: Moment) -> Mark
     late = now.time > market.deadline(event.job_id, event.shard, now.time)
     require(_owed(market, event.job_id, event.shard, now) and late, "NotDue")
     market = reopened(market, event.job_id, event.shard, now.time)
-    return _penalised(market, solver, job.terms.miss_penalty)
+    return _penalised(market, solver, job.terms)
 
 
 def reopened(market: MarketState, job_id: JobId, shard: int, now: Seconds) -> MarketState:
     """The shard is nobody's from now on; what its holder had locked for it is free."""
     job = market.jobs[job_id]
-    funds = market.funds.unlock(job.shards[shard].solver, Role.SOLVER, job.terms.miss_penalty)
-    market = market.with_funds(funds)
+    solver, terms = job.shards[shard].solver, job.terms
+    market = market.with_funds(market.funds.unlock(solver, Role.SOLVER, terms.miss_penalty, terms.client))
     return market.with_job(job_id, market.jobs[job_id].with_shard(shard, Shard(now)))
 
 
@@ -152,5 +152,5 @@ def _owed(market: MarketState, job_id: JobId, shard: int, now: Moment) -> bool:
     return running and not waits and market.current(job_id, Kind.TASK, job.round, shard) is None
 
 
-def _penalised(market: MarketState, solver: Address, penalty: Wei) -> MarketState:
-    return market.with_funds(market.funds.fined(solver, Role.SOLVER, penalty))
+def _penalised(market: MarketState, solver: Address, terms: Terms) -> MarketState:
+    return market.with_funds(market.funds.fined(solver, Role.SOLVER, terms.miss_penalty, terms.client))

@@ -30,7 +30,7 @@ from assay.protocol.twin import events as e
 from assay.protocol.twin.ledger import free, wallet
 from assay.protocol.twin.market_state import Deployment, MarketState, Moment, new_market_state
 from assay.protocol.twin.weights import Weights
-from assay.protocol.types import ZERO_DIGEST, Address, Role, Wei
+from assay.protocol.types import ZERO_ADDRESS, ZERO_DIGEST, Address, Role, Wei
 
 __all__ = ["Deployment", "MarketState", "Moment", "Refused", "new_market_state", "transition"]
 
@@ -121,6 +121,19 @@ def _allow(market: MarketState, event: e.Allow, by: Address, now: Moment) -> Mar
     return replace(market, keys=market.keys.allowed(by, event.operator, event.amount, now.time))
 
 
+def _cap(market: MarketState, event: e.Cap, by: Address, now: Moment) -> MarketState:
+    _require_owner(market, event.account, by, now)
+    caps = market.funds.caps(event.account, event.role).capped(by, event.all, event.others)
+    return market.with_funds(market.funds.capped(event.account, event.role, caps))
+
+
+def _cap_client(market: MarketState, event: e.CapClient, by: Address, now: Moment) -> MarketState:
+    _require_owner(market, event.account, by, now)
+    require(event.client != ZERO_ADDRESS, "NoClient")
+    caps = market.funds.caps(event.account, event.role).naming(by, event.client, event.most)
+    return market.with_funds(market.funds.capped(event.account, event.role, caps))
+
+
 def _revoke_consents(market: MarketState, event: e.RevokeConsents, by: Address, now: Moment) -> MarketState:
     return replace(market, keys=market.keys.revoked(by))
 
@@ -144,6 +157,8 @@ _RULES: dict[type, Rule] = {
     e.Bind: _bind,
     e.Unbind: _unbind,
     e.Allow: _allow,
+    e.Cap: _cap,
+    e.CapClient: _cap_client,
     e.RevokeConsents: _revoke_consents,
     e.SetPaused: _set_paused,
     e.HandOver: _hand_over,

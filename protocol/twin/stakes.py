@@ -1,17 +1,19 @@
 """Stakes: locks, unbonding and slashing (the Stakes contract's pure twin; draws: ``protocol.twin.weights``).
 
 Contract: amounts live in the ledger alone (buckets STAKE and UNBONDING); this module adds what is locked,
-who asked for what back, and in which order accounts first staked as verifiers. A slash never fails: it takes
-unlocked active stake first, then stake that is unbonding, shared by all requests in proportion.
+within which caps (``protocol.twin.caps``), who asked for what back, and in which order accounts first staked
+as verifiers. A slash never fails: it takes unlocked active stake first, then stake that is unbonding, shared
+by all requests in proportion.
 Amounts are below 2^96.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from assay.protocol.refusal import require
+from assay.protocol.twin.caps import UNCAPPED, Caps, Tenure
 from assay.protocol.twin.ledger import NOTHING, Bucket, Entry, Ledger, active_stake, free, unbonding_stake
 from assay.protocol.types import Address, Role, Seconds, Wei
 
@@ -33,6 +35,7 @@ class Account:
     shares: int = 0
     nonce: int = 0
     requests: tuple[UnbondRequest, ...] = ()
+    caps: Caps = UNCAPPED
 
 
 _NOBODY = Account()
@@ -66,6 +69,16 @@ class Funds:
     def unlocked(self, account: Address, role: Role) -> Wei:
         """Stake that may be locked or unbonded."""
         return Wei(self.active(account, role) - self.locked(account, role))
+
+    def room(self, account: Address, role: Role, client: Address) -> Wei:
+        """Stake that may be locked for the client's jobs: unlocked, and within the owner's caps."""
+        entry, unlocked = self._account(account, role), self.unlocked(account, role)
+        tenure = entry.caps.tenure
+        return unlocked if tenure is None else min(unlocked, tenure.room(client, entry.locked))
+
+    def caps(self, account: Address, role: Role) -> Caps:
+        """What its owners have said that it may lock."""
+        return self._account(account, role).caps
 
     def request(self, account: Address, role: Role, index: int) -> tuple[Wei, Seconds]:
         """What a request is worth now, and when it is due. Raises Refused(NoSuchRequest)."""
@@ -109,22 +122,31 @@ class Funds:
         funds = self.moved(unbonding_stake(account, role), free(to), worth)
         return funds._with(account, role, replace(entry, shares=left, requests=requests))
 
-    # -- the market's moves
+    def capped(self, account: Address, role: Role, caps: Caps) -> Funds:
+        """With other caps."""
+        return self._with(account, role, replace(self._account(account, role), caps=caps))
 
-    def lock(self, account: Address, role: Role, amount: Wei) -> Funds:
-        """Raises Refused(InsufficientStake)."""
+    # -- the market's moves, each for a job of `client`
+
+    def lock(self, account: Address, role: Role, amount: Wei, client: Address) -> Funds:
+        """Raises Refused(InsufficientStake, BeyondCap)."""
         self._require_unlocked(account, role, amount)
+        require(amount <= self.room(account, role, client), "BeyondCap")
         entry = self._account(account, role)
-        return self._with(account, role, replace(entry, locked=Wei(entry.locked + amount)))
+        caps = _counted(entry.caps, lambda tenure: tenure.using(client, amount))
+        return self._with(account, role, replace(entry, locked=Wei(entry.locked + amount), caps=caps))
 
-    def unlock(self, account: Address, role: Role, amount: Wei) -> Funds:
+    def unlock(self, account: Address, role: Role, amount: Wei, client: Address) -> Funds:
         """Undo a lock. INVARIANT: nothing is unlocked twice."""
         entry = self._account(account, role)
         if amount > entry.locked:
             raise AssertionError(f"{account} has {entry.locked} locked, not {amount}")
-        return self._with(account, role, replace(entry, locked=Wei(entry.locked - amount)))
+        caps = _counted(entry.caps, lambda tenure: tenure.given_back(client, amount))
+        return self._with(account, role, replace(entry, locked=Wei(entry.locked - amount), caps=caps))
 
-    def slash(self, account: Address, role: Role, asked: Wei, to: Entry = SEIZED) -> tuple[Funds, Wei]:
+    def slash(
+        self, account: Address, role: Role, asked: Wei, client: Address, to: Entry = SEIZED
+    ) -> tuple[Funds, Wei]:
         """Take min(asked, unlocked + unbonding) into `to`; also how much that was. Never refuses."""
         at_once = Wei(min(asked, self.unlocked(account, role)))
         funds = self.moved(active_stake(account, role), to, at_once)
@@ -133,11 +155,13 @@ class Funds:
         if late > 0 and funds.unbonding(account, role) == 0:
             entry = self._account(account, role)
             funds = funds._with(account, role, replace(entry, shares=0, nonce=entry.nonce + 1))
-        return funds, Wei(at_once + late)
+        taken, entry = Wei(at_once + late), funds._account(account, role)
+        caps = _counted(entry.caps, lambda tenure: tenure.losing(client, taken))
+        return funds._with(account, role, replace(entry, caps=caps)), taken
 
-    def fined(self, account: Address, role: Role, asked: Wei) -> Funds:
+    def fined(self, account: Address, role: Role, asked: Wei, client: Address) -> Funds:
         """Slash, and burn all of it."""
-        funds, taken = self.slash(account, role, asked)
+        funds, taken = self.slash(account, role, asked, client)
         return funds.burnt(SEIZED, taken)
 
     def moved(self, source: Entry, target: Entry, amount: Wei) -> Funds:
@@ -163,3 +187,8 @@ class Funds:
         if request.nonce != entry.nonce or entry.shares == 0:
             return Wei(0)
         return Wei(request.shares * self.unbonding(account, role) // entry.shares)
+
+
+def _counted(caps: Caps, change: Callable[[Tenure], Tenure]) -> Caps:
+    """After something that counts under the caps in force, if there are any."""
+    return caps if caps.tenure is None else caps.with_tenure(change(caps.tenure))

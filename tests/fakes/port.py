@@ -147,7 +147,7 @@ class FakeMarket:
         return StakeView(*(ask(account, role) for ask in (funds.active, funds.locked, funds.unbonding)))
 
     def room(self, account: Address, role: Role, client: Address) -> Wei:
-        return self.market_state.rules.funds.unlocked(account, role)
+        return self.market_state.rules.funds.room(account, role, client)
 
     def classes(self) -> dict[bytes, Conditions]:
         return dict(self.market_state.rules.classes)

@@ -25,7 +25,7 @@ from assay.protocol.types import Address, Role, Seconds, Wei
 from tests.property.markets import TERMS
 
 AMOUNTS = st.integers(0, 2**96).map(Wei)
-ALICE, BOB = Address("0x" + "a" * 40), Address("0x" + "b" * 40)
+ALICE, BOB, CLIENT = (Address("0x" + digit * 40) for digit in "abc")
 
 
 @given(st.lists(AMOUNTS, max_size=17), AMOUNTS)
@@ -98,11 +98,11 @@ def test_slashes_and_unbonding_conserve_and_never_gain(data: st.DataObject) -> N
             amount = Wei(data.draw(st.integers(1, funds.unlocked(ALICE, role))))
             funds = funds.start_unbond(ALICE, role, amount, now, Seconds(50))
         elif choice == "lock":
-            funds = funds.lock(ALICE, role, Wei(funds.unlocked(ALICE, role) // 2))
+            funds = funds.lock(ALICE, role, Wei(funds.unlocked(ALICE, role) // 2), CLIENT)
         elif choice == "slash":
             asked = Wei(data.draw(st.integers(0, 10**6)))
             there = funds.unlocked(ALICE, role) + funds.unbonding(ALICE, role)
-            funds, taken = funds.slash(ALICE, role, asked)
+            funds, taken = funds.slash(ALICE, role, asked, CLIENT)
             assert taken == min(asked, there)
             slashed += taken
         else:

@@ -66,6 +66,8 @@ _PLAIN = {
     events.Subscribe: ("Stakes", "subscribe"),
     events.Unbind: ("Keys", "unbind"),
     events.Allow: ("Vault", "allow"),
+    events.Cap: ("Stakes", "cap"),
+    events.CapClient: ("Stakes", "capClient"),
     events.RevokeConsents: ("Keys", "revokeConsents"),
     events.SetPaused: ("Guardian", "setPaused"),
     events.HandOver: ("Guardian", "handOver"),

@@ -488,6 +488,7 @@ class Player:
                 (e.Bind(operator, expiry, consent), by),
                 (e.SetPaused(rng.choice(list(Business)), True), rng.choice([pauser, pauser, by])),
                 (e.HandOver(rng.choice([pauser, ZERO_ADDRESS])), rng.choice([pauser, by])),
+                *self._caps(by, rng.choice(list(Role)), by),
             ]
         operator, role = rng.choice(owned), rng.choice(list(Role))
         owner = rng.choice([market_state.keys.owner_of(operator, self.twin.time), by])
@@ -498,11 +499,22 @@ class Player:
             *[(e.Unbind(operator), owner)] * 2,
             (e.RevokeConsents(), operator),
             (e.Allow(operator, Wei(rng.choice([0, 1000, 10**6]))), owner),
+            *self._caps(operator, role, owner),
             (e.Stake(role, Wei(300), operator), owner),
             (e.StartUnbond(role, Wei(50), operator), owner),
             (e.Subscribe(rng.choice(list(self.twin.market_state.classes)), operator), owner),
             (e.FinishUnbond(role, index, operator), owner),
             (e.Withdraw(by, Wei(held // 2), operator), owner),
+        ]
+
+    def _caps(self, account: Address, role: Role, owner: Address) -> list[Doing]:
+        """Caps about as high as what there is to lock, by the account's owner or somebody."""
+        rng, most = self.rng, [0, 40, 400, 1_500, 5_000]
+        whom = rng.choice([*PLAYERS, *(job.terms.client for job in self.twin.market_state.jobs.values())])
+        client = rng.choice([whom, whom, whom, ZERO_ADDRESS])
+        return [
+            (e.Cap(account, role, Wei(rng.choice(most)), Wei(rng.choice(most))), owner),
+            (e.CapClient(account, role, client, Wei(rng.choice(most))), owner),
         ]
 
     def job_events(self) -> list[Doing]:

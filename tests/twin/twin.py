@@ -25,7 +25,17 @@ from assay.protocol.twin import events
 from assay.protocol.twin.ledger import Bucket, demand_bond
 from assay.protocol.twin.lifecycle import Refused, transition
 from assay.protocol.twin.market_state import Deployment, MarketState, Moment, new_market_state
-from assay.protocol.types import ZERO_DIGEST, Address, ClaimStatus, Kind, Progress, Role, Seconds, Vote
+from assay.protocol.types import (
+    ZERO_ADDRESS,
+    ZERO_DIGEST,
+    Address,
+    ClaimStatus,
+    Kind,
+    Progress,
+    Role,
+    Seconds,
+    Vote,
+)
 from tests.fakes.classes import WIDE
 from tests.twin.deployed import (
     ACCOUNTS,
@@ -121,7 +131,7 @@ class Twin:
                 answer = unpack(type(expected), answer)
             elif question[1] == "votes":
                 answer = [unpack(Vote, vote) for vote in answer]
-            elif question[1] == "holder":
+            elif question[1] in ("holder", "caps"):
                 answer = tuple(answer.values())
             assert answer == expected, self._differ(str(question), expected, answer)
 
@@ -200,6 +210,8 @@ class Twin:
             owner = self.market_state.keys.owner_of(account, self.time)
             yield ("Keys", "ownerOf", (account,)), owner
             yield ("Keys", "nonces", (account,)), self.market_state.keys.nonce(account)
+            yield ("Vault", "allowance", (account,)), self.market_state.keys.allowance(account, self.time)
+        yield from self._caps()
         for account in ACCOUNTS[1:]:
             agreed = self.market_state.subscriptions.get(account, ZERO_DIGEST)
             yield ("Stakes", "classOf", (account,)), agreed
@@ -219,6 +231,22 @@ class Twin:
         yield ("Token", "totalSupply", ()), ledger.supply - ledger.burnt + ledger.undestroyed
         vault = self.deployed.contracts["Vault"].address
         yield ("Token", "balanceOf", (vault,)), held + ledger.undestroyed
+
+    def _caps(self) -> Iterator[tuple[Question, Any]]:
+        """Of accounts that were ever capped: for all who have a job or a name, and for others."""
+        clients = {job.terms.client for job in self.market_state.jobs.values()} | {ZERO_ADDRESS}
+        funds = self.market_state.funds
+        for (account, role), entry in funds.accounts.items():
+            if not entry.caps.tenures:
+                continue
+            tenure = entry.caps.tenure
+            for client in sorted(clients | set(tenure.named if tenure else ())):
+                if tenure is None:
+                    said: tuple[Any, ...] = (False, 0, 0, 0, 0)
+                else:
+                    said = (True, tenure.all, tenure.lost, tenure.most(client), tenure.used_by(client))
+                yield ("Stakes", "caps", (account, role, client)), said
+                yield ("Stakes", "room", (account, role, client)), funds.room(account, role, client)
 
     def _balance(self, bucket: Bucket, key: Any) -> int:
         return self.market_state.funds.ledger.balance((bucket, key))

@@ -42,9 +42,9 @@ interface IStakes is IBatch {
     function subscribeFor(address account, bytes32 class) external;
     /// @notice Cap what the account may lock in a role from now on, by its owner: `all` in all, `others` of it for all clients
     /// together that have no cap of their own. What is taken from it stays counted. No cap until the first call; what was
-    /// locked by then counts in `all` alone.
+    /// locked by then counts in `all` alone. Where another than the last owner calls, all caps begin anew with its own.
     function cap(address account, Role role, uint128 all, uint120 others) external;
-    /// @notice Give a client a cap of its own, beside `others`; by the owner.
+    /// @notice Give a client a cap of its own, beside `others`; by the owner, to whose caps it belongs.
     function capClient(address account, Role role, address client, uint120 most) external;
     /// @notice Announce where the caller serves its blocks ("http://host:port").
     function setEndpoint(string calldata url) external;

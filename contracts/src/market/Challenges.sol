@@ -38,8 +38,9 @@ contract Challenges is Findings, Batch {
         uint256 leaves;
     }
 
-    /// @dev Rounds that a shard's own state outlives without a task; so that no proof needs more look-ups than these.
-    uint32 private constant MAX_ABSENCE = 256;
+    /// @dev Rounds that a shard's own state outlives without a task; so that no proof needs more look-ups than these, of 10,000
+    /// gas each at most.
+    uint32 private constant MAX_ABSENCE = 128;
 
     IVault public immutable VAULT;
     address public immutable JOBS;

@@ -22,7 +22,7 @@ contract Stakes is Batch, Caps, Draws {
         uint96 active;
         uint96 locked;
         uint32 nonce; // of the unbonding pool: shares of an earlier nonce are worth nothing
-        bool capped; // by its owner: what it locks is counted (Caps)
+        uint32 tenure; // of its owner's caps (Caps); 0: what it locks is not counted
     }
 
     /// @dev Stake on its way out, owned by shares, so that one subtraction slashes every request of the account.
@@ -42,8 +42,8 @@ contract Stakes is Batch, Caps, Draws {
     uint256 private constant TRIES = 4;
     /// @dev The one entry of STAKE, and of UNBONDING, in the Vault: whose how much of it is, is kept here alone.
     bytes32 private constant ALL = 0;
-    /// @dev Where in an Account's slot `capped` begins.
-    uint256 private constant CAPPED = 224;
+    /// @dev Where in an Account's slot `tenure` begins.
+    uint256 private constant TENURE = 224;
 
     IVault public immutable VAULT;
     address public immutable TASKS;
@@ -158,8 +158,7 @@ contract Stakes is Batch, Caps, Draws {
     }
 
     function cap(address account, Role role, uint128 all, uint120 others) external onlyOwnerOf(account) {
-        accounts[account][role].capped = true;
-        _setTotal(account, role, all, others);
+        accounts[account][role].tenure = _setTotal(account, role, all, others);
         emit Capped(account, role, all, others);
     }
 
@@ -264,10 +263,10 @@ contract Stakes is Batch, Caps, Draws {
     function room(address account, Role role, address client) external view returns (uint256 amount) {
         uint256 word = _wordOf(_entry(account, role));
         amount = _unlocked(word);
-        if (word >> CAPPED != 0) {
+        if (word >> TENURE != 0) {
             // What is locked, 96 bits of the word.
             // forge-lint: disable-next-line(unsafe-typecast)
-            amount = _min(amount, _capRoom(account, role, client, uint96(word >> 96)));
+            amount = _min(amount, _capRoom(account, role, word >> TENURE, client, uint96(word >> 96)));
         }
     }
 
@@ -276,8 +275,9 @@ contract Stakes is Batch, Caps, Draws {
         view
         returns (bool capped, uint256 all, uint256 lost, uint256 most, uint256 used)
     {
-        (all, lost, most, used) = _capsOf(account, role, client);
-        return (accounts[account][role].capped, all, lost, most, used);
+        uint256 tenure = accounts[account][role].tenure;
+        (all, lost, most, used) = _capsOf(account, role, tenure, client);
+        return (tenure != 0, all, lost, most, used);
     }
 
     function unbonding(address account, Role role) external view returns (uint256) {
@@ -362,11 +362,11 @@ contract Stakes is Batch, Caps, Draws {
         uint256 word = _wordOf(entry);
         free = _unlocked(word);
         if (free < amount) return free;
-        if (word >> CAPPED != 0) {
+        if (word >> TENURE != 0) {
             // forge-lint: disable-next-line(unsafe-typecast)
-            free = _capRoom(account, role, client, uint96(word >> 96));
+            free = _capRoom(account, role, word >> TENURE, client, uint96(word >> 96));
             if (free < amount) return free;
-            _use(account, role, client, amount);
+            _use(account, role, word >> TENURE, client, amount);
         }
         assembly ("memory-safe") {
             sstore(entry.slot, add(word, shl(96, amount)))
@@ -380,7 +380,7 @@ contract Stakes is Batch, Caps, Draws {
         // forge-lint: disable-next-line(unsafe-typecast)
         uint256 locked_ = uint96(word >> 96);
         if (locked_ < amount) revert Underlocked(account, role, amount, locked_);
-        if (word >> CAPPED != 0) _giveBack(account, role, client, amount);
+        if (word >> TENURE != 0) _giveBack(account, role, word >> TENURE, client, amount);
         assembly ("memory-safe") {
             sstore(entry.slot, sub(word, shl(96, amount)))
         }
@@ -390,7 +390,7 @@ contract Stakes is Batch, Caps, Draws {
     function _take(address account, Role role, uint256 amount, address client) private {
         Account storage entry = accounts[account][role];
         _lower(entry, account, role, amount);
-        if (entry.capped) _lose(account, role, client, amount);
+        if (entry.tenure != 0) _lose(account, role, entry.tenure, client, amount);
         emit Slashed(account, role, amount, amount);
     }
 
@@ -405,7 +405,7 @@ contract Stakes is Batch, Caps, Draws {
         if (fromActive > 0) _lower(entry, account, role, fromActive);
         taken = fromActive;
         if (fromActive < asked) taken += _slashPool(entry, account, role, asked - fromActive);
-        if (entry.capped) _lose(account, role, client, taken);
+        if (entry.tenure != 0) _lose(account, role, entry.tenure, client, taken);
         emit Slashed(account, role, asked, taken);
     }
 

@@ -29,8 +29,9 @@ contract Vault is IVault, ReentrancyGuardTransient {
     /// the first burn costs no more than any other.
     uint128 public burnt;
     uint128 private _undestroyed = 1;
-    /// @notice What a bound operator may still put into jobs of its free balance.
-    mapping(address operator => uint256) public allowance;
+    /// @dev What a bound operator may still put into jobs of its free balance: each owner's own word, so that what somebody
+    /// else has allowed before who owned the operator, itself for one, counts for nothing.
+    mapping(address owner => mapping(address operator => uint256)) private allowances;
 
     constructor(
         IERC20 token,
@@ -86,7 +87,7 @@ contract Vault is IVault, ReentrancyGuardTransient {
     function allow(address operator, uint256 amount) external {
         address owner = KEYS.ownerOf(operator);
         if (owner != msg.sender) revert NotOwner(owner);
-        allowance[operator] = amount;
+        allowances[owner][operator] = amount;
         emit Allowed(operator, amount);
     }
 
@@ -142,6 +143,10 @@ contract Vault is IVault, ReentrancyGuardTransient {
         return entries[Bucket.FREE][accountKey(account)];
     }
 
+    function allowance(address operator) external view returns (uint256) {
+        return allowances[KEYS.ownerOf(operator)][operator];
+    }
+
     function undestroyed() public view returns (uint128) {
         return _undestroyed - 1;
     }
@@ -173,11 +178,12 @@ contract Vault is IVault, ReentrancyGuardTransient {
 
     /// @dev An account that owns itself puts into jobs what it likes; a bound operator what its owner allows.
     function _spend(address account, uint256 amount) private {
-        if (KEYS.ownerOf(account) == account) return;
-        uint256 left = allowance[account];
+        address owner = KEYS.ownerOf(account);
+        if (owner == account) return;
+        uint256 left = allowances[owner][account];
         if (left < amount) revert BeyondAllowance(account, amount, left);
         unchecked {
-            allowance[account] = left - amount;
+            allowances[owner][account] = left - amount;
         }
     }
 

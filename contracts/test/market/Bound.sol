@@ -11,8 +11,13 @@ abstract contract Bound is Test {
 
     /// @dev A new operator account of the owner's.
     function bindTo(Keys keys_, address owner) internal returns (address operator) {
+        return bindTo(keys_, owner, "bound operator");
+    }
+
+    /// @dev The operator of this name, as `makeAddr` makes it, which nobody else owns.
+    function bindTo(Keys keys_, address owner, string memory name) internal returns (address operator) {
         uint256 secret;
-        (operator, secret) = makeAddrAndKey("bound operator");
+        (operator, secret) = makeAddrAndKey(name);
         uint256 until = vm.getBlockTimestamp() + 1 days;
         bytes32 domain = keccak256(
             abi.encode(

@@ -216,20 +216,87 @@ contract CapsTest is RealCourt, Bound {
         assertEq(drawn[0], verifiers[0]);
     }
 
-    function test_aCappedVerifiersFineAndConvictionStayCounted() external {
+    function allCappedAtASeat() private returns (Claim memory claim) {
         for (uint256 i; i < verifiers.length; ++i) {
             vm.prank(verifiers[i]);
             stakes.cap(verifiers[i], Role.VERIFIER, 1e6 ether, 50 ether);
         }
         postJob(aTerms());
         holdShards();
-        Claim memory claim = commitTask(0, 0);
+        return commitTask(0, 0);
+    }
+
+    function test_aCappedVerifiersConvictionStaysCounted() external {
+        Claim memory claim = allCappedAtASeat();
+        address[] memory drawn = accept(claim);
+        letPass(openAs(thief, claim, 0));
+        assertPhase(claim, Phase.CONVICTED);
+        uint256 guilty;
+        for (uint256 i; i < drawn.length; ++i) {
+            bool asked = isAsked(claim, drawn[i], 0);
+            uint256 room = stakes.room(drawn[i], Role.VERIFIER, client);
+            assertEq(room, asked ? 0 : 50 ether, "what was taken stays counted, what was not is free again");
+            if (asked) ++guilty;
+        }
+        assertGt(guilty, 0);
+        assertLt(guilty, drawn.length);
+    }
+
+    function test_aCappedVerifiersFineStaysCounted() external {
+        Claim memory claim = allCappedAtASeat();
         address[] memory drawn = seedFor(claim);
         assertEq(drawn.length, 3);
         assertEq(stakes.room(drawn[0], Role.VERIFIER, client), 0);
         skip(201);
         tasks.tally(claim); // nobody has voted
         assertEq(stakes.room(drawn[0], Role.VERIFIER, client), 43 ether, "a miss of 7 stays");
+    }
+
+    // What was set by somebody who is not the owner any more
+
+    /// @dev Whoever has the key before there is an owner names its own clients first, and lets itself spend.
+    function boundLate() private returns (address late) {
+        late = makeAddr("late");
+        vm.startPrank(late);
+        stakes.cap(late, Role.SOLVER, type(uint128).max, type(uint120).max);
+        stakes.capClient(late, Role.SOLVER, makeAddr("thief0"), type(uint120).max);
+        vault.allow(late, type(uint256).max);
+        vm.stopPrank();
+        assertEq(bindTo(keys, owner, "late"), late);
+        vm.startPrank(owner);
+        stakes.stakeFor(late, Role.SOLVER, STAKE);
+        stakes.cap(late, Role.SOLVER, 1000 ether, 200 ether);
+        vm.stopPrank();
+    }
+
+    function test_R6_clientsThatAnOperatorHasNamedBeforeItWasBoundAreWithoutAName() external {
+        fund(owner, STAKE);
+        operator = boundLate();
+        assertEq(stakes.room(operator, Role.SOLVER, makeAddr("thief0")), 200 ether);
+        steal();
+        assertEq(lost(), 150 ether);
+        jobsOfThief = 0;
+        Terms memory t = aTerms();
+        t.client = makeAddr("thief0");
+        (t.solverStake, t.challengeWindow, t.nonce) = (150 ether, 500, 1);
+        postJob(t);
+        vm.expectRevert();
+        vm.prank(operator);
+        tasks.takeShard(jobId, 0);
+    }
+
+    function test_R6_anAllowanceIsItsOwnersAndNoFormerOnes() external {
+        fund(owner, STAKE);
+        operator = boundLate();
+        assertEq(vault.allowance(operator), 0);
+        fund(operator, 1000 ether);
+        Terms memory t = aTerms();
+        t.client = operator;
+        agree(t);
+        uint256 budget = jobs.worstCase(t);
+        vm.expectRevert(abi.encodeWithSelector(IVault.BeyondAllowance.selector, operator, budget, 0));
+        vm.prank(operator);
+        jobs.post(t, budget);
     }
 
     // The free balance

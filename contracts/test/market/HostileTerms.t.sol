@@ -4,8 +4,20 @@ pragma solidity ^0.8.30;
 import {IClasses} from "../../src/interfaces/IClasses.sol";
 import {IJobs} from "../../src/interfaces/IJobs.sol";
 import {ITasks} from "../../src/interfaces/ITasks.sol";
-import {Claim, Conditions, Kind, Phase, Role, Terms} from "../../src/interfaces/Types.sol";
+import {
+    Claim,
+    Conditions,
+    Kind,
+    Link,
+    Loop,
+    NO_SLOT,
+    Origin,
+    Phase,
+    Role,
+    Terms
+} from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
+import {Sampling} from "../../src/libraries/Sampling.sol";
 import {Market} from "./Market.sol";
 
 /// @notice Clients whose terms are the attack. R1 to R3: what a term could take from verifiers that had never heard of it;
@@ -147,21 +159,89 @@ contract HostileTermsTest is Market {
         refused(c, "verifiers");
     }
 
-    /// @notice At every bound at once: 4 votes of 8 samples each, of 256 segments, in a claim with all its seats used.
+    /// @notice At every bound at once: 4 votes of 8 samples each, of 256 segments in 8 loops, the one at fault in the last;
+    /// all whose stakes are taken are capped, and another finding is in dispute. Nothing is warm.
     function test_R8_aVerdictIsDeliveredAtTheBounds() external {
         Claim memory claim = atTheBounds();
-        address[] memory drawn = drawnOf(claim);
-        bytes32[] memory ends = segmentEnds256(claim);
-        bytes32 salt = announceAs(whistle, idOf(claim), 7, address(0));
-        bytes32[] memory fromProof = memberProof(ends, 7);
-        bytes32[] memory toProof = memberProof(ends, 8);
-        vm.prank(whistle);
-        uint256 game = challenges.open(claim, 7, ends[7], fromProof, ends[8], toProof, TRUTH, salt);
-        assertEq(drawn.length, 5);
+        assertEq(drawnOf(claim).length, 5);
+        uint256 game = gameAt255(whistle, claim);
+        gameAt255(stranger, claim);
+        chill();
         court.decide(game, true);
         assertLt(vm.snapshotGasLastCall("market", "deliver_at_the_bounds"), VERDICT_GAS);
         assertPhase(claim, Phase.CONVICTED);
+        (, address winner) = tasks.reward(idOf(claim));
+        assertEq(winner, whistle, "it waits for the other finding");
+        assertEq(lost(), 102 ether + guilty * 50 ether);
+        assertGt(guilty, 0);
         assertSolvent();
+    }
+
+    /// @notice And of a claim that nobody could show a state of, and of a vote.
+    function test_R8_aVerdictOnAVoteIsDeliveredAtTheBounds() external {
+        Claim memory claim = atTheBounds();
+        address verifier = drawnOf(claim)[1];
+        bytes32[] memory ends = segmentEnds256(claim);
+        Loop[] memory loops = eightLoops();
+        uint256 segment = Sampling.segment(statusOf(claim).seed, verifier, 7, loops);
+        assertGe(segment, 224, "the last loop's");
+        bytes32[] memory traces = stateSlots("eight", 8);
+        bytes32 salt = announceAs(whistle, idOf(claim), 7, verifier);
+        bytes32[] memory fromProof = memberProof(ends, segment);
+        bytes32[] memory traceProof = memberProof(traces, 7);
+        vm.prank(whistle);
+        uint256 game =
+            challenges.openVote(claim, verifier, 7, ends[segment], fromProof, traces[7], traceProof, salt);
+        chill();
+        court.decide(game, true);
+        assertLt(vm.snapshotGasLastCall("market", "deliver_vote_at_the_bounds"), VERDICT_GAS);
+        assertEq(statusOf(claim).valid, 3);
+    }
+
+    uint256 private guilty;
+
+    /// @dev A game on the last segment, for which `guilty` of the drawn were asked.
+    function gameAt255(address who, Claim memory claim) private returns (uint256) {
+        if (free(who) < 30 ether) fund(who, 30 ether);
+        bytes32[] memory ends = segmentEnds256(claim);
+        address[] memory drawn = drawnOf(claim);
+        Loop[] memory loops = eightLoops();
+        // The segment that the last of the voters was asked for.
+        uint32 segment = u32(Sampling.segment(statusOf(claim).seed, drawn[4], 7, loops));
+        guilty = 0;
+        for (uint256 i = 1; i < drawn.length; ++i) {
+            if (Sampling.segment(statusOf(claim).seed, drawn[i], 7, loops) == segment) ++guilty;
+        }
+        bytes32 salt = announceAs(who, idOf(claim), segment, address(0));
+        bytes32[] memory fromProof = memberProof(ends, segment);
+        bytes32[] memory toProof = memberProof(ends, segment + 1);
+        vm.prank(who);
+        return
+            challenges.open(claim, segment, ends[segment], fromProof, ends[segment + 1], toProof, TRUTH, salt);
+    }
+
+    function lost() private view returns (uint256 sum) {
+        sum = 2000 ether + 3000 ether;
+        for (uint256 i; i < solvers.length; ++i) {
+            sum -= activeOf(solvers[i], Role.SOLVER);
+        }
+        for (uint256 i; i < verifiers.length; ++i) {
+            sum -= activeOf(verifiers[i], Role.VERIFIER);
+        }
+    }
+
+    function eightLoops() private pure returns (Loop[] memory loops) {
+        loops = new Loop[](8);
+        for (uint256 i; i < 8; ++i) {
+            loops[i] = Loop(keccak256(abi.encode("inner", i)), 20, 32, 1, 1);
+        }
+    }
+
+    function sixteenLinks() private pure returns (Link[] memory links) {
+        links = new Link[](16);
+        for (uint256 i; i < 16; ++i) {
+            links[i] = Link(Origin.OUT, Kind.OUTER, 1, 256, 1, 0, 0, NO_SLOT);
+        }
     }
 
     function segmentEnds256(Claim memory claim) private pure returns (bytes32[] memory ends) {
@@ -175,9 +255,16 @@ contract HostileTermsTest is Market {
     function atTheBounds() private returns (Claim memory claim) {
         Terms memory t = aTerms();
         (t.verifiers, t.samples, t.segments) = (4, 8, 256);
-        t.loops = oneLoop(keccak256("inner"), 20, 256, 1, 8);
+        (t.slots, t.outerSlots) = (4096, 4096);
+        (t.loops, t.links, t.outerLinks) = (eightLoops(), sixteenLinks(), sixteenLinks());
         t.solverStake = 102 ether;
         postJob(t);
+        for (uint256 i; i < verifiers.length; ++i) {
+            vm.prank(verifiers[i]);
+            stakes.cap(verifiers[i], Role.VERIFIER, 1e6 ether, 1e6 ether);
+        }
+        vm.prank(solvers[0]);
+        stakes.cap(solvers[0], Role.SOLVER, 1e6 ether, 1e6 ether);
         holdShards();
         claim = draft(Kind.TASK, 0, 0);
         bytes32[] memory ends = segmentEnds256(claim);

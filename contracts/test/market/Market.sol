@@ -38,6 +38,7 @@ import {AssayToken} from "../../src/token/AssayToken.sol";
 import {Test, Vm} from "../Vm.sol";
 import {BlockHeaders} from "./BlockHeaders.sol";
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
+import {SSTORE2} from "solady/utils/SSTORE2.sol";
 
 /// @dev Stands in for the dispute game: whoever runs the test decides.
 contract FakeCourt {
@@ -518,6 +519,24 @@ abstract contract Market is Test {
 
     function convictByGame(Claim memory claim) internal {
         court.decide(challengeAs(whistle, claim, 0), true);
+    }
+
+    /// @dev Nothing of the market is warm, as at the beginning of a transaction.
+    function chill() internal {
+        address[9] memory all = [
+            address(tasks),
+            address(jobs),
+            address(stakes),
+            address(vault),
+            address(challenges),
+            address(court),
+            address(keys),
+            address(availability),
+            SSTORE2.predictDeterministicAddress(jobId, address(jobs))
+        ];
+        for (uint256 i; i < all.length; ++i) {
+            vm.cool(all[i]);
+        }
     }
 
     // Balances

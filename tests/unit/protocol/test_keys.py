@@ -77,7 +77,11 @@ def test_a_bound_operator_spends_what_it_is_allowed() -> None:
     assert bound().spent(OPERATOR, Wei(0), NOW) == bound()
     assert refusal(bound(), 1) == "BeyondAllowance"
     left = bound().allowed(OWNER, OPERATOR, Wei(9), NOW).spent(OPERATOR, Wei(5), NOW)
-    assert left.allowances == {OPERATOR: 4}
+    assert left.allowance(OPERATOR, NOW) == 4
+    own = Keys().allowed(OPERATOR, OPERATOR, Wei(9), NOW)
+    bound_since = replace(own, bindings=bound().bindings)
+    assert own.allowance(OPERATOR, NOW) == 9 and bound_since.allowance(OPERATOR, NOW) == 0
+    assert refusal(bound_since, 1) == "BeyondAllowance", "its owner has allowed nothing"
     assert refusal(left, 5) == "BeyondAllowance"
     with pytest.raises(Refused) as caught:
         bound().allowed(OPERATOR, OPERATOR, Wei(9), NOW)
