@@ -11,6 +11,7 @@ from __future__ import annotations
 import signal
 import time
 import webbrowser
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from enum import Enum
@@ -41,6 +42,7 @@ from assay.scenario.promises import STRANGER
 from assay.scenario.recording import Recording
 
 if TYPE_CHECKING:
+    from assay.node.artifacts import State
     from assay.node.states import StateProvider
     from assay.scenario.baits import Laid
     from assay.scenario.evidence import Evidence
@@ -330,23 +332,29 @@ def held_out_losses(
     from assay.jobfile.build import recipe_of
     from assay.training.evaluate import evaluated, with_parameters
 
-    market = state_provider.market
-    files = state_provider.work.files
-    states, last = [state_provider.genesis(Kind.OUTER)], state_provider.work.segments(Kind.OUTER)
+    made, files = recipe_of(body), state_provider.work.files
+    rows = made.dataset.held_out_batch(count)
+    models = (
+        with_parameters(made.model, parameters(files, state)) for state in _globals(state_provider, job_id)
+    )
+    return [evaluated(model, made.loss, made.dataset.layout, rows).loss for model in models]
+
+
+def _globals(state_provider: StateProvider, job_id: JobId) -> Iterator[State]:
+    """The global parameters at genesis and after each round, one after the other."""
+    market, work = state_provider.market, state_provider.work
+    yield state_provider.genesis(Kind.OUTER)
     for round_ in range(market.job(job_id).progress.settled_rounds):
         view = market.current(job_id, Kind.OUTER, round_, 0)
-        found = state_provider.some(view, last, range(files.inner.params)) if view is not None else None
+        params, last = range(work.files.inner.params), work.segments(Kind.OUTER)
+        found = state_provider.some(view, last, params) if view is not None else None
         if not isinstance(found, list):
             raise Stop(
                 f"the state after round {round_} cannot be had",
                 hint="see the nodes' logs",
                 code="state-missing",
             )
-        states.append(found)
-    made = recipe_of(body)
-    rows = made.dataset.held_out_batch(count)
-    loaded = (with_parameters(made.model, parameters(files, state)) for state in states)
-    return [evaluated(model, made.loss, made.dataset.layout, rows).loss for model in loaded]
+        yield found
 
 
 def next_steps(recording: Path) -> list[str]:

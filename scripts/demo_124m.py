@@ -3,7 +3,7 @@ text, one of them lies about one weight by one unit in the last place, the lie i
 model is fetched and checked.
 
 Usage: demo_124m.py [--tiny] [--json] [--rounds N] [--shards N] [--steps N] [--context N] [--home FOLDER]
-[--minutes N]. By hand, with 20 GB of memory and 10 GB of disk; docs/scale.md has what was measured. Steps are
+[--minutes N]. By hand, with 24 GB of memory and 10 GB of disk; docs/scale.md has what was measured. Steps are
 plain gradient descent on one sequence each, so that the state is 0.5 GB and not 1.5: what is shown is the
 market at this size, not what the model learns. GPT2_TOKENS names a file of tokens of your own
 (examples/gpt2). `--tiny` is the same of a model of 0.2 million parameters. Exit status 0 only if all of it
