@@ -1,9 +1,9 @@
 """Quantised planes and products of their overlapping views in C, which reads the views where they lie.
 
-Contract: `load` compiles ``windows_kernel.c`` once a process (a second) and compares it with
-the definition before it is given to anybody; None with a warning where it cannot be had or gives
-another number. A call holds no lock of Python's and uses as many threads as PyTorch does. Not guaranteed:
-speed on processors without instructions for products of i16 pairs.
+Contract: `load` has ``windows_kernel.c`` compiled (a second, then kept: ``numerics.native``) and compares it
+with the definition before it is given to anybody; None with a warning where it cannot be had or gives another
+number. A call holds no lock of Python's and uses as many threads as PyTorch does. Not guaranteed: speed on
+processors without instructions for products of i16 pairs.
 
 Source: docs/decisions/0012-convolutions.md.
 """

@@ -1,7 +1,7 @@
 """The root of a tensor's tree on the processor's own SHA-256 instructions, many leaves at a time.
 
-Contract: `load` compiles ``sha_kernel.c`` once a process (half a second), into a folder that is gone again
-when it returns, and compares it with ``protocol.trees`` before it is given to anybody. Where there is no
+Contract: `load` has ``sha_kernel.c`` compiled (half a second, then kept: ``numerics.native``) and compares it
+with ``protocol.trees`` in every process, before it is given to anybody. Where there is no
 compiler or no such processor, or another root comes out, the answer is None with a warning: then
 ``protocol.trees`` hashes at less than half the speed. A call holds no lock of Python's, so threads hash
 beside anything. Not guaranteed: a kernel elsewhere than on x86 and 64-bit ARM under Linux.

@@ -3,8 +3,7 @@
 Contract: amounts live in the ledger alone (buckets STAKE and UNBONDING); this module adds what is locked,
 within which caps (``protocol.twin.caps``), who asked for what back, and in which order accounts first staked
 as verifiers. A slash never fails: it takes unlocked active stake first, then stake that is unbonding, shared
-by all requests in proportion.
-Amounts are below 2^96.
+by all requests in proportion. Amounts are below 2^96.
 """
 
 from __future__ import annotations
