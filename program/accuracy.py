@@ -232,24 +232,45 @@ def _spread(count: int, most: int) -> Tensor:
 def errors(left: Rows, right: Rows, precisions: Iterable[Precision]) -> dict[Precision, Error]:
     """The error of each precision."""
     exact = left.x.double() @ right.x.double().mT
-    return {
-        p: relative_to_bf16(product(left, right, p).double() - exact, left.x, right.x) for p in precisions
-    }
+    products, typical = _Products(left, right), bf16_variance(left.x, right.x)
+    return {p: _relative(products.of(p).double() - exact, typical) for p in precisions}
 
 
 def product(left: Rows, right: Rows, precision: Precision) -> Tensor:
     """The product of left by right transposed, f32[b, M, N], as a program computes it."""
-    total: Tensor | None = None
-    for i, j in reversed(precision.terms):
-        term = contraction.product(*left.part(i), *right.part(j))
-        total = term if total is None else term + total
-    assert total is not None, "a product has terms"
-    return total
+    return _Products(left, right).of(precision)
 
 
-def relative_to_bf16(deviation: Tensor, left: Tensor, right: Tensor) -> Error:
-    """f64[b, M, N] beside what bfloat16 typically loses."""
-    square, typical = deviation.square(), bf16_variance(left, right)
+class _Products:
+    """Two operands' products in every precision, which are sums of the same few."""
+
+    def __init__(self, left: Rows, right: Rows) -> None:
+        self._sides = left, right
+        self._parts: dict[tuple[int, int], tuple[Tensor, Tensor]] = {}
+        self._terms: dict[Term, Tensor] = {}
+
+    def of(self, precision: Precision) -> Tensor:
+        total: Tensor | None = None
+        for i, j in reversed(precision.terms):
+            term = self._term(i, j)
+            total = term if total is None else term + total
+        assert total is not None, "a product has terms"
+        return total
+
+    def _term(self, i: int, j: int) -> Tensor:
+        if (i, j) not in self._terms:
+            self._terms[i, j] = contraction.product(*self._part(0, i), *self._part(1, j))
+        return self._terms[i, j]
+
+    def _part(self, side: int, number: int) -> tuple[Tensor, Tensor]:
+        if (side, number) not in self._parts:
+            self._parts[side, number] = self._sides[side].part(number)
+        return self._parts[side, number]
+
+
+def _relative(deviation: Tensor, typical: Tensor) -> Error:
+    """f64[b, M, N] beside the mean squares of what bfloat16 loses."""
+    square = deviation.square()
 
     def worst(dims: tuple[int, ...]) -> float:
         ours, theirs = square.sum(dims), typical.sum(dims)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -109,8 +110,17 @@ _LOWERED_WHOLE = (
 """Operations that the lowering takes whole: its own form has fewer nodes than PyTorch's decomposition."""
 
 
+_COMPOSITE = "CompositeImplicitAutograd"
+
+
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """Core-ATen decompositions without those operations that are lowered whole."""
+    return _decompositions(tuple(torch._C._dispatch_get_registrations_for_dispatch_key(_COMPOSITE)))
+
+
+@lru_cache(maxsize=1)
+def _decompositions(_: tuple[str, ...]) -> dict[Any, Callable[..., Any]]:
+    """Made anew only where operations that decompose themselves, such as a user's own, have been added."""
     table = dict(core_aten_decompositions())
     for name in _LOWERED_WHOLE:
         packet = getattr(torch.ops.aten, name)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.program.lowering.tracing import UnsupportedOperation, trace_step
+from assay.program.lowering.tracing import UnsupportedOperation, decompositions, trace_step
 from tests.unit.program.lowered import BATCH, agree, lowered
 
 X = torch.ones(3, 4)
@@ -138,3 +138,14 @@ def test_writing_into_one_view_leaves_the_others_alone() -> None:
 def test_a_refusal_says_what_to_write_instead(function, says: str) -> None:
     error = _refused(function)
     assert says in error.hint and "test_tracing_sources.py" in error.source
+
+
+def test_an_operation_of_the_users_own_is_decomposed_when_it_comes_late() -> None:
+    before = decompositions()
+    assert decompositions() is before, "the table is not made for each trace"
+    with torch.library._scoped_library("assay_tests", "DEF") as library:
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda x: x * 2, "CompositeImplicitAutograd")
+        assert torch.ops.assay_tests.twice.default in decompositions()
+        agree(lambda x, batch: [torch.ops.assay_tests.twice(x)], X)
+    assert decompositions().keys() == before.keys()
