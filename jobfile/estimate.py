@@ -27,11 +27,11 @@ def drafted(body: JobFile, files: JobArtifacts) -> Terms:
         files.main,
         files.links,
         files.outer_links,
-        files.records.tree.root,
+        bytes(32) if files.records is None else files.records.tree.root,
         bytes(32),
         bytes(32),
-        len(files.records),
-        files.records.record_size,
+        files.record_count,
+        files.record_size,
         sizes_of(*files.tasks, *files.outers),
     )
     conditions = conditions_of(body)

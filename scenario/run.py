@@ -137,7 +137,7 @@ class Run:
             "client",
             f"{self.outcome.parameters:,} parameters,"
             f" {len(files.inner.nodes):,} nodes,"
-            f" {len(files.records):,} records of {files.records.record_size} bytes",
+            f" {files.record_count:,} records of {files.record_size} bytes",
         )
         connection, storage = self.app.connect("client"), self.app.storage("client")
         connection.writer.deposit("scenario/deposit", CLIENT_TOKENS)
@@ -327,7 +327,7 @@ def held_out_losses(
     """Held-out loss (nats a byte) of the global model at genesis and after each round."""
 
     from assay.client.fetching import parameters
-    from assay.jobfile.build import recipe_of
+    from assay.jobfile.parts import recipe_of
     from assay.training.evaluate import evaluated, with_parameters
 
     market = state_provider.market

@@ -42,13 +42,24 @@ from assay.training.rounds import Round
 class JobArtifacts(Round):
     """All files of a job, before they are published."""
 
-    records: Records
+    records: Records | None
+    """None where no program reads any."""
     held_out: bytes
     model: dict[str, Any] = field(default_factory=dict)
     sites: tuple[tuple[ProductSite, Precision, tuple[int, ...]], ...] = ()
     """The inner step's products, each with its precision and nodes."""
     chosen: tuple[ChosenProduct, ...] = ()
     """Those whose precision was found by rehearsing."""
+
+    @property
+    def record_count(self) -> int:
+        """Records of the dataset; 0 without one."""
+        return 0 if self.records is None else len(self.records)
+
+    @property
+    def record_size(self) -> int:
+        """Bytes of a record; 0 without a dataset."""
+        return 0 if self.records is None else self.records.record_size
 
 
 @dataclass(frozen=True)
