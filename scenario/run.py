@@ -129,15 +129,17 @@ class Run:
 
     def _job(self, specs: list[NodeSpec], files: JobArtifacts) -> None:
         from assay.app.web import serve_blocks
+        from assay.jobfile.estimate import counted
         from assay.jobfile.post import publish_and_post
         from assay.scenario.evidence import Evidence
 
+        count, size = counted(files.records)
         self.outcome.parameters = sum(x.numel() for x in files.genesis[: files.inner.params])
         self.tell(
             "client",
             f"{self.outcome.parameters:,} parameters,"
             f" {len(files.inner.nodes):,} nodes,"
-            f" {files.record_count:,} records of {files.record_size} bytes",
+            f" {count:,} records of {size} bytes",
         )
         connection, storage = self.app.connect("client"), self.app.storage("client")
         connection.writer.deposit("scenario/deposit", CLIENT_TOKENS)

@@ -51,16 +51,6 @@ class JobArtifacts(Round):
     chosen: tuple[ChosenProduct, ...] = ()
     """Those whose precision was found by rehearsing."""
 
-    @property
-    def record_count(self) -> int:
-        """Records of the dataset; 0 without one."""
-        return 0 if self.records is None else len(self.records)
-
-    @property
-    def record_size(self) -> int:
-        """Bytes of a record; 0 without a dataset."""
-        return 0 if self.records is None else self.records.record_size
-
 
 @dataclass(frozen=True)
 class _Slots:

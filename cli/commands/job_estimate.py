@@ -17,7 +17,7 @@ def estimate(context: typer.Context, file: FileArgument) -> None:
     Traces the model for that, and asks no chain. Gas is not in it.
     """
     from assay.jobfile.build import build
-    from assay.jobfile.estimate import drafted, estimated
+    from assay.jobfile.estimate import counted, drafted, estimated
     from assay.jobfile.read import read_job_file
 
     app = app_of(context)
@@ -33,7 +33,7 @@ def estimate(context: typer.Context, file: FileArgument) -> None:
         ("paid at most", show_amount(found.most), "what --budget must cover; what is not paid comes back"),
         ("a solver locks", show_amount(found.solver_locks), "for each claim, until it is settled"),
         ("steps", f"{found.steps:,}", f"rounds: {training.rounds}; shards in each: {training.shards}"),
-        ("examples seen", f"{found.examples:,}", f"of {files.record_count:,}, drawn with repetition"),
+        ("examples seen", f"{found.examples:,}", f"of {counted(files.records)[0]:,}, drawn with repetition"),
         ("operations", f"{found.operations:.3g}", "`assay solver bench` times a step here"),
         ("memory of a step", show_bytes(found.step_memory), f"its state {show_bytes(found.state)}"),
         ("checkpoints", show_bytes(found.checkpoints), "at most, published by all solvers together"),

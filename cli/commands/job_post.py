@@ -51,17 +51,18 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     app.output.say(TRACING)
     from assay.app.machine import RESOURCE_LIMITS
     from assay.jobfile.build import build
-    from assay.jobfile.estimate import drafted
+    from assay.jobfile.estimate import counted, drafted
     from assay.jobfile.rehearsal import warnings_of
     from assay.program.validate import validate as check
     from assay.protocol.params import worst_case
     from assay.training.precision import REHEARSED_STEPS
 
     files = build(body, blocks=weights_files(app, body))
+    records, record_size = counted(files.records)
     for program in (*files.tasks, *files.outers):
         check(
             program,
-            files.record_size,
+            record_size,
             max_bytes=RESOURCE_LIMITS.step_bytes,
             max_operations=RESOURCE_LIMITS.step_operations,
         )
@@ -75,8 +76,8 @@ def validate(context: typer.Context, file: FileArgument) -> None:
         "nodes": len(files.inner.nodes),
         "outerNodes": len(files.outer.nodes),
         "stateBytes": files.inner.state_bytes,
-        "records": files.record_count,
-        "recordSize": files.record_size,
+        "records": records,
+        "recordSize": record_size,
         "programRoot": files.inner.root,
         "worstCase": str(worst),
     }
