@@ -38,6 +38,12 @@ def parameters(files: LoadedJob, state: list[Tensor]) -> dict[str, Tensor]:
     return {name: state[i].cpu() for i, name in enumerate(files.slot_names[: files.inner.params])}
 
 
+def apart(params: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Each in memory of its own: slots of equal bytes are fetched as one tensor, and a file of safetensors
+    takes none twice."""
+    return {name: tensor.clone() for name, tensor in params.items()}
+
+
 def _divergence(
     market: MarketView, blocks: Blocks, job_id: JobId, work: Work, params: dict[str, Tensor]
 ) -> str:
@@ -98,7 +104,7 @@ def fetch(
         "diverged": _divergence(market, blocks, job_id, state_provider.work, params),
     }
     written = {
-        MODEL: save_tensors({name: tensor.contiguous() for name, tensor in params.items()}),
+        MODEL: save_tensors({name: tensor.contiguous() for name, tensor in apart(params).items()}),
         **_programs(files),
         MANIFEST: blocks.get(raw_cid(job.terms.manifest)),
     }

@@ -1,143 +1,38 @@
 """From a job file to what is published: its model, data and optimiser traced into a job's files (terms:
 ``terms.py``).
 
-Contract: the same file, data and code give the same programs, dataset and genesis, and so the same roots.
+Contract: the same file, data, weights and code give the same programs, dataset and genesis, and so the same
+roots.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from assay.jobfile import read as jobfile
-from assay.jobfile.read import BadJobFile, CnnModel, Data, GptModel, JobFile, MlpModel, OwnModel
+from torch import Tensor
+
+from assay.jobfile.parts import config_of, optimiser_of, precisions_of, recipe_of
+from assay.jobfile.read import BadJobFile, JobFile, OwnModel
+from assay.jobfile.uses import EVALUATE, GRPO, INFER, DecoderModel
+from assay.jobfile.weights import Files, weights_of
 from assay.protocol.errors import Stop
-from assay.training import datasets, models, recipe
-from assay.training.datasets import Dataset
+from assay.training import models
+from assay.training.actors import Play, check_play, grpo_job
+from assay.training.evaluate import with_parameters
 from assay.training.evaluation import check_passes, evaluation_job
+from assay.training.grpo import Addition, Shape
+from assay.training.inference import Asked, check_turns, inference_job
 from assay.training.job import JobArtifacts, build_job
-from assay.training.losses import cross_entropy
 from assay.training.micro import MicroSteps
-from assay.training.muon import Muon
-from assay.training.optimisers import AdamW, Lion, Optimiser, Sgd
+from assay.training.optimisers import AdamW
 from assay.training.outer import DiLoCo
-from assay.training.precision import Precisions
+from assay.training.policy import Policy
 from assay.training.recipe import Recipe
-from assay.training.round_names import EVALUATE, check_rounds
-from assay.training.schedules import Schedule
-
-
-def schedule_of(file: JobFile) -> Schedule:
-    """The learning rate's course over the job. Raises Stop where it ends within its warm-up."""
-    assert file.schedule is not None, "the job file was validated"
-    whole = file.training.rounds * file.training.steps_per_round
-    section = file.schedule
-    return Schedule(section.warmup_steps, section.decay, section.total_steps or whole, section.floor)
-
-
-def _adamw(section: jobfile.AdamW | jobfile.MuonOthers) -> AdamW:
-    return AdamW(
-        section.learning_rate,
-        section.beta1,
-        section.beta2,
-        section.epsilon,
-        section.weight_decay,
-        no_decay=section.no_decay,
-    )
-
-
-def optimiser_of(file: JobFile) -> Optimiser:
-    """The optimiser that the file names."""
-    section, schedule = file.optimiser, schedule_of(file)
-    assert section is not None, "the job file was validated"
-    rate, clip = section.learning_rate, section.clip_norm or None
-    if isinstance(section, jobfile.AdamW):
-        return replace(_adamw(section), schedule=schedule, clip_norm=clip)
-    if isinstance(section, jobfile.Sgd):
-        momentum, nesterov, decay = section.momentum, section.nesterov, section.weight_decay
-        return Sgd(rate, momentum, nesterov, decay, schedule, clip, section.no_decay)
-    if isinstance(section, jobfile.Lion):
-        betas, decay = (section.beta1, section.beta2), section.weight_decay
-        return Lion(rate, *betas, decay, schedule, clip, section.no_decay)
-    others = _adamw(section.others)
-    return Muon(rate, section.momentum, section.weight_decay, others, section.others_of, schedule, clip)
-
-
-def recipe_of(file: JobFile, made: Recipe | None = None) -> Recipe:
-    """Module, loss, data and optimiser of any job; `made` is what a model of one's own gave already.
-
-    An evaluation needs no optimiser. Raises Stop where the data cannot be read or does not fit, BadRecipe for
-    a file that gives no recipe, and BadJobFile where both the recipe and the job file name an optimiser or a
-    precision, or neither.
-    """
-    if not isinstance(file.model, OwnModel):
-        model = models.build(config_of(file), file.training.seed)
-        return Recipe(model, cross_entropy, _template_data(file), optimiser_of(file), precisions_of(file))
-    made = made or recipe.load(file.model.source)
-    if file.outer.algorithm == EVALUATE:
-        _given_once(file, "a precision", made.precision, file.precision, "[precision]")
-        return replace(made, precision=made.precision or precisions_of(file))
-    _given_once(file, "an optimiser", made.optimiser, file.optimiser, "[optimiser] and [schedule]")
-    _given_once(file, "a precision", made.precision, file.precision, "[precision]")
-    return replace(
-        made,
-        optimiser=made.optimiser or optimiser_of(file),
-        precision=made.precision or precisions_of(file),
-    )
-
-
-def _given_once(file: JobFile, what: str, by_recipe: object, by_file: object, sections: str) -> None:
-    """Raises BadJobFile unless either the recipe or the job file has it."""
-    if (by_recipe is None) != (by_file is None):
-        return
-    assert isinstance(file.model, OwnModel)
-    name, both = Path(file.model.source).name, by_recipe is not None
-    raise BadJobFile(
-        f"both {name} and the job file name {what}"
-        if both
-        else f"neither {name} nor the job file names {what}",
-        hint="remove one" if both else f"add {sections} to the job file",
-    )
-
-
-def precisions_of(file: JobFile) -> Precisions:
-    """The precision of products that the file states."""
-    assert file.precision is not None, "the job file was validated"
-    return Precisions(file.precision.products, dict(file.precision.at))
-
-
-def _template_data(file: JobFile) -> Dataset:
-    assert isinstance(file.data, Data), "the job file was validated"
-    source, limit = file.data.source, file.data.max_bytes
-    if not isinstance(file.model, GptModel):
-        if source != "digits":
-            name = _template(file)
-            raise Stop(f"the {name} template reads digits, not {source!r}", hint='write source = "digits"')
-        return datasets.digits()
-    if source == "digits":
-        raise Stop("the gpt template reads text, not digits", hint='write source = "stdlib" or a path')
-    if source == "stdlib":
-        return datasets.standard_library(file.model.context, max_bytes=limit)
-    return datasets.text(Path(source), file.model.context, max_bytes=limit)
-
-
-def _template(file: JobFile) -> str:
-    assert not isinstance(file.model, OwnModel)
-    return file.model.template
-
-
-def config_of(file: JobFile) -> models.Config:
-    """Shape of the template's model."""
-    model = file.model
-    if isinstance(model, GptModel):
-        return models.GptConfig(
-            n_layer=model.layers, n_head=model.heads, d_model=model.width, context=model.context
-        )
-    if isinstance(model, MlpModel):
-        return models.MlpConfig(hidden=model.hidden, layers=model.layers)
-    assert isinstance(model, CnnModel), "a model of one's own has no config"
-    return models.CnnConfig(width=model.width)
+from assay.training.results import RESULTS
+from assay.training.round_names import check_rounds
 
 
 def _described(made: Recipe, source: str | None) -> dict[str, Any]:
@@ -148,43 +43,121 @@ def _described(made: Recipe, source: str | None) -> dict[str, Any]:
     return {"kind": "own", "name": Path(source or "").name}
 
 
-def _evaluation(file: JobFile, made: Recipe) -> JobArtifacts:
-    """The job that computes the loss of a model on its dataset. Raises Stop where the file says what an
-    evaluation has no use for."""
+def _check_idle(file: JobFile, what: str) -> None:
+    """Raises BadJobFile where the file says how something would be trained."""
     training, said = file.training, file.outer
-    if not isinstance(file.model, OwnModel):
-        raise Stop(
-            "a template's weights are its first ones, which nobody wants evaluated",
-            hint='give [model] source = "my_model.py:build", whose model has its weights loaded',
-        )
     unused = {"learning_rate": said.learning_rate, "momentum": said.momentum}
     unused |= {"accumulate": training.accumulate - 1, "micro_steps": training.micro_steps - 1}
     if wrong := [name for name, value in unused.items() if value]:
-        raise Stop(
-            f"an evaluation trains nothing, and {', '.join(wrong)} would say how",
+        raise BadJobFile(
+            f"{what} trains nothing, and {', '.join(wrong)} would say how",
             hint="write learning_rate = 0.0, momentum = 0.0, accumulate = 1 and micro_steps = 1",
         )
     check_rounds(said.algorithm, training.steps_per_round, training.segment_steps, training.min_shards)
-    records = len(made.dataset.records) // made.dataset.layout.record_size
+
+
+def _evaluation(file: JobFile, made: Recipe, blocks: Files | None) -> JobArtifacts:
+    """The job that computes the loss of a model. Raises Stop where the file says what an evaluation has no
+    use for."""
+    training = file.training
+    _check_idle(file, "an evaluation")
+    if file.weights is not None:
+        made = replace(made, model=with_parameters(made.model, weights_of(file.weights.source, blocks)))
+    dataset = made.dataset
+    if file.evaluation is not None and file.evaluation.records == "held-out":
+        dataset = replace(dataset, records=dataset.held_out, held_out=b"")
+    records = len(dataset.records) // dataset.layout.record_size
     steps = training.rounds * training.steps_per_round
     check_passes(records, training.batch, training.shards, steps)
     return evaluation_job(
         made.model,
         made.loss,
-        made.dataset,
+        dataset,
         batch=training.batch,
         shards=training.shards,
         seed=training.seed,
-        name=Path(file.model.source).name,
+        name=Path(file.model.source).name if isinstance(file.model, OwnModel) else "",
         precisions=made.precision,
     )
 
 
-def build(file: JobFile, own: Recipe | None = None) -> JobArtifacts:
-    """Trace the job's step and make every file that it needs; `own` as in `recipe_of`. Raises Stop."""
+def _inference(file: JobFile, blocks: Files | None) -> JobArtifacts:
+    """The job that continues prompts."""
+    section, training = file.inference, file.training
+    assert section is not None and file.weights is not None, "the job file was validated"
+    _check_idle(file, "an inference")
+    asked = Asked(section.prompt_bytes, section.new_bytes, section.temperature)
+    prompts = read_prompts(Path(section.prompts))
+    net = models.build(config_of(file), seed=0)
+    assert isinstance(net, models.Gpt), "the job file was validated"
+    rows = training.batch * training.shards
+    shape = (net.config.context, len(prompts), rows, training.rounds, training.steps_per_round)
+    check_turns(asked, *shape)
+    return inference_job(
+        with_parameters(net, weights_of(file.weights.source, blocks)),
+        prompts,
+        asked,
+        batch=training.batch,
+        shards=training.shards,
+        rounds=training.rounds,
+        seed=training.seed,
+        precisions=precisions_of(file),
+    )
+
+
+def _grpo(file: JobFile, blocks: Files | None) -> JobArtifacts:
+    """The job in which actors play and the outer claim learns."""
+    section, training, model = file.grpo, file.training, file.model
+    assert section is not None and isinstance(model, DecoderModel), "the job file was validated"
+    _check_idle(file, "GRPO's outer claim learns by [optimiser]: [outer]")
+    task = Addition(section.digits)
+    play = Play(
+        task,
+        Shape(model.layers, model.heads, model.width, task.length),
+        training.batch,
+        section.group,
+        section.epochs,
+        optimiser_of(file),
+        section.clip_low,
+        section.clip_high,
+    )
+    check_play(play, training.steps_per_round)
+    policy = Policy(task, play.shape, training.seed)
+    if file.weights is not None:
+        theta = policy_weights(policy, weights_of(file.weights.source, blocks))
+    else:
+        warm = AdamW(lr=section.warm_rate, weight_decay=0.0, clip_norm=1.0)
+        theta = policy.warmed(warm, section.warm_batch, section.warm_steps)
+    return grpo_job(policy, play, theta, shards=training.shards, seed=training.seed)
+
+
+def policy_weights(policy: Policy, held: Mapping[str, Tensor]) -> list[Tensor]:
+    """A policy's parameters out of weights, such as those of a job that trained it before. Raises Stop."""
+    found = {name: tensor for name, tensor in held.items() if name not in RESULTS}
+    with_parameters(policy.net, found)
+    return [found[name] for name in policy.names]
+
+
+def read_prompts(path: Path) -> list[bytes]:
+    """A prompt a line; the line's end is no part of it. Raises Stop where the file cannot be read."""
+    try:
+        return path.read_bytes().splitlines()
+    except OSError as error:
+        raise Stop(
+            f"{path} cannot be read: {error.strerror}", hint="name a file with a prompt a line"
+        ) from error
+
+
+def build(file: JobFile, own: Recipe | None = None, blocks: Files | None = None) -> JobArtifacts:
+    """Trace the job's step and make every file that it needs; `own` as in `recipe_of`, `blocks`: where
+    weights are read that the file names by their CID. Raises Stop."""
+    if file.outer.algorithm == INFER:
+        return _inference(file, blocks)
+    if file.outer.algorithm == GRPO:
+        return _grpo(file, blocks)
     made, training = recipe_of(file, own), file.training
     if file.outer.algorithm == EVALUATE:
-        return _evaluation(file, made)
+        return _evaluation(file, made, blocks)
     check_rounds(file.outer.algorithm, training.steps_per_round, training.segment_steps, training.min_shards)
     assert made.optimiser is not None, "recipe_of gives one"
     source = file.model.source if isinstance(file.model, OwnModel) else None

@@ -13,9 +13,15 @@ from assay.jobfile.read import JobFile
 from assay.jobfile.terms import conditions_of, terms_of
 from assay.node.artifacts import Published
 from assay.node.job_programs import check_shapes, program_ref, sizes_of
+from assay.program.execute import Records
 from assay.protocol.params import admitting, worst_case
 from assay.protocol.types import Address, Kind, Seconds, Terms, Wei
 from assay.training.job import JobArtifacts
+
+
+def counted(records: Records | None) -> tuple[int, int]:
+    """How many records there are, and the bytes of each; zeros without a dataset."""
+    return (0, 0) if records is None else (len(records), records.record_size)
 
 
 def drafted(body: JobFile, files: JobArtifacts) -> Terms:
@@ -27,11 +33,10 @@ def drafted(body: JobFile, files: JobArtifacts) -> Terms:
         files.main,
         files.links,
         files.outer_links,
-        files.records.tree.root,
+        bytes(32) if files.records is None else files.records.tree.root,
         bytes(32),
         bytes(32),
-        len(files.records),
-        files.records.record_size,
+        *counted(files.records),
         sizes_of(*files.tasks, *files.outers),
     )
     conditions = conditions_of(body)

@@ -11,20 +11,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    ValidationError,
-    model_validator,
-)
+from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
-from assay.app.units import parse_amount, parse_duration
-from assay.protocol.errors import AssayError, Stop
+from assay.jobfile.uses import (
+    DecoderModel,
+    EvaluationSection,
+    GrpoSection,
+    InferenceSection,
+    WeightsSection,
+    misplaced,
+)
+from assay.jobfile.values import Amount, Count, Duration, Number, Section, Size, Whole
+from assay.protocol.errors import BadCid, Stop
+from assay.storage.cid import Cid
 
 
 class BadJobFile(Stop):
@@ -33,45 +32,7 @@ class BadJobFile(Stop):
     code = "bad-job-file"
 
 
-def _amount(value: object) -> int:
-    if not isinstance(value, str):
-        raise ValueError("write an amount with its unit, such as '5tok'")
-    try:
-        return parse_amount(value)
-    except AssayError as error:
-        raise ValueError(error.message) from error
-
-
-def _duration(value: object) -> int:
-    if not isinstance(value, str):
-        raise ValueError("write a duration with its unit, such as '60s'")
-    try:
-        return parse_duration(value)
-    except AssayError as error:
-        raise ValueError(error.message) from error
-
-
-Amount = Annotated[int, BeforeValidator(_amount)]
-Duration = Annotated[int, BeforeValidator(_duration)]
-Count = Annotated[int, Field(ge=1, le=(1 << 31) - 1)]
-Size = Annotated[int, Field(ge=0, le=(1 << 63) - 1)]
-Whole = Annotated[int, Field(ge=0, le=(1 << 31) - 1)]
-
-
-def _finite(value: float) -> float:
-    if not -1e30 < value < 1e30:
-        raise ValueError("must be a finite number")
-    return value
-
-
-Number = Annotated[float, AfterValidator(_finite)]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class GptModel(_Section):
+class GptModel(Section):
     template: Literal["gpt"]
     layers: Count
     heads: Count
@@ -79,20 +40,20 @@ class GptModel(_Section):
     context: Count
 
 
-class MlpModel(_Section):
+class MlpModel(Section):
     template: Literal["mlp"]
     hidden: Count
     layers: Count
 
 
-class CnnModel(_Section):
+class CnnModel(Section):
     """`width`: channels of the first block, a multiple of 4."""
 
     template: Literal["cnn"]
     width: Count
 
 
-class OwnModel(_Section):
+class OwnModel(Section):
     """The client's own model: `from` is a Python file and a function that returns a
     ``assay.training.recipe.Recipe``; the dataset is the recipe's, and the optimiser where it names one.
     """
@@ -100,14 +61,14 @@ class OwnModel(_Section):
     source: str = Field(alias="from")
 
 
-class Data(_Section):
+class Data(Section):
     """`source`: "stdlib" (the Python standard library's own text), "digits", or a path to the user's text."""
 
     source: str
     max_bytes: Count
 
 
-class AdamW(_Section):
+class AdamW(Section):
     """`clip_norm` 0 means no clipping; `no_decay` holds patterns of names, such as "*.bias"."""
 
     name: Literal["adamw"]
@@ -120,7 +81,7 @@ class AdamW(_Section):
     clip_norm: Number
 
 
-class Sgd(_Section):
+class Sgd(Section):
     """`clip_norm` and `no_decay` as in `AdamW`."""
 
     name: Literal["sgd"]
@@ -132,7 +93,7 @@ class Sgd(_Section):
     clip_norm: Number
 
 
-class Lion(_Section):
+class Lion(Section):
     """`clip_norm` and `no_decay` as in `AdamW`."""
 
     name: Literal["lion"]
@@ -144,7 +105,7 @@ class Lion(_Section):
     clip_norm: Number
 
 
-class MuonOthers(_Section):
+class MuonOthers(Section):
     """AdamW for what is no matrix, or matches `others_of`."""
 
     learning_rate: Number
@@ -155,7 +116,7 @@ class MuonOthers(_Section):
     no_decay: tuple[str, ...]
 
 
-class Muon(_Section):
+class Muon(Section):
     """`clip_norm` as in `AdamW`; [optimiser.others] for the tensors that Muon does not suit."""
 
     name: Literal["muon"]
@@ -170,7 +131,7 @@ class Muon(_Section):
 OptimiserSection = AdamW | Sgd | Lion | Muon
 
 
-class ScheduleSection(_Section):
+class ScheduleSection(Section):
     """The learning rate's course in steps of one shard; `total_steps` 0 means all of the job's."""
 
     warmup_steps: Whole
@@ -182,16 +143,16 @@ class ScheduleSection(_Section):
 ProductPrecision = Literal["single", "split", "auto"]
 
 
-class PrecisionSection(_Section):
+class PrecisionSection(Section):
     """Of matrix products: of all, and [precision.at] of those from lines such as "my_model.py:31"."""
 
     products: ProductPrecision
     at: dict[str, ProductPrecision]
 
 
-class Outer(_Section):
+class Outer(Section):
     """What shards send and how the parameters follow, by its name in ``training.round_names``; the rate and
-    the momentum of its outer rule. "evaluate" trains nothing (``training.evaluation``)."""
+    the momentum of its outer rule, which "evaluate", "infer" and "grpo" have not (``jobfile.uses``)."""
 
     algorithm: Literal[
         "fedavg",
@@ -208,12 +169,14 @@ class Outer(_Section):
         "diloco-centred",
         "streaming",
         "evaluate",
+        "infer",
+        "grpo",
     ]
     learning_rate: Number
     momentum: Number
 
 
-class Training(_Section):
+class Training(Section):
     seed: Count
     batch: Count
     accumulate: Count
@@ -225,14 +188,14 @@ class Training(_Section):
     segment_steps: Count
 
 
-class Verification(_Section):
+class Verification(Section):
     verifiers: Count
     samples: Count
     seed_delay_blocks: Count
     max_unsettled_rounds: Count
 
 
-class Times(_Section):
+class Times(Section):
     task: Duration
     straggler: Duration
     outer: Duration
@@ -243,7 +206,7 @@ class Times(_Section):
     price_period: Duration
 
 
-class Money(_Section):
+class Money(Section):
     price_floor: Amount
     price_cap: Amount
     verifier_fee: Amount
@@ -254,7 +217,7 @@ class Money(_Section):
     miss_penalty: Amount
 
 
-class ClassSection(_Section):
+class ClassSection(Section):
     """The rest of the class of conditions to which the job's verifiers have subscribed: the least fee, and
     the most of everything that has a size. Jobs that differ in nothing else share their verifiers."""
 
@@ -279,16 +242,20 @@ Model = Annotated[
     Annotated[GptModel, Tag("gpt")]
     | Annotated[MlpModel, Tag("mlp")]
     | Annotated[CnnModel, Tag("cnn")]
+    | Annotated[DecoderModel, Tag("decoder")]
     | Annotated[OwnModel, Tag("from")],
     Discriminator(
         _kind,
         custom_error_type="model_kind",
-        custom_error_message='write template = "gpt", "mlp" or "cnn", or from = "my_model.py:build"',
+        custom_error_message='write template = "gpt", "mlp", "cnn" or "decoder", or from = "mine.py:build"',
     ),
 ]
 
 
-class JobFile(_Section):
+_OPTIONAL = ("data", "optimiser", "schedule", "precision", "weights", "evaluation", "inference", "grpo")
+
+
+class JobFile(Section):
     """A whole job file. A model of one's own brings its data, and may bring its optimiser and schedule, or
     its products' precision.
     """
@@ -298,6 +265,10 @@ class JobFile(_Section):
     optimiser: Annotated[OptimiserSection, Field(discriminator="name")] | None = None
     schedule: ScheduleSection | None = None
     precision: PrecisionSection | None = None
+    weights: WeightsSection | None = None
+    evaluation: EvaluationSection | None = None
+    inference: InferenceSection | None = None
+    grpo: GrpoSection | None = None
     outer: Outer
     training: Training
     verification: Verification
@@ -307,15 +278,9 @@ class JobFile(_Section):
 
     @model_validator(mode="after")
     def _sections_fit(self) -> JobFile:
-        own = isinstance(self.model, OwnModel)
-        if own and self.data is not None:
-            raise ValueError("[data] has no place beside a model of your own: build() gives it")
-        needed = (("data", self.data), ("optimiser", self.optimiser), ("precision", self.precision))
-        for name, section in needed:
-            if not own and section is None:
-                raise ValueError(f"[{name}] is missing: a template needs it")
-        if (self.optimiser is None) != (self.schedule is None):
-            raise ValueError("[optimiser] and [schedule] go together: one of them is missing")
+        given = [name for name in _OPTIONAL if getattr(self, name) is not None]
+        if wrong := misplaced(self.outer.algorithm, _kind(self.model) or "", given):
+            raise ValueError(wrong)
         return self
 
 
@@ -351,13 +316,29 @@ def parse_job_file(text: str, origin: str) -> JobFile:
 
 
 def read_job_file(path: Path) -> JobFile:
-    """Job file from disk; a model of one's own is looked for from the file's folder. Raises BadJobFile."""
+    """Job file from disk; a model of one's own, weights and prompts are looked for from the file's folder.
+    Raises BadJobFile."""
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise BadJobFile(f"cannot read {path}: {error}", hint="`assay job init FILE` writes one") from error
-    body = parse_job_file(text, str(path))
+    body, folder = parse_job_file(text, str(path)), path.resolve().parent
     if isinstance(body.model, OwnModel):
-        here = body.model.model_copy(update={"source": str(path.resolve().parent / body.model.source)})
-        return body.model_copy(update={"model": here})
+        here = body.model.model_copy(update={"source": str(folder / body.model.source)})
+        body = body.model_copy(update={"model": here})
+    if body.weights is not None and not is_cid(body.weights.source):
+        held = body.weights.model_copy(update={"source": str(folder / body.weights.source)})
+        body = body.model_copy(update={"weights": held})
+    if body.inference is not None:
+        asked = body.inference.model_copy(update={"prompts": str(folder / body.inference.prompts)})
+        body = body.model_copy(update={"inference": asked})
     return body
+
+
+def is_cid(text: str) -> bool:
+    """Whether this is the CID of a block."""
+    try:
+        Cid.parse(text)
+    except BadCid:
+        return False
+    return True

@@ -205,7 +205,7 @@ PUBLIC = {
 """Times for a chain with other people on it."""
 
 
-def _common(batch: int, rounds: int, times: dict[str, str]) -> str:
+def common(batch: int, rounds: int, times: dict[str, str]) -> str:
     """What every job file has. A task of the last second is given its draw and every call to empty seats,
     so that silent verifiers do not leave it out: the stragglers' time is four times vote and reveal, unless
     `times` states another."""
@@ -213,7 +213,13 @@ def _common(batch: int, rounds: int, times: dict[str, str]) -> str:
     return _COMMON.format(batch=batch, rounds=rounds, **{"straggler": straggler, **times})
 
 
-def _optimiser(name: str) -> str:
+def precision_section(precision: str) -> str:
+    """[precision] with this for all products."""
+    return _PRECISION.format(precision=precision)
+
+
+def optimiser_section(name: str) -> str:
+    """[optimiser] of this name, and [schedule]. Raises BadJobFile for an unknown one."""
     if name not in OPTIMISERS:
         raise BadJobFile(f"there is no optimiser {name!r}", hint=f"choose one of {', '.join(OPTIMISERS)}")
     text, rate = OPTIMISERS[name]
@@ -259,7 +265,7 @@ PRESETS = {
 """By name. Rounds × steps_per_round are the published steps."""
 
 
-def _stated(text: str, key: str, value: str) -> str:
+def stated(text: str, key: str, value: str) -> str:
     """The job file with one key's value replaced, its comment kept."""
     section, name = key.split(".")
     before, head, rest = text.partition(f"[{section}]")
@@ -280,11 +286,12 @@ def preset(name: str, *, source: str, times: dict[str, str]) -> str:
     chosen = PRESETS[name]
     text = template(chosen.template, source=source, rounds=chosen.rounds, times=times).removeprefix(_TOY)
     for key, value in chosen.keys.items():
-        text = _stated(text, key, value)
+        text = stated(text, key, value)
     return chosen.words + text
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Text as TOML's quotes hold it."""
     return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
@@ -293,11 +300,12 @@ def template(name: str, *, source: str, rounds: int, times: dict[str, str], opti
     unknown name.
     """
     if name not in _HEADS:
-        raise BadJobFile(f"there is no template {name!r}", hint=f"choose one of {', '.join(_HEADS)}")
+        raise BadJobFile(
+            f"there is no template {name!r}", hint=f"choose one of {', '.join(_HEADS)}, eval, infer"
+        )
     head, batch, usual = _HEADS[name]
-    common = _common(batch, rounds, times)
-    sections = _optimiser(optimiser or usual) + _PRECISION.format(precision="single")
-    return head.format(toy=_TOY, source=_escaped(source)) + sections + common
+    sections = optimiser_section(optimiser or usual) + precision_section("single")
+    return head.format(toy=_TOY, source=escaped(source)) + sections + common(batch, rounds, times)
 
 
 def own_template(
@@ -312,7 +320,7 @@ def own_template(
     """Text of a complete job file for the recipe that `source` ("my_model.py:build") names; `optimiser` or
     `precision` "" leaves it to the recipe. Raises BadJobFile for an unknown name.
     """
-    head = _OWN.format(function=source.rpartition(":")[2], source=_escaped(source))
-    chosen = _optimiser(optimiser) if optimiser else ""
-    chosen += _PRECISION.format(precision=precision) if precision else ""
-    return head + chosen + _common(batch, rounds, times)
+    head = _OWN.format(function=source.rpartition(":")[2], source=escaped(source))
+    chosen = optimiser_section(optimiser) if optimiser else ""
+    chosen += precision_section(precision) if precision else ""
+    return head + chosen + common(batch, rounds, times)

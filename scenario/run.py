@@ -131,15 +131,17 @@ class Run:
 
     def _job(self, specs: list[NodeSpec], files: JobArtifacts) -> None:
         from assay.app.web import serve_blocks
+        from assay.jobfile.estimate import counted
         from assay.jobfile.post import publish_and_post
         from assay.scenario.evidence import Evidence
 
+        count, size = counted(files.records)
         self.outcome.parameters = sum(x.numel() for x in files.genesis[: files.inner.params])
         self.tell(
             "client",
             f"{self.outcome.parameters:,} parameters,"
             f" {len(files.inner.nodes):,} nodes,"
-            f" {len(files.records):,} records of {files.records.record_size} bytes",
+            f" {count:,} records of {size} bytes",
         )
         connection, storage = self.app.connect("client"), self.app.storage("client")
         connection.writer.deposit("scenario/deposit", CLIENT_TOKENS)
@@ -329,7 +331,7 @@ def held_out_losses(
     """Held-out loss (nats a byte) of the global model at genesis and after each round."""
 
     from assay.client.fetching import parameters
-    from assay.jobfile.build import recipe_of
+    from assay.jobfile.parts import recipe_of
     from assay.training.evaluate import evaluated, with_parameters
 
     made, files = recipe_of(body), state_provider.work.files

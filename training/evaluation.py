@@ -18,9 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from assay.program.build import ProgramBuilder
 from assay.program.execute import Records
-from assay.program.isa import DType, Input, Op, Program
+from assay.program.isa import DType, Program
 from assay.program.lowering import Choose, Lowered, lower, lower_step
 from assay.program.lowering.graph import DTYPES
 from assay.program.lowering.tracing import StepFunction, trace_step
@@ -30,32 +29,14 @@ from assay.protocol.types import NO_SLOT, Kind, Link, Origin
 from assay.training.datasets import Dataset
 from assay.training.job import JobArtifacts
 from assay.training.losses import LOSS_SLOT
+from assay.training.ordered import Computed, ordered, own_counter
 from assay.training.precision import Precisions, chosen
 from assay.training.recipe import LossFunction
+from assay.training.results import LOSS
 from assay.training.rounds import Round
 
-RESULT = "evaluation.loss"
+RESULT = LOSS
 SUM, COUNT = "evaluation.sum", "evaluation.batches"
-
-
-def in_order(program: Program, batch: int, shards: int) -> tuple[Program, dict[int, int]]:
-    """The program with the records of each step in their order, none twice, in place of those that the seed
-    draws; and where its nodes have gone."""
-    b = ProgramBuilder(program.record_size)
-    made: list[Input] = []
-    for node in program.nodes:
-        if node.op is Op.STATE:
-            made.append(b.state(node.dtype, node.shape))
-        elif node.op is Op.DATA:
-            (offset, first), (rows, length) = node.attrs, node.shape
-            turn = b.iadd(b.imul(b.step(), b.const(shards, DType.I32)), b.shard())
-            start = b.iadd(b.imul(turn, b.const(batch, DType.I32)), b.const(first, DType.I32))
-            made.append(b.record(b.iadd(b.iota((rows,), 0), start), length, offset))
-        else:
-            inputs = tuple(made[x.ref] for x in node.inputs)
-            made.append(b.emit(node.op, node.dtype, node.shape, inputs, node.attrs))
-    done = b.finish([made[i] for i in program.outputs], program.params)
-    return done, {old: b.places[new.ref] for old, new in enumerate(made) if new.ref in b.places}
 
 
 def check_passes(records: int, batch: int, shards: int, steps: int) -> None:
@@ -66,6 +47,12 @@ def check_passes(records: int, batch: int, shards: int, steps: int) -> None:
             f" {records}: the last one would count more than once",
             hint="take fewer rounds, steps or rows, or leave the rest of the dataset out",
         )
+
+
+def _own_records(batch: int, shards: int) -> Computed:
+    """The number of the first record of a step of a shard."""
+    turn = own_counter(shards)
+    return lambda b, made: b.imul(turn(b, made), b.const(batch, DType.I32))
 
 
 def _step(model: nn.Module, loss_fn: LossFunction, dataset: Dataset, names: Sequence[str]) -> StepFunction:
@@ -125,7 +112,7 @@ def evaluation_job(
         return lower(graph, params=1, seed=seed, choose=choose)
 
     made, products = chosen(lowered, precisions or Precisions(), stored, records)
-    program, places = in_order(made.program, batch, shards)
+    program, places = ordered(made.program, _own_records(batch, shards))
     first = 2 + len(weights)  # the sum's slot
     links = (
         Link(Origin.OUT, Kind.OUTER, 1, 1, 1, 0, 0, NO_SLOT),

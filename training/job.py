@@ -42,7 +42,8 @@ from assay.training.rounds import Round
 class JobArtifacts(Round):
     """All files of a job, before they are published."""
 
-    records: Records
+    records: Records | None
+    """None where no program reads any."""
     held_out: bytes
     model: dict[str, Any] = field(default_factory=dict)
     sites: tuple[tuple[ProductSite, Precision, tuple[int, ...]], ...] = ()

@@ -30,8 +30,9 @@ STREAMING = "streaming"
 """The one that sends a part of the parameters a round."""
 NAMES = (*RECIPES, STREAMING)
 """What a job file may name to train by."""
-EVALUATE = "evaluate"
-"""What it names where nothing is trained: ``training.evaluation``."""
+OTHER_USES = frozenset({"evaluate", "infer", "grpo"})
+"""What it names where there is no outer algorithm: ``training.evaluation``, ``training.inference`` and
+``training.actors``; one loop a task."""
 WHOLE = "diloco"
 """The one whose tasks are one loop: parameters travel as they are."""
 ONE_STEP = frozenset({"demo"})
@@ -40,7 +41,7 @@ ONE_STEP = frozenset({"demo"})
 
 def loops_of(name: str) -> int:
     """Loops of a task under this algorithm."""
-    return {WHOLE: 1, EVALUATE: 1, STREAMING: 3}.get(name, 2)
+    return 1 if name in OTHER_USES else {WHOLE: 1, STREAMING: 3}.get(name, 2)
 
 
 def algorithm_of(name: str, lr: float, momentum: float) -> Algorithm:

@@ -12,7 +12,7 @@ from assay.app.ids import job_id_of
 from assay.app.invocation import app_of
 from assay.app.output import table
 from assay.app.units import parse_amount, show_amount
-from assay.cli.commands import job_post
+from assay.cli.commands import job_init, job_post
 from assay.cli.commands.job_estimate import estimate
 from assay.cli.commands.job_model import JobArgument, evaluate, export, fetch, sample, verify
 
@@ -20,7 +20,7 @@ commands = typer.Typer(
     no_args_is_help=True,
     help="Post jobs, follow them, fetch the model.",
 )
-commands.command()(job_post.init)
+commands.command()(job_init.init)
 commands.command()(job_post.validate)
 commands.command()(estimate)
 commands.command()(job_post.post)
@@ -49,11 +49,12 @@ def list_jobs(context: typer.Context) -> None:
 
 @commands.command()
 def show(context: typer.Context, job: JobArgument) -> None:
-    """Where a job stands; losses are read from published checkpoints."""
+    """Where a job stands; losses and results are read from published checkpoints."""
     from assay.app.job_progress import progress_table
     from assay.app.machine import RESOURCE_LIMITS, engine_of
     from assay.app.traffic import in_words
     from assay.client.following import follow, losses_of
+    from assay.client.results import by_round
     from assay.node.artifacts import load_job
 
     app = app_of(context)
@@ -66,9 +67,12 @@ def show(context: typer.Context, job: JobArgument) -> None:
         files = load_job(storage.blocks, terms, RESOURCE_LIMITS)
         engine = engine_of(app.settings, brief=True)
         following = follow(market, job_id, losses_of(market, storage.blocks, job_id, files, engine))
+        results = by_round(market, storage.blocks, job_id, files)
     finally:
         storage.close()
-    app.output.result("job", following, progress_table(following))
+    app.output.result("job", {**vars(following), "results": results}, progress_table(following))
+    for number in results[-1:]:
+        app.output.say(f"{number.name} after round {number.round}, settled: {number.value:.6f}")
     if told := in_words(app.settings.home):
         app.output.say(told)
 

@@ -8,7 +8,7 @@ from assay.app.invocation import app_of
 from assay.app.output import table
 from assay.app.times import show_span
 from assay.app.units import show_amount, show_bytes
-from assay.cli.commands.job_post import TRACING, FileArgument
+from assay.cli.commands.job_post import TRACING, FileArgument, weights_files
 
 
 def estimate(context: typer.Context, file: FileArgument) -> None:
@@ -17,13 +17,13 @@ def estimate(context: typer.Context, file: FileArgument) -> None:
     Traces the model for that, and asks no chain. Gas is not in it.
     """
     from assay.jobfile.build import build
-    from assay.jobfile.estimate import drafted, estimated
+    from assay.jobfile.estimate import counted, drafted, estimated
     from assay.jobfile.read import read_job_file
 
     app = app_of(context)
     body = read_job_file(file)
     app.output.say(TRACING)
-    files = build(body)
+    files = build(body, blocks=weights_files(app, body))
     training = body.training
     batch = training.batch * training.accumulate
     found = estimated(drafted(body, files), batch, files.inner.state_bytes)
@@ -33,7 +33,7 @@ def estimate(context: typer.Context, file: FileArgument) -> None:
         ("paid at most", show_amount(found.most), "what --budget must cover; what is not paid comes back"),
         ("a solver locks", show_amount(found.solver_locks), "for each claim, until it is settled"),
         ("steps", f"{found.steps:,}", f"rounds: {training.rounds}; shards in each: {training.shards}"),
-        ("examples seen", f"{found.examples:,}", f"of {len(files.records):,}, drawn with repetition"),
+        ("examples seen", f"{found.examples:,}", f"of {counted(files.records)[0]:,}, drawn with repetition"),
         ("operations", f"{found.operations:.3g}", "`assay solver bench` times a step here"),
         ("memory of a step", show_bytes(found.step_memory), f"its state {show_bytes(found.state)}"),
         ("checkpoints", show_bytes(found.checkpoints), "at most, published by all solvers together"),

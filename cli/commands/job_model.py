@@ -30,8 +30,11 @@ def fetch(
         "model"
     ),
 ) -> None:
-    """Fetch the settled model, led to the root that the chain settled, and write it with its receipt."""
+    """Fetch the settled model or result, led to the root that the chain settled, and write it with its
+    receipt; say a result, and the CID of its file."""
     from assay.app.machine import RESOURCE_LIMITS
+    from assay.client import results
+    from assay.client.fetched import model_and_parameters
     from assay.client.fetching import fetch as fetch_model
     from assay.node.divergence import not_finite
 
@@ -50,16 +53,25 @@ def fetch(
                 connection.chain,
                 market.block,
             )
+        found = results.numbers(params)
+        cids = {name: results.file_of(storage.blocks, params[name]) for name in results.named(params)}
     finally:
         storage.close()
+    told = [f"\n{name}: {value:.6f}" for name, value in found.items()]
+    data: dict[str, object] = {"results": found, "cids": cids}
+    if results.TOKENS in params:
+        asked = int(model_and_parameters(folder)[0].get("prompts", len(params[results.TOKENS])))
+        data["answered"] = results.write_rows(folder, params, asked)
+        told.append(f"\n{data['answered']} of {asked} prompts answered, in {folder / results.WRITTEN}")
+    told += [f"\nthe file of {name} is {cid}" for name, cid in cids.items()]
     count = sum(x.numel() for x in params.values())
     bad = not_finite(list(params), len(params), list(params.values()))
     diverged = f"\nTHE TRAINING DIVERGED: {bad}; the receipt says at which step" if bad else ""
     app.output.result(
         "job-fetch",
-        {"folder": str(folder), "tensors": len(params), "parameters": count},
+        {"folder": str(folder), "tensors": len(params), "parameters": count, **data},
         f"wrote {len(params)} tensors ({count:,} parameters) to {folder};"
-        f" check what you keep with `assay job verify {folder}`{diverged}",
+        f" check what you keep with `assay job verify {folder}`{''.join(told)}{diverged}",
     )
 
 
@@ -191,7 +203,7 @@ def evaluate(
 ) -> None:
     """Loss and accuracy of a fetched model on the records held out from training, in native fp32."""
     from assay.client.fetched import model_and_parameters
-    from assay.jobfile.build import recipe_of
+    from assay.jobfile.parts import recipe_of
     from assay.jobfile.read import read_job_file
     from assay.training.evaluate import evaluated, with_parameters
 

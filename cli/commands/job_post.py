@@ -1,8 +1,7 @@
-"""``assay job init``, ``validate``, ``post`` and ``serve``: from a job file to a job on the market."""
+"""``assay job validate``, ``post`` and ``serve``: from a job file to a job on the market."""
 
 from __future__ import annotations
 
-import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +19,8 @@ from assay.protocol.types import JobId, Wei
 
 if TYPE_CHECKING:
     from assay.app.wiring import Connection
+    from assay.jobfile.read import JobFile
+    from assay.jobfile.weights import Files
     from assay.protocol.ports import MarketView
 
 TRACING = "tracing the training step into a program"
@@ -27,99 +28,16 @@ LOOK_AFTER_S = 5.0
 FileArgument = Annotated[Path, typer.Argument(help="The job file.")]
 
 
-def init(
-    context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="Where to write the job file.")] = Path("job.toml"),
-    model: Annotated[str, typer.Option("--template", help="gpt, mlp or cnn.")] = "gpt",
-    data: Annotated[str, typer.Option(help="gpt: stdlib, or a path to your text.")] = "stdlib",
-    own: Annotated[
-        str, typer.Option("--from", help="Your own model: FILE.py:FUNCTION that returns a training Recipe.")
-    ] = "",
-    optimiser: Annotated[
-        str, typer.Option(help="adamw, sgd, lion or muon; by default the template's, or your Recipe's.")
-    ] = "",
-    batch: Annotated[int, typer.Option(min=1, help="With --from: rows a pass.")] = 8,
-    rounds: Annotated[int, typer.Option(min=1)] = 3,
-    published: Annotated[
-        str, typer.Option("--preset", help="A published setting, on your --data: shakespeare-char.")
-    ] = "",
-    local: Annotated[bool, typer.Option(help="Deadlines for a chain on this machine.")] = True,
-) -> None:
-    """Write a complete job file to start from."""
-    from assay.jobfile.templates import LOCAL, PUBLIC, template
+def weights_files(app: App, body: JobFile) -> Files | None:
+    """Where weights are read that a job file names by their CID: this home's blocks, then the market's nodes;
+    None where it names none."""
+    from assay.jobfile.read import is_cid
 
-    app = app_of(context)
-    if file.exists():
-        raise Ask(
-            f"{file} exists; nothing was written",
-            hint="choose another name, or remove it",
-            code="file-exists",
-        )
-    times = LOCAL if local else PUBLIC
-    if own:
-        init_own(app, file, own, batch, rounds, times, optimiser)
-        return
-    if published:
-        init_published(app, file, published, model, data, times)
-        return
-    file.write_text(template(model, source=data, rounds=rounds, times=times, optimiser=optimiser))
-    app.output.result(
-        "job-init",
-        {"file": str(file)},
-        f"wrote {file}, a toy that shows the market at work (its first lines say what to raise);"
-        f" check it with `{app.command(f'job validate {file}')}`",
-    )
-
-
-def init_published(app: App, file: Path, name: str, model: str, data: str, times: dict[str, str]) -> None:
-    """Write the job file of a published setting."""
-    from assay.jobfile.templates import PRESETS, preset
-
-    text = preset(name, source=data, times=times)
-    if model != PRESETS[name].template:
-        raise Ask(
-            f"{name} is no preset of the template {model}",
-            hint=f"leave --template out, or say --template {PRESETS[name].template}",
-            code="bad-preset",
-        )
-    file.write_text(text)
-    app.output.result(
-        "job-init",
-        {"file": str(file)},
-        f"wrote {file}, {name} as it was published (its first lines say what differs); check it with"
-        f" `{app.command(f'job validate {file}')}`",
-    )
-
-
-def init_own(
-    app: App, file: Path, own: str, batch: int, rounds: int, times: dict[str, str], optimiser: str
-) -> None:
-    """Trace a client's own model, and write its job file only if that gives a program."""
-    from assay.jobfile.build import build
-    from assay.jobfile.read import parse_job_file
-    from assay.jobfile.templates import own_template
-    from assay.training.recipe import load, parts
-
-    path, function = parts(own)
-    made = load(own)
-    if made.optimiser is None:
-        optimiser = optimiser or "adamw"
-    source = f"{os.path.relpath(path, file.parent)}:{function}"
-    precision = "auto" if made.precision is None else ""
-    text = own_template(
-        source, batch=batch, rounds=rounds, times=times, optimiser=optimiser, precision=precision
-    )
-    app.output.say(f"tracing {own} into a program")
-    files = build(parse_job_file(text, str(file)), made)
-    file.write_text(text)
-    count = sum(x.numel() for x in files.genesis[: files.inner.params])
-    data = {"file": str(file), "nodes": len(files.inner.nodes), "parameters": count}
-    app.output.result(
-        "job-init",
-        data,
-        f"{own} is a program of {len(files.inner.nodes):,} instructions that trains {count:,} parameters;"
-        f" wrote {file}; check it with `assay job validate {file}`",
-    )
+    if body.weights is None or not is_cid(body.weights.source):
+        return None
+    storage = app.storage("view")
+    storage.follow(app.view().market)
+    return storage.blocks
 
 
 def validate(context: typer.Context, file: FileArgument) -> None:
@@ -133,17 +51,18 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     app.output.say(TRACING)
     from assay.app.machine import RESOURCE_LIMITS
     from assay.jobfile.build import build
-    from assay.jobfile.estimate import drafted
+    from assay.jobfile.estimate import counted, drafted
     from assay.jobfile.rehearsal import warnings_of
     from assay.program.validate import validate as check
     from assay.protocol.params import worst_case
     from assay.training.precision import REHEARSED_STEPS
 
-    files = build(body)
+    files = build(body, blocks=weights_files(app, body))
+    records, record_size = counted(files.records)
     for program in (*files.tasks, *files.outers):
         check(
             program,
-            files.records.record_size,
+            record_size,
             max_bytes=RESOURCE_LIMITS.step_bytes,
             max_operations=RESOURCE_LIMITS.step_operations,
         )
@@ -157,8 +76,8 @@ def validate(context: typer.Context, file: FileArgument) -> None:
         "nodes": len(files.inner.nodes),
         "outerNodes": len(files.outer.nodes),
         "stateBytes": files.inner.state_bytes,
-        "records": len(files.records),
-        "recordSize": files.records.record_size,
+        "records": records,
+        "recordSize": record_size,
         "programRoot": files.inner.root,
         "worstCase": str(worst),
     }
@@ -200,7 +119,7 @@ def post(
     from assay.jobfile.build import build
     from assay.jobfile.post import publish_and_post
 
-    files, storage = build(body), app.storage(name)
+    files, storage = build(body, blocks=weights_files(app, body)), app.storage(name)
     with serve_blocks(name, connection, storage, reach) as url:
         job_id = publish_and_post(app, connection, storage, body, files, value)
         app.output.result("job-post", {"job": job_id, "budget": str(value)}, f"posted job {job_id.hex()}")

@@ -17,7 +17,8 @@ from safetensors.torch import save_file
 
 from assay.app.output import Exit
 from assay.cli.main import main
-from assay.jobfile.build import build, recipe_of
+from assay.jobfile.build import build
+from assay.jobfile.parts import recipe_of
 from assay.jobfile.read import read_job_file
 from assay.numerics import FAST
 from assay.program.execute import Executor, StepContext

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load, save
 
 from assay.client import posting, receipt
-from assay.client.fetching import NotSettled
+from assay.client.fetching import NotSettled, apart
 from assay.client.following import follow, losses_of
 from assay.client.verifying import verify
 from assay.node.artifacts import load_job, publish_job
@@ -58,6 +59,14 @@ def test_following_shows_phases_losses_and_payments(fetched: tuple[MarketDay, by
     assert all(loss is not None for loss in seen.loss_by_round())
     client = market.me
     assert day.market_state.free[client] == FUNDS - seen.paid
+
+
+def test_tensors_of_equal_bytes_are_written_apart() -> None:
+    """Slots of equal bytes are fetched as one tensor, and safetensors refuses one that is there twice."""
+    one = torch.ones(4)
+    with pytest.raises(RuntimeError, match="share memory"):
+        save({"a": one, "b": one})
+    assert set(load(save(apart({"a": one, "b": one})))) == {"a", "b"}
 
 
 def test_a_model_that_is_not_settled_is_not_fetched(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from assay.jobfile.build import build, recipe_of
+from assay.jobfile.build import build
+from assay.jobfile.parts import recipe_of
 from assay.jobfile.read import BadJobFile, OwnModel, read_job_file
 from assay.jobfile.templates import LOCAL, own_template, template
 from assay.program.lowering.tracing import UnsupportedOperation

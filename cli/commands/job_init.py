@@ -1,0 +1,232 @@
+"""``assay job init``: a complete job file to start from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from assay.app.invocation import App, app_of
+from assay.protocol.errors import Ask
+
+
+def init(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="Where to write the job file.")] = Path("job.toml"),
+    model: Annotated[
+        str,
+        typer.Option(
+            "--template",
+            help="gpt, mlp or cnn: training; eval: a model's held-out loss; infer: what a GPT writes after"
+            " prompts; grpo: reinforcement learning.",
+        ),
+    ] = "gpt",
+    data: Annotated[str, typer.Option(help="gpt: stdlib, or a path to your text.")] = "stdlib",
+    weights: Annotated[
+        str,
+        typer.Option(
+            help="eval, infer, grpo: a folder of `job fetch`, or with --from a .safetensors file or a CID."
+        ),
+    ] = "",
+    prompts: Annotated[str, typer.Option(help="infer: a file with a prompt a line.")] = "",
+    new_bytes: Annotated[int, typer.Option(min=1, help="infer: what the model writes after each.")] = 16,
+    temperature: Annotated[
+        float, typer.Option(min=0.0, help="infer: 0 takes the likeliest byte, else they are drawn.")
+    ] = 0.0,
+    own: Annotated[
+        str, typer.Option("--from", help="Your own model: FILE.py:FUNCTION that returns a training Recipe.")
+    ] = "",
+    optimiser: Annotated[
+        str, typer.Option(help="adamw, sgd, lion or muon; by default the template's, or your Recipe's.")
+    ] = "",
+    batch: Annotated[int, typer.Option(min=1, help="With --from: rows a pass.")] = 8,
+    rounds: Annotated[int, typer.Option(min=1)] = 3,
+    published: Annotated[
+        str, typer.Option("--preset", help="A published setting, on your --data: shakespeare-char.")
+    ] = "",
+    local: Annotated[bool, typer.Option(help="Deadlines for a chain on this machine.")] = True,
+) -> None:
+    """Write a complete job file to start from."""
+    from assay.jobfile.templates import LOCAL, PUBLIC, template
+
+    app = app_of(context)
+    if file.exists():
+        raise Ask(
+            f"{file} exists; nothing was written",
+            hint="choose another name, or remove it",
+            code="file-exists",
+        )
+    times = LOCAL if local else PUBLIC
+    if model == "infer":
+        init_inference(app, file, weights, prompts, new_bytes, temperature, times)
+        return
+    if model == "eval":
+        init_evaluation(app, file, weights, own, data, batch, rounds, times)
+        return
+    if model == "grpo":
+        from assay.jobfile.use_templates import grpo_template
+
+        file.write_text(grpo_template(rounds, times, _weights_from(file, weights) if weights else ""))
+        _wrote(app, file, "in which actors play, and the outer claim learns from their rollouts")
+        return
+    if own:
+        init_own(app, file, own, batch, rounds, times, optimiser)
+        return
+    if published:
+        init_published(app, file, published, model, data, times)
+        return
+    file.write_text(template(model, source=data, rounds=rounds, times=times, optimiser=optimiser))
+    app.output.result(
+        "job-init",
+        {"file": str(file)},
+        f"wrote {file}, a toy that shows the market at work (its first lines say what to raise);"
+        f" check it with `{app.command(f'job validate {file}')}`",
+    )
+
+
+def init_published(app: App, file: Path, name: str, model: str, data: str, times: dict[str, str]) -> None:
+    """Write the job file of a published setting."""
+    from assay.jobfile.templates import PRESETS, preset
+
+    text = preset(name, source=data, times=times)
+    if model != PRESETS[name].template:
+        raise Ask(
+            f"{name} is no preset of the template {model}",
+            hint=f"leave --template out, or say --template {PRESETS[name].template}",
+            code="bad-preset",
+        )
+    file.write_text(text)
+    app.output.result(
+        "job-init",
+        {"file": str(file)},
+        f"wrote {file}, {name} as it was published (its first lines say what differs); check it with"
+        f" `{app.command(f'job validate {file}')}`",
+    )
+
+
+def init_own(
+    app: App, file: Path, own: str, batch: int, rounds: int, times: dict[str, str], optimiser: str
+) -> None:
+    """Trace a client's own model, and write its job file only if that gives a program."""
+    from assay.jobfile.build import build
+    from assay.jobfile.read import parse_job_file
+    from assay.jobfile.templates import own_template
+    from assay.training.recipe import load, parts
+
+    path, function = parts(own)
+    made = load(own)
+    if made.optimiser is None:
+        optimiser = optimiser or "adamw"
+    source = f"{os.path.relpath(path, file.parent)}:{function}"
+    precision = "auto" if made.precision is None else ""
+    text = own_template(
+        source, batch=batch, rounds=rounds, times=times, optimiser=optimiser, precision=precision
+    )
+    app.output.say(f"tracing {own} into a program")
+    files = build(parse_job_file(text, str(file)), made)
+    file.write_text(text)
+    count = sum(x.numel() for x in files.genesis[: files.inner.params])
+    data = {"file": str(file), "nodes": len(files.inner.nodes), "parameters": count}
+    app.output.result(
+        "job-init",
+        data,
+        f"{own} is a program of {len(files.inner.nodes):,} instructions that trains {count:,} parameters;"
+        f" wrote {file}; check it with `assay job validate {file}`",
+    )
+
+
+def init_evaluation(
+    app: App,
+    file: Path,
+    weights: str,
+    own: str,
+    data: str,
+    batch: int,
+    rounds: int,
+    times: dict[str, str],
+) -> None:
+    """Write the job file of an evaluation: of a fetched job's model on the records held out from it, or of a
+    model of one's own on its dataset's."""
+    from assay.client.fetched import model_and_parameters
+    from assay.jobfile.parts import recipe_of
+    from assay.jobfile.read import parse_job_file
+    from assay.jobfile.use_templates import evaluation_template, own_evaluation_template
+    from assay.training.recipe import load, parts
+
+    if own:
+        path, function = parts(own)
+        made = load(own)
+        source = f"{os.path.relpath(path, file.parent)}:{function}"
+        kept = _weights_from(file, weights) if weights else ""
+        dataset, precise = made.dataset, made.precision is None
+
+        def text(count: int) -> str:
+            return own_evaluation_template(source, kept, count, batch, rounds, times, precise)
+    else:
+        if not weights:
+            raise Ask(
+                "an evaluation is of weights",
+                hint="--weights FOLDER, which `assay job fetch` wrote",
+                code="usage",
+            )
+        description, _ = model_and_parameters(Path(weights))
+        kept = _weights_from(file, weights)
+
+        def text(count: int) -> str:
+            return evaluation_template(description, kept, data, count, batch, rounds, times)
+
+        dataset = recipe_of(parse_job_file(text(1 << 20), str(file))).dataset
+    count = len(dataset.held_out) // dataset.layout.record_size
+    if not count:
+        raise Ask(
+            "no records are held out", hint="give the Recipe's Dataset some held_out records", code="usage"
+        )
+    file.write_text(text(count))
+    _wrote(app, file, f"whose result is the loss over records held out from training ({count:,} there are)")
+
+
+def init_inference(
+    app: App,
+    file: Path,
+    weights: str,
+    prompts: str,
+    new_bytes: int,
+    temperature: float,
+    times: dict[str, str],
+) -> None:
+    """Write the job file of a batch inference by a fetched GPT."""
+    from assay.client.fetched import model_and_parameters
+    from assay.jobfile.build import read_prompts
+    from assay.jobfile.use_templates import inference_template
+
+    if not weights or not prompts:
+        raise Ask(
+            "an inference is of weights, after prompts",
+            hint="--weights FOLDER, which `assay job fetch` wrote, and --prompts FILE, one a line",
+            code="usage",
+        )
+    description, _ = model_and_parameters(Path(weights))
+    asked = read_prompts(Path(prompts))
+    longest = max((len(prompt) for prompt in asked), default=0)
+    paths = _weights_from(file, weights), os.path.relpath(prompts, file.parent)
+    file.write_text(
+        inference_template(description, *paths, len(asked), longest, new_bytes, temperature, times)
+    )
+    _wrote(app, file, f"whose result is {new_bytes} bytes after each of {len(asked):,} prompts")
+
+
+def _weights_from(file: Path, weights: str) -> str:
+    """Weights as a job file names them: a path from its folder, or a CID."""
+    from assay.jobfile.read import is_cid
+
+    return weights if is_cid(weights) else os.path.relpath(weights, file.parent)
+
+
+def _wrote(app: App, file: Path, what: str) -> None:
+    app.output.result(
+        "job-init",
+        {"file": str(file)},
+        f"wrote {file}, {what}; check it with `{app.command(f'job validate {file}')}`",
+    )

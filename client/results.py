@@ -1,0 +1,90 @@
+"""A job's result where that is no model: a loss, a reward, what was written after prompts.
+
+Contract: `numbers` and `written` read what ``client.fetching`` has led to the settled root; `by_round` reads
+the published states of settled outer claims, each led to its claim's root, and leaves out what cannot be
+fetched.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from assay.client.following import CACHE_BYTES
+from assay.node.artifacts import LoadedJob
+from assay.node.checkpoints import Published
+from assay.node.rounds import Claims, standing
+from assay.node.slots import SlotReader
+from assay.numerics.encoding import to_bytes
+from assay.numerics.packed import packed, width
+from assay.protocol.ports import Blocks, MarketView
+from assay.protocol.types import JobId, Kind, Phase
+from assay.training.results import NOTHING, RESULTS, SCALARS, TOKENS
+
+WRITTEN = "written.jsonl"
+
+
+def numbers(params: Mapping[str, Tensor]) -> dict[str, float]:
+    """The scalars among a job's parameters that are a result, by name."""
+    return {name: float(params[name]) for name in SCALARS if name in params}
+
+
+def named(params: Mapping[str, Tensor]) -> list[str]:
+    """Names of the results among a job's parameters."""
+    return [name for name in RESULTS if name in params]
+
+
+def rows(params: Mapping[str, Tensor]) -> list[bytes | None]:
+    """Each prompt with the bytes after it; None where a round was closed without its shard."""
+    if TOKENS not in params:
+        return []
+    found = [bytes(x for x in row if x != NOTHING) for row in params[TOKENS].tolist()]
+    return [row or None for row in found]
+
+
+def write_rows(folder: Path, params: Mapping[str, Tensor], prompts: int) -> int:
+    """Write a line of JSON for each prompt, as text of one character a byte, beside the receipt; how many
+    were answered."""
+    found = rows(params)[:prompts]
+    lines = [json.dumps(None if row is None else row.decode("latin-1")) + "\n" for row in found]
+    (folder / WRITTEN).write_text("".join(lines))
+    return sum(row is not None for row in found)
+
+
+def file_of(blocks: Blocks, tensor: Tensor) -> str:
+    """CID of a slot's file (F3.5), which is stored."""
+    bits = width(tensor)
+    return blocks.add_file(packed(tensor, bits) if bits else bytes(to_bytes(tensor)))
+
+
+@dataclass(frozen=True)
+class Number:
+    """A scalar result after a settled round."""
+
+    name: str
+    round: int
+    value: float
+
+
+def by_round(market: MarketView, blocks: Blocks, job_id: JobId, files: LoadedJob) -> list[Number]:
+    """The scalar results of every settled round whose published state can be fetched."""
+    slots = {i: name for i, name in enumerate(files.slot_names[: files.inner.params]) if name in SCALARS}
+    if not slots:
+        return []
+    with market.snapshot():
+        job, claims = market.job(job_id), Claims(market.claims(job_id))
+    published = Published(blocks, SlotReader(blocks, CACHE_BYTES))
+    found = []
+    for round_ in range(job.progress.settled_rounds):
+        view = standing(claims, Kind.OUTER, round_, 0)
+        if view is None or view.status.phase != Phase.SETTLED:
+            continue
+        tensors = published.some(view, job.terms.outer_segments, files.outer, list(slots))
+        for name, tensor in zip(slots.values(), tensors or (), strict=False):
+            if tensor is not None:
+                found.append(Number(name, round_, float(tensor)))
+    return found

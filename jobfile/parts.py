@@ -1,0 +1,136 @@
+"""A job file's sections as what they stand for: a model, its data, an optimiser, a precision.
+
+Contract: the same file, data and code give the same ones. What is made of them is ``jobfile.build``'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from assay.jobfile import read as jobfile
+from assay.jobfile.read import BadJobFile, CnnModel, Data, GptModel, JobFile, MlpModel, OwnModel
+from assay.jobfile.uses import EVALUATE
+from assay.protocol.errors import Stop
+from assay.training import datasets, models, recipe
+from assay.training.datasets import Dataset
+from assay.training.losses import cross_entropy
+from assay.training.muon import Muon
+from assay.training.optimisers import AdamW, Lion, Optimiser, Sgd
+from assay.training.precision import Precisions
+from assay.training.recipe import Recipe
+from assay.training.schedules import Schedule
+
+
+def schedule_of(file: JobFile) -> Schedule:
+    """The learning rate's course over the job. Raises Stop where it ends within its warm-up."""
+    assert file.schedule is not None, "the job file was validated"
+    steps = file.training.steps_per_round if file.grpo is None else file.grpo.epochs
+    whole = file.training.rounds * steps
+    section = file.schedule
+    return Schedule(section.warmup_steps, section.decay, section.total_steps or whole, section.floor)
+
+
+def _adamw(section: jobfile.AdamW | jobfile.MuonOthers) -> AdamW:
+    return AdamW(
+        section.learning_rate,
+        section.beta1,
+        section.beta2,
+        section.epsilon,
+        section.weight_decay,
+        no_decay=section.no_decay,
+    )
+
+
+def optimiser_of(file: JobFile) -> Optimiser:
+    """The optimiser that the file names."""
+    section, schedule = file.optimiser, schedule_of(file)
+    assert section is not None, "the job file was validated"
+    rate, clip = section.learning_rate, section.clip_norm or None
+    if isinstance(section, jobfile.AdamW):
+        return replace(_adamw(section), schedule=schedule, clip_norm=clip)
+    if isinstance(section, jobfile.Sgd):
+        momentum, nesterov, decay = section.momentum, section.nesterov, section.weight_decay
+        return Sgd(rate, momentum, nesterov, decay, schedule, clip, section.no_decay)
+    if isinstance(section, jobfile.Lion):
+        betas, decay = (section.beta1, section.beta2), section.weight_decay
+        return Lion(rate, *betas, decay, schedule, clip, section.no_decay)
+    others = _adamw(section.others)
+    return Muon(rate, section.momentum, section.weight_decay, others, section.others_of, schedule, clip)
+
+
+def recipe_of(file: JobFile, made: Recipe | None = None) -> Recipe:
+    """Module, loss, data and optimiser of any job; `made` is what a model of one's own gave already.
+
+    An evaluation needs no optimiser. Raises Stop where the data cannot be read or does not fit, BadRecipe for
+    a file that gives no recipe, and BadJobFile where both the recipe and the job file name an optimiser or a
+    precision, or neither.
+    """
+    if not isinstance(file.model, OwnModel):
+        model = models.build(config_of(file), file.training.seed)
+        optimiser = None if file.outer.algorithm == EVALUATE else optimiser_of(file)
+        return Recipe(model, cross_entropy, _template_data(file), optimiser, precisions_of(file))
+    made = made or recipe.load(file.model.source)
+    if file.outer.algorithm == EVALUATE:
+        _given_once(file, "a precision", made.precision, file.precision, "[precision]")
+        return replace(made, precision=made.precision or precisions_of(file))
+    _given_once(file, "an optimiser", made.optimiser, file.optimiser, "[optimiser] and [schedule]")
+    _given_once(file, "a precision", made.precision, file.precision, "[precision]")
+    return replace(
+        made,
+        optimiser=made.optimiser or optimiser_of(file),
+        precision=made.precision or precisions_of(file),
+    )
+
+
+def _given_once(file: JobFile, what: str, by_recipe: object, by_file: object, sections: str) -> None:
+    """Raises BadJobFile unless either the recipe or the job file has it."""
+    if (by_recipe is None) != (by_file is None):
+        return
+    assert isinstance(file.model, OwnModel)
+    name, both = Path(file.model.source).name, by_recipe is not None
+    raise BadJobFile(
+        f"both {name} and the job file name {what}"
+        if both
+        else f"neither {name} nor the job file names {what}",
+        hint="remove one" if both else f"add {sections} to the job file",
+    )
+
+
+def precisions_of(file: JobFile) -> Precisions:
+    """The precision of products that the file states."""
+    assert file.precision is not None, "the job file was validated"
+    return Precisions(file.precision.products, dict(file.precision.at))
+
+
+def _template_data(file: JobFile) -> Dataset:
+    assert isinstance(file.data, Data), "the job file was validated"
+    source, limit = file.data.source, file.data.max_bytes
+    if not isinstance(file.model, GptModel):
+        if source != "digits":
+            name = _template(file)
+            raise Stop(f"the {name} template reads digits, not {source!r}", hint='write source = "digits"')
+        return datasets.digits()
+    if source == "digits":
+        raise Stop("the gpt template reads text, not digits", hint='write source = "stdlib" or a path')
+    if source == "stdlib":
+        return datasets.standard_library(file.model.context, max_bytes=limit)
+    return datasets.text(Path(source), file.model.context, max_bytes=limit)
+
+
+def _template(file: JobFile) -> str:
+    assert not isinstance(file.model, OwnModel)
+    return file.model.template
+
+
+def config_of(file: JobFile) -> models.Config:
+    """Shape of the template's model."""
+    model = file.model
+    if isinstance(model, GptModel):
+        return models.GptConfig(
+            n_layer=model.layers, n_head=model.heads, d_model=model.width, context=model.context
+        )
+    if isinstance(model, MlpModel):
+        return models.MlpConfig(hidden=model.hidden, layers=model.layers)
+    assert isinstance(model, CnnModel), "a model of one's own has no config"
+    return models.CnnConfig(width=model.width)
