@@ -13,7 +13,7 @@ from functools import partial
 from assay.program.instructions import Instructions
 from assay.program.isa import MAX_NODES, Input, Node, Op, Program, Shape
 from assay.program.parts import Precision, in_terms, operand_part
-from assay.program.rules import MAX_FAN_IN, RuleBroken, broadcast, contiguous
+from assay.program.rules import MAX_FAN_IN, RuleBroken, TooLarge, broadcast, contiguous
 
 
 class ProgramBuilder(Instructions):
@@ -151,7 +151,7 @@ class ProgramBuilder(Instructions):
             raise RuleBroken(f"{params} parameters do not fit {len(self._states)} slots")
         order = self._states + [i for i in sorted(self._live(outputs)) if self._nodes[i].op is not Op.STATE]
         if len(order) > MAX_NODES:
-            raise RuleBroken(f"a program has at most {MAX_NODES} nodes, not {len(order)}")
+            raise TooLarge(f"a program has at most {MAX_NODES} nodes, not {len(order)}")
         place = {old: new for new, old in enumerate(order)}
         self.places = place
         nodes = []

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Sequence
 
 from assay.program.isa import MAX_SLOTS, DType, Input, Node, Op, Shape
-from assay.program.rules import QUANTISED_MOVERS, RuleBroken, broadcast, check_node, contiguous
+from assay.program.rules import QUANTISED_MOVERS, RuleBroken, TooLarge, broadcast, check_node, contiguous
 
 F32_NAN = 0x7FC00000
 _FREE = (Op.STATE, Op.DATA, Op.CONST, Op.IOTA, Op.STEP, Op.SHARD)
@@ -94,7 +94,7 @@ class Instructions:
     def state(self, dtype: DType, shape: Shape) -> Input:
         """The next slot's tensor."""
         if len(self._states) == MAX_SLOTS:
-            raise RuleBroken(f"a program has at most {MAX_SLOTS} slots")
+            raise TooLarge(f"a program has at most {MAX_SLOTS} slots")
         handle = self.emit(Op.STATE, dtype, shape, attrs=(len(self._states),))
         self._states.append(handle.ref)
         return handle

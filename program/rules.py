@@ -65,6 +65,10 @@ class RuleBroken(ValueError):
     """One rule of the instruction set does not hold; the message is the rule with the offending numbers."""
 
 
+class TooLarge(RuleBroken):
+    """A program would have more nodes or slots than one may have."""
+
+
 def _require(holds: bool, rule: str) -> None:
     if not holds:
         raise RuleBroken(rule)

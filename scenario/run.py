@@ -11,7 +11,6 @@ from __future__ import annotations
 import signal
 import time
 import webbrowser
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from enum import Enum
@@ -32,7 +31,7 @@ from assay.jobfile.read import GptModel, JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, template
 from assay.protocol.errors import AssayError, Stop
 from assay.protocol.game_state import GameView
-from assay.protocol.types import Address, ClaimView, JobId, Kind, Phase, Vote
+from assay.protocol.types import Address, ClaimView, JobId, Phase, Vote
 from assay.scenario.balances import snapshot
 from assay.scenario.catalogue import SCENARIOS, Scenario
 from assay.scenario.disturbances import disturb
@@ -42,7 +41,6 @@ from assay.scenario.promises import STRANGER
 from assay.scenario.recording import Recording
 
 if TYPE_CHECKING:
-    from assay.node.artifacts import State
     from assay.node.states import StateProvider
     from assay.scenario.baits import Laid
     from assay.scenario.evidence import Evidence
@@ -245,6 +243,7 @@ class Run:
         from assay.client.receipt import read_receipt
         from assay.client.verifying import verify
         from assay.node.states import open_state_provider
+        from assay.scenario.held_out import held_out_losses
 
         outcome, market = self.outcome, connection.market
         self.games = list(market.games(job_id))
@@ -323,40 +322,6 @@ class Run:
             return valid
         segment = won[0].segment
         return [vote for vote in valid if segment in sampled(state_provider, view, vote.verifier)]
-
-
-def held_out_losses(
-    state_provider: StateProvider, job_id: JobId, body: JobFile, count: int = 256
-) -> list[float]:
-    """Held-out loss (nats a byte) of the global model at genesis and after each round."""
-
-    from assay.client.fetching import parameters
-    from assay.jobfile.parts import recipe_of
-    from assay.training.evaluate import evaluated, with_parameters
-
-    made, files = recipe_of(body), state_provider.work.files
-    rows = made.dataset.held_out_batch(count)
-    models = (
-        with_parameters(made.model, parameters(files, state)) for state in _globals(state_provider, job_id)
-    )
-    return [evaluated(model, made.loss, made.dataset.layout, rows).loss for model in models]
-
-
-def _globals(state_provider: StateProvider, job_id: JobId) -> Iterator[State]:
-    """The global parameters at genesis and after each round, one after the other."""
-    market, work = state_provider.market, state_provider.work
-    yield state_provider.genesis(Kind.OUTER)
-    for round_ in range(market.job(job_id).progress.settled_rounds):
-        view = market.current(job_id, Kind.OUTER, round_, 0)
-        params, last = range(work.files.inner.params), work.segments(Kind.OUTER)
-        found = state_provider.some(view, last, params) if view is not None else None
-        if not isinstance(found, list):
-            raise Stop(
-                f"the state after round {round_} cannot be had",
-                hint="see the nodes' logs",
-                code="state-missing",
-            )
-        yield found
 
 
 def next_steps(recording: Path) -> list[str]:

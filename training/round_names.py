@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from assay.program.isa import Program
+from assay.program.isa import MAX_SLOTS, Program
+from assay.program.rules import TooLarge
 from assay.protocol.errors import Stop
 from assay.training.algorithms import (
     RECIPES,
@@ -86,6 +87,21 @@ def made_round(
     name: str, train: Program, genesis: Sequence[Tensor], names: Sequence[str], shards: int, rule: DiLoCo
 ) -> Round:
     """The round of the algorithm of this name; `rule`: its outer rate and momentum. Raises Stop."""
+    try:
+        if (least := (1 + shards) * train.params) > MAX_SLOTS:  # before all of it is traced in vain
+            raise TooLarge(f"a program has at most {MAX_SLOTS} slots, and these take {least} or more")
+        return _made(name, train, genesis, names, shards, rule)
+    except TooLarge as error:
+        tensors = f"{train.params} parameter tensor{'s' if train.params > 1 else ''}"
+        raise Stop(
+            f"{tensors} of {shards} shards are too many for one outer step by {name}: {error}",
+            hint="take fewer shards, or a model with fewer and larger tensors (docs/scale.md)",
+        ) from error
+
+
+def _made(
+    name: str, train: Program, genesis: Sequence[Tensor], names: Sequence[str], shards: int, rule: DiLoCo
+) -> Round:
     if name == WHOLE:
         return diloco_round(train, genesis, names, shards, rule)
     if name == STREAMING:

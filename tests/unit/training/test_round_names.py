@@ -18,9 +18,17 @@ from assay.program.validate import validate
 from assay.protocol.errors import Stop
 from assay.protocol.types import JobId, Kind, Phase
 from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver
-from assay.training.round_names import NAMES, algorithm_of, check_rounds, loops_of
+from assay.training.round_names import (
+    NAMES,
+    STREAMING,
+    WHOLE,
+    algorithm_of,
+    check_rounds,
+    loops_of,
+    made_round,
+)
 from tests.fakes.alone import recipe_alone
-from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, recipe_files, tiny_files
+from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, recipe_files, three_files, tiny_files
 from tests.fakes.market_day import MarketDay
 
 torch.set_num_threads(1)
@@ -190,3 +198,15 @@ def test_links_of_unlike_shapes_are_refused_by_nodes(day: MarketDay) -> None:
     for bad in ((own, replace(sent, first=sent.first - 1), present), (own, present, sent)):
         with pytest.raises(BadManifest, match="another shape"):
             check_shapes(every, replace(terms, outer_links=bad))
+
+
+@pytest.mark.parametrize(("name", "shards"), [(WHOLE, 1_364), ("diloco-4bit", 1_400), (STREAMING, 1_400)])
+def test_more_shards_than_an_outer_step_has_room_for_are_refused(name: str, shards: int) -> None:
+    """A program has 4,096 slots, of which each shard takes some for each parameter."""
+    tiny = three_files()
+    state = tiny.genesis, tiny.slot_names
+    with pytest.raises(
+        Stop, match=f"of {shards} shards are too many for one outer step by {name}"
+    ) as refused:
+        made_round(name, tiny.inner, *state, shards, DiLoCo())
+    assert "fewer shards" in refused.value.hint
