@@ -127,6 +127,14 @@ def normal_(
     return context.add(context.mul(normal(context, _shape(traced)), float(std)), float(mean))
 
 
+@lowers("exponential_.default", "exponential.default")
+def exponential(context: Lowering, traced: Traced, x: View, rate: Number = 1.0, **_options: Any) -> View:
+    """−log(1 − u)/rate, never 0, as PyTorch's (whose logarithm is a Gumbel number's)."""
+    left = context.sub(1.0, uniform(context, _shape(traced)))
+    drawn = context.unary(Op.LOG, context.binary(Op.MIN, left, _BELOW_ONE))
+    return context.mul(drawn, -1.0 / float(rate))
+
+
 @lowers("native_dropout.default")
 def dropout(context: Lowering, traced: Traced, x: View, p: float, train: Any) -> tuple[View, View]:
     """x / (1 − p) where kept, else 0; and what was kept."""

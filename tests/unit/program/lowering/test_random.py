@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from math import exp, sqrt
 
 import pytest
 import torch
@@ -61,6 +61,18 @@ def test_uniform_and_normal_numbers_are_spread_as_they_should() -> None:
     assert (counts**2).sum().item() / (X.numel() / 64) < 63 + 5 * sqrt(2 * 63)
     assert abs(normal.mean().item()) < 0.03 and normal.std().item() == pytest.approx(1, abs=0.03)
     assert (normal.abs() > 1.96).float().mean().item() == pytest.approx(0.05, abs=0.01)
+
+
+def test_exponential_numbers_are_spread_as_they_should_and_gumbel_softmax_is_one() -> None:
+    def function(x: Tensor, batch: Tensor) -> list[Tensor]:
+        drawn = torch.empty_like(x).exponential_(2.0)
+        return [drawn, functional.gumbel_softmax(x, tau=1.0), functional.gumbel_softmax(x, hard=True)]
+
+    ((drawn, soft, hard),) = _run(function)
+    assert drawn.min() > 0 and drawn.mean().item() == pytest.approx(0.5, abs=0.015)
+    assert (drawn > 1.0).float().mean().item() == pytest.approx(exp(-2.0), abs=0.012)
+    assert torch.allclose(soft.sum(-1), torch.ones(32)) and soft.isfinite().all()
+    assert torch.equal(hard.sum(-1), torch.ones(32)) and set(hard.unique().tolist()) == {0.0, 1.0}
 
 
 def test_the_same_function_gives_the_same_program_and_another_seed_another() -> None:
