@@ -17,20 +17,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-import assay
 from assay.numerics import FAST
 from assay.program.compiled.cache import Form, StoredForm
 from assay.program.compiled.graph import example_inputs, numbers_read, trace
+from assay.program.compiled.process import command
 from assay.program.compiled.segments import Given, Plan, bases, plan
 from assay.program.execute import StepContext, own, prepared
 from assay.program.isa import Op, Program, decode, encode
 
 MOST_PROCESSES = 4
-_ROOT = Path(assay.__file__).resolve().parent.parent
-_START = (
-    f"import sys; sys.path.insert(0, {str(_ROOT)!r}); "
-    "from assay.program.compiled.segmented import main; main()"
-)
 _NO_CONTEXT = StepContext(None, b"", 0, 0)
 
 
@@ -92,9 +87,7 @@ def compile_parts(program: Program, cut: Plan, device: torch.device, stored: Sto
         file.write_bytes(encode(program))
         threads = str(torch.get_num_threads())
         running = [
-            subprocess.Popen(
-                [sys.executable, "-c", _START, str(file), str(stored.directory), str(device), threads, share]
-            )
+            subprocess.Popen(command(__name__, str(file), str(stored.directory), str(device), threads, share))
             for share in _shares(cut, count)
         ]
         statuses = [process.wait() for process in running]

@@ -17,15 +17,11 @@ from pathlib import Path
 
 import torch
 
-import assay
 from assay.program.compiled.cache import StoredForm
 from assay.program.compiled.executor import compile_program, load_form, stored_form
+from assay.program.compiled.process import command
 from assay.program.isa import Program, decode, encode
 
-_ROOT = Path(assay.__file__).resolve().parent.parent
-_START = (
-    f"import sys; sys.path.insert(0, {str(_ROOT)!r}); from assay.program.compiled.worker import main; main()"
-)
 _NICENESS = 10
 _LAST_BYTES = 4096
 
@@ -77,7 +73,7 @@ def start(program: Program, device: torch.device, stored: StoredForm) -> Worker:
     given = [file.name, str(stored.log.parent), str(device), str(torch.get_num_threads())]
     with stored.log.open("wb") as log:
         process = subprocess.Popen(
-            [sys.executable, "-c", _START, *given],
+            command(__name__, *given),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

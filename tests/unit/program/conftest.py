@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,8 +17,22 @@ from tests.fakes.programs import training_sample
 
 @pytest.fixture(scope="session")
 def forms(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache that another process has filled with the form of `training_sample`. Copy it to damage it."""
-    program, folder, device = training_sample().program, tmp_path_factory.mktemp("forms"), torch.device("cpu")
+    """A cache that another process has filled with the form of `training_sample`. Copy it to damage it.
+
+    Compiled once for all of pytest's workers, each of which has a copy of its own.
+    """
+    base = tmp_path_factory.getbasetemp()
+    run = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+    shared = run / "compiled"
+    with (run / "compiled.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not shared.exists():
+            _compiled_into(tmp_path_factory.mktemp("compiling")).rename(shared)
+    return Path(shutil.copytree(shared, tmp_path_factory.mktemp("forms"), dirs_exist_ok=True))
+
+
+def _compiled_into(folder: Path) -> Path:
+    program, device = training_sample().program, torch.device("cpu")
     worker = compile_worker.start(program, device, compiled.stored_form(program, device, folder))
     worker._process.wait(timeout=300)
     assert worker.ended and worker.failure == ""
