@@ -26,7 +26,7 @@ steps_per_round = 64        # inner steps between two outer steps
 segment_steps = 4           # a solver commits to its state this often; a verifier replays whole segments
 
 [outer]                     # what shards send, and how the parameters follow
-algorithm = "diloco"        # Nesterov momentum on the mean change; others: docs/concepts.md
+algorithm = "diloco"        # Nesterov momentum on the mean change; others and their fees: docs/economics.md
 learning_rate = 0.7
 momentum = 0.9
 
@@ -257,7 +257,7 @@ PRESETS = {
             "training.shards": "4",
             "training.min_shards": "4",
             "training.steps_per_round": "50",
-            "training.segment_steps": "5",
+            "training.segment_steps": "2",
             "money.solver_stake": '"880tok"',
         },
     )

@@ -6,24 +6,22 @@ everybody who can, so that their means are sharp; ``strategies`` alone is a mark
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from eth_utils.crypto import keccak
 
 from assay.jobfile.read import JobFile, parse_job_file
-from assay.jobfile.templates import LOCAL, template
+from assay.jobfile.templates import LOCAL, PRESETS, preset, template
 from assay.protocol.twin.weights import draw
 from assay.protocol.types import Address, Wei
+from assay.training.round_names import loops_of
 from scripts.economics import incentives as formulas
 from scripts.economics.market import simulate
 from scripts.economics.strategies import (
     CHALLENGE_GAS,
     DEFENCE_GAS,
-    TASK_GAS,
     TOK,
-    VOTE_GAS,
     Outcome,
     Population,
     Rules,
@@ -36,6 +34,17 @@ COST_SHARE = 0.8
 """What an honest task costs, of the price that it is taken at."""
 TRACE_STEPS = 4
 """What committing to the trace of one step costs, in steps (measured: docs/economics.md)."""
+OTHER_LOOPS: dict[str, dict[str, tuple[float, float]]] = {
+    "diloco": {},
+    "fedavg": {"gpt": (0.01, 0.3), "mlp": (0.02, 0.4), "cnn": (0.01, 0.2)},
+    "diloco-u8": {"gpt": (0.65, 1.9), "mlp": (1.24, 4.1), "cnn": (0.47, 1.5)},
+    "diloco-4bit": {"gpt": (0.44, 2.9), "mlp": (0.67, 4.5), "cnn": (0.25, 1.6)},
+    "diloco-2bit": {"gpt": (0.53, 1.5), "mlp": (1.26, 4.2), "cnn": (0.45, 1.4)},
+    "streaming": {"gpt": (0.35, 2.1), "mlp": (0.94, 5.5), "cnn": (0.25, 1.6)},
+    "sparseloco": {"gpt": (3.19, 17.7), "mlp": (8.41, 36.0), "cnn": (2.48, 10.3)},
+}
+"""By algorithm and template: a step of each loop beside the training, and that step with its keyed trace, all
+together in steps of the training (measured: docs/economics.md)."""
 MIX = {
     S.HONEST_SOLVER: 3400,
     S.CHEAT: 100,
@@ -69,12 +78,18 @@ class Size:
     seed: int
 
 
-def template_rules(name: str = "gpt", capped: bool = True) -> Rules:
-    """The terms of `assay job init`, at the cap of its price or at its floor."""
-    source = "stdlib" if name == "gpt" else "digits"
-    job = parse_job_file(template(name, source=source, rounds=2, times=LOCAL), "the template")
+def template_rules(name: str = "gpt", capped: bool = True, algorithm: str = "diloco") -> Rules:
+    """The terms of `assay job init`, at the cap of its price or at its floor; with another `[outer]
+    algorithm`, and nothing else changed."""
+    if name in PRESETS:
+        text = preset(name, source="text.txt", times=LOCAL)
+    else:
+        text = template(name, source="stdlib" if name == "gpt" else "digits", rounds=2, times=LOCAL)
+    job = parse_job_file(text, "the template")
     money, checks, training = job.money, job.verification, job.training
     price = (money.price_cap if capped else money.price_floor) * TOK // WEI
+    other = OTHER_LOOPS[algorithm].get(name, (0.0, 0.0))
+    steps = training.steps_per_round + other[0]
     return Rules(
         price=price,
         verifier_fee=money.verifier_fee * TOK // WEI,
@@ -88,6 +103,9 @@ def template_rules(name: str = "gpt", capped: bool = True) -> Rules:
         cost=round(COST_SHARE * price),
         most_wasted=_most_wasted(job, price),
         replay_overhead=(training.segment_steps + TRACE_STEPS) / training.segment_steps,
+        other_loops=loops_of(algorithm) - 1,
+        other_cost=other[0] / steps,
+        other_replay=other[1] / steps,
     )
 
 
@@ -164,89 +182,6 @@ def _detected(what: str, rules: Rules, share: float, out: Outcome, expected: flo
     }
 
 
-def honest_task(rules: Rules) -> float:
-    """Profit of an honest solver, a task."""
-    return (rules.price - rules.cost - rules.gas(TASK_GAS)) / TOK
-
-
-def cheat_gain(size: Size, rules: Rules, solver: Strategy) -> float:
-    """A lone cheat's profit over an honest solver's, a task, among honest verifiers."""
-    out = simulate(rules, crowd(size, {solver: 1.0}, HONEST), size.sweep, size.seed)
-    return out.profit(solver)[0] - honest_task(rules)
-
-
-def capture_gain(size: Size, rules: Rules) -> float:
-    """What all solvers and verifiers as one cartel have over honest ones, a task."""
-    people = crowd(size, {S.CARTEL_SOLVER: 1.0}, {S.CARTEL_VERIFIER: 1.0})
-    out = simulate(rules, people, size.sweep, size.seed)
-    solver, verifier = out.profit(S.CARTEL_SOLVER)[0], out.profit(S.CARTEL_VERIFIER)[0]
-    vote = (rules.verifier_fee - rules.replay - rules.gas(VOTE_GAS)) / TOK
-    return solver + rules.verifiers * verifier - honest_task(rules) - rules.verifiers * vote
-
-
-def lazy_gain(size: Size, rules: Rules, lazy: Strategy) -> float:
-    """A vote without a replay over one with, claims being honest."""
-    people = crowd(size, {S.HONEST_SOLVER: 1.0}, {S.HONEST_VERIFIER: 0.5, lazy: 0.5})
-    out = simulate(rules, people, size.sweep, size.seed)
-    return out.profit(lazy)[0] - out.profit(S.HONEST_VERIFIER)[0]
-
-
-def robbery(size: Size, rules: Rules) -> tuple[float, int]:
-    """What a robber of one-segment faults has over staying away, a fault; honest stakes that it takes."""
-    out = simulate(rules, crowd(size, {S.ROBBER: 1.0}, HONEST), size.sweep, size.seed)
-    return out.profit(S.ROBBER)[0], out.honest_stakes_lost
-
-
-def least(field: str, rules: Rules, gain: Callable[[Rules], float]) -> float:
-    """The amount (tokens) at which the simulated gain is nothing: gains are straight lines in stakes."""
-    low, high = 10, 1000
-    at_low = gain(replace(rules, **{field: low * TOK}))
-    at_high = gain(replace(rules, **{field: high * TOK}))
-    return low + (high - low) * at_low / (at_low - at_high)
-
-
-def attacks(size: Size, rules: Rules) -> ROWS:
-    """Gain of each attack over honesty, simulated and by formula, and the smallest stake that ends it."""
-    rows: ROWS = []
-    for solver, fakes in ((S.SHAVE, 1), (S.CHEAT, rules.segments)):
-        gain = cheat_gain(size, rules, solver)
-        least_ = least("solver_stake", rules, lambda r, s=solver: cheat_gain(size, r, s))
-        exact = formulas.least_solver_stake(rules, fakes)
-        rows.append(_attack(solver.value, gain, formulas.cheat_gain(rules, fakes), "solver", least_, exact))
-    gain, name = capture_gain(size, rules), "bought quorum that disputes itself"
-    rows.append(_attack(name, gain, formulas.capture_gain(rules), "solver", None, None))
-    bound, exact = formulas.capture_bound(rules), formulas.least_capture_stake(rules)
-    rows.append(_attack(name + ", at most", None, bound, "solver", None, exact))
-    for lazy in (S.LAZY, S.COPY):
-        gain = lazy_gain(size, rules, lazy)
-        least_ = least("verifier_stake", rules, lambda r, s=lazy: lazy_gain(size, r, s))
-        exact = formulas.least_verifier_stake(rules)
-        rows.append(_attack(lazy.value, gain, formulas.lazy_gain(rules), "verifier", least_, exact))
-    escape, exact = formulas.lazy_gain(rules, True), formulas.least_verifier_stake(rules, True)
-    rows.append(_attack("lazy verifier that disputes itself, at most", None, escape, "verifier", None, exact))
-    gain = lazy_gain(size, replace(rules, keyed=False), S.COPY)
-    name = "copying verifier, traces not keyed"
-    rows.append(_attack(name, gain, rules.replay / TOK, "verifier", None, None))
-    robbed, _ = robbery(size, rules)
-    rows.append(_attack(S.ROBBER.value, robbed, formulas.robber_gain(rules), "solver", None, None))
-    gain, exact = cheat_gain(size, rules, S.WITHHOLDER), formulas.withholder_gain(rules)
-    rows.append(_attack(S.WITHHOLDER.value, gain, exact, "solver", None, None))
-    return rows
-
-
-def _attack(
-    name: str, gain: float | None, expected: float, stake: str, least_: float | None, exact: float | None
-) -> dict[str, Any]:
-    return {
-        "attack": name,
-        "gain": gain,
-        "formula": expected,
-        "stake": stake,
-        "least": least_,
-        "least_formula": exact,
-    }
-
-
 def whistleblowing(size: Size, rules: Rules) -> ROWS:
     """An audit's profit by the share of one-segment faults among claims, where half of all are audited."""
     rows: ROWS = []
@@ -302,20 +237,6 @@ def auditing(size: Size, rules: Rules) -> ROWS:
             | {"client pays a task": -out.profit(S.FORCER)[0] * rate, "formula": formulas.audits_cost(now)}
             | {"cartel gains at most": formulas.capture_bound(now)}
         )
-    return rows
-
-
-def robberies(size: Size) -> ROWS:
-    """One-segment faults that their solver discloses itself, under many honest verifiers."""
-    rows: ROWS = []
-    for segments in (4, 16, 60):
-        for verifiers in (2, 5, 8):
-            rules = replace(template_rules(), segments=segments, verifiers=verifiers)
-            gain, stakes = robbery(size, rules)
-            rows.append(
-                {"segments": segments, "verifiers": verifiers, "robber's gain": gain}
-                | {"formula": formulas.robber_gain(rules), "honest stakes taken": stakes}
-            )
     return rows
 
 

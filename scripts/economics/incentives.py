@@ -13,6 +13,7 @@ from math import ceil, comb, exp, factorial, log, sqrt
 
 from assay.protocol.params import MAX_CALLS
 from scripts.economics.strategies import (
+    ANNOUNCE_GAS,
     CHALLENGE_GAS,
     DEFENCE_GAS,
     OPEN_GAS,
@@ -24,7 +25,7 @@ from scripts.economics.strategies import (
 
 
 def hit(rules: Rules, fakes: int) -> float:
-    """Chance that one honest vote's sample holds one of `fakes` invented segments."""
+    """Chance that one honest vote's sample holds one of `fakes` invented segments of the training."""
     clean = comb(rules.segments - fakes, rules.samples) / comb(rules.segments, rules.samples)
     return 1 - clean
 
@@ -55,19 +56,32 @@ def least_price(rules: Rules) -> float:
 def cheat_gain(rules: Rules, fakes: int) -> float:
     """What a lone cheat has over an honest solver, a task."""
     caught = detection(rules, fakes)
-    return (fakes * rules.cost / rules.segments - caught * (rules.price + rules.solver_stake)) / TOK
+    return saved(rules, fakes) - caught * (rules.price + rules.solver_stake) / TOK
+
+
+def saved(rules: Rules, fakes: int) -> float:
+    """Computing that a claim with so many invented segments of the training saves; all of them: the other
+    loops' as well."""
+    training = fakes / rules.segments * (1 - rules.other_cost)
+    return rules.cost * min(training + (rules.other_cost if fakes >= rules.segments else 0), 1.0) / TOK
+
+
+def other_loops_gain(rules: Rules) -> float:
+    """What a cheat has over an honest solver that trains and invents the other loops' outputs alone: every
+    vote replays those."""
+    return (rules.cost * rules.other_cost - rules.price - rules.solver_stake) / TOK
 
 
 def least_solver_stake(rules: Rules, fakes: int) -> float:
     """Smallest solver stake at which a lone cheat gains nothing (negative: the lost price is enough)."""
-    return (fakes * rules.cost / rules.segments / detection(rules, fakes) - rules.price) / TOK
+    return saved(rules, fakes) / detection(rules, fakes) - rules.price / TOK
 
 
 def robber_gain(rules: Rules, fakes: int = 1) -> float:
     """What a solver has over staying away that invents `fakes` segments and fells the claim itself."""
     left = (1 - hit(rules, fakes)) ** rules.verifiers * (1 - rules.claim_audits)
-    work = rules.cost * (rules.segments - fakes) / rules.segments + rules.gas(TASK_GAS) + rules.solver_stake
-    return left * (reward(rules) - rules.gas(CHALLENGE_GAS) / TOK) - work / TOK
+    work = (rules.cost + rules.gas(TASK_GAS) + rules.solver_stake) / TOK - saved(rules, fakes)
+    return left * (reward(rules) - rules.gas(CHALLENGE_GAS) / TOK) - work
 
 
 def withholder_gain(rules: Rules) -> float:
@@ -203,6 +217,15 @@ def needed_stake(rules: Rules, shards: int, unsettled: int) -> float:
     """The least solver stake of such a job: against bought votes, and for what may be wasted."""
     wasted = 8 * most_wasted(rules, shards, unsettled) / 3 / TOK
     return max(least_capture_stake(rules), wasted)
+
+
+def blind_gain(rules: Rules, faulty: float, parasites: int, shared: bool = False) -> float:
+    """What one of several gains, a claim, that announce on every claim before they have looked, where this
+    share of claims falls to one whistleblower. `shared`: by all that have announced, as it was before
+    decision 0035."""
+    games = rules.gas(OPEN_GAS - ANNOUNCE_GAS) / TOK
+    prize = reward(rules) / (parasites + 1) if shared else 0.0
+    return faulty * (prize - games) - rules.gas(ANNOUNCE_GAS) / TOK
 
 
 def felling_gain(rules: Rules) -> float:

@@ -112,7 +112,11 @@ class Market:
         count = np.where(self._is(solver, S.SHAVE), 1, count)
         planted = self._is(solver, S.ROBBER, S.FORCER)
         count = np.where(planted, rules.planted, count)
-        self._spend(solver, (rules.segments - count) * rules.cost // rules.segments + rules.gas(TASK_GAS))
+        everything = count == rules.segments
+        count = np.where(everything, rules.segments + rules.other_loops, count)
+        others = round(rules.cost * rules.other_cost)
+        kept = np.maximum(rules.segments - count, 0) * (rules.cost - others) // rules.segments
+        self._spend(solver, kept + np.where(everything, 0, others) + rules.gas(TASK_GAS))
         self._act(solver)
         return (np.uint64(1) << count.astype(np.uint64)) - np.uint64(1)
 
@@ -130,8 +134,9 @@ class Market:
         return self.verifiers[picks]
 
     def _sample(self, shape: tuple[int, ...]) -> np.ndarray:
-        """Distinct segments of each vote, as bits. A task has up to 63 segments."""
-        chosen = np.zeros(shape, np.uint64)
+        """Distinct segments of each vote, as bits: of the training, and all other loops. Up to 63 in all."""
+        others = ((1 << self.rules.other_loops) - 1) << self.rules.segments
+        chosen = np.full(shape, others, np.uint64)
         for _ in range(self.rules.samples):
             open_ = np.ones(shape, bool)
             while open_.any():
@@ -226,7 +231,8 @@ class Market:
         held = [int(x) for x in claims.samples[task][claims.valid[task]]]
         if winner in claims.drawn[task]:
             fakes &= int(claims.samples[task][list(claims.drawn[task]).index(winner)])
-        bits = [1 << i for i in range(self.rules.segments) if fakes >> i & 1]
+        segments = self.rules.segments + self.rules.other_loops
+        bits = [1 << i for i in range(segments) if fakes >> i & 1]
         escape = self._follows(winner, S.ESCAPE, S.CARTEL_SOLVER)
         guilty = [sum(bool(x & bit) for x in held) for bit in bits]
         return bits[guilty.index(min(guilty) if escape else max(guilty))]

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from scripts.bench.report import report, table
 from scripts.bench.svg import Series, plot
+from scripts.economics import attacks, classes, strangers
 from scripts.economics import experiments as ask
 from scripts.economics import incentives as formulas
 from scripts.economics.strategies import TOK, Rules
@@ -42,7 +43,7 @@ def plots(results: dict[str, Any], size: ask.Size, rules: Rules) -> dict[str, st
         name = f"{audits:.0%} of claims audited"
         at = [replace(rules, claim_audits=audits, solver_stake=stake * TOK) for stake in range(0, 601, 120)]
         exact = [(r.solver_stake / TOK, formulas.capture_gain(r)) for r in at]
-        dots = [(r.solver_stake / TOK, ask.capture_gain(size, r)) for r in at]
+        dots = [(r.solver_stake / TOK, attacks.capture_gain(size, r)) for r in at]
         series += [Series(name, exact), Series(name, dots, False)]
     text = "Gain of a solver with a bought quorum that also disputes itself"
     out["capture.svg"] = plot(text, "solver stake (tokens)", "tokens a task", series)
@@ -79,7 +80,7 @@ def run(size: ask.Size) -> dict[str, Any]:
             "faulty": out.faulty,
             "convicted": out.convicted,
             "honest_stakes_lost": out.honest_stakes_lost,
-            "attacks": ask.attacks(size, rules),
+            "attacks": attacks.attacks(size, rules),
             "bounds": ask.bounds(rules),
         }
     rules = ask.template_rules()
@@ -87,10 +88,16 @@ def run(size: ask.Size) -> dict[str, Any]:
     results["whistleblowing"] = ask.whistleblowing(size, rules)
     results["forcing"] = ask.forcing(size, rules, 0.1) + ask.forcing(size, rules, 0.9)
     results["auditing"] = ask.auditing(size, rules)
-    results["robberies"] = ask.robberies(size)
+    results["robberies"] = attacks.robberies(size)
     results["absence"] = ask.absence(size, rules)
     results["staking"] = ask.staking(rules)
     results["proposing"] = ask.proposing(size, rules)
+    results["parasites"] = strangers.parasites(size, rules)
+    results["elsewhere"] = strangers.elsewhere(size, rules)
+    results["clients"] = strangers.clients(size, rules)
+    results["stolen"] = strangers.stolen_keys(rules)
+    results["loops"] = attacks.several_loops(size)
+    results["matrix"], results["classes"] = classes.matrix(), classes.table()
     return results
 
 
@@ -115,6 +122,13 @@ def describe(results: dict[str, Any]) -> str:
         ("absence", "Verifiers that never vote"),
         ("staking", "Stakes that pay for what a conviction wastes"),
         ("proposing", "Who makes the seed's block"),
+        ("parasites", "Announcements before anybody has looked"),
+        ("elsewhere", "Stake that is locked elsewhere"),
+        ("clients", "Clients that mean no good"),
+        ("stolen", "An operator's stolen key"),
+        ("loops", "Jobs of several loops"),
+        ("matrix", "Every strategy, by algorithm: the most over templates and prices"),
+        ("classes", "Every class that the templates make"),
     ):
         parts += [f"## {title}", _rows(results[key])]
     return "\n\n".join(parts)

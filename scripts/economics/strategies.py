@@ -18,6 +18,8 @@ VOTE_GAS, TASK_GAS = 270_000, 264_000
 contracts/snapshots, rounded up."""
 CHALLENGE_GAS, DEFENCE_GAS, OPEN_GAS = 2_000_000, 950_000, 360_000
 """Gas of the longest game for each side; of announcing and opening one without playing it."""
+ANNOUNCE_GAS, ABSTAIN_GAS = 46_000, 62_000
+"""Gas of an announcement, which is part of `OPEN_GAS`; of giving a seat up."""
 
 
 class Strategy(StrEnum):
@@ -95,11 +97,18 @@ class Rules:
     """Segments that a robber or a client in its own job invents."""
     keyed: bool = True
     """Whether traces are keyed; if not, a copied one passes an audit."""
+    other_loops: int = 0
+    """Loops of one segment beside the training, which everybody who is drawn replays (rule 4.6)."""
+    other_cost: float = 0.0
+    """Share of a task's computing that is theirs."""
+    other_replay: float = 0.0
+    """Replaying them with their traces, against computing the task."""
 
     @property
     def replay(self) -> int:
         """Computing what one vote needs."""
-        return round(self.samples * self.cost * self.replay_overhead / self.segments)
+        training = self.samples * (1 - self.other_cost) * self.replay_overhead / self.segments
+        return round(self.cost * (training + self.other_replay))
 
     @property
     def audits(self) -> float:

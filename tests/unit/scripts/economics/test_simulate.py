@@ -17,6 +17,7 @@ import pytest
 from assay.protocol.sampling import sample_segments
 from assay.protocol.types import Address
 from scripts.bench.svg import Series, plot
+from scripts.economics import attacks, classes
 from scripts.economics import experiments as ask
 from scripts.economics import incentives as formulas
 from scripts.economics.market import Market, simulate
@@ -109,7 +110,7 @@ def spread(rules: Rules, lost: float) -> float:
 @pytest.mark.parametrize("puppets", [1, 20])
 def test_a_bought_quorum_gains_what_the_formula_says_and_less_than_the_bound(puppets: int) -> None:
     rules = replace(RULES, puppets=puppets)
-    gain = ask.capture_gain(SIZE, rules)
+    gain = attacks.capture_gain(SIZE, rules)
     assert abs(gain - formulas.capture_gain(rules)) < spread(rules, rules.solver_stake / TOK + 30)
     assert formulas.capture_gain(rules) < formulas.capture_bound(rules)
 
@@ -127,7 +128,7 @@ def test_a_bought_quorum_that_disputes_itself_keeps_its_verifiers_stakes() -> No
 
 @pytest.mark.parametrize("solver", [S.CHEAT, S.SHAVE, S.WITHHOLDER])
 def test_a_lone_cheat_loses_what_the_formula_says(solver: S) -> None:
-    gain = ask.cheat_gain(SIZE, RULES, solver)
+    gain = attacks.cheat_gain(SIZE, RULES, solver)
     if solver == S.WITHHOLDER:
         assert gain == pytest.approx(formulas.withholder_gain(RULES))
         return
@@ -142,19 +143,19 @@ def test_a_lone_cheat_loses_what_the_formula_says(solver: S) -> None:
 def test_laziness_and_copying_gain_what_the_formula_says(lazy: S) -> None:
     lost = (RULES.verifier_stake + RULES.verifier_fee) / TOK
     error = 4 * lost * sqrt(RULES.vote_audits * (1 - RULES.vote_audits) / SIZE.sweep)
-    assert abs(ask.lazy_gain(SIZE, RULES, lazy) - formulas.lazy_gain(RULES)) < error
+    assert abs(attacks.lazy_gain(SIZE, RULES, lazy) - formulas.lazy_gain(RULES)) < error
 
 
 def test_copying_saves_a_whole_replay_where_traces_are_not_keyed() -> None:
-    gain = ask.lazy_gain(SIZE, replace(RULES, keyed=False), S.COPY)
+    gain = attacks.lazy_gain(SIZE, replace(RULES, keyed=False), S.COPY)
     assert gain == pytest.approx(RULES.replay / TOK, abs=1e-9)
-    assert ask.lazy_gain(SIZE, RULES, S.COPY) < 0
+    assert attacks.lazy_gain(SIZE, RULES, S.COPY) < 0
 
 
 @pytest.mark.parametrize(("segments", "verifiers"), [(4, 2), (16, 5), (60, 8)])
 def test_a_robber_loses_and_takes_nothing_from_those_that_replayed(segments: int, verifiers: int) -> None:
     rules = replace(RULES, segments=segments, verifiers=verifiers)
-    gain, stakes = ask.robbery(SIZE, rules)
+    gain, stakes = attacks.robbery(SIZE, rules)
     left = 1 - formulas.detection(rules, 1)
     error = 4 * formulas.reward(rules) * sqrt(left * (1 - left) / SIZE.sweep)
     assert left > 0.1 and abs(gain - formulas.robber_gain(rules)) < error + 1e-5
@@ -240,7 +241,7 @@ def test_what_deters_is_monotone() -> None:
         assert formulas.safe_share(fewer) < formulas.safe_share(more)
         assert formulas.least_forced_errors(fewer) > formulas.least_forced_errors(more)
         assert formulas.least_audits_against_capture(fewer) > formulas.least_audits_against_capture(more)
-        assert ask.capture_gain(SIZE, fewer) > ask.capture_gain(SIZE, more)
+        assert attacks.capture_gain(SIZE, fewer) > attacks.capture_gain(SIZE, more)
     for fewer, more in pairwise(audits):
         assert formulas.least_capture_stake(fewer) > formulas.least_capture_stake(more)
         assert formulas.least_verifier_stake(fewer) > formulas.least_verifier_stake(more)
@@ -334,7 +335,7 @@ def test_attack_29_who_chooses_among_seeds_captures_draws_as_the_formula_says() 
 
 
 @pytest.mark.parametrize("capped", [True, False], ids=["price at its cap", "price at its floor"])
-@pytest.mark.parametrize("name", ["gpt", "mlp", "cnn"])
+@pytest.mark.parametrize("name", classes.TEMPLATES)
 def test_under_the_templates_terms_nothing_pays_but_honesty(name: str, capped: bool) -> None:
     rules = ask.template_rules(name, capped)
     assert formulas.least_price(rules) <= rules.price / TOK
@@ -348,6 +349,7 @@ def test_under_the_templates_terms_nothing_pays_but_honesty(name: str, capped: b
     assert rules.miss_penalty >= rules.verifier_stake // 2, "no vote is dropped rather than disputed"
     cost, harm = formulas.obstruction(rules)
     assert cost >= harm, "who wastes a draw loses more than it takes from the others"
+    assert max(classes.gains(rules).values()) < 0 < classes.honest_vote(rules)
     assert formulas.least_bond(rules) <= rules.bond / TOK
     assert formulas.reward(rules, share_wasted=True) > (rules.cost + rules.gas(CHALLENGE_GAS)) / TOK
     assert formulas.felling_gain(rules) < 0

@@ -1,0 +1,85 @@
+"""Every strategy against every class of conditions that the templates make: what each gains over honesty.
+
+Contract: `gains` is by the formulas, which the simulation draws elsewhere; rows are tokens an action. A class
+is a template's conditions with an `[outer] algorithm`, whose loops everybody who is drawn replays. What is
+written is `diloco`; other algorithms are a client's own choice, here with the template's amounts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from assay.jobfile.templates import PRESETS
+from scripts.economics import incentives as formulas
+from scripts.economics.experiments import OTHER_LOOPS, ROWS, template_rules
+from scripts.economics.strategies import CHALLENGE_GAS, TOK, VOTE_GAS, Rules
+
+TEMPLATES = ("gpt", "mlp", "cnn", *PRESETS)
+
+
+def gains(rules: Rules) -> dict[str, float]:
+    """Over an honest solver, voter, client or bystander."""
+    every = rules.segments
+    found = {
+        "cheat, all invented": formulas.cheat_gain(rules, every),
+        "cheat, one segment": formulas.cheat_gain(rules, 1),
+        "bought votes": formulas.capture_bound(rules),
+        "robber": formulas.robber_gain(rules),
+        "withholder": formulas.withholder_gain(rules),
+        "lazy or copying verifier": formulas.lazy_gain(rules),
+        "lazy verifier that disputes itself": formulas.lazy_gain(rules, escape=True),
+        "verifier that never votes": -(rules.miss_penalty + rules.verifier_fee - rules.replay) / TOK,
+        "false invalid vote": -formulas.obstruction(rules)[0] - rules.verifier_fee / TOK,
+        "client that fells its own job": formulas.felling_gain(rules),
+        "junk challenge": -(rules.bond + rules.gas(CHALLENGE_GAS)) / TOK,
+        "blind announcements": formulas.blind_gain(rules, 0.02, 9),
+    }
+    if rules.other_loops:
+        found["cheat, other loops alone"] = formulas.other_loops_gain(rules)
+    return found
+
+
+def honest_vote(rules: Rules) -> float:
+    """What is left of the fee."""
+    return (rules.verifier_fee - rules.replay - rules.gas(VOTE_GAS)) / TOK
+
+
+def classes() -> Iterator[tuple[str, str, bool]]:
+    """Algorithm, template, and whether the price is at its cap."""
+    for algorithm, measured in OTHER_LOOPS.items():
+        for name in measured or TEMPLATES:
+            yield algorithm, name, True
+            yield algorithm, name, False
+
+
+def table() -> ROWS:
+    """A row a class: what an honest vote leaves, the strategy that gains most, and the amounts from which on
+    no strategy gains."""
+    rows: ROWS = []
+    for algorithm, name, capped in classes():
+        rules = template_rules(name, capped, algorithm)
+        found = gains(rules)
+        best = max(found, key=lambda strategy: found[strategy])
+        rows.append(
+            {"algorithm": algorithm, "template": name, "price at its": "cap" if capped else "floor"}
+            | {"replay": rules.replay / TOK, "honest vote": honest_vote(rules)}
+            | {"best strategy": best, "gains": found[best]}
+            | {"least fee": formulas.least_verifier_fee(rules)}
+            | {"least verifier stake": formulas.least_verifier_stake(rules, escape=True)}
+            | {"least solver stake": formulas.least_capture_stake(rules)}
+            | {"pays honesty alone": found[best] < 0 <= honest_vote(rules)}
+        )
+    return rows
+
+
+def matrix() -> ROWS:
+    """A row a strategy: its gain in the classes of each algorithm, the most over templates and prices."""
+    most: dict[tuple[str, str], float] = {}
+    for algorithm, name, capped in classes():
+        for strategy, gain in gains(template_rules(name, capped, algorithm)).items():
+            most[strategy, algorithm] = max(gain, most.get((strategy, algorithm), gain))
+    strategies = dict.fromkeys(strategy for strategy, _ in most)
+    return [
+        {"strategy": strategy} | {algorithm: most.get((strategy, algorithm)) for algorithm in OTHER_LOOPS}
+        for strategy in strategies
+    ]
