@@ -11,11 +11,24 @@ from typing import Any
 import pytest
 import torch
 
+from assay.node.artifacts import publish_job
 from assay.program.isa import DType, Node, Op, Program
 from assay.protocol.errors import AssayError
 from assay.protocol.refusal import Refused
-from assay.protocol.types import ZERO_DIGEST, Claim, JobId, Kind, Phase, Role, Seconds, Terms, Wei
-from tests.fakes.jobs import WIDTH, TinyFiles, account, tiny_files
+from assay.protocol.types import (
+    ZERO_DIGEST,
+    Claim,
+    ClaimId,
+    JobId,
+    Kind,
+    Origin,
+    Phase,
+    Role,
+    Seconds,
+    Terms,
+    Wei,
+)
+from tests.fakes.jobs import WIDTH, TinyFiles, account, tiny_files, tiny_terms
 from tests.fakes.market_day import MarketDay
 
 torch.set_num_threads(1)
@@ -72,6 +85,17 @@ def with_records_in_the_outer_program(files: TinyFiles) -> TinyFiles:
     return replace(files, outer=Program((*outer.nodes, reads), outer.outputs, outer.params, WIDTH))
 
 
+def puppets_claim(day: MarketDay, job_id: JobId) -> ClaimId:
+    """Invented from end to end, by a solver of the client's own, so that verifiers are drawn."""
+    puppet = day.join("puppet", solver=2_000)
+    puppet.take_shard("take", job_id, 0)
+    terms = puppet.job(job_id).terms
+    roots = [terms.genesis_root, *(bytes([i]) * 32 for i in range(1, terms.segments + 1))]
+    place = (job_id, Kind.TASK, 0, 0, 0, puppet.me)
+    claim = Claim(*place, roots[0], roots[-1], ZERO_DIGEST, ZERO_DIGEST, Wei(0), Seconds(0), 0)
+    return puppet.commit("commit", claim, roots)
+
+
 def test_R9_a_job_whose_outer_program_reads_records_costs_nobody_anything(day: MarketDay) -> None:
     """Posted past every validator, with a solver of the client's own that gets verifiers drawn."""
     job_id = day.post(with_records_in_the_outer_program(tiny_files(1)), rounds=1, shards=1)
@@ -79,13 +103,7 @@ def test_R9_a_job_whose_outer_program_reads_records_costs_nobody_anything(day: M
     for name in NAMES:
         day.verifier(name)
     wendy = day.whistleblower("wendy")
-    puppet = day.join("puppet", solver=2_000)
-    puppet.take_shard("take", job_id, 0)
-    terms = puppet.job(job_id).terms
-    roots = [terms.genesis_root, *(bytes([i]) * 32 for i in range(1, terms.segments + 1))]
-    place = (job_id, Kind.TASK, 0, 0, 0, puppet.me)
-    claim = Claim(*place, roots[0], roots[-1], ZERO_DIGEST, ZERO_DIGEST, Wei(0), Seconds(0), 0)
-    claim_id = puppet.commit("commit", claim, roots)
+    claim_id = puppets_claim(day, job_id)
     assert day.run(lambda: Phase.ACCEPTED in day.phases(job_id), turns=600), ann.status
     assert len(day.named("abstained")) == len(NAMES), "everybody was called, and gave its seat up"
     assert not day.market_state.claims[claim_id].status.valid and lost(day) == {}
@@ -142,6 +160,64 @@ def test_honest_nodes_lose_nothing_whatever_the_terms(day: MarketDay, seed: int)
     assert committed(day, job_id) == (seed in WORKED), terms
     assert bool(day.named("voted") or day.named("abstained")) == (seed in WORKED), "verifiers were drawn"
     assert lost(day) == {}, terms
+
+
+ROOT = b"\x77" * 32
+
+
+def bent(terms: Terms) -> dict[str, dict[str, Any]]:
+    """By name: the terms that no number is, each with something in it that the job's files do not say."""
+    loop, outer = terms.loops[0], terms.outer_loops[0]
+    links, outer_links = terms.links, terms.outer_links
+    return {
+        "dataset_root": {"dataset_root": ROOT},
+        "genesis_root": {"genesis_root": ROOT},
+        "outer_genesis_root": {"outer_genesis_root": ROOT},
+        "manifest": {"manifest": ROOT},
+        "loop's program": {"loops": (replace(loop, root=ROOT),)},
+        "loop's nodes": {"loops": (replace(loop, nodes=loop.nodes + 1),)},
+        "loops' number": {
+            "loops": (loop, replace(loop, root=outer.root, nodes=outer.nodes)),
+            "segments": 2 * terms.segments,
+            "samples": 2 * terms.samples,
+        },
+        "outer loop's program": {"outer_loops": (replace(outer, root=loop.root, nodes=loop.nodes),)},
+        "links": {"links": tuple(replace(each, origin=Origin.GENESIS) for each in links)},
+        "outer links": {"outer_links": tuple(replace(each, origin=Origin.OWN) for each in outer_links)},
+    }
+
+
+BENT = (
+    *("dataset_root", "genesis_root", "outer_genesis_root", "manifest", "loop's program", "loop's nodes"),
+    *("loops' number", "outer loop's program", "links", "outer links"),
+)
+READ_ALIKE = {"links", "outer links"}
+"""Terms that the files do not repeat: whatever they say is the job's rule."""
+
+
+@pytest.mark.parametrize("name", BENT)
+def test_honest_nodes_lose_nothing_whatever_else_the_terms_say(day: MarketDay, name: str) -> None:
+    """Terms that the job's files contradict, with a solver of the client's own that gets verifiers drawn."""
+    plain = tiny_terms(publish_job(day.blocks(), tiny_files(1)), account("client"), rounds=1, shards=1)
+    changes = bent(plain)
+    assert set(changes) == set(BENT)
+    job_id = day.post(rounds=1, shards=1, **changes[name])
+    posted = day.markets["client"].job(job_id).terms
+    assert all(
+        getattr(posted, field) == value != getattr(plain, field) for field, value in changes[name].items()
+    )
+    for verifier in NAMES:
+        day.verifier(verifier)
+    day.whistleblower("wendy")
+    claim_id = puppets_claim(day, job_id)
+    ann = day.solver("ann")
+    ended = (Phase.ACCEPTED, Phase.CONVICTED, Phase.SETTLED)
+    assert day.run(lambda: day.market_state.claims[claim_id].status.phase in ended, turns=600), ann.status
+    assert day.named("abstained") or day.named("voted"), "verifiers were drawn"
+    day.run(day.closed(job_id), turns=200, seconds=5)
+    assert lost(day) == {}, "neither the drawn nor a solver that might have taken the shard"
+    anns = [c for c in day.market_state.claims.values() if c.claim.claimant == account("ann")]
+    assert name in READ_ALIKE or not anns, "a job that contradicts itself is left alone"
 
 
 EXTREMES = (0, 1, 2, 3, 5, 7, 255, 2**16, 2**31, 2**32 - 1, 2**63, 2**64 - 1, 10**18, 2**96 - 1, 2**128 - 1)
