@@ -1,13 +1,15 @@
-"""GRPO in process: actors decode, rewards are computed in the program, a learner takes clipped steps.
+"""GRPO: actors decode, rewards are computed in the program, a learner takes clipped steps.
 
 Three programs of the instruction set: a supervised step for the warm-up; one position of a rollout, with the
 cache of keys and values in the state; the learner's step over the rollouts of all actors, which computes
 rewards and advantages itself. Sampling is counter-based: two runs give the same bits. Every actor's counter
 is its own, since `torch.rand` knows the step and not the shard. The task is addition; the reward is 1 for an
-exactly right answer. Not the market: nobody claims, proves or pays.
+exactly right answer. In process: nobody claims, proves or pays. `--market` plays so many rounds of the small
+form through the market instead (``scripts.bench.rl_market``), and in one process, whose bits must be equal.
 
-Usage: `python scripts/bench/rl.py [--quick | --small] [--twice] [--json [FILE]] [--record]`. Keys
-`reward_before`, `reward_after`, `parameters`, `wire_bytes_a_rollout`, and with --twice `equal_digests`.
+Usage: `scripts/bench/rl.py [--quick | --small | --market ROUNDS] [--twice] [--json [FILE]] [--record]`.
+Keys `reward_before`, `reward_after`, `parameters`, `wire_bytes_a_rollout`; with --twice `equal_digests`, with
+--market `same_bits_as_in_process`.
 """
 
 from __future__ import annotations
@@ -17,14 +19,13 @@ import hashlib
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -33,15 +34,15 @@ from assay.program.execute import StepContext
 from assay.program.isa import Program
 from assay.program.lowering import lower_step
 from assay.program.lowering.tracing import trace_step
-from assay.training.grpo import Addition, Decoder, Shape, advantages, answers_known, clipped_loss, decoded
+from assay.training.grpo import Addition, Shape, advantages, answers_known, clipped_loss, decoded
 from assay.training.optimisers import AdamW, Named
+from assay.training.policy import NO_RECORD, Policy
 from scripts.bench.cluster import ready_for
 from scripts.bench.report import ROOT, add_options, refuse_partial, report, table
 
 TOPLOC = 258 / 32
 """Bytes a token that TOPLOC publishes of an inference to be checked."""
 UNDER, OVER = 0.40, 0.80
-EMPTY = torch.zeros((1, 1), dtype=torch.uint8)
 
 
 @dataclass(frozen=True)
@@ -102,10 +103,9 @@ class Game:
     def __init__(self, setting: Setting, seed: int = 0, cache: Path | None = None) -> None:
         self.setting, self.seed = setting, seed
         task = setting.task
-        torch.manual_seed(seed)
-        self.net = Decoder(Shape(setting.layers, setting.heads, setting.width, task.length))
-        self.params = {n: p.detach().clone() for n, p in self.net.named_parameters()}
-        self.names = list(self.params)
+        shape = Shape(setting.layers, setting.heads, setting.width, task.length)
+        self.policy = Policy(task, shape, seed)
+        self.params, self.names = self.policy.params, self.policy.names
         self.slots = list(setting.learn.genesis(self.params))
         self.programs = self._traced()
         folder = cache if setting.compiled else None
@@ -119,43 +119,14 @@ class Game:
         s, length = self.setting, self.setting.task.length
         return [torch.zeros(s.rows, length), torch.zeros(s.rows, length)]
 
-    def _start(self, optimiser: AdamW) -> list[Tensor]:
-        return [*self.params.values(), *optimiser.genesis(self.params).values()]
-
-    def _with(self, params: Named, method: Callable[..., Any], *given: Any) -> Any:
-        """What a function of the net gives with these parameters."""
-        return functional_call(_Calling(self.net, method), {f"net.{n}": p for n, p in params.items()}, given)
-
-    def _stepped(
-        self, optimiser: AdamW, state: Sequence[Tensor], loss_of: Callable[[Named], Tensor]
-    ) -> tuple[list[Tensor], Tensor]:
-        """[θ, optimiser] after a step, and its loss."""
-        count = len(self.names)
-        params = {n: p.detach().requires_grad_() for n, p in zip(self.names, state[:count], strict=True)}
-        with torch.enable_grad():
-            loss = loss_of(params)
-            grads = torch.autograd.grad(loss, list(params.values()))
-        held = dict(zip(self.slots, state[count:], strict=True))
-        after, rest = optimiser.update(
-            {n: p.detach() for n, p in params.items()}, dict(zip(self.names, grads, strict=True)), held
-        )
-        return [*after.values(), *(rest[n] for n in self.slots)], loss.detach()
-
     def _traced(self) -> Programs:
         s, task, count = self.setting, self.setting.task, len(self.names)
         held = count + len(self.slots)
 
-        def warm(state: list[Tensor], batch: Tensor) -> list[Tensor]:
-            rows = task.drawn(s.warm_rows)
-            made, loss = self._stepped(
-                s.warm, state[:held], lambda p: -self._with(p, answers_known, task, rows).mean()
-            )
-            return [*made, loss]
-
         def decode(state: list[Tensor], batch: Tensor) -> list[Tensor]:
-            params = dict(zip(self.names, state[:count], strict=True))
+            params = self.policy.named(state[:count])
             tokens, known, at, *cache = state[count:]
-            made = self._with(params, decoded, task, s.group, tokens, known, at, cache)
+            made = self.policy.called(params, decoded, task, s.group, tokens, known, at, cache)
             return [*state[:count], *made[:3], *made[3]]
 
         def learn(state: list[Tensor], batch: Tensor) -> list[Tensor]:
@@ -165,18 +136,18 @@ class Game:
             advantage = advantages(rewards, s.group)
 
             def loss_of(params: Named) -> Tensor:
-                return clipped_loss(self._with(params, answers_known, task, tokens), known, advantage)
+                return clipped_loss(self.policy.called(params, answers_known, task, tokens), known, advantage)
 
-            made, loss = self._stepped(s.learn, state[:held], loss_of)
+            made, loss = self.policy.stepped(s.learn, state[:held], loss_of)
             return [*made, *rollouts, rewards.mean(), loss]
 
-        zero, cache = torch.zeros(()), self.net.cache(s.rows)
+        zero, cache = torch.zeros(()), self.policy.net.cache(s.rows)
         played = [*self.params.values(), *self._empty(), zero, *cache]
-        taught = [*self._start(s.learn), *(self._empty() * s.actors), zero, zero]
+        taught = [*self.policy.start(s.learn), *(self._empty() * s.actors), zero, zero]
         return Programs(
-            lower_step(trace_step(warm, [*self._start(s.warm), zero], EMPTY), params=count),
-            lower_step(trace_step(decode, played, EMPTY), params=count),
-            lower_step(trace_step(learn, taught, EMPTY), params=count),
+            self.policy.warm_program(s.warm, s.warm_rows),
+            lower_step(trace_step(decode, played, NO_RECORD), params=count),
+            lower_step(trace_step(learn, taught, NO_RECORD), params=count),
         )
 
     def _context(self, step: int) -> StepContext:
@@ -185,7 +156,7 @@ class Game:
     def rollout(self, theta: Sequence[Tensor], number: int) -> list[Tensor]:
         """[tokens, log-probabilities] of the number-th rollout of all, and their bytes counted."""
         task, rows = self.setting.task, self.setting.rows
-        state = [*theta, *self._empty(), torch.zeros(()), *self.net.cache(rows)]
+        state = [*theta, *self._empty(), torch.zeros(()), *self.policy.net.cache(rows)]
         for at in range(task.length - 1):
             state = self._decode.step(state, self._context(number * task.length + at))
         tokens, known = state[len(theta) : len(theta) + 2]
@@ -202,7 +173,7 @@ class Game:
     def warmed(self) -> tuple[list[Tensor], list[float]]:
         """θ after the supervised steps, and the rewards that were seen on the way."""
         s, count = self.setting, len(self.names)
-        state = [*self._start(s.warm), torch.zeros(())]
+        state = [*self.policy.start(s.warm), torch.zeros(())]
         seen = [self.reward(state[:count], 0)]
         for step in range(s.most_warm):
             if step and step % 10 == 0:
@@ -233,18 +204,6 @@ class Game:
             if len(rewards) >= 5 and statistics.fmean(rewards[-5:]) >= s.goal:
                 break
         return list(state[:count]), rewards
-
-
-class _Calling(torch.nn.Module):
-    """A function of a net as a module, for `functional_call`."""
-
-    def __init__(self, net: Decoder, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.net = net
-        self._function = function
-
-    def forward(self, *given: Any) -> Any:
-        return self._function(self.net, *given)
 
 
 @dataclass
@@ -284,16 +243,39 @@ def play(setting: Setting, seed: int, cache: Path | None) -> Played:
     )
 
 
+def through_market(rounds: int, destination: str | None, record: str | None) -> None:
+    """Play the small form through the market, and report."""
+    from scripts.bench.rl_market import play as play_market
+
+    made = play_market(rounds, {})
+    row = [
+        f"{made['parameters']:,}",
+        f"{made['rounds']}",
+        f"{100 * made['reward_before']:.1f} %",
+        f"{100 * made['reward_after']:.1f} %",
+        f"{made['wire_bytes_a_rollout']:.1f}",
+        f"{made['toploc_bytes_a_rollout']:.0f}",
+        str(made["same_bits_as_in_process"]),
+        f"{made['seconds_market']:.0f} s, {made['seconds_in_process']:.0f} s",
+    ]
+    head = ["parameters", "rounds", "reward before", "after", "bytes a rollout", "TOPLOC's"]
+    report(made, table([*head, "bits as in process", "market, in process"], [row]), destination, record)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a few rounds of a tiny model")
     parser.add_argument("--small", action="store_true", help="a small model, numbers of one digit")
     parser.add_argument("--twice", action="store_true", help="a second run, whose digest must be equal")
     parser.add_argument("--cache", type=Path, default=ROOT / ".assay" / "forms")
+    parser.add_argument("--market", type=int, metavar="ROUNDS", help="through a devnet of processes")
     add_options(parser, "rl")
     chosen = parser.parse_args()
     refuse_partial(parser, chosen, "quick")
     torch.set_num_threads(1)
+    if chosen.market:
+        through_market(chosen.market, chosen.json, "rl-market" if chosen.record else None)
+        return
     setting = QUICK if chosen.quick else SMALL if chosen.small else FULL
     made = play(setting, 0, chosen.cache)
     results: dict[str, Any] = {

@@ -1,8 +1,8 @@
 """GRPO through the market: actors and learner as solvers' processes on a chain; and in one process.
 
 The job file is `assay job init --template grpo`'s. Rewards before and after are of rollouts that nobody
-learns from, by the actor's program with counters that no round has. Bytes are those of the files of a task's
-wire, as published. Usage: `scripts/bench/rl.py --market`.
+learns from, by the actor's program with counters that no round has. Bytes are those of the files that hold a
+task's wire. Usage: `scripts/bench/rl.py --market`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,9 +25,8 @@ from assay.app.output import Output
 from assay.app.settings import Flags
 from assay.app.units import parse_amount
 from assay.app.web import serve_blocks
-from assay.app.wiring import Connection, NodeStorage
+from assay.app.wiring import Connection
 from assay.client.fetching import fetch
-from assay.client.results import by_round
 from assay.client.verifying import verify
 from assay.devnet.market import bring_up, default_nodes, fund_account, take_down
 from assay.jobfile.build import build
@@ -35,16 +35,16 @@ from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, stated
 from assay.jobfile.terms import conditions_of
 from assay.jobfile.use_templates import grpo_template
-from assay.node.artifacts import load_job
-from assay.node.checkpoints import Published
-from assay.node.slots import SlotReader
 from assay.numerics import FAST
+from assay.numerics.encoding import to_bytes
+from assay.numerics.packed import packed_bytes, width
 from assay.program.execute import Executor, StepContext
 from assay.program.state import state_root
 from assay.protocol.types import JobId, Kind, Phase
 from assay.training.actors import KNOWN, ROLLOUT
 from assay.training.grpo import Addition
 from assay.training.job import JobArtifacts
+from assay.training.results import REWARD
 
 LOOKS = 4
 """Rollouts of a batch each, before and after."""
@@ -69,7 +69,15 @@ class Alone:
     """Of the outer claims' outputs, by round."""
     rewards: list[float]
     theta: list[Tensor]
+    wire_bytes: int
+    """Of the files of all wires: what a learner fetches."""
     seconds: float
+
+
+def file_bytes(x: Tensor) -> int:
+    """Of a slot's file (F3.5)."""
+    bits = width(x)
+    return packed_bytes(x.numel(), bits) if bits else len(to_bytes(x))
 
 
 class Actors:
@@ -99,11 +107,12 @@ class Actors:
     def alone(self) -> Alone:
         """All rounds."""
         began, params = time.perf_counter(), self.files.inner.params
-        state, roots, rewards = list(self.files.outer_genesis), [], []
+        state, roots, rewards, wire_bytes = list(self.files.outer_genesis), [], [], 0
         there = [torch.tensor(True)] * self.shards
         for round_ in range(self.rounds):
             sent = [x for k in range(self.shards) for x in self.rollout(state[:params], round_, k)]
             state = [*state[: len(state) - 3 * self.shards], *sent, *there]
+            wire_bytes += sum(file_bytes(x) for x in sent)
             for learner in self._learners:
                 state = list(learner.step(state, StepContext(None, bytes(32), 0, round_)))
             roots.append(state_root(state))
@@ -111,7 +120,7 @@ class Actors:
             if round_ % 10 == 9:
                 last = statistics.fmean(rewards[-10:])
                 print(f"round {round_ + 1}: {last:.3f}", file=sys.stderr, flush=True)
-        return Alone(roots, rewards, state[:params], time.perf_counter() - began)
+        return Alone(roots, rewards, state[:params], wire_bytes, time.perf_counter() - began)
 
 
 @dataclass
@@ -119,27 +128,11 @@ class Settled:
     """What the market gave."""
 
     roots: list[bytes]
-    rewards: list[float]
+    reward: float
+    """The last round's."""
     theta: list[Tensor]
-    wire_bytes: list[int]
-    """Of each settled task's files."""
     seconds: float
     """From posting to the last settlement."""
-
-
-def _wire_bytes(storage: NodeStorage, connection: Connection, job_id: JobId) -> list[int]:
-    """Bytes of the files of the wire of every settled task."""
-    market = connection.market
-    files = load_job(storage.blocks, market.job(job_id).terms, RESOURCE_LIMITS)
-    published, program = Published(storage.blocks, SlotReader(storage.blocks, 1 << 20)), files.inner
-    wire = [files.slot_names.index(name) for name in (ROLLOUT, KNOWN)]
-    found = []
-    for view in market.claims(job_id):
-        if view.claim.kind == Kind.TASK and view.status.phase == Phase.SETTLED:
-            slots = published.slots(view, len(view.roots) - 1, program)
-            assert slots is not None, "a settled task is published"
-            found.append(sum(slots[i].file_bytes(program.state[i]) for i in wire))
-    return found
 
 
 def through_market(body: JobFile, files: JobArtifacts, home: Path, limit_s: float) -> Settled:
@@ -158,8 +151,6 @@ def through_market(body: JobFile, files: JobArtifacts, home: Path, limit_s: floa
             seconds = time.perf_counter() - began
             market = connection.market
             storage.follow(market)
-            loaded = load_job(storage.blocks, market.job(job_id).terms, RESOURCE_LIMITS)
-            numbers = by_round(market, storage.blocks, job_id, loaded)
             place = connection.chain, market.block
             params = fetch(market, storage.blocks, job_id, home / "model", RESOURCE_LIMITS, *place)
             verify(home / "model")
@@ -168,9 +159,8 @@ def through_market(body: JobFile, files: JobArtifacts, home: Path, limit_s: floa
                 for view in market.claims(job_id)
                 if view.claim.kind == Kind.OUTER and view.status.phase == Phase.SETTLED
             }
-            roots, rewards = [outer[r] for r in sorted(outer)], [n.value for n in numbers]
-            wires = _wire_bytes(storage, connection, job_id)
-            return Settled(roots, rewards, list(params.values()), wires, seconds)
+            roots = [outer[r] for r in sorted(outer)]
+            return Settled(roots, float(params[REWARD]), list(params.values()), seconds)
     finally:
         take_down(home)
         app.close()
@@ -188,7 +178,7 @@ def _wait(connection: Connection, job_id: JobId, until: float) -> None:
         time.sleep(0.5)
 
 
-def play(rounds: int, changes: dict[str, str], limit_s: float = 1_500.0) -> dict[str, object]:
+def play(rounds: int, changes: dict[str, str], limit_s: float = 1_500.0) -> dict[str, Any]:
     """Both runs, and what they came to."""
     body = job_file(rounds, changes)
     files = build(body)
@@ -197,15 +187,15 @@ def play(rounds: int, changes: dict[str, str], limit_s: float = 1_500.0) -> dict
     alone = actors.alone()
     with tempfile.TemporaryDirectory() as folder:
         market = through_market(body, files, Path(folder) / "home", limit_s)
-    rollouts = body.training.batch
+    rollouts = body.training.batch * body.training.shards * body.training.rounds
     return {
         "parameters": sum(x.numel() for x in files.genesis[: params - 1]),
         "rounds": len(market.roots),
         "reward_before": actors.reward(files.outer_genesis[:params], 0),
         "reward_after": actors.reward(market.theta, LOOKS),
-        "rewards": market.rewards,
-        "same_bits_as_in_process": market.roots == alone.roots and market.rewards == alone.rewards,
-        "wire_bytes_a_rollout": statistics.fmean(market.wire_bytes) / rollouts,
+        "rewards": alone.rewards,
+        "same_bits_as_in_process": market.roots == alone.roots and market.reward == alone.rewards[-1],
+        "wire_bytes_a_rollout": alone.wire_bytes / rollouts,
         "toploc_bytes_a_rollout": 258 / 32 * Addition(body.grpo.digits if body.grpo else 1).answer,
         "seconds_market": market.seconds,
         "seconds_in_process": alone.seconds,

@@ -49,7 +49,7 @@ assay job fetch latest --out model
 EVALUATED = """
 ```sh
 assay job init eval.toml --template eval --weights model --rounds 1
-sed -i 's/^max_bytes = 4000000/max_bytes = 60000/' eval.toml
+sed -i 's/^max_bytes = 4000000/max_bytes = 60000/; s/^steps_per_round = 64/steps_per_round = 4/' eval.toml
 sed -i 's/^challenge_window = .*/challenge_window = "8s"/' eval.toml
 assay job validate eval.toml
 assay account new mallory

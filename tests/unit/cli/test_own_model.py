@@ -20,12 +20,14 @@ from assay.cli.main import main
 from assay.jobfile.build import build
 from assay.jobfile.parts import recipe_of
 from assay.jobfile.read import read_job_file
+from assay.jobfile.weights import weights_of
 from assay.numerics import FAST
 from assay.program.execute import Executor, StepContext
 from assay.program.state import state_root
 from assay.training.job import JobArtifacts, step_function
 from assay.training.muon import Muon
 from assay.training.optimisers import AdamW, Lion, Sgd
+from assay.training.recipe import load
 from tests.unit.training.steps import SEED, batch_of
 
 FILE = """
@@ -126,6 +128,21 @@ def checked_step(made: JobArtifacts, file: Path) -> list[torch.Tensor]:
     for name, x, y in zip(made.slot_names, after, wanted, strict=True):
         assert (x - y).norm() <= 5e-3 * y.norm() + 1e-6, name
     return after
+
+
+def test_a_module_of_ones_own_is_evaluated_with_the_weights_of_a_file(folder: Path) -> None:
+    net = load("my_model.py:build").model
+    changed = {name: p.detach() + 1 for name, p in net.named_parameters()}
+    save_file(changed, folder / "w.safetensors")
+    eval_of = ("--template", "eval", "--from", "my_model.py:build", "--weights", "w.safetensors")
+    assert assay("job", "init", "jobs/e.toml", *eval_of, "--rounds", "1")[0] == Exit.OK
+    body = read_job_file(folder / "jobs" / "e.toml")
+    training = body.training
+    assert training.batch * training.shards * training.steps_per_round * training.rounds <= 488
+    assert body.evaluation is not None and body.evaluation.records == "held-out"
+    assert body.weights is not None
+    held = weights_of(body.weights.source)
+    assert all(torch.equal(held[name], tensor) for name, tensor in changed.items())
 
 
 def test_a_module_of_ones_own_becomes_a_job_whose_step_is_right(folder: Path) -> None:

@@ -13,13 +13,13 @@ from assay.client.receipt import BadReceipt
 from assay.jobfile.build import build, read_prompts
 from assay.jobfile.estimate import counted
 from assay.jobfile.read import BadJobFile, JobFile, parse_job_file, read_job_file
-from assay.jobfile.templates import LOCAL, PUBLIC, template
+from assay.jobfile.templates import LOCAL, PUBLIC
 from assay.jobfile.use_templates import evaluation_template, grpo_template, inference_template, passes
 from assay.jobfile.uses import misplaced
 from assay.jobfile.weights import weights_of
 from assay.protocol.errors import Stop
 from assay.storage.cid import Cid
-from assay.training import models
+from assay.training import datasets, models
 from assay.training.evaluate import with_parameters
 from assay.training.grpo import Addition, Shape
 from assay.training.policy import Policy
@@ -153,9 +153,8 @@ def test_an_evaluation_has_the_weights_and_the_held_out_records(folder: Path) ->
     held = weights_of(str(folder / "w.safetensors"))
     for name, tensor in held.items():
         assert torch.equal(made.genesis[made.slot_names.index(name)], tensor)
-    text = template("gpt", source="stdlib", rounds=1, times=LOCAL)
-    changes = {"layers": "1", "heads": "1", "width": "8", "context": "12", "max_bytes": "10000"}
-    assert bytes(made.records.data) == build(file(folder, text, **changes)).held_out
+    assert made.records is not None
+    assert bytes(made.records.data) == datasets.standard_library(12, max_bytes=10_000).held_out
 
 
 @pytest.mark.parametrize(
