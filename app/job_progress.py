@@ -37,9 +37,15 @@ def progress_table(following: Following) -> Table:
         )
     if following.divergence or following.inaccuracy:
         told = following.divergence or following.inaccuracy
-        rows.caption = f"{told}; `assay job halt` ends it before the next round"
+        way_out = "; `assay job halt` ends it before the next round" if goes_on(job.progress) else ""
+        rows.caption = f"{told}{way_out}"
         rows.caption_justify = "left"
     return rows
+
+
+def goes_on(progress: Progress) -> bool:
+    """Whether a further round may begin."""
+    return not progress.closed and not progress.halted and progress.round < progress.final_round
 
 
 def _cell(line: TaskLine, present: int) -> str:

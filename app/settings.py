@@ -156,12 +156,20 @@ class Settings:
         devnet."""
         urls = [url.strip() for url in self._value("rpc_url").split(",") if url.strip()]
         if not urls:
-            raise Ask(
-                "no chain is configured",
-                hint="start one with `assay devnet up`, or pass -r URL or set ETH_RPC_URL",
-                code="no-chain",
-            )
+            raise self._without_chain()
         return urls
+
+    def _without_chain(self) -> Ask:
+        from assay.app.devnet_record import read_stopped
+
+        if read_stopped(self.home) is not None:
+            home = "" if self.find("home") else f"--home {self.home} "
+            said = f"the devnet in {self.home} is stopped"
+            next_step = f"`assay {home}devnet up` goes on with it"
+        else:
+            said = f"no chain is configured, and no devnet runs in {self.home}"
+            next_step = "start one with `assay devnet up`, or go to the folder of one that runs"
+        return Ask(said, hint=f"{next_step}; or pass -r URL or set ETH_RPC_URL", code="no-chain")
 
     @property
     def rpc_url(self) -> str:

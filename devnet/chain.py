@@ -13,7 +13,8 @@ from pathlib import Path
 from assay.app.devnet_record import STATE_FILE
 from assay.app.settings import Settings
 from assay.chain.contracts.compile import compile_contracts
-from assay.chain.contracts.deploy import Deployment, deploy
+from assay.chain.contracts.deploy import Deployment, deploy, parse
+from assay.chain.contracts.deployed import differing
 from assay.chain.contracts.plan import market_plan, registry_of
 from assay.chain.contracts.profiles import PROFILES
 from assay.chain.eth.anvil import Anvil, AnvilFailed, AnvilOptions, dev_account
@@ -22,6 +23,8 @@ from assay.chain.eth.errors import Registry
 from assay.chain.eth.journal import Call, Journal
 from assay.chain.eth.rpc import HttpRpc, quantity
 from assay.chain.eth.sender import Sender
+from assay.devnet.folder import DAMAGED_STATE, DEPLOYER, PREVIOUS_STATE
+from assay.protocol.errors import Ask
 from assay.protocol.types import Address, Wei
 
 log = logging.getLogger(__name__)
@@ -31,8 +34,6 @@ GAS_ETHER_WEI = 10 * 10**18
 """Ether that an account gets for gas together with its tokens."""
 
 
-PREVIOUS_STATE = "chain.state.previous"
-DAMAGED_STATE = "chain.state.damaged"
 STATE_EVERY_S = 10
 
 
@@ -82,9 +83,23 @@ def go_on_in_time(rpc_url: str) -> None:
     rpc.request("evm_setTime", [(last + 1) * 1000])
 
 
+def check_contracts(home: Path, deployment: Path, rpc_url: str) -> None:
+    """Raises Ask where the devnet's contracts are not what these sources compile to: another version began
+    it, and its nodes would be misunderstood."""
+    addresses = parse(deployment).addresses
+    other = sorted(differing(HttpRpc(rpc_url), addresses, compile_contracts()))
+    if other:
+        raise Ask(
+            f"the devnet in {home} was begun by another version: {', '.join(other)} on its chain are not what"
+            " these sources compile to; nothing was changed",
+            hint="go on with the version that began it; or `assay devnet down --wipe` removes it",
+            code="devnet-of-another-version",
+        )
+
+
 def deployer(home: Path, rpc_url: str, registry: Registry) -> Sender:
     """Sender of the devnet's deployer."""
-    folder = home / "nodes" / "deployer"
+    folder = home / "nodes" / DEPLOYER
     folder.mkdir(parents=True, exist_ok=True)
     return Sender(HttpRpc(rpc_url), dev_account(0), Journal(folder / "journal.db"), registry)
 

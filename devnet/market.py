@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +22,6 @@ from assay.app.devnet_record import (
     Devnet,
     NodeRecord,
     process_alive,
-    read_devnet,
     recorded,
     remove_devnet,
     runs,
@@ -31,6 +29,7 @@ from assay.app.devnet_record import (
 )
 from assay.app.invocation import EVENTS_FILE, App, event_of
 from assay.app.settings import Settings
+from assay.devnet.folder import begin_in
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.types import Address, Conditions, Role, Wei
 
@@ -72,22 +71,11 @@ def make_account(app: App, name: str) -> Address:
 
 
 def begin_chain(app: App, block_time_s: float) -> Devnet:
-    """Start the chain and deploy the market. Raises Ask when a devnet runs already."""
+    """Start the chain and deploy the market. Raises Ask where one cannot begin."""
     from assay.devnet.chain import deploy_market, start_chain
 
     home = app.settings.home
-    if (running := read_devnet(home)) is not None:
-        raise Ask(
-            f"a devnet runs already in {home} ({running.rpc_url})",
-            hint="`assay devnet down` ends it; or choose another --home",
-            code="devnet-running",
-        )
-    if home.exists() and any((home / "nodes").glob("*")):
-        raise Ask(
-            f"{home} holds the data of an earlier devnet",
-            hint="`assay devnet down --wipe` removes it; or choose another --home",
-            code="devnet-leftovers",
-        )
+    begin_in(home, app.settings.deployment)
     app.output.say("starting a local chain")
     genesis_s = int(time.time())
     chain = start_chain(home.resolve(), block_time_s, genesis_s)
@@ -234,9 +222,10 @@ def _equipped(app: App, spec: NodeSpec, conditions: Conditions) -> NodeRecord:
 def resume(app: App, stopped: Devnet) -> Devnet:
     """The chain and the nodes of a stopped devnet again, on the same ports, with the same keys and options.
 
-    Raises Ask if the chain's state is gone, AnvilFailed or Stop if a port is taken or a node does not start.
+    Raises Ask if the chain's state is gone or its contracts are another version's, AnvilFailed or Stop if a
+    port is taken or a node does not start.
     """
-    from assay.devnet.chain import go_on_in_time, start_chain
+    from assay.devnet.chain import check_contracts, go_on_in_time, start_chain
 
     home = app.settings.home.resolve()
     if not (home / STATE_FILE).exists():
@@ -253,6 +242,7 @@ def resume(app: App, stopped: Devnet) -> Devnet:
     write_devnet(home, devnet)
     try:
         go_on_in_time(chain.url)
+        check_contracts(home, app.settings.deployment, chain.url)
         return start_nodes(app, devnet, [on_its_port(node) for node in stopped.nodes])
     except BaseException:
         take_down(home)
@@ -296,17 +286,6 @@ def stop_chain(home: Path, devnet: Devnet, dump_s: float = 60.0) -> int:
 def node_runs(home: Path, node: NodeRecord) -> bool:
     """Whether a node's process is there."""
     return runs(node.pid, "--account", node.name, str(home.resolve()))
-
-
-def wipe_data(home: Path) -> None:
-    """Remove what a devnet left in its home folder, and nothing else."""
-    for part in ("nodes", "logs", "keystore", "view"):
-        shutil.rmtree(home / part, ignore_errors=True)
-    states = ("chain.state", "chain.state.previous", "chain.state.damaged")
-    for part in (*states, "deployment.json", "password"):
-        (home / part).unlink(missing_ok=True)
-    if read_devnet(home) is None:
-        remove_devnet(home)
 
 
 def _stop(pids: list[int], how: signal.Signals, timeout_s: float) -> int:

@@ -13,7 +13,8 @@ from pathlib import Path
 from assay.app.devnet_record import DEVNET_FILE, Devnet, read_devnet, read_stopped, recorded
 from assay.app.invocation import App
 from assay.app.settings import DEPLOYMENT_FILE
-from assay.devnet.market import STATE_FILE, resume, take_down, wipe_data
+from assay.devnet.folder import wipe_data
+from assay.devnet.market import STATE_FILE, resume, take_down
 from assay.protocol.errors import Ask, Stop
 
 FOLDER = "snapshots"

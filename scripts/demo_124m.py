@@ -32,7 +32,8 @@ from assay.app.invocation import App
 from assay.app.output import Output
 from assay.app.settings import Flags
 from assay.app.traffic import totals_by_node
-from assay.devnet.market import NodeSpec, take_down, wipe_data
+from assay.devnet.folder import wipe_data
+from assay.devnet.market import NodeSpec, take_down
 from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.templates import own_template
 from assay.scenario.casts import covered

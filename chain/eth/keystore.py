@@ -155,13 +155,22 @@ class Keystore:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             raise KeyProblem(
-                f"an account named {name} exists already; nothing was changed", hint="choose another name"
+                f"an account named {name} exists already; nothing was changed",
+                hint="use it as it is, or choose another name",
             ) from None
         with os.fdopen(handle, "w") as file:
             json.dump(document, file)
             file.flush()
             os.fsync(file.fileno())
         return StoredAccount(name, account.address, path)
+
+
+def is_light(path: Path) -> bool:
+    """Whether this is a key file of DEVNET_SCRYPT_N: one that guards nothing."""
+    try:
+        return bool(bounded_json.loads(path.read_text())["crypto"]["kdfparams"]["n"] == DEVNET_SCRYPT_N)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def read_password(path: Path) -> str:

@@ -13,6 +13,7 @@ from assay.app.invocation import App, app_of
 from assay.app.output import table
 from assay.app.units import parse_amount
 from assay.cli.lazy import with_rooms
+from assay.devnet.folder import holds_devnet, own_folder, wipe_data
 from assay.devnet.market import (
     bring_up,
     default_nodes,
@@ -20,7 +21,6 @@ from assay.devnet.market import (
     node_runs,
     resume,
     take_down,
-    wipe_data,
 )
 from assay.devnet.restart import gone, restart_nodes
 from assay.devnet.restart import restart as restart_process
@@ -52,14 +52,20 @@ def up(
 ) -> None:
     """Start a chain, deploy the market, and run solvers, verifiers and whistleblowers; or go on with the
     devnet of this folder, as it was, whatever the options say: one that `down` has stopped, or that has lost
-    its chain or some of its nodes."""
+    its chain or some of its nodes. Without --home and without an `.assay` folder here or above, makes one."""
     app = app_of(context)
+    own_folder(app)
     running = read_devnet(app.settings.home)
     if running is not None and (missing := gone(app, running)):
         devnet = restart_nodes(app, running, missing)
         app.output.result("devnet", devnet, _node_table(app.settings.home, devnet))
         return
     if (stopped := read_stopped(app.settings.home)) is not None:
+        if given := _given(context):
+            app.output.say(
+                f"{', '.join(given)} not heeded: the devnet of {app.settings.home} goes on as it was"
+                f" (`{app.command('devnet down --wipe')}` removes it)"
+            )
         devnet = resume(app, stopped)
         app.output.result("devnet", devnet, _node_table(app.settings.home, devnet))
         app.output.say(_next_steps(app))
@@ -79,6 +85,15 @@ def up(
     rows = _node_table(app.settings.home, devnet)
     app.output.result("devnet", devnet, rows)
     app.output.say(_next_steps(app))
+
+
+def _given(context: typer.Context) -> list[str]:
+    """The options that this command was given."""
+    return [
+        "--" + name.replace("_", "-")
+        for name in context.params
+        if (source := context.get_parameter_source(name)) is not None and source.name == "COMMANDLINE"
+    ]
 
 
 def _next_steps(app: App) -> str:
@@ -110,10 +125,17 @@ def down(
     """Stop every process of the devnet; `up` goes on with it."""
     app = app_of(context)
     home = app.settings.home
+    if not holds_devnet(home):
+        said = f"there is no devnet in {home}: nothing was stopped or removed"
+        app.output.result("devnet-down", {"stopped": 0, "wiped": False}, said)
+        return
     stopped = take_down(home)
-    if wipe:
-        wipe_data(home)
-    app.output.result("devnet-down", {"stopped": stopped, "wiped": wipe}, f"stopped {stopped} processes")
+    kept = wipe_data(home) if wipe else []
+    removed = f"; removed its data from {home}" if wipe else ""
+    data = {"stopped": stopped, "wiped": wipe}
+    app.output.result("devnet-down", data, f"stopped {stopped} processes{removed}")
+    if kept:
+        app.output.say(f"kept the keys that it had not made itself: {', '.join(kept)} in {home / 'keystore'}")
 
 
 @commands.command()

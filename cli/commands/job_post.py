@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 TRACING = "tracing the training step into a program"
 LOOK_AFTER_S = 5.0
+DIGITS = 16
+"""Of an id in a command that is shown."""
 FileArgument = Annotated[Path, typer.Argument(help="The job file.")]
 
 
@@ -145,24 +147,36 @@ def wait_for_signal(app: App, connection: Connection, job_id: JobId | None = Non
     reorganisation of the chain may remove, and say what troubles there are."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: connection.clock.stop())
-    said = ""
+    said, over = "", False
     while connection.clock.wait(LOOK_AFTER_S):
-        trouble = _trouble(connection, job_id)
+        trouble, closed = _looked(connection, job_id)
         if trouble != said:
             app.output.say(trouble or "all is well again")
             said = trouble
+        if closed and not over and job_id is not None:
+            app.output.say(_ended(app, job_id))
+        over = over or closed
 
 
-def _trouble(connection: Connection, job_id: JobId | None) -> str:
-    """Send again what the chain has lost; what is not as it should be, if anything."""
+def _ended(app: App, job_id: JobId) -> str:
+    """What there is to do when a job is closed."""
+    fetch = app.command(f"job fetch {job_id.hex()[:DIGITS]} --out model")
+    return (
+        f"the job is closed, and what it did not cost is free in the vault; `{fetch}` fetches the model."
+        " Nobody needs these files any more: stop with Ctrl-C"
+    )
+
+
+def _looked(connection: Connection, job_id: JobId | None) -> tuple[str, bool]:
+    """Send again what the chain has lost; what is not as it should be, if anything, and whether the job is
+    closed."""
     try:
         connection.writer.sender.resume()
-        if job_id is not None:
-            connection.market.job(job_id)
+        return "", job_id is not None and connection.market.job(job_id).progress.closed
     except Exception as error:  # noqa: BLE001 - the top of a service's loop: serving goes on
         lack = shortage(error) or error
-        return lack.message if isinstance(lack, AssayError) else f"bug: {type(error).__name__}: {error}"
-    return ""
+        message = lack.message if isinstance(lack, AssayError) else f"bug: {type(error).__name__}: {error}"
+        return message, False
 
 
 def serve_files(

@@ -9,7 +9,8 @@ import typer
 
 from assay.app.invocation import app_of
 from assay.app.output import Exit, table
-from assay.devnet.market import take_down, wipe_data
+from assay.devnet.folder import own_folder, wipe_data
+from assay.devnet.market import take_down
 from assay.scenario.attacks import ATTACKS, scenarios_of
 from assay.scenario.catalogue import SCENARIOS
 from assay.scenario.recording import replay
@@ -67,6 +68,7 @@ def run_one(
     """Run one; exit status 1 if anything that it promises did not happen."""
     app = app_of(context)
     app.yes = True
+    own_folder(app)
     if fresh:
         take_down(app.settings.home)
         wipe_data(app.settings.home)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -52,7 +52,11 @@ def test_a_job_with_an_outlier_is_settled_and_its_client_told_the_product(tmp_pa
     assert found is not None and found.error.whole > 100 and found.products >= 1
     assert (found.round, found.shard, found.step) == (1, 0, 16)
     assert "inaccurate after step 16 (round 1, shard 0)" in line_of(following)
-    assert "inaccurate" in str(progress_table(following).caption)
+    caption = str(progress_table(following).caption)
+    assert "inaccurate" in caption and "job halt" not in caption, "nothing is left to halt"
+    job = following.job
+    open_job = replace(job, progress=replace(job.progress, round=0, closed=False))
+    assert "job halt" in str(progress_table(replace(following, job=open_job)).caption)
     assert seen(day, job_id, measure=False).inaccuracy is None
 
 

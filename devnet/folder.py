@@ -1,0 +1,99 @@
+"""The folder of a devnet: which it is, and what in it is the devnet's own.
+
+Contract: a devnet begins in the user's own home only when told to: keys for other chains are there. What
+another chain needs is neither written over nor removed (docs/decisions/0033-command-line.md).
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from assay.app.devnet_record import DEVNET_FILE, STATE_FILE, read_devnet, remove_devnet
+from assay.app.invocation import App
+from assay.app.settings import HOME_FOLDER, USER_HOME
+from assay.protocol.errors import Ask
+
+PREVIOUS_STATE = "chain.state.previous"
+DAMAGED_STATE = "chain.state.damaged"
+STATES = (STATE_FILE, PREVIOUS_STATE, DAMAGED_STATE)
+DEPLOYER = "deployer"
+"""Whose folder below `nodes` only a devnet has: the account that deploys its contracts."""
+
+
+def own_folder(app: App) -> None:
+    """Where no home is named or found, make `.assay` here, as the home of this folder and those below, and
+    say so."""
+    if app.settings.find("home") is not None:
+        return
+    user = USER_HOME.expanduser()
+    home = Path(HOME_FOLDER)
+    home.mkdir(exist_ok=True)
+    app.output.say(
+        f"made {home.absolute()} for keys, blocks and chain: commands in this folder and below use it"
+    )
+    if (user / DEVNET_FILE).exists() and home.resolve() != user.resolve():
+        app.output.say(
+            f"the devnet in {user} stays as it is; `assay --home {user} devnet up` goes on with it"
+        )
+
+
+def holds_devnet(home: Path) -> bool:
+    """Whether the data in a home folder are a devnet's, running or not."""
+    marks = (DEVNET_FILE, *STATES, f"nodes/{DEPLOYER}")
+    return any((home / mark).exists() for mark in marks)
+
+
+def begin_in(home: Path, deployment: Path) -> None:
+    """Raises Ask unless a devnet can begin here: one runs, or was here, or data of another chain are."""
+    if (running := read_devnet(home)) is not None:
+        raise Ask(
+            f"a devnet runs already in {home} ({running.rpc_url})",
+            hint="`assay devnet down` ends it; or choose another --home",
+            code="devnet-running",
+        )
+    if not deployment.exists() and not any((home / "nodes").glob("*")):
+        return
+    if holds_devnet(home):
+        raise Ask(
+            f"{home} holds the data of an earlier devnet",
+            hint="`assay devnet down --wipe` removes it; or choose another --home",
+            code="devnet-leftovers",
+        )
+    raise Ask(
+        f"{home} holds data of a chain that is no devnet, or {deployment} names its contracts; nothing was"
+        " touched",
+        hint="choose another --home, or `mkdir .assay` in a folder of the devnet's own",
+        code="not-a-devnet",
+    )
+
+
+def wipe_data(home: Path) -> list[str]:
+    """Remove what a devnet left in its home folder, and nothing else; the names of the keys that were kept.
+
+    Those are the ones that somebody made or imported: a key may be for another chain, too. Where there is no
+    devnet nothing is removed.
+    """
+    if not holds_devnet(home):
+        return []
+    for part in ("nodes", "logs", "view"):
+        shutil.rmtree(home / part, ignore_errors=True)
+    kept = _wipe_keys(home / "keystore")
+    for part in (*STATES, "deployment.json", *(() if kept else ("password",))):
+        (home / part).unlink(missing_ok=True)
+    if read_devnet(home) is None:
+        remove_devnet(home)
+    return kept
+
+
+def _wipe_keys(keystore: Path) -> list[str]:
+    """Remove the keys that a devnet made for itself; what is left."""
+    from assay.chain.eth.keystore import is_light
+
+    for path in keystore.glob("*"):
+        if is_light(path):
+            path.unlink()
+    kept = sorted(path.name for path in keystore.glob("*"))
+    if not kept:
+        shutil.rmtree(keystore, ignore_errors=True)
+    return kept
