@@ -168,6 +168,7 @@ class Outer(Section):
         "diloco-trimmed",
         "diloco-centred",
         "streaming",
+        "eager",
         "evaluate",
         "infer",
         "grpo",

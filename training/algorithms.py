@@ -202,9 +202,12 @@ class Algorithm:
         self, theta: Tensor, state: Tensors, wires: Sequence[Tensors], present: Tensors
     ) -> tuple[Tensor, list[Tensor]]:
         """The next θ and outer state of one parameter."""
-        deltas = [self.coding.decode(wire, theta.shape) for wire in wires]
-        sent = [self.coding.sent(wire, theta.shape) for wire in wires]
-        return self.rule.step(theta, self.mean(deltas, present, sent), state)
+        return self.rule.step(theta, self.change(wires, present, theta.shape), state)
+
+    def change(self, wires: Sequence[Tensors], present: Tensors, shape: Sequence[int]) -> Tensor:
+        """The mean change of a parameter of this shape, of the wires of those present."""
+        deltas = [self.coding.decode(wire, shape) for wire in wires]
+        return self.mean(deltas, present, [self.coding.sent(wire, shape) for wire in wires])
 
 
 RECIPES: dict[str, Algorithm] = {

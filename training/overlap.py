@@ -3,7 +3,7 @@
 Contract: recipes beside ``training.algorithms``, of whose `Algorithm` they keep coding, mean and rule; they
 say when something is sent and applied, and what a worker makes of it. All arithmetic is ordinary PyTorch of
 operations that lower. Steps and rounds count from 0. `Streaming`'s place in a market's round:
-``training.streaming``; `Eager` has none, as every worker has a θ of its own.
+``training.streaming``, `Eager`'s: ``training.eager``.
 
 Sources: Streaming DiLoCo with overlapping communication, Douillard and others 2025; eager updates for
 overlapped communication and computation in DiLoCo, Kale and others 2025.

@@ -23,13 +23,17 @@ from assay.training.algorithms import (
     Sign,
     Trimmed,
 )
+from assay.training.codings import E3M0
+from assay.training.eager import eager_round
 from assay.training.outer import DiLoCo
 from assay.training.rounds import Round, coded_round, diloco_round
 from assay.training.streaming import streaming_of, streaming_round
 
 STREAMING = "streaming"
 """The one that sends a part of the parameters a round."""
-NAMES = (*RECIPES, STREAMING)
+EAGER = "eager"
+"""The one whose shards go on from their own change before the others' has come."""
+NAMES = (*RECIPES, STREAMING, EAGER)
 """What a job file may name to train by."""
 OTHER_USES = frozenset({"evaluate", "infer", "grpo"})
 """What it names where there is no outer algorithm: ``training.evaluation``, ``training.inference`` and
@@ -42,7 +46,7 @@ ONE_STEP = frozenset({"demo"})
 
 def loops_of(name: str) -> int:
     """Loops of a task under this algorithm."""
-    return 1 if name in OTHER_USES else {WHOLE: 1, STREAMING: 3}.get(name, 2)
+    return 1 if name in OTHER_USES else {WHOLE: 1, STREAMING: 3, EAGER: 3}.get(name, 2)
 
 
 def algorithm_of(name: str, lr: float, momentum: float) -> Algorithm:
@@ -60,6 +64,11 @@ def algorithm_of(name: str, lr: float, momentum: float) -> Algorithm:
         )
     assert isinstance(rule, OuterSgd | OuterAdam | Sign), "every recipe has one of these rules"
     return replace(recipe, rule=replace(rule, lr=lr))
+
+
+def eager_of(rule: DiLoCo) -> Algorithm:
+    """What eager updates send and how they follow."""
+    return Algorithm(Nesterov(rule.lr, rule.momentum), E3M0(), feedback=1.0)
 
 
 def check_rounds(name: str, steps: int, segment_steps: int, min_shards: int) -> None:
@@ -108,4 +117,6 @@ def _made(
         streaming = streaming_of([node.shape for node in train.state[: train.params]])
         algorithm = replace(streaming.algorithm, rule=Nesterov(rule.lr, rule.momentum))
         return streaming_round(replace(streaming, algorithm=algorithm), train, genesis, names, shards)
+    if name == EAGER:
+        return eager_round(eager_of(rule), train, genesis, names, shards)
     return coded_round(algorithm_of(name, rule.lr, rule.momentum), train, genesis, names, shards)

@@ -17,9 +17,9 @@ from assay.node.work import Work
 from assay.program.fault import NodeFault
 from assay.protocol.types import Chain, Kind, Phase, Terms
 from assay.solver.adversary import CheatingSolver, WrongInputSolver
-from assay.training.round_names import NAMES, ONE_STEP, STREAMING, WHOLE, algorithm_of
+from assay.training.round_names import EAGER, NAMES, ONE_STEP, STREAMING, WHOLE, algorithm_of, eager_of
 from tests.adversaries.chain_day import ChainDay
-from tests.fakes.alone import SEGMENT, STEPS, Alone, recipe_alone, stream_alone, whole_alone
+from tests.fakes.alone import SEGMENT, STEPS, Alone, eager_alone, recipe_alone, stream_alone, whole_alone
 from tests.fakes.blocks import FakeBlocks
 from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, recipe_files
 from tests.unit.training.test_round_names import keep_own_base
@@ -31,7 +31,7 @@ SIZES = dict.fromkeys(ONE_STEP, (1, 1))
 """Steps of a round and of a segment, where they are not the tiny job's."""
 SHARDS = {"diloco-trimmed": 3}
 """Of which one is left when the least and the greatest are cut off."""
-ROUNDS = {STREAMING: 4, "diloco-late": 3}
+ROUNDS = {STREAMING: 4, EAGER: 4, "diloco-late": 3}
 """Of which the last ones begin from what came of the first ones."""
 
 
@@ -59,6 +59,8 @@ def alone(name: str, terms: Terms) -> Alone:
         return whole_alone(rule, terms.seed, terms.rounds)
     if name == STREAMING:
         return stream_alone(streaming(rule), terms.seed, terms.rounds)
+    if name == EAGER:
+        return eager_alone(eager_of(rule), terms.seed, terms.rounds)
     return recipe_alone(
         algorithm_of(name, rule.lr, rule.momentum), terms.seed, terms.rounds, shards=terms.shards, size=size
     )

@@ -146,7 +146,12 @@ def day_outer(day: StoredDay, job_id: JobId) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("name", "loops"), [("diloco-4bit", 2), pytest.param("streaming", 3, marks=pytest.mark.slow)]
+    ("name", "loops"),
+    [
+        ("diloco-4bit", 2),
+        pytest.param("streaming", 3, marks=pytest.mark.slow),
+        pytest.param("eager", 3, marks=pytest.mark.slow),
+    ],
 )
 def test_a_job_of_several_loops_and_links_replays(tmp_path: Path, name: str, loops: int) -> None:
     """A second client computes 4-bit codes, residuals and presence from the documents alone."""
