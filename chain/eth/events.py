@@ -186,6 +186,15 @@ class EventFollower:
             if heeds(self._contract(log), self._known_entry(log).name):
                 yield self._decode(log)
 
+    def at(self, places: Iterable[tuple[int, int]]) -> Iterator[Event]:
+        """The events at these places, each a block and an index in it. Raises DamagedDatabase if one is not
+        there. To be read to its end before the next `poll`."""
+        for place in places:
+            row = next(self._db.rows("logs", "WHERE block = ? AND position = ?", place), None)
+            if row is None:
+                raise DamagedDatabase(f"the event at {place} is gone", hint="start again")
+            yield self._decode(bounded_json.loads(row[2]))
+
     def _bind(self, path: Path) -> None:
         chain = identity(self._rpc)
         with self._db:
