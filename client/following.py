@@ -29,6 +29,8 @@ from assay.training.losses import LOSS_SLOT
 
 CACHE_BYTES = 1 << 28
 """Of tensors in memory, while a job is followed."""
+MOST_LOOKS = 64
+"""After how many looks at most it is tried again to read a state that could not be had."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,9 @@ class Following:
 
 
 class Losses:
-    """What the published states of a job's tasks say, each fetched once. `measure`: also how accurate the
-    products of the step after a round's first published state are, which takes a step's time a round.
+    """What the published states of a job's tasks say, each fetched once; one that cannot be had is tried
+    again after 1, 2, 4 looks and so on. `measure`: also how accurate the products of the step after a round's
+    first published state are, which takes a step's time a round.
     """
 
     def __init__(self, blocks: Blocks, work: Work, *, measure: bool = False) -> None:
@@ -89,6 +92,13 @@ class Losses:
         self._inaccuracies: dict[int, Inaccuracy | None] = {}
         self._ends: dict[ClaimId, tuple[float | None, str]] = {}
         self._divergences: dict[ClaimId, Divergence | None] = {}
+        self._looks = 0
+        self._refused: dict[tuple[ClaimId, str], tuple[int, int]] = {}
+        """What could not be had: the look from which on it is tried again, and how many that was after."""
+
+    def look(self) -> None:
+        """A new look at the job begins."""
+        self._looks += 1
 
     def of(self, view: ClaimView) -> float | None:
         """Loss that a task's output state holds; None where it cannot be fetched or the job has no loss
@@ -118,7 +128,8 @@ class Losses:
         """
         claim = view.claim
         if self._measure and claim.round not in self._inaccuracies:
-            state = self._leaf(view, self._work.segments(Kind.TASK))
+            slots = range(self._work.files.inner.slots)
+            state = self._if_due(view, "whole", slots)
             if state is None:
                 return None
             self._inaccuracies[claim.round] = inaccuracy_of(self._work, claim.round, claim.shard, state)
@@ -130,13 +141,26 @@ class Losses:
         if view.claim_id not in self._ends:
             names, params = list(files.slot_names), files.inner.params
             wanted = [*range(params), *([names.index(LOSS_SLOT)] if LOSS_SLOT in names else [])]
-            found = self._some(view, self._work.segments(Kind.TASK), wanted)
+            found = self._if_due(view, "end", wanted)
             if found is None:
                 return None, ""
             held = [names[i] for i in wanted]
             loss = training_loss(held, found) if LOSS_SLOT in held else None
             self._ends[view.claim_id] = loss, not_finite(held, params, found)
         return self._ends[view.claim_id]
+
+    def _if_due(self, view: ClaimView, what: str, wanted: Sequence[int]) -> list[Tensor] | None:
+        """These slots of a task's last state, unless it was tried a few looks ago."""
+        key = view.claim_id, what
+        due, pause = self._refused.get(key, (0, 0))
+        if self._looks < due:
+            return None
+        found = self._some(view, self._work.segments(Kind.TASK), wanted)
+        if found is None:
+            pause = min(2 * pause or 1, MOST_LOOKS)
+            self._refused[key] = self._looks + pause, pause
+            self._published.forget_hidden(view.claim_id)
+        return found
 
     def _leaf(self, view: ClaimView, leaf: int) -> State | None:
         return self._some(view, leaf, range(self._work.files.inner.slots))
@@ -166,6 +190,8 @@ def losses_of(
 
 def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> Following:
     """Where a job stands. Raises Stop when there is no such job."""
+    if losses is not None:
+        losses.look()
     with market.snapshot():  # or a claim that settles meanwhile counts on one side and not on the other
         job = market.job(job_id)
         claims = Claims(market.claims(job_id))

@@ -306,12 +306,9 @@ def accounts_view(market: MarketView, known: Sequence[Address], names: Names) ->
 def known_accounts(market: MarketView, names: Names) -> list[Address]:
     """Every account that this market's public record shows, those with names first."""
     found: dict[Address, None] = dict.fromkeys(names)
-    found |= dict.fromkeys(market.endpoints())
+    found |= dict.fromkeys((*market.endpoints(), *market.stakers()))
     for job in market.jobs():
         found[job.terms.client] = None
-        for view in market.claims(job.job_id):
-            found[view.claim.claimant] = None
-            found |= dict.fromkeys(vote.verifier for vote in view.votes)
     for game in market.games():
         found[game.game.challenger] = None
         found[game.game.defender] = None

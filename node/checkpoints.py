@@ -109,6 +109,12 @@ class Published:
             self._checkpoints[view.claim_id] = found
         return self._checkpoints[view.claim_id]
 
+    def forget_hidden(self, claim_id: ClaimId) -> None:
+        """Ask for the manifest again, if it could not be had."""
+        if claim_id in self._hidden:
+            self._hidden.discard(claim_id)
+            del self._checkpoints[claim_id]
+
     def slots(self, view: ClaimView, leaf: int, program: Program) -> Slots | None:
         """The slots of a claim's state, if they are known or published: their roots lead to the claim's."""
         return self._slots.get(view.roots[leaf]) or self._files(view, leaf, program)

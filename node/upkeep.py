@@ -223,11 +223,11 @@ def watched(market: MarketView) -> list[JobView]:
     def holds(job_id: JobId) -> bool:
         games, demands = market.games(job_id), market.demands(job_id)
         return (
-            (staked and market.took_shard(job_id) and any(mine(job_id, k) for k in range(shards[job_id])))
+            (staked and market.holds_shard(job_id) and any(mine(job_id, k) for k in range(shards[job_id])))
             or any(not g.decided and me in (g.game.challenger, g.game.defender) for g in games)
             or any(not demand.outcome and demand.demander == me for demand in demands)
             or waits_for(me, market.rewards(job_id))
-            or (staked and any(locks(view, me) for view in market.claims(job_id)))
+            or (staked and not market.ended(job_id) and any(locks(v, me) for v in market.claims(job_id)))
         )
 
     shards = {job.job_id: job.terms.shards for job in market.jobs()}

@@ -129,8 +129,8 @@ class MarketView(Protocol):
         ...
 
     def holder(self, job_id: JobId, shard: int) -> Holder: ...
-    def took_shard(self, job_id: JobId) -> bool:
-        """Whether this account has ever taken a shard of the job."""
+    def holds_shard(self, job_id: JobId) -> bool:
+        """Whether this account holds a shard of the job, by the market's events."""
         ...
 
     def price(self, job_id: JobId, shard: int) -> Wei:
@@ -139,6 +139,11 @@ class MarketView(Protocol):
 
     def claims(self, job_id: JobId) -> Sequence[ClaimView]:
         """Every claim ever committed for the job, oldest first."""
+        ...
+
+    def ended(self, job_id: JobId) -> bool:
+        """Whether the job is closed and all its claims have ended, by the market's events: no claim of it
+        locks a stake."""
         ...
 
     def claim(self, claim_id: ClaimId) -> ClaimView: ...
@@ -186,6 +191,10 @@ class MarketView(Protocol):
 
     def bounds(self) -> Bounds:
         """What every class and every job of this market keeps to."""
+        ...
+
+    def stakers(self) -> Sequence[Address]:
+        """Every account that has ever staked, and so every claimant and verifier."""
         ...
 
     def endpoints(self) -> dict[Address, str]:

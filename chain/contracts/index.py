@@ -2,7 +2,8 @@
 
 Contract: a pure fold over events in chain order; after a reorganisation the caller starts a new index and
 folds the history again. Holds only what events settle for good: where a job or claim stands now is asked of
-the contracts.
+the contracts. Of a job that is over (closed, every claim ended, nothing in dispute) it holds the terms, and
+where the events of its claims are: `over`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from eth_utils.crypto import keccak
 
+from assay.chain.contracts.ended import EndedClaims, Place
 from assay.chain.contracts.records import unpack, unpack_game
 from assay.chain.eth.events import Event
 from assay.protocol.demands import DemandView, StateLeaf
@@ -51,8 +53,10 @@ class MarketIndex:
     classes: dict[bytes, Conditions] = field(default_factory=dict)
     subscriptions: dict[Address, bytes] = field(default_factory=dict)
     demands: dict[int, DemandView] = field(default_factory=dict)
-    takers: set[tuple[JobId, Address]] = field(default_factory=set)
-    """Who has ever taken a shard of which job."""
+    takers: dict[JobId, set[Address]] = field(default_factory=dict)
+    """Who has ever taken a shard of which open job."""
+    holders: dict[JobId, dict[int, Address]] = field(default_factory=dict)
+    """Who holds which shards of a job, open or closed."""
     staked: dict[Address, int] = field(default_factory=dict)
     """What each account has staked and neither taken out nor lost, in both roles."""
     publishers: dict[bytes, Address] = field(default_factory=dict)
@@ -62,9 +66,31 @@ class MarketIndex:
     wasted."""
     rewards: dict[ClaimId, WaitingReward] = field(default_factory=dict)
     """Of fallen claims, what waits until it is known whose finding is the truth."""
+    over: EndedClaims = field(default_factory=EndedClaims)
+    just_over: list[JobId] = field(default_factory=list)
+    """Jobs that are over, until whoever reads this takes them out."""
+    _moving: dict[JobId, set[ClaimId]] = field(default_factory=dict)
+    """Of each job, the claims of which no event has told the end."""
+    _places: dict[ClaimId, list[Place]] = field(default_factory=dict)
+    """Of the events of claims whose jobs are not over."""
+    _now: Place = (0, 0)
     _found: dict[bytes, Found] = field(default_factory=dict)
     _games_of: dict[JobId, list[int]] = field(default_factory=dict)
     _demands_of: dict[JobId, list[int]] = field(default_factory=dict)
+
+    def claim_ids(self) -> list[ClaimId]:
+        """Ids of all claims, oldest first."""
+        places = self.over.all_places() | self._places
+        return sorted(places, key=lambda claim_id: places[claim_id][0])
+
+    def claims_of_job(self, job_id: JobId) -> list[ClaimId]:
+        """Ids of a job's claims, oldest first, also of one that is over."""
+        return self.claims_of.get(job_id) or self.over.ids(job_id)
+
+    def job_of(self, claim_id: ClaimId) -> JobId | None:
+        """The job of a claim; None if there is no such claim."""
+        claim = self.claims.get(claim_id)
+        return self.over.job_of(claim_id) if claim is None else claim.job_id
 
     def games_of(self, job_id: JobId) -> list[GameView]:
         """A job's games, oldest first."""
@@ -76,12 +102,12 @@ class MarketIndex:
 
     def rewards_of(self, job_id: JobId) -> list[WaitingReward]:
         """Rewards of a job's fallen claims that wait, oldest first."""
-        return [each for each in self.rewards.values() if self.claims[each.claim_id].job_id == job_id]
+        return [each for each in self.rewards.values() if self.job_of(each.claim_id) == job_id]
 
     def gateways(self) -> list[Gateway]:
         """Where blocks are served."""
         busy = {terms.client for job_id, terms in self.jobs.items() if job_id not in self.closed}
-        busy |= {account for job_id, account in self.takers if job_id not in self.closed}
+        busy = busy.union(*self.takers.values())
         return [
             Gateway(account, url, max(0, self.staked.get(account, 0)), account in busy)
             for account, url in self.endpoints.items()
@@ -96,7 +122,24 @@ class MarketIndex:
         """Fold one event in; events of no interest change nothing."""
         handler = getattr(self, f"_on_{event.contract}_{event.name}", None)
         if handler is not None:
+            self._now = event.block_number, event.log_index
             handler(event.arguments)
+
+    def _end_if_over(self, job_id: JobId) -> None:
+        """Let go of what a job's claims say once nothing of it can change any more."""
+        open_games = (not self.games[game_id].decided for game_id in self._games_of.get(job_id, ()))
+        open_demands = (not self.demands[number].outcome for number in self._demands_of.get(job_id, ()))
+        if job_id not in self.closed or job_id in self.over or self._moving.get(job_id):
+            return
+        if any(open_games) or any(open_demands) or (self.rewards and self.rewards_of(job_id)):
+            return
+        ids = self.claims_of.pop(job_id, [])
+        self.over.keep(job_id, [(claim_id, self._places.pop(claim_id)) for claim_id in ids])
+        for claim_id in ids:
+            del self.claims[claim_id], self.roots[claim_id]
+            self.traces.pop(claim_id, None)
+        self._moving.pop(job_id, None)
+        self.just_over.append(job_id)
 
     def _on_Vault_Transfer(self, a: dict) -> None:
         change = a["amount"] * ((a["to"] >= _ESCROW) - (a["from"] >= _ESCROW))
@@ -135,28 +178,65 @@ class MarketIndex:
         self.claims_of.setdefault(job_id, [])
 
     def _on_Tasks_ShardAssigned(self, a: dict) -> None:
-        self.takers.add((JobId(a["jobId"]), Address(a["solver"])))
+        job_id, solver = JobId(a["jobId"]), Address(a["solver"])
+        if job_id not in self.closed:
+            self.takers.setdefault(job_id, set()).add(solver)
+        self.holders.setdefault(job_id, {})[a["shard"]] = solver
+
+    def _on_Tasks_ShardReleased(self, a: dict) -> None:
+        held = self.holders.get(JobId(a["jobId"]), {})
+        held.pop(a["shard"], None)
+        if not held:
+            self.holders.pop(JobId(a["jobId"]), None)
 
     def _on_Jobs_JobClosed(self, a: dict) -> None:
-        self.closed.add(JobId(a["jobId"]))
+        job_id = JobId(a["jobId"])
+        self.closed.add(job_id)
+        self.takers.pop(job_id, None)
+        self._end_if_over(job_id)
 
     def _on_Tasks_Committed(self, a: dict) -> None:
         claim_id = ClaimId(a["claimId"])
         claim = self.claims[claim_id] = unpack(Claim, a["claim"])
         self.publishers.setdefault(claim.manifest, claim.claimant)
         self.roots[claim_id] = tuple(a["roots"])
-        self.claims_of.setdefault(JobId(a["jobId"]), []).append(claim_id)
+        self.claims_of.setdefault(claim.job_id, []).append(claim_id)
+        self._moving.setdefault(claim.job_id, set()).add(claim_id)
+        self._places[claim_id] = [self._now]
 
     def _on_Tasks_VoteRevealed(self, a: dict) -> None:
-        shown = self.traces.setdefault(ClaimId(a["claimId"]), {})
+        claim_id = ClaimId(a["claimId"])
+        if claim_id not in self.claims and self.over.add(claim_id, self._now):
+            return
+        shown = self.traces.setdefault(claim_id, {})
         shown[Address(a["verifier"])] = tuple(a["traces"])
+        if claim_id in self._places:
+            self._places[claim_id].append(self._now)
+
+    def _on_Tasks_Settled(self, a: dict) -> None:
+        self._end(ClaimId(a["claimId"]))
+
+    def _on_Tasks_Voided(self, a: dict) -> None:
+        self._end(ClaimId(a["claimId"]))
+
+    def _on_Tasks_Convicted(self, a: dict) -> None:
+        self._end(ClaimId(a["claimId"]))
+
+    def _end(self, claim_id: ClaimId) -> None:
+        claim = self.claims.get(claim_id)
+        if claim is not None:
+            self._moving[claim.job_id].discard(claim_id)
+            self._end_if_over(claim.job_id)
 
     def _on_Tasks_RewardKept(self, a: dict) -> None:
         claim_id = ClaimId(a["claimId"])
         self.rewards[claim_id] = WaitingReward(claim_id, Wei(a["amount"]), Address(a["challenger"]), ())
 
     def _on_Tasks_RewardShared(self, a: dict) -> None:
-        self.rewards.pop(ClaimId(a["claimId"]), None)
+        claim_id = ClaimId(a["claimId"])
+        self.rewards.pop(claim_id, None)
+        if claim_id in self.claims:
+            self._end_if_over(self.claims[claim_id].job_id)
 
     def _on_Challenges_FindingShown(self, a: dict) -> None:
         found = unpack(Found, a["found"])
@@ -175,7 +255,10 @@ class MarketIndex:
 
     def _on_Availability_Demanded(self, a: dict) -> None:
         claim_id = ClaimId(a["claimId"])
-        self._demands_of.setdefault(self.claims[claim_id].job_id, []).append(a["demandId"])
+        job_id = self.job_of(claim_id)
+        if job_id is None:
+            raise KeyError(claim_id)
+        self._demands_of.setdefault(job_id, []).append(a["demandId"])
         self.demands[a["demandId"]] = DemandView(
             demand_id=a["demandId"],
             claim_id=claim_id,
@@ -195,6 +278,9 @@ class MarketIndex:
 
     def _close_demand(self, demand_id: int, outcome: str) -> None:
         self.demands[demand_id] = replace(self.demands[demand_id], outcome=outcome)
+        claim = self.claims.get(self.demands[demand_id].claim_id)
+        if claim is not None:
+            self._end_if_over(claim.job_id)
 
     def _on_Court_GameOpened(self, a: dict) -> None:
         game = unpack_game(a["game"])
@@ -253,3 +339,4 @@ class MarketIndex:
         self.games[a["gameId"]] = replace(
             before, decided=True, challenger_won=a["challengerWon"], reason=a["reason"]
         )
+        self._end_if_over(before.game.accused.job_id)

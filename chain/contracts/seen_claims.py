@@ -2,15 +2,17 @@
 
 Contract: every change of a claim names it in an event, but for the end of its vote, which no event tells; so
 only a claim that may still be voted on is asked again at the next block. What was kept is forgotten when the
-block it was seen at is gone.
+block it was seen at is gone. What the events say of a claim whose job is over is read from them again, and
+forgotten after some more such claims: an old market's past is on disk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from assay.chain.contracts.answers import Answers, Key
+from assay.chain.contracts.ended import Place
 from assay.chain.contracts.index import MarketIndex
 from assay.chain.contracts.records import unpack
 from assay.chain.eth.events import Event
@@ -18,14 +20,22 @@ from assay.chain.eth.rpc import Rpc, get_block, quantity
 from assay.protocol.types import Claim, ClaimId, ClaimStatus, ClaimView, JobId, Phase, Seconds, Vote
 
 _STANDING = (Phase.COMMITTED, Phase.SEEDED, Phase.ACCEPTED)
+MOST_OVER = 1_024
+"""Claims of jobs that are over that are kept from one question to the next."""
 
 
 class SeenClaims:
     """Claims as of the block that the answers are of."""
 
-    def __init__(self, rpc: Rpc, answers: Answers) -> None:
+    def __init__(
+        self, rpc: Rpc, answers: Answers, read: Callable[[Sequence[Place]], Iterable[Event]]
+    ) -> None:
+        """`read`: the events at these places."""
         self._rpc = rpc
         self._answers = answers
+        self._read = read
+        self._over: dict[ClaimId, None] = {}
+        """Those of `_kept` whose jobs were over when they were asked for, oldest first."""
         self._voted_on: dict[ClaimId, ClaimView] = {}
         self._kept: dict[ClaimId, tuple[int, ClaimView]] = {}
         self._block_time: Seconds | None = None
@@ -38,18 +48,22 @@ class SeenClaims:
     def clear(self) -> None:
         """Forget what was kept."""
         self._kept.clear()
+        self._over.clear()
 
     def forget_since(self, agreed: int) -> None:
         """Forget what was seen at blocks after `agreed`, which are gone."""
         self._kept = {claim_id: seen for claim_id, seen in self._kept.items() if seen[0] <= agreed}
 
-    def forget(self, event: Event, index: MarketIndex) -> None:
-        """Forget what an event may have changed."""
-        if event.name in ("Rewound", "ShardsMissing"):
-            for claim_id in index.claims_of.get(JobId(event.arguments["jobId"]), []):
-                self._kept.pop(claim_id, None)
-        elif "claimId" in event.arguments:
-            self._kept.pop(ClaimId(event.arguments["claimId"]), None)
+    def forget(self, events: Iterable[Event], index: MarketIndex) -> None:
+        """Forget what events may have changed, and the claims of jobs that are over by them."""
+        for event in events:
+            if event.name in ("Rewound", "ShardsMissing"):
+                self._drop(index.claims_of_job(JobId(event.arguments["jobId"])))
+            elif "claimId" in event.arguments:
+                self._drop([ClaimId(event.arguments["claimId"])])
+        for job_id in index.just_over:
+            self._drop(index.over.ids(job_id))
+        index.just_over.clear()
 
     def view(self, claim_id: ClaimId) -> ClaimView:
         """A claim that was asked for."""
@@ -60,6 +74,10 @@ class SeenClaims:
 
         Part by part: what has been answered is kept, whatever comes after it.
         """
+        while len(self._over) > MOST_OVER:
+            oldest = next(iter(self._over))
+            del self._over[oldest]
+            self._kept.pop(oldest, None)
         asked = [claim_id for claim_id in claim_ids if not self._knows(claim_id)]
         room = max(self._answers.batch // 2, 1)
         for first in range(0, len(asked), room):
@@ -69,11 +87,17 @@ class SeenClaims:
                 part |= dict.fromkeys(islice(new, room - len(part)))
             self._ask_part(index, list(part))
 
+    def _drop(self, claim_ids: Iterable[ClaimId]) -> None:
+        for claim_id in claim_ids:
+            self._kept.pop(claim_id, None)
+
     def _knows(self, claim_id: ClaimId) -> bool:
         return claim_id in self._kept or claim_id in self._voted_on
 
     def _ask_part(self, index: MarketIndex, claim_ids: Sequence[ClaimId]) -> None:
-        claims = {claim_id: index.claims[claim_id] for claim_id in claim_ids}
+        past = self._past(index, claim_ids)
+        told = {claim_id: past if claim_id in past.claims else index for claim_id in claim_ids}
+        claims = {claim_id: told[claim_id].claims[claim_id] for claim_id in claim_ids}
         self._answers.gather(("Tasks", name, claim_id) for claim_id in claims for name in ("status", "votes"))
         statuses = {i: unpack(ClaimStatus, self._answers.read("Tasks", "status", i)) for i in claims}
         standing = {i: _place(claims[i]) for i in claims if statuses[i].phase in _STANDING}
@@ -84,14 +108,23 @@ class SeenClaims:
             votes = tuple(unpack(Vote, vote) for vote in self._answers.read("Tasks", "votes", claim_id))
             # Out of its place without a rewind: its round was closed without it.
             left_out = claim_id in stale and not self._answers.read(*stale[claim_id])
-            roots, traces = index.roots[claim_id], index.traces.get(claim_id, {})
+            roots, traces = told[claim_id].roots[claim_id], told[claim_id].traces.get(claim_id, {})
             status = statuses[claim_id]
             view = ClaimView(claim_id, claim, status, votes, claim_id in stale, left_out, roots, dict(traces))
             if self._voting(index, claim, status):
                 self._voted_on[claim_id] = view
                 continue
             self._kept[claim_id] = (self._answers.block, view)
+            self._over |= {claim_id: None} if claim_id in past.claims else {}
             self._answers.forget(("Tasks", name, claim_id) for name in ("status", "votes"))
+
+    def _past(self, index: MarketIndex, claim_ids: Sequence[ClaimId]) -> MarketIndex:
+        """What events say of those of the claims whose jobs are over."""
+        past = MarketIndex()
+        over = [claim_id for claim_id in claim_ids if claim_id not in index.claims]
+        for event in self._read([place for claim_id in over for place in index.over.places(claim_id)]):
+            past.apply(event)
+        return past
 
     def _voting(self, index: MarketIndex, claim: Claim, status: ClaimStatus) -> bool:
         """Whether votes may still be committed (rule 4.7): the one change of a claim that no event tells."""

@@ -85,7 +85,7 @@ class ChainView:
         )
         self._index = MarketIndex()
         self._answers = Answers(rpc, self.contracts, self._follower.cursor, self._follower.cursor_hash)
-        self._claims = SeenClaims(rpc, self._answers)
+        self._claims = SeenClaims(rpc, self._answers, self._follower.at)
         self._closed: dict[JobId, tuple[int, JobView]] = {}
         self._seen_s = float("-inf")
         self._readers = 0
@@ -145,8 +145,7 @@ class ChainView:
         else:
             for event in events:
                 self._index.apply(event)
-        for event in events:
-            self._claims.forget(event, self._index)
+        self._claims.forget(events, self._index)
 
     def _read_anew(self, error: Exception) -> WrongAnswer:
         """Forget events that do not follow from one another: some were hidden, or made up."""
@@ -189,7 +188,7 @@ class ChainView:
     def claim_ids(self) -> Sequence[ClaimId]:
         """Ids of all claims, oldest first."""
         with self._pinned() as index:
-            return list(index.claims)
+            return index.claim_ids()
 
     def jobs(self) -> Sequence[JobView]:
         """All jobs, oldest first."""
@@ -220,10 +219,10 @@ class ChainView:
             self._ask_shards("holder", job_id, shard)
             return unpack(Holder, self._answers.read("Tasks", "holder", job_id, shard))
 
-    def took_shard(self, job_id: JobId) -> bool:
-        """Whether this account has ever taken a shard of the job, by the market's events."""
+    def holds_shard(self, job_id: JobId) -> bool:
+        """Whether this account holds a shard of the job, by the market's events."""
         with self._lock:
-            return (job_id, self._me) in self._index.takers
+            return self._me in self._index.holders.get(job_id, {}).values()
 
     def price(self, job_id: JobId, shard: int) -> Wei:
         """Price at which an open shard can be taken now."""
@@ -234,19 +233,24 @@ class ChainView:
     def claims(self, job_id: JobId) -> Sequence[ClaimView]:
         """Every claim ever committed for the job, oldest first."""
         with self._pinned() as index:
-            claim_ids = index.claims_of.get(job_id, [])
+            claim_ids = index.claims_of_job(job_id)
             self._claims.ask(index, claim_ids, self._claims_ahead(job_id))
             return [self._claims.view(claim_id) for claim_id in claim_ids]
+
+    def ended(self, job_id: JobId) -> bool:
+        """Whether the job is closed and all its claims have ended, by the market's events."""
+        with self._pinned() as index:
+            return job_id in index.over
 
     def claim(self, claim_id: ClaimId) -> ClaimView:
         """One claim. Raises Unknown."""
         with self._pinned() as index:
-            claim = index.claims.get(claim_id)
-            if claim is None:
+            job_id = index.job_of(claim_id)
+            if job_id is None:
                 raise Unknown(
                     f"there is no claim 0x{claim_id.hex()} on this market", hint="assay job show JOB"
                 )
-            self._claims.ask(index, [claim_id], self._claims_ahead(claim.job_id))
+            self._claims.ask(index, [claim_id], self._claims_ahead(job_id))
             return self._claims.view(claim_id)
 
     def current(self, job_id: JobId, kind: Kind, round: int, shard: int) -> ClaimView | None:
@@ -327,6 +331,11 @@ class ChainView:
         with self._pinned():
             return unpack(Bounds, self._answers.read("Classes", "bounds"))
 
+    def stakers(self) -> list[Address]:
+        """Every account that has ever staked."""
+        with self._pinned() as index:
+            return list(index.staked)
+
     def endpoints(self) -> dict[Address, str]:
         """Where nodes say they serve blocks."""
         with self._pinned() as index:
@@ -370,11 +379,10 @@ class ChainView:
     def _claims_ahead(self, job_id: JobId) -> Iterator[ClaimId]:
         """Within a snapshot, the claims that will be asked for after one of this job."""
         if self._looks:
-            yield from (i for other in self._ahead(job_id) for i in self._index.claims_of[other])
+            yield from (i for other in self._ahead(job_id) for i in self._index.claims_of.get(other, ()))
 
     def _ask_shards(self, what: str, job_id: JobId, shard: int) -> None:
-        """Unless it is known: who holds a job's shards, at what price; and of open jobs after it what the
-        batch has room for."""
+        """Unless known: a job's holders and prices; of open jobs after it what the batch has room for."""
         jobs = self._index.jobs
         if ("Tasks", what, job_id, shard) in self._answers or job_id not in jobs:
             return

@@ -6,6 +6,7 @@ simulated first, so a call that would fail costs nothing. One that failed on cha
 once its failure is `final_blocks` deep, the key may be sent again. Keys never leave `account`. `resume` makes
 the account whole after a reorganisation of any depth: what is gone is sent again, a nonce that nothing holds
 is filled, and what is too cheap to be mined is paid better.
+Where a nonce is used and nobody can tell by what, `NonceTaken` is raised once, and the key may be sent again.
 Does not guarantee inclusion in time: `ConfirmationTimeout` leaves the transaction live, and the same call
 waits on. A failure that is undone by a reorganisation deeper than `final_blocks` after its key was sent again
 may take effect beside it.
@@ -283,27 +284,32 @@ class Sender:
         return intent
 
     def _when_overtaken(self, intent: Intent) -> Intent:
-        """The account's nonce has passed the intent's. Sign anew only when that can no longer be undone."""
+        """The account's nonce has passed the intent's. Sign anew only when that can no longer be undone, and
+        another transaction is seen to have it: effects may be there without their block, as of a node that
+        was killed while it wrote its state, and what cannot be told is for the chain's state to tell."""
         receipt = self._receipt(intent)  # it may have been mined between the two questions
         if receipt is not None:
             return self._settle(receipt)
         final = max(final_block(self.rpc, self.policy), 0)
-        if self._nonce(hex(final)) <= (intent.nonce or 0) or not self._lost(intent):
+        if self._nonce(hex(final)) <= (intent.nonce or 0):
             return intent
-        intent = self.journal.lost(intent.key)
-        if not intent.key.startswith(_FILLER):  # a filled gap is all that a filler was for
-            intent = self._sign_first(intent)
-            self._broadcast(intent)
-        return intent
-
-    def _lost(self, intent: Intent) -> bool:
-        """Whether another transaction has the intent's nonce: the one that does is looked for in its block,
-        since a node that does not know a receipt may be behind, or lie. (Where the node no longer has the
-        states of that time, only its repeated word is left.)"""
+        # A node that does not know a receipt may be behind, or lie: its block has to show who has the nonce.
         found = taker(self.rpc, self.address, intent.nonce or 0)
-        if found is not None:
-            return found.lower() not in {attempt.hash.lower() for attempt in intent.attempts}
-        return all(self._receipt(intent) is None for _ in range(_DENIALS))
+        ours = found is not None and found.lower() in {attempt.hash.lower() for attempt in intent.attempts}
+        if ours or (found is None and any(self._receipt(intent) is not None for _ in range(_DENIALS))):
+            return intent
+        nonce, intent = intent.nonce, self.journal.lost(intent.key)
+        if intent.key.startswith(_FILLER):  # a filled gap is all that a filler was for
+            return intent
+        if found is None:
+            raise NonceTaken(
+                f"{intent.call.purpose}: nonce {nonce} of {self.address} is used, and the node shows no"
+                " transaction that used it; whether it took effect is not known, and it is not sent again",
+                hint="look at what the chain says of it; repeat the command only if it is still wanted",
+            )
+        intent = self._sign_first(intent)
+        self._broadcast(intent)
+        return intent
 
     def _broadcast(self, intent: Intent) -> None:
         """Hand the latest signed transaction to the node; harmless if it is already there."""
@@ -326,7 +332,9 @@ class Sender:
 
     def _bump_if_open(self, key: str) -> None:
         intent = self.journal.get(key)
-        if intent is not None and intent.state is State.SIGNED:
+        if intent is None or intent.state is not State.SIGNED:
+            return
+        if self.next_nonce() <= (intent.nonce or 0):  # else it is mined, or can never be
             self._bump(intent)
 
     def _bump(self, intent: Intent) -> bool:

@@ -44,6 +44,7 @@ from assay.protocol.types import (
 )
 from tests.adversaries.crowd import Crowd, Made, draft, parts
 from tests.fakes.classes import of_its_class
+from tests.fakes.shapes import with_steps
 from tests.property.markets import TERMS
 
 DAY_S = 86_400
@@ -155,15 +156,11 @@ def _resident() -> int:
 def terms_of(client: Address, nonce: int) -> Terms:
     """A job of ten tasks, five shards in two rounds, whose amounts cover what a conviction may waste."""
     terms = replace(
-        TERMS,
+        with_steps(TERMS, steps=8, segment_steps=2, samples=1, shards=SHARDS),
         client=client,
         nonce=nonce,
-        shards=SHARDS,
         min_shards=SHARDS,
         rounds=ROUNDS,
-        outer=replace(TERMS.outer, slots=2 + SHARDS),
-        steps_per_round=8,
-        segment_steps=2,
         samples=1,
         verifiers=2,
         max_unsettled=ROUNDS,

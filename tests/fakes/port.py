@@ -27,6 +27,7 @@ from assay.protocol.types import (
     JobId,
     JobView,
     Kind,
+    Phase,
     Role,
     StakeView,
     Terms,
@@ -104,7 +105,7 @@ class FakeMarket:
     def holder(self, job_id: JobId, shard: int) -> Holder:
         return self.market_state.jobs[job_id].holders[shard]
 
-    def took_shard(self, job_id: JobId) -> bool:
+    def holds_shard(self, job_id: JobId) -> bool:
         shards = range(self.job(job_id).terms.shards)
         return any(self.holder(job_id, shard).solver == self.me for shard in shards)
 
@@ -116,6 +117,13 @@ class FakeMarket:
         return [
             self.market_state.view(e) for e in self.market_state.claims.values() if e.claim.job_id == job_id
         ]
+
+    def ended(self, job_id: JobId) -> bool:
+        ends = (Phase.SETTLED, Phase.CONVICTED, Phase.VOID)
+        state = self.market_state
+        views = [state.view(entry) for entry in state.claims.values() if entry.claim.job_id == job_id]
+        over = all(view.status.phase in ends for view in views)
+        return self.job(job_id).progress.closed and over
 
     def claim(self, claim_id: ClaimId) -> ClaimView:
         return self.market_state.view(self.market_state.claims[claim_id])
@@ -176,6 +184,9 @@ class FakeMarket:
 
     def wallet(self, account: Address) -> Wei:
         return Wei(self.market_state.wallet.get(account, 0))
+
+    def stakers(self) -> Sequence[Address]:
+        return list(dict.fromkeys(account for account, _ in self.market_state.rules.funds.accounts))
 
     def endpoints(self) -> dict[Address, str]:
         return dict(self.market_state.urls)

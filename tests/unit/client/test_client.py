@@ -14,12 +14,13 @@ from safetensors.torch import load, save
 
 from assay.client import posting, receipt
 from assay.client.fetching import NotSettled, apart
-from assay.client.following import follow, losses_of
+from assay.client.following import MOST_LOOKS, follow, losses_of
 from assay.client.verifying import verify
 from assay.node.artifacts import load_job, publish_job
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.params import worst_case
 from assay.protocol.types import Phase, Wei
+from assay.storage.blockstore import BlockNotFound
 from tests.fakes.classes import WIDE, conditions_of
 from tests.fakes.jobs import RESOURCE_LIMITS, tiny_files, tiny_terms
 from tests.fakes.market_day import FUNDS, MarketDay
@@ -59,6 +60,48 @@ def test_following_shows_phases_losses_and_payments(fetched: tuple[MarketDay, by
     assert all(loss is not None for loss in seen.loss_by_round())
     client = market.me
     assert day.market_state.free[client] == FUNDS - seen.paid
+
+
+class Refusing:
+    """Blocks of which files cannot be had while they are `away`; counts the questions."""
+
+    def __init__(self, blocks: Any) -> None:
+        self._blocks = blocks
+        self.away, self.asked = True, 0
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._blocks, name)
+        if name not in ("get", "read_file", "read_files"):
+            return found
+
+        def read(*arguments: Any) -> Any:
+            self.asked += 1
+            if self.away:
+                raise BlockNotFound("nobody has it", hint="wait")
+            return found(*arguments)
+
+        return read
+
+
+def test_states_that_nobody_has_are_not_asked_for_at_each_look(
+    fetched: tuple[MarketDay, bytes, Path],
+) -> None:
+    """What retention has deleted stays away, and a client that follows looks every second."""
+    day, job_id, _ = fetched
+    market, blocks = day.markets["client"], Refusing(day.blocks())
+    files = load_job(day.blocks(), market.job(job_id).terms, RESOURCE_LIMITS)
+    losses = losses_of(market, blocks, job_id, files, measure=True)
+    for _ in range(200):
+        seen = follow(market, job_id, losses)
+    assert {line.loss for line in seen.tasks} == {None}
+    assert 0 < blocks.asked < 40 * len(seen.tasks), "of 200 looks"
+    blocks.away = False
+    for _ in range(MOST_LOOKS):
+        seen = follow(market, job_id, losses)
+    assert None not in {line.loss for line in seen.tasks}, "what comes back is read"
+    before = blocks.asked
+    follow(market, job_id, losses)
+    assert blocks.asked == before
 
 
 def test_tensors_of_equal_bytes_are_written_apart() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +10,18 @@ import pytest
 import torch
 
 from assay.node.upkeep import VOID_AGAIN, watched
-from assay.protocol.types import Claim, ClaimView, JobId, Phase, Role, Seconds, TxResult, Wei
+from assay.protocol.types import (
+    Claim,
+    ClaimView,
+    JobId,
+    JobView,
+    Phase,
+    Role,
+    Seconds,
+    StakeView,
+    TxResult,
+    Wei,
+)
 from assay.whistleblower.adversary import JunkChallenger
 from assay.whistleblower.policy import Limits, Mode
 from tests.fakes.clock import FakeClock
@@ -98,6 +109,35 @@ def test_stakes_behind_a_claim_that_a_closed_job_left_out_come_back(day: MarketD
     assert day.run(lambda: not locked(day), turns=50)
     assert sorted(calls(day, before)) == ["release", "void"], "and nothing else is done for the job"
     assert not any(watched(market) for market in day.markets.values())
+
+
+def test_claims_of_a_job_that_is_over_are_not_read_again(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever stakes would read, and keep, the claims of every job that there ever was."""
+    job_id = begun(day)
+    nodes = [day.solver("bob"), day.verifier("v0"), day.verifier("v1")]
+    assert day.run(voted(day, job_id))
+    del day.services["v0"], day.services["v1"]
+    close_without_bob(day, job_id)
+    market, read, asked = day.markets["v0"], FakeMarket.claims, list[bytes]()
+
+    def claims(self: FakeMarket, job_id: JobId) -> Sequence[ClaimView]:
+        asked.append(job_id)
+        return read(self, job_id)
+
+    def look() -> list[JobView]:
+        """While something else locks this verifier's stake."""
+        with monkeypatch.context() as patch:
+            patch.setattr(FakeMarket, "stake", lambda self, *of: StakeView(Wei(5), Wei(5), Wei(0)))
+            patch.setattr(FakeMarket, "claims", claims)
+            return watched(market)
+
+    assert look() and asked == [job_id], "a claim that was left out still locks it"
+    asked.clear()
+    day.services = {node.status.address: node for node in nodes}
+    assert day.run(lambda: not locked(day) and market.ended(job_id), turns=200)
+    assert not look() and asked == []
 
 
 def test_a_claim_is_voided_again_when_once_did_not_free_it(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from assay.chain.eth.errors import ConfirmationTimeout
+from assay.chain.eth.errors import ConfirmationTimeout, NonceTaken
 from assay.chain.eth.journal import Call, IntentConflict, State
 from assay.chain.eth.rpc import RpcFailed
 from assay.chain.eth.sender import Sender
@@ -225,3 +225,74 @@ def test_a_transaction_that_waits_is_not_given_up(tmp_path: Path) -> None:
         sender.send("k", CALL)
     kept = sender.journal.get("k")
     assert kept is not None and kept.state is State.SIGNED
+
+
+class HalfWritten(FakeNode):
+    """A node that was killed while it wrote its state: what the last block did is there, and the block is
+    not. `first_state`: the first block whose state it knows."""
+
+    first_state = 0
+
+    def forget_block(self) -> None:
+        self.lost = self.blocks.pop()
+
+    def eth_getTransactionCount(self, sender: str, tag: str) -> str:
+        if tag != "latest" and int(tag, 16) < self.first_state:
+            raise RpcFailed("eth_getTransactionCount", -32000, "missing state", "")
+        return super().eth_getTransactionCount(sender, tag)
+
+    def nonce_at(self, sender: str, number: int | None = None) -> int:
+        """Of the state as it was written, whatever block is asked about."""
+        gone = getattr(self, "lost", None)
+        extra = 0 if gone is None else sum(tx.sender == sender for tx in gone.transactions)
+        return super().nonce_at(sender, number) + extra
+
+
+@pytest.mark.parametrize("states", [True, False], ids=["older-states", "no-older-states"])
+def test_effects_without_a_block_are_not_sent_twice(tmp_path: Path, states: bool) -> None:
+    node = HalfWritten()
+    sender = start(node, tmp_path)
+    sender.send("before", call("before"))
+    sender.submit("k", CALL)
+    assert node.mined()[-1].data == b"move"
+    node.forget_block()
+    node.first_state = 0 if states else len(node.blocks)
+    assert node.nonce_at(ACCOUNT.address) == 2 and mined(node) == [b"before"], "the fault was planted"
+    again = start(node, tmp_path)
+    mine(node, 20)
+    with pytest.raises(NonceTaken, match="no transaction that used it"):
+        again.resume()
+    assert again.resume() == [], "said once"
+    assert mined(node) == [b"before"], "the same is not sent again"
+    assert again.send("next", call("next")).ok and mined(node) == [b"before", b"next"]
+    assert again.unsent("k"), "whoever meant it decides by what the chain says"
+
+
+def test_who_waits_for_effects_without_a_block_is_told(tmp_path: Path) -> None:
+    node = HalfWritten()
+    sender = start(node, tmp_path, Time(on_sleep=node.mine))
+    sender.submit("k", CALL)
+    node.forget_block()
+    with pytest.raises(NonceTaken, match="no transaction that used it"):
+        sender.wait("k")
+    assert mined(node) == []
+
+
+def test_what_is_mined_without_a_receipt_is_not_paid_better(tmp_path: Path) -> None:
+    node = FakeNode()
+    time = Time(on_sleep=node.mine)
+    sender = start(node, tmp_path, time, stuck_after_s=3.0)
+    sender.submit("k", CALL)
+    (lost,) = node.mined()
+    known = node.eth_getTransactionReceipt
+    node.eth_getTransactionReceipt = lambda h: None if h == lost.hash else known(h)  # type: ignore
+    mine(node, 20)
+    for _ in range(5):
+        time.sleep(10.0)
+        sender.resume()
+    intent = sender.journal.get("k")
+    assert intent is not None and len(intent.attempts) == 1 and mined(node) == [b"move"]
+    assert sender.send("next", call("next")).ok, "and nothing waits for it"
+    with pytest.raises(ConfirmationTimeout):
+        sender.wait("k")
+    assert mined(node) == [b"move", b"next"]

@@ -1,0 +1,88 @@
+"""Claims of jobs that are over: which events tell of each, and no more, so that a market may grow old.
+
+Contract: of a claim that was kept its id, its job and the places of its events come back; some 100 bytes
+each, where what the events say takes two thousand. Whoever wants that reads the events again. Finding a claim
+by its id takes time in proportion to all that were kept: it is for what is asked seldom.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+
+from assay.protocol.types import ClaimId, JobId
+
+Place = tuple[int, int]
+"""Of an event: its block and its index there."""
+_ID_BYTES = 32
+
+
+class EndedClaims:
+    """By job, in the order in which they were committed."""
+
+    def __init__(self) -> None:
+        self._ids = bytearray()
+        self._jobs: list[JobId] = []
+        self._job_of = array("l")
+        """By claim, the job's number in `_jobs`."""
+        self._of: dict[JobId, range] = {}
+        self._places = array("q")
+        """Blocks and indices by turns, one claim's after the other's."""
+        self._ends = array("q", [0])
+        """Where each claim's places end."""
+        self._later: dict[int, list[Place]] = {}
+        """Of events that came once the job was over."""
+
+    def __contains__(self, job_id: JobId) -> bool:
+        return job_id in self._of
+
+    def keep(self, job_id: JobId, claims: Iterable[tuple[ClaimId, Iterable[Place]]]) -> None:
+        """Keep all claims of a job, each with its events' places."""
+        first = len(self._job_of)
+        for claim_id, places in claims:
+            self._ids += claim_id
+            self._job_of.append(len(self._jobs))
+            for place in places:
+                self._places.extend(place)
+            self._ends.append(len(self._places))
+        self._jobs.append(job_id)
+        self._of[job_id] = range(first, len(self._job_of))
+
+    def ids(self, job_id: JobId) -> list[ClaimId]:
+        """Of a job's claims; none of a job that was not kept."""
+        return [self._id(number) for number in self._of.get(job_id, ())]
+
+    def all_places(self) -> dict[ClaimId, list[Place]]:
+        """Of every claim that was kept."""
+        return {self._id(number): self._places_of(number) for number in range(len(self._job_of))}
+
+    def job_of(self, claim_id: ClaimId) -> JobId | None:
+        """The job of a claim; None if it was not kept."""
+        number = self._find(claim_id)
+        return None if number is None else self._jobs[self._job_of[number]]
+
+    def places(self, claim_id: ClaimId) -> list[Place]:
+        """Of a claim's events, in chain order; none of a claim that was not kept."""
+        number = self._find(claim_id)
+        return [] if number is None else self._places_of(number)
+
+    def add(self, claim_id: ClaimId, place: Place) -> bool:
+        """One more event of a claim; False if it was not kept."""
+        number = self._find(claim_id)
+        if number is None:
+            return False
+        self._later.setdefault(number, []).append(place)
+        return True
+
+    def _id(self, number: int) -> ClaimId:
+        return ClaimId(bytes(self._ids[_ID_BYTES * number : _ID_BYTES * (number + 1)]))
+
+    def _places_of(self, number: int) -> list[Place]:
+        flat = self._places[self._ends[number] : self._ends[number + 1]]
+        return [*zip(flat[::2], flat[1::2], strict=True), *self._later.get(number, ())]
+
+    def _find(self, claim_id: ClaimId) -> int | None:
+        at = self._ids.find(claim_id) if len(claim_id) == _ID_BYTES else -1
+        while at % _ID_BYTES and at >= 0:  # it straddles two others
+            at = self._ids.find(claim_id, at + 1)
+        return None if at < 0 else at // _ID_BYTES
