@@ -14,6 +14,8 @@ from assay.program.placed import Slot, layout
 from assay.program.validate import measure
 from assay.protocol.errors import Stop
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin, ProgramRef, Terms
+from assay.training.losses import LOSS_SLOT
+from assay.training.results import SCALARS, TOKENS
 
 WORDS = {Kind.TASK: "inner", Kind.OUTER: "outer"}
 """What the manifest calls a kind of claim's programs."""
@@ -84,6 +86,16 @@ def _linked(layouts: Mapping[Kind, list[Slot]], kind: Kind, link: Link, j: int) 
         yield f"slot {link.first + j} of the {WORDS[link.source]} state", layouts[link.source][link.first + j]
         if link.otherwise != NO_SLOT:
             yield f"slot {link.otherwise + j}, which replaces it", layouts[kind][link.otherwise + j]
+
+
+def check_named(names: Sequence[str], program: Program) -> None:
+    """What is read by a slot's name has the shape that its reader takes it for: a name is the client's word,
+    and a solver reads its loss after each segment. Raises BadManifest."""
+    for name, (dtype, shape) in zip(names, layout(program), strict=True):
+        if name in (LOSS_SLOT, *SCALARS) and (dtype, shape) != (DType.F32, ()):
+            raise bad(f"the slot {name} is no scalar of f32")
+        if name == TOKENS and (dtype, len(shape)) != (DType.I32, 2):
+            raise bad(f"the slot {name} is no matrix of i32")
 
 
 def check_sizes(sizes: Sizes, terms: Terms) -> None:

@@ -7,7 +7,9 @@ the job. Not thread-safe. Honest roles never give a fault (``program.fault``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
 
 from torch import Tensor
 
@@ -19,8 +21,9 @@ from assay.program.execute import Executor
 from assay.program.fault import Fault
 from assay.program.isa import Program
 from assay.program.state import state_root
+from assay.program.validate import measure
 from assay.protocol.loops import Located, locate
-from assay.protocol.types import Kind, Terms
+from assay.protocol.types import Kind, Loop, Terms
 
 Faults = Mapping[tuple[int, ...], Fault]
 """Planted faults by (round, shard), in a task's main loop, or by (round, shard, loop)."""
@@ -58,6 +61,18 @@ class Work:
     def replays(self) -> Replays | None:
         """Where segments are replayed several at a time; None where a fault is planted."""
         return None if self.faults or self.outer_faults else self._engine.replays
+
+    @cached_property
+    def outer_share(self) -> Fraction:
+        """Operations of an outer claim over those of a task."""
+        outer, task = (
+            sum(loop.steps * measure(program).operations for loop, program in self._loops(kind))
+            for kind in (Kind.OUTER, Kind.TASK)
+        )
+        return Fraction(outer, max(task, 1))
+
+    def _loops(self, kind: Kind) -> Iterable[tuple[Loop, Program]]:
+        return zip(self.terms.loops_of(kind), self.programs(kind), strict=True)
 
     def programs(self, kind: Kind) -> tuple[Program, ...]:
         """Of the loops of such a claim; all have the same slots."""

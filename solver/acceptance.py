@@ -1,7 +1,8 @@
 """Which jobs' terms an operator's solver agrees to.
 
 Contract: `unacceptable` looks at every field of the terms by which a client could take or hold back what is
-the solver's; the rest (roots, seeds, prices of others) can do neither. What a class of conditions bounds on
+the solver's; the rest (roots, seeds, prices of others) can do neither. `unpaid_outer` looks at what outer
+claims take beside tasks, which only the job's programs say. What a class of conditions bounds on
 chain is asked again here, because the operator's limits are narrower. Times are seconds, amounts the token's
 smallest units. Rules: docs/protocol.md, 3.1, 3.4, 4.3, 4.7; docs/decisions/0026.
 """
@@ -9,6 +10,7 @@ smallest units. Rules: docs/protocol.md, 3.1, 3.4, 4.3, 4.7; docs/decisions/0026
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 from assay.protocol.params import MAX_CALLS
 from assay.protocol.types import Seconds, Terms, Wei
@@ -35,6 +37,8 @@ class TermsLimits:
     """For which a round may wait for the one holder that its outer step is reserved to."""
     most_unsettled: int
     """Rounds that may be trained before the first of them is paid."""
+    most_unpaid: int
+    """Work of a round's outer claim that its fee does not pay for, in rounds' tasks: of so many as much."""
     block: Seconds
     """Between the chain's blocks, at most; a seed is waited for so many of them."""
 
@@ -47,6 +51,7 @@ USUAL = TermsLimits(
     most_locked=Seconds(30 * _DAY),
     most_outer=Seconds(_DAY),
     most_unsettled=32,
+    most_unpaid=8,
     block=Seconds(1),
 )
 """Of a solver whose operator says nothing."""
@@ -76,6 +81,21 @@ def unacceptable(terms: Terms, limits: TermsLimits) -> str:
     if locked > limits.most_locked:
         return f"a claim may be locked {locked} s, the most is {limits.most_locked}"
     return ""
+
+
+def unpaid_outer(terms: Terms, price: Wei, share: Fraction, limits: TermsLimits) -> str:
+    """Why the outer claims of a job are not worth its tasks' price; empty if they are. `share`: of a task's
+    operations, those of an outer claim, whose fee is all that it pays.
+
+    What the fee does not pay for, at the rate at which the price pays a task, is bounded by what the round's
+    tasks are paid: else the training could be in the outer loops, for nothing.
+    """
+    if share * price - terms.outer_fee <= limits.most_unpaid * terms.shards * price:
+        return ""
+    return (
+        f"an outer claim has {float(share):.3g} times a task's operations, of which its fee of"
+        f" {terms.outer_fee} leaves more than {limits.most_unpaid} rounds' tasks' unpaid, at {price} a task"
+    )
 
 
 def votes_end(terms: Terms, block: Seconds) -> Seconds:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from assay.node.rounds import closable, standing
 from assay.protocol.demands import DemandView
@@ -51,6 +52,9 @@ class JobObservation:
     demands: tuple[DemandView, ...] = ()
     room: Wei | None = None
     """What may still be locked for the job's client: unlocked stake, within the owner's caps; None: all."""
+
+    outer_share: Fraction = Fraction(0)
+    """Operations of an outer claim over those of a task, of a job that is examined."""
 
     def standing(self, kind: Kind, round_: int, shard: int) -> ClaimView | None:
         """The claim that stands at a place of the job."""

@@ -11,7 +11,7 @@ from assay.node.idle import NO_JOB, first_wait, no_stake
 from assay.node.rounds import moving
 from assay.protocol.types import ZERO_ADDRESS, Kind
 from assay.protocol.words import show_amount
-from assay.solver.acceptance import unacceptable
+from assay.solver.acceptance import unacceptable, unpaid_outer
 from assay.solver.observation import JobObservation, Observation, holds
 
 
@@ -56,7 +56,7 @@ def why(observation: Observation, job: JobObservation) -> str:
         floor = observation.limits.min_price
         low, least = show_amount(best), show_amount(floor)
         return f"the price {low} is below the operator's floor {least}; it rises with time"
-    return ""
+    return unpaid_outer(terms, best, job.outer_share, observation.limits.terms)
 
 
 def idle(observation: Observation) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Unpack
 
@@ -81,11 +82,12 @@ class SolverService(Node):
         return Observation(me, now, block, unlocked, jobs, limits, staked)
 
     def _job_observation(self, job: JobView) -> JobObservation:
-        shards = range(job.terms.shards)
+        shards, shop = range(job.terms.shards), self._shops.get(job.job_id)
         holders = tuple(self.market.holder(job.job_id, k) for k in shards)
         return JobObservation(
             view=job,
-            examined=job.job_id in self._shops,
+            examined=shop is not None,
+            outer_share=Fraction(0) if shop is None else shop.work.outer_share,
             refusal=self.refusal(job.job_id),
             holders=holders,
             prices=tuple(self.market.price(job.job_id, k) for k in shards),

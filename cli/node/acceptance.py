@@ -16,7 +16,7 @@ from assay.protocol.errors import AssayError, Stop
 from assay.solver.acceptance import TermsLimits
 
 AMOUNTS = ("most_stake", "most_penalty")
-COUNTS = ("most_unsettled",)
+COUNTS = ("most_unsettled", "most_unpaid")
 
 
 class BadAcceptance(Stop):

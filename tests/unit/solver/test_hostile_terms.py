@@ -1,0 +1,109 @@
+"""Jobs that are made to have a solver work for nothing, or to take its penalty by a name in their files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+import torch
+
+from assay.node.artifacts import load_job
+from assay.node.work import Work
+from assay.program.build import ProgramBuilder
+from assay.program.isa import DType
+from assay.program.validate import measure
+from assay.protocol.types import JobId, Loop, Role, Wei
+from assay.solver import reasons
+from assay.solver.acceptance import USUAL, unpaid_outer
+from assay.training.losses import LOSS_SLOT
+from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH, TinyFiles, tiny_files
+from tests.fakes.market_day import FUNDS, MarketDay
+
+STEPS = 64
+GOAL = torch.linspace(0.5, 2, WIDTH)
+
+
+def trained_outside() -> TinyFiles:
+    """A job whose tasks hand their vector on, and whose outer loop draws it to `GOAL`, a slot of its own."""
+    task, outer = ProgramBuilder(), ProgramBuilder()
+    program = task.finish([task.state(DType.F32, (WIDTH,))], params=1)
+    w, goal, sent = (outer.state(DType.F32, (WIDTH,)) for _ in range(3))
+    step = outer.mul(outer.sub(w, goal), outer.const(0.25, DType.F32))
+    start = torch.zeros(WIDTH)
+    training = outer.finish([outer.sub(w, step), goal, sent], params=1)
+    return TinyFiles(program, training, None, [start], [start.clone(), GOAL, start.clone()], ["w"])
+
+
+def posted(day: MarketDay) -> JobId:
+    """The job, at a price of 1 for a task and of nothing for an outer claim of `STEPS` steps."""
+    files = trained_outside()
+    loop = Loop(files.outer.root, len(files.outer.nodes), STEPS, STEPS // 4, 0)
+    return day.post(
+        files,
+        shards=1,
+        steps_per_round=1,
+        segment_steps=1,
+        outer_loops=(loop,),
+        outer_segments=4,
+        price_floor=Wei(1),
+        price_cap=Wei(1),
+        outer_fee=Wei(0),
+    )
+
+
+def test_no_shard_is_taken_of_a_job_that_trains_in_its_outer_loop_for_nothing(tmp_path: Path) -> None:
+    day = MarketDay(tmp_path)
+    job = posted(day)
+    solver = day.solver("solver")
+    assert not day.run(day.closed(job), turns=100)
+    assert not day.named("took")
+    assert "times a task's operations" in solver.why(job)
+
+
+def test_such_a_job_would_be_trained_for_the_price_of_its_empty_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reasons, "unpaid_outer", lambda *_: "")
+    day = MarketDay(tmp_path)
+    job = posted(day)
+    day.solver("solver")
+    assert day.run(day.closed(job))
+    trained = day.fetch(job, tmp_path / "model")["w"]
+    assert torch.allclose(trained, GOAL)
+    assert sum(1 for e in day.named("committed") if e["kind"] == "OUTER") == 2
+    client = day.markets["client"]
+    assert client.free(client.me) == FUNDS - 2
+
+
+def test_what_the_fee_leaves_unpaid_is_bounded_by_what_the_rounds_tasks_are_paid(tmp_path: Path) -> None:
+    day = MarketDay(tmp_path)
+    job = posted(day)
+    terms = replace(day.markets["client"].job(job).terms, shards=4, outer_fee=Wei(5))
+    strict = replace(USUAL, most_unpaid=2)
+    assert unpaid_outer(terms, Wei(10), Fraction(85, 10), strict) == ""
+    assert unpaid_outer(terms, Wei(10), Fraction(86, 10), strict) != ""
+    assert unpaid_outer(terms, Wei(10), Fraction(86, 10), USUAL) == ""
+    assert unpaid_outer(terms, Wei(0), Fraction(1_000), strict) == ""
+
+
+def test_all_steps_of_all_loops_count_in_the_share_of_outer_claims(tmp_path: Path) -> None:
+    day = MarketDay(tmp_path)
+    job = posted(day)
+    terms = day.markets["client"].job(job).terms
+    files = load_job(day.blocks(), terms, RESOURCE_LIMITS)
+    (task,), (outer,) = files.tasks, files.outers
+    share = Fraction(STEPS * measure(outer).operations, max(measure(task).operations, 1))
+    assert Work(terms, files).outer_share == share > STEPS
+
+
+def test_attack_43_a_slot_called_the_loss_that_is_none_costs_no_penalty(tmp_path: Path) -> None:
+    day = MarketDay(tmp_path)
+    files = replace(tiny_files(1), slot_names=[LOSS_SLOT, "momentum.w", "x"])
+    job = day.post(files, shards=1)
+    solver = day.solver("solver")
+    assert not day.run(day.closed(job), turns=100)
+    assert not day.named("took")
+    assert "is no scalar of f32" in solver.refusal(job)
+    assert solver.market.stake(solver.market.me, Role.SOLVER).locked == 0
