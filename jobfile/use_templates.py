@@ -31,8 +31,8 @@ MODEL_KEYS = {
     "cnn": {"width": "width"},
 }
 """Keys of [model], by template, and what they are in a manifest."""
-WARM_STEPS = 90
-"""After which the small decoder is right about once in four times."""
+WARM_STEPS = 120
+"""After which the small decoder is right about once in three times."""
 _WEIGHTS = """
 [weights]                   # a folder that `assay job fetch` wrote, a .safetensors file, or the CID of one
 source = "{weights}"
@@ -60,7 +60,7 @@ width = 64
 task = "addition"           # of two numbers; 1 reward for an exactly right answer, else 0
 digits = 1
 group = 8                   # samples of a problem, which are compared with one another
-epochs = 2                  # steps of the learner on a round's rollouts
+epochs = 4                  # steps of the learner on a round's rollouts
 clip_low = 0.2              # of the ratio of probabilities
 clip_high = 0.28
 warm_steps = {warm}             # supervised, before the job is posted; with [weights] they are not taken

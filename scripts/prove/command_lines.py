@@ -195,7 +195,7 @@ def subjects(folder: Path) -> dict[str, tuple[bytes, list[str]]]:
     }
 
 
-def untraced(_: object) -> None:
+def untraced(*_: object, **__: object) -> None:
     raise Stop("it can be read", hint="no model is traced here", code="untraced")
 
 

@@ -135,7 +135,7 @@ def test_a_budget_below_the_worst_case_posts_nothing(assay: Assay, job_file: Pat
 def test_what_needs_no_program_is_refused_before_one_is_traced(
     assay: Assay, job_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def build(*_: object) -> None:
+    def build(*_: object, **__: object) -> None:
         raise AssertionError("the step was traced")
 
     monkeypatch.setattr("assay.jobfile.build.build", build)

@@ -49,7 +49,7 @@ def test_grpo_begins_with_the_weights_it_is_given(folder: Path) -> None:
     save_file({**theta, "grpo.reward": torch.ones(())}, folder / "policy.safetensors")
     made = build(file(folder, grpo_template(3, LOCAL, "policy.safetensors"), **SMALL))
     assert made.records is None and counted(None) == (0, 0)
-    assert (len(made.tasks), len(made.outers)) == (1, 2)
+    assert (len(made.tasks), len(made.outers)) == (1, 4)
     assert made.slot_names[: len(theta)] == list(theta)
     for state in (made.genesis, made.outer_genesis):
         assert all(torch.equal(state[i], x) for i, x in enumerate(theta.values()))

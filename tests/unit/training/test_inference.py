@@ -93,6 +93,19 @@ def test_drawn_rows_differ_by_row_shard_and_round_and_not_by_run() -> None:
     assert len(set(ends)) == len(ends), "no two rows draw alike"
 
 
+def test_prompts_of_a_shard_that_is_away_are_not_answered() -> None:
+    made = files(GREEDY)
+    outer, state = Executor(made.outer), list(made.outer_genesis)
+    sent = [torch.full((BATCH, GREEDY.length), 65 + k, dtype=torch.int32) for k in range(SHARDS)]
+    for there in ((True, False), (False, True)):
+        state = [*state[:2], *sent, *(torch.tensor(here) for here in there)]
+        state = list(outer.step(state, StepContext(None, bytes(32), 0, 0)))
+    assert state[1] == ROUNDS, "the round is counted in the state"
+    found = results.rows({RESULT: state[0]})
+    a, b = b"A" * GREEDY.length, b"B" * GREEDY.length
+    assert found == [a, a, None, None, None, None, b, b]
+
+
 def post(day: MarketDay, asked: Asked) -> JobId:
     return day.post(files(asked), steps_per_round=STEPS, segment_steps=2, rounds=ROUNDS)
 
