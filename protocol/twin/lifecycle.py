@@ -85,6 +85,7 @@ def _destroy(market: MarketState, event: e.Destroy, by: Address, now: Moment) ->
 def _stake(market: MarketState, event: e.Stake, by: Address, now: Moment) -> MarketState:
     account = event.account or by
     _require_owner(market, account, by, now)
+    _require_owner(market, by, by, now)  # what a bound account has earned is its owner's
     market.guardian.require_open(Business.STAKES)
     return market.with_funds(market.funds.stake(account, event.role, event.amount, by))
 

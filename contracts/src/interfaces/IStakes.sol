@@ -31,7 +31,8 @@ interface IStakes is IBatch {
     function stake(Role role, uint256 amount) external; // from the caller's free balance
     function startUnbond(Role role, uint256 amount) external returns (uint256 index);
     function finishUnbond(Role role, uint256 index) external returns (uint256 amount);
-    /// @notice The same three by the owner of an operator: tokens come from and go to the owner's free balance.
+    /// @notice The same three by the owner of an operator: tokens come from and go to the owner's free balance. An owner that
+    /// has an owner itself stakes for nobody.
     function stakeFor(address account, Role role, uint256 amount) external;
     function startUnbondFor(address account, Role role, uint256 amount) external returns (uint256 index);
     function finishUnbondFor(address account, Role role, uint256 index) external returns (uint256 amount);

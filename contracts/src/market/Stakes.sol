@@ -78,8 +78,7 @@ contract Stakes is Batch, Caps, Draws {
     }
 
     modifier onlyOwnerOf(address account) {
-        address owner = KEYS.ownerOf(account);
-        if (owner != msg.sender) revert NotOwner(owner);
+        _requireOwner(account);
         _;
     }
 
@@ -96,6 +95,8 @@ contract Stakes is Batch, Caps, Draws {
     }
 
     function stakeFor(address account, Role role, uint256 amount) public onlyOwnerOf(account) {
+        // Whoever is owned by another stakes for nobody: what it has earned is its owner's.
+        if (account != msg.sender) _requireOwner(msg.sender);
         GUARDIAN.requireOpen(IGuardian.Business.STAKES);
         if (amount == 0) revert ZeroAmount();
         Account storage entry = accounts[account][role];
@@ -422,6 +423,11 @@ contract Stakes is Batch, Caps, Draws {
             ++entry.nonce;
         }
         VAULT.move(IVault.Bucket.UNBONDING, ALL, IVault.Bucket.FREE, accountKey(msg.sender), taken);
+    }
+
+    function _requireOwner(address account) private view {
+        address owner = KEYS.ownerOf(account);
+        if (owner != msg.sender) revert NotOwner(owner);
     }
 
     function _requireUnlocked(Account storage entry, address account, Role role, uint256 amount)

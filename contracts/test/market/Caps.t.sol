@@ -301,6 +301,33 @@ contract CapsTest is RealCourt, Bound {
 
     // The free balance
 
+    /// @dev Whoever has the key binds an account of its own to the operator, and stakes for it out of the operator's earnings:
+    /// once the two part, they are that account's.
+    function test_R6_aBoundOperatorsEarningsAreStakedForNobody() external {
+        fund(operator, 1000 ether);
+        address puppet = bindTo(keys, operator, "puppet");
+        vm.expectRevert(abi.encodeWithSelector(IStakes.NotOwner.selector, owner));
+        vm.prank(operator);
+        stakes.stakeFor(puppet, Role.SOLVER, 1000 ether);
+        assertEq(free(operator), 1000 ether);
+        // An owner that nobody owns may, as ever.
+        vm.prank(owner);
+        stakes.stakeFor(operator, Role.SOLVER, 1 ether);
+    }
+
+    /// @dev The same with what it owned before it was bound itself.
+    function test_R6_noMoreForAPuppetOfBeforeItWasBound() external {
+        address late = makeAddr("late");
+        fund(late, 1000 ether);
+        address puppet = bindTo(keys, late, "puppet");
+        vm.prank(late);
+        stakes.stakeFor(puppet, Role.SOLVER, 400 ether);
+        assertEq(bindTo(keys, owner, "late"), late);
+        vm.expectRevert(abi.encodeWithSelector(IStakes.NotOwner.selector, owner));
+        vm.prank(late);
+        stakes.stakeFor(puppet, Role.SOLVER, 600 ether);
+    }
+
     function test_R6_aBoundOperatorPostsNoJobBeyondItsAllowance() external {
         fund(operator, 1000 ether);
         Terms memory t = aTerms();

@@ -11,6 +11,7 @@ from eth_utils.crypto import keccak
 from assay.dispute.evidence import ARITHMETIC
 from assay.protocol import sampling
 from assay.protocol.dispute import RevealSteps, Timeout
+from assay.protocol.keys import Consent
 from assay.protocol.params import ABSTAIN, worst_case
 from assay.protocol.twin import events as e
 from assay.protocol.twin.attestations import SEED_PATIENCE
@@ -359,3 +360,16 @@ def test_a_refused_event_changes_nothing(story: Story) -> None:
     assert story.refuse(e.TakeShard(story.job_id, 0), BOB) == "ShardTaken"
     assert story.refuse(e.Post(before.jobs[story.job_id].terms, Wei(10**5)), CLIENT) == "JobExists"
     assert story.market_state is before
+
+
+def test_R6_who_is_owned_stakes_for_nobody(story: Story) -> None:
+    def bind(operator: Address, owner: Address) -> None:
+        expiry = Seconds(story.time + 100)
+        nonce = story.market_state.keys.nonce(operator)
+        story.tell(e.Bind(operator, expiry, Consent(owner, operator, nonce, expiry)), owner)
+
+    bind(BOB, VERA)
+    story.tell(e.Stake(Role.SOLVER, Wei(5), BOB), VERA)
+    bind(VERA, ANN)
+    assert story.refuse(e.Stake(Role.SOLVER, Wei(5), BOB), VERA) == "NotOwner"
+    story.tell(e.Stake(Role.SOLVER, Wei(5), VERA), ANN)
