@@ -25,6 +25,17 @@ if TYPE_CHECKING:
 
 TRACING = "tracing the training step into a program"
 LOOK_AFTER_S = 5.0
+FOUND = {
+    "parameters": "parameters",
+    "nodes": "nodes of a step's program",
+    "outerNodes": "nodes of the outer program",
+    "stateBytes": "bytes of a state",
+    "records": "records to train on",
+    "recordSize": "bytes of a record",
+    "programRoot": "root of the program",
+    "worstCase": "costs at most",
+}
+"""What `validate` finds, in words."""
 DIGITS = 16
 """Of an id in a command that is shown."""
 FileArgument = Annotated[Path, typer.Argument(help="The job file.")]
@@ -88,7 +99,7 @@ def validate(context: typer.Context, file: FileArgument) -> None:
         shown = (
             show_amount(worst) if name == "worstCase" else f"{value:,}" if isinstance(value, int) else value
         )
-        rows.add_row(name, shown.hex() if isinstance(shown, bytes) else str(shown))
+        rows.add_row(FOUND[name], shown.hex() if isinstance(shown, bytes) else str(shown))
     told = [*(f"in parts: {line}" for line in split), *(f"WARNING: {line}" for line in warnings)]
     rows.caption, rows.caption_justify = "\n".join(told), "left"
     app.output.result("job-validate", {**data, "inParts": split, "warnings": warnings}, rows)

@@ -16,6 +16,7 @@ from assay.app.output import Exit, Output
 from assay.app.settings import Flags
 from assay.app.web import serve_blocks
 from assay.app.wiring import Connection, NodeStorage
+from assay.cli.commands.job_post import FOUND
 from assay.client.posting import open_class, publish
 from assay.jobfile.build import build
 from assay.jobfile.read import read_job_file
@@ -57,6 +58,7 @@ def test_a_sound_job_is_validated_with_its_worst_case(assay: Assay, job_file: Pa
     data = assay("job", "validate", str(job_file)).data
     # 2 rounds of 2 shards at 20 tok and 2 verifiers at 3 tok, and an outer step at 1 tok
     assert data["worstCase"] == str(2 * (2 * (20 + 2 * 3) + 1) * TOK)
+    assert set(data) == {*FOUND, "inParts", "warnings"}, "each has words for a person"
     assert data["parameters"] > 0 and data["nodes"] > data["outerNodes"] > 0
 
 
