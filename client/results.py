@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -23,7 +24,7 @@ from assay.numerics.encoding import to_bytes
 from assay.numerics.packed import packed, width
 from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import JobId, Kind, Phase
-from assay.training.results import NOTHING, RESULTS, SCALARS, TOKENS
+from assay.training.results import RESULTS, SCALARS, TOKENS
 
 WRITTEN = "written.jsonl"
 
@@ -39,11 +40,18 @@ def named(params: Mapping[str, Tensor]) -> list[str]:
 
 
 def rows(params: Mapping[str, Tensor]) -> list[bytes | None]:
-    """Each prompt with the bytes after it; None where a round was closed without its shard."""
+    """Each prompt with the bytes after it, without what is none (a stranger's program may write any number);
+    None where a round was closed without its shard."""
     if TOKENS not in params:
         return []
-    found = [bytes(x for x in row if x != NOTHING) for row in params[TOKENS].tolist()]
+    found = [bytes(x for x in row if 0 <= x < 256) for row in params[TOKENS].tolist()]
     return [row or None for row in found]
+
+
+def prompts_of(model: Mapping[str, Any], params: Mapping[str, Tensor]) -> int:
+    """How many prompts the manifest's model names; every row where it says no number that there can be."""
+    count, most = model.get("prompts"), len(params[TOKENS])
+    return count if type(count) is int and 0 <= count <= most else most
 
 
 def write_rows(folder: Path, params: Mapping[str, Tensor], prompts: int) -> int:

@@ -60,7 +60,7 @@ def fetch(
     told = [f"\n{name}: {value:.6f}" for name, value in found.items()]
     data: dict[str, object] = {"results": found, "cids": cids}
     if results.TOKENS in params:
-        asked = int(model_and_parameters(folder)[0].get("prompts", len(params[results.TOKENS])))
+        asked = results.prompts_of(model_and_parameters(folder)[0], params)
         data["answered"] = results.write_rows(folder, params, asked)
         told.append(f"\n{data['answered']} of {asked} prompts answered, in {folder / results.WRITTEN}")
     told += [f"\nthe file of {name} is {cid}" for name, cid in cids.items()]
