@@ -63,6 +63,7 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     body = read_job_file(file)
     app.output.say(TRACING)
     from assay.app.machine import RESOURCE_LIMITS
+    from assay.jobfile.amounts import short_amounts
     from assay.jobfile.build import build
     from assay.jobfile.estimate import counted, drafted
     from assay.jobfile.rehearsal import warnings_of
@@ -81,7 +82,7 @@ def validate(context: typer.Context, file: FileArgument) -> None:
         )
     worst = worst_case(drafted(body, files))
     app.output.say(f"rehearsing the first {REHEARSED_STEPS} steps")
-    warnings = warnings_of(files, body.training.seed)
+    warnings = [*warnings_of(files, body.training.seed), *short_amounts(body)]
     split = [str(product) for product in files.chosen if product.precision != "single"]
     parameters = sum(x.numel() for x in files.genesis[: files.inner.params])
     data: dict[str, object] = {
