@@ -36,8 +36,8 @@ def short_amounts(file: JobFile) -> list[str]:
     name, money = file.outer.algorithm, file.money
     if name in DEAR:
         return [
-            f"a vote on a round of {name} costs several times what the task does, and no fee that is a share of"
-            " the price pays for it (docs/economics.md, jobs of several loops)"
+            f"a vote on a round of {name} costs several times what the task does, and no fee that is a share"
+            " of the price pays for it (docs/economics.md, jobs of several loops)"
         ]
     if name not in LEAST:
         return []
