@@ -113,12 +113,14 @@ def take_shard(market: MarketState, event: TakeShard, by: Address, now: Moment) 
 
 
 def release(market: MarketState, event: Release, by: Address, now: Moment) -> MarketState:
-    """Give a shard back, for missPenalty if a task is owed. Refused: NoSuchJob, NotHolder."""
+    """Give a shard back, for missPenalty if a task is owed; its holder or who owns that. Refused: NoSuchJob,
+    NotHolder."""
     job = market.job(event.job_id)
-    require(_solver(job, event.shard) == by, "NotHolder")
+    solver = _solver(job, event.shard)
+    require(by in (solver, market.keys.owner_of(solver, now.time)), "NotHolder")
     owed = _owed(market, event.job_id, event.shard, now)
     market = reopened(market, event.job_id, event.shard, now.time)
-    return _penalised(market, by, job.terms) if owed else market
+    return _penalised(market, solver, job.terms) if owed else market
 
 
 def expire(market: MarketState, event: Expire, by: Address, now: Moment) -> MarketState:

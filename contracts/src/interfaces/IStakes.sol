@@ -47,6 +47,8 @@ interface IStakes is IBatch {
     function cap(address account, Role role, uint128 all, uint120 others) external;
     /// @notice Give a client a cap of its own, beside `others`; by the owner, to whose caps it belongs.
     function capClient(address account, Role role, address client, uint120 most) external;
+    /// @notice Who stakes and unbonds for the account (Keys), and may give back what it holds.
+    function ownerOf(address account) external view returns (address);
     /// @notice Announce where the caller serves its blocks ("http://host:port").
     function setEndpoint(string calldata url) external;
     /// @notice Lock stake for a job of `client`, within the owner's caps. So do all of these: `client` is the job's.

@@ -84,7 +84,8 @@ interface ITasks is IBatch {
     /// @notice Take an open shard at its present price; locks missPenalty as long as it is held, and needs solverStake
     /// unlocked beside it.
     function takeShard(bytes32 jobId, uint32 shard) external;
-    /// @notice Give a shard back; free while nothing is owed for the current round, else missPenalty is burnt.
+    /// @notice Holder, or who owns it (Keys): give a shard back; free while nothing is owed for the current round, else
+    /// missPenalty is burnt.
     function release(bytes32 jobId, uint32 shard) external;
     /// @notice Anyone: take the shard from a solver that missed its deadline (penalty burnt).
     function expire(bytes32 jobId, uint32 shard) external;

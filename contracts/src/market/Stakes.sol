@@ -295,6 +295,10 @@ contract Stakes is Batch, Caps, Draws {
         return (_worth(account, role, asked), asked.due);
     }
 
+    function ownerOf(address account) external view returns (address) {
+        return KEYS.ownerOf(account);
+    }
+
     function endpoint(address account) external view returns (string memory) {
         return endpoints[account];
     }

@@ -2,6 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {IStakes} from "../../src/interfaces/IStakes.sol";
+import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
 import {Claim, Kind, Phase, Role, Terms} from "../../src/interfaces/Types.sol";
 import {Bound} from "./Bound.sol";
@@ -90,6 +91,32 @@ contract CapsTest is RealCourt, Bound {
         tasks.takeShard(jobId, 0);
         acceptedTask(0, 0);
         assertEq(lockedOf(operator, Role.SOLVER), 107 ether);
+    }
+
+    function test_T13_aShardThatAStolenKeyHoldsInAClosedJobIsGivenBackByTheOwner() external {
+        Terms memory t = theft();
+        vm.prank(operator);
+        tasks.takeShard(jobId, 0);
+        vm.prank(t.client);
+        jobs.halt(jobId);
+        skip(t.taskTime + 1);
+        jobs.close(jobId);
+        skip(3650 days);
+        uint256 held = lockedOf(operator, Role.SOLVER);
+        assertEq(held, t.missPenalty, "locked by a job that is over");
+        vm.prank(owner);
+        vm.expectRevert();
+        stakes.startUnbondFor(operator, Role.SOLVER, STAKE);
+        vm.expectPartialRevert(ITasks.NotDue.selector);
+        tasks.expire(jobId, 0);
+        vm.prank(thief);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.NotHolder.selector, operator));
+        tasks.release(jobId, 0);
+        vm.prank(owner);
+        tasks.release(jobId, 0);
+        assertEq(lockedOf(operator, Role.SOLVER), 0);
+        vm.prank(owner);
+        stakes.startUnbondFor(operator, Role.SOLVER, STAKE);
     }
 
     function test_R6_theCapInAllHoldsForNamedClientsToo() external {

@@ -354,6 +354,19 @@ def test_a_halted_job_refunds_what_no_round_needs(story: Story) -> None:
     assert story.refuse(e.TopUp(story.job_id, Wei(1)), CLIENT) == "JobEnded"
 
 
+def test_who_owns_a_shards_holder_gives_it_back(story: Story) -> None:
+    """Rules 4.2 and 7.1: a key that is lost or stolen never would."""
+    signed = Consent(WHISTLER, ANN, 0, Seconds(10**6))
+    assert story.refuse(e.Release(story.job_id, 0), WHISTLER) == "NotHolder"
+    story.tell(e.Bind(ANN, Seconds(10**6), signed), WHISTLER)
+    locked = story.market_state.funds.locked(ANN, Role.SOLVER)
+    story.tell(e.Release(story.job_id, 0), WHISTLER)
+    freed = locked - story.market_state.funds.locked(ANN, Role.SOLVER)
+    assert freed == story.market_state.jobs[story.job_id].terms.miss_penalty > 0
+    assert story.refuse(e.Release(story.job_id, 1), WHISTLER) == "NotHolder", "another's"
+    assert story.refuse(e.Release(story.job_id, 0), WHISTLER) == "NotHolder", "nobody's"
+
+
 def test_a_refused_event_changes_nothing(story: Story) -> None:
     before = story.market_state
     assert story.refuse(e.Stake(Role.SOLVER, Wei(10**9)), ANN) == "InsufficientBalance"
