@@ -23,7 +23,7 @@ from assay.node.slots import SlotReader
 from assay.numerics.encoding import to_bytes
 from assay.numerics.packed import packed, width
 from assay.protocol.ports import Blocks, MarketView
-from assay.protocol.types import JobId, Kind, Phase
+from assay.protocol.types import ClaimView, JobId, Kind, Phase
 from assay.training.results import RESULTS, SCALARS, TOKENS
 
 WRITTEN = "written.jsonl"
@@ -61,6 +61,21 @@ def write_rows(folder: Path, params: Mapping[str, Tensor], prompts: int) -> int:
     lines = [json.dumps(None if row is None else row.decode("latin-1")) + "\n" for row in found]
     (folder / WRITTEN).write_text("".join(lines))
     return sum(row is not None for row in found)
+
+
+def tasks_counted(market: MarketView, job_id: JobId) -> tuple[int, int]:
+    """Settled tasks of a job, and how many there would be with every shard in every settled round: a mean or
+    a sum is over the first."""
+    with market.snapshot():
+        job = market.job(job_id)
+        claims = [view.claim for view in market.claims(job_id) if _in_result(view)]
+    rounds = job.progress.settled_rounds
+    there = sum(claim.kind == Kind.TASK and claim.round < rounds for claim in claims)
+    return there, rounds * job.terms.shards
+
+
+def _in_result(view: ClaimView) -> bool:
+    return view.status.phase == Phase.SETTLED and not view.left_out
 
 
 def file_of(blocks: Blocks, tensor: Tensor) -> str:

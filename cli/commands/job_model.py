@@ -44,21 +44,27 @@ def fetch(
     storage.follow(market)
     try:
         with market.snapshot():
+            job_id = job_id_of(market, job)
             params = fetch_model(
                 market,
                 storage.blocks,
-                job_id_of(market, job),
+                job_id,
                 folder,
                 RESOURCE_LIMITS,
                 connection.chain,
                 market.block,
             )
+            there, asked_for = results.tasks_counted(market, job_id)
         found = results.numbers(params)
         cids = {name: results.file_of(storage.blocks, params[name]) for name in results.named(params)}
     finally:
         storage.close()
     told = [f"\n{name}: {value:.6f}" for name, value in found.items()]
-    data: dict[str, object] = {"results": found, "cids": cids}
+    data: dict[str, object] = {"results": found, "cids": cids, "tasks": there, "tasksOfAll": asked_for}
+    if there < asked_for:
+        told.append(
+            f"\n{asked_for - there} of {asked_for} tasks are not in it: its rounds closed without them"
+        )
     if results.TOKENS in params:
         asked = results.prompts_of(model_and_parameters(folder)[0], params)
         data["answered"] = results.write_rows(folder, params, asked)

@@ -200,8 +200,9 @@ def release(
     again: Annotated[
         bool, typer.Option("--again", help="Let this account's node take shards of the job again.")
     ] = False,
+    operator: Annotated[str | None, typer.Option("--for", help="An operator that this account owns.")] = None,
 ) -> None:
     """Let a taken shard go; what it costs is said before anything is sent."""
     from assay.cli.commands.solver_release import release as run_release
 
-    run_release(app_of(context), job, shard, later=later, again=again)
+    run_release(app_of(context), job, shard, later=later, again=again, operator=operator)

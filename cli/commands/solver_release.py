@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from assay.app.accounts import resolve
 from assay.app.ids import job_id_of
 from assay.app.invocation import App
 from assay.app.output import plain
@@ -16,13 +17,19 @@ if TYPE_CHECKING:
     from assay.solver.release import Cost
 
 
-def release(app: App, job: str, shard: int | None, *, later: bool, again: bool) -> None:
-    """Give back one shard of a job that this account holds, or all of them; now, or with `later` by its
-    running node as soon as nothing is owed. `again`: take that back. Raises Stop where it holds none."""
+def release(app: App, job: str, shard: int | None, *, later: bool, again: bool, operator: str | None) -> None:
+    """Give back one shard of a job that this account holds, or an operator of its, or all of them; now, or
+    with `later` by its running node as soon as nothing is owed. `again`: take that back. Raises Stop where
+    nothing is held, or for an operator's node."""
     from assay.solver.release import RELEASED_FILE, Released
 
+    if operator and (later or again):
+        raise Stop("--later and --again are for this account's own node", hint="leave out --for")
     connection = app.connect()
     market, me = connection.writer, connection.writer.me
+    who = operator or app.settings.account
+    if operator:
+        me = resolve(app, operator)
     job_id = job_id_of(market, job)
     view = market.job(job_id)
     name = job_id.hex()[:16]
@@ -37,7 +44,7 @@ def release(app: App, job: str, shard: int | None, *, later: bool, again: bool) 
     if not shards:
         which = "no shard" if shard is None else f"not shard {shard}"
         raise Stop(
-            f"{app.settings.account} ({me}) holds {which} of job {name}",
+            f"{who} ({me}) holds {which} of job {name}",
             hint=f"it holds shards {held}" if held else app.command(f"job show {name}") + " says who does",
             code="not-held",
         )
@@ -59,13 +66,15 @@ def release(app: App, job: str, shard: int | None, *, later: bool, again: bool) 
         return
     penalty = sum(cost.penalty for cost in costs.values())
     app.announce(f"give back shard {each} of job {name}", penalty, worst_loss=penalty)
-    released.add(job_id, shards)  # before it is open again, so that a running node does not take it
+    if not operator:
+        released.add(job_id, shards)  # before it is open again, so that a running node does not take it
     results = [market.release(connection.intent("release", name, k), job_id, k) for k in shards]
     freed = sum(cost.freed for cost in costs.values())
     told = (
-        f"shard {each} is given back: {show_amount(penalty)} burnt, {show_amount(freed)} of stake free again;"
-        f" this account's node does not take it again unless `assay solver release --again {name}`"
+        f"shard {each} is given back: {show_amount(penalty)} burnt, {show_amount(freed)} of stake free again"
     )
+    if not operator:
+        told += f"; this account's node does not take it again unless `assay solver release --again {name}`"
     app.output.result("solver-release", {**said, "released": shards, "transactions": results}, told)
 
 

@@ -224,8 +224,8 @@ def test_a_folder_that_is_no_fetched_model_is_not_valid(assay: Assay, tmp_path: 
     assert checked.status == Exit.FRAUD and checked.data["valid"] is False
 
 
-def app_for(home: Path) -> App:
-    return App(Flags(home=str(home), account="client"), Output(True, True), True, False, None)
+def app_for(home: Path, account: str = "client") -> App:
+    return App(Flags(home=str(home), account=account), Output(True, True), True, False, None)
 
 
 class serving:
@@ -314,6 +314,36 @@ def test_files_that_nobody_serves_are_missing(assay: Assay, sound_terms: Terms, 
     app.close()
     refused = assay("job", "show", job_id)
     assert refused.status == Exit.NOT_FOUND and refused.error["code"] == "block-not-found"
+
+
+def test_an_owner_gives_back_what_its_operator_holds(assay: Assay, sound_terms: Terms, home: Path) -> None:
+    """Also of a job that is closed, where nobody could expire it and a stolen key never would."""
+    for name in ("boss", "hand"):
+        assert assay("account", "new", name).status == Exit.OK
+        assert assay("token", "faucet", name, "2000tok").status == Exit.OK
+    consent = assay("operator", "consent", "boss", account="hand").data
+    signed = ("--expiry", str(consent["expiry"]), "--consent", consent["signature"])
+    assert assay("operator", "bind", "hand", *signed, account="boss").status == Exit.OK
+    stake = ("stake", "deposit", "1000tok", "--role", "solver", "--for", "hand")
+    assert assay(*stake, account="boss").status == Exit.OK
+    client, hand = app_for(home), app_for(home, "hand")
+    market, penalty = client.connect().writer, sound_terms.miss_penalty
+    market.deposit("release/deposit", Wei(110 * TOK))
+    terms = replace(sound_terms, nonce=secrets.randbits(60))
+    posted = market.post("release/post", terms, Wei(110 * TOK))
+    hand.connect().writer.take_shard("release/take", posted, 0)
+    market.halt("release/halt", posted)
+    assert assay("devnet", "warp", f"{terms.task_time + 1}s").status == Exit.OK
+    market.close("release/close", posted)
+    release = ("solver", "release", posted.hex(), "--for", "hand")
+    assert assay(*release, account="client").status == Exit.REVERTED
+    assert assay(*release, "--later", account="boss").status != Exit.OK
+    locked = int(assay("stake", "ls", "hand").data["solver"]["locked"])
+    done = assay(*release, account="boss")
+    assert done.status == Exit.OK and done.data["released"] == [0], done.err
+    assert int(assay("stake", "ls", "hand").data["solver"]["locked"]) == locked - penalty
+    client.close()
+    hand.close()
 
 
 def test_a_shard_is_let_go_with_its_cost_said_before(assay: Assay, sound_terms: Terms, home: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from assay.client.results import tasks_counted
 from assay.node.audit import WrongInput, WrongSegment, audit_claim
 from assay.node.job_programs import BadManifest, check_shapes, program_ref
 from assay.program.fault import NodeFault
@@ -102,6 +103,7 @@ def test_an_absent_shard_has_no_part_in_the_sum(day: MarketDay, tmp_path: Path) 
     assert torch.equal(found["w"], expected)
     (all_there,) = recipe_alone(algorithm, seed, 3).theta
     assert not torch.equal(found["w"], all_there), "its absence was felt"
+    assert tasks_counted(day.markets["client"], job_id) == (5, 6), "and a client is told"
 
 
 def convicted(
