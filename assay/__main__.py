@@ -2,9 +2,14 @@
 
 from assay.cli import cycles
 
-cycles.rest()  # before what is imported next
 
-from assay.cli.main import main  # noqa: E402
+def main() -> None:
+    """Run it. What is imported here is so much that the collector has to rest first."""
+    cycles.rest()
+    from assay.cli.main import main as run
+
+    run()
+
 
 if __name__ == "__main__":
     main()

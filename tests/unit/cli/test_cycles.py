@@ -10,7 +10,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-START = "import gc, sys; sys.path.insert(0, {root!r}); import assay.__main__; from assay.cli import cycles; "
+START = """
+import contextlib, gc, io, sys
+sys.path.insert(0, {root!r})
+import assay.__main__
+from assay.cli import cycles
+given, sys.argv = sys.argv, ["assay", "--help"]
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    assay.__main__.main()
+sys.argv = given
+"""
 ALIVE = """
 import weakref
 class Link: pass

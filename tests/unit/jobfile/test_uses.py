@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -89,8 +90,10 @@ def file(folder: Path, text: str, **changes: str) -> JobFile:
 
 @pytest.mark.parametrize("times", [LOCAL, PUBLIC], ids=["local", "public"])
 @pytest.mark.parametrize("made", [evaluation, inference, grpo])
-def test_a_template_is_a_whole_job_file_without_a_default(made: object, times: dict[str, str]) -> None:
-    text = made(times)  # type: ignore[operator]
+def test_a_template_is_a_whole_job_file_without_a_default(
+    made: Callable[[dict[str, str]], str], times: dict[str, str]
+) -> None:
+    text = made(times)
     parse_job_file(text, "it")
     for line in [line for line in text.splitlines() if " = " in line]:
         with pytest.raises(BadJobFile):

@@ -59,6 +59,8 @@ class FakeNode:
         self.blocks: list[Block] = [self._block(0)]
         self.failing: set[bytes] = set()
         """Data of transactions that fail when they are mined."""
+        self.unreceipted: Callable[[str], bool] = lambda tx_hash: False
+        """Of which mined transactions it denies the receipt."""
         self.base_fee = 10**9
         self.requests: list[str] = []
         self.before: Callable[[str], None] = lambda method: None
@@ -203,7 +205,7 @@ class FakeNode:
     def eth_getTransactionReceipt(self, tx_hash: str) -> dict[str, Any] | None:
         for block in self.blocks:
             for tx in block.transactions:
-                if tx.hash == tx_hash:
+                if tx.hash == tx_hash and not self.unreceipted(tx_hash):
                     return {
                         "transactionHash": tx.hash,
                         "blockNumber": hex(block.number),

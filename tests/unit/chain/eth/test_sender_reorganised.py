@@ -146,11 +146,11 @@ def test_attack_47_a_node_that_denies_receipts_gets_nothing_sent_twice(tmp_path:
     sender = start(node, tmp_path)
     sender.submit("k", CALL)
     mine(node, 20)
-    real, node.eth_getTransactionReceipt = node.eth_getTransactionReceipt, lambda tx_hash: None  # type: ignore
+    node.unreceipted = lambda tx_hash: True
     for _ in range(3):
         sender.resume()
     assert mined(node) == [b"move"] and len(sender.journal.open_intents(ACCOUNT.address)) == 1
-    node.eth_getTransactionReceipt = real  # type: ignore[method-assign]
+    node.unreceipted = lambda tx_hash: False
     assert sender.send("k", CALL).ok and mined(node) == [b"move"]
 
 
@@ -284,8 +284,7 @@ def test_what_is_mined_without_a_receipt_is_not_paid_better(tmp_path: Path) -> N
     sender = start(node, tmp_path, time, stuck_after_s=3.0)
     sender.submit("k", CALL)
     (lost,) = node.mined()
-    known = node.eth_getTransactionReceipt
-    node.eth_getTransactionReceipt = lambda h: None if h == lost.hash else known(h)  # type: ignore
+    node.unreceipted = lambda tx_hash: tx_hash == lost.hash
     mine(node, 20)
     for _ in range(5):
         time.sleep(10.0)
