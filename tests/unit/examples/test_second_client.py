@@ -26,6 +26,7 @@ from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver, omit_la
 from assay.verifier.adversary import ColludingVerifier, LazyVerifier
 from tests.conformance.storage.rigs import gateway
 from tests.fakes.jobs import account, inner_program, recipe_files
+from tests.fakes.staged import MAY_BE_ABSENT, staffed
 from tests.unit.client.conftest import honest
 from tests.unit.client.test_forged_receipts import Forgery, with_claim
 from tests.unit.examples.second import CLIENT, StoredDay, found, imported, run
@@ -35,14 +36,6 @@ torch.set_num_threads(1)
 
 ALLOWED = {"base64", "collections", "dataclasses", "hashlib", "json", "math", "pathlib", "struct", "sys"}
 ALLOWED |= {"urllib.request", "numpy", "Crypto.Hash"}
-SHORT = {
-    "min_shards": 1,
-    "task_time": 120,
-    "straggler_time": 500,
-    "outer_time": 20,
-    "max_unsettled": 4,
-    "solver_stake": 270,
-}
 
 
 def test_it_is_short_and_imports_nothing_of_the_project() -> None:
@@ -157,10 +150,7 @@ def test_a_job_of_several_loops_and_links_replays(tmp_path: Path, name: str, loo
     """A second client computes 4-bit codes, residuals and presence from the documents alone."""
     day = StoredDay(tmp_path / "day")
     job_id = day.post(recipe_files(name), rounds=2)
-    for name in ("ann", "bob"):
-        day.solver(name)
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    staffed(day)
     assert day.run(day.closed(job_id)), day.events[-3:]
     seen = day.replayed(job_id, tmp_path / "model")
     assert seen["wrong"] == seen["notes"] == []
@@ -249,7 +239,7 @@ def test_a_lazy_verifiers_traces_are_found_false(tmp_path: Path) -> None:
 def test_a_round_without_a_shard_replays(tmp_path: Path) -> None:
     """Its outer step counts the missing shard with the round's base, and the shard goes on from its last."""
     day = StoredDay(tmp_path / "day")
-    job_id = day.post(rounds=3, **SHORT)
+    job_id = day.post(rounds=3, **MAY_BE_ABSENT)
     for i in range(2):
         day.verifier(f"v{i}")
     for name in ("ann", "bob"):

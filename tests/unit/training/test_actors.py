@@ -5,16 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from assay.node.audit import WrongSegment, audit_claim
+from assay.node.audit import WrongSegment
 from assay.program.execute import Executor, StepContext
 from assay.program.state import state_root
 from assay.protocol.errors import Stop
-from assay.protocol.types import Kind, Phase
+from assay.protocol.types import JobId, Kind
 from assay.solver.adversary import AggregatePlan, FaultySolver, WeightPlan
 from assay.training.actors import KNOWN, REWARD, ROLLOUT, Play, check_play, grpo_job
 from assay.training.grpo import Addition, Shape
@@ -22,6 +23,7 @@ from assay.training.job import JobArtifacts
 from assay.training.optimisers import AdamW
 from assay.training.policy import Policy
 from tests.fakes.market_day import MarketDay
+from tests.fakes.staged import convicted, staffed
 
 torch.set_num_threads(1)
 TASK, SHARDS, ROUNDS = Addition(1), 2, 2
@@ -75,18 +77,14 @@ class Alone:
         self.state = state
 
 
-def day_of(folder: Path, *cheat: object) -> tuple[MarketDay, bytes]:
+def day_of(folder: Path) -> tuple[MarketDay, JobId]:
     day = MarketDay(folder / "day")
-    job_id = day.post(files(), steps_per_round=PLAY.steps, segment_steps=1, rounds=ROUNDS)
-    day.solver("ann", *cheat)  # type: ignore[arg-type]
-    day.solver("bob")
-    for name in ("v0", "v1"):
-        day.verifier(name)
-    return day, job_id
+    return day, day.post(files(), steps_per_round=PLAY.steps, segment_steps=1, rounds=ROUNDS)
 
 
 def test_the_market_gives_the_bits_of_one_process(tmp_path: Path) -> None:
     day, job_id = day_of(tmp_path)
+    staffed(day)
     assert day.run(day.closed(job_id)), day.events[-3:]
     alone, claims = Alone(), [e.claim for e in day.market_state.claims.values()]
     assert {(c.kind, c.round, c.shard): c.output_root for c in claims} == alone.roots
@@ -142,15 +140,10 @@ def test_a_lie_is_convicted(tmp_path: Path, name: str) -> None:
     segment, slot, element = CHEATS[name]
     at, kind = files().slot_names.index(slot), Kind.OUTER if slot == REWARD else Kind.TASK
     plan = AggregatePlan(at, element) if slot == REWARD else WeightPlan(0, segment, at, element)
-    day, job_id = day_of(tmp_path, partial(FaultySolver, plan=plan))
-    wendy = day.whistleblower("wendy")
-    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
-    (entry,) = [e for e in day.market_state.claims.values() if e.status.phase == Phase.CONVICTED]
-    view = day.market_state.view(entry)
-    finding = audit_claim(wendy.state_provider(job_id), view)
+    day, job_id = day_of(tmp_path)
+    finding, view = convicted(day, job_id, partial(FaultySolver, plan=plan))
     assert isinstance(finding, WrongSegment) and finding.segment == segment
-    assert view.claim.kind == kind and view.claim.claimant == day.address("ann")
-    assert day.named("fault-planted")
+    assert view.claim.kind == kind
 
 
 @pytest.mark.parametrize(
@@ -164,9 +157,9 @@ def test_a_lie_is_convicted(tmp_path: Path, name: str) -> None:
         ({"low": 1.5}, "clipped between"),
     ],
 )
-def test_what_cannot_be_played_is_refused(changes: dict[str, object], why: str) -> None:
+def test_what_cannot_be_played_is_refused(changes: dict[str, Any], why: str) -> None:
     check_play(PLAY, PLAY.steps)
     with pytest.raises(Stop, match=why):
-        check_play(replace(PLAY, **changes), PLAY.steps)  # type: ignore[arg-type]
+        check_play(replace(PLAY, **changes), PLAY.steps)
     with pytest.raises(Stop, match="takes 5 steps"):
         check_play(PLAY, 6)

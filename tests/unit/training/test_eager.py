@@ -23,7 +23,8 @@ from assay.training.round_names import eager_of
 from tests.fakes.alone import eager_alone
 from tests.fakes.jobs import DiLoCo, recipe_files
 from tests.fakes.market_day import MarketDay
-from tests.unit.training.test_round_names import MAY_BE_ABSENT, absent_in_round_1, convicted, staffed
+from tests.fakes.staged import MAY_BE_ABSENT, absent_in_round_1, roots_of, staffed
+from tests.unit.training.test_round_names import fallen
 
 torch.set_num_threads(1)
 CONTEXT = StepContext(None, bytes(32), 0, 0)
@@ -102,9 +103,7 @@ def test_the_market_gives_its_bits_also_after_an_absence(day: MarketDay, tmp_pat
     assert not day.market_state.games
     terms = day.market_state.jobs[job_id].view.terms
     expected = eager_alone(eager_of(DiLoCo()), terms.seed, 5, {(1, dead)})
-    views = [day.market_state.view(entry) for entry in day.market_state.claims.values()]
-    seen = {(v.claim.kind, v.claim.round, v.claim.shard): list(v.roots) for v in views}
-    assert seen == expected.roots
+    assert roots_of(day) == expected.roots
     found = day.fetch(job_id, tmp_path / "model")
     assert all(torch.equal(x, y) for x, y in zip(found.values(), expected.theta, strict=True))
 
@@ -119,7 +118,7 @@ def test_one_bit_of_the_loops_beside_training_is_convicted(
     """Also what nobody but the shard itself ever reads: its own θ and what it has sent."""
     files = recipe_files("eager")
     fault = NodeFault(0, files.tasks[loop].outputs[files.slot_names.index(name)], 1)
-    finding, view = convicted(day, partial(FaultySolver, plan=Plan(0, 0, fault, loop=loop)), 1, "eager")
+    finding, view = fallen(day, partial(FaultySolver, plan=Plan(0, 0, fault, loop=loop)), 1, "eager")
     assert (view.claim.kind, view.claim.round) == (Kind.TASK, 0)
     assert isinstance(finding, WrongSegment) and finding.segment == segment
 
@@ -137,6 +136,6 @@ def test_an_input_that_its_link_does_not_give_is_convicted(day: MarketDay, name:
         return state
 
     patch = partial(WrongInputSolver, patch=other)
-    finding, view = convicted(day, patch, 2, "eager", rounds=3)
+    finding, view = fallen(day, patch, 2, "eager", rounds=3)
     assert isinstance(finding, WrongInput) and (finding.slot, view.claim.round) == (slot, 1)
     assert not day.market_state.games, "a binding takes no game"

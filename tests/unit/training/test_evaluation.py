@@ -18,12 +18,12 @@ from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.rehearsal import warnings_of
 from assay.jobfile.templates import LOCAL, own_template
 from assay.node.artifacts import load_job
-from assay.node.audit import WrongSegment, audit_claim
+from assay.node.audit import WrongSegment
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import Op
 from assay.program.validate import validate
 from assay.protocol.errors import Stop
-from assay.protocol.types import JobId, Kind, Phase
+from assay.protocol.types import JobId, Kind
 from assay.solver.adversary import FaultySolver, WeightPlan
 from assay.training.datasets import Dataset, LabelledLayout
 from assay.training.evaluation import COUNT, RESULT, SUM, check_passes, evaluation_job
@@ -32,6 +32,7 @@ from assay.training.losses import cross_entropy
 from assay.training.round_names import loops_of
 from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
+from tests.fakes.staged import convicted, staffed
 
 torch.set_num_threads(1)
 BATCH, SHARDS, STEPS, ROUNDS = 3, 2, 4, 2
@@ -78,10 +79,7 @@ def post(day: MarketDay) -> JobId:
 def test_the_market_gives_the_mean_loss_of_every_record(tmp_path: Path) -> None:
     day = MarketDay(tmp_path / "day")
     job_id = post(day)
-    for name in ("ann", "bob"):
-        day.solver(name)
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    staffed(day)
     assert day.run(day.closed(job_id)), day.events[-3:]
     found = day.fetch(job_id, tmp_path / "result")
     assert list(found) == [RESULT]
@@ -126,16 +124,7 @@ def test_a_loss_that_is_better_than_it_is_is_convicted(tmp_path: Path) -> None:
     job_id = post(day)
     made = files()
     plan = WeightPlan(0, 3, made.slot_names.index(SUM), 0)  # in whichever shard it holds
-    day.solver("ann", partial(FaultySolver, plan=plan))
-    day.solver("bob")
-    for name in ("v0", "v1"):
-        day.verifier(name)
-    wendy = day.whistleblower("wendy")
-    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
-    assert day.named("fault-planted")
-    (entry,) = [e for e in day.market_state.claims.values() if e.status.phase == Phase.CONVICTED]
-    view = day.market_state.view(entry)
-    finding = audit_claim(wendy.state_provider(job_id), view)
+    finding, view = convicted(day, job_id, partial(FaultySolver, plan=plan))
     assert isinstance(finding, WrongSegment) and finding.segment == 1
     assert (view.claim.kind, view.claim.round) == (Kind.TASK, 0)
 

@@ -5,26 +5,28 @@ from __future__ import annotations
 import json
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from assay.client import results
 from assay.client.verifying import verify
-from assay.node.audit import WrongSegment, audit_claim
+from assay.node.audit import WrongSegment
 from assay.node.checkpoints import read_checkpoints
 from assay.node.slots import MAX_INDEX_BYTES, decode_index
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import Op
 from assay.program.validate import validate
 from assay.protocol.errors import Stop
-from assay.protocol.types import JobId, Kind, Phase
+from assay.protocol.types import JobId, Kind
 from assay.solver.adversary import FaultySolver, WeightPlan
 from assay.training.inference import RESULT, TOKENS, Asked, check_turns, inference_job, prompt_records
 from assay.training.job import JobArtifacts
 from assay.training.models import Gpt, GptConfig, build
 from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
+from tests.fakes.staged import convicted, staffed
 
 torch.set_num_threads(1)
 BATCH, SHARDS, ROUNDS, STEPS = 2, 2, 2, 8
@@ -113,10 +115,7 @@ def post(day: MarketDay, asked: Asked) -> JobId:
 def test_the_market_gives_the_rows_of_every_prompt(tmp_path: Path) -> None:
     day = MarketDay(tmp_path / "day")
     job_id = post(day, WARM)
-    for name in ("ann", "bob"):
-        day.solver(name)
-    for name in ("v0", "v1"):
-        day.verifier(name)
+    staffed(day)
     assert day.run(day.closed(job_id)), day.events[-3:]
     found = day.fetch(job_id, tmp_path / "result")
     assert list(found) == [RESULT] and torch.equal(found[RESULT], alone(WARM))
@@ -146,19 +145,9 @@ def test_a_byte_that_the_policy_did_not_draw_is_convicted(tmp_path: Path) -> Non
     made = files(WARM)
     at = 5  # a byte that row 0 of either shard writes
     plan = WeightPlan(0, at - 1, made.slot_names.index(TOKENS), at)
-    day.solver("ann", partial(FaultySolver, plan=plan))
-    day.solver("bob")
-    for name in ("v0", "v1"):
-        day.verifier(name)
-    wendy = day.whistleblower("wendy")
-    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
-    assert day.named("fault-planted")
-    (entry,) = [e for e in day.market_state.claims.values() if e.status.phase == Phase.CONVICTED]
-    view = day.market_state.view(entry)
-    finding = audit_claim(wendy.state_provider(job_id), view)
+    finding, view = convicted(day, job_id, partial(FaultySolver, plan=plan))
     assert isinstance(finding, WrongSegment) and finding.segment == (at - 1) // 2
     assert (view.claim.kind, view.claim.round) == (Kind.TASK, 0)
-    assert view.claim.claimant == day.address("ann")
 
 
 @pytest.mark.parametrize(
@@ -171,11 +160,11 @@ def test_a_byte_that_the_policy_did_not_draw_is_convicted(tmp_path: Path) -> Non
         ({"asked": Asked(5, 4, -1.0)}, "below 0"),
     ],
 )
-def test_what_does_not_fit_is_refused(changes: dict[str, object], why: str) -> None:
-    given = {"asked": GREEDY, "context": 12, "prompts": 7, "rows": 4, "rounds": 2, "steps": 8}
-    check_turns(**given)  # type: ignore[arg-type]
+def test_what_does_not_fit_is_refused(changes: dict[str, Any], why: str) -> None:
+    given: dict[str, Any] = {"asked": GREEDY, "context": 12, "prompts": 7, "rows": 4, "rounds": 2, "steps": 8}
+    check_turns(**given)
     with pytest.raises(Stop, match=why):
-        check_turns(**{**given, **changes})  # type: ignore[arg-type]
+        check_turns(**{**given, **changes})
 
 
 @pytest.mark.parametrize("prompts", [[], [b""], [b"sixsix"]])

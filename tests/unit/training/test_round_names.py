@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from assay.client.results import tasks_counted
-from assay.node.audit import WrongInput, WrongSegment, audit_claim
+from assay.node.audit import WrongInput, WrongSegment
 from assay.node.job_programs import BadManifest, check_shapes, program_ref
 from assay.program.fault import NodeFault
 from assay.program.validate import validate
 from assay.protocol.errors import Stop
-from assay.protocol.types import JobId, Kind, Phase
+from assay.protocol.types import Kind
 from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver
 from assay.training.round_names import (
     NAMES,
@@ -31,15 +31,9 @@ from assay.training.round_names import (
 from tests.fakes.alone import recipe_alone
 from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, recipe_files, three_files, tiny_files
 from tests.fakes.market_day import MarketDay
+from tests.fakes.staged import MAY_BE_ABSENT, absent_in_round_1, convicted, staffed
 
 torch.set_num_threads(1)
-
-
-def staffed(day: MarketDay) -> None:
-    for name in ("ann", "bob"):
-        day.solver(name)
-    for name in ("v0", "v1"):
-        day.verifier(name)
 
 
 @pytest.fixture
@@ -68,29 +62,6 @@ def test_the_market_gives_the_recipes_bits(day: MarketDay, tmp_path: Path, name:
     assert at_once == (name != "diloco-late"), "a late change is another one"
 
 
-MAY_BE_ABSENT = {
-    "min_shards": 1,
-    "task_time": 120,
-    "straggler_time": 500,
-    "outer_time": 20,
-    "max_unsettled": 4,
-    "solver_stake": 270,
-}
-"""Terms under which a round is closed without one of two shards."""
-
-
-def absent_in_round_1(day: MarketDay, job_id: JobId) -> int:
-    """Bob's node is gone from round 1 on; round 1 closes without its shard, which is returned, carol takes
-    it, and the job ends."""
-    assert day.run(lambda: day.market_state.jobs[job_id].view.progress.round == 1)
-    holders = [day.markets["client"].holder(job_id, k).solver for k in range(2)]
-    del day.services["bob"]
-    assert day.run(lambda: day.market_state.jobs[job_id].view.progress.round == 2)
-    day.solver("carol")
-    assert day.run(day.closed(job_id)), day.events[-3:]
-    return holders.index(day.address("bob"))
-
-
 def test_an_absent_shard_has_no_part_in_the_sum(day: MarketDay, tmp_path: Path) -> None:
     """Round 1 closes without a shard: its wire is the genesis state's, and its presence says so."""
     job_id = day.post(recipe_files("diloco-4bit"), rounds=3, **MAY_BE_ABSENT)
@@ -106,22 +77,12 @@ def test_an_absent_shard_has_no_part_in_the_sum(day: MarketDay, tmp_path: Path) 
     assert tasks_counted(day.markets["client"], job_id) == (5, 6), "and a client is told"
 
 
-def convicted(
+def fallen(
     day: MarketDay, kind: Any, shards: int = 2, name: str = "diloco-4bit", rounds: int = 2
 ) -> tuple[Any, Any]:
-    """One cheat among honest people: what the whistleblower found, and the claim that fell."""
+    """One cheat in a job by this algorithm: what the whistleblower found, and the claim that fell."""
     job_id = day.post(recipe_files(name, shards), rounds=rounds, shards=shards, min_shards=shards)
-    day.solver("ann", kind)
-    day.solver("bob")
-    day.verifier("v0")
-    day.verifier("v1")
-    wendy = day.whistleblower("wendy")
-    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
-    assert day.named("fault-planted")
-    (entry,) = [e for e in day.market_state.claims.values() if e.status.phase == Phase.CONVICTED]
-    view = day.market_state.view(entry)
-    state_provider = wendy.state_provider(job_id)
-    return audit_claim(state_provider, view), view
+    return convicted(day, job_id, kind)
 
 
 def test_one_bit_in_the_compress_loop_is_convicted(day: MarketDay) -> None:
@@ -129,7 +90,7 @@ def test_one_bit_in_the_compress_loop_is_convicted(day: MarketDay) -> None:
     files = recipe_files("diloco-4bit")
     code = next(i for i in range(files.tasks[1].slots) if files.slot_names[i] == "wire.0")
     fault = NodeFault(0, files.tasks[1].outputs[code], 3)
-    finding, view = convicted(day, partial(FaultySolver, plan=Plan(0, 0, fault, loop=1)), 1)
+    finding, view = fallen(day, partial(FaultySolver, plan=Plan(0, 0, fault, loop=1)), 1)
     assert (view.claim.kind, view.claim.round) == (Kind.TASK, 0)
     assert isinstance(finding, WrongSegment), "the fault was planted"
     assert finding.segment == 4, "in the last loop"
@@ -145,7 +106,7 @@ def keep_own_base(kind: Kind, round_: int, shard: int, honest: Any) -> list[Tens
 
 
 def test_an_input_that_is_not_its_links_is_convicted_in_one_move(day: MarketDay) -> None:
-    finding, view = convicted(day, partial(WrongInputSolver, patch=keep_own_base))
+    finding, view = fallen(day, partial(WrongInputSolver, patch=keep_own_base))
     assert isinstance(finding, WrongInput) and view.claim.round == 1
     assert finding.slot == recipe_files("diloco-4bit").slot_names.index("base.w")
     assert not day.market_state.games, "a binding takes no game"
@@ -156,7 +117,7 @@ def test_a_false_presence_is_convicted_in_one_move(day: MarketDay) -> None:
         state = list(honest(kind, round_, shard))
         return [*state[:-1], torch.tensor(False)] if kind == Kind.OUTER else state
 
-    finding, view = convicted(day, partial(WrongInputSolver, patch=pretend))
+    finding, view = fallen(day, partial(WrongInputSolver, patch=pretend))
     assert isinstance(finding, WrongInput) and view.claim.kind == Kind.OUTER
     assert finding.source is None and not finding.source_proof, "a byte needs no claim to come from"
 
