@@ -20,6 +20,7 @@ from torch import Tensor
 
 from assay.program.isa import Program
 from assay.program.lowering import lower_step
+from assay.program.lowering.recordless import NO_RECORD, lowered
 from assay.program.lowering.tracing import trace_step
 from assay.protocol.errors import Stop
 from assay.protocol.loops import own_link
@@ -29,7 +30,7 @@ from assay.training.grpo import Addition, Shape, advantages, answers_known, clip
 from assay.training.job import JobArtifacts
 from assay.training.optimisers import Named, Optimiser
 from assay.training.ordered import ordered, own_counter
-from assay.training.policy import NO_RECORD, Policy
+from assay.training.policy import Policy
 from assay.training.results import REWARD
 from assay.training.rounds import Round
 
@@ -137,7 +138,7 @@ def learner_program(policy: Policy, play: Play, shards: int) -> Program:
         return [*made[:count], rewards.sum() / there, *made[count:], loss, *sent, *present]
 
     start = _learner_start(policy, play, shards, list(policy.params.values()))
-    return lower_step(trace_step(step, start, NO_RECORD), params=count + 1)
+    return lowered(step, start, count + 1)
 
 
 def grpo_job(policy: Policy, play: Play, theta: list[Tensor], *, shards: int, seed: int = 0) -> JobArtifacts:

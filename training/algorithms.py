@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from assay.program.isa import Program
-from assay.program.lowering import lower_step
-from assay.program.lowering.tracing import trace_step
+from assay.program.lowering.recordless import lowered
 from assay.training.codings import E3M0, Bins, Coding, Largest, Whole
 
 Tensors = Sequence[Tensor]
@@ -257,7 +256,6 @@ def programs(algorithm: Algorithm, shapes: Sequence[tuple[int, ...]], shards: in
     wires = tuple(tuple(torch.zeros_like(t) for t in algorithm.coding.encode(z)) for z in zeros)
     count, widths = len(shapes), [len(wire) for wire in wires]
     fed = algorithm.feedback is not None
-    record = torch.zeros((1, 1), dtype=torch.uint8)
 
     def compress(state: list[Tensor], batch: Tensor) -> list[Tensor]:
         base, theta, residuals, *_ = split(state, [count, count, count if fed else 0, sum(widths)])
@@ -285,7 +283,7 @@ def programs(algorithm: Algorithm, shapes: Sequence[tuple[int, ...]], shards: in
     there = [torch.zeros((), dtype=torch.bool) for _ in range(shards)]
     beyond = [*zeros, *(z for z in zeros for _ in range(algorithm.rule.slots)), *(flat * shards), *there]
     return Programs(
-        lower_step(trace_step(compress, inner, record), params=count),
-        lower_step(trace_step(outer, beyond, record), params=count),
+        lowered(compress, inner, count),
+        lowered(outer, beyond, count),
         wires,
     )

@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from assay.program.isa import Program
-from assay.program.lowering import lower_step
-from assay.program.lowering.tracing import trace_step
+from assay.program.lowering.recordless import lowered
 from assay.program.placed import layout, placed
 from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
@@ -97,11 +96,7 @@ def eager_programs(algorithm: Algorithm, shapes: Sequence[tuple[int, ...]], shar
         [*zeros, *common, *(zeros if fed else []), *zeros, *flat],
         [*common, *(flat * shards), *([here] * shards)],
     )
-    record = torch.zeros((1, 1), dtype=torch.uint8)
-    traced = [
-        lower_step(trace_step(step, state, record), params=count)
-        for step, state in zip((rejoin, send, outer), states, strict=True)
-    ]
+    traced = [lowered(step, state, count) for step, state in zip((rejoin, send, outer), states, strict=True)]
     return EagerPrograms(traced[0], traced[1], traced[2], wires)
 
 

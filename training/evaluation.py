@@ -20,8 +20,9 @@ from torch.func import functional_call
 
 from assay.program.execute import Records
 from assay.program.isa import DType, Program
-from assay.program.lowering import Choose, Lowered, lower, lower_step
+from assay.program.lowering import Choose, Lowered, lower
 from assay.program.lowering.graph import DTYPES
+from assay.program.lowering.recordless import lowered
 from assay.program.lowering.tracing import StepFunction, trace_step
 from assay.protocol.errors import Stop
 from assay.protocol.loops import own_link
@@ -80,7 +81,7 @@ def _outer(shards: int) -> Program:
 
     state = [torch.zeros(()) for _ in range(3 + 2 * shards)]
     state += [torch.zeros((), dtype=torch.bool) for _ in range(shards)]
-    return lower_step(trace_step(step, state, torch.zeros((1, 1), dtype=torch.uint8)), params=1)
+    return lowered(step, state, 1)
 
 
 def evaluation_job(

@@ -20,7 +20,8 @@ from torch.func import functional_call
 
 from assay.program.execute import Records
 from assay.program.isa import DType, Program
-from assay.program.lowering import Choose, Lowered, lower, lower_step
+from assay.program.lowering import Choose, Lowered, lower
+from assay.program.lowering.recordless import lowered
 from assay.program.lowering.tracing import trace_step
 from assay.protocol.errors import Stop
 from assay.protocol.loops import own_link
@@ -142,7 +143,7 @@ def _outer(rounds: int, shards: int, batch: int, length: int) -> Program:
         return [whole.reshape(result.shape), round_ + 1, *rest]
 
     state = _outer_start(rounds, shards, batch, length)
-    return lower_step(trace_step(step, state, torch.zeros((1, 1), dtype=torch.uint8)), params=1)
+    return lowered(step, state, 1)
 
 
 def _outer_start(rounds: int, shards: int, batch: int, length: int) -> list[Tensor]:

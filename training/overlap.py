@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from assay.program.isa import Program
-from assay.program.lowering import lower_step
-from assay.program.lowering.tracing import trace_step
+from assay.program.lowering.recordless import lowered
 from assay.training.algorithms import Algorithm, Nesterov, Rule
 from assay.training.codings import E3M0
 
@@ -74,7 +73,6 @@ def eager_program(eager: Eager, shapes: Sequence[tuple[int, ...]], workers: int)
     """[θ (P), state, late (P), before (P), own (P)] → θ and state renewed, the others as they were."""
     zeros = [torch.zeros(shape) for shape in shapes]
     count, slots = len(shapes), eager.rule.slots
-    record = torch.zeros((1, 1), dtype=torch.uint8)
 
     def step(state: list[Tensor], batch: Tensor) -> list[Tensor]:
         theta, held, rest = state[:count], state[count : count * (1 + slots)], state[count * (1 + slots) :]
@@ -88,7 +86,7 @@ def eager_program(eager: Eager, shapes: Sequence[tuple[int, ...]], workers: int)
         return [*after, *kept, *late, *before, *own]
 
     start = [*zeros, *(z for z in zeros for _ in range(slots)), *zeros, *zeros, *zeros]
-    return lower_step(trace_step(step, start, record), params=count)
+    return lowered(step, start, count)
 
 
 def mixing_program(streaming: Streaming, shapes: Sequence[tuple[int, ...]]) -> Program:
@@ -100,5 +98,4 @@ def mixing_program(streaming: Streaming, shapes: Sequence[tuple[int, ...]]) -> P
         theta, local = state[:count], state[count:]
         return [*theta, *(streaming.mixed(t, p) for t, p in zip(theta, local, strict=True))]
 
-    record = torch.zeros((1, 1), dtype=torch.uint8)
-    return lower_step(trace_step(step, [*zeros, *zeros], record), params=count)
+    return lowered(step, [*zeros, *zeros], count)

@@ -17,11 +17,11 @@ from torch.func import functional_call
 from assay.program.execute import Executor, StepContext
 from assay.program.isa import Program
 from assay.program.lowering import lower_step
+from assay.program.lowering.recordless import NO_RECORD
 from assay.program.lowering.tracing import trace_step
 from assay.training.grpo import Addition, Decoder, Shape, answers_known
 from assay.training.optimisers import Named, Optimiser
 
-NO_RECORD = torch.zeros((1, 1), dtype=torch.uint8)
 """The batch of a step that reads none."""
 
 

@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from assay.program.isa import Program
-from assay.program.lowering import lower_step
-from assay.program.lowering.tracing import trace_step
+from assay.program.lowering.recordless import lowered
 from assay.program.placed import layout, placed
 from assay.protocol.errors import Stop
 from assay.protocol.loops import own_link
@@ -119,7 +118,7 @@ def stream_programs(streaming: Streaming, shapes: Sequence[tuple[int, ...]], sha
         return [*after, *rest, done + 1, *(t for wire in sent for t in wire), *present]
 
     flat, done = [t for wire in wires for t in wire], torch.zeros((), dtype=torch.int32)
-    here, record = torch.zeros((), dtype=torch.bool), torch.zeros((1, 1), dtype=torch.uint8)
+    here = torch.zeros((), dtype=torch.bool)
     rule = [z for z in zeros for _ in range(kept)]
     states = (
         [*zeros, *zeros, here, done],
@@ -127,8 +126,7 @@ def stream_programs(streaming: Streaming, shapes: Sequence[tuple[int, ...]], sha
         [*zeros, *rule, done, *(flat * shards), *([here] * shards)],
     )
     traced = [
-        lower_step(trace_step(step, state, record), params=count)
-        for step, state in zip((merge, compress, outer), states, strict=True)
+        lowered(step, state, count) for step, state in zip((merge, compress, outer), states, strict=True)
     ]
     return StreamPrograms(traced[0], traced[1], traced[2], wires)
 

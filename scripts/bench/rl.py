@@ -32,11 +32,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from assay.numerics.encoding import to_bytes
 from assay.program.execute import StepContext
 from assay.program.isa import Program
-from assay.program.lowering import lower_step
-from assay.program.lowering.tracing import trace_step
+from assay.program.lowering.recordless import lowered
 from assay.training.grpo import Addition, Shape, advantages, answers_known, clipped_loss, decoded
 from assay.training.optimisers import AdamW, Named
-from assay.training.policy import NO_RECORD, Policy
+from assay.training.policy import Policy
 from scripts.bench.cluster import ready_for
 from scripts.bench.report import ROOT, add_options, refuse_partial, report, table
 
@@ -146,8 +145,8 @@ class Game:
         taught = [*self.policy.start(s.learn), *(self._empty() * s.actors), zero, zero]
         return Programs(
             self.policy.warm_program(s.warm, s.warm_rows),
-            lower_step(trace_step(decode, played, NO_RECORD), params=count),
-            lower_step(trace_step(learn, taught, NO_RECORD), params=count),
+            lowered(decode, played, count),
+            lowered(learn, taught, count),
         )
 
     def _context(self, step: int) -> StepContext:

@@ -1,0 +1,21 @@
+"""The program of a step that reads no records: what shards compress, outer steps, rollouts, learners."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from assay.program.isa import Program
+from assay.program.lowering.graph import lower_step
+from assay.program.lowering.tracing import StepFunction, trace_step
+
+NO_RECORD = torch.zeros((1, 1), dtype=torch.uint8)
+"""The batch that such a step is given, u8 [1, 1], and does not look at."""
+
+
+def lowered(step: StepFunction, state: Sequence[Tensor], params: int) -> Program:
+    """The program of `step` from a state of these shapes and dtypes, the first `params` slots of which are
+    parameters. Raises UnsupportedOperation."""
+    return lower_step(trace_step(step, state, NO_RECORD), params=params)
