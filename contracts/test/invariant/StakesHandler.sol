@@ -2,6 +2,7 @@
 pragma solidity ^0.8.30;
 
 import {Role} from "../../src/interfaces/Types.sol";
+import {consentDigest} from "../market/Bound.sol";
 import {Market} from "../market/Market.sol";
 
 /// @notice Stakes, unbonds, locks and slashes at random, binds operators, and keeps its own books. No call that the rules
@@ -14,9 +15,6 @@ contract StakesHandler is Market {
         uint256 amount;
         bool done;
     }
-
-    bytes32 private constant CONSENT =
-        keccak256("Consent(address owner,address operator,uint256 nonce,uint256 expiry)");
 
     address[3] internal accounts;
     Asked[] internal asked;
@@ -145,20 +143,8 @@ contract StakesHandler is Market {
     }
 
     function _consent(address owner, uint256 nonce, uint256 until) private view returns (bytes memory) {
-        bytes32 domain = keccak256(
-            abi.encode(
-                keccak256(
-                    "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
-                ),
-                keccak256("Assay Keys"),
-                keccak256("1"),
-                block.chainid,
-                address(keys)
-            )
-        );
-        bytes32 content = keccak256(abi.encode(CONSENT, owner, operator, nonce, until));
-        (uint8 v, bytes32 r, bytes32 s) =
-            vm.sign(secret, keccak256(abi.encodePacked(hex"1901", domain, content)));
+        bytes32 digest = consentDigest(address(keys), block.chainid, owner, operator, nonce, until);
+        (uint8 v, bytes32 r, bytes32 s) = vm.sign(secret, digest);
         return abi.encodePacked(r, s, v);
     }
 

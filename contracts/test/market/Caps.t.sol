@@ -312,18 +312,23 @@ contract CapsTest is RealCourt, Bound {
         tasks.takeShard(jobId, 0);
     }
 
+    /// @dev The operator has the tokens for a job of its own, and may put none of them into it.
+    function refusedPost() private returns (Terms memory t, uint256 budget) {
+        fund(operator, 1000 ether);
+        t = aTerms();
+        t.client = operator;
+        agree(t);
+        budget = jobs.worstCase(t);
+        vm.expectRevert(abi.encodeWithSelector(IVault.BeyondAllowance.selector, operator, budget, 0));
+        vm.prank(operator);
+        jobs.post(t, budget);
+    }
+
     function test_R6_anAllowanceIsItsOwnersAndNoFormerOnes() external {
         fund(owner, STAKE);
         operator = boundLate();
         assertEq(vault.allowance(operator), 0);
-        fund(operator, 1000 ether);
-        Terms memory t = aTerms();
-        t.client = operator;
-        agree(t);
-        uint256 budget = jobs.worstCase(t);
-        vm.expectRevert(abi.encodeWithSelector(IVault.BeyondAllowance.selector, operator, budget, 0));
-        vm.prank(operator);
-        jobs.post(t, budget);
+        refusedPost();
     }
 
     // The free balance
@@ -356,14 +361,7 @@ contract CapsTest is RealCourt, Bound {
     }
 
     function test_R6_aBoundOperatorPostsNoJobBeyondItsAllowance() external {
-        fund(operator, 1000 ether);
-        Terms memory t = aTerms();
-        t.client = operator;
-        agree(t);
-        uint256 budget = jobs.worstCase(t);
-        vm.expectRevert(abi.encodeWithSelector(IVault.BeyondAllowance.selector, operator, budget, 0));
-        vm.prank(operator);
-        jobs.post(t, budget);
+        (Terms memory t, uint256 budget) = refusedPost();
         bytes32 other = postJob(aTerms());
         vm.expectRevert(abi.encodeWithSelector(IVault.BeyondAllowance.selector, operator, 1, 0));
         vm.prank(operator);

@@ -5,6 +5,7 @@ import {IKeys} from "../../src/interfaces/IKeys.sol";
 import {IStakes} from "../../src/interfaces/IStakes.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
 import {Role} from "../../src/interfaces/Types.sol";
+import {consentDigest} from "./Bound.sol";
 import {Market} from "./Market.sol";
 
 /// @dev An account whose consent is its own code's (ERC-1271).
@@ -22,8 +23,6 @@ contract Signer {
 
 /// @notice Owners and operators (docs/protocol.md 7.1).
 contract KeysTest is Market {
-    bytes32 private constant CONSENT =
-        keccak256("Consent(address owner,address operator,uint256 nonce,uint256 expiry)");
     uint256 private constant DAY = 1 days;
 
     address private owner = makeAddr("owner");
@@ -36,29 +35,6 @@ contract KeysTest is Market {
         fund(owner, 1000 ether);
     }
 
-    function digestOf(
-        address keys_,
-        uint256 chain,
-        address owner_,
-        address operator_,
-        uint256 nonce,
-        uint256 until
-    ) private pure returns (bytes32) {
-        bytes32 domain = keccak256(
-            abi.encode(
-                keccak256(
-                    "EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
-                ),
-                keccak256("Assay Keys"),
-                keccak256("1"),
-                chain,
-                keys_
-            )
-        );
-        bytes32 content = keccak256(abi.encode(CONSENT, owner_, operator_, nonce, until));
-        return keccak256(abi.encodePacked(hex"1901", domain, content));
-    }
-
     function signed(bytes32 digest) private view returns (bytes memory) {
         (uint8 v, bytes32 r, bytes32 s) = vm.sign(secret, digest);
         return abi.encodePacked(r, s, v);
@@ -69,7 +45,7 @@ contract KeysTest is Market {
     }
 
     function consentTo(address owner_, uint256 nonce) private view returns (bytes memory) {
-        return signed(digestOf(address(keys), block.chainid, owner_, operator, nonce, expiry()));
+        return signed(consentDigest(address(keys), block.chainid, owner_, operator, nonce, expiry()));
     }
 
     function bindOperator() private {
@@ -155,7 +131,7 @@ contract KeysTest is Market {
     function test_Invariant19_aConsentIsGoodOnce() external {
         bytes memory consent = consentTo(owner, 0);
         uint256 until = vm.getBlockTimestamp() + UNBIND_DELAY + DAY;
-        consent = signed(digestOf(address(keys), block.chainid, owner, operator, 0, until));
+        consent = signed(consentDigest(address(keys), block.chainid, owner, operator, 0, until));
         vm.startPrank(owner);
         keys.bind(operator, until, consent);
         keys.unbind(operator);
@@ -182,10 +158,22 @@ contract KeysTest is Market {
 
     function test_Invariant19_aConsentOfAnotherChainContractOwnerOrNonceIsRefused() external {
         bytes memory wrong = abi.encodeWithSelector(IKeys.WrongConsent.selector, operator);
-        refuse(owner, signed(digestOf(address(keys), block.chainid + 1, owner, operator, 0, expiry())), wrong);
-        refuse(owner, signed(digestOf(address(vault), block.chainid, owner, operator, 0, expiry())), wrong);
-        refuse(owner, signed(digestOf(address(keys), block.chainid, owner, operator, 1, expiry())), wrong);
-        refuse(owner, signed(digestOf(address(keys), block.chainid, owner, operator, 0, expiry() + 1)), wrong);
+        refuse(
+            owner,
+            signed(consentDigest(address(keys), block.chainid + 1, owner, operator, 0, expiry())),
+            wrong
+        );
+        refuse(
+            owner, signed(consentDigest(address(vault), block.chainid, owner, operator, 0, expiry())), wrong
+        );
+        refuse(
+            owner, signed(consentDigest(address(keys), block.chainid, owner, operator, 1, expiry())), wrong
+        );
+        refuse(
+            owner,
+            signed(consentDigest(address(keys), block.chainid, owner, operator, 0, expiry() + 1)),
+            wrong
+        );
         refuse(stranger, consentTo(owner, 0), wrong);
         refuse(owner, "", wrong);
         bindOperator();
@@ -251,7 +239,7 @@ contract KeysTest is Market {
     function test_anAccountWithCodeConsentsByItsCode() external {
         uint256 until = expiry();
         address predicted = vm.computeCreateAddress(address(this), vm.getNonce(address(this)));
-        Signer signer = new Signer(digestOf(address(keys), block.chainid, owner, predicted, 0, until));
+        Signer signer = new Signer(consentDigest(address(keys), block.chainid, owner, predicted, 0, until));
         assertEq(address(signer), predicted);
         vm.prank(owner);
         keys.bind(address(signer), until, "");
