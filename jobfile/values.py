@@ -5,6 +5,7 @@ Contract: every key of a section is required, unknown ones are refused.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -13,26 +14,22 @@ from assay.app.units import parse_amount, parse_duration
 from assay.protocol.errors import AssayError
 
 
-def _amount(value: object) -> int:
-    if not isinstance(value, str):
-        raise ValueError("write an amount with its unit, such as '5tok'")
-    try:
-        return parse_amount(value)
-    except AssayError as error:
-        raise ValueError(error.message) from error
+def _parsed(parse: Callable[[str], int], what: str) -> BeforeValidator:
+    """Reads a text with its unit, as `parse` does."""
+
+    def read(value: object) -> int:
+        if not isinstance(value, str):
+            raise ValueError(f"write {what}")
+        try:
+            return parse(value)
+        except AssayError as error:
+            raise ValueError(error.message) from error
+
+    return BeforeValidator(read)
 
 
-def _duration(value: object) -> int:
-    if not isinstance(value, str):
-        raise ValueError("write a duration with its unit, such as '60s'")
-    try:
-        return parse_duration(value)
-    except AssayError as error:
-        raise ValueError(error.message) from error
-
-
-Amount = Annotated[int, BeforeValidator(_amount)]
-Duration = Annotated[int, BeforeValidator(_duration)]
+Amount = Annotated[int, _parsed(parse_amount, "an amount with its unit, such as '5tok'")]
+Duration = Annotated[int, _parsed(parse_duration, "a duration with its unit, such as '60s'")]
 Count = Annotated[int, Field(ge=1, le=(1 << 31) - 1)]
 Size = Annotated[int, Field(ge=0, le=(1 << 63) - 1)]
 Whole = Annotated[int, Field(ge=0, le=(1 << 31) - 1)]
