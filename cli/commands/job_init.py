@@ -78,12 +78,7 @@ def init(
         init_published(app, file, published, model, data, times)
         return
     file.write_text(template(model, source=data, rounds=rounds, times=times, optimiser=optimiser))
-    app.output.result(
-        "job-init",
-        {"file": str(file)},
-        f"wrote {file}, a toy that shows the market at work (its first lines say what to raise);"
-        f" check it with `{app.command(f'job validate {file}')}`",
-    )
+    _wrote(app, file, "a toy that shows the market at work (its first lines say what to raise)")
 
 
 def init_published(app: App, file: Path, name: str, model: str, data: str, times: dict[str, str]) -> None:
@@ -98,12 +93,7 @@ def init_published(app: App, file: Path, name: str, model: str, data: str, times
             code="bad-preset",
         )
     file.write_text(text)
-    app.output.result(
-        "job-init",
-        {"file": str(file)},
-        f"wrote {file}, {name} as it was published (its first lines say what differs); check it with"
-        f" `{app.command(f'job validate {file}')}`",
-    )
+    _wrote(app, file, f"{name} as it was published (its first lines say what differs)")
 
 
 def init_own(
