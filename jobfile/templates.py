@@ -301,7 +301,7 @@ def template(name: str, *, source: str, rounds: int, times: dict[str, str], opti
     """
     if name not in _HEADS:
         raise BadJobFile(
-            f"there is no template {name!r}", hint=f"choose one of {', '.join(_HEADS)}, eval, infer"
+            f"there is no template {name!r}", hint=f"choose one of {', '.join(_HEADS)}, eval, infer, grpo"
         )
     head, batch, usual = _HEADS[name]
     sections = optimiser_section(optimiser or usual) + precision_section("single")

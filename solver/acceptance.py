@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from assay.protocol.params import MAX_CALLS
 from assay.protocol.types import Seconds, Terms, Wei
+from assay.protocol.words import show_amount
 
 _DAY = 86_400
 _TOKEN = 10**18
@@ -38,7 +39,7 @@ class TermsLimits:
     most_unsettled: int
     """Rounds that may be trained before the first of them is paid."""
     most_unpaid: int
-    """Work of a round's outer claim that its fee does not pay for, in rounds' tasks: of so many as much."""
+    """Work of an outer claim that its fee does not pay for, at most: the tasks of so many rounds."""
     block: Seconds
     """Between the chain's blocks, at most; a seed is waited for so many of them."""
 
@@ -93,8 +94,9 @@ def unpaid_outer(terms: Terms, price: Wei, share: Fraction, limits: TermsLimits)
     if share * price - terms.outer_fee <= limits.most_unpaid * terms.shards * price:
         return ""
     return (
-        f"an outer claim has {float(share):.3g} times a task's operations, of which its fee of"
-        f" {terms.outer_fee} leaves more than {limits.most_unpaid} rounds' tasks' unpaid, at {price} a task"
+        f"an outer claim has {float(share):.3g} times a task's operations; at {show_amount(price)} a task its"
+        f" fee of {show_amount(terms.outer_fee)} leaves more of them unpaid than {limits.most_unpaid} rounds'"
+        " tasks have"
     )
 
 

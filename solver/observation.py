@@ -52,7 +52,6 @@ class JobObservation:
     demands: tuple[DemandView, ...] = ()
     room: Wei | None = None
     """What may still be locked for the job's client: unlocked stake, within the owner's caps; None: all."""
-
     outer_share: Fraction = Fraction(0)
     """Operations of an outer claim over those of a task, of a job that is examined."""
 

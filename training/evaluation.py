@@ -109,10 +109,10 @@ def evaluation_job(
     stored = [(x.to(torch.int32) if x.dtype == torch.int64 else x).clone() for x in state]
     records = Records(dataset.records, dataset.layout.record_size)
 
-    def lowered(choose: Choose) -> Lowered:
+    def lowered_with(choose: Choose) -> Lowered:
         return lower(graph, params=1, seed=seed, choose=choose)
 
-    made, products = chosen(lowered, precisions or Precisions(), stored, records)
+    made, products = chosen(lowered_with, precisions or Precisions(), stored, records)
     program, places = ordered(made.program, _own_records(batch, shards))
     first = 2 + len(weights)  # the sum's slot
     links = (

@@ -186,10 +186,10 @@ def inference_job(
     example = torch.zeros((batch, records.record_size), dtype=torch.uint8)
     graph = trace_step(_step(net, list(held), asked), state, example)
 
-    def lowered(choose: Choose) -> Lowered:
+    def lowered_with(choose: Choose) -> Lowered:
         return lower(graph, params=1, seed=seed, choose=choose)
 
-    made, products = chosen(lowered, precisions or Precisions(), state, records)
+    made, products = chosen(lowered_with, precisions or Precisions(), state, records)
     counted = 1 + len(held)  # the round's slot
     program, places = ordered(made.program, _own_prompts(counted, batch, shards), own_counter(shards))
     links = (

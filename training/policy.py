@@ -22,8 +22,6 @@ from assay.program.lowering.tracing import trace_step
 from assay.training.grpo import Addition, Decoder, Shape, answers_known
 from assay.training.optimisers import Named, Optimiser
 
-"""The batch of a step that reads none."""
-
 
 class _Calling(nn.Module):
     """A function of a net as a module, for `functional_call`."""

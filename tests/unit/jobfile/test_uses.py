@@ -16,7 +16,7 @@ from assay.jobfile.estimate import counted
 from assay.jobfile.read import BadJobFile, JobFile, parse_job_file, read_job_file
 from assay.jobfile.templates import LOCAL, PUBLIC
 from assay.jobfile.use_templates import evaluation_template, grpo_template, inference_template, passes
-from assay.jobfile.uses import misplaced
+from assay.jobfile.uses import EVALUATE, GRPO, INFER, misplaced
 from assay.jobfile.weights import weights_of
 from assay.protocol.errors import Stop
 from assay.storage.cid import Cid
@@ -24,6 +24,7 @@ from assay.training import datasets, models
 from assay.training.evaluate import with_parameters
 from assay.training.grpo import Addition, Shape
 from assay.training.policy import Policy
+from assay.training.round_names import OTHER_USES
 
 SHAPE = models.GptConfig(n_layer=1, n_head=1, d_model=8, context=12)
 DESCRIPTION = models.describe(SHAPE)
@@ -220,3 +221,8 @@ def test_a_model_that_no_template_makes_is_refused() -> None:
     with pytest.raises(BadJobFile, match="no GPT"):
         inference_template(mlp, "w", "p", 1, 1, 1, 0.0, LOCAL)
     assert 'source = "digits"' in evaluation_template(mlp, "w", "stdlib", 9, 1, 1, LOCAL)
+
+
+def test_uses_have_the_names_that_rounds_know_them_by() -> None:
+    """The job file is read without PyTorch, so it has them for itself."""
+    assert {EVALUATE, INFER, GRPO} == OTHER_USES
