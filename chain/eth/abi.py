@@ -1,16 +1,15 @@
 """ABI encoding with names: structs go in and come out as dictionaries.
 
-Contract: `encode_call` refuses missing and surplus fields; `decode_*` and `LogDecoder` return ints, bools,
-strings, checksummed addresses, bytes, lists, and dictionaries for named tuples. Malformed bytes raise
-`MalformedData`, never a guess.
-Source: the Solidity ABI specification; encoding itself is eth-abi, and so is decoding but for the logs that
-``canonical`` reads.
+Contract: `encode_call` refuses missing and surplus fields; `decode_*` return ints, bools, strings,
+checksummed addresses, bytes, lists, and dictionaries for named tuples. Malformed bytes raise `MalformedData`,
+never a guess.
+Source: the Solidity ABI specification; encoding itself is eth-abi.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 from eth_abi.abi import decode, encode
@@ -22,7 +21,6 @@ from eth_utils.abi import (
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
-from assay.chain.eth.canonical import NotCanonical, reader
 from assay.protocol.errors import Stop
 
 Abi = Sequence[Mapping[str, Any]]
@@ -147,56 +145,21 @@ def decode_result(function: Entry, data: bytes) -> Any:
     return dict(zip(names, values, strict=True)) if all(names) else values
 
 
-class LogDecoder:
-    """Reads the logs of one event of an ABI; made once, since making it takes longer than reading many."""
-
-    def __init__(self, event: Entry) -> None:
-        self.name: str = event["name"]
-        self._names = tuple(p["name"] for p in event["inputs"])
-        self._indexed = [(p["name"], _Parameters([_in_topic(p)])) for p in event["inputs"] if p["indexed"]]
-        plain = [p for p in event["inputs"] if not p["indexed"]]
-        self._plain = tuple(p["name"] for p in plain), _Parameters(plain)
-
-    def decode(self, topics: Sequence[bytes], data: bytes) -> dict[str, Any]:
-        """The event's arguments by name; an indexed dynamic argument comes back as its 32-byte hash. Raises
-        MalformedData.
-        """
-        if len(topics) != len(self._indexed) + 1:
-            raise MalformedData(
-                f"event {self.name} has {len(self._indexed)} indexed arguments, the log {len(topics) - 1}"
-            )
-        names, parameters = self._plain
-        values = dict(zip(names, parameters.decode(data), strict=True))
-        for (name, parameter), word in zip(self._indexed, topics[1:], strict=True):
-            values[name] = parameter.decode(word)[0]
-        return {name: values[name] for name in self._names}
-
-
-class _Parameters:
-    """A list of parameters, with what reads them."""
-
-    def __init__(self, params: Sequence[Mapping[str, Any]]) -> None:
-        self._params = params
-        try:
-            self._read: Callable[[bytes], list[Any]] = reader(params)
-        except NotCanonical:  # a type that contracts of this market do not have
-            self._read = partial(decode_arguments, params)
-
-    def decode(self, data: bytes) -> list[Any]:
-        """Their values. Raises MalformedData."""
-        try:
-            return self._read(data)
-        except NotCanonical:
-            return decode_arguments(self._params, data)
-
-
-def _in_topic(param: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the topic of an indexed argument holds: of one that takes more than a word, its hash."""
-    kind = param["type"]
-    hashed = kind in ("string", "bytes", "tuple") or kind.endswith("]")
-    return {"name": param["name"], "type": "bytes32"} if hashed else param
-
-
 def decode_log(event: Entry, topics: Sequence[bytes], data: bytes) -> dict[str, Any]:
-    """What `LogDecoder` makes of one log. Raises MalformedData."""
-    return LogDecoder(event).decode(topics, data)
+    """An event's arguments by name; an indexed dynamic argument comes back as its 32-byte hash. Raises
+    MalformedData.
+    """
+    indexed = [p for p in event["inputs"] if p["indexed"]]
+    plain = [p for p in event["inputs"] if not p["indexed"]]
+    if len(topics) != len(indexed) + 1:
+        raise MalformedData(
+            f"event {event['name']} has {len(indexed)} indexed arguments, the log {len(topics) - 1}"
+        )
+    values: dict[str, Any] = {}
+    for param, word in zip(indexed, topics[1:], strict=True):
+        dynamic = (
+            param["type"] in ("string", "bytes") or param["type"].endswith("]") or param["type"] == "tuple"
+        )
+        values[param["name"]] = word if dynamic else decode_arguments([param], word)[0]
+    values.update(zip((p["name"] for p in plain), decode_arguments(plain, data), strict=True))
+    return {p["name"]: values[p["name"]] for p in event["inputs"]}

@@ -24,7 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from assay.chain.eth.abi import Abi, LogDecoder, MalformedData, checksummed, topic
+from assay.chain.eth.abi import Abi, MalformedData, checksummed, decode_log, topic
 from assay.chain.eth.journal import WrongChain
 from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, identity, quantity
 from assay.disk.database import DamagedDatabase, Database
@@ -95,7 +95,7 @@ class EventFollower:
         """Hash of the latest block at the last poll that read all it could."""
         self._names = {checksummed(address): name for name, (address, _) in contracts.items()}
         self._events = {
-            (checksummed(address), topic(entry)): LogDecoder(entry)
+            (checksummed(address), topic(entry)): entry
             for address, abi in contracts.values()
             for entry in abi
             if entry.get("type") == "event"
@@ -183,7 +183,7 @@ class EventFollower:
         heeds = cache(heeded)
         for _, _, row in self._db.rows("logs", "ORDER BY block, position"):
             log = bounded_json.loads(row)
-            if heeds(self._contract(log), self._known_entry(log).name):
+            if heeds(self._contract(log), self._known_entry(log)["name"]):
                 yield self._decode(log)
 
     def at(self, places: Iterable[tuple[int, int]]) -> Iterator[Event]:
@@ -289,15 +289,15 @@ class EventFollower:
             self._db.execute("DELETE FROM logs")
             self._db.execute("DELETE FROM blocks")
 
-    def _entry(self, log: dict[str, Any]) -> LogDecoder | None:
-        """What reads a log, or None for logs of other kinds (contracts may have events of
+    def _entry(self, log: dict[str, Any]) -> Mapping[str, Any] | None:
+        """The ABI's event for a log, or None for logs of other kinds (contracts may have events of
         libraries).
         """
         if not log["topics"]:
             return None
         return self._events.get((checksummed(log["address"]), bytes.fromhex(log["topics"][0][2:])))
 
-    def _known_entry(self, log: dict[str, Any]) -> LogDecoder:
+    def _known_entry(self, log: dict[str, Any]) -> Mapping[str, Any]:
         entry = self._entry(log)
         assert entry is not None  # only logs with an entry are kept
         return entry
@@ -309,9 +309,9 @@ class EventFollower:
         entry = self._known_entry(log)
         topics = [bytes.fromhex(word[2:]) for word in log["topics"]]
         return Event(
-            entry.name,
+            entry["name"],
             self._contract(log),
-            entry.decode(topics, bytes.fromhex(log["data"][2:])),
+            decode_log(entry, topics, bytes.fromhex(log["data"][2:])),
             quantity(log["blockNumber"], "the log's block"),
             log["blockHash"],
             quantity(log["logIndex"], "the log's index"),
