@@ -290,8 +290,7 @@ class Sender:
         receipt = self._receipt(intent)  # it may have been mined between the two questions
         if receipt is not None:
             return self._settle(receipt)
-        final = max(final_block(self.rpc, self.policy), 0)
-        if self._nonce(hex(final)) <= (intent.nonce or 0):
+        if not self._overtaken_for_good(intent.nonce or 0):
             return intent
         # A node that does not know a receipt may be behind, or lie: its block has to show who has the nonce.
         found = taker(self.rpc, self.address, intent.nonce or 0)
@@ -310,6 +309,16 @@ class Sender:
         intent = self._sign_first(intent)
         self._broadcast(intent)
         return intent
+
+    def _overtaken_for_good(self, nonce: int) -> bool:
+        """Whether the nonce was used in the last block that is taken for settled. A node that no longer, or
+        not yet, has the state of that block cannot tell."""
+        final = max(final_block(self.rpc, self.policy), 0)
+        try:
+            return self._nonce(hex(final)) > nonce
+        except RpcFailed as failure:
+            log.info("block %d: %s", final, failure.text)
+            return False
 
     def _broadcast(self, intent: Intent) -> None:
         """Hand the latest signed transaction to the node; harmless if it is already there."""

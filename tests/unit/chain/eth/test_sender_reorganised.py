@@ -278,6 +278,22 @@ def test_who_waits_for_effects_without_a_block_is_told(tmp_path: Path) -> None:
     assert mined(node) == []
 
 
+def test_a_node_without_the_settled_state_is_waited_for(tmp_path: Path) -> None:
+    """As Anvil, started from its state file: it has the states of the blocks since then only."""
+    node = HalfWritten()
+    mine(node, 20)
+    sender = start(node, tmp_path)
+    sender.submit("k", CALL)
+    node.forget_block()
+    node.first_state = len(node.blocks)
+    time = Time(on_sleep=node.mine)
+    again = start(node, tmp_path, time)
+    assert [intent.key for intent in again.resume()] == ["k"], "nothing is believed yet, nothing is lost"
+    with pytest.raises(NonceTaken, match="no transaction that used it"):
+        again.wait("k")
+    assert time.now > 0 and mined(node) == []
+
+
 def test_what_is_mined_without_a_receipt_is_not_paid_better(tmp_path: Path) -> None:
     node = FakeNode()
     time = Time(on_sleep=node.mine)
