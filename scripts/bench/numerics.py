@@ -92,11 +92,7 @@ def forms(size: Size, cache: Path) -> tuple[dict[str, Step], dict[str, float]]:
     wanted = state_root(reference.step(made.genesis, context))
     if state_root(compiled.step(made.genesis, context)) != wanted or not compiled.ready:
         raise SystemExit("the compiled step differs from the reference; the timings would mean nothing")
-    native = job.step_function(models.build(size.config, 0), job.cross_entropy, rule, layout)
-    batch = next(
-        read_data(node, torch.device("cpu"), context) for node in made.inner.nodes if node.op is Op.DATA
-    )
-    state = [x.clone() for x in made.genesis]
+    native, state, batch = native_step(size, made, layout, rule)
     torch._dynamo.reset()  # of another size or number of threads nothing may be left
     fused = torch.compile(native)
     halved = torch.compile(_in_bf16(native))
@@ -115,6 +111,18 @@ def forms(size: Size, cache: Path) -> tuple[dict[str, Step], dict[str, float]]:
         "prepare_s": round(prepared, 2),
         "state_bytes": state_bytes,
     }
+
+
+def native_step(
+    size: Size, made: job.JobArtifacts, layout: datasets.Layout, rule: optimisers.Optimiser
+) -> tuple[Callable[..., object], list[torch.Tensor], torch.Tensor]:
+    """The template's step as PyTorch runs it, its first state, and the first step's batch."""
+    native = job.step_function(models.build(size.config, 0), job.cross_entropy, rule, layout)
+    context = StepContext(made.records, SEED, 0, 0)
+    batch = next(
+        read_data(node, torch.device("cpu"), context) for node in made.inner.nodes if node.op is Op.DATA
+    )
+    return native, [x.clone() for x in made.genesis], batch
 
 
 def _in_bf16(native: Callable[..., object]) -> Callable[..., object]:
