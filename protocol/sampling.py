@@ -36,8 +36,9 @@ def record_index(seed: bytes, shard: int, step: int, row: int, records: int) -> 
 
 
 def claim_seed(randomness: bytes, claim_id: ClaimId) -> bytes:
-    """Seed of a claim from its seed block's RANDAO value, or from the block's hash (rule 4.5)."""
-    return sha256(randomness + claim_id).digest()
+    """Seed of a claim from its seed block's RANDAO value, or from the block's hash (rule 4.5): 16 bytes of a
+    hash, and 16 zeros."""
+    return sha256(randomness + claim_id).digest()[:16] + bytes(16)
 
 
 def verifier_key(verifier: Address, seed: bytes) -> bytes:

@@ -6,23 +6,35 @@ nothing, and leaves its calls to be sent one by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from hashlib import sha256
+from typing import Any
+
+from eth_utils.crypto import keccak
 
 from assay.chain.eth.contract import Contract
 from assay.chain.eth.sender import Sender
-from assay.protocol.encoding import as_tuple
+from assay.protocol.encoding import as_tuple, encode
 from assay.protocol.errors import AssayError, Reverted
-from assay.protocol.ports import Together, Write
+from assay.protocol.params import ABSTAIN
+from assay.protocol.ports import Write
 
 BATCH_CALLS = 16
 """Most calls in one transaction: a few million gas."""
 
 
-def entry_point(method: Together) -> str:
-    """Tasks' name for a method of the port: the same words, written as Solidity does."""
-    first, *rest = method.split("_")
-    return first + "".join(map(str.capitalize, rest))
+def entry_point(write: Write) -> tuple[str, tuple[Any, ...]]:
+    """What Tasks calls a method of the port, the same words written as Solidity does, and its arguments: a
+    vote names its claim by the id, but for one that abstains."""
+    if write.method == "commit_vote" and write.arguments[1] == ABSTAIN:
+        return "abstain", write.arguments[:1]
+    first, *rest = write.method.split("_")
+    function = first + "".join(map(str.capitalize, rest))
+    if write.method in ("commit_vote", "reveal_vote"):
+        claim, *vote = write.arguments
+        return function, (keccak(encode(claim)), *vote)
+    return function, write.arguments
 
 
 def send_together(sender: Sender, tasks: Contract, writes: Sequence[Write]) -> dict[str, AssayError]:
@@ -40,9 +52,24 @@ def send_together(sender: Sender, tasks: Contract, writes: Sequence[Write]) -> d
     return unknown
 
 
+def _without_repeated_headers(batch: Sequence[Write]) -> Iterator[Write]:
+    """The same; a header that an earlier record of the batch brings is not brought again (rule 4.5)."""
+    brought: set[bytes] = set()
+    for write in batch:
+        if write.method != "record_seed":
+            yield write
+            continue
+        claim, header = write.arguments
+        yield replace(write, arguments=(claim, b"" if header in brought else header))
+        brought.add(header)
+
+
 def _send_batch(sender: Sender, tasks: Contract, batch: Sequence[Write]) -> AssayError | None:
     """None if it is settled whether the batch took effect: it did, or was refused and did nothing."""
-    calls = [tasks.call(entry_point(w.method), *(as_tuple(a) for a in w.arguments)).data for w in batch]
+    calls = [
+        tasks.call(function, *map(as_tuple, arguments)).data
+        for function, arguments in map(entry_point, _without_repeated_headers(batch))
+    ]
     members = [write.intent for write in batch]
     key = "batch/" + sha256("\n".join(members).encode()).hexdigest()
     call = tasks.call("multicall", calls, purpose=f"Tasks.multicall of {len(batch)}")

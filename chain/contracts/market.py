@@ -185,13 +185,13 @@ class ChainMarket(ChainView):
 
     def commit_vote(self, intent: str, claim: Claim, commitment: bytes) -> TxResult:
         """Commit to a vote."""
-        return self.do(intent, "Tasks", "commitVote", claim, commitment)
+        return self._write(Write(intent, "commit_vote", (claim, commitment)))
 
     def reveal_vote(
         self, intent: str, claim: Claim, valid: bool, traces: Sequence[bytes], salt: bytes
     ) -> TxResult:
         """Reveal a vote, with the leaves of its traces tree."""
-        return self.do(intent, "Tasks", "revealVote", claim, valid, traces, salt)
+        return self._write(Write(intent, "reveal_vote", (claim, valid, traces, salt)))
 
     def class_id(self, conditions: Conditions) -> bytes:
         """Id of a class of conditions (rule 3.4)."""
@@ -359,9 +359,13 @@ class ChainMarket(ChainView):
 
     def _outcome(self, write: Write) -> TxResult | AssayError:
         try:
-            return self.do(write.intent, "Tasks", entry_point(write.method), *write.arguments)
+            return self._write(write)
         except AssayError as error:
             return error
+
+    def _write(self, write: Write) -> TxResult:
+        function, arguments = entry_point(write)
+        return self.do(write.intent, "Tasks", function, *arguments)
 
     def _send(self, intent: str, contract: str, function: str, *arguments: Any) -> Receipt:
         call = self.contracts[contract].call(function, *(as_tuple(a) for a in arguments))

@@ -24,7 +24,7 @@ EACH = {
     "attest: reveal it": ("market", "attest_reveal"),
     "tally": ("market", "tally"),
     "settle a task with three votes": ("market", "settle_task"),
-    "settle eight with five votes each, in one transaction": ("batch", "settle_batch_8"),
+    "settle eight with two votes each, in one transaction": ("batch", "settle_batch_8"),
     "demand four leaves": ("availability", "demand_4"),
     "show them": ("availability", "supply_4"),
     "a game's move: split in 16": ("Court", "game_split"),

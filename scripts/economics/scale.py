@@ -134,8 +134,8 @@ def snapshot(name: str) -> dict[str, int]:
 
 
 def gas_of_a_task(seats: int, batched: bool) -> dict[str, float]:
-    """Gas of one of eight tasks by what it is for; settling is of five votes, whatever the seats."""
-    many, commit = snapshot("batch"), snapshot("market")["commit_task"]
+    """Gas of one of eight tasks by what it is for, with two seats or three."""
+    many, commit = snapshot({2: "batch", 3: "batch_3_seats"}[seats]), snapshot("market")["commit_task"]
 
     def one(call: str) -> float:
         return many[f"{call}_batch_{BATCH}"] / BATCH if batched else many[f"{call}_1"]

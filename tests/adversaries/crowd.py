@@ -255,13 +255,13 @@ class Crowd:
         votes = [(one, verifier) for one in made for verifier in one.drawn]
         self.do(
             [
-                self.call(v, "Tasks", "commitVote", one.claim, committed(one, v), about=one.claim_id)
+                self.call(v, "Tasks", "commitVote", one.claim_id, committed(one, v), about=one.claim_id)
                 for one, v in votes
             ]
         )
         self.do(
             [
-                self.call(v, "Tasks", "revealVote", one.claim, True, traces, SALT, about=one.claim_id)
+                self.call(v, "Tasks", "revealVote", one.claim_id, True, traces, SALT, about=one.claim_id)
                 for one, v in votes
             ]
         )

@@ -106,11 +106,14 @@ interface ITasks is IBatch {
     /// Changes nothing but a cursor, and has to be called again, for each 64 rewinds that left the claim standing.
     function void(Claim calldata claim) external;
     // drawn verifiers
-    /// @notice Commit a vote. The commitment 1 abstains: it costs nothing, and frees the stake at once.
-    function commitVote(Claim calldata claim, bytes32 commitment) external;
+    /// @notice Commit a vote. The claim's id is enough, here and in `revealVote`: what a vote asks of the job's terms is kept
+    /// with the claim from the draw on. The commitments 0 and 1 are none.
+    function commitVote(bytes32 claimId, bytes32 commitment) external;
+    /// @notice Give the seat up without a vote: it costs nothing, and frees the stake at once.
+    function abstain(Claim calldata claim) external;
     /// @notice Open a vote. `traces`: the leaves below the tracesRoot that was committed to, one for each sample; none, for a
     /// tracesRoot of zero, is enough for an invalid vote.
-    function revealVote(Claim calldata claim, bool valid, bytes32[] calldata traces, bytes32 salt) external;
+    function revealVote(bytes32 claimId, bool valid, bytes32[] calldata traces, bytes32 salt) external;
 
     function status(bytes32 claimId) external view returns (ClaimStatus memory);
     function votes(bytes32 claimId) external view returns (Vote[] memory);

@@ -15,7 +15,10 @@ abstract contract Attestations is Claims {
     /// @dev Blocks for which a seed has to come with its block's header: half of what the BLOCKHASH opcode reaches, so that
     /// a seed without one can be recorded on a chain that keeps no longer history.
     uint64 private constant SEED_PATIENCE = 128;
-    /// @dev The commitment of who cannot or does not want to vote.
+    /// @dev Where in transient storage the RANDAO values begin of blocks whose headers were brought in this transaction, each
+    /// at its block's number: eight claims of one block need one header.
+    uint256 private constant SHOWN = uint256(keccak256("assay/shown/1"));
+    /// @dev No vote's commitment: nodes write it for `abstain`.
     bytes32 private constant ABSTAIN = bytes32(uint256(1));
     /// @dev How often others are called to empty seats, and all seats that a claim can have.
     uint256 private constant MAX_CALLS = 3;
@@ -32,9 +35,15 @@ abstract contract Attestations is Claims {
             emit ITasks.Redrawn(claimId, st.seedBlock);
             return;
         }
-        bytes32 seed = sha256(abi.encodePacked(_randomness(st.seedBlock, blockHash, header), claimId));
-        seeds[claimId] = seed;
+        // Half of the hash: the other half of its slot is the seats'.
+        bytes32 seed =
+            bytes16(sha256(abi.encodePacked(_randomness(st.seedBlock, blockHash, header), claimId)));
+        draws[claimId] = uint256(seed);
         (st.phase, st.since) = (Phase.SEEDED, _now());
+        // Below 2^20, and at most 8 (Classes).
+        // forge-lint: disable-next-item(unsafe-typecast)
+        (st.voteTime, st.revealTime, st.samples) =
+        (uint24(t.voteTime), uint24(t.revealTime), uint8(t.samples));
         emit ITasks.SeedRecorded(claimId, seed, _seat(claimId, st, t, claim.claimant, seed, t.verifiers));
         _setStatus(claimId, st);
     }
@@ -43,10 +52,11 @@ abstract contract Attestations is Claims {
     /// its hash, so that serves only where nobody has been able to bring a header for SEED_PATIENCE blocks.
     function _randomness(uint64 seedBlock, bytes32 blockHash, bytes calldata header)
         private
-        view
         returns (bytes32 value)
     {
         if (header.length == 0) {
+            value = _shownBefore(seedBlock);
+            if (value != 0) return value;
             if (block.number <= seedBlock + SEED_PATIENCE) {
                 revert ITasks.HeaderAwaited(seedBlock + SEED_PATIENCE);
             }
@@ -55,42 +65,71 @@ abstract contract Attestations is Claims {
         if (keccak256(header) != blockHash) revert ITasks.WrongHeader(seedBlock);
         value = Headers.randao(header);
         if (value == 0) revert ITasks.NoRandao(seedBlock);
+        uint256 place = SHOWN + seedBlock;
+        assembly ("memory-safe") {
+            tstore(place, value)
+        }
     }
 
-    function commitVote(Claim calldata claim, bytes32 commitment) external {
-        (bytes32 claimId, Status memory st, Terms memory t) = _inPhase()(claim, Phase.SEEDED);
-        uint256 deadline = uint256(st.since) + t.voteTime;
-        if (block.timestamp > deadline) revert ITasks.TooLate(_time(deadline));
-        if (commitment == 0) revert ITasks.WrongReveal();
-        (uint256 i, Ballot storage ballot) = _ordinal(claimId, st, msg.sender);
-        if (_cast(st, i) || _gone(st, i)) revert ITasks.AlreadyVoted(msg.sender);
-        if (commitment == ABSTAIN) {
-            st.gone |= _bit(i);
-            _setStatus(claimId, st);
-            emit ITasks.VoteAbstained(claimId, msg.sender);
-            STAKES.unlock(msg.sender, Role.VERIFIER, t.verifierStake, t.client);
-            return;
+    /// @dev The RANDAO value of a block whose header an earlier call of this transaction has brought; 0 if none has.
+    function _shownBefore(uint64 seedBlock) private view returns (bytes32 value) {
+        uint256 place = SHOWN + seedBlock;
+        assembly ("memory-safe") {
+            value := tload(place)
         }
-        ballot.word = commitment;
+    }
+
+    function commitVote(bytes32 claimId, bytes32 commitment) external {
+        Status memory st = _seeded(claimId);
+        _requireVoting(st);
+        if (commitment == 0 || commitment == ABSTAIN) revert ITasks.WrongReveal();
+        uint256 i = _emptySeat(claimId, st);
+        ballots[claimId][i] = commitment;
         st.first |= _bit(i);
         _setStatus(claimId, st);
     }
 
-    function revealVote(Claim calldata claim, bool valid, bytes32[] calldata traces, bytes32 salt) external {
+    function abstain(Claim calldata claim) external {
         (bytes32 claimId, Status memory st, Terms memory t) = _inPhase()(claim, Phase.SEEDED);
-        uint256 voting = uint256(st.since) + t.voteTime;
+        _requireVoting(st);
+        st.gone |= _bit(_emptySeat(claimId, st));
+        _setStatus(claimId, st);
+        emit ITasks.VoteAbstained(claimId, msg.sender);
+        STAKES.unlock(msg.sender, Role.VERIFIER, t.verifierStake, t.client);
+    }
+
+    function _seeded(bytes32 claimId) private view returns (Status memory st) {
+        st = _status(claimId);
+        if (st.phase == Phase.NONE) revert ITasks.WrongClaim(claimId);
+        if (st.phase != Phase.SEEDED) revert ITasks.WrongPhase(st.phase);
+    }
+
+    function _requireVoting(Status memory st) private view {
+        uint256 deadline = uint256(st.since) + st.voteTime;
+        if (block.timestamp > deadline) revert ITasks.TooLate(_time(deadline));
+    }
+
+    /// @dev The caller's, with which it has done nothing yet.
+    function _emptySeat(bytes32 claimId, Status memory st) private view returns (uint256 i) {
+        i = _ordinal(claimId, st, msg.sender);
+        if (_cast(st, i) || _gone(st, i)) revert ITasks.AlreadyVoted(msg.sender);
+    }
+
+    function revealVote(bytes32 claimId, bool valid, bytes32[] calldata traces, bytes32 salt) external {
+        Status memory st = _seeded(claimId);
+        uint256 voting = uint256(st.since) + st.voteTime;
         bool early = _awaited(st) & ~uint256(st.first) != 0; // somebody may still commit
         if (block.timestamp <= voting && early) revert ITasks.NotDue(_time(voting + 1));
-        if (block.timestamp > voting + t.revealTime) revert ITasks.TooLate(_time(voting + t.revealTime));
-        (uint256 i, Ballot storage ballot) = _ordinal(claimId, st, msg.sender);
+        if (block.timestamp > voting + st.revealTime) revert ITasks.TooLate(_time(voting + st.revealTime));
+        uint256 i = _ordinal(claimId, st, msg.sender);
         if (!_cast(st, i)) revert ITasks.WrongReveal();
         if (_revealed(st, i) || _gone(st, i)) revert ITasks.AlreadyVoted(msg.sender);
-        if (valid && traces.length != t.samples) revert ITasks.WrongReveal();
+        if (valid && traces.length != st.samples) revert ITasks.WrongReveal();
         bytes32 tracesRoot = traces.length == 0 ? bytes32(0) : Merkle.root(traces);
-        if (ballot.word != keccak256(abi.encode(claimId, msg.sender, valid, tracesRoot, salt))) {
+        if (ballots[claimId][i] != keccak256(abi.encode(claimId, msg.sender, valid, tracesRoot, salt))) {
             revert ITasks.WrongReveal();
         }
-        ballot.word = tracesRoot;
+        ballots[claimId][i] = tracesRoot;
         st.second |= _bit(i);
         if (!valid) st.first &= ~_bit(i);
         _setStatus(claimId, st);
@@ -127,7 +166,7 @@ abstract contract Attestations is Claims {
         if (seats > MAX_SEATS - st.drawn) seats = MAX_SEATS - st.drawn;
         // One seed a claim; the calls' own points in it.
         uint8 calls = st.calls + 1;
-        bytes32 seed = keccak256(abi.encode(seeds[claimId], calls));
+        bytes32 seed = keccak256(abi.encode(_seed(claimId), calls));
         address[] memory drawn = _seat(claimId, st, t, claimant, seed, seats);
         if (drawn.length == 0) return false;
         (st.calls, st.since) = (calls, _now());
@@ -139,12 +178,13 @@ abstract contract Attestations is Claims {
     /// @dev Takes missPenalty of the stake of each of these seats, and frees the rest.
     function _fine(bytes32 claimId, Status memory st, Terms memory t, uint256 seats) private {
         if (seats == 0) return;
+        address[] memory seated = _seated(claimId, st.drawn);
         address[] memory each = new address[](_ones(seats));
         uint256 n;
         for (uint256 i; i < st.drawn; ++i) {
             if (seats >> i & 1 == 0) continue;
-            each[n++] = ballots[claimId][i].verifier;
-            emit ITasks.VoteFined(claimId, each[n - 1], t.missPenalty);
+            each[n++] = seated[i];
+            emit ITasks.VoteFined(claimId, seated[i], t.missPenalty);
         }
         // casting to 'uint8' is safe because a claim has at most 8 seats, a bit each
         // forge-lint: disable-next-line(unsafe-typecast)
@@ -164,18 +204,35 @@ abstract contract Attestations is Claims {
     ) private returns (address[] memory drawn) {
         uint256 before = st.drawn;
         address[] memory others = new address[](before + 1);
+        address[] memory seated = _seated(claimId, before);
         others[before] = claimant;
         for (uint256 i; i < before; ++i) {
-            others[i] = ballots[claimId][i].verifier;
+            others[i] = seated[i];
         }
         drawn = seats == 0
             ? new address[](0)
             : STAKES.seat(t.classId, seed, seats, t.verifierStake, others, t.client);
-        for (uint256 i; i < drawn.length; ++i) {
-            ballots[claimId][before + i].verifier = drawn[i];
-        }
+        _take(claimId, before, drawn);
         // At most MAX_SEATS.
         // forge-lint: disable-next-line(unsafe-typecast)
         st.drawn = uint8(before + drawn.length);
+    }
+
+    /// @dev Writes the numbers of those drawn into the seats from `first` on, and gives one to who has none.
+    function _take(bytes32 claimId, uint256 first, address[] memory drawn) private {
+        uint256 beside;
+        uint256 called;
+        for (uint256 i; i < drawn.length; ++i) {
+            uint256 number = numberOf[drawn[i]];
+            if (number == 0) {
+                number = ++accountCount;
+                (numberOf[drawn[i]], accountOf[number]) = (number, drawn[i]);
+            }
+            uint256 seat = first + i;
+            if (seat < SEATS_BESIDE) beside |= number << 32 * seat;
+            else called |= number << 32 * (seat - SEATS_BESIDE);
+        }
+        if (beside != 0) draws[claimId] |= beside;
+        if (called != 0) calledSeats[claimId] |= called;
     }
 }

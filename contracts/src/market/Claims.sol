@@ -14,11 +14,14 @@ import {TermsStore} from "../libraries/TermsStore.sol";
 abstract contract Claims {
     /// @dev One slot. `drawn` counts the seats; of the i-th, bit i of `first` and `second` say: 0 0 nothing yet, 1 0
     /// committed, 1 1 valid, 0 1 invalid; bit i of `gone`, that it is over and holds no stake: abstained, fined, or fallen
-    /// to a game. `findings`: of the open games on the claim, those whose challengers have shown a root of their own.
+    /// to a game. `voteTime`, `revealTime` and `samples` are the terms', from the draw on, so that a vote reads nothing else: 20
+    /// bits (Classes), 20 and 4; `calls` has 4. `findings`: of the open games on the claim, those whose challengers have shown a root of their own.
     struct Status {
         Phase phase;
         uint40 seedBlock;
         uint40 since; // seconds
+        uint24 voteTime;
+        uint24 revealTime;
         uint16 draws;
         uint16 openGames; // on the claim or on a vote
         uint16 findings;
@@ -26,15 +29,10 @@ abstract contract Claims {
         uint8 second;
         uint8 gone;
         uint8 calls;
+        uint8 samples;
         uint8 drawn;
         uint16 attempt;
         uint24 rewinds;
-    }
-
-    /// @dev Two slots. `word`: the commitment, then, once revealed, tracesRoot.
-    struct Ballot {
-        address verifier;
-        bytes32 word;
     }
 
     struct Shard {
@@ -50,20 +48,30 @@ abstract contract Claims {
         address winner;
     }
 
+    /// @dev Seats whose numbers lie beside the seed; a draw has no more to begin with (docs/protocol.md 3.4).
+    uint256 internal constant SEATS_BESIDE = 4;
+
     IVault internal immutable VAULT;
     IStakes internal immutable STAKES;
     IJobs internal immutable JOBS;
 
     /// @dev Status, packed as in _setStatus.
     mapping(bytes32 claimId => uint256) internal statuses;
-    mapping(bytes32 claimId => bytes32) internal seeds;
+    /// @dev The seed, in the upper half, and in the lower the numbers of the first SEATS_BESIDE seats' accounts, 32 bits each.
+    mapping(bytes32 claimId => uint256) internal draws;
+    /// @dev The numbers of the other seats' accounts, which only calls fill.
+    mapping(bytes32 claimId => uint256) internal calledSeats;
     /// @dev The last claim of each place of each job; whether it stands, its status says.
     mapping(bytes32 place => bytes32 claimId) internal places;
-    /// @dev Keyed by the seat.
-    mapping(bytes32 claimId => mapping(uint256 ballot => Ballot)) internal ballots;
+    /// @dev Keyed by the seat: the commitment, then, once revealed, tracesRoot.
+    mapping(bytes32 claimId => mapping(uint256 seat => bytes32)) internal ballots;
     mapping(bytes32 jobId => mapping(uint32 shard => Shard)) internal shardsOf;
     /// @dev Of convicted claims on which other findings were in dispute then.
     mapping(bytes32 claimId => Reward) internal rewards;
+    /// @dev Every account that has been drawn, numbered from 1 in the order of its first draw.
+    mapping(address account => uint256) internal numberOf;
+    mapping(uint256 number => address) internal accountOf;
+    uint256 internal accountCount;
 
     constructor(IVault vault, IStakes stakes, IJobs jobs) {
         VAULT = vault;
@@ -86,22 +94,25 @@ abstract contract Claims {
     /// @dev The whole status by one load; the compiler's own copying would load the slot once for each field.
     function _status(bytes32 claimId) internal view returns (Status memory st) {
         uint256 word = statuses[claimId];
-        // Each field takes the bits that _setStatus gives it.
-        // forge-lint: disable-start(unsafe-typecast)
-        st.phase = Phase(uint8(word));
-        st.seedBlock = uint40(word >> 8);
-        st.since = uint40(word >> 48);
-        st.draws = uint16(word >> 128);
-        st.openGames = uint16(word >> 144);
-        st.findings = uint16(word >> 160);
-        st.first = uint8(word >> 176);
-        st.second = uint8(word >> 184);
-        st.gone = uint8(word >> 192);
-        st.calls = uint8(word >> 200);
-        st.drawn = uint8(word >> 208);
-        st.attempt = uint16(word >> 216);
-        st.rewinds = uint24(word >> 232);
-        // forge-lint: disable-end(unsafe-typecast)
+        // The fields in order, each by the bits that _setStatus gives it.
+        assembly ("memory-safe") {
+            mstore(st, and(word, 0xff))
+            mstore(add(st, 0x20), and(shr(8, word), 0xffffffffff))
+            mstore(add(st, 0x40), and(shr(48, word), 0xffffffffff))
+            mstore(add(st, 0x60), and(shr(88, word), 0xfffff))
+            mstore(add(st, 0x80), and(shr(108, word), 0xfffff))
+            mstore(add(st, 0xa0), and(shr(128, word), 0xffff))
+            mstore(add(st, 0xc0), and(shr(144, word), 0xffff))
+            mstore(add(st, 0xe0), and(shr(160, word), 0xffff))
+            mstore(add(st, 0x100), and(shr(176, word), 0xff))
+            mstore(add(st, 0x120), and(shr(184, word), 0xff))
+            mstore(add(st, 0x140), and(shr(192, word), 0xff))
+            mstore(add(st, 0x160), and(shr(200, word), 0xf))
+            mstore(add(st, 0x180), and(shr(204, word), 0xf))
+            mstore(add(st, 0x1a0), and(shr(208, word), 0xff))
+            mstore(add(st, 0x1c0), and(shr(216, word), 0xffff))
+            mstore(add(st, 0x1e0), shr(232, word))
+        }
     }
 
     /// @dev Status of a claim just committed. A claim cannot be tried 2^16 times, nor a job rewound 2^24 times, for less than
@@ -114,12 +125,28 @@ abstract contract Claims {
             uint256(phase) | seedBlock << 8 | block.timestamp << 48 | attempt << 216 | rewinds << 232;
     }
 
+    /// @dev SAFETY: no field has more bits than its place; the compiler keeps to the types, and what sets `voteTime`,
+    /// `revealTime`, `calls` and `samples` to theirs.
     function _setStatus(bytes32 claimId, Status memory st) internal {
-        uint256 word = uint256(st.phase) | (uint256(st.seedBlock) << 8) | (uint256(st.since) << 48)
-            | (uint256(st.draws) << 128) | (uint256(st.openGames) << 144) | (uint256(st.findings) << 160)
-            | (uint256(st.first) << 176) | (uint256(st.second) << 184) | (uint256(st.gone) << 192)
-            | (uint256(st.calls) << 200) | (uint256(st.drawn) << 208) | (uint256(st.attempt) << 216)
-            | (uint256(st.rewinds) << 232);
+        uint256 word;
+        assembly ("memory-safe") {
+            word := mload(st)
+            word := or(word, shl(8, mload(add(st, 0x20))))
+            word := or(word, shl(48, mload(add(st, 0x40))))
+            word := or(word, shl(88, mload(add(st, 0x60))))
+            word := or(word, shl(108, mload(add(st, 0x80))))
+            word := or(word, shl(128, mload(add(st, 0xa0))))
+            word := or(word, shl(144, mload(add(st, 0xc0))))
+            word := or(word, shl(160, mload(add(st, 0xe0))))
+            word := or(word, shl(176, mload(add(st, 0x100))))
+            word := or(word, shl(184, mload(add(st, 0x120))))
+            word := or(word, shl(192, mload(add(st, 0x140))))
+            word := or(word, shl(200, mload(add(st, 0x160))))
+            word := or(word, shl(204, mload(add(st, 0x180))))
+            word := or(word, shl(208, mload(add(st, 0x1a0))))
+            word := or(word, shl(216, mload(add(st, 0x1c0))))
+            word := or(word, shl(232, mload(add(st, 0x1e0))))
+        }
         statuses[claimId] = word;
     }
 
@@ -168,11 +195,23 @@ abstract contract Claims {
         Status memory st = _status(claimId);
         if (st.phase == Phase.NONE) revert ITasks.WrongClaim(claimId);
         if (st.phase != phase) revert ITasks.WrongPhase(st.phase);
-        terms_ = TermsStore.read(address(JOBS), claim.jobId);
-        if (terms_ == 0) revert ITasks.NoSuchJob(claim.jobId);
+        terms_ = _termsAt(claim.jobId);
         assembly ("memory-safe") {
             status_ := st
         }
+    }
+
+    /// @dev TermsStore.load, called as `_loader()(jobId)` for the same reason.
+    function _loader() internal pure returns (function(bytes32) internal view returns (Terms memory) typed) {
+        function(bytes32) internal view returns (uint256) plain = _termsAt;
+        assembly ("memory-safe") {
+            typed := plain
+        }
+    }
+
+    function _termsAt(bytes32 jobId) private view returns (uint256 terms) {
+        terms = TermsStore.read(address(JOBS), jobId);
+        if (terms == 0) revert ITasks.NoSuchJob(jobId);
     }
 
     function _live(Phase phase) internal pure returns (bool) {
@@ -211,13 +250,13 @@ abstract contract Claims {
         view
         returns (address[] memory voters, address[] memory valid)
     {
-        voters = new address[](st.drawn);
+        voters = _seated(claimId, st.drawn);
         valid = new address[](st.drawn);
         uint256 n;
         uint256 m;
         for (uint256 i; i < st.drawn; ++i) {
             if (_gone(st, i)) continue;
-            address verifier = ballots[claimId][i].verifier;
+            address verifier = voters[i];
             voters[n++] = verifier;
             if (_valid(st, i)) valid[m++] = verifier;
         }
@@ -227,17 +266,42 @@ abstract contract Claims {
         }
     }
 
-    /// @dev The account's seat, and its ballot.
-    function _ordinal(bytes32 claimId, Status memory st, address verifier)
-        internal
-        view
-        returns (uint256 i, Ballot storage ballot)
-    {
-        mapping(uint256 ballot => Ballot) storage cast = ballots[claimId];
-        uint256 drawn = st.drawn;
+    /// @dev Of a claim that has one; its lower half is zero.
+    function _seed(bytes32 claimId) internal view returns (bytes32) {
+        return bytes32(draws[claimId] >> 128 << 128);
+    }
+
+    /// @dev The accounts of a claim's seats, in order.
+    function _seated(bytes32 claimId, uint256 drawn) internal view returns (address[] memory seated) {
+        seated = new address[](drawn);
+        uint256 numbers = draws[claimId];
+        for (uint256 i; i < drawn; ++i) {
+            if (i == SEATS_BESIDE) numbers = calledSeats[claimId];
+            seated[i] = accountOf[_first(numbers)];
+            numbers >>= 32;
+        }
+    }
+
+    /// @dev The lowest of the numbers in a word, 32 bits each.
+    function _first(uint256 numbers) internal pure returns (uint256) {
+        return numbers & type(uint32).max;
+    }
+
+    /// @dev The account of one seat.
+    function _accountAt(bytes32 claimId, uint256 i) internal view returns (address) {
+        uint256 numbers = i < SEATS_BESIDE ? draws[claimId] : calledSeats[claimId];
+        return accountOf[_first(numbers >> 32 * (i % SEATS_BESIDE))];
+    }
+
+    /// @dev The account's seat.
+    function _ordinal(bytes32 claimId, Status memory st, address verifier) internal view returns (uint256 i) {
+        uint256 sought = numberOf[verifier];
+        uint256 drawn = sought == 0 ? 0 : st.drawn;
+        uint256 numbers = draws[claimId];
         for (; i < drawn; ++i) {
-            ballot = cast[i];
-            if (ballot.verifier == verifier) return (i, ballot);
+            if (i == SEATS_BESIDE) numbers = calledSeats[claimId];
+            if (_first(numbers) == sought) return i;
+            numbers >>= 32;
         }
         revert ITasks.NotDrawn(verifier);
     }

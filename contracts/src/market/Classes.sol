@@ -16,6 +16,7 @@ contract Classes is IClasses {
     uint256 private constant MAX_UNSETTLED = 32;
     uint256 private constant MAX_LOOPS = 8; // of a kind of claim
     uint256 private constant MAX_LINKS = 16;
+    uint256 private constant VOTE_BITS = 20; // of voteTime and revealTime beside a claim (Claims)
 
     uint64 private immutable LEAST_VOTE;
     uint64 private immutable MOST_VOTE;
@@ -33,6 +34,7 @@ contract Classes is IClasses {
     mapping(bytes32 class => Conditions) private registered;
 
     constructor(Bounds memory b) {
+        if (b.mostVote >> VOTE_BITS != 0) revert BadConditions("mostVote");
         (LEAST_VOTE, MOST_VOTE, LEAST_MOVE, MOST_MOVE) = (b.leastVote, b.mostVote, b.leastMove, b.mostMove);
         (LEAST_WINDOW, MOST_WINDOW) = (b.leastWindow, b.mostWindow);
         (LEAST_DELAY, MOST_DELAY, MOST_TIME) = (b.leastDelay, b.mostDelay, b.mostTime);

@@ -63,13 +63,13 @@ abstract contract Convictions is Shards {
     {
         Status memory st;
         (claimId, st) = _challengeable(claim, Accusation.VOTE);
-        (uint256 i, Ballot storage entry) = _ordinal(claimId, st, verifier);
+        uint256 i = _ordinal(claimId, st, verifier);
         if (!_valid(st, i)) revert ITasks.NoSuchVote(verifier);
         ++st.openGames;
         _setStatus(claimId, st);
         // At most 8.
         // forge-lint: disable-next-line(unsafe-typecast)
-        return (claimId, uint64(i + 1), entry.word, seeds[claimId]);
+        return (claimId, uint64(i + 1), ballots[claimId][i], _seed(claimId));
     }
 
     function gameClosed(bytes32 claimId, Accused calldata accused, Finding calldata finding, bool won)
@@ -101,7 +101,7 @@ abstract contract Convictions is Shards {
             stood = _liable(st.phase, accused.jobId, accused.kind, accused.round, st.rewinds);
             if (stood && won) {
                 st.gone |= _bit(i);
-                address verifier = ballots[claimId][i].verifier;
+                address verifier = _accountAt(claimId, i);
                 _penaliseVote(claimId, verifier, challenger, TermsStore.load(address(JOBS), accused.jobId));
             }
         }
@@ -227,7 +227,7 @@ abstract contract Convictions is Shards {
         if (valid.length == 0 || segment == INPUT) return;
         uint256 n;
         if (segment != WITHHELD) {
-            bytes32 seed = seeds[claimId];
+            bytes32 seed = _seed(claimId);
             (Loop memory loop, uint256 number, uint256 within) =
                 TermsStore.located(address(JOBS), jobId, Kind.TASK, segment);
             uint256 segments = Loops.segmentsOf(loop);

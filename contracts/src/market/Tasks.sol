@@ -7,7 +7,6 @@ import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
 import {Claim, Kind, Phase, Role, Terms} from "../interfaces/Types.sol";
 import {Merkle} from "../libraries/Merkle.sol";
-import {TermsStore} from "../libraries/TermsStore.sol";
 import {Attestations} from "./Attestations.sol";
 import {Batch} from "./Batch.sol";
 import {Claims} from "./Claims.sol";
@@ -36,7 +35,7 @@ contract Tasks is Attestations, Batch {
 
     function commit(Claim calldata given, bytes32[] calldata roots) external returns (bytes32 claimId) {
         Claim memory claim = given;
-        Terms memory t = TermsStore.load(address(JOBS), claim.jobId);
+        Terms memory t = _loader()(claim.jobId);
         claim.segmentsRoot =
             _segmentsRoot(given, claim.kind == Kind.TASK ? t.segments : t.outerSegments, roots);
         claim.claimant = msg.sender;
@@ -101,12 +100,15 @@ contract Tasks is Attestations, Batch {
         each[0] = claimant;
         paid = 1;
         uint256 last = n;
-        mapping(uint256 ballot => Ballot) storage cast = ballots[claimId];
+        uint256 numbers = draws[claimId];
         for (uint256 i; i < n; ++i) {
-            if (_gone(st, i)) continue;
-            address verifier = cast[i].verifier;
-            if (_valid(st, i)) each[paid++] = verifier;
-            else each[last--] = verifier;
+            if (i == SEATS_BESIDE) numbers = calledSeats[claimId];
+            if (!_gone(st, i)) {
+                address verifier = accountOf[_first(numbers)];
+                if (_valid(st, i)) each[paid++] = verifier;
+                else each[last--] = verifier;
+            }
+            numbers >>= 32;
         }
         // Close the gap between the two kinds.
         uint256 size = paid;

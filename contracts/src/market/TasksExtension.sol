@@ -31,7 +31,7 @@ contract TasksExtension is Convictions {
             uint32(_revealedCount(st)),
             // forge-lint: disable-next-line(unsafe-typecast)
             uint32(_validCount(st)),
-            seeds[claimId]
+            _seed(claimId)
         );
     }
 
@@ -42,11 +42,12 @@ contract TasksExtension is Convictions {
     function votes(bytes32 claimId) external view returns (Vote[] memory cast) {
         Status memory st = _status(claimId);
         cast = new Vote[](st.drawn);
+        address[] memory seated = _seated(claimId, st.drawn);
         for (uint256 i; i < st.drawn; ++i) {
-            Ballot storage b = ballots[claimId][i];
+            bytes32 word = ballots[claimId][i];
             bool revealed = _revealed(st, i);
-            bytes32 traces = revealed ? b.word : bytes32(0);
-            cast[i] = Vote(b.verifier, b.word, revealed, _valid(st, i), _gone(st, i), traces);
+            bytes32 traces = revealed ? word : bytes32(0);
+            cast[i] = Vote(seated[i], word, revealed, _valid(st, i), _gone(st, i), traces);
         }
     }
 }

@@ -169,7 +169,7 @@ abstract contract MarketHandler is KnownStates {
             if (cast[i].gone || cast[i].commitment != 0) continue;
             if (_choice(seed, i) == 4) {
                 vm.prank(drawn[i]);
-                tasks.commitVote(claim, bytes32(uint256(1)));
+                tasks.abstain(claim);
                 ++calls["abstain"];
             } else {
                 commitVoteAs(drawn[i], claim, _choice(seed, i) != 2);

@@ -16,25 +16,42 @@ contract BatchTest is Market {
     Claim[] private claims;
     bytes private header; // of the claims' seed block
 
-    /// @dev A job of eight shards, all held by one solver, and four verifiers who are drawn for every task; one task of each shard is committed.
     function setUp() external {
         setUpMarket();
+        for (uint256 i; i < verifiers.length; ++i) {
+            fund(verifiers[i], 1 ether);
+        }
+    }
+
+    /// @dev A job of eight shards, all held by one solver, so many seats a task, and as many verifiers who are drawn for every
+    /// task. Its first round is over and settled, so every account has acted before; the second's tasks are committed.
+    function _begin(uint32 seats) private {
         Terms memory t = aTerms();
         (t.shards, t.minShards) = (MANY, MANY);
         shape(t, SLOTS, PARAMS, MANY);
         t.maxUnsettled = 1;
-        vm.startPrank(verifiers[4]);
-        stakes.startUnbond(Role.VERIFIER, 1000 ether);
-        vm.stopPrank();
-        (t.verifiers, t.verifierStake, t.challengeBond, t.missPenalty) = (4, 10 ether, 10 ether, 5 ether);
-        postJob(t);
-        for (uint256 i; i < verifiers.length; ++i) {
-            fund(verifiers[i], 1 ether);
+        for (uint256 i = seats; i < verifiers.length; ++i) {
+            vm.startPrank(verifiers[i]);
+            stakes.startUnbond(Role.VERIFIER, stakes.active(verifiers[i], Role.VERIFIER));
+            vm.stopPrank();
         }
+        (t.verifiers, t.verifierStake, t.challengeBond, t.missPenalty) = (seats, 10 ether, 10 ether, 5 ether);
+        t.solverStake = 500 ether; // beyond 8/3 of the eight tasks' worth
+        stakeAs(solvers[0], Role.SOLVER, 9000 ether);
+        postJob(t);
         for (uint32 i; i < MANY; ++i) {
             vm.prank(solvers[0]);
             tasks.takeShard(jobId, i);
-            claims.push(submit(solvers[0], draft(Kind.TASK, 0, i)));
+            claims.push(acceptedTask(0, i));
+        }
+        Claim memory outer = commitOuter(0);
+        skip(501);
+        for (uint32 i; i < MANY; ++i) {
+            tasks.settle(claims[i]);
+        }
+        tasks.settle(outer);
+        for (uint32 i; i < MANY; ++i) {
+            claims[i] = submit(solvers[0], draft(Kind.TASK, 1, i));
         }
         uint64 seedBlock = statusOf(claims[0]).seedBlock;
         vm.roll(seedBlock + 1);
@@ -43,28 +60,38 @@ contract BatchTest is Market {
 
     // ---- gas
 
-    function test_gasOfManyInOneTransaction() external {
-        _measure(address(this), "record_seed", _records());
-        for (uint256 v; v < 4; ++v) {
+    function test_gasOfManyInOneTransactionWithTwoSeats() external {
+        _measureAll("batch", 2);
+    }
+
+    function test_gasOfManyInOneTransactionWithThreeSeats() external {
+        _measureAll("batch_3_seats", 3);
+    }
+
+    function _measureAll(string memory group, uint32 seats) private {
+        _begin(seats);
+        _measure(group, address(this), "record_seed", _records());
+        for (uint256 v; v < seats; ++v) {
             bytes[] memory calls = new bytes[](MANY);
             for (uint256 i; i < MANY; ++i) {
-                calls[i] =
-                    abi.encodeCall(ITasks.commitVote, (claims[i], _commitment(verifiers[v], claims[i])));
+                calls[i] = abi.encodeCall(
+                    ITasks.commitVote, (idOf(claims[i]), _commitment(verifiers[v], claims[i]))
+                );
             }
-            _measure(verifiers[v], "commit_vote", calls);
+            _measure(group, verifiers[v], "commit_vote", calls);
         }
-        for (uint256 v; v < 4; ++v) {
+        for (uint256 v; v < seats; ++v) {
             bytes[] memory calls = new bytes[](MANY);
             for (uint256 i; i < MANY; ++i) {
                 bytes32[] memory traces = tracesOf(verifiers[v]);
-                calls[i] = abi.encodeCall(ITasks.revealVote, (claims[i], true, traces, VOTE_SALT));
+                calls[i] = abi.encodeCall(ITasks.revealVote, (idOf(claims[i]), true, traces, VOTE_SALT));
             }
-            _measure(verifiers[v], "reveal_vote", calls);
+            _measure(group, verifiers[v], "reveal_vote", calls);
         }
-        _measure(address(this), "tally", _calls(ITasks.tally.selector));
-        commitOuter(0);
+        _measure(group, address(this), "tally", _calls(ITasks.tally.selector));
+        commitOuter(1);
         skip(501);
-        uint256 each = _measure(address(this), "settle", _calls(ITasks.settle.selector));
+        uint256 each = _measure(group, address(this), "settle", _calls(ITasks.settle.selector));
         assertLe(each, 8 * 85_000, "a settlement among eight");
         for (uint256 i; i < MANY; ++i) {
             assertPhase(claims[i], Phase.SETTLED);
@@ -72,16 +99,19 @@ contract BatchTest is Market {
     }
 
     /// @dev The first alone, then (as if that had not been) all together; returns what all together cost.
-    function _measure(address by, string memory name, bytes[] memory calls) private returns (uint256 cost) {
+    function _measure(string memory group, address by, string memory name, bytes[] memory calls)
+        private
+        returns (uint256 cost)
+    {
         uint256 before = vm.snapshotState();
         vm.prank(by);
         (bool done,) = address(tasks).call(calls[0]);
-        vm.snapshotGasLastCall("batch", string.concat(name, "_1"));
+        vm.snapshotGasLastCall(group, string.concat(name, "_1"));
         assertTrue(done, name);
         vm.revertToState(before);
         vm.prank(by);
         tasks.multicall(calls);
-        cost = vm.snapshotGasLastCall("batch", string.concat(name, "_batch_8"));
+        cost = vm.snapshotGasLastCall(group, string.concat(name, "_batch_8"));
     }
 
     function _calls(bytes4 selector) private view returns (bytes[] memory calls) {
@@ -94,7 +124,7 @@ contract BatchTest is Market {
     function _records() private view returns (bytes[] memory calls) {
         calls = new bytes[](MANY);
         for (uint256 i; i < MANY; ++i) {
-            calls[i] = abi.encodeCall(ITasks.recordSeed, (claims[i], header));
+            calls[i] = abi.encodeCall(ITasks.recordSeed, (claims[i], i == 0 ? header : bytes("")));
         }
     }
 
@@ -106,6 +136,7 @@ contract BatchTest is Market {
     // ---- no more than its calls
 
     function test_aBatchWithARefusedCallDoesNothingAndSaysWhy() external {
+        _begin(2);
         bytes[] memory calls = _records();
         calls[MANY - 1] = calls[0];
         vm.expectRevert(abi.encodeWithSelector(ITasks.WrongPhase.selector, Phase.SEEDED));
@@ -113,7 +144,62 @@ contract BatchTest is Market {
         assertPhase(claims[0], Phase.COMMITTED);
     }
 
+    // ---- one header for the claims of a block
+
+    function test_oneHeaderServesAllOfABatchAsOneForEach() external {
+        _begin(2);
+        uint256 before = vm.snapshotState();
+        bytes32[] memory seeds = new bytes32[](MANY);
+        for (uint256 i; i < MANY; ++i) {
+            tasks.recordSeed(claims[i], header);
+            seeds[i] = statusOf(claims[i]).seed;
+        }
+        vm.revertToState(before);
+        tasks.multicall(_records());
+        for (uint256 i; i < MANY; ++i) {
+            assertEq(statusOf(claims[i]).seed, seeds[i]);
+        }
+        assertFalse(seeds[0] == seeds[1]);
+    }
+
+    /// @dev So nobody has the hash, for which a builder can try contents, stand in the value's place before its time.
+    function test_Attack29_aHeaderServesNoOtherTransaction() external {
+        _begin(2);
+        uint64 seedBlock = statusOf(claims[0]).seedBlock;
+        tasks.recordSeed(claims[0], header);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.HeaderAwaited.selector, seedBlock + 128));
+        tasks.recordSeed(claims[1], "");
+        assertPhase(claims[1], Phase.COMMITTED);
+    }
+
+    function test_Attack29_aHeaderServesNoOtherBlocksClaims() external {
+        _begin(2);
+        vm.prank(solvers[0]);
+        tasks.release(jobId, 7);
+        postJob(aTerms());
+        holdShards();
+        claims[1] = commitTask(0, 0);
+        uint64 seedBlock = statusOf(claims[1]).seedBlock;
+        assertGt(seedBlock, statusOf(claims[0]).seedBlock);
+        vm.roll(seedBlock + 1);
+        mineHeader(seedBlock, keccak256("another"));
+        vm.expectRevert(abi.encodeWithSelector(ITasks.HeaderAwaited.selector, seedBlock + 128));
+        tasks.multicall(_records());
+    }
+
+    function test_aHeaderThatIsNotTheBlocksServesNobody() external {
+        _begin(2);
+        bytes[] memory calls = _records();
+        calls[0] = abi.encodeCall(ITasks.recordSeed, (claims[0], bytes.concat(header, hex"00")));
+        uint64 seedBlock = statusOf(claims[0]).seedBlock;
+        vm.expectRevert(abi.encodeWithSelector(ITasks.WrongHeader.selector, seedBlock));
+        tasks.multicall(calls);
+    }
+
+    // ---- who acts
+
     function test_aBatchActsAsItsCallerAlone() external {
+        _begin(2);
         bytes[] memory calls = new bytes[](2);
         calls[0] = abi.encodeCall(ITasks.release, (jobId, 0)); // by the extension
         calls[1] = abi.encodeCall(ITasks.release, (jobId, 1));

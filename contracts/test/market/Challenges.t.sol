@@ -254,9 +254,11 @@ contract ChallengesTest is Market {
             for (segment = 0; segment < SEGMENTS; ++segment) {
                 if (askedFor(claim, drawn, segment) == 0) return segment;
             }
-            // The seed's slot: the drawn verifiers stay as they are.
+            // The seed's half of its slot: the drawn verifiers stay as they are.
+            bytes32 slot = keccak256(abi.encode(idOf(claim), uint256(1)));
+            uint256 seats = uint256(vm.load(address(tasks), slot)) & type(uint128).max;
             vm.store(
-                address(tasks), keccak256(abi.encode(idOf(claim), uint256(1))), keccak256(abi.encode(nonce))
+                address(tasks), slot, bytes32(seats | uint256(keccak256(abi.encode(nonce))) >> 128 << 128)
             );
         }
     }

@@ -275,7 +275,7 @@ contract HostileTermsTest is Market {
         assertEq(tasks.commit(claim, ends), idOf(claim));
         address[] memory drawn = seedFor(claim);
         vm.prank(drawn[0]);
-        tasks.commitVote(claim, bytes32(uint256(1)));
+        tasks.abstain(claim);
         castEight(claim, 1);
         tasks.tally(claim);
         castEight(claim, 4);
@@ -289,11 +289,11 @@ contract HostileTermsTest is Market {
         for (uint256 i = first; i < drawn.length; ++i) {
             bytes32 root = Merkle.root(stateSlots("eight", 8));
             vm.prank(drawn[i]);
-            tasks.commitVote(claim, keccak256(abi.encode(idOf(claim), drawn[i], true, root, VOTE_SALT)));
+            tasks.commitVote(idOf(claim), keccak256(abi.encode(idOf(claim), drawn[i], true, root, VOTE_SALT)));
         }
         for (uint256 i = first; i < drawn.length; ++i) {
             vm.prank(drawn[i]);
-            tasks.revealVote(claim, true, stateSlots("eight", 8), VOTE_SALT);
+            tasks.revealVote(idOf(claim), true, stateSlots("eight", 8), VOTE_SALT);
         }
     }
 }

@@ -422,12 +422,12 @@ abstract contract Market is Test {
         bytes32 root = Merkle.root(tracesOf(verifier));
         bytes32 commitment = keccak256(abi.encode(idOf(claim), verifier, valid, root, VOTE_SALT));
         vm.prank(verifier);
-        tasks.commitVote(claim, commitment);
+        tasks.commitVote(idOf(claim), commitment);
     }
 
     function revealVoteAs(address verifier, Claim memory claim, bool valid) internal {
         vm.prank(verifier);
-        tasks.revealVote(claim, valid, tracesOf(verifier), VOTE_SALT);
+        tasks.revealVote(idOf(claim), valid, tracesOf(verifier), VOTE_SALT);
     }
 
     function accept(Claim memory claim) internal returns (address[] memory drawn) {

@@ -192,7 +192,7 @@ contract RewindsTest is Market {
         assertEq(lockedOf(drawn[0], Role.VERIFIER), 0);
         vm.expectRevert(abi.encodeWithSelector(ITasks.WrongPhase.selector, Phase.CONVICTED));
         vm.prank(drawn[1]);
-        tasks.commitVote(claim, "commitment");
+        tasks.commitVote(idOf(claim), "commitment");
         acceptedTask(0, 1);
         refuseCommit(
             solvers[0], draft(Kind.OUTER, 0, 0), abi.encodeWithSelector(ITasks.RoundIncomplete.selector, 1, 2)

@@ -27,7 +27,7 @@ contract SeedsTest is Market {
     }
 
     function seedOf(bytes32 randomness) private view returns (bytes32) {
-        return sha256(abi.encodePacked(randomness, idOf(claim)));
+        return bytes16(sha256(abi.encodePacked(randomness, idOf(claim))));
     }
 
     /// @dev As if the seed block had this header.

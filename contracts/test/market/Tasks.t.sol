@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
+import {IClasses} from "../../src/interfaces/IClasses.sol";
 import {IJobs} from "../../src/interfaces/IJobs.sol";
 import {IStakes} from "../../src/interfaces/IStakes.sol";
 import {ITasks} from "../../src/interfaces/ITasks.sol";
 import {IVault} from "../../src/interfaces/IVault.sol";
 import {
     Accused,
+    Bounds,
     Claim,
     ClaimStatus,
     Finding,
@@ -17,6 +19,7 @@ import {
     Vote
 } from "../../src/interfaces/Types.sol";
 import {Merkle} from "../../src/libraries/Merkle.sol";
+import {Classes} from "../../src/market/Classes.sol";
 import {Vm} from "../Vm.sol";
 import {Market} from "./Market.sol";
 
@@ -282,13 +285,13 @@ contract TasksTest is Market {
         commitVoteAs(drawn[0], claim, true);
         bytes32 seen = tasks.votes(idOf(claim))[0].commitment;
         vm.prank(drawn[1]);
-        tasks.commitVote(claim, seen);
+        tasks.commitVote(idOf(claim), seen);
         commitVoteAs(drawn[2], claim, true);
         revealVoteAs(drawn[0], claim, true);
         bytes32[] memory traces = tracesOf(drawn[0]);
         vm.expectRevert(ITasks.WrongReveal.selector);
         vm.prank(drawn[1]);
-        tasks.revealVote(claim, true, traces, "salt");
+        tasks.revealVote(idOf(claim), true, traces, "salt");
     }
 
     /// @notice The leaves below a vote are logged, and there is one for each sample: every one can be disputed.
@@ -303,17 +306,17 @@ contract TasksTest is Market {
         commitVoteAs(drawn[0], claim, true);
         bytes32 bare = keccak256(abi.encode(idOf(claim), drawn[1], true, bytes32(0), VOTE_SALT));
         vm.prank(drawn[1]);
-        tasks.commitVote(claim, bare);
+        tasks.commitVote(idOf(claim), bare);
         bare = keccak256(abi.encode(idOf(claim), drawn[2], false, bytes32(0), VOTE_SALT));
         vm.prank(drawn[2]);
-        tasks.commitVote(claim, bare);
+        tasks.commitVote(idOf(claim), bare);
         refuseReveal(drawn[0], claim, hidden);
         refuseReveal(drawn[1], claim, new bytes32[](0));
         vm.expectEmit(true, true, true, true);
         emit ITasks.VoteRevealed(idOf(claim), drawn[0], true, traces);
         revealVoteAs(drawn[0], claim, true);
         vm.prank(drawn[2]);
-        tasks.revealVote(claim, false, new bytes32[](0), VOTE_SALT);
+        tasks.revealVote(idOf(claim), false, new bytes32[](0), VOTE_SALT);
         assertEq(tasks.votes(idOf(claim))[0].tracesRoot, root);
         assertEq(statusOf(claim).revealed, 2);
     }
@@ -321,7 +324,7 @@ contract TasksTest is Market {
     function refuseReveal(address verifier, Claim memory claim, bytes32[] memory traces) private {
         vm.expectRevert(ITasks.WrongReveal.selector);
         vm.prank(verifier);
-        tasks.revealVote(claim, true, traces, VOTE_SALT);
+        tasks.revealVote(idOf(claim), true, traces, VOTE_SALT);
     }
 
     function test_aClaimCountsOnlyAsItWasCommitted() external {
@@ -332,9 +335,9 @@ contract TasksTest is Market {
         vm.expectRevert(refusal);
         tasks.recordSeed(claim, "");
         vm.expectRevert(refusal);
-        tasks.commitVote(claim, "commitment");
+        tasks.commitVote(idOf(claim), "commitment");
         vm.expectRevert(refusal);
-        tasks.revealVote(claim, true, new bytes32[](0), 0);
+        tasks.revealVote(idOf(claim), true, new bytes32[](0), 0);
         vm.expectRevert(refusal);
         tasks.tally(claim);
         vm.expectRevert(refusal);
@@ -410,40 +413,46 @@ contract TasksTest is Market {
         address[] memory drawn = seedFor(claim);
         vm.expectRevert(abi.encodeWithSelector(ITasks.NotDrawn.selector, stranger));
         vm.prank(stranger);
-        tasks.commitVote(claim, "commitment");
+        tasks.commitVote(idOf(claim), "commitment");
         vm.expectRevert(ITasks.WrongReveal.selector);
         vm.prank(drawn[0]);
-        tasks.commitVote(claim, 0);
+        tasks.commitVote(idOf(claim), 0);
+        vm.expectRevert(ITasks.WrongReveal.selector);
+        vm.prank(drawn[0]);
+        tasks.commitVote(idOf(claim), bytes32(uint256(1)));
+        vm.expectRevert(abi.encodeWithSelector(ITasks.WrongClaim.selector, bytes32("no claim")));
+        vm.prank(drawn[0]);
+        tasks.commitVote("no claim", "commitment");
         commitVoteAs(drawn[0], claim, true);
         assertEq(lockedOf(drawn[0], Role.VERIFIER), 50 ether);
         vm.expectRevert(abi.encodeWithSelector(ITasks.AlreadyVoted.selector, drawn[0]));
         vm.prank(drawn[0]);
-        tasks.commitVote(claim, "another");
+        tasks.commitVote(idOf(claim), "another");
         uint64 end = u64(vm.getBlockTimestamp()) + 100;
         bytes32[] memory traces = tracesOf(drawn[0]);
         vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, end + 1));
         vm.prank(drawn[0]);
-        tasks.revealVote(claim, true, traces, "salt");
+        tasks.revealVote(idOf(claim), true, traces, "salt");
         vm.warp(end + 1);
         vm.expectRevert(abi.encodeWithSelector(ITasks.TooLate.selector, end));
         vm.prank(drawn[1]);
-        tasks.commitVote(claim, "late");
+        tasks.commitVote(idOf(claim), "late");
         vm.expectRevert(ITasks.WrongReveal.selector);
         vm.prank(drawn[1]);
-        tasks.revealVote(claim, true, traces, "salt");
+        tasks.revealVote(idOf(claim), true, traces, "salt");
         vm.expectRevert(ITasks.WrongReveal.selector);
         vm.prank(drawn[0]);
-        tasks.revealVote(claim, false, traces, "salt");
+        tasks.revealVote(idOf(claim), false, traces, "salt");
         revealVoteAs(drawn[0], claim, true);
         vm.expectRevert(abi.encodeWithSelector(ITasks.AlreadyVoted.selector, drawn[0]));
         vm.prank(drawn[0]);
-        tasks.revealVote(claim, true, traces, "salt");
+        tasks.revealVote(idOf(claim), true, traces, "salt");
         vm.expectRevert(abi.encodeWithSelector(ITasks.NotDue.selector, end + 101));
         tasks.tally(claim);
         vm.warp(end + 101);
         vm.expectRevert(abi.encodeWithSelector(ITasks.TooLate.selector, end + 100));
         vm.prank(drawn[0]);
-        tasks.revealVote(claim, true, traces, "salt");
+        tasks.revealVote(idOf(claim), true, traces, "salt");
     }
 
     function test_votesAreShownAsTheyStand() external {
@@ -480,7 +489,7 @@ contract TasksTest is Market {
 
     function abstainAs(address verifier, Claim memory claim) private {
         vm.prank(verifier);
-        tasks.commitVote(claim, bytes32(uint256(1)));
+        tasks.abstain(claim);
     }
 
     function test_Attack32_whoLeavesASeatWithoutAVotePaysAndOthersAreCalledFromTheSameSeed() external {
@@ -509,7 +518,7 @@ contract TasksTest is Market {
         assertEq(drawnOf(claim).length, 5);
         vm.expectRevert(abi.encodeWithSelector(ITasks.AlreadyVoted.selector, drawn[2]));
         vm.prank(drawn[2]);
-        tasks.commitVote(claim, "too late");
+        tasks.commitVote(idOf(claim), "too late");
         voteFrom(claim, 3);
         tasks.tally(claim);
         assertPhase(claim, Phase.ACCEPTED);
@@ -570,7 +579,7 @@ contract TasksTest is Market {
         assertPhase(claim, Phase.SETTLED);
     }
 
-    function test_seatsAreCalledThreeTimesAndEightInAll() external {
+    function _manyVerifiers() private {
         for (uint256 i; i < 30; ++i) {
             address extra = makeAddr(string.concat("extra", vm.toString(i)));
             fund(extra, 100 ether);
@@ -580,6 +589,78 @@ contract TasksTest is Market {
             stakes.subscribe(class);
         }
         vm.roll(vm.getBlockNumber() + 2 * WEIGHT_EPOCH);
+    }
+
+    /// @dev The numbers of the first four seats stand beside the seed, those of the others in a word of their own.
+    function test_whoIsCalledToTheLastSeatsVotesAndIsPaid() external {
+        _manyVerifiers();
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        seedFor(claim);
+        bytes32 seed = statusOf(claim).seed;
+        for (uint256 i; i < 2; ++i) {
+            skip(201);
+            tasks.tally(claim);
+        }
+        address[] memory drawn = drawnOf(claim);
+        assertEq(drawn.length, 8);
+        assertEq(statusOf(claim).seed, seed);
+        for (uint256 i = 3; i < 8; i += 2) {
+            assertEq(lockedOf(drawn[i], Role.VERIFIER), i < 6 ? 0 : 50 ether);
+        }
+        (uint256 before, uint256 other) = (free(drawn[7]), free(drawn[4]));
+        commitVoteAs(drawn[6], claim, true);
+        commitVoteAs(drawn[7], claim, true);
+        revealVoteAs(drawn[7], claim, true);
+        revealVoteAs(drawn[6], claim, true);
+        tasks.tally(claim);
+        assertPhase(claim, Phase.ACCEPTED);
+        acceptedTask(0, 1);
+        skip(1001);
+        tasks.settle(claim);
+        assertEq(free(drawn[7]) - before, 1 ether, "paid");
+        assertEq(free(drawn[4]), other, "who was silent is not");
+        assertEq(lockedOf(drawn[6], Role.VERIFIER), 0);
+    }
+
+    function test_votesHaveTheWholeOfTheLongestTimes() external {
+        Terms memory t = aTerms();
+        (t.voteTime, t.revealTime) = (10 hours, 10 hours - 1);
+        postJob(t);
+        holdShards();
+        Claim memory claim = commitTask(0, 0);
+        address[] memory drawn = seedFor(claim);
+        skip(10 hours);
+        commitVoteAs(drawn[0], claim, true);
+        commitVoteAs(drawn[1], claim, true);
+        skip(1);
+        bytes memory late = abi.encodeWithSelector(ITasks.TooLate.selector, vm.getBlockTimestamp() - 1);
+        vm.expectRevert(late);
+        vm.prank(drawn[2]);
+        tasks.commitVote(idOf(claim), "commitment");
+        vm.expectRevert(late);
+        vm.prank(drawn[2]);
+        tasks.abstain(claim);
+        skip(10 hours - 2);
+        revealVoteAs(drawn[0], claim, true);
+        skip(1);
+        bytes32[] memory traces = tracesOf(drawn[1]);
+        vm.expectRevert(abi.encodeWithSelector(ITasks.TooLate.selector, vm.getBlockTimestamp() - 1));
+        vm.prank(drawn[1]);
+        tasks.revealVote(idOf(claim), true, traces, VOTE_SALT);
+    }
+
+    function test_aMarketWhoseVotesTakeLongerThanIsKeptBesideAClaimIsNotDeployed() external {
+        Bounds memory b = someBounds();
+        b.mostVote = 2 ** 20;
+        vm.expectRevert(abi.encodeWithSelector(IClasses.BadConditions.selector, "mostVote"));
+        new Classes(b);
+        b.mostVote = 2 ** 20 - 1;
+        assertEq(new Classes(b).bounds().mostVote, 2 ** 20 - 1);
+    }
+
+    function test_seatsAreCalledThreeTimesAndEightInAll() external {
+        _manyVerifiers();
         holdShards();
         Claim memory claim = commitTask(0, 0);
         seedFor(claim);
@@ -712,9 +793,9 @@ contract TasksTest is Market {
         assertPhase(claim, Phase.COMMITTED);
         bytes memory refusal = abi.encodeWithSelector(ITasks.WrongPhase.selector, Phase.COMMITTED);
         vm.expectRevert(refusal);
-        tasks.commitVote(claim, "commitment");
+        tasks.commitVote(idOf(claim), "commitment");
         vm.expectRevert(refusal);
-        tasks.revealVote(claim, true, new bytes32[](0), 0);
+        tasks.revealVote(idOf(claim), true, new bytes32[](0), 0);
         vm.expectRevert(refusal);
         tasks.tally(claim);
         vm.expectRevert(refusal);
@@ -726,7 +807,7 @@ contract TasksTest is Market {
         vm.expectRevert(refusal);
         tasks.recordSeed(claim, "");
         vm.expectRevert(refusal);
-        tasks.commitVote(claim, "commitment");
+        tasks.commitVote(idOf(claim), "commitment");
         vm.expectRevert(refusal);
         tasks.tally(claim);
         acceptedTask(0, 1);

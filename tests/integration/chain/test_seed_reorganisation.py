@@ -39,7 +39,7 @@ def awaiting_seed(markets: list[ChainMarket]) -> tuple[ClaimId, Claim]:
 def seed_of_the_chain(rpc: HttpRpc, view: ClaimView) -> bytes:
     """What rule 4.5 gives on the chain that stands now."""
     block = rpc.request("eth_getBlockByNumber", [hex(view.status.seed_block), False])
-    return sha256(bytes.fromhex(block["mixHash"][2:]) + view.claim_id).digest()
+    return sha256(bytes.fromhex(block["mixHash"][2:]) + view.claim_id).digest()[:16] + bytes(16)
 
 
 def test_attack_31_a_reorganisation_across_a_recorded_seed_is_followed_by_everybody(
@@ -152,4 +152,4 @@ def test_a_seed_whose_header_cannot_serve_waits_at_no_cost_and_takes_the_hash(
     (done,) = verifier.send_all(writes)
     assert isinstance(done, TxResult)
     digest = bytes.fromhex(rpc.request("eth_getBlockByNumber", [hex(seed_block), False])["hash"][2:])
-    assert verifier.claim(claim_id).status.seed == sha256(digest + claim_id).digest()
+    assert verifier.claim(claim_id).status.seed == sampling.claim_seed(digest, claim_id)

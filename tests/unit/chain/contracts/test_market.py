@@ -39,6 +39,7 @@ from assay.protocol.dispute import (
 from assay.protocol.encoding import as_tuple, words
 from assay.protocol.errors import Reverted, RpcUnreachable
 from assay.protocol.game_state import Accused, Context, Cursor, Found, Game, GamePhase, Opened, Opening
+from assay.protocol.params import ABSTAIN
 from assay.protocol.types import (
     Claim,
     ClaimStatus,
@@ -255,6 +256,7 @@ WRITES = [
     ("settle", (CLAIM,), "settle"),
     ("void", (CLAIM,), "void"),
     ("commit_vote", (CLAIM, D), "commitVote"),
+    ("commit_vote", (CLAIM, ABSTAIN), "abstain"),
     ("reveal_vote", (CLAIM, True, [D, D], D), "revealVote"),
     ("announce", (D, 1, ME, D, D), "announce"),
     ("prove_binding", (CLAIM, 0, D, [D], CLAIM, D, [D, D], D, D), "proveBinding"),
