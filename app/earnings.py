@@ -15,7 +15,7 @@ from assay.app.output import plain, table
 from assay.app.times import show_moment
 from assay.app.units import show_amount
 from assay.chain.contracts.ledger import FREE, Entry, Ledger, ledger
-from assay.chain.eth.rpc import get_block, quantity
+from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, quantity
 from assay.node.pending import Pending, pending
 from assay.protocol.errors import Stop
 from assay.protocol.types import Address, JobId
@@ -50,10 +50,7 @@ def show_earnings(app: App, address: Address, role: str, job: str | None, limit:
     entries = [e for e in found.entries if job_id is None or e.job_id == job_id]
     shown = entries[-limit:]
     to_come = [one for one in pending(market, address, role) if job_id is None or one.job_id == job_id]
-    times = {
-        block: quantity((get_block(connection.rpc, block) or {})["timestamp"], "a block's time")
-        for block in {entry.block for entry in shown}
-    }
+    times = {block: _time(connection.rpc, block) for block in {entry.block for entry in shown}}
     data = {
         "account": address,
         "role": role,
@@ -80,11 +77,22 @@ def show_earnings(app: App, address: Address, role: str, job: str | None, limit:
         )
 
 
+def _time(rpc: Rpc, block: int) -> int | None:
+    """A block's time; None from a node that no longer has the block."""
+    try:
+        found = get_block(rpc, block)
+    except RpcFailed as failure:
+        if not failure.lacks_block:
+            raise
+        found = None
+    return None if found is None else quantity(found["timestamp"], "a block's time")
+
+
 def _jobs(entries: list[Entry]) -> list[JobId]:
     return list(dict.fromkeys(e.job_id for e in entries if e.job_id is not None))
 
 
-def _entry_data(entry: Entry, time_s: int) -> dict[str, Any]:
+def _entry_data(entry: Entry, time_s: int | None) -> dict[str, Any]:
     body: dict[str, Any] = plain(entry)
     return {**body, "amount": str(entry.amount), "time": time_s}
 
@@ -94,10 +102,11 @@ def signed(amount: int) -> str:
     return ("+" if amount > 0 else "") + show_amount(amount)
 
 
-def _lines(found: Ledger, shown: list[Entry], times: dict[int, int], now: int) -> Table:
+def _lines(found: Ledger, shown: list[Entry], times: dict[int, int | None], now: int) -> Table:
     rows = table(f"ledger of {found.account}", "when", "pot", "#amount", "why")
     for entry in shown:
-        when = show_moment(times[entry.block], now)
+        time_s = times[entry.block]
+        when = f"block {entry.block}" if time_s is None else show_moment(time_s, now)
         rows.add_row(when, entry.pot, signed(entry.amount), f"{entry.kind}: {entry.why}")
     return rows
 

@@ -18,7 +18,7 @@ from assay.app.ids import job_id_of
 from assay.app.invocation import App
 from assay.app.machine import RESOURCE_LIMITS, engine_of
 from assay.app.output import plain
-from assay.chain.contracts.ledger import ledger
+from assay.chain.contracts.ledger import Book, Ledger
 from assay.chain.eth.rpc import get_block, quantity
 from assay.client.following import Following, follow, losses_of
 from assay.dashboard.curve import Curve
@@ -44,6 +44,8 @@ STATES_AT_ONCE = 4
 """Committed states read for loss curves between two looks at the chain."""
 ENTRIES = 200
 """Lines of a ledger that are shown."""
+BOOKS = 32
+"""Ledgers that are kept from one look to the next."""
 
 
 class Past:
@@ -66,6 +68,8 @@ class MarketSource:
         """When the keystore had last changed as its names were read."""
         self._heads, self._reorganised, self._last_gone = Heads(), 0, 0
         self._past: dict[JobId, Past] = {}
+        self._books: dict[Address, Book] = {}
+        """The latest looked at last."""
         self._node_urls = list(node_urls)
         self._replays: dict[tuple[int, int], dict[str, Any]] = {}
         self._replaying = threading.Lock()
@@ -186,7 +190,7 @@ class MarketSource:
         found = [a for a in known if a.lower() == text.lower() or self._names.get(a) == text]
         if not found:
             raise Stop("this market knows no such account", hint="see Accounts", code="not-found")
-        book = ledger(market, found[0])
+        book = self._book(found[0])
         shown = book.entries[-ENTRIES:]
         return {
             **(party(found[0], self._names) or {}),
@@ -195,6 +199,13 @@ class MarketSource:
             "entries": [{**plain(entry), "amount": str(entry.amount)} for entry in reversed(shown)],
             "leftOut": len(book.entries) - len(shown),
         }
+
+    def _book(self, account: Address) -> Ledger:
+        kept = self._books.pop(account, None) or Book(self._connection.market, account)
+        self._books[account] = kept
+        if len(self._books) > BOOKS:
+            del self._books[next(iter(self._books))]
+        return kept.read()
 
     def _endpoints(self) -> list[dict[str, Any]]:
         found = self._connection.market.endpoints()

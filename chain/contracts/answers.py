@@ -107,8 +107,9 @@ class Answers:
         return [*(by_hash if self._hash and self._takes_hashes else []), self.block]
 
     def _heed(self, failure: RpcFailed, tag: BlockTag) -> None:
-        """A refusal that is about the way to name a block, and no other, is no failure."""
-        if isinstance(tag, int) or failure.rpc_code != _INVALID_PARAMS:
+        """A refusal that is about the way to name a block, and no other, is no failure. Of a block that it
+        does not have, or no longer its state, a node may say the same."""
+        if isinstance(tag, int) or failure.rpc_code != _INVALID_PARAMS or failure.lacks_block:
             raise failure
         self._takes_hashes = False
 

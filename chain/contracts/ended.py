@@ -33,6 +33,14 @@ class EndedClaims:
         self._later: dict[int, list[Place]] = {}
         """Of events that came once the job was over."""
 
+    def copy(self) -> EndedClaims:
+        """The same claims, and none that these keep later."""
+        made = EndedClaims()
+        made._ids, made._jobs, made._of = self._ids[:], self._jobs[:], dict(self._of)
+        made._job_of, made._places, made._ends = self._job_of[:], self._places[:], self._ends[:]
+        made._later = {number: places[:] for number, places in self._later.items()}
+        return made
+
     def __contains__(self, job_id: JobId) -> bool:
         return job_id in self._of
 

@@ -1,14 +1,15 @@
 """What the market's events say, folded into tables.
 
-Contract: a pure fold over events in chain order; after a reorganisation the caller starts a new index and
-folds the history again. Holds only what events settle for good: where a job or claim stands now is asked of
-the contracts. Of a job that is over (closed, every claim ended, nothing in dispute) it holds the terms, and
-where the events of its claims are: `over`.
+Contract: a pure fold over events in chain order; after a reorganisation the caller goes on from a `copy` of
+an earlier index, or starts a new one, and folds what has happened since. Holds only what events settle for
+good: where a job or claim stands now is asked of the contracts. Of a job that is over (closed, every claim
+ended, nothing in dispute) it holds the terms, and where the events of its claims are: `over`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from eth_utils.crypto import keccak
 
@@ -77,6 +78,10 @@ class MarketIndex:
     _found: dict[bytes, Found] = field(default_factory=dict)
     _games_of: dict[JobId, list[int]] = field(default_factory=dict)
     _demands_of: dict[JobId, list[int]] = field(default_factory=dict)
+
+    def copy(self) -> MarketIndex:
+        """The same tables, which no later event of these changes."""
+        return MarketIndex(**{each.name: _copy(getattr(self, each.name)) for each in fields(self)})
 
     def claim_ids(self) -> list[ClaimId]:
         """Ids of all claims, oldest first."""
@@ -340,3 +345,14 @@ class MarketIndex:
             before, decided=True, challenger_won=a["challengerWon"], reason=a["reason"]
         )
         self._end_if_over(before.game.accused.job_id)
+
+
+def _copy(table: Any) -> Any:
+    """A table, and the tables in it; all else in them is never changed. One holds either tables or values."""
+    if isinstance(table, dict):
+        if isinstance(next(iter(table.values()), None), dict | list | set):
+            return {key: _copy(inner) for key, inner in table.items()}
+        return dict(table)
+    if isinstance(table, list | set):
+        return type(table)(table)
+    return table.copy() if isinstance(table, EndedClaims) else table

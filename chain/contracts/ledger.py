@@ -9,14 +9,17 @@ token's own business.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from assay.chain.contracts.records import unpack
 from assay.chain.contracts.view import ChainView
+from assay.chain.eth.abi import find, topic
 from assay.chain.eth.events import Event
-from assay.protocol.types import Address, ClaimId, JobId, Kind, Role
+from assay.protocol.types import Address, Claim, ClaimId, JobId, Kind, Role
 from assay.protocol.words import show_amount
 
 FREE = "free"
@@ -66,39 +69,74 @@ class Ledger:
         return {pot: gap for pot, held in self.pots.items() if (gap := held - self.total(pot))}
 
 
+class Book:
+    """An account's ledger, read on from where it was: a look costs what has happened since the last one, and
+    what a reorganisation has taken back is struck out."""
+
+    def __init__(self, view: ChainView, account: Address) -> None:
+        self._view, self._account = view, account
+        named = account.removeprefix("0x").lower()
+        ended = topic(find(view.contracts["Challenges"].abi, "event", "Resolved")).hex()
+        # A bond that is lost is told in a transaction that need not name who put it.
+        self._events = view.reader(lambda log: named in log or ended in log)
+        self._reader = _Reader(account, view.committed)
+        self._entries: list[Entry] = []
+
+    def read(self) -> Ledger:
+        """The ledger as of the view's latest block. Raises RpcUnreachable."""
+        view = self._view
+        with view.snapshot():
+            # What may fail comes first: the news is told once.
+            pots = {FREE: int(view.free(self._account))}
+            for role in Role:
+                stake = view.stake(self._account, role)
+                pots[stake_pot(role)] = int(stake.active + stake.unbonding)
+            news = self._events.news()
+            if news.stays is not None:
+                kept = bisect_right(self._entries, news.stays, key=lambda entry: entry.block)
+                del self._entries[kept:]
+                self._reader.rewind(news.stays)
+            for group in news.transactions:
+                self._entries.extend(self._reader.read(group))
+            return Ledger(self._account, view.block, tuple(self._entries), pots)
+
+
 def ledger(view: ChainView, account: Address) -> Ledger:
-    """The ledger of an account as of the view's latest block. Raises RpcUnreachable."""
-    with view.snapshot():
-        entries = tuple(entries_of(view.events(), account))
-        pots = {FREE: int(view.free(account))}
-        for role in Role:
-            stake = view.stake(account, role)
-            pots[stake_pot(role)] = int(stake.active + stake.unbonding)
-        return Ledger(account, view.block, entries, pots)
+    """The ledger of an account as of the view's latest block; who asks again keeps a `Book`. Raises
+    RpcUnreachable."""
+    return Book(view, account).read()
 
 
 def entries_of(events: Sequence[Event], account: Address) -> Iterator[Entry]:
     """The fold: entries of an account, oldest first, from all events in chain order."""
-    reader = _Reader(account)
+    claims = {
+        ClaimId(event.arguments["claimId"]): unpack(Claim, event.arguments["claim"])
+        for event in events
+        if event.name == "Committed"
+    }
+    reader = _Reader(account, claims.get)
     for _, group in groupby(events, lambda event: (event.block_number, event.tx_hash)):
         yield from reader.read(list(group))
 
 
 class _Reader:
-    """One account's side of each transaction. Remembers claims and its own challenges on the way."""
+    """One account's side of each transaction. Remembers its own challenges on the way."""
 
-    def __init__(self, account: Address) -> None:
+    def __init__(self, account: Address, claim: Callable[[ClaimId], Claim | None]) -> None:
+        """`claim`: what was committed, by its id."""
         self._me = account
         self._key = bytes.fromhex(account.removeprefix("0x").zfill(64))
-        self._claims: dict[bytes, Any] = {}
-        self._bonds: dict[bytes, int] = {}
+        self._claim = claim
+        self._bonds: dict[bytes, tuple[int, int]] = {}
+        """The block at which each was put, and its amount."""
         self._group: Sequence[Event] = ()
+
+    def rewind(self, block: int) -> None:
+        """Forget what was put after this block."""
+        self._bonds = {key: put for key, put in self._bonds.items() if put[0] <= block}
 
     def read(self, group: Sequence[Event]) -> Iterator[Entry]:
         self._group = group
-        for event in group:
-            if event.name == "Committed":
-                self._claims[event.arguments["claimId"]] = event.arguments["claim"]
         for event in group:
             handler: Callable[[Event], Iterator[Entry]] | None = getattr(
                 self, f"_{event.contract}_{event.name}".lower(), None
@@ -112,16 +150,16 @@ class _Reader:
         return Entry(event.block_number, event.log_index, event.tx_hash, pot, kind, amount, why, **ids)
 
     def _about(self, claim_id: bytes) -> dict[str, Any]:
-        claim = self._claims.get(claim_id)
-        return {"claim_id": ClaimId(claim_id), "job_id": None if claim is None else JobId(claim["jobId"])}
+        claim = self._claim(ClaimId(claim_id))
+        return {"claim_id": ClaimId(claim_id), "job_id": None if claim is None else claim.job_id}
 
     def _place(self, claim_id: bytes) -> str:
-        claim = self._claims.get(claim_id)
+        claim = self._claim(ClaimId(claim_id))
         if claim is None:
             return f"claim {claim_id.hex()[:16]}"
-        if Kind(claim["kind"]) == Kind.OUTER:
-            return f"outer step {claim['round']} of job {claim['jobId'].hex()[:16]}"
-        return f"task {claim['round']}/{claim['shard']} of job {claim['jobId'].hex()[:16]}"
+        if claim.kind == Kind.OUTER:
+            return f"outer step {claim.round} of job {claim.job_id.hex()[:16]}"
+        return f"task {claim.round}/{claim.shard} of job {claim.job_id.hex()[:16]}"
 
     def _nearest(self, event: Event, *names: str, **wanted: Any) -> Event | None:
         """The event of the same transaction that stands nearest to this one and has these arguments."""
@@ -198,7 +236,7 @@ class _Reader:
         return "other", "moved within the vault", {}
 
     def _bond_put(self, event: Event, key: bytes) -> tuple[str, str, dict[str, Any]]:
-        self._bonds[key] = event.arguments["amount"]
+        self._bonds[key] = event.block_number, event.arguments["amount"]
         number = int.from_bytes(key, "big")
         if demanded := self._nearest(event, "Demanded", demandId=number & ~_DEMAND):
             claim_id = demanded.arguments["claimId"]
@@ -258,7 +296,7 @@ class _Reader:
         a = event.arguments
         key = int(a["gameId"]).to_bytes(32, "big")
         if key in self._bonds and not a["challengerWon"]:
-            bond = show_amount(self._bonds[key])
+            bond = show_amount(self._bonds[key][1])
             why = f"game {a['gameId']} on {self._place(a['claimId'])} lost: its bond of {bond} is gone"
             yield self._entry(event, FREE, "bond lost", 0, why, **self._about(a["claimId"]))
 

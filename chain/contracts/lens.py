@@ -2,7 +2,8 @@
 
 Contract: `answers` gives each view's answer as of that block. A view that reverts is left out: who needs it
 asks for it by itself, and gets the contract's own error. A batch that the node refuses, as too much gas, too
-large or too slow, is asked again in half; one that it does not answer at all is half as large the next time.
+large or too slow, is asked again in half, but not one of a block that it does not have; one that it does not
+answer at all is half as large the next time.
 Not guaranteed: that a node which answers one half still knows the block when it is asked for the other.
 """
 
@@ -40,14 +41,17 @@ class Lens:
         """Places in `views`, with the answers there; batch by batch, so that no answer is lost to a later
         failure.
 
-        Raises RpcFailed or Reverted when the node refuses a single view, RpcUnreachable, WrongAnswer.
+        Raises RpcFailed or Reverted when the node refuses a single view, or does not have the block;
+        RpcUnreachable, WrongAnswer.
         """
         done = 0
         while done < len(views):
             batch = views[done : done + self._size]
             try:
                 found = self._ask(batch, block)
-            except (RpcFailed, Reverted):
+            except (RpcFailed, Reverted) as failure:
+                if isinstance(failure, RpcFailed) and failure.lacks_block:
+                    raise  # for half of it too
                 if len(batch) == 1:
                     self._size = MOST_VIEWS  # it was not the size
                     raise

@@ -7,6 +7,7 @@ worth nothing and left out.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 from assay.chain.contracts.view import ChainView
 from assay.protocol.types import Address, Role, Seconds, Wei
@@ -25,7 +26,10 @@ class UnbondRequest:
 def unbond_requests(view: ChainView, account: Address, role: Role) -> list[UnbondRequest]:
     """What is on its way out of a stake, oldest first. Raises RpcUnreachable."""
     stakes, found = view.contracts["Stakes"], []
-    for event in view.events():
+    named = account.removeprefix("0x").lower()
+    with view.snapshot():
+        transactions = view.reader(lambda log: named in log).news().transactions
+    for event in chain.from_iterable(transactions):
         a = event.arguments
         if event.name == "UnbondStarted" and a["account"] == account and a["role"] == role:
             left = stakes.read("request", account, int(role), a["index"])

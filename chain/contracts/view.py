@@ -21,11 +21,13 @@ from assay.chain.contracts.answers import Answers, room_key, stake_keys, standin
 from assay.chain.contracts.bindings import INTERFACES, contracts
 from assay.chain.contracts.compile import Artifacts
 from assay.chain.contracts.deploy import Deployment
+from assay.chain.contracts.followed_index import FollowedIndex
 from assay.chain.contracts.index import Gateway, MarketIndex
 from assay.chain.contracts.records import unpack
 from assay.chain.contracts.seen_claims import SeenClaims
 from assay.chain.eth.abi import MalformedData
 from assay.chain.eth.contract import WrongAnswer
+from assay.chain.eth.event_reader import EventReader
 from assay.chain.eth.events import Event, EventFollower, RolledBack
 from assay.chain.eth.rpc import Rpc
 from assay.protocol.demands import DemandView
@@ -35,6 +37,7 @@ from assay.protocol.types import (
     ZERO_DIGEST,
     Address,
     Bounds,
+    Claim,
     ClaimId,
     ClaimView,
     Conditions,
@@ -83,7 +86,7 @@ class ChainView:
             first_block=deployment.first_block,
             confirmations=confirmations,
         )
-        self._index = MarketIndex()
+        self._followed = FollowedIndex(self._follower)
         self._answers = Answers(rpc, self.contracts, self._follower.cursor, self._follower.cursor_hash)
         self._claims = SeenClaims(rpc, self._answers, self._follower.at)
         self._closed: dict[JobId, tuple[int, JobView]] = {}
@@ -91,7 +94,7 @@ class ChainView:
         self._readers = 0
         self._looks = 0
         try:
-            self._restart_index()
+            self._followed.read()
         except (KeyError, MalformedData) as error:
             self._read_anew(error)
         self.refresh()
@@ -136,23 +139,22 @@ class ChainView:
                 return changed
 
     def _fold(self, changes: Sequence[Event | RolledBack]) -> None:
-        events = [change for change in changes if isinstance(change, Event)]
-        if len(events) < len(changes):
-            agreed = min(c.block_number for c in changes if isinstance(c, RolledBack))
+        agreed = self._followed.fold(changes)
+        if agreed is not None:
             self._claims.forget_since(agreed)
             self._closed = {k: kept for k, kept in self._closed.items() if kept[0] <= agreed}
-            self._restart_index()
-        else:
-            for event in events:
-                self._index.apply(event)
-        self._claims.forget(events, self._index)
+        self._claims.forget([change for change in changes if isinstance(change, Event)], self._index)
+
+    @property
+    def _index(self) -> MarketIndex:
+        return self._followed.index
 
     def _read_anew(self, error: Exception) -> WrongAnswer:
         """Forget events that do not follow from one another: some were hidden, or made up."""
         self._follower.start_over()
         self._claims.clear()
         self._closed.clear()
-        self._index = MarketIndex()
+        self._followed.clear()
         return WrongAnswer(
             f"the node's events contradict one another ({type(error).__name__}: {error}); all are read anew",
             hint="if that goes on, use another node, or two (--rpc-url)",
@@ -179,6 +181,20 @@ class ChainView:
         """All events up to the block that answers are of, in chain order."""
         with self._pinned():
             return list(self._follower.history())
+
+    def reader(self, heeded: Callable[[str], bool]) -> EventReader:
+        """Of the events of transactions with a log that is heeded, as JSON in lower case. To be asked within
+        a `snapshot`."""
+        return EventReader(self._follower, heeded)
+
+    def committed(self, claim_id: ClaimId) -> Claim | None:
+        """What was committed as this claim, by the market's events; None if there is no such claim."""
+        with self._pinned() as index:
+            claim = index.claims.get(claim_id)
+            if claim is None:
+                for event in self._follower.at(index.over.places(claim_id)[:1]):
+                    claim = unpack(Claim, event.arguments["claim"])
+            return claim
 
     def job_ids(self) -> Sequence[JobId]:
         """Ids of all jobs, oldest first."""
@@ -393,8 +409,3 @@ class ChainView:
             for name in ("holder", "price")
         )
         self._answers.gather(islice(keys, max(self._answers.batch, 2 * jobs[job_id].shards)))
-
-    def _restart_index(self) -> None:
-        self._index = MarketIndex()
-        for event in self._follower.history(MarketIndex.heeds):
-            self._index.apply(event)

@@ -30,8 +30,7 @@ from assay.protocol.errors import RpcUnreachable
 _OWN_METHODS = ("evm_", "anvil_", "hardhat_", "debug_")
 _PASSING = (
     *("rate", "too many requests", "capacity", "throttl", "try again", "temporar", "overload", "busy"),
-    *("unavailable", "internal error", "header not found", "block not found", "resource not found"),
-    *("unknown block", "missing trie node", "not currently canonical", "out of range", "outofrange"),
+    *("unavailable", "internal error", "out of range"),
 )
 """In a node's error: it may answer in a moment, or another node may. (What is too much at once stays too
 much.)"""
@@ -332,7 +331,7 @@ def _passes(failure: RpcFailed) -> bool:
     text = failure.text.lower()
     if failure.data.startswith("0x") or "revert" in text or failure.rpc_code in (3, 413):
         return False
-    return any(words in text for words in _PASSING)
+    return failure.lacks_block or any(words in text for words in _PASSING)
 
 
 def _has_one_answer(method: str, params: list[Any]) -> bool:

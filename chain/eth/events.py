@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +87,9 @@ class EventFollower:
     ) -> None:
         """`contracts`: name -> (address, ABI). `confirmations`: how far behind the head to stay."""
         self._rpc = rpc
-        self._first_block = first_block
+        self.first_block = first_block
+        self.rewinds: list[int] = []
+        """Each time that blocks were gone, the last one that stayed."""
         self._range_blocks = range_blocks
         self._confirmations = confirmations
         self._untold: list[Event | RolledBack] = []
@@ -177,14 +181,33 @@ class EventFollower:
                 break
             self._untold.extend(read)
 
-    def history(self, heeded: Callable[[str, str], bool] = lambda contract, name: True) -> Iterator[Event]:
-        """Events read so far, in chain order: those whose contract and name are heeded, as others need not be
-        decoded. To be read to its end before the next `poll`."""
+    def history(
+        self, heeded: Callable[[str, str], bool] = lambda contract, name: True, after: int = -1
+    ) -> Iterator[Event]:
+        """Events read so far of the blocks after one, in chain order: those whose contract and name are
+        heeded, as others need not be decoded. To be read to its end before the next `poll`."""
         heeds = cache(heeded)
-        for _, _, row in self._db.rows("logs", "ORDER BY block, position"):
+        for _, _, row in self._rows_after(after):
             log = bounded_json.loads(row)
             if heeds(self._contract(log), self._known_entry(log)["name"]):
                 yield self._decode(log)
+
+    def transactions(self, heeded: Callable[[str], bool], after: int = -1) -> Iterator[list[Event]]:
+        """The events of each transaction of the blocks after one in which a log, as JSON in lower case, is
+        heeded: others are not even parsed. In chain order; to be read to its end before the next `poll`."""
+        for _, block in groupby(self._rows_after(after), key=itemgetter(0)):
+            rows = [row for _, _, row in block]
+            found = [heeded(row.lower()) for row in rows]
+            if not any(found):
+                continue
+            logs = zip(found, map(bounded_json.loads, rows), strict=True)
+            for _, group in groupby(logs, key=lambda pair: pair[1]["transactionHash"]):
+                marked = list(group)
+                if any(mark for mark, _ in marked):
+                    yield [self._decode(log) for _, log in marked]
+
+    def _rows_after(self, block: int) -> Iterator[tuple[Any, ...]]:
+        return self._db.rows("logs", "WHERE block > ? ORDER BY block, position", (block,))
 
     def at(self, places: Iterable[tuple[int, int]]) -> Iterator[Event]:
         """The events at these places, each a block and an index in it. Raises DamagedDatabase if one is not
@@ -217,11 +240,11 @@ class EventFollower:
 
     def _last_block(self) -> tuple[int, str | None]:
         row = next(self._db.rows("blocks", "ORDER BY number DESC LIMIT 1"), None)
-        return (self._first_block - 1, None) if row is None else (row[0], row[1])
+        return (self.first_block - 1, None) if row is None else (row[0], row[1])
 
     def _roll_back(self, head: int) -> RolledBack | None:
         """Forget blocks that the chain no longer has. A block that the node does not know is no evidence."""
-        agreed = self._first_block - 1
+        agreed = self.first_block - 1
         differs = False
         # Row by row: as a rule the first one agrees.
         known_blocks = self._db.rows("blocks", "ORDER BY number DESC")
@@ -240,6 +263,7 @@ class EventFollower:
         with self._db:
             self._db.execute("DELETE FROM logs WHERE block > ?", (agreed,))
             self._db.execute("DELETE FROM blocks WHERE number > ?", (agreed,))
+        self.rewinds.append(agreed)
         return RolledBack(agreed, tuple(self._decode(bounded_json.loads(row)) for _, _, row in rows))
 
     def _read(self, start: int, end: int) -> list[Event] | None:
@@ -285,6 +309,7 @@ class EventFollower:
         """Forget everything that was read: the next poll reads it anew."""
         self._untold.clear()
         self._read_up_to = None
+        self.rewinds.append(self.first_block - 1)
         with self._db:
             self._db.execute("DELETE FROM logs")
             self._db.execute("DELETE FROM blocks")

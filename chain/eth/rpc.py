@@ -29,6 +29,16 @@ TIMEOUT_S = 20.0
 LARGEST_ANSWER = 32 << 20
 """Bytes of an answer, unpacked: some 20,000 logs."""
 _PART = 1 << 16
+_REVERTED = 3
+"""The code of an execution that was reverted."""
+_NO_BLOCK = (
+    *("missing trie node", "blockoutofrange", "pruned", "pruning", "not currently canonical"),
+    *("header not found", "block not found", "resource not found", "unknown block"),
+)
+"""In what nodes say of a block that they do not have, or of which they no longer have the state: Geth,
+Erigon, Reth, Nethermind, Besu, Anvil."""
+_NO_STATE = ("not available", "unavailable", "not found", "no state", "missing")
+"""The same, beside the word "state"."""
 _LONGEST_TEXT = 500
 """Characters of a node's words that are shown."""
 _NOT_HTTP = (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError)
@@ -43,11 +53,28 @@ class RpcFailed(Retry):
     code = "rpc-failed"
 
     def __init__(self, method: str, rpc_code: int, text: str, data: str) -> None:
-        super().__init__(f"{method} failed: {text}", hint="see the node's log")
         self.method = method
         self.rpc_code = rpc_code
         self.text = text
         self.data = data
+        self.lacks_block = self._lacks_block()
+        """Whether the node says that it does not have the block that was named, or no longer its state."""
+        message, hint = f"{method} failed: {text}", "see the node's log"
+        if self.lacks_block:
+            message = f"the node does not have the block that {method} is about, or its state: {text}"
+            hint = (
+                "if it was just started, or is not yet synced, repeat this in a moment; a node that drops the"
+                " states of recent blocks will not do: use another one (--rpc-url)"
+            )
+        super().__init__(message, hint=hint)
+
+    def _lacks_block(self) -> bool:
+        text = self.text.lower()
+        if self.data.startswith("0x") or self.rpc_code == _REVERTED or "revert" in text:
+            return False
+        return any(words in text for words in _NO_BLOCK) or (
+            "state" in text and any(words in text for words in _NO_STATE)
+        )
 
 
 class Rpc(Protocol):

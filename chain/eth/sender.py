@@ -5,8 +5,8 @@ however many processes it is called; it returns the receipt, or raises with the 
 simulated first, so a call that would fail costs nothing. One that failed on chain all the same had no effect:
 once its failure is `final_blocks` deep, the key may be sent again. Keys never leave `account`. `resume` makes
 the account whole after a reorganisation of any depth: what is gone is sent again, a nonce that nothing holds
-is filled, and what is too cheap to be mined is paid better.
-Where a nonce is used and nobody can tell by what, `NonceTaken` is raised once, and the key may be sent again.
+is filled, and what is too cheap to be mined is paid better. Where a nonce is used and nobody can tell by
+what, `NonceTaken` is raised once, and the key may be sent again.
 Does not guarantee inclusion in time: `ConfirmationTimeout` leaves the transaction live, and the same call
 waits on. A failure that is undone by a reorganisation deeper than `final_blocks` after its key was sent again
 may take effect beside it.

@@ -114,9 +114,10 @@ def _open(day: ChainDay, mallory: ChainMarket, view: ClaimView, number: int) -> 
     """A challenge of a true segment; the game's id."""
     salt, tree = number.to_bytes(32, "big"), trees.build(list(view.roots))
     segment = number % (len(view.roots) - 1)
-    mallory.announce(f"find {number}", view.claim_id, segment, ZERO_ADDRESS, salt)
+    root = b"\x01" * 32  # what it says that the segment ends in
+    mallory.announce(f"find {number}", view.claim_id, segment, ZERO_ADDRESS, root, salt)
     ends = [leaf for end in (segment, segment + 1) for leaf in (tree.levels[0][end], tree.proof(end))]
-    return mallory.open_game(f"open {number}", view.claim, segment, *ends, salt)
+    return mallory.open_game(f"open {number}", view.claim, segment, *ends, root, salt)
 
 
 def _pick(mallory: ChainMarket, games: Sequence[int]) -> int:

@@ -20,6 +20,7 @@ from assay.protocol.game_state import GamePhase
 from assay.protocol.types import JobId, Kind
 from assay.solver.adversary import FaultySolver, HidingSolver, WeightPlan
 from tests.adversaries.chain_day import DEEPEST, NAMES, SEED_AGE, ChainDay
+from tests.adversaries.readings import Readings
 
 SILENCE = 80
 """The most blocks that follow a loss at once: nobody can be heard in any of them."""
@@ -59,6 +60,8 @@ class Undone:
 
     losses: list[Loss] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    misread: list[str] = field(default_factory=list)
+    """Where what a node keeps of the events was not what all of them say."""
 
 
 def moments(day: ChainDay, job_id: JobId) -> dict[str, int]:
@@ -90,6 +93,7 @@ def play(day: ChainDay, number: int, bits: list[str] | None = None) -> Undone:
     r, told = random.Random(f"undone/{number}"), Undone()
     day.pass_time(DEEPEST)
     seen = set(moments(day, JobId(bytes(32))))
+    readings = Readings()
     day.first = day.height() - DEEPEST
     job_id = day.post(vote_time=VOTE_TIME, reveal_time=VOTE_TIME)
     for _ in range(TURNS):
@@ -97,13 +101,15 @@ def play(day: ChainDay, number: int, bits: list[str] | None = None) -> Undone:
         if new := tuple(sorted(set(now) - seen)):
             seen |= set(new)
             if len(told.losses) < MOST_LOSSES:
+                told.misread += readings.wrong(day.markets)
                 _lose(day, r, told, {moment: now[moment] for moment in new}, number)
+                told.misread += readings.wrong(day.markets)
         if day.closed(job_id)():
             break
         day.turn(blocks=0)
         if set(moments(day, job_id)) <= seen:
             day.pass_time(8)
-    told.faults = day.unsound(job_id)
+    told.faults = day.unsound(job_id) + told.misread
     if not day.closed(job_id)():
         told.faults.append(f"the job is not closed: {day.markets['client'].job(job_id).progress}")
     elif day.model(job_id) != (bits or BITS):

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from assay.app import earnings
 from assay.app.output import Exit
+from assay.chain.eth.rpc import RpcFailed
 from assay.protocol.types import Role
 from assay.protocol.words import show_amount
 from tests.integration.cli.conftest import Assay, run
@@ -108,6 +110,22 @@ def test_every_token_in_the_vault_is_accounted_for(assay: Assay) -> None:
     kinds = {entry["kind"] for entry in ledger["entries"]}
     assert {"deposit", "withdrawal", "staked", "unbonded"} <= kinds
     assert len(assay("solver", "earnings", "--limit", "2").data["entries"]) == 2
+
+
+@pytest.mark.parametrize(
+    "gone", [None, RpcFailed("eth_getBlockByNumber", 4444, "pruned history unavailable", "")]
+)
+def test_a_node_without_old_blocks_tells_what_was_earned_but_not_when(
+    assay: Assay, monkeypatch: pytest.MonkeyPatch, gone: RpcFailed | None
+) -> None:
+    def get_block(rpc: object, block: object) -> None:
+        if gone is not None:
+            raise gone
+
+    monkeypatch.setattr(earnings, "get_block", get_block)
+    told = assay("solver", "earnings")
+    assert told.data["reconciles"] is True and told.data["entries"]
+    assert {entry["time"] for entry in told.data["entries"]} == {None}
 
 
 def test_a_command_beside_a_running_node_takes_no_event_from_it(assay: Assay, home: Path) -> None:

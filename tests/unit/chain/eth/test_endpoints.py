@@ -247,3 +247,25 @@ def test_the_latest_block_of_several_is_the_one_that_they_share(node: FakeNode) 
     assert endpoints.request(*LATEST)["number"] == "0x8"
     behind.blocks = node.blocks
     assert endpoints.request(*LATEST)["number"] == "0xa"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "missing trie node 12ab (path ) state 0x12 is not available, not found",
+        "historical state 12ab is not available",
+        "old data not available due to pruning",
+        "No state available for block 0x12",
+        "BlockOutOfRangeError: block height is 12 but requested was 11",
+    ],
+)
+def test_an_endpoint_without_the_state_is_not_said_to_disagree(node: FakeNode, text: str) -> None:
+    """One that prunes beside one that does not: the answer stands, uncompared; alone, it is asked again."""
+    one, other = Flaky("one", node), Flaky("other", node)
+    endpoints, _ = made(one, other)
+    other.faults = [RpcFailed("eth_call", -32000, text, "")] * 3
+    assert endpoints.request("eth_call", [{}, "0x3"]) == "0x"
+    assert endpoints.counters["uncompared"] == 1 and len(other.asked) == 3
+    one.faults = [RpcFailed("eth_call", -32000, text, "")]
+    assert endpoints.request("eth_call", [{}, "0x3"]) == "0x"
+    assert endpoints.counters["repeated"] == 1, "the other one had it"

@@ -1,0 +1,52 @@
+"""Whether what a node keeps of a market's events is what a read of all of them says."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from assay.chain.contracts.index import MarketIndex
+from assay.chain.contracts.ledger import Book, entries_of
+from assay.chain.contracts.market import ChainMarket
+from assay.protocol.errors import AssayError
+
+
+class Readings:
+    """The ledgers of everybody, kept from one look to the next as a dashboard keeps them."""
+
+    def __init__(self) -> None:
+        self._books: dict[str, tuple[ChainMarket, Book]] = {}
+        self.looks = 0
+
+    def wrong(self, markets: dict[str, ChainMarket]) -> list[str]:
+        """What differs from a read from genesis; nothing, if all is well."""
+        return [fault for name, market in markets.items() for fault in self._wrong(name, market)]
+
+    def _wrong(self, name: str, market: ChainMarket) -> list[str]:
+        kept = self._books.get(name)
+        if kept is None or kept[0] is not market:
+            kept = self._books[name] = market, Book(market, market.me)
+        try:
+            with market.snapshot():
+                events = market.events()
+                book = kept[1].read()
+                tables = tables_of(market._index)
+        except AssayError:  # the node cannot be asked just now
+            return []
+        self.looks += 1
+        fresh = MarketIndex()
+        for event in events:
+            fresh.apply(event)
+        found = [
+            f"{name}: {table}" for table, content in tables_of(fresh).items() if tables[table] != content
+        ]
+        if list(book.entries) != list(entries_of(events, market.me)):
+            found.append(f"{name}: the ledger has other entries")
+        return [*found, *(f"{name}: {pot} is {gap} off" for pot, gap in book.gaps.items())]
+
+
+def tables_of(index: MarketIndex) -> dict[str, Any]:
+    """All tables, in the order of their keys."""
+    tables = {each.name: getattr(index, each.name) for each in fields(index) if each.name != "just_over"}
+    ordered = {name: list(table) for name, table in tables.items() if isinstance(table, dict)}
+    return {**tables, "over": vars(index.over), "order": ordered, "claims": index.claim_ids()}
