@@ -19,8 +19,9 @@ from assay.app.invocation import App
 from assay.app.machine import RESOURCE_LIMITS, engine_of
 from assay.app.units import parse_amount
 from assay.app.wiring import Connection, NodeStorage
-from assay.client.following import Following, Losses, follow, losses_of
+from assay.client.following import Following, follow
 from assay.client.job_events import JobEvent, events_between
+from assay.client.losses import Losses, losses_of
 from assay.node.artifacts import load_job
 from assay.protocol.errors import Retry, Stop
 from assay.protocol.types import JobId, Wei

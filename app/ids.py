@@ -12,6 +12,8 @@ LATEST = "latest"
 """Instead of a job's id: the one that was posted last."""
 SHORTEST = 8
 """Fewest digits that may stand for an id."""
+SHORT = 16
+"""Hex digits of an id that are shown."""
 WHOLE = 64
 Id = TypeVar("Id", bound=bytes)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from assay.app.ids import SHORT, job_id_of
 from assay.app.output import Exit, Output
 from assay.app.settings import Flags, Settings
 from assay.app.units import show_amount
@@ -22,6 +23,7 @@ from assay.protocol.errors import Ask
 
 if TYPE_CHECKING:
     from assay.app.wiring import Connection, NodeStorage
+    from assay.protocol.types import JobView
 
 EVENTS_FILE = "events.jsonl"
 """A node's events as JSON lines, in its folder."""
@@ -72,6 +74,13 @@ class App:
         connection = connect_readonly(self.settings)
         self._open.append(connection)
         return connection
+
+    def look_up(self, connection: Connection, job: str) -> JobView:
+        """The job of an id, or of the first digits of one, said before what takes longer (PyTorch alone takes
+        seconds to import). Raises Stop where there is none."""
+        found = connection.market.job(job_id_of(connection.market, job))
+        self.output.say(f"looking at job {found.job_id.hex()[:SHORT]}")
+        return found
 
     def storage(self, name: str) -> NodeStorage:
         """The block store of account `name` in this home folder, fetching from the nodes on chain; beside it

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.table import Table
 
+from assay.app.ids import SHORT
 from assay.app.invocation import App
-from assay.app.machine import RESOURCE_LIMITS, engine_of
 from assay.app.output import table
 from assay.app.units import show_amount
-from assay.app.wiring import Connection, NodeStorage
-from assay.client.following import Following, Losses, TaskLine, losses_of
-from assay.node.artifacts import load_job
+from assay.client.following import Following, TaskLine
 from assay.protocol.errors import Retry
 from assay.protocol.types import ZERO_ADDRESS, JobId, Phase, Progress
 
-SHORT = 16
-"""Hex digits of an id in a title."""
+if TYPE_CHECKING:
+    from assay.app.wiring import Connection, NodeStorage
+    from assay.client.losses import Losses
 
 
 def progress_table(following: Following) -> Table:
@@ -89,6 +90,10 @@ def line_of(following: Following) -> str:
 
 def losses_if_fetched(app: App, connection: Connection, storage: NodeStorage, job_id: JobId) -> Losses | None:
     """What a job's losses are read with; None while its files cannot be fetched."""
+    from assay.app.machine import RESOURCE_LIMITS, engine_of
+    from assay.client.losses import losses_of
+    from assay.node.artifacts import load_job
+
     market = connection.market
     storage.follow(market)
     try:

@@ -213,6 +213,7 @@ def doctor(app: App, role: str) -> None:
     """Print every check. Raises Ask for an unknown role; ends with status 3 where something is bad."""
     if role not in ROLES:
         raise Ask(f"there is no role {role!r}", hint=f"choose {', '.join(ROLES)}", code="bad-role")
+    app.output.say(f"looking at what a {role} needs")
     lines = list(examine(app, role))
     rows = table(f"ready as a {role}?", "check", "state", "found", "fix")
     for line in lines:

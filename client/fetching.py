@@ -13,7 +13,8 @@ from typing import Any
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from assay.client.following import Losses, follow
+from assay.client.following import follow
+from assay.client.losses import Losses
 from assay.client.receipt import MANIFEST, MODEL, body_of, program_files, write_receipt
 from assay.node.artifacts import LoadedJob, ResourceLimits, load_job, raw_cid
 from assay.node.divergence import not_finite

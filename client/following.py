@@ -9,28 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import TYPE_CHECKING
 
-from torch import Tensor
-
-from assay.node.artifacts import LoadedJob, State
-from assay.node.checkpoints import Published
-from assay.node.divergence import Divergence, divergence_of, earlier, not_finite
-from assay.node.engine import REFERENCE_ENGINE, Engine
-from assay.node.inaccuracy import Inaccuracy, inaccuracy_of
 from assay.node.rounds import Claims, standing
-from assay.node.slots import SlotReader
-from assay.node.work import Work
-from assay.protocol.errors import AssayError
-from assay.protocol.ports import Blocks, MarketView
+from assay.protocol.ports import MarketView
 from assay.protocol.types import Address, ClaimId, ClaimView, JobId, JobView, Kind, Phase, Wei
-from assay.training.evaluate import training_loss
-from assay.training.losses import LOSS_SLOT
 
-CACHE_BYTES = 1 << 28
-"""Of tensors in memory, while a job is followed."""
-MOST_LOOKS = 64
-"""After how many looks at most it is tried again to read a state that could not be had."""
+if TYPE_CHECKING:  # a job is followed without PyTorch where nobody asks for its losses
+    from assay.client.losses import Losses
+    from assay.node.divergence import Divergence
+    from assay.node.inaccuracy import Inaccuracy
 
 
 @dataclass(frozen=True)
@@ -80,114 +68,6 @@ class Following:
         return means
 
 
-class Losses:
-    """What the published states of a job's tasks say, each fetched once; one that cannot be had is tried
-    again after 1, 2, 4 looks and so on. `measure`: also how accurate the products of the step after a round's
-    first published state are, which takes a step's time a round.
-    """
-
-    def __init__(self, blocks: Blocks, work: Work, *, measure: bool = False) -> None:
-        self._work, self._measure = work, measure
-        self._published = Published(blocks, SlotReader(blocks, CACHE_BYTES))
-        self._inaccuracies: dict[int, Inaccuracy | None] = {}
-        self._ends: dict[ClaimId, tuple[float | None, str]] = {}
-        self._divergences: dict[ClaimId, Divergence | None] = {}
-        self._looks = 0
-        self._refused: dict[tuple[ClaimId, str], tuple[int, int]] = {}
-        """What could not be had: the look from which on it is tried again, and how many that was after."""
-
-    def look(self) -> None:
-        """A new look at the job begins."""
-        self._looks += 1
-
-    def of(self, view: ClaimView) -> float | None:
-        """Loss that a task's output state holds; None where it cannot be fetched or the job has no loss
-        slot."""
-        return self._end(view)[0]
-
-    def at(self, view: ClaimView, leaf: int) -> float | None:
-        """Loss that a task's state at a segment's end (a leaf of its segments tree) holds, read anew at each
-        call; None as `of`."""
-        state = self._leaf(view, leaf)
-        names = self._work.files.slot_names
-        return training_loss(names, state) if state is not None and LOSS_SLOT in names else None
-
-    def divergence(self, view: ClaimView) -> Divergence | None:
-        """Where a task's numbers cease to be finite; None if they are at its end, or cannot be fetched."""
-        if view.claim_id not in self._divergences:
-            if not self._end(view)[1]:
-                return None
-            claim = view.claim
-            leaf = partial(self._leaf, view)
-            self._divergences[view.claim_id] = divergence_of(self._work, claim.round, claim.shard, leaf)
-        return self._divergences[view.claim_id]
-
-    def inaccuracy(self, view: ClaimView) -> Inaccuracy | None:
-        """That of a task's round, by this task's last state if no other's was looked at; None if it cannot be
-        fetched or nothing is measured.
-        """
-        claim = view.claim
-        if self._measure and claim.round not in self._inaccuracies:
-            slots = range(self._work.files.inner.slots)
-            state = self._if_due(view, "whole", slots)
-            if state is None:
-                return None
-            self._inaccuracies[claim.round] = inaccuracy_of(self._work, claim.round, claim.shard, state)
-        return self._inaccuracies.get(claim.round)
-
-    def _end(self, view: ClaimView) -> tuple[float | None, str]:
-        """Loss of a task's output state, and what in it is not finite."""
-        files = self._work.files
-        if view.claim_id not in self._ends:
-            names, params = list(files.slot_names), files.inner.params
-            wanted = [*range(params), *([names.index(LOSS_SLOT)] if LOSS_SLOT in names else [])]
-            found = self._if_due(view, "end", wanted)
-            if found is None:
-                return None, ""
-            held = [names[i] for i in wanted]
-            loss = training_loss(held, found) if LOSS_SLOT in held else None
-            self._ends[view.claim_id] = loss, not_finite(held, params, found)
-        return self._ends[view.claim_id]
-
-    def _if_due(self, view: ClaimView, what: str, wanted: Sequence[int]) -> list[Tensor] | None:
-        """These slots of a task's last state, unless it was tried a few looks ago."""
-        key = view.claim_id, what
-        due, pause = self._refused.get(key, (0, 0))
-        if self._looks < due:
-            return None
-        found = self._some(view, self._work.segments(Kind.TASK), wanted)
-        if found is None:
-            pause = min(2 * pause or 1, MOST_LOOKS)
-            self._refused[key] = self._looks + pause, pause
-            self._published.forget_hidden(view.claim_id)
-        return found
-
-    def _leaf(self, view: ClaimView, leaf: int) -> State | None:
-        return self._some(view, leaf, range(self._work.files.inner.slots))
-
-    def _some(self, view: ClaimView, leaf: int, wanted: Sequence[int]) -> list[Tensor] | None:
-        """These slots of a task's state; None where any of them cannot be had."""
-        try:
-            found = self._published.some(view, leaf, self._work.files.inner, wanted)
-        except AssayError:
-            return None
-        tensors = [tensor for tensor in found or () if tensor is not None]
-        return tensors if len(tensors) == len(wanted) else None
-
-
-def losses_of(
-    market: MarketView,
-    blocks: Blocks,
-    job_id: JobId,
-    files: LoadedJob,
-    engine: Engine = REFERENCE_ENGINE,
-    *,
-    measure: bool = False,
-) -> Losses:
-    """What `follow` reads losses with; keep it to follow a job for longer."""
-    return Losses(blocks, Work(market.job(job_id).terms, files, engine=engine), measure=measure)
-
-
 def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> Following:
     """Where a job stands. Raises Stop when there is no such job."""
     if losses is not None:
@@ -207,7 +87,7 @@ def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> F
             disputes = 0 if view is None else sum(g.game.claim_id == view.claim_id for g in games)
             loss = None if view is None or losses is None else losses.of(view)
             if view is not None and losses is not None and (first is None or first.round == round_):
-                first = earlier(first, losses.divergence(view))
+                first = losses.earlier(first, view)
                 inaccuracy = losses.inaccuracy(view) or inaccuracy
             phase = Phase.NONE if view is None else view.status.phase
             claim_id = None if view is None else view.claim_id

@@ -15,7 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
-from assay.client.following import CACHE_BYTES
+from assay.client.losses import CACHE_BYTES
 from assay.node.artifacts import LoadedJob
 from assay.node.checkpoints import Published
 from assay.node.rounds import Claims, standing

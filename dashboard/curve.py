@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from assay.client.following import Losses
+from assay.client.losses import Losses
 from assay.protocol.types import ClaimView, Kind, Phase, Terms
 
 SMALL_STATE_BYTES = 16 << 20

@@ -20,7 +20,8 @@ from assay.app.machine import RESOURCE_LIMITS, engine_of
 from assay.app.output import plain
 from assay.chain.contracts.ledger import Book, Ledger
 from assay.chain.eth.rpc import get_block, quantity
-from assay.client.following import Following, follow, losses_of
+from assay.client.following import Following, follow
+from assay.client.losses import losses_of
 from assay.dashboard.curve import Curve
 from assay.dashboard.feed import Topic
 from assay.dashboard.heads import Heads

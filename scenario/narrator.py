@@ -62,7 +62,8 @@ class Narrator:
         return f"takes shard {event['shard']} for {show_amount(int(event['price']))} a task"
 
     def _trained(self, event: Event) -> str:
-        return f"trained shard {event['shard']} to step {event['step']}: loss {float(event['loss']):.3f}"
+        loss = f": loss {float(event['loss']):.3f}" if "loss" in event else ""
+        return f"trained shard {event['shard']} to step {event['step']}{loss}"
 
     def _diverged(self, event: Event) -> str:
         where = f"shard {event['shard']} of round {event['round']}"

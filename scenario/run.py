@@ -99,12 +99,12 @@ class Run:
 
     def play(self) -> Outcome:
         """The whole run. Raises AssayError where it cannot go on; leaves the devnet to the caller."""
-        from assay.jobfile.build import build
-        from assay.jobfile.terms import conditions_of
-
         begin = time.monotonic()
         specs = self.scenario.nodes()
         self.say(f"[bold]{self.scenario.name}[/]: {self.scenario.summary}")
+        from assay.jobfile.build import build
+        from assay.jobfile.terms import conditions_of
+
         self.tell("client", "traces the model's training step into a program")
         with ThreadPoolExecutor(1) as beside:
             files = beside.submit(build, self.body)

@@ -39,6 +39,11 @@ from assay.solver.trainer import Draft, TaskTrainer
 log = logging.getLogger(__name__)
 
 
+def _with_loss(loss: float | None) -> dict[str, float]:
+    """The loss of an event, which has none where the job has none."""
+    return {} if loss is None else {"loss": loss}
+
+
 class SolverService(Node):
     """One solver account."""
 
@@ -210,7 +215,7 @@ class SolverService(Node):
         self.count("segments")
         self.note(job=action.job_id.hex(), round=action.round, step=step, loss=loss)
         place = {"job": action.job_id.hex(), "round": action.round, "shard": action.shard}
-        self.emit("trained", **place, segment=segment, step=step, loss=loss)
+        self.emit("trained", **place, segment=segment, step=step, **_with_loss(loss))
         if found := done.divergence:
             self.count("diverged")
             log.warning("job %s %s; its work stays exact, provable and paid", action.job_id.hex()[:16], found)
@@ -230,7 +235,7 @@ class SolverService(Node):
             "round": claim.round,
             "shard": claim.shard,
         }
-        self.emit("committed", **place, claim=claim_id.hex(), loss=loss)
+        self.emit("committed", **place, claim=claim_id.hex(), **_with_loss(loss))
 
     def _commit_task(self, action: policy.CommitTask) -> None:
         draft = self._shop(action.job_id).task_draft(action.round, action.shard, action.rewinds)

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
-from math import nan
 
 from assay.node.artifacts import State
 from assay.node.checkpoints import Checkpoint, publish_checkpoints, publish_state
@@ -63,10 +62,10 @@ _Sources = tuple[tuple[ClaimId, ...], tuple[bool, ...]]
 
 @dataclass(frozen=True)
 class Trained:
-    """A segment that is trained and published. `loss` at its end; NaN in a job without one."""
+    """A segment that is trained and published. `loss` at its end; None in a job without one."""
 
     segment: int
-    loss: float
+    loss: float | None
     divergence: Divergence | None
     """The step at which the job's numbers ceased to be finite, if that was in this segment."""
 
@@ -287,10 +286,10 @@ class TaskTrainer:
         self._diverged = True
         return divergence_in(self.work, round_, shard, segment, start)
 
-    def loss(self, state: State) -> float:
-        """Loss that the last step wrote into its metric slot (NaN before the first step)."""
+    def loss(self, state: State) -> float | None:
+        """Loss that the last step wrote into its metric slot; None in a job that has no such slot."""
         names = self.work.files.slot_names
-        return training_loss(names, state) if LOSS_SLOT in names else nan
+        return training_loss(names, state) if LOSS_SLOT in names else None
 
     def task_draft(self, round_: int, shard: int, rewinds: int) -> Draft:
         """The claim of a task whose segments are all done.

@@ -85,6 +85,8 @@ class ChosenProduct:
     """What it would lose with its operands whole."""
     error: Error
     """What it loses as it is."""
+    measured: bool = True
+    """Whether any of its operands was finite; else nothing is known, and both errors are 0."""
 
     @property
     def within(self) -> bool:
@@ -92,6 +94,11 @@ class ChosenProduct:
         return self.error.whole <= 1
 
     def __str__(self) -> str:
+        if not self.measured:
+            return (
+                f"{self.site.source}: {self.precision.value}: nothing is known of it, since it was given Inf"
+                " or NaN in every step rehearsed"
+            )
         before, after = self.single, self.error
         why = f"it would lose {before.whole:.2g} times what bfloat16 does"
         return (
@@ -131,8 +138,9 @@ def chosen(
             break
         made = lower(partial(_pick, precisions, picked))
     return made, tuple(
-        ChosenProduct(site, p, worst[site].get(Precision.SINGLE, Error()), worst[site].get(p, Error()))
+        ChosenProduct(site, p, found.get(Precision.SINGLE, Error()), found.get(p, Error()), bool(found))
         for site, p in picked.items()
+        for found in (worst[site],)
     )
 
 

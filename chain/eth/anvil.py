@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from assay.chain.eth.accounts import account_library
 from assay.chain.eth.rpc import HttpRpc, quantity
 from assay.chain.folders import CONTRACTS_DIR
 from assay.protocol.errors import Ask, RpcUnreachable, Stop
@@ -93,10 +94,9 @@ def anvil_binary(contracts: Path = CONTRACTS_DIR) -> Path:
 
 def dev_account(index: int, mnemonic: str = TEST_MNEMONIC) -> LocalAccount:
     """The key of a prefunded development account. Everybody knows these keys: local chains only."""
-    from eth_account import Account
-
-    Account.enable_unaudited_hdwallet_features()
-    account: LocalAccount = Account.from_mnemonic(mnemonic, account_path=f"m/44'/60'/0'/0/{index}")
+    library = account_library()
+    library.enable_unaudited_hdwallet_features()
+    account: LocalAccount = library.from_mnemonic(mnemonic, account_path=f"m/44'/60'/0'/0/{index}")
     return account
 
 

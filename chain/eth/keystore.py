@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING
 
 from eth_utils.address import to_checksum_address
 
+from assay.chain.eth.accounts import account_library
 from assay.protocol import bounded_json
 from assay.protocol.errors import Ask, Stop
 
-if TYPE_CHECKING:  # eth_account takes half a second to import: only who opens a key waits for it
+if TYPE_CHECKING:  # eth_account takes a quarter of a second to import: only who opens a key waits for it
     from eth_account.signers.local import LocalAccount
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -65,19 +66,19 @@ class Keystore:
     def create(self, name: str, password: str, *, scrypt_n: int | None = None) -> StoredAccount:
         """Make a fresh key, strong unless told. Raises KeyProblem when the name is taken, BadKey when it is
         malformed."""
-        from eth_account import Account
-
-        return self._store(name, Account.create(), password, scrypt_n)
+        self._new(name, password)
+        return self._store(name, account_library().create(), password, scrypt_n)
 
     def import_key(
         self, name: str, private_key: bytes, password: str, *, scrypt_n: int | None = None
     ) -> StoredAccount:
         """Keep an existing 32-byte key. Raises KeyProblem when the name is taken, BadKey."""
-        from eth_account import Account
+        self._new(name, password)
+        library = account_library()
         from eth_keys.exceptions import ValidationError
 
         try:
-            account = Account.from_key(private_key)
+            account = library.from_key(private_key)
         except (ValueError, TypeError, ValidationError) as error:
             raise BadKey(  # "from None": the library's error may quote the key
                 f"this is not a private key ({type(error).__name__}); nothing was stored",
@@ -118,11 +119,10 @@ class Keystore:
 
     def unlock(self, name: str, password: str) -> LocalAccount:
         """Decrypt the key of this name with a password. Raises KeyProblem."""
-        from eth_account import Account
-
         stored = self.find(name)
+        library = account_library()
         try:
-            account: LocalAccount = Account.from_key(Account.decrypt(stored.path.read_text(), password))
+            account: LocalAccount = library.from_key(library.decrypt(stored.path.read_text(), password))
         except _UNREADABLE:
             raise KeyProblem(
                 f"the password does not open account {name}, or its file {stored.path} is damaged; nothing"
@@ -141,28 +141,34 @@ class Keystore:
             raise BadKey(f"{name!r} cannot be an account name", hint="use letters, digits, '.', '_' and '-'")
         return self.directory / name
 
-    def _store(self, name: str, account: LocalAccount, password: str, scrypt_n: int | None) -> StoredAccount:
-        path = self._path(name)
+    def _new(self, name: str, password: str) -> None:
+        """Refuse what cannot be stored before a key is made for it. Raises KeyProblem, BadKey."""
+        if self._path(name).exists():
+            raise _taken(name)
         if not password:
             raise KeyProblem("an empty password protects nothing; no key was stored", hint="give a password")
-        from eth_account import Account
 
-        cost = scrypt_n or STRONG_SCRYPT_N
-        document = Account.encrypt(account.key, password, kdf="scrypt", iterations=cost)
+    def _store(self, name: str, account: LocalAccount, password: str, scrypt_n: int | None) -> StoredAccount:
+        cost, path = scrypt_n or STRONG_SCRYPT_N, self._path(name)
+        document = account_library().encrypt(account.key, password, kdf="scrypt", iterations=cost)
         document["address"] = account.address.removeprefix("0x")  # with EIP-55's checksum in its case
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
-            raise KeyProblem(
-                f"an account named {name} exists already; nothing was changed",
-                hint="use it as it is, or choose another name",
-            ) from None
+            raise _taken(name) from None
         with os.fdopen(handle, "w") as file:
             json.dump(document, file)
             file.flush()
             os.fsync(file.fileno())
         return StoredAccount(name, account.address, path)
+
+
+def _taken(name: str) -> KeyProblem:
+    return KeyProblem(
+        f"an account named {name} exists already; nothing was changed",
+        hint="use it as it is, or choose another name",
+    )
 
 
 def is_light(path: Path) -> bool:

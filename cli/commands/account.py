@@ -25,6 +25,7 @@ def new(context: typer.Context, name: Name) -> None:
     from assay.chain.eth.keystore import Keystore
 
     app = app_of(context)
+    app.output.say(f"making a key for {name}")
     stored = Keystore(app.settings.keystore).create(name, password_for(app))
     app.output.result(
         "account", {"name": name, "address": stored.address}, f"{name}  {stored.address}  {stored.path}"

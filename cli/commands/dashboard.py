@@ -26,9 +26,10 @@ def dashboard(
     open_it: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
 ) -> None:
     """Show the market in a browser: jobs, coverage, disputes, earnings, stakes, nodes. Sends nothing."""
+    app = app_of(context)
+    app.output.say(f"looking at the market of {', '.join(app.settings.rpc_urls)}")
     from assay.dashboard.serve import serving
 
-    app = app_of(context)
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())

@@ -12,6 +12,7 @@ from assay.app.ids import claim_id_of, job_id_of
 from assay.app.invocation import app_of
 from assay.app.output import table
 from assay.app.units import show_amount
+from assay.cli.commands.inspect import open_inspection
 from assay.protocol.demands import DemandView, StateLeaf
 from assay.protocol.errors import Stop
 from assay.protocol.params import CHUNKS
@@ -88,14 +89,13 @@ def expire(context: typer.Context, demand_id: DemandId) -> None:
 @commands.command("supply")
 def supply(context: typer.Context, demand_id: DemandId) -> None:
     """Show what a demand names; the state is fetched, or computed again on this machine."""
-    from assay.cli.commands.inspect import open_inspection
-    from assay.node.availability import answer
-
     app = app_of(context)
     connection = app.connect()
     market = connection.writer
     demand = _demand(market.demands(), demand_id)
     inspection = open_inspection(app, market.claim(demand.claim_id).claim.job_id.hex())
+    from assay.node.availability import answer
+
     app.announce(f"show what demand {demand_id} asks for")
     result = answer(market, inspection.state_provider, demand)
     app.output.result("transaction", result, f"shown; transaction {result.tx_hash}")

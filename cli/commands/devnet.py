@@ -13,7 +13,7 @@ from assay.app.invocation import App, app_of
 from assay.app.output import table
 from assay.app.units import parse_amount
 from assay.cli.lazy import with_rooms
-from assay.devnet.folder import holds_devnet, own_folder, wipe_data
+from assay.devnet.folder import begin_in, holds_devnet, own_folder, wipe_data
 from assay.devnet.market import (
     bring_up,
     default_nodes,
@@ -27,6 +27,7 @@ from assay.devnet.restart import restart as restart_process
 from assay.devnet.snapshots import restore_snapshot, snapshot_names, take_snapshot
 from assay.protocol import bounded_json
 from assay.protocol.errors import Ask
+from assay.protocol.types import Conditions
 
 SCENARIO = ("assay.cli.commands.scenario", "Watch a cheat being caught.")
 commands = typer.Typer(
@@ -70,21 +71,27 @@ def up(
         app.output.result("devnet", devnet, _node_table(app.settings.home, devnet))
         app.output.say(_next_steps(app))
         return
-    from assay.jobfile.read import parse_job_file
-    from assay.jobfile.templates import LOCAL, template
-    from assay.jobfile.terms import conditions_of
-
-    usual = parse_job_file(template("mlp", source="digits", rounds=1, times=LOCAL), "the usual job")
+    begin_in(app.settings.home, app.settings.deployment)
     nodes = default_nodes(solvers, verifiers, whistleblowers)
     if fault:
         from assay.scenario.catalogue import cast_of
 
         nodes = cast_of(fault, nodes)
-    devnet = bring_up(app, nodes, block_time, conditions_of(usual))
+    app.output.say(f"a devnet of {len(nodes)} nodes in {app.settings.home}")
+    devnet = bring_up(app, nodes, block_time, _usual_conditions())
     fund_account(app, "client", parse_amount(client_tokens))
     rows = _node_table(app.settings.home, devnet)
     app.output.result("devnet", devnet, rows)
     app.output.say(_next_steps(app))
+
+
+def _usual_conditions() -> Conditions:
+    """Those of the jobs that `job init` writes for a devnet."""
+    from assay.jobfile.read import parse_job_file
+    from assay.jobfile.templates import LOCAL, template
+    from assay.jobfile.terms import conditions_of
+
+    return conditions_of(parse_job_file(template("mlp", source="digits", rounds=1, times=LOCAL), "the usual"))
 
 
 def _given(context: typer.Context) -> list[str]:

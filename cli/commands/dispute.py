@@ -27,6 +27,7 @@ from assay.cli.commands.dispute_play import (
     play_through,
     standing,
 )
+from assay.cli.commands.inspect import audit_place, first_finding, open_inspection
 from assay.cli.lazy import with_rooms
 from assay.protocol.errors import Ask, AssayError, Stop
 from assay.protocol.game_state import GamePhase, GameView
@@ -155,8 +156,6 @@ def _disputed_node(app: App, view: GameView, claim: ClaimView) -> Node | None:
     the job's files."""
     if view.game.node_hash == ZERO_DIGEST:
         return None
-    from assay.cli.commands.inspect import open_inspection
-
     try:
         inspection = open_inspection(app, claim.claim.job_id.hex())
     except AssayError as error:
@@ -182,11 +181,10 @@ def open_game(
     app = app_of(context)
     app.output.say(f"opening account {app.settings.account}")
     connection = app.connect()
+    inspection = open_inspection(app, job)
     from assay.app.machine import secret_of
-    from assay.cli.commands.inspect import audit_place, first_finding, open_inspection
     from assay.node.challenger import Challenger
 
-    inspection = open_inspection(app, job)
     try:
         if round_ is None:
             finding = first_finding(inspection)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from assay.app.ids import job_id_of
 from assay.app.invocation import App
-from assay.app.machine import RESOURCE_LIMITS, engine_of
-from assay.app.wiring import Connection, NodeStorage
-from assay.node.audit import Finding, audit_claim
-from assay.node.states import StateProvider, open_state_provider
 from assay.protocol.errors import Ask
 from assay.protocol.types import ClaimView, JobView, Kind, Phase
+
+if TYPE_CHECKING:
+    from assay.app.wiring import Connection, NodeStorage
+    from assay.node.audit import Finding
+    from assay.node.states import StateProvider
 
 VIEW_STORE = "view"
 FALLEN = (Phase.CONVICTED, Phase.VOID)
@@ -34,11 +35,13 @@ def open_inspection(app: App, job: str) -> Inspection:
     """Fetch a job's files into the folder of views; `job` is its id or the first digits of it. Raises Stop
     for an unknown job or hostile files."""
     connection = app.view()
-    job_id = job_id_of(connection.market, job)
+    view = app.look_up(connection, job)
     storage = app.storage(VIEW_STORE)
     storage.follow(connection.market)
-    view = connection.market.job(job_id)
     app.output.say("fetching and checking the job's files")
+    from assay.app.machine import RESOURCE_LIMITS, engine_of
+    from assay.node.states import open_state_provider
+
     state_provider = open_state_provider(
         connection.market,
         storage.blocks,
@@ -51,6 +54,8 @@ def open_inspection(app: App, job: str) -> Inspection:
 
 def audit_view(inspection: Inspection, view: ClaimView, segments: range | None = None) -> Finding | None:
     """First thing that is wrong with a claim; None if nothing is."""
+    from assay.node.audit import audit_claim
+
     return audit_claim(inspection.state_provider, view, None if segments is None else list(segments))
 
 

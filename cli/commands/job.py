@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from assay.app.units import parse_amount, show_amount
 from assay.cli.commands import job_init, job_post
 from assay.cli.commands.job_estimate import estimate
 from assay.cli.commands.job_model import JobArgument, evaluate, export, fetch, sample, verify
+
+if TYPE_CHECKING:
+    from assay.client.losses import Losses
 
 commands = typer.Typer(
     no_args_is_help=True,
@@ -50,21 +53,21 @@ def list_jobs(context: typer.Context) -> None:
 @commands.command()
 def show(context: typer.Context, job: JobArgument) -> None:
     """Where a job stands; losses and results are read from published checkpoints."""
+    app = app_of(context)
+    connection = app.view()
+    found = app.look_up(connection, job)
     from assay.app.job_progress import progress_table
     from assay.app.machine import RESOURCE_LIMITS, engine_of
     from assay.app.traffic import in_words
-    from assay.client.following import follow, losses_of
+    from assay.client.following import follow
+    from assay.client.losses import losses_of
     from assay.client.results import by_round
     from assay.node.artifacts import load_job
 
-    app = app_of(context)
-    connection, storage = app.view(), app.storage("view")
-    market = connection.market
-    job_id = job_id_of(market, job)
-    terms = market.job(job_id).terms
+    market, job_id, storage = connection.market, found.job_id, app.storage("view")
     storage.follow(market)
     try:
-        files = load_job(storage.blocks, terms, RESOURCE_LIMITS)
+        files = load_job(storage.blocks, found.terms, RESOURCE_LIMITS)
         engine = engine_of(app.settings, brief=True)
         following = follow(market, job_id, losses_of(market, storage.blocks, job_id, files, engine))
         results = by_round(market, storage.blocks, job_id, files)
@@ -91,13 +94,13 @@ def watch(
     from rich.live import Live
 
     from assay.app.job_progress import line_of, losses_if_fetched, progress_table
-    from assay.client.following import Losses, follow
+    from assay.client.following import follow
     from assay.client.metrics import recording
 
     app = app_of(context)
-    connection, storage = app.view(), app.storage("view")
-    market = connection.market
-    job_id = job_id_of(market, job)
+    connection = app.view()
+    job_id = app.look_up(connection, job).job_id
+    market, storage = connection.market, app.storage("view")
     last = ""
     known: Losses | None = None
     try:

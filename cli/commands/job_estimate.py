@@ -16,13 +16,14 @@ def estimate(context: typer.Context, file: FileArgument) -> None:
 
     Traces the model for that, and asks no chain. Gas is not in it.
     """
-    from assay.jobfile.build import build
-    from assay.jobfile.estimate import counted, drafted, estimated
     from assay.jobfile.read import read_job_file
 
     app = app_of(context)
     body = read_job_file(file)
     app.output.say(TRACING)
+    from assay.jobfile.build import build
+    from assay.jobfile.estimate import counted, drafted, estimated
+
     files = build(body, blocks=weights_files(app, body))
     training = body.training
     batch = training.batch * training.accumulate

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from assay.app.ids import job_id_of
 from assay.app.invocation import App, app_of
 from assay.app.output import Exit, table
 from assay.protocol.errors import BlockNotFound, Stop
@@ -32,19 +31,19 @@ def fetch(
 ) -> None:
     """Fetch the settled model or result, led to the root that the chain settled, and write it with its
     receipt; say a result, and the CID of its file."""
+    app = app_of(context)
+    connection = app.view()
+    job_id = app.look_up(connection, job).job_id
     from assay.app.machine import RESOURCE_LIMITS
     from assay.client import results
     from assay.client.fetched import model_and_parameters
     from assay.client.fetching import fetch as fetch_model
     from assay.node.divergence import not_finite
 
-    app = app_of(context)
-    connection, storage = app.view(), app.storage("view")
-    market = connection.market
+    market, storage = connection.market, app.storage("view")
     storage.follow(market)
     try:
         with market.snapshot():
-            job_id = job_id_of(market, job)
             params = fetch_model(
                 market,
                 storage.blocks,
@@ -105,14 +104,16 @@ def verify(
     Exit status 9 if anything does not hold.
     """
     from assay.client.receipt import BadReceipt, read_receipt
-    from assay.client.verifying import verify as check
 
     app = app_of(context)
     count = _count(replay) if replay else 0
     chain = replayed = None
     try:
-        found = check(folder)
         receipt = read_receipt(folder)
+        app.output.say(f"checking {folder}")
+        from assay.client.verifying import verify as check
+
+        found = check(folder)
         if rpc:
             chain = _compared(app, receipt)
         if count != 0:
@@ -208,13 +209,16 @@ def evaluate(
     records: Annotated[int, typer.Option(min=1, help="At most so many held-out records.")] = 10_000,
 ) -> None:
     """Loss and accuracy of a fetched model on the records held out from training, in native fp32."""
-    from assay.client.fetched import model_and_parameters
-    from assay.jobfile.parts import recipe_of
+    from assay.client.fetched import model_and_parameters, model_of
     from assay.jobfile.read import read_job_file
-    from assay.training.evaluate import evaluated, with_parameters
 
     app = app_of(context)
-    made = recipe_of(read_job_file(file))
+    body, _ = read_job_file(file), model_of(folder)
+    app.output.say(f"evaluating {folder} on the records that {file} holds out")
+    from assay.jobfile.parts import recipe_of
+    from assay.training.evaluate import evaluated, with_parameters
+
+    made = recipe_of(body)
     rows = made.dataset.held_out_batch(records)
     if not len(rows):
         raise Stop("no records are held out", hint="give the Recipe's Dataset some held_out records")
@@ -238,9 +242,11 @@ def sample(
     seed: Annotated[int, typer.Option()] = 0,
 ) -> None:
     """Have a fetched GPT write some text."""
-    from assay.client.fetched import sample_text
+    from assay.client.fetched import model_of, sample_text
 
     app = app_of(context)
+    model_of(folder)
+    app.output.say(f"reading the model in {folder}")
     text = sample_text(folder, prompt, count, seed)
     app.output.result("job-sample", {"prompt": prompt, "text": text}, prompt + text)
 
@@ -251,9 +257,13 @@ def export(
     out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("transformers"),
 ) -> None:
     """Write a fetched GPT as a folder that Hugging Face's transformers loads, with its receipt beside it."""
-    from assay.client.exporting import export_gpt2
+    from assay.client.fetched import model_of
 
     app = app_of(context)
+    model_of(folder)
+    app.output.say(f"reading the model in {folder}")
+    from assay.client.exporting import export_gpt2
+
     count = export_gpt2(folder, out)
     app.output.result(
         "job-export",

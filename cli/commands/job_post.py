@@ -198,12 +198,13 @@ def serve_files(
     announce_url: AnnounceUrl = None,
 ) -> None:
     """Serve this account's blocks until stopped, so that nodes can fetch its jobs' files."""
-    from assay.app.web import serve_blocks
-
     app = app_of(context)
     app.choose(host=host, announce_url=announce_url)
     name, reach = app.settings.account, reach_of(app.settings, port)
+    app.output.say(f"opening account {name}")
     connection = app.connect()
+    from assay.app.web import serve_blocks
+
     with serve_blocks(name, connection, app.storage(name), reach) as url:
         app.output.say(f"serving at {url}; stop with Ctrl-C")
         wait_for_signal(app, connection)

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from assay.app.ids import job_id_of
 from assay.app.invocation import app_of
 from assay.app.units import parse_amount, parse_duration
 from assay.cli.node import drills
 from assay.cli.node.options import AnnounceUrl, Host, Notify, Webhook
+from assay.cli.node.starting import say_start
 from assay.protocol.errors import Ask
 
 commands = typer.Typer(no_args_is_help=True, help="Train shards of jobs and be paid for it.")
@@ -52,27 +52,29 @@ def run(
     withhold: Annotated[bool, typer.Option(help="Drills only: serve no block to anybody.")] = False,
 ) -> None:
     """Run a solver until stopped."""
-    from assay.app.machine import engine_of, limits_of
     from assay.cli.node.acceptance import read_acceptance
+    from assay.solver.acceptance import USUAL
+
+    app = app_of(context)
+    app.choose(host=host, announce_url=announce_url)
+    agreed = read_acceptance(accept) if accept else USUAL
+    say_start(app, "solver")
+    from assay.app.machine import engine_of, limits_of
     from assay.cli.node.alarms import ways
     from assay.cli.node.fitness import before_work
     from assay.cli.node.ranks import ranks_of, serve_if_later
     from assay.cli.node.room import disk_budget
     from assay.cli.node.run import NodeParts, run_node
-    from assay.solver.acceptance import USUAL
     from assay.solver.observation import Limits
     from assay.solver.service import SolverService
 
-    app = app_of(context)
     if serve_if_later():
         return
-    app.choose(host=host, announce_url=announce_url)
     tell = ways(webhook, notify)
     engine = engine_of(app.settings)
     before_work(app, engine.device)
     several = ranks_of(ranks, engine, app.settings)
     engine = replace(engine, ranks=several)
-    agreed = read_acceptance(accept) if accept else USUAL
     limits = Limits(parse_amount(min_price), max_shards, parse_duration(patience), terms=agreed)
 
     kind = drills.solver_kind(fault, cheat)
@@ -127,9 +129,11 @@ def bench(
     ] = False,
 ) -> None:
     """Compare this machine with the definition bit by bit, and time training steps; before you stake."""
+    app = app_of(context)
+    app.output.say("loading PyTorch and the stored digests")
     from assay.cli.commands.solver_bench import bench as run_bench
 
-    run_bench(app_of(context), full=full, compiled=compiled)
+    run_bench(app, full=full, compiled=compiled)
 
 
 @commands.command()
@@ -163,14 +167,13 @@ def earnings(
 @commands.command()
 def why(context: typer.Context, job: str) -> None:
     """Why this account's solver would take no shard of a job."""
+    app = app_of(context)
+    connection = app.connect()
+    job_id = app.look_up(connection, job).job_id
     from assay.app.machine import RESOURCE_LIMITS, engine_of
     from assay.solver.observation import Limits
     from assay.solver.service import SolverService
 
-    app = app_of(context)
-    connection = app.connect()
-    job_id = job_id_of(connection.market, job)
-    connection.market.job(job_id)
     storage = app.storage(app.settings.account)
     storage.follow(connection.market)
     service = SolverService(

@@ -59,13 +59,14 @@ def gc(
     models: Annotated[bool, typer.Option("--models", help="Closed jobs' models too.")] = False,
 ) -> None:
     """Delete what is settled, and what nothing names and is an hour old; nodes may run meanwhile."""
+    app = app_of(context)
+    found, market, told = stores(app, node), app.view().market, {}
+    rows = table("freed", "node", "#blocks", "#MB")
+    app.output.say(f"looking through the blocks of {', '.join(found) or 'no node'}")
     from assay.node.retention import Retention
     from assay.solver.progress import TaskProgress
 
-    app = app_of(context)
-    market, told = app.view().market, {}
-    rows = table("freed", "node", "#blocks", "#MB")
-    for name, store in stores(app, node).items():
+    for name, store in found.items():
         progress = TaskProgress(app.node_home(name) / "tasks")
 
         def unclaimed(job_id: JobId, progress: TaskProgress = progress) -> Unclaimed:

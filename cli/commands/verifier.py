@@ -9,11 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.app.ids import parse_id
+from assay.app.ids import job_id_of, parse_id
 from assay.app.invocation import app_of
 from assay.app.output import Exit, table
 from assay.app.units import parse_amount, parse_duration, show_amount
+from assay.cli.commands.inspect import audit_place, open_inspection
 from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Webhook, Width
+from assay.cli.node.starting import say_start
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind, Wei
 
@@ -56,6 +58,9 @@ def run(
     silent: Annotated[bool, typer.Option(help="Drills only: commit to votes and show none.")] = False,
 ) -> None:
     """Run a verifier until stopped."""
+    app = app_of(context)
+    app.choose(host=host, announce_url=announce_url)
+    say_start(app, "verifier")
     from assay.app.accounts import resolve
     from assay.app.machine import RESOURCE_LIMITS, engine_of, limits_of, secret_of
     from assay.cli.node.alarms import ways
@@ -70,8 +75,6 @@ def run(
     from assay.verifier.policy import ClassLimits, Limits
     from assay.verifier.service import VerifierService
 
-    app = app_of(context)
-    app.choose(host=host, announce_url=announce_url)
     tell = ways(webhook, notify)
     engine = engine_of(app.settings)
     several = replays_of(replays, ray, engine)
@@ -206,8 +209,6 @@ def replay(
     ] = None,
 ) -> None:
     """Recompute a committed claim and compare every root; exit status 9 if it is false."""
-    from assay.cli.commands.inspect import audit_place, open_inspection
-
     app, wanted = app_of(context), _range(segments)
     inspection = open_inspection(app, job)
     try:
@@ -233,7 +234,6 @@ def replay(
 @commands.command()
 def coverage(context: typer.Context, job: str) -> None:
     """What of a job's tasks drawn verifiers vouch for, and the chance that their samples miss a fault."""
-    from assay.app.ids import job_id_of
     from assay.dashboard.views import job_view
 
     app = app_of(context)

@@ -11,8 +11,11 @@ import typer
 from assay.app.invocation import app_of
 from assay.app.output import Exit, table
 from assay.app.units import parse_amount, parse_bytes
+from assay.cli.commands.inspect import audit_view, open_inspection
 from assay.cli.node import drills
 from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Webhook, Width
+from assay.cli.node.starting import say_start
+from assay.protocol.errors import Stop
 from assay.protocol.types import Phase
 
 commands = typer.Typer(no_args_is_help=True, help="Find faults and dispute them.")
@@ -50,23 +53,24 @@ def run(
     ] = False,
 ) -> None:
     """Run a whistleblower until stopped."""
+    from assay.whistleblower.policy import Limits, Mode
+
+    app = app_of(context)
+    app.choose(host=host, announce_url=announce_url)
+    if auto not in set(Mode):
+        raise Stop(f"there is no mode {auto!r}", hint="choose off, advise or play", code="bad-mode")
+    say_start(app, "whistleblower")
     from assay.app.accounts import resolve
     from assay.app.machine import engine_of, limits_of, secret_of
     from assay.cli.node.alarms import ways
     from assay.cli.node.replays import replays_of
     from assay.cli.node.run import NodeParts, run_node
-    from assay.protocol.errors import Stop
-    from assay.whistleblower.policy import Limits, Mode
     from assay.whistleblower.service import WhistleblowerService
 
-    app = app_of(context)
-    app.choose(host=host, announce_url=announce_url)
     tell = ways(webhook, notify)
     engine = engine_of(app.settings)
     several = replays_of(replays, ray, engine)
     engine = replace(engine, replays=several)
-    if auto not in set(Mode):
-        raise Stop(f"there is no mode {auto!r}", hint="choose off, advise or play", code="bad-mode")
     limits = Limits(
         Mode(auto), parse_amount(bond_budget), audit_votes, demand, parse_bytes(disk), await_votes
     )
@@ -124,8 +128,6 @@ def earnings(
 @commands.command()
 def scan(context: typer.Context, job: str) -> None:
     """Recompute every standing claim of a job; exit status 9 if any is false."""
-    from assay.cli.commands.inspect import audit_view, open_inspection
-
     app = app_of(context)
     inspection = open_inspection(app, job)
     rows = table("claims", "claim", "place", "claimant", "phase", "finding")

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.app.ids import job_id_of
-from assay.client.following import Following, follow, losses_of
+from assay.client.following import Following, follow
+from assay.client.losses import losses_of
 from assay.dashboard.curve import Curve
 from assay.dashboard.feed import Topic
 from assay.dashboard.replaying import own_replay

@@ -52,6 +52,12 @@ def commands(group: Any = None, path: tuple[str, ...] = ()) -> list[tuple[str, .
     return found
 
 
+def leaves() -> list[tuple[str, ...]]:
+    """The words of every command that is no group."""
+    every = commands()
+    return [path for path in every if path and not any(path == other[:-1] for other in every)]
+
+
 @pytest.mark.parametrize("path", commands(), ids=" ".join)
 def test_every_command_helps(path: tuple[str, ...]) -> None:
     status, out, _ = assay(*path, "--help")

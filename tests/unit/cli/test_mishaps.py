@@ -13,7 +13,7 @@ import pytest
 from assay.app.output import Exit
 from assay.cli import main as cli
 from assay.cli.mishaps import bug, file_trouble
-from tests.unit.cli.test_command_line import assay, commands
+from tests.unit.cli.test_command_line import assay, leaves
 
 
 @pytest.fixture(autouse=True)
@@ -74,11 +74,7 @@ ODD = ["", "-1", "0", "\x00", "../../etc", "0x", "é" * 300, "999999999999999999
 FILES = ["/proc/1/mem", "/", "/dev/null", "no/such/file"]
 
 
-COMMANDS = commands()
-LEAVES = [path for path in COMMANDS if path and not any(path == other[:-1] for other in COMMANDS)]
-
-
-@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+@pytest.mark.parametrize("path", leaves(), ids=" ".join)
 def test_no_odd_argument_ends_in_a_traceback_or_a_bug(
     path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,8 @@ from safetensors.torch import load, save
 
 from assay.client import posting, receipt
 from assay.client.fetching import NotSettled, apart
-from assay.client.following import MOST_LOOKS, follow, losses_of
+from assay.client.following import follow
+from assay.client.losses import MOST_LOOKS, losses_of
 from assay.client.verifying import verify
 from assay.node.artifacts import load_job, publish_job
 from assay.protocol.errors import Ask, Stop

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from assay.client.following import Following, follow, losses_of
+from assay.client.following import Following, follow
 from assay.client.job_events import JobEvent, JobEventKind, events_between
+from assay.client.losses import losses_of
 from assay.client.metrics import METRICS_FILE, recording
 from assay.node.artifacts import load_job
 from assay.protocol.types import JobId, Phase

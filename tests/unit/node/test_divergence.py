@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from assay.app.job_progress import line_of, progress_table
-from assay.client.following import Following, follow, losses_of
+from assay.client.following import Following, follow
+from assay.client.losses import losses_of
 from assay.client.verifying import verify
 from assay.node.artifacts import load_job
 from assay.node.divergence import Divergence, divergence_of, earlier, not_finite

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from assay.app.job_progress import line_of, progress_table
-from assay.client.following import Following, follow, losses_of
+from assay.client.following import Following, follow
+from assay.client.losses import losses_of
 from assay.node.artifacts import load_job
 from assay.program.fault import NodeFault
 from assay.program.isa import Op, Program

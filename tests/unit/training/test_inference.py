@@ -117,6 +117,8 @@ def test_the_market_gives_the_rows_of_every_prompt(tmp_path: Path) -> None:
     job_id = post(day, WARM)
     staffed(day)
     assert day.run(day.closed(job_id)), day.events[-3:]
+    told = [*day.named("trained"), *day.named("committed")]
+    assert told and not any("loss" in event for event in told), "it is no training, and has none"
     found = day.fetch(job_id, tmp_path / "result")
     assert list(found) == [RESULT] and torch.equal(found[RESULT], alone(WARM))
     assert results.write_rows(tmp_path, found, len(PROMPTS)) == len(PROMPTS)

@@ -170,3 +170,13 @@ def test_the_first_number_that_is_not_finite_is_told_with_its_step() -> None:
     found = warnings_of(made(None, outlier=1.0, rate=1e30), 1)
     assert found and found[0].startswith("after step ") and "of 3 rehearsed" in found[0]
     assert not warnings_of(made(None, outlier=1.0), 1)
+
+
+def test_a_product_that_is_given_no_numbers_is_said_to_be_unknown() -> None:
+    files = made(Precisions("auto"), outlier=float("inf"))
+    unknown = [product for product in files.chosen if not product.measured]
+    assert unknown, "inf x 0 is NaN, and the products after it were never given a number"
+    for product in unknown:
+        assert "nothing is known" in str(product) and " 0 times" not in str(product)
+    known = [product for product in files.chosen if product.measured]
+    assert known and all("it would lose" in str(product) for product in known)

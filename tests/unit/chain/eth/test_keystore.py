@@ -65,6 +65,15 @@ def test_existing_name_is_never_overwritten(store: Keystore) -> None:
     assert first.path.read_bytes() == before
 
 
+def test_a_name_taken_meanwhile_is_not_overwritten(store: Keystore, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = store.create("a", "x", scrypt_n=DEVNET_SCRYPT_N)
+    before = first.path.read_bytes()
+    monkeypatch.setattr(Keystore, "_new", lambda *_: None)
+    with pytest.raises(KeyProblem, match="exists"):
+        store.create("a", "x", scrypt_n=DEVNET_SCRYPT_N)
+    assert first.path.read_bytes() == before
+
+
 def test_wrong_password_is_said_without_a_trace_of_the_key(store: Keystore) -> None:
     store.import_key("a", KEY, "x", scrypt_n=DEVNET_SCRYPT_N)
     with pytest.raises(KeyProblem, match="password") as caught:
