@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
+from assay.chain.contracts.ahead import claims_ahead, jobs_ahead, shard_keys
 from assay.chain.contracts.answers import Answers, room_key, stake_keys, standing_keys
 from assay.chain.contracts.bindings import INTERFACES, contracts
 from assay.chain.contracts.compile import Artifacts
@@ -383,29 +384,15 @@ class ChainView:
             finally:
                 self._readers -= 1
 
-    def _ahead(self, job_id: JobId) -> Iterator[JobId]:
-        """A job and, within a snapshot, those after it that are open, or closed, as it is."""
-        yield job_id
-        if self._looks:
-            closed, order = self._index.closed, list(self._index.jobs)
-            for other in order[order.index(job_id) + 1 :]:
-                if (other in closed) == (job_id in closed):
-                    yield other
-
     def _claims_ahead(self, job_id: JobId) -> Iterator[ClaimId]:
         """Within a snapshot, the claims that will be asked for after one of this job."""
-        if self._looks:
-            yield from (i for other in self._ahead(job_id) for i in self._index.claims_of.get(other, ()))
+        return claims_ahead(self._index, job_id) if self._looks else iter(())
 
     def _ask_shards(self, what: str, job_id: JobId, shard: int) -> None:
         """Unless known: a job's holders and prices; of open jobs after it what the batch has room for."""
-        jobs = self._index.jobs
-        if ("Tasks", what, job_id, shard) in self._answers or job_id not in jobs:
+        index = self._index
+        if ("Tasks", what, job_id, shard) in self._answers or job_id not in index.jobs:
             return
-        keys = (
-            ("Tasks", name, other, number)
-            for other in ([job_id] if job_id in self._index.closed else self._ahead(job_id))
-            for number in range(jobs[other].shards)
-            for name in ("holder", "price")
-        )
-        self._answers.gather(islice(keys, max(self._answers.batch, 2 * jobs[job_id].shards)))
+        alone = not self._looks or job_id in index.closed
+        keys = shard_keys(index, [job_id] if alone else jobs_ahead(index, job_id))
+        self._answers.gather(islice(keys, max(self._answers.batch, 2 * index.jobs[job_id].shards)))

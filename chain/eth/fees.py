@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, quantity
+from assay.chain.eth.rpc import Rpc, RpcFailed, block_number, get_block, quantity
 from assay.protocol.errors import Ask, RpcUnreachable
 
 _TOO_CHEAP = (
@@ -84,7 +84,7 @@ def final_block(rpc: Rpc, policy: FeePolicy) -> int:
     """Number of the last block that is taken for settled; below 0 where there is none yet. Raises
     RpcUnreachable."""
     if policy.final_blocks is not None:
-        head = quantity(rpc.request("eth_blockNumber", []), "the block number")
+        head = block_number(rpc)
         return head - policy.final_blocks
     block = get_block(rpc, "finalized")
     return -1 if block is None else quantity(block["number"], "the finalized block")

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from assay.chain.eth.journal import Intent, Journal, Receipt
-from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, quantity
+from assay.chain.eth.rpc import Rpc, RpcFailed, block_number, get_block, quantity
 from assay.protocol import bounded_json
 
 _KEPT = 16
@@ -92,7 +92,7 @@ class MinedBlocks:
 def taker(rpc: Rpc, address: str, nonce: int) -> str | None:
     """Hash of the mined transaction that has this nonce of an account; None where the node cannot tell: the
     nonce is not used, or the states of its time are gone."""
-    head = quantity(rpc.request("eth_blockNumber", []), "the block number")
+    head = block_number(rpc)
 
     def used(block: int) -> bool:
         return quantity(rpc.request("eth_getTransactionCount", [address, hex(block)]), "the nonce") > nonce

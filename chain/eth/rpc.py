@@ -211,6 +211,11 @@ def quantity(value: Any, what: str) -> int:
         ) from error
 
 
+def block_number(rpc: Rpc) -> int:
+    """The last block's number. Raises RpcUnreachable."""
+    return quantity(rpc.request("eth_blockNumber", []), "the block number")
+
+
 def block_tag(block: BlockTag) -> str | dict[str, Any]:
     """A block's number, name or EIP-1898 object in JSON-RPC form."""
     return hex(block) if isinstance(block, int) else block

@@ -25,7 +25,8 @@ from assay.chain.eth.errors import ConfirmationTimeout, NonceTaken, Registry, Sp
 from assay.chain.eth.fees import FeePolicy, final_block, raised_fees, too_cheap
 from assay.chain.eth.journal import Call, Intent, Journal, Receipt, State
 from assay.chain.eth.mined import MinedBlocks, receipt_of, stands, taker
-from assay.chain.eth.rpc import Rpc, RpcFailed, identity, quantity
+from assay.chain.eth.nonces import Nonces
+from assay.chain.eth.rpc import Rpc, RpcFailed, block_number, identity, quantity
 from assay.chain.eth.signing import Terms, signed
 from assay.chain.eth.simulation import Simulation, simulate, why_failed
 from assay.protocol.errors import AssayError, InsufficientFunds, Reverted, RpcUnreachable
@@ -42,9 +43,6 @@ _NONCE_TAKEN = (
 )
 _FILLER = "gap/"
 """Keys of transactions that only fill a nonce."""
-_WIDEST_GAP = 256
-"""Nonces that are filled; what lies further ahead than transactions wait is a lie."""
-_CONFIRMATIONS = 2
 _DENIALS = 5
 """How often a node that cannot say who took a nonce is asked for our receipt before it is believed gone."""
 
@@ -74,6 +72,7 @@ class Sender:
         self.identity = identity(rpc)
         self.chain_id = int(self.identity.split(":")[0])
         journal.bind(self.identity)
+        self._nonces = Nonces(rpc, self.address, journal, self.policy)
         self._mined_blocks = MinedBlocks(rpc, journal, self.address)
         self._pending_since: dict[str, float] = {}
         self._broadcast_at: dict[str, float] = {}
@@ -195,22 +194,10 @@ class Sender:
                 yield partial(self._bump_if_open, intent.key)
 
     def _gap_fillers(self) -> Iterator[Callable[[], object]]:
-        """A transaction without effect for each nonce, from the chain's own count on, that none of ours holds
-        and that one of ours waits behind."""
-        open_intents = self.journal.open_intents(self.address)
-        if not open_intents:
-            return
-        first, last = self.next_nonce(), max(intent.nonce or 0 for intent in open_intents)
-        if last - first > _WIDEST_GAP:
-            raise NonceTaken(
-                f"{open_intents[-1].call.purpose} has nonce {last}, the account is at {first}: a node lied",
-                hint="send the missing transactions with another wallet, or use another account",
-            )
-        held = self.journal.held_nonces(self.address, first)
-        for nonce in range(first, last):
-            if nonce not in held:
-                call = Call(self.address, b"", f"fill nonce {nonce}, which nothing holds any more")
-                yield partial(self.submit, f"{_FILLER}{nonce}", call)
+        """A transaction without effect for each nonce that one of ours waits behind and nothing holds."""
+        for nonce in self._nonces.gaps():
+            call = Call(self.address, b"", f"fill nonce {nonce}, which nothing holds any more")
+            yield partial(self.submit, f"{_FILLER}{nonce}", call)
 
     def balance_wei(self) -> int:
         """The account's ether."""
@@ -218,7 +205,7 @@ class Sender:
 
     def next_nonce(self) -> int:
         """The nonce of the account's next mined transaction."""
-        return self._nonce("latest")
+        return self._nonces.next()
 
     def _sign_first(self, intent: Intent) -> Intent:
         plan = self.simulate(intent.call)
@@ -236,7 +223,7 @@ class Sender:
                 " no transaction was sent",
                 hint="raise --max-spend, or leave it",
             )
-        chain_nonce = self._nonce_to_sign_from()
+        chain_nonce = self._nonces.to_sign_from()
         return self.journal.sign(
             intent.key,
             chain_nonce,
@@ -246,21 +233,6 @@ class Sender:
                 Terms(self.chain_id, nonce, plan.gas, plan.max_fee_wei, plan.tip_wei),
             ),
         )
-
-    def _nonce_to_sign_from(self) -> int:
-        """The chain's count of this account. One that our own transactions do not explain is asked for at a
-        named block, so that endpoints are compared, and more than once: what is signed too far ahead waits
-        for ever."""
-        count = self.next_nonce()
-        if count <= self.journal.next_nonce(self.address):
-            return count
-        for _ in range(_CONFIRMATIONS):
-            if self._nonce(hex(self._head())) != count:
-                raise RpcUnreachable(
-                    f"the node is not sure how many transactions {self.address} has sent; nothing was signed",
-                    hint="repeat the command",
-                )
-        return count
 
     def _advance(self, key: str, *, patiently: bool = False) -> Intent:
         """One look at an intent: settled if mined, signed anew if its nonce was lost, else sent again;
@@ -278,7 +250,7 @@ class Sender:
             return self._settle(receipt)
         if patiently and intent.attempts[-1].hash in self._recent(self._clock()):
             return intent
-        if self._nonce("latest") > (intent.nonce or 0):
+        if self.next_nonce() > (intent.nonce or 0):
             return self._when_overtaken(intent)
         self._broadcast(intent)
         return intent
@@ -290,7 +262,7 @@ class Sender:
         receipt = self._receipt(intent)  # it may have been mined between the two questions
         if receipt is not None:
             return self._settle(receipt)
-        if not self._overtaken_for_good(intent.nonce or 0):
+        if not self._nonces.overtaken_for_good(intent.nonce or 0):
             return intent
         # A node that does not know a receipt may be behind, or lie: its block has to show who has the nonce.
         found = taker(self.rpc, self.address, intent.nonce or 0)
@@ -309,16 +281,6 @@ class Sender:
         intent = self._sign_first(intent)
         self._broadcast(intent)
         return intent
-
-    def _overtaken_for_good(self, nonce: int) -> bool:
-        """Whether the nonce was used in the last block that is taken for settled. A node that no longer, or
-        not yet, has the state of that block cannot tell."""
-        final = max(final_block(self.rpc, self.policy), 0)
-        try:
-            return self._nonce(hex(final)) > nonce
-        except RpcFailed as failure:
-            log.info("block %d: %s", final, failure.text)
-            return False
 
     def _broadcast(self, intent: Intent) -> None:
         """Hand the latest signed transaction to the node; harmless if it is already there."""
@@ -389,7 +351,7 @@ class Sender:
         gone is on its way again."""
         if not self.policy.confirmations:
             return True
-        head = self._head()
+        head = block_number(self.rpc)
         if not stands(self.rpc, receipt, head):
             self._still_mined(intent, receipt)
             return False
@@ -400,9 +362,3 @@ class Sender:
             return receipt
         data = why_failed(self.rpc, self.address, intent.call, receipt.block_number)
         raise reverted(intent.call.purpose, self.registry.decode(data), sent=True)
-
-    def _nonce(self, block: str) -> int:
-        return quantity(self.rpc.request("eth_getTransactionCount", [self.address, block]), "the nonce")
-
-    def _head(self) -> int:
-        return quantity(self.rpc.request("eth_blockNumber", []), "the block number")

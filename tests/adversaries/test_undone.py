@@ -27,6 +27,7 @@ def test_attack_46_whatever_is_undone_comes_to_the_same_end(
     day = ChainDay(rpc, artifacts, tmp_path, **KINDS[kind])
     told = play(day, 0)
     assert told.faults == [], day.events[-10:]
+    assert told.looks > len(told.losses), "what nodes keep was compared"
     met = {moment for loss in told.losses for moment in loss.moments}
     assert met >= MOMENTS[kind], "each moment was met"
     assert sum(loss.undone for loss in told.losses) >= len(told.losses) // 2, list(covered([told]))

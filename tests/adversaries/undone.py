@@ -62,6 +62,8 @@ class Undone:
     faults: list[str] = field(default_factory=list)
     misread: list[str] = field(default_factory=list)
     """Where what a node keeps of the events was not what all of them say."""
+    looks: int = 0
+    """How often that was compared."""
 
 
 def moments(day: ChainDay, job_id: JobId) -> dict[str, int]:
@@ -109,6 +111,7 @@ def play(day: ChainDay, number: int, bits: list[str] | None = None) -> Undone:
         day.turn(blocks=0)
         if set(moments(day, job_id)) <= seen:
             day.pass_time(8)
+    told.looks = readings.looks
     told.faults = day.unsound(job_id) + told.misread
     if not day.closed(job_id)():
         told.faults.append(f"the job is not closed: {day.markets['client'].job(job_id).progress}")

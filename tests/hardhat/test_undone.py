@@ -24,4 +24,5 @@ def test_attack_46_blocks_lost_on_hardhats_node_change_nothing(
         day = HardhatDay(HttpRpc(node.url), artifacts, tmp_path, **KINDS[kind])
         told = play(day, 0)
         assert told.faults == [], day.events[-10:]
+        assert told.looks > len(told.losses), "what nodes keep was compared"
         assert sum(loss.undone for loss in told.losses) > 5 and day.lost > 50, "blocks were lost"

@@ -26,6 +26,7 @@ def test_an_attack_without_a_test_is_listed_as_open() -> None:
 
 
 @pytest.mark.parametrize(("path", "name"), NAMED, ids=[f"{path}::{name}" for path, name in NAMED])
-def test_the_named_test_exists(path: str, name: str) -> None:
+def test_the_named_test_exists_and_is_run(path: str, name: str) -> None:
+    assert name.startswith(("test_", "invariant_")), "what pytest or forge runs"
     keyword = "function" if path.endswith(".sol") else "def"
     assert re.search(rf"^\s*{keyword} {name}\(", (ROOT / path).read_text(), re.MULTILINE)

@@ -1,0 +1,79 @@
+"""Which nonce an account signs with next, and which of its nonces nothing holds.
+
+Contract: what is signed is not signed too far ahead, where it would wait for ever: a count that the journal
+does not explain is asked for again at a named block, so that endpoints are compared. A nonce counts as
+overtaken only in a block that is taken for settled.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from assay.chain.eth.errors import NonceTaken
+from assay.chain.eth.fees import FeePolicy, final_block
+from assay.chain.eth.journal import Journal
+from assay.chain.eth.rpc import Rpc, RpcFailed, block_number, quantity
+from assay.protocol.errors import RpcUnreachable
+
+log = logging.getLogger(__name__)
+
+_WIDEST_GAP = 256
+"""Nonces that are filled; what lies further ahead than transactions wait is a lie."""
+_CONFIRMATIONS = 2
+
+
+class Nonces:
+    """One account's transaction count, by its node and by its journal."""
+
+    def __init__(self, rpc: Rpc, address: str, journal: Journal, policy: FeePolicy) -> None:
+        self._rpc = rpc
+        self._address = address
+        self._journal = journal
+        self._policy = policy
+
+    def next(self) -> int:
+        """The nonce of the account's next mined transaction. Raises RpcUnreachable."""
+        return self._at("latest")
+
+    def to_sign_from(self) -> int:
+        """The chain's count of this account. One that our own transactions do not explain is asked for at a
+        named block, and more than once. Raises RpcUnreachable."""
+        count = self.next()
+        if count <= self._journal.next_nonce(self._address):
+            return count
+        for _ in range(_CONFIRMATIONS):
+            if self._at(hex(block_number(self._rpc))) != count:
+                raise RpcUnreachable(
+                    f"the node is not sure how many transactions {self._address} has sent;"
+                    " nothing was signed",
+                    hint="repeat the command",
+                )
+        return count
+
+    def overtaken_for_good(self, nonce: int) -> bool:
+        """Whether the nonce was used in the last block that is taken for settled. A node that no longer, or
+        not yet, has the state of that block cannot tell."""
+        final = max(final_block(self._rpc, self._policy), 0)
+        try:
+            return self._at(hex(final)) > nonce
+        except RpcFailed as failure:
+            log.info("block %d: %s", final, failure.text)
+            return False
+
+    def gaps(self) -> list[int]:
+        """Each nonce, from the chain's own count on, that none of ours holds and that one of ours waits
+        behind. Raises NonceTaken for more than can be, RpcUnreachable."""
+        open_intents = self._journal.open_intents(self._address)
+        if not open_intents:
+            return []
+        first, last = self.next(), max(intent.nonce or 0 for intent in open_intents)
+        if last - first > _WIDEST_GAP:
+            raise NonceTaken(
+                f"{open_intents[-1].call.purpose} has nonce {last}, the account is at {first}: a node lied",
+                hint="send the missing transactions with another wallet, or use another account",
+            )
+        held = self._journal.held_nonces(self._address, first)
+        return [nonce for nonce in range(first, last) if nonce not in held]
+
+    def _at(self, block: str) -> int:
+        return quantity(self._rpc.request("eth_getTransactionCount", [self._address, block]), "the nonce")
