@@ -347,6 +347,8 @@ def _has_one_answer(method: str, params: list[Any]) -> bool:
 
 def _gist(method: str, answer: Any) -> Any:
     """What of an answer must be the same everywhere."""
+    if answer is None or answer is _REFUSED:
+        return answer
     if method == "eth_getBlockByNumber":
         return answer["hash"].lower()
     if method == "eth_getLogs":

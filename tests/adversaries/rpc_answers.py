@@ -227,8 +227,8 @@ class Life:
                 seen = self.look()
             except AssayError:
                 continue
-            jobs = [view.job_id for view in seen if hasattr(view, "job_id")]
-            return jobs == list(self.market.closed) and not self.sender.journal.open_intents(KEY.address)
+            if not self.sender.journal.open_intents(KEY.address):
+                return [view.job_id for view in seen if hasattr(view, "job_id")] == list(self.market.closed)
         return False
 
     def believes(self, truth: list[Any]) -> bool:

@@ -269,3 +269,21 @@ def test_an_endpoint_without_the_state_is_not_said_to_disagree(node: FakeNode, t
     one.faults = [RpcFailed("eth_call", -32000, text, "")]
     assert endpoints.request("eth_call", [{}, "0x3"]) == "0x"
     assert endpoints.counters["repeated"] == 1, "the other one had it"
+
+
+def test_attack_47_a_refusal_or_nothing_where_a_block_was_given_is_no_answer(node: FakeNode) -> None:
+    """The witness refuses the question, and whoever had answered then knows nothing."""
+    one, two = Flaky("one", node), Flaky("two", node)
+    two.faults = [REVERTED] * 9
+    endpoints, _ = made(one, two)
+    with pytest.raises(EndpointsDisagree):
+        endpoints.request("eth_getBlockByNumber", ["0x5", False])
+    assert two.asked
+
+    one.change = lambda method, answer: answer if len(one.asked) < 2 else None
+    one.asked.clear()
+    two.faults = []
+    two.change = lambda method, answer: {**answer, "hash": "0x" + "12" * 32}
+    with pytest.raises(EndpointsDisagree):
+        endpoints.request("eth_getBlockByNumber", ["0x5", False])
+    assert len(one.asked) >= 2
