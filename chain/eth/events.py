@@ -250,11 +250,12 @@ class EventFollower:
         if not differs:
             return None
         rows = list(self._db.rows("logs", "WHERE block > ? ORDER BY block DESC, position DESC", (agreed,)))
+        gone = RolledBack(agreed, tuple(self._decode(bounded_json.loads(row)) for _, _, row in rows))
         with self._db:
             self._db.execute("DELETE FROM logs WHERE block > ?", (agreed,))
             self._db.execute("DELETE FROM blocks WHERE number > ?", (agreed,))
         self.rewinds.append(agreed)
-        return RolledBack(agreed, tuple(self._decode(bounded_json.loads(row)) for _, _, row in rows))
+        return gone
 
     def _read(self, start: int, end: int) -> list[Event] | None:
         """Keep and return the events of a range, or None when the chain changed under the reading."""
