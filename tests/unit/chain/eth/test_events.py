@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -478,3 +479,47 @@ def test_a_newest_block_that_is_replaced_while_it_is_read_is_no_error(tmp_path: 
     node.before = change
     assert follower.poll() == []
     assert games(follower.poll()) == [4, 5]
+
+
+class Shared:
+    """Nodes behind one address: each request is answered by any of them."""
+
+    def __init__(self, nodes: list[FakeNode], seed: int) -> None:
+        self.nodes, self.random = nodes, random.Random(seed)
+
+    def request(self, method: str, params: list[Any]) -> Any:
+        return self.random.choice(self.nodes).request(method, params)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_attack_47_nodes_behind_one_address_make_up_one_chain(tmp_path: Path, seed: int) -> None:
+    """One of them is up to `NEWEST` blocks behind the other, or on a fork of as many."""
+    r = random.Random(seed)
+    node, other = FakeNode(), FakeNode()
+    follower = follow(Shared([node, other], seed), tmp_path, range_blocks=5)  # type: ignore[arg-type]
+    differed = failed = 0
+    for number in range(60):
+        for step in range(r.choice([1, 1, 2, 5, 9])):
+            node.mine([log(10 * number + step)] if r.random() < 0.7 else [])
+        other.blocks = node.blocks[
+            : len(node.blocks) - r.randint(0, min(events.NEWEST, len(node.blocks) - 1))
+        ]
+        other.salt = number + 1
+        if r.random() < 0.4:
+            while len(other.blocks) < len(node.blocks):
+                other.mine([log(9_000 + number)])
+        differed += other.blocks[-1].hash != node.blocks[-1].hash
+        for _ in range(r.randint(0, 3)):
+            try:
+                follower.poll()
+            except RpcUnreachable:
+                failed += 1
+        if r.random() < 0.1:
+            node.blocks, other.blocks = other.blocks, node.blocks
+            node.salt, other.salt = other.salt, node.salt
+    other.blocks = list(node.blocks)
+    node.mine([])
+    other.blocks.append(node.blocks[-1])
+    follower.poll()
+    assert games(list(follower.history())) == truth(node)
+    assert differed > 20 and failed
