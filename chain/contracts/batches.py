@@ -1,7 +1,8 @@
 """Calls of Tasks that are due at once, sent in one transaction.
 
 Contract: every call's effect comes once, by a batch or by itself: a batch that is refused as a whole did
-nothing, and leaves its calls to be sent one by one.
+nothing, and is tried in halves, so that one call which somebody else has made before leaves but itself to be
+sent alone.
 """
 
 from __future__ import annotations
@@ -46,10 +47,22 @@ def send_together(sender: Sender, tasks: Contract, writes: Sequence[Write]) -> d
     unknown: dict[str, AssayError] = {}
     fresh = [write for write in writes if sender.unsent(write.intent)]
     for first in range(0, len(fresh), BATCH_CALLS):
-        batch = fresh[first : first + BATCH_CALLS]
-        if len(batch) > 1 and (error := _send_batch(sender, tasks, batch)) is not None:
-            unknown.update((write.intent, error) for write in batch)
+        unknown |= _send_part(sender, tasks, fresh[first : first + BATCH_CALLS])
     return unknown
+
+
+def _send_part(sender: Sender, tasks: Contract, batch: Sequence[Write]) -> dict[str, AssayError]:
+    """The same of one batch, or of its halves."""
+    if len(batch) < 2:
+        return {}
+    try:
+        _send_batch(sender, tasks, batch)
+    except Reverted:
+        half = len(batch) // 2
+        return _send_part(sender, tasks, batch[:half]) | _send_part(sender, tasks, batch[half:])
+    except AssayError as error:
+        return {write.intent: error for write in batch}
+    return {}
 
 
 def _without_repeated_headers(batch: Sequence[Write]) -> Iterator[Write]:
@@ -64,8 +77,8 @@ def _without_repeated_headers(batch: Sequence[Write]) -> Iterator[Write]:
         brought.add(header)
 
 
-def _send_batch(sender: Sender, tasks: Contract, batch: Sequence[Write]) -> AssayError | None:
-    """None if it is settled whether the batch took effect: it did, or was refused and did nothing."""
+def _send_batch(sender: Sender, tasks: Contract, batch: Sequence[Write]) -> None:
+    """Raises what `Sender.send_batch` does: after Reverted the batch did nothing."""
     calls = [
         tasks.call(function, *map(as_tuple, arguments)).data
         for function, arguments in map(entry_point, _without_repeated_headers(batch))
@@ -73,10 +86,4 @@ def _send_batch(sender: Sender, tasks: Contract, batch: Sequence[Write]) -> Assa
     members = [write.intent for write in batch]
     key = "batch/" + sha256("\n".join(members).encode()).hexdigest()
     call = tasks.call("multicall", calls, purpose=f"Tasks.multicall of {len(batch)}")
-    try:
-        sender.send_batch(key, members, call)
-    except Reverted:
-        return None
-    except AssayError as error:
-        return error
-    return None
+    sender.send_batch(key, members, call)

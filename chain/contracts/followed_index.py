@@ -3,7 +3,7 @@
 Contract: `index` is what `MarketIndex` makes of every event that the follower has told. Where blocks are
 gone, it is folded again from a copy of a block before them: that costs what has happened since, and not the
 market's whole past. Two copies are kept, at least `SPACING` blocks apart, so that whatever goes back by so
-many has one. Only what goes back further is read from the beginning.
+many has one. Only what goes back further is read from the beginning, and what follows on a fold that failed.
 """
 
 from __future__ import annotations
@@ -28,16 +28,23 @@ class FollowedIndex:
         """Each with the block that it is of, oldest first."""
         self._at = follower.first_block - 1
         """The block that the tables are of, or one before it since which nothing has happened."""
+        self._whole = True
+        """Whether the tables are of all that was told."""
 
     def read(self) -> None:
         """Fold what is on disk. Raises KeyError and MalformedData for events that contradict one another."""
         self._go_on_from(self._follower.first_block - 1, MarketIndex())
 
     def fold(self, changes: Sequence[Event | RolledBack]) -> int | None:
-        """Fold what the follower has told last; the last block that has stayed, if others are gone.
+        """Fold what the follower has told last; the last block that has stayed, if others are gone. After a
+        fold that failed none has, as what it was told is not told again.
 
         Raises as `read` does.
         """
+        if not self._whole:
+            self.clear()
+            self.read()
+            return self._follower.first_block - 1
         events = [change for change in changes if isinstance(change, Event)]
         if len(events) == len(changes):
             self._apply(events)
@@ -55,7 +62,7 @@ class FollowedIndex:
     def clear(self) -> None:
         """Forget everything."""
         self._copies.clear()
-        self.index, self._at = MarketIndex(), self._follower.first_block - 1
+        self.index, self._at, self._whole = MarketIndex(), self._follower.first_block - 1, True
 
     def _go_on_from(self, block: int, index: MarketIndex) -> None:
         """Take these tables, which are of this block, and fold what has happened since."""
@@ -65,9 +72,13 @@ class FollowedIndex:
     def _apply(self, events: Iterable[Event]) -> None:
         """Fold all events from where the tables are to the last block that was read; copy them on the way, if
         that is due."""
+        self._whole = False
         first = next(iter(events := iter(events)), None)
-        if first is None:
-            return
+        if first is not None:
+            self._fold_from(first, events)
+        self._whole = True
+
+    def _fold_from(self, first: Event, events: Iterable[Event]) -> None:
         cursor = self._follower.cursor
         early = max(cursor - SPACING, self._at)
         last = self._copies[-1][0] if self._copies else self._follower.first_block - 1

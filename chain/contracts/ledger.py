@@ -78,19 +78,27 @@ class Book:
         named = account.removeprefix("0x").lower()
         ended = topic(find(view.contracts["Challenges"].abi, "event", "Resolved")).hex()
         # A bond that is lost is told in a transaction that need not name who put it.
-        self._events = view.reader(lambda log: named in log or ended in log)
-        self._reader = _Reader(account, view.committed)
+        self._heeded: Callable[[str], bool] = lambda log: named in log or ended in log
+        self._begin()
+
+    def _begin(self) -> None:
+        self._events = self._view.reader(self._heeded)
+        self._reader = _Reader(self._account, self._view.committed)
         self._entries: list[Entry] = []
+        self._whole = True
+        """Whether all that was told is in the entries."""
 
     def read(self) -> Ledger:
         """The ledger as of the view's latest block. Raises RpcUnreachable."""
         view = self._view
+        if not self._whole:  # something has failed after the news, which is told once
+            self._begin()
         with view.snapshot():
-            # What may fail comes first: the news is told once.
             pots = {FREE: int(view.free(self._account))}
             for role in Role:
                 stake = view.stake(self._account, role)
                 pots[stake_pot(role)] = int(stake.active + stake.unbonding)
+            self._whole = False
             news = self._events.news()
             if news.stays is not None:
                 kept = bisect_right(self._entries, news.stays, key=lambda entry: entry.block)
@@ -98,6 +106,7 @@ class Book:
                 self._reader.rewind(news.stays)
             for group in news.transactions:
                 self._entries.extend(self._reader.read(group))
+            self._whole = True
             return Ledger(self._account, view.block, tuple(self._entries), pots)
 
 

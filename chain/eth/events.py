@@ -7,16 +7,16 @@ stalls or loses its head changes nothing; only a different block at a height tha
 The file holds nothing but what the chain tells: one that is damaged, or of other contracts, is read anew.
 One follower has the file; another one beside it (a command beside a running node) goes on from a copy in
 memory, so that neither takes events from the other.
+Behind one address may be several nodes, on other forks or some blocks apart. So the newest blocks are read
+one by one, by their hashes, and a range's logs have to lie on the chain that it ends on.
 Does not guarantee that the node shows all logs: compare with a second node, or with contract state.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import os
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -27,27 +27,19 @@ from pathlib import Path
 from typing import Any
 
 from assay.chain.eth.abi import Abi, MalformedData, checksummed, decode_log, topic
+from assay.chain.eth.event_file import own_or_copy
 from assay.chain.eth.journal import WrongChain
 from assay.chain.eth.rpc import Rpc, RpcFailed, get_block, identity, quantity
-from assay.disk.database import DamagedDatabase, Database
+from assay.disk.database import DamagedDatabase
 from assay.protocol import bounded_json
 from assay.protocol.errors import RpcUnreachable
 
 _LOG = logging.getLogger(__name__)
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
--- Blocks that were read: the end of each range and every block with an event. The highest is the cursor.
-CREATE TABLE IF NOT EXISTS blocks (number INTEGER PRIMARY KEY, hash TEXT NOT NULL) STRICT;
-CREATE TABLE IF NOT EXISTS logs (
-    block INTEGER NOT NULL,
-    position INTEGER NOT NULL,
-    log TEXT NOT NULL,
-    PRIMARY KEY (block, position)
-) STRICT;
-"""
 MOST_AT_ONCE = 10_000
 """Events after which a poll reads no further range: some 40 MB, decoded."""
+NEWEST = 4
+"""How many of the last blocks are read one by one."""
 _TOO_MUCH = ("limit", "range", "too many", "too large", "too big", "more than", "exceed", "timeout")
 
 
@@ -104,7 +96,7 @@ class EventFollower:
             for entry in abi
             if entry.get("type") == "event"
         }
-        self._lock, self._db = _own_or_copy(path)
+        self._lock, self._db = own_or_copy(path)
         self._bind(path)
 
     def close(self) -> None:
@@ -147,12 +139,10 @@ class EventFollower:
         follows = latest.get("parentHash") == known and quantity(latest["number"], "the head") == number + 1
         if self._confirmations or known is None or not follows:
             return False
-        asked = {"blockHash": latest["hash"], "address": list(self._names)}
         try:
-            logs = self._rpc.request("eth_getLogs", [asked])
+            read = self._read_named(number + 1, latest["hash"])
         except RpcFailed:  # gone again, or a node that does not take hashes
             return False
-        read = self._keep(logs, number + 1, number + 1, latest["hash"])
         self._untold.extend(read or [])
         return read is not None
 
@@ -161,19 +151,19 @@ class EventFollower:
         rolled_back = self._roll_back(head)
         if rolled_back is not None:
             self._untold.append(rolled_back)
-        size = self._range_blocks
+        size, old = self._range_blocks, head + self._confirmations - NEWEST
         while (start := self.cursor + 1) <= head:
             if len(self._untold) >= MOST_AT_ONCE:
                 self.more = True
                 break
-            end = min(start + size - 1, head)
+            end = min(start + size - 1, head, max(start, old))
             try:
-                read = self._read(start, end)
+                read = self._read(start, end) if start <= old else self._read_new(start)
             except RpcFailed as failure:
                 if size == 1 or not any(words in failure.text.lower() for words in _TOO_MUCH):
                     raise RpcUnreachable(
                         f"the node refused the logs of blocks {start} to {end}: {failure.text}",
-                        hint="use a node that keeps logs",
+                        hint=failure.hint if failure.lacks_block else "use a node that keeps logs",
                     ) from failure
                 size = max(size // 2, 1)
                 continue
@@ -260,31 +250,58 @@ class EventFollower:
         if not differs:
             return None
         rows = list(self._db.rows("logs", "WHERE block > ? ORDER BY block DESC, position DESC", (agreed,)))
+        gone = RolledBack(agreed, tuple(self._decode(bounded_json.loads(row)) for _, _, row in rows))
         with self._db:
             self._db.execute("DELETE FROM logs WHERE block > ?", (agreed,))
             self._db.execute("DELETE FROM blocks WHERE number > ?", (agreed,))
         self.rewinds.append(agreed)
-        return RolledBack(agreed, tuple(self._decode(bounded_json.loads(row)) for _, _, row in rows))
+        return gone
 
     def _read(self, start: int, end: int) -> list[Event] | None:
         """Keep and return the events of a range, or None when the chain changed under the reading."""
-        before = get_block(self._rpc, end)
-        logs = self._rpc.request(
-            "eth_getLogs", [{"fromBlock": hex(start), "toBlock": hex(end), "address": list(self._names)}]
-        )
-        after = get_block(self._rpc, end)
-        if before is None or after is None or before["hash"] != after["hash"]:
+        block = get_block(self._rpc, end)
+        asked = {"fromBlock": hex(start), "toBlock": hex(end), "address": list(self._names)}
+        logs = self._rpc.request("eth_getLogs", [asked])
+        if block is None or not self._has(end, block["hash"]):
             return None
-        return self._keep(logs, start, end, before["hash"])
+        number, block_hash = max(map(_block_of, logs), default=(end, block["hash"]))
+        if number != end and not self._has(number, block_hash):  # the logs are of another fork
+            return None
+        return self._keep(logs, start, end, block["hash"])
+
+    def _read_new(self, number: int) -> list[Event] | None:
+        """The same of the next block, if it follows on what was read; of a node that takes no hashes it is
+        asked as a range."""
+        block, (_, known) = get_block(self._rpc, number), self._last_block()
+        if block is None or known not in (None, block.get("parentHash")):
+            return None
+        try:
+            return self._read_named(number, block["hash"])
+        except RpcFailed as failure:
+            if not failure.lacks_block:
+                return self._read(number, number)
+            if self._has(number, block["hash"]):
+                raise
+            return None
+
+    def _has(self, number: int, block_hash: str) -> bool:
+        block = get_block(self._rpc, number)
+        return block is not None and block["hash"] == block_hash
+
+    def _read_named(self, number: int, block_hash: str) -> list[Event] | None:
+        """The same of one block. Raises RpcFailed where the node does not have it, or takes no hashes."""
+        asked = {"blockHash": block_hash, "address": list(self._names)}
+        logs = self._rpc.request("eth_getLogs", [asked])
+        return self._keep(logs, number, number, block_hash)
 
     def _keep(self, logs: list[dict[str, Any]], start: int, end: int, end_hash: str) -> list[Event] | None:
         """Keep and return the events of a range that ends with this block; None when they contradict it."""
         blocks = {end: end_hash}
         kept = []
         for log in logs:
-            number = quantity(log["blockNumber"], "the log's block")
+            number, block_hash = _block_of(log)
             inside = start <= number <= end and not log.get("removed", False)
-            if not inside or blocks.setdefault(number, log["blockHash"]) != log["blockHash"]:
+            if not inside or blocks.setdefault(number, block_hash) != block_hash:
                 return None
             if self._entry(log) is not None:
                 kept.append((number, quantity(log["logIndex"], "the log's index"), log))
@@ -337,44 +354,11 @@ class EventFollower:
             entry["name"],
             self._contract(log),
             decode_log(entry, topics, bytes.fromhex(log["data"][2:])),
-            quantity(log["blockNumber"], "the log's block"),
-            log["blockHash"],
+            *_block_of(log),
             quantity(log["logIndex"], "the log's index"),
             log["transactionHash"],
         )
 
 
-def _own_or_copy(path: Path) -> tuple[int | None, Database]:
-    """The file's database and the lock that makes it this follower's own; without the lock, which somebody
-    else has, a copy in memory. The system frees the lock of a process that ends."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
-    else:
-        return lock, _open(path)
-    try:
-        return None, _sound(path, copy=True)
-    except (DamagedDatabase, sqlite3.Error):  # nothing there yet, or nothing of use: read anew
-        return None, _sound(Path(":memory:"))
-
-
-def _open(path: Path) -> Database:
-    """The file's database; where it is damaged, a new one, and the old one is moved aside."""
-    try:
-        return _sound(path)
-    except DamagedDatabase as error:
-        aside = path.with_name(path.name + ".damaged")
-        _LOG.warning("%s; it is now %s: all events are read anew", error.message, aside)
-        for end in ("", "-wal", "-shm"):
-            found = path.with_name(path.name + end)
-            if found.exists():
-                found.replace(aside.with_name(aside.name + end))
-        return _sound(path)
-
-
-def _sound(path: Path, *, copy: bool = False) -> Database:
-    hint = f"start again: {path} is then read anew from the chain"
-    return Database(path, _SCHEMA, hint=hint, copy=copy)
+def _block_of(log: Mapping[str, Any]) -> tuple[int, str]:
+    return quantity(log["blockNumber"], "the log's block"), log["blockHash"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
@@ -222,3 +223,35 @@ def test_events_that_contradict_one_another_are_forgotten_with_every_copy() -> N
         followed.fold(chain.mine([event("Availability_Supplied", demandId=4)]))
     followed.clear()
     assert not followed._copies and told(followed.index) == told(MarketIndex())
+
+
+class FullDisk(Chain):
+    """A chain whose file of events fails in the middle, once."""
+
+    left: int | None = None
+
+    def history(self, heeded: Callable[[str, str], bool], after: int = -1) -> Iterator[Event]:
+        for each in super().history(heeded, after):
+            if self.left == 0:
+                self.left = None
+                raise sqlite3.OperationalError("disk I/O error")
+            self.left = None if self.left is None else self.left - 1
+            yield each
+
+
+@pytest.mark.parametrize("left", [0, 1, 30])
+def test_a_fold_that_failed_is_made_good_by_the_next_one(left: int) -> None:
+    """What it was told is not told again, and what was seen at any block since is forgotten."""
+    chain = FullDisk()
+    for number in range(100):
+        chain.mine([event("Stakes_Staked", account=f"0x{number}", role=0, amount=1)])
+    followed = FollowedIndex(chain)  # type: ignore[arg-type]
+    followed.read()
+    chain.left = left
+    with pytest.raises(sqlite3.OperationalError):
+        followed.fold([chain.lose(3)])
+    assert chain.left is None, "it has failed"
+    new = chain.mine([event("Stakes_Staked", account="0xnew", role=0, amount=1)])
+    assert followed.fold(new) == -1
+    assert told(followed.index) == told(from_genesis(chain))
+    assert followed.fold(chain.mine([])) is None

@@ -22,7 +22,7 @@ SAYINGS = {
     "erigon": (-32000, "old data not available due to pruning"),
     "reth": (-32000, "state at block #12 is pruned"),
     "nethermind": (-32002, "No state available for block 0x12"),
-    "besu": (-32000, "World state unavailable"),
+    "besu": (-32000, "world state unavailable"),
     "a block that is gone": (-32001, "Resource not found"),
 }
 

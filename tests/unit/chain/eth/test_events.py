@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +116,13 @@ def test_shorter_chain_with_other_blocks_is_a_reorganisation(tmp_path: Path) -> 
     assert games(new) == [9]
 
 
-def test_chain_that_changes_while_it_is_read_gives_nothing_wrong(tmp_path: Path) -> None:
+@pytest.fixture
+def by_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also the newest blocks are read as a range, as all before them are."""
+    monkeypatch.setattr(events, "NEWEST", 0)
+
+
+def test_chain_that_changes_while_it_is_read_gives_nothing_wrong(tmp_path: Path, by_range: None) -> None:
     node = FakeNode()
     node.mine([log(1)])
     node.mine([log(2)])
@@ -131,7 +139,7 @@ def test_chain_that_changes_while_it_is_read_gives_nothing_wrong(tmp_path: Path)
     assert games(follower.poll()) == [1, 3]
 
 
-def test_node_that_dies_between_ranges_loses_nothing(tmp_path: Path) -> None:
+def test_node_that_dies_between_ranges_loses_nothing(tmp_path: Path, by_range: None) -> None:
     node = FakeNode()
     for game in range(6):
         node.mine([log(game)])
@@ -175,7 +183,7 @@ def test_a_node_that_dies_after_a_reorganisation_hides_nothing_of_it(tmp_path: P
     assert games(new) == [3]
 
 
-def test_range_that_is_too_large_is_halved(tmp_path: Path) -> None:
+def test_range_that_is_too_large_is_halved(tmp_path: Path, by_range: None) -> None:
     node = FakeNode()
     for game in range(8):
         node.mine([log(game)])
@@ -377,4 +385,141 @@ def test_a_node_that_takes_no_hashes_is_asked_by_range(tmp_path: Path) -> None:
 
     node.eth_getLogs = by_range  # type: ignore[method-assign]
     node.mine([log(2)])
-    assert games(follower.poll()) == [2] and len(refused) == 1
+    assert games(follower.poll()) == [2] and set(refused) == {node.blocks[2].hash}
+
+
+def forked(node: FakeNode) -> FakeNode:
+    """Another node, which has the same blocks and mines others on them."""
+    other = FakeNode()
+    other.blocks, other.salt = list(node.blocks), node.salt + 1
+    return other
+
+
+def truth(node: FakeNode) -> list[int]:
+    return [int(each["topics"][1], 16) for block in node.blocks for each in block.logs]
+
+
+@pytest.mark.parametrize("newest", [0, events.NEWEST])
+def test_attack_47_logs_of_another_fork_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, newest: int
+) -> None:
+    """Blocks come from one node behind the address, logs once from another one: what is read lies below the
+    block whose hash is compared, and no reorganisation would ever have taken it back."""
+    monkeypatch.setattr(events, "NEWEST", newest)
+    node = FakeNode()
+    node.mine([log(1)])
+    follower = follow(node, tmp_path)
+    follower.poll()
+    other = forked(node)
+    node.mine([log(2)])
+    other.mine([log(666)])
+    for each in (node, other):
+        each.mine([])
+    own, asked = node.eth_getLogs, []
+
+    def from_the_other(query: dict[str, Any]) -> list[dict[str, Any]]:
+        asked.append(query)
+        return other.eth_getLogs(query)
+
+    node.eth_getLogs = from_the_other  # type: ignore[method-assign]
+    with suppress(RpcUnreachable):
+        assert follower.poll() == []
+    assert asked, "the wrong node was asked"
+    assert newest or games([*map(follower._decode, other.eth_getLogs(asked[0]))]) == [666], "it had what lies"
+    node.eth_getLogs = own  # type: ignore[method-assign]
+    node.mine([log(3)])
+    assert games(follower.poll()) == [2, 3]
+    assert games(list(follower.history())) == truth(node) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("blocks", [1, 2, events.NEWEST])
+def test_attack_47_a_node_that_is_behind_hides_no_event(tmp_path: Path, blocks: int) -> None:
+    """Of several nodes behind one address the one that is asked for logs does not have the newest block: of a
+    range it shows what it has, and says nothing of the rest."""
+    node = FakeNode()
+    node.mine([log(1)])
+    follower = follow(node, tmp_path)
+    follower.poll()
+    for game in range(blocks):
+        node.mine([log(10 + game)])
+    own, hidden = node.eth_getLogs, []
+
+    def behind(query: dict[str, Any]) -> list[dict[str, Any]]:
+        if query.get("blockHash") == node.blocks[-1].hash:
+            raise RpcFailed("eth_getLogs", -32000, "unknown block", "")
+        shown = own(query)
+        hidden.extend(each for each in shown if each["blockHash"] == node.blocks[-1].hash)
+        return [each for each in shown if each not in hidden]
+
+    node.eth_getLogs = behind  # type: ignore[method-assign]
+    newest = hex(blocks + 1)
+    assert not behind({"fromBlock": newest, "toBlock": newest}) and hidden, "as a range it is hidden"
+    with pytest.raises(RpcUnreachable, match="unknown block"):
+        follower.poll()
+    node.eth_getLogs = own  # type: ignore[method-assign]
+    assert games(follower.poll()) == list(range(10, 10 + blocks))
+    assert games(list(follower.history())) == truth(node)
+
+
+def test_a_newest_block_that_is_replaced_while_it_is_read_is_no_error(tmp_path: Path) -> None:
+    node = FakeNode()
+    node.mine([log(1)])
+    follower = follow(node, tmp_path)
+    follower.poll()
+    node.mine([log(2)])
+    node.mine([log(3)])
+
+    def change(method: str) -> None:
+        if method == "eth_getLogs":
+            node.before = lambda method: None
+            node.reorganise(2)
+            node.mine([log(4)])
+            node.mine([log(5)])
+
+    node.before = change
+    assert follower.poll() == []
+    assert games(follower.poll()) == [4, 5]
+
+
+class Shared:
+    """Nodes behind one address: each request is answered by any of them."""
+
+    def __init__(self, nodes: list[FakeNode], seed: int) -> None:
+        self.nodes, self.random = nodes, random.Random(seed)
+
+    def request(self, method: str, params: list[Any]) -> Any:
+        return self.random.choice(self.nodes).request(method, params)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_attack_47_nodes_behind_one_address_make_up_one_chain(tmp_path: Path, seed: int) -> None:
+    """One of them is up to `NEWEST` blocks behind the other, or on a fork of as many."""
+    r = random.Random(seed)
+    node, other = FakeNode(), FakeNode()
+    follower = follow(Shared([node, other], seed), tmp_path, range_blocks=5)  # type: ignore[arg-type]
+    differed = failed = 0
+    for number in range(60):
+        for step in range(r.choice([1, 1, 2, 5, 9])):
+            node.mine([log(10 * number + step)] if r.random() < 0.7 else [])
+        other.blocks = node.blocks[
+            : len(node.blocks) - r.randint(0, min(events.NEWEST, len(node.blocks) - 1))
+        ]
+        other.salt = number + 1
+        if r.random() < 0.4:
+            while len(other.blocks) < len(node.blocks):
+                other.mine([log(9_000 + number)])
+        differed += other.blocks[-1].hash != node.blocks[-1].hash
+        for _ in range(r.randint(0, 3)):
+            try:
+                follower.poll()
+            except RpcUnreachable:
+                failed += 1
+        if r.random() < 0.1:
+            node.blocks, other.blocks = other.blocks, node.blocks
+            node.salt, other.salt = other.salt, node.salt
+    other.blocks = list(node.blocks)
+    node.mine([])
+    other.blocks.append(node.blocks[-1])
+    follower.poll()
+    assert games(list(follower.history())) == truth(node)
+    assert differed > 20 and failed
