@@ -65,9 +65,9 @@ def main(folder):
     manifest = (folder / "manifest.json").read_bytes()
     assert sha256(manifest).digest() == terms[4], "a manifest that the terms do not name"
     for word, at in ("inner", number(terms[41]) // 32), ("outer", number(terms[42]) // 32):
-        for i in range(number(terms[at])):  # loops, of five words each
+        for i in range(number(terms[at])):  # loops, of seven words each
             data = (folder / (f"{word}-{i}.program" if i else f"{word}.program")).read_bytes()
-            assert program_root(data) == terms[at + 1 + 5 * i], "a program that the terms do not name"
+            assert program_root(data) == terms[at + 1 + 7 * i], "a program that the terms do not name"
     model = (folder / "model.safetensors").read_bytes()
     size = struct.unpack("<Q", model[:8])[0]
     header, data, roots = json.loads(model[8 : 8 + size]), model[8 + size :], []

@@ -83,7 +83,8 @@ def _linked(layouts: Mapping[Kind, list[Slot]], kind: Kind, link: Link, j: int) 
     if link.origin == Origin.PRESENT:
         yield "a shard's presence", (DType.BOOL, ())
     if link.origin == Origin.OUT:
-        yield f"slot {link.first + j} of the {WORDS[link.source]} state", layouts[link.source][link.first + j]
+        for slot in sorted({link.first + j + i * link.stride for i in range(link.mod)}):
+            yield f"slot {slot} of the {WORDS[link.source]} state", layouts[link.source][slot]
         if link.otherwise != NO_SLOT:
             yield f"slot {link.otherwise + j}, which replaces it", layouts[kind][link.otherwise + j]
 

@@ -84,23 +84,23 @@ class Work:
 
     def program_of(self, kind: Kind, segment: int) -> Program:
         """The program that gives a segment's end."""
-        return self.programs(kind)[self.located(kind, segment).number]
+        return self.programs(kind)[self.located(kind, segment, 0).number]
 
     def segments(self, kind: Kind) -> int:
         """Segments of a claim; its segments tree has one leaf more."""
         return self.terms.segments_of(kind)
 
-    def located(self, kind: Kind, segment: int) -> Located:
-        """The loop that a segment lies in."""
-        return locate(self.terms.loops_of(kind), segment)
+    def located(self, kind: Kind, segment: int, shard: int) -> Located:
+        """The loop that a segment of a shard's claim lies in."""
+        return locate(self.terms.loops_of(kind), segment, shard)
 
-    def segment_steps(self, kind: Kind, segment: int) -> int:
+    def segment_steps(self, kind: Kind, segment: int, shard: int) -> int:
         """Steps of a segment."""
-        return self.located(kind, segment).loop.segment_steps
+        return self.located(kind, segment, shard).loop.segment_steps
 
-    def first_step(self, kind: Kind, round_: int, segment: int) -> int:
+    def first_step(self, kind: Kind, round_: int, segment: int, shard: int) -> int:
         """Step counter of a segment's first step."""
-        return self.located(kind, segment).first_step(round_)
+        return self.located(kind, segment, shard).first_step(round_)
 
     def _fault(self, kind: Kind, round_: int, shard: int, loop: int) -> Fault | None:
         if kind == Kind.OUTER:
@@ -110,7 +110,7 @@ class Work:
 
     def replay(self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]) -> Replay:
         """The run that starts with `state` at the beginning of a segment."""
-        located = self.located(kind, segment)
+        located = self.located(kind, segment, shard)
         return Replay(
             self.programs(kind)[located.number],
             state,
@@ -124,7 +124,8 @@ class Work:
 
     def run(self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]) -> State:
         """The state at a segment's end."""
-        return list(self.replay(kind, round_, shard, segment, state).state(self.segment_steps(kind, segment)))
+        replay = self.replay(kind, round_, shard, segment, state)
+        return list(replay.state(self.segment_steps(kind, segment, shard)))
 
     def segment(
         self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]

@@ -32,24 +32,25 @@ class Located:
         return round_ * self.loop.steps + self.within * self.loop.segment_steps
 
 
-def locate(loops: Sequence[Loop], segment: int) -> Located:
-    """The loop in which a claim's segment lies. Raises IndexError for a segment that it has not."""
+def locate(loops: Sequence[Loop], segment: int, shard: int) -> Located:
+    """The loop in which a claim's segment lies, as that shard runs it. Raises IndexError for a segment that
+    it has not."""
     within = segment
     for number, loop in enumerate(loops):
         if within < loop.segments:
-            return Located(number, loop, within)
+            return Located(number, loop.of(shard), within)
         within -= loop.segments
     raise IndexError(f"there is no segment {segment}")
 
 
-def trained_steps(terms: Terms, segments: int) -> int:
+def trained_steps(terms: Terms, segments: int, shard: int) -> int:
     """Steps of a task's main loop in its first `segments` segments."""
     done = 0
     for loop in terms.loops:
         inside = min(segments, loop.segments)
         segments -= inside
         if loop == terms.main:
-            done += inside * loop.segment_steps
+            done += inside * loop.of(shard).segment_steps
     return done
 
 
@@ -103,15 +104,15 @@ def source_of(terms: Terms, kind: Kind, round_: int, shard: int, slot: int, stan
     if link.origin == Origin.GENESIS or round_ < link.lag:
         return FromGenesis(slot)
     k, j = divmod(at, link.count)
-    past = round_ - link.lag
+    past, first = round_ - link.lag, link.first_of(shard)
     if link.source == Kind.OUTER:
-        return FromClaim((Kind.OUTER, past, 0), link.first + j)
+        return FromClaim((Kind.OUTER, past, 0), first + j)
     unit = (shard + link.shift + k) % terms.shards
     present = stands(past, unit)
     if link.origin == Origin.PRESENT:
         return Byte(present)
     if present:
-        return FromClaim((Kind.TASK, past, unit), link.first + j)
+        return FromClaim((Kind.TASK, past, unit), first + j)
     if link.otherwise == NO_SLOT:
         return FromGenesis(slot)
     return own(kind, round_, shard, link.otherwise + j, stands)
@@ -134,7 +135,7 @@ def wire(terms: Terms) -> frozenset[int]:
     for kind in Kind:
         for link in terms.links_of(kind):
             if link.origin == Origin.OUT and link.source == Kind.TASK:
-                found.update(range(link.first, link.first + link.count))
+                found |= link.sources
     return frozenset(found)
 
 
@@ -157,7 +158,7 @@ def read_later(terms: Terms, kind: Kind, rounds: int) -> frozenset[int]:
     found = set[int]()
     for link in (*terms.links, *terms.outer_links):
         if link.origin == Origin.OUT and link.source == kind and link.lag >= rounds:
-            found.update(range(link.first, link.first + link.count))
+            found |= link.sources
     return frozenset(found)
 
 

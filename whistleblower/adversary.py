@@ -94,7 +94,7 @@ class VoteChallenger(JunkChallenger):
         state_provider = self.state_provider(action.job_id)
         segment = sampled(state_provider, view, action.verifier)[0]
         work = state_provider.work
-        first = work.located(Kind.TASK, segment).first_step(0)
-        last = first + work.segment_steps(Kind.TASK, segment) - 1
+        first = work.located(Kind.TASK, segment, view.claim.shard).first_step(0)
+        last = first + work.segment_steps(Kind.TASK, segment, view.claim.shard) - 1
         self.plant(view, last)  # a vote shows the trace of its segment's last step
         super()._audit_vote(action)

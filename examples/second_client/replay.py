@@ -137,10 +137,10 @@ class Job:
         rounds = range(r - 1, max(r - 129, -1), -1)
         past = (self.stood((kind, earlier, claim.shard), order) for earlier in rounds)
         latest = next((before for before in past if before is not None), None)
-        genesis = self.genesis[kind]
-        own = self.state(latest) if latest else genesis
+        genesis, own = self.genesis[kind], self.state(latest) if latest else self.genesis[kind]
         for link in self.terms["outerLinks" if kind else "links"]:
             origin, first, count = link["origin"], link["first"], link["count"]
+            first += claim.shard // link["div"] % link["mod"] * link["stride"] if origin == OUT else 0
             for k in range(link["times"]):
                 at, then = len(state), r - link["lag"]
                 unit = 0 if link["source"] else (claim.shard + link["shift"] + k) % self.terms["shards"]
@@ -177,8 +177,9 @@ class Job:
         loops, number = self.loops[claim.kind], 0
         while segment >= loops[number]["segments"]:
             segment, number = segment - loops[number]["segments"], number + 1
-        steps, program = loops[number]["segmentSteps"], self.programs[claim.kind][number]
-        first = claim.round * loops[number]["steps"] + segment * steps  # 2.6
+        by = loops[number]["slowBy"] if claim.shard >= loops[number]["slowFrom"] else 1
+        steps, program = loops[number]["segmentSteps"] // by, self.programs[claim.kind][number]
+        first = claim.round * loops[number]["steps"] // by + segment * steps  # 2.6
         for i in range(steps):
             at = Context(self.dataset, self.terms["seed"], claim.shard, first + i)
             state, traces = step(program, state, at, keys if i == steps - 1 else ())

@@ -112,8 +112,8 @@ contract JobsTest is Market {
 
     function twoLoops(uint32 first, uint32 second) private pure returns (Loop[] memory loops) {
         loops = new Loop[](2);
-        loops[0] = Loop("train", 20, 8, 2, first);
-        loops[1] = Loop("compress", 9, 1, 1, second);
+        loops[0] = Loop("train", 20, 8, 2, first, 0, 1);
+        loops[1] = Loop("compress", 9, 1, 1, second, 0, 1);
     }
 
     function test_everyRuleOfLinksIsChecked() external {
