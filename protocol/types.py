@@ -93,8 +93,9 @@ NO_SLOT = 2**16 - 1
 
 @dataclass(frozen=True)
 class Link:
-    """Where `count` · `times` input slots come from (rule 4.4); the fields mean what ``Types.sol`` says. By
-    `div`, `mod` and `stride` each shard reads slots of its own."""
+    """Where `count` · `times` input slots come from (rule 4.4); the fields mean what ``Types.sol`` says. Of a
+    source with `mod` parts, `stride` slots from one to the next, the reader of number u takes part
+    (u div `div`) mod `mod`."""
 
     origin: Origin
     source: Kind
@@ -113,9 +114,9 @@ class Link:
         """How many it covers."""
         return self.count * self.times
 
-    def first_of(self, shard: int) -> int:
-        """The first slot of its source that a shard's reader takes."""
-        return self.first + shard // self.div % self.mod * self.stride
+    def first_of(self, reader: int) -> int:
+        """Where in its source's slots the part begins that the reader of this number takes."""
+        return self.first + reader // self.div % self.mod * self.stride
 
     @property
     def sources(self) -> frozenset[int]:

@@ -47,9 +47,10 @@ struct Loop {
 }
 
 /// @dev Where count * times input slots come from. Slot i of them, with j = i mod count and k = i div count, is
-/// - OUT: slot first + j + ((the reader's shard div `div`) mod `mod`) * stride of the output of the source's claim of
-///   round - lag: of the outer claim, or of the task of shard (the reader's own + shift + k) mod shards; where there is no such task, what slot otherwise + j would be as OWN, or, if
-///   otherwise is NO_SLOT, the reader's genesis slot;
+/// - OUT: slot first + j + p * stride of the output of the source's claim of round - lag: of the outer claim, or of the task
+///   of shard (the reader's own + shift + k) mod shards; where there is no such task, what slot otherwise + j would be as
+///   OWN, or, if otherwise is NO_SLOT, the reader's genesis slot. p, the part that the reader takes, is (its own number div
+///   `div`) mod `mod`: readers of consecutive numbers take consecutive parts (div 1), or so many the same one;
 /// - PRESENT: whether that task stands, one byte.
 /// Where round < lag it is the reader's genesis slot.
 struct Link {
@@ -61,9 +62,9 @@ struct Link {
     uint16 first;
     uint16 shift;
     uint16 otherwise;
-    uint16 div;
-    uint16 mod;
-    uint16 stride;
+    uint16 div; // readers in a row that take the same part
+    uint16 mod; // parts; 1: every reader takes the same slots
+    uint16 stride; // slots from one part to the next
 }
 
 /// @dev A link's `otherwise` where what is absent is replaced by the genesis slot.

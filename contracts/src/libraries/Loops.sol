@@ -19,9 +19,9 @@ library Loops {
         return (loop.steps / by, loop.segmentSteps / by);
     }
 
-    /// @notice The first slot of its source that a link gives to a shard's reader.
-    function firstOf(Link memory link, uint256 shard) internal pure returns (uint256) {
-        return link.first + shard / link.div % link.mod * link.stride;
+    /// @notice Where in its source's slots the part begins that a link gives to the reader of this number.
+    function firstOf(Link memory link, uint256 reader) internal pure returns (uint256) {
+        return link.first + reader / link.div % link.mod * link.stride;
     }
 
     /// @notice The link that the slot belongs to, of which it is the `i`-th. The slot is one of the state's.

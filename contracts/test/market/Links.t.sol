@@ -18,8 +18,9 @@ contract LinksTest is Market {
         (t.slots, t.outerSlots, t.minShards, t.rounds) = (TASK_SLOTS, OUTER_SLOTS, 1, 5);
         t.genesisRoot = Merkle.root(stateSlots("genesis", TASK_SLOTS));
         t.outerGenesisRoot = Merkle.root(stateSlots("outer genesis", OUTER_SLOTS));
-        // Slot 0: the outer step's parameter two rounds ago, of shard 1 the slot after the next one; 1: the neighbour's slot 4 of the last round, its own slot 5
-        // instead; 2: its own; 3: scratch; 4: whether the neighbour was there; 5: another of its own.
+        // Slot 0: the outer step's parameter two rounds ago, for shard 1 the second slot after it; 1: the neighbour's slot 4 of
+        // the last round, its own slot 5 instead; 2: its own; 3: scratch; 4: whether the neighbour was there; 5: another of
+        // its own.
         t.links = new Link[](6);
         t.links[0] = Link(Origin.OUT, Kind.OUTER, 2, 1, 1, 0, 0, NO_SLOT, 1, 2, 2);
         t.links[1] = Link(Origin.OUT, Kind.TASK, 1, 1, 1, 4, 1, 5, 1, 1, 0);
