@@ -32,7 +32,7 @@ from assay.training.outer import DiLoCo
 from assay.training.policy import Policy
 from assay.training.recipe import Recipe
 from assay.training.results import RESULTS
-from assay.training.round_names import check_rounds
+from assay.training.round_names import check_rounds, check_speeds
 
 
 def _described(made: Recipe, source: str | None) -> dict[str, Any]:
@@ -159,6 +159,9 @@ def build(file: JobFile, own: Recipe | None = None, blocks: Files | None = None)
     if file.outer.algorithm == EVALUATE:
         return _evaluation(file, made, blocks)
     check_rounds(file.outer.algorithm, training.steps_per_round, training.segment_steps, training.min_shards)
+    if file.speeds is not None:
+        speeds = file.speeds
+        check_speeds(speeds.slow_shards, speeds.slow_by, training.shards, training.segment_steps)
     assert made.optimiser is not None, "recipe_of gives one"
     source = file.model.source if isinstance(file.model, OwnModel) else None
     return build_job(
@@ -168,7 +171,7 @@ def build(file: JobFile, own: Recipe | None = None, blocks: Files | None = None)
         made.dataset,
         batch=training.batch,
         shards=training.shards,
-        outer=DiLoCo(file.outer.learning_rate, file.outer.momentum),
+        outer=DiLoCo(file.outer.learning_rate, file.outer.momentum, file.outer.momentum_every or 1),
         algorithm=file.outer.algorithm,
         accumulate=training.accumulate,
         seed=training.seed if source else 0,

@@ -64,6 +64,8 @@ class GrpoSection(Section):
 
 
 _TRAINING = ("data", "optimiser", "schedule", "precision")
+_GROUPS = ("speeds",)
+"""What may stand beside them wherever something is trained."""
 _NEEDED = {
     EVALUATE: ("weights", "evaluation", "data", "precision"),
     INFER: ("weights", "inference", "precision"),
@@ -95,6 +97,7 @@ def misplaced(algorithm: str, model: str, given: Collection[str]) -> str:
         if name not in given:
             return f"[{name}] is missing: a template needs it"
     allowed = _OWN.get(algorithm, _TRAINING) if model == "from" else needed + _ALLOWED.get(algorithm, ())
+    allowed += () if algorithm in _NEEDED else _GROUPS
     for name in given:
         if name not in allowed:
             return f"[{name}] has no place with algorithm = {algorithm!r}"

@@ -2,7 +2,8 @@
 order.
 
 Contract: digests are 32 bytes, amounts are integers of the token's smallest unit (``Wei``), times are unix
-seconds. No field has a default: a job's author states every consensus parameter.
+seconds. No field has a default, but for those by which shards differ in a loop or a link: a job's author
+states every consensus parameter.
 """
 
 from __future__ import annotations

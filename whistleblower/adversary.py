@@ -41,7 +41,9 @@ class JunkChallenger(WhistleblowerService):
         place = (claim.round, claim.shard)
         if self.accuses(claim) and place not in work.faults:
             node = work.files.inner.outputs[0]
-            work.faults[place] = NodeFault(claim.round * work.terms.steps_per_round + step, node, 0)
+            work.faults[place] = NodeFault(
+                claim.round * work.terms.main.of(claim.shard).steps + step, node, 0
+            )
             self.emit("fault-planted", plan=f"accuses task {claim.round}/{claim.shard} of {claim.claimant}")
 
     def _audit_claim(self, action: policy.AuditClaim) -> None:

@@ -57,15 +57,17 @@ def recipe_alone(
     *,
     shards: int = 2,
     size: tuple[int, int] = (STEPS, SEGMENT),
+    slow: tuple[int, int] = (0, 1),
 ) -> Alone:
-    """Rounds of an algorithm whose tasks train, then compress; (round, shard) in `absent` send nothing."""
+    """Rounds of an algorithm whose tasks train, then compress; (round, shard) in `absent` send nothing.
+    `slow`: from which shard on by how much fewer steps are taken."""
     tiny, made = tiny_files(shards), programs(algorithm, [(WIDTH,)], shards)
     compress, outer = Executor(made.compress), Executor(made.outer)
     empty = [torch.zeros_like(t) for wire in made.wires for t in wire]
     fed = made.compress.slots - 2 - len(empty)
     own = [list(tiny.genesis[1:]) for _ in range(shards)]
     residuals = [[torch.zeros(WIDTH)] * fed for _ in range(shards)]
-    state = [torch.zeros(WIDTH) for _ in range(made.outer.slots - 1 - shards * (len(empty) + 1))]
+    state = algorithm.rule.start(tiny.genesis[0])
     found = Alone([tiny.genesis[0]])
     past = [found.theta] * (1 + algorithm.late)
     for round_ in range(rounds):
@@ -74,7 +76,8 @@ def recipe_alone(
             if (round_, shard) in (absent or ()):
                 sent += empty
                 continue
-            ends = train([*base, *own[shard]], seed, shard, round_, size, tiny)
+            steps, segment = (n // (slow[1] if shard >= slow[0] else 1) for n in size)
+            ends = train([*base, *own[shard]], seed, shard, round_, (steps, segment), tiny)
             beside = [*base, *residuals[shard], *empty]
             last = ends[-1]
             packed = compress.step(

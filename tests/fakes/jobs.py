@@ -124,15 +124,16 @@ def recipe_files(name: str, shards: int = 2) -> JobArtifacts:
 
 
 RULES = {name: DiLoCo(0.7, 0.0) for name in ("fedavg", "fedopt", "demo", "sparseloco")}
-"""Of algorithms without an outer momentum."""
+RULES["delayed-nesterov"] = DiLoCo(0.7, 0.9, 2)
+"""Of algorithms without an outer momentum, or whose momentum is late."""
 
 
 def tiny_terms(published: Published, client: Address, **changes: Any) -> Terms:
     """Terms of two rounds of eight steps in segments of two."""
-    shape = {"steps_per_round": 8, "segment_steps": 2, "samples": 1}
-    steps, segment_steps, samples = (changes.pop(name, shape[name]) for name in shape)
+    shape = {"steps_per_round": 8, "segment_steps": 2, "samples": 1, "slow": (0, 1)}
+    steps, segment_steps, samples, slow = (changes.pop(name, shape[name]) for name in shape)
     terms = some_terms(
-        published.shape(steps, segment_steps, samples),
+        published.shape(steps, segment_steps, samples, slow),
         client=client,
         dataset_root=published.dataset_root,
         genesis_root=published.genesis_root,
