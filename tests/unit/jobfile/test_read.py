@@ -101,4 +101,6 @@ def test_speeds_that_nobody_could_mean_are_refused(changes: dict[str, str], why:
 def test_a_delay_of_no_delayed_momentum_is_refused() -> None:
     text = template("mlp", source="digits", rounds=3, times=LOCAL)
     with pytest.raises(BadJobFile, match="no other algorithm has it"):
-        parse_job_file(text.replace("learning_rate = 0.7", "learning_rate = 0.7\nmomentum_every = 2"), "a test")
+        parse_job_file(
+            text.replace("learning_rate = 0.7", "learning_rate = 0.7\nmomentum_every = 2"), "a test"
+        )
