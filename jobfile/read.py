@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
-from assay.jobfile.groups import SpeedsSection
+from assay.jobfile.groups import PathsSection, SpeedsSection
 from assay.jobfile.uses import (
     DecoderModel,
     EvaluationSection,
@@ -175,6 +175,7 @@ class Outer(Section):
         "infer",
         "grpo",
         "delayed-nesterov",
+        "dipaco",
     ]
     learning_rate: Number
     momentum: Number
@@ -267,6 +268,7 @@ _OPTIONAL = (
     "inference",
     "grpo",
     "speeds",
+    "paths",
 )
 
 
@@ -285,6 +287,7 @@ class JobFile(Section):
     inference: InferenceSection | None = None
     grpo: GrpoSection | None = None
     speeds: SpeedsSection | None = None
+    paths: PathsSection | None = None
     outer: Outer
     training: Training
     verification: Verification

@@ -11,7 +11,7 @@ from typing import Literal
 
 from assay.jobfile.values import Count, Number, Section, Whole
 
-EVALUATE, INFER, GRPO = "evaluate", "infer", "grpo"
+EVALUATE, INFER, GRPO, PATHS = "evaluate", "infer", "grpo", "dipaco"
 """Their names in [outer]."""
 
 
@@ -98,6 +98,10 @@ def misplaced(algorithm: str, model: str, given: Collection[str]) -> str:
             return f"[{name}] is missing: a template needs it"
     allowed = _OWN.get(algorithm, _TRAINING) if model == "from" else needed + _ALLOWED.get(algorithm, ())
     allowed += () if algorithm in _NEEDED else _GROUPS
+    if algorithm == PATHS:
+        if "paths" not in given:
+            return f"[paths] is missing: {PATHS} needs it"
+        allowed += ("paths",)
     for name in given:
         if name not in allowed:
             return f"[{name}] has no place with algorithm = {algorithm!r}"

@@ -7,7 +7,7 @@ a byte. Which tasks stand is the caller's to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -137,6 +137,35 @@ def wire(terms: Terms) -> frozenset[int]:
             if link.origin == Origin.OUT and link.source == Kind.TASK:
                 found |= link.sources
     return frozenset(found)
+
+
+def model_names(terms: Terms, names: Sequence[str]) -> list[str]:
+    """What the leading slots of the outer state are called that are the model: the job's parameters, as the
+    first shard has them, and, where tasks read parts, NAME@PART for what others read in their place. `names`:
+    of a task's slots."""
+    others = dict[int, str]()
+    for i, link, j in _parameters(terms):
+        others |= {link.first + j + part * link.stride: f"{names[i]}@{part}" for part in range(1, link.mod)}
+    last = max(others, default=0)
+    rest = (others.get(slot, f"outer.{slot}") for slot in range(terms.params, last + 1))
+    return [*names[: terms.params], *rest]
+
+
+def model_slots(terms: Terms, shard: int) -> list[int]:
+    """Which slot of the outer state each parameter of a shard's model is."""
+    found = list(range(terms.params))
+    for i, link, j in _parameters(terms):
+        found[i] = link.first_of(shard) + j
+    return found
+
+
+def _parameters(terms: Terms) -> Iterator[tuple[int, Link, int]]:
+    """Each parameter that tasks read as a part of the outer state, its link, and its place there."""
+    slot = 0
+    for link in terms.links:
+        if link.origin == Origin.OUT and link.source == Kind.OUTER and link.mod > 1:
+            yield from ((slot + j, link, j) for j in range(min(link.count, max(terms.params - slot, 0))))
+        slot += link.slots
 
 
 def own_slots(terms: Terms, kind: Kind) -> frozenset[int]:

@@ -225,6 +225,7 @@ def _covered(terms: Terms, reader: Kind, field: str) -> int:
             _require(good, field, f"must give the presence of tasks one slot each in {where}")
             continue
         _require(link.div >= 1 and link.mod >= 1, field, f"divide by zero in {where}")
+        _require(link.mod == 1 or link.stride >= link.count, field, f"have parts that overlap in {where}")
         last = link.first + (link.mod - 1) * link.stride
         there = last + link.count <= terms.slots_of(link.source)
         _require(there, field, f"name slots that their source has not in {where}")

@@ -122,7 +122,7 @@ class Link:
     @property
     def sources(self) -> frozenset[int]:
         """The slots of its source that any reader takes."""
-        starts = (self.first + i * self.stride for i in range(self.mod))
+        starts = (self.first + part * self.stride for part in range(self.mod))
         return frozenset(slot for start in starts for slot in range(start, start + self.count))
 
 

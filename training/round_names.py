@@ -27,6 +27,7 @@ from assay.training.algorithms import (
 from assay.training.codings import E3M0
 from assay.training.eager import eager_round
 from assay.training.outer import DiLoCo
+from assay.training.paths import Paths, paths_round
 from assay.training.rounds import Round, coded_round, diloco_round
 from assay.training.streaming import streaming_of, streaming_round
 
@@ -34,7 +35,9 @@ STREAMING = "streaming"
 """The one that sends a part of the parameters a round."""
 EAGER = "eager"
 """The one whose shards go on from their own change before the others' has come."""
-NAMES = (*RECIPES, STREAMING, EAGER)
+PATHS = "dipaco"
+"""The one whose shards train paths through modules, each of which some of them share."""
+NAMES = (*RECIPES, STREAMING, EAGER, PATHS)
 """What a job file may name to train by."""
 OTHER_USES = frozenset({"evaluate", "infer", "grpo"})
 """What it names where there is no outer algorithm: ``training.evaluation``, ``training.inference`` and
@@ -114,12 +117,21 @@ def check_speeds(slow_shards: int, slow_by: int, shards: int, segment_steps: int
 
 
 def made_round(
-    name: str, train: Program, genesis: Sequence[Tensor], names: Sequence[str], shards: int, rule: DiLoCo
+    name: str,
+    train: Program,
+    genesis: Sequence[Tensor],
+    names: Sequence[str],
+    shards: int,
+    rule: DiLoCo,
+    paths: Paths | None = None,
 ) -> Round:
-    """The round of the algorithm of this name; `rule`: its outer rate and momentum. Raises Stop."""
+    """The round of the algorithm of this name; `rule`: its outer rate and momentum; `paths` of DiPaCo. Raises
+    Stop."""
     try:
         if (least := (1 + shards) * train.params) > MAX_SLOTS:  # before all of it is traced in vain
             raise TooLarge(f"a program has at most {MAX_SLOTS} slots, and these take {least} or more")
+        if paths is not None:
+            return paths_round(Algorithm(Nesterov(rule.lr, rule.momentum)), paths, train, genesis, names)
         return _made(name, train, genesis, names, shards, rule)
     except TooLarge as error:
         tensors = f"{train.params} parameter tensor{'s' if train.params > 1 else ''}"

@@ -64,7 +64,7 @@ struct Link {
     uint16 otherwise;
     uint16 div; // readers in a row that take the same part
     uint16 mod; // parts; 1: every reader takes the same slots
-    uint16 stride; // slots from one part to the next
+    uint16 stride; // slots from one part to the next, which begins where the one before is over, or later
 }
 
 /// @dev A link's `otherwise` where what is absent is replaced by the genesis slot.

@@ -166,7 +166,7 @@ contract Classes is IClasses {
                 if (l.count > 1 || !fromTasks) revert BadTerms(field);
                 continue;
             }
-            if (l.div == 0 || l.mod == 0) revert BadTerms(field);
+            if (l.div == 0 || l.mod == 0 || (l.mod > 1 && l.stride < l.count)) revert BadTerms(field);
             uint256 last = l.first + uint256(l.mod - 1) * l.stride;
             if (last + l.count > (fromTasks ? t.slots : t.outerSlots)) revert BadTerms(field);
             if (l.otherwise == NO_SLOT) continue;

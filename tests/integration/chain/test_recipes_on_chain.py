@@ -22,13 +22,23 @@ from assay.training.round_names import (
     EAGER,
     NAMES,
     ONE_STEP,
+    PATHS,
     STREAMING,
     WHOLE,
     algorithm_of,
     eager_of,
 )
 from tests.adversaries.chain_day import ChainDay
-from tests.fakes.alone import SEGMENT, STEPS, Alone, eager_alone, recipe_alone, stream_alone, whole_alone
+from tests.fakes.alone import (
+    SEGMENT,
+    STEPS,
+    Alone,
+    eager_alone,
+    paths_alone,
+    recipe_alone,
+    stream_alone,
+    whole_alone,
+)
 from tests.fakes.blocks import FakeBlocks
 from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, recipe_files
 from tests.unit.training.test_round_names import keep_own_base
@@ -70,6 +80,8 @@ def alone(name: str, terms: Terms) -> Alone:
         return whole_alone(rule, terms.seed, terms.rounds)
     if name == STREAMING:
         return stream_alone(streaming(rule), terms.seed, terms.rounds)
+    if name == PATHS:
+        return paths_alone(rule, terms.seed, terms.rounds)
     if name == EAGER:
         return eager_alone(eager_of(rule), terms.seed, terms.rounds)
     return recipe_alone(
@@ -139,6 +151,26 @@ def test_a_wrong_step_of_a_slow_shard_is_convicted_on_a_real_chain(
     (game,) = [game for game in market_games(day, job_id) if game.challenger_won]
     assert (game.game.shard, game.game.segment, game.reason) == (1, 3, "arithmetic")
     assert day.unsound(job_id) == []
+
+
+@pytest.mark.slow
+def test_a_path_that_takes_another_module_is_convicted_on_a_real_chain(
+    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
+) -> None:
+    """The contracts' own reading of a link's parts."""
+    slot = recipe_files(PATHS).slot_names.index("w")
+
+    def other(kind: Kind, at: int, shard: int, honest: Any) -> list[torch.Tensor]:
+        state = list(honest(kind, at, shard))
+        if kind == Kind.TASK and at == 1:
+            state[slot] = honest(kind, at, 1 - shard)[slot]
+        return state
+
+    day = ChainDay(rpc, artifacts, tmp_path, solvers={"ann": partial(WrongInputSolver, patch=other)})
+    job_id = day.post(recipe_files(PATHS))
+    assert day.run(lambda: fallen(day, job_id) != []), day.events[-10:]
+    assert fallen(day, job_id) == [(Kind.TASK, 1)]
+    assert not market_games(day, job_id), "a binding takes no game"
 
 
 def market_games(day: ChainDay, job_id: Any) -> list[Any]:

@@ -64,7 +64,7 @@ def some_links(rng: random.Random, reader: Kind, slots: dict[Kind, int], shards:
             first = rng.randint(0, slots[source] - count)
             otherwise = rng.choice([NO_SLOT, rng.randint(0, slots[reader] - count)])
             link = Link(origin, source, lag, count, times, first, rng.randint(0, 3), otherwise)
-            mod, stride = rng.randint(1, 3), rng.randint(0, 2)
+            mod, stride = rng.randint(1, 3), count + rng.randint(0, 1)
             if first + (mod - 1) * stride + count <= slots[source]:
                 link = replace(link, div=rng.randint(1, 3), mod=mod, stride=stride)
         found.append(link)

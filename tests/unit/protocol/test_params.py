@@ -59,6 +59,7 @@ def test_sound_terms_and_classes_are_taken() -> None:
         ("links", {"links": (replace(TERMS.links[0], first=TERMS.outer_slots), TERMS.links[1])}),
         ("links", {"links": (replace(TERMS.links[0], times=2), TERMS.links[1])}),
         ("links", {"links": (replace(TERMS.links[0], mod=2, stride=TERMS.outer_slots), TERMS.links[1])}),
+        ("links", {"links": (replace(TERMS.links[0], mod=2, stride=0), TERMS.links[1])}),
         ("links", {"links": (replace(TERMS.links[0], div=0), TERMS.links[1])}),
         ("links", {"links": (replace(TERMS.links[0], mod=0), TERMS.links[1])}),
         ("links", {"links": (replace(TERMS.links[0], otherwise=TERMS.slots), TERMS.links[1])}),
