@@ -26,18 +26,29 @@ from assay.chain.eth.events import EventFollower
 from assay.chain.eth.journal import Attempt, Call, Journal, Receipt
 from assay.chain.eth.keystore import Keystore
 from assay.cli.node import fitness
-from assay.node.availability import WantedLeaves
-from assay.node.checkpoints import Checkpoint
-from assay.protocol.demands import StateLeaf
 from assay.protocol.errors import Retry
-from assay.protocol.types import Address, ClaimId, JobId
-from assay.solver.convictions import Convictions
-from assay.solver.progress import TaskProgress
 from assay.storage.blockstore import BlockStore
-from assay.verifier.ballots import Ballots
-from assay.verifier.policy import Ballot
-from assay.whistleblower.demand_store import DemandStore
-from assay.whistleblower.service import Audited
+from assay.storage.traffic import Traffic
+from scripts.prove.role_records import (
+    Snap,
+    chosen_again,
+    fewer,
+    read_audited,
+    read_ballots,
+    read_convictions,
+    read_demands,
+    read_progress,
+    read_released,
+    read_replays,
+    told_again,
+    write_audited,
+    write_ballots,
+    write_convictions,
+    write_demands,
+    write_progress,
+    write_released,
+    write_replays,
+)
 from tests.unit.chain.eth.fake_node import FakeNode
 
 _ASIDE: dict[str, Path] = {}
@@ -49,13 +60,6 @@ EVENT = {
     "name": "Moved",
     "inputs": [{"name": "game", "type": "uint256", "indexed": True}],
 }
-Snap = Callable[[], None]
-"""Keeps the files as they are now: a state to which a lost write may bring one back."""
-
-
-def _fewer(truth: Any, found: Any) -> bool:
-    """Some of the truth and nothing else."""
-    return all(entry in truth for entry in found)
 
 
 @dataclass(frozen=True)
@@ -67,84 +71,6 @@ class Subject:
     read: Callable[[Path], Any]
     lost: Callable[[Any, Any], bool] = lambda truth, found: False
     """Whether `found` is the truth, but for what a node then has again by itself."""
-
-
-def digest(number: int) -> bytes:
-    return bytes([number]) * 32
-
-
-# -- roles
-
-
-def write_progress(folder: Path, snap: Snap) -> None:
-    progress = TaskProgress(folder)
-    leaves = [Checkpoint(f"bafy{i}", digest(i)) for i in range(9)]
-    for count in range(1, len(leaves) + 1):
-        progress.save(JobId(digest(7)), 3, 1, leaves[:count])
-        snap()
-
-
-def read_progress(folder: Path) -> list[Checkpoint]:
-    return TaskProgress(folder).load(JobId(digest(7)), 3, 1, digest(0))
-
-
-def write_ballots(folder: Path, snap: Snap) -> None:
-    ballots = Ballots(folder, digest(1))
-    for i in range(3):
-        ballots.put(ClaimId(digest(i)), digest(i + 9), Ballot(i != 1, (digest(40 + i),) * 2, i == 1))
-        snap()
-
-
-def read_ballots(folder: Path) -> list[Any]:
-    return list(Ballots(folder, digest(1)).all().items())
-
-
-def write_demands(folder: Path, snap: Snap) -> None:
-    store = DemandStore(folder)
-    for i in range(2):
-        store.keep(ClaimId(digest(i)), WantedLeaves(4, (StateLeaf(1, 70), StateLeaf(i, 12))))
-        snap()
-
-
-def read_demands(folder: Path) -> list[WantedLeaves | None]:
-    store = DemandStore(folder)
-    return [store.of(ClaimId(digest(i))) for i in range(2)]
-
-
-def _chosen_again(truth: Any, found: Any) -> bool:
-    """A demand whose record is gone altogether was sent, and is on the chain, or is chosen again."""
-    return all(entry in (None, true) for entry, true in zip(found, truth, strict=True))
-
-
-def write_audited(folder: Path, snap: Snap) -> None:
-    audited = Audited(folder / "audited")
-    for i in range(12):
-        audited.add((ClaimId(digest(i)), Address("0x" + f"{i:02x}" * 20)))
-        snap()
-
-
-def read_audited(folder: Path) -> set[Any]:
-    return Audited(folder / "audited").targets
-
-
-def write_convictions(folder: Path, snap: Snap) -> None:
-    claim = SimpleNamespace(committed_at=5)
-    for i in range(2):
-        view: Any = SimpleNamespace(claim_id=ClaimId(digest(i)), claim=claim)
-        convictions = Convictions(folder / "convictions.json")
-        convictions.heed([view], 4)  # type: ignore[arg-type]
-        snap()
-    assert convictions.alarm
-
-
-def read_convictions(folder: Path) -> Any:
-    kept = Convictions(folder / "convictions.json")
-    return kept.alarm, kept._heeded, kept._at
-
-
-def _told_again(truth: Any, found: Any) -> bool:
-    """An earlier state: the chain shows the rest of the convictions, which are then heeded again."""
-    return found in (("", (), 0), ("", truth[1][:1], 4))
 
 
 # -- the chain
@@ -327,6 +253,24 @@ def read_blocks(folder: Path) -> bytes:
         return store.read_file(cid, len(_FILE))
 
 
+def write_traffic(folder: Path, snap: Snap) -> None:
+    for i in range(3):
+        traffic = Traffic(folder / "traffic.json")
+        traffic.count("in", "training", 1000 + i)
+        traffic.count("out", "proof", 7)
+        traffic.save()
+        snap()
+
+
+def read_totals_of(folder: Path) -> dict[str, int]:
+    return Traffic(folder / "traffic.json").totals()
+
+
+def _counted_anew(truth: Any, found: Any) -> bool:
+    """From nothing, or from an earlier state: it is for people, and nothing depends on it."""
+    return all(found[name] <= count for name, count in truth.items())
+
+
 def write_log(folder: Path, snap: Snap) -> None:
     with (folder / "events.jsonl").open("w") as file:
         for i in range(9):
@@ -340,11 +284,13 @@ def read_log(folder: Path) -> None:
 
 
 SUBJECTS = (
-    Subject("progress", write_progress, read_progress, _fewer),
-    Subject("ballots", write_ballots, read_ballots, _fewer),
-    Subject("demands", write_demands, read_demands, _chosen_again),
-    Subject("audited", write_audited, read_audited, _fewer),
-    Subject("convictions", write_convictions, read_convictions, _told_again),
+    Subject("progress", write_progress, read_progress, fewer),
+    Subject("ballots", write_ballots, read_ballots, fewer),
+    Subject("demands", write_demands, read_demands, chosen_again),
+    Subject("audited", write_audited, read_audited, fewer),
+    Subject("convictions", write_convictions, read_convictions, told_again),
+    Subject("released shards", write_released, read_released, fewer),
+    Subject("replays", write_replays, read_replays, fewer),
     Subject("journal", write_journal, read_journal),
     Subject("events", write_events, read_events, lambda truth, found: found[1:] == truth[1:]),
     Subject("secret", write_secret, read_secret),
@@ -354,5 +300,6 @@ SUBJECTS = (
     Subject("compiled contracts", write_artifacts, read_artifacts),
     Subject("keystore", write_key, read_key),
     Subject("blocks", write_blocks, read_blocks),
+    Subject("traffic", write_traffic, read_totals_of, _counted_anew),
     Subject("log of events", write_log, read_log),
 )
