@@ -64,10 +64,12 @@ class Work:
 
     @cached_property
     def outer_share(self) -> Fraction:
-        """Operations of an outer claim over those of a task."""
+        """Operations of an outer claim over those of a task; of a slow shard, where there are any: who holds
+        one owes outer claims too, and its price is that of a task with fewer steps."""
+        last = self.terms.shards - 1
         outer, task = (
-            sum(loop.steps * measure(program).operations for loop, program in self._loops(kind))
-            for kind in (Kind.OUTER, Kind.TASK)
+            sum(loop.of(shard).steps * measure(program).operations for loop, program in self._loops(kind))
+            for kind, shard in ((Kind.OUTER, 0), (Kind.TASK, last))
         )
         return Fraction(outer, max(task, 1))
 
