@@ -102,7 +102,7 @@ def test_the_share_of_outer_claims_is_that_beside_a_slow_shards_task(tmp_path: P
     """Else whoever takes a slow shard, at the price of few steps, would train in outer claims that are
     measured by fast tasks, which nobody takes."""
     day = MarketDay(tmp_path)
-    job, other = day.post(tiny_files()), day.post(tiny_files(), slow=(1, 2), nonce=1)
+    job, other = day.post(tiny_files()), day.post(tiny_files(), slow=(1, 2), nonce=2)
     alike, slow = (day.markets["client"].job(j).terms for j in (job, other))
     files = load_job(day.blocks(), alike, RESOURCE_LIMITS)
     assert Work(slow, files).outer_share == 2 * Work(alike, files).outer_share > 0
