@@ -80,9 +80,13 @@ class Loop:
         """Whole segments of it, the same for every shard."""
         return self.steps // self.segment_steps
 
+    def is_slow(self, shard: int) -> bool:
+        """Whether the task of a shard takes fewer steps of it."""
+        return self.slow_by > 1 and shard >= self.slow_from
+
     def of(self, shard: int) -> Loop:
         """As the task of a shard runs it, or, with 0, an outer claim."""
-        if self.slow_by == 1 or shard < self.slow_from:
+        if not self.is_slow(shard):
             return self
         by = self.slow_by
         return replace(self, steps=self.steps // by, segment_steps=self.segment_steps // by, slow_by=1)

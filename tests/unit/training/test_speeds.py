@@ -126,6 +126,22 @@ def test_an_absent_slow_shard_has_no_part(day: MarketDay, tmp_path: Path) -> Non
     assert torch.equal(day.fetch(job_id, tmp_path / "model")["w"], expected.theta[0])
 
 
+def test_a_solver_takes_shards_of_its_operators_speed(day: MarketDay) -> None:
+    """Ann, who takes the slow shard where she may, takes the fast one; who takes fast ones alone says why a
+    slow one is left; where all are alike the speed is nothing."""
+    day.solver("ann", slow=False)
+    job_id = day.post(recipe_files(DELAYED), rounds=1, slow=SLOW)
+    plain = day.post(nonce=2, rounds=1)
+    reason = "its open shards are slow ones"
+    assert day.run(lambda: day.services["ann"].why(job_id) == reason), day.services["ann"].why(job_id)
+    day.solver("bob", slow=True)
+    for name in ("v0", "v1"):
+        day.verifier(name)
+    assert day.run(lambda: day.closed(job_id)() and day.closed(plain)()), day.events[-3:]
+    took = {(e["job"], e["address"]): e["shard"] for e in day.named("took")}
+    assert [took[job_id.hex(), day.address(name)] for name in ("ann", "bob")] == [0, 1]
+
+
 def test_a_cheat_in_a_slow_shard_is_convicted(day: MarketDay) -> None:
     """One weight at the third of the slow shard's four steps: its segments are one step each, so the
     fault is in its third; in a fast shard it would be in the second."""
