@@ -135,6 +135,16 @@ class BlockStore:
         """Like `has`, for a parsed CID."""
         return self._path(cid).is_file()
 
+    def size(self, cid: Cid) -> int:
+        """Bytes of a stored block's file. Raises `BlockNotFound`."""
+        try:
+            return self._path(cid).stat().st_size
+        except OSError as error:
+            raise BlockNotFound(
+                f"block {cid} is not in the local store {self.root}",
+                hint="fetch it from a peer, or add the file again",
+            ) from error
+
     def delete(self, cid: str) -> bool:
         """Remove one block; False when it was absent. Raises `PinnedBlock` for the root of a pin."""
         parsed = Cid.parse(cid)

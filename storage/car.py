@@ -42,6 +42,11 @@ def encode_block(cid: Cid, data: bytes) -> bytes:
     return b"".join((varint.encode(CID_BYTES + len(data)), cid.to_bytes(), data))
 
 
+def section_bytes(size: int) -> int:
+    """How long the section of a block of this many bytes is."""
+    return len(varint.encode(CID_BYTES + size)) + CID_BYTES + size
+
+
 class CarParser:
     """Push parser: `feed` what arrives, take the blocks that are complete, call `finish` at the end."""
 

@@ -58,6 +58,8 @@ _NAMED_PEERS = 8
 _AT_ONCE = 128
 READ_BYTES = 1 << 20
 """Taken from a connection at once: httpcore's 64 KiB cost more in events than their bytes do in hashing."""
+_TAKERS = 4
+"""Threads that hash and store what a CAR brings, so that other transfers go on meanwhile."""
 _RESOLVERS = 64
 """Threads that look up names: one that never answers holds one for half a minute."""
 
@@ -104,6 +106,7 @@ class Exchange:
         self._race = RaceConfig(conf.fanout, conf.patience_s, conf.grace_s)
         self._room = asyncio.Semaphore(_AT_ONCE)
         self._loop = asyncio.new_event_loop()
+        self._takers = ThreadPoolExecutor(_TAKERS, thread_name_prefix="blocks")
         self._loop.set_default_executor(ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="names"))
         self._thread = threading.Thread(target=self._loop.run_forever, name="exchange", daemon=True)
         self._thread.start()
@@ -124,6 +127,7 @@ class Exchange:
         self._run(self._client.aclose())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
+        self._takers.shutdown()
         self._loop.close()
 
     def set_peers(self, peers: Iterable[str | PeerInfo], publisher: PublisherOf | None = None) -> list[str]:
@@ -179,10 +183,10 @@ class Exchange:
     ) -> set[Cid]:
         """Stream the DAG from peers, keep the wanted blocks, and return those that nobody delivered.
 
-        `allowed` are other blocks that the stream may rightly contain (inner nodes, blocks already
-        here); `max_bytes` bounds the blocks' total size. `take` is called with each wanted block once it is
-        verified and stored, in the thread of the transfers. Never raises for a peer's fault: what is
-        missing can still be fetched singly.
+        `allowed` are other blocks that the stream may rightly contain (inner nodes, blocks already here);
+        `max_bytes` bounds the blocks' total size. `take` is called with each wanted block once it is verified
+        and stored, one after the other, in a thread of the transfers'. Never raises for a peer's fault: what
+        is missing can still be fetched singly.
         """
         missing = set(wanted)
         self._run(self._fetch_car(root, missing, missing | set(allowed), max_bytes, take))
@@ -305,6 +309,21 @@ class Exchange:
         received, stall_s = 0, self.config.car_stall_s
         room = max_bytes + _CAR_OVERHEAD_BYTES * (len(allowed) + 4)
         began = self._loop.time()
+
+        def absorb(chunk: bytes) -> bool:
+            """Check and keep the blocks that a chunk completes; whether there were any."""
+            blocks = 0
+            for cid, data in parser.feed(chunk):
+                if cid not in unseen:
+                    raise BadCar(f"peer {peer.url} sent block {cid}, which nobody asked for")
+                unseen.remove(cid)
+                blocks += 1
+                if cid in missing:
+                    self._store.put_verified(data, cid, durable=False)
+                    missing.remove(cid)
+                    take(cid, data)
+            return blocks > 0
+
         async with (
             asyncio.timeout(stall_s) as deadline,
             self._open(peer, root, "car") as response,
@@ -313,16 +332,17 @@ class Exchange:
                 received += len(chunk)
                 if received > room:
                     raise BadCar(f"peer {peer.url} sent more for {root} than the DAG has")
-                for cid, data in parser.feed(chunk):
-                    if cid not in unseen:
-                        raise BadCar(f"peer {peer.url} sent block {cid}, which nobody asked for")
-                    unseen.remove(cid)
-                    if cid in missing:
-                        self._store.put_verified(data, cid, durable=False)
-                        missing.remove(cid)
-                        take(cid, data)
+                waits_until, paused_at = deadline.when() or began, self._loop.time()
+                deadline.reschedule(None)  # while we hash and write, the peer's clock stands still
+                some = await self._loop.run_in_executor(self._takers, absorb, chunk)
+                paused = self._loop.time() - paused_at
+                began += paused
+                if some:
                     earned = began + stall_s + received / self.config.car_min_bytes_per_s
-                    deadline.reschedule(min(earned, self._loop.time() + stall_s))
+                    waits_until = min(earned, self._loop.time() + stall_s)
+                else:
+                    waits_until += paused
+                deadline.reschedule(waits_until)
             parser.finish()
 
     @asynccontextmanager

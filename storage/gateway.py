@@ -76,14 +76,17 @@ def _car(
     if scope not in ("all", "entity", "block"):
         return _refusal(400, "dag-scope is one of all, entity, block")
     blocks: list[Cid] = []
-    for cid, _ in store.walk(root):
+    total = len(car.encode_header(root))
+    for cid, data in store.walk(root):
         if len(blocks) == max_blocks:
             return _refusal(413, f"the DAG has more than {max_blocks} blocks; fetch its parts one by one")
         blocks.append(cid)
+        total += car.section_bytes(store.size(cid) if data is None else len(data))
         if scope == "block":
             break
     if request.method == "HEAD":
         return Response(media_type=_CAR_CONTENT_TYPE, headers=headers)
+    headers["Content-Length"] = str(total)  # in chunks a transfer takes twice as long
     return StreamingResponse(_car_body(store, root, blocks), media_type=_CAR_CONTENT_TYPE, headers=headers)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -495,3 +497,21 @@ def test_a_car_of_drips_is_given_up_for_single_blocks(store: BlockStore) -> None
 
     with exchange(store, Net(a=streams(drips))) as client:
         assert client.fetch_car(ROOT, CIDS, [ROOT], 100) == CIDS - {Cid.of(b"one")}
+
+
+def test_a_disk_that_is_slow_is_not_the_peers_fault(store: BlockStore) -> None:
+    """What has come is hashed and written beside the transfer, and the stall's clock stands still."""
+    threads = set()
+
+    async def parts() -> AsyncIterator[bytes]:
+        for at in range(0, len(CAR), 10):
+            yield CAR[at : at + 10]
+
+    def slow(cid: Cid, data: bytes) -> None:
+        threads.add(threading.current_thread().name.partition("_")[0])
+        time.sleep(1.5 * FAST.car_stall_s)
+
+    with exchange(store, Net(a=streams(parts))) as client:
+        assert client.fetch_car(ROOT, CIDS, [ROOT], 100, slow) == set()
+        assert client.banned() == [] and client._peers.peer("http://a").record.failures == 0
+    assert threads == {"blocks"}, "the loop of the transfers is left free"

@@ -88,6 +88,7 @@ def test_whole_dag_as_car_in_depth_first_order(client: Client, store: BlockStore
     assert response.headers["etag"] == f'W/"{cid}.car"'
     assert response.headers["cache-control"] == IMMUTABLE
     assert response.headers["x-content-type-options"] == "nosniff"
+    assert response.headers["content-length"] == str(len(response.content))
     root, blocks = car_blocks(response)
     assert str(root) == cid
     assert [block for block, _ in blocks] == [block for block, _ in store.walk(Cid.parse(cid))]
