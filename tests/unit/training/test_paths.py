@@ -3,6 +3,8 @@ module and about which module a path takes."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -33,7 +35,6 @@ from assay.training.algorithms import Algorithm, Nesterov
 from assay.training.codings import E3M0
 from assay.training.paths import Paths, check_paths, own_part, path_programs, paths_of
 from assay.training.round_names import PATHS
-from examples.verify_receipt import main as verify_receipt
 from tests.fakes.alone import paths_alone
 from tests.fakes.jobs import DiLoCo, recipe_files
 from tests.fakes.market_day import MarketDay
@@ -41,6 +42,7 @@ from tests.fakes.staged import MAY_BE_ABSENT, absent_in_round_1, roots_of, staff
 from tests.unit.training.test_round_names import fallen
 
 torch.set_num_threads(1)
+SCRIPT = Path(__file__).parents[3] / "examples" / "verify_receipt.py"
 CONTEXT = StepContext(None, bytes(32), 0, 0)
 Array = np.ndarray
 
@@ -285,7 +287,8 @@ def test_the_market_gives_its_bits_and_all_modules_lead_to_the_root(day: MarketD
     assert not torch.equal(found["w"], found["w@1"]), "each path has its own records"
     assert [model_slots(terms, path) for path in range(2)] == [[0, 1, 2], [0, 1, 3]]
     assert verify(folder).rounds == 3
-    verify_receipt(folder)
+    alone = [sys.executable, "-I", str(SCRIPT), str(folder)]
+    assert subprocess.run(alone, capture_output=True, timeout=60).returncode == 0
     held = load_file(folder / MODEL)
     assert torch.equal(of_path(folder, held, 1)["w"], found["w@1"])
     with pytest.raises(Stop, match="no path 2"):
@@ -293,6 +296,7 @@ def test_the_market_gives_its_bits_and_all_modules_lead_to_the_root(day: MarketD
     save_file({**held, "w@1": held["w@1"] + 1}, folder / MODEL)
     with pytest.raises(BadReceipt):
         verify(folder)
+    assert subprocess.run(alone, capture_output=True, timeout=60).returncode != 0
 
 
 @pytest.mark.slow
