@@ -162,6 +162,8 @@ def wait_for_signal(app: App, connection: Connection, job_id: JobId | None = Non
     said, over = "", False
     while connection.clock.wait(LOOK_AFTER_S):
         trouble, closed = _looked(connection, job_id)
+        if trouble and not app.settings.deployment.exists():
+            trouble = f"{app.settings.deployment} is gone: the market was taken down; stop with Ctrl-C"
         if trouble != said:
             app.output.say(trouble or "all is well again")
             said = trouble
@@ -188,7 +190,7 @@ def _looked(connection: Connection, job_id: JobId | None) -> tuple[str, bool]:
     except Exception as error:  # noqa: BLE001 - the top of a service's loop: serving goes on
         lack = shortage(error) or error
         message = lack.message if isinstance(lack, AssayError) else f"bug: {type(error).__name__}: {error}"
-        return message, False
+        return f"{message}; serving goes on, and this is tried again every {LOOK_AFTER_S:g} s", False
 
 
 def serve_files(

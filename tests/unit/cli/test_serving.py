@@ -6,6 +6,7 @@ import io
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -30,7 +31,13 @@ def signals() -> Iterator[None]:
         signal.signal(number, handler)
 
 
-def said(*looks: Callable[[], bool]) -> str:
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "deployment.json").touch()
+    return tmp_path
+
+
+def said(home: Path, *looks: Callable[[], bool]) -> str:
     """What it says over some looks, each of which finds the job closed or not, or raises."""
     left = iter(looks)
     waits = iter([True] * len(looks) + [False])
@@ -39,7 +46,7 @@ def said(*looks: Callable[[], bool]) -> str:
     writer = SimpleNamespace(sender=SimpleNamespace(resume=lambda: None))
     connection: Any = SimpleNamespace(clock=clock, market=market, writer=writer)
     with redirect_stderr(io.StringIO()) as err:
-        app = App(Flags(account="client"), Output(False, False), True, False, None)
+        app = App(Flags(home=str(home), account="client"), Output(False, False), True, False, None)
         wait_for_signal(app, connection, JOB)
     return " ".join(err.getvalue().split())
 
@@ -56,17 +63,23 @@ def fails() -> bool:
     raise Retry("the node does not answer", hint="wait", code="rpc-unreachable")
 
 
-def test_nothing_is_said_of_a_job_that_goes_on() -> None:
-    assert said(is_open, is_open) == ""
+def test_nothing_is_said_of_a_job_that_goes_on(home: Path) -> None:
+    assert said(home, is_open, is_open) == ""
 
 
-def test_a_closed_job_is_told_once_with_the_command_that_fetches_it() -> None:
-    told = said(is_open, is_closed, is_closed)
+def test_a_closed_job_is_told_once_with_the_command_that_fetches_it(home: Path) -> None:
+    told = said(home, is_open, is_closed, is_closed)
     assert told.count("the job is closed") == 1 and "stop with Ctrl-C" in told
-    assert f"assay --account client job fetch {'ab' * 8} --out model" in told
+    assert f"--account client job fetch {'ab' * 8} --out model" in told
 
 
-def test_a_trouble_is_told_once_and_its_end() -> None:
-    told = said(fails, fails, is_open, is_closed)
-    assert told.count("the node does not answer") == 1
+def test_a_trouble_is_told_once_and_its_end(home: Path) -> None:
+    told = said(home, fails, fails, is_open, is_closed)
+    assert told.count("the node does not answer; serving goes on, and this is tried again every 5 s") == 1
     assert told.index("all is well again") < told.index("the job is closed")
+
+
+def test_a_market_that_was_wiped_is_told_as_gone(home: Path) -> None:
+    (home / "deployment.json").unlink()
+    told = said(home, fails, fails)
+    assert told.count("the market was taken down; stop with Ctrl-C") == 1 and "tried again" not in told
