@@ -102,14 +102,17 @@ class Job:
             pass
         return await asyncio.to_thread(partial(self.progress, losses=False))
 
-    def fetch(self, folder: str | Path | None = None, *, model: nn.Module | None = None) -> nn.Module:
+    def fetch(
+        self, folder: str | Path | None = None, *, model: nn.Module | None = None, path: int = 0
+    ) -> nn.Module:
         """The trained model, in evaluation mode, on the CPU; model.safetensors, programs and receipt are
         written to `folder` (by default `self.folder`).
 
         `model` is a module of the job's architecture to put the parameters into (a copy of it is returned);
         it can be left out where this process posted the job, or the job trains a built-in model. Beside the
         parameters of one of `transformers`' own modules its config.json is written, so that `from_pretrained`
-        loads the folder; for a built-in GPT, ``client.exporting`` makes such a folder. Raises
+        loads the folder; for a built-in GPT, ``client.exporting`` makes such a folder. `path`: which one of a
+        job by "dipaco". Raises
         NotSettled while no round is settled, and Stop where the architecture is unknown or does not fit.
         """
         from assay.client.exporting import write_config
@@ -123,12 +126,12 @@ class Job:
         self._set_peers()
         with market.snapshot():
             place = connection.chain, market.block
-            params = fetch(market, self._storage.blocks, self._job_id, into, RESOURCE_LIMITS, *place)
+            fetch(market, self._storage.blocks, self._job_id, into, RESOURCE_LIMITS, *place)
+        description, params = model_and_parameters(into, path)
         given = self._model if model is None else model
         if given is not None:
             write_config(given, into)
             return with_parameters(copy.deepcopy(given), params)
-        description, _ = model_and_parameters(into)
         if description.get("kind") == "own":
             raise Stop(
                 f"the job trains a model of its client's own, {description.get('name')!r}; its parameters are"

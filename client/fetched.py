@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.client.receipt import MANIFEST, MODEL
+from assay.client.receipt import MANIFEST, MODEL, read_receipt
 from assay.protocol import bounded_json
 from assay.protocol.errors import Stop
+from assay.protocol.loops import model_names, model_slots
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,20 +28,37 @@ def _none(folder: Path, error: Exception) -> Stop:
     return Stop(f"{folder} holds no fetched model: {error}", hint="`assay job fetch JOB --out DIR`")
 
 
-def model_and_parameters(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """What the job's manifest says of the model, and its parameters. Raises Stop where a folder has none."""
+def model_and_parameters(folder: Path, path: int = 0) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """What the job's manifest says of the model, and its parameters; of a job of several paths those of one.
+    Raises Stop where a folder has none, or the job no such path."""
     from safetensors.torch import load_file
 
     model = model_of(folder)
     try:
-        return model, load_file(folder / MODEL)
+        params = load_file(folder / MODEL)
     except (OSError, ValueError) as error:
         raise _none(folder, error) from error
+    return model, of_path(folder, params, path)
 
 
-def sample_text(folder: Path, prompt: str, count: int, seed: int) -> str:
-    """What the model in `folder` writes after `prompt`. Raises Stop for a model that writes no text."""
+def of_path(folder: Path, params: dict[str, Tensor], path: int) -> dict[str, Tensor]:
+    """The parameters of one path out of all that were fetched into a folder; of a job without paths they are
+    all. Raises Stop where there is no such path."""
+    terms = read_receipt(folder).terms if any("@" in name for name in params) else None
+    paths = 1 if terms is None else terms.shards
+    if not 0 <= path < paths:
+        raise Stop(f"there is no path {path}", hint=f"the job has {paths}; the first is 0")
+    if terms is None:
+        return params
+    slots = bounded_json.loads((folder / MANIFEST).read_bytes())["slots"]
+    names = model_names(terms, slots)
+    return {slots[i]: params[names[slot]] for i, slot in enumerate(model_slots(terms, path))}
+
+
+def sample_text(folder: Path, prompt: str, count: int, seed: int, path: int = 0) -> str:
+    """What the model in `folder`, or that path of it, writes after `prompt`. Raises Stop for a model that
+    writes no text."""
     from assay.training.evaluate import generate
 
-    model, params = model_and_parameters(folder)
+    model, params = model_and_parameters(folder, path)
     return generate(params, model, prompt.encode(), count, seed).decode("latin-1")

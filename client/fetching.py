@@ -7,6 +7,7 @@ them, they are recomputed from the claims before it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from assay.node.work import Work
 from assay.program import isa
 from assay.protocol import trees
 from assay.protocol.errors import Retry, Stop
+from assay.protocol.loops import model_names
 from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import Chain, JobId, Kind, Phase
 
@@ -34,9 +36,9 @@ class NotSettled(Retry):
     code = "not-settled"
 
 
-def parameters(files: LoadedJob, state: list[Tensor]) -> dict[str, Tensor]:
-    """The model's parameters by name, out of an inner or outer state."""
-    return {name: state[i].cpu() for i, name in enumerate(files.slot_names[: files.inner.params])}
+def parameters(names: Sequence[str], state: list[Tensor]) -> dict[str, Tensor]:
+    """The model's parameters by name, out of the slots that an outer state begins with."""
+    return {name: state[i].cpu() for i, name in enumerate(names)}
 
 
 def apart(params: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -88,14 +90,15 @@ def fetch(
     if last is None or last.status.phase != Phase.SETTLED:
         raise NotSettled("the last round's outer claim is not settled", hint="read the chain again")
     state_provider = StateProvider(market, blocks, job_id, Work(job.terms, files))
-    found = state_provider.some(last, job.terms.outer_segments, range(job.terms.params))
+    names = model_names(job.terms, files.slot_names)
+    found = state_provider.some(last, job.terms.outer_segments, range(len(names)))
     if not isinstance(found, list):
         raise Stop(
             f"the settled outer claim is false: {found}",
             hint="do not use this model; report the job",
             code="false-claim",
         )
-    params = parameters(files, found)
+    params = parameters(names, found)
     slots = state_provider.slots(last, job.terms.outer_segments)
     assert slots is not None  # of a state that was read or computed
     tree = trees.build([slot.root for slot in slots])

@@ -111,7 +111,7 @@ def _of_task(
     phase = Phase.NONE if old is None else old.phase
 
     def add(kind: JobEventKind, text: str, loss: float | None = None) -> None:
-        step = None if loss is None else (line.round + 1) * now.job.terms.steps_per_round
+        step = None if loss is None else (line.round + 1) * now.job.terms.main.of(line.shard).steps
         solver = None if line.holder == ZERO_ADDRESS else line.holder
         told = f"{place}: {text}"
         found.append(JobEvent(kind, told, line.round, line.shard, line.phase, loss, step, solver, now))

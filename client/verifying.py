@@ -32,6 +32,7 @@ from assay.numerics.encoding import EncodingError, to_bytes
 from assay.program.isa import MalformedProgram, Program, decode
 from assay.protocol import sampling, trees
 from assay.protocol.errors import Stop
+from assay.protocol.loops import model_names
 from assay.protocol.params import L1_BOUNDS, BadTerms, check_shape
 from assay.protocol.types import Claim, ClaimView, Kind, Phase, ProgramRef, Terms
 
@@ -179,15 +180,18 @@ def _check_model(receipt: Receipt, program: Program, root: bytes) -> dict[str, T
     terms = receipt.terms
     if sha256(receipt.files[MANIFEST]).digest() != terms.manifest:
         raise bad(f"{MANIFEST} is not the manifest of the terms")
-    names = receipt.manifest["slots"][: terms.params]
+    names = model_names(terms, receipt.manifest["slots"])
     try:
         tensors: dict[str, Tensor] = load_tensors(receipt.files[MODEL])
     except (SafetensorError, ValueError) as error:
         raise bad(f"{MODEL}: {error}") from error
-    if len(names) != terms.params or set(tensors) != set(names):
-        raise bad(f"{MODEL} does not hold the {terms.params} parameters of the job")
-    for name, node in zip(names, program.state, strict=False):
-        if tuple(tensors[name].shape) != tuple(node.shape):
+    if len(set(names)) != len(names) or set(tensors) != set(names):
+        raise bad(f"{MODEL} does not hold the {len(names)} parameters of the job")
+    shapes = {
+        name: tuple(node.shape) for name, node in zip(names[: terms.params], program.state, strict=False)
+    }
+    for name in names:
+        if tuple(tensors[name].shape) != shapes.get(name, shapes.get(name.rpartition("@")[0])):
             raise bad(f"{MODEL}: {name} has another shape than the program's slot")
     try:
         roots = [trees.tensor_root(to_bytes(tensors[name])) for name in names]

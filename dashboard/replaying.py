@@ -28,7 +28,7 @@ def own_replay(state_provider: StateProvider, view: GameView, claim: ClaimView) 
         return _said([], True, f"the state before segment {game.segment} is not what it must be")
     kind, work = claim.claim.kind, state_provider.work
     replay = work.replay(kind, claim.claim.round, claim.claim.shard, game.segment, start.state)
-    steps = work.segment_steps(kind, game.segment)
+    steps = work.segment_steps(kind, game.segment, claim.claim.shard)
     mine, claimed = replay.root(steps), claim.roots[game.segment + 1]
     levels = [_level(f"end of segment {game.segment}", mine, claimed)]
     if game.steps == 1 and steps > 1:

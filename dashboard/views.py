@@ -192,7 +192,7 @@ def _points(view: ClaimView, states: Sequence[str], terms: Terms, curve: Curve) 
     claim = view.claim
     return [
         {
-            "step": claim.round * terms.steps_per_round + trained_steps(terms, i + 1),
+            "step": claim.round * terms.main.of(claim.shard).steps + trained_steps(terms, i + 1, claim.shard),
             "shard": claim.shard,
             "claim": view.claim_id.hex(),
             "state": state,

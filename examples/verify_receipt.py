@@ -65,18 +65,34 @@ def main(folder):
     manifest = (folder / "manifest.json").read_bytes()
     assert sha256(manifest).digest() == terms[4], "a manifest that the terms do not name"
     for word, at in ("inner", number(terms[41]) // 32), ("outer", number(terms[42]) // 32):
-        for i in range(number(terms[at])):  # loops, of five words each
+        for i in range(number(terms[at])):  # loops, of seven words each
             data = (folder / (f"{word}-{i}.program" if i else f"{word}.program")).read_bytes()
-            assert program_root(data) == terms[at + 1 + 5 * i], "a program that the terms do not name"
+            assert program_root(data) == terms[at + 1 + 7 * i], "a program that the terms do not name"
     model = (folder / "model.safetensors").read_bytes()
     size = struct.unpack("<Q", model[:8])[0]
     header, data, roots = json.loads(model[8 : 8 + size]), model[8 + size :], []
-    for name in json.loads(manifest)["slots"][: number(terms[11])]:
+    for name in model_names(terms, json.loads(manifest)["slots"]):
         raw = data[slice(*header[name]["data_offsets"])]
         roots.append(leaf_root([raw[at : at + 2048] for at in range(0, len(raw), 2048)]))
     root = fold(roots, words("".join(receipt["proof"])), number(terms[10]))
     assert root == outputs[receipt["rounds"] - 1], "the model is not part of the last output root"
     print(f"consistent with its receipt: job {job.hex()}, {len(receipt['claims'])} claims, root {root.hex()}")
+
+
+def model_names(terms, slots):
+    """What the model's tensors are called, in the order of the last outer state: the job's parameters, and
+    those that tasks of other shards read in their place."""
+    params, at = number(terms[11]), number(terms[43]) // 32
+    others, slot = {}, 0
+    for i in range(number(terms[at])):  # links, of eleven words each
+        origin, source, _, count, times, first, _, _, _, parts, stride = map(
+            number, terms[at + 1 + 11 * i : at + 12 + 11 * i]
+        )
+        for j in range(count if (origin, source) == (1, 1) else 0):
+            if slot + j < params:
+                others |= {first + j + k * stride: f"{slots[slot + j]}@{k}" for k in range(1, parts)}
+        slot += count * times
+    return slots[:params] + [others[k] for k in range(params, max(others, default=0) + 1)]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ roots.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,10 +29,11 @@ from assay.training.job import JobArtifacts, build_job
 from assay.training.micro import MicroSteps
 from assay.training.optimisers import AdamW
 from assay.training.outer import DiLoCo
+from assay.training.paths import Paths, check_paths, paths_of
 from assay.training.policy import Policy
 from assay.training.recipe import Recipe
 from assay.training.results import RESULTS
-from assay.training.round_names import check_rounds
+from assay.training.round_names import check_rounds, check_speeds
 
 
 def _described(made: Recipe, source: str | None) -> dict[str, Any]:
@@ -148,6 +149,20 @@ def read_prompts(path: Path) -> list[bytes]:
         ) from error
 
 
+def _paths(file: JobFile) -> Callable[[Sequence[str]], Paths] | None:
+    """DiPaCo's paths, once the parameters' names are known."""
+    section, training = file.paths, file.training
+    if section is None:
+        return None
+
+    def among(names: Sequence[str]) -> Paths:
+        found = paths_of(names, section.levels, section.modules)
+        check_paths(found, training.shards, training.rounds * training.steps_per_round)
+        return found
+
+    return among
+
+
 def build(file: JobFile, own: Recipe | None = None, blocks: Files | None = None) -> JobArtifacts:
     """Trace the job's step and make every file that it needs; `own` as in `recipe_of`, `blocks`: where
     weights are read that the file names by their CID. Raises Stop."""
@@ -159,6 +174,9 @@ def build(file: JobFile, own: Recipe | None = None, blocks: Files | None = None)
     if file.outer.algorithm == EVALUATE:
         return _evaluation(file, made, blocks)
     check_rounds(file.outer.algorithm, training.steps_per_round, training.segment_steps, training.min_shards)
+    if file.speeds is not None:
+        speeds = file.speeds
+        check_speeds(speeds.slow_shards, speeds.slow_by, training.shards, training.segment_steps)
     assert made.optimiser is not None, "recipe_of gives one"
     source = file.model.source if isinstance(file.model, OwnModel) else None
     return build_job(
@@ -168,10 +186,11 @@ def build(file: JobFile, own: Recipe | None = None, blocks: Files | None = None)
         made.dataset,
         batch=training.batch,
         shards=training.shards,
-        outer=DiLoCo(file.outer.learning_rate, file.outer.momentum),
+        outer=DiLoCo(file.outer.learning_rate, file.outer.momentum, file.outer.momentum_every or 1),
         algorithm=file.outer.algorithm,
         accumulate=training.accumulate,
         seed=training.seed if source else 0,
         description=_described(made, source),
         precisions=made.precision,
+        paths=_paths(file),
     )

@@ -82,7 +82,7 @@ def estimated(terms: Terms, batch: int, state: int) -> Estimate:
     tasks = terms.rounds * terms.shards
     votes = Wei(tasks * terms.verifiers * terms.verifier_fee)
     least = Wei(tasks * terms.price_floor + votes + terms.rounds * terms.outer_fee)
-    steps = tasks * terms.steps_per_round
+    steps = terms.rounds * sum(terms.main.of(shard).steps for shard in range(terms.shards))
     segments = terms.segments
     return Estimate(
         least=least,

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
+from assay.jobfile.groups import PathsSection, SpeedsSection
 from assay.jobfile.uses import (
     DecoderModel,
     EvaluationSection,
@@ -152,7 +153,8 @@ class PrecisionSection(Section):
 
 class Outer(Section):
     """What shards send and how the parameters follow, by its name in ``training.round_names``; the rate and
-    the momentum of its outer rule, which "evaluate", "infer" and "grpo" have not (``jobfile.uses``)."""
+    the momentum of its outer rule, which "evaluate", "infer" and "grpo" have not (``jobfile.uses``).
+    `momentum_every`: after how many rounds the momentum of "delayed-nesterov" moves; of no other."""
 
     algorithm: Literal[
         "fedavg",
@@ -172,9 +174,12 @@ class Outer(Section):
         "evaluate",
         "infer",
         "grpo",
+        "delayed-nesterov",
+        "dipaco",
     ]
     learning_rate: Number
     momentum: Number
+    momentum_every: Count | None = None
 
 
 class Training(Section):
@@ -253,7 +258,18 @@ Model = Annotated[
 ]
 
 
-_OPTIONAL = ("data", "optimiser", "schedule", "precision", "weights", "evaluation", "inference", "grpo")
+_OPTIONAL = (
+    "data",
+    "optimiser",
+    "schedule",
+    "precision",
+    "weights",
+    "evaluation",
+    "inference",
+    "grpo",
+    "speeds",
+    "paths",
+)
 
 
 class JobFile(Section):
@@ -270,6 +286,8 @@ class JobFile(Section):
     evaluation: EvaluationSection | None = None
     inference: InferenceSection | None = None
     grpo: GrpoSection | None = None
+    speeds: SpeedsSection | None = None
+    paths: PathsSection | None = None
     outer: Outer
     training: Training
     verification: Verification
@@ -282,6 +300,8 @@ class JobFile(Section):
         given = [name for name in _OPTIONAL if getattr(self, name) is not None]
         if wrong := misplaced(self.outer.algorithm, _kind(self.model) or "", given):
             raise ValueError(wrong)
+        if (self.outer.momentum_every is None) == (self.outer.algorithm == "delayed-nesterov"):
+            raise ValueError("outer.momentum_every: delayed-nesterov needs it, and no other algorithm has it")
         return self
 
 

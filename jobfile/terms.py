@@ -36,6 +36,12 @@ def conditions_of(file: JobFile) -> Conditions:
     )
 
 
+def _slow(file: JobFile) -> tuple[int, int]:
+    """The first slow shard, and how many times fewer steps it takes."""
+    speeds = file.speeds
+    return (0, 1) if speeds is None else (file.training.shards - speeds.slow_shards, speeds.slow_by)
+
+
 def terms_of(file: JobFile, published: Published, class_id: bytes, client: Address, nonce: int) -> Terms:
     """The job's terms, which its id is the hash of. `class_id`: of the file's conditions."""
     training, verification, times, money = file.training, file.verification, file.times, file.money
@@ -75,5 +81,7 @@ def terms_of(file: JobFile, published: Published, class_id: bytes, client: Addre
         verifier_stake=Wei(money.verifier_stake),
         challenge_bond=Wei(money.challenge_bond),
         miss_penalty=Wei(money.miss_penalty),
-        **published.shape(training.steps_per_round, training.segment_steps, verification.samples),
+        **published.shape(
+            training.steps_per_round, training.segment_steps, verification.samples, _slow(file)
+        ),
     )

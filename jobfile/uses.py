@@ -11,7 +11,7 @@ from typing import Literal
 
 from assay.jobfile.values import Count, Number, Section, Whole
 
-EVALUATE, INFER, GRPO = "evaluate", "infer", "grpo"
+EVALUATE, INFER, GRPO, PATHS = "evaluate", "infer", "grpo", "dipaco"
 """Their names in [outer]."""
 
 
@@ -64,6 +64,8 @@ class GrpoSection(Section):
 
 
 _TRAINING = ("data", "optimiser", "schedule", "precision")
+_GROUPS = ("speeds",)
+"""What may stand beside them wherever something is trained."""
 _NEEDED = {
     EVALUATE: ("weights", "evaluation", "data", "precision"),
     INFER: ("weights", "inference", "precision"),
@@ -95,6 +97,11 @@ def misplaced(algorithm: str, model: str, given: Collection[str]) -> str:
         if name not in given:
             return f"[{name}] is missing: a template needs it"
     allowed = _OWN.get(algorithm, _TRAINING) if model == "from" else needed + _ALLOWED.get(algorithm, ())
+    allowed += () if algorithm in _NEEDED else _GROUPS
+    if algorithm == PATHS:
+        if "paths" not in given:
+            return f"[paths] is missing: {PATHS} needs it"
+        allowed += ("paths",)
     for name in given:
         if name not in allowed:
             return f"[{name}] has no place with algorithm = {algorithm!r}"

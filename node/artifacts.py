@@ -144,11 +144,14 @@ class Published:
     record_size: int
     sizes: Sizes
 
-    def shape(self, steps: int, segment_steps: int, samples: int) -> dict[str, Any]:
-        """What the terms say of a round: the main loop with these steps, segments and samples; all other
-        loops are one step each, which every drawn verifier replays."""
+    def shape(
+        self, steps: int, segment_steps: int, samples: int, slow: tuple[int, int] = (0, 1)
+    ) -> dict[str, Any]:
+        """What the terms say of a round: the main loop with these steps, segments and samples, and `slow`:
+        from which shard on by how much fewer steps; all other loops are one step each, which every drawn
+        verifier replays."""
         tasks = [
-            Loop(ref.root, ref.nodes, steps, segment_steps, samples)
+            Loop(ref.root, ref.nodes, steps, segment_steps, samples, *slow)
             if number == self.main
             else Loop(ref.root, ref.nodes, 1, 1, 1)
             for number, ref in enumerate(self.tasks)

@@ -200,7 +200,7 @@ def keyed_trace(
     if not isinstance(start, Known):
         return start
     replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
-    return replay.trace(work.segment_steps(claim.kind, segment) - 1, key).root
+    return replay.trace(work.segment_steps(claim.kind, segment, claim.shard) - 1, key).root
 
 
 def _replayed(state_provider: StateProvider, view: ClaimView, segment: int, key: bytes) -> Finding | bytes:
@@ -209,7 +209,7 @@ def _replayed(state_provider: StateProvider, view: ClaimView, segment: int, key:
     start = state_provider.leaf(view, segment)
     if not isinstance(start, Known):
         return _unreached(state_provider, view, start)
-    steps = work.segment_steps(claim.kind, segment)
+    steps = work.segment_steps(claim.kind, segment, claim.shard)
     replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
     trace = replay.trace(steps - 1, key).root
     end = replay.state(steps)
@@ -236,7 +236,7 @@ def _together(
                 yield _unreached(state_provider, view, start)
             else:
                 replay = work.replay(claim.kind, claim.round, claim.shard, segment, start.state)
-                yield order_of(replay, work.segment_steps(claim.kind, segment), key)
+                yield order_of(replay, work.segment_steps(claim.kind, segment, claim.shard), key)
 
     outcomes: Iterator[Replayed | Finding] = replays.run(orders())
     for segment, found in zip(segments, outcomes, strict=True):

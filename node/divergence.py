@@ -50,18 +50,18 @@ def not_finite(slot_names: Sequence[str], params: int, state: Sequence[Tensor]) 
 
 def divergence_in(work: Work, round_: int, shard: int, segment: int, start: State) -> Divergence | None:
     """The first step of a segment whose result is not finite, found by replaying it; None if all are."""
-    first = work.first_step(Kind.TASK, round_, segment)
+    first = work.first_step(Kind.TASK, round_, segment, shard)
     replay = work.replay(Kind.TASK, round_, shard, segment, start)
-    for done in range(1, work.segment_steps(Kind.TASK, segment) + 1):
+    for done in range(1, work.segment_steps(Kind.TASK, segment, shard) + 1):
         if what := not_finite(work.files.slot_names, work.files.inner.params, replay.state(done)):
             return Divergence(round_, shard, first + done, what)
     return None
 
 
-def _step_after(work: Work, round_: int, segments: int) -> int:
+def _step_after(work: Work, round_: int, shard: int, segments: int) -> int:
     """Step counter after so many segments."""
     last = segments - 1
-    return work.first_step(Kind.TASK, round_, last) + work.segment_steps(Kind.TASK, last)
+    return work.first_step(Kind.TASK, round_, last, shard) + work.segment_steps(Kind.TASK, last, shard)
 
 
 def divergence_of(
@@ -87,4 +87,4 @@ def divergence_of(
             bad, what = middle, found
     start = leaf(good)
     exact = None if start is None else divergence_in(work, round_, shard, good, start)
-    return exact or Divergence(round_, shard, _step_after(work, round_, bad), what)
+    return exact or Divergence(round_, shard, _step_after(work, round_, shard, bad), what)

@@ -43,7 +43,7 @@ class Inaccuracy:
 def inaccuracy_of(work: Work, round_: int, shard: int, end: Sequence[Tensor]) -> Inaccuracy | None:
     """What the step after a task's last state shows; None if every product is within the limit."""
     program, terms = work.files.inner, work.terms
-    step = (round_ + 1) * terms.steps_per_round
+    step = (round_ + 1) * terms.main.of(shard).steps
     meter = Meter(program)
     if not meter.readings:
         return None

@@ -68,10 +68,12 @@ def check_shapes(programs: Mapping[Kind, Sequence[Program]], terms: Terms) -> No
                 raise bad(f"loop {number} of the {WORDS[kind]} programs has other slots than the first")
         slot = 0
         for link in terms.links_of(kind):
-            for at in range(slot, slot + link.slots):
-                for what, shape in _linked(layouts, kind, link, (at - slot) % link.count):
-                    if layouts[kind][at] != shape:
-                        raise bad(f"slot {at} of the {WORDS[kind]} state has another shape than {what}")
+            for j in range(link.count):
+                wanted = list(_linked(layouts, kind, link, j))
+                for at in range(slot + j, slot + link.slots, link.count):
+                    for what, shape in wanted:
+                        if layouts[kind][at] != shape:
+                            raise bad(f"slot {at} of the {WORDS[kind]} state has another shape than {what}")
             slot += link.slots
     for slot, (task, outer) in enumerate(zip(*layouts.values(), strict=False)):
         if slot < terms.params and task != outer:
@@ -83,7 +85,8 @@ def _linked(layouts: Mapping[Kind, list[Slot]], kind: Kind, link: Link, j: int) 
     if link.origin == Origin.PRESENT:
         yield "a shard's presence", (DType.BOOL, ())
     if link.origin == Origin.OUT:
-        yield f"slot {link.first + j} of the {WORDS[link.source]} state", layouts[link.source][link.first + j]
+        for slot in (link.first + j + part * link.stride for part in range(link.mod)):
+            yield f"slot {slot} of the {WORDS[link.source]} state", layouts[link.source][slot]
         if link.otherwise != NO_SLOT:
             yield f"slot {link.otherwise + j}, which replaces it", layouts[kind][link.otherwise + j]
 

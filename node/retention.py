@@ -19,7 +19,7 @@ from assay.node.checkpoints import read_checkpoints
 from assay.node.job_programs import BadManifest
 from assay.node.rounds import PASSED, Claims, standing
 from assay.node.slots import MAX_INDEX_BYTES, UNFETCHABLE, SlotFile, cid_bytes, decode_index
-from assay.protocol.loops import own_slots, read_later
+from assay.protocol.loops import model_names, own_slots, read_later
 from assay.protocol.ports import MarketView
 from assay.protocol.types import ClaimId, ClaimView, JobId, JobView, Kind, Phase, Terms
 
@@ -142,7 +142,7 @@ def _built_on(
     if over:
         last = standing(claims, Kind.OUTER, settled - 1, 0) if settled else None
         if last is not None:
-            yield last, frozenset(range(terms.params))
+            yield last, frozenset(range(len(model_names(terms, [""] * terms.slots))))
         return
     lags = max((link.lag for link in (*terms.links, *terms.outer_links)), default=0)
     for round_ in range(max(settled - max(lags, 1), 0), settled):

@@ -64,10 +64,12 @@ class Work:
 
     @cached_property
     def outer_share(self) -> Fraction:
-        """Operations of an outer claim over those of a task."""
+        """Operations of an outer claim over those of a task; of a slow shard, where there are any: who holds
+        one owes outer claims too, and its price is that of a task with fewer steps."""
+        last = self.terms.shards - 1
         outer, task = (
-            sum(loop.steps * measure(program).operations for loop, program in self._loops(kind))
-            for kind in (Kind.OUTER, Kind.TASK)
+            sum(loop.of(shard).steps * measure(program).operations for loop, program in self._loops(kind))
+            for kind, shard in ((Kind.OUTER, 0), (Kind.TASK, last))
         )
         return Fraction(outer, max(task, 1))
 
@@ -84,23 +86,23 @@ class Work:
 
     def program_of(self, kind: Kind, segment: int) -> Program:
         """The program that gives a segment's end."""
-        return self.programs(kind)[self.located(kind, segment).number]
+        return self.programs(kind)[self.located(kind, segment, 0).number]
 
     def segments(self, kind: Kind) -> int:
         """Segments of a claim; its segments tree has one leaf more."""
         return self.terms.segments_of(kind)
 
-    def located(self, kind: Kind, segment: int) -> Located:
-        """The loop that a segment lies in."""
-        return locate(self.terms.loops_of(kind), segment)
+    def located(self, kind: Kind, segment: int, shard: int) -> Located:
+        """The loop that a segment of a shard's claim lies in."""
+        return locate(self.terms.loops_of(kind), segment, shard)
 
-    def segment_steps(self, kind: Kind, segment: int) -> int:
+    def segment_steps(self, kind: Kind, segment: int, shard: int) -> int:
         """Steps of a segment."""
-        return self.located(kind, segment).loop.segment_steps
+        return self.located(kind, segment, shard).loop.segment_steps
 
-    def first_step(self, kind: Kind, round_: int, segment: int) -> int:
+    def first_step(self, kind: Kind, round_: int, segment: int, shard: int) -> int:
         """Step counter of a segment's first step."""
-        return self.located(kind, segment).first_step(round_)
+        return self.located(kind, segment, shard).first_step(round_)
 
     def _fault(self, kind: Kind, round_: int, shard: int, loop: int) -> Fault | None:
         if kind == Kind.OUTER:
@@ -110,7 +112,7 @@ class Work:
 
     def replay(self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]) -> Replay:
         """The run that starts with `state` at the beginning of a segment."""
-        located = self.located(kind, segment)
+        located = self.located(kind, segment, shard)
         return Replay(
             self.programs(kind)[located.number],
             state,
@@ -124,7 +126,8 @@ class Work:
 
     def run(self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]) -> State:
         """The state at a segment's end."""
-        return list(self.replay(kind, round_, shard, segment, state).state(self.segment_steps(kind, segment)))
+        replay = self.replay(kind, round_, shard, segment, state)
+        return list(replay.state(self.segment_steps(kind, segment, shard)))
 
     def segment(
         self, kind: Kind, round_: int, shard: int, segment: int, state: Sequence[Tensor]

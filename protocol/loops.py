@@ -7,7 +7,7 @@ a byte. Which tasks stand is the caller's to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,24 +32,25 @@ class Located:
         return round_ * self.loop.steps + self.within * self.loop.segment_steps
 
 
-def locate(loops: Sequence[Loop], segment: int) -> Located:
-    """The loop in which a claim's segment lies. Raises IndexError for a segment that it has not."""
+def locate(loops: Sequence[Loop], segment: int, shard: int) -> Located:
+    """The loop in which a claim's segment lies, as that shard runs it. Raises IndexError for a segment that
+    it has not."""
     within = segment
     for number, loop in enumerate(loops):
         if within < loop.segments:
-            return Located(number, loop, within)
+            return Located(number, loop.of(shard), within)
         within -= loop.segments
     raise IndexError(f"there is no segment {segment}")
 
 
-def trained_steps(terms: Terms, segments: int) -> int:
+def trained_steps(terms: Terms, segments: int, shard: int) -> int:
     """Steps of a task's main loop in its first `segments` segments."""
     done = 0
     for loop in terms.loops:
         inside = min(segments, loop.segments)
         segments -= inside
         if loop == terms.main:
-            done += inside * loop.segment_steps
+            done += inside * loop.of(shard).segment_steps
     return done
 
 
@@ -103,15 +104,15 @@ def source_of(terms: Terms, kind: Kind, round_: int, shard: int, slot: int, stan
     if link.origin == Origin.GENESIS or round_ < link.lag:
         return FromGenesis(slot)
     k, j = divmod(at, link.count)
-    past = round_ - link.lag
+    past, first = round_ - link.lag, link.first_of(shard)
     if link.source == Kind.OUTER:
-        return FromClaim((Kind.OUTER, past, 0), link.first + j)
+        return FromClaim((Kind.OUTER, past, 0), first + j)
     unit = (shard + link.shift + k) % terms.shards
     present = stands(past, unit)
     if link.origin == Origin.PRESENT:
         return Byte(present)
     if present:
-        return FromClaim((Kind.TASK, past, unit), link.first + j)
+        return FromClaim((Kind.TASK, past, unit), first + j)
     if link.otherwise == NO_SLOT:
         return FromGenesis(slot)
     return own(kind, round_, shard, link.otherwise + j, stands)
@@ -134,8 +135,37 @@ def wire(terms: Terms) -> frozenset[int]:
     for kind in Kind:
         for link in terms.links_of(kind):
             if link.origin == Origin.OUT and link.source == Kind.TASK:
-                found.update(range(link.first, link.first + link.count))
+                found |= link.sources
     return frozenset(found)
+
+
+def model_names(terms: Terms, names: Sequence[str]) -> list[str]:
+    """What the leading slots of the outer state are called that are the model: the job's parameters, as the
+    first shard has them, and, where tasks read parts, NAME@PART for what others read in their place. `names`:
+    of a task's slots."""
+    others = dict[int, str]()
+    for i, link, j in _parameters(terms):
+        others |= {link.first + j + part * link.stride: f"{names[i]}@{part}" for part in range(1, link.mod)}
+    last = max(others, default=0)
+    rest = (others.get(slot, f"outer.{slot}") for slot in range(terms.params, last + 1))
+    return [*names[: terms.params], *rest]
+
+
+def model_slots(terms: Terms, shard: int) -> list[int]:
+    """Which slot of the outer state each parameter of a shard's model is."""
+    found = list(range(terms.params))
+    for i, link, j in _parameters(terms):
+        found[i] = link.first_of(shard) + j
+    return found
+
+
+def _parameters(terms: Terms) -> Iterator[tuple[int, Link, int]]:
+    """Each parameter that tasks read as a part of the outer state, its link, and its place there."""
+    slot = 0
+    for link in terms.links:
+        if link.origin == Origin.OUT and link.source == Kind.OUTER and link.mod > 1:
+            yield from ((slot + j, link, j) for j in range(min(link.count, max(terms.params - slot, 0))))
+        slot += link.slots
 
 
 def own_slots(terms: Terms, kind: Kind) -> frozenset[int]:
@@ -157,7 +187,7 @@ def read_later(terms: Terms, kind: Kind, rounds: int) -> frozenset[int]:
     found = set[int]()
     for link in (*terms.links, *terms.outer_links):
         if link.origin == Origin.OUT and link.source == kind and link.lag >= rounds:
-            found.update(range(link.first, link.first + link.count))
+            found |= link.sources
     return frozenset(found)
 
 

@@ -194,6 +194,8 @@ def _check_loops(loops: tuple[Loop, ...], segments: int, samples: int, field: st
         _require(
             whole, field, f"need segments that divide their steps: {loop.segment_steps}, {loop.steps} steps"
         )
+        slow = loop.slow_by == 1 or (sampled and loop.slow_by >= 1 and loop.segment_steps % loop.slow_by == 0)
+        _require(slow, field, f"of slow shards need whole steps of segments; loop {number} has not")
         _require(loop.segments <= segments, counted, "are fewer than the loops' segments")
         good = loop.samples <= min(samples, loop.segments) and (loop.samples > 0) == sampled
         what = "each loop needs 1 to all of its segments" if sampled else "an outer claim has none"
@@ -222,7 +224,10 @@ def _covered(terms: Terms, reader: Kind, field: str) -> int:
             good = link.count == 1 and of_tasks
             _require(good, field, f"must give the presence of tasks one slot each in {where}")
             continue
-        there = link.first + link.count <= terms.slots_of(link.source)
+        _require(link.div >= 1 and link.mod >= 1, field, f"divide by zero in {where}")
+        _require(link.mod == 1 or link.stride >= link.count, field, f"have parts that overlap in {where}")
+        last = link.first + (link.mod - 1) * link.stride
+        there = last + link.count <= terms.slots_of(link.source)
         _require(there, field, f"name slots that their source has not in {where}")
         instead = link.otherwise == NO_SLOT or link.otherwise + link.count <= terms.slots_of(reader)
         _require(instead, field, f"name slots instead that their reader has not in {where}")

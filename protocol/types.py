@@ -2,13 +2,14 @@
 order.
 
 Contract: digests are 32 bytes, amounts are integers of the token's smallest unit (``Wei``), times are unix
-seconds. No field has a default: a job's author states every consensus parameter.
+seconds. No field has a default, but for those by which shards differ in a loop or a link: a job's author
+states every consensus parameter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import NewType
 
@@ -63,18 +64,32 @@ class ProgramRef:
 @dataclass(frozen=True)
 class Loop:
     """A program and how a claim runs it: `steps` of it, committed to every `segment_steps`; `samples` of its
-    segments are replayed by each drawn verifier."""
+    segments are replayed by each drawn verifier. Tasks of shards from `slow_from` on divide both by
+    `slow_by`."""
 
     root: bytes
     nodes: int
     steps: int
     segment_steps: int
     samples: int
+    slow_from: int = 0
+    slow_by: int = 1
 
     @property
     def segments(self) -> int:
-        """Whole segments of it."""
+        """Whole segments of it, the same for every shard."""
         return self.steps // self.segment_steps
+
+    def is_slow(self, shard: int) -> bool:
+        """Whether the task of a shard takes fewer steps of it."""
+        return self.slow_by > 1 and shard >= self.slow_from
+
+    def of(self, shard: int) -> Loop:
+        """As the task of a shard runs it, or, with 0, an outer claim."""
+        if not self.is_slow(shard):
+            return self
+        by = self.slow_by
+        return replace(self, steps=self.steps // by, segment_steps=self.segment_steps // by, slow_by=1)
 
 
 NO_SLOT = 2**16 - 1
@@ -83,7 +98,9 @@ NO_SLOT = 2**16 - 1
 
 @dataclass(frozen=True)
 class Link:
-    """Where `count` · `times` input slots come from (rule 4.4); the fields mean what ``Types.sol`` says."""
+    """Where `count` · `times` input slots come from (rule 4.4); the fields mean what ``Types.sol`` says. Of a
+    source with `mod` parts, `stride` slots from one to the next, the reader of number u takes part
+    (u div `div`) mod `mod`."""
 
     origin: Origin
     source: Kind
@@ -93,11 +110,24 @@ class Link:
     first: int
     shift: int
     otherwise: int
+    div: int = 1
+    mod: int = 1
+    stride: int = 0
 
     @property
     def slots(self) -> int:
         """How many it covers."""
         return self.count * self.times
+
+    def first_of(self, reader: int) -> int:
+        """Where in its source's slots the part begins that the reader of this number takes."""
+        return self.first + reader // self.div % self.mod * self.stride
+
+    @property
+    def sources(self) -> frozenset[int]:
+        """The slots of its source that any reader takes."""
+        starts = (self.first + part * self.stride for part in range(self.mod))
+        return frozenset(slot for start in starts for slot in range(start, start + self.count))
 
 
 @dataclass(frozen=True)

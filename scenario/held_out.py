@@ -19,9 +19,10 @@ def held_out_losses(
 ) -> list[float]:
     """Held-out loss (nats a byte) of the global model at genesis and after each round."""
     made, files = recipe_of(body), state_provider.work.files
+    names = files.slot_names[: files.inner.params]
     rows = made.dataset.held_out_batch(count)
     models = (
-        with_parameters(made.model, parameters(files, state)) for state in _globals(state_provider, job_id)
+        with_parameters(made.model, parameters(names, state)) for state in _globals(state_provider, job_id)
     )
     return [evaluated(model, made.loss, made.dataset.layout, rows).loss for model in models]
 

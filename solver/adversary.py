@@ -114,13 +114,14 @@ class FaultySolver(CheatingSolver):
             node = files.outer.outputs[plan.slot]
             outer = {round_: NodeFault(round_, node, plan.element) for round_ in range(terms.rounds)}
         else:
-            step = plan.round * terms.steps_per_round + plan.step
-            fault: Fault = (
-                StateFault(step, plan.slot, plan.element)
-                if isinstance(plan, StatePlan)
-                else NodeFault(step, files.inner.outputs[plan.slot], plan.element)
-            )
-            tasks = {(plan.round, shard): fault for shard in range(terms.shards)}
+            node = files.inner.outputs[plan.slot]
+            for shard in range(terms.shards):
+                step = plan.round * terms.main.of(shard).steps + plan.step
+                tasks[plan.round, shard] = (
+                    StateFault(step, plan.slot, plan.element)
+                    if isinstance(plan, StatePlan)
+                    else NodeFault(step, node, plan.element)
+                )
         self.emit("fault-planted", plan=str(plan), faults=str(tasks or outer))
         work = super().make_work(terms, files)
         work.faults.update(tasks)

@@ -13,7 +13,7 @@ from fractions import Fraction
 from assay.node.rounds import closable, standing
 from assay.protocol.demands import DemandView
 from assay.protocol.game_state import GameView
-from assay.protocol.types import Address, ClaimView, Holder, JobId, JobView, Kind, Seconds, Wei
+from assay.protocol.types import Address, ClaimView, Holder, JobId, JobView, Kind, Seconds, Terms, Wei
 from assay.solver.acceptance import USUAL, TermsLimits
 
 NO_STAKE = Wei(0)
@@ -33,6 +33,13 @@ class Limits:
     """Take nothing new and give everything back."""
     terms: TermsLimits = USUAL
     """Of which jobs it takes shards."""
+    slow: bool | None = None
+    """Of a job that has slow shards: take these alone, or the others alone; None: any."""
+
+    def suits(self, terms: Terms, shard: int) -> bool:
+        """Whether the shard is of the speed that the operator takes; where all are alike, each is."""
+        first, last = terms.main.is_slow(0), terms.main.is_slow(terms.shards - 1)
+        return self.slow is None or first == last or terms.main.is_slow(shard) == self.slow
 
 
 @dataclass(frozen=True)

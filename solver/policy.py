@@ -264,7 +264,8 @@ def _shards(observation: Observation, job: JobObservation) -> Iterator[Action]:
         return
     if why(observation, job):
         return
-    keep = [k for k in opened if (job.view.job_id, k) not in observation.limits.release]
+    limits, terms = observation.limits, job.view.terms
+    keep = [k for k in opened if (job.view.job_id, k) not in limits.release and limits.suits(terms, k)]
     start = turn(observation.me, job.view.job_id, len(keep))
     shard = keep[start]
     if job.prices[shard] < observation.limits.min_price:

@@ -31,6 +31,9 @@ def why(observation: Observation, job: JobObservation) -> str:
     opened = [k for k, holder in enumerate(job.holders) if holder.solver == ZERO_ADDRESS]
     if not opened:
         return "every shard is taken"
+    opened = [k for k in opened if observation.limits.suits(terms, k)]
+    if not opened:
+        return f"its open shards are {'fast' if observation.limits.slow else 'slow'} ones"
     opened = [k for k in opened if (job.view.job_id, k) not in observation.limits.release]
     if not opened:
         return (

@@ -210,8 +210,8 @@ class SolverService(Node):
         shop = self._shop(action.job_id)
         done = shop.train_segment(action.round, action.shard, job.progress.rewinds)
         segment, loss = done.segment, done.loss
-        step = shop.work.first_step(Kind.TASK, action.round, segment)
-        step += shop.work.segment_steps(Kind.TASK, segment)
+        step = shop.work.first_step(Kind.TASK, action.round, segment, action.shard)
+        step += shop.work.segment_steps(Kind.TASK, segment, action.shard)
         self.count("segments")
         self.note(job=action.job_id.hex(), round=action.round, step=step, loss=loss)
         place = {"job": action.job_id.hex(), "round": action.round, "shard": action.shard}

@@ -8,7 +8,7 @@ any sum, whatever its wire holds. All states are zeros at the start. Their place
 
 Sources, in their own signs: Δ = θ − θ_k, and θ goes against it. FedAvg, McMahan 2017; FedOpt, Reddi 2021;
 DiLoCo, Douillard 2023; DeMo, Peng 2024; SparseLoCo, Sarfi 2025; MuLoCo, Thérien 2025; centred clipping,
-Karimireddy 2021; trimmed mean, Yin 2018.
+Karimireddy 2021; trimmed mean, Yin 2018; delayed Nesterov, Liu 2024.
 """
 
 from __future__ import annotations
@@ -35,13 +35,26 @@ class Rule(Protocol):
         """Tensors of state for each parameter."""
         ...
 
+    def start(self, theta: Tensor) -> list[Tensor]:
+        """A parameter's state before the first step."""
+        ...
+
     def step(self, theta: Tensor, delta: Tensor, state: Tensors) -> tuple[Tensor, list[Tensor]]:
         """The next θ and state of one parameter."""
         ...
 
 
+class FromZeros:
+    """A rule whose state is so many tensors of a parameter's shape, zeros at first."""
+
+    slots: int
+
+    def start(self, theta: Tensor) -> list[Tensor]:
+        return [torch.zeros_like(theta) for _ in range(self.slots)]
+
+
 @dataclass(frozen=True)
-class OuterSgd:
+class OuterSgd(FromZeros):
     """θ −= lr·Δ; FedAvg with lr = 1."""
 
     lr: float = 1.0
@@ -52,7 +65,7 @@ class OuterSgd:
 
 
 @dataclass(frozen=True)
-class Nesterov:
+class Nesterov(FromZeros):
     """m = µm + Δ, θ −= lr·(Δ + µm): the first m is Δ."""
 
     lr: float = 0.7
@@ -65,7 +78,32 @@ class Nesterov:
 
 
 @dataclass(frozen=True)
-class OuterAdam:
+class DelayedNesterov:
+    """θ −= lr·Δ/N after each round; after every N-th also m = µm + B/N, θ −= lr·µm, B being the sum of Δ
+    since the one before: momentum moves once for N changes. N = `every`; with N = 1 it is `Nesterov`."""
+
+    lr: float = 0.7
+    momentum: float = 0.9
+    every: int = 4
+    slots: int = 3
+
+    def start(self, theta: Tensor) -> list[Tensor]:
+        """m, B, and the number of rounds so far."""
+        return [torch.zeros_like(theta), torch.zeros_like(theta), torch.zeros((), dtype=torch.int32)]
+
+    def step(self, theta: Tensor, delta: Tensor, state: Tensors) -> tuple[Tensor, list[Tensor]]:
+        moment, buffer, done = state
+        done = done + 1
+        turn = torch.remainder(done, self.every) == 0
+        buffer = buffer + delta
+        moment = torch.where(turn, moment * self.momentum + buffer / self.every, moment)
+        push = torch.where(turn, moment * self.momentum, 0.0)
+        after = theta - (delta / self.every + push) * self.lr
+        return after, [moment, torch.where(turn, 0.0, buffer), done]
+
+
+@dataclass(frozen=True)
+class OuterAdam(FromZeros):
     """FedAdam: m = β₁m + (1 − β₁)Δ, v = β₂v + (1 − β₂)Δ², θ −= lr·m/(√v + ε), without bias correction."""
 
     lr: float = 0.1
@@ -81,7 +119,7 @@ class OuterAdam:
 
 
 @dataclass(frozen=True)
-class Sign:
+class Sign(FromZeros):
     """θ −= lr·sign(Δ)."""
 
     lr: float = 1e-3
@@ -224,6 +262,7 @@ RECIPES: dict[str, Algorithm] = {
     "diloco-late": Algorithm(Nesterov(), E3M0(), feedback=1.0, late=1),
     "diloco-trimmed": Algorithm(Nesterov(), mean=Trimmed()),
     "diloco-centred": Algorithm(Nesterov(), mean=CentredClip()),
+    "delayed-nesterov": Algorithm(DelayedNesterov()),
 }
 """By name, with their papers' numbers. MuLoCo's shards train with ``training.muon``, the others with AdamW;
 one of DeMo's rounds is one step, whose change is the gradient."""
@@ -281,7 +320,7 @@ def programs(algorithm: Algorithm, shapes: Sequence[tuple[int, ...]], shards: in
     flat = [t for wire in wires for t in wire]
     inner = [*zeros, *zeros, *(zeros if fed else []), *flat]
     there = [torch.zeros((), dtype=torch.bool) for _ in range(shards)]
-    beyond = [*zeros, *(z for z in zeros for _ in range(algorithm.rule.slots)), *(flat * shards), *there]
+    beyond = [*zeros, *(x for z in zeros for x in algorithm.rule.start(z)), *(flat * shards), *there]
     return Programs(
         lowered(compress, inner, count),
         lowered(outer, beyond, count),

@@ -90,7 +90,7 @@ def eager_programs(algorithm: Algorithm, shapes: Sequence[tuple[int, ...]], shar
         return [*after, *moments, *means, *(t for wire in wired for t in wire), *present]
 
     flat, here = [t for wire in wires for t in wire], torch.zeros((), dtype=torch.bool)
-    common = [*zeros, *(z for z in zeros for _ in range(kept)), *zeros]
+    common = [*zeros, *(x for z in zeros for x in algorithm.rule.start(z)), *zeros]
     states = (
         [*zeros, *common, *common, here],
         [*zeros, *common, *(zeros if fed else []), *zeros, *flat],

@@ -31,7 +31,9 @@ from assay.training import datasets, models
 from assay.training.datasets import Dataset, Layout
 from assay.training.losses import LOSS_SLOT, cross_entropy
 from assay.training.optimisers import AdamW, Optimiser, Sgd
+from assay.training.ordered import ordered
 from assay.training.outer import DiLoCo
+from assay.training.paths import Paths, own_part, rows_read
 from assay.training.precision import ChosenProduct, Precisions, chosen
 from assay.training.recipe import LossFunction
 from assay.training.round_names import WHOLE, made_round
@@ -179,13 +181,14 @@ def build_job(
     seed: int = 0,
     description: dict[str, Any] | None = None,
     precisions: Precisions | None = None,
+    paths: Callable[[Sequence[str]], Paths] | None = None,
 ) -> JobArtifacts:
     """Trace one step of `accumulate` times `batch` records and make every artifact of the job.
 
     `algorithm`: of the outer step, by its name in ``training.round_names``. `seed` is that of random numbers
     inside the program (dropout); `description` is the manifest's model entry; `precisions` are those of the
-    inner step's products, by default single. Raises UnsupportedOperation, or Stop for a model that cannot be
-    trained at all.
+    inner step's products, by default single; `paths`: "dipaco"'s, by the parameters' names. Raises
+    UnsupportedOperation, or Stop for a model that cannot be trained at all.
     """
     _check_model(model)
     genesis = genesis_of(model, optimiser)
@@ -201,14 +204,20 @@ def build_job(
         return lower(graph, params=params, seed=seed, choose=choose)
 
     made, products = chosen(lowered, precisions or Precisions(), stored, records)
-    whole = made_round(algorithm, made.program, stored, list(genesis), shards, outer)
-    shift = whole.shift - made.program.slots
+    train, places = made.program, {node: node for node in range(len(made.program.nodes))}
+    found = None if paths is None else paths(list(genesis)[:params])
+    if found is not None:
+        train, places = ordered(train, own_part(len(records), rows_read(train), found.count))
+    whole = made_round(algorithm, train, stored, list(genesis), shards, outer, found)
+    shift = whole.shift - train.slots
     return JobArtifacts(
         **vars(whole),
         records=records,
         held_out=dataset.held_out,
         model=description or {},
-        sites=tuple((site, how, tuple(node + shift for node in nodes)) for site, how, nodes in made.sites),
+        sites=tuple(
+            (site, how, tuple(places[node] + shift for node in nodes)) for site, how, nodes in made.sites
+        ),
         chosen=products,
     )
 

@@ -22,10 +22,11 @@ from assay.protocol.errors import Stop
 
 @dataclass(frozen=True)
 class DiLoCo:
-    """Outer learning rate and momentum."""
+    """Outer learning rate and momentum, and after how many rounds the momentum of delayed Nesterov moves."""
 
     lr: float = 0.7
     momentum: float = 0.9
+    every: int = 4
 
 
 def _next(

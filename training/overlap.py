@@ -85,7 +85,7 @@ def eager_program(eager: Eager, shapes: Sequence[tuple[int, ...]], workers: int)
             kept += left
         return [*after, *kept, *late, *before, *own]
 
-    start = [*zeros, *(z for z in zeros for _ in range(slots)), *zeros, *zeros, *zeros]
+    start = [*zeros, *(x for z in zeros for x in eager.rule.start(z)), *zeros, *zeros, *zeros]
     return lowered(step, start, count)
 
 

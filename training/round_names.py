@@ -17,6 +17,7 @@ from assay.protocol.errors import Stop
 from assay.training.algorithms import (
     RECIPES,
     Algorithm,
+    DelayedNesterov,
     Nesterov,
     OuterAdam,
     OuterSgd,
@@ -26,6 +27,7 @@ from assay.training.algorithms import (
 from assay.training.codings import E3M0
 from assay.training.eager import eager_round
 from assay.training.outer import DiLoCo
+from assay.training.paths import Paths, paths_round
 from assay.training.rounds import Round, coded_round, diloco_round
 from assay.training.streaming import streaming_of, streaming_round
 
@@ -33,11 +35,15 @@ STREAMING = "streaming"
 """The one that sends a part of the parameters a round."""
 EAGER = "eager"
 """The one whose shards go on from their own change before the others' has come."""
-NAMES = (*RECIPES, STREAMING, EAGER)
+PATHS = "dipaco"
+"""The one whose shards train paths through modules, each of which some of them share."""
+NAMES = (*RECIPES, STREAMING, EAGER, PATHS)
 """What a job file may name to train by."""
 OTHER_USES = frozenset({"evaluate", "infer", "grpo"})
 """What it names where there is no outer algorithm: ``training.evaluation``, ``training.inference`` and
 ``training.actors``; one loop a task."""
+DELAYED = "delayed-nesterov"
+"""The one whose momentum moves once for the changes of several rounds."""
 WHOLE = "diloco"
 """The one whose tasks are one loop: parameters travel as they are."""
 ONE_STEP = frozenset({"demo"})
@@ -49,15 +55,17 @@ def loops_of(name: str) -> int:
     return 1 if name in OTHER_USES else {WHOLE: 1, STREAMING: 3, EAGER: 3}.get(name, 2)
 
 
-def algorithm_of(name: str, lr: float, momentum: float) -> Algorithm:
-    """The algorithm of this name with the outer rule's own rate and momentum. Raises Stop where it is not
-    known, or its rule has no momentum."""
+def algorithm_of(name: str, lr: float, momentum: float, every: int = 4) -> Algorithm:
+    """The algorithm of this name with the outer rule's own rate and momentum, which moves after every so many
+    rounds where it is delayed. Raises Stop where it is not known, or its rule has no momentum."""
     if name not in RECIPES:
         raise Stop(f"there is no outer algorithm {name!r}", hint=f"choose one of {', '.join(NAMES)}")
     recipe = RECIPES[name]
     rule = recipe.rule
     if isinstance(rule, Nesterov):
         return replace(recipe, rule=Nesterov(lr, momentum))
+    if isinstance(rule, DelayedNesterov):
+        return replace(recipe, rule=DelayedNesterov(lr, momentum, every))
     if momentum:
         raise Stop(
             f"the outer rule of {name} has no momentum, and {momentum} was given", hint="write momentum = 0.0"
@@ -92,13 +100,38 @@ def check_rounds(name: str, steps: int, segment_steps: int, min_shards: int) -> 
         )
 
 
+def check_speeds(slow_shards: int, slow_by: int, shards: int, segment_steps: int) -> None:
+    """Whether the last `slow_shards` of the shards can take `slow_by` times fewer steps, in as many segments.
+    Raises Stop."""
+    if slow_shards >= shards:
+        raise Stop(
+            f"all of {shards} shards would be slow",
+            hint="write slow_shards below [training] shards; or fewer steps_per_round for all",
+        )
+    if segment_steps % slow_by:
+        raise Stop(
+            f"slow shards take {slow_by} times fewer steps, in as many segments, and a segment of"
+            f" {segment_steps} steps is no multiple of {slow_by}",
+            hint="change slow_by or segment_steps",
+        )
+
+
 def made_round(
-    name: str, train: Program, genesis: Sequence[Tensor], names: Sequence[str], shards: int, rule: DiLoCo
+    name: str,
+    train: Program,
+    genesis: Sequence[Tensor],
+    names: Sequence[str],
+    shards: int,
+    rule: DiLoCo,
+    paths: Paths | None = None,
 ) -> Round:
-    """The round of the algorithm of this name; `rule`: its outer rate and momentum. Raises Stop."""
+    """The round of the algorithm of this name; `rule`: its outer rate and momentum; `paths` of DiPaCo. Raises
+    Stop."""
     try:
         if (least := (1 + shards) * train.params) > MAX_SLOTS:  # before all of it is traced in vain
             raise TooLarge(f"a program has at most {MAX_SLOTS} slots, and these take {least} or more")
+        if paths is not None:
+            return paths_round(Algorithm(Nesterov(rule.lr, rule.momentum)), paths, train, genesis, names)
         return _made(name, train, genesis, names, shards, rule)
     except TooLarge as error:
         tensors = f"{train.params} parameter tensor{'s' if train.params > 1 else ''}"
@@ -119,4 +152,4 @@ def _made(
         return streaming_round(replace(streaming, algorithm=algorithm), train, genesis, names, shards)
     if name == EAGER:
         return eager_round(eager_of(rule), train, genesis, names, shards)
-    return coded_round(algorithm_of(name, rule.lr, rule.momentum), train, genesis, names, shards)
+    return coded_round(algorithm_of(name, rule.lr, rule.momentum, rule.every), train, genesis, names, shards)

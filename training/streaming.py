@@ -119,7 +119,7 @@ def stream_programs(streaming: Streaming, shapes: Sequence[tuple[int, ...]], sha
 
     flat, done = [t for wire in wires for t in wire], torch.zeros((), dtype=torch.int32)
     here = torch.zeros((), dtype=torch.bool)
-    rule = [z for z in zeros for _ in range(kept)]
+    rule = [x for z in zeros for x in a.rule.start(z)]
     states = (
         [*zeros, *zeros, here, done],
         [*zeros, *zeros, *(zeros if fed else []), *flat, done],

@@ -41,7 +41,7 @@ def replay_steps(
     claim, work = view.claim, state_provider.work
     done = 0
     for segment in range(work.segments(claim.kind)):
-        steps = work.segment_steps(claim.kind, segment)
+        steps = work.segment_steps(claim.kind, segment, claim.shard)
         begun, done = done, done + steps
         if done <= first or begun >= stop:
             continue
@@ -51,7 +51,7 @@ def replay_steps(
                 f"the start of segment {segment} cannot be had: {start}", hint="replay from its beginning"
             )
         end = work.replay(claim.kind, claim.round, claim.shard, segment, start.state).state(steps)
-        at = work.first_step(claim.kind, claim.round, segment)
+        at = work.first_step(claim.kind, claim.round, segment, claim.shard)
         yield StepReport(segment, at, view.roots[segment + 1], state_root(end))
 
 

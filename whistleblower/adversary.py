@@ -41,7 +41,9 @@ class JunkChallenger(WhistleblowerService):
         place = (claim.round, claim.shard)
         if self.accuses(claim) and place not in work.faults:
             node = work.files.inner.outputs[0]
-            work.faults[place] = NodeFault(claim.round * work.terms.steps_per_round + step, node, 0)
+            work.faults[place] = NodeFault(
+                claim.round * work.terms.main.of(claim.shard).steps + step, node, 0
+            )
             self.emit("fault-planted", plan=f"accuses task {claim.round}/{claim.shard} of {claim.claimant}")
 
     def _audit_claim(self, action: policy.AuditClaim) -> None:
@@ -94,7 +96,7 @@ class VoteChallenger(JunkChallenger):
         state_provider = self.state_provider(action.job_id)
         segment = sampled(state_provider, view, action.verifier)[0]
         work = state_provider.work
-        first = work.located(Kind.TASK, segment).first_step(0)
-        last = first + work.segment_steps(Kind.TASK, segment) - 1
+        first = work.located(Kind.TASK, segment, view.claim.shard).first_step(0)
+        last = first + work.segment_steps(Kind.TASK, segment, view.claim.shard) - 1
         self.plant(view, last)  # a vote shows the trace of its segment's last step
         super()._audit_vote(action)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 JobArgument = Annotated[str, typer.Argument(help="The job's id, its first 8 digits or more, or `latest`.")]
 
+PathOption = Annotated[int, typer.Option(help="Of a job by dipaco: which path.")]
+
 
 def fetch(
     context: typer.Context,
@@ -207,6 +209,7 @@ def evaluate(
     folder: Annotated[Path, typer.Argument(help="A fetched model.")],
     file: Annotated[Path, typer.Argument(help="The job file that it was trained with.")],
     records: Annotated[int, typer.Option(min=1, help="At most so many held-out records.")] = 10_000,
+    path: PathOption = 0,
 ) -> None:
     """Loss and accuracy of a fetched model on the records held out from training, in native fp32."""
     from assay.client.fetched import model_and_parameters, model_of
@@ -222,7 +225,7 @@ def evaluate(
     rows = made.dataset.held_out_batch(records)
     if not len(rows):
         raise Stop("no records are held out", hint="give the Recipe's Dataset some held_out records")
-    model = with_parameters(made.model, model_and_parameters(folder)[1])
+    model = with_parameters(made.model, model_and_parameters(folder, path)[1])
     if buffers := [name for name, _ in model.named_buffers()]:
         app.output.say(
             f"as build() made them, since a settled model has parameters only: {', '.join(buffers)}"
@@ -240,6 +243,7 @@ def sample(
     prompt: Annotated[str, typer.Option(help="How the text begins.")] = "def ",
     count: Annotated[int, typer.Option(help="Bytes to write.")] = 200,
     seed: Annotated[int, typer.Option()] = 0,
+    path: PathOption = 0,
 ) -> None:
     """Have a fetched GPT write some text."""
     from assay.client.fetched import model_of, sample_text
@@ -247,7 +251,7 @@ def sample(
     app = app_of(context)
     model_of(folder)
     app.output.say(f"reading the model in {folder}")
-    text = sample_text(folder, prompt, count, seed)
+    text = sample_text(folder, prompt, count, seed, path)
     app.output.result("job-sample", {"prompt": prompt, "text": text}, prompt + text)
 
 

@@ -28,6 +28,12 @@ def run(
     notify: Notify = False,
     min_price: Annotated[str, typer.Option(help="Least price of a task.")] = "0tok",
     max_shards: Annotated[int, typer.Option(help="Most shards held at once.")] = 4,
+    slow: Annotated[
+        bool | None,
+        typer.Option(
+            "--slow/--fast", help="Of jobs with slow shards, take these alone, or the others alone."
+        ),
+    ] = None,
     patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
     accept: Annotated[
         Path | None,
@@ -75,7 +81,7 @@ def run(
     before_work(app, engine.device)
     several = ranks_of(ranks, engine, app.settings)
     engine = replace(engine, ranks=several)
-    limits = Limits(parse_amount(min_price), max_shards, parse_duration(patience), terms=agreed)
+    limits = Limits(parse_amount(min_price), max_shards, parse_duration(patience), terms=agreed, slow=slow)
 
     kind = drills.solver_kind(fault, cheat)
 

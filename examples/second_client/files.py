@@ -184,8 +184,8 @@ STRUCTS = {
     " pricePeriod nonce stateBytes stepBytes stepOperations priceFloor priceCap verifierFee outerFee"
     " solverStake verifierStake challengeBond missPenalty loops:Loop outerLoops:Loop links:Link"
     " outerLinks:Link",
-    "Loop": "root nodes steps segmentSteps samples",
-    "Link": "origin source lag count times first shift otherwise",
+    "Loop": "root nodes steps segmentSteps samples slowFrom slowBy",
+    "Link": "origin source lag count times first shift otherwise div mod stride",
     "Claim": "jobId kind round shard attempt claimant inputRoot outputRoot segmentsRoot manifest price"
     " committedAt rewinds",
     "ClaimStatus": "phase seedBlock since draws calls openGames revealed valid seed",

@@ -134,13 +134,12 @@ class Job:
     def input_of(self, claim):
         """The state that a claim must start from (4.4)."""
         r, order, kind, state = claim.round, claim.order, claim.kind, []
-        rounds = range(r - 1, max(r - 129, -1), -1)
-        past = (self.stood((kind, earlier, claim.shard), order) for earlier in rounds)
+        past = (self.stood((kind, at, claim.shard), order) for at in range(r - 1, max(r - 129, -1), -1))
         latest = next((before for before in past if before is not None), None)
-        genesis = self.genesis[kind]
-        own = self.state(latest) if latest else genesis
+        genesis, own = self.genesis[kind], self.state(latest) if latest else self.genesis[kind]
         for link in self.terms["outerLinks" if kind else "links"]:
             origin, first, count = link["origin"], link["first"], link["count"]
+            first += claim.shard // link["div"] % link["mod"] * link["stride"] if origin == OUT else 0
             for k in range(link["times"]):
                 at, then = len(state), r - link["lag"]
                 unit = 0 if link["source"] else (claim.shard + link["shift"] + k) % self.terms["shards"]
@@ -155,8 +154,7 @@ class Job:
                     state += self.state(source)[first : first + count]
                 else:
                     need(link["source"] == TASK, "a claim on a round that is not closed")
-                    other = link["otherwise"]
-                    there, start = (genesis, at) if other == NO_SLOT else (own, other)
+                    there, start = (genesis, at) if link["otherwise"] == NO_SLOT else (own, link["otherwise"])
                     state += there[start : start + count]
         return state
 
@@ -166,19 +164,18 @@ class Job:
         if leaf not in claim.states:
             listed = canonical(self.blocks.get(cid_of(claim.manifest))[1])
             need(listed["schema"] == "assay/checkpoint/3", "a checkpoint manifest of another format")
-            need(listed["states"][leaf], "a state that is not published")
-            program = self.programs[claim.kind][0]
-            claim.states[leaf] = self._fetched(program, listed["states"][leaf], claim.roots[leaf])
+            need(index := listed["states"][leaf], "a state that is not published")
+            claim.states[leaf] = self._fetched(self.programs[claim.kind][0], index, claim.roots[leaf])
         return claim.states[leaf]
 
     def run(self, claim, segment, keys=()):
         """The state at a segment's end from the claim's own at its start; traces of the last step by key."""
-        state, traces = claim.states[segment], []
-        loops, number = self.loops[claim.kind], 0
+        state, traces, loops, number = claim.states[segment], [], self.loops[claim.kind], 0
         while segment >= loops[number]["segments"]:
             segment, number = segment - loops[number]["segments"], number + 1
-        steps, program = loops[number]["segmentSteps"], self.programs[claim.kind][number]
-        first = claim.round * loops[number]["steps"] + segment * steps  # 2.6
+        by = loops[number]["slowBy"] if claim.shard >= loops[number]["slowFrom"] else 1
+        steps, program = loops[number]["segmentSteps"] // by, self.programs[claim.kind][number]
+        first = claim.round * loops[number]["steps"] // by + segment * steps  # 2.6
         for i in range(steps):
             at = Context(self.dataset, self.terms["seed"], claim.shard, first + i)
             state, traces = step(program, state, at, keys if i == steps - 1 else ())
@@ -286,10 +283,14 @@ class Job:
         raw = (self.folder / "model.safetensors").read_bytes()
         size = struct.unpack("<Q", raw[:8])[0]
         header, data = json.loads(raw[8 : 8 + size]), raw[8 + size :]
-        names = self.manifest["slots"][: self.terms["params"]]
+        names = dict(enumerate(self.manifest["slots"][: self.terms["params"]]))
+        linked = [(x, j) for x in self.terms["links"] for j in range(x["count"] * x["times"])]
+        for slot, (x, j) in zip(tuple(names), linked, strict=False):  # what other shards read in its place
+            parts = range(1, x["mod"] if x["origin"] == OUT and x["source"] else 1)
+            names |= {x["first"] + j + part * x["stride"]: f"{names[slot]}@{part}" for part in parts}
         place = OUTER, self.receipt["rounds"] - 1, 0
         (last,) = [c for c in self.claims if c.place == place and c.status["phase"] == SETTLED]
-        roots = [tensor_root(data[slice(*header[name]["data_offsets"])]) for name in names]
+        roots = [tensor_root(data[slice(*header[name]["data_offsets"])]) for _, name in sorted(names.items())]
         need(roots == slot_roots(self.state(last)[: len(names)]), "another model")
         self.counts["parameters"] += len(names)
 

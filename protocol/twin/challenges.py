@@ -161,7 +161,7 @@ def _on_claim(market: MarketState, game: Game, found: Found) -> Challenge:
 def _game_on(claim: Claim, claim_id: ClaimId, segment: int, terms: Terms, by: Address, now: Seconds) -> Game:
     """A game on steps of the claim's own program, from the first step of the segment; the roots follow."""
     require(segment < terms.segments_of(claim.kind), "BadProof")
-    located = locate(terms.loops_of(claim.kind), segment)
+    located = locate(terms.loops_of(claim.kind), segment, claim.shard)
     program, steps = terms.program(claim.kind, located.number), located.loop.segment_steps
     return Game(
         accused=Accused(

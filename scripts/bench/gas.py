@@ -32,7 +32,7 @@ EACH = {
     "prove one element of a product of 1,024 terms": ("Court", "check_1024"),
     "the same at the fan-in bound, 4,096 terms": ("Court", "check_bound"),
     "the arbiter alone, 1,024 terms": ("Arbiter", "product_1024"),
-    "convict a task, three guilty votes": ("market", "convict_task"),
+    "convict a task and its guilty votes": ("market", "convict_task"),
     "a whole dispute: 1,643 nodes, 1,024 terms": ("dispute", "dispute_total"),
     "a whole dispute: 4,900 nodes, 124 million parameters": ("dispute", "dispute_total_124m"),
 }

@@ -7,7 +7,7 @@ is laid out, so a claim's roots are compared with something that was made apart.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -15,12 +15,13 @@ from torch import Tensor
 from assay.program.execute import Executor, StepContext
 from assay.program.state import state_root
 from assay.protocol.types import Kind
-from assay.training.algorithms import Algorithm, programs
+from assay.training.algorithms import Algorithm, Nesterov, programs
 from assay.training.eager import eager_programs
 from assay.training.outer import DiLoCo, outer_genesis, outer_program
 from assay.training.overlap import Streaming
+from assay.training.paths import path_programs
 from assay.training.streaming import stream_programs
-from tests.fakes.jobs import WIDTH, TinyFiles, three_files, tiny_files
+from tests.fakes.jobs import WIDTH, TinyFiles, reading_own_part, three_files, tiny_files, tiny_paths
 
 STEPS, SEGMENT = 8, 2
 Place = tuple[Kind, int, int]
@@ -57,15 +58,17 @@ def recipe_alone(
     *,
     shards: int = 2,
     size: tuple[int, int] = (STEPS, SEGMENT),
+    slow: tuple[int, int] = (0, 1),
 ) -> Alone:
-    """Rounds of an algorithm whose tasks train, then compress; (round, shard) in `absent` send nothing."""
+    """Rounds of an algorithm whose tasks train, then compress; (round, shard) in `absent` send nothing.
+    `slow`: from which shard on by how much fewer steps are taken."""
     tiny, made = tiny_files(shards), programs(algorithm, [(WIDTH,)], shards)
     compress, outer = Executor(made.compress), Executor(made.outer)
     empty = [torch.zeros_like(t) for wire in made.wires for t in wire]
     fed = made.compress.slots - 2 - len(empty)
     own = [list(tiny.genesis[1:]) for _ in range(shards)]
     residuals = [[torch.zeros(WIDTH)] * fed for _ in range(shards)]
-    state = [torch.zeros(WIDTH) for _ in range(made.outer.slots - 1 - shards * (len(empty) + 1))]
+    state = algorithm.rule.start(tiny.genesis[0])
     found = Alone([tiny.genesis[0]])
     past = [found.theta] * (1 + algorithm.late)
     for round_ in range(rounds):
@@ -74,7 +77,8 @@ def recipe_alone(
             if (round_, shard) in (absent or ()):
                 sent += empty
                 continue
-            ends = train([*base, *own[shard]], seed, shard, round_, size, tiny)
+            steps, segment = (n // (slow[1] if shard >= slow[0] else 1) for n in size)
+            ends = train([*base, *own[shard]], seed, shard, round_, (steps, segment), tiny)
             beside = [*base, *residuals[shard], *empty]
             last = ends[-1]
             packed = compress.step(
@@ -199,4 +203,54 @@ def eager_alone(
         found.roots[Kind.OUTER, round_, 0] = [state_root(before), state_root(made_of)]
         common = made_of[:3]
         found.theta = common[:1]
+    return found
+
+
+def paths_alone(
+    rule: DiLoCo,
+    seed: bytes,
+    rounds: int,
+    absent: set[tuple[int, int]] | None = None,
+    shards: int = 2,
+) -> Alone:
+    """DiPaCo: every module's parameters stand in a dictionary of their own; a path's are looked up there."""
+    paths, job, out = tiny_paths(shards), three_files(shards), absent or set()
+    job = replace(job, inner=reading_own_part(job.inner, paths))
+    modular = [i for level in paths.levels for i in level]
+    order = [i for i in range(3) if i not in modular] + modular
+    level_of = {i: level for level, held in enumerate(paths.levels) for i in held}
+    made = path_programs(
+        Algorithm(Nesterov(rule.lr, rule.momentum)), paths, [job.genesis[i].shape for i in order]
+    )
+    compress, outer = Executor(made.compress), Executor(made.outer)
+    places = [(i, 0) for i in order] + [(i, n) for n in range(1, paths.modules) for i in modular]
+    theta = {place: job.genesis[place[0]] for place in places}
+    momentum = {place: torch.zeros_like(x) for place, x in theta.items()}
+    own = [list(job.genesis[3:]) for _ in range(shards)]
+    empty = [torch.zeros_like(job.genesis[i]) for i in order]
+    found = Alone([])
+    for round_ in range(rounds):
+        sent = []
+        for u in range(shards):
+            if (round_, u) in out:
+                sent += empty
+                continue
+            taken = [(i, paths.module(level_of[i], u) if i in level_of else 0) for i in range(3)]
+            start = [*(theta[place] for place in taken), *own[u]]
+            ends = train(start, seed, u, round_, (STEPS, SEGMENT), job)
+            base = [theta[taken[i]] for i in order]
+            own[u] = ends[-1][3:]
+            last = [ends[-1][i] for i in order]
+            packed = compress.step([*base, *last, *empty], StepContext(None, seed, u, round_))[6:]
+            whole = [[*(end[i] for i in order), *end[3:], *base, *empty] for end in ends]
+            whole.append([*whole[-1][:-3], *packed])
+            found.roots[Kind.TASK, round_, u] = [state_root(x) for x in whole]
+            sent += packed
+        here = [torch.tensor((round_, u) not in out) for u in range(shards)]
+        before = [*theta.values(), *momentum.values(), *sent, *here]
+        after = list(outer.step(before, StepContext(None, seed, 0, round_)))
+        theta = dict(zip(places, after, strict=False))
+        momentum = dict(zip(places, after[len(places) :], strict=False))
+        found.theta = list(theta.values())
+        found.roots[Kind.OUTER, round_, 0] = [state_root(before), state_root(after)]
     return found

@@ -18,8 +18,10 @@ from assay.program.lowering.tracing import trace_step
 from assay.protocol.loops import diloco_links
 from assay.protocol.types import Address, Link, Terms, Wei
 from assay.training.job import LOSS_SLOT, JobArtifacts
+from assay.training.ordered import ordered
 from assay.training.outer import DiLoCo, outer_genesis, outer_program
-from assay.training.round_names import STREAMING, made_round
+from assay.training.paths import Paths, own_part
+from assay.training.round_names import PATHS, STREAMING, made_round
 from tests.fakes.classes import of_its_class
 from tests.fakes.terms import some_terms
 
@@ -117,22 +119,39 @@ def three_files(shards: int = 2) -> TinyFiles:
 def recipe_files(name: str, shards: int = 2) -> JobArtifacts:
     """The tiny job under an algorithm of ``training.round_names``; with three parameters where those go in
     parts."""
-    tiny = three_files(shards) if name == STREAMING else tiny_files(shards)
+    tiny = three_files(shards) if name in (STREAMING, PATHS) else tiny_files(shards)
     assert tiny.records is not None
-    made = made_round(name, tiny.inner, tiny.genesis, tiny.slot_names, shards, RULES.get(name, DiLoCo()))
+    train, paths = tiny.inner, None
+    if name == PATHS:
+        paths = tiny_paths(shards)
+        train = reading_own_part(train, paths)
+    made = made_round(name, train, tiny.genesis, tiny.slot_names, shards, RULES.get(name, DiLoCo()), paths)
     return JobArtifacts(**vars(made), records=tiny.records, held_out=b"", model=tiny.model)
 
 
+def tiny_paths(shards: int) -> Paths:
+    """Two paths through modules of the first of three parameters, or four through those of the first two."""
+    return Paths(2, {2: ((0,),), 4: ((0,), (1,))}[shards])
+
+
+def reading_own_part(train: Program, paths: Paths) -> Program:
+    """The step on the records of each path's own part."""
+    records = three_files().records
+    assert records is not None
+    return ordered(train, own_part(len(records), ROWS, paths.count))[0]
+
+
 RULES = {name: DiLoCo(0.7, 0.0) for name in ("fedavg", "fedopt", "demo", "sparseloco")}
-"""Of algorithms without an outer momentum."""
+RULES["delayed-nesterov"] = DiLoCo(0.7, 0.9, 2)
+"""Of algorithms without an outer momentum, or whose momentum is late."""
 
 
 def tiny_terms(published: Published, client: Address, **changes: Any) -> Terms:
     """Terms of two rounds of eight steps in segments of two."""
-    shape = {"steps_per_round": 8, "segment_steps": 2, "samples": 1}
-    steps, segment_steps, samples = (changes.pop(name, shape[name]) for name in shape)
+    shape = {"steps_per_round": 8, "segment_steps": 2, "samples": 1, "slow": (0, 1)}
+    steps, segment_steps, samples, slow = (changes.pop(name, shape[name]) for name in shape)
     terms = some_terms(
-        published.shape(steps, segment_steps, samples),
+        published.shape(steps, segment_steps, samples, slow),
         client=client,
         dataset_root=published.dataset_root,
         genesis_root=published.genesis_root,

@@ -99,7 +99,7 @@ class MarketDay:
         **options: Any,
     ) -> SolverService:
         market = self.markets.get(name) or self.join(name, solver=2_000)
-        limits = SolverLimits(Wei(0), 1, Seconds(20))
+        limits = SolverLimits(Wei(0), 1, Seconds(20), slow=options.pop("slow", None))
         parts = (market, blocks or self.blocks(), FakeClock(self.market_state), self.folder / name)
         service = kind(*parts, limits, RESOURCE_LIMITS, emit=self.events.append, **options)
         self.services[name] = service

@@ -40,6 +40,8 @@ _LOOP = st.builds(
     steps=st.sampled_from([0, 1, 2, 8, 8, 2**32 - 1]),
     segment_steps=st.sampled_from([0, 1, 2, 2, 3, 65]),
     samples=st.sampled_from([0, 1, 1, 2, 5]),
+    slow_from=st.sampled_from([0, 1, 2**32 - 1]),
+    slow_by=st.sampled_from([1, 1, 1, 1, 2, 3, 0, 2**32 - 1]),
 )
 _LINK = st.builds(
     Link,
@@ -51,6 +53,9 @@ _LINK = st.builds(
     first=st.sampled_from([0, 1, 3, 4, 2**16 - 1]),
     shift=st.sampled_from([0, 1, 2**16 - 1]),
     otherwise=st.sampled_from([0, 1, 3, 4, 2**16 - 1]),
+    div=st.sampled_from([1, 1, 1, 1, 2, 0]),
+    mod=st.sampled_from([1, 1, 1, 2, 3, 0, 2**16 - 1]),
+    stride=st.sampled_from([0, 0, 1, 2, 2**16 - 1]),
 )
 _LOOPS = st.lists(_LOOP, max_size=9).map(tuple)
 _LINKS = st.lists(_LINK, max_size=3).map(tuple)

@@ -73,7 +73,12 @@ def some_links(rng: random.Random, shards: int) -> tuple[list[Link], list[Link]]
     """Links of tasks and of outer claims between slots of one shape, of every kind there is."""
     otherwise, shift, lag = rng.choice([NO_SLOT, 0, 1]), rng.choice([0, 1]), rng.choice([1, 2])
     tasks = [
-        Link(Origin.OUT, Kind.OUTER, lag, 1, 1, rng.choice([0, 1]), 0, NO_SLOT),
+        rng.choice(
+            [
+                Link(Origin.OUT, Kind.OUTER, lag, 1, 1, rng.choice([0, 1]), 0, NO_SLOT),
+                Link(Origin.OUT, Kind.OUTER, lag, 1, 1, 0, 0, NO_SLOT, 1, 2, 1),
+            ]
+        ),
         Link(Origin.OUT, Kind.TASK, rng.choice([1, 2]), 1, 1, 1, shift, otherwise),
         replace(own_link(1), origin=rng.choice([Origin.OWN, Origin.GENESIS])),
     ]
@@ -88,8 +93,9 @@ def some_links(rng: random.Random, shards: int) -> tuple[list[Link], list[Link]]
 
 def some_loops(rng: random.Random, shards: int, samples: int) -> dict[str, Any]:
     """What the terms say of a round of some loops, with links of every kind."""
-    steps = rng.choice([1, 2])
-    tasks = [Loop(INNER.root, len(INNER.nodes), 2 * steps, steps, 1) for _ in range(samples)]
+    steps, slow = rng.choice([1, 2]), rng.choice([1, 1, 2])
+    whole = steps * slow
+    tasks = [Loop(INNER.root, len(INNER.nodes), 2 * whole, whole, 1, 1, slow) for _ in range(samples)]
     outer = LINKED[shards]
     outers = [Loop(outer.root, len(outer.nodes), 1, 1, 0) for _ in range(rng.choice([1, 2]))]
     return round_shape(tasks, outers, some_links(rng, shards), 1)

@@ -35,19 +35,22 @@ enum Phase {
 }
 
 /// @dev A program, and how a claim runs it: so many steps, to whose state it commits every segmentSteps. The loops of a claim
-/// run one after the other over one state.
+/// run one after the other over one state. Tasks of shards from slowFrom on divide steps and segmentSteps by slowBy.
 struct Loop {
     bytes32 root; // of the program
     uint32 nodes; // of the program: leaves of a trace tree
     uint32 steps;
     uint32 segmentSteps; // divides steps
     uint32 samples; // segments of it that each drawn verifier replays; 0 in an outer claim, of which nobody is drawn
+    uint32 slowFrom;
+    uint32 slowBy; // divides segmentSteps; 1 in an outer claim
 }
 
 /// @dev Where count * times input slots come from. Slot i of them, with j = i mod count and k = i div count, is
-/// - OUT: slot first + j of the output of the source's claim of round - lag: of the outer claim, or of the task of shard
-///   (the reader's own + shift + k) mod shards; where there is no such task, what slot otherwise + j would be as OWN, or, if
-///   otherwise is NO_SLOT, the reader's genesis slot;
+/// - OUT: slot first + j + p * stride of the output of the source's claim of round - lag: of the outer claim, or of the task
+///   of shard (the reader's own + shift + k) mod shards; where there is no such task, what slot otherwise + j would be as
+///   OWN, or, if otherwise is NO_SLOT, the reader's genesis slot. p, the part that the reader takes, is (its own number div
+///   `div`) mod `mod`: readers of consecutive numbers take consecutive parts (div 1), or so many the same one;
 /// - PRESENT: whether that task stands, one byte.
 /// Where round < lag it is the reader's genesis slot.
 struct Link {
@@ -59,6 +62,9 @@ struct Link {
     uint16 first;
     uint16 shift;
     uint16 otherwise;
+    uint16 div; // readers in a row that take the same part
+    uint16 mod; // parts; 1: every reader takes the same slots
+    uint16 stride; // slots from one part to the next, which begins where the one before is over, or later
 }
 
 /// @dev A link's `otherwise` where what is absent is replaced by the genesis slot.

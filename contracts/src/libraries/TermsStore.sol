@@ -132,7 +132,10 @@ library TermsStore {
                 uint16(word >> 48),
                 uint16(word >> 64),
                 uint16(word >> 80),
-                uint16(word >> 96)
+                uint16(word >> 96),
+                uint16(word >> 112),
+                uint16(word >> 128),
+                uint16(word >> 144)
             );
         }
     }
@@ -153,14 +156,22 @@ library TermsStore {
     function _loop(uint256 root, uint256 word) private pure returns (Loop memory) {
         // Each field takes the bits that _writeLoops gives it.
         // forge-lint: disable-next-item(unsafe-typecast)
-        return Loop(bytes32(root), uint32(word), uint32(word >> 32), uint32(word >> 64), uint32(word >> 96));
+        return Loop(
+            bytes32(root),
+            uint32(word),
+            uint32(word >> 32),
+            uint32(word >> 64),
+            uint32(word >> 96),
+            uint32(word >> 128),
+            uint32(word >> 160)
+        );
     }
 
     function _writeLoops(uint256 p, Loop[] calldata all) private pure returns (uint256) {
         for (uint256 i; i < all.length; ++i) {
             Loop calldata l = all[i];
             uint256 word = uint256(l.nodes) | uint256(l.steps) << 32 | uint256(l.segmentSteps) << 64
-                | uint256(l.samples) << 96;
+                | uint256(l.samples) << 96 | uint256(l.slowFrom) << 128 | uint256(l.slowBy) << 160;
             bytes32 root = l.root;
             assembly ("memory-safe") {
                 mstore(p, root)
@@ -176,7 +187,8 @@ library TermsStore {
             Link calldata l = all[i];
             uint256 word = uint256(l.origin) | uint256(l.source) << 8 | uint256(l.lag) << 16
                 | uint256(l.count) << 32 | uint256(l.times) << 48 | uint256(l.first) << 64 | uint256(l.shift)
-                << 80 | uint256(l.otherwise) << 96;
+                << 80 | uint256(l.otherwise) << 96 | uint256(l.div) << 112 | uint256(l.mod) << 128
+                | uint256(l.stride) << 144;
             assembly ("memory-safe") {
                 mstore(p, word)
                 p := add(p, 0x20)

@@ -204,7 +204,7 @@ contract Challenges is Findings, Batch {
             return _own(claim, link.otherwise + i, source, t);
         }
         _requireIs(source, standing);
-        return (source.outputRoot, link.first + i, _slots(link.source, t));
+        return (source.outputRoot, Loops.firstOf(link, claim.shard) + i, _slots(link.source, t));
     }
 
     /// @dev The claim that the `k`-th run of a link's slots comes from; 0: a task that its round was closed without.
@@ -286,10 +286,13 @@ contract Challenges is Findings, Batch {
         else if (uint256(segment) + 1 >= _leaves(claim, t)) revert BadProof();
         (Loop memory loop,, uint256 within) = TermsStore.located(JOBS, claim.jobId, claim.kind, segment);
         params.program = ProgramRef(loop.root, loop.nodes, _slots(claim.kind, t), t.params);
-        context.steps = loop.segmentSteps;
+        (uint256 steps, uint256 segmentSteps) = Loops.stepsOf(loop, claim.shard);
+        // Of 32 bits.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        context.steps = uint32(segmentSteps);
         // A counter of 32 bits times 32 bits.
         // forge-lint: disable-next-line(unsafe-typecast)
-        context.step = uint64(uint256(claim.round) * loop.steps + within * loop.segmentSteps);
+        context.step = uint64(claim.round * steps + within * segmentSteps);
     }
 
     /// @dev A game on the sampled segment's keyed last step; outRoot is still the root over all samples.

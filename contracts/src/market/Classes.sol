@@ -135,6 +135,8 @@ contract Classes is IClasses {
             Loop calldata l = loops[i];
             if (l.nodes == 0 || l.nodes > MAX_NODES || l.steps == 0) revert BadTerms(field);
             if (l.segmentSteps == 0 || l.steps % l.segmentSteps != 0) revert BadTerms(field);
+            bool slow = sampled && l.slowBy > 0 && l.segmentSteps % l.slowBy == 0;
+            if (l.slowBy != 1 && !slow) revert BadTerms(field);
             uint256 n = l.steps / l.segmentSteps;
             if (n > segments) revert BadTerms(counted);
             if (l.samples > samples || l.samples > n || (l.samples > 0) != sampled) {
@@ -164,7 +166,9 @@ contract Classes is IClasses {
                 if (l.count > 1 || !fromTasks) revert BadTerms(field);
                 continue;
             }
-            if (uint256(l.first) + l.count > (fromTasks ? t.slots : t.outerSlots)) revert BadTerms(field);
+            if (l.div == 0 || l.mod == 0 || (l.mod > 1 && l.stride < l.count)) revert BadTerms(field);
+            uint256 last = l.first + uint256(l.mod - 1) * l.stride;
+            if (last + l.count > (fromTasks ? t.slots : t.outerSlots)) revert BadTerms(field);
             if (l.otherwise == NO_SLOT) continue;
             if (uint256(l.otherwise) + l.count > (reader == Kind.TASK ? t.slots : t.outerSlots)) {
                 revert BadTerms(field);

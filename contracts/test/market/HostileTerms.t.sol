@@ -233,14 +233,14 @@ contract HostileTermsTest is Market {
     function eightLoops() private pure returns (Loop[] memory loops) {
         loops = new Loop[](8);
         for (uint256 i; i < 8; ++i) {
-            loops[i] = Loop(keccak256(abi.encode("inner", i)), 20, 32, 1, 1);
+            loops[i] = Loop(keccak256(abi.encode("inner", i)), 20, 32, 1, 1, 0, 1);
         }
     }
 
     function sixteenLinks() private pure returns (Link[] memory links) {
         links = new Link[](16);
         for (uint256 i; i < 16; ++i) {
-            links[i] = Link(Origin.OUT, Kind.OUTER, 1, 256, 1, 0, 0, NO_SLOT);
+            links[i] = Link(Origin.OUT, Kind.OUTER, 1, 256, 1, 0, 0, NO_SLOT, 1, 1, 0);
         }
     }
 

@@ -86,6 +86,14 @@ contract JobsTest is Market {
             refused(t, "loops");
         }
         t = aTerms();
+        t.loops[0].slowBy = 0;
+        refused(t, "loops");
+        t.loops[0].slowBy = t.loops[0].segmentSteps + 1; // does not divide a segment
+        refused(t, "loops");
+        t = aTerms();
+        (t.outerLoops[0].steps, t.outerLoops[0].segmentSteps, t.outerLoops[0].slowBy) = (2, 2, 2);
+        refused(t, "outerLoops"); // all outer claims are alike
+        t = aTerms();
         t.segments = 5;
         refused(t, "segments");
         t.segments = 3;
@@ -112,12 +120,12 @@ contract JobsTest is Market {
 
     function twoLoops(uint32 first, uint32 second) private pure returns (Loop[] memory loops) {
         loops = new Loop[](2);
-        loops[0] = Loop("train", 20, 8, 2, first);
-        loops[1] = Loop("compress", 9, 1, 1, second);
+        loops[0] = Loop("train", 20, 8, 2, first, 0, 1);
+        loops[1] = Loop("compress", 9, 1, 1, second, 0, 1);
     }
 
     function test_everyRuleOfLinksIsChecked() external {
-        for (uint256 i; i < 12; ++i) {
+        for (uint256 i; i < 16; ++i) {
             Terms memory t = aTerms();
             Link memory task = t.links[0];
             Link memory outer = t.outerLinks[1];
@@ -133,6 +141,10 @@ contract JobsTest is Market {
             if (i == 9) outer.first = uint16(SLOTS) - 1;
             if (i == 10) outer.origin = Origin.PRESENT; // of two slots a shard
             if (i == 11) t.outerLinks = new Link[](17);
+            if (i == 12) outer.div = 0;
+            if (i == 13) outer.mod = 0;
+            if (i == 14) (outer.mod, outer.stride) = (2, outer.count - 1); // parts that overlap
+            if (i == 15) (outer.mod, outer.stride) = (2, uint16(SLOTS)); // a second part beyond the source's slots
             refused(t, i < 7 ? "links" : "outerLinks");
         }
     }

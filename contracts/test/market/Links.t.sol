@@ -18,22 +18,23 @@ contract LinksTest is Market {
         (t.slots, t.outerSlots, t.minShards, t.rounds) = (TASK_SLOTS, OUTER_SLOTS, 1, 5);
         t.genesisRoot = Merkle.root(stateSlots("genesis", TASK_SLOTS));
         t.outerGenesisRoot = Merkle.root(stateSlots("outer genesis", OUTER_SLOTS));
-        // Slot 0: the outer step's parameter two rounds ago; 1: the neighbour's slot 4 of the last round, its own slot 5
-        // instead; 2: its own; 3: scratch; 4: whether the neighbour was there; 5: another of its own.
+        // Slot 0: the outer step's parameter two rounds ago, for shard 1 the second slot after it; 1: the neighbour's slot 4 of
+        // the last round, its own slot 5 instead; 2: its own; 3: scratch; 4: whether the neighbour was there; 5: another of
+        // its own.
         t.links = new Link[](6);
-        t.links[0] = Link(Origin.OUT, Kind.OUTER, 2, 1, 1, 0, 0, NO_SLOT);
-        t.links[1] = Link(Origin.OUT, Kind.TASK, 1, 1, 1, 4, 1, 5);
-        t.links[2] = Link(Origin.OWN, Kind.TASK, 0, 1, 1, 0, 0, 0);
-        t.links[3] = Link(Origin.GENESIS, Kind.TASK, 0, 1, 1, 0, 0, 0);
-        t.links[4] = Link(Origin.PRESENT, Kind.TASK, 1, 1, 1, 0, 1, 0);
-        t.links[5] = Link(Origin.OWN, Kind.TASK, 0, 1, 1, 0, 0, 0);
+        t.links[0] = Link(Origin.OUT, Kind.OUTER, 2, 1, 1, 0, 0, NO_SLOT, 1, 2, 2);
+        t.links[1] = Link(Origin.OUT, Kind.TASK, 1, 1, 1, 4, 1, 5, 1, 1, 0);
+        t.links[2] = Link(Origin.OWN, Kind.TASK, 0, 1, 1, 0, 0, 0, 1, 1, 0);
+        t.links[3] = Link(Origin.GENESIS, Kind.TASK, 0, 1, 1, 0, 0, 0, 1, 1, 0);
+        t.links[4] = Link(Origin.PRESENT, Kind.TASK, 1, 1, 1, 0, 1, 0, 1, 1, 0);
+        t.links[5] = Link(Origin.OWN, Kind.TASK, 0, 1, 1, 0, 0, 0, 1, 1, 0);
         // Slots 0 and 1: its own; 2 to 4: two shards' slots 2 and 3, without the last of them; 5 and 6: who is there.
         t.params = 1;
         t.outerLinks = new Link[](4);
-        t.outerLinks[0] = Link(Origin.OWN, Kind.TASK, 0, 2, 1, 0, 0, 0);
-        t.outerLinks[1] = Link(Origin.OUT, Kind.TASK, 0, 1, 2, 3, 0, NO_SLOT);
-        t.outerLinks[2] = Link(Origin.OUT, Kind.TASK, 0, 1, 1, 2, 1, 1);
-        t.outerLinks[3] = Link(Origin.PRESENT, Kind.TASK, 0, 1, 2, 0, 0, 0);
+        t.outerLinks[0] = Link(Origin.OWN, Kind.TASK, 0, 2, 1, 0, 0, 0, 1, 1, 0);
+        t.outerLinks[1] = Link(Origin.OUT, Kind.TASK, 0, 1, 2, 3, 0, NO_SLOT, 1, 1, 0);
+        t.outerLinks[2] = Link(Origin.OUT, Kind.TASK, 0, 1, 1, 2, 1, 1, 1, 1, 0);
+        t.outerLinks[3] = Link(Origin.PRESENT, Kind.TASK, 0, 1, 2, 0, 0, 0, 1, 1, 0);
         (t.maxUnsettled, t.solverStake) = (3, 200 ether);
         postJob(t);
         holdShards();
@@ -156,10 +157,11 @@ contract LinksTest is Market {
         like = draft(Kind.TASK, 2, 1);
         own = outputOf(c[1]);
         input = copied(own);
-        input[0] = outputOf(c[2])[0];
+        input[0] = outputOf(c[2])[2];
         input[1] = outputOf(c[3])[4];
         input[3] = genesis[3];
         input[4] = bit(true);
+        binds(solvers[1], like, input, 0, c[2], outputOf(c[2]), 2);
         binds(solvers[1], like, input, 1, c[3], outputOf(c[3]), 4);
         binds(solvers[1], like, input, 2, c[1], own, 2);
         binds(solvers[1], like, input, 4, none, alone(bit(true)), 0);

@@ -50,7 +50,8 @@ contract LoopsTest is Test {
             uint32 segmentSteps = uint32(1 + random(3));
             uint32 steps = segmentSteps * uint32(1 + random(5));
             bytes32 root = bytes32(random(type(uint256).max));
-            loops[i] = Loop(root, uint32(random(1 << 32)), steps, segmentSteps, uint32(random(1 << 32)));
+            loops[i] = Loop(root, uint32(random(1 << 32)), steps, segmentSteps, uint32(random(1 << 32)), 0, 1);
+            (loops[i].slowFrom, loops[i].slowBy) = (uint32(random(1 << 32)), uint32(random(1 << 32)));
         }
     }
 
@@ -61,6 +62,8 @@ contract LoopsTest is Test {
             (l.origin, l.source, l.lag) = (Origin(random(4)), Kind(random(2)), uint8(random(256)));
             (l.count, l.times) = (uint16(1 + random(3)), uint16(1 + random(3)));
             (l.first, l.shift, l.otherwise) =
+            (uint16(random(1 << 16)), uint16(random(1 << 16)), uint16(random(1 << 16)));
+            (l.div, l.mod, l.stride) =
             (uint16(random(1 << 16)), uint16(random(1 << 16)), uint16(random(1 << 16)));
         }
     }
@@ -87,6 +90,26 @@ contract LoopsTest is Test {
         assertEq(keccak256(abi.encode(found)), keccak256(abi.encode(t)));
     }
 
+    function checkShards(Loop[] memory loops, Link[] memory links) private pure {
+        for (uint256 l; l < loops.length; ++l) {
+            Loop memory loop = loops[l];
+            (loop.steps, loop.segmentSteps, loop.slowFrom, loop.slowBy) =
+            (loop.steps * 3, loop.segmentSteps * 3, 5, 3);
+            (uint256 steps, uint256 segmentSteps) = Loops.stepsOf(loop, 4);
+            assertEq(steps, loop.steps);
+            assertEq(segmentSteps, loop.segmentSteps);
+            (steps, segmentSteps) = Loops.stepsOf(loop, 5);
+            assertEq(3 * steps, loop.steps);
+            assertEq(3 * segmentSteps, loop.segmentSteps);
+        }
+        Link memory link = links[0];
+        (link.first, link.div, link.mod, link.stride) = (7, 2, 3, 5);
+        uint8[9] memory expected = [7, 7, 12, 12, 17, 17, 7, 7, 12];
+        for (uint256 shard; shard < 9; ++shard) {
+            assertEq(Loops.firstOf(link, shard), expected[shard]);
+        }
+    }
+
     function check(bytes32 id, Kind kind, Loop[] memory loops, Link[] memory links) private view {
         assertEq(keccak256(abi.encode(shelf.loops(id, kind))), keccak256(abi.encode(loops)));
         assertEq(keccak256(abi.encode(shelf.links(id, kind))), keccak256(abi.encode(links)));
@@ -100,6 +123,7 @@ contract LoopsTest is Test {
                 assertEq(within * loop.segmentSteps, step);
             }
         }
+        checkShards(loops, links);
         uint256 slot;
         for (uint256 l; l < links.length; ++l) {
             for (uint256 i; i < uint256(links[l].count) * links[l].times; ++i) {

@@ -224,7 +224,7 @@ abstract contract Market is Test {
         returns (Loop[] memory loops)
     {
         loops = new Loop[](1);
-        loops[0] = Loop(root, nodes, steps, segmentSteps, samples);
+        loops[0] = Loop(root, nodes, steps, segmentSteps, samples, 0, 1);
     }
 
     /// @dev Slots and links of DiLoCo: a task begins with the outer claim's parameters and the rest of its own; an outer claim
@@ -233,13 +233,13 @@ abstract contract Market is Test {
         (t.slots, t.params, t.outerSlots) = (slots, params, (2 + shards) * params);
         uint16 count = uint16(params);
         t.links = new Link[](slots > params ? 2 : 1);
-        t.links[0] = Link(Origin.OUT, Kind.OUTER, 1, count, 1, 0, 0, NO_SLOT);
+        t.links[0] = Link(Origin.OUT, Kind.OUTER, 1, count, 1, 0, 0, NO_SLOT, 1, 1, 0);
         if (slots > params) {
-            t.links[1] = Link(Origin.OWN, Kind.TASK, 0, uint16(slots - params), 1, 0, 0, 0);
+            t.links[1] = Link(Origin.OWN, Kind.TASK, 0, uint16(slots - params), 1, 0, 0, 0, 1, 1, 0);
         }
         t.outerLinks = new Link[](2);
-        t.outerLinks[0] = Link(Origin.OWN, Kind.TASK, 0, 2 * count, 1, 0, 0, 0);
-        t.outerLinks[1] = Link(Origin.OUT, Kind.TASK, 0, count, uint16(shards), 0, 0, 0);
+        t.outerLinks[0] = Link(Origin.OWN, Kind.TASK, 0, 2 * count, 1, 0, 0, 0, 1, 1, 0);
+        t.outerLinks[1] = Link(Origin.OUT, Kind.TASK, 0, count, uint16(shards), 0, 0, 0, 1, 1, 0);
     }
 
     /// @dev The samples of a claim of one loop.
@@ -470,6 +470,17 @@ abstract contract Market is Test {
     {
         for (uint256 i; i < verifiers_.length; ++i) {
             if (isAsked(claim, verifiers_[i], segment)) ++n;
+        }
+    }
+
+    /// @notice The first segment that some of these have been asked for, and not all.
+    function askedOfSome(Claim memory claim, address[] memory verifiers_)
+        internal
+        view
+        returns (uint32 segment)
+    {
+        for (uint256 n; (n = askedFor(claim, verifiers_, segment)) == 0 || n == verifiers_.length; ++segment) {
+            assertLt(segment + 1, SEGMENTS, "a draw that all agree in");
         }
     }
 

@@ -80,7 +80,7 @@ contract TreeVectorsTest is Test {
         uint256 segments;
         for (uint256 i; i < loops.length; ++i) {
             uint256 n = _number(2);
-            loops[i] = Loop(0, 1, uint32(3 * n), 3, uint32(_number(2)));
+            loops[i] = Loop(0, 1, uint32(3 * n), 3, uint32(_number(2)), 0, 1);
             samples += loops[i].samples;
             segments += n;
         }

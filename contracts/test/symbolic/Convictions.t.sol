@@ -109,7 +109,7 @@ contract ConvictionsSymbolic is TermsFake {
         Terms memory t;
         (t.shards, t.segments, t.solverStake) = (1, 1, STAKE);
         t.loops = new Loop[](1);
-        t.loops[0] = Loop(0, 1, 1, 1, 1);
+        t.loops[0] = Loop(0, 1, 1, 1, 1, 0, 1);
         _putTerms(address(jobs), JOB, t);
     }
 

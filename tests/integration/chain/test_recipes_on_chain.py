@@ -16,10 +16,29 @@ from assay.node.artifacts import LoadedJob
 from assay.node.work import Work
 from assay.program.fault import NodeFault
 from assay.protocol.types import Chain, Kind, Phase, Terms
-from assay.solver.adversary import CheatingSolver, WrongInputSolver
-from assay.training.round_names import EAGER, NAMES, ONE_STEP, STREAMING, WHOLE, algorithm_of, eager_of
+from assay.solver.adversary import CheatingSolver, FaultySolver, Plan, WrongInputSolver
+from assay.training.round_names import (
+    DELAYED,
+    EAGER,
+    NAMES,
+    ONE_STEP,
+    PATHS,
+    STREAMING,
+    WHOLE,
+    algorithm_of,
+    eager_of,
+)
 from tests.adversaries.chain_day import ChainDay
-from tests.fakes.alone import SEGMENT, STEPS, Alone, eager_alone, recipe_alone, stream_alone, whole_alone
+from tests.fakes.alone import (
+    SEGMENT,
+    STEPS,
+    Alone,
+    eager_alone,
+    paths_alone,
+    recipe_alone,
+    stream_alone,
+    whole_alone,
+)
 from tests.fakes.blocks import FakeBlocks
 from tests.fakes.jobs import RESOURCE_LIMITS, RULES, DiLoCo, recipe_files
 from tests.unit.training.test_round_names import keep_own_base
@@ -31,8 +50,10 @@ SIZES = dict.fromkeys(ONE_STEP, (1, 1))
 """Steps of a round and of a segment, where they are not the tiny job's."""
 SHARDS = {"diloco-trimmed": 3}
 """Of which one is left when the least and the greatest are cut off."""
-ROUNDS = {STREAMING: 4, EAGER: 4, "diloco-late": 3}
+ROUNDS = {STREAMING: 4, EAGER: 4, "diloco-late": 3, DELAYED: 4}
 """Of which the last ones begin from what came of the first ones."""
+SPEEDS = {DELAYED: (1, 2)}
+"""From which shard on by how much fewer steps are taken."""
 
 
 class LyingCompressor(CheatingSolver):
@@ -59,10 +80,17 @@ def alone(name: str, terms: Terms) -> Alone:
         return whole_alone(rule, terms.seed, terms.rounds)
     if name == STREAMING:
         return stream_alone(streaming(rule), terms.seed, terms.rounds)
+    if name == PATHS:
+        return paths_alone(rule, terms.seed, terms.rounds)
     if name == EAGER:
         return eager_alone(eager_of(rule), terms.seed, terms.rounds)
     return recipe_alone(
-        algorithm_of(name, rule.lr, rule.momentum), terms.seed, terms.rounds, shards=terms.shards, size=size
+        algorithm_of(name, rule.lr, rule.momentum, rule.every),
+        terms.seed,
+        terms.rounds,
+        shards=terms.shards,
+        size=size,
+        slow=SPEEDS.get(name, (0, 1)),
     )
 
 
@@ -79,6 +107,7 @@ def test_every_settled_state_has_its_bits_on_a_real_chain(
         day.two_at_once("ann")
     shape = {"steps_per_round": steps, "segment_steps": segment, "shards": shards, "min_shards": shards}
     shape |= {"solver_stake": 100 * (shards - 1), "rounds": ROUNDS.get(name, 2)}
+    shape["slow"] = SPEEDS.get(name, (0, 1))
     job_id = day.post(recipe_files(name, shards), **shape)
     assert day.run(day.closed(job_id)), day.events[-10:]
     assert day.unsound(job_id) == []
@@ -107,6 +136,41 @@ def test_one_bit_of_the_compress_loop_is_convicted_on_a_real_chain(
     (game,) = [game for game in market_games(day, job_id) if game.challenger_won]
     assert (game.game.segment, game.reason) == (4, "arithmetic"), "the compress loop's one segment"
     assert day.unsound(job_id) == []
+
+
+@pytest.mark.slow
+def test_a_wrong_step_of_a_slow_shard_is_convicted_on_a_real_chain(
+    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
+) -> None:
+    """The last of the four steps that the second shard takes in round 1: a game about that step's counter."""
+    plan = Plan(1, 1, NodeFault(7, recipe_files(DELAYED).inner.outputs[0], 2))
+    day = ChainDay(rpc, artifacts, tmp_path, solvers={"ann": partial(FaultySolver, plan=plan)})
+    job_id = day.post(recipe_files(DELAYED), slow=SPEEDS[DELAYED])
+    assert day.run(day.closed(job_id)), day.events[-10:]
+    assert fallen(day, job_id) == [(Kind.TASK, 1)]
+    (game,) = [game for game in market_games(day, job_id) if game.challenger_won]
+    assert (game.game.shard, game.game.segment, game.reason) == (1, 3, "arithmetic")
+    assert day.unsound(job_id) == []
+
+
+@pytest.mark.slow
+def test_a_path_that_takes_another_module_is_convicted_on_a_real_chain(
+    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
+) -> None:
+    """The contracts' own reading of a link's parts."""
+    slot = recipe_files(PATHS).slot_names.index("w")
+
+    def other(kind: Kind, at: int, shard: int, honest: Any) -> list[torch.Tensor]:
+        state = list(honest(kind, at, shard))
+        if kind == Kind.TASK and at == 1:
+            state[slot] = honest(kind, at, 1 - shard)[slot]
+        return state
+
+    day = ChainDay(rpc, artifacts, tmp_path, solvers={"ann": partial(WrongInputSolver, patch=other)})
+    job_id = day.post(recipe_files(PATHS))
+    assert day.run(lambda: fallen(day, job_id) != []), day.events[-10:]
+    assert fallen(day, job_id) == [(Kind.TASK, 1)]
+    assert not market_games(day, job_id), "a binding takes no game"
 
 
 def market_games(day: ChainDay, job_id: Any) -> list[Any]:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from assay.app.settings import _read_file
 from assay.jobfile.build import build
+from assay.jobfile.estimate import drafted, estimated
 from assay.jobfile.read import BadJobFile, parse_job_file, read_job_file
 from assay.jobfile.templates import LOCAL, template
-from assay.protocol.errors import Ask
+from assay.program.isa import Op
+from assay.protocol.errors import Ask, Stop
+from assay.protocol.loops import model_names
 
 HOSTILE = {
     "5,000 digits": b"rounds = " + b"9" * 5_000,
@@ -52,3 +56,100 @@ def test_micro_steps_of_a_file_are_slots_of_its_job() -> None:
     added = [name for name in made.slot_names if name not in plain.slot_names]
     assert added == [*(f"grad_sum.{name}" for name in plain.slot_names[: plain.inner.params]), "micro_step"]
     assert made.inner.params == plain.inner.params and made.outer.root == plain.outer.root
+
+
+def of_two_speeds(
+    text: str, speeds: str = "[speeds]\nslow_shards = 1\nslow_by = 4\n", outer: str = ""
+) -> str:
+    """A template's job file by delayed Nesterov with a slow shard."""
+    changed = text.replace(
+        'algorithm = "diloco" ', 'algorithm = "delayed-nesterov"' + (outer or "\nmomentum_every = 2")
+    )
+    assert changed != text
+    return changed + speeds
+
+
+def test_shards_of_two_speeds_are_in_the_terms_and_the_estimate() -> None:
+    text = of_two_speeds(template("mlp", source="digits", rounds=3, times=LOCAL))
+    file = parse_job_file(text, "a test")
+    made = build(file)
+    terms = drafted(file, made)
+    train, compress = terms.loops
+    assert (train.slow_from, train.slow_by, compress.slow_by) == (1, 4, 1)
+    assert [terms.main.of(shard).steps for shard in range(2)] == [64, 16]
+    assert estimated(terms, 32, made.inner.state_bytes).steps == 3 * (64 + 16)
+    count = made.inner.params
+    kept = [made.outer_genesis[count + 3 * i + 2] for i in range(count)]
+    assert all(x.shape == () and x.dtype == torch.int32 for x in kept), "the rounds so far"
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"speeds": "[speeds]\nslow_shards = 2\nslow_by = 4\n"}, "all of 2 shards would be slow"),
+        ({"speeds": "[speeds]\nslow_shards = 1\nslow_by = 3\n"}, "no multiple of 3"),
+        ({"speeds": "[speeds]\nslow_shards = 0\nslow_by = 2\n"}, "speeds.slow_shards"),
+        ({"speeds": "[speeds]\nslow_shards = 1\n"}, "speeds.slow_by"),
+        ({"outer": "\n"}, "delayed-nesterov needs it"),
+        ({"outer": "\nmomentum_every = 0"}, "outer.momentum_every"),
+    ],
+)
+def test_speeds_that_nobody_could_mean_are_refused(changes: dict[str, str], why: str) -> None:
+    text = template("mlp", source="digits", rounds=3, times=LOCAL)
+    with pytest.raises(Stop, match=why):
+        build(parse_job_file(of_two_speeds(text, **changes), "a test"))
+
+
+def test_a_delay_of_no_delayed_momentum_is_refused() -> None:
+    text = template("mlp", source="digits", rounds=3, times=LOCAL)
+    with pytest.raises(BadJobFile, match="no other algorithm has it"):
+        parse_job_file(
+            text.replace("learning_rate = 0.7", "learning_rate = 0.7\nmomentum_every = 2"), "a test"
+        )
+
+
+def of_paths(text: str, paths: str, shards: int = 4) -> str:
+    """A template's job file by DiPaCo."""
+    changed = text.replace('algorithm = "diloco" ', 'algorithm = "dipaco"').replace('"440tok"', '"880tok"')
+    changed = changed.replace("\nshards = 2", f"\nshards = {shards}")
+    return changed + paths
+
+
+LEVELS = '[paths]\nmodules = 2\nlevels = [["linears.0.*"], ["linears.1.*"]]\n'
+
+
+def test_paths_of_a_file_are_links_of_its_terms() -> None:
+    file = parse_job_file(of_paths(template("mlp", source="digits", rounds=2, times=LOCAL), LEVELS), "a test")
+    made = build(file)
+    terms = drafted(file, made)
+    names = ["linears.2.weight", "linears.0.weight", "linears.1.weight"]
+    assert made.slot_names[: terms.params : 2] == names, "what all paths share comes first"
+    assert [(x.first, x.div, x.mod, x.stride) for x in terms.links[:3]] == [
+        (0, 1, 1, 0),
+        (2, 1, 2, 4),
+        (4, 2, 2, 4),
+    ]
+    assert model_names(terms, made.slot_names)[6:8] == ["linears.0.weight@1", "linears.0.bias@1"]
+    assert any(node.op is Op.RECORD for node in made.inner.nodes), "each path has its own records"
+    assert not any(node.op is Op.DATA for node in made.inner.nodes)
+    steps = [made.tasks[0].nodes[node].op for _, _, nodes in made.sites for node in nodes]
+    assert set(steps) == {Op.PRODUCT}, "a product's nodes are found where they have gone"
+
+
+@pytest.mark.parametrize(
+    ("paths", "shards", "why"),
+    [
+        ("", 4, "paths. is missing"),
+        (LEVELS.replace("= 2", "= 1"), 4, "paths.modules"),
+        (LEVELS.replace('["linears.1.*"]', "[]"), 4, "paths.levels"),
+        (LEVELS, 2, "are 4 paths, and there are 2 shards"),
+        (LEVELS.replace("linears.1", "layers.1"), 4, "no parameter is called layers.1"),
+        (LEVELS.replace("linears.1.*", "*.weight"), 4, "in two levels"),
+    ],
+)
+def test_paths_that_nobody_could_mean_are_refused(paths: str, shards: int, why: str) -> None:
+    text = template("mlp", source="digits", rounds=2, times=LOCAL)
+    with pytest.raises(Stop, match=why):
+        build(parse_job_file(of_paths(text, paths, shards), "a test"))
+    with pytest.raises(BadJobFile, match="has no place"):
+        parse_job_file(text + LEVELS, "a test")

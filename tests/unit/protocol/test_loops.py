@@ -37,7 +37,9 @@ def some_loops(rng: random.Random, samples: bool) -> tuple[Loop, ...]:
     def one() -> Loop:
         segment_steps, segments = rng.choice([1, 1, 2, 3]), rng.choice([1, 1, 2, 5])
         drawn = rng.randint(1, segments) if samples else 0
-        return Loop(rng.randbytes(32), 9, segments * segment_steps, segment_steps, drawn)
+        slow = (rng.randint(0, 3), rng.choice([1, 2, 4])) if samples else (0, 1)
+        segment_steps *= slow[1]
+        return Loop(rng.randbytes(32), 9, segments * segment_steps, segment_steps, drawn, *slow)
 
     return tuple(one() for _ in range(rng.randint(1, 4)))
 
@@ -62,6 +64,9 @@ def some_links(rng: random.Random, reader: Kind, slots: dict[Kind, int], shards:
             first = rng.randint(0, slots[source] - count)
             otherwise = rng.choice([NO_SLOT, rng.randint(0, slots[reader] - count)])
             link = Link(origin, source, lag, count, times, first, rng.randint(0, 3), otherwise)
+            mod, stride = rng.randint(1, 3), count + rng.randint(0, 1)
+            if first + (mod - 1) * stride + count <= slots[source]:
+                link = replace(link, div=rng.randint(1, 3), mod=mod, stride=stride)
         found.append(link)
         left -= link.slots
     return tuple(found)
@@ -90,25 +95,33 @@ def some_terms(rng: random.Random) -> Terms:
     return terms
 
 
-def walked(loops: tuple[Loop, ...]) -> Iterator[tuple[int, int, int]]:
+def paced(loop: Loop, shard: int) -> tuple[int, int]:
+    """Steps of a loop and of its segments, in the task of a shard."""
+    slow = loop.slow_by if shard >= loop.slow_from else 1
+    return loop.steps // slow, loop.segment_steps // slow
+
+
+def walked(loops: tuple[Loop, ...], shard: int) -> Iterator[tuple[int, int, int]]:
     """(loop, its step, how many steps the segment has) for the first step of each segment, step by step."""
     for number, loop in enumerate(loops):
-        for step in range(loop.steps):
-            if step % loop.segment_steps == 0:
-                yield number, step, loop.segment_steps
+        steps, segment_steps = paced(loop, shard)
+        for step in range(steps):
+            if step % segment_steps == 0:
+                yield number, step, segment_steps
 
 
 def test_every_segments_loop_and_step_are_those_of_a_walk_through_all_steps() -> None:
     rng = random.Random("loops")
     for _ in range(10_000):
-        loops, round_ = some_loops(rng, True), rng.randrange(2**32)
-        expected = list(walked(loops))
+        loops, round_, shard = some_loops(rng, True), rng.randrange(2**32), rng.randrange(4)
+        expected = list(walked(loops, shard))
+        assert len(expected) == sum(loop.segments for loop in loops), "of every shard alike"
         for segment, (number, step, steps) in enumerate(expected):
-            found = locate(loops, segment)
+            found = locate(loops, segment, shard)
             assert (found.number, found.loop.segment_steps) == (number, steps)
-            assert found.first_step(round_) == round_ * loops[number].steps + step
+            assert found.first_step(round_) == round_ * paced(loops[number], shard)[0] + step
         with pytest.raises(IndexError):
-            locate(loops, len(expected))
+            locate(loops, len(expected), shard)
 
 
 class Simulator:
@@ -146,7 +159,8 @@ class Simulator:
                     elif link.origin == Origin.PRESENT:
                         state.append(Byte(place in self.outputs))
                     elif place in self.outputs:
-                        state.append(self.outputs[place][link.first + j])
+                        module = shard // link.div % link.mod
+                        state.append(self.outputs[place][link.first + j + module * link.stride])
                     else:
                         state.append(genesis[slot] if link.otherwise == NO_SLOT else own[link.otherwise + j])
         return state
@@ -233,10 +247,13 @@ def test_a_slot_or_a_segment_that_is_not_there_is_refused() -> None:
     with pytest.raises(IndexError, match="slot 3"):
         link_of(TERMS.links, 3)
     with pytest.raises(IndexError, match="segment 4"):
-        locate(TERMS.loops, 4)
+        locate(TERMS.loops, 4, 0)
 
 
 def test_steps_of_training_are_those_of_the_longest_loop() -> None:
     long, short = Loop(ZERO_DIGEST, 1, 8, 2, 1), Loop(b"\1" * 32, 1, 1, 1, 1)
     terms = replace(TERMS, loops=(short, long, short), segments=6)
-    assert [trained_steps(terms, n) for n in range(7)] == [0, 0, 2, 4, 6, 8, 8]
+    assert [trained_steps(terms, n, 1) for n in range(7)] == [0, 0, 2, 4, 6, 8, 8]
+    terms = replace(terms, loops=(short, replace(long, slow_from=1, slow_by=2), short))
+    assert [trained_steps(terms, n, 1) for n in range(7)] == [0, 0, 1, 2, 3, 4, 4]
+    assert trained_steps(terms, 6, 0) == 8

@@ -98,6 +98,16 @@ def test_all_steps_of_all_loops_count_in_the_share_of_outer_claims(tmp_path: Pat
     assert Work(terms, files).outer_share == share > STEPS
 
 
+def test_the_share_of_outer_claims_is_that_beside_a_slow_shards_task(tmp_path: Path) -> None:
+    """Else whoever takes a slow shard, at the price of few steps, would train in outer claims that are
+    measured by fast tasks, which nobody takes."""
+    day = MarketDay(tmp_path)
+    job, other = day.post(tiny_files()), day.post(tiny_files(), slow=(1, 2), nonce=2)
+    alike, slow = (day.markets["client"].job(j).terms for j in (job, other))
+    files = load_job(day.blocks(), alike, RESOURCE_LIMITS)
+    assert Work(slow, files).outer_share == 2 * Work(alike, files).outer_share > 0
+
+
 def test_attack_43_a_slot_called_the_loss_that_is_none_costs_no_penalty(tmp_path: Path) -> None:
     day = MarketDay(tmp_path)
     files = replace(tiny_files(1), slot_names=[LOSS_SLOT, "momentum.w", "x"])

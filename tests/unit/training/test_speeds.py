@@ -1,0 +1,168 @@
+"""Groups of different speed under delayed Nesterov: its paper's server in float64, its bits through the
+market, and cheats in a slow shard and about who is slow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from assay.node.artifacts import LoadedJob
+from assay.node.audit import WrongSegment
+from assay.node.work import Work
+from assay.program.execute import Executor, StepContext
+from assay.protocol.errors import Stop
+from assay.protocol.types import Kind, Terms
+from assay.solver.adversary import CheatingSolver, FaultySolver, WeightPlan
+from assay.training.algorithms import RECIPES, DelayedNesterov, Nesterov, programs
+from assay.training.round_names import DELAYED, algorithm_of, check_speeds
+from tests.fakes.alone import recipe_alone
+from tests.fakes.jobs import RULES, recipe_files
+from tests.fakes.market_day import MarketDay
+from tests.fakes.staged import MAY_BE_ABSENT, absent_in_round_1, convicted, roots_of, staffed
+
+torch.set_num_threads(1)
+CONTEXT = StepContext(None, bytes(32), 0, 0)
+SLOW = (1, 2)
+"""The second of two shards takes half as many steps."""
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> MarketDay:
+    return MarketDay(tmp_path / "day")
+
+
+def server(theta: np.ndarray, changes: list[np.ndarray], size: int, lr: float, beta: float) -> np.ndarray:
+    """Algorithm 3 of Liu and others (c = 0), to which changes come one by one, `size` of them to a buffer."""
+    moment, buffer = np.zeros_like(theta), np.zeros_like(theta)
+    for t, g in enumerate(changes):
+        buffer = buffer + g
+        if (t + 1) % size == 0:
+            moment, buffer = beta * moment + buffer / size, np.zeros_like(buffer)
+            theta = theta - lr * (beta * moment + g / size)
+        else:
+            theta = theta - lr * g / size
+    return theta
+
+
+@pytest.mark.parametrize("every", [1, 2, 3])
+def test_rounds_are_the_papers_server_to_which_all_changes_of_a_round_come(every: int) -> None:
+    """Four shards on a quadratic, of which two take a quarter of the steps: six rounds of the outer program
+    are 24 arrivals at the paper's server whose buffer holds `every` rounds' worth."""
+    shards, dim, rng = 4, 5, np.random.default_rng(1)
+    optima = rng.normal(size=(shards, dim))
+    algorithm = algorithm_of(DELAYED, 0.7, 0.9, every)
+    outer = Executor(programs(algorithm, [(dim,)], shards).outer)
+    theta = torch.zeros(dim)
+    state, here = algorithm.rule.start(theta), [torch.tensor(True)] * shards
+    arrived: list[np.ndarray] = []
+    for round_ in range(6):
+        changes = []
+        for k in range(shards):
+            local = theta.double().numpy()
+            for _ in range(8 if k < 2 else 2):
+                local = local - 0.1 * (local - optima[k])
+            changes.append(theta.double().numpy() - local)
+        arrived += changes
+        sent = [torch.tensor(g, dtype=torch.float32) for g in changes]
+        theta, *state = outer.step([theta, *state, *sent, *here], CONTEXT)[:4]
+        expected = server(np.zeros(dim), arrived, every * shards, 0.7, 0.9)
+        assert np.allclose(theta.double().numpy(), expected, atol=2e-6), round_
+        assert bool(state[0].any()) == (round_ + 1 >= every), "the momentum waits for its rounds"
+        assert bool(state[1].any()) == ((round_ + 1) % every != 0) and int(state[2]) == round_ + 1
+
+
+def test_a_buffer_of_one_round_is_nesterovs_momentum_bit_for_bit() -> None:
+    generator = torch.Generator().manual_seed(2)
+    late, plain = DelayedNesterov(0.7, 0.9, 1), Nesterov(0.7, 0.9)
+    x = y = torch.randn(50, generator=generator)
+    state, kept = late.start(x), plain.start(y)
+    for _ in range(5):
+        delta = torch.randn(50, generator=generator)
+        x, state = late.step(x, delta, state)
+        y, kept = plain.step(y, delta, kept)
+        assert torch.equal(x, y) and torch.equal(state[0], kept[0])
+    assert RECIPES[DELAYED].rule == DelayedNesterov(0.7, 0.9, 4)
+
+
+def test_speeds_that_do_not_fit_are_refused_with_the_reason() -> None:
+    check_speeds(1, 4, 2, 4)
+    with pytest.raises(Stop, match="all of 2 shards would be slow"):
+        check_speeds(2, 2, 2, 4)
+    with pytest.raises(Stop, match="no multiple of 3"):
+        check_speeds(1, 3, 2, 4)
+
+
+def test_the_market_gives_its_bits_with_a_slow_shard(day: MarketDay, tmp_path: Path) -> None:
+    """Four rounds, two moves of the momentum; the slow shard's task has as many segments, each half as
+    long."""
+    job_id = day.post(recipe_files(DELAYED), rounds=4, slow=SLOW)
+    terms = day.market_state.jobs[job_id].view.terms
+    assert [terms.main.of(k).steps for k in range(2)] == [8, 4]
+    staffed(day)
+    assert day.run(day.closed(job_id)), day.events[-3:]
+    assert not day.market_state.games
+    rule = RULES[DELAYED]
+    algorithm = algorithm_of(DELAYED, rule.lr, rule.momentum, rule.every)
+    expected = recipe_alone(algorithm, terms.seed, 4, slow=SLOW)
+    assert roots_of(day) == expected.roots
+    assert torch.equal(day.fetch(job_id, tmp_path / "model")["w"], expected.theta[0])
+    alike = recipe_alone(algorithm, terms.seed, 4)
+    assert not torch.equal(alike.theta[0], expected.theta[0]), "its speed was felt"
+
+
+@pytest.mark.slow
+def test_an_absent_slow_shard_has_no_part(day: MarketDay, tmp_path: Path) -> None:
+    job_id = day.post(recipe_files(DELAYED), rounds=4, slow=SLOW, **MAY_BE_ABSENT)
+    staffed(day)
+    dead = absent_in_round_1(day, job_id)
+    rule, seed = RULES[DELAYED], day.market_state.jobs[job_id].view.terms.seed
+    algorithm = algorithm_of(DELAYED, rule.lr, rule.momentum, rule.every)
+    expected = recipe_alone(algorithm, seed, 4, {(1, dead)}, slow=SLOW)
+    assert torch.equal(day.fetch(job_id, tmp_path / "model")["w"], expected.theta[0])
+
+
+def test_a_solver_takes_shards_of_its_operators_speed(day: MarketDay) -> None:
+    """Ann, who takes the slow shard where she may, takes the fast one; who takes fast ones alone says why a
+    slow one is left; where all are alike the speed is nothing."""
+    day.solver("ann", slow=False)
+    job_id = day.post(recipe_files(DELAYED), rounds=1, slow=SLOW)
+    plain = day.post(nonce=2, rounds=1)
+    reason = "its open shards are slow ones"
+    assert day.run(lambda: day.services["ann"].why(job_id) == reason), day.services["ann"].why(job_id)
+    day.solver("bob", slow=True)
+    for name in ("v0", "v1"):
+        day.verifier(name)
+    assert day.run(lambda: day.closed(job_id)() and day.closed(plain)()), day.events[-3:]
+    took = {(e["job"], e["address"]): e["shard"] for e in day.named("took")}
+    assert [took[job_id.hex(), day.address(name)] for name in ("ann", "bob")] == [0, 1]
+
+
+def test_a_cheat_in_a_slow_shard_is_convicted(day: MarketDay) -> None:
+    """One weight at the third of the slow shard's four steps: its segments are one step each, so the
+    fault is in its third; in a fast shard it would be in the second."""
+    job_id = day.post(recipe_files(DELAYED), rounds=2, slow=SLOW)
+    plan = WeightPlan(round=0, step=2, slot=0, element=3)
+    finding, view = convicted(day, job_id, partial(FaultySolver, plan=plan))
+    assert isinstance(finding, WrongSegment)
+    assert view.claim.shard == 1 and finding.segment == 2
+
+
+class Loafer(CheatingSolver):
+    """Runs every shard at the slow ones' speed."""
+
+    def make_work(self, terms: Terms, files: LoadedJob) -> Work:
+        slow = tuple(replace(loop, slow_from=0) for loop in terms.loops)
+        self.emit("fault-planted", plan="half of a fast shard's steps")
+        return super().make_work(replace(terms, loops=slow), files)
+
+
+def test_a_fast_shard_that_takes_a_slow_ones_steps_is_convicted(day: MarketDay) -> None:
+    job_id = day.post(recipe_files(DELAYED, 1), rounds=2, shards=1, slow=SLOW)
+    finding, view = convicted(day, job_id, Loafer)
+    assert (view.claim.kind, view.claim.shard) == (Kind.TASK, 0)
+    assert isinstance(finding, WrongSegment) and finding.segment == 0
