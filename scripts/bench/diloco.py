@@ -125,11 +125,12 @@ def faulty(setting: Setting) -> dict[str, Arm]:
 
 
 def speeds(setting: Setting) -> dict[str, Arm]:
-    """Half of the workers four times slower: rounds that wait for them, that do not, and delayed momentum."""
+    """Half of the workers four times slower: rounds that wait for them, that do not, and delayed momentum,
+    whose rate is that of N rounds together."""
     steps, by = (4, 2) if setting.steps < 64 else (64, 4)
     half, diloco = (setting.workers // 2, by), RECIPES["diloco"]
     every = (1, 2) if setting.steps < 64 else (2, 4)
-    late = {n: replace(RECIPES["delayed-nesterov"], rule=DelayedNesterov(0.7, 0.9, n)) for n in every}
+    late = {n: replace(RECIPES["delayed-nesterov"], rule=DelayedNesterov(0.7 * n, 0.9, n)) for n in every}
     return {
         "all fast": Arm(diloco, steps),
         "all as slow": Arm(diloco, steps, slow=(setting.workers, by)),
