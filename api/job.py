@@ -112,8 +112,8 @@ class Job:
         it can be left out where this process posted the job, or the job trains a built-in model. Beside the
         parameters of one of `transformers`' own modules its config.json is written, so that `from_pretrained`
         loads the folder; for a built-in GPT, ``client.exporting`` makes such a folder. `path`: which one of a
-        job by "dipaco". Raises
-        NotSettled while no round is settled, and Stop where the architecture is unknown or does not fit.
+        job by "dipaco". Raises NotSettled while no round is settled, and Stop where the architecture is
+        unknown or does not fit.
         """
         from assay.client.exporting import write_config
         from assay.client.fetched import model_and_parameters

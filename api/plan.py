@@ -38,6 +38,8 @@ class Plan:
     """Of the order of the data and of random numbers in the program."""
     precision: Precision = "auto"
     """Of matrix products: docs/decisions/0028-outliers.md."""
+    held_out: int = 0
+    """On so many of the dataset's held-out records each round's parameters are evaluated by the market."""
     local: bool = False
     """Deadlines for a chain on this machine instead of a public one."""
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -59,6 +61,8 @@ class Plan:
             "segment_steps": self.segment_steps,
         }
         body["precision"]["products"] = self.precision
+        if self.held_out:
+            body["held_out"] = {"records": self.held_out}
         for section, values in self.sections.items():
             if section not in SECTIONS:
                 raise BadJobFile(

@@ -24,7 +24,10 @@ def progress_table(following: Following) -> Table:
     job = following.job
     at = f"{in_words(job.progress, job.terms.rounds)}, paid {show_amount(following.paid)}"
     title = f"job {job.job_id.hex()[:SHORT]}: {at}"
-    rows = table(title, "#round", *(f"shard {k}" for k in range(job.terms.shards)), "outer step", "#loss")
+    tested = following.held_out_by_round()
+    last = ("#held out",) if any(loss is not None for loss in tested) else ()
+    shards = (f"shard {k}" for k in range(job.terms.shards))
+    rows = table(title, "#round", *shards, "outer step", "#loss", *last)
     losses = following.loss_by_round()
     for round_ in range(job.terms.rounds):
         cells = [_cell(line, job.progress.round) for line in following.tasks if line.round == round_]
@@ -34,7 +37,7 @@ def progress_table(following: Following) -> Table:
             str(round_),
             *cells,
             "-" if outer == Phase.NONE else outer.name.lower(),
-            "" if loss is None else f"{loss:.3f}",
+            *("" if each is None else f"{each:.3f}" for each in (loss, tested[round_])[: 1 + len(last)]),
         )
     if following.divergence or following.inaccuracy:
         told = following.divergence or following.inaccuracy
@@ -80,6 +83,8 @@ def line_of(following: Following) -> str:
     means = [f"{loss:.3f}" for loss in following.loss_by_round()[:shown] if loss is not None]
     now = f"; round {shown}: {'; '.join(tasks)}" if tasks else ""
     losses = f"; mean losses of the rounds before: {', '.join(means)}" if means else ""
+    tested = [f"{loss:.3f}" for loss in following.held_out_by_round() if loss is not None]
+    losses += f"; held-out losses when rounds began: {', '.join(tested)}" if tested else ""
     paid = f"; paid {show_amount(following.paid)}"
     left = [f"shard {line.shard} in round {line.round}" for line in following.tasks if line.missing]
     missing = f"; without {', '.join(left)}" if left else ""

@@ -35,6 +35,9 @@ class TaskLine:
     disputes: int
     missing: bool
     """The round was closed without the shard."""
+    held_out: float | None = None
+    """Loss on held-out records of the parameters with which its round began; None if not committed, not
+    fetched, or not asked for."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,15 @@ class Following:
             means.append(sum(known) / len(known) if known and len(known) == len(losses) else None)
         return means
 
+    def held_out_by_round(self) -> list[float | None]:
+        """Held-out loss of the parameters with which each round began, None where it is not known: the same
+        of every shard, unless those have parameters of their own; then the mean."""
+        means: list[float | None] = []
+        for round_ in range(self.job.terms.rounds):
+            known = [t.held_out for t in self.tasks if t.round == round_ and t.held_out is not None]
+            means.append(sum(known) / len(known) if known else None)
+        return means
+
 
 def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> Following:
     """Where a job stands. Raises Stop when there is no such job."""
@@ -92,7 +104,8 @@ def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> F
             phase = Phase.NONE if view is None else view.status.phase
             claim_id = None if view is None else view.claim_id
             left = view is None and round_ < job.progress.round
-            tasks.append(TaskLine(round_, shard, holder, phase, claim_id, loss, disputes, left))
+            tested = None if view is None or losses is None else losses.held_out(view)
+            tasks.append(TaskLine(round_, shard, holder, phase, claim_id, loss, disputes, left, tested))
     outer = []
     for round_ in range(job.terms.rounds):
         found = standing(claims, Kind.OUTER, round_, 0)

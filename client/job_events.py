@@ -23,6 +23,8 @@ class JobEventKind(StrEnum):
     """A task's claim came to another phase."""
     LOSS = "loss"
     """A task's last training loss was read from its published state."""
+    HELD_OUT = "held-out"
+    """The loss on held-out records of the parameters with which a round began was read."""
     DISPUTE = "dispute"
     """A game was opened on a task."""
     OUTER = "outer"
@@ -51,9 +53,11 @@ class JobEvent:
     shard: int | None = None
     phase: Phase | None = None
     loss: float | None = None
-    """Training loss at the end of the task, in the unit of the job's loss function."""
+    """In the unit of the job's loss function: the training loss at the end of the task, or the held-out loss
+    at the round's beginning."""
     step: int | None = None
-    """Steps of one shard from the job's beginning to this loss."""
+    """Steps of one shard from the job's beginning to this loss; of a shard that is not slow for a held-out
+    one."""
     solver: Address | None = None
     following: Following | None = field(default=None, repr=False, compare=False)
     """The whole job at the moment that this was seen."""
@@ -79,6 +83,13 @@ def events_between(before: Following | None, now: Following) -> list[JobEvent]:
         found.append(JobEvent(JobEventKind.REWIND, text, at, following=now))
     for line in now.tasks:
         found += _of_task(was.get((line.round, line.shard)), line, before, now)
+    tested = [None] * len(now.outer) if before is None else before.held_out_by_round()
+    for round_, loss in enumerate(now.held_out_by_round()):
+        if loss is not None and tested[round_] is None:
+            text = f"round {round_}: began with held-out loss {loss:.4f}"
+            step = round_ * now.job.terms.main.steps
+            event = JobEvent(JobEventKind.HELD_OUT, text, round_, loss=loss, step=step, following=now)
+            found.append(event)
     for round_, phase in enumerate(now.outer):
         old = Phase.NONE if before is None else before.outer[round_]
         if phase != old:

@@ -21,7 +21,7 @@ from assay.protocol.errors import AssayError
 from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import ClaimId, ClaimView, JobId, Kind
 from assay.training.evaluate import training_loss
-from assay.training.losses import LOSS_SLOT
+from assay.training.losses import HELD_OUT_LOSS, LOSS_SLOT
 
 CACHE_BYTES = 1 << 28
 """Of tensors in memory, while a job is followed."""
@@ -39,7 +39,7 @@ class Losses:
         self._work, self._measure = work, measure
         self._published = Published(blocks, SlotReader(blocks, CACHE_BYTES))
         self._inaccuracies: dict[int, Inaccuracy | None] = {}
-        self._ends: dict[ClaimId, tuple[float | None, str]] = {}
+        self._ends: dict[ClaimId, tuple[float | None, str, float | None]] = {}
         self._divergences: dict[ClaimId, Divergence | None] = {}
         self._looks = 0
         self._refused: dict[tuple[ClaimId, str], tuple[int, int]] = {}
@@ -53,6 +53,11 @@ class Losses:
         """Loss that a task's output state holds; None where it cannot be fetched or the job has no loss
         slot."""
         return self._end(view)[0]
+
+    def held_out(self, view: ClaimView) -> float | None:
+        """Loss on held-out records of the parameters that the task began from; None as `of`, or where the job
+        computes none (``training.held_out``)."""
+        return self._end(view)[2]
 
     def at(self, view: ClaimView, leaf: int) -> float | None:
         """Loss that a task's state at a segment's end (a leaf of its segments tree) holds, read anew at each
@@ -88,18 +93,20 @@ class Losses:
             self._inaccuracies[claim.round] = inaccuracy_of(self._work, claim.round, claim.shard, state)
         return self._inaccuracies.get(claim.round)
 
-    def _end(self, view: ClaimView) -> tuple[float | None, str]:
-        """Loss of a task's output state, and what in it is not finite."""
+    def _end(self, view: ClaimView) -> tuple[float | None, str, float | None]:
+        """Loss of a task's output state, what in it is not finite, and the held-out loss."""
         files = self._work.files
         if view.claim_id not in self._ends:
             names, params = list(files.slot_names), files.inner.params
-            wanted = [*range(params), *([names.index(LOSS_SLOT)] if LOSS_SLOT in names else [])]
+            losses = [names.index(name) for name in (LOSS_SLOT, HELD_OUT_LOSS) if name in names]
+            wanted = [*range(params), *losses]
             found = self._if_due(view, "end", wanted)
             if found is None:
-                return None, ""
+                return None, "", None
             held = [names[i] for i in wanted]
             loss = training_loss(held, found) if LOSS_SLOT in held else None
-            self._ends[view.claim_id] = loss, not_finite(held, params, found)
+            tested = float(found[-1]) if HELD_OUT_LOSS in held else None
+            self._ends[view.claim_id] = loss, not_finite(held, params, found), tested
         return self._ends[view.claim_id]
 
     def _if_due(self, view: ClaimView, what: str, wanted: Sequence[int]) -> list[Tensor] | None:

@@ -35,8 +35,10 @@ def recording(
 
         def record(following: Following) -> None:
             for event in events_between(seen[-1] if seen else None, following):
-                if event.kind == JobEventKind.LOSS and event.loss is not None and event.step is not None:
-                    board.scalar(f"loss/shard-{event.shard}", event.loss, event.step)
+                if event.loss is not None and event.step is not None:
+                    held_out = event.kind == JobEventKind.HELD_OUT
+                    name = "loss/held-out" if held_out else f"loss/shard-{event.shard}"
+                    board.scalar(name, event.loss, event.step)
                     lines.write(json.dumps(_line(event, now())) + "\n")
                     lines.flush()
             seen[:] = [following]

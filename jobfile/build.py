@@ -193,4 +193,5 @@ def build(file: JobFile, own: Recipe | None = None, blocks: Files | None = None)
         description=_described(made, source),
         precisions=made.precision,
         paths=_paths(file),
+        held_out=0 if file.held_out is None else file.held_out.records,
     )

@@ -18,6 +18,7 @@ from assay.jobfile.uses import (
     DecoderModel,
     EvaluationSection,
     GrpoSection,
+    HeldOutSection,
     InferenceSection,
     WeightsSection,
     misplaced,
@@ -267,6 +268,7 @@ _OPTIONAL = (
     "evaluation",
     "inference",
     "grpo",
+    "held_out",
     "speeds",
     "paths",
 )
@@ -286,6 +288,7 @@ class JobFile(Section):
     evaluation: EvaluationSection | None = None
     inference: InferenceSection | None = None
     grpo: GrpoSection | None = None
+    held_out: HeldOutSection | None = None
     speeds: SpeedsSection | None = None
     paths: PathsSection | None = None
     outer: Outer

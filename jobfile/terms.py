@@ -16,7 +16,7 @@ def conditions_of(file: JobFile) -> Conditions:
     verification, times, money, rest = file.verification, file.times, file.money, file.conditions
     return Conditions(
         verifiers=verification.verifiers,
-        samples=verification.samples + loops_of(file.outer.algorithm) - 1,
+        samples=verification.samples + loops_of(file.outer.algorithm) - 1 + (file.held_out is not None),
         seed_delay=verification.seed_delay_blocks,
         vote_time=Seconds(times.vote),
         reveal_time=Seconds(times.reveal),

@@ -27,6 +27,13 @@ class EvaluationSection(Section):
     records: Literal["held-out", "training"]
 
 
+class HeldOutSection(Section):
+    """`records`: on how many of the records held out from training every task computes the loss of the
+    parameters with which its round begins."""
+
+    records: Count
+
+
 class InferenceSection(Section):
     """`prompts`: a file with a prompt a line, each of 1 to `prompt_bytes` bytes, after each of which the
     model writes `new_bytes`. `temperature` 0 takes the likeliest byte; else bytes are drawn from the softmax
@@ -97,7 +104,7 @@ def misplaced(algorithm: str, model: str, given: Collection[str]) -> str:
         if name not in given:
             return f"[{name}] is missing: a template needs it"
     allowed = _OWN.get(algorithm, _TRAINING) if model == "from" else needed + _ALLOWED.get(algorithm, ())
-    allowed += () if algorithm in _NEEDED else _GROUPS
+    allowed += () if algorithm in _NEEDED else (*_GROUPS, "held_out")
     if algorithm == PATHS:
         if "paths" not in given:
             return f"[paths] is missing: {PATHS} needs it"

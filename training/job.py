@@ -29,6 +29,7 @@ from assay.program.parts import Precision
 from assay.protocol.errors import Stop
 from assay.training import datasets, models
 from assay.training.datasets import Dataset, Layout
+from assay.training.held_out import with_held_out
 from assay.training.losses import LOSS_SLOT, cross_entropy
 from assay.training.optimisers import AdamW, Optimiser, Sgd
 from assay.training.ordered import ordered
@@ -182,12 +183,14 @@ def build_job(
     description: dict[str, Any] | None = None,
     precisions: Precisions | None = None,
     paths: Callable[[Sequence[str]], Paths] | None = None,
+    held_out: int = 0,
 ) -> JobArtifacts:
     """Trace one step of `accumulate` times `batch` records and make every artifact of the job.
 
     `algorithm`: of the outer step, by its name in ``training.round_names``. `seed` is that of random numbers
     inside the program (dropout); `description` is the manifest's model entry; `precisions` are those of the
-    inner step's products, by default single; `paths`: "dipaco"'s, by the parameters' names. Raises
+    inner step's products, by default single; `paths`: "dipaco"'s, by the parameters' names; `held_out`: on so
+    many of the dataset's held-out records the loss of each round's parameters is computed. Raises
     UnsupportedOperation, or Stop for a model that cannot be trained at all.
     """
     _check_model(model)
@@ -209,6 +212,10 @@ def build_job(
     if found is not None:
         train, places = ordered(train, own_part(len(records), rows_read(train), found.count))
     whole = made_round(algorithm, train, stored, list(genesis), shards, outer, found)
+    if held_out:
+        slots = _slots(model, optimiser)
+        held = dict(list(genesis.items())[: len(slots.params) + len(slots.frozen) + len(slots.buffers)])
+        whole = with_held_out(whole, model, loss_fn, dataset, held, held_out, precisions)
     shift = whole.shift - train.slots
     return JobArtifacts(
         **vars(whole),

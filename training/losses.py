@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.nn import functional
 
 LOSS_SLOT = "metric.loss"
+HELD_OUT_LOSS, HELD_OUT_RECORDS = "metric.held_out_loss", "held_out.records"
+"""Slots of a job that evaluates each round's parameters (``training.held_out``)."""
 
 
 def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:

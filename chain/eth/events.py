@@ -3,12 +3,12 @@
 Contract: `poll` returns what changed since it last returned, in chain order: new events, and before them, if
 blocks that were read are gone, one `RolledBack` naming the events to forget. Every change is on disk before
 it is returned, so after a restart `history` is the whole truth and nothing is read twice. A node that lags,
-stalls or loses its head changes nothing; only a different block at a height that was read does.
-The file holds nothing but what the chain tells: one that is damaged, or of other contracts, is read anew.
-One follower has the file; another one beside it (a command beside a running node) goes on from a copy in
-memory, so that neither takes events from the other.
-Behind one address may be several nodes, on other forks or some blocks apart. So the newest blocks are read
-one by one, by their hashes, and a range's logs have to lie on the chain that it ends on.
+stalls or loses its head changes nothing; only a different block at a height that was read does. The file
+holds nothing but what the chain tells: one that is damaged, or of other contracts, is read anew. One follower
+has the file; another one beside it (a command beside a running node) goes on from a copy in memory, so that
+neither takes events from the other. Behind one address may be several nodes, on other forks or some blocks
+apart. So the newest blocks are read one by one, by their hashes, and a range's logs have to lie on the chain
+that it ends on.
 Does not guarantee that the node shows all logs: compare with a second node, or with contract state.
 """
 

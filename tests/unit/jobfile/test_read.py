@@ -12,6 +12,8 @@ from assay.jobfile.build import build
 from assay.jobfile.estimate import drafted, estimated
 from assay.jobfile.read import BadJobFile, parse_job_file, read_job_file
 from assay.jobfile.templates import LOCAL, template
+from assay.jobfile.terms import conditions_of
+from assay.jobfile.use_templates import grpo_template
 from assay.program.isa import Op
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.loops import model_names
@@ -81,6 +83,19 @@ def test_shards_of_two_speeds_are_in_the_terms_and_the_estimate() -> None:
     count = made.inner.params
     kept = [made.outer_genesis[count + 3 * i + 2] for i in range(count)]
     assert all(x.shape == () and x.dtype == torch.int32 for x in kept), "the rounds so far"
+
+
+def test_a_held_out_loss_is_one_loop_and_one_sample_more() -> None:
+    text = template("mlp", source="digits", rounds=3, times=LOCAL)
+    plain, file = (parse_job_file(text + more, "a test") for more in ("", "[held_out]\nrecords = 7\n"))
+    terms, before = drafted(file, build(file)), drafted(plain, build(plain))
+    assert [loop.steps for loop in terms.loops] == [1, *(loop.steps for loop in before.loops)]
+    assert terms.main.steps == before.main.steps == 64
+    assert conditions_of(file).samples == conditions_of(plain).samples + 1
+    with pytest.raises(BadJobFile, match=r"held_out\.records"):
+        parse_job_file(text + "[held_out]\nrecords = 0\n", "a test")
+    with pytest.raises(BadJobFile, match="has no place"):
+        parse_job_file(grpo_template(1, LOCAL) + "[held_out]\nrecords = 7\n", "a test")
 
 
 @pytest.mark.parametrize(
