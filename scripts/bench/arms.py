@@ -75,6 +75,8 @@ class Arm:
     """All parameters are one tensor to the algorithm."""
     workers: int = 0
     """0: the setting's."""
+    slow: tuple[int, int] = (0, 1)
+    """The last so many workers take so many times fewer steps a round."""
     faults: Faults = field(default_factory=Faults)
 
 
@@ -226,4 +228,4 @@ def _train(
     elif isinstance(arm.how, Eager):
         eagerly(cluster, arm.how, arm.steps, steps, look)
     else:
-        in_rounds(cluster, arm.how, arm.steps, steps, look, late=arm.late, flat=arm.flat)
+        in_rounds(cluster, arm.how, arm.steps, steps, look, late=arm.late, flat=arm.flat, slow=arm.slow)

@@ -143,7 +143,7 @@ class Wiring:
         self._empty = [t for wire in made.wires for t in wire]
         self._widths = [len(wire) for wire in made.wires]
         zeros = [torch.zeros(shape) for shape in self.shapes]
-        self.state = [z for z in zeros for _ in range(algorithm.rule.slots)]
+        self.state = [x for z in zeros for x in algorithm.rule.start(z)]
         fed = algorithm.feedback is not None
         self._residuals = [list(zeros) if fed else [] for _ in range(cluster.workers)]
 
@@ -208,8 +208,11 @@ def in_rounds(
     *,
     late: int = 0,
     flat: bool = False,
+    slow: tuple[int, int] = (0, 1),
 ) -> None:
-    """Rounds of `steps`; with `late` 1 the changes of a round are applied one round after it."""
+    """Rounds of `steps`; with `late` 1 the changes of a round are applied one round after it. `slow`: the
+    last so many workers take so many times fewer steps."""
+    paces = [steps // (slow[1] if k >= cluster.workers - slow[0] else 1) for k in range(cluster.workers)]
     wiring = Wiring(algorithm, cluster, range(cluster.count), compiled=steps == 1, flat=flat)
     waiting: list[list[bytes | None]] = [[None] * cluster.workers for _ in range(late)]
     faults, gone = cluster.faults, set[int]()
@@ -223,7 +226,7 @@ def in_rounds(
                 gone.discard(k)
                 cluster.states[k] = [*cluster.theta, *cluster.made.genesis[cluster.count :]]
                 wiring.forget(k)
-            cluster.train(k, at * steps, steps)
+            cluster.train(k, at * paces[k], paces[k])
             if not faults.loses(k, at, cluster.seed):
                 local = cluster.local(k)
                 if k >= cluster.workers - faults.byzantine:
@@ -275,7 +278,7 @@ def eagerly(cluster: Cluster, eager: Eager, steps: int, total: int, look: Look) 
     outer = Executor(eager_program(eager, cluster.shapes, cluster.workers), kernels=FAST)
     zeros = [torch.zeros(shape) for shape in cluster.shapes]
     thetas = [list(cluster.theta) for _ in range(cluster.workers)]
-    states = [[z for z in zeros for _ in range(eager.rule.slots)] for _ in range(cluster.workers)]
+    states = [[x for z in zeros for x in eager.rule.start(z)] for _ in range(cluster.workers)]
     late, before = list(zeros), [list(zeros) for _ in range(cluster.workers)]
     for at in range(total // steps):
         own = []

@@ -6,8 +6,8 @@ is order-free: inner steps compiled, compressions and outer steps by their progr
 the results. Bytes are the packed changes, each fetched by all other workers; data parallel is the one step of
 a joint batch that it equals, its bytes those of one f32 gradient of each worker a step.
 
-Usage: `python scripts/bench/diloco.py [--quick] [--arm NAME ...] [--faults] [--seeds 3] [--work DIR]
-[--plots DIR] [--json [FILE]] [--record]`. Arms that are done are read from disk.
+Usage: `python scripts/bench/diloco.py [--quick] [--arm NAME ...] [--faults] [--speeds] [--seeds 3]
+[--work DIR] [--plots DIR] [--json [FILE]] [--record]`. Arms that are done are read from disk.
 """
 
 from __future__ import annotations
@@ -27,7 +27,15 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from assay.training import models
-from assay.training.algorithms import RECIPES, CentredClip, MedianNorm, Nesterov, Sign, Trimmed
+from assay.training.algorithms import (
+    RECIPES,
+    CentredClip,
+    DelayedNesterov,
+    MedianNorm,
+    Nesterov,
+    Sign,
+    Trimmed,
+)
 from assay.training.codings import E3M0, Bins
 from assay.training.muon import Muon
 from assay.training.optimisers import AdamW, Sgd
@@ -113,6 +121,20 @@ def faulty(setting: Setting) -> dict[str, Arm]:
         "a Byzantine third, median norm": arm(MedianNorm(), byzantine=third),
         "a Byzantine third, trimmed mean": arm(Trimmed(third), byzantine=third),
         "a Byzantine third, centred clip": arm(CentredClip(), byzantine=third),
+    }
+
+
+def speeds(setting: Setting) -> dict[str, Arm]:
+    """Half of the workers four times slower: rounds that wait for them, that do not, and delayed momentum."""
+    steps, by = (4, 2) if setting.steps < 64 else (64, 4)
+    half, diloco = (setting.workers // 2, by), RECIPES["diloco"]
+    every = (1, 2) if setting.steps < 64 else (2, 4)
+    late = {n: replace(RECIPES["delayed-nesterov"], rule=DelayedNesterov(0.7, 0.9, n)) for n in every}
+    return {
+        "all fast": Arm(diloco, steps),
+        "all as slow": Arm(diloco, steps, slow=(setting.workers, by)),
+        "half slow": Arm(diloco, steps, slow=half),
+        **{f"half slow, delayed, N = {n}": Arm(how, steps, slow=half) for n, how in late.items()},
     }
 
 
@@ -223,6 +245,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one seed, a few steps of a tiny model")
     parser.add_argument("--arm", action="append", help="default: all")
     parser.add_argument("--faults", action="store_true", help="the failures too")
+    parser.add_argument("--speeds", action="store_true", help="workers of two speeds too")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--work", type=Path, default=ROOT / ".assay" / "diloco")
     parser.add_argument("--cache", type=Path, default=ROOT / ".assay" / "forms")
@@ -249,6 +272,10 @@ def main() -> None:
         broken = {name: [bench.run(name, arm, 0)] for name, arm in faulty(setting).items()}
         text += "\n\n" + table(FAULT_HEAD, fault_rows(broken))
         results["faults"] = {n: [asdict(r) for r in rs] for n, rs in broken.items()}
+    if chosen.speeds:
+        paced = {name: [bench.run(name, arm, 0)] for name, arm in speeds(setting).items()}
+        text += "\n\n" + table(HEAD, rows(paced))
+        results["speeds"] = {n: [asdict(r) for r in rs] for n, rs in paced.items()}
     if chosen.plots:
         chosen.plots.mkdir(parents=True, exist_ok=True)
         for file, drawn in pictures(found).items():

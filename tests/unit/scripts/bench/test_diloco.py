@@ -100,7 +100,10 @@ def test_fragments_are_all_parameters_once() -> None:
 @pytest.mark.slow
 def test_every_arm_and_every_failure_runs(tmp_path: Path) -> None:
     made = Bench(TINY, tmp_path, tmp_path)
-    results = {n: made.run(n, arm, 0) for n, arm in {**bench.arms(TINY), **bench.faulty(TINY)}.items()}
+    results = {
+        n: made.run(n, arm, 0)
+        for n, arm in {**bench.arms(TINY), **bench.faulty(TINY), **bench.speeds(TINY)}.items()
+    }
     bad = {n for n, r in results.items() if not math.isfinite(r.loss)}
     assert not bad - {"a Byzantine third, plain mean"}
     native = made.run("native", Arm(native=True), 0)
