@@ -31,12 +31,11 @@ def progress_table(following: Following) -> Table:
     losses = following.loss_by_round()
     for round_ in range(job.terms.rounds):
         cells = [_cell(line, job.progress.round) for line in following.tasks if line.round == round_]
-        outer = following.outer[round_]
         loss = losses[round_]
         rows.add_row(
             str(round_),
             *cells,
-            "-" if outer == Phase.NONE else outer.name.lower(),
+            _outer(following, round_),
             *("" if each is None else f"{each:.3f}" for each in (loss, tested[round_])[: 1 + len(last)]),
         )
     if following.divergence or following.inaccuracy:
@@ -50,6 +49,14 @@ def progress_table(following: Following) -> Table:
 def goes_on(progress: Progress) -> bool:
     """Whether a further round may begin."""
     return not progress.closed and not progress.halted and progress.round < progress.final_round
+
+
+def _outer(following: Following, round_: int) -> str:
+    """The phase of a round's outer step, or how many of its slices are there."""
+    phase, there = following.outer[round_], following.slices[round_]
+    if phase != Phase.NONE:
+        return phase.name.lower()
+    return f"{there} of {following.job.terms.slices} slices" if there else "-"
 
 
 def _cell(line: TaskLine, present: int) -> str:

@@ -25,7 +25,7 @@ from assay.node.work import Work
 from assay.program import isa
 from assay.protocol import trees
 from assay.protocol.errors import Retry, Stop
-from assay.protocol.loops import model_names
+from assay.protocol.loops import model_names, model_part
 from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import Chain, JobId, Kind, Phase
 
@@ -36,8 +36,11 @@ class NotSettled(Retry):
     code = "not-settled"
 
 
-def parameters(names: Sequence[str], state: list[Tensor]) -> dict[str, Tensor]:
-    """The model's parameters by name, out of the slots that an outer state begins with."""
+def parameters(files: LoadedJob, names: Sequence[str], state: list[Tensor]) -> dict[str, Tensor]:
+    """The model's parameters by name, out of the slots that all slices' outer states begin with, one after
+    the other, or a task's."""
+    if files.blocks is not None:
+        return {name: t.cpu() for name, t in files.blocks.parted(state[: files.inner.params]).items()}
     return {name: state[i].cpu() for i, name in enumerate(names)}
 
 
@@ -86,25 +89,28 @@ def fetch(
             "no round is settled, so there is no model yet", hint="`assay job watch` until one is"
         )
     files = load_job(blocks, job.terms, resource_limits)
-    last = standing(claims, Kind.OUTER, rounds - 1, 0)
-    if last is None or last.status.phase != Phase.SETTLED:
+    each = [standing(claims, Kind.OUTER, rounds - 1, number) for number in range(job.terms.slices)]
+    last = [view for view in each if view is not None and view.status.phase == Phase.SETTLED]
+    if len(last) < len(each):
         raise NotSettled("the last round's outer claim is not settled", hint="read the chain again")
     state_provider = StateProvider(market, blocks, job_id, Work(job.terms, files))
-    names = model_names(job.terms, files.slot_names)
-    found = state_provider.some(last, job.terms.outer_segments, range(len(names)))
+    found = state_provider.parameters(rounds - 1)
     if not isinstance(found, list):
         raise Stop(
             f"the settled outer claim is false: {found}",
             hint="do not use this model; report the job",
             code="false-claim",
         )
-    params = parameters(names, found)
-    slots = state_provider.slots(last, job.terms.outer_segments)
-    assert slots is not None  # of a state that was read or computed
-    tree = trees.build([slot.root for slot in slots])
+    params = parameters(files, model_names(job.terms, files.slot_names), found)
+    proof: list[bytes] = []
+    for view in last:
+        slots = state_provider.slots(view, job.terms.outer_segments)
+        assert slots is not None  # of a state that was read or computed
+        tree = trees.build([slot.root for slot in slots])
+        proof += tree.range_proof(0, model_part(job.terms))
     body: dict[str, Any] = {
         **body_of(chain, block, rounds, job.terms, claims, *told),
-        "proof": [digest.hex() for digest in tree.range_proof(0, len(params))],
+        "proof": [digest.hex() for digest in proof],
         "diverged": _divergence(market, blocks, job_id, state_provider.work, params),
     }
     written = {

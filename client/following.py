@@ -47,7 +47,9 @@ class Following:
     job: JobView
     tasks: tuple[TaskLine, ...]
     outer: tuple[Phase, ...]
-    """Phase of each round's outer claim."""
+    """Phase of each round's outer claim; of that which is least far where it has several slices."""
+    slices: tuple[int, ...]
+    """How many outer claims each round has."""
     paid: Wei
     convictions: int
     rewinds: int
@@ -106,13 +108,15 @@ def follow(market: MarketView, job_id: JobId, losses: Losses | None = None) -> F
             left = view is None and round_ < job.progress.round
             tested = None if view is None or losses is None else losses.held_out(view)
             tasks.append(TaskLine(round_, shard, holder, phase, claim_id, loss, disputes, left, tested))
-    outer = []
+    outer, slices = [], []
     for round_ in range(job.terms.rounds):
-        found = standing(claims, Kind.OUTER, round_, 0)
-        outer.append(Phase.NONE if found is None else found.status.phase)
+        each = [standing(claims, Kind.OUTER, round_, number) for number in range(job.terms.slices)]
+        outer.append(min(Phase.NONE if view is None else view.status.phase for view in each))
+        slices.append(sum(view is not None for view in each))
     convictions = sum(view.status.phase == Phase.CONVICTED for view in claims)
     amount, rewinds = paid(job, claims), job.progress.rewinds
-    return Following(job, tuple(tasks), tuple(outer), amount, convictions, rewinds, first, inaccuracy)
+    told = tuple(tasks), tuple(outer), tuple(slices), amount, convictions, rewinds
+    return Following(job, *told, first, inaccuracy)
 
 
 def paid(job: JobView, claims: Sequence[ClaimView]) -> Wei:

@@ -96,6 +96,7 @@ class Number:
 def by_round(market: MarketView, blocks: Blocks, job_id: JobId, files: LoadedJob) -> list[Number]:
     """The scalar results of every settled round whose published state can be fetched."""
     slots = {i: name for i, name in enumerate(files.slot_names[: files.inner.params]) if name in SCALARS}
+    part = files.outer.params
     if not slots:
         return []
     with market.snapshot():
@@ -103,11 +104,11 @@ def by_round(market: MarketView, blocks: Blocks, job_id: JobId, files: LoadedJob
     published = Published(blocks, SlotReader(blocks, CACHE_BYTES))
     found = []
     for round_ in range(job.progress.settled_rounds):
-        view = standing(claims, Kind.OUTER, round_, 0)
-        if view is None or view.status.phase != Phase.SETTLED:
-            continue
-        tensors = published.some(view, job.terms.outer_segments, files.outer, list(slots))
-        for name, tensor in zip(slots.values(), tensors or (), strict=False):
+        for slot, name in slots.items():
+            view = standing(claims, Kind.OUTER, round_, slot // part)
+            if view is None or view.status.phase != Phase.SETTLED:
+                continue
+            (tensor,) = published.some(view, job.terms.outer_segments, files.outer, [slot % part]) or (None,)
             if tensor is not None:
                 found.append(Number(name, round_, float(tensor)))
     return found

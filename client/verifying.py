@@ -8,10 +8,12 @@ arithmetic is right ``client.replaying``'s.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from torch import Tensor
@@ -35,6 +37,7 @@ from assay.protocol.errors import Stop
 from assay.protocol.loops import model_names
 from assay.protocol.params import L1_BOUNDS, BadTerms, check_shape
 from assay.protocol.types import Claim, ClaimView, Kind, Phase, ProgramRef, Terms
+from assay.training.slicing import blocks_in
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class Verified:
     rounds: int
     tasks: int
     params_root: str
-    """Output root of the last outer claim, which the parameters are proven to be part of."""
+    """Output root of the last outer claim, of the last slice, which the parameters are proven to be part
+    of."""
     replayed_segments: int
     segments: int
     convictions: int
@@ -133,18 +137,17 @@ def _check_roots(receipt: Receipt) -> None:
 
 
 def _check_places(receipt: Receipt) -> tuple[list[Claim], tuple[tuple[int, int], ...]]:
-    """One settled claim for each place; outer claims in the order of rounds, and which (round, shard) is
-    missing."""
+    """One settled claim for each place; outer claims in the order of rounds and slices, and which (round,
+    shard) is missing."""
     terms, rounds = receipt.terms, receipt.rounds
     claims = [view.claim for view in settled(receipt)]
-    outer = sorted((c for c in claims if c.kind == Kind.OUTER), key=lambda c: c.round)
-    if not 1 <= rounds <= terms.rounds or len(outer) != rounds or outer[-1].round != rounds - 1:
-        raise bad(f"it has no settled outer claim for each of {rounds} rounds")
+    outer = sorted((c for c in claims if c.kind == Kind.OUTER), key=lambda c: (c.round, c.shard))
+    places = [(r, number) for r in range(min(rounds, terms.rounds)) for number in range(terms.slices)]
+    if not 1 <= rounds <= terms.rounds or [(c.round, c.shard) for c in outer] != places:
+        raise bad(f"it has not one settled outer claim of each slice for each of {rounds} rounds")
     tasks = [(c.round, c.shard) for c in claims if c.kind == Kind.TASK]
-    if len({c.round for c in outer}) != rounds:
-        raise bad("a round has two settled outer claims")
     every = [(r, k) for r in range(rounds) for k in range(terms.shards)]
-    if len(set(tasks)) != len(tasks) or not set(tasks) <= set(every) or any(c.shard for c in outer):
+    if len(set(tasks)) != len(tasks) or not set(tasks) <= set(every):
         raise bad("its settled claims are not at most one task for each shard of each round")
     if min(sum(r == round_ for r, _ in tasks) for round_ in range(rounds)) < terms.min_shards:
         raise bad(f"a round has fewer than {terms.min_shards} settled tasks")
@@ -175,30 +178,42 @@ def _check_programs(receipt: Receipt) -> Program:
     return programs[0]
 
 
-def _check_model(receipt: Receipt, program: Program, root: bytes) -> dict[str, Tensor]:
-    """The parameters, whose tensor roots are the first leaves of the last outer state."""
+def _check_model(receipt: Receipt, program: Program, last: Sequence[Claim]) -> dict[str, Tensor]:
+    """The parameters, whose tensor roots are the first leaves of the last outer states; or the blocks that
+    they make are. `last`: the outer claims of the last round, by slice."""
     terms = receipt.terms
     if sha256(receipt.files[MANIFEST]).digest() != terms.manifest:
         raise bad(f"{MANIFEST} is not the manifest of the terms")
+    blocks = blocks_in(receipt.manifest["model"], [node.shape for node in program.state[: terms.params]])
     names = model_names(terms, receipt.manifest["slots"])
+    known = zip(names[: terms.params], (tuple(node.shape) for node in program.state), strict=False)
+    if blocks is not None:
+        names, known = list(blocks.names), zip(blocks.names, blocks.shapes, strict=True)
     try:
         tensors: dict[str, Tensor] = load_tensors(receipt.files[MODEL])
     except (SafetensorError, ValueError) as error:
         raise bad(f"{MODEL}: {error}") from error
     if len(set(names)) != len(names) or set(tensors) != set(names):
         raise bad(f"{MODEL} does not hold the {len(names)} parameters of the job")
-    shapes = {
-        name: tuple(node.shape) for name, node in zip(names[: terms.params], program.state, strict=False)
-    }
+    shapes = dict(known)
     for name in names:
         if tuple(tensors[name].shape) != shapes.get(name, shapes.get(name.rpartition("@")[0])):
             raise bad(f"{MODEL}: {name} has another shape than the program's slot")
+    held = [tensors[name] for name in names]
+    if blocks is not None and any(tensor.dtype != torch.float32 for tensor in held):
+        raise bad(f"{MODEL} holds parameters that are not float32")
     try:
-        roots = [trees.tensor_root(to_bytes(tensors[name])) for name in names]
+        slots = held if blocks is None else blocks.joined(held)
+        roots = [trees.tensor_root(to_bytes(slot)) for slot in slots]
     except EncodingError as error:
         raise bad(f"{MODEL}: {error}") from error
-    if not trees.verify_range(root, terms.outer_slots, 0, roots, receipt.proof):
-        raise bad("the parameters do not lead to the last outer claim's output root")
+    part, way = len(roots) // terms.slices, len(receipt.proof) // terms.slices
+    for number, claim in enumerate(last):
+        own, proof = roots[number * part :][:part], receipt.proof[number * way :][:way]
+        if not trees.verify_range(claim.output_root, terms.outer_slots, 0, own, proof):
+            raise bad("the parameters do not lead to the last outer claim's output root")
+    if way * terms.slices != len(receipt.proof):
+        raise bad("its proof is not one for each slice")
     return {name: tensors[name] for name in names}
 
 
@@ -212,7 +227,7 @@ def verify(folder: Path) -> Verified:
         _check_roots(receipt)
         outer, missing = _check_places(receipt)
         inner = _check_programs(receipt)
-        params = _check_model(receipt, inner, outer[-1].output_root)
+        params = _check_model(receipt, inner, outer[-terms.slices :])
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise bad(f"the receipt lacks or garbles {error}") from error
     replayed, segments = replayed_segments(terms, list(receipt.claims))

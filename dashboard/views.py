@@ -142,6 +142,8 @@ def job_view(
         "holders": [party(holder, names) for holder in holders],
         "missing": [[line.round, line.shard] for line in following.tasks if line.missing],
         "outer": [phase.name.lower() for phase in following.outer],
+        "slices": following.job.terms.slices,
+        "slicesThere": list(following.slices),
         "tasks": tasks,
         "points": points,
         "checkpoints": _checkpoints(claims),
@@ -203,11 +205,12 @@ def _points(view: ClaimView, states: Sequence[str], terms: Terms, curve: Curve) 
 
 
 def _checkpoints(claims: Sequence[ClaimView]) -> list[dict[str, Any]]:
-    """The global model after each round."""
+    """The global model after each round, by slice."""
     outer = [view for view in claims if view.claim.kind == Kind.OUTER and view.status.phase != Phase.VOID]
     return [
         {
             "round": view.claim.round,
+            "slice": view.claim.shard,
             "phase": view.status.phase.name.lower(),
             "root": view.claim.output_root.hex(),
             "claim": view.claim_id.hex(),

@@ -60,29 +60,39 @@ def main(folder):
         assert keccak.new(digest_bits=256, data=b"".join(claim)).hexdigest() == entry["id"], "another claim"
         assert claim[0] == job and claim[6:9] == [roots[0], roots[-1], fold(roots)], "roots of another claim"
         if number(words(entry["status"])[0]) == 4 and number(claim[1]) == 1:  # a settled outer claim
-            outputs[number(claim[2])] = claim[7]
-    assert sorted(outputs) == list(range(receipt["rounds"])), "a round is not settled"
+            outputs[number(claim[2]), number(claim[3])] = claim[7]
+    params, slices = number(terms[11]), number(terms[14])
+    places = [(r, s) for r in range(receipt["rounds"]) for s in range(slices)]
+    assert sorted(outputs) == places, "a round is not settled"
     manifest = (folder / "manifest.json").read_bytes()
     assert sha256(manifest).digest() == terms[4], "a manifest that the terms do not name"
-    for word, at in ("inner", number(terms[41]) // 32), ("outer", number(terms[42]) // 32):
+    for word, at in ("inner", number(terms[42]) // 32), ("outer", number(terms[43]) // 32):
         for i in range(number(terms[at])):  # loops, of seven words each
             data = (folder / (f"{word}-{i}.program" if i else f"{word}.program")).read_bytes()
             assert program_root(data) == terms[at + 1 + 7 * i], "a program that the terms do not name"
     model = (folder / "model.safetensors").read_bytes()
     size = struct.unpack("<Q", model[:8])[0]
-    header, data, roots = json.loads(model[8 : 8 + size]), model[8 + size :], []
-    for name in model_names(terms, json.loads(manifest)["slots"]):
-        raw = data[slice(*header[name]["data_offsets"])]
-        roots.append(leaf_root([raw[at : at + 2048] for at in range(0, len(raw), 2048)]))
-    root = fold(roots, words("".join(receipt["proof"])), number(terms[10]))
-    assert root == outputs[receipt["rounds"] - 1], "the model is not part of the last output root"
+    header, data, manifest = json.loads(model[8 : 8 + size]), model[8 + size :], json.loads(manifest)
+    parts = manifest["model"].get("parameters")  # [[name, shape], ...] of what equal blocks hold, end to end
+    names = [name for name, _ in parts] if parts else model_names(terms, manifest["slots"])
+    slots = [data[slice(*header[name]["data_offsets"])] for name in names]
+    if parts:
+        flat = b"".join(slots)
+        size = 4 * -(-len(flat) // 4 // params)
+        slots = [flat[at : at + size].ljust(size, b"\0") for at in range(0, size * params, size)]
+    roots = [leaf_root([raw[at : at + 2048] for at in range(0, len(raw), 2048)]) for raw in slots]
+    proof, each = words("".join(receipt["proof"])), len(roots) // slices
+    way = len(proof) // slices
+    for s in range(slices):
+        root = fold(roots[s * each : (s + 1) * each], proof[s * way : (s + 1) * way], number(terms[10]))
+        assert root == outputs[receipt["rounds"] - 1, s], "the model is not part of the last output root"
     print(f"consistent with its receipt: job {job.hex()}, {len(receipt['claims'])} claims, root {root.hex()}")
 
 
 def model_names(terms, slots):
     """What the model's tensors are called, in the order of the last outer state: the job's parameters, and
     those that tasks of other shards read in their place."""
-    params, at = number(terms[11]), number(terms[43]) // 32
+    params, at = number(terms[11]), number(terms[44]) // 32
     others, slot = {}, 0
     for i in range(number(terms[at])):  # links, of eleven words each
         origin, source, _, count, times, first, _, _, _, parts, stride = map(

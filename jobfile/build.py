@@ -16,6 +16,7 @@ from torch import Tensor
 
 from assay.jobfile.parts import config_of, optimiser_of, precisions_of, recipe_of
 from assay.jobfile.read import BadJobFile, JobFile, OwnModel
+from assay.jobfile.slices import check_outer
 from assay.jobfile.uses import EVALUATE, GRPO, INFER, DecoderModel
 from assay.jobfile.weights import Files, weights_of
 from assay.protocol.errors import Stop
@@ -33,7 +34,7 @@ from assay.training.paths import Paths, check_paths, paths_of
 from assay.training.policy import Policy
 from assay.training.recipe import Recipe
 from assay.training.results import RESULTS
-from assay.training.round_names import check_rounds, check_speeds
+from assay.training.round_names import check_rounds, check_slices, check_speeds
 
 
 def _described(made: Recipe, source: str | None) -> dict[str, Any]:
@@ -48,6 +49,8 @@ def _check_idle(file: JobFile, what: str) -> None:
     """Raises BadJobFile where the file says how something would be trained."""
     training, said = file.training, file.outer
     unused = {"learning_rate": said.learning_rate, "momentum": said.momentum}
+    if said.slices is not None:
+        check_slices(said.algorithm)
     unused |= {"accumulate": training.accumulate - 1, "micro_steps": training.micro_steps - 1}
     if wrong := [name for name, value in unused.items() if value]:
         raise BadJobFile(
@@ -179,7 +182,7 @@ def build(file: JobFile, own: Recipe | None = None, blocks: Files | None = None)
         check_speeds(speeds.slow_shards, speeds.slow_by, training.shards, training.segment_steps)
     assert made.optimiser is not None, "recipe_of gives one"
     source = file.model.source if isinstance(file.model, OwnModel) else None
-    return build_job(
+    files = build_job(
         made.model,
         made.loss,
         made.optimiser if training.micro_steps == 1 else MicroSteps(made.optimiser, training.micro_steps),
@@ -188,6 +191,7 @@ def build(file: JobFile, own: Recipe | None = None, blocks: Files | None = None)
         shards=training.shards,
         outer=DiLoCo(file.outer.learning_rate, file.outer.momentum, file.outer.momentum_every or 1),
         algorithm=file.outer.algorithm,
+        slices=file.outer.slices,
         accumulate=training.accumulate,
         seed=training.seed if source else 0,
         description=_described(made, source),
@@ -195,3 +199,5 @@ def build(file: JobFile, own: Recipe | None = None, blocks: Files | None = None)
         paths=_paths(file),
         held_out=0 if file.held_out is None else file.held_out.records,
     )
+    check_outer(file, files)
+    return files

@@ -38,6 +38,7 @@ def drafted(body: JobFile, files: JobArtifacts) -> Terms:
         bytes(32),
         *counted(files.records),
         sizes_of(*files.tasks, *files.outers),
+        files.slices,
     )
     conditions = conditions_of(body)
     terms = terms_of(body, published, bytes(32), Address("0x" + "11" * 20), 0)
@@ -81,7 +82,7 @@ def estimated(terms: Terms, batch: int, state: int) -> Estimate:
     """What terms come to; `batch`: records a step; `state`: bytes of the inner program's."""
     tasks = terms.rounds * terms.shards
     votes = Wei(tasks * terms.verifiers * terms.verifier_fee)
-    least = Wei(tasks * terms.price_floor + votes + terms.rounds * terms.outer_fee)
+    least = Wei(tasks * terms.price_floor + votes + terms.rounds * terms.slices * terms.outer_fee)
     steps = terms.rounds * sum(terms.main.of(shard).steps for shard in range(terms.shards))
     segments = terms.segments
     return Estimate(

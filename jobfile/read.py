@@ -155,7 +155,8 @@ class PrecisionSection(Section):
 class Outer(Section):
     """What shards send and how the parameters follow, by its name in ``training.round_names``; the rate and
     the momentum of its outer rule, which "evaluate", "infer" and "grpo" have not (``jobfile.uses``).
-    `momentum_every`: after how many rounds the momentum of "delayed-nesterov" moves; of no other."""
+    `momentum_every`: after how many rounds the momentum of "delayed-nesterov" moves; of no other. `slices`:
+    into how many equal parts the outer step is cut; without it there is one, of whole tensors."""
 
     algorithm: Literal[
         "fedavg",
@@ -181,6 +182,7 @@ class Outer(Section):
     learning_rate: Number
     momentum: Number
     momentum_every: Count | None = None
+    slices: Count | None = None
 
 
 class Training(Section):

@@ -9,7 +9,7 @@ training is any good. Formats: docs/protocol.md, rule 3.3.
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Protocol
@@ -42,11 +42,14 @@ from assay.program.execute import Records
 from assay.program.hashing_threads import tensor_root
 from assay.program.isa import MalformedProgram, Node, Program
 from assay.program.validate import validate
+from assay.protocol import trees
 from assay.protocol.canonical_json import canonical_json, parse_canonical
 from assay.protocol.loops import round_shape
 from assay.protocol.params import MAX_LOOPS
 from assay.protocol.ports import RAW, Blocks
 from assay.protocol.types import Kind, Link, Loop, ProgramRef, Terms
+from assay.training.slicing import Blocks as BlocksOfParameters
+from assay.training.slicing import blocks_in
 
 JOB_SCHEMA = "assay/job/4"
 MAX_MANIFEST_BYTES = 1 << 20
@@ -96,6 +99,8 @@ class JobFiles(Protocol):
     @property
     def outer_genesis(self) -> Sequence[Tensor]: ...
     @property
+    def slices(self) -> int: ...
+    @property
     def slot_names(self) -> Sequence[str]: ...
     @property
     def model(self) -> dict[str, Any]: ...
@@ -113,6 +118,7 @@ class LoadedJob:
     genesis: Slots
     """Of the state that every task of round 0 starts from; its tensors are read when they are needed."""
     outer_genesis: Slots
+    """Of the first slice."""
     slot_names: tuple[str, ...]
     model: dict[str, Any]
 
@@ -125,6 +131,17 @@ class LoadedJob:
     def outer(self) -> Program:
         """The program of an outer claim's first loop."""
         return self.outers[0]
+
+    def genesis_of(self, kind: Kind, unit: int) -> Slots:
+        """The state before round 0 of a shard, or of a slice's outer claim."""
+        if kind == Kind.TASK:
+            return self.genesis
+        return slice_genesis(self.genesis, self.outer_genesis, self.outer.params, unit)
+
+    @property
+    def blocks(self) -> BlocksOfParameters | None:
+        """What the parameters' slots hold, where they are equal blocks; None where each is one."""
+        return blocks_in(self.model, [node.shape for node in self.inner.state[: self.inner.params]])
 
 
 @dataclass(frozen=True)
@@ -143,6 +160,7 @@ class Published:
     records: int
     record_size: int
     sizes: Sizes
+    slices: int
 
     def shape(
         self, steps: int, segment_steps: int, samples: int, slow: tuple[int, int] = (0, 1)
@@ -157,7 +175,8 @@ class Published:
             for number, ref in enumerate(self.tasks)
         ]
         outers = [Loop(ref.root, ref.nodes, 1, 1, 0) for ref in self.outers]
-        return round_shape(tasks, outers, (self.links, self.outer_links), self.tasks[0].params)
+        links = self.links, self.outer_links
+        return round_shape(tasks, outers, links, self.tasks[0].params, self.slices)
 
 
 def raw_cid(digest: bytes) -> str:
@@ -178,10 +197,12 @@ def publish_job(blocks: Blocks, files: JobFiles) -> Published:
         blocks.pin(cid)
         return {"cid": cid, "root": root.hex(), **more}
 
-    def pinned(state: StoredState) -> dict[str, Any]:
+    def pinned(state: StoredState, root: bytes) -> dict[str, Any]:
         for cid in (state.cid, *(slot.cid for slot in state.slots)):
             blocks.pin(cid)
-        return {"cid": state.cid, "root": state.root.hex()}
+        return {"cid": state.cid, "root": root.hex()}
+
+    outer_root = outer_genesis_root(genesis.slots, outer_genesis.slots, files.outers[0].params, files.slices)
 
     data = {"cid": "", "root": dataset_root.hex(), "records": 0, "recordSize": 0}
     if records is not None:
@@ -191,8 +212,8 @@ def publish_job(blocks: Blocks, files: JobFiles) -> Published:
         "inner": [stored(isa.encode(program), program.root) for program in files.tasks],
         "outer": [stored(isa.encode(program), program.root) for program in files.outers],
         "dataset": data,
-        "genesis": pinned(genesis),
-        "outerGenesis": pinned(outer_genesis),
+        "genesis": pinned(genesis, genesis.root),
+        "outerGenesis": pinned(outer_genesis, outer_root),
         "slots": list(files.slot_names),
         "model": files.model,
     }
@@ -207,11 +228,24 @@ def publish_job(blocks: Blocks, files: JobFiles) -> Published:
         tuple(files.outer_links),
         dataset_root,
         genesis.root,
-        outer_genesis.root,
+        outer_root,
         count,
         size,
         sizes_of(*files.tasks, *files.outers),
+        files.slices,
     )
+
+
+def slice_genesis(genesis: Slots, outer: Slots, part: int, number: int) -> Slots:
+    """A slice's outer state before round 0, of a task's and of the first slice's: they differ in their part
+    of the parameters, which a task has as well."""
+    return (*genesis[number * part : (number + 1) * part], *outer[part:]) if number else outer
+
+
+def outer_genesis_root(genesis: Slots, outer: Slots, part: int, slices: int) -> bytes:
+    """Root of the tree over the outer states of all slices before round 0."""
+    each = (slice_genesis(genesis, outer, part, number) for number in range(slices))
+    return trees.root([state_root_of(slots) for slots in each])
 
 
 def read_manifest(blocks: Reader, digest: bytes) -> dict[str, Any]:
@@ -276,7 +310,14 @@ def _programs(blocks: Blocks, entries: list[dict[str, Any]], kind: Kind, terms: 
     return tuple(found)
 
 
-def _state(blocks: Blocks, entry: dict[str, Any], what: str, program: Program, root: bytes) -> Slots:
+def _state(
+    blocks: Blocks,
+    entry: dict[str, Any],
+    what: str,
+    program: Program,
+    root: bytes,
+    root_of: Callable[[Slots], bytes] = state_root_of,
+) -> Slots:
     """A state's slots, each of which was read and is what it should be; none is kept in memory, and one that
     stands in several places is read once."""
     _agree(f"the {what} state", entry["root"], root)
@@ -284,7 +325,7 @@ def _state(blocks: Blocks, entry: dict[str, Any], what: str, program: Program, r
         slots = decode_index(blocks.read_file(entry["cid"], MAX_INDEX_BYTES), program.slots)
     except ValueError as error:
         raise bad(f"the {what} state: {error}") from error
-    if state_root_of(slots) != root:
+    if root_of(slots) != root:
         raise bad(f"the {what} state has another root than the terms say")
     seen: set[tuple[Any, ...]] = set()
     for number, (slot, node) in enumerate(zip(slots, program.state, strict=True)):
@@ -350,13 +391,22 @@ def load_job(blocks: Blocks, terms: Terms, resource_limits: ResourceLimits) -> L
     if not terms.records and any(program.record_size for program in every):
         raise bad("the inner program reads data and the terms have no records")
     inner, outer = programs[Kind.TASK][0], programs[Kind.OUTER][0]
+    genesis = _state(blocks, manifest["genesis"], "genesis", inner, terms.genesis_root)
+
+    def root_of(first: Slots) -> bytes:
+        return outer_genesis_root(genesis, first, outer.params, terms.slices)
+
+    try:
+        blocks_in(manifest["model"], [node.shape for node in inner.state[: inner.params]])
+    except ValueError as error:
+        raise bad(f"the manifest's model: {error}") from error
     return LoadedJob(
         programs[Kind.TASK],
         programs[Kind.OUTER],
         terms.loops.index(terms.main),
         _dataset(blocks, manifest["dataset"], terms, resource_limits),
-        _state(blocks, manifest["genesis"], "genesis", inner, terms.genesis_root),
-        _state(blocks, manifest["outerGenesis"], "outer genesis", outer, terms.outer_genesis_root),
+        genesis,
+        _state(blocks, manifest["outerGenesis"], "outer genesis", outer, terms.outer_genesis_root, root_of),
         tuple(names),
         manifest["model"],
     )

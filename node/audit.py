@@ -16,7 +16,8 @@ from assay.program.state import state_root
 from assay.protocol import sampling, trees
 from assay.protocol.errors import Retry
 from assay.protocol.loops import Byte
-from assay.protocol.types import Address, Claim, ClaimId, ClaimView, Kind, Vote
+from assay.protocol.types import Address, Claim, ClaimId, ClaimView, Vote
+from assay.protocol.words import show_place
 
 
 class _Said:
@@ -63,8 +64,7 @@ class WrongInput(_Said):
     def __str__(self) -> str:
         place = "the job's first state"
         if (source := self.source) is not None:
-            kind = "outer step of" if source.kind == Kind.OUTER else f"task of shard {source.shard} in"
-            place = f"the state that the {kind} round {source.round} ended with"
+            place = f"the state that {show_place(source.kind, source.round, source.shard)} ended with"
         return f"tensor {self.slot} of the input is not the one of {place}"
 
 
@@ -139,9 +139,8 @@ def wrong_input(
     if isinstance(found, Byte):
         root = state_provider.input_tree(claim.kind, claim.round, claim.shard).root
         return WrongInput(view.claim_id, slot, leaf, tuple(proof), None, found.leaf, (), root)
-    source, tree = state_provider.source_tree(claim.kind, found)
+    source, right, way = state_provider.source_proof(claim.kind, claim.shard, found)
     standing = None if source is None else source.claim
-    right, way = tree.levels[0][found.slot], tuple(tree.proof(found.slot))
     root = state_provider.input_tree(claim.kind, claim.round, claim.shard).root
     return WrongInput(view.claim_id, slot, leaf, tuple(proof), standing, right, way, root)
 

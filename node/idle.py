@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from assay.protocol.types import ClaimView, JobView, Kind, Phase, Seconds
-from assay.protocol.words import show_time
+from assay.protocol.types import ClaimView, JobView, Phase, Seconds
+from assay.protocol.words import show_place, show_time
 
 NO_JOB = "no open job"
 
@@ -24,7 +24,7 @@ def no_stake(role: str) -> str:
 def place_of(view: ClaimView) -> str:
     """``task 1/0`` or ``outer step 1``."""
     claim = view.claim
-    return f"outer step {claim.round}" if claim.kind == Kind.OUTER else f"task {claim.round}/{claim.shard}"
+    return show_place(claim.kind, claim.round, claim.shard)
 
 
 def waits_for(job: JobView, view: ClaimView, now: Seconds) -> str:

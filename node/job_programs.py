@@ -75,8 +75,9 @@ def check_shapes(programs: Mapping[Kind, Sequence[Program]], terms: Terms) -> No
                         if layouts[kind][at] != shape:
                             raise bad(f"slot {at} of the {WORDS[kind]} state has another shape than {what}")
             slot += link.slots
-    for slot, (task, outer) in enumerate(zip(*layouts.values(), strict=False)):
-        if slot < terms.params and task != outer:
+    part = terms.params_of(Kind.OUTER)
+    for slot in range(terms.params):
+        if layouts[Kind.TASK][slot] != layouts[Kind.OUTER][slot % part]:
             raise bad(f"parameter {slot} has another shape in the outer state")
 
 

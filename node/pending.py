@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from assay.node.upkeep import window_end
 from assay.protocol.ports import MarketView
-from assay.protocol.types import Address, ClaimId, ClaimView, JobId, JobView, Kind, Phase, Wei
+from assay.protocol.types import Address, ClaimId, ClaimView, JobId, JobView, Phase, Wei
+from assay.protocol.words import show_place
 
 WAITS = {
     Phase.COMMITTED: "its verifiers are not drawn yet",
@@ -59,6 +60,5 @@ def _of_claim(job: JobView, view: ClaimView, account: Address, role: str) -> Ite
         due, why = None, f"{status.open_games} game(s) on it are being played"
     elif due is not None and claim.round > job.progress.settled_rounds:
         why = f"it ends then, and round {job.progress.settled_rounds} has to be settled first"
-    kind = "outer step" if claim.kind == Kind.OUTER else f"task {claim.round}/{claim.shard}"
-    place = f"{kind} {claim.round}" if claim.kind == Kind.OUTER else kind
+    place = show_place(claim.kind, claim.round, claim.shard)
     yield Pending(job.job_id, view.claim_id, place, Wei(amount), due, why)

@@ -19,7 +19,7 @@ from assay.node.checkpoints import read_checkpoints
 from assay.node.job_programs import BadManifest
 from assay.node.rounds import PASSED, Claims, standing
 from assay.node.slots import MAX_INDEX_BYTES, UNFETCHABLE, SlotFile, cid_bytes, decode_index
-from assay.protocol.loops import model_names, own_slots, read_later
+from assay.protocol.loops import model_part, own_slots, read_later
 from assay.protocol.ports import MarketView
 from assay.protocol.types import ClaimId, ClaimView, JobId, JobView, Kind, Phase, Terms
 
@@ -140,13 +140,15 @@ def _built_on(
     job that is over its model."""
     settled, terms = job.progress.settled_rounds, job.terms
     if over:
-        last = standing(claims, Kind.OUTER, settled - 1, 0) if settled else None
-        if last is not None:
-            yield last, frozenset(range(len(model_names(terms, [""] * terms.slots))))
+        for number in range(terms.slices if settled else 0):
+            last = standing(claims, Kind.OUTER, settled - 1, number)
+            if last is not None:
+                yield last, frozenset(range(model_part(terms)))
         return
     lags = max((link.lag for link in (*terms.links, *terms.outer_links)), default=0)
+    places = [(kind, unit) for kind in Kind for unit in range(terms.units_of(kind))]
     for round_ in range(max(settled - max(lags, 1), 0), settled):
-        for kind, shard in ((Kind.OUTER, 0), *((Kind.TASK, k) for k in range(terms.shards))):
+        for kind, shard in places:
             view = standing(claims, kind, round_, shard)
             slots = read_later(terms, kind, settled - round_)
             if kind == Kind.OUTER and round_ == settled - 1:

@@ -64,19 +64,31 @@ def missing(job: JobView, claims: Sequence[ClaimView], round_: int) -> list[int]
     return [shard for shard in range(job.terms.shards) if shard not in present]
 
 
+def slices(job: JobView, claims: Sequence[ClaimView]) -> list[ClaimView]:
+    """The outer claims of the present round, by slice; the last one closes it."""
+    round_, numbers = job.progress.round, range(job.terms.slices)
+    found = (standing(claims, Kind.OUTER, round_, number) for number in numbers)
+    return [view for view in found if view is not None]
+
+
 def stragglers_end(job: JobView) -> Seconds:
     """Until when the present round waits for all of its tasks."""
     return Seconds(job.progress.round_start + job.terms.task_time + job.terms.straggler_time)
 
 
 def closable(job: JobView, claims: Sequence[ClaimView], now: Seconds) -> bool:
-    """Whether the present round wants nothing but its outer claim; from then on no task is accepted."""
+    """Whether the present round wants nothing but outer claims; from then on no task is accepted."""
+    if job.terms.slices > 1 and slices(job, claims):
+        return True
     count = len(accepted(job, claims))
     return count == job.terms.shards or (count >= job.terms.min_shards and now > stragglers_end(job))
 
 
 def closable_since(job: JobView, claims: Sequence[ClaimView]) -> Seconds:
-    """From when on a round that is closable was: its outer claim is reserved for outerTime from then."""
+    """From when on a round that is closable was, or since its first slice: its outer claims are reserved for
+    outerTime from then."""
+    if there := slices(job, claims):
+        return Seconds(max(job.progress.round_start, min(view.claim.committed_at for view in there)))
     found = accepted(job, claims)
     since = max((task.status.since for task in found if task.status.phase == Phase.ACCEPTED), default=0)
     since = max(since, job.progress.round_start)

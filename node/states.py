@@ -24,13 +24,13 @@ from assay.node.checkpoints import Checkpoint, Gap, Published
 from assay.node.engine import REFERENCE_ENGINE, Engine
 from assay.node.kept_replays import KeptReplays
 from assay.node.rounds import PASSED
-from assay.node.slots import SlotFile, SlotReader, Slots
+from assay.node.slots import SlotFile, SlotReader, Slots, state_root_of
 from assay.node.work import Work
 from assay.program.isa import Program
 from assay.program.state import state_root, state_tree
 from assay.protocol import trees
 from assay.protocol.errors import Retry
-from assay.protocol.loops import Byte, FromClaim, FromGenesis, Place, Source, source_of
+from assay.protocol.loops import Byte, FromClaim, FromGenesis, Place, Source, model_part, source_of
 from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import ClaimView, JobId, JobView, Kind
 
@@ -85,13 +85,11 @@ class StateProvider:
         self.reader = SlotReader(blocks, cache_bytes)
         self._published = Published(blocks, self.reader)
 
-    def _genesis(self, kind: Kind) -> Slots:
-        files = self.work.files
-        return files.genesis if kind == Kind.TASK else files.outer_genesis
-
     def genesis(self, kind: Kind) -> State:
-        """The state before round 0. Raises Retry where its files, which were read once, cannot be had."""
-        tensors = self.reader.tensors(self._genesis(kind), self.work.program(kind).state)
+        """The state before round 0, of an outer claim that of the first slice. Raises Retry where its files,
+        which were read once, cannot be had."""
+        slots = self.work.files.genesis_of(kind, 0)
+        tensors = self.reader.tensors(slots, self.work.program(kind).state)
         state = [tensor for tensor in tensors if tensor is not None]
         if len(state) < len(tensors):
             raise _genesis_gone()
@@ -141,13 +139,13 @@ class StateProvider:
                 )
         return [source_of(terms, kind, round_, shard, slot, stands) for slot in range(terms.slots_of(kind))]
 
-    def _output_slots(self, kind: Kind, source: FromClaim | FromGenesis) -> Slots:
-        """The slots of the output state that a source is in, or of the genesis state of a kind of claim.
+    def _output_slots(self, kind: Kind, unit: int, source: FromClaim | FromGenesis) -> Slots:
+        """The slots of the output state that a source is in, or of the genesis state of a shard or a slice.
 
         Raises SourceMissing.
         """
         if isinstance(source, FromGenesis):
-            return self._genesis(kind)
+            return self.work.files.genesis_of(kind, unit)
         place = source.place
         view, program, last = self.standing(*place), self.work.program(place[0]), self.work.segments(place[0])
         slots = self._published.slots(view, last, program)
@@ -157,14 +155,22 @@ class StateProvider:
             assert slots is not None  # a state that was computed is known
         return slots
 
-    def source_tree(self, kind: Kind, source: FromClaim | FromGenesis) -> tuple[ClaimView | None, trees.Tree]:
-        """The claim that a source is in and the tree over its output state's tensor roots; for a genesis slot
-        no claim, and the genesis state of a kind of claim. Raises SourceMissing."""
-        slots = self._output_slots(kind, source)
+    def source_proof(
+        self, kind: Kind, unit: int, source: FromClaim | FromGenesis
+    ) -> tuple[ClaimView | None, bytes, tuple[bytes, ...]]:
+        """The claim that a source is in, its tensor root, and the way from there to the claim's output root;
+        for a genesis slot of a shard or a slice no claim, and the way to that kind's genesis root. Raises
+        SourceMissing."""
+        slots = self._output_slots(kind, unit, source)
         view = self.standing(*source.place) if isinstance(source, FromClaim) else None
-        return view, trees.build([slot.root for slot in slots])
+        way = list(trees.build([slot.root for slot in slots]).proof(source.slot))
+        if view is None and kind == Kind.OUTER:
+            files, slices = self.work.files, range(self.work.terms.slices)
+            roots = [state_root_of(files.genesis_of(kind, number)) for number in slices]
+            way += trees.build(roots).proof(unit)
+        return view, slots[source.slot].root, tuple(way)
 
-    def _input_slots(self, kind: Kind, sources: Sequence[Source]) -> Slots:
+    def _input_slots(self, kind: Kind, unit: int, sources: Sequence[Source]) -> Slots:
         outputs: dict[Place | None, Slots] = {}
         found: list[SlotFile] = []
         for source in sources:
@@ -174,21 +180,22 @@ class StateProvider:
                 continue
             place = source.place if isinstance(source, FromClaim) else None
             if place not in outputs:
-                outputs[place] = self._output_slots(kind, source)
+                outputs[place] = self._output_slots(kind, unit, source)
             found.append(outputs[place][source.slot])
         return tuple(found)
 
     def input_tree(self, kind: Kind, round_: int, shard: int) -> trees.Tree:
         """Tree over the tensor roots of what the claim of a place must start from; no tensor is fetched where
         the claims before publish theirs. Raises SourceMissing."""
-        slots = self._input_slots(kind, self._sources(kind, round_, shard))
+        slots = self._input_slots(kind, shard, self._sources(kind, round_, shard))
         return trees.build([slot.root for slot in slots])
 
     def input_state(self, kind: Kind, round_: int, shard: int) -> State:
         """What the claim of a place must start from. Raises SourceMissing."""
         sources = self._sources(kind, round_, shard)
         self._compute_base(kind, round_, sources)
-        slots, nodes = self._input_slots(kind, sources), self.work.program(kind).state
+        slots = self._input_slots(kind, shard, sources)
+        nodes = self.work.program(kind).state
         state: State = []
         for tensor, source in zip(self.reader.tensors(slots, nodes), sources, strict=True):
             state.append(self._tensor(kind, source) if tensor is None else tensor)
@@ -203,22 +210,27 @@ class StateProvider:
         return self.output(*source.place)[1][source.slot]
 
     def _compute_base(self, kind: Kind, round_: int, sources: Sequence[Source]) -> None:
-        """Compute the outer step that a claim builds on, if for that no more is missing than of its result.
+        """Compute the outer step that a claim builds on, slice by slice, if for that no more is missing than
+        of its result.
 
         What is not published is computed in any case, by whoever asks for it next.
         """
-        base: Place = (Kind.OUTER, round_ - 1, 0)
-        used = sorted({s.slot for s in sources if isinstance(s, FromClaim) and s.place == base})
-        if not used:
-            return
+        used: dict[Place, set[int]] = {}
+        for source in sources:
+            if isinstance(source, FromClaim) and source.place[:2] == (Kind.OUTER, round_ - 1):
+                used.setdefault(source.place, set()).add(source.slot)
+        for base, slots in used.items():
+            self._compute_slice(base, sorted(slots))
+
+    def _compute_slice(self, base: Place, used: Sequence[int]) -> None:
         view, outer = self.standing(*base), self.work.program(Kind.OUTER)
-        after = self._output_slots(Kind.OUTER, FromClaim(base, 0))
+        after = self._output_slots(Kind.OUTER, base[2], FromClaim(base, 0))
         wanted = self.reader.missing_bytes([after[i] for i in used], [outer.state[i] for i in used])
         if wanted == 0:
             return
         try:
             inputs = self._sources(*base)
-            before = self._input_slots(Kind.OUTER, inputs)
+            before = self._input_slots(Kind.OUTER, base[2], inputs)
         except SourceMissing:
             return
         if self.reader.missing_bytes(before, outer.state) <= wanted and (
@@ -230,6 +242,19 @@ class StateProvider:
                 state = self._segment(view, segment, state)
                 if not self.learn(view, segment + 1, state):
                     return
+
+    def parameters(self, round_: int) -> list[Tensor] | Broken | Hidden | None:
+        """The slots of the parameters after a round, of all slices one after the other; what is wrong with a
+        slice, or None where one does not stand."""
+        found: list[Tensor] = []
+        wanted, last = range(model_part(self.work.terms)), self.work.segments(Kind.OUTER)
+        for number in range(self.work.terms.slices):
+            view = self.market.current(self.job_id, Kind.OUTER, round_, number)
+            part = None if view is None else self.some(view, last, wanted)
+            if not isinstance(part, list):
+                return part
+            found += part
+        return found
 
     # -- leaves
 

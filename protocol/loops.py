@@ -16,7 +16,7 @@ from assay.protocol.params import MAX_ABSENCE
 from assay.protocol.types import NO_SLOT, Kind, Link, Loop, Origin, Terms
 
 Place = tuple[Kind, int, int]
-"""Kind, round and shard of a claim."""
+"""Kind, round and shard or slice of a claim."""
 
 
 @dataclass(frozen=True)
@@ -105,9 +105,9 @@ def source_of(terms: Terms, kind: Kind, round_: int, shard: int, slot: int, stan
         return FromGenesis(slot)
     k, j = divmod(at, link.count)
     past, first = round_ - link.lag, link.first_of(shard)
+    unit = ((shard if kind == link.source else 0) + link.shift + k) % terms.units_of(link.source)
     if link.source == Kind.OUTER:
-        return FromClaim((Kind.OUTER, past, 0), first + j)
-    unit = (shard + link.shift + k) % terms.shards
+        return FromClaim((Kind.OUTER, past, unit), first + j)
     present = stands(past, unit)
     if link.origin == Origin.PRESENT:
         return Byte(present)
@@ -118,11 +118,20 @@ def source_of(terms: Terms, kind: Kind, round_: int, shard: int, slot: int, stan
     return own(kind, round_, shard, link.otherwise + j, stands)
 
 
+def genesis_place(terms: Terms, kind: Kind, unit: int, slot: int) -> tuple[int, int]:
+    """Which leaf of the tree of a kind's genesis root a slot is, and of how many: the outer states of the
+    slices are one tree (rule 4.4)."""
+    if kind == Kind.TASK:
+        return slot, terms.slots
+    depth = trees.depth(terms.outer_slots)
+    return (unit << depth) + slot, terms.slices << depth
+
+
 def own(kind: Kind, round_: int, shard: int, slot: int, stands: Stands) -> Source:
     """The slot of the latest output of a claim's own place: of the last round's, or of a task at most
     MAX_ABSENCE rounds ago."""
     if kind == Kind.OUTER:
-        return FromClaim((kind, round_ - 1, 0), slot) if round_ else FromGenesis(slot)
+        return FromClaim((kind, round_ - 1, shard), slot) if round_ else FromGenesis(slot)
     for past in range(round_ - 1, max(round_ - MAX_ABSENCE, 0) - 1, -1):
         if stands(past, shard):
             return FromClaim((kind, past, shard), slot)
@@ -149,6 +158,11 @@ def model_names(terms: Terms, names: Sequence[str]) -> list[str]:
     last = max(others, default=0)
     rest = (others.get(slot, f"outer.{slot}") for slot in range(terms.params, last + 1))
     return [*names[: terms.params], *rest]
+
+
+def model_part(terms: Terms) -> int:
+    """How many leading slots of each outer claim's output are the model, or a slice's part of it."""
+    return len(model_names(terms, [""] * terms.slots)) // terms.slices
 
 
 def model_slots(terms: Terms, shard: int) -> list[int]:
@@ -191,15 +205,24 @@ def read_later(terms: Terms, kind: Kind, rounds: int) -> frozenset[int]:
     return frozenset(found)
 
 
-def diloco_links(slots: int, params: int, shards: int) -> tuple[tuple[Link, ...], tuple[Link, ...]]:
+def diloco_links(
+    slots: int, params: int, shards: int, slices: int = 1
+) -> tuple[tuple[Link, ...], tuple[Link, ...]]:
     """DiLoCo with whole parameters, as links of tasks and of outer claims: a task starts from the outer
     parameters and the rest of its own; the outer step from its own parameters and momenta, and the
-    parameters of every shard, its own ones for a shard that is missing."""
-    tasks = [Link(Origin.OUT, Kind.OUTER, 1, params, 1, 0, 0, NO_SLOT)]
+    parameters of every shard, its own ones for a shard that is missing. Each slice has an equal run of the
+    parameters' slots."""
+    part = params // slices
+    tasks = [Link(Origin.OUT, Kind.OUTER, 1, part, slices, 0, 0, NO_SLOT)]
     if slots > params:
         tasks.append(own_link(slots - params))
-    shared = Link(Origin.OUT, Kind.TASK, 0, params, shards, 0, 0, 0)
-    return tuple(tasks), (own_link(2 * params), shared)
+    shared = Link(Origin.OUT, Kind.TASK, 0, part, shards, 0, 0, 0, **parted(slices, part))
+    return tuple(tasks), (own_link(2 * part), shared)
+
+
+def parted(slices: int, stride: int) -> dict[str, int]:
+    """What a link of outer claims says for slice s to read the s-th of equal parts of its source's slots."""
+    return {"mod": slices, "stride": stride if slices > 1 else 0}
 
 
 def round_shape(
@@ -207,10 +230,12 @@ def round_shape(
     outers: Sequence[Loop],
     links: tuple[Sequence[Link], Sequence[Link]],
     params: int,
+    slices: int = 1,
 ) -> dict[str, Any]:
     """The fields of `Terms` that say what a round is: these loops, over states of the slots that the links of
     tasks and of outer claims cover."""
     return {
+        "slices": slices,
         "slots": sum(link.slots for link in links[0]),
         "outer_slots": sum(link.slots for link in links[1]),
         "params": params,

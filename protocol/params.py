@@ -26,6 +26,7 @@ MAX_VERIFIERS = 4
 MAX_SAMPLES = 8
 MAX_SEGMENTS = 256
 MAX_SHARDS = 1_024
+MAX_SLICES = 1_024
 MAX_UNSETTLED = 32
 MAX_SEATS = 8
 """Verifiers that one claim can ever draw."""
@@ -139,8 +140,10 @@ def check_shape(terms: Terms, bounds: Bounds) -> None:
     """The rules that no class has a say in. Raises BadTerms."""
     _require(terms.slots <= MAX_SLOTS, "slots", f"are more than {MAX_SLOTS}")
     _require(terms.outer_slots <= MAX_SLOTS, "outerSlots", f"are more than {MAX_SLOTS}")
-    fits = 1 <= terms.params <= min(terms.slots, terms.outer_slots)
-    _require(fits, "params", "must be at least 1, and at most slots and outerSlots")
+    _require(1 <= terms.slices <= MAX_SLICES, "slices", f"must be 1 to {MAX_SLICES}")
+    fits = 1 <= terms.params <= terms.slots and terms.params % terms.slices == 0
+    fits = fits and terms.params // terms.slices <= terms.outer_slots
+    _require(fits, "params", "must be at least 1, at most slots and, a slice's part of them, outerSlots")
     _require(terms.manifest != ZERO_DIGEST, "manifest", "is zero")
     _require(1 <= terms.shards <= MAX_SHARDS, "shards", f"must be 1 to {MAX_SHARDS}")
     _require(1 <= terms.min_shards <= terms.shards, "minShards", "must be 1 to shards")
@@ -218,7 +221,7 @@ def _covered(terms: Terms, reader: Kind, field: str) -> int:
         of_tasks = link.source == Kind.TASK
         early = link.lag >= 1 or (of_tasks and reader == Kind.OUTER)
         _require(early, field, f"name a claim that is not there before its reader in {where}")
-        most = terms.shards if of_tasks else 1
+        most = terms.units_of(link.source)
         _require(link.times <= most, field, f"name more than {most} claims of a round in {where}")
         if link.origin == Origin.PRESENT:
             good = link.count == 1 and of_tasks
@@ -237,7 +240,7 @@ def _covered(terms: Terms, reader: Kind, field: str) -> int:
 def worst_case(terms: Terms) -> Wei:
     """The most that the job can pay out, which its budget must cover (rule 3.2)."""
     task = terms.price_cap + terms.verifiers * terms.verifier_fee
-    return Wei(terms.rounds * (terms.shards * task + terms.outer_fee))
+    return Wei(terms.rounds * (terms.shards * task + terms.slices * terms.outer_fee))
 
 
 def most_wasted(terms: Terms) -> Wei:
@@ -245,7 +248,7 @@ def most_wasted(terms: Terms) -> Wei:
     rounds that may be unsettled with the convict's, and all outer claims."""
     task = terms.price_cap + terms.verifiers * terms.verifier_fee
     later = (terms.max_unsettled - 1) * terms.shards
-    return Wei(later * task + terms.max_unsettled * terms.outer_fee)
+    return Wei(later * task + terms.max_unsettled * terms.slices * terms.outer_fee)
 
 
 def shard_price(terms: Terms, opened: int, now: int) -> Wei:

@@ -146,9 +146,11 @@ class Terms:
     """Of a task's state, which all of its loops share."""
     outer_slots: int
     params: int
-    """Leading slots of either state that are model parameters."""
+    """Leading slots of a task's state that are model parameters; of an outer claim's, a slice's part."""
     shards: int
     min_shards: int
+    slices: int
+    """Outer claims of a round, each of its own part of the parameters; they close it together."""
     rounds: int
     segments: int
     """Of a task: all of its loops'."""
@@ -194,18 +196,26 @@ class Terms:
         """Of its state."""
         return self.slots if kind == Kind.TASK else self.outer_slots
 
+    def params_of(self, kind: Kind) -> int:
+        """Its leading slots that are model parameters."""
+        return self.params if kind == Kind.TASK else self.params // self.slices
+
+    def units_of(self, kind: Kind) -> int:
+        """Claims of this kind that a round has at most: its shards, or its slices."""
+        return self.shards if kind == Kind.TASK else self.slices
+
     def segments_of(self, kind: Kind) -> int:
         """Of all its loops; its segments tree has one leaf more."""
         return self.segments if kind == Kind.TASK else self.outer_segments
 
     def genesis_of(self, kind: Kind) -> bytes:
-        """Root of the state from which round 0 starts."""
+        """Root of the state from which round 0 starts; of the outer ones, of the tree over the slices'."""
         return self.genesis_root if kind == Kind.TASK else self.outer_genesis_root
 
     def program(self, kind: Kind, loop: int = 0) -> ProgramRef:
         """What a loop of such a claim is recomputed by."""
         found = self.loops_of(kind)[loop]
-        return ProgramRef(found.root, found.nodes, self.slots_of(kind), self.params)
+        return ProgramRef(found.root, found.nodes, self.slots_of(kind), self.params_of(kind))
 
     @property
     def main(self) -> Loop:

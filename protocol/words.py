@@ -9,6 +9,8 @@ from __future__ import annotations
 import time
 from decimal import Context, Decimal
 
+from assay.protocol.types import Kind
+
 TOKEN_DECIMALS = 18
 _EXACT = Context(prec=100)
 
@@ -17,6 +19,13 @@ def show_amount(amount: int, unit: str = "tok") -> str:
     """``12.5 tok`` from smallest units, exact."""
     text = format(Decimal(amount).scaleb(-TOKEN_DECIMALS, _EXACT).normalize(_EXACT), "f")
     return f"{text} {unit}"
+
+
+def show_place(kind: Kind, round_: int, unit: int) -> str:
+    """``task 1/0`` or ``outer step 1``, of a slice after the first ``outer step 1/2``."""
+    if kind == Kind.TASK:
+        return f"task {round_}/{unit}"
+    return f"outer step {round_}" + (f"/{unit}" if unit else "")
 
 
 def show_time(moment: int, now: int) -> str:

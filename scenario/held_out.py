@@ -22,19 +22,17 @@ def held_out_losses(
     names = files.slot_names[: files.inner.params]
     rows = made.dataset.held_out_batch(count)
     models = (
-        with_parameters(made.model, parameters(names, state)) for state in _globals(state_provider, job_id)
+        with_parameters(made.model, parameters(files, names, state))
+        for state in _globals(state_provider, job_id)
     )
     return [evaluated(model, made.loss, made.dataset.layout, rows).loss for model in models]
 
 
 def _globals(state_provider: StateProvider, job_id: JobId) -> Iterator[State]:
     """The global parameters at genesis and after each round, one after the other."""
-    market, work = state_provider.market, state_provider.work
-    yield state_provider.genesis(Kind.OUTER)
-    for round_ in range(market.job(job_id).progress.settled_rounds):
-        view = market.current(job_id, Kind.OUTER, round_, 0)
-        params, last = range(work.files.inner.params), work.segments(Kind.OUTER)
-        found = state_provider.some(view, last, params) if view is not None else None
+    yield state_provider.genesis(Kind.TASK)
+    for round_ in range(state_provider.market.job(job_id).progress.settled_rounds):
+        found = state_provider.parameters(round_)
         if not isinstance(found, list):
             raise Stop(
                 f"the state after round {round_} cannot be had",

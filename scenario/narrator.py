@@ -13,6 +13,8 @@ from typing import Any
 
 from assay.app.invocation import event_of
 from assay.app.units import show_amount
+from assay.protocol.types import Kind
+from assay.protocol.words import show_place
 
 Event = dict[str, Any]
 
@@ -70,10 +72,7 @@ class Narrator:
         return f"[bold red]the job diverged[/] at step {event['step']} ({where}): {event['what']}"
 
     def _committed(self, event: Event) -> str:
-        kind = event["kind"].lower()
-        place = (
-            f"{kind} {event['round']}/{event['shard']}" if kind == "task" else f"outer step {event['round']}"
-        )
+        place = show_place(Kind[event["kind"]], event["round"], event["shard"])
         self.places[event["claim"]] = place
         return f"[bold]commits {place}[/] as claim {event['claim'][:12]}"
 

@@ -85,13 +85,13 @@ def unacceptable(terms: Terms, limits: TermsLimits) -> str:
 
 
 def unpaid_outer(terms: Terms, price: Wei, share: Fraction, limits: TermsLimits) -> str:
-    """Why the outer claims of a job are not worth its tasks' price; empty if they are. `share`: of a task's
-    operations, those of an outer claim, whose fee is all that it pays.
+    """Why the outer claims of a round, of all its slices, are not worth its tasks' price; empty if they are.
+    `share`: of a task's operations, those of an outer claim, whose fee is all that it pays.
 
     What the fee does not pay for, at the rate at which the price pays a task, is bounded by what the round's
     tasks are paid: else the training could be in the outer loops, for nothing.
     """
-    if share * price - terms.outer_fee <= limits.most_unpaid * terms.shards * price:
+    if terms.slices * (share * price - terms.outer_fee) <= limits.most_unpaid * terms.shards * price:
         return ""
     return (
         f"an outer claim has {float(share):.3g} times a task's operations; at {show_amount(price)} a task its"

@@ -62,6 +62,8 @@ class CommitTask:
 class CommitOuter:
     job_id: JobId
     round: int
+    number: int
+    """Of the slice."""
     rewinds: int
     since: Seconds
     """From when on the round could be closed."""
@@ -186,26 +188,35 @@ def _outer(observation: Observation, job: JobObservation) -> Iterator[Action]:
     mine = holds(observation, job)
     if not mine or progress.round >= progress.final_round or job.refusal:
         return
-    if not closable(job.view, job.claims, observation.now) or job.standing(Kind.OUTER, progress.round, 0):
+    if not closable(job.view, job.claims, observation.now):
         return
     since = closable_since(job.view, job.claims)
-    first = progress.round % terms.shards
-    place = min((k - first) % terms.shards for k in mine)
-    if place and observation.now <= since + terms.outer_time + (place - 1) * observation.limits.patience:
-        return
+    for number in range(terms.slices):
+        if job.standing(Kind.OUTER, progress.round, number):
+            continue
+        first = (progress.round + number) % terms.shards
+        place = min((k - first) % terms.shards for k in mine)
+        late = since + terms.outer_time + (place - 1) * observation.limits.patience
+        if place == 0 or observation.now > late:
+            yield _commit_outer(observation, job, number, since)
+            return
+
+
+def _commit_outer(observation: Observation, job: JobObservation, number: int, since: Seconds) -> Action:
+    """What is to be done for a slice of the outer step that is ours to claim."""
+    progress, terms = job.view.progress, job.view.terms
     if not job.examined:
-        yield Examine(job.view.job_id, "its round waits for the outer claim")
-        return
+        return Examine(job.view.job_id, "its round waits for the outer claim")
     if (unlocked := observation.unlocked_for(job)) < terms.solver_stake:
-        yield Wait(
+        return Wait(
             job.view.job_id,
             f"the outer claim locks {show_amount(terms.solver_stake)}; only {show_amount(unlocked)} is free",
         )
-        return
     count = len(accepted(job.view, job.claims))
     reason = f"{count} of {terms.shards} tasks of round {progress.round} are accepted"
     reason += "" if count == terms.shards else ": the stragglers' time is over"
-    yield CommitOuter(job.view.job_id, progress.round, progress.rewinds, since, reason)
+    reason += f"; slice {number} of {terms.slices}" if terms.slices > 1 else ""
+    return CommitOuter(job.view.job_id, progress.round, number, progress.rewinds, since, reason)
 
 
 def _tasks(observation: Observation, job: JobObservation) -> Iterator[Action]:

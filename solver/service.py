@@ -242,7 +242,7 @@ class SolverService(Node):
         self._commit(draft, action.rewinds, action.since, self.status.loss)
 
     def _commit_outer(self, action: policy.CommitOuter) -> None:
-        draft = self._shop(action.job_id).outer_draft(action.round)
+        draft = self._shop(action.job_id).outer_draft(action.round, action.number)
         self._commit(draft, action.rewinds, action.since, None)
 
     def _expire(self, action: policy.Expire) -> None:

@@ -310,14 +310,14 @@ class TaskTrainer:
             )
         return self._draft(Kind.TASK, round_, shard, task.leaves)
 
-    def outer_draft(self, round_: int) -> Draft:
-        """Run and publish the outer loops of a round. Raises SourceMissing."""
-        state = self.state_provider.input_state(Kind.OUTER, round_, 0)
+    def outer_draft(self, round_: int, number: int) -> Draft:
+        """Run and publish the outer loops of a slice of a round. Raises SourceMissing."""
+        state = self.state_provider.input_state(Kind.OUTER, round_, number)
         leaves = [publish_state(self._blocks, state)]
         for segment in range(self.work.segments(Kind.OUTER)):
-            state = self.work.run(Kind.OUTER, round_, 0, segment, state)
+            state = self.work.run(Kind.OUTER, round_, number, segment, state)
             leaves.append(publish_state(self._blocks, state))
-        return self._draft(Kind.OUTER, round_, 0, leaves)
+        return self._draft(Kind.OUTER, round_, number, leaves)
 
     def _draft(self, kind: Kind, round_: int, shard: int, leaves: list[Checkpoint]) -> Draft:
         roots = tuple(leaf.root for leaf in leaves)

@@ -289,11 +289,16 @@ def split(tensors: Tensors, sizes: Sequence[int]) -> list[list[Tensor]]:
     return made
 
 
-def programs(algorithm: Algorithm, shapes: Sequence[tuple[int, ...]], shards: int) -> Programs:
-    """Trace both. Raises UnsupportedOperation where a rule of one's own uses what does not lower."""
+def programs(
+    algorithm: Algorithm, shapes: Sequence[tuple[int, ...]], shards: int, part: int | None = None
+) -> Programs:
+    """Trace both; the outer step of the first `part` parameters, by default of all. Raises
+    UnsupportedOperation where a rule of one's own uses what does not lower."""
     zeros = [torch.zeros(shape) for shape in shapes]
     wires = tuple(tuple(torch.zeros_like(t) for t in algorithm.coding.encode(z)) for z in zeros)
     count, widths = len(shapes), [len(wire) for wire in wires]
+    some = count if part is None else part
+    sent_widths = widths[:some]
     fed = algorithm.feedback is not None
 
     def compress(state: list[Tensor], batch: Tensor) -> list[Tensor]:
@@ -307,11 +312,13 @@ def programs(algorithm: Algorithm, shapes: Sequence[tuple[int, ...]], shards: in
 
     def outer(state: list[Tensor], batch: Tensor) -> list[Tensor]:
         slots = algorithm.rule.slots
-        theta, held, *sent, present = split(state, [count, slots * count, *([sum(widths)] * shards), shards])
+        theta, held, *sent, present = split(
+            state, [some, slots * some, *([sum(sent_widths)] * shards), shards]
+        )
         after, kept = [], []
-        own = split(held, [slots] * count)
-        each = [split(wire, widths) for wire in sent]
-        for i in range(count):
+        own = split(held, [slots] * some)
+        each = [split(wire, sent_widths) for wire in sent]
+        for i in range(some):
             new, left = algorithm.outer(theta[i], own[i], [wire[i] for wire in each], present)
             after.append(new)
             kept += left
@@ -320,9 +327,10 @@ def programs(algorithm: Algorithm, shapes: Sequence[tuple[int, ...]], shards: in
     flat = [t for wire in wires for t in wire]
     inner = [*zeros, *zeros, *(zeros if fed else []), *flat]
     there = [torch.zeros((), dtype=torch.bool) for _ in range(shards)]
-    beyond = [*zeros, *(x for z in zeros for x in algorithm.rule.start(z)), *(flat * shards), *there]
+    own = [*zeros[:some], *(x for z in zeros[:some] for x in algorithm.rule.start(z))]
+    beyond = [*own, *([t for wire in wires[:some] for t in wire] * shards), *there]
     return Programs(
         lowered(compress, inner, count),
-        lowered(outer, beyond, count),
+        lowered(outer, beyond, some),
         wires,
     )

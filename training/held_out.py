@@ -31,6 +31,7 @@ from assay.training.losses import HELD_OUT_LOSS, HELD_OUT_RECORDS
 from assay.training.precision import Precisions, chosen
 from assay.training.recipe import LossFunction
 from assay.training.rounds import Round
+from assay.training.slicing import Blocks
 
 
 def with_held_out(
@@ -41,10 +42,12 @@ def with_held_out(
     held: Mapping[str, Tensor],
     records: int,
     precisions: Precisions | None = None,
+    blocks: Blocks | None = None,
 ) -> Round:
     """The round with the loss on the first `records` of those held out. `held`: the model's tensors by name,
-    which are the first slots of a task. Raises Stop where there are not so many, or the model keeps what it
-    evaluates with elsewhere, UnsupportedOperation for a model that cannot be traced."""
+    which are the first slots of a task; its parameters may lie in `blocks` there. Raises Stop where there are
+    not so many, or the model keeps what it evaluates with elsewhere, UnsupportedOperation for a model that
+    cannot be traced."""
     size = dataset.layout.record_size
     there = len(dataset.held_out) // size
     if records > there:
@@ -54,9 +57,12 @@ def with_held_out(
         )
     rows = dataset.held_out[: records * size]
     slots = layout(whole.inner)
-    program = _program(model, loss_fn, dataset.layout, list(held), list(held.values()), rows, precisions)
+    program = _program(model, loss_fn, dataset.layout, held, rows, precisions)
+    if blocks is not None:
+        program, _ = blocks.program(replace(program, params=len(blocks.names)))
+    count = program.slots - 2  # the model's
     wider = [*slots, (DType.U8, (records, size)), (DType.F32, ())]
-    own = [*range(len(held)), len(slots) + 1, len(slots)]  # the loss, then the records
+    own = [*range(count), len(slots) + 1, len(slots)]  # the loss, then the records
     tasks = [placed(task, wider, range(len(slots)), task.params) for task in whole.tasks]
     tasks.insert(whole.main, placed(program, wider, own, whole.inner.params))
     kept = Link(Origin.GENESIS, Kind.TASK, 0, 2, 1, 0, 0, NO_SLOT)
@@ -75,16 +81,15 @@ def _program(
     model: nn.Module,
     loss_fn: LossFunction,
     layout_: Layout,
-    names: Sequence[str],
-    tensors: Sequence[Tensor],
+    held: Mapping[str, Tensor],
     rows: bytes,
     precisions: Precisions | None,
 ) -> Program:
     """[the model's tensors, loss, records u8] → the same with the loss of these records."""
-    state = [*tensors, torch.zeros(())]
+    state = [*held.values(), torch.zeros(())]
     records = Records(rows, layout_.record_size)
     example = torch.zeros((len(records), layout_.record_size), dtype=torch.uint8)
-    graph = trace_step(_step(copy.deepcopy(model).eval(), loss_fn, layout_, names), state, example)
+    graph = trace_step(_step(copy.deepcopy(model).eval(), loss_fn, layout_, list(held)), state, example)
     stored = [x.to(torch.int32) if x.dtype == torch.int64 else x for x in state]
 
     def lowered(choose: Choose) -> Lowered:

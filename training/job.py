@@ -37,8 +37,9 @@ from assay.training.outer import DiLoCo
 from assay.training.paths import Paths, own_part, rows_read
 from assay.training.precision import ChosenProduct, Precisions, chosen
 from assay.training.recipe import LossFunction
-from assay.training.round_names import WHOLE, made_round
+from assay.training.round_names import WHOLE, check_slices, made_round
 from assay.training.rounds import Round
+from assay.training.slicing import PARAMETERS, Blocks, blocks_of
 
 
 @dataclass(frozen=True)
@@ -178,6 +179,7 @@ def build_job(
     shards: int,
     outer: DiLoCo,
     algorithm: str = WHOLE,
+    slices: int | None = None,
     accumulate: int = 1,
     seed: int = 0,
     description: dict[str, Any] | None = None,
@@ -187,11 +189,12 @@ def build_job(
 ) -> JobArtifacts:
     """Trace one step of `accumulate` times `batch` records and make every artifact of the job.
 
-    `algorithm`: of the outer step, by its name in ``training.round_names``. `seed` is that of random numbers
-    inside the program (dropout); `description` is the manifest's model entry; `precisions` are those of the
-    inner step's products, by default single; `paths`: "dipaco"'s, by the parameters' names; `held_out`: on so
-    many of the dataset's held-out records the loss of each round's parameters is computed. Raises
-    UnsupportedOperation, or Stop for a model that cannot be trained at all.
+    `algorithm`: of the outer step, by its name in ``training.round_names``; `slices`: into how many equal
+    blocks the parameters are cut, each with an outer step of its own (None: they are left as they are).
+    `seed` is that of random numbers inside the program (dropout); `description` is the manifest's model
+    entry; `precisions` are those of the inner step's products, by default single; `paths`: "dipaco"'s, by the
+    parameters' names; `held_out`: on so many of the dataset's held-out records the loss of each round's
+    parameters is computed. Raises UnsupportedOperation, or Stop for a model that cannot be trained at all.
     """
     _check_model(model)
     genesis = genesis_of(model, optimiser)
@@ -211,17 +214,26 @@ def build_job(
     found = None if paths is None else paths(list(genesis)[:params])
     if found is not None:
         train, places = ordered(train, own_part(len(records), rows_read(train), found.count))
-    whole = made_round(algorithm, train, stored, list(genesis), shards, outer, found)
+    names, described, lead = list(genesis), dict(description or {}), 0
+    blocks: Blocks | None = None
+    if slices is not None:
+        check_slices(algorithm)
+        blocks = blocks_of(names[:params], [node.shape for node in train.state[:params]], slices)
+        train, lead = blocks.program(train)
+        stored = [*blocks.joined(stored[:params]), *stored[params:]]
+        names = [*blocks.block_names, *names[params:]]
+        described[PARAMETERS] = blocks.described
+    whole = made_round(algorithm, train, stored, names, shards, outer, found, slices or 1)
     if held_out:
         slots = _slots(model, optimiser)
         held = dict(list(genesis.items())[: len(slots.params) + len(slots.frozen) + len(slots.buffers)])
-        whole = with_held_out(whole, model, loss_fn, dataset, held, held_out, precisions)
-    shift = whole.shift - train.slots
+        whole = with_held_out(whole, model, loss_fn, dataset, held, held_out, precisions, blocks)
+    shift = whole.shift - train.slots + lead
     return JobArtifacts(
         **vars(whole),
         records=records,
         held_out=dataset.held_out,
-        model=description or {},
+        model=described,
         sites=tuple(
             (site, how, tuple(places[node] + shift for node in nodes)) for site, how, nodes in made.sites
         ),

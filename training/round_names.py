@@ -17,18 +17,21 @@ from assay.protocol.errors import Stop
 from assay.training.algorithms import (
     RECIPES,
     Algorithm,
+    CentredClip,
     DelayedNesterov,
+    MedianNorm,
     Nesterov,
     OuterAdam,
     OuterSgd,
     Sign,
     Trimmed,
 )
-from assay.training.codings import E3M0
+from assay.training.codings import E3M0, Largest
 from assay.training.eager import eager_round
 from assay.training.outer import DiLoCo
 from assay.training.paths import Paths, paths_round
 from assay.training.rounds import Round, coded_round, diloco_round
+from assay.training.slicing import least_slices
 from assay.training.streaming import streaming_of, streaming_round
 
 STREAMING = "streaming"
@@ -116,6 +119,34 @@ def check_speeds(slow_shards: int, slow_by: int, shards: int, segment_steps: int
         )
 
 
+def unsliced_because(name: str) -> str:
+    """Why an outer step by this algorithm cannot be cut into slices; empty if it can."""
+    if name in RECIPES:
+        algorithm = RECIPES[name]
+        if isinstance(algorithm.coding, Largest):
+            return "its wire is the largest numbers of chunks of a whole parameter"
+        if isinstance(algorithm.mean, MedianNorm | CentredClip):
+            return "it clips by norms of whole parameters, of which a slice has a part"
+        return ""
+    if name == PATHS:
+        return "its tasks read modules, which are parts already"
+    if name == STREAMING:
+        return "its rounds go through fragments, which are parts already"
+    if name == EAGER:
+        return "its outer claim keeps more than a slice's own part"
+    return "it trains by no outer algorithm"
+
+
+def check_slices(name: str) -> None:
+    """Whether an outer step by this algorithm can be cut into slices. Raises Stop with the reason if not."""
+    if why := unsliced_because(name):
+        raise Stop(
+            f"the outer step of {name} cannot be cut into slices: {why}",
+            hint="leave slices out of [outer], or choose diloco, diloco-4bit or another that works number by"
+            " number",
+        )
+
+
 def made_round(
     name: str,
     train: Program,
@@ -124,32 +155,47 @@ def made_round(
     shards: int,
     rule: DiLoCo,
     paths: Paths | None = None,
+    slices: int = 1,
 ) -> Round:
-    """The round of the algorithm of this name; `rule`: its outer rate and momentum; `paths` of DiPaCo. Raises
-    Stop."""
+    """The round of the algorithm of this name; `rule`: its outer rate and momentum; `paths` of DiPaCo;
+    `slices`: into how many equal runs of slots the parameters are cut. Raises Stop."""
+    if slices > 1:
+        check_slices(name)
     try:
-        if (least := (1 + shards) * train.params) > MAX_SLOTS:  # before all of it is traced in vain
+        if (least := (1 + shards) * train.params // slices) > MAX_SLOTS:  # before all of it is traced in vain
             raise TooLarge(f"a program has at most {MAX_SLOTS} slots, and these take {least} or more")
         if paths is not None:
             return paths_round(Algorithm(Nesterov(rule.lr, rule.momentum)), paths, train, genesis, names)
-        return _made(name, train, genesis, names, shards, rule)
+        return _made(name, train, genesis, names, shards, rule, slices)
     except TooLarge as error:
         tensors = f"{train.params} parameter tensor{'s' if train.params > 1 else ''}"
+        way_out = "take fewer shards or a model with fewer and larger tensors (docs/scale.md)"
+        if slices > 1:
+            way_out = "write fewer slices in [outer]"
+        elif not unsliced_because(name):
+            needed = least_slices([node.shape for node in train.state[: train.params]], shards)
+            way_out = f"write slices = {needed} or more in [outer], or take fewer shards (docs/scale.md)"
         raise Stop(
-            f"{tensors} of {shards} shards are too many for one outer step by {name}: {error}",
-            hint="take fewer shards, or a model with fewer and larger tensors (docs/scale.md)",
+            f"{tensors} of {shards} shards are too many for one outer step by {name}: {error}", hint=way_out
         ) from error
 
 
 def _made(
-    name: str, train: Program, genesis: Sequence[Tensor], names: Sequence[str], shards: int, rule: DiLoCo
+    name: str,
+    train: Program,
+    genesis: Sequence[Tensor],
+    names: Sequence[str],
+    shards: int,
+    rule: DiLoCo,
+    slices: int,
 ) -> Round:
     if name == WHOLE:
-        return diloco_round(train, genesis, names, shards, rule)
+        return diloco_round(train, genesis, names, shards, rule, slices)
     if name == STREAMING:
         streaming = streaming_of([node.shape for node in train.state[: train.params]])
         algorithm = replace(streaming.algorithm, rule=Nesterov(rule.lr, rule.momentum))
         return streaming_round(replace(streaming, algorithm=algorithm), train, genesis, names, shards)
     if name == EAGER:
         return eager_round(eager_of(rule), train, genesis, names, shards)
-    return coded_round(algorithm_of(name, rule.lr, rule.momentum, rule.every), train, genesis, names, shards)
+    algorithm = algorithm_of(name, rule.lr, rule.momentum, rule.every)
+    return coded_round(algorithm, train, genesis, names, shards, slices)

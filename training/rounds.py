@@ -3,14 +3,15 @@
 Contract: `diloco_round` is DiLoCo with whole parameters on the wire, one loop on each side. `coded_round` is
 any algorithm of ``training.algorithms``: a task trains, then compresses what it changed, in one state of
 [parameters | the rest of training | base | residuals | wire]; the outer step reads the wires and whether each
-shard is present. The bits of every slot are those of the algorithm's programs run in one process. Not
-guaranteed: that an algorithm suits a model.
+shard is present. With `slices` the parameters are that many equal slots (``training.slicing``), and an outer
+claim has one slot of them and of each wire. The bits of every slot are those of the algorithm's programs run
+in one process. Not guaranteed: that an algorithm suits a model.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -18,7 +19,7 @@ from torch import Tensor
 from assay.program.execute import TORCH_DTYPES
 from assay.program.isa import Program
 from assay.program.placed import Slot, layout, placed
-from assay.protocol.loops import diloco_links, own_link
+from assay.protocol.loops import diloco_links, own_link, parted
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
 from assay.training.algorithms import Algorithm, programs
 from assay.training.outer import DiLoCo, outer_genesis, outer_program
@@ -36,7 +37,10 @@ class Round:
     outer_links: tuple[Link, ...]
     genesis: list[Tensor]
     outer_genesis: list[Tensor]
+    """Of the first slice; the others' differ from it in their own part of the parameters alone."""
     slot_names: list[str]
+    slices: int = field(default=1, kw_only=True)
+    """Outer claims of a round; the parameters are as many equal runs of slots."""
 
     @property
     def inner(self) -> Program:
@@ -55,14 +59,19 @@ class Round:
 
 
 def diloco_round(
-    train: Program, genesis: Sequence[Tensor], names: Sequence[str], shards: int, rule: DiLoCo
+    train: Program,
+    genesis: Sequence[Tensor],
+    names: Sequence[str],
+    shards: int,
+    rule: DiLoCo,
+    slices: int = 1,
 ) -> Round:
-    """Every shard's parameters, whole, to one outer step of Nesterov momentum."""
-    params = train.params
-    outer = outer_program([node.shape for node in train.state[:params]], shards, rule)
-    links = diloco_links(train.slots, params, shards)
-    start = outer_genesis(genesis[:params], shards)
-    return Round((train,), (outer,), 0, *links, list(genesis), start, list(names))
+    """Every shard's parameters, whole, to one outer step of Nesterov momentum, or one for each slice."""
+    part = train.params // slices
+    outer = outer_program([node.shape for node in train.state[:part]], shards, rule)
+    links = diloco_links(train.slots, train.params, shards, slices)
+    start = outer_genesis(genesis[:part], shards)
+    return Round((train,), (outer,), 0, *links, list(genesis), start, list(names), slices=slices)
 
 
 def coded_round(
@@ -71,10 +80,12 @@ def coded_round(
     genesis: Sequence[Tensor],
     names: Sequence[str],
     shards: int,
+    slices: int = 1,
 ) -> Round:
-    """Wires of every shard that is present to one outer step."""
+    """Wires of every shard that is present to one outer step, or to one for each slice."""
     params, rest = train.params, train.slots - train.params
-    made = programs(algorithm, [tuple(node.shape) for node in train.state[:params]], shards)
+    part = params // slices
+    made = programs(algorithm, [tuple(node.shape) for node in train.state[:params]], shards, part)
     compress = layout(made.compress)  # base, parameters, residuals, wire
     own = [*range(train.slots, train.slots + params), *range(params)]
     beyond = range(train.slots + params, train.slots + len(compress) - params)
@@ -85,12 +96,14 @@ def coded_round(
         placed(train, slots, range(train.slots), params),
         placed(made.compress, slots, [*own, *beyond], params),
     )
-    base = Link(Origin.OUT, Kind.OUTER, 1 + algorithm.late, params, 1, 0, 0, NO_SLOT)
+    base = Link(Origin.OUT, Kind.OUTER, 1 + algorithm.late, part, slices, 0, 0, NO_SLOT)
     scratch = Link(Origin.GENESIS, Kind.TASK, 0, wire, 1, 0, 0, 0)
     links = [base, own_link(rest), base, own_link(residuals), scratch]
-    sent = Link(Origin.OUT, Kind.TASK, 0, wire, shards, len(slots) - wire, 0, NO_SLOT)
+    each = wire // slices
+    first = len(slots) - wire
+    sent = Link(Origin.OUT, Kind.TASK, 0, each, shards, first, 0, NO_SLOT, **parted(slices, each))
     present = Link(Origin.PRESENT, Kind.TASK, 0, 1, shards, 0, 0, 0)
-    before = made.outer.slots - shards * (wire + 1)
+    before = made.outer.slots - shards * (each + 1)
     told = [f"base.{name}" for name in names[:params]]
     told += [f"residual.{name}" for name in names[:residuals]]
     told += [f"wire.{i}" for i in range(wire)]
@@ -103,8 +116,9 @@ def coded_round(
         tuple(link for link in links if link.slots),
         (own_link(before), sent, present),
         [*genesis, *(p.clone() for p in start), *blank],
-        [*start, *(empty(slot) for slot in layout(made.outer)[params:])],
+        [*start[:part], *(empty(slot) for slot in layout(made.outer)[part:])],
         [*names, *told],
+        slices=slices,
     )
 
 

@@ -19,8 +19,8 @@ from assay.chain.contracts.records import unpack
 from assay.chain.contracts.view import ChainView
 from assay.chain.eth.abi import find, topic
 from assay.chain.eth.events import Event
-from assay.protocol.types import Address, Claim, ClaimId, JobId, Kind, Role
-from assay.protocol.words import show_amount
+from assay.protocol.types import Address, Claim, ClaimId, JobId, Role
+from assay.protocol.words import show_amount, show_place
 
 FREE = "free"
 """The pot of what can be withdrawn; the stakes' pots are named by their role."""
@@ -166,9 +166,7 @@ class _Reader:
         claim = self._claim(ClaimId(claim_id))
         if claim is None:
             return f"claim {claim_id.hex()[:16]}"
-        if claim.kind == Kind.OUTER:
-            return f"outer step {claim.round} of job {claim.job_id.hex()[:16]}"
-        return f"task {claim.round}/{claim.shard} of job {claim.job_id.hex()[:16]}"
+        return f"{show_place(claim.kind, claim.round, claim.shard)} of job {claim.job_id.hex()[:16]}"
 
     def _nearest(self, event: Event, *names: str, **wanted: Any) -> Event | None:
         """The event of the same transaction that stands nearest to this one and has these arguments."""

@@ -173,7 +173,7 @@ def open_game(
     round_: Annotated[
         int | None, typer.Option("--round", help="By default the first false claim of the job is looked for.")
     ] = None,
-    shard: Annotated[int, typer.Option()] = 0,
+    shard: Annotated[int, typer.Option(help="With --outer the slice.")] = 0,
     outer: Annotated[bool, typer.Option(help="The round's outer step instead of a task.")] = False,
     play: Annotated[bool, typer.Option(help="Play this side of the game to its end, too.")] = False,
 ) -> None:

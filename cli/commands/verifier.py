@@ -202,7 +202,7 @@ def replay(
     context: typer.Context,
     job: str,
     round_: Annotated[int, typer.Option("--round")],
-    shard: Annotated[int, typer.Option()] = 0,
+    shard: Annotated[int, typer.Option(help="With --outer the slice.")] = 0,
     outer: Annotated[bool, typer.Option(help="The round's outer step instead of a task.")] = False,
     segments: Annotated[
         str | None, typer.Option(help="Such as 0:2 (from 0, before 2); all by default.")

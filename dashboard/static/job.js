@@ -29,8 +29,8 @@ export function job(view) {
     ...coverage(view),
     h("h2", {}, "Games"), games(view.games),
     h("h2", {}, "Checkpoints"),
-    table("Checkpoints", ["#after round", "phase", "root of the model's state"], view.checkpoints.map((point) => [
-      point.round, tag(point.phase), short(point.root)])),
+    table("Checkpoints", ["#after round", "slice", "phase", "root of the model's state"], view.checkpoints.map((point) => [
+      point.round, point.slice, tag(point.phase), short(point.root)])),
     h("h2", {}, "What happened while somebody looked"),
     view.events.length
       ? h("ul", { class: "log", tabindex: "0", "aria-label": "Events, newest first" }, view.events.map((event) => h("li", {}, `block ${event.block}: ${event.text}`)))
@@ -69,7 +69,7 @@ function rounds(view) {
       if (!tasks.length) return missing.has(`${round}/${shard}`) ? "closed without it" : round === view.round && view.holders[shard] && !view.done ? ["in training by ", party(view.holders[shard])] : "–";
       return tasks.map((task) => h("div", {}, tag(task.phase), " ", party(task.solver), task.standing || task.phase === "convicted" ? "" : " (overtaken)"));
     }),
-    view.outer[round] === "none" ? "–" : tag(view.outer[round]),
+    view.outer[round] !== "none" ? tag(view.outer[round]) : view.slicesThere[round] ? `${view.slicesThere[round]} of ${view.slices} slices` : "–",
   ]);
   return table("Rounds and shards", ["#round", ...shards.map((shard) => `shard ${shard}`), "outer step"], rows);
 }

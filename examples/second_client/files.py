@@ -179,7 +179,7 @@ def canonical(data):
 
 STRUCTS = {
     "Terms": "client datasetRoot genesisRoot outerGenesisRoot manifest seed classId records recordSize slots"
-    " outerSlots params shards minShards rounds segments outerSegments samples verifiers seedDelay"
+    " outerSlots params shards minShards slices rounds segments outerSegments samples verifiers seedDelay"
     " maxUnsettled taskTime stragglerTime outerTime voteTime revealTime challengeWindow moveTime"
     " pricePeriod nonce stateBytes stepBytes stepOperations priceFloor priceCap verifierFee outerFee"
     " solverStake verifierStake challengeBond missPenalty loops:Loop outerLoops:Loop links:Link"

@@ -92,7 +92,7 @@ class Job:
         body = (self.folder / "manifest.json").read_bytes()
         need(sha256(body).digest() == t["manifest"], "the receipt's manifest is another")
         self.manifest = canonical(body)
-        need(self.manifest["schema"] == "assay/job/4", "a manifest of another format")
+        need(self.manifest["schema"] == "assay/job/4" and t["slices"] == 1, "another format, or outer slices")
         self.programs = [self._programs("inner", TASK, "slots"), self._programs("outer", OUTER, "outerSlots")]
         size = t["records"] * t["recordSize"]
         raw = self.blocks.file(self.manifest["dataset"]["cid"], size) if size else b""

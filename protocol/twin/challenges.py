@@ -12,7 +12,7 @@ from assay.protocol import sampling, trees
 from assay.protocol.encoding import words
 from assay.protocol.game import Verdict, input_game, play
 from assay.protocol.game_state import INPUT_SEGMENT, Accused, Found, Game, GamePhase
-from assay.protocol.loops import Byte, FromGenesis, Place, locate, source_of
+from assay.protocol.loops import Byte, FromGenesis, Place, genesis_place, locate, source_of
 from assay.protocol.refusal import require
 from assay.protocol.twin.attestations import ballot_of
 from assay.protocol.twin.convictions import convicted, convicted_ballot
@@ -222,7 +222,7 @@ def _source_of(market: MarketState, event: ProveBinding, terms: Terms) -> tuple[
     if isinstance(found, Byte):
         return found.leaf, 0, 1
     if isinstance(found, FromGenesis):
-        return terms.genesis_of(claim.kind), found.slot, terms.slots_of(claim.kind)
+        return terms.genesis_of(claim.kind), *genesis_place(terms, claim.kind, claim.shard, found.slot)
     source = _same(market, event.source, current(found.place))
     return source.output_root, found.slot, terms.slots_of(source.kind)
 

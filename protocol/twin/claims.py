@@ -47,6 +47,7 @@ def commit(market: MarketState, event: Commit, by: Address, now: Moment) -> Mark
     terms = job.terms
     segments_root = _segments_root(event, terms.segments_of(given.kind))
     place = (given.job_id, given.kind, given.round, given.shard)
+    slices = len(list(market.slices(given.job_id, job.round)))
     require(market.current(*place) is None, "PlaceTaken")
     if given.kind == Kind.TASK:
         price = _task_price(market, job, given, by, now)
@@ -79,11 +80,17 @@ def commit(market: MarketState, event: Commit, by: Address, now: Moment) -> Mark
     market = market.with_funds(market.funds.lock(by, Role.SOLVER, terms.solver_stake, terms.client))
     market = market.with_claim(claim_id, ClaimState(claim, status))
     market = replace(market, places={**market.places, place: claim_id})
-    if task:
-        return market
-    closings = (*job.closings, Closing(job.round, job.rewinds_so_far))
-    begun = replace(job, round=job.round + 1, round_start=now.time, closings=closings)
-    return market.with_job(given.job_id, begun)
+    return market if task else market.with_job(given.job_id, _with_slice(job, slices, now))
+
+
+def _with_slice(job: Job, before: int, now: Moment) -> Job:
+    """The job with a slice more than so many: the first fixes its round's tasks, the last closes it."""
+    if before == 0:
+        closings = (*job.closings, Closing(job.round, job.rewinds_so_far))
+        job = replace(job, closings=closings, accepted_at=now.time)
+    if before + 1 < job.terms.slices:
+        return job
+    return replace(job, round=job.round + 1, round_start=now.time)
 
 
 def settle(market: MarketState, event: Settle, by: Address, now: Moment) -> MarketState:
@@ -106,6 +113,9 @@ def settle(market: MarketState, event: Settle, by: Address, now: Moment) -> Mark
             funds = funds.moved(escrow(claim.job_id), free(ballot.verifier), terms.verifier_fee)
     market = market.with_funds(funds).with_claim(claim_id, state.with_status(phase=Phase.SETTLED))
     if claim.kind == Kind.TASK:
+        return market
+    slices = market.slices(claim.job_id, claim.round)
+    if sum(each.status.phase == Phase.SETTLED for each in slices) < terms.slices:
         return market
     # A pipeline that was full starts again now, and with it the clock of the tasks that it held up.
     round_start = now.time if job.pipeline_full else job.round_start
@@ -137,26 +147,27 @@ def _task_price(market: MarketState, job: Job, claim: Claim, by: Address, now: M
     require(job.begun, "JobEnded")
     require(claim.round == job.round, "WrongRound")
     require(not job.pipeline_full, "PipelineFull")
+    require(not any(market.slices(claim.job_id, job.round)), "TooLate")
     require(now.time <= market.deadline(claim.job_id, claim.shard, now.time), "TooLate")
     return job.shards[claim.shard].price
 
 
 def _check_outer(market: MarketState, job: Job, claim: Claim, by: Address, now: Moment) -> None:
-    require(claim.shard == 0, "NoSuchShard")
+    require(claim.shard < job.terms.slices, "NoSuchShard")
     require(job.begun, "JobEnded")
     require(claim.round == job.round, "WrongRound")
     terms, accepted = job.terms, market.accepted(claim.job_id)
     require(accepted >= terms.min_shards, "RoundIncomplete", f"{accepted} accepted")
     require(market.closable(claim.job_id, now.time), "NotDue")
     ready = max(job.accepted_at, job.round_start)
-    if accepted < terms.shards:
+    if accepted < terms.shards and not any(market.slices(claim.job_id, job.round)):
         ready = max(ready, job.stragglers_end)
-    in_turn = job.shards[claim.round % terms.shards].solver == by
+    in_turn = job.shards[(claim.round + claim.shard) % terms.shards].solver == by
     require(in_turn or now.time > ready + terms.outer_time, "OuterReserved")
 
 
 def _check_order(market: MarketState, job: Job, claim: Claim) -> None:
-    """Tasks of r, outer of r, tasks of r + 1, and so on (rule 4.8)."""
+    """Tasks of r, slices of r, tasks of r + 1, and so on (rule 4.8)."""
     require(claim.round == job.settled_rounds, "EarlierUnsettled")
     if claim.kind == Kind.OUTER:
         tasks = market.tasks(claim.job_id, claim.round)

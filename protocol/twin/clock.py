@@ -38,7 +38,8 @@ class Rewind:
 
 @dataclass(frozen=True)
 class Closing:
-    """A round was closed by its outer claim, in this rewinds: without the tasks not accepted by then."""
+    """A round's tasks were fixed by its first outer claim, after so many rewinds: without those not accepted
+    by then."""
 
     round: int
     rewinds: int
@@ -46,7 +47,8 @@ class Closing:
 
 @dataclass(frozen=True)
 class Job:
-    """A job's clock. Rounds after `last_round` do not begin. `accepted_at`: the last acceptance."""
+    """A job's clock. Rounds after `last_round` do not begin. `accepted_at`: the last acceptance, or the first
+    slice."""
 
     terms: Terms
     last_round: int

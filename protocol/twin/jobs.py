@@ -85,6 +85,8 @@ def close(market: MarketState, event: Close, by: Address, now: Moment) -> Market
     require(not job.closed, "JobEnded")
     tasks = market.tasks(event.job_id, job.round)
     settled = all(task.status.phase == Phase.SETTLED for task in tasks)
+    slices = market.slices(event.job_id, job.round)
+    settled = settled and all(each.status.phase == Phase.SETTLED for each in slices)
     require(job.settled_rounds == job.round and settled, "NotFinished")
     if job.round <= job.last_round:
         late = max(market.due_since(event.job_id, now.time), job.last_shard_claim) + job.terms.task_time

@@ -262,7 +262,7 @@ class MarketState:
         return state.live and not self.jobs[state.claim.job_id].is_stale(state.claim)
 
     def left_out(self, state: ClaimState, before: int | None = None) -> bool:
-        """Whether the claim's round was closed without it (before rewind number `before`, if given)."""
+        """Whether the claim's round was fixed without it (before rewind number `before`, if given)."""
         claim = state.claim
         return state.pending and any(
             closing.round == claim.round and claim.rewinds <= closing.rewinds
@@ -290,14 +290,23 @@ class MarketState:
             if claim_id is not None:
                 yield self.claims[claim_id]
 
+    def slices(self, job_id: JobId, round_: int) -> Iterator[ClaimState]:
+        """The standing and settled outer claims of a round."""
+        for number in range(self.jobs[job_id].terms.slices):
+            claim_id = self.current(job_id, Kind.OUTER, round_, number)
+            if claim_id is not None:
+                yield self.claims[claim_id]
+
     def accepted(self, job_id: JobId) -> int:
         """How many tasks of the present round are accepted."""
         tasks = self.tasks(job_id, self.jobs[job_id].round)
         return sum(task.status.phase in (Phase.ACCEPTED, Phase.SETTLED) for task in tasks)
 
     def closable(self, job_id: JobId, now: Seconds) -> bool:
-        """Whether the present round wants nothing but its outer claim (rule 4.3)."""
+        """Whether the present round wants nothing but outer claims (rule 4.3)."""
         job, accepted = self.jobs[job_id], self.accepted(job_id)
+        if any(self.slices(job_id, job.round)):
+            return True
         late = now > job.stragglers_end
         return accepted == job.terms.shards or (accepted >= job.terms.min_shards and late)
 

@@ -113,7 +113,7 @@ def _most_wasted(job: JobFile, price: int) -> int:
     """Of the job that the file describes, at this price."""
     task = price + job.verification.verifiers * job.money.verifier_fee * TOK // WEI
     unsettled = job.verification.max_unsettled_rounds
-    outer = unsettled * job.money.outer_fee * TOK // WEI
+    outer = unsettled * (job.outer.slices or 1) * job.money.outer_fee * TOK // WEI
     return int((unsettled - 1) * job.training.shards * task + outer)
 
 

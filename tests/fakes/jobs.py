@@ -22,6 +22,7 @@ from assay.training.ordered import ordered
 from assay.training.outer import DiLoCo, outer_genesis, outer_program
 from assay.training.paths import Paths, own_part
 from assay.training.round_names import PATHS, STREAMING, made_round
+from assay.training.slicing import PARAMETERS, blocks_of
 from tests.fakes.classes import of_its_class
 from tests.fakes.terms import some_terms
 
@@ -50,6 +51,7 @@ class TinyFiles:
     slot_names: list[str]
     model: dict[str, Any] = field(default_factory=lambda: {"template": "tiny"})
     main: int = 0
+    slices: int = 1
 
     @property
     def tasks(self) -> tuple[Program, ...]:
@@ -116,17 +118,26 @@ def three_files(shards: int = 2) -> TinyFiles:
     return replace(tiny, inner=inner, genesis=state, slot_names=["w", "v", "u", LOSS_SLOT, "momentum"])
 
 
-def recipe_files(name: str, shards: int = 2) -> JobArtifacts:
+def recipe_files(name: str, shards: int = 2, slices: int | None = None) -> JobArtifacts:
     """The tiny job under an algorithm of ``training.round_names``; with three parameters where those go in
-    parts."""
-    tiny = three_files(shards) if name in (STREAMING, PATHS) else tiny_files(shards)
+    parts, or the outer step in `slices`."""
+    parts = name in (STREAMING, PATHS) or slices is not None
+    tiny = three_files(shards) if parts else tiny_files(shards)
     assert tiny.records is not None
     train, paths = tiny.inner, None
+    start, names, model = tiny.genesis, tiny.slot_names, dict(tiny.model)
     if name == PATHS:
         paths = tiny_paths(shards)
         train = reading_own_part(train, paths)
-    made = made_round(name, train, tiny.genesis, tiny.slot_names, shards, RULES.get(name, DiLoCo()), paths)
-    return JobArtifacts(**vars(made), records=tiny.records, held_out=b"", model=tiny.model)
+    if slices is not None:
+        count = train.params
+        blocks = blocks_of(names[:count], [node.shape for node in train.state[:count]], slices)
+        train, _ = blocks.program(train)
+        start = [*blocks.joined(start[:count]), *start[count:]]
+        names, model = [*blocks.block_names, *names[count:]], {**model, PARAMETERS: blocks.described}
+    rule = RULES.get(name, DiLoCo())
+    made = made_round(name, train, start, names, shards, rule, paths, slices or 1)
+    return JobArtifacts(**vars(made), records=tiny.records, held_out=b"", model=model)
 
 
 def tiny_paths(shards: int) -> Paths:

@@ -10,12 +10,19 @@ from assay.protocol.types import Kind, Loop, ProgramRef, Terms
 
 
 def one_loop_each(
-    inner: ProgramRef, outer: ProgramRef, shards: int, steps: int, segment_steps: int, samples: int
+    inner: ProgramRef,
+    outer: ProgramRef,
+    shards: int,
+    steps: int,
+    segment_steps: int,
+    samples: int,
+    slices: int = 1,
 ) -> dict[str, Any]:
     """What the terms say of such a round."""
     task = Loop(inner.root, inner.nodes, steps, segment_steps, samples)
     step = Loop(outer.root, outer.nodes, 1, 1, 0)
-    return round_shape([task], [step], diloco_links(inner.slots, inner.params, shards), inner.params)
+    links = diloco_links(inner.slots, inner.params, shards, slices)
+    return round_shape([task], [step], links, inner.params, slices)
 
 
 def lone(samples: int, segments: int) -> tuple[Loop, ...]:

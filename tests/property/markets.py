@@ -63,6 +63,7 @@ CHANGES = {
     "slots": _SLOTS,
     "outer_slots": _SLOTS,
     "params": st.sampled_from([0, 1, 2, 4, 2**31]),
+    "slices": st.sampled_from([0, 1, 2, 3, 1_024, 1_025, 2**32 - 1]),
     "loops": _LOOPS,
     "outer_loops": _LOOPS,
     "links": _LINKS,

@@ -119,6 +119,8 @@ class Player:
             present = len(list(self.twin.market_state.tasks(event.claim.job_id, event.claim.round)))
             if present < self.twin.market_state.jobs[event.claim.job_id].terms.shards:
                 self.twin.accepted["(closed without a shard)"] += 1
+        if isinstance(event, e.Commit | e.Settle) and accepted:
+            self._count_slices(event)
         if isinstance(event, e.Play) and accepted:
             move = event.move
             if isinstance(move, dispute.RevealSteps):
@@ -127,6 +129,19 @@ class Player:
                 self.scene.children[move.trace_root] = move.children
             if isinstance(move, dispute.Split):
                 self.scene.children[event.game.digest] = move.children
+
+    def _count_slices(self, event: e.Commit | e.Settle) -> None:
+        """What happens only where a round has several outer claims."""
+        market, claim = self.twin.market_state, event.claim
+        if claim.kind == Kind.TASK or market.jobs[claim.job_id].terms.slices == 1:
+            return
+        others = [each.claim for each in market.slices(claim.job_id, claim.round)]
+        if isinstance(event, e.Settle):
+            self.twin.accepted["(slice settled)"] += 1
+        elif len({each.rewinds for each in others}) > 1:
+            self.twin.accepted["(slice beside one that a rewind left)"] += 1
+        else:
+            self.twin.accepted["(slice)"] += 1
 
     def wait(self) -> None:
         """To just before, at or just after some deadline, or a few blocks."""
@@ -217,7 +232,8 @@ class Player:
             if isinstance(found, Byte):
                 given[slot] = bytes([found.value])
             elif isinstance(found, FromGenesis):
-                given[slot] = self.scene.states[job.terms.genesis_of(kind)][found.slot]
+                first, _ = self.scene.genesis(job.terms, kind, shard)
+                given[slot] = self.scene.states[first][found.slot]
             elif (claim := self._claim((job_id, *found.place))) is not None:
                 given[slot] = self.scene.states[claim.output_root][found.slot]
         if self.rng.random() < 0.2:
@@ -225,10 +241,13 @@ class Player:
         return self.scene.state(program_of(job.terms, kind), given)
 
     def _outer(self, job_id: JobId, job: Job) -> Doing:
-        input_root = self._input(job_id, job, Kind.OUTER, 0)
-        owner = job.shards[job.round % job.terms.shards].solver
+        market, slices = self.twin.market_state, range(job.terms.slices)
+        missing = [s for s in slices if market.current(job_id, Kind.OUTER, job.round, s) is None]
+        number = self.rng.choice(missing or slices)
+        input_root = self._input(job_id, job, Kind.OUTER, number)
+        owner = job.shards[(job.round + number) % job.terms.shards].solver
         by = self.rng.choice(PLAYERS) if owner == ZERO_ADDRESS or self.rng.random() < 0.4 else owner
-        return self._commit(job_id, job, Kind.OUTER, 0, input_root), by
+        return self._commit(job_id, job, Kind.OUTER, number, input_root), by
 
     def _summed(self, job_id: JobId, job: Job, shard: int) -> Claim | None:
         """The shard's accepted task of the present round."""
@@ -383,10 +402,12 @@ class Player:
         if isinstance(found, Byte):
             return found.leaf, (), None
         source = self._claim((job_id, *found.place)) if isinstance(found, FromClaim) else None
-        root = terms.genesis_of(claim.kind) if source is None else source.output_root
+        root, above = self.scene.genesis(terms, claim.kind, claim.shard)
+        if source is not None:
+            root, above = source.output_root, []
         tree = self.scene.state_tree(root)
         at = min(found.slot, tree.count - 1)
-        return tree.levels[0][at], tuple(tree.proof(at)), source
+        return tree.levels[0][at], (*tree.proof(at), *above), source
 
     # -- demands
 

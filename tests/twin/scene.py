@@ -13,7 +13,7 @@ from typing import Any
 from assay.program.build import ProgramBuilder
 from assay.program.isa import DType, Input, Program
 from assay.protocol import trees
-from assay.protocol.loops import own_link, round_shape
+from assay.protocol.loops import own_link, parted, round_shape
 from assay.protocol.params import most_wasted
 from assay.protocol.types import (
     NO_SLOT,
@@ -69,36 +69,43 @@ def program_of(terms: Terms, kind: Kind) -> Program:
     return PROGRAMS[terms.loops_of(kind)[0].root]
 
 
-def some_links(rng: random.Random, shards: int) -> tuple[list[Link], list[Link]]:
+def some_links(rng: random.Random, shards: int, slices: int) -> tuple[list[Link], list[Link]]:
     """Links of tasks and of outer claims between slots of one shape, of every kind there is."""
     otherwise, shift, lag = rng.choice([NO_SLOT, 0, 1]), rng.choice([0, 1]), rng.choice([1, 2])
     tasks = [
         rng.choice(
             [
-                Link(Origin.OUT, Kind.OUTER, lag, 1, 1, rng.choice([0, 1]), 0, NO_SLOT),
+                Link(Origin.OUT, Kind.OUTER, lag, 1, 1, rng.choice([0, 1]), shift, NO_SLOT),
                 Link(Origin.OUT, Kind.OUTER, lag, 1, 1, 0, 0, NO_SLOT, 1, 2, 1),
             ]
         ),
         Link(Origin.OUT, Kind.TASK, rng.choice([1, 2]), 1, 1, 1, shift, otherwise),
         replace(own_link(1), origin=rng.choice([Origin.OWN, Origin.GENESIS])),
     ]
+    parts = parted(slices, 1) if rng.random() < 0.5 else {}
+    first = 0 if parts else rng.choice([0, 1])
     outers = [
         own_link(1),
-        replace(own_link(1), origin=rng.choice([Origin.OWN, Origin.GENESIS])),
-        Link(Origin.OUT, Kind.TASK, rng.choice([0, 0, 1]), 1, shards, rng.choice([0, 1]), shift, otherwise),
+        rng.choice(
+            [
+                replace(own_link(1), origin=rng.choice([Origin.OWN, Origin.GENESIS])),
+                Link(Origin.OUT, Kind.OUTER, lag, 1, 1, 1, shift, NO_SLOT),
+            ]
+        ),
+        Link(Origin.OUT, Kind.TASK, rng.choice([0, 0, 1]), 1, shards, first, shift, otherwise, **parts),
         Link(Origin.PRESENT, Kind.TASK, rng.choice([0, 0, 1]), 1, shards, 0, shift, 0),
     ]
     return tasks, outers
 
 
-def some_loops(rng: random.Random, shards: int, samples: int) -> dict[str, Any]:
+def some_loops(rng: random.Random, shards: int, samples: int, slices: int) -> dict[str, Any]:
     """What the terms say of a round of some loops, with links of every kind."""
     steps, slow = rng.choice([1, 2]), rng.choice([1, 1, 2])
     whole = steps * slow
     tasks = [Loop(INNER.root, len(INNER.nodes), 2 * whole, whole, 1, 1, slow) for _ in range(samples)]
     outer = LINKED[shards]
     outers = [Loop(outer.root, len(outer.nodes), 1, 1, 0) for _ in range(rng.choice([1, 2]))]
-    return round_shape(tasks, outers, some_links(rng, shards), 1)
+    return round_shape(tasks, outers, some_links(rng, shards, slices), slices, slices)
 
 
 PAIR = Conditions(
@@ -157,6 +164,8 @@ class Scene:
 
     rng: random.Random
     states: dict[bytes, tuple[bytes, ...]] = field(default_factory=dict)
+    geneses: dict[bytes, tuple[bytes, ...]] = field(default_factory=dict)
+    """Roots of all slices' first states, by the root over them."""
     traces: dict[bytes, Trace] = field(default_factory=dict)
     segments: dict[bytes, trees.Tree] = field(default_factory=dict)
     samples: dict[bytes, trees.Tree] = field(default_factory=dict)
@@ -183,6 +192,20 @@ class Scene:
         """Tree over a state's tensor roots."""
         return trees.build([trees.tensor_root(slot) for slot in self.states[root]])
 
+    def outer_genesis(self, program: Program, slices: int) -> bytes:
+        """The root over the slices' first states."""
+        roots = tuple(self.state(program) for _ in range(slices))
+        self.geneses[trees.root(roots)] = roots
+        return trees.root(roots)
+
+    def genesis(self, terms: Terms, kind: Kind, unit: int) -> tuple[bytes, list[bytes]]:
+        """The root of the first state of a shard or a slice, and the way from there to the terms' root."""
+        root = terms.genesis_of(kind)
+        if kind == Kind.TASK:
+            return root, []
+        roots = self.geneses[root]
+        return roots[unit], trees.build(roots).proof(unit)
+
     def trace(self, program: Program, key: bytes = b"") -> Trace:
         """A new trace of random outputs."""
         outputs = tuple(self.bytes(node.bytes) for node in program.nodes)
@@ -201,21 +224,23 @@ class Scene:
         """Small terms of odd amounts."""
         rng = self.rng
         shards, rounds = rng.choice([1, 2, 2]), rng.choice([1, 2, 3])
+        slices = rng.choice([1, 1, 2])
         conditions = rng.choice(CLASSES)
         segment_steps = rng.choice([1, 2, 4] if conditions.samples == 1 else [1, 2])
         floor = rng.choice([0, 7, 333])
+        inner = replace(reference(INNER), params=slices)
         shape = one_loop_each(
-            reference(INNER), reference(OUTERS[shards]), shards, 4, segment_steps, conditions.samples
+            inner, reference(OUTERS[shards]), shards, 4, segment_steps, conditions.samples, slices
         )
         if rng.random() < 0.5:
-            shape = some_loops(rng, shards, conditions.samples)
+            shape = some_loops(rng, shards, conditions.samples, slices)
         outer = PROGRAMS[shape["outer_loops"][0].root]
         terms = some_terms(
             shape | kept_to(conditions),
             client=client,
             dataset_root=rng.randbytes(32),
             genesis_root=self.state(INNER),
-            outer_genesis_root=self.state(outer),
+            outer_genesis_root=self.outer_genesis(outer, slices),
             manifest=rng.randbytes(32),
             seed=rng.randbytes(32),
             class_id=class_id(conditions),

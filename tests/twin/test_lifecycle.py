@@ -58,6 +58,8 @@ def test_rules_and_contracts_agree_for_long(stage: Stage) -> None:
     report(accepted, refused)
     assert sum(accepted.values()) >= 5_000 and len(accepted) >= 33 and len(refused) >= 70
     assert accepted["(closed without a shard)"] >= 10
+    assert accepted["(slice)"] >= 10 and accepted["(slice beside one that a rewind left)"]
+    assert accepted["(slice settled)"]
     assert accepted["Cap"] and accepted["CapClient"], "locks under caps are compared, too"
 
 

@@ -67,12 +67,12 @@ interface IJobs {
         returns (bool overtaken);
     /// @notice One is over that has not convicted the claim.
     function disputeClosed(bytes32 jobId) external;
-    /// @notice Close the round. `inTurn`: the claimant holds the shard that the outer claim is reserved to.
+    /// @notice A slice of the round's outer step; the last one closes the round. `inTurn`: the claimant holds the shard that the outer claim is reserved to.
     function outerCommitted(bytes32 jobId, uint32 round, bool inTurn) external returns (uint32 rewinds);
     function taskAccepted(bytes32 jobId, uint32 round, uint32 rewinds, uint256 worth) external;
     function claimSettled(bytes32 jobId, Kind kind, uint32 round, uint32 rewinds, uint32 maxUnsettled)
         external;
-    /// @notice Go back to the convicted claim's round, unless that round was closed without the claim. `worth`: its price and
+    /// @notice Go back to the convicted claim's round, unless that round was fixed without the claim. `worth`: its price and
     /// the most fees for it. `wasted`: what the claims that this makes stale are worth, which is set aside for them from what
     /// the caller has just seized of stakes. `inGame`: a game or a demand is over by it.
     function rewind(Accused calldata accused, uint256 worth, bool wasAccepted, bool inGame)

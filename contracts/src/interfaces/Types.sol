@@ -9,7 +9,7 @@ enum Role {
     VERIFIER
 }
 
-/// @dev A claim is either one shard's inner loops of a round, or the round's outer (aggregation) loops.
+/// @dev A claim is either one shard's inner loops of a round, or a slice of the round's outer (aggregation) loops.
 enum Kind {
     TASK,
     OUTER
@@ -47,10 +47,11 @@ struct Loop {
 }
 
 /// @dev Where count * times input slots come from. Slot i of them, with j = i mod count and k = i div count, is
-/// - OUT: slot first + j + p * stride of the output of the source's claim of round - lag: of the outer claim, or of the task
-///   of shard (the reader's own + shift + k) mod shards; where there is no such task, what slot otherwise + j would be as
-///   OWN, or, if otherwise is NO_SLOT, the reader's genesis slot. p, the part that the reader takes, is (its own number div
-///   `div`) mod `mod`: readers of consecutive numbers take consecutive parts (div 1), or so many the same one;
+/// - OUT: slot first + j + p * stride of the output of the source's claim of round - lag: of the task of shard
+///   (own + shift + k) mod shards, or of the outer claim of slice (own + shift + k) mod slices, where own is the reader's number
+///   if it is of the source's kind, and else 0; where there is no such task, what slot otherwise + j would be as OWN, or, if
+///   otherwise is NO_SLOT, the reader's genesis slot. p, the part that the reader takes, is (its number div `div`) mod `mod`:
+///   readers of consecutive numbers take consecutive parts (div 1), or so many the same one;
 /// - PRESENT: whether that task stands, one byte.
 /// Where round < lag it is the reader's genesis slot.
 struct Link {
@@ -83,7 +84,7 @@ struct Terms {
     address client;
     bytes32 datasetRoot;
     bytes32 genesisRoot; // inner state root from which every shard starts round 0
-    bytes32 outerGenesisRoot; // outer state root before round 0
+    bytes32 outerGenesisRoot; // tree over the slices' outer state roots before round 0
     bytes32 manifest; // sha2-256 digest of the raw block holding the job manifest
     bytes32 seed; // data order and counter-based randomness
     bytes32 classId; // class of conditions, to which the drawn have subscribed; the id of the Conditions that these terms keep
@@ -91,9 +92,10 @@ struct Terms {
     uint32 recordSize; // bytes
     uint32 slots; // of a task's state, which all of its loops share
     uint32 outerSlots; // of an outer claim's
-    uint32 params; // leading slots of either that are model parameters
+    uint32 params; // leading slots of a task's state that are model parameters; of an outer claim's, params / slices
     uint32 shards;
     uint32 minShards; // accepted tasks with which a round may be closed once its stragglers' time is over
+    uint32 slices; // outer claims of a round, each of its own part of the parameters; they close it together
     uint32 rounds;
     uint32 segments; // of a task: all of its loops'
     uint32 outerSegments; // of an outer claim
@@ -173,7 +175,7 @@ struct Claim {
     bytes32 jobId;
     Kind kind;
     uint32 round;
-    uint32 shard; // 0 for an outer claim
+    uint32 shard; // of an outer claim its slice
     uint32 attempt; // how often this place in the job has been claimed before
     address claimant;
     bytes32 inputRoot;

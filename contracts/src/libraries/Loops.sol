@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.30;
 
-import {Link, Loop} from "../interfaces/Types.sol";
+import {Kind, Link, Loop, ProgramRef, Terms} from "../interfaces/Types.sol";
 
 /// @title What loops and links say by themselves (docs/protocol.md 2.6, 4.4)
 library Loops {
@@ -9,7 +9,7 @@ library Loops {
         return loop.steps / loop.segmentSteps;
     }
 
-    /// @notice Steps of the loop, and of each of its segments, in the claim of a shard; an outer claim's is 0.
+    /// @notice Steps of the loop, and of each of its segments, in the claim of a shard, or of a slice, of which none is slow.
     function stepsOf(Loop memory loop, uint256 shard)
         internal
         pure
@@ -17,6 +17,18 @@ library Loops {
     {
         uint256 by = shard < loop.slowFrom ? 1 : loop.slowBy;
         return (loop.steps / by, loop.segmentSteps / by);
+    }
+
+    /// @notice What such a loop of a kind of claim is recomputed by.
+    function programOf(Loop memory loop, Kind kind, Terms memory t)
+        internal
+        pure
+        returns (ProgramRef memory)
+    {
+        (uint32 slots, uint32 params) = kind == Kind.TASK
+            ? (t.slots, t.params)
+            : (t.outerSlots, t.params / t.slices);
+        return ProgramRef(loop.root, loop.nodes, slots, params);
     }
 
     /// @notice Where in its source's slots the part begins that a link gives to the reader of this number.

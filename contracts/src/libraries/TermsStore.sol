@@ -11,7 +11,7 @@ import {SSTORE2} from "solady/utils/SSTORE2.sol";
 /// lengths, and the arrays: a loop in two words, a link in one. SAFETY: nothing is validated again, since only `write`
 /// below, from terms that were encoded, creates code at such an address.
 library TermsStore {
-    uint256 private constant HEAD = 41;
+    uint256 private constant HEAD = 42;
     uint256 private constant COUNTS_AT = 1 + 32 * HEAD;
     uint256 private constant ARRAYS_AT = COUNTS_AT + 32;
 

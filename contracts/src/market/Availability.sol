@@ -8,6 +8,7 @@ import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
 import {Accused, Claim, Finding, Kind, Loop, ProgramRef, Terms, WITHHELD} from "../interfaces/Types.sol";
 import {accountKey} from "../libraries/AccountKey.sol";
+import {Loops} from "../libraries/Loops.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {TermsStore} from "../libraries/TermsStore.sol";
 
@@ -67,8 +68,7 @@ contract Availability is IAvailability {
         Terms memory t = TermsStore.load(JOBS, claim.jobId);
         // All programs of a kind of claim have the same slots: the first one's encodings say how long each is.
         Loop memory first = TermsStore.loops(JOBS, claim.jobId, claim.kind)[0];
-        uint32 slots = claim.kind == Kind.TASK ? t.slots : t.outerSlots;
-        ProgramRef memory program = ProgramRef(first.root, first.nodes, slots, t.params);
+        ProgramRef memory program = Loops.programOf(first, claim.kind, t);
         for (uint256 i; i < chunks.length; ++i) {
             if (!_shown(asked.stateRoot, program, asked.places[i], chunks[i])) revert BadProof(i);
         }

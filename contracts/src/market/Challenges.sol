@@ -16,7 +16,6 @@ import {
     Loop,
     NO_SLOT,
     Origin,
-    ProgramRef,
     Terms
 } from "../interfaces/Types.sol";
 import {accountKey} from "../libraries/AccountKey.sol";
@@ -192,15 +191,16 @@ contract Challenges is Findings, Batch {
     {
         (Link memory link, uint256 i) = Loops.linkOf(TermsStore.links(JOBS, claim.jobId, claim.kind), slot);
         if (link.origin == Origin.OWN) return _own(claim, slot, source, t);
-        if (link.origin == Origin.GENESIS || claim.round < link.lag) return _genesis(claim.kind, slot, t);
-        bytes32 standing = _linked(claim, link, i / link.count, t.shards);
+        if (link.origin == Origin.GENESIS || claim.round < link.lag) return _genesis(claim, slot, t);
+        bytes32 standing =
+            _linked(claim, link, i / link.count, link.source == Kind.TASK ? t.shards : t.slices);
         if (link.origin == Origin.PRESENT) {
             return (Merkle.leaf(abi.encodePacked(standing != 0)), 0, 1);
         }
         i %= link.count;
         // An outer claim of an earlier round is there as long as the claim stands.
         if (standing == 0 && link.source == Kind.TASK) {
-            if (link.otherwise == NO_SLOT) return _genesis(claim.kind, slot, t);
+            if (link.otherwise == NO_SLOT) return _genesis(claim, slot, t);
             return _own(claim, link.otherwise + i, source, t);
         }
         _requireIs(source, standing);
@@ -208,13 +208,14 @@ contract Challenges is Findings, Batch {
     }
 
     /// @dev The claim that the `k`-th run of a link's slots comes from; 0: a task that its round was closed without.
-    function _linked(Claim calldata claim, Link memory link, uint256 k, uint256 shards)
+    function _linked(Claim calldata claim, Link memory link, uint256 k, uint256 units)
         private
         view
         returns (bytes32)
     {
-        uint256 unit = link.source == Kind.TASK ? (claim.shard + link.shift + k) % shards : 0;
-        // A shard's number.
+        uint256 own = claim.kind == link.source ? claim.shard : 0;
+        uint256 unit = (own + link.shift + k) % units;
+        // A shard's or a slice's number.
         // forge-lint: disable-next-line(unsafe-typecast)
         return TASKS.current(claim.jobId, link.source, claim.round - link.lag, uint32(unit));
     }
@@ -227,20 +228,25 @@ contract Challenges is Findings, Batch {
     {
         bytes32 latest = claim.kind == Kind.TASK
             ? _latestTask(claim)
-            : claim.round == 0 ? bytes32(0) : TASKS.current(claim.jobId, Kind.OUTER, claim.round - 1, 0);
+            : claim.round == 0
+                ? bytes32(0)
+                : TASKS.current(claim.jobId, Kind.OUTER, claim.round - 1, claim.shard);
         if (latest == 0 && (claim.kind == Kind.TASK || claim.round == 0)) {
-            return _genesis(claim.kind, slot, t);
+            return _genesis(claim, slot, t);
         }
         _requireIs(source, latest);
         return (source.outputRoot, slot, _slots(claim.kind, t));
     }
 
-    function _genesis(Kind kind, uint256 slot, Terms memory t)
+    /// @dev The slices' outer genesis states are one tree: slice s has the leaves from s * 2^depth on.
+    function _genesis(Claim calldata claim, uint256 slot, Terms memory t)
         private
         pure
         returns (bytes32, uint256, uint256)
     {
-        return (kind == Kind.TASK ? t.genesisRoot : t.outerGenesisRoot, slot, _slots(kind, t));
+        if (claim.kind == Kind.TASK) return (t.genesisRoot, slot, t.slots);
+        uint256 depth = Merkle.depth(t.outerSlots);
+        return (t.outerGenesisRoot, (uint256(claim.shard) << depth) + slot, uint256(t.slices) << depth);
     }
 
     function _slots(Kind kind, Terms memory t) private pure returns (uint32) {
@@ -285,7 +291,7 @@ contract Challenges is Findings, Batch {
         if (segment == INPUT) segment = 0;
         else if (uint256(segment) + 1 >= _leaves(claim, t)) revert BadProof();
         (Loop memory loop,, uint256 within) = TermsStore.located(JOBS, claim.jobId, claim.kind, segment);
-        params.program = ProgramRef(loop.root, loop.nodes, _slots(claim.kind, t), t.params);
+        params.program = Loops.programOf(loop, claim.kind, t);
         (uint256 steps, uint256 segmentSteps) = Loops.stepsOf(loop, claim.shard);
         // Of 32 bits.
         // forge-lint: disable-next-line(unsafe-typecast)

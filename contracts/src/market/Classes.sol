@@ -13,6 +13,7 @@ contract Classes is IClasses {
     uint256 private constant MAX_NODES = 65_536;
     uint256 private constant MAX_SLOTS = 4096; // and with it fewer shards than that
     uint256 private constant MAX_SHARDS = 1024;
+    uint256 private constant MAX_SLICES = 1024;
     uint256 private constant MAX_UNSETTLED = 32;
     uint256 private constant MAX_LOOPS = 8; // of a kind of claim
     uint256 private constant MAX_LINKS = 16;
@@ -82,7 +83,9 @@ contract Classes is IClasses {
     function check(Terms calldata t) external view {
         if (t.slots > MAX_SLOTS) revert BadTerms("slots");
         if (t.outerSlots > MAX_SLOTS) revert BadTerms("outerSlots");
-        if (t.params == 0 || t.params > t.slots || t.params > t.outerSlots) revert BadTerms("params");
+        if (t.slices == 0 || t.slices > MAX_SLICES) revert BadTerms("slices");
+        if (t.params == 0 || t.params > t.slots || t.params % t.slices != 0) revert BadTerms("params");
+        if (t.params / t.slices > t.outerSlots) revert BadTerms("params");
         if (t.manifest == 0) revert BadTerms("manifest");
         if (t.shards == 0 || t.shards > MAX_SHARDS) revert BadTerms("shards");
         if (t.minShards == 0 || t.minShards > t.shards) revert BadTerms("minShards");
@@ -161,7 +164,7 @@ contract Classes is IClasses {
             if (l.origin == Origin.OWN || l.origin == Origin.GENESIS) continue;
             bool fromTasks = l.source == Kind.TASK;
             if (l.lag == 0 && !(fromTasks && reader == Kind.OUTER)) revert BadTerms(field);
-            if (l.times > (fromTasks ? t.shards : 1)) revert BadTerms(field);
+            if (l.times > (fromTasks ? t.shards : t.slices)) revert BadTerms(field);
             if (l.origin == Origin.PRESENT) {
                 if (l.count > 1 || !fromTasks) revert BadTerms(field);
                 continue;
@@ -181,7 +184,7 @@ contract Classes is IClasses {
     function _mostWasted(Terms calldata t) private pure returns (uint256) {
         uint256 task = uint256(t.priceCap) + uint256(t.verifiers) * t.verifierFee;
         uint256 rounds = t.maxUnsettled;
-        return (rounds - 1) * t.shards * task + rounds * uint256(t.outerFee);
+        return (rounds - 1) * t.shards * task + rounds * t.slices * t.outerFee;
     }
 
     function _checkTime(uint64 time, string memory field) private view {

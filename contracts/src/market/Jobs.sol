@@ -47,7 +47,7 @@ contract Jobs is Rewinds {
 
     function topUp(bytes32 jobId, uint256 amount) external {
         _requireJob(jobId);
-        if (counts[jobId].ended & CLOSED != 0) revert JobEnded(jobId);
+        if (counts[jobId].flags & CLOSED != 0) revert JobEnded(jobId);
         emit JobFunded(jobId, amount);
         VAULT.move(IVault.Bucket.FREE, accountKey(msg.sender), IVault.Bucket.ESCROW, jobId, amount);
     }
@@ -56,8 +56,8 @@ contract Jobs is Rewinds {
         address client = _existing(jobId).client;
         if (msg.sender != client) revert NotClient(client);
         Counts storage c = counts[jobId];
-        if (c.ended != 0 || c.round > c.lastRound) revert JobEnded(jobId);
-        c.ended = HALTED;
+        if (c.flags & (HALTED | CLOSED) != 0 || c.round > c.lastRound) revert JobEnded(jobId);
+        c.flags |= HALTED;
         c.lastRound = c.round;
         emit JobHalted(jobId, c.round);
     }
@@ -65,15 +65,17 @@ contract Jobs is Rewinds {
     function close(bytes32 jobId) external {
         Terms memory t = _existing(jobId);
         Counts storage c = counts[jobId];
-        if (c.ended & CLOSED != 0) revert JobEnded(jobId);
-        if (c.settledRounds != c.round || c.settledTasks != c.standing) revert NotFinished(jobId);
+        if (c.flags & CLOSED != 0) revert JobEnded(jobId);
+        if (c.settledRounds != c.round || c.settledTasks != c.standing + worths[jobId].slices) {
+            revert NotFinished(jobId);
+        }
         if (c.round <= c.lastRound) {
             // The present round is unfinished: only a halted job ends here, once nobody can still commit to it.
-            if (c.ended != HALTED || block.timestamp <= _lastDeadline(jobId, t)) {
+            if (c.flags & HALTED == 0 || block.timestamp <= _lastDeadline(jobId, t)) {
                 revert NotFinished(jobId);
             }
         }
-        c.ended |= CLOSED;
+        c.flags |= CLOSED;
         uint256 rest = VAULT.balance(IVault.Bucket.ESCROW, jobId);
         emit JobClosed(jobId, rest);
         VAULT.move(IVault.Bucket.ESCROW, jobId, IVault.Bucket.FREE, accountKey(t.client), rest);
@@ -82,7 +84,7 @@ contract Jobs is Rewinds {
     function shardTaken(bytes32 jobId) external onlyTasks {
         GUARDIAN.requireOpen(IGuardian.Business.SHARDS);
         Counts storage c = counts[jobId];
-        if (c.ended != 0 || c.round > c.lastRound) revert JobEnded(jobId);
+        if (c.flags & (HALTED | CLOSED) != 0 || c.round > c.lastRound) revert JobEnded(jobId);
         times[jobId].lastShardClaim = _now();
     }
 
@@ -98,6 +100,7 @@ contract Jobs is Rewinds {
             if (c.round - c.settledRounds >= maxUnsettled) {
                 revert ITasks.PipelineFull(c.round, c.settledRounds);
             }
+            if (c.flags & FIXED != 0) revert ITasks.TooLate(c.roundStart + c.acceptedAfter);
             ++c.standing;
         }
         _setCounts(jobId, c);
@@ -117,14 +120,11 @@ contract Jobs is Rewinds {
         Terms memory t = _reader()(jobId);
         _requireClosable(c, t, inTurn);
         rewinds = c.rewinds;
-        Worth memory w = _worthsOf(jobId);
-        marks[jobId][round + 1] = Mark(w.accepted, rewinds, c.accepted);
-        (w.accepted, w.pending) = (w.accepted + _small(t.outerFee), 0);
-        _setWorths(jobId, w);
+        if (!_sliceCommitted(jobId, c, t)) return rewinds;
         if (c.accepted < t.shards) {
             emit ShardsMissing(jobId, round, t.shards - c.accepted);
         }
-        (c.round, c.standing, c.accepted) = (round + 1, 0, 0);
+        (c.round, c.standing, c.accepted, c.flags) = (round + 1, 0, 0, c.flags & ~FIXED);
         (c.roundStart, c.acceptedAfter) = (_now40(), 0);
         _setCounts(jobId, c);
         if (round < c.lastRound) emit RoundStarted(jobId, round + 1);
@@ -136,9 +136,7 @@ contract Jobs is Rewinds {
         Terms memory t = _reader()(jobId);
         if (_closable(c, t)) revert ITasks.TooLate(_stragglersEnd(c, t));
         ++c.accepted;
-        uint256 after_ = block.timestamp - c.roundStart;
-        // forge-lint: disable-next-line(unsafe-typecast)
-        c.acceptedAfter = uint24(after_ < type(uint24).max ? after_ : type(uint24).max); // half a year
+        c.acceptedAfter = _afterStart(c);
         _setCounts(jobId, c);
         Worth memory w = _worthsOf(jobId);
         (w.accepted, w.pending) = (w.accepted + _small(worth), w.pending - _small(worth));
@@ -157,7 +155,13 @@ contract Jobs is Rewinds {
             _setCounts(jobId, c);
             return;
         }
-        if (c.settledTasks != marks[jobId][round + 1].present) revert ITasks.EarlierUnsettled();
+        Mark storage mark = marks[jobId][round + 1];
+        (uint16 present, uint16 slices) = (mark.present, mark.slices);
+        if (c.settledTasks < present) revert ITasks.EarlierUnsettled();
+        if (++c.settledTasks < present + slices) {
+            _setCounts(jobId, c);
+            return;
+        }
         // A pipeline that was full starts again now, and with it the clock of the tasks that it held up.
         if (c.round - c.settledRounds >= maxUnsettled) c.roundStart = _now40();
         (c.settledRounds, c.settledTasks) = (round + 1, 0);
@@ -171,7 +175,7 @@ contract Jobs is Rewinds {
     {
         (Counts memory c, Worth memory w, Terms memory t) =
             (_countsOf(jobId), _worthsOf(jobId), _reader()(jobId));
-        bool begun = c.ended & CLOSED == 0 && c.round <= c.lastRound;
+        bool begun = c.flags & CLOSED == 0 && c.round <= c.lastRound;
         bool room = c.round - c.settledRounds < t.maxUnsettled;
         disputed = c.disputes > 0 && block.timestamp <= _graceEnd(c, t.moveTime);
         return (begun && room && !_closable(c, t), c.round, _dueSince(c, w, t.moveTime), disputed);
@@ -185,7 +189,7 @@ contract Jobs is Rewinds {
         _requireJob(jobId);
         Counts memory c = _countsOf(jobId);
         uint64 due = _dueSince(c, _worthsOf(jobId), _read(jobId).moveTime);
-        (bool halted, bool closed) = (c.ended & HALTED != 0, c.ended & CLOSED != 0);
+        (bool halted, bool closed) = (c.flags & HALTED != 0, c.flags & CLOSED != 0);
         return
             Progress(c.round, c.settledRounds, c.rewinds, halted, closed, c.roundStart, due, c.lastRound + 1);
     }
@@ -199,7 +203,7 @@ contract Jobs is Rewinds {
 
     function worstCase(Terms calldata t) public pure returns (uint256) {
         uint256 task = uint256(t.priceCap) + uint256(t.verifiers) * t.verifierFee;
-        return uint256(t.rounds) * (uint256(t.shards) * task + t.outerFee);
+        return uint256(t.rounds) * (uint256(t.shards) * task + uint256(t.slices) * t.outerFee);
     }
 
     function jobIdOf(Terms calldata t) public view returns (bytes32) {
@@ -242,14 +246,42 @@ contract Jobs is Rewinds {
     }
 
     function _requireRound(Counts memory c, bytes32 jobId, uint32 round) private pure {
-        if (c.ended & CLOSED != 0 || c.round > c.lastRound) revert JobEnded(jobId);
+        if (c.flags & CLOSED != 0 || c.round > c.lastRound) revert JobEnded(jobId);
         if (round != c.round) revert ITasks.WrongRound(c.round, round);
     }
 
-    /// @dev Whether the round wants nothing but its outer claim: every task is accepted, or the stragglers' time is over and
-    /// enough of them are. From then on no task is accepted, so that whoever computes the outer step knows of which tasks.
+    /// @dev One more slice of the present round. The first fixes of which tasks they all are, and whoever is late is left out
+    /// from then on; the last closes the round, for which this is true.
+    function _sliceCommitted(bytes32 jobId, Counts memory c, Terms memory t) private returns (bool) {
+        Worth memory w = _worthsOf(jobId);
+        Mark memory mark;
+        bool first = w.slices == 0;
+        if (first) {
+            (mark.present, mark.fixedAt, mark.slices) = (c.accepted, c.rewinds, _few(t.slices));
+            w.pending = 0;
+        } else {
+            mark = marks[jobId][c.round + 1];
+        }
+        uint96 fee = _small(t.outerFee);
+        bool last = ++w.slices == t.slices;
+        if (last) {
+            (mark.worth, mark.rewinds) = (w.accepted - (w.slices - 1) * fee, c.rewinds);
+            w.slices = 0;
+        } else if (first) {
+            (c.standing, c.flags, c.acceptedAfter) = (c.accepted, c.flags | FIXED, _afterStart(c));
+            _setCounts(jobId, c);
+        }
+        if (first || last) marks[jobId][c.round + 1] = mark;
+        w.accepted += fee;
+        _setWorths(jobId, w);
+        return last;
+    }
+
+    /// @dev Whether the round wants nothing but outer claims: every task is accepted, or the stragglers' time is over and
+    /// enough of them are, or a slice is there. From then on no task is accepted, so that whoever computes the outer step knows
+    /// of which tasks.
     function _closable(Counts memory c, Terms memory t) private view returns (bool) {
-        if (c.accepted == t.shards) return true;
+        if (c.accepted == t.shards || c.flags & FIXED != 0) return true;
         return c.accepted >= t.minShards && block.timestamp > _stragglersEnd(c, t);
     }
 
@@ -257,10 +289,10 @@ contract Jobs is Rewinds {
         return c.roundStart + t.taskTime + t.stragglerTime;
     }
 
-    /// @dev Reserved for outerTime from when the round became closable: copying the claim from the mempool pays only after
+    /// @dev Reserved for outerTime from when the round became closable, or from its first slice on: copying the claim from the mempool pays only after
     /// its owner has failed.
     function _requireClosable(Counts memory c, Terms memory t, bool inTurn) private view {
-        bool whole = c.accepted == t.shards;
+        bool whole = c.accepted == t.shards || c.flags & FIXED != 0;
         uint64 end = _stragglersEnd(c, t);
         if (!_closable(c, t)) {
             if (c.accepted < t.minShards) revert ITasks.RoundIncomplete(c.accepted, t.minShards);
@@ -281,7 +313,7 @@ contract Jobs is Rewinds {
     /// in dispute, and from when that was over, but not beyond the grace.
     function _dueSince(Counts memory c, Worth memory w, uint64 moveTime) private view returns (uint64) {
         uint256 since = c.disputes > 0 ? block.timestamp : w.quiet;
-        if (since <= c.roundStart || c.ended & CLOSED != 0) return c.roundStart;
+        if (since <= c.roundStart || c.flags & CLOSED != 0) return c.roundStart;
         uint256 end = _graceEnd(c, moveTime);
         // A time that fits 40 bits, or is before one that does.
         // forge-lint: disable-next-line(unsafe-typecast)
@@ -290,6 +322,18 @@ contract Jobs is Rewinds {
 
     function _graceEnd(Counts memory c, uint64 moveTime) private pure returns (uint256) {
         return c.roundStart + GRACE * moveTime;
+    }
+
+    function _few(uint256 slices) private pure returns (uint16) {
+        // forge-lint: disable-next-line(unsafe-typecast)
+        return uint16(slices); // Classes.check bounds them
+    }
+
+    /// @dev From the round's start to now, in seconds, or half a year.
+    function _afterStart(Counts memory c) private view returns (uint24) {
+        uint256 after_ = block.timestamp - c.roundStart;
+        // forge-lint: disable-next-line(unsafe-typecast)
+        return uint24(after_ < type(uint24).max ? after_ : type(uint24).max);
     }
 
     function _now() private view returns (uint64) {

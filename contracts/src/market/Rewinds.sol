@@ -4,6 +4,7 @@ pragma solidity ^0.8.30;
 import {IJobs} from "../interfaces/IJobs.sol";
 import {IVault} from "../interfaces/IVault.sol";
 import {Accused, Kind} from "../interfaces/Types.sol";
+import {TermsStore} from "../libraries/TermsStore.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 
 /// @title A job's progress, and how it goes back (docs/protocol.md, section 5)
@@ -12,8 +13,9 @@ abstract contract Rewinds is IJobs {
     using SafeCast for uint256;
 
     /// @dev One slot. `standing`, `accepted`: task claims of the present round; `settledTasks`: of round `settledRounds`,
-    /// the only one whose tasks can settle. Rounds after `lastRound` do not begin. `acceptedAfter`: seconds from roundStart
-    /// to the last acceptance. `disputes`: games and demands that are open on claims of the job.
+    /// the only one whose tasks can settle, and once they all have, its slices with them. Rounds after `lastRound` do not
+    /// begin. `acceptedAfter`: seconds from roundStart to the last acceptance, or the first slice. `disputes`: games and
+    /// demands that are open on claims of the job.
     struct Counts {
         uint32 round;
         uint32 settledRounds;
@@ -22,19 +24,20 @@ abstract contract Rewinds is IJobs {
         uint16 standing;
         uint16 accepted;
         uint16 settledTasks;
-        uint8 ended; // HALTED, CLOSED
+        uint8 flags; // HALTED, CLOSED, FIXED
         uint40 roundStart;
         uint24 acceptedAfter;
         uint16 disputes;
     }
 
     /// @dev One slot. What the claims that stand are worth, their votes' fees included: accepted ones of all rounds, and tasks
-    /// of the present round that are not accepted; each less than the job's worst case. `quiet`: when the last dispute ended that did not
-    /// send the job back.
+    /// of the present round that are not accepted; each less than the job's worst case. `quiet`: when the last dispute ended
+    /// that did not send the job back. `slices`: outer claims of the present round, of which the last one closes it.
     struct Worth {
         uint96 accepted;
         uint96 pending;
         uint40 quiet;
+        uint16 slices;
     }
 
     struct Times {
@@ -42,25 +45,31 @@ abstract contract Rewinds is IJobs {
         uint64 lastShardClaim;
     }
 
-    /// @dev How things stood when a round last began: what of it is left over after a rewind below it. `present`: shards
-    /// that the round before was closed with; never 0 once the round has begun.
+    /// @dev One slot. How things stood when a round last began: what of it is left over after a rewind below it. Of the round
+    /// before: `present`: its shards; never 0 once it has an outer claim. `fixedAt`: rewinds when its first slice
+    /// fixed them; `slices`: how many close it.
     struct Mark {
         uint96 worth;
         uint32 rewinds;
         uint16 present;
+        uint32 fixedAt;
+        uint16 slices;
     }
 
     /// @dev One slot. `convict`: the last 96 bits of the convicted account, which nobody finds another account to have.
     struct Rewind {
         uint96 convict;
         uint32 round;
-        uint32 from; // the round that it went back from
+        uint32 open; // the first round whose tasks were not fixed
+        bool ofTask; // whether the convict's claim was a task, on which its round's outer claims build
     }
 
     /// @dev Steps of one `compensate` through the rewinds after the claim's commit.
     uint256 private constant MAX_SCAN = 64;
     uint8 internal constant HALTED = 1;
     uint8 internal constant CLOSED = 2;
+    /// @dev The present round has a slice, and so no task more.
+    uint8 internal constant FIXED = 4;
 
     IVault public immutable VAULT;
     address public immutable TASKS;
@@ -97,15 +106,28 @@ abstract contract Rewinds is IJobs {
             return 0;
         }
         Worth memory w = _worthsOf(accused.jobId);
-        uint32 from = c.round;
-        if (from > round) {
+        uint32 open = c.flags & FIXED == 0 ? c.round : c.round + 1;
+        if (c.round > round) {
             Mark memory mark = marks[accused.jobId][round + 1];
             wasted = w.accepted - mark.worth + w.pending;
-            if (!isTask) wasted -= worth;
-            (w.accepted, w.pending) = (mark.worth, 0);
+            (w.accepted, w.pending, w.slices) = (mark.worth, 0, 0);
             (c.standing, c.accepted) = (mark.present, mark.present);
-            if (c.ended & HALTED != 0 && c.lastRound > round) c.lastRound = round;
+            if (!isTask) {
+                // Its round's other slices stand.
+                w.slices = mark.slices - 1;
+                uint256 others = w.slices * worth;
+                wasted -= others + worth;
+                w.accepted += _small(others);
+            }
+            if (c.flags & HALTED != 0 && c.lastRound > round) c.lastRound = round;
+        } else if (!isTask) {
+            --w.slices;
+            w.accepted -= _small(worth);
+        } else if (w.slices > 0) {
+            wasted = w.slices * _outerFee(accused.jobId);
+            (w.accepted, w.slices) = (w.accepted - _small(wasted), 0);
         }
+        c.flags = w.slices > 0 ? c.flags | FIXED : c.flags & ~FIXED;
         if (isTask) {
             --c.standing;
             if (wasAccepted) (w.accepted, c.accepted) = (w.accepted - _small(worth), c.accepted - 1);
@@ -116,7 +138,7 @@ abstract contract Rewinds is IJobs {
         emit Rewound(accused.jobId, ++c.rewinds, round, wasted);
         _setCounts(accused.jobId, c);
         _setWorths(accused.jobId, w);
-        _recordRewind(accused, c.rewinds, from, wasted);
+        _recordRewind(accused, c.rewinds, open, wasted);
     }
 
     function compensate(
@@ -195,13 +217,15 @@ abstract contract Rewinds is IJobs {
         }
         // Each field takes the bits that the compiler gives it.
         // forge-lint: disable-next-item(unsafe-typecast)
-        (w.accepted, w.pending, w.quiet) = (uint96(word), uint96(word >> 96), uint40(word >> 192));
+        (w.accepted, w.pending, w.quiet, w.slices) =
+        (uint96(word), uint96(word >> 96), uint40(word >> 192), uint16(word >> 232));
     }
 
     /// @dev worths[jobId] = w, by one store.
     function _setWorths(bytes32 jobId, Worth memory w) internal {
         Worth storage entry = worths[jobId];
-        uint256 word = uint256(w.accepted) | uint256(w.pending) << 96 | uint256(w.quiet) << 192;
+        uint256 word = uint256(w.accepted) | uint256(w.pending) << 96 | uint256(w.quiet) << 192
+            | uint256(w.slices) << 232;
         assembly ("memory-safe") {
             sstore(entry.slot, word)
         }
@@ -220,20 +244,22 @@ abstract contract Rewinds is IJobs {
         return _overtaken(_countsOf(jobId), jobId, kind, round, rewindsThen, pending);
     }
 
-    /// @dev Whether the round was closed after the claims of that time were committed to it: without those not accepted by then.
+    /// @dev Whether the round's tasks were fixed after the claims of that time were committed to it: without those not accepted
+    /// by then.
     function _leftOut(Counts memory c, bytes32 jobId, uint32 round, uint32 rewindsThen)
         internal
         view
         returns (bool)
     {
         if (c.round > round) return true;
+        if (c.round == round && c.flags & FIXED != 0) return true;
         if (c.rewinds == rewindsThen) return false;
-        Mark memory mark = marks[jobId][round + 1];
-        return mark.present != 0 && mark.rewinds >= rewindsThen;
+        Mark storage mark = marks[jobId][round + 1];
+        return mark.present != 0 && mark.fixedAt >= rewindsThen;
     }
 
-    /// @dev A claim's place exists from when round `from` begins: a task's own round, the round after an outer claim. It
-    /// is overtaken if the job went back below that round after the claim's commit, whether or not it began again since.
+    /// @dev A claim is overtaken if the job went back after its commit to what it builds on, whether or not that has been done
+    /// again since: a claim of an earlier round, or for an outer claim a task of its own.
     function _overtaken(
         Counts memory c,
         bytes32 jobId,
@@ -244,34 +270,38 @@ abstract contract Rewinds is IJobs {
     ) internal view returns (bool) {
         if (pending && _leftOut(c, jobId, round, rewindsThen)) return true;
         if (rewindsThen == c.rewinds) return false;
-        uint32 from = kind == Kind.TASK ? round : round + 1;
-        return c.round < from || marks[jobId][from].rewinds > rewindsThen;
+        if (c.round < round) return true;
+        if (kind == Kind.TASK) return marks[jobId][round].rewinds > rewindsThen;
+        if (c.round == round && c.flags & FIXED == 0) return true;
+        return marks[jobId][round + 1].fixedAt > rewindsThen;
     }
 
     /// @dev What is wasted comes out of the half of the convict's stake that is not burnt: Classes.check sees to it that
     /// this is more (docs/protocol.md 3.1).
-    function _recordRewind(Accused calldata accused, uint32 number, uint32 from, uint256 wasted) private {
-        rewinds[accused.jobId][number] = Rewind(_short(accused.claimant), accused.round, from);
+    function _recordRewind(Accused calldata accused, uint32 number, uint32 open, uint256 wasted) private {
+        bool ofTask = accused.kind == Kind.TASK;
+        rewinds[accused.jobId][number] = Rewind(_short(accused.claimant), accused.round, open, ofTask);
         VAULT.move(
             IVault.Bucket.STAKE, 0, IVault.Bucket.COMPENSATION, _rewindKey(accused.jobId, number), wasted
         );
     }
 
-    /// @dev The rewind that overtook the claim: the first after its commit to a round before its place existed. 0 if its
-    /// round was closed without it before any did. Not found if neither was reached in MAX_SCAN steps; then the next call
-    /// goes on. The caller knows that there is one.
+    /// @dev The rewind that overtook the claim: the first after its commit to what it builds on. 0 if its round was fixed
+    /// without it before any did. Not found if neither was reached in MAX_SCAN steps; then the next call goes on. The caller
+    /// knows that there is one.
     function _overtaker(bytes32 claimId, Accused calldata claim, bool pending)
         private
         returns (bool found, uint32 number)
     {
-        uint32 place = claim.kind == Kind.TASK ? claim.round : claim.round + 1;
+        bool isOuter = claim.kind == Kind.OUTER;
         uint32 last = counts[claim.jobId].rewinds;
         uint32 done = scanned[claimId];
         number = (done > claim.rewinds ? done : claim.rewinds) + 1;
         for (uint256 i; i < MAX_SCAN; ++i) {
             Rewind storage entry = rewinds[claim.jobId][number];
-            if (pending && (number > last || entry.from > claim.round)) return (true, 0);
-            if (entry.round < place) return (true, number);
+            if (pending && (number > last || entry.open > claim.round)) return (true, 0);
+            uint32 to = entry.round;
+            if (to < claim.round || (isOuter && to == claim.round && entry.ofTask)) return (true, number);
             ++number;
         }
         scanned[claimId] = number - 1;
@@ -291,6 +321,10 @@ abstract contract Rewinds is IJobs {
         if (_short(claim.claimant) != rewinds[claim.jobId][number].convict) price = claim.price;
         VAULT.payEach(IVault.Bucket.COMPENSATION, key, payees, price, fee);
         VAULT.burn(IVault.Bucket.COMPENSATION, key, worth - price - (payees.length - 1) * fee);
+    }
+
+    function _outerFee(bytes32 jobId) private view returns (uint256) {
+        return TermsStore.load(address(this), jobId).outerFee;
     }
 
     function _short(address account) private pure returns (uint96) {

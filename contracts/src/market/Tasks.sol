@@ -136,9 +136,12 @@ contract Tasks is Attestations, Batch {
     }
 
     function _enterOuter(Claim memory claim, Terms memory t) private {
-        if (claim.shard != 0) revert ITasks.NoSuchShard(claim.shard);
+        if (claim.shard >= t.slices) revert ITasks.NoSuchShard(claim.shard);
         claim.price = t.outerFee;
-        address holder_ = shardsOf[claim.jobId][claim.round % t.shards].solver;
+        uint256 turn = (uint256(claim.round) + claim.shard) % t.shards;
+        // A shard's number.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        address holder_ = shardsOf[claim.jobId][uint32(turn)].solver;
         claim.rewinds = JOBS.outerCommitted(claim.jobId, claim.round, holder_ == msg.sender);
     }
 

@@ -230,16 +230,25 @@ abstract contract Market is Test {
     /// @dev Slots and links of DiLoCo: a task begins with the outer claim's parameters and the rest of its own; an outer claim
     /// with its parameters and momenta, and every shard's parameters, or its own for a shard that is missing.
     function shape(Terms memory t, uint32 slots, uint32 params, uint32 shards) internal pure {
-        (t.slots, t.params, t.outerSlots) = (slots, params, (2 + shards) * params);
-        uint16 count = uint16(params);
+        shapeSliced(t, slots, params, shards, 1);
+    }
+
+    /// @dev The same with the outer step in slices, each of an equal run of the parameters.
+    function shapeSliced(Terms memory t, uint32 slots, uint32 params, uint32 shards, uint32 slices)
+        internal
+        pure
+    {
+        uint16 count = uint16(params / slices);
+        (t.slots, t.params, t.outerSlots, t.slices) = (slots, params, (2 + shards) * count, slices);
+        uint16 parts = uint16(slices);
         t.links = new Link[](slots > params ? 2 : 1);
-        t.links[0] = Link(Origin.OUT, Kind.OUTER, 1, count, 1, 0, 0, NO_SLOT, 1, 1, 0);
+        t.links[0] = Link(Origin.OUT, Kind.OUTER, 1, count, parts, 0, 0, NO_SLOT, 1, 1, 0);
         if (slots > params) {
             t.links[1] = Link(Origin.OWN, Kind.TASK, 0, uint16(slots - params), 1, 0, 0, 0, 1, 1, 0);
         }
         t.outerLinks = new Link[](2);
         t.outerLinks[0] = Link(Origin.OWN, Kind.TASK, 0, 2 * count, 1, 0, 0, 0, 1, 1, 0);
-        t.outerLinks[1] = Link(Origin.OUT, Kind.TASK, 0, count, uint16(shards), 0, 0, 0, 1, 1, 0);
+        t.outerLinks[1] = Link(Origin.OUT, Kind.TASK, 0, count, uint16(shards), 0, 0, 0, 1, parts, count);
     }
 
     /// @dev The samples of a claim of one loop.

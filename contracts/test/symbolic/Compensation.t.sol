@@ -17,9 +17,9 @@ contract JobsBooks is Jobs {
     function set(bytes32 jobId, uint96 kept, uint96 accepted, uint96 pending) external {
         (counts[jobId].round, counts[jobId].lastRound) = (2, 9);
         (counts[jobId].standing, counts[jobId].accepted) = (2, 2);
-        worths[jobId] = Worth(accepted, pending, 0);
-        marks[jobId][1] = Mark(kept, 0, 2);
-        marks[jobId][2] = Mark(kept, 0, 2);
+        worths[jobId] = Worth(accepted, pending, 0, 0);
+        marks[jobId][1] = Mark(kept, 0, 2, 0, 1);
+        marks[jobId][2] = Mark(kept, 0, 2, 0, 1);
     }
 }
 

@@ -12,11 +12,18 @@ import torch
 from assay.chain.contracts.compile import Artifacts
 from assay.chain.eth.rpc import HttpRpc
 from assay.client.fetching import fetch
+from assay.client.verifying import verify
 from assay.node.artifacts import LoadedJob
 from assay.node.work import Work
 from assay.program.fault import NodeFault
-from assay.protocol.types import Chain, Kind, Phase, Terms
-from assay.solver.adversary import CheatingSolver, FaultySolver, Plan, WrongInputSolver
+from assay.protocol.types import Chain, Kind, Phase, Terms, Wei
+from assay.solver.adversary import (
+    AggregatePlan,
+    CheatingSolver,
+    FaultySolver,
+    Plan,
+    WrongInputSolver,
+)
 from assay.training.round_names import (
     DELAYED,
     EAGER,
@@ -186,3 +193,33 @@ def test_an_input_that_its_link_does_not_give_is_convicted_on_a_real_chain(
     assert day.run(lambda: fallen(day, job_id) != []), day.events[-10:]
     assert fallen(day, job_id) == [(Kind.TASK, 1)]
     assert not market_games(day, job_id), "a binding takes no game"
+
+
+@pytest.mark.slow
+def test_slices_have_the_bits_of_one_outer_step_on_a_real_chain(
+    rpc: HttpRpc, artifacts: Artifacts, tmp_path: Path
+) -> None:
+    """One liar among who makes the slices changes nothing of the model either: what it made falls, and what
+    the other made stands."""
+    models = []
+    for slices in (1, 2):
+        cheat: dict[str, Any] = {"ann": partial(FaultySolver, plan=AggregatePlan(0, 1))} if slices > 1 else {}
+        day = ChainDay(rpc, artifacts, tmp_path / str(slices), solvers=cheat)
+        job_id = day.post(recipe_files("diloco", slices=slices), outer_fee=Wei(1))
+        if cheat:
+            assert day.run(lambda: fallen(day, job_id) != []), day.events[-10:]  # noqa: B023 (run at once)
+            (view,) = [view for view in day.claims(job_id) if view.status.phase == Phase.CONVICTED]
+            assert view.claim.kind == Kind.OUTER, "a slice"
+        assert day.run(day.closed(job_id)), day.events[-10:]
+        assert day.unsound(job_id) == []
+        settled = [v.claim for v in day.claims(job_id) if v.status.phase == Phase.SETTLED]
+        outer = sorted((claim.round, claim.shard) for claim in settled if claim.kind == Kind.OUTER)
+        assert outer == [(round_, number) for round_ in range(2) for number in range(slices)]
+        market = day.markets["client"]
+        chain = Chain(31_337, {"Jobs": market.contracts["Jobs"].address})
+        folder = tmp_path / f"model-{slices}"
+        blocks = FakeBlocks(day.network)
+        models.append(fetch(market, blocks, job_id, folder, RESOURCE_LIMITS, chain, day.height()))
+        verify(folder)
+    whole, sliced = models
+    assert list(whole) == list(sliced) and all(torch.equal(whole[name], sliced[name]) for name in whole)

@@ -18,6 +18,7 @@ from assay.node.states import StateProvider, open_state_provider
 from assay.node.work import Work
 from assay.program.fault import NodeFault
 from assay.program.state import state_root
+from assay.protocol import trees
 from assay.protocol.errors import Retry
 from assay.protocol.loops import FromClaim
 from assay.protocol.types import ClaimId, ClaimView, JobId, Kind
@@ -99,8 +100,10 @@ def test_what_builds_on_a_kept_state_knows_its_slots(
     place, folder = (Kind.TASK, 0, 0), tmp_path / "kept"
     _, state = provider(day, job_id, KeptReplays(folder, ROOM)).output(*place)
     counted.run.clear()
-    _, tree = provider(day, job_id, KeptReplays(folder, ROOM)).source_tree(Kind.OUTER, FromClaim(place, 0))
-    assert tree.root == state_root(state)
+    again = provider(day, job_id, KeptReplays(folder, ROOM))
+    view, leaf, way = again.source_proof(Kind.OUTER, 0, FromClaim(place, 0))
+    assert view is not None and view.claim.output_root == state_root(state)
+    assert trees.verify(state_root(state), len(state), 0, leaf, way)
     assert counted.run == []
 
 

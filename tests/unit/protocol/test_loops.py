@@ -44,8 +44,11 @@ def some_loops(rng: random.Random, samples: bool) -> tuple[Loop, ...]:
     return tuple(one() for _ in range(rng.randint(1, 4)))
 
 
-def some_links(rng: random.Random, reader: Kind, slots: dict[Kind, int], shards: int) -> tuple[Link, ...]:
-    """Links that cover the reader's slots."""
+def some_links(
+    rng: random.Random, reader: Kind, slots: dict[Kind, int], units: dict[Kind, int]
+) -> tuple[Link, ...]:
+    """Links that cover the reader's slots; `units`: how many claims of a kind a round has."""
+    shards = units[Kind.TASK]
     found: list[Link] = []
     left = slots[reader]
     while left:
@@ -60,7 +63,7 @@ def some_links(rng: random.Random, reader: Kind, slots: dict[Kind, int], shards:
             link = Link(origin, Kind.TASK, max(lag, least), 1, times, 0, rng.randint(0, 3), 0)
         else:
             count = rng.randint(1, min(left, slots[source]))
-            times = rng.randint(1, min(left // count, shards)) if source == Kind.TASK else 1
+            times = rng.randint(1, min(left // count, units[source]))
             first = rng.randint(0, slots[source] - count)
             otherwise = rng.choice([NO_SLOT, rng.randint(0, slots[reader] - count)])
             link = Link(origin, source, lag, count, times, first, rng.randint(0, 3), otherwise)
@@ -73,23 +76,25 @@ def some_links(rng: random.Random, reader: Kind, slots: dict[Kind, int], shards:
 
 
 def some_terms(rng: random.Random) -> Terms:
-    shards = rng.randint(1, 3)
-    slots = {Kind.TASK: rng.randint(1, 6), Kind.OUTER: rng.randint(1, 6)}
+    shards, slices = rng.randint(1, 3), rng.choice([1, 1, 2, 3])
+    slots = {Kind.TASK: rng.randint(slices, 6), Kind.OUTER: rng.randint(1, 6)}
+    units = {Kind.TASK: shards, Kind.OUTER: slices}
     loops, outer_loops = some_loops(rng, True), some_loops(rng, False)
     terms = replace(
         TERMS,
         slots=slots[Kind.TASK],
         outer_slots=slots[Kind.OUTER],
-        params=1,
+        params=slices,
         shards=shards,
         min_shards=1,
+        slices=slices,
         segments=sum(loop.segments for loop in loops),
         outer_segments=sum(loop.segments for loop in outer_loops),
         samples=sum(loop.samples for loop in loops),
         loops=loops,
         outer_loops=outer_loops,
-        links=some_links(rng, Kind.TASK, slots, shards),
-        outer_links=some_links(rng, Kind.OUTER, slots, shards),
+        links=some_links(rng, Kind.TASK, slots, units),
+        outer_links=some_links(rng, Kind.OUTER, slots, units),
     )
     check_shape(terms, WIDE)
     return terms
@@ -148,8 +153,10 @@ class Simulator:
         state: State = []
         for link in self.terms.links_of(kind):
             for k in range(link.times):
-                past, other = round_ - link.lag, (shard + link.shift + k) % self.terms.shards
-                place = (Kind.OUTER, past, 0) if link.source == Kind.OUTER else (Kind.TASK, past, other)
+                own_unit = shard if link.source == kind else 0
+                past = round_ - link.lag
+                other = (own_unit + link.shift + k) % self.terms.units_of(link.source)
+                place = (link.source, past, other)
                 for j in range(link.count):
                     slot = len(state)
                     if link.origin == Origin.OWN:
@@ -159,8 +166,8 @@ class Simulator:
                     elif link.origin == Origin.PRESENT:
                         state.append(Byte(place in self.outputs))
                     elif place in self.outputs:
-                        module = shard // link.div % link.mod
-                        state.append(self.outputs[place][link.first + j + module * link.stride])
+                        part = shard // link.div % link.mod
+                        state.append(self.outputs[place][link.first + j + part * link.stride])
                     else:
                         state.append(genesis[slot] if link.otherwise == NO_SLOT else own[link.otherwise + j])
         return state
@@ -171,8 +178,9 @@ class Simulator:
                 self.check(Kind.TASK, round_, shard)
                 if self.present[round_, shard]:
                     self.left_behind(Kind.TASK, round_, shard)
-            self.check(Kind.OUTER, round_, 0)
-            self.left_behind(Kind.OUTER, round_, 0)
+            for number in range(self.terms.slices):
+                self.check(Kind.OUTER, round_, number)
+                self.left_behind(Kind.OUTER, round_, number)
 
     def left_behind(self, kind: Kind, round_: int, shard: int) -> None:
         place = (kind, round_, shard)

@@ -60,7 +60,7 @@ def terms(**changes: int) -> Terms:
     digests = (ZERO_DIGEST, ZERO_DIGEST, ZERO_DIGEST)
     links = diloco_links(3, 1, 2)
     published = Published(
-        bytes([1]) * 32, (ref,), (replace(ref, slots=4),), 0, *links, *digests, 16, 8, Sizes(8, 8, 8)
+        bytes([1]) * 32, (ref,), (replace(ref, slots=4),), 0, *links, *digests, 16, 8, Sizes(8, 8, 8), 1
     )
     return tiny_terms(published, CLIENT, **changes)
 
