@@ -12,7 +12,7 @@ from assay.client.posting import estimate
 from assay.jobfile.read import JobFile
 from assay.jobfile.terms import conditions_of, terms_of
 from assay.node.artifacts import Published
-from assay.node.job_programs import check_shapes, program_ref, sizes_of
+from assay.node.job_programs import check_model, check_shapes, program_ref, sizes_of
 from assay.program.execute import Records
 from assay.protocol.params import admitting, worst_case
 from assay.protocol.types import Address, Kind, Seconds, Terms, Wei
@@ -25,7 +25,7 @@ def counted(records: Records | None) -> tuple[int, int]:
 
 
 def drafted(body: JobFile, files: JobArtifacts) -> Terms:
-    """The terms of a job that was traced and not published. Raises BadConditions, BadTerms."""
+    """The terms of a job that was traced and not published. Raises BadConditions, BadManifest, BadTerms."""
     published = Published(
         b"\1" * 32,
         tuple(program_ref(program) for program in files.tasks),
@@ -44,6 +44,7 @@ def drafted(body: JobFile, files: JobArtifacts) -> Terms:
     terms = terms_of(body, published, bytes(32), Address("0x" + "11" * 20), 0)
     estimate(terms, conditions, admitting(conditions))
     check_shapes({Kind.TASK: files.tasks, Kind.OUTER: files.outers}, terms)
+    check_model(files.slot_names, terms)
     return terms
 
 

@@ -20,6 +20,7 @@ from assay.node.job_programs import (
     WORDS,
     Sizes,
     bad,
+    check_model,
     check_named,
     check_shapes,
     check_sizes,
@@ -385,6 +386,7 @@ def load_job(blocks: Blocks, terms: Terms, resource_limits: ResourceLimits) -> L
             raise bad(f"a state has {program.state_bytes} bytes, this node keeps at most {limit}")
     check_shapes(programs, terms)
     check_named(names, programs[Kind.TASK][0])
+    check_model(names, terms)
     check_sizes(sizes_of(*every), terms)
     if any(program.record_size for program in programs[Kind.OUTER]):
         raise bad("the outer program reads records, of which an outer step has none")

@@ -13,6 +13,7 @@ from assay.program.isa import DType, Program
 from assay.program.placed import Slot, layout
 from assay.program.validate import measure
 from assay.protocol.errors import Stop
+from assay.protocol.loops import model_names
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin, ProgramRef, Terms
 from assay.training.losses import LOSS_SLOT
 from assay.training.results import SCALARS, TOKENS
@@ -100,6 +101,19 @@ def check_named(names: Sequence[str], program: Program) -> None:
             raise bad(f"the slot {name} is no scalar of f32")
         if name == TOKENS and (dtype, len(shape)) != (DType.I32, 2):
             raise bad(f"the slot {name} is no matrix of i32")
+
+
+def check_model(names: Sequence[str], terms: Terms) -> None:
+    """The slots that the outer state begins with are the model, each by a name of its own, so that one file
+    and one range proof hold it (F7.1): no part lies apart, or is called what a parameter is. Raises
+    BadManifest."""
+    held = model_names(terms, names)
+    if len(set(held)) != len(held):
+        twice = next(name for i, name in enumerate(held) if name in held[:i])
+        raise bad(f"two tensors of the model are called {twice[:64]!r}")
+    for slot, name in enumerate(held[terms.params :], terms.params):
+        if "@" not in name:
+            raise bad(f"slot {slot} of the outer state is no part of the model, and lies between two")
 
 
 def check_sizes(sizes: Sizes, terms: Terms) -> None:

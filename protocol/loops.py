@@ -104,15 +104,15 @@ def source_of(terms: Terms, kind: Kind, round_: int, shard: int, slot: int, stan
     if link.origin == Origin.GENESIS or round_ < link.lag:
         return FromGenesis(slot)
     k, j = divmod(at, link.count)
-    past, first = round_ - link.lag, link.first_of(shard)
+    past = round_ - link.lag
     unit = ((shard if kind == link.source else 0) + link.shift + k) % terms.units_of(link.source)
     if link.source == Kind.OUTER:
-        return FromClaim((Kind.OUTER, past, unit), first + j)
+        return FromClaim((Kind.OUTER, past, unit), link.first_of(shard) + j)
     present = stands(past, unit)
     if link.origin == Origin.PRESENT:
         return Byte(present)
     if present:
-        return FromClaim((Kind.TASK, past, unit), first + j)
+        return FromClaim((Kind.TASK, past, unit), link.first_of(shard) + j)
     if link.otherwise == NO_SLOT:
         return FromGenesis(slot)
     return own(kind, round_, shard, link.otherwise + j, stands)

@@ -70,6 +70,8 @@ def some_links(
             mod, stride = rng.randint(1, 3), count + rng.randint(0, 1)
             if first + (mod - 1) * stride + count <= slots[source]:
                 link = replace(link, div=rng.randint(1, 3), mod=mod, stride=stride)
+        if origin != Origin.OUT:  # whose part nobody asks for
+            link = replace(link, div=rng.randint(0, 2), mod=rng.randint(0, 2), stride=rng.randint(0, 2))
         found.append(link)
         left -= link.slots
     return tuple(found)

@@ -14,9 +14,11 @@ from assay.node.work import Work
 from assay.program.build import ProgramBuilder
 from assay.program.isa import DType
 from assay.program.validate import measure
-from assay.protocol.types import JobId, Loop, Role, Wei
+from assay.protocol.loops import own_link
+from assay.protocol.types import NO_SLOT, JobId, Kind, Link, Loop, Origin, Phase, Role, Wei
 from assay.solver import reasons
 from assay.solver.acceptance import USUAL, unpaid_outer
+from assay.training.job import JobArtifacts
 from assay.training.losses import LOSS_SLOT
 from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH, TinyFiles, tiny_files
 from tests.fakes.market_day import FUNDS, MarketDay
@@ -117,3 +119,45 @@ def test_attack_43_a_slot_called_the_loss_that_is_none_costs_no_penalty(tmp_path
     assert not day.named("took")
     assert "is no scalar of f32" in solver.refusal(job)
     assert solver.market.stake(solver.market.me, Role.SOLVER).locked == 0
+
+
+def counting_presence(div: int, mod: int) -> JobArtifacts:
+    """A job whose tasks are told whether their shard was there in the last round, by a link that says which
+    part of that one byte they take."""
+    task, outer = ProgramBuilder(), ProgramBuilder()
+    inner = task.finish([task.state(DType.F32, (WIDTH,)), task.state(DType.BOOL, ())], params=1)
+    theta, sent = (outer.state(DType.F32, (WIDTH,)) for _ in range(2))
+    start = torch.zeros(WIDTH)
+    links = (
+        Link(Origin.OUT, Kind.OUTER, 1, 1, 1, 0, 0, NO_SLOT),
+        Link(Origin.PRESENT, Kind.TASK, 1, 1, 1, 0, 0, 0, div, mod, 0),
+    )
+    return JobArtifacts(
+        (inner,),
+        (outer.finish([sent, theta], params=1),),
+        0,
+        links,
+        (own_link(1), Link(Origin.OUT, Kind.TASK, 0, 1, 1, 0, 0, 0)),
+        [start, torch.tensor(False)],
+        [start.clone(), start.clone()],
+        ["w", "here"],
+        records=None,
+        held_out=b"",
+        model={"template": "tiny"},
+    )
+
+
+@pytest.mark.parametrize("part", [(0, 1), (1, 0)])
+def test_attack_T26_parts_of_a_byte_stop_no_solvers_other_jobs(tmp_path: Path, part: tuple[int, int]) -> None:
+    """`div` or `mod` of 0 where a link has no parts, so that the contract does not look at them."""
+    day = MarketDay(tmp_path)
+    job = day.post(counting_presence(*part), shards=1, rounds=3)
+    assert 0 in (day.market_state.jobs[job].view.terms.links[1].div, part[1])
+    honest = day.post(tiny_files(1), shards=1, rounds=4, nonce=2)
+    solver = day.solver("ann")
+    for name in ("v0", "v1"):
+        day.verifier(name)
+    assert day.run(lambda: day.closed(job)() and day.closed(honest)()), day.events[-3:]
+    assert {e["job"] for e in day.named("took")} == {job.hex(), honest.hex()}
+    assert not day.phases(job).count(Phase.CONVICTED)
+    assert solver.market.stake(solver.market.me, Role.SOLVER).active == 2_000, "nothing was missed"

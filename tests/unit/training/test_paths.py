@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from assay.client.fetched import of_path
 from assay.client.receipt import MODEL, BadReceipt
 from assay.client.verifying import verify
+from assay.node.artifacts import load_job
 from assay.node.audit import WrongInput, WrongSegment
 from assay.node.job_programs import BadManifest, check_shapes
 from assay.program.build import ProgramBuilder
@@ -36,7 +37,7 @@ from assay.training.codings import E3M0
 from assay.training.paths import Paths, check_paths, own_part, path_programs, paths_of
 from assay.training.round_names import PATHS
 from tests.fakes.alone import paths_alone
-from tests.fakes.jobs import DiLoCo, recipe_files
+from tests.fakes.jobs import RESOURCE_LIMITS, DiLoCo, recipe_files
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import MAY_BE_ABSENT, absent_in_round_1, roots_of, staffed
 from tests.unit.training.test_round_names import fallen
@@ -322,6 +323,25 @@ def test_modules_of_unlike_shapes_are_refused_by_nodes(day: MarketDay) -> None:
         check_shapes(
             every, replace(terms, links=(terms.links[0], replace(level, stride=2), *terms.links[2:]))
         )
+
+
+@pytest.mark.parametrize("trick", ["a name of a part", "a part apart"])
+def test_attack_T27_a_model_that_no_receipt_could_hold_is_no_job(day: MarketDay, trick: str) -> None:
+    """A parameter called what the other module of w is, so that one of the two is lost; and a "module" of w
+    behind the rule's state, with slots between that have no name."""
+    files = recipe_files(PATHS)
+    assert files.slot_names[:3] == ["v", "u", "w"]
+    if trick == "a name of a part":
+        bad = replace(files, slot_names=["v", "w@1", *files.slot_names[2:]])
+        why = "two tensors of the model are called 'w@1'"
+    else:
+        links = tuple(replace(link, stride=4) if link.mod > 1 else link for link in files.links)
+        bad, why = replace(files, links=links), "slot 3 of the outer state is no part of the model"
+    good, hostile = day.post(files), day.post(bad, nonce=2)
+    terms = {job: day.market_state.jobs[job].view.terms for job in (good, hostile)}
+    load_job(day.blocks(), terms[good], RESOURCE_LIMITS)
+    with pytest.raises(BadManifest, match=why):
+        load_job(day.blocks(), terms[hostile], RESOURCE_LIMITS)
 
 
 def test_one_bit_of_a_module_is_convicted(day: MarketDay) -> None:
