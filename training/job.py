@@ -190,9 +190,8 @@ def build_job(
     `algorithm`: of the outer step, by its name in ``training.round_names``; `slices`: into how many equal
     blocks the parameters are cut, each with an outer step of its own (None: they are left as they are).
     `seed` is that of random numbers inside the program (dropout); `description` is the manifest's model
-    entry; `precisions` are those of the inner step's products, by default single; `paths`: "dipaco"'s, by
-    the parameters' names. Raises
-    UnsupportedOperation, or Stop for a model that cannot be trained at all.
+    entry; `precisions` are those of the inner step's products, by default single; `paths`: "dipaco"'s, by the
+    parameters' names. Raises UnsupportedOperation, or Stop for a model that cannot be trained at all.
     """
     _check_model(model)
     genesis = genesis_of(model, optimiser)
