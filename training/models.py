@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from assay.protocol.errors import Stop
+from assay.training.slicing import PARAMETERS
 
 VOCABULARY = 256
 INITIAL_STD = 0.02
@@ -226,8 +227,9 @@ def describe(config: Config) -> dict[str, Any]:
 
 
 def from_description(entry: dict[str, Any]) -> Config:
-    """The config that `describe` wrote. Raises Stop for another kind of model."""
-    fields = {k: v for k, v in entry.items() if k != "kind"}
+    """The config that `describe` wrote, whatever blocks its parameters lie in. Raises Stop for another kind
+    of model."""
+    fields = {k: v for k, v in entry.items() if k not in ("kind", PARAMETERS)}
     try:
         return _KINDS[entry["kind"]](**fields)
     except (KeyError, TypeError) as error:

@@ -13,6 +13,8 @@ from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, own_template, template
 from assay.protocol.errors import Stop
 from assay.protocol.params import MAX_SLOTS
+from assay.training import models
+from assay.training.models import from_description
 
 GPT2 = Path(__file__).parents[3] / "examples" / "gpt2" / "model.py"
 
@@ -33,6 +35,11 @@ def mlp(slices: int | None, **changes: str) -> JobFile:
     return sliced(template("mlp", source="digits", rounds=2, times=LOCAL), slices, 64, **changes)
 
 
+def build_model(config: models.Config) -> dict[str, object]:
+    """Its parameters by name."""
+    return dict(models.build(config, 0).named_parameters())
+
+
 def test_too_few_slices_for_the_class_are_refused_with_the_number_that_fits() -> None:
     """64 shards of the digits' model: what is said to be enough is, and less than half of it is refused."""
     small = {"state_bytes": "1000000", "step_bytes": "4000000", "solver_stake": '"99999tok"'}
@@ -46,6 +53,13 @@ def test_too_few_slices_for_the_class_are_refused_with_the_number_that_fits() ->
     assert files.outer.state_bytes <= 1_000_000 and len(files.outer_genesis) == files.outer.slots
     with pytest.raises(Stop):
         build(mlp(needed[-1] // 2, **small))
+
+
+def test_the_models_description_is_read_whatever_blocks_its_parameters_lie_in() -> None:
+    """What samples, evaluates and exports a fetched model makes it from the manifest's model."""
+    whole, cut = (build(mlp(slices)).model for slices in (None, 5))
+    assert from_description(cut) == from_description(whole) and "parameters" in cut
+    assert [name for name, _ in cut["parameters"]] == list(build_model(from_description(whole)))
 
 
 @pytest.mark.parametrize("name", ["streaming", "eager", "diloco-centred"])

@@ -8,9 +8,18 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.node.rounds import CHALLENGEABLE, STANDING, Claims, moving, standing
-from assay.protocol.types import ClaimView, Kind, Phase
-from tests.unit.solver.test_solver_policy import claim
+from assay.node.rounds import (
+    CHALLENGEABLE,
+    STANDING,
+    Claims,
+    closable,
+    closable_since,
+    moving,
+    slices,
+    standing,
+)
+from assay.protocol.types import ClaimView, Kind, Phase, Seconds
+from tests.unit.solver.test_solver_policy import ME, OTHER, claim, observation
 
 PLACES = [(kind, round_, shard) for kind in Kind for round_ in range(3) for shard in range(2)]
 
@@ -42,3 +51,22 @@ def test_what_stands_at_a_place_is_its_last_claim(claims: list[ClaimView]) -> No
 def test_what_has_ended_is_looked_at_no_more(claims: list[ClaimView]) -> None:
     wanted = [view for view in claims if view.status.phase in CHALLENGEABLE]
     assert list(moving(Claims(claims))) == wanted == list(moving(claims))
+
+
+def at(view: ClaimView, committed: int) -> ClaimView:
+    return replace(view, claim=replace(view.claim, committed_at=Seconds(committed)))
+
+
+def test_a_round_with_a_slice_is_closable_since_its_first_one() -> None:
+    """From then on no task is accepted, however many there are, and the other slices have their time."""
+    job = observation((ME, OTHER)).jobs[0].view
+    cut = replace(job, terms=replace(job.terms, slices=2, min_shards=1))
+    now = Seconds(cut.progress.round_start + 5)
+    task = at(claim(Kind.TASK, 0, 0, Phase.ACCEPTED), 0)
+    assert not closable(cut, [task], now), "the other shard's time is not over"
+    first = at(claim(Kind.OUTER, 0, 1, Phase.ACCEPTED), cut.progress.round_start + 3)
+    assert closable(cut, [task, first], now) and slices(cut, [task, first]) == [first]
+    assert closable_since(cut, [task, first]) == cut.progress.round_start + 3
+    assert not closable(cut, [task, replace(first, stale=True)], now)
+    early = at(first, cut.progress.round_start - 9)
+    assert closable_since(cut, [task, early]) == cut.progress.round_start, "a rewind has begun it anew"

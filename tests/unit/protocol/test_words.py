@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from assay.protocol.words import show_amount, show_time
+from assay.protocol.types import Kind
+from assay.protocol.words import show_amount, show_place, show_time
 
 NOON = 1_700_049_600  # 2023-11-15 12:00 UTC
 
@@ -48,3 +49,8 @@ def test_another_unit_is_named() -> None:
 )
 def test_a_moment_has_its_date_where_it_is_more_than_half_a_day_away(away_s: int, text: str) -> None:
     assert show_time(NOON, NOON + away_s) == text
+
+
+def test_a_place_has_a_slices_number_where_it_is_not_the_first() -> None:
+    said = [show_place(*place) for place in ((Kind.TASK, 3, 0), (Kind.OUTER, 3, 0), (Kind.OUTER, 3, 2))]
+    assert said == ["task 3/0", "outer step 3", "outer step 3/2"]

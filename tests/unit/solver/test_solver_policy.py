@@ -255,3 +255,26 @@ def test_why_names_the_reason() -> None:
     ]:
         assert word in why(seen, seen.jobs[0])
     assert why(observation(), observation().jobs[0]) == ""
+
+
+def sliced(*numbers: int, now: int = NOW) -> Observation:
+    """Both tasks of the round are accepted, and these of its three slices are there."""
+    tasks = tuple(claim(Kind.TASK, 0, shard, Phase.ACCEPTED) for shard in range(2))
+    there = tuple(claim(Kind.OUTER, 0, number, Phase.ACCEPTED) for number in numbers)
+    seen = observation((ME, OTHER), (*tasks, *there), now=now)
+    view = replace(seen.jobs[0].view, terms=replace(seen.jobs[0].view.terms, slices=3))
+    return replace(seen, jobs=(replace(seen.jobs[0], view=view),))
+
+
+def test_slices_are_taken_in_turn_and_the_others_once_their_time_is_over() -> None:
+    """Of three slices the holder of shard 0 has the first and the last."""
+
+    def number(seen: Observation) -> list[int]:
+        return [action.number for action in decide(seen) if isinstance(action, CommitOuter)]
+
+    assert (number(sliced()), number(sliced(0)), number(sliced(0, 1))) == ([0], [2], [2])
+    assert number(sliced(0, 2)) == [], "the other's"
+    late = NOW + sliced().jobs[0].view.terms.outer_time + 1
+    assert number(sliced(0, 2, now=late)) == [1]
+    (action,) = [a for a in decide(sliced(0)) if isinstance(a, CommitOuter)]
+    assert "slice 2 of 3" in action.reason

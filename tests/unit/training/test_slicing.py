@@ -6,15 +6,20 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from io import StringIO
 from math import prod
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from torch import Tensor
 
+from assay.app.job_progress import progress_table
+from assay.client.following import follow
 from assay.node.audit import WrongInput, WrongSegment
+from assay.node.idle import place_of
 from assay.node.job_programs import BadManifest, check_shapes, program_ref
 from assay.program.build import ProgramBuilder
 from assay.program.execute import Executor, StepContext
@@ -164,6 +169,25 @@ def test_who_computes_a_slice_fetches_its_part_of_every_wire_alone(day: MarketDa
             source: Any = provider.source_of(Kind.OUTER, 0, number, slot)
             assert (source.place, source.slot) == ((Kind.TASK, 0, slot - 2), number)
     assert files.outer.state_bytes < files.inner.state_bytes + 3 * 16, "no whole parameters are in it"
+
+
+def test_whoever_follows_a_job_sees_how_many_slices_are_there(day: MarketDay) -> None:
+    job_id = day.post(recipe_files("diloco", slices=2), rounds=1, **CHEAP)
+    staffed(day)
+    client = day.markets["client"]
+    assert day.run(lambda: len(day.phases(job_id, Kind.TASK)) == 2)
+    away = day.services.pop("bob")
+    assert day.run(lambda: follow(client, job_id).slices == (1,)), day.events[-3:]
+    half = follow(client, job_id)
+    assert half.outer == (Phase.NONE,) and half.job.progress.round == 0
+    shown = Console(width=200, record=True, file=StringIO())
+    shown.print(progress_table(half))
+    assert "1 of 2 slices" in shown.export_text()
+    day.services["bob"] = away
+    assert day.run(day.closed(job_id))
+    assert (follow(client, job_id).outer, follow(client, job_id).slices) == ((Phase.SETTLED,), (2,))
+    places = {place_of(day.market_state.view(e)) for e in day.market_state.claims.values()}
+    assert places == {"task 0/0", "task 0/1", "outer step 0", "outer step 0/1"}
 
 
 def fallen(day: MarketDay, kind: Any, slices: int = 2) -> tuple[Any, Any]:
