@@ -15,7 +15,7 @@ from assay.app.invocation import app_of
 def dashboard(
     context: typer.Context,
     host: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0: any free one.")] = 8440,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8440,
     every: Annotated[float, typer.Option(min=0.2, help="Seconds between looks at the chain.")] = 1.0,
     node: Annotated[
         list[str] | None, typer.Option(help="URL of a node of yours, whose health is shown.")

@@ -41,7 +41,7 @@ def up(
     solvers: Annotated[int, typer.Option(min=0)] = 2,
     verifiers: Annotated[int, typer.Option(min=0)] = 3,
     whistleblowers: Annotated[int, typer.Option(min=0)] = 1,
-    block_time: Annotated[float, typer.Option(help="Seconds between empty blocks.")] = 1.0,
+    block_time: Annotated[float, typer.Option(min=0.1, help="Seconds between empty blocks.")] = 1.0,
     client_tokens: Annotated[str, typer.Option(help="What the account `client` gets.")] = "10000tok",
     fault: Annotated[
         str,
@@ -187,7 +187,7 @@ def _running(app: App) -> Devnet:
 
 
 @commands.command()
-def logs(context: typer.Context, name: str, lines: int = 40) -> None:
+def logs(context: typer.Context, name: str, lines: Annotated[int, typer.Option(min=1)] = 40) -> None:
     """The last lines of a node's log."""
     app = app_of(context)
     path = app.settings.home / "logs" / f"{name}.log"

@@ -14,7 +14,7 @@ from assay.app.invocation import app_of
 from assay.app.output import Exit, table
 from assay.app.units import parse_amount, parse_duration, show_amount
 from assay.cli.commands.inspect import audit_place, open_inspection
-from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Webhook, Width
+from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Poll, Port, Webhook, Width
 from assay.cli.node.starting import say_start
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind, Wei
@@ -27,7 +27,7 @@ def run(
     context: typer.Context,
     host: Host = None,
     announce_url: AnnounceUrl = None,
-    port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
+    port: Port = 0,
     webhook: Webhook = None,
     notify: Notify = False,
     patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
@@ -42,7 +42,7 @@ def run(
     most_stake: Annotated[str, typer.Option(help="With --join: the most that a seat may lock.")] = "100tok",
     least_fee: Annotated[str, typer.Option(help="With --join: the least that a vote must pay.")] = "1tok",
     least_vote: Annotated[str, typer.Option(help="With --join: the least time to vote.")] = "5s",
-    poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
+    poll: Poll = 0.5,
     replays: Width = 1,
     ray: Cluster = None,
     memory: Annotated[
@@ -201,8 +201,8 @@ def earnings(
 def replay(
     context: typer.Context,
     job: str,
-    round_: Annotated[int, typer.Option("--round")],
-    shard: Annotated[int, typer.Option()] = 0,
+    round_: Annotated[int, typer.Option("--round", min=0)],
+    shard: Annotated[int, typer.Option(min=0)] = 0,
     outer: Annotated[bool, typer.Option(help="The round's outer step instead of a task.")] = False,
     segments: Annotated[
         str | None, typer.Option(help="Such as 0:2 (from 0, before 2); all by default.")
