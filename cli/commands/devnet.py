@@ -11,6 +11,7 @@ from rich.table import Table
 from assay.app.devnet_record import Devnet, read_devnet, read_stopped
 from assay.app.invocation import App, app_of
 from assay.app.output import table
+from assay.app.times import show_span
 from assay.app.units import parse_amount
 from assay.cli.lazy import with_rooms
 from assay.devnet.folder import begin_in, holds_devnet, own_folder, wipe_data
@@ -22,7 +23,7 @@ from assay.devnet.market import (
     resume,
     take_down,
 )
-from assay.devnet.restart import gone, restart_nodes
+from assay.devnet.restart import gone, no_devnet, restart_nodes
 from assay.devnet.restart import restart as restart_process
 from assay.devnet.snapshots import restore_snapshot, snapshot_names, take_snapshot
 from assay.protocol import bounded_json
@@ -141,6 +142,11 @@ def down(
     removed = f"; removed its data from {home}" if wipe else ""
     data = {"stopped": stopped, "wiped": wipe}
     app.output.result("devnet-down", data, f"stopped {stopped} processes{removed}")
+    if wipe and (names := snapshot_names(home)):
+        app.output.say(
+            f"kept the snapshots {', '.join(names)}: `{app.command('devnet restore NAME')}` goes on from one;"
+            f" remove {home / 'snapshots'} to forget them"
+        )
     if kept:
         app.output.say(f"kept the keys that it had not made itself: {', '.join(kept)} in {home / 'keystore'}")
 
@@ -180,9 +186,7 @@ def status(context: typer.Context) -> None:
 def _running(app: App) -> Devnet:
     devnet = read_devnet(app.settings.home)
     if devnet is None:
-        raise Ask(
-            f"no devnet runs in {app.settings.home}", hint="`assay devnet up` starts one", code="no-devnet"
-        )
+        raise no_devnet(app)
     return devnet
 
 
@@ -235,4 +239,6 @@ def warp(context: typer.Context, duration: str) -> None:
     rpc = HttpRpc(_running(app).rpc_url)
     rpc.request("evm_increaseTime", [int(seconds)])
     rpc.request("evm_mine", [])
-    app.output.result("devnet-warp", {"seconds": seconds}, f"the chain's clock moved {seconds} s forward")
+    app.output.result(
+        "devnet-warp", {"seconds": seconds}, f"the chain's clock moved {show_span(seconds)} forward"
+    )

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.app.ids import job_id_of, parse_id
+from assay.app.ids import class_id_of, job_id_of
 from assay.app.invocation import app_of
 from assay.app.output import Exit, table
 from assay.app.units import parse_amount, parse_duration, show_amount
@@ -17,7 +17,7 @@ from assay.cli.commands.inspect import audit_place, open_inspection
 from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Poll, Port, Webhook, Width
 from assay.cli.node.starting import say_start
 from assay.protocol.errors import Stop
-from assay.protocol.types import Kind, Wei
+from assay.protocol.types import Kind
 
 commands = typer.Typer(no_args_is_help=True, help="Replay samples and attest them.")
 
@@ -142,7 +142,10 @@ def classes(context: typer.Context) -> None:
 @commands.command()
 def subscribe(
     context: typer.Context,
-    class_id: Annotated[str, typer.Argument(metavar="CLASS", help="Its id; 0 ends a subscription.")],
+    class_id: Annotated[
+        str,
+        typer.Argument(metavar="CLASS", help="Its id, or the first 8 digits or more; 0 ends a subscription."),
+    ],
     operator: Annotated[str | None, typer.Option("--for", help="An operator that this account owns.")] = None,
 ) -> None:
     """Agree to a class of conditions: from two epochs on the stake is drawn for its jobs, and no others."""
@@ -150,17 +153,14 @@ def subscribe(
     from assay.chain.contracts.operators import Owner
 
     app = app_of(context)
-    chosen = bytes(32) if class_id == "0" else parse_id(class_id)
     connection = app.connect()
     known = connection.writer.classes()
-    if any(chosen) and chosen not in known:
-        raise Stop(
-            f"there is no class {class_id} on this market",
-            hint="`assay verifier classes` lists them",
-            code="not-found",
-        )
-    stake = known[chosen].verifier_stake if any(chosen) else Wei(0)
-    app.announce(f"subscribe to class {chosen.hex()[:16]}: each draw locks {show_amount(stake)}")
+    chosen = bytes(32) if class_id == "0" else class_id_of(known, class_id)
+    if any(chosen):
+        stake = show_amount(known[chosen].verifier_stake)
+        app.announce(f"subscribe to class {chosen.hex()[:16]}: each draw locks {stake}")
+    else:
+        app.announce("end the subscription: from two epochs on the stake is drawn for no job")
     intent = connection.intent("subscribe", chosen, *([operator] if operator else []))
     if operator is None:
         result = connection.writer.subscribe(intent, chosen)
