@@ -77,7 +77,9 @@ def up(
     if fault:
         from assay.scenario.catalogue import cast_of
 
-        nodes = cast_of(fault, nodes)
+        asked, nodes = {node.name for node in nodes}, cast_of(fault, nodes)
+        if more := [node.name for node in nodes if node.name not in asked]:
+            app.output.say(f"{fault} needs {', '.join(more)} as well")
     app.output.say(f"a devnet of {len(nodes)} nodes in {app.settings.home}")
     devnet = bring_up(app, nodes, block_time, _usual_conditions())
     fund_account(app, "client", parse_amount(client_tokens))

@@ -12,7 +12,7 @@ import typer
 from assay.app.ids import class_id_of, job_id_of
 from assay.app.invocation import app_of
 from assay.app.output import Exit, table
-from assay.app.units import parse_amount, parse_duration, show_amount
+from assay.app.units import parse_amount, parse_duration, show_amount, show_count
 from assay.cli.commands.inspect import audit_place, open_inspection
 from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Poll, Port, Webhook, Width
 from assay.cli.node.starting import say_start
@@ -254,9 +254,13 @@ def coverage(context: typer.Context, job: str) -> None:
 
 def _chances(found: dict[str, Any], view: dict[str, Any]) -> str:
     """What the samples can miss, in words."""
+    drawn, samples = (
+        show_count(view["verifiers"], "honest verifier"),
+        show_count(view["samples"], "sample"),
+    )
     before = (
-        f"before the draw of a task, with {view['verifiers']} honest verifiers of {view['samples']} sample(s)"
-        f" each, one wrong segment escapes with chance {found['escapesDraw']:.0%}"
+        f"before the draw of a task, with {drawn} of {samples} each, one wrong segment escapes with chance"
+        f" {found['escapesDraw']:.0%}"
     )
     if not found["segments"]:
         return f"no task stands yet; {before}"

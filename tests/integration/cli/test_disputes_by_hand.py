@@ -91,6 +91,7 @@ def test_a_challenge_is_opened_played_and_paid(home: Path, assay: Assay, job: st
     assert "challenger's clock" in out and "defender's clock" in out
     status, out, err = by_hand(home, "dispute", "play", "1")
     assert status == Exit.OK and "won by the challenger" in out, err
+    assert "challenger: prove one element wrong" in err and not re.search("PICK_|PROVE", err)
     ledger = assay("whistle", "earnings", account="hand").data
     assert ledger["reconciles"] and int(ledger["earned"]) > 0
     kinds = sorted(entry["kind"] for entry in ledger["entries"])

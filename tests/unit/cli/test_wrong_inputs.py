@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 from assay.app.devnet_record import Devnet, NodeRecord, write_devnet
 from assay.app.output import Exit
+from assay.app.settings import Flags, Settings
 from assay.cli.main import main
 from assay.cli.node.acceptance import BadAcceptance, acceptance_text, read_acceptance
 from assay.solver.acceptance import USUAL
@@ -89,6 +91,29 @@ def test_a_devnet_that_does_not_run_is_told_in_one_way(folder: Path, words: tupl
     status, error = assay("devnet", *words)
     assert status == Exit.CONFIG and error["code"] == "no-devnet"
     assert error["message"] == "the devnet in .assay is stopped" and "goes on with it" in error["hint"]
+
+
+@pytest.mark.parametrize("url", ["nonsense", "127.0.0.1:8545", "wss://node", "http://"])
+def test_what_is_no_url_of_a_chain_is_not_asked(folder: Path, url: str) -> None:
+    status, error = assay("-r", url + "/KEY", "job", "ls")
+    assert status == Exit.CONFIG and error["code"] == "bad-config"
+    assert "is no URL of a chain's node" in error["message"] and "KEY" not in error["message"]
+    status, error = assay("dashboard", "--node", url)
+    assert status == Exit.USAGE and "--node" in error["message"]
+
+
+def test_the_chain_of_a_devnet_is_said_to_be_its(folder: Path) -> None:
+    settings = Settings(Flags())
+    assert settings.describe()["rpc_url"].origin == "default"
+    write_devnet(folder / ".assay", Devnet("http://127.0.0.1:1", os.getpid(), (), genesis_s=1))
+    assert settings.describe()["rpc_url"].origin == "the devnet in .assay"
+
+
+def test_comments_of_a_job_file_stand_under_each_other(folder: Path) -> None:
+    for local in ("local", "no-local"):
+        assert assay("job", "init", f"{local}.toml", f"--{local}")[0] == Exit.OK
+        lines = (folder / f"{local}.toml").read_text().split("[model]")[1].splitlines()
+        assert {line.index("# ") for line in lines if "# " in line} == {28}, local
 
 
 def test_the_file_of_terms_explains_itself_and_is_read_back(tmp_path: Path) -> None:
