@@ -25,25 +25,22 @@ class Ids(Protocol):
     def claim_ids(self) -> Collection[ClaimId]: ...
 
 
-def digits_of(text: str) -> str:
+def digits_of(text: str, where: str = "`assay job ls` shows jobs") -> str:
     """The hex digits of an id or of its beginning, in lower case. Raises Stop."""
     digits = text.strip().removeprefix("0x").lower()
     if not SHORTEST <= len(digits) <= WHOLE or set(digits) - set("0123456789abcdef"):
         raise Stop(
             f"{text!r} is not an id",
-            hint=f"ids are 64 hex digits, of which the first {SHORTEST} or more will do; `assay job ls` shows"
-            " jobs",
+            hint=f"ids are 64 hex digits, of which the first {SHORTEST} or more will do; {where}",
             code="bad-id",
         )
     return digits
 
 
-def parse_id(text: str) -> bytes:
-    """32 bytes from all digits of an id. Raises Stop."""
-    digits = digits_of(text)
-    if len(digits) != WHOLE:
-        raise Stop(f"{text!r} is not a whole id", hint="ids are 64 hex digits", code="bad-id")
-    return bytes.fromhex(digits)
+def class_id_of(known: Collection[bytes], text: str) -> bytes:
+    """The class of an id or its first digits, of those that there are. Raises Stop."""
+    where = "`assay verifier classes` lists them"
+    return _only("class", "not-found", text, digits_of(text, where), known, where)
 
 
 def job_id_of(market: Ids, text: str) -> JobId:
@@ -75,8 +72,9 @@ def _only(what: str, code: str, text: str, digits: str, known: Collection[Id], w
         return found[0]
     if not found:
         raise Stop(f"there is no {what} whose id begins with {text}", hint=where, code=code)
+    several = f"{len(found)} {what}{'es' if what.endswith('s') else 's'}"
     raise Stop(
-        f"{len(found)} {what}s begin with {text}: {', '.join(one.hex()[:16] for one in found[:4])}",
+        f"{several} begin with {text}: {', '.join(one.hex()[:16] for one in found[:4])}",
         hint="give more digits",
         code="ambiguous-id",
     )

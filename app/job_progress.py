@@ -9,7 +9,7 @@ from rich.table import Table
 from assay.app.ids import SHORT
 from assay.app.invocation import App
 from assay.app.output import table
-from assay.app.units import show_amount
+from assay.app.units import show_amount, show_count
 from assay.client.following import Following, TaskLine
 from assay.protocol.errors import Retry
 from assay.protocol.types import ZERO_ADDRESS, JobId, Phase, Progress
@@ -72,11 +72,11 @@ def _cell(line: TaskLine, present: int) -> str:
 def in_words(progress: Progress, rounds: int) -> str:
     """How far a job is."""
     if progress.closed:
-        return f"closed after {progress.settled_rounds} settled round(s)"
+        return f"closed after {show_count(progress.settled_rounds, 'settled round')}"
     running = progress.round < progress.final_round
     at = f"round {progress.round} (of 0 to {rounds - 1})" if running else "all rounds done"
     halted = ", halted" if progress.halted else ""
-    rewound = f", rewound {progress.rewinds} time(s)" if progress.rewinds else ""
+    rewound = f", rewound {show_count(progress.rewinds, 'time')}" if progress.rewinds else ""
     return f"{at}, {progress.settled_rounds} settled{halted}{rewound}"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from assay.app.invocation import App
 from assay.app.output import table
+from assay.app.units import show_bytes
 from assay.protocol import bounded_json
 from assay.protocol.errors import Ask, PeerUnreachable
 from assay.protocol.types import Address
@@ -31,12 +32,22 @@ def show_status(app: App, address: Address, command: str) -> None:
     rows = table(f"{address} at {printable(url)}", "what", "value")
     for name in ("role", "name", "action", "error", "job", "round", "step", "loss"):
         if (value := body.get(name)) not in (None, "", 0) or name == "action":
-            rows.add_row(name, printable(value))
+            rows.add_row(name, f"{value:.4f}" if isinstance(value, float) else printable(value))
     for part, prefix in (("questions", "asks: "), ("endpoints", "chain: "), ("counters", "")):
         told = body.get(part)
         for name, value in sorted(told.items()) if isinstance(told, dict) else ():
-            rows.add_row(prefix + printable(name), printable(value))
+            rows.add_row(*_counted(prefix + printable(name), value))
     app.output.result("node-status", {"address": address, "url": url, "status": body}, rows)
+
+
+def _counted(name: str, value: object) -> tuple[str, str]:
+    """A counter's name in words, and its value with its unit."""
+    words = name.replace("_", " ")
+    if isinstance(value, int) and words.startswith("bytes "):
+        return words, show_bytes(value)
+    if words.endswith(" percent"):
+        return words.removesuffix(" percent"), f"{printable(value)} %"
+    return words, printable(value)
 
 
 def answer_of(url: str) -> dict[str, Any]:
@@ -57,7 +68,9 @@ def answer_of(url: str) -> dict[str, Any]:
                     raise unreachable(f"its answer is longer than {MOST_BYTES} bytes")
         body = bounded_json.loads(data)
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-        raise unreachable(f"{type(error).__name__}: {error}") from error
+        refused = isinstance(error, httpx.ConnectError)
+        why = "nothing answers there" if refused else f"{type(error).__name__}: {error}"
+        raise unreachable(why) from error
     if not isinstance(body, dict):
         raise unreachable("its answer is no object")
     return body

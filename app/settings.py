@@ -15,6 +15,7 @@ import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from assay.protocol.errors import Ask
 
@@ -118,7 +119,10 @@ class Settings:
 
     def describe(self) -> dict[str, Setting]:
         """Every setting with its origin."""
-        return {name: self.find(name) or Setting(self._default(name), "default") for name in _ENVIRONMENT}
+        found = {name: self.find(name) or Setting(self._default(name), "default") for name in _ENVIRONMENT}
+        if found["rpc_url"] == Setting(self._devnet_url() or "", "default") and found["rpc_url"].value:
+            found["rpc_url"] = Setting(found["rpc_url"].value, f"the devnet in {self.home}")
+        return found
 
     def _default(self, name: str) -> str:
         if name in _DEFAULTS:
@@ -153,10 +157,17 @@ class Settings:
     @property
     def rpc_urls(self) -> list[str]:
         """The chain's endpoints, the preferred one first. Raises Ask when there is neither a URL nor a
-        devnet."""
+        devnet, and for what is no URL."""
         urls = [url.strip() for url in self._value("rpc_url").split(",") if url.strip()]
         if not urls:
             raise self._without_chain()
+        for url in urls:
+            if not is_http(url):  # what stands after a slash may be a key, and is not repeated
+                raise Ask(
+                    f"{url.split('/')[0]!r} is no URL of a chain's node",
+                    hint="write it whole, such as -r http://127.0.0.1:8545 (-r, ETH_RPC_URL or assay.toml)",
+                    code="bad-config",
+                )
         return urls
 
     def _without_chain(self) -> Ask:
@@ -212,6 +223,15 @@ class Settings:
     def threads(self) -> str:
         """Empty: as many as PyTorch chooses."""
         return self._value("threads")
+
+
+def is_http(url: str) -> bool:
+    """Whether this is a URL that can be asked over HTTP."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        return False
 
 
 def nearest(name: str) -> Path | None:

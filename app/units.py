@@ -66,6 +66,11 @@ def parse_bytes(text: str) -> int:
     return int(match[1]) * 10 ** _BYTE_SCALE[match[2]]
 
 
+def show_count(count: int, what: str) -> str:
+    """``1 round``, ``2 rounds``."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def show_bytes(count: int) -> str:
     """``3.2 MB``, in powers of ten."""
     size, unit = float(count), "B"

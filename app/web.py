@@ -115,7 +115,7 @@ class WebServer:
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._server.serve()), name="web", daemon=True
         )
-        self._host = host
+        self._host, self._port = host, port
 
     def start(self, timeout_s: float = 10.0) -> str:
         """Listen; the base URL. Raises Stop when the port cannot be had."""
@@ -124,7 +124,7 @@ class WebServer:
         while not self._server.started:
             if not self._thread.is_alive() or time.monotonic() > deadline:
                 raise Stop(
-                    f"the node cannot listen on {self._host}",
+                    f"cannot listen on {self._host}, port {self._port}",
                     hint="choose another --port, or 0 for any",
                     code="port-in-use",
                 )

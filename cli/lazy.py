@@ -6,6 +6,7 @@ Not guaranteed: that a module's own help text is the one shown in its parent's l
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from importlib import import_module
@@ -16,6 +17,11 @@ from typer.main import get_group
 
 Rooms = Mapping[str, tuple[str, str]]
 """Of a group's name: the module whose `commands` it is, and its help in one line."""
+
+
+def _unwrapped(text: str | None) -> str | None:
+    """A docstring as one line a paragraph: lists of commands wrap it to the terminal themselves."""
+    return None if text is None else re.sub(r"(?<!\n)\n(?!\n)", " ", text)
 
 
 class Room(TyperGroup):
@@ -29,6 +35,8 @@ class Room(TyperGroup):
     def _loaded(self) -> TyperGroup:
         group = get_group(import_module(self._module).commands)
         group.name = self.name
+        for command in group.commands.values():
+            command.help = _unwrapped(command.help)
         return group
 
     @property

@@ -25,7 +25,12 @@ def model_of(folder: Path) -> dict[str, Any]:
 
 
 def _none(folder: Path, error: Exception) -> Stop:
-    return Stop(f"{folder} holds no fetched model: {error}", hint="`assay job fetch JOB --out DIR`")
+    why = error.strerror.lower() if isinstance(error, OSError) and error.strerror else str(error)
+    return Stop(
+        f"{folder} holds no fetched model: {why}",
+        hint="name a folder that `assay job fetch JOB --out FOLDER` wrote",
+        code="not-fetched",
+    )
 
 
 def model_and_parameters(folder: Path, path: int = 0) -> tuple[dict[str, Any], dict[str, Tensor]]:

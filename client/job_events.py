@@ -79,7 +79,7 @@ def events_between(before: Following | None, now: Following) -> list[JobEvent]:
     if now.rewinds > rewinds:
         text = f"the job is rewound and goes on from round {at}"
         if before is None:
-            text = f"rewound {now.rewinds} time(s) so far"
+            text = f"rewound {'once' if now.rewinds == 1 else f'{now.rewinds} times'} so far"
         found.append(JobEvent(JobEventKind.REWIND, text, at, following=now))
     for line in now.tasks:
         found += _of_task(was.get((line.round, line.shard)), line, before, now)

@@ -50,6 +50,12 @@ class OldReceipt(Stop):
     code = "old-receipt"
 
 
+class NoReceipt(Stop):
+    """A folder that holds no file of a fetched job."""
+
+    code = "not-fetched"
+
+
 def bad(why: str) -> BadReceipt:
     """What is raised for a receipt that does not hold."""
     return BadReceipt(f"the model does not verify: {why}", hint="fetch the job again from the chain")
@@ -189,6 +195,11 @@ def _read(folder: Path, name: str) -> bytes:
 
 def _open(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The receipt's object, its own seal checked, and the files beside it. The seal finds accidents."""
+    if not any((folder / name).exists() for name in (RECEIPT, *FILES)):
+        raise NoReceipt(
+            f"{folder} holds no fetched job: neither {RECEIPT} nor any other file of one is in it",
+            hint="name a folder that `assay job fetch JOB --out FOLDER` wrote",
+        )
     try:
         body = parse_canonical(_read(folder, RECEIPT), MAX_RECEIPT_BYTES)
     except ValueError as error:
@@ -238,7 +249,7 @@ def _view(entry: dict[str, Any]) -> ClaimView:
 
 def read_receipt(folder: Path) -> Receipt:
     """The receipt in a folder, with its files. Raises BadReceipt where it is damaged or malformed, OldReceipt
-    for a format before this one."""
+    for a format before this one, NoReceipt where no file of one is there."""
     body, files = _open(folder)
     try:
         contracts = {name: Address(str(address)) for name, address in body["chain"]["contracts"].items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from assay.app.devnet_record import Devnet, NodeRecord, recorded, write_devnet
+from assay.app.devnet_record import Devnet, NodeRecord, read_devnet, read_stopped, recorded, write_devnet
 from assay.app.invocation import App
 from assay.devnet.market import (
     node_events,
@@ -33,17 +33,24 @@ def restart(app: App, name: str) -> Devnet:
     """
     devnet = recorded(app.settings.home)
     if devnet is None:
-        raise Ask(
-            f"there is no devnet in {app.settings.home}",
-            hint="`assay devnet up` starts one",
-            code="no-devnet",
-        )
+        raise no_devnet(app)
     if name == CHAIN:
         return restart_chain(app, devnet)
     if name not in {node.name for node in devnet.nodes}:
         names = ", ".join([CHAIN, *(node.name for node in devnet.nodes)])
         raise Ask(f"the devnet has no node {name!r}", hint=f"it has {names}", code="not-found")
+    if read_devnet(app.settings.home) is None:
+        raise no_devnet(app)
     return restart_nodes(app, devnet, {name})
+
+
+def no_devnet(app: App) -> Ask:
+    """What to raise where a running devnet is needed: none is there, or it is stopped."""
+    home = app.settings.home
+    up = f"`{app.command('devnet up')}`"
+    if read_stopped(home) is not None:
+        return Ask(f"the devnet in {home} is stopped", hint=f"{up} goes on with it", code="no-devnet")
+    return Ask(f"no devnet runs in {home}", hint=f"{up} starts one", code="no-devnet")
 
 
 def gone(app: App, devnet: Devnet) -> set[str]:

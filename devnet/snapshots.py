@@ -67,7 +67,11 @@ def restore_snapshot(app: App, name: str) -> Devnet:
 
 def _place(home: Path, name: str) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,63}", name):
-        raise Stop(f"{name!r} is no name of a snapshot", hint="letters, digits, and -._ between them")
+        raise Stop(
+            f"{name!r} is no name of a snapshot",
+            hint="letters, digits, and -._ between them",
+            code="bad-name",
+        )
     return home / FOLDER / name
 
 

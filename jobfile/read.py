@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 
 from assay.jobfile.groups import PathsSection, SpeedsSection
 from assay.jobfile.uses import (
@@ -310,10 +311,18 @@ class JobFile(Section):
         return self
 
 
-def _fault(where: tuple[int | str, ...], what: str) -> str:
+def _fault(found: ErrorDetails) -> str:
     """One fault, after the key that it is about, if it is about one."""
-    key = ".".join(str(part) for part in where)
-    return f"{key}: {what}" if key else what.removeprefix("Value error, ")
+    key = ".".join(str(part) for part in found["loc"])
+    match found["type"]:
+        case "missing":
+            return f"{key} is missing"
+        case "extra_forbidden":
+            return f"{key} is no key of a job file"
+        case "literal_error":
+            return f"{key} is {found['input']!r}; it is one of {found['ctx']['expected']}"
+    said = found["msg"].removeprefix("Value error, ").replace("Input should be", "it should be", 1)
+    return f"{key}: {said}" if key else said
 
 
 def job_file_of(body: Mapping[str, Any], origin: str) -> JobFile:
@@ -321,7 +330,7 @@ def job_file_of(body: Mapping[str, Any], origin: str) -> JobFile:
     try:
         return JobFile.model_validate(body)
     except ValidationError as error:
-        faults = "; ".join(_fault(found["loc"], found["msg"]) for found in error.errors())
+        faults = "; ".join(_fault(found) for found in error.errors())
         raise BadJobFile(
             f"{origin} is not a job: {faults}",
             hint="`assay job init` writes a complete file to compare with",
@@ -346,8 +355,11 @@ def read_job_file(path: Path) -> JobFile:
     Raises BadJobFile."""
     try:
         text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadJobFile(f"cannot read {path}: {error}", hint="`assay job init FILE` writes one") from error
+    except OSError as error:
+        why = (error.strerror or type(error).__name__).lower()
+        raise BadJobFile(f"cannot read {path}: {why}", hint="`assay job init FILE` writes one") from error
+    except UnicodeDecodeError as error:
+        raise BadJobFile(f"{path} is no text, so no TOML", hint="`assay job init FILE` writes one") from error
     body, folder = parse_job_file(text, str(path)), path.resolve().parent
     if isinstance(body.model, OwnModel):
         here = body.model.model_copy(update={"source": str(folder / body.model.source)})

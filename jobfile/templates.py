@@ -205,17 +205,22 @@ PUBLIC = {
 """Times for a chain with other people on it."""
 
 
+def _aligned(text: str) -> str:
+    """The same with comments under each other, whatever the values' lengths are."""
+    return re.sub(r"(?m)^([\w\[].*?) +(# .*)$", lambda line: f"{line[1]:<27} {line[2]}", text)
+
+
 def common(batch: int, rounds: int, times: dict[str, str]) -> str:
     """What every job file has. A task of the last second is given its draw and every call to empty seats,
     so that silent verifiers do not leave it out: the stragglers' time is four times vote and reveal, unless
     `times` states another."""
     straggler = f"{2 * (1 + MAX_CALLS) * parse_duration(times['vote'])}s"
-    return _COMMON.format(batch=batch, rounds=rounds, **{"straggler": straggler, **times})
+    return _aligned(_COMMON.format(batch=batch, rounds=rounds, **{"straggler": straggler, **times}))
 
 
 def precision_section(precision: str) -> str:
     """[precision] with this for all products."""
-    return _PRECISION.format(precision=precision)
+    return _aligned(_PRECISION.format(precision=precision))
 
 
 def optimiser_section(name: str) -> str:

@@ -94,7 +94,7 @@ class Challenger:
         answers = binding and view.left_out and view.status.open_games > 0
         if view.status.phase not in CHALLENGEABLE or (view.stale and not answers):
             return Pursuit("moot", None, f"the claim is {view.status.phase.name.lower()} by now")
-        if not binding and (game := self._open_game(view, finding)) is not None:
+        if (game := self.running(finding)) is not None:
             return Pursuit("playing", game.game_id, "the game is on")
         attempt = 0 if binding else self._decided(view, finding)
         salt = salt_of(self._secret, finding, attempt)
@@ -117,8 +117,12 @@ class Challenger:
             == (view.claim_id, defender, self.market.me)
         ]
 
-    def _open_game(self, view: ClaimView, finding: Finding) -> GameView | None:
-        """The one of them that is running."""
+    def running(self, finding: Finding) -> GameView | None:
+        """Our game about a finding's claim (or vote) that is not decided yet: while it is on, `pursue` sends
+        nothing. None where there is none, and of a wrong input, which no game decides."""
+        if isinstance(finding, WrongInput):
+            return None
+        view = self.market.claim(key_of(finding)[0])
         return next((game for game in self._games(view, finding) if not game.decided), None)
 
     def _decided(self, view: ClaimView, finding: Finding) -> int:

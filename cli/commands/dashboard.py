@@ -10,12 +10,13 @@ from typing import Annotated
 import typer
 
 from assay.app.invocation import app_of
+from assay.app.settings import is_http
 
 
 def dashboard(
     context: typer.Context,
     host: Annotated[str, typer.Option(help="Address to serve on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="0: any free one.")] = 8440,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8440,
     every: Annotated[float, typer.Option(min=0.2, help="Seconds between looks at the chain.")] = 1.0,
     node: Annotated[
         list[str] | None, typer.Option(help="URL of a node of yours, whose health is shown.")
@@ -26,6 +27,9 @@ def dashboard(
     open_it: Annotated[bool, typer.Option("--open", help="Open it in a browser.")] = False,
 ) -> None:
     """Show the market in a browser: jobs, coverage, disputes, earnings, stakes, nodes. Sends nothing."""
+    for url in node or ():
+        if not is_http(url):
+            raise typer.BadParameter(f"--node: {url!r} is no URL, such as http://127.0.0.1:4001")
     app = app_of(context)
     app.output.say(f"looking at the market of {', '.join(app.settings.rpc_urls)}")
     from assay.dashboard.serve import serving

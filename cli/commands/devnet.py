@@ -11,6 +11,7 @@ from rich.table import Table
 from assay.app.devnet_record import Devnet, read_devnet, read_stopped
 from assay.app.invocation import App, app_of
 from assay.app.output import table
+from assay.app.times import show_span
 from assay.app.units import parse_amount
 from assay.cli.lazy import with_rooms
 from assay.devnet.folder import begin_in, holds_devnet, own_folder, wipe_data
@@ -22,7 +23,7 @@ from assay.devnet.market import (
     resume,
     take_down,
 )
-from assay.devnet.restart import gone, restart_nodes
+from assay.devnet.restart import gone, no_devnet, restart_nodes
 from assay.devnet.restart import restart as restart_process
 from assay.devnet.snapshots import restore_snapshot, snapshot_names, take_snapshot
 from assay.protocol import bounded_json
@@ -41,7 +42,7 @@ def up(
     solvers: Annotated[int, typer.Option(min=0)] = 2,
     verifiers: Annotated[int, typer.Option(min=0)] = 3,
     whistleblowers: Annotated[int, typer.Option(min=0)] = 1,
-    block_time: Annotated[float, typer.Option(help="Seconds between empty blocks.")] = 1.0,
+    block_time: Annotated[float, typer.Option(min=0.1, help="Seconds between empty blocks.")] = 1.0,
     client_tokens: Annotated[str, typer.Option(help="What the account `client` gets.")] = "10000tok",
     fault: Annotated[
         str,
@@ -76,7 +77,9 @@ def up(
     if fault:
         from assay.scenario.catalogue import cast_of
 
-        nodes = cast_of(fault, nodes)
+        asked, nodes = {node.name for node in nodes}, cast_of(fault, nodes)
+        if more := [node.name for node in nodes if node.name not in asked]:
+            app.output.say(f"{fault} needs {', '.join(more)} as well")
     app.output.say(f"a devnet of {len(nodes)} nodes in {app.settings.home}")
     devnet = bring_up(app, nodes, block_time, _usual_conditions())
     fund_account(app, "client", parse_amount(client_tokens))
@@ -141,6 +144,11 @@ def down(
     removed = f"; removed its data from {home}" if wipe else ""
     data = {"stopped": stopped, "wiped": wipe}
     app.output.result("devnet-down", data, f"stopped {stopped} processes{removed}")
+    if wipe and (names := snapshot_names(home)):
+        app.output.say(
+            f"kept the snapshots {', '.join(names)}: `{app.command('devnet restore NAME')}` goes on from one;"
+            f" remove {home / 'snapshots'} to forget them"
+        )
     if kept:
         app.output.say(f"kept the keys that it had not made itself: {', '.join(kept)} in {home / 'keystore'}")
 
@@ -180,14 +188,12 @@ def status(context: typer.Context) -> None:
 def _running(app: App) -> Devnet:
     devnet = read_devnet(app.settings.home)
     if devnet is None:
-        raise Ask(
-            f"no devnet runs in {app.settings.home}", hint="`assay devnet up` starts one", code="no-devnet"
-        )
+        raise no_devnet(app)
     return devnet
 
 
 @commands.command()
-def logs(context: typer.Context, name: str, lines: int = 40) -> None:
+def logs(context: typer.Context, name: str, lines: Annotated[int, typer.Option(min=1)] = 40) -> None:
     """The last lines of a node's log."""
     app = app_of(context)
     path = app.settings.home / "logs" / f"{name}.log"
@@ -235,4 +241,6 @@ def warp(context: typer.Context, duration: str) -> None:
     rpc = HttpRpc(_running(app).rpc_url)
     rpc.request("evm_increaseTime", [int(seconds)])
     rpc.request("evm_mine", [])
-    app.output.result("devnet-warp", {"seconds": seconds}, f"the chain's clock moved {seconds} s forward")
+    app.output.result(
+        "devnet-warp", {"seconds": seconds}, f"the chain's clock moved {show_span(seconds)} forward"
+    )

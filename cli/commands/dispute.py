@@ -171,13 +171,19 @@ def open_game(
     context: typer.Context,
     job: str,
     round_: Annotated[
-        int | None, typer.Option("--round", help="By default the first false claim of the job is looked for.")
+        int | None,
+        typer.Option("--round", min=0, help="By default the first false claim of the job is looked for."),
     ] = None,
-    shard: Annotated[int, typer.Option(help="With --outer the slice.")] = 0,
-    outer: Annotated[bool, typer.Option(help="The round's outer step instead of a task.")] = False,
+    shard: Annotated[
+        int | None,
+        typer.Option(min=0, help="With --round: whose task, or with --outer which slice; by default 0."),
+    ] = None,
+    outer: Annotated[bool, typer.Option(help="With --round: its outer step instead of a task.")] = False,
     play: Annotated[bool, typer.Option(help="Play this side of the game to its end, too.")] = False,
 ) -> None:
     """Recheck a claim on this machine and, if it is false, announce the finding and open a challenge."""
+    if round_ is None and (outer or shard is not None):
+        raise typer.BadParameter("--shard and --outer are of a round: give --round too, or none of them")
     app = app_of(context)
     app.output.say(f"opening account {app.settings.account}")
     connection = app.connect()
@@ -189,7 +195,7 @@ def open_game(
         if round_ is None:
             finding = first_finding(inspection)
         else:
-            finding, _ = audit_place(inspection, Kind.OUTER if outer else Kind.TASK, round_, shard, None)
+            finding, _ = audit_place(inspection, Kind.OUTER if outer else Kind.TASK, round_, shard or 0, None)
     finally:
         inspection.close()
     if finding is None:
@@ -200,10 +206,11 @@ def open_game(
             code="nothing-to-challenge",
         )
     market, bond = connection.writer, inspection.job.terms.challenge_bond
-    app.announce(f"challenge: {finding}; bond {show_amount(bond)}", bond, worst_loss=bond)
-    if (missing := bond - market.free(market.me)) > 0:
-        market.deposit(connection.intent("deposit", missing), type(bond)(missing))
     challenger = Challenger(market, secret_of(app.node_home(app.settings.account), connection.journal))
+    if challenger.running(finding) is None:
+        app.announce(f"challenge: {finding}; bond {show_amount(bond)}", bond, worst_loss=bond)
+        if (missing := bond - market.free(market.me)) > 0:
+            market.deposit(connection.intent("deposit", missing), type(bond)(missing))
     while (pursuit := challenger.pursue(finding, connection.clock.block())).stage == "announced":
         app.output.say(pursuit.reason)
         time.sleep(0.5)

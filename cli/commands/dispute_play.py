@@ -17,6 +17,7 @@ from assay.app.invocation import App
 from assay.app.output import Exit
 from assay.app.times import show_moment, show_span
 from assay.app.units import show_amount
+from assay.protocol.dispute import Timeout
 from assay.protocol.errors import Stop
 from assay.protocol.game_state import Game, GameView
 from assay.protocol.types import Address, Wei
@@ -161,6 +162,12 @@ def open_session(app: App, game_id: int) -> Session:
     return Session(app, connection, storage, state_provider, disputant, game_id, job.terms.challenge_bond)
 
 
+def _told(played: Played) -> str:
+    """A move that was sent, in words: what was asked for, or why it ends the game."""
+    ends = played.move == Timeout.__name__
+    return played.reason if ends else WHAT_IS_ASKED[played.view.game.phase]
+
+
 def play_once(session: Session) -> None:
     """One move. Ends with TIMEOUT where it is the other side's turn, with FRAUD or TIMEOUT where the game is
     lost."""
@@ -178,7 +185,7 @@ def play_once(session: Session) -> None:
         return
     assert played is not None
     said = {"move": played.move, "reason": played.reason, "game": after, **extra}
-    text = "\n".join((f"{played.move or 'nothing sent'}: {played.reason}", *lines))
+    text = "\n".join((f"sent: {_told(played)}" if played.move else f"nothing sent: {played.reason}", *lines))
     app.output.result("dispute-move", said, text)
     _end(session, moved=bool(played.move))
 
@@ -201,7 +208,7 @@ def play_through(session: Session) -> None:
         played, pursuit = session.step()
         if played is not None and played.move:
             moves += 1
-            app.output.say(f"move {view.moves + 1}, {side_to_move(view)}: {played.reason}")
+            app.output.say(f"move {view.moves + 1}, {side_to_move(view)}: {_told(played)}")
         elif pursuit is not None:
             moves += 1
             app.output.say(f"{pursuit.stage}: {pursuit.reason}")

@@ -84,7 +84,7 @@ def show(context: typer.Context, job: JobArgument) -> None:
 def watch(
     context: typer.Context,
     job: JobArgument,
-    every: Annotated[float, typer.Option(help="Seconds.")] = 2.0,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between looks at the market.")] = 2.0,
     losses: Annotated[bool, typer.Option(help="Fetch each task's last state and read its loss.")] = True,
     metrics: Annotated[
         Path | None, typer.Option(help="Folder for metrics.jsonl and an event file for TensorBoard.")

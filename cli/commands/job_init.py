@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from assay.app.invocation import App, app_of
 from assay.protocol.errors import Ask
+
+TRAINING = ("gpt", "mlp", "cnn")
+USES = ("eval", "infer", "grpo")
+"""Templates of jobs that are no training."""
 
 
 def init(
@@ -23,7 +27,9 @@ def init(
             " prompts; grpo: reinforcement learning.",
         ),
     ] = "gpt",
-    data: Annotated[str, typer.Option(help="gpt: stdlib, or a path to your text.")] = "stdlib",
+    data: Annotated[
+        str, typer.Option(help="gpt: stdlib, or a path to your text; mlp, cnn: digits.")
+    ] = "stdlib",
     weights: Annotated[
         str,
         typer.Option(
@@ -55,9 +61,12 @@ def init(
     if file.exists():
         raise Ask(
             f"{file} exists; nothing was written",
-            hint="choose another name, or remove it",
+            hint="name a file in it" if file.is_dir() else "choose another name, or remove it",
             code="file-exists",
         )
+    templateless = own and not _was_given(context, "model")
+    _check_given(context, "" if templateless else model, own, published)
+    _check_data(model, "" if own else data)
     times = LOCAL if local else PUBLIC
     if model == "infer":
         init_inference(app, file, weights, prompts, new_bytes, temperature, times)
@@ -79,6 +88,48 @@ def init(
         return
     file.write_text(template(model, source=data, rounds=rounds, times=times, optimiser=optimiser))
     _wrote(app, file, "a toy that shows the market at work (its first lines say what to raise)")
+
+
+def _check_given(context: typer.Context, model: str, own: str, published: str) -> None:
+    """That no option was given which this kind of job file does not read. `model`: the template; empty where
+    --from takes its place. Raises Ask."""
+    uses = model in USES
+    if own and model in TRAINING:
+        _not_read("--template", "--from brings the model")
+    for name, option, read in (
+        ("weights", "--weights", uses),
+        ("prompts", "--prompts", model == "infer"),
+        ("new_bytes", "--new-bytes", model == "infer"),
+        ("temperature", "--temperature", model == "infer"),
+        ("own", "--from", model in ("", "eval")),
+        ("optimiser", "--optimiser", not uses and not published),
+        ("batch", "--batch", bool(own) or model == "eval"),
+        ("rounds", "--rounds", model != "infer" and not published),
+        ("published", "--preset", not uses and not own),
+        ("data", "--data", not own and model not in ("infer", "grpo")),
+    ):
+        if not read and model in ("", *TRAINING, *USES) and _was_given(context, name):
+            kind = "--from" if own else f"--preset {published}" if published else f"--template {model}"
+            _not_read(option, f"{kind} does not read it")
+
+
+def _was_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _not_read(option: str, why: str) -> NoReturn:
+    raise typer.BadParameter(f"{option} has no place here: {why}")
+
+
+def _check_data(model: str, data: str) -> None:
+    """That there is such data for the template. Raises BadParameter."""
+    if not data or data in ("stdlib", "digits"):
+        return
+    if model in ("mlp", "cnn"):
+        raise typer.BadParameter(f"--data of {model} is digits, not {data!r}")
+    if model in ("gpt", "eval") and not Path(data).exists():
+        raise typer.BadParameter(f"--data: there is no file or folder {data}")
 
 
 def init_published(app: App, file: Path, name: str, model: str, data: str, times: dict[str, str]) -> None:

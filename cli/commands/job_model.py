@@ -184,7 +184,7 @@ def _said(found: Verified, chain: OnChain | None, replayed: Replayed | None) -> 
 
 
 def _table(found: Verified, said: dict[str, list[str]]) -> Table:
-    rows = table("the model is consistent with its receipt", "what", "#value")
+    rows = table("the model is consistent with its receipt", "what", "value")
     for name, value in (
         ("job", found.job_id),
         ("chain, Jobs contract", f"{found.chain_id}, {found.jobs}"),

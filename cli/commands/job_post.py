@@ -12,7 +12,7 @@ from assay.app.invocation import App, app_of
 from assay.app.output import table
 from assay.app.reach import reach_of
 from assay.app.units import parse_amount, show_amount
-from assay.cli.node.options import AnnounceUrl, Host
+from assay.cli.node.options import AnnounceUrl, Host, Port
 from assay.node.shortage import shortage
 from assay.protocol.errors import Ask, AssayError
 from assay.protocol.types import JobId, Wei
@@ -112,7 +112,7 @@ def post(
     budget: Annotated[str, typer.Option(help="Such as 500tok; must cover the worst case.")],
     serve: Annotated[bool, typer.Option(help="Go on serving the job's files until stopped.")] = True,
     host: Host = None,
-    port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
+    port: Port = 0,
     announce_url: AnnounceUrl = None,
 ) -> None:
     """Publish the job's files and post it with a budget; then serve the files until stopped.
@@ -196,7 +196,7 @@ def _looked(connection: Connection, job_id: JobId | None) -> tuple[str, bool]:
 def serve_files(
     context: typer.Context,
     host: Host = None,
-    port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
+    port: Port = 0,
     announce_url: AnnounceUrl = None,
 ) -> None:
     """Serve this account's blocks until stopped, so that nodes can fetch its jobs' files."""

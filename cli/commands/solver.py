@@ -11,7 +11,7 @@ import typer
 from assay.app.invocation import app_of
 from assay.app.units import parse_amount, parse_duration
 from assay.cli.node import drills
-from assay.cli.node.options import AnnounceUrl, Host, Notify, Webhook
+from assay.cli.node.options import AnnounceUrl, Host, Notify, Poll, Port, Webhook
 from assay.cli.node.starting import say_start
 from assay.protocol.errors import Ask
 
@@ -23,11 +23,11 @@ def run(
     context: typer.Context,
     host: Host = None,
     announce_url: AnnounceUrl = None,
-    port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
+    port: Port = 0,
     webhook: Webhook = None,
     notify: Notify = False,
     min_price: Annotated[str, typer.Option(help="Least price of a task.")] = "0tok",
-    max_shards: Annotated[int, typer.Option(help="Most shards held at once.")] = 4,
+    max_shards: Annotated[int, typer.Option(min=1, help="Most shards held at once.")] = 4,
     slow: Annotated[
         bool | None,
         typer.Option(
@@ -39,7 +39,7 @@ def run(
         Path | None,
         typer.Option(help="TOML file of the terms to agree to; `assay solver terms` writes the usual ones."),
     ] = None,
-    poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
+    poll: Poll = 0.5,
     memory: Annotated[
         str | None, typer.Option(help="Most for a step of a job, such as 16GB; by default two thirds.")
     ] = None,

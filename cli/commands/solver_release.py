@@ -8,7 +8,7 @@ from assay.app.accounts import resolve
 from assay.app.ids import job_id_of
 from assay.app.invocation import App
 from assay.app.output import plain
-from assay.app.units import show_amount
+from assay.app.units import show_amount, show_count
 from assay.protocol.errors import Stop
 from assay.protocol.types import Address, JobId
 
@@ -53,8 +53,8 @@ def release(app: App, job: str, shard: int | None, *, later: bool, again: bool, 
         app.output.say(f"shard {k}: {cost.why}")
         if cost.answering:
             app.output.say(
-                f"  {cost.answering} claim(s) of this account there are not settled yet: their stakes stay"
-                " locked, and its node has to run until they are, to answer if they are disputed"
+                f"  not settled yet: {show_count(cost.answering, 'claim')} of this account there; until then"
+                " stakes stay locked, and its node has to run, to answer if they are disputed"
             )
     said = {"job": job_id, "shards": {str(k): plain(cost) for k, cost in costs.items()}, "again": False}
     each = ", ".join(map(str, shards))

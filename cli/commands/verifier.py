@@ -9,15 +9,15 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.app.ids import job_id_of, parse_id
+from assay.app.ids import class_id_of, job_id_of
 from assay.app.invocation import app_of
 from assay.app.output import Exit, table
-from assay.app.units import parse_amount, parse_duration, show_amount
+from assay.app.units import parse_amount, parse_duration, show_amount, show_count
 from assay.cli.commands.inspect import audit_place, open_inspection
-from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Webhook, Width
+from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Poll, Port, Webhook, Width
 from assay.cli.node.starting import say_start
 from assay.protocol.errors import Stop
-from assay.protocol.types import Kind, Wei
+from assay.protocol.types import Kind
 
 commands = typer.Typer(no_args_is_help=True, help="Replay samples and attest them.")
 
@@ -27,7 +27,7 @@ def run(
     context: typer.Context,
     host: Host = None,
     announce_url: AnnounceUrl = None,
-    port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
+    port: Port = 0,
     webhook: Webhook = None,
     notify: Notify = False,
     patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
@@ -42,7 +42,7 @@ def run(
     most_stake: Annotated[str, typer.Option(help="With --join: the most that a seat may lock.")] = "100tok",
     least_fee: Annotated[str, typer.Option(help="With --join: the least that a vote must pay.")] = "1tok",
     least_vote: Annotated[str, typer.Option(help="With --join: the least time to vote.")] = "5s",
-    poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
+    poll: Poll = 0.5,
     replays: Width = 1,
     ray: Cluster = None,
     memory: Annotated[
@@ -142,7 +142,10 @@ def classes(context: typer.Context) -> None:
 @commands.command()
 def subscribe(
     context: typer.Context,
-    class_id: Annotated[str, typer.Argument(metavar="CLASS", help="Its id; 0 ends a subscription.")],
+    class_id: Annotated[
+        str,
+        typer.Argument(metavar="CLASS", help="Its id, or the first 8 digits or more; 0 ends a subscription."),
+    ],
     operator: Annotated[str | None, typer.Option("--for", help="An operator that this account owns.")] = None,
 ) -> None:
     """Agree to a class of conditions: from two epochs on the stake is drawn for its jobs, and no others."""
@@ -150,17 +153,14 @@ def subscribe(
     from assay.chain.contracts.operators import Owner
 
     app = app_of(context)
-    chosen = bytes(32) if class_id == "0" else parse_id(class_id)
     connection = app.connect()
     known = connection.writer.classes()
-    if any(chosen) and chosen not in known:
-        raise Stop(
-            f"there is no class {class_id} on this market",
-            hint="`assay verifier classes` lists them",
-            code="not-found",
-        )
-    stake = known[chosen].verifier_stake if any(chosen) else Wei(0)
-    app.announce(f"subscribe to class {chosen.hex()[:16]}: each draw locks {show_amount(stake)}")
+    chosen = bytes(32) if class_id == "0" else class_id_of(known, class_id)
+    if any(chosen):
+        stake = show_amount(known[chosen].verifier_stake)
+        app.announce(f"subscribe to class {chosen.hex()[:16]}: each draw locks {stake}")
+    else:
+        app.announce("end the subscription: from two epochs on the stake is drawn for no job")
     intent = connection.intent("subscribe", chosen, *([operator] if operator else []))
     if operator is None:
         result = connection.writer.subscribe(intent, chosen)
@@ -201,8 +201,8 @@ def earnings(
 def replay(
     context: typer.Context,
     job: str,
-    round_: Annotated[int, typer.Option("--round")],
-    shard: Annotated[int, typer.Option(help="With --outer the slice.")] = 0,
+    round_: Annotated[int, typer.Option("--round", min=0)],
+    shard: Annotated[int, typer.Option(min=0, help="With --outer the slice.")] = 0,
     outer: Annotated[bool, typer.Option(help="The round's outer step instead of a task.")] = False,
     segments: Annotated[
         str | None, typer.Option(help="Such as 0:2 (from 0, before 2); all by default.")
@@ -254,9 +254,13 @@ def coverage(context: typer.Context, job: str) -> None:
 
 def _chances(found: dict[str, Any], view: dict[str, Any]) -> str:
     """What the samples can miss, in words."""
+    drawn, samples = (
+        show_count(view["verifiers"], "honest verifier"),
+        show_count(view["samples"], "sample"),
+    )
     before = (
-        f"before the draw of a task, with {view['verifiers']} honest verifiers of {view['samples']} sample(s)"
-        f" each, one wrong segment escapes with chance {found['escapesDraw']:.0%}"
+        f"before the draw of a task, with {drawn} of {samples} each, one wrong segment escapes with chance"
+        f" {found['escapesDraw']:.0%}"
     )
     if not found["segments"]:
         return f"no task stands yet; {before}"

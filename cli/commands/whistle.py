@@ -13,7 +13,7 @@ from assay.app.output import Exit, table
 from assay.app.units import parse_amount, parse_bytes
 from assay.cli.commands.inspect import audit_view, open_inspection
 from assay.cli.node import drills
-from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Webhook, Width
+from assay.cli.node.options import AnnounceUrl, Cluster, Host, Notify, Poll, Port, Webhook, Width
 from assay.cli.node.starting import say_start
 from assay.protocol.errors import Stop
 from assay.protocol.types import Phase
@@ -26,7 +26,7 @@ def run(
     context: typer.Context,
     host: Host = None,
     announce_url: AnnounceUrl = None,
-    port: Annotated[int, typer.Option(help="0: any free one.")] = 0,
+    port: Port = 0,
     webhook: Webhook = None,
     notify: Notify = False,
     auto: Annotated[str, typer.Option(help="off, advise or play.")] = "play",
@@ -38,7 +38,7 @@ def run(
     await_votes: Annotated[
         bool, typer.Option(help="Challenge a claim once its vote is closed: false votes then pay too.")
     ] = False,
-    poll: Annotated[float, typer.Option(help="Seconds between looks at the market.")] = 0.5,
+    poll: Poll = 0.5,
     replays: Width = 1,
     ray: Cluster = None,
     memory: Annotated[

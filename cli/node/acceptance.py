@@ -17,6 +17,18 @@ from assay.solver.acceptance import TermsLimits
 
 AMOUNTS = ("most_stake", "most_penalty")
 COUNTS = ("most_unsettled", "most_unpaid")
+MEANING = {
+    "most_stake": "locked by each claim, and lost with a false one",
+    "most_penalty": "for a task that is missed",
+    "least_task": "to train one task and commit it",
+    "least_move": "for a move of a game: with less, an honest claim cannot be defended",
+    "most_locked": "from a claim's commit to its settlement, if nobody disputes it",
+    "most_outer": "for which a round may wait for the holder that its outer step is reserved to",
+    "most_unsettled": "rounds that may be trained before the first of them is paid",
+    "most_unpaid": "work of an outer step that its fee does not pay for, in rounds' tasks",
+    "block": "between the chain's blocks",
+}
+"""What each limit bounds, as the file says it."""
 
 
 class BadAcceptance(Stop):
@@ -33,8 +45,10 @@ def read_acceptance(path: Path) -> TermsLimits:
     """The operator's limits. Raises BadAcceptance."""
     try:
         given: dict[str, Any] = tomllib.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise _bad(path, str(error)) from error
+    except OSError as error:
+        raise _bad(path, (error.strerror or type(error).__name__).lower()) from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise _bad(path, f"it is not TOML: {error}") from error
     names = {field.name for field in fields(TermsLimits)}
     if wrong := sorted(names ^ set(given)):
         raise _bad(path, f"{wrong[0]} is {'missing' if wrong[0] in names else 'no limit'}")
@@ -54,17 +68,31 @@ def _value(path: Path, name: str, value: object) -> Any:
         raise _bad(path, f"{name}: {error.message}") from error
 
 
+def _whole_units(seconds: int) -> str:
+    """``30d``, ``90s``: a duration in the largest unit of which it is a whole number."""
+    size, unit = next(
+        (
+            (size, unit)
+            for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60))
+            if seconds and not seconds % size
+        ),
+        (1, "s"),
+    )
+    return f"{seconds // size}{unit}"
+
+
 def acceptance_text(limits: TermsLimits) -> str:
     """The file that says these limits."""
     lines = [
-        "# What a solver agrees to before it takes a shard; each limit is explained in docs/operations.md."
+        "# What a solver agrees to before it takes a shard: a job beyond any of these limits is left alone."
     ]
     for field in fields(limits):
         value = getattr(limits, field.name)
         if field.name in COUNTS:
-            lines.append(f"{field.name} = {value}")
+            stated = str(value)
         elif field.name in AMOUNTS:
-            lines.append(f'{field.name} = "{show_amount(value).replace(" ", "").replace(",", "")}"')
+            stated = f'"{show_amount(value).replace(" ", "").replace(",", "")}"'
         else:
-            lines.append(f'{field.name} = "{value}s"')
+            stated = f'"{_whole_units(value)}"'
+        lines.append(f"{f'{field.name} = {stated}':<28}# {MEANING[field.name]}")
     return "\n".join(lines) + "\n"

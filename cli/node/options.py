@@ -17,6 +17,8 @@ AnnounceUrl = Annotated[
         " port's, an IPFS gateway's; auto: where it listens; none."
     ),
 ]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")]
+Poll = Annotated[float, typer.Option(min=0.05, help="Seconds between looks at the market.")]
 Width = Annotated[
     int,
     typer.Option(
@@ -28,7 +30,7 @@ Width = Annotated[
 Cluster = Annotated[
     str | None,
     typer.Option(
-        help="Address of a Ray cluster that replays instead, or local; needs pip install 'assay[ray]'."
+        help="Address of a Ray cluster that replays instead, or local; needs this package's extra `ray`."
     ),
 ]
 Webhook = Annotated[

@@ -225,7 +225,7 @@ def local_targets() -> dict[str, Target]:
 
     def typed(data: bytes) -> None:
         text = data.decode("utf-8", "replace")
-        for parse in (units.parse_amount, units.parse_duration, units.parse_bytes, ids.parse_id):
+        for parse in (units.parse_amount, units.parse_duration, units.parse_bytes, ids.digits_of):
             try:
                 parse(text)
             except AssayError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import redirect_stdout
@@ -48,6 +49,17 @@ def app_with(endpoints: dict[Address, str]) -> App:
     return cast(
         App, SimpleNamespace(view=lambda: view, output=output, command=lambda words: f"assay {words}")
     )
+
+
+def test_what_a_node_counts_is_told_with_its_unit(node: tuple[str, list[bytes]]) -> None:
+    url, answers = node
+    answers[0] = (
+        b'{"action": "x", "loss": 0.06453265, "counters": {"bytes_in_proof": 1535688, "clock_percent": 8}}'
+    )
+    out = io.StringIO()
+    with redirect_stdout(out):
+        show_status(app_with({ME: url}), ME, "solver run")
+    assert {"bytes in proof", "1.5 MB", "8 %", "0.0645"} <= set(re.split(r"\s{2,}|\n", out.getvalue()))
 
 
 def test_a_node_says_what_it_does_and_asks(node: tuple[str, list[bytes]]) -> None:

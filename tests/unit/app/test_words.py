@@ -108,7 +108,7 @@ def test_a_finding_is_a_sentence_and_no_repr(finding: object) -> None:
 
 def test_progress_is_a_sentence() -> None:
     progress = Progress(1, 0, 2, False, False, Seconds(0), Seconds(0), 3)
-    assert in_words(progress, 3) == "round 1 (of 0 to 2), 0 settled, rewound 2 time(s)"
+    assert in_words(progress, 3) == "round 1 (of 0 to 2), 0 settled, rewound 2 times"
     assert in_words(replace(progress, round=3, rewinds=0), 3) == "all rounds done, 0 settled"
     assert "halted" in in_words(replace(progress, halted=True), 3)
-    assert in_words(replace(progress, closed=True, settled_rounds=3), 3) == "closed after 3 settled round(s)"
+    assert in_words(replace(progress, closed=True, settled_rounds=3), 3) == "closed after 3 settled rounds"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.text import Text
 
 from assay.app.output import Exit, Output, exit_status, plain, table
 from assay.app.settings import Flags, Settings
@@ -66,6 +69,31 @@ def test_every_command_helps(path: tuple[str, ...]) -> None:
     assert not described[0].lstrip().startswith("╭"), "a sentence stands before the options"
 
 
+def leaf_commands(group: Any = None) -> Iterator[Any]:
+    """Every command that is no group."""
+    for command in (group or tree()).commands.values():
+        if hasattr(command, "commands"):
+            yield from leaf_commands(command)
+        else:
+            yield command
+
+
+def test_no_word_of_a_help_text_is_taken_for_markup() -> None:
+    texts = [text for command in leaf_commands() for text in (command.help, *_helps(command)) if text]
+    assert len(texts) > 100
+    assert [text for text in texts if Text.from_markup(text).plain != text] == []
+
+
+def _helps(command: Any) -> list[str | None]:
+    return [getattr(parameter, "help", None) for parameter in command.params]
+
+
+def test_a_list_of_commands_wraps_their_sentences_itself() -> None:
+    texts = [command.help for command in leaf_commands()]
+    assert any("\n\n" in text for text in texts), "paragraphs stay"
+    assert not [text for text in texts if re.search(r"[^\n]\n[^\n]", text)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -74,6 +102,15 @@ def test_every_command_helps(path: tuple[str, ...]) -> None:
         (("--json", "token", "deposit", "1tok", "--bogus"), "--bogus"),
         (("--json", "job", "init", "--rounds", "0"), "--rounds"),
         (("--json", "dispute", "show", "seven"), "game_id"),
+        (("--json", "dispute", "open", "latest", "--shard", "1"), "--round"),
+        (("--json", "dispute", "open", "latest", "--outer"), "--round"),
+        (("--json", "solver", "run", "--port", "99999"), "--port"),
+        (("--json", "job", "post", "job.toml", "--budget", "1tok", "--port", "-1"), "--port"),
+        (("--json", "dashboard", "--port", "99999"), "--port"),
+        (("--json", "solver", "run", "--max-shards", "0"), "--max-shards"),
+        (("--json", "verifier", "run", "--poll", "-1"), "--poll"),
+        (("--json", "job", "watch", "latest", "--every", "0"), "--every"),
+        (("--json", "devnet", "logs", "solver-1", "--lines", "0"), "--lines"),
     ],
 )
 def test_misuse_is_status_2_with_a_next_step(arguments: tuple[str, ...], says: str) -> None:

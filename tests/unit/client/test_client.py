@@ -198,7 +198,7 @@ def test_a_jobs_line_has_its_losses_as_they_come(fetched: tuple[MarketDay, bytes
     files = load_job(day.blocks(), market.job(job_id).terms, RESOURCE_LIMITS)
     seen = follow(market, job_id, losses_of(market, day.blocks(), job_id, files))
     line = line_of(seen)
-    assert "Progress(" not in line and "closed after 2 settled round(s)" in line
+    assert "Progress(" not in line and "closed after 2 settled rounds" in line
     last = [task for task in seen.tasks if task.round == 1]
     assert all(f"shard {task.shard} settled, loss {task.loss:.3f}" in line for task in last)
     running = replace(seen.job.progress, round=1, closed=False, settled_rounds=0)

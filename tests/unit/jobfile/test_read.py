@@ -36,8 +36,34 @@ def test_a_job_file_that_cannot_be_read_is_refused_with_the_next_step(tmp_path: 
 
 
 def test_a_folder_is_no_job_file(tmp_path: Path) -> None:
-    with pytest.raises(BadJobFile):
+    with pytest.raises(BadJobFile) as caught:
         read_job_file(tmp_path)
+    assert caught.value.message == f"cannot read {tmp_path}: is a directory"
+
+
+@pytest.mark.parametrize(
+    ("key", "instead", "says"),
+    [
+        (
+            "momentum = 0.9",
+            "momentun = 0.9",
+            "outer.momentum is missing; outer.momentun is no key of a job file",
+        ),
+        (
+            'algorithm = "diloco"',
+            'algorithm = "dilco"',
+            "outer.algorithm is 'dilco'; it is one of 'fedavg', ",
+        ),
+        ("shards = 2", "shards = -2", "training.shards: it should be greater than or equal to 1"),
+        ('price_cap = "20tok"', 'price_cap = "-20tok"', "money.price_cap: '-20tok' is not an amount"),
+    ],
+)
+def test_a_wrong_key_is_told_in_plain_words(key: str, instead: str, says: str) -> None:
+    text = template("mlp", source="digits", rounds=1, times=LOCAL, optimiser="adamw")
+    assert f"\n{key}" in text
+    with pytest.raises(BadJobFile) as caught:
+        parse_job_file(text.replace(f"\n{key}", f"\n{instead}", 1), "job.toml")
+    assert f"is not a job: {says}" in caught.value.message
 
 
 @pytest.mark.parametrize("text", [t for t in HOSTILE.values() if t])

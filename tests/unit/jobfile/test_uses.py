@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save, save_file
 
-from assay.client.receipt import BadReceipt
+from assay.client.receipt import NoReceipt
 from assay.jobfile.build import build, read_prompts
 from assay.jobfile.estimate import counted
 from assay.jobfile.read import BadJobFile, JobFile, parse_job_file, read_job_file
@@ -202,7 +202,7 @@ def test_weights_that_are_none_are_refused(folder: Path) -> None:
     for source, why in (("none", "no weights in"), ("p.txt", "no safetensors")):
         with pytest.raises(Stop, match=why):
             weights_of(str(folder / source))
-    with pytest.raises(BadReceipt):
+    with pytest.raises(NoReceipt):
         weights_of(str(folder))  # a folder without a receipt
     with pytest.raises(Stop, match="on one side only"):
         with_parameters(models.build(SHAPE, 0), {"w": torch.ones(2)})

@@ -1,0 +1,127 @@
+"""What a person may type wrongly: told what is wrong, in words, before anything is written or sent."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+
+import pytest
+
+from assay.app.devnet_record import Devnet, NodeRecord, write_devnet
+from assay.app.output import Exit
+from assay.app.settings import Flags, Settings
+from assay.cli.main import main
+from assay.cli.node.acceptance import BadAcceptance, acceptance_text, read_acceptance
+from assay.solver.acceptance import USUAL
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which commands are given; its home is an empty `.assay`."""
+    (tmp_path / ".assay").mkdir()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def assay(*arguments: str) -> tuple[int, dict[str, str]]:
+    """The exit status of a command, and the error that it reports."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["assay", "--json", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    reports = [json.loads(line) for line in err.getvalue().splitlines() if line.startswith("{")]
+    return int(ended.value.code or 0), reports[0]["error"] if reports else {}
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("--template", "mlp", "--data", "mine"), "--data of mlp is digits, not 'mine'"),
+        (("--data", "none.txt"), "--data: there is no file or folder none.txt"),
+        (("--batch", "3"), "--batch has no place here: --template gpt does not read it"),
+        (("--template", "mlp", "--weights", "model"), "--weights has no place here"),
+        (
+            ("--from", "my.py:build", "--template", "mlp"),
+            "--template has no place here: --from brings the model",
+        ),
+        (("--from", "my.py:build", "--data", "digits"), "--data has no place here: --from does not read it"),
+        (("--preset", "shakespeare-char", "--rounds", "2"), "--rounds has no place here"),
+    ],
+)
+def test_a_job_file_is_not_begun_with_an_option_that_it_ignores(
+    folder: Path, given: tuple[str, ...], says: str
+) -> None:
+    status, error = assay("job", "init", "job.toml", *given)
+    assert status == Exit.USAGE and says in error["message"]
+    assert not (folder / "job.toml").exists()
+
+
+@pytest.mark.parametrize("data", ["stdlib", "mine.txt", "texts"])
+def test_data_that_are_there_are_taken(folder: Path, data: str) -> None:
+    (folder / "mine.txt").write_text("text")
+    (folder / "texts").mkdir()
+    status, _ = assay("job", "init", "job.toml", "--data", data)
+    assert status == Exit.OK and f'source = "{data}"' in (folder / "job.toml").read_text()
+
+
+def test_nobody_is_told_to_remove_a_folder(folder: Path) -> None:
+    status, error = assay("job", "init", str(folder))
+    assert status == Exit.CONFIG and error["code"] == "file-exists" and error["hint"] == "name a file in it"
+
+
+@pytest.mark.parametrize("name", ["none", "job.toml", "."])
+def test_what_holds_no_fetched_job_is_not_called_false(folder: Path, name: str) -> None:
+    (folder / "job.toml").write_text("")
+    status, error = assay("job", "verify", name)
+    assert status == Exit.USAGE and error["code"] == "not-fetched" and "assay job fetch" in error["hint"]
+
+
+@pytest.mark.parametrize("words", [("status",), ("warp", "1d"), ("restart", "solver-1")], ids=" ".join)
+def test_a_devnet_that_does_not_run_is_told_in_one_way(folder: Path, words: tuple[str, ...]) -> None:
+    status, error = assay("devnet", *words)
+    assert status == Exit.CONFIG and error["code"] == "no-devnet"
+    assert error["message"] == "no devnet runs in .assay" and "devnet up` starts one" in error["hint"]
+    node = NodeRecord("solver-1", "solver", 0, "")
+    write_devnet(folder / ".assay", Devnet("http://127.0.0.1:1", 0, (node,), genesis_s=1))
+    status, error = assay("devnet", *words)
+    assert status == Exit.CONFIG and error["code"] == "no-devnet"
+    assert error["message"] == "the devnet in .assay is stopped" and "goes on with it" in error["hint"]
+
+
+@pytest.mark.parametrize("url", ["nonsense", "127.0.0.1:8545", "wss://node", "http://"])
+def test_what_is_no_url_of_a_chain_is_not_asked(folder: Path, url: str) -> None:
+    status, error = assay("-r", url + "/KEY", "job", "ls")
+    assert status == Exit.CONFIG and error["code"] == "bad-config"
+    assert "is no URL of a chain's node" in error["message"] and "KEY" not in error["message"]
+    status, error = assay("dashboard", "--node", url)
+    assert status == Exit.USAGE and "--node" in error["message"]
+
+
+def test_the_chain_of_a_devnet_is_said_to_be_its(folder: Path) -> None:
+    settings = Settings(Flags())
+    assert settings.describe()["rpc_url"].origin == "default"
+    write_devnet(folder / ".assay", Devnet("http://127.0.0.1:1", os.getpid(), (), genesis_s=1))
+    assert settings.describe()["rpc_url"].origin == "the devnet in .assay"
+
+
+def test_comments_of_a_job_file_stand_under_each_other(folder: Path) -> None:
+    for local in ("local", "no-local"):
+        assert assay("job", "init", f"{local}.toml", f"--{local}")[0] == Exit.OK
+        lines = (folder / f"{local}.toml").read_text().split("[model]")[1].splitlines()
+        assert {line.index("# ") for line in lines if "# " in line} == {28}, local
+
+
+def test_the_file_of_terms_explains_itself_and_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "terms.toml"
+    path.write_text(acceptance_text(USUAL))
+    assert read_acceptance(path) == USUAL
+    lines = path.read_text().splitlines()
+    assert all(" # " in line for line in lines[1:]) and max(map(len, lines)) <= 110
+    assert any(line.startswith('most_locked = "30d" ') for line in lines)
+    with pytest.raises(BadAcceptance, match=r": is a directory$"):
+        read_acceptance(tmp_path)
