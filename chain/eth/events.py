@@ -305,6 +305,8 @@ class EventFollower:
                 return None
             if self._entry(log) is not None:
                 kept.append((number, quantity(log["logIndex"], "the log's index"), log))
+        if len({row[:2] for row in kept}) < len(kept):
+            return None
         kept.sort(key=lambda row: row[:2])
         events = self._decoded(log for _, _, log in kept)
         with self._db:

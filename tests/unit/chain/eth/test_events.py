@@ -523,3 +523,19 @@ def test_attack_47_nodes_behind_one_address_make_up_one_chain(tmp_path: Path, se
     follower.poll()
     assert games(list(follower.history())) == truth(node)
     assert differed > 20 and failed
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 8])
+def test_attack_47_two_logs_at_one_place_are_no_answer(tmp_path: Path, blocks: int) -> None:
+    node = FakeNode()
+    node.mine([log(1)])
+    follower = follow(node, tmp_path)
+    follower.poll()
+    for game in range(blocks):
+        node.mine([log(10 + game), log(20 + game)])
+    own = node.eth_getLogs
+    node.eth_getLogs = lambda query: [{**each, "logIndex": "0x0"} for each in own(query)]  # type: ignore[method-assign]
+    assert follower.poll() == [] and follower.cursor == 1
+    node.eth_getLogs = own  # type: ignore[method-assign]
+    assert len(games(follower.poll())) == 2 * blocks
+    assert games(list(follower.history())) == truth(node)
