@@ -8,7 +8,6 @@ training is any good. Formats: docs/protocol.md, rule 3.3.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -27,6 +26,7 @@ from assay.node.job_programs import (
     program_ref,
     sizes_of,
 )
+from assay.node.manifests import JOB_SCHEMA, read_manifest
 from assay.node.slots import (
     MAX_INDEX_BYTES,
     SlotFile,
@@ -44,16 +44,13 @@ from assay.program.hashing_threads import tensor_root
 from assay.program.isa import MalformedProgram, Node, Program
 from assay.program.validate import validate
 from assay.protocol import trees
-from assay.protocol.canonical_json import canonical_json, parse_canonical
+from assay.protocol.canonical_json import canonical_json
 from assay.protocol.loops import round_shape
-from assay.protocol.params import MAX_LOOPS
-from assay.protocol.ports import RAW, Blocks
+from assay.protocol.ports import Blocks
 from assay.protocol.types import Kind, Link, Loop, ProgramRef, Terms
 from assay.training.slicing import Blocks as BlocksOfParameters
 from assay.training.slicing import blocks_in
 
-JOB_SCHEMA = "assay/job/4"
-MAX_MANIFEST_BYTES = 1 << 20
 MAX_NAME_CHARS = 256
 
 State = list[Tensor]
@@ -72,12 +69,6 @@ class ResourceLimits:
     def cache_bytes(self) -> int:
         """What a node keeps of states in memory beside what it is at: a sixteenth of the memory of a step."""
         return self.step_bytes // 16
-
-
-class Reader(Protocol):
-    """Where blocks are read."""
-
-    def get(self, cid: str) -> bytes: ...
 
 
 class JobFiles(Protocol):
@@ -180,12 +171,6 @@ class Published:
         return round_shape(tasks, outers, links, self.tasks[0].params, self.slices)
 
 
-def raw_cid(digest: bytes) -> str:
-    """CIDv1 text of the raw block with this SHA-256 digest."""
-    body = bytes([1, RAW, 0x12, 0x20]) + digest
-    return "b" + base64.b32encode(body).decode("ascii").lower().rstrip("=")
-
-
 def publish_job(blocks: Blocks, files: JobFiles) -> Published:
     """Store and pin all files of a job, and its manifest."""
     records = files.records
@@ -247,39 +232,6 @@ def outer_genesis_root(genesis: Slots, outer: Slots, part: int, slices: int) -> 
     """Root of the tree over the outer states of all slices before round 0."""
     each = (slice_genesis(genesis, outer, part, number) for number in range(slices))
     return trees.root([state_root_of(slots) for slots in each])
-
-
-def read_manifest(blocks: Reader, digest: bytes) -> dict[str, Any]:
-    """The job manifest of this digest. Raises BadManifest where it has another form, and as `get`."""
-    body = blocks.get(raw_cid(digest))
-    try:
-        manifest = parse_canonical(body, MAX_MANIFEST_BYTES)
-    except ValueError as error:
-        raise bad(f"manifest: {error}") from error
-    if (said := str(manifest.get("schema", JOB_SCHEMA))[:64]) != JOB_SCHEMA:
-        raise bad(f"the manifest's schema is {said!r}, this version reads {JOB_SCHEMA} and no other")
-    wanted = {"schema", "inner", "outer", "dataset", "genesis", "outerGenesis", "slots", "model"}
-    if set(manifest) != wanted:
-        raise bad(f"the manifest's fields must be {sorted(wanted)}, not {sorted(manifest)[:16]}")
-    for name in ("inner", "outer"):
-        if not isinstance(manifest[name], list) or not 1 <= len(manifest[name]) <= MAX_LOOPS:
-            raise bad(f"the manifest's {name} is not a list of 1 to {MAX_LOOPS} programs")
-        for entry in manifest[name]:
-            _check_entry(entry, name, {"cid": str, "root": str})
-    for name in ("genesis", "outerGenesis"):
-        _check_entry(manifest[name], name, {"cid": str, "root": str})
-    _check_entry(manifest["dataset"], "dataset", {"cid": str, "root": str, "records": int, "recordSize": int})
-    if not isinstance(manifest["model"], dict):
-        raise bad("the manifest's model is not an object")
-    return manifest
-
-
-def _check_entry(entry: Any, name: str, fields: dict[str, type]) -> None:
-    if not isinstance(entry, dict) or set(entry) != set(fields):
-        raise bad(f"the manifest's {name} must have the fields {sorted(fields)}")
-    for key, kind in fields.items():
-        if type(entry[key]) is not kind:
-            raise bad(f"the manifest's {name}.{key} is not {kind.__name__}")
 
 
 def _agree(what: str, said: str, root: bytes) -> None:

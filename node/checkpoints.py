@@ -16,8 +16,9 @@ from random import Random
 
 from torch import Tensor
 
-from assay.node.artifacts import MAX_MANIFEST_BYTES, Reader, State, raw_cid
+from assay.node.artifacts import State
 from assay.node.job_programs import BadManifest
+from assay.node.manifests import MAX_MANIFEST_BYTES, Reader, raw_cid
 from assay.node.slots import UNFETCHABLE, SlotFile, SlotReader, Slots, state_root_of, store_state
 from assay.program.isa import Node, Program
 from assay.protocol.canonical_json import canonical_json, parse_canonical

@@ -14,9 +14,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from assay.node.artifacts import raw_cid, read_manifest
 from assay.node.checkpoints import read_checkpoints
 from assay.node.job_programs import BadManifest
+from assay.node.manifests import raw_cid, read_manifest
 from assay.node.rounds import PASSED, Claims, standing
 from assay.node.slots import MAX_INDEX_BYTES, UNFETCHABLE, SlotFile, cid_bytes, decode_index
 from assay.protocol.loops import model_part, own_slots, read_later

@@ -42,12 +42,12 @@ from assay.protocol.errors import (
     CorruptBlock,
     PeerUnreachable,
 )
-from assay.storage.blockstore import MAX_BLOCK_BYTES, BlockStore
+from assay.storage.blockstore import BlockStore
 from assay.storage.car import BadCar, CarParser
 from assay.storage.cid import CID_BYTES, Cid
 from assay.storage.exchange_config import ExchangeConfig
 from assay.storage.peers import Peer, PeerInfo, Peers
-from assay.storage.race import Pace, Race, RaceConfig, Spent
+from assay.storage.race import Pace, Race, RaceConfig, Spent, read_capped
 
 T = TypeVar("T")
 PublisherOf = Callable[[bytes], str | None]
@@ -250,7 +250,7 @@ class Exchange:
                     asyncio.timeout_at(min(last, began + first_s)) as deadline,
                     self._open(peer, cid, "raw") as response,
                 ):
-                    data = await _read_capped(peer.url, cid, response, received, deadline, pace)
+                    data = await read_capped(peer.url, cid, response, received, deadline, pace)
             except (PeerUnreachable, TimeoutError, httpx.HTTPError) as error:
                 spent.wasted_bytes += received.wasted_bytes
                 raise self._unreachable(peer, cid, error) from error
@@ -371,29 +371,6 @@ class Exchange:
             f"peer {peer.url} gave no answer for {cid}: {type(error).__name__} {error}".rstrip(),
             hint="check that the peer's gateway runs and can be reached, or add other peers",
         )
-
-
-async def _read_capped(
-    peer_url: str,
-    cid: Cid,
-    response: httpx.Response,
-    received: Spent,
-    deadline: asyncio.Timeout,
-    pace: Pace,
-) -> bytes:
-    parts: list[bytes] = []
-    first_s = 0.0
-    async for part in response.aiter_raw():
-        first_s = first_s or asyncio.get_running_loop().time()
-        received.wasted_bytes += len(part)
-        if received.wasted_bytes > MAX_BLOCK_BYTES:
-            raise BlockTooLarge(
-                f"peer {peer_url} sent more than {MAX_BLOCK_BYTES} bytes for block {cid}",
-                hint="no valid block is that large; ask another peer",
-            )
-        parts.append(part)
-        deadline.reschedule(pace.until(first_s, received.wasted_bytes))
-    return b"".join(parts)
 
 
 def _not_found(cid: Cid, outcomes: dict[str, str], banned: list[str]) -> BlockNotFound:

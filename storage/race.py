@@ -14,7 +14,11 @@ from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from assay.protocol.errors import AssayError
+import httpx
+
+from assay.protocol.errors import AssayError, BlockTooLarge
+from assay.storage.blockstore import MAX_BLOCK_BYTES
+from assay.storage.cid import Cid
 from assay.storage.peers import Peer
 
 _USUAL = 3.0
@@ -104,3 +108,27 @@ class Race:
             if task.cancel() and self._loop.time() - since > self._config.grace_s:
                 self._blame(peer)
         await asyncio.gather(*self._running, return_exceptions=True)
+
+
+async def read_capped(
+    peer_url: str,
+    cid: Cid,
+    response: httpx.Response,
+    received: Spent,
+    deadline: asyncio.Timeout,
+    pace: Pace,
+) -> bytes:
+    """A block's bytes, counted in `received` until they are known to be right. Raises BlockTooLarge."""
+    parts: list[bytes] = []
+    first_s = 0.0
+    async for part in response.aiter_raw():
+        first_s = first_s or asyncio.get_running_loop().time()
+        received.wasted_bytes += len(part)
+        if received.wasted_bytes > MAX_BLOCK_BYTES:
+            raise BlockTooLarge(
+                f"peer {peer_url} sent more than {MAX_BLOCK_BYTES} bytes for block {cid}",
+                hint="no valid block is that large; ask another peer",
+            )
+        parts.append(part)
+        deadline.reschedule(pace.until(first_s, received.wasted_bytes))
+    return b"".join(parts)

@@ -21,7 +21,7 @@ from assay.client.posting import open_class, publish
 from assay.jobfile.build import build
 from assay.jobfile.read import read_job_file
 from assay.jobfile.terms import conditions_of, terms_of
-from assay.node.artifacts import raw_cid
+from assay.node.manifests import raw_cid
 from assay.protocol.types import Role, Terms, Wei
 from assay.protocol.words import show_amount
 from assay.solver.release import RELEASED_FILE

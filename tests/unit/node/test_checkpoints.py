@@ -273,7 +273,7 @@ def other_file(day: MarketDay, view: ClaimView, leaf: int, slot: int) -> str:
 
 
 def _raw(digest: bytes) -> str:
-    from assay.node.artifacts import raw_cid
+    from assay.node.manifests import raw_cid
 
     return raw_cid(digest)
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.node.artifacts import State, raw_cid
+from assay.node.artifacts import State
 from assay.node.checkpoints import Checkpoint
 from assay.node.engine import Engine, ExecutorKind
+from assay.node.manifests import raw_cid
 from assay.program.compiled.executor import CompiledExecutor
 from assay.program.compiled.warming import WarmingExecutor
 from assay.program.execute import Executor

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.node.artifacts import raw_cid
+from assay.node.manifests import raw_cid
 from assay.node.states import open_state_provider
 from assay.program.fault import StateFault
 from assay.protocol.errors import BlockNotFound

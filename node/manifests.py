@@ -1,0 +1,64 @@
+"""A job's manifest as it is read: found by its digest, in the one form that there is.
+
+Contract: `read_manifest` returns an object with exactly the fields of docs/protocol.md, rule 3.3, each of its
+kind; whether they agree with the terms is for ``node.artifacts``. Not guaranteed: anything about the files
+that it names.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any, Protocol
+
+from assay.node.job_programs import bad
+from assay.protocol.canonical_json import parse_canonical
+from assay.protocol.params import MAX_LOOPS
+from assay.protocol.ports import RAW
+
+JOB_SCHEMA = "assay/job/4"
+MAX_MANIFEST_BYTES = 1 << 20
+
+
+class Reader(Protocol):
+    """Where blocks are read."""
+
+    def get(self, cid: str) -> bytes: ...
+
+
+def raw_cid(digest: bytes) -> str:
+    """CIDv1 text of the raw block with this SHA-256 digest."""
+    body = bytes([1, RAW, 0x12, 0x20]) + digest
+    return "b" + base64.b32encode(body).decode("ascii").lower().rstrip("=")
+
+
+def read_manifest(blocks: Reader, digest: bytes) -> dict[str, Any]:
+    """The job manifest of this digest. Raises BadManifest where it has another form, and as `get`."""
+    body = blocks.get(raw_cid(digest))
+    try:
+        manifest = parse_canonical(body, MAX_MANIFEST_BYTES)
+    except ValueError as error:
+        raise bad(f"manifest: {error}") from error
+    if (said := str(manifest.get("schema", JOB_SCHEMA))[:64]) != JOB_SCHEMA:
+        raise bad(f"the manifest's schema is {said!r}, this version reads {JOB_SCHEMA} and no other")
+    wanted = {"schema", "inner", "outer", "dataset", "genesis", "outerGenesis", "slots", "model"}
+    if set(manifest) != wanted:
+        raise bad(f"the manifest's fields must be {sorted(wanted)}, not {sorted(manifest)[:16]}")
+    for name in ("inner", "outer"):
+        if not isinstance(manifest[name], list) or not 1 <= len(manifest[name]) <= MAX_LOOPS:
+            raise bad(f"the manifest's {name} is not a list of 1 to {MAX_LOOPS} programs")
+        for entry in manifest[name]:
+            _check_entry(entry, name, {"cid": str, "root": str})
+    for name in ("genesis", "outerGenesis"):
+        _check_entry(manifest[name], name, {"cid": str, "root": str})
+    _check_entry(manifest["dataset"], "dataset", {"cid": str, "root": str, "records": int, "recordSize": int})
+    if not isinstance(manifest["model"], dict):
+        raise bad("the manifest's model is not an object")
+    return manifest
+
+
+def _check_entry(entry: Any, name: str, fields: dict[str, type]) -> None:
+    if not isinstance(entry, dict) or set(entry) != set(fields):
+        raise bad(f"the manifest's {name} must have the fields {sorted(fields)}")
+    for key, kind in fields.items():
+        if type(entry[key]) is not kind:
+            raise bad(f"the manifest's {name}.{key} is not {kind.__name__}")
