@@ -198,6 +198,10 @@ def goal(heard: Heard) -> float:
     return HELP_GOAL_S if heard.line == "--help" else GOAL_S
 
 
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
@@ -210,7 +214,12 @@ def main() -> None:
     slowest = sorted(found, key=lambda heard: -heard.processor_s)
     shown = [*slowest[:SHOWN], *(heard for heard in slowest[SHOWN:] if heard.line == "--help")]
     rows = [
-        (f"`assay {heard.line}`", f"{heard.processor_s:.2f}", f"{heard.clock_s:.2f}", heard.said[:40])
+        (
+            f"`assay {_short(heard.line, 60)}`",
+            f"{heard.processor_s:.2f}",
+            f"{heard.clock_s:.2f}",
+            _short(heard.said, 40),
+        )
         for heard in shown
     ]
     text = f"{late} of {len(found)} lines speak later than they should; the slowest, and `--help`:\n\n"
