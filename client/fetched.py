@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from assay.client.receipt import MANIFEST, MODEL, read_receipt
+from assay.client.receipt import MANIFEST, MODEL, bad, read_receipt
 from assay.protocol import bounded_json
 from assay.protocol.errors import Stop
 from assay.protocol.loops import model_names, model_slots
+from assay.protocol.params import L1_BOUNDS, BadTerms, check_shape
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,16 +49,22 @@ def model_and_parameters(folder: Path, path: int = 0) -> tuple[dict[str, Any], d
 
 def of_path(folder: Path, params: dict[str, Tensor], path: int) -> dict[str, Tensor]:
     """The parameters of one path out of all that were fetched into a folder; of a job without paths they are
-    all. Raises Stop where there is no such path."""
+    all. Raises Stop where there is no such path, or the receipt is not of a job."""
     terms = read_receipt(folder).terms if any("@" in name for name in params) else None
     paths = 1 if terms is None else terms.shards
     if not 0 <= path < paths:
         raise Stop(f"there is no path {path}", hint=f"the job has {paths}; the first is 0")
     if terms is None:
         return params
-    slots = bounded_json.loads((folder / MANIFEST).read_bytes())["slots"]
-    names = model_names(terms, slots)
-    return {slots[i]: params[names[slot]] for i, slot in enumerate(model_slots(terms, path))}
+    try:
+        check_shape(terms, L1_BOUNDS)  # of times it asks what every deployment does
+        slots = bounded_json.loads((folder / MANIFEST).read_bytes())["slots"]
+        names = model_names(terms, slots)
+        return {slots[i]: params[names[slot]] for i, slot in enumerate(model_slots(terms, path))}
+    except BadTerms as error:
+        raise bad(error.message) from error
+    except (KeyError, IndexError, TypeError) as error:
+        raise bad(f"its files lack or garble {error}") from error
 
 
 def sample_text(folder: Path, prompt: str, count: int, seed: int, path: int = 0) -> str:

@@ -11,6 +11,7 @@ from typing import Annotated
 from pydantic import Field
 
 from assay.jobfile.values import Count, Section
+from assay.protocol.params import MAX_SHARDS
 
 
 class SpeedsSection(Section):
@@ -26,7 +27,7 @@ class PathsSection(Section):
     such as "blocks.0.*"; what no level names all paths share. Each shard trains one path, on its own equal
     part of the records."""
 
-    modules: Annotated[int, Field(ge=2)]
+    modules: Annotated[int, Field(ge=2, le=MAX_SHARDS)]
     levels: Annotated[
         tuple[Annotated[tuple[str, ...], Field(min_length=1)], ...], Field(min_length=1, max_length=5)
     ]

@@ -18,6 +18,7 @@ import torch
 from safetensors.torch import load, save
 
 from assay.client import receipt
+from assay.client.fetched import of_path
 from assay.client.on_chain import compare
 from assay.client.receipt import BadReceipt, OldReceipt, claim_id_of, derived_job_id, read_receipt
 from assay.client.replaying import replay
@@ -327,3 +328,25 @@ def test_attack_r13_a_false_segment_in_the_middle_does_not_replay(fetched: Fetch
     verify(copy)
     with pytest.raises(BadReceipt, match="segment 1 of the task claim of round 1, shard 1"):
         replayed(fetched[0], copy, None)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [{"div": 0, "mod": 2, "stride": 1}, {"mod": 0}, {"mod": 2**16, "stride": 1}, {"mod": 2, "stride": 0}],
+    ids=str,
+)
+def test_attack_T28_a_forged_folders_paths_are_none(copy: Path, part: dict[str, int]) -> None:
+    """What reads a path's parameters goes through its receipt's links before anything is verified."""
+    terms = read_receipt(copy).terms
+    forged = replace(terms, links=(replace(terms.links[0], **part), *terms.links[1:]))
+    Forgery(copy).seal(terms=words(forged).hex())
+    assert read_receipt(copy).terms == forged != terms
+    with pytest.raises(BadReceipt, match="links"):
+        of_path(copy, {"w": torch.zeros(8), "w@1": torch.zeros(8)}, 1)
+
+
+def test_a_folder_without_the_names_of_its_slots_has_no_paths(copy: Path) -> None:
+    (copy / receipt.MANIFEST).write_bytes(b"{}")
+    Forgery(copy).seal()
+    with pytest.raises(BadReceipt, match="slots"):
+        of_path(copy, {"w@1": torch.zeros(8)}, 1)

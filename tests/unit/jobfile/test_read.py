@@ -182,6 +182,7 @@ def test_paths_of_a_file_are_links_of_its_terms() -> None:
     [
         ("", 4, "paths. is missing"),
         (LEVELS.replace("= 2", "= 1"), 4, "paths.modules"),
+        (LEVELS.replace("= 2", f"= {10**1_000}"), 4, "paths.modules"),
         (LEVELS.replace('["linears.1.*"]', "[]"), 4, "paths.levels"),
         (LEVELS, 2, "are 4 paths, and there are 2 shards"),
         (LEVELS.replace("linears.1", "layers.1"), 4, "no parameter is called layers.1"),
