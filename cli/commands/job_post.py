@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -70,6 +71,7 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     from assay.program.validate import validate as check
     from assay.protocol.params import worst_case
     from assay.training.precision import REHEARSED_STEPS
+    from assay.training.slicing import PARAMETERS
 
     files = build(body, blocks=weights_files(app, body))
     records, record_size = counted(files.records)
@@ -84,7 +86,10 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     app.output.say(f"rehearsing the first {REHEARSED_STEPS} steps")
     warnings = [*warnings_of(files, body.training.seed), *short_amounts(body)]
     split = [str(product) for product in files.chosen if product.precision != "single"]
-    parameters = sum(x.numel() for x in files.genesis[: files.inner.params])
+    shapes = [list(x.shape) for x in files.genesis[: files.inner.params]]
+    if PARAMETERS in files.model:  # in blocks, of which the last one is padded
+        shapes = [shape for _, shape in files.model[PARAMETERS]]
+    parameters = sum(map(prod, shapes))
     data: dict[str, object] = {
         "parameters": parameters,
         "nodes": len(files.inner.nodes),

@@ -278,7 +278,7 @@ contract MarketInvariantTest is Test {
     }
 
     function happenings() private pure returns (string[] memory list) {
-        string[28] memory names = [
+        string[30] memory names = [
             "abstain",
             "accept",
             "advance",
@@ -301,6 +301,8 @@ contract MarketInvariantTest is Test {
             "release",
             "settle",
             "share",
+            "slice",
+            "slice of a round that stays open",
             "supply",
             "unattested",
             "unbond",

@@ -58,12 +58,26 @@ abstract contract MarketHandler is KnownStates {
         Terms memory t = aTerms();
         t.nonce = u64(jobIds.length);
         t.rounds = 4;
+        if (jobIds.length % 2 == 1) _slice(t);
         (t.loops[0].root, t.outerLoops[0].root) = (programRoot(Kind.TASK), programRoot(Kind.OUTER));
         t.minShards = jobIds.length % 2 == 0 ? 1 : SHARDS;
         postJob(t);
         jobIds.push(jobId);
         funded[jobId] = jobs.worstCase(t);
         outstanding[jobId] = jobs.worstCase(t);
+    }
+
+    /// @dev Two slices, whose states have as many slots as a whole outer step's.
+    function _slice(Terms memory t) private pure {
+        shapeSliced(t, SLOTS, PARAMS, SHARDS, 2);
+        t.outerSlots = slotsOf(Kind.OUTER);
+        t.outerLinks[0].count = u16(t.outerSlots - SHARDS);
+        t.outerFee = 2 ether; // so that the same stake covers both
+    }
+
+    function u16(uint256 small) private pure returns (uint16) {
+        // forge-lint: disable-next-line(unsafe-typecast)
+        return uint16(small);
     }
 
     // Actions
@@ -100,7 +114,10 @@ abstract contract MarketHandler is KnownStates {
 
     /// @dev By whose turn it is, or by anyone once the reserved time is over.
     function _outer(uint32 round, uint256 seed) private {
-        address aggregator = ownerOf(round);
+        uint32 slices = jobs.terms(jobId).slices;
+        uint32 number = u32((seed >> 8) % slices);
+        if (tasks.current(jobId, Kind.OUTER, round, number) != 0) number = (number + 1) % slices;
+        address aggregator = ownerOf(round + number);
         if (aggregator == address(0) || seed % 4 == 0) {
             aggregator = _solverWithStake(seed);
             skip(101);
@@ -110,8 +127,11 @@ abstract contract MarketHandler is KnownStates {
             bytes32 id = tasks.current(jobId, Kind.TASK, round, i);
             if (id == 0 || tasks.status(id).phase < Phase.ACCEPTED) ++calls["missing"];
         }
-        claims.push(submit(aggregator, draftKnown(Kind.OUTER, round, 0)));
+        claims.push(submit(aggregator, draftKnown(Kind.OUTER, round, number)));
         ++calls["outer"];
+        if (slices == 1) return;
+        ++calls["slice"];
+        if (jobs.progress(jobId).round == round) ++calls["slice of a round that stays open"];
     }
 
     function _work(uint32 shard, uint32 round, uint256 seed) private {
@@ -229,7 +249,7 @@ abstract contract MarketHandler is KnownStates {
             uint256 due = claim.price + valid * 1 ether;
             assertEq(before - vault.balance(IVault.Bucket.ESCROW, claim.jobId), due, "paid what is due");
             paid[claim.jobId] += due;
-            outstanding[claim.jobId] -= claim.kind == Kind.TASK ? 13 ether : 5 ether;
+            outstanding[claim.jobId] -= claim.kind == Kind.TASK ? 13 ether : claim.price;
             ++calls["settle"];
         } catch (bytes memory reason) {
             // forge-lint: disable-next-line(unsafe-typecast)
