@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from assay.app.times import show_span
 from assay.app.units import show_amount
 from assay.chain.contracts.deploy import Deployment, Prepared, parse
 from assay.chain.contracts.plan import Delays
@@ -76,6 +77,13 @@ def delays_of(profile: Profile, unbond_s: int | None, unbind_s: int | None, epoc
             f"stake leaves after {made.unbond_s} s and owners after {made.unbind_s} s, in epochs of"
             f" {made.weight_epoch} blocks: owners must be the slower, and none of the three 0",
             hint="see --unbond, --unbind and --weight-epoch",
+            code="bad-delays",
+        )
+    if made.unbond_s < (window := profile.bounds.least_window):
+        raise Ask(
+            f"stake leaves after {show_span(made.unbond_s)}, and the shortest challenge window is"
+            f" {show_span(window)}: what a stake vouched for could be found false when it is gone",
+            hint=f"the profile's own delay is {show_span(base.unbond_s)}: leave --unbond out, or give more",
             code="bad-delays",
         )
     return made

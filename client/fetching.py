@@ -16,7 +16,7 @@ from torch import Tensor
 
 from assay.client.following import follow
 from assay.client.losses import Losses
-from assay.client.receipt import MANIFEST, MODEL, body_of, program_files, write_receipt
+from assay.client.receipt import MANIFEST, MODEL, body_of, program_files, read_receipt, write_receipt
 from assay.node.artifacts import LoadedJob, ResourceLimits, load_job
 from assay.node.divergence import not_finite
 from assay.node.manifests import raw_cid
@@ -25,7 +25,7 @@ from assay.node.states import StateProvider
 from assay.node.work import Work
 from assay.program import isa
 from assay.protocol import trees
-from assay.protocol.errors import Retry, Stop
+from assay.protocol.errors import Ask, Retry, Stop
 from assay.protocol.loops import model_names, model_part
 from assay.protocol.ports import Blocks, MarketView
 from assay.protocol.types import Chain, JobId, Kind, Phase
@@ -35,6 +35,20 @@ class NotSettled(Retry):
     """No round of the job is settled yet."""
 
     code = "not-settled"
+
+
+def keep_others(folder: Path, job_id: JobId) -> None:
+    """Raises Ask where a folder holds what was fetched of another job, and may be all that is left of it."""
+    try:
+        held = read_receipt(folder).job_id
+    except Stop:
+        return  # nothing, or nothing that would verify
+    if held != job_id:
+        raise Ask(
+            f"{folder} holds what was fetched of job {held.hex()[:16]}; nothing was written",
+            hint="choose another folder with --out, or remove this one",
+            code="file-exists",
+        )
 
 
 def parameters(files: LoadedJob, names: Sequence[str], state: list[Tensor]) -> dict[str, Tensor]:

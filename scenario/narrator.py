@@ -115,7 +115,10 @@ class Narrator:
         return f"[bold]opens game {event['game']}[/] with a bond: {event['reason']}"
 
     def _moved(self, event: Event) -> str:
-        return f"game {event['game']}, {event['side']}: {_MOVES.get(event['move'], event['move'])}"
+        told = _MOVES.get(event["move"], event["move"])
+        if event["move"] == "Timeout" and "bond" in event.get("reason", ""):
+            told = f"ends the game: {event['reason']}"
+        return f"game {event['game']}, {event['side']}: {told}"
 
     def _closed(self, event: Event) -> str:
         return "closes the job: what is left of the budget goes back to the client"

@@ -121,7 +121,9 @@ def tree(context: typer.Context, game_id: GameId) -> None:
             branch = branch.add(f"node {game.node}: {game.size} bytes")
             branch = branch.add(f"leaf {game.index}" if game.level == 0 else f"leaves from {game.index} on")
         elif game.digest != bytes(32):
-            branch = branch.add(f"nodes from {game.index} on ({1 << game.level})")
+            branch = branch.add(
+                f"nodes {game.index} to {min(game.index + (1 << game.level), game.leaves) - 1}"
+            )
     extra, lines = standing(app, view, connection.clock.now(), _account(app))
     branch.add(state_of(view))
     app.output.result("game-tree", {**plain(view), **extra})

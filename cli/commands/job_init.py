@@ -173,7 +173,7 @@ def init_own(
     app.output.result(
         "job-init",
         data,
-        f"{own} is a program of {len(files.inner.nodes):,} instructions that trains {count:,} parameters;"
+        f"{own} is a program of {len(files.inner.nodes):,} nodes that trains {count:,} parameters;"
         f" wrote {file}; check it with `assay job validate {file}`",
     )
 

@@ -40,8 +40,10 @@ def fetch(
     from assay.client import results
     from assay.client.fetched import model_and_parameters
     from assay.client.fetching import fetch as fetch_model
+    from assay.client.fetching import keep_others
     from assay.node.divergence import not_finite
 
+    keep_others(folder, job_id)
     market, storage = connection.market, app.storage("view")
     storage.follow(market)
     try:

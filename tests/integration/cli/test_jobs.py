@@ -221,6 +221,9 @@ def test_a_model_that_is_not_settled_is_not_fetched(assay: Assay, job: str, tmp_
 
 def test_a_folder_that_is_no_fetched_model_is_not_valid(assay: Assay, tmp_path: Path) -> None:
     checked = assay("job", "verify", str(tmp_path))
+    assert checked.status == Exit.USAGE and checked.error["code"] == "not-fetched"
+    (tmp_path / "receipt.json").write_text("{}")
+    checked = assay("job", "verify", str(tmp_path))
     assert checked.status == Exit.FRAUD and checked.data["valid"] is False
 
 

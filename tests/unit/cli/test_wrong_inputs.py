@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from assay.app.deployment import delays_of
 from assay.app.devnet_record import Devnet, NodeRecord, write_devnet
 from assay.app.output import Exit
 from assay.app.settings import Flags, Settings
+from assay.chain.contracts.profiles import PROFILES
 from assay.cli.main import main
 from assay.cli.node.acceptance import BadAcceptance, acceptance_text, read_acceptance
+from assay.protocol.errors import Ask
 from assay.solver.acceptance import USUAL
 
 
@@ -125,3 +128,14 @@ def test_the_file_of_terms_explains_itself_and_is_read_back(tmp_path: Path) -> N
     assert any(line.startswith('most_locked = "30d" ') for line in lines)
     with pytest.raises(BadAcceptance, match=r": is a directory$"):
         read_acceptance(tmp_path)
+
+
+@pytest.mark.parametrize("name", list(PROFILES))
+def test_stake_leaves_no_market_before_its_shortest_window_ends(name: str) -> None:
+    profile = PROFILES[name]
+    window = profile.bounds.least_window
+    assert delays_of(profile, None, None, None) == profile.delays
+    assert delays_of(profile, window, None, None).unbond_s == window
+    with pytest.raises(Ask, match="the shortest challenge window is") as refused:
+        delays_of(profile, window - 1, None, None)
+    assert refused.value.code == "bad-delays"

@@ -13,14 +13,14 @@ import torch
 from safetensors.torch import load, save
 
 from assay.client import posting, receipt
-from assay.client.fetching import NotSettled, apart
+from assay.client.fetching import NotSettled, apart, keep_others
 from assay.client.following import follow
 from assay.client.losses import MOST_LOOKS, losses_of
 from assay.client.verifying import verify
 from assay.node.artifacts import load_job, publish_job
 from assay.protocol.errors import Ask, Stop
 from assay.protocol.params import worst_case
-from assay.protocol.types import Phase, Wei
+from assay.protocol.types import JobId, Phase, Wei
 from assay.storage.blockstore import BlockNotFound
 from tests.fakes.classes import WIDE, conditions_of
 from tests.fakes.jobs import RESOURCE_LIMITS, tiny_files, tiny_terms
@@ -49,6 +49,16 @@ def test_one_flipped_bit_in_any_file_is_found(copy: Path, name: str) -> None:
     (copy / name).unlink()
     with pytest.raises(receipt.BadReceipt):
         verify(copy)
+
+
+def test_a_folder_of_another_job_is_kept(fetched: tuple[MarketDay, bytes, Path], copy: Path) -> None:
+    job_id = JobId(fetched[1])
+    keep_others(copy, job_id)
+    with pytest.raises(Ask) as refused:
+        keep_others(copy, JobId(b"\1" * 32))
+    assert refused.value.code == "file-exists" and job_id.hex()[:16] in refused.value.message
+    (copy / receipt.RECEIPT).write_text("{}")
+    keep_others(copy, JobId(b"\1" * 32))  # a damaged one is fetched again
 
 
 def test_following_shows_phases_losses_and_payments(fetched: tuple[MarketDay, bytes, Path]) -> None:
