@@ -54,8 +54,10 @@ def test_attack_46_a_job_lost_while_its_client_serves_comes_back(
 
     clock = Waits(lambda: None, lose, lambda: day.pass_time(1), fail, monkeypatch.undo)
     connection = SimpleNamespace(clock=clock, writer=client, market=client)
-    app = SimpleNamespace(output=SimpleNamespace(say=said.append))
+    settings = SimpleNamespace(deployment=tmp_path)  # which is there
+    app = SimpleNamespace(output=SimpleNamespace(say=said.append), settings=settings)
     job_post.wait_for_signal(app, connection, job_id)  # type: ignore[arg-type]
     assert client.job(job_id).terms.client == client.me
-    assert said[-2:] == ["the node is down", "all is well again"]
+    again = "; serving goes on, and this is tried again every 5 s"
+    assert said[-2:] == [f"the node is down{again}", "all is well again"]
     assert day.lost >= 3

@@ -37,7 +37,9 @@ def wrong(top: Any, line: str) -> list[str]:
     faults: list[str] = []
     path, words = [top], iter(line.split()[1:])
     for raw in words:
-        word = raw.strip("[](),.;:`…")
+        if raw.endswith("…"):  # the rest is left out
+            return faults
+        word = raw.strip("[](),.;:`")
         last = path[-1]
         if word.startswith("--"):
             name, _, given = word.partition("=")
