@@ -16,7 +16,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from assay.program.execute import Records
 from assay.program.isa import DType, Program
@@ -29,9 +28,9 @@ from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
 from assay.training.datasets import Dataset
 from assay.training.job import JobArtifacts
-from assay.training.losses import LOSS_SLOT
+from assay.training.losses import LOSS_SLOT, loss_of
 from assay.training.ordered import Computed, ordered, own_counter
-from assay.training.precision import Precisions, chosen
+from assay.training.precision import Precisions, as_stored, chosen
 from assay.training.recipe import LossFunction
 from assay.training.results import LOSS
 from assay.training.rounds import Round
@@ -53,16 +52,13 @@ def check_passes(records: int, batch: int, shards: int, steps: int) -> None:
 def _own_records(batch: int, shards: int) -> Computed:
     """The number of the first record of a step of a shard."""
     turn = own_counter(shards)
-    return lambda b, made: b.imul(turn(b, made), b.const(batch, DType.I32))
+    return lambda b, slots: b.imul(turn(b, slots), b.const(batch, DType.I32))
 
 
 def _step(model: nn.Module, loss_fn: LossFunction, dataset: Dataset, names: Sequence[str]) -> StepFunction:
     def step(state: list[Tensor], batch: Tensor) -> list[Tensor]:
         result, *held, _, total, count = state
-        inputs, targets = dataset.layout.split(batch)
-        with torch.no_grad():
-            outputs = functional_call(model, dict(zip(names, held, strict=True)), (inputs,))
-            loss = loss_fn(outputs, targets)
+        loss = loss_of(model, loss_fn, dataset.layout, dict(zip(names, held, strict=True)), batch)
         return [result, *held, loss, total + loss, count + 1]
 
     return step
@@ -106,7 +102,7 @@ def evaluation_job(
     state = [zero, *weights, zero, zero, zero]
     example = torch.zeros((batch, dataset.layout.record_size), dtype=torch.uint8)
     graph = trace_step(_step(model, loss_fn, dataset, list(held)), state, example)
-    stored = [(x.to(torch.int32) if x.dtype == torch.int64 else x).clone() for x in state]
+    stored = [x.clone() for x in as_stored(state)]
     records = Records(dataset.records, dataset.layout.record_size)
 
     def lowered_with(choose: Choose) -> Lowered:

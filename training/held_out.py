@@ -16,19 +16,19 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from assay.program.build import ProgramBuilder
 from assay.program.execute import Records
-from assay.program.isa import DType, Input, Op, Program
+from assay.program.isa import DType, Input, Node, Op, Program
 from assay.program.lowering import Choose, Lowered, lower
 from assay.program.lowering.tracing import StepFunction, trace_step
 from assay.program.placed import layout, placed
 from assay.protocol.errors import Stop
 from assay.protocol.types import NO_SLOT, Kind, Link, Origin
 from assay.training.datasets import Dataset, Layout
-from assay.training.losses import HELD_OUT_LOSS, HELD_OUT_RECORDS
-from assay.training.precision import Precisions, chosen
+from assay.training.losses import HELD_OUT_LOSS, HELD_OUT_RECORDS, loss_of
+from assay.training.ordered import rebuilt
+from assay.training.precision import Precisions, as_stored, chosen
 from assay.training.recipe import LossFunction
 from assay.training.rounds import Round
 from assay.training.slicing import Blocks
@@ -45,9 +45,8 @@ def with_held_out(
     blocks: Blocks | None = None,
 ) -> Round:
     """The round with the loss on the first `records` of those held out. `held`: the model's tensors by name,
-    which are the first slots of a task; its parameters may lie in `blocks` there. Raises Stop where there are
-    not so many, or the model keeps what it evaluates with elsewhere, UnsupportedOperation for a model that
-    cannot be traced."""
+    each a slot of a task; its parameters, which are the first, may lie in `blocks` there. Raises Stop where
+    there are not so many, UnsupportedOperation for a model that cannot be traced."""
     size = dataset.layout.record_size
     there = len(dataset.held_out) // size
     if records > there:
@@ -58,11 +57,13 @@ def with_held_out(
     rows = dataset.held_out[: records * size]
     slots = layout(whole.inner)
     program = _program(model, loss_fn, dataset.layout, held, rows, precisions)
+    names = list(held)
     if blocks is not None:
         program, _ = blocks.program(replace(program, params=len(blocks.names)))
-    count = program.slots - 2  # the model's
+        names = [*blocks.block_names, *names[len(blocks.names) :]]
     wider = [*slots, (DType.U8, (records, size)), (DType.F32, ())]
-    own = [*range(count), len(slots) + 1, len(slots)]  # the loss, then the records
+    own = [whole.slot_names.index(name) for name in names]  # a path's are in an order of their own
+    own += [len(slots) + 1, len(slots)]  # the loss, then the records
     tasks = [placed(task, wider, range(len(slots)), task.params) for task in whole.tasks]
     tasks.insert(whole.main, placed(program, wider, own, whole.inner.params))
     kept = Link(Origin.GENESIS, Kind.TASK, 0, 2, 1, 0, 0, NO_SLOT)
@@ -90,37 +91,30 @@ def _program(
     records = Records(rows, layout_.record_size)
     example = torch.zeros((len(records), layout_.record_size), dtype=torch.uint8)
     graph = trace_step(_step(copy.deepcopy(model).eval(), loss_fn, layout_, list(held)), state, example)
-    stored = [x.to(torch.int32) if x.dtype == torch.int64 else x for x in state]
 
     def lowered(choose: Choose) -> Lowered:
         return lower(graph, params=1, choose=choose)
 
-    return _fed(chosen(lowered, precisions or Precisions(), stored, records)[0].program)
+    return _fed(chosen(lowered, precisions or Precisions(), as_stored(state), records)[0].program)
 
 
 def _step(model: nn.Module, loss_fn: LossFunction, layout_: Layout, names: Sequence[str]) -> StepFunction:
     def step(state: list[Tensor], batch: Tensor) -> list[Tensor]:
         *held, _ = state
-        inputs, targets = layout_.split(batch)
-        with torch.no_grad():
-            loss = loss_fn(functional_call(model, dict(zip(names, held, strict=True)), (inputs,)), targets)
-        return [*held, loss]
+        return [*held, loss_of(model, loss_fn, layout_, dict(zip(names, held, strict=True)), batch)]
 
     return step
 
 
 def _fed(program: Program) -> Program:
     """The program with its batch in a slot of its own, the last, instead of drawn records."""
-    data = next(node for node in program.nodes if node.op is Op.DATA)
-    b = ProgramBuilder()
-    made: list[Input] = [b.state(node.dtype, node.shape) for node in program.state]
-    rows = b.state(DType.U8, (data.shape[0], program.record_size))
-    for node in program.nodes[program.slots :]:
-        if node.op is Op.DATA:
-            (offset, first), (count, length) = node.attrs, node.shape
-            some = b.slice(rows, 0, first, first + count)
-            made.append(b.slice(some, 1, offset, offset + length))
-        else:
-            inputs = tuple(made[x.ref] for x in node.inputs)
-            made.append(b.emit(node.op, node.dtype, node.shape, inputs, node.attrs))
-    return b.finish([*(made[i] for i in program.outputs), rows], program.params)
+    rows = max(node.shape[0] + node.attrs[1] for node in program.nodes if node.op is Op.DATA)
+
+    def instead(b: ProgramBuilder, slots: Sequence[Input], node: Node) -> Input | None:
+        if node.op is not Op.DATA:
+            return None
+        (offset, first), (count, length) = node.attrs, node.shape
+        some = b.slice(slots[-1], 0, first, first + count)
+        return b.slice(some, 1, offset, offset + length)
+
+    return rebuilt(program, instead, 0, [(DType.U8, (rows, program.record_size))])[0]

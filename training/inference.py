@@ -155,8 +155,8 @@ def _outer_start(rounds: int, shards: int, batch: int, length: int) -> list[Tens
 
 def _own_prompts(slot: int, batch: int, shards: int) -> Computed:
     """The number of a shard's first prompt in the round that a slot counts."""
-    return lambda b, made: b.imul(
-        b.iadd(b.imul(made[slot], b.const(shards, DType.I32)), b.shard()), b.const(batch, DType.I32)
+    return lambda b, slots: b.imul(
+        b.iadd(b.imul(slots[slot], b.const(shards, DType.I32)), b.shard()), b.const(batch, DType.I32)
     )
 
 

@@ -35,7 +35,7 @@ from assay.training.optimisers import AdamW, Optimiser, Sgd
 from assay.training.ordered import ordered
 from assay.training.outer import DiLoCo
 from assay.training.paths import Paths, own_part, rows_read
-from assay.training.precision import ChosenProduct, Precisions, chosen
+from assay.training.precision import ChosenProduct, Precisions, as_stored, chosen
 from assay.training.recipe import LossFunction
 from assay.training.round_names import WHOLE, check_slices, made_round
 from assay.training.rounds import Round
@@ -203,7 +203,7 @@ def build_job(
     step = step_function(model, loss_fn, optimiser, dataset.layout, accumulate)
     example = torch.zeros((batch * accumulate, dataset.layout.record_size), dtype=torch.uint8)
     graph = trace_step(step, state, example)
-    stored = [x.to(torch.int32) if x.dtype == torch.int64 else x for x in state]
+    stored = as_stored(state)
     records = Records(dataset.records, dataset.layout.record_size)
 
     def lowered(choose: Choose) -> Lowered:

@@ -103,7 +103,7 @@ def own_part(records: int, rows: int, paths: int) -> Computed:
             hint="take more data, or a smaller batch",
         )
 
-    def computed(b: ProgramBuilder, made: Sequence[Input]) -> Input:
+    def computed(b: ProgramBuilder, slots: Sequence[Input]) -> Input:
         step = b.step()
         size = b.const(turns, DType.I32)
         share = b.mul(b.convert(step, DType.F32), b.const(1 / turns, DType.F32))

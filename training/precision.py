@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import partial
 
+import torch
 from torch import Tensor
 
 from assay.numerics import FAST
@@ -108,6 +109,11 @@ class ChosenProduct:
 
 
 Lower = Callable[[Choose], Lowered]
+
+
+def as_stored(state: Sequence[Tensor]) -> list[Tensor]:
+    """A traced state as slots hold it: whole numbers of 64 bits in 32."""
+    return [x.to(torch.int32) if x.dtype == torch.int64 else x for x in state]
 
 
 def chosen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ from assay.training.job import JobArtifacts, build_job
 from assay.training.losses import HELD_OUT_LOSS, cross_entropy
 from assay.training.optimisers import Sgd
 from assay.training.outer import DiLoCo
-from assay.training.round_names import WHOLE
+from assay.training.paths import Paths, paths_of
+from assay.training.round_names import PATHS, WHOLE
 from tests.fakes.jobs import RESOURCE_LIMITS
 from tests.fakes.market_day import MarketDay
 from tests.fakes.staged import convicted, staffed
@@ -38,10 +40,25 @@ RECORDS = 24
 
 
 def made(algorithm: str = WHOLE, held_out: int = RECORDS, slices: int | None = None) -> JobArtifacts:
-    model, outer = models.build(CONFIG, 0), DiLoCo(0.7, 0.9)
-    options = {"batch": 8, "shards": 2, "outer": outer, "algorithm": algorithm, "held_out": held_out}
-    options["slices"] = slices
-    return build_job(model, cross_entropy, Sgd(lr=0.05), DIGITS, **options)  # type: ignore[arg-type]
+    return build_job(
+        models.build(CONFIG, 0),
+        cross_entropy,
+        Sgd(lr=0.05),
+        DIGITS,
+        batch=8,
+        shards=2,
+        outer=DiLoCo(0.7, 0.9),
+        algorithm=algorithm,
+        slices=slices,
+        paths=first_layer_apart if algorithm == PATHS else None,
+        held_out=held_out,
+    )
+
+
+def first_layer_apart(names: Sequence[str]) -> Paths:
+    """Two modules of the layer that parameters begin with: a path has it last."""
+    first = names[0].rpartition(".")[0]
+    return paths_of(names, [[f"{first}.*"]], 2)
 
 
 def natively(params: dict[str, torch.Tensor]) -> float:
@@ -59,7 +76,7 @@ def day(tmp_path: Path) -> MarketDay:
 
 @pytest.mark.parametrize(
     ("algorithm", "slices"),
-    [(WHOLE, None), (WHOLE, 3), ("diloco-4bit", None), ("streaming", None), ("eager", None)],
+    [(WHOLE, None), (WHOLE, 3), ("diloco-4bit", None), ("streaming", None), ("eager", None), (PATHS, None)],
 )
 def test_the_step_is_the_models_loss_and_stands_before_the_training(
     algorithm: str, slices: int | None
