@@ -1,10 +1,10 @@
 """How long each command of `assay` takes until it says its first word, with a usual argument and a wrong one.
 
-Usage: first_output.py FOLDER [--only WORDS] [--turns 1] [--json [NAME]]. FOLDER has a running devnet in which
-the account `client` has posted the one job of `job.toml` there, to have something to look at; a game and a
-fetched `model` beside them are looked at too if they are there. Commands that would send are given
-`--dry-run`, and each is killed once it has said something; but the nodes that are started announce where they
-serve, so take a devnet that nobody needs any more.
+Usage: first_output.py FOLDER [--only WORDS] [--turns 1] [--json [NAME]] [--record]. FOLDER has a running
+devnet in which the account `client` has posted the one job of `job.toml` there, to have something to look at;
+a game and a fetched `model` beside them are looked at too if they are there. Commands that would send are
+given `--dry-run`, and each is killed once it has said something; but the nodes that are started announce
+where they serve, so take a devnet that nobody needs any more.
 
 What counts is the processor time until then, which other load on the machine changes little; the clock is
 shown beside it. Goals: 1 s, and half a second for `--help`. Not guaranteed: that the first word is a useful
@@ -209,6 +209,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=1)
     report.add_options(parser, "first-output")
     options = parser.parse_args()
+    report.refuse_partial(parser, options, "only")
     found = measure(options.folder, options.only, options.turns)
     late = sum(heard.processor_s > goal(heard) for heard in found)
     slowest = sorted(found, key=lambda heard: -heard.processor_s)

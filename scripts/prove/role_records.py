@@ -14,7 +14,7 @@ from assay.node.checkpoints import Checkpoint
 from assay.node.kept_replays import KeptReplays
 from assay.program.state import state_root
 from assay.protocol.demands import StateLeaf
-from assay.protocol.types import Address, ClaimId, JobId, Kind
+from assay.protocol.types import Address, ClaimId, JobId, Kind, Seconds
 from assay.solver.convictions import Convictions
 from assay.solver.progress import TaskProgress
 from assay.solver.release import Released
@@ -93,7 +93,7 @@ def write_convictions(folder: Path, snap: Snap) -> None:
     for i in range(2):
         view: Any = SimpleNamespace(claim_id=ClaimId(digest(i)), claim=claim)
         convictions = Convictions(folder / "convictions.json")
-        convictions.heed([view], 4)  # type: ignore[arg-type]
+        convictions.heed([view], Seconds(4))
         snap()
     assert convictions.alarm
 

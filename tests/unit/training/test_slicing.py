@@ -163,7 +163,8 @@ def test_who_computes_a_slice_fetches_its_part_of_every_wire_alone(day: MarketDa
     job_id = day.post(files, rounds=1, **CHEAP)
     staffed(day)
     assert day.run(day.closed(job_id))
-    provider = day.services["ann"].state_provider(job_id)  # type: ignore[attr-defined]
+    ann: Any = day.services["ann"]
+    provider = ann.state_provider(job_id)
     for number in range(2):
         for slot in range(2, 4):
             source: Any = provider.source_of(Kind.OUTER, 0, number, slot)

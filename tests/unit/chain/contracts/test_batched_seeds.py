@@ -3,6 +3,8 @@ more costs the others nothing."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from assay.chain.contracts.batches import send_together
 from assay.chain.contracts.compile import Artifacts
 from assay.chain.contracts.market import ChainMarket
@@ -31,8 +33,8 @@ class Taken:
 def test_a_batch_of_seeds_brings_each_header_once(market: ChainMarket, artifacts: Artifacts) -> None:
     brought = [b"one", b"two", b"one", b"one", b"two"]
     writes = [Write(f"seed {i}", "record_seed", (CLAIM, header)) for i, header in enumerate(brought)]
-    taken = Taken()
-    assert send_together(taken, market.contracts["Tasks"], writes) == {}  # type: ignore[arg-type]
+    taken: Any = Taken()
+    assert send_together(taken, market.contracts["Tasks"], writes) == {}
     (call,) = taken.calls
     many, one = (find(artifacts["ITasks"].abi, "function", name) for name in ("multicall", "recordSeed"))
     (calls,) = decode_arguments(many["inputs"], call.data[4:])
@@ -46,7 +48,8 @@ class Overtaken(Taken):
 
     def __init__(self, made: set[str]) -> None:
         super().__init__()
-        self.made, self.members, self.refused = made, [], 0  # type: ignore[var-annotated]
+        self.made, self.refused = made, 0
+        self.members: list[list[str]] = []
 
     def send_batch(self, key: str, members: list[str], call: Call) -> None:
         if self.made & set(members):
@@ -59,8 +62,8 @@ class Overtaken(Taken):
 def test_a_call_that_somebody_else_has_made_leaves_the_others_together(market: ChainMarket) -> None:
     """Otherwise a stranger who records one seed of sixteen has the other fifteen sent one by one."""
     writes = [Write(f"seed {i}", "record_seed", (CLAIM, b"one")) for i in range(16)]
-    sender = Overtaken({"seed 15"})
-    assert send_together(sender, market.contracts["Tasks"], writes) == {}  # type: ignore[arg-type]
+    sender: Any = Overtaken({"seed 15"})
+    assert send_together(sender, market.contracts["Tasks"], writes) == {}
     assert [len(members) for members in sender.members] == [8, 4, 2]
     assert [intent for members in sender.members for intent in members] == [f"seed {i}" for i in range(14)]
     assert sender.refused == 4

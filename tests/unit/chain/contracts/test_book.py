@@ -61,8 +61,8 @@ class View:
 
 
 def test_a_failure_while_the_news_is_read_loses_no_entry() -> None:
-    view = View(failing={2})
-    book = Book(view, ME)  # type: ignore[arg-type]
+    view: Any = View(failing={2})
+    book = Book(view, ME)
     with pytest.raises(DamagedDatabase):
         book.read()
     view.failing.clear()

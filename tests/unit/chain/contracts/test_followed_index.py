@@ -242,10 +242,10 @@ class FullDisk(Chain):
 @pytest.mark.parametrize("left", [0, 1, 30])
 def test_a_fold_that_failed_is_made_good_by_the_next_one(left: int) -> None:
     """What it was told is not told again, and what was seen at any block since is forgotten."""
-    chain = FullDisk()
+    chain: Any = FullDisk()
     for number in range(100):
         chain.mine([event("Stakes_Staked", account=f"0x{number}", role=0, amount=1)])
-    followed = FollowedIndex(chain)  # type: ignore[arg-type]
+    followed = FollowedIndex(chain)
     followed.read()
     chain.left = left
     with pytest.raises(sqlite3.OperationalError):

@@ -406,7 +406,7 @@ def test_attack_47_logs_of_another_fork_are_not_kept(
     """Blocks come from one node behind the address, logs once from another one: what is read lies below the
     block whose hash is compared, and no reorganisation would ever have taken it back."""
     monkeypatch.setattr(events, "NEWEST", newest)
-    node = FakeNode()
+    node: Any = FakeNode()
     node.mine([log(1)])
     follower = follow(node, tmp_path)
     follower.poll()
@@ -421,12 +421,12 @@ def test_attack_47_logs_of_another_fork_are_not_kept(
         asked.append(query)
         return other.eth_getLogs(query)
 
-    node.eth_getLogs = from_the_other  # type: ignore[method-assign]
+    node.eth_getLogs = from_the_other
     with suppress(RpcUnreachable):
         assert follower.poll() == []
     assert asked, "the wrong node was asked"
     assert newest or games([*map(follower._decode, other.eth_getLogs(asked[0]))]) == [666], "it had what lies"
-    node.eth_getLogs = own  # type: ignore[method-assign]
+    node.eth_getLogs = own
     node.mine([log(3)])
     assert games(follower.poll()) == [2, 3]
     assert games(list(follower.history())) == truth(node) == [1, 2, 3]
@@ -436,7 +436,7 @@ def test_attack_47_logs_of_another_fork_are_not_kept(
 def test_attack_47_a_node_that_is_behind_hides_no_event(tmp_path: Path, blocks: int) -> None:
     """Of several nodes behind one address the one that is asked for logs does not have the newest block: of a
     range it shows what it has, and says nothing of the rest."""
-    node = FakeNode()
+    node: Any = FakeNode()
     node.mine([log(1)])
     follower = follow(node, tmp_path)
     follower.poll()
@@ -451,18 +451,18 @@ def test_attack_47_a_node_that_is_behind_hides_no_event(tmp_path: Path, blocks: 
         hidden.extend(each for each in shown if each["blockHash"] == node.blocks[-1].hash)
         return [each for each in shown if each not in hidden]
 
-    node.eth_getLogs = behind  # type: ignore[method-assign]
+    node.eth_getLogs = behind
     newest = hex(blocks + 1)
     assert not behind({"fromBlock": newest, "toBlock": newest}) and hidden, "as a range it is hidden"
     with pytest.raises(RpcUnreachable, match="unknown block"):
         follower.poll()
-    node.eth_getLogs = own  # type: ignore[method-assign]
+    node.eth_getLogs = own
     assert games(follower.poll()) == list(range(10, 10 + blocks))
     assert games(list(follower.history())) == truth(node)
 
 
 def test_a_newest_block_that_is_replaced_while_it_is_read_is_no_error(tmp_path: Path) -> None:
-    node = FakeNode()
+    node: Any = FakeNode()
     node.mine([log(1)])
     follower = follow(node, tmp_path)
     follower.poll()
@@ -496,7 +496,8 @@ def test_attack_47_nodes_behind_one_address_make_up_one_chain(tmp_path: Path, se
     """One of them is up to `NEWEST` blocks behind the other, or on a fork of as many."""
     r = random.Random(seed)
     node, other = FakeNode(), FakeNode()
-    follower = follow(Shared([node, other], seed), tmp_path, range_blocks=5)  # type: ignore[arg-type]
+    either: Any = Shared([node, other], seed)
+    follower = follow(either, tmp_path, range_blocks=5)
     differed = failed = 0
     for number in range(60):
         for step in range(r.choice([1, 1, 2, 5, 9])):
@@ -527,15 +528,15 @@ def test_attack_47_nodes_behind_one_address_make_up_one_chain(tmp_path: Path, se
 
 @pytest.mark.parametrize("blocks", [1, 2, 8])
 def test_attack_47_two_logs_at_one_place_are_no_answer(tmp_path: Path, blocks: int) -> None:
-    node = FakeNode()
+    node: Any = FakeNode()
     node.mine([log(1)])
     follower = follow(node, tmp_path)
     follower.poll()
     for game in range(blocks):
         node.mine([log(10 + game), log(20 + game)])
     own = node.eth_getLogs
-    node.eth_getLogs = lambda query: [{**each, "logIndex": "0x0"} for each in own(query)]  # type: ignore[method-assign]
+    node.eth_getLogs = lambda query: [{**each, "logIndex": "0x0"} for each in own(query)]
     assert follower.poll() == [] and follower.cursor == 1
-    node.eth_getLogs = own  # type: ignore[method-assign]
+    node.eth_getLogs = own
     assert len(games(follower.poll())) == 2 * blocks
     assert games(list(follower.history())) == truth(node)
