@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -37,6 +38,8 @@ from assay.solver.room import DiskBudget
 from assay.solver.trainer import Draft, TaskTrainer
 
 log = logging.getLogger(__name__)
+
+UNSEEN = "what is trained of it cannot be read; this is tried again"
 
 
 def _with_loss(loss: float | None) -> dict[str, float]:
@@ -89,31 +92,35 @@ class SolverService(Node):
     def _job_observation(self, job: JobView) -> JobObservation:
         shards, shop = range(job.terms.shards), self._shops.get(job.job_id)
         holders = tuple(self.market.holder(job.job_id, k) for k in shards)
+        trained = self._trained(job, [k for k in shards if holders[k].solver == self.market.me])
         return JobObservation(
             view=job,
             examined=shop is not None,
             outer_share=Fraction(0) if shop is None else shop.work.outer_share,
-            refusal=self.refusal(job.job_id),
+            refusal=self.refusal(job.job_id) or ("" if trained is not None else UNSEEN),
             holders=holders,
             prices=tuple(self.market.price(job.job_id, k) for k in shards),
             claims=Claims(self.market.claims(job.job_id)),
             games=tuple(self.market.games(job.job_id)),
             demands=tuple(self.market.demands(job.job_id)),
             room=self.market.room(self.market.me, Role.SOLVER, job.terms.client),
-            trained=self._trained(job, [k for k in shards if holders[k].solver == self.market.me]),
+            trained=trained or {},
         )
 
-    def _trained(self, job: JobView, shards: list[int]) -> dict[tuple[int, int], int]:
+    def _trained(self, job: JobView, shards: list[int]) -> dict[tuple[int, int], int] | None:
+        """Segments that are trained, by round and shard, as far as it is known; None where looking fails, so
+        that one job's files or terms end nobody's look at the others."""
         shop, progress = self._shops.get(job.job_id), job.progress
         if shop is None or progress.closed or progress.round >= progress.final_round:
             return {}
-        done = {}
-        for shard in shards:
-            try:
-                done[progress.round, shard] = shop.segments_done(progress.round, shard, progress.rewinds)
-            except SourceMissing:
-                continue
-        return done
+        done: dict[tuple[int, int], int] = {}
+
+        def count() -> None:
+            for k in shards:
+                with suppress(SourceMissing):
+                    done[progress.round, k] = shop.segments_done(progress.round, k, progress.rewinds)
+
+        return done if self.attempt(intent("what is trained", job.job_id), job.job_id, count) else None
 
     # -- deciding and acting
 

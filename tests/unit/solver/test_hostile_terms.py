@@ -18,6 +18,7 @@ from assay.protocol.loops import own_link
 from assay.protocol.types import NO_SLOT, JobId, Kind, Link, Loop, Origin, Phase, Role, Wei
 from assay.solver import reasons
 from assay.solver.acceptance import USUAL, unpaid_outer
+from assay.solver.trainer import TaskTrainer
 from assay.training.job import JobArtifacts
 from assay.training.losses import LOSS_SLOT
 from tests.fakes.jobs import RESOURCE_LIMITS, WIDTH, TinyFiles, tiny_files
@@ -161,3 +162,28 @@ def test_attack_T26_parts_of_a_byte_stop_no_solvers_other_jobs(tmp_path: Path, p
     assert {e["job"] for e in day.named("took")} == {job.hex(), honest.hex()}
     assert not day.phases(job).count(Phase.CONVICTED)
     assert solver.market.stake(solver.market.me, Role.SOLVER).active == 2_000, "nothing was missed"
+
+
+def test_a_job_that_cannot_be_looked_at_stops_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a stranger's terms or files may break in the look at his job breaks it for his job alone, and
+    only until it goes again."""
+    day = MarketDay(tmp_path)
+    hostile, honest = day.post(tiny_files(1), shards=1), day.post(tiny_files(1), shards=1, nonce=2)
+    looked = TaskTrainer.segments_done
+
+    def breaks(shop: TaskTrainer, round_: int, shard: int, rewinds: int) -> int:
+        if shop.job_id == hostile:
+            raise ZeroDivisionError("terms of some kind")
+        return looked(shop, round_, shard, rewinds)
+
+    monkeypatch.setattr(TaskTrainer, "segments_done", breaks)
+    solver = day.solver("ann")
+    for name in ("v0", "v1"):
+        day.verifier(name)
+    assert day.run(day.closed(honest)), day.events[-3:]
+    assert solver.status.counters["bugs"] > 0 and not solver.refusal(hostile), "it was met, and not given up"
+    assert not [e for e in day.named("trained") if e["job"] == hostile.hex()]
+    monkeypatch.setattr(TaskTrainer, "segments_done", looked)
+    assert day.run(day.closed(hostile)), "and goes on when it can"
