@@ -195,23 +195,10 @@ abstract contract Claims {
         Status memory st = _status(claimId);
         if (st.phase == Phase.NONE) revert ITasks.WrongClaim(claimId);
         if (st.phase != phase) revert ITasks.WrongPhase(st.phase);
-        terms_ = _termsAt(claim.jobId);
+        terms_ = TermsStore.read(address(JOBS), claim.jobId);
         assembly ("memory-safe") {
             status_ := st
         }
-    }
-
-    /// @dev TermsStore.load, called as `_loader()(jobId)` for the same reason.
-    function _loader() internal pure returns (function(bytes32) internal view returns (Terms memory) typed) {
-        function(bytes32) internal view returns (uint256) plain = _termsAt;
-        assembly ("memory-safe") {
-            typed := plain
-        }
-    }
-
-    function _termsAt(bytes32 jobId) private view returns (uint256 terms) {
-        terms = TermsStore.read(address(JOBS), jobId);
-        if (terms == 0) revert ITasks.NoSuchJob(jobId);
     }
 
     function _live(Phase phase) internal pure returns (bool) {

@@ -117,7 +117,7 @@ contract Jobs is Rewinds {
     {
         Counts memory c = _countsOf(jobId);
         _requireRound(c, jobId, round);
-        Terms memory t = _reader()(jobId);
+        Terms memory t = TermsStore.loader()(address(this), jobId);
         _requireClosable(c, t, inTurn);
         rewinds = c.rewinds;
         if (!_sliceCommitted(jobId, c, t)) return rewinds;
@@ -133,7 +133,7 @@ contract Jobs is Rewinds {
     function taskAccepted(bytes32 jobId, uint32 round, uint32 rewinds, uint256 worth) external onlyTasks {
         Counts memory c = _countsOf(jobId);
         if (_overtaken(c, jobId, Kind.TASK, round, rewinds, true)) revert ITasks.NotStanding();
-        Terms memory t = _reader()(jobId);
+        Terms memory t = TermsStore.loader()(address(this), jobId);
         if (_closable(c, t)) revert ITasks.TooLate(_stragglersEnd(c, t));
         ++c.accepted;
         c.acceptedAfter = _afterStart(c);
@@ -174,7 +174,7 @@ contract Jobs is Rewinds {
         returns (bool, uint32 round, uint64 dueSince, bool disputed)
     {
         (Counts memory c, Worth memory w, Terms memory t) =
-            (_countsOf(jobId), _worthsOf(jobId), _reader()(jobId));
+            (_countsOf(jobId), _worthsOf(jobId), TermsStore.loader()(address(this), jobId));
         bool begun = c.flags & CLOSED == 0 && c.round <= c.lastRound;
         bool room = c.round - c.settledRounds < t.maxUnsettled;
         disputed = c.disputes > 0 && block.timestamp <= _graceEnd(c, t.moveTime);
@@ -188,7 +188,7 @@ contract Jobs is Rewinds {
     function progress(bytes32 jobId) external view returns (Progress memory) {
         _requireJob(jobId);
         Counts memory c = _countsOf(jobId);
-        uint64 due = _dueSince(c, _worthsOf(jobId), _read(jobId).moveTime);
+        uint64 due = _dueSince(c, _worthsOf(jobId), TermsStore.load(address(this), jobId).moveTime);
         (bool halted, bool closed) = (c.flags & HALTED != 0, c.flags & CLOSED != 0);
         return
             Progress(c.round, c.settledRounds, c.rewinds, halted, closed, c.roundStart, due, c.lastRound + 1);
@@ -217,28 +217,7 @@ contract Jobs is Rewinds {
     /// @dev A job's terms without their arrays.
     function _existing(bytes32 jobId) private view returns (Terms memory) {
         _requireJob(jobId);
-        return _read(jobId);
-    }
-
-    /// @dev Of a job that exists; without their arrays.
-    function _read(bytes32 jobId) private view returns (Terms memory t) {
-        uint256 found = _termsAt(jobId);
-        assembly ("memory-safe") {
-            t := found
-        }
-    }
-
-    /// @dev The same as _read, called as `_reader()(jobId)`, where gas counts: that first makes a struct of zeros, which nobody
-    /// reads. SAFETY: the two functions differ in what they call the one word that they return, a pointer to memory in both.
-    function _reader() private pure returns (function(bytes32) internal view returns (Terms memory) typed) {
-        function(bytes32) internal view returns (uint256) plain = _termsAt;
-        assembly ("memory-safe") {
-            typed := plain
-        }
-    }
-
-    function _termsAt(bytes32 jobId) private view returns (uint256) {
-        return TermsStore.read(address(this), jobId);
+        return TermsStore.load(address(this), jobId);
     }
 
     function _requireJob(bytes32 jobId) private view {

@@ -7,6 +7,7 @@ import {ITasks} from "../interfaces/ITasks.sol";
 import {IVault} from "../interfaces/IVault.sol";
 import {Claim, Kind, Phase, Role, Terms} from "../interfaces/Types.sol";
 import {Merkle} from "../libraries/Merkle.sol";
+import {TermsStore} from "../libraries/TermsStore.sol";
 import {Attestations} from "./Attestations.sol";
 import {Batch} from "./Batch.sol";
 import {Claims} from "./Claims.sol";
@@ -35,7 +36,7 @@ contract Tasks is Attestations, Batch {
 
     function commit(Claim calldata given, bytes32[] calldata roots) external returns (bytes32 claimId) {
         Claim memory claim = given;
-        Terms memory t = _loader()(claim.jobId);
+        Terms memory t = TermsStore.loader()(address(JOBS), claim.jobId);
         claim.segmentsRoot =
             _segmentsRoot(given, claim.kind == Kind.TASK ? t.segments : t.outerSegments, roots);
         claim.claimant = msg.sender;

@@ -54,17 +54,7 @@ contract LinksTest is Market {
         returns (Claim memory claim)
     {
         claim = draft(kind, round, shard);
-        claim.inputRoot = Merkle.root(copied(input));
-        claim.outputRoot = Merkle.root(outputOf(claim));
-        claim.segmentsRoot = Merkle.root(segmentEnds(claim));
-        claim = submit(solver, claim);
-    }
-
-    function copied(bytes32[] memory slots) private pure returns (bytes32[] memory copy) {
-        copy = new bytes32[](slots.length);
-        for (uint256 i; i < copy.length; ++i) {
-            copy[i] = slots[i];
-        }
+        claim = commitSlots(solver, claim, input, outputOf(claim));
     }
 
     function bit(bool present) private pure returns (bytes32) {

@@ -537,6 +537,53 @@ abstract contract Market is Test {
             challenges.open(claim, segment, ends[segment], fromProof, ends[segment + 1], toProof, TRUTH, salt);
     }
 
+    function openVoteAs(address who, Claim memory claim, address verifier, uint32 sample)
+        internal
+        returns (uint256)
+    {
+        bytes32[] memory roots = tracesOf(verifier);
+        bytes32[] memory ends = segmentEnds(claim);
+        uint256 segment = sampleOf(statusOf(claim).seed, verifier, sample, SEGMENTS);
+        bytes32[] memory fromProof = memberProof(ends, segment);
+        bytes32[] memory traceProof = memberProof(roots, sample);
+        bytes32 salt = announceAs(who, idOf(claim), sample, verifier);
+        vm.prank(who);
+        return challenges.openVote(
+            claim, verifier, sample, ends[segment], fromProof, roots[sample], traceProof, salt
+        );
+    }
+
+    /// @dev The claim with roots of these slots and of what its segments end in.
+    function commitSlots(address by, Claim memory claim, bytes32[] memory input, bytes32[] memory output)
+        internal
+        returns (Claim memory)
+    {
+        claim.inputRoot = Merkle.root(copied(input));
+        claim.outputRoot = Merkle.root(copied(output));
+        claim.segmentsRoot = Merkle.root(segmentEnds(claim));
+        return submit(by, claim);
+    }
+
+    function copied(bytes32[] memory slots) internal pure returns (bytes32[] memory copy) {
+        copy = new bytes32[](slots.length);
+        for (uint256 i; i < copy.length; ++i) {
+            copy[i] = slots[i];
+        }
+    }
+
+    /// @dev So many verifiers beside the setting's, whose weights count from now on.
+    function moreVerifiers(uint256 n) internal {
+        bytes32 class = aTerms().classId;
+        for (uint256 i; i < n; ++i) {
+            address extra = makeAddr(string.concat("extra", vm.toString(i)));
+            fund(extra, 300 ether);
+            stakeAs(extra, Role.VERIFIER, 100 ether);
+            vm.prank(extra);
+            stakes.subscribe(class);
+        }
+        vm.roll(vm.getBlockNumber() + 2 * WEIGHT_EPOCH);
+    }
+
     function convictByGame(Claim memory claim) internal {
         court.decide(challengeAs(whistle, claim, 0), true);
     }

@@ -37,34 +37,6 @@ contract SeatAttacksTest is Market {
         repeater = new Repeater(tasks);
     }
 
-    function _more(uint256 n) private {
-        for (uint256 i; i < n; ++i) {
-            address extra = makeAddr(string.concat("extra", vm.toString(i)));
-            fund(extra, 300 ether);
-            stakeAs(extra, Role.VERIFIER, 100 ether);
-            bytes32 class = aTerms().classId;
-            vm.prank(extra);
-            stakes.subscribe(class);
-        }
-        vm.roll(vm.getBlockNumber() + 2 * WEIGHT_EPOCH);
-    }
-
-    function openVoteAs(address who, Claim memory claim, address verifier, uint32 sample)
-        private
-        returns (uint256)
-    {
-        bytes32[] memory roots = tracesOf(verifier);
-        bytes32[] memory ends = segmentEnds(claim);
-        uint256 segment = sampleOf(statusOf(claim).seed, verifier, sample, SEGMENTS);
-        bytes32[] memory fromProof = memberProof(ends, segment);
-        bytes32[] memory traceProof = memberProof(roots, sample);
-        bytes32 salt = announceAs(who, idOf(claim), sample, verifier);
-        vm.prank(who);
-        return challenges.openVote(
-            claim, verifier, sample, ends[segment], fromProof, roots[sample], traceProof, salt
-        );
-    }
-
     function _commitment(address by, bytes32 claimId, bool valid) private view returns (bytes32) {
         return keccak256(abi.encode(claimId, by, valid, Merkle.root(tracesOf(by)), VOTE_SALT));
     }
@@ -74,7 +46,7 @@ contract SeatAttacksTest is Market {
     /// @notice Sybils have used up all numbers of 16 bits: whoever comes after them still has a seat, a vote and pay of its own.
     function test_T14_whoIsNumberedAfter65536SybilsHasItsOwnSeat() external {
         assertEq(uint256(vm.load(address(tasks), bytes32(ACCOUNT_COUNT_SLOT))), 0);
-        _more(30);
+        moreVerifiers(30);
         Claim memory first = commitTask(0, 0);
         address[] memory early = accept(first); // numbers 1 to 3
         assertEq(uint256(vm.load(address(tasks), bytes32(ACCOUNT_COUNT_SLOT))), early.length);
@@ -120,7 +92,7 @@ contract SeatAttacksTest is Market {
 
     /// @notice A vote from the second word of seats falls to its own game, and nobody else's seat is touched by that.
     function test_T15_aFalseVoteInACalledSeatFallsAndNoOther() external {
-        _more(30);
+        moreVerifiers(30);
         Claim memory claim = commitTask(0, 0);
         seedFor(claim);
         for (uint256 i; i < 2; ++i) {

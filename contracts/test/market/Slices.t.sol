@@ -61,18 +61,8 @@ contract SlicesTest is Market {
         returns (Claim memory claim)
     {
         claim = draft(kind, round, shard);
-        claim.inputRoot = Merkle.root(copied(input));
-        claim.outputRoot = Merkle.root(outputOf(claim));
-        claim.segmentsRoot = Merkle.root(segmentEnds(claim));
-        claim = submit(by, claim);
+        claim = commitSlots(by, claim, input, outputOf(claim));
         made.push(claim);
-    }
-
-    function copied(bytes32[] memory slots) private pure returns (bytes32[] memory copy) {
-        copy = new bytes32[](slots.length);
-        for (uint256 i; i < copy.length; ++i) {
-            copy[i] = slots[i];
-        }
     }
 
     function inTurn(uint32 round, uint32 number) private view returns (address solver) {

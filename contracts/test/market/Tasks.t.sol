@@ -579,21 +579,9 @@ contract TasksTest is Market {
         assertPhase(claim, Phase.SETTLED);
     }
 
-    function _manyVerifiers() private {
-        for (uint256 i; i < 30; ++i) {
-            address extra = makeAddr(string.concat("extra", vm.toString(i)));
-            fund(extra, 100 ether);
-            stakeAs(extra, Role.VERIFIER, 100 ether);
-            bytes32 class = aTerms().classId;
-            vm.prank(extra);
-            stakes.subscribe(class);
-        }
-        vm.roll(vm.getBlockNumber() + 2 * WEIGHT_EPOCH);
-    }
-
     /// @dev The numbers of the first four seats stand beside the seed, those of the others in a word of their own.
     function test_whoIsCalledToTheLastSeatsVotesAndIsPaid() external {
-        _manyVerifiers();
+        moreVerifiers(30);
         holdShards();
         Claim memory claim = commitTask(0, 0);
         seedFor(claim);
@@ -660,7 +648,7 @@ contract TasksTest is Market {
     }
 
     function test_seatsAreCalledThreeTimesAndEightInAll() external {
-        _manyVerifiers();
+        moreVerifiers(30);
         holdShards();
         Claim memory claim = commitTask(0, 0);
         seedFor(claim);

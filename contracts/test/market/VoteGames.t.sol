@@ -16,22 +16,6 @@ contract VoteGamesTest is Market {
         holdShards();
     }
 
-    function openVoteAs(address who, Claim memory claim, address verifier, uint32 sample)
-        private
-        returns (uint256)
-    {
-        bytes32[] memory roots = tracesOf(verifier);
-        bytes32[] memory ends = segmentEnds(claim);
-        uint256 segment = sampleOf(statusOf(claim).seed, verifier, sample, SEGMENTS);
-        bytes32[] memory fromProof = memberProof(ends, segment);
-        bytes32[] memory traceProof = memberProof(roots, sample);
-        bytes32 salt = announceAs(who, idOf(claim), sample, verifier);
-        vm.prank(who);
-        return challenges.openVote(
-            claim, verifier, sample, ends[segment], fromProof, roots[sample], traceProof, salt
-        );
-    }
-
     function test_aVotesGameIsKeyedToItsVerifier() external {
         Claim memory claim = commitTask(0, 0);
         address[] memory drawn = accept(claim);
