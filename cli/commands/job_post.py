@@ -67,6 +67,7 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     from assay.jobfile.amounts import short_amounts
     from assay.jobfile.build import build
     from assay.jobfile.estimate import counted, drafted
+    from assay.jobfile.overshoot import overshooting
     from assay.jobfile.rehearsal import warnings_of
     from assay.program.validate import validate as check
     from assay.protocol.params import worst_case
@@ -84,7 +85,7 @@ def validate(context: typer.Context, file: FileArgument) -> None:
         )
     worst = worst_case(drafted(body, files))
     app.output.say(f"rehearsing the first {REHEARSED_STEPS} steps")
-    warnings = [*warnings_of(files, body.training.seed), *short_amounts(body)]
+    warnings = [*warnings_of(files, body.training.seed), *overshooting(body), *short_amounts(body)]
     split = [str(product) for product in files.chosen if product.precision != "single"]
     shapes = [list(x.shape) for x in files.genesis[: files.inner.params]]
     if PARAMETERS in files.model:  # in blocks, of which the last one is padded

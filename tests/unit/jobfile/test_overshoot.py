@@ -1,0 +1,33 @@
+"""A rate too high for changes that come late is named before a job is posted."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay.jobfile.overshoot import overshooting
+from assay.jobfile.read import JobFile, parse_job_file
+from assay.jobfile.templates import LOCAL, stated, template
+
+TEXT = stated(template("gpt", source="stdlib", rounds=2, times=LOCAL), "training.shards", "4")
+
+
+def job(algorithm: str, rate: str = "0.7", momentum: str = "0.9") -> JobFile:
+    text = stated(TEXT, "outer.algorithm", f'"{algorithm}"')
+    text = stated(stated(text, "outer.learning_rate", rate), "outer.momentum", momentum)
+    return parse_job_file(text, "a test")
+
+
+@pytest.mark.parametrize(("algorithm", "rate"), [("diloco-late", "0.25"), ("eager", "0.41")])
+def test_the_line_says_how_far_and_which_rate_is_steady(algorithm: str, rate: str) -> None:
+    (line,) = overshooting(job(algorithm))
+    assert algorithm in line and f"learning_rate = {rate} never does" in line
+    assert overshooting(job(algorithm, rate)) == []
+
+
+def test_a_round_without_delay_says_nothing() -> None:
+    assert overshooting(job("diloco")) == []
+
+
+def test_where_no_rate_would_do_a_smaller_momentum_is_named() -> None:
+    (line,) = overshooting(job("diloco", "0.7", "1.5"))
+    assert "take a smaller momentum" in line

@@ -1,0 +1,75 @@
+"""Where outer steps overshoot: found from an algorithm's code, compared with rounds that are played."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+
+from assay.training.outer import DiLoCo
+from assay.training.stability import covers_at_most, steady_rate
+
+ROUNDS = 3000
+
+
+def late(c: float, lr: float, momentum: float, by: int, gain: float = 1.0) -> float:
+    """The greatest number of the last rounds, by the equations: m = µm + Δ, θ −= lr·(Δ + µm)."""
+    thetas, m = [1.0] * (by + 1), 0.0
+    for _ in range(ROUNDS):
+        delta = gain * c * thetas[-1 - by]
+        m = momentum * m + delta
+        thetas.append(thetas[-1] - lr * (delta + momentum * m))
+    return max(map(abs, thetas[-100:]))
+
+
+def eagerly(c: float, lr: float, momentum: float, shards: int) -> float:
+    """The mean of shards that follow Δ̃ᵢ = Δ̄′ + (Δᵢ − Δ′ᵢ)/M, all of them alike."""
+    theta, m, before, last = 1.0, 0.0, 0.0, list[float]()
+    for _ in range(ROUNDS):
+        own = c * theta
+        change = before + (own - before) / shards
+        m, before = momentum * m + change, own
+        theta -= lr * (change + momentum * m)
+        last.append(abs(theta))
+    return max(last[-100:])
+
+
+PLAYED: dict[str, Callable[[float, float, float], float]] = {
+    "diloco": partial(late, by=0),
+    "diloco-late": partial(late, by=1),
+    "eager": partial(eagerly, shards=4),
+    "dipaco": partial(late, by=0, gain=2.0),
+}
+
+
+@pytest.mark.parametrize("name", PLAYED)
+@pytest.mark.parametrize(("lr", "momentum"), [(0.7, 0.9), (0.4, 0.9), (0.7, 0.6)])
+def test_what_is_said_to_hold_comes_to_rest_and_what_is_not_grows(
+    name: str, lr: float, momentum: float
+) -> None:
+    covered = covers_at_most(name, DiLoCo(lr, momentum), 4)
+    assert PLAYED[name](covered, lr, momentum) <= 2
+    if covered < 1:
+        assert PLAYED[name](covered + 0.02, lr, momentum) > 100
+
+
+def test_the_usual_rate_is_too_high_for_changes_that_come_late() -> None:
+    usual = DiLoCo(0.7, 0.9)
+    assert covers_at_most("diloco", usual, 4) == covers_at_most("streaming", usual, 4) == 1
+    assert math.isclose(covers_at_most("diloco-late", usual, 4), 0.36)
+    assert math.isclose(covers_at_most("eager", usual, 4), 0.59)
+
+
+@pytest.mark.parametrize("name", ["diloco-late", "eager"])
+def test_the_steady_rate_is_the_largest_that_holds(name: str) -> None:
+    rate = steady_rate(name, DiLoCo(0.7, 0.9), 4)
+    assert 0 < rate < 0.7
+    assert covers_at_most(name, DiLoCo(rate, 0.9), 4) == 1
+    assert covers_at_most(name, DiLoCo(rate + 0.01, 0.9), 4) < 1
+
+
+@pytest.mark.parametrize("name", ["fedopt", "demo", "evaluate"])
+def test_nothing_is_said_of_rules_that_are_not_linear(name: str) -> None:
+    assert covers_at_most(name, DiLoCo(9.0, 0.0), 4) == 1

@@ -1,0 +1,108 @@
+"""How far a round may come before its outer steps overshoot: late changes and momentum.
+
+Contract: the model is one number whose optimum is 0 and of which a round covers the share c of the way, so
+that its change is c·θ, of the θ that it began with. The outer step is then a linear map, taken from the
+algorithm's own code; where its spectral radius exceeds 1 the number grows from round to round. Without
+lateness Nesterov's usual 0.7 and 0.9 hold for every c, with a change one round late up to c = 0.36 (measured
+beside it: decision 0061). Not guaranteed: anything about noise, codings, or a loss that is no parabola.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from assay.training.algorithms import Nesterov, OuterSgd, Rule
+from assay.training.outer import DiLoCo
+from assay.training.overlap import Eager, Streaming
+from assay.training.round_names import EAGER, OTHER_USES, PATHS, STREAMING, algorithm_of
+
+SHARES = [percent / 100 for percent in range(1, 101)]
+ROUNDING = 1e-9
+
+Round = Callable[[list[Tensor], float], list[Tensor]]
+"""(numbers, c) → the numbers a round later."""
+
+
+def covers_at_most(name: str, rule: DiLoCo, shards: int) -> float:
+    """The largest share c in steps of 0.01 such that no smaller one grows; 1.0 also where the map is not
+    linear (Adam, signs, DeMo) or there is no outer step, since nothing can be said of these."""
+    found = _round_of(name, rule, shards)
+    if found is None:
+        return 1.0
+    advance, size = found
+    grows = (c for c in SHARES if _radius(advance, size, c) > 1 + ROUNDING)
+    return next(grows, 1.01) - 0.01
+
+
+def steady_rate(name: str, rule: DiLoCo, shards: int) -> float:
+    """The largest outer learning rate, in hundredths and not above the rule's own, that holds for every c
+    with the rule's momentum; 0.0 if there is none."""
+    rates = range(1, math.floor(100 * rule.lr) + 1)
+
+    def overshoots(percent: int) -> bool:
+        return covers_at_most(name, DiLoCo(percent / 100, rule.momentum), shards) < 1
+
+    return bisect_left(rates, True, key=overshoots) / 100
+
+
+def _round_of(name: str, rule: DiLoCo, shards: int) -> tuple[Round, int] | None:
+    """A round of the named algorithm on one number, and how many numbers it keeps."""
+    if name in OTHER_USES:
+        return None
+    if name in (STREAMING, EAGER, PATHS):
+        nesterov = Nesterov(rule.lr, rule.momentum)
+        if name == STREAMING:
+            return _streaming(nesterov)
+        return _eager(nesterov, shards) if name == EAGER else _late(nesterov, 0, math.sqrt(shards))
+    algorithm = algorithm_of(name, rule.lr, rule.momentum, rule.every)
+    if not isinstance(algorithm.rule, Nesterov | OuterSgd):
+        return None
+    return _late(algorithm.rule, algorithm.late)
+
+
+def _late(rule: Rule, late: int, gain: float = 1.0) -> tuple[Round, int]:
+    """[θ, θ of as many rounds before as a change is late, the rule's state]; `gain`: what a change is
+    multiplied by, for paths the root of how many share a parameter."""
+
+    def advance(x: list[Tensor], c: float) -> list[Tensor]:
+        theta, state = rule.step(x[0], gain * c * x[late], x[1 + late :])
+        return [theta, *x[:late], *state]
+
+    return advance, 1 + late + rule.slots
+
+
+def _eager(rule: Rule, shards: int) -> tuple[Round, int]:
+    """[θ, the change of the round before, the rule's state], all of the shards' mean."""
+    eager = Eager(rule)
+
+    def advance(x: list[Tensor], c: float) -> list[Tensor]:
+        own = c * x[0]
+        theta, state = eager.step(x[0], x[2:], x[1], own, x[1], shards)
+        return [theta, own, *state]
+
+    return advance, 2 + rule.slots
+
+
+def _streaming(rule: Rule) -> tuple[Round, int]:
+    """[θ of a fragment, the shards' own, just mixed, the rule's state]; c is what they cover between two
+    times that it is sent."""
+    streaming = Streaming(((0,), (1,), (2,), (3,)), 4)
+    after = streaming.delay / len(streaming.fragments)
+
+    def advance(x: list[Tensor], c: float) -> list[Tensor]:
+        sent = x[1] * (1 - c) ** (1 - after)
+        theta, state = rule.step(x[0], x[0] - sent, x[2:])
+        return [theta, streaming.mixed(theta, sent * (1 - c) ** after), *state]
+
+    return advance, 2 + rule.slots
+
+
+def _radius(advance: Round, size: int, c: float) -> float:
+    """The spectral radius of a linear round."""
+    columns = [torch.stack(advance(list(unit), c)) for unit in torch.eye(size, dtype=torch.float64)]
+    return float(torch.linalg.eigvals(torch.stack(columns, 1)).abs().max())
