@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Literal
 
-from assay.jobfile.values import Count, Number, Section, Whole
+from assay.jobfile.values import Count, Number, Rate, Section, Whole
 
 EVALUATE, INFER, GRPO, PATHS = "evaluate", "infer", "grpo", "dipaco"
 """Their names in [outer]."""
@@ -67,7 +67,7 @@ class GrpoSection(Section):
     clip_high: Number
     warm_steps: Whole
     warm_batch: Count
-    warm_rate: Number
+    warm_rate: Rate
 
 
 _TRAINING = ("data", "optimiser", "schedule", "precision")

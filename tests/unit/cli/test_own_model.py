@@ -298,6 +298,20 @@ def test_the_precision_is_stated_once(folder: Path) -> None:
     assert status == Exit.USAGE and says in error["message"]
 
 
+def test_an_algorithm_brings_its_papers_numbers_and_its_optimiser(folder: Path) -> None:
+    file = folder / "job.toml"
+    given = ("job", "init", str(file), "--from", "my_model.py:build", "--algorithm", "demo")
+    assert assay(*given)[0] == Exit.OK
+    body = read_job_file(file)
+    rule = recipe_of(body).optimiser
+    assert isinstance(rule, Sgd) and not rule.momentum, "the step's change is the gradient"
+    assert (body.outer.algorithm, body.outer.learning_rate, body.outer.momentum) == ("demo", 0.001, 0.0)
+    assert (body.training.steps_per_round, body.training.segment_steps) == (1, 1)
+    file.write_text(file.read_text().replace("\nmomentum = 0.0\n", "\nmomentum = 0.9\n", 1))
+    status, error = assay("job", "validate", str(file))
+    assert status != Exit.OK and "must be the gradient" in error["message"]
+
+
 @pytest.mark.parametrize("optimiser", ["adamw", "sgd", "lion", "muon"])
 def test_every_optimiser_of_a_job_file_trains(folder: Path, optimiser: str) -> None:
     """With a warm-up, a cosine decay, clipping and accumulation, each as the file says."""
