@@ -31,7 +31,7 @@ has a loop before and one after the training, as `streaming` has; `diloco-int4` 
 operations than `diloco-4bit`."""
 DEAR = frozenset({"demo", "data-parallel"})
 """Whose votes cost several times what their task does: a round of one step."""
-UNMEASURED = frozenset({"powersgd"})
+UNMEASURED = frozenset({"powersgd", "own"})
 """Of which it is not known."""
 
 

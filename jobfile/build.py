@@ -204,6 +204,7 @@ def build(file: JobFile, own: Recipe | None = None, blocks: Files | None = None)
         precisions=made.precision,
         paths=_paths(file),
         held_out=0 if file.held_out is None else file.held_out.records,
+        own=made.outer,
     )
     check_outer(file, files)
     return files

@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-from assay.jobfile.uses import EVALUATE, GRPO, INFER
+from assay.jobfile.uses import EVALUATE, GRPO, INFER, OWN
 from assay.jobfile.values import Count, Decay, Rate, Section
 
 
 class Outer(Section):
     """What shards send and how the parameters follow, by its name in ``training.round_names``; the rate and
-    the momentum of its outer rule, which "evaluate", "infer" and "grpo" have not (``jobfile.uses``).
-    `momentum_every`: after how many rounds the momentum of "delayed-nesterov" moves; of no other. `slices`:
-    into how many equal parts the outer step is cut; without it there is one, of whole tensors."""
+    the momentum of its outer rule, which "evaluate", "infer" and "grpo" have not (``jobfile.uses``), and an
+    algorithm of one's "own" has itself (``training.recipe``). `momentum_every`: after how many rounds the
+    momentum of "delayed-nesterov" moves; of no other. `slices`: into how many equal parts the outer step is
+    cut; without it there is one, of whole tensors."""
 
     algorithm: Literal[
         "fedavg",
@@ -44,6 +45,7 @@ class Outer(Section):
         "grpo",
         "delayed-nesterov",
         "dipaco",
+        "own",
     ]
     learning_rate: Rate
     momentum: Decay
@@ -56,7 +58,9 @@ def unsuitable(outer: Outer) -> str:
     name = outer.algorithm
     if (outer.momentum_every is None) == (name == "delayed-nesterov"):
         return "outer.momentum_every: delayed-nesterov needs it, and no other algorithm has it"
-    if not outer.learning_rate and name not in (EVALUATE, INFER, GRPO):
+    if name == OWN and (outer.learning_rate or outer.momentum):
+        return "outer: an algorithm of your own has its rate and momentum itself; write 0.0 for both"
+    if not outer.learning_rate and name not in (EVALUATE, INFER, GRPO, OWN):
         return f"outer.learning_rate: by {name} with 0 nothing is ever learnt"
     return ""
 
@@ -91,6 +95,6 @@ OPTIMISERS = {"muloco": "muon", "demo": "sgd", "data-parallel": "sgd"}
 TRAINED = tuple(
     name
     for name in get_args(Outer.model_fields["algorithm"].annotation)
-    if name not in (EVALUATE, INFER, GRPO)
+    if name not in (EVALUATE, INFER, GRPO, OWN)
 )
 """Algorithms that train by an outer step."""

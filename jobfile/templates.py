@@ -14,6 +14,7 @@ from assay.app.units import parse_duration
 from assay.jobfile.amounts import LEAST
 from assay.jobfile.outer import MORE_KEYS, PAPERS, TRAINED
 from assay.jobfile.read import BadJobFile
+from assay.jobfile.uses import OWN
 from assay.protocol.params import MAX_CALLS
 
 _COMMON = """
@@ -302,6 +303,13 @@ def by_algorithm(text: str, name: str) -> str:
         head, mark, rest = text.partition("[outer]")
         outer, end, after = rest.partition("\n\n")
         text = head + mark + outer + "\n" + MORE_KEYS[name] + end + after
+    return _aligned(text)
+
+
+def by_own_algorithm(text: str) -> str:
+    """A job file whose recipe brings the outer algorithm."""
+    for key, value in (("algorithm", f'"{OWN}"'), ("learning_rate", "0.0"), ("momentum", "0.0")):
+        text = stated(text, f"outer.{key}", value)
     return _aligned(text)
 
 

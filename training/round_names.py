@@ -47,6 +47,8 @@ NAMES = (*RECIPES, STREAMING, EAGER, PATHS)
 OTHER_USES = frozenset({"evaluate", "infer", "grpo"})
 """What it names where there is no outer algorithm: ``training.evaluation``, ``training.inference`` and
 ``training.actors``; one loop a task."""
+OWN = "own"
+"""What it names where the client's recipe brings an algorithm of its own."""
 DELAYED = "delayed-nesterov"
 """The one whose momentum moves once for the changes of several rounds."""
 WHOLE = "diloco"
@@ -154,6 +156,8 @@ def check_speeds(slow_shards: int, slow_by: int, shards: int, segment_steps: int
 
 def unsliced_because(name: str) -> str:
     """Why an outer step by this algorithm cannot be cut into slices; empty if it can."""
+    if name == OWN:
+        return "whether an algorithm of your own works number by number is not known"
     if name in RECIPES:
         algorithm = RECIPES[name]
         if isinstance(algorithm.coding, Largest):
@@ -191,9 +195,11 @@ def made_round(
     rule: DiLoCo,
     paths: Paths | None = None,
     slices: int = 1,
+    own: Algorithm | None = None,
 ) -> Round:
     """The round of the algorithm of this name; `rule`: its outer rate and momentum; `paths` of DiPaCo;
-    `slices`: into how many equal runs of slots the parameters are cut. Raises Stop."""
+    `slices`: into how many equal runs of slots the parameters are cut; `own`: the algorithm that `OWN` names.
+    Raises Stop."""
     if slices > 1:
         check_slices(name)
     try:
@@ -201,6 +207,8 @@ def made_round(
             raise TooLarge(f"a program has at most {MAX_SLOTS} slots, and these take {least} or more")
         if paths is not None:
             return paths_round(Algorithm(Nesterov(rule.lr, rule.momentum)), paths, train, genesis, names)
+        if own is not None:
+            return coded_round(own, train, genesis, names, shards)
         return _made(name, train, genesis, names, shards, rule, slices)
     except TooLarge as error:
         tensors = f"{train.params} parameter tensor{'s' if train.params > 1 else ''}"

@@ -173,7 +173,7 @@ def init_own(
     from assay.jobfile.build import build
     from assay.jobfile.outer import OPTIMISERS
     from assay.jobfile.read import parse_job_file
-    from assay.jobfile.templates import by_algorithm, own_template
+    from assay.jobfile.templates import by_algorithm, by_own_algorithm, own_template
     from assay.training.recipe import load, parts
 
     path, function = parts(own)
@@ -185,7 +185,9 @@ def init_own(
     text = own_template(
         source, batch=batch, rounds=rounds, times=times, optimiser=optimiser, precision=precision
     )
-    text = by_algorithm(text, algorithm)
+    if made.outer is not None and algorithm != "diloco":
+        _not_read("--algorithm", f"{own} brings an outer algorithm of its own")
+    text = by_own_algorithm(text) if made.outer is not None else by_algorithm(text, algorithm)
     app.output.say(f"tracing {own} into a program")
     files = build(parse_job_file(text, str(file)), made)
     file.write_text(text)

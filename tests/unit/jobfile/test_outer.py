@@ -15,7 +15,7 @@ from assay.jobfile.templates import LOCAL, by_algorithm, template
 from assay.protocol.params import most_wasted
 from assay.training.algorithms import RECIPES
 from assay.training.overlap import Streaming
-from assay.training.round_names import NAMES, OTHER_USES
+from assay.training.round_names import NAMES, OTHER_USES, OWN
 
 
 def text_by(name: str) -> str:
@@ -42,7 +42,7 @@ def wasted(file: JobFile) -> int:
 
 def test_a_job_file_may_name_what_there_is_and_nothing_else() -> None:
     named = get_args(Outer.model_fields["algorithm"].annotation)
-    assert set(named) == {*NAMES, *OTHER_USES} and set(TRAINED) == set(NAMES)
+    assert set(named) == {*NAMES, *OTHER_USES, OWN} and set(TRAINED) == set(NAMES)
     assert set(PAPERS) | set(OPTIMISERS) <= set(TRAINED)
 
 

@@ -28,6 +28,7 @@ from assay.training.round_names import (
     algorithm_of,
     check_optimiser,
     check_rounds,
+    check_slices,
     loops_of,
     made_round,
 )
@@ -168,6 +169,8 @@ def test_what_does_not_suit_an_algorithm_is_refused_with_the_reason(day: MarketD
     with pytest.raises(Stop, match="all are averaged once at the end; rounds is 3"):
         check_rounds("lofi", 3, 64, 4, 2)
     check_rounds("lofi", 1, 64, 4, 2)
+    with pytest.raises(Stop, match="number by number is not known"):
+        check_slices("own")
     with pytest.raises(Stop, match="no outer algorithm"):
         algorithm_of("diloco-3bit", 0.7, 0.9)
     with pytest.raises(Stop, match="has no momentum"):
