@@ -18,6 +18,7 @@ _STREAMED = (3.47, 61, 400)
 LEAST: dict[str, tuple[float, float, float]] = {
     "diloco-u8": _CODES_8,
     "diloco-4bit": _CODES_4,
+    "diloco-int4": _CODES_4,
     "diloco-late": _CODES_4,
     "diloco-2bit": _CODES_2,
     "muloco": _CODES_2,
@@ -26,9 +27,12 @@ LEAST: dict[str, tuple[float, float, float]] = {
     "sparseloco": (9.86, 189, 655),
 }
 """verifier_fee, verifier_stake and solver_stake, the worst of three templates. `eager` was not measured: it
-has a loop before and one after the training, as `streaming` has."""
-DEAR = frozenset({"demo"})
-"""Whose votes cost several times what their task does."""
+has a loop before and one after the training, as `streaming` has; `diloco-int4` neither: it has fewer
+operations than `diloco-4bit`."""
+DEAR = frozenset({"demo", "data-parallel"})
+"""Whose votes cost several times what their task does: a round of one step."""
+UNMEASURED = frozenset({"powersgd", "own"})
+"""Of which it is not known."""
 
 
 def short_amounts(file: JobFile) -> list[str]:
@@ -38,6 +42,11 @@ def short_amounts(file: JobFile) -> list[str]:
         return [
             f"a vote on a round of {name} costs several times what the task does, and no fee that is a share"
             " of the price pays for it (docs/economics.md, jobs of several loops)"
+        ]
+    if name in UNMEASURED:
+        return [
+            f"what a vote costs by {name} was not measured: it replays what the shard compresses, and the fee"
+            " has to pay for it (docs/economics.md, jobs of several loops)"
         ]
     if name not in LEAST:
         return []

@@ -34,7 +34,7 @@ from assay.training.paths import Paths, check_paths, paths_of
 from assay.training.policy import Policy
 from assay.training.recipe import Recipe
 from assay.training.results import RESULTS
-from assay.training.round_names import check_rounds, check_slices, check_speeds
+from assay.training.round_names import check_optimiser, check_rounds, check_slices, check_speeds
 
 
 def _described(made: Recipe, source: str | None) -> dict[str, Any]:
@@ -43,6 +43,11 @@ def _described(made: Recipe, source: str | None) -> dict[str, Any]:
     if isinstance(made.model, (models.Gpt, models.Mlp, models.Cnn)) and kind in models.Model.__args__:
         return models.describe(made.model.config)
     return {"kind": "own", "name": Path(source or "").name}
+
+
+def _check_rounds(file: JobFile) -> None:
+    t = file.training
+    check_rounds(file.outer.algorithm, t.rounds, t.steps_per_round, t.segment_steps, t.min_shards)
 
 
 def _check_idle(file: JobFile, what: str) -> None:
@@ -57,7 +62,7 @@ def _check_idle(file: JobFile, what: str) -> None:
             f"{what} trains nothing, and {', '.join(wrong)} would say how",
             hint="write learning_rate = 0.0, momentum = 0.0, accumulate = 1 and micro_steps = 1",
         )
-    check_rounds(said.algorithm, training.steps_per_round, training.segment_steps, training.min_shards)
+    _check_rounds(file)
 
 
 def _evaluation(file: JobFile, made: Recipe, blocks: Files | None) -> JobArtifacts:
@@ -176,11 +181,12 @@ def build(file: JobFile, own: Recipe | None = None, blocks: Files | None = None)
     made, training = recipe_of(file, own), file.training
     if file.outer.algorithm == EVALUATE:
         return _evaluation(file, made, blocks)
-    check_rounds(file.outer.algorithm, training.steps_per_round, training.segment_steps, training.min_shards)
+    _check_rounds(file)
     if file.speeds is not None:
         speeds = file.speeds
         check_speeds(speeds.slow_shards, speeds.slow_by, training.shards, training.segment_steps)
     assert made.optimiser is not None, "recipe_of gives one"
+    check_optimiser(file.outer.algorithm, made.optimiser)
     source = file.model.source if isinstance(file.model, OwnModel) else None
     files = build_job(
         made.model,
@@ -198,6 +204,7 @@ def build(file: JobFile, own: Recipe | None = None, blocks: Files | None = None)
         precisions=made.precision,
         paths=_paths(file),
         held_out=0 if file.held_out is None else file.held_out.records,
+        own=made.outer,
     )
     check_outer(file, files)
     return files

@@ -19,9 +19,8 @@ def overshooting(file: JobFile) -> list[str]:
     if covered >= 1:
         return []
     rate = steady_rate(outer.algorithm, rule, shards)
-    instead = f"learning_rate = {rate:.2f} never does" if rate else "take a smaller momentum"
     return [
         f"[outer] learning_rate {outer.learning_rate} and momentum {outer.momentum}: where a round of"
         f" {outer.algorithm} covers more than {covered:.0%} of the way to an optimum, outer steps overshoot"
-        f" further every time; {instead} (docs/concepts.md)"
+        f" further every time; learning_rate = {rate:.2f} never does (docs/concepts.md)"
     ]

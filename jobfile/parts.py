@@ -10,7 +10,7 @@ from pathlib import Path
 
 from assay.jobfile import read as jobfile
 from assay.jobfile.read import BadJobFile, CnnModel, Data, GptModel, JobFile, MlpModel, OwnModel
-from assay.jobfile.uses import EVALUATE
+from assay.jobfile.uses import EVALUATE, OWN
 from assay.protocol.errors import Stop
 from assay.training import datasets, models, recipe
 from assay.training.datasets import Dataset
@@ -74,6 +74,13 @@ def recipe_of(file: JobFile, made: Recipe | None = None) -> Recipe:
     if file.outer.algorithm == EVALUATE:
         _given_once(file, "a precision", made.precision, file.precision, "[precision]")
         return replace(made, precision=made.precision or precisions_of(file))
+    if (made.outer is None) == (file.outer.algorithm == OWN):
+        name = Path(file.model.source).name
+        raise BadJobFile(
+            f"{name} brings {'no' if made.outer is None else 'an'} outer algorithm, and [outer] names"
+            f" {file.outer.algorithm}",
+            hint='algorithm = "own" is what Recipe(outer=...) brings, and all others are names',
+        )
     _given_once(file, "an optimiser", made.optimiser, file.optimiser, "[optimiser] and [schedule]")
     _given_once(file, "a precision", made.precision, file.precision, "[precision]")
     return replace(

@@ -15,6 +15,7 @@ from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from assay.jobfile.groups import PathsSection, SpeedsSection
+from assay.jobfile.outer import Outer, unsuitable
 from assay.jobfile.uses import (
     DecoderModel,
     EvaluationSection,
@@ -24,7 +25,18 @@ from assay.jobfile.uses import (
     WeightsSection,
     misplaced,
 )
-from assay.jobfile.values import Amount, Count, Duration, Number, Section, Size, Whole
+from assay.jobfile.values import (
+    Amount,
+    Count,
+    Decay,
+    Duration,
+    Positive,
+    Rate,
+    Section,
+    Share,
+    Size,
+    Whole,
+)
 from assay.protocol.errors import BadCid, Stop
 from assay.storage.cid import Cid
 
@@ -75,47 +87,47 @@ class AdamW(Section):
     """`clip_norm` 0 means no clipping; `no_decay` holds patterns of names, such as "*.bias"."""
 
     name: Literal["adamw"]
-    learning_rate: Number
-    beta1: Number
-    beta2: Number
-    epsilon: Number
-    weight_decay: Number
+    learning_rate: Rate
+    beta1: Decay
+    beta2: Decay
+    epsilon: Positive
+    weight_decay: Rate
     no_decay: tuple[str, ...]
-    clip_norm: Number
+    clip_norm: Rate
 
 
 class Sgd(Section):
     """`clip_norm` and `no_decay` as in `AdamW`."""
 
     name: Literal["sgd"]
-    learning_rate: Number
-    momentum: Number
+    learning_rate: Rate
+    momentum: Decay
     nesterov: bool
-    weight_decay: Number
+    weight_decay: Rate
     no_decay: tuple[str, ...]
-    clip_norm: Number
+    clip_norm: Rate
 
 
 class Lion(Section):
     """`clip_norm` and `no_decay` as in `AdamW`."""
 
     name: Literal["lion"]
-    learning_rate: Number
-    beta1: Number
-    beta2: Number
-    weight_decay: Number
+    learning_rate: Rate
+    beta1: Decay
+    beta2: Decay
+    weight_decay: Rate
     no_decay: tuple[str, ...]
-    clip_norm: Number
+    clip_norm: Rate
 
 
 class MuonOthers(Section):
     """AdamW for what is no matrix, or matches `others_of`."""
 
-    learning_rate: Number
-    beta1: Number
-    beta2: Number
-    epsilon: Number
-    weight_decay: Number
+    learning_rate: Rate
+    beta1: Decay
+    beta2: Decay
+    epsilon: Positive
+    weight_decay: Rate
     no_decay: tuple[str, ...]
 
 
@@ -123,10 +135,10 @@ class Muon(Section):
     """`clip_norm` as in `AdamW`; [optimiser.others] for the tensors that Muon does not suit."""
 
     name: Literal["muon"]
-    learning_rate: Number
-    momentum: Number
-    weight_decay: Number
-    clip_norm: Number
+    learning_rate: Rate
+    momentum: Decay
+    weight_decay: Rate
+    clip_norm: Rate
     others_of: tuple[str, ...]
     others: MuonOthers
 
@@ -140,7 +152,7 @@ class ScheduleSection(Section):
     warmup_steps: Whole
     decay: Literal["constant", "linear", "cosine"]
     total_steps: Whole
-    floor: Number
+    floor: Share
 
 
 ProductPrecision = Literal["single", "split", "auto"]
@@ -151,39 +163,6 @@ class PrecisionSection(Section):
 
     products: ProductPrecision
     at: dict[str, ProductPrecision]
-
-
-class Outer(Section):
-    """What shards send and how the parameters follow, by its name in ``training.round_names``; the rate and
-    the momentum of its outer rule, which "evaluate", "infer" and "grpo" have not (``jobfile.uses``).
-    `momentum_every`: after how many rounds the momentum of "delayed-nesterov" moves; of no other. `slices`:
-    into how many equal parts the outer step is cut; without it there is one, of whole tensors."""
-
-    algorithm: Literal[
-        "fedavg",
-        "fedopt",
-        "diloco",
-        "diloco-u8",
-        "diloco-4bit",
-        "diloco-2bit",
-        "muloco",
-        "demo",
-        "sparseloco",
-        "diloco-late",
-        "diloco-trimmed",
-        "diloco-centred",
-        "streaming",
-        "eager",
-        "evaluate",
-        "infer",
-        "grpo",
-        "delayed-nesterov",
-        "dipaco",
-    ]
-    learning_rate: Number
-    momentum: Number
-    momentum_every: Count | None = None
-    slices: Count | None = None
 
 
 class Training(Section):
@@ -306,8 +285,8 @@ class JobFile(Section):
         given = [name for name in _OPTIONAL if getattr(self, name) is not None]
         if wrong := misplaced(self.outer.algorithm, _kind(self.model) or "", given):
             raise ValueError(wrong)
-        if (self.outer.momentum_every is None) == (self.outer.algorithm == "delayed-nesterov"):
-            raise ValueError("outer.momentum_every: delayed-nesterov needs it, and no other algorithm has it")
+        if wrong := unsuitable(self.outer):
+            raise ValueError(wrong)
         return self
 
 

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import ceil
 
 from assay.app.units import parse_duration
+from assay.jobfile.amounts import LEAST
+from assay.jobfile.outer import MORE_KEYS, PAPERS, TRAINED
 from assay.jobfile.read import BadJobFile
+from assay.jobfile.uses import OWN
 from assay.protocol.params import MAX_CALLS
 
 _COMMON = """
@@ -26,7 +30,7 @@ steps_per_round = 64        # inner steps between two outer steps
 segment_steps = 4           # a solver commits to its state this often; a verifier replays whole segments
 
 [outer]                     # what shards send, and how the parameters follow
-algorithm = "diloco"        # Nesterov momentum on the mean change; others and their fees: docs/economics.md
+algorithm = "diloco"        # others, with their papers' numbers and fees: `job init --algorithm`
 learning_rate = 0.7
 momentum = 0.9
 
@@ -278,6 +282,35 @@ def stated(text: str, key: str, value: str) -> str:
     made, found = re.subn(rf"(?m)^{name} = (\".*?\"|\S+)", lambda _: f"{name} = {value}", rest, count=1)
     assert found, f"[{section}] has {name}"
     return before + head + made
+
+
+def by_algorithm(text: str, name: str) -> str:
+    """A template's job file by another outer algorithm: its paper's numbers, as far as the file has their
+    sections, and fee and stakes that pay for its votes. Raises BadJobFile for an unknown name."""
+    if name not in TRAINED:
+        raise BadJobFile(f"there is no outer algorithm {name!r}", hint=f"choose one of {', '.join(TRAINED)}")
+    keys = {"outer.algorithm": f'"{name}"', **PAPERS.get(name, {})}
+    if name in LEAST:
+        fee, stake, solver = LEAST[name]
+        keys["money.verifier_fee"] = f'"{fee}tok"'
+        keys["money.verifier_stake"] = f'"{stake:.0f}tok"'
+        keys["money.miss_penalty"] = f'"{stake / 2:.1f}tok"'
+        keys["money.solver_stake"] = f'"{max(440, solver, ceil(331 + 32 * fee))}tok"'  # 8/3·X, two shards
+    for key, value in keys.items():
+        if f"[{key.partition('.')[0]}]" in text:
+            text = stated(text, key, value)
+    if name in MORE_KEYS:
+        head, mark, rest = text.partition("[outer]")
+        outer, end, after = rest.partition("\n\n")
+        text = head + mark + outer + "\n" + MORE_KEYS[name] + end + after
+    return _aligned(text)
+
+
+def by_own_algorithm(text: str) -> str:
+    """A job file whose recipe brings the outer algorithm."""
+    for key, value in (("algorithm", f'"{OWN}"'), ("learning_rate", "0.0"), ("momentum", "0.0")):
+        text = stated(text, f"outer.{key}", value)
+    return _aligned(text)
 
 
 def preset(name: str, *, source: str, times: dict[str, str]) -> str:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Literal
 
-from assay.jobfile.values import Count, Number, Section, Whole
+from assay.jobfile.values import Count, Number, Rate, Section, Whole
 
-EVALUATE, INFER, GRPO, PATHS = "evaluate", "infer", "grpo", "dipaco"
+EVALUATE, INFER, GRPO, PATHS, OWN = "evaluate", "infer", "grpo", "dipaco", "own"
 """Their names in [outer]."""
 
 
@@ -67,7 +67,7 @@ class GrpoSection(Section):
     clip_high: Number
     warm_steps: Whole
     warm_batch: Count
-    warm_rate: Number
+    warm_rate: Rate
 
 
 _TRAINING = ("data", "optimiser", "schedule", "precision")
@@ -90,6 +90,8 @@ def misplaced(algorithm: str, model: str, given: Collection[str]) -> str:
     or "from"."""
     if model == "from" and algorithm in (INFER, GRPO):
         return f"[model] from has no place with {algorithm}: that takes a template's model"
+    if algorithm == OWN and model != "from":
+        return '[outer] algorithm = "own" is what the recipe of [model] from brings; a template has none'
     wanted = {INFER: "gpt", GRPO: "decoder"}.get(algorithm)
     if wanted and model != wanted:
         return f'[model] of {algorithm} is template = "{wanted}"'

@@ -42,6 +42,12 @@ def _finite(value: float) -> float:
 
 
 Number = Annotated[float, AfterValidator(_finite)]
+Rate = Annotated[Number, Field(ge=0)]
+"""Such as a learning rate: a negative one would go uphill."""
+Positive = Annotated[Number, Field(gt=0)]
+Decay = Annotated[float, Field(ge=0, lt=1)]
+"""What is left of a sum at each step, such as momentum: with 1 or more it grows without bound."""
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Section(BaseModel):

@@ -7,8 +7,8 @@ any sum, whatever its wire holds. All states are zeros at the start. Their place
 ``training.rounds``. Not guaranteed: that an algorithm suits a model.
 
 Sources, in their own signs: Δ = θ − θ_k, and θ goes against it. FedAvg, McMahan 2017; FedOpt, Reddi 2021;
-DiLoCo, Douillard 2023; DeMo, Peng 2024; SparseLoCo, Sarfi 2025; MuLoCo, Thérien 2025; centred clipping,
-Karimireddy 2021; trimmed mean, Yin 2018; delayed Nesterov, Liu 2024.
+lo-fi, Wortsman 2022; DiLoCo, Douillard 2023; DeMo, Peng 2024; SparseLoCo, Sarfi 2025; MuLoCo, Thérien 2025;
+PowerSGD, Vogels 2019; centred clipping, Karimireddy 2021; trimmed mean, Yin 2018; delayed Nesterov, Liu 2024.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from assay.program.isa import Program
 from assay.program.lowering.recordless import lowered
-from assay.training.codings import E3M0, Bins, Coding, Largest, Whole
+from assay.training.codings import E3M0, Bins, Coding, Integers, Largest, LowRank, Whole
 
 Tensors = Sequence[Tensor]
 
@@ -250,22 +250,28 @@ class Algorithm:
 RECIPES: dict[str, Algorithm] = {
     "fedavg": Algorithm(OuterSgd()),
     "fedopt": Algorithm(OuterAdam()),
+    "lofi": Algorithm(OuterSgd()),
+    "data-parallel": Algorithm(OuterSgd()),
     "diloco": Algorithm(Nesterov()),
     "diloco-u8": Algorithm(Nesterov(), Bins(8), feedback=1.0),
     "diloco-4bit": Algorithm(Nesterov(), E3M0(), feedback=1.0),
+    "diloco-int4": Algorithm(Nesterov(), Integers(4), feedback=1.0),
     "diloco-2bit": Algorithm(Nesterov(), Bins(2, 64), feedback=1.0),
     "muloco": Algorithm(Nesterov(0.7, 0.6), Bins(2, 64), feedback=1.0),
     "demo": Algorithm(Sign(1e-3), Largest(32, 64), feedback=0.999, gain=1e-3),
     "sparseloco": Algorithm(
         OuterSgd(), Largest(64, 64, cosine=False, values=Bins(2)), feedback=0.95, mean=MedianNorm()
     ),
-    "diloco-late": Algorithm(Nesterov(), E3M0(), feedback=1.0, late=1),
+    "powersgd": Algorithm(Nesterov(), LowRank(4), feedback=1.0),
+    "diloco-late": Algorithm(Nesterov(0.7, 0.0), E3M0(), feedback=1.0, late=1),
     "diloco-trimmed": Algorithm(Nesterov(), mean=Trimmed()),
     "diloco-centred": Algorithm(Nesterov(), mean=CentredClip()),
     "delayed-nesterov": Algorithm(DelayedNesterov()),
 }
-"""By name, with their papers' numbers. MuLoCo's shards train with ``training.muon``, the others with AdamW;
-one of DeMo's rounds is one step, whose change is the gradient."""
+"""By name, with their papers' numbers; late changes without momentum (decision 0061). MuLoCo's shards train
+with ``training.muon``, the others with AdamW; one of DeMo's rounds is one step, whose change is the gradient.
+lo-fi is FedAvg whose one round is all of it, data parallel FedAvg whose round is one step of SGD: the mean of
+steps that are linear in the gradient is the step of the mean gradient."""
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 Contract: a coding maps f32 x of any shape to the tensors of its wire and back: `decode(encode(x), x.shape)`
 is what every receiver sees, and the sender too, so that its residual x − decode(...) is exact by
 construction. Everything is ordinary PyTorch of operations that lower, so a program's wire has the same bits
-everywhere. `bits` is the wire's length in bits for n elements, packed; codes are i32 in a program, and packed
-in a state's files (``numerics.packed``).
+everywhere. `bits` is the wire's length in bits for x of a shape, packed; codes are i32 in a program, and
+packed in a state's files (``numerics.packed``).
 
 Sources: E3M0 with a scale a block, Streaming DiLoCo, Douillard and others 2025; u8 and 2 bits with a table of
 bin means, PRIME (Jaghouar and others 2024) and SparseLoCo (Sarfi and others 2025); chunked DCT with the
-largest coefficients, DeMo, Peng and others 2024.
+largest coefficients, DeMo, Peng and others 2024; low rank, PowerSGD, Vogels and others 2019.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Coding(Protocol):
         """f32, 1 where an element was sent and 0 elsewhere; None where all are."""
         ...
 
-    def bits(self, n: int) -> int:
-        """Bits on the wire for n elements."""
+    def bits(self, shape: Sequence[int]) -> int:
+        """Bits on the wire for x of this shape."""
         ...
 
 
@@ -58,8 +58,8 @@ class Whole:
     def sent(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor | None:
         return None
 
-    def bits(self, n: int) -> int:
-        return 32 * n
+    def bits(self, shape: Sequence[int]) -> int:
+        return 32 * math.prod(shape)
 
 
 def blocks(x: Tensor, size: int) -> Tensor:
@@ -99,8 +99,39 @@ class E3M0:
     def sent(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor | None:
         return None
 
-    def bits(self, n: int) -> int:
+    def bits(self, shape: Sequence[int]) -> int:
+        n = math.prod(shape)
         return 4 * n + 32 * -(-n // self.block)
+
+
+@dataclass(frozen=True)
+class Integers:
+    """Whole multiples, of equal steps, of the largest magnitude of a block: −(2^(width−1) − 1) and up."""
+
+    width: int = 4
+    block: int = 64
+
+    @property
+    def most(self) -> int:
+        """The largest code."""
+        return (1 << (self.width - 1)) - 1
+
+    def encode(self, x: Tensor) -> Wire:
+        rows = blocks(x, self.block)
+        scale = rows.abs().amax(1, keepdim=True)
+        share = rows / torch.where(scale > 0, scale, 1.0)
+        return (share * self.most + 0.5).floor().clamp(-self.most, self.most).int(), scale
+
+    def decode(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
+        code, scale = wire
+        return unblocked(code.float() * (scale / self.most), shape)
+
+    def sent(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor | None:
+        return None
+
+    def bits(self, shape: Sequence[int]) -> int:
+        n = math.prod(shape)
+        return self.width * n + 32 * -(-n // self.block)
 
 
 @dataclass(frozen=True)
@@ -129,7 +160,8 @@ class Bins:
     def sent(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor | None:
         return None
 
-    def bits(self, n: int) -> int:
+    def bits(self, shape: Sequence[int]) -> int:
+        n = math.prod(shape)
         return self.width * n + 32 * (1 << self.width) * -(-n // self.block)
 
 
@@ -182,8 +214,64 @@ class Largest:
         places = wire[0]
         return unblocked(self._spread(places, torch.ones(places.shape), self.chunk(shape)), shape)
 
-    def bits(self, n: int) -> int:
-        shape = (n,)
-        chunks = -(-n // self.chunk(shape))
+    def bits(self, shape: Sequence[int]) -> int:
+        chunks = -(-math.prod(shape) // self.chunk(shape))
         places = (self.chunk(shape) - 1).bit_length() * chunks * self.kept(shape)
-        return places + self.values.bits(chunks * self.kept(shape))
+        return places + self.values.bits((chunks * self.kept(shape),))
+
+
+def orthonormal(x: Tensor) -> Tensor:
+    """f32 [m, r]: x's columns by Gram and Schmidt, each cleared of those before it twice, since what is left
+    of one that depends on them is rounding; a column of zeros stays one."""
+    made: list[Tensor] = []
+    for column in x.unbind(1):
+        for _ in range(2):
+            for before in made:
+                column = column - before * (before * column).sum()
+            size = torch.sqrt((column * column).sum())
+            column = column / torch.where(size > 0, size, 1.0)
+        made.append(column)
+    return torch.stack(made, 1)
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """A matrix [m, rest] as P Qᵀ of `rank` columns: P spans what `turns` multiplications by x xᵀ make of a
+    fixed start, Q = xᵀP. Vectors, and what would be no shorter, go as they are."""
+
+    rank: int = 4
+    turns: int = 2
+
+    def parts(self, shape: Sequence[int]) -> tuple[int, int, int] | None:
+        """Rows, columns and rank of what is sent of x of this shape; None: x itself."""
+        if len(shape) < 2:
+            return None
+        rows, columns = shape[0], math.prod(shape[1:])
+        rank = min(self.rank, rows, columns)
+        return (rows, columns, rank) if rank * (rows + columns) < rows * columns else None
+
+    def encode(self, x: Tensor) -> Wire:
+        found = self.parts(x.shape)
+        if found is None:
+            return (x,)
+        rows, columns, rank = found
+        matrix = x.reshape(rows, columns)
+        place, number = torch.arange(columns).float().unsqueeze(1), torch.arange(rank).float()
+        right = torch.cos(place * (number + 1) * 2.3999632 + number)  # the golden angle: no period
+        for _ in range(self.turns):
+            left = orthonormal(matrix @ right)
+            right = matrix.t() @ left
+        return left, right
+
+    def decode(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor:
+        if self.parts(shape) is None:
+            return wire[0]
+        left, right = wire
+        return (left @ right.t()).reshape(tuple(shape))
+
+    def sent(self, wire: Sequence[Tensor], shape: Sequence[int]) -> Tensor | None:
+        return None
+
+    def bits(self, shape: Sequence[int]) -> int:
+        found = self.parts(shape)
+        return 32 * (math.prod(shape) if found is None else found[2] * (found[0] + found[1]))

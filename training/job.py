@@ -28,6 +28,7 @@ from assay.program.lowering.tracing import StepFunction, trace_step
 from assay.program.parts import Precision
 from assay.protocol.errors import Stop
 from assay.training import datasets, models
+from assay.training.algorithms import Algorithm
 from assay.training.datasets import Dataset, Layout
 from assay.training.held_out import with_held_out
 from assay.training.losses import LOSS_SLOT, cross_entropy
@@ -186,6 +187,7 @@ def build_job(
     precisions: Precisions | None = None,
     paths: Callable[[Sequence[str]], Paths] | None = None,
     held_out: int = 0,
+    own: Algorithm | None = None,
 ) -> JobArtifacts:
     """Trace one step of `accumulate` times `batch` records and make every artifact of the job.
 
@@ -194,7 +196,8 @@ def build_job(
     `seed` is that of random numbers inside the program (dropout); `description` is the manifest's model
     entry; `precisions` are those of the inner step's products, by default single; `paths`: "dipaco"'s, by the
     parameters' names; `held_out`: on so many of the dataset's held-out records the loss of each round's
-    parameters is computed. Raises UnsupportedOperation, or Stop for a model that cannot be trained at all.
+    parameters is computed; `own`: what `algorithm` is where it is "own". Raises UnsupportedOperation, or Stop
+    for a model that cannot be trained at all.
     """
     _check_model(model)
     genesis = genesis_of(model, optimiser)
@@ -223,7 +226,7 @@ def build_job(
         stored = [*blocks.joined(stored[:params]), *stored[params:]]
         names = [*blocks.block_names, *names[params:]]
         described[PARAMETERS] = blocks.described
-    whole = made_round(algorithm, train, stored, names, shards, outer, found, slices or 1)
+    whole = made_round(algorithm, train, stored, names, shards, outer, found, slices or 1, own)
     if held_out:
         slots = _slots(model, optimiser)
         held = dict(list(genesis.items())[: len(slots.params) + len(slots.frozen) + len(slots.buffers)])

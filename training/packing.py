@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.training.codings import E3M0, Bins, Coding, Largest, Whole, Wire
+from assay.training.codings import E3M0, Bins, Coding, Integers, Largest, LowRank, Whole, Wire
 
 Piece = tuple[tuple[int, int], int]
 """A tensor's shape as [rows, columns], and the bits of an element: 32 is f32."""
@@ -25,9 +25,9 @@ def _pieces(coding: Coding, n: int) -> list[Piece]:
     """The tensors of a wire of n elements. Raises TypeError for a coding of somebody else's."""
     if isinstance(coding, Whole):
         return [((1, n), 32)]
-    if isinstance(coding, E3M0):
+    if isinstance(coding, E3M0 | Integers):
         rows = -(-n // coding.block)
-        return [((rows, coding.block), 4), ((rows, 1), 32)]
+        return [((rows, coding.block), _width(coding)), ((rows, 1), 32)]
     if isinstance(coding, Bins):
         block = min(coding.block, n)
         rows = -(-n // block)
@@ -39,11 +39,16 @@ def _pieces(coding: Coding, n: int) -> list[Piece]:
     raise TypeError(f"no packing for {coding}")
 
 
+def _width(coding: E3M0 | Integers) -> int:
+    """Bits of a code with a sign."""
+    return 4 if isinstance(coding, E3M0) else coding.width
+
+
 def _lengths(coding: Coding, n: int) -> list[int]:
     """Elements of each tensor that are sent."""
     pieces = _pieces(coding, n)
     sent = [rows * columns for (rows, columns), _ in pieces]
-    if isinstance(coding, (E3M0, Bins)):
+    if isinstance(coding, E3M0 | Integers | Bins):
         sent[0] = n
     if isinstance(coding, Largest) and isinstance(coding.values, Bins):
         sent[1] = sent[0]
@@ -62,6 +67,8 @@ def _numbers(data: bytes, width: int, count: int) -> np.ndarray:
 
 def packed(coding: Coding, wire: Sequence[Tensor], n: int) -> bytes:
     """The bytes of the wire of a tensor with n elements."""
+    if isinstance(coding, LowRank):
+        return b"".join(x.detach().reshape(-1).numpy().astype("<f4").tobytes() for x in wire)
     out = []
     for x, (_, width), count in zip(wire, _pieces(coding, n), _lengths(coding, n), strict=True):
         flat = x.detach().reshape(-1)[:count].numpy()
@@ -69,8 +76,21 @@ def packed(coding: Coding, wire: Sequence[Tensor], n: int) -> bytes:
     return b"".join(out)
 
 
+def _low_rank(coding: LowRank, data: bytes, shape: Sequence[int]) -> Wire:
+    if 8 * len(data) != coding.bits(shape):
+        raise ValueError(f"{len(data)} bytes are no wire of {math.prod(shape)} elements of {coding}")
+    numbers = torch.from_numpy(np.frombuffer(data, "<f4").copy())
+    if (found := coding.parts(shape)) is None:
+        return (numbers.reshape(tuple(shape)),)
+    rows, columns, rank = found
+    left, right = numbers.split([rows * rank, columns * rank])
+    return left.reshape(rows, rank), right.reshape(columns, rank)
+
+
 def unpacked(coding: Coding, data: bytes, shape: Sequence[int]) -> Wire:
     """The wire of a tensor of this shape. Raises ValueError unless `data` has exactly its length."""
+    if isinstance(coding, LowRank):
+        return _low_rank(coding, data, shape)
     n, at, out = math.prod(shape), 0, []
     pieces, lengths = _pieces(coding, n), _lengths(coding, n)
     if len(data) != sum(-(-width * count // 8) for (_, width), count in zip(pieces, lengths, strict=True)):
@@ -82,8 +102,9 @@ def unpacked(coding: Coding, data: bytes, shape: Sequence[int]) -> Wire:
             out.append(torch.from_numpy(np.frombuffer(part, "<f4").copy()).reshape(size))
             continue
         numbers = _numbers(part, width, count)
-        if isinstance(coding, E3M0):
-            numbers = (numbers ^ 8) - 8
+        if isinstance(coding, E3M0 | Integers):
+            sign = 1 << (width - 1)
+            numbers = (numbers ^ sign) - sign
         whole = np.zeros(math.prod(size), np.int32)
         whole[:count] = numbers
         out.append(torch.from_numpy(whole).reshape(size))

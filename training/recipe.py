@@ -34,6 +34,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.protocol.errors import Stop
+from assay.training.algorithms import Algorithm
 from assay.training.datasets import Dataset
 from assay.training.optimisers import AdamW, Optimiser, Sgd
 from assay.training.precision import Precisions
@@ -57,7 +58,8 @@ class Recipe:
     `model` maps the layout's inputs to what `loss` takes first; `loss` maps (outputs, targets) to an f32
     scalar. Parameters that require no gradient are frozen. `optimiser` is one of ``training.optimisers`` and
     ``training.muon``, an object with their two methods, one of ``torch.optim`` that ours can stand in for, or
-    None: the one that the job file names. So is `precision`, that of the step's products.
+    None: the one that the job file names. So is `precision`, that of the step's products. `outer` is an outer
+    algorithm of one's own, for a job file with ``algorithm = "own"``.
     """
 
     model: nn.Module
@@ -65,6 +67,7 @@ class Recipe:
     dataset: Dataset
     optimiser: Optimiser | None = None
     precision: Precisions | None = None
+    outer: Algorithm | None = None
 
 
 def parts(reference: str) -> tuple[str, str]:
@@ -211,6 +214,11 @@ def checked(made: object, origin: str) -> Recipe:
             "precision",
             made.precision is None or isinstance(made.precision, Precisions),
             "a training.precision.Precisions",
+        ),
+        (
+            "outer",
+            made.outer is None or isinstance(made.outer, Algorithm),
+            "a training.algorithms.Algorithm",
         ),
     )
     for field, holds, what in wanted:

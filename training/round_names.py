@@ -26,8 +26,10 @@ from assay.training.algorithms import (
     Sign,
     Trimmed,
 )
-from assay.training.codings import E3M0, Largest
+from assay.training.codings import E3M0, Largest, LowRank
 from assay.training.eager import eager_round
+from assay.training.muon import Muon
+from assay.training.optimisers import AdamW, Lion, Optimiser, Sgd
 from assay.training.outer import DiLoCo
 from assay.training.paths import Paths, paths_round
 from assay.training.rounds import Round, coded_round, diloco_round
@@ -45,12 +47,16 @@ NAMES = (*RECIPES, STREAMING, EAGER, PATHS)
 OTHER_USES = frozenset({"evaluate", "infer", "grpo"})
 """What it names where there is no outer algorithm: ``training.evaluation``, ``training.inference`` and
 ``training.actors``; one loop a task."""
+OWN = "own"
+"""What it names where the client's recipe brings an algorithm of its own."""
 DELAYED = "delayed-nesterov"
 """The one whose momentum moves once for the changes of several rounds."""
 WHOLE = "diloco"
 """The one whose tasks are one loop: parameters travel as they are."""
-ONE_STEP = frozenset({"demo"})
+ONE_STEP = {"demo": "whose change is the gradient", "data-parallel": "after which all have the same"}
 """Those whose round is one step, by their definition."""
+ONE_ROUND = frozenset({"lofi"})
+"""Those that average once."""
 
 
 def loops_of(name: str) -> int:
@@ -82,8 +88,9 @@ def eager_of(rule: DiLoCo) -> Algorithm:
     return Algorithm(Nesterov(rule.lr, rule.momentum), E3M0(), feedback=1.0)
 
 
-def check_rounds(name: str, steps: int, segment_steps: int, min_shards: int) -> None:
-    """Whether rounds of so many steps and shards suit the algorithm, in whole segments. Raises Stop."""
+def check_rounds(name: str, rounds: int, steps: int, segment_steps: int, min_shards: int) -> None:
+    """Whether so many rounds, of so many steps and shards, suit the algorithm, in whole segments. Raises
+    Stop."""
     if steps % segment_steps:
         raise Stop(
             f"a round of {steps} steps is not a multiple of its segments of {segment_steps}",
@@ -98,8 +105,36 @@ def check_rounds(name: str, steps: int, segment_steps: int, min_shards: int) -> 
         )
     if name in ONE_STEP and steps != 1:
         raise Stop(
-            f"a round of {name} is one step, whose change is the gradient; steps_per_round is {steps}",
+            f"a round of {name} is one step, {ONE_STEP[name]}; steps_per_round is {steps}",
             hint="write steps_per_round = 1 and segment_steps = 1",
+        )
+    if name in ONE_ROUND and rounds != 1:
+        raise Stop(
+            f"by {name} every shard trains alone, and all are averaged once at the end; rounds is {rounds}",
+            hint="write rounds = 1, and all the steps in steps_per_round; fedavg averages every round",
+        )
+
+
+def check_optimiser(name: str, optimiser: Optimiser) -> None:
+    """Whether one of our optimisers is what the algorithm is defined with; of others nothing is known. Raises
+    Stop."""
+    ours = isinstance(optimiser, AdamW | Lion | Muon | Sgd)
+    if name == "muloco" and ours and not isinstance(optimiser, Muon):
+        raise Stop(
+            "muloco is Muon within and Nesterov's momentum outside, and the shards train with"
+            f" {type(optimiser).__name__}",
+            hint='write name = "muon" in [optimiser], or algorithm = "diloco-2bit"',
+        )
+    sgd = optimiser if isinstance(optimiser, Sgd) and not optimiser.clip_norm else None
+    if name == "demo" and ours and (sgd is None or sgd.momentum or sgd.weight_decay):
+        raise Stop(
+            "demo has the momentum itself, so a step's change must be the gradient",
+            hint='write name = "sgd" in [optimiser], with momentum, weight_decay and clip_norm 0.0',
+        )
+    if name == "data-parallel" and ours and sgd is None:
+        raise Stop(
+            "the mean of the shards' steps is the step of their mean gradient for SGD without clipping alone",
+            hint='write name = "sgd" and clip_norm = 0.0 in [optimiser], or take fedavg, which averages any',
         )
 
 
@@ -121,10 +156,14 @@ def check_speeds(slow_shards: int, slow_by: int, shards: int, segment_steps: int
 
 def unsliced_because(name: str) -> str:
     """Why an outer step by this algorithm cannot be cut into slices; empty if it can."""
+    if name == OWN:
+        return "whether an algorithm of your own works number by number is not known"
     if name in RECIPES:
         algorithm = RECIPES[name]
         if isinstance(algorithm.coding, Largest):
             return "its wire is the largest numbers of chunks of a whole parameter"
+        if isinstance(algorithm.coding, LowRank):
+            return "its wire is of whole matrices"
         if isinstance(algorithm.mean, MedianNorm | CentredClip):
             return "it clips by norms of whole parameters, of which a slice has a part"
         return ""
@@ -156,9 +195,11 @@ def made_round(
     rule: DiLoCo,
     paths: Paths | None = None,
     slices: int = 1,
+    own: Algorithm | None = None,
 ) -> Round:
     """The round of the algorithm of this name; `rule`: its outer rate and momentum; `paths` of DiPaCo;
-    `slices`: into how many equal runs of slots the parameters are cut. Raises Stop."""
+    `slices`: into how many equal runs of slots the parameters are cut; `own`: the algorithm that `OWN` names.
+    Raises Stop."""
     if slices > 1:
         check_slices(name)
     try:
@@ -166,6 +207,8 @@ def made_round(
             raise TooLarge(f"a program has at most {MAX_SLOTS} slots, and these take {least} or more")
         if paths is not None:
             return paths_round(Algorithm(Nesterov(rule.lr, rule.momentum)), paths, train, genesis, names)
+        if own is not None:
+            return coded_round(own, train, genesis, names, shards)
         return _made(name, train, genesis, names, shards, rule, slices)
     except TooLarge as error:
         tensors = f"{train.params} parameter tensor{'s' if train.params > 1 else ''}"

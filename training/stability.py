@@ -19,7 +19,7 @@ from torch import Tensor
 from assay.training.algorithms import Nesterov, OuterSgd, Rule
 from assay.training.outer import DiLoCo
 from assay.training.overlap import Eager, Streaming
-from assay.training.round_names import EAGER, OTHER_USES, PATHS, STREAMING, algorithm_of
+from assay.training.round_names import EAGER, OTHER_USES, OWN, PATHS, STREAMING, algorithm_of
 
 SHARES = [percent / 100 for percent in range(1, 101)]
 ROUNDING = 1e-9
@@ -30,7 +30,7 @@ Round = Callable[[list[Tensor], float], list[Tensor]]
 
 def covers_at_most(name: str, rule: DiLoCo, shards: int) -> float:
     """The largest share c in steps of 0.01 such that no smaller one grows; 1.0 also where the map is not
-    linear (Adam, signs, DeMo) or there is no outer step, since nothing can be said of these."""
+    linear (Adam, signs, DeMo), is somebody's own, or there is none, since nothing can be said of these."""
     found = _round_of(name, rule, shards)
     if found is None:
         return 1.0
@@ -52,7 +52,7 @@ def steady_rate(name: str, rule: DiLoCo, shards: int) -> float:
 
 def _round_of(name: str, rule: DiLoCo, shards: int) -> tuple[Round, int] | None:
     """A round of the named algorithm on one number, and how many numbers it keeps."""
-    if name in OTHER_USES:
+    if name in OTHER_USES or name == OWN:
         return None
     if name in (STREAMING, EAGER, PATHS):
         nesterov = Nesterov(rule.lr, rule.momentum)

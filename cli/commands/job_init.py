@@ -47,6 +47,12 @@ def init(
     optimiser: Annotated[
         str, typer.Option(help="adamw, sgd, lion or muon; by default the template's, or your Recipe's.")
     ] = "",
+    algorithm: Annotated[
+        str,
+        typer.Option(
+            help="How shards come together, such as diloco-4bit or sparseloco, with its paper's numbers."
+        ),
+    ] = "diloco",
     batch: Annotated[int, typer.Option(min=1, help="With --from: rows a pass.")] = 8,
     rounds: Annotated[int, typer.Option(min=1)] = 3,
     published: Annotated[
@@ -55,7 +61,8 @@ def init(
     local: Annotated[bool, typer.Option(help="Deadlines for a chain on this machine.")] = True,
 ) -> None:
     """Write a complete job file to start from."""
-    from assay.jobfile.templates import LOCAL, PUBLIC, template
+    from assay.jobfile.outer import OPTIMISERS
+    from assay.jobfile.templates import LOCAL, PUBLIC, by_algorithm, template
 
     app = app_of(context)
     if file.exists():
@@ -66,6 +73,8 @@ def init(
         )
     templateless = own and not _was_given(context, "model")
     _check_given(context, "" if templateless else model, own, published)
+    if algorithm == "lofi" and _was_given(context, "rounds"):
+        _not_read("--rounds", "by lofi all is one round")
     _check_data(model, "" if own else data)
     times = LOCAL if local else PUBLIC
     if model == "infer":
@@ -81,12 +90,14 @@ def init(
         _wrote(app, file, "in which actors play, and the outer claim learns from their rollouts")
         return
     if own:
-        init_own(app, file, own, batch, rounds, times, optimiser)
+        init_own(app, file, own, batch, rounds, times, optimiser, algorithm)
         return
     if published:
         init_published(app, file, published, model, data, times)
         return
-    file.write_text(template(model, source=data, rounds=rounds, times=times, optimiser=optimiser))
+    optimiser = optimiser or OPTIMISERS.get(algorithm, "")
+    text = template(model, source=data, rounds=rounds, times=times, optimiser=optimiser)
+    file.write_text(by_algorithm(text, algorithm))
     _wrote(app, file, "a toy that shows the market at work (its first lines say what to raise)")
 
 
@@ -103,6 +114,7 @@ def _check_given(context: typer.Context, model: str, own: str, published: str) -
         ("temperature", "--temperature", model == "infer"),
         ("own", "--from", model in ("", "eval")),
         ("optimiser", "--optimiser", not uses and not published),
+        ("algorithm", "--algorithm", not uses and not published),
         ("batch", "--batch", bool(own) or model == "eval"),
         ("rounds", "--rounds", model != "infer" and not published),
         ("published", "--preset", not uses and not own),
@@ -148,23 +160,34 @@ def init_published(app: App, file: Path, name: str, model: str, data: str, times
 
 
 def init_own(
-    app: App, file: Path, own: str, batch: int, rounds: int, times: dict[str, str], optimiser: str
+    app: App,
+    file: Path,
+    own: str,
+    batch: int,
+    rounds: int,
+    times: dict[str, str],
+    optimiser: str,
+    algorithm: str,
 ) -> None:
     """Trace a client's own model, and write its job file only if that gives a program."""
     from assay.jobfile.build import build
+    from assay.jobfile.outer import OPTIMISERS
     from assay.jobfile.read import parse_job_file
-    from assay.jobfile.templates import own_template
+    from assay.jobfile.templates import by_algorithm, by_own_algorithm, own_template
     from assay.training.recipe import load, parts
 
     path, function = parts(own)
     made = load(own)
     if made.optimiser is None:
-        optimiser = optimiser or "adamw"
+        optimiser = optimiser or OPTIMISERS.get(algorithm, "adamw")
     source = f"{os.path.relpath(path, file.parent)}:{function}"
     precision = "auto" if made.precision is None else ""
     text = own_template(
         source, batch=batch, rounds=rounds, times=times, optimiser=optimiser, precision=precision
     )
+    if made.outer is not None and algorithm != "diloco":
+        _not_read("--algorithm", f"{own} brings an outer algorithm of its own")
+    text = by_own_algorithm(text) if made.outer is not None else by_algorithm(text, algorithm)
     app.output.say(f"tracing {own} into a program")
     files = build(parse_job_file(text, str(file)), made)
     file.write_text(text)

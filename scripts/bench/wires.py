@@ -61,7 +61,7 @@ def wire_of(algorithm: Algorithm, changes: list[Tensor], turns: int = 1) -> Wire
     """The wire of a change of every parameter, or of one of `turns` fragments of it."""
     sent = [t for change in changes for t in algorithm.compress(change, torch.zeros_like(change), None)[0]]
     files, plain = stored([t.to(torch.int32) if not t.is_floating_point() else t for t in sent])
-    claimed = sum(algorithm.coding.bits(change.numel()) for change in changes) / 8
+    claimed = sum(algorithm.coding.bits(tuple(change.shape)) for change in changes) / 8
     whole = sum(4 * change.numel() for change in changes)
     return Wire(whole, claimed / turns, plain // turns, files // turns)
 

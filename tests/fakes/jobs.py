@@ -152,7 +152,8 @@ def reading_own_part(train: Program, paths: Paths) -> Program:
     return ordered(train, own_part(len(records), ROWS, paths.count))[0]
 
 
-RULES = {name: DiLoCo(0.7, 0.0) for name in ("fedavg", "fedopt", "demo", "sparseloco")}
+PLAIN = ("fedavg", "fedopt", "lofi", "data-parallel", "demo", "sparseloco")
+RULES = {name: DiLoCo(0.7, 0.0) for name in PLAIN}
 RULES["delayed-nesterov"] = DiLoCo(0.7, 0.9, 2)
 """Of algorithms without an outer momentum, or whose momentum is late."""
 

@@ -37,6 +37,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from assay.training.algorithms import Algorithm
+from assay.training.codings import Integers
 from assay.training.datasets import Dataset
 from assay.training.optimisers import Sgd
 from assay.training.recipe import Recipe
@@ -89,6 +91,29 @@ def build():
 def with_optimiser():
     torch.manual_seed(3)
     return Recipe(Forecast(), error, data(), Sgd(lr=0.05, schedule=Schedule(2, "cosine", 128)))
+
+
+@dataclass(frozen=True)
+class Polyak:
+    '''m = 0.5m + Δ, θ −= 0.25m.'''
+
+    slots: int = 1
+
+    def start(self, theta):
+        return [torch.zeros_like(theta)]
+
+    def step(self, theta, delta, state):
+        moment = state[0] * 0.5 + delta
+        return theta - moment * 0.25, [moment]
+
+
+def linear(*optimiser, **more):
+    torch.manual_seed(3)
+    return Recipe(nn.Linear(12, 1), lambda y, t: ((y[:, 0] - t) ** 2).mean(), data(), *optimiser, **more)
+
+
+def with_outer():
+    return linear(Sgd(), outer=Algorithm(Polyak(), Integers(6), feedback=0.5))
 """
 
 
@@ -296,6 +321,88 @@ def test_the_precision_is_stated_once(folder: Path) -> None:
     status, error = assay("job", "validate", str(file))
     says = "both my_model.py:exact and the job file name a precision"
     assert status == Exit.USAGE and says in error["message"]
+
+
+def test_an_algorithm_brings_its_papers_numbers_and_its_optimiser(folder: Path) -> None:
+    file = folder / "job.toml"
+    given = ("job", "init", str(file), "--from", "my_model.py:linear", "--algorithm", "demo")
+    assert assay(*given)[0] == Exit.OK
+    body = read_job_file(file)
+    rule = recipe_of(body).optimiser
+    assert isinstance(rule, Sgd) and not rule.momentum, "the step's change is the gradient"
+    assert (body.outer.algorithm, body.outer.learning_rate, body.outer.momentum) == ("demo", 0.001, 0.0)
+    assert (body.training.steps_per_round, body.training.segment_steps) == (1, 1)
+    file.write_text(file.read_text().replace("\nmomentum = 0.0\n", "\nmomentum = 0.9\n", 1))
+    status, error = assay("job", "validate", str(file))
+    assert status != Exit.OK and "must be the gradient" in error["message"]
+
+
+def test_an_outer_algorithm_of_ones_own_is_the_jobs(folder: Path) -> None:
+    """A rule that no recipe here has: task and outer claim do in programs what it says in PyTorch."""
+    file = folder / "job.toml"
+    assert assay("job", "init", str(file), "--from", "my_model.py:with_outer")[0] == Exit.OK
+    assert 'algorithm = "own"' in file.read_text() and assay("job", "validate", str(file))[0] == Exit.OK
+    made, own = build(read_job_file(file)), load("my_model.py:with_outer").outer
+    assert own is not None and len(made.tasks) == 2
+    at, count = StepContext(made.records, SEED, 0, 0), made.inner.params
+    trained = Executor(made.tasks[0]).step(made.genesis, at)
+    sent = Executor(made.tasks[1]).step(trained, at)
+    assert sent[made.slot_names.index("residual.weight")].any()
+    first = made.slot_names.index("wire.0")
+    wires = [sent[first + 2 * i : first + 2 * i + 2] for i in range(count)]
+    given = list(made.outer_genesis)
+    width = (made.outer.slots - 2 * count) // 2  # of each shard: its wires and whether it is there
+    given[2 * count :] = [*(t for wire in wires for t in wire)] * 2 + [
+        torch.tensor(True),
+        torch.tensor(False),
+    ]
+    assert len(given) == 2 * count + 2 * width
+    after = Executor(made.outer).step(given, at)
+    for i, theta in enumerate(made.genesis[:count]):
+        change = own.coding.decode(own.coding.encode(theta - trained[i]), theta.shape)
+        assert change.any() and torch.allclose(after[i], theta - 0.25 * change, atol=1e-6)
+        assert torch.allclose(after[count + i], change, atol=1e-6), "the rule's own momentum"
+
+
+@pytest.mark.parametrize(
+    ("function", "changes", "says"),
+    [
+        (
+            "with_outer",
+            ('algorithm = "own"', 'algorithm = "fedavg"'),
+            "an outer algorithm, and [outer] names fedavg",
+        ),
+        ("linear", ('algorithm = "diloco"', 'algorithm = "own"'), "brings no outer algorithm"),
+        ("with_outer", ("learning_rate = 0.0", "learning_rate = 0.5"), "has its rate and momentum itself"),
+    ],
+)
+def test_an_outer_algorithm_is_named_once(
+    folder: Path, function: str, changes: tuple[str, str], says: str
+) -> None:
+    file = folder / "job.toml"
+    assert assay("job", "init", str(file), "--from", f"my_model.py:{function}")[0] == Exit.OK
+    text = file.read_text()
+    if function == "linear":
+        text = text.replace("learning_rate = 0.7", "learning_rate = 0.0").replace(
+            "momentum = 0.9", "momentum = 0.0"
+        )
+    elif "fedavg" in changes[1]:
+        text = text.replace("learning_rate = 0.0", "learning_rate = 1.0")
+    assert changes[0] in text
+    file.write_text(text.replace(*changes))
+    status, error = assay("job", "validate", str(file))
+    assert status == Exit.USAGE and says in error["message"], error
+
+
+def test_a_template_has_no_algorithm_of_its_own(folder: Path) -> None:
+    assert assay("job", "init", "job.toml", "--template", "mlp")[0] == Exit.OK
+    file = folder / "job.toml"
+    file.write_text(file.read_text().replace('algorithm = "diloco"', 'algorithm = "own"'))
+    status, error = assay("job", "validate", str(file))
+    assert status == Exit.USAGE and "a template has none" in error["message"]
+    given = ("--from", "my_model.py:with_outer", "--algorithm", "eager")
+    status, error = assay("job", "init", "other.toml", *given)
+    assert status == Exit.USAGE and "brings an outer algorithm of its own" in error["message"]
 
 
 @pytest.mark.parametrize("optimiser", ["adamw", "sgd", "lion", "muon"])

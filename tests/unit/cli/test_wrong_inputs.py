@@ -54,6 +54,9 @@ def assay(*arguments: str) -> tuple[int, dict[str, str]]:
         ),
         (("--from", "my.py:build", "--data", "digits"), "--data has no place here: --from does not read it"),
         (("--preset", "shakespeare-char", "--rounds", "2"), "--rounds has no place here"),
+        (("--template", "grpo", "--algorithm", "eager"), "--algorithm has no place here: --template grpo"),
+        (("--algorithm", "lofi", "--rounds", "2"), "--rounds has no place here: by lofi all is one round"),
+        (("--algorithm", "sparse"), "there is no outer algorithm 'sparse'"),
     ],
 )
 def test_a_job_file_is_not_begun_with_an_option_that_it_ignores(

@@ -6,8 +6,9 @@ from typing import get_args
 
 import pytest
 
-from assay.jobfile.amounts import DEAR, LEAST, short_amounts
-from assay.jobfile.read import JobFile, Outer, parse_job_file
+from assay.jobfile.amounts import DEAR, LEAST, UNMEASURED, short_amounts
+from assay.jobfile.outer import Outer
+from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, template
 from scripts.economics.classes import table
 
@@ -68,5 +69,10 @@ def test_the_least_are_those_of_the_formulas() -> None:
             assert all(have >= want for have, want in zip(LEAST[algorithm], asked, strict=True)), row
 
 
+def test_what_was_not_measured_is_said() -> None:
+    (line,) = short_amounts(job("powersgd"))
+    assert "not measured" in line
+
+
 def test_every_named_algorithm_is_one_of_a_job_file() -> None:
-    assert set(LEAST) | DEAR <= set(get_args(Outer.model_fields["algorithm"].annotation))
+    assert set(LEAST) | DEAR | UNMEASURED <= set(get_args(Outer.model_fields["algorithm"].annotation))

@@ -26,8 +26,3 @@ def test_the_line_says_how_far_and_which_rate_is_steady(algorithm: str, rate: st
 
 def test_a_round_without_delay_says_nothing() -> None:
     assert overshooting(job("diloco")) == []
-
-
-def test_where_no_rate_would_do_a_smaller_momentum_is_named() -> None:
-    (line,) = overshooting(job("diloco", "0.7", "1.5"))
-    assert "take a smaller momentum" in line

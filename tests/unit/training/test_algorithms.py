@@ -15,7 +15,7 @@ from assay.program.execute import Executor, StepContext
 from assay.program.isa import DType
 from assay.training import algorithms, models
 from assay.training.algorithms import RECIPES, Algorithm, CentredClip, MedianNorm, OuterSgd, Trimmed, programs
-from assay.training.codings import E3M0, Bins, Largest
+from assay.training.codings import E3M0, Bins, Integers, Largest, LowRank
 
 CONTEXT = StepContext(None, bytes(32), 0, 0)
 SHARDS = 4
@@ -47,6 +47,28 @@ def e3m0(x: Array, block: int) -> Array:
     levels = np.array([0.0] + [2.0**-k for k in range(6, -1, -1)])
     nearest = np.abs(np.abs(rows / np.where(scale > 0, scale, 1))[..., None] - levels).argmin(-1)
     return back(np.sign(rows) * levels[nearest] * scale, x)
+
+
+def integers(x: Array, width: int, block: int) -> Array:
+    rows = rows_of(x, block)
+    scale = np.abs(rows).max(1, keepdims=True)
+    levels = np.arange(-(2 ** (width - 1)) + 1, 2 ** (width - 1)) / (2 ** (width - 1) - 1)
+    nearest = np.abs((rows / np.where(scale > 0, scale, 1))[..., None] - levels).argmin(-1)
+    return back(levels[nearest] * scale, x)
+
+
+def low_rank(x: Array, coding: LowRank) -> Array:
+    """P̂ P̂ᵀ x with the paper's power iteration, made orthonormal by Householder; x where it is short."""
+    matrix = x.reshape(x.shape[0], -1) if x.ndim > 1 else x[None]
+    rank = min(coding.rank, *matrix.shape)
+    if x.ndim < 2 or rank * sum(matrix.shape) >= matrix.size:
+        return x
+    at, k = np.arange(matrix.shape[1])[:, None], np.arange(rank)[None]
+    right = np.cos(at * (k + 1) * np.pi * (3 - np.sqrt(5)) + k)
+    for _ in range(coding.turns):
+        left = np.linalg.qr(matrix @ right)[0]
+        right = matrix.T @ left
+    return (left @ right.T).reshape(x.shape)
 
 
 def bins(x: Array, width: int, block: int) -> Array:
@@ -89,6 +111,10 @@ def decoded(algorithm: Algorithm, x: Array) -> tuple[Array, Array]:
         return e3m0(x, coding.block), np.ones_like(x)
     if isinstance(coding, Bins):
         return bins(x, coding.width, coding.block), np.ones_like(x)
+    if isinstance(coding, Integers):
+        return integers(x, coding.width, coding.block), np.ones_like(x)
+    if isinstance(coding, LowRank):
+        return low_rank(x, coding), np.ones_like(x)
     return largest(x, coding) if isinstance(coding, Largest) else (x, np.ones_like(x))
 
 
@@ -311,15 +337,15 @@ def test_the_first_step_and_the_first_momentum() -> None:
     assert torch.allclose(run.theta[0], 0.7 * 1.9 * torch.tensor([1.0, -2.0, 0.0]))
 
 
-@pytest.mark.parametrize("name", ["diloco-u8", "diloco-4bit", "diloco-2bit"])
+@pytest.mark.parametrize("name", ["diloco-u8", "diloco-4bit", "diloco-int4", "diloco-2bit", "powersgd"])
 def test_error_feedback_loses_nothing(name: str) -> None:
     """What was sent and what is held back add up to all changes."""
     algorithm = replace(RECIPES[name], rule=OuterSgd(1.0))
-    run = Run(algorithm, [torch.zeros(200)])
+    run = Run(algorithm, [torch.zeros(10, 20)])
     generator = torch.Generator().manual_seed(1)
-    total = torch.zeros(200)
+    total = torch.zeros(10, 20)
     for _ in range(5):
-        change = torch.randn(200, generator=generator)
+        change = torch.randn(10, 20, generator=generator)
         total += change
         run.round([[run.theta[0] - change]] * SHARDS, [True] * SHARDS)
     assert torch.allclose(-run.theta[0] + run.residuals[0][0], total, atol=1e-4)
@@ -368,9 +394,12 @@ def test_sparse_wires_are_divided_by_those_who_sent_the_place() -> None:
 
 def test_bits_on_the_wire() -> None:
     n = 1 << 20
-    assert RECIPES["diloco"].coding.bits(n) == 32 * n
-    assert 7 < 32 * n / RECIPES["diloco-4bit"].coding.bits(n) < 8
-    assert RECIPES["sparseloco"].coding.bits(n) < n // 4
+    sent = {name: recipe.coding.bits((1024, 1024)) for name, recipe in RECIPES.items()}
+    assert sent["diloco"] == 32 * n and sent["diloco-4bit"] == sent["diloco-int4"]
+    assert 7 < 32 * n / sent["diloco-4bit"] < 8
+    assert sent["sparseloco"] < n // 4
+    assert sent["powersgd"] == 32 * 4 * 2048
+    assert RECIPES["powersgd"].coding.bits((n,)) == 32 * n, "a vector as it is"
 
 
 @pytest.mark.slow

@@ -8,13 +8,16 @@ import pytest
 import torch
 
 from assay.numerics.encoding import to_bytes
-from assay.training.codings import E3M0, Bins, Coding, Largest, Whole
+from assay.training.codings import E3M0, Bins, Coding, Integers, Largest, LowRank, Whole
 from assay.training.packing import packed, unpacked
 
 CODINGS = [
     Whole(),
     E3M0(8),
     E3M0(1024),
+    Integers(4, 8),
+    Integers(3, 64),
+    LowRank(2),
     Bins(2, 8),
     Bins(8, 64),
     Largest(3, 4),
@@ -36,7 +39,7 @@ def test_a_wire_comes_back_bit_for_bit_and_is_as_long_as_the_coding_says(
     assert [t.shape for t in back] == [t.shape for t in wire]
     assert [t.dtype for t in back] == [t.dtype for t in wire]
     assert to_bytes(coding.decode(back, shape)) == to_bytes(coding.decode(wire, shape))
-    assert 0 <= 8 * len(data) - coding.bits(n) < 8 * len(wire), "no tensor wastes a byte"
+    assert 0 <= 8 * len(data) - coding.bits(shape) < 8 * len(wire), "no tensor wastes a byte"
 
 
 @pytest.mark.parametrize("change", [-1, 1])

@@ -19,12 +19,16 @@ from assay.program.validate import validate
 from assay.protocol.errors import Stop
 from assay.protocol.types import Kind
 from assay.solver.adversary import FaultySolver, Plan, WrongInputSolver
+from assay.training.muon import Muon
+from assay.training.optimisers import AdamW, Optimiser, Sgd
 from assay.training.round_names import (
     NAMES,
     STREAMING,
     WHOLE,
     algorithm_of,
+    check_optimiser,
     check_rounds,
+    check_slices,
     loops_of,
     made_round,
 )
@@ -135,15 +139,38 @@ def test_every_named_algorithm_is_a_sound_round(name: str) -> None:
     assert len(set(files.slot_names)) == files.inner.slots
 
 
+@pytest.mark.parametrize(
+    ("name", "suits", "unsuited", "why"),
+    [
+        ("muloco", Muon(), (AdamW(), Sgd()), "Muon within"),
+        ("demo", Sgd(momentum=0.0), (AdamW(), Sgd(), Sgd(momentum=0.0, weight_decay=0.1)), "be the gradient"),
+        ("data-parallel", Sgd(nesterov=True), (AdamW(), Sgd(clip_norm=1.0)), "for SGD without clipping"),
+    ],
+)
+def test_an_algorithm_that_is_defined_with_an_optimiser_takes_no_other(
+    name: str, suits: Optimiser, unsuited: tuple[Optimiser, ...], why: str
+) -> None:
+    check_optimiser(name, suits)
+    for rule in unsuited:
+        check_optimiser("diloco", rule)
+        with pytest.raises(Stop, match=why):
+            check_optimiser(name, rule)
+
+
 def test_what_does_not_suit_an_algorithm_is_refused_with_the_reason(day: MarketDay) -> None:
     with pytest.raises(Stop, match="not a multiple of its segments"):
-        check_rounds("diloco", 65, 4, 2)
+        check_rounds("diloco", 3, 65, 4, 2)
     with pytest.raises(Stop, match="is one step"):
-        check_rounds("demo", 64, 4, 2)
-    check_rounds("demo", 1, 1, 2)
+        check_rounds("demo", 3, 64, 4, 2)
+    check_rounds("demo", 3, 1, 1, 2)
     with pytest.raises(Stop, match="of 2 shards nothing is left"):
-        check_rounds("diloco-trimmed", 8, 4, 2)
-    check_rounds("diloco-trimmed", 8, 4, 3)
+        check_rounds("diloco-trimmed", 3, 8, 4, 2)
+    check_rounds("diloco-trimmed", 3, 8, 4, 3)
+    with pytest.raises(Stop, match="all are averaged once at the end; rounds is 3"):
+        check_rounds("lofi", 3, 64, 4, 2)
+    check_rounds("lofi", 1, 64, 4, 2)
+    with pytest.raises(Stop, match="number by number is not known"):
+        check_slices("own")
     with pytest.raises(Stop, match="no outer algorithm"):
         algorithm_of("diloco-3bit", 0.7, 0.9)
     with pytest.raises(Stop, match="has no momentum"):

@@ -70,6 +70,6 @@ def test_the_steady_rate_is_the_largest_that_holds(name: str) -> None:
     assert covers_at_most(name, DiLoCo(rate + 0.01, 0.9), 4) < 1
 
 
-@pytest.mark.parametrize("name", ["fedopt", "demo", "evaluate"])
+@pytest.mark.parametrize("name", ["fedopt", "demo", "evaluate", "own"])
 def test_nothing_is_said_of_rules_that_are_not_linear(name: str) -> None:
     assert covers_at_most(name, DiLoCo(9.0, 0.0), 4) == 1

@@ -1,0 +1,104 @@
+"""The section of job files that names an outer algorithm, and what each one's paper writes in it.
+
+Contract: `unsuitable` says what is wrong with a section by itself; `PAPERS` has the keys of a job file that
+differ from a template's for each algorithm, as far as it is published. Not guaranteed: that a paper's numbers
+suit another model; they are where to begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+from assay.jobfile.uses import EVALUATE, GRPO, INFER, OWN
+from assay.jobfile.values import Count, Decay, Rate, Section
+
+
+class Outer(Section):
+    """What shards send and how the parameters follow, by its name in ``training.round_names``; the rate and
+    the momentum of its outer rule, which "evaluate", "infer" and "grpo" have not (``jobfile.uses``), and an
+    algorithm of one's "own" has itself (``training.recipe``). `momentum_every`: after how many rounds the
+    momentum of "delayed-nesterov" moves; of no other. `slices`: into how many equal parts the outer step is
+    cut; without it there is one, of whole tensors."""
+
+    algorithm: Literal[
+        "fedavg",
+        "fedopt",
+        "lofi",
+        "data-parallel",
+        "diloco",
+        "diloco-u8",
+        "diloco-4bit",
+        "diloco-int4",
+        "diloco-2bit",
+        "muloco",
+        "demo",
+        "sparseloco",
+        "powersgd",
+        "diloco-late",
+        "diloco-trimmed",
+        "diloco-centred",
+        "streaming",
+        "eager",
+        "evaluate",
+        "infer",
+        "grpo",
+        "delayed-nesterov",
+        "dipaco",
+        "own",
+    ]
+    learning_rate: Rate
+    momentum: Decay
+    momentum_every: Count | None = None
+    slices: Count | None = None
+
+
+def unsuitable(outer: Outer) -> str:
+    """What is wrong with a section; empty if nothing is."""
+    name = outer.algorithm
+    if (outer.momentum_every is None) == (name == "delayed-nesterov"):
+        return "outer.momentum_every: delayed-nesterov needs it, and no other algorithm has it"
+    if name == OWN and (outer.learning_rate or outer.momentum):
+        return "outer: an algorithm of your own has its rate and momentum itself; write 0.0 for both"
+    if not outer.learning_rate and name not in (EVALUATE, INFER, GRPO, OWN):
+        return f"outer.learning_rate: by {name} with 0 nothing is ever learnt"
+    return ""
+
+
+_PLAIN = {"outer.learning_rate": "1.0", "outer.momentum": "0.0"}
+_ONE_STEP = {"training.steps_per_round": "1", "training.segment_steps": "1"}
+_GRADIENT = {"optimiser.momentum": "0.0", "optimiser.nesterov": "false"}
+_FOUR = {"training.shards": "4", "training.min_shards": "4", "money.solver_stake": '"880tok"'}
+PAPERS: dict[str, Mapping[str, str]] = {
+    "fedavg": _PLAIN,
+    "fedopt": {**_PLAIN, "outer.learning_rate": "0.1"},
+    "lofi": {**_PLAIN, "training.rounds": "1"},
+    "data-parallel": {**_PLAIN, **_ONE_STEP},
+    "muloco": {"outer.momentum": "0.6"},
+    "demo": {**_PLAIN, **_ONE_STEP, **_GRADIENT, "outer.learning_rate": "0.001"},
+    "sparseloco": _PLAIN,
+    "streaming": {"outer.learning_rate": "0.4"},
+    "diloco-late": {"outer.momentum": "0.0"},
+    "eager": {"outer.learning_rate": "0.4", "outer.momentum": "0.6"},
+    "diloco-trimmed": _FOUR,
+    "dipaco": {**_FOUR, "outer.learning_rate": "0.65"},
+}
+"""By algorithm: "section.key" to its value; of any other a template's 0.7 and 0.9 are the paper's. With these
+late changes and those of paths grow, so `diloco-late`, `eager` and `dipaco` have what holds (decision
+0061)."""
+MORE_KEYS = {
+    "delayed-nesterov": "momentum_every = 4          # rounds, after which the momentum sees their sum",
+    "dipaco": """
+[paths]                     # modules that shards share: docs/concepts.md, paths of modules
+modules = 2                 # of each level; 2 levels of them make 4 paths, one a shard
+levels = [["blocks.0.*"], ["blocks.1.*"]]""",
+}
+"""What such a file has after [outer]'s momentum and no other has."""
+OPTIMISERS = {"muloco": "muon", "demo": "sgd", "data-parallel": "sgd"}
+"""What shards train with, where the algorithm is about nothing else."""
+TRAINED = tuple(
+    name
+    for name in get_args(Outer.model_fields["algorithm"].annotation)
+    if name not in (EVALUATE, INFER, GRPO, OWN)
+)
+"""Algorithms that train by an outer step."""

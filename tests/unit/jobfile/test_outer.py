@@ -1,0 +1,83 @@
+"""A job file by each outer algorithm: whole, with its paper's numbers, and amounts that pay for its votes."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from assay.jobfile.amounts import DEAR, UNMEASURED, short_amounts
+from assay.jobfile.build import build
+from assay.jobfile.estimate import drafted
+from assay.jobfile.outer import OPTIMISERS, PAPERS, TRAINED, Outer
+from assay.jobfile.overshoot import overshooting
+from assay.jobfile.read import BadJobFile, JobFile, parse_job_file
+from assay.jobfile.templates import LOCAL, by_algorithm, template
+from assay.protocol.params import most_wasted
+from assay.training.algorithms import RECIPES
+from assay.training.overlap import Streaming
+from assay.training.round_names import NAMES, OTHER_USES, OWN
+
+
+def text_by(name: str) -> str:
+    optimiser = OPTIMISERS.get(name, "")
+    return by_algorithm(template("gpt", source="stdlib", rounds=3, times=LOCAL, optimiser=optimiser), name)
+
+
+def small(name: str) -> JobFile:
+    """The same with the least model."""
+    text = text_by(name)
+    for key, least in {"layers": 2, "width": 8, "heads": 1, "context": 8, "max_bytes": 50_000}.items():
+        head, mark, rest = text.partition(f"\n{key} = ")
+        text = f"{head}{mark}{least}{rest[len(rest.split()[0]) :]}"
+    return parse_job_file(text, name)
+
+
+def wasted(file: JobFile) -> int:
+    """The most that a conviction makes worthless."""
+    money, checks = file.money, file.verification
+    task = money.price_cap + checks.verifiers * money.verifier_fee
+    later = (checks.max_unsettled_rounds - 1) * file.training.shards
+    return later * task + checks.max_unsettled_rounds * money.outer_fee
+
+
+def test_a_job_file_may_name_what_there_is_and_nothing_else() -> None:
+    named = get_args(Outer.model_fields["algorithm"].annotation)
+    assert set(named) == {*NAMES, *OTHER_USES, OWN} and set(TRAINED) == set(NAMES)
+    assert set(PAPERS) | set(OPTIMISERS) <= set(TRAINED)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_it_has_the_papers_numbers_and_pays_for_its_votes(name: str) -> None:
+    file = parse_job_file(text_by(name), name)
+    rule = RECIPES[name].rule if name in RECIPES else Streaming(()).algorithm.rule
+    if name in RECIPES or name == "streaming":
+        assert file.outer.learning_rate == getattr(rule, "lr", None)
+        assert file.outer.momentum == getattr(rule, "momentum", 0.0)
+    assert overshooting(file) == []
+    assert bool(short_amounts(file)) == (name in DEAR | UNMEASURED)
+    assert file.money.miss_penalty <= file.money.verifier_stake // 2
+    assert 3 * file.money.solver_stake >= 8 * wasted(file), "rule 3.1"
+    assert max(len(line) for line in text_by(name).splitlines()) <= 110
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TRAINED)
+def test_it_is_a_sound_job(name: str) -> None:
+    file = small(name)
+    terms = drafted(file, build(file))
+    assert most_wasted(terms) == wasted(file)
+
+
+def test_an_unknown_name_is_refused_with_those_that_are() -> None:
+    with pytest.raises(BadJobFile, match="no outer algorithm 'diloko'") as caught:
+        by_algorithm(template("mlp", source="digits", rounds=1, times=LOCAL), "diloko")
+    assert "sparseloco" in str(caught.value.hint)
+
+
+def test_keys_of_sections_that_a_file_has_not_are_left_out() -> None:
+    text = template("mlp", source="digits", rounds=1, times=LOCAL)
+    head, _, rest = text.partition("[optimiser]")
+    without = head + rest[rest.index("[precision]") :]
+    assert "[optimiser]" not in by_algorithm(without, "demo")
+    assert by_algorithm(text, "diloco") == text, "a template is by DiLoCo already"
