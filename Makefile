@@ -12,6 +12,7 @@
 # make attacks   every attack of docs/threats.md: what it was, what it paid, what the honest side kept
 # make fuzz      coverage-guided fuzzing of every decoder (installs atheris when asked)
 # make bench-diloco   low-communication training beside data parallel, three seeds and the failures (hours of one core)
+# make bench-market   the 13M model through a devnet of processes and in one process: wall time, bits, idleness
 # make bench-rl   GRPO in process, a decoder of a million parameters on sums of two digits, twice
 # make supply    pins, hashes, licences and bills of materials; make bytecode: what is deployed is what compiles;
 #                make faces: schemathesis on the HTTP faces; make ipfs: the Kubo adapter and our files on real IPFS
@@ -30,7 +31,7 @@ NPM_STAMP := contracts/node_modules/.assay-installed
 HARDHAT_STAMP := tests/hardhat/node_modules/.assay-installed
 BUILT_STAMP := contracts/out-assay/.built
 
-.PHONY: bench-diloco bench-rl setup demo demo-124m test test-contracts test-python test-slow browser site vectors games symbolic slither kernels arm second-chain lint lint-python lint-contracts check format clean
+.PHONY: bench-diloco bench-market bench-rl setup demo demo-124m test test-contracts test-python test-slow browser site vectors games symbolic slither kernels arm second-chain lint lint-python lint-contracts check format clean
 
 setup: $(BUILT_STAMP)
 
@@ -79,6 +80,9 @@ $(HARDHAT_STAMP): tests/hardhat/package-lock.json
 
 bench-diloco: setup
 	OMP_NUM_THREADS=1 $(PY) scripts/bench/diloco.py --faults --plots docs/quality --record
+
+bench-market: setup
+	OMP_NUM_THREADS=1 $(PY) scripts/bench/market.py --record
 
 bench-rl: setup
 	OMP_NUM_THREADS=1 $(PY) scripts/bench/rl.py --twice

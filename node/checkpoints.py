@@ -110,6 +110,10 @@ class Published:
             self._checkpoints[view.claim_id] = found
         return self._checkpoints[view.claim_id]
 
+    def unpublished(self, view: ClaimView) -> None:
+        """Know of a claim that nothing of it is published, and ask nobody."""
+        self._checkpoints[view.claim_id] = tuple(Checkpoint("", root) for root in view.roots)
+
     def forget_hidden(self, claim_id: ClaimId) -> None:
         """Ask for the manifest again, if it could not be had."""
         if claim_id in self._hidden:

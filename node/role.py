@@ -102,6 +102,7 @@ class Node(Service):
 
     def tick(self) -> None:
         """One look, one decision, and its actions up to the first long one."""
+        self.at_once = False
         with self.market.snapshot():
             actions = self._in_turn(self.decide())
             reason = "" if actions else self.why_idle()
@@ -118,6 +119,7 @@ class Node(Service):
                 if done and not isinstance(action, self.SILENT):
                     self._did(action)
                 if done and isinstance(action, self.LONG):
+                    self.at_once = True
                     return
 
     def _in_turn(self, actions: Sequence[Action]) -> Sequence[Action]:

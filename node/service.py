@@ -19,6 +19,7 @@ from hashlib import sha256
 from typing import Any
 
 from assay.node.shortage import shortage
+from assay.node.time_spent import REST, WAITING, TimeSpent
 from assay.protocol.errors import Ask, AssayError, Retry, Reverted, Stop
 from assay.protocol.ports import Clock, Market, Write
 from assay.protocol.types import ZERO_ADDRESS, Address, JobId
@@ -132,6 +133,9 @@ class Service:
         self.backoff = Backoff()
         self.housekeeping: Callable[[], None] = lambda: None
         """Done before each wait, such as to look after peers and pending transactions."""
+        self.at_once = False
+        """Whether there is to be another look without a wait: the last one ended before all was done."""
+        self.spent = TimeSpent()
         self.unsaid = 0
         """Errors of which nothing could be said."""
         self._emit = emit
@@ -248,15 +252,19 @@ class Service:
     def run(self) -> None:
         """Tick until the clock says stop."""
         while True:
-            self._guarded("tick", self.tick)
-            self._guarded("housekeeping", self.housekeeping)
-            if not self._pause():
+            with self.spent.on(REST):
+                self._guarded("tick", self.tick)
+                self._guarded("housekeeping", self.housekeeping)
+            with self.spent.on(WAITING):
+                going_on = self._pause()
+            if not going_on:
                 return
 
     def _pause(self) -> bool:
         """Whether to go on. A wait that fails is no reason to end."""
         told: list[bool] = []
-        self._guarded("wait", lambda: told.append(self.clock.wait(self.poll_s)))
+        seconds = 0.0 if self.at_once else self.poll_s
+        self._guarded("wait", lambda: told.append(self.clock.wait(seconds)))
         return told != [False]
 
     def _guarded(self, what: str, work: Callable[[], object]) -> None:

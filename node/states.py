@@ -85,6 +85,10 @@ class StateProvider:
         self.reader = SlotReader(blocks, cache_bytes)
         self._published = Published(blocks, self.reader)
 
+    def share(self, other: StateProvider) -> None:
+        """Use what another provider of the same job has in memory, and keep in it what is computed here."""
+        self.reader, self._published, self._kept = other.reader, other._published, other._kept
+
     def genesis(self, kind: Kind) -> State:
         """The state before round 0, of an outer claim that of the first slice. Raises Retry where its files,
         which were read once, cannot be had."""
@@ -97,9 +101,13 @@ class StateProvider:
 
     # -- inputs
 
+    def current(self, kind: Kind, round_: int, shard: int) -> ClaimView | None:
+        """The standing claim of a place, if there is one."""
+        return self.market.current(self.job_id, kind, round_, shard)
+
     def standing(self, kind: Kind, round_: int, shard: int) -> ClaimView:
         """The standing claim of a place. Raises SourceMissing."""
-        view = self.market.current(self.job_id, kind, round_, shard)
+        view = self.current(kind, round_, shard)
         if view is None:
             raise SourceMissing(
                 f"{_named(kind, round_, shard)} does not stand; what builds on it cannot be computed",
@@ -118,7 +126,7 @@ class StateProvider:
 
     def _summed(self, round_: int, shard: int) -> bool:
         """Whether the outer step of a round adds up this shard's task: whether it was accepted in time."""
-        view = self.market.current(self.job_id, Kind.TASK, round_, shard)
+        view = self.current(Kind.TASK, round_, shard)
         return view is not None and view.status.phase in PASSED
 
     def source_of(self, kind: Kind, round_: int, shard: int, slot: int) -> Source:
@@ -249,7 +257,7 @@ class StateProvider:
         found: list[Tensor] = []
         wanted, last = range(model_part(self.work.terms)), self.work.segments(Kind.OUTER)
         for number in range(self.work.terms.slices):
-            view = self.market.current(self.job_id, Kind.OUTER, round_, number)
+            view = self.current(Kind.OUTER, round_, number)
             part = None if view is None else self.some(view, last, wanted)
             if not isinstance(part, list):
                 return part

@@ -17,6 +17,7 @@ from assay.node.upkeep import CHALLENGEABLE, Play, Poke, Watcher, plays, poke_fo
 from assay.protocol.types import ZERO_ADDRESS, JobId, Kind, Seconds, Wei
 from assay.protocol.words import show_amount
 from assay.solver.acceptance import unacceptable
+from assay.solver.ahead import committed_tasks
 from assay.solver.observation import JobObservation, Observation, holds, round_open
 from assay.solver.reasons import why
 
@@ -40,6 +41,17 @@ class TakeShard:
 
 @dataclass(frozen=True)
 class TrainSegment:
+    job_id: JobId
+    round: int
+    shard: int
+    segment: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class TrainAhead:
+    """Train the next round's task while this round's are voted on."""
+
     job_id: JobId
     round: int
     shard: int
@@ -113,6 +125,7 @@ Action = (
     Examine
     | TakeShard
     | TrainSegment
+    | TrainAhead
     | CommitTask
     | CommitOuter
     | Poke
@@ -141,6 +154,8 @@ def decide(observation: Observation) -> list[Action]:
         actions.extend(_shards(observation, job))
     for job in observation.jobs:
         actions.extend(_left_behind(observation, job))
+    for job in observation.open_jobs:
+        actions.extend(_ahead(observation, job))
     return actions
 
 
@@ -250,6 +265,31 @@ def _tasks(observation: Observation, job: JobObservation) -> Iterator[Action]:
         else:
             reason = f"all {terms.segments} segments are trained and published"
             yield CommitTask(job_id, progress.round, shard, progress.rewinds, since, reason)
+
+
+def _ahead(observation: Observation, job: JobObservation) -> Iterator[Action]:
+    """Work on the next round, once every task of this one is committed: what it starts from follows from
+    them, if they are accepted. Not while any of the job's work is disputed or an outer claim is ours to make,
+    nor where the round is closed without some of them, nor further than one round, nor beyond what may be
+    unsettled."""
+    progress, terms, job_id = job.view.progress, job.view.terms, job.view.job_id
+    following = progress.round + 1
+    if following >= progress.final_round or following - progress.settled_rounds >= terms.max_unsettled:
+        return
+    if job.refusal or not job.examined or not committed_tasks(terms, job.claims, progress.round):
+        return
+    if any(not view.decided for view in job.games) or any(not demand.outcome for demand in job.demands):
+        return
+    stragglers = len(accepted(job.view, job.claims)) < terms.shards
+    if any(_outer(observation, job)) or (stragglers and closable(job.view, job.claims, observation.now)):
+        return
+    for shard in holds(observation, job):
+        leaving = observation.limits.retire or (job_id, shard) in observation.limits.release
+        segments = job.trained.get((following, shard), 0)
+        if segments < terms.segments and not leaving:
+            place = f"segment {segments + 1} of {terms.segments}, round {following}, shard {shard}"
+            reason = f"{place}, while round {progress.round} is voted on"
+            yield TrainAhead(job_id, following, shard, segments, reason)
 
 
 def _left_behind(observation: Observation, job: JobObservation) -> Iterator[Action]:

@@ -3,8 +3,8 @@
 Contract: every effect on the chain has an intent that names its job, place and rewinds, so a restart at any
 instant commits nothing twice; training goes on from the last published segment. What is committed was checked
 by this process (``solver.trainer``), and a conviction puts aside all that was kept (``solver.convictions``).
-One tick trains at most one segment, so that games and deadlines are looked at between segments. Not
-guaranteed: profit.
+One tick trains one segment, so that games and deadlines are looked at between segments; or, where a look
+takes long, as many as ``solver.looks`` allows. Not guaranteed: profit.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from assay.node.role import Action, Node, Options
 from assay.node.rounds import Claims
 from assay.node.service import intent
 from assay.node.states import SourceMissing, StateProvider
+from assay.node.time_spent import REST
 from assay.node.work import Work
 from assay.protocol.ports import Blocks, Clock, Market
 from assay.protocol.types import Claim, JobId, JobView, Kind, Role, Seconds, Terms, Wei
 from assay.solver import policy, reasons
 from assay.solver.convictions import Convictions
+from assay.solver.looks import stretch_s
 from assay.solver.observation import JobObservation, Limits, Observation
 from assay.solver.progress import TaskProgress
 from assay.solver.release import RELEASED_FILE, Released
 from assay.solver.room import DiskBudget
-from assay.solver.trainer import Draft, TaskTrainer
+from assay.solver.trainer import Draft, TaskTrainer, Trained
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +52,7 @@ def _with_loss(loss: float | None) -> dict[str, float]:
 class SolverService(Node):
     """One solver account."""
 
-    LONG = (policy.TrainSegment,)
+    LONG = (policy.TrainSegment, policy.TrainAhead)
     SILENT = (policy.Wait,)
 
     def __init__(
@@ -119,6 +121,8 @@ class SolverService(Node):
             for k in shards:
                 with suppress(SourceMissing):
                     done[progress.round, k] = shop.segments_done(progress.round, k, progress.rewinds)
+                with suppress(SourceMissing):
+                    done[progress.round + 1, k] = shop.segments_ahead(progress.round + 1, k)
 
         return done if self.attempt(intent("what is trained", job.job_id), job.job_id, count) else None
 
@@ -165,6 +169,7 @@ class SolverService(Node):
             policy.Examine: self._examine,
             policy.TakeShard: self._take,
             policy.TrainSegment: self._train,
+            policy.TrainAhead: self._train_ahead,
             policy.CommitTask: self._commit_task,
             policy.CommitOuter: self._commit_outer,
             policy.Expire: self._expire,
@@ -183,7 +188,14 @@ class SolverService(Node):
         """Where the job's tasks are trained (an adversary overrides this)."""
         cache = self.resource_limits.cache_bytes
         return TaskTrainer(
-            self.market, self.blocks, job, work, self._progress, self.budget, cache_bytes=cache
+            self.market,
+            self.blocks,
+            job,
+            work,
+            self._progress,
+            self.budget,
+            cache_bytes=cache,
+            spent=self.spent,
         )
 
     def _examine(self, action: policy.Examine) -> None:
@@ -213,13 +225,32 @@ class SolverService(Node):
         self.emit("took", job=action.job_id.hex(), shard=action.shard, price=action.price)
 
     def _train(self, action: policy.TrainSegment) -> None:
-        job = self.market.job(action.job_id)
+        rewinds = self.market.job(action.job_id).progress.rewinds
         shop = self._shop(action.job_id)
-        done = shop.train_segment(action.round, action.shard, job.progress.rewinds)
+        self._trained_one(action, shop.train_segment(action.round, action.shard, rewinds))
+        self._train_on(action, shop)
+
+    def _train_ahead(self, action: policy.TrainAhead) -> None:
+        shop = self._shop(action.job_id)
+        if (done := shop.train_ahead(action.round, action.shard)) is not None:
+            self._trained_one(action, done)
+            self._train_on(action, shop)
+
+    def _train_on(self, action: policy.TrainSegment | policy.TrainAhead, shop: TaskTrainer) -> None:
+        """Train further segments of the same task where looks take long (``solver.looks``)."""
+        until = self.spent.now() + stretch_s(self.spent.since_mark(REST), shop.work.terms)
+        while self.spent.now() < until and self.clock.wait(0.0) and (done := shop.train_on()) is not None:
+            self._trained_one(action, done)
+
+    def _trained_one(self, action: policy.TrainSegment | policy.TrainAhead, done: Trained) -> None:
+        """Show a segment that is trained."""
+        shop = self._shop(action.job_id)
         segment, loss = done.segment, done.loss
         step = shop.work.first_step(Kind.TASK, action.round, segment, action.shard)
         step += shop.work.segment_steps(Kind.TASK, segment, action.shard)
         self.count("segments")
+        if isinstance(action, policy.TrainAhead):
+            self.count("segments_ahead")
         self.note(job=action.job_id.hex(), round=action.round, step=step, loss=loss)
         place = {"job": action.job_id.hex(), "round": action.round, "shard": action.shard}
         self.emit("trained", **place, segment=segment, step=step, **_with_loss(loss))

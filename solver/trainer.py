@@ -25,6 +25,7 @@ from assay.node.divergence import Divergence, divergence_in, not_finite
 from assay.node.rounds import PASSED, Claims, standing
 from assay.node.slots import SlotReader, state_root_of
 from assay.node.states import CACHE_BYTES, StateProvider
+from assay.node.time_spent import COMPUTING, FETCHING, STORING, TimeSpent
 from assay.node.work import Work
 from assay.program.state import BACKGROUND_BYTES, state_root
 from assay.protocol.errors import Retry
@@ -42,6 +43,7 @@ from assay.protocol.types import (
     Seconds,
     Wei,
 )
+from assay.solver.ahead import Ahead
 from assay.solver.progress import TaskProgress
 from assay.solver.room import DiskBudget
 from assay.training.evaluate import training_loss
@@ -113,6 +115,7 @@ class TaskTrainer:
         budget: DiskBudget | None = None,
         clock: Callable[[], float] = time.monotonic,
         cache_bytes: int = CACHE_BYTES,
+        spent: TimeSpent | None = None,
     ) -> None:
         self.job_id: JobId = job.job_id
         self.work = work
@@ -120,6 +123,7 @@ class TaskTrainer:
         self._market, self._blocks = market, blocks
         self._progress = progress
         self._budget, self._clock = budget, clock
+        self._spent = TimeSpent() if spent is None else spent
         self._segment_s = 0.0
         """What a segment took of late, in seconds."""
         self._task: _Task | None = None
@@ -128,6 +132,7 @@ class TaskTrainer:
         self._checked: dict[tuple[int, int, bytes], list[Checkpoint]] = {}
         """Leaves of the round's tasks that this process has computed or checked, by round, shard, input."""
         self._inputs: dict[tuple[int, int, int, _Sources], bytes] = {}
+        self._ahead = Ahead(self.state_provider, self._spent)
 
     def _input_root(self, round_: int, shard: int, rewinds: int) -> bytes:
         """Root of what a task must start from, remembered for as long as the claims are the same that it
@@ -158,7 +163,15 @@ class TaskTrainer:
 
     def segments_done(self, round_: int, shard: int, rewinds: int) -> int:
         """Segments of a task that are trained. Raises SourceMissing."""
-        root = self._input_root(round_, shard, rewinds)
+        return self._segments_from(round_, shard, self._input_root(round_, shard, rewinds))
+
+    def segments_ahead(self, round_: int, shard: int) -> int:
+        """Segments of a task of the coming round that are trained from what it is expected to start from.
+        Raises SourceMissing."""
+        known = self._ahead.known(round_ - 1)
+        return 0 if known is None else self._segments_from(round_, shard, known.input_root(shard))
+
+    def _segments_from(self, round_: int, shard: int, root: bytes) -> int:
         if self._is_open(round_, shard, root):
             assert self._task is not None
             return self._task.segments
@@ -185,14 +198,15 @@ class TaskTrainer:
         found = [tensor for tensor in reader.tensors(slots, program.state) if tensor is not None]
         return found if len(found) == program.slots else None
 
-    def _open(self, round_: int, shard: int, root: bytes) -> _Task:
-        """The task, where it was left."""
+    def _open(self, round_: int, shard: int, root: bytes, states: StateProvider) -> _Task:
+        """The task, where it was left; `states` have its input."""
         if self._task is not None and self._is_open(round_, shard, root):
             return self._task
         self._land()
         done, state = self._resumed(round_, shard, root)
         if state is None:
-            state = self.state_provider.input_state(Kind.TASK, round_, shard)
+            with self._spent.on(FETCHING):
+                state = states.input_state(Kind.TASK, round_, shard)
         self._task = task = _Task(round_, shard, root, done, state)
         if not done:
             self._publish(task)
@@ -256,7 +270,8 @@ class TaskTrainer:
         if task is None:
             return
         while task.publishing:
-            task.leaves.append(task.publishing.popleft().result())
+            with self._spent.on(STORING):
+                task.leaves.append(task.publishing.popleft().result())
             self._remember(task.round, task.shard, task.input_root, task.leaves)
             self._progress.save(self.job_id, task.round, task.shard, task.leaves)
         self._task = task
@@ -264,12 +279,28 @@ class TaskTrainer:
     def train_segment(self, round_: int, shard: int, rewinds: int) -> Trained:
         """Train the next segment. Raises SourceMissing, DiskFull, and what publishing it or the one before
         raised."""
-        task = self._open(round_, shard, self._input_root(round_, shard, rewinds))
-        segment, start = task.segments, task.state
+        root = self._input_root(round_, shard, rewinds)
+        return self._train(self._open(round_, shard, root, self.state_provider))
+
+    def train_ahead(self, round_: int, shard: int) -> Trained | None:
+        """Train the next segment of the coming round, from what it will start from if all tasks of the
+        present one are accepted; None where all were trained before. Raises what `train_segment` raises."""
+        expected = self._ahead.expect(round_ - 1)
+        self._open(round_, shard, expected.input_root(shard), expected)
+        return self.train_on()
+
+    def train_on(self) -> Trained | None:
+        """Train the next segment of the open task, whatever has become of it; None where none is left."""
+        task = self._task
+        return None if task is None or task.segments == self.work.segments(Kind.TASK) else self._train(task)
+
+    def _train(self, task: _Task) -> Trained:
+        round_, shard, segment, start = task.round, task.shard, task.segments, task.state
         if self._budget is not None and self._is_kept(segment + 1):
             self._budget.require(self.work.files.inner.state_bytes)
         begun = self._clock()
-        state = self.work.run(Kind.TASK, round_, shard, segment, start)
+        with self._spent.on(COMPUTING):
+            state = self.work.run(Kind.TASK, round_, shard, segment, start)
         self._segment_s = self._clock() - begun
         self._land()
         task.state = state
@@ -296,7 +327,8 @@ class TaskTrainer:
 
         Raises ProgressLost where the disk does not bear that out, and what publishing them raised.
         """
-        task = self._open(round_, shard, self._input_root(round_, shard, rewinds))
+        root = self._input_root(round_, shard, rewinds)
+        task = self._open(round_, shard, root, self.state_provider)
         self._land()
         begun_right = task.leaves[0].root == task.input_root
         if not begun_right:
@@ -312,12 +344,20 @@ class TaskTrainer:
 
     def outer_draft(self, round_: int, number: int) -> Draft:
         """Run and publish the outer loops of a slice of a round. Raises SourceMissing."""
-        state = self.state_provider.input_state(Kind.OUTER, round_, number)
-        leaves = [publish_state(self._blocks, state)]
+        with self._spent.on(FETCHING):
+            state = self.state_provider.input_state(Kind.OUTER, round_, number)
+        leaves, known = [self._stored(state)], self._ahead.known(round_)
+        ends = None if known is None else known.outer_ends(number, leaves[0].root)
         for segment in range(self.work.segments(Kind.OUTER)):
-            state = self.work.run(Kind.OUTER, round_, number, segment, state)
-            leaves.append(publish_state(self._blocks, state))
+            with self._spent.on(COMPUTING):
+                run = self.work.run
+                state = run(Kind.OUTER, round_, number, segment, state) if ends is None else ends[segment]
+            leaves.append(self._stored(state))
         return self._draft(Kind.OUTER, round_, number, leaves)
+
+    def _stored(self, state: State) -> Checkpoint:
+        with self._spent.on(STORING):
+            return publish_state(self._blocks, state)
 
     def _draft(self, kind: Kind, round_: int, shard: int, leaves: list[Checkpoint]) -> Draft:
         roots = tuple(leaf.root for leaf in leaves)

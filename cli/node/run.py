@@ -158,7 +158,14 @@ def _status(
     unsaid = {"events_lost": emit.lost, "unsaid": service.unsaid}
     bytes_ = {f"bytes_{name}": count for name, count in traffic.totals().items()}
     shown = {name: n for name, n in unsaid.items() if n}
-    counters = {**status.counters, **health, **bytes_, **watch.counters(), **shown}
+    counters = {
+        **status.counters,
+        **service.spent.counters(),
+        **health,
+        **bytes_,
+        **watch.counters(),
+        **shown,
+    }
     return replace(status, counters=counters, endpoints=connection.rpc.troubles())
 
 

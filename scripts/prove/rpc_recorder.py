@@ -1,7 +1,7 @@
 """A gateway before a chain's node that forwards everything and counts it by method.
 
 Contract: answers pass unchanged. What clients asked is in `methods`; `eth_call` and `eth_estimateGas` are
-counted with the block they named.
+counted with the block they named. Requests, of one call or a batch, are in `requests` by who sent them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class RecordingGateway(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
         self.node_url = url
         self.methods: Counter[str] = Counter()
+        self.requests: Counter[str] = Counter()
         self.lock = threading.Lock()
         self.sessions = threading.local()
         self._thread = threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True)
@@ -53,6 +54,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         asked = json.loads(body)
         with self.server.lock:
+            self.server.requests[self.client_address[0]] += 1
             for one in asked if isinstance(asked, list) else [asked]:
                 self.server.methods[str(one.get("method"))] += 1
         sessions = self.server.sessions

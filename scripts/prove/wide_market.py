@@ -90,16 +90,26 @@ def start_there(network: Network, app: App, spec: NodeRecord) -> int:
 
 
 @contextmanager
-def market_on(network: Network) -> Iterator[None]:
-    """The devnet's nodes start on their hosts, and the client serves at its address here."""
-    kept = devnet_market.start_node, web.serve_blocks
-    devnet_market.start_node = partial(start_there, network)
-    here = Reach(network.links["here"].address, 0, "auto")
-    web.serve_blocks = partial(kept[1], reach=here)  # type: ignore[assignment]
+def client_on(network: Network) -> Iterator[None]:
+    """The client serves at its address here."""
+    kept, here = web.serve_blocks, Reach(network.links["here"].address, 0, "auto")
+    web.serve_blocks = partial(kept, reach=here)  # type: ignore[assignment]
     try:
         yield
     finally:
-        devnet_market.start_node, web.serve_blocks = kept
+        web.serve_blocks = kept
+
+
+@contextmanager
+def market_on(network: Network) -> Iterator[None]:
+    """The devnet's nodes start on their hosts, and the client serves at its address here."""
+    kept = devnet_market.start_node
+    devnet_market.start_node = partial(start_there, network)
+    try:
+        with client_on(network):
+            yield
+    finally:
+        devnet_market.start_node = kept
 
 
 class _Stored(MutableMapping[str, bytes]):

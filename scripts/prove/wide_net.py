@@ -1,5 +1,5 @@
 """A small internet on one machine: network namespaces whose packets a switch in this process carries, each
-link with a rate and a delay of its own, and a firewall before hosts that are behind NAT.
+link with a rate, a delay and a loss of its own, and a firewall before hosts that are behind NAT.
 
 Contract: a host is a namespace with one address of each family, and nothing else leads out of it. A packet
 leaves at the link's rate and arrives its delay later; at the receiver's link likewise. A host behind NAT gets
@@ -19,6 +19,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from hashlib import sha256
 from ipaddress import ip_address
 
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
@@ -30,13 +31,15 @@ _QUEUE_S = 1.0
 
 @dataclass
 class Link:
-    """A host's way out. `bits_per_s` 0: without limit; `delay_s` is one way."""
+    """A host's way out. `bits_per_s` 0: without limit; `delay_s` is one way; `loss`: of all packets each way,
+    the part that is lost, drawn by each packet's number."""
 
     name: str
     number: int
     bits_per_s: int = 0
     delay_s: float = 0.0
     behind_nat: bool = False
+    loss: float = 0.0
     sent: int = 0
     received: int = 0
     refused: int = 0
@@ -44,6 +47,7 @@ class Link:
     flows: set[tuple[bytes, ...]] = field(default_factory=set)
     fd: int = -1
     _free: dict[str, float] = field(default_factory=lambda: {"up": 0.0, "down": 0.0})
+    _packets: dict[str, int] = field(default_factory=lambda: {"up": 0, "down": 0})
 
     @property
     def address(self) -> str:
@@ -53,8 +57,18 @@ class Link:
     def address6(self) -> str:
         return f"fd00:77::{self.number:x}"
 
+    def lost(self, way: str) -> bool:
+        """Whether the next packet of one way is lost."""
+        if not self.loss:
+            return False
+        self._packets[way] += 1
+        drawn = sha256(f"{self.name}/{way}/{self._packets[way]}".encode()).digest()[:8]
+        return int.from_bytes(drawn, "big") < self.loss * 2**64
+
     def arrival(self, way: str, size: int, now: float) -> float | None:
         """When a packet that begins now is through this link one way; None: it is dropped."""
+        if self.lost(way):
+            return None
         if not self.bits_per_s:
             return now + self.delay_s
         begin = max(now, self._free[way])
@@ -67,7 +81,9 @@ class Link:
 class Network:
     """Hosts by name, and the switch between them. The host named "here" is this machine's own namespace."""
 
-    def __init__(self, links: list[Link]) -> None:
+    def __init__(self, links: list[Link], mtu: int = MTU) -> None:
+        """`mtu`: the longest packet, in bytes, at most MTU."""
+        self.mtu = mtu
         self.links = {link.name: link for link in links}
         self._by_address = {ip_address(a).packed: k for k in links for a in (k.address, k.address6)}
         self._prefix = f"assay{os.getpid()}"
@@ -120,7 +136,7 @@ class Network:
             _ip(*inside, "link", "set", "lo", "up")
         _ip(*inside, "addr", "add", f"{link.address}/24", "dev", device)
         _ip(*inside, "-6", "addr", "add", f"{link.address6}/64", "dev", device, "nodad")
-        _ip(*inside, "link", "set", device, "mtu", str(MTU), "up")
+        _ip(*inside, "link", "set", device, "mtu", str(self.mtu), "up")
 
     def _carry(self) -> None:
         by_fd = {link.fd: link for link in self.links.values()}

@@ -118,6 +118,23 @@ def test_calls_in_a_row_go_together_and_what_takes_long_ends_the_tick(day: Marke
     ]
 
 
+def test_after_what_takes_long_there_is_another_look_without_a_wait(day: MarketDay) -> None:
+    node = Example(day, [Train(JOB, 3, "a segment")])
+    clock = node.clock
+    assert isinstance(clock, FakeClock)
+
+    def then_shortly() -> None:
+        node.actions, clock.stopped = [Do(JOB, 1, "short")], bool(clock.waits)
+
+    node.housekeeping = then_shortly
+    node.run()
+    assert clock.waits == [0.0, node.poll_s], "a short one waits as usual"
+    node.failing = {3: Retry("not now")}
+    node.actions = [Train(JOB, 3, "a segment")]
+    node.tick()
+    assert not node.at_once, "nor is there haste after a failure"
+
+
 def test_a_decision_is_of_one_block_and_what_is_done_moves_on(day: MarketDay) -> None:
     node = Example(day, [Do(JOB, 1, "first"), poke(1), poke(2), Do(JOB, 2, "second")])
     node.tick()

@@ -39,6 +39,7 @@ from assay.solver.policy import (
     Expire,
     Release,
     TakeShard,
+    TrainAhead,
     TrainSegment,
     Wait,
     decide,
@@ -133,8 +134,8 @@ def test_what_a_solver_does(seen: Observation, expected: list[type]) -> None:
 def test_the_outer_claim_is_the_first_shards_at_once_and_the_others_later() -> None:
     accepted = tuple(claim(Kind.TASK, 0, k, Phase.ACCEPTED) for k in range(2))
     assert kinds(observation((ME, OTHER), accepted)) == [CommitOuter]
-    assert kinds(observation((OTHER, ME), accepted)) == []
-    assert kinds(observation((OTHER, ME), accepted, now=NOW + 60)) == []
+    assert kinds(observation((OTHER, ME), accepted)) == [TrainAhead]
+    assert kinds(observation((OTHER, ME), accepted, now=NOW + 60)) == [TrainAhead]
     assert kinds(observation((OTHER, ME), accepted, now=NOW + 61)) == [CommitOuter]
     assert kinds(observation((ME, OTHER), accepted[:1])) == []
 

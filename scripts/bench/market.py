@@ -1,0 +1,258 @@
+"""What leading a job through the market costs its solver: wall time with and without, and where it goes.
+
+The job is `assay job init --template gpt`'s with `[outer] algorithm = "diloco-4bit"`, one shard and its
+default sampling, led through a devnet of real processes: a chain, two verifiers, a solver. The same rounds
+run in one process with the same executor and one thread. The solver has a core of its own, in the market and
+alone; everybody else shares the last core (two cores are enough). Bits are compared: the output root of every
+settled outer claim. Clocks begin at the end of the first segment and end with the last outer claim.
+
+`--links` leads a job over links with a rate, a delay and a loss (``scripts.bench.market_links``; Linux and
+root), with forms that a run without links has compiled; where cores are too few, solvers share them.
+
+Usage: `scripts/bench/market.py [--quick] [--links [--only LINK ...] [--shards N]] [--size SIZE] [--rounds N]
+[--json [FILE]] [--record]`. Keys `wall_ratio`, `round_ratio`, `computing_share`, `same_bits_as_in_process`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from assay.jobfile.read import JobFile, parse_job_file
+from assay.jobfile.templates import LOCAL, stated, template
+from scripts.bench.market_alone import Alone
+from scripts.bench.market_devnet import Led, cores, lead
+from scripts.bench.market_links import GRID, Line, lead_over
+from scripts.bench.report import ROOT, add_options, refuse_partial, report, table
+
+GOAL_RATIO, GOAL_SHARE = 1.10, 0.95
+COMPUTING = "computing"
+
+
+@dataclass(frozen=True)
+class Size:
+    """A byte-level GPT, and how long its claims may take."""
+
+    layers: int
+    heads: int
+    width: int
+    context: int
+    batch: int
+    times: dict[str, str]
+
+
+_LONG = {**LOCAL, "task": "600s", "outer": "60s", "vote": "300s", "move": "10m"}
+SIZES = {
+    "gpt-32": Size(1, 2, 32, 32, 4, {**LOCAL, "window": "5s"}),
+    "gpt-128": Size(4, 4, 128, 64, 4, {**LOCAL, "window": "10s"}),
+    "gpt-256": Size(4, 4, 256, 128, 8, {**_LONG, "window": "20s"}),
+    "gpt-512": Size(4, 8, 512, 128, 8, {**_LONG, "window": "20s"}),
+}
+
+
+def job_text(size: Size, rounds: int, shards: int) -> str:
+    """The template's job file with a model of this size."""
+    text = template("gpt", source="stdlib", rounds=rounds, times=size.times)
+    changes = {
+        "model.layers": size.layers,
+        "model.heads": size.heads,
+        "model.width": size.width,
+        "model.context": size.context,
+        "training.batch": size.batch,
+        "training.shards": shards,
+        "training.min_shards": shards,
+        "outer.algorithm": '"diloco-4bit"',
+    }
+    for key, value in changes.items():
+        text = stated(text, key, str(value))
+    return text
+
+
+def job_of(size: Size, rounds: int, shards: int) -> JobFile:
+    """The same, read."""
+    return parse_job_file(job_text(size, rounds, shards), "the benchmark's job")
+
+
+def in_process(text: str, folder: Path, forms: Path) -> Alone:
+    """The job's rounds in a process of its own, on a solver's core."""
+    job = folder / "job.toml"
+    job.write_text(text)
+    core = cores(1).solvers[0]
+    words = [sys.executable, "-m", "scripts.bench.market_alone", str(job), str(forms)]
+    done = subprocess.run(
+        words,
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        check=False,
+        preexec_fn=lambda: os.sched_setaffinity(0, {core}),
+    )
+    if done.returncode:
+        raise SystemExit("the job did not run in one process")
+    return Alone(**json.loads(done.stdout))
+
+
+def ratio_of_rounds(led: list[float], alone: list[float]) -> float:
+    """How long a further round takes in the market over what it takes alone: without the first round, in
+    which nothing overlaps yet; of one round the whole."""
+    if min(len(led), len(alone)) < 2:
+        return led[-1] / alone[-1]
+    return ((led[-1] - led[0]) / (len(led) - 1)) / ((alone[-1] - alone[0]) / (len(alone) - 1))
+
+
+def shares(spent: dict[str, float]) -> dict[str, float]:
+    """What each of a solver's activities has of all its time."""
+    whole = sum(spent.values())
+    return {what: seconds / whole for what, seconds in spent.items()} if whole else {}
+
+
+def compared(alone: Alone, led: Led) -> dict[str, Any]:
+    """The figures of a job of one shard."""
+    spent = led.spent["solver-1"]
+    return {
+        "parameters": alone.parameters,
+        "state_bytes": alone.state_bytes,
+        "rounds": len(led.roots),
+        "same_bits_as_in_process": led.roots == alone.roots,
+        "wall_s": led.ends[-1],
+        "wall_s_in_process": alone.ends[-1],
+        "wall_ratio": led.ends[-1] / alone.ends[-1],
+        "round_ratio": ratio_of_rounds(led.ends, alone.ends),
+        "processor_s_solver": led.processor["solver-1"],
+        "processor_s_in_process": alone.processor[-1],
+        "processor_ratio": led.processor["solver-1"] / alone.processor[-1],
+        "computing_share": shares(spent).get(COMPUTING, 0.0),
+        "shares": shares(spent),
+        "processor_s": led.processor,
+        "ends_s": led.ends,
+        "ends_s_in_process": alone.ends,
+        "events": led.events,
+        "bytes": led.bytes_moved,
+    }
+
+
+def play(size: str, rounds: int, forms: Path) -> dict[str, Any]:
+    """Both runs of a job, the market's second: it takes the forms that the other has compiled."""
+    text = job_text(SIZES[size], rounds, 1)
+    with tempfile.TemporaryDirectory() as folder:
+        alone = in_process(text, Path(folder), forms)
+        led = lead(job_of(SIZES[size], rounds, 1), Path(folder) / "home", forms)
+    return {"size": size, "steps_per_round": 64, **compared(alone, led)}
+
+
+def told(found: dict[str, Any]) -> str:
+    """The table of one job."""
+    head = (
+        "parameters",
+        "rounds",
+        "bits as in process",
+        "market, s",
+        "in process, s",
+        "÷",
+        "a further round ÷",
+    )
+    row = (
+        f"{found['parameters']:,}",
+        str(found["rounds"]),
+        str(found["same_bits_as_in_process"]),
+        f"{found['wall_s']:.1f}",
+        f"{found['wall_s_in_process']:.1f}",
+        f"{found['wall_ratio']:.3f}",
+        f"{found['round_ratio']:.3f}",
+    )
+    order = sorted(found["shares"].items(), key=lambda item: -item[1])
+    where = ", ".join(f"{what} {100 * share:.1f} %" for what, share in order)
+    used = ", ".join(f"{name} {seconds:.0f}" for name, seconds in found["processor_s"].items())
+    return (
+        f"{table(head, [row])}\n\nThe solver's time: {where}. Processor seconds: {used}; in process"
+        f" {found['processor_s_in_process']:.0f}."
+    )
+
+
+def over(lines: Sequence[Line], size: str, rounds: int, shards: int, forms: Path) -> list[dict[str, Any]]:
+    """A job of so many shards over each of these links, one after another."""
+    found = []
+    for line in lines:
+        led, carried = lead_over(line, job_of(SIZES[size], rounds, shards), forms)
+        spent = [shares(seconds) for seconds in led.spent.values()]
+        found.append(
+            {
+                **asdict(line),
+                "rounds": len(led.roots),
+                "a_round_s": (led.ends[-1] - led.ends[0]) / max(len(led.ends) - 1, 1),
+                "computing_share": sum(share.get(COMPUTING, 0.0) for share in spent) / len(spent),
+                "shares": spent,
+                "bytes": led.bytes_moved,
+                **asdict(carried),
+                "events": led.events,
+                "roots": led.roots,
+            }
+        )
+        print(f"{line}: {100 * found[-1]['computing_share']:.1f} % computing", file=sys.stderr, flush=True)
+    return found
+
+
+def told_over(found: list[dict[str, Any]]) -> str:
+    """The table of the links."""
+    head = ("Mbit/s", "round trip, ms", "loss, %", "a round, s", "computing, %", "MB for proof a round")
+    rows = [
+        (
+            f"{one['mbit_per_s']:,}",
+            str(one["round_trip_ms"]),
+            f"{one['loss_percent']:g}",
+            f"{one['a_round_s']:.1f}",
+            f"{100 * one['computing_share']:.1f}",
+            f"{one['bytes'].get('out_proof', 0) / one['rounds'] / 1e6:.1f}",
+        )
+        for one in found
+    ]
+    return table(head, rows)
+
+
+def main() -> None:
+    """Lead, compare, print; fail where the bits differ."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="a tiny model and two rounds")
+    parser.add_argument("--size", choices=sorted(SIZES))
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--links", action="store_true", help="over links with a rate, a delay and a loss")
+    parser.add_argument("--only", action="append", help="of the links, this one: MBIT:MS:PERCENT")
+    parser.add_argument("--shards", type=int, default=1, help="of the job over links")
+    parser.add_argument(
+        "--forms", type=Path, default=ROOT / ".cache" / "bench-market", help=argparse.SUPPRESS
+    )
+    add_options(parser, "market")
+    chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to stop"))  # so that what was started is ended
+    refuse_partial(parser, chosen, "quick", "size", "rounds", "only")
+    size = chosen.size or ("gpt-32" if chosen.quick else "gpt-512")
+    rounds = chosen.rounds or (2 if chosen.quick else 6)
+    if chosen.links:
+        lines = [Line.parse(text) for text in chosen.only or ()] or GRID[: 1 if chosen.quick else None]
+        if os.geteuid():
+            raise SystemExit("network namespaces need root")
+        found = over(lines, size, rounds, chosen.shards, chosen.forms)
+        record = chosen.record and f"{chosen.record}-links"
+        report({"size": size, "links": found}, told_over(found), chosen.json, record)
+        return
+    one = play(size, rounds, chosen.forms)
+    report(one, told(one), chosen.json, chosen.record)
+    if not one["same_bits_as_in_process"]:
+        raise SystemExit("the market's bits are not those of one process")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""A job's rounds in one process: its tasks and outer steps one after another, and nothing else.
+
+Contract: inputs are put together by the terms' own links (rule 4.4), from outputs in memory; nothing is
+hashed, stored, sent or paid while it is timed. Every shard's task of a round is run in turn. The main loop's
+program is compiled before, as a solver's is. Clocks begin at the end of the first segment, so that loading a
+compiled form counts nowhere.
+
+Usage: as a process of its own, which the benchmark pins to a core: `market_alone.py JOB FORMS`; one object of
+JSON on stdout.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from assay.app.machine import RESOURCE_LIMITS
+from assay.app.wiring import open_storage
+from assay.jobfile.build import build
+from assay.jobfile.read import JobFile, parse_job_file
+from assay.jobfile.terms import terms_of
+from assay.node.artifacts import State, load_job, publish_job
+from assay.node.engine import Engine, ExecutorKind
+from assay.node.work import Work
+from assay.program.compiled.executor import CompiledExecutor
+from assay.program.state import state_root
+from assay.protocol.loops import Byte, FromClaim, Place, source_of
+from assay.protocol.types import ZERO_ADDRESS, Kind, Terms
+from assay.training.job import JobArtifacts
+
+
+@dataclass
+class Alone:
+    """What the rounds came to. Seconds are from the end of the first segment of all."""
+
+    parameters: int = 0
+    state_bytes: int = 0
+    roots: list[str] = field(default_factory=list)
+    """Of the outer claims' outputs, in hex, by round."""
+    ends: list[float] = field(default_factory=list)
+    """When each round was over, in seconds of wall time."""
+    processor: list[float] = field(default_factory=list)
+    """The same in seconds of this process's processor time."""
+
+
+class Rounds:
+    """A job's claims, run by hand."""
+
+    def __init__(self, files: JobArtifacts, terms: Terms, work: Work) -> None:
+        self.terms, self.work = terms, work
+        self._genesis = {Kind.TASK: files.genesis, Kind.OUTER: files.outer_genesis}
+        self._ends: dict[Place, State] = {}
+        self.first_segment: tuple[float, float] | None = None
+        """Wall and processor time at the end of the first segment."""
+
+    def _input(self, kind: Kind, round_: int, unit: int) -> State:
+        found = []
+        for slot in range(self.terms.slots_of(kind)):
+            source = source_of(self.terms, kind, round_, unit, slot, lambda *_: True)
+            if isinstance(source, Byte):
+                found.append(torch.tensor(source.value))
+            elif isinstance(source, FromClaim):
+                found.append(self._ends[source.place][source.slot])
+            else:
+                found.append(self._genesis[kind][source.slot])
+        return found
+
+    def claim(self, kind: Kind, round_: int, unit: int) -> State:
+        """Run a claim's segments; the state at its end."""
+        state = self._input(kind, round_, unit)
+        for segment in range(self.work.segments(kind)):
+            state = self.work.run(kind, round_, unit, segment, state)
+            self.first_segment = self.first_segment or (time.perf_counter(), time.process_time())
+        self._ends[kind, round_, unit] = state
+        return state
+
+    def forget(self, before: int) -> None:
+        """Drop what no later round reads."""
+        self._ends = {place: state for place, state in self._ends.items() if place[1] >= before}
+
+
+def play(body: JobFile, forms: Path) -> Alone:
+    """All rounds of a job with one slice."""
+    files, found = build(body), Alone()
+    with tempfile.TemporaryDirectory() as folder:
+        storage = open_storage(Path(folder))
+        terms = terms_of(body, publish_job(storage.blocks, files), bytes(32), ZERO_ADDRESS, 0)
+        CompiledExecutor(files.inner, cache_dir=forms)
+        engine = Engine("cpu", ExecutorKind.COMPILED, forms)
+        rounds = Rounds(
+            files, terms, Work(terms, load_job(storage.blocks, terms, RESOURCE_LIMITS), engine=engine)
+        )
+        storage.close()
+    found.parameters = sum(x.numel() for x in files.genesis[: files.inner.params])
+    found.state_bytes = sum(x.numel() * x.element_size() for x in files.genesis)
+    lags = max(link.lag for link in (*terms.links, *terms.outer_links))
+    kept = []
+    for round_ in range(terms.rounds):
+        for shard in range(terms.shards):
+            rounds.claim(Kind.TASK, round_, shard)
+        kept.append(rounds.claim(Kind.OUTER, round_, 0))
+        assert rounds.first_segment is not None
+        wall, processor = rounds.first_segment
+        found.ends.append(time.perf_counter() - wall)
+        found.processor.append(time.process_time() - processor)
+        rounds.forget(round_ - lags)
+        print(f"in process: round {round_ + 1} of {terms.rounds}", file=sys.stderr, flush=True)
+    found.roots = [state_root(state).hex() for state in kept]
+    return found
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    job, forms = map(Path, sys.argv[1:3])
+    print(json.dumps(asdict(play(parse_job_file(job.read_text(), str(job)), forms))))
+
+
+if __name__ == "__main__":
+    main()

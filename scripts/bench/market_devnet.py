@@ -1,0 +1,246 @@
+"""A job through a devnet of processes: when each round was over, and where its solvers' time went.
+
+Contract: nothing of the nodes is changed. Solvers are pinned to a core each, in their order, everybody else
+to the last one: the chain, the verifiers, the client, this process and the switch between hosts. What a
+solver did is what its own status says (``node.time_spent``), looked at when its first segment was trained and
+when the last outer claim was committed; processor times are the kernel's of the whole process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from assay.app import web
+from assay.app.devnet_record import Devnet, NodeRecord
+from assay.app.invocation import App, event_of
+from assay.app.machine import FORMS_FOLDER
+from assay.app.output import Output
+from assay.app.settings import Flags
+from assay.app.traffic import totals_by_node
+from assay.app.units import parse_amount
+from assay.devnet import market as devnet_market
+from assay.devnet.market import (
+    bring_up,
+    default_nodes,
+    fund_account,
+    node_command,
+    node_events,
+    start_process,
+    take_down,
+)
+from assay.jobfile.build import build
+from assay.jobfile.post import publish_and_post
+from assay.jobfile.read import JobFile
+from assay.jobfile.terms import conditions_of
+from assay.protocol.types import Kind, Phase
+
+LOOK_S = 0.1
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass
+class Led:
+    """What a market gave. Seconds are from the end of a solver's first segment."""
+
+    roots: list[str] = field(default_factory=list)
+    """Of the settled outer claims' outputs, in hex, by round."""
+    ends: list[float] = field(default_factory=list)
+    """When the outer claim of each round was committed."""
+    spent: dict[str, dict[str, float]] = field(default_factory=dict)
+    """By solver, what its seconds went to."""
+    processor: dict[str, float] = field(default_factory=dict)
+    """By process, its processor seconds meanwhile."""
+    events: dict[str, int] = field(default_factory=dict)
+    """How many of each kind the solvers told."""
+    bytes_moved: dict[str, int] = field(default_factory=dict)
+    """Bodies of blocks that left the solvers, by purpose."""
+
+
+@dataclass(frozen=True)
+class Cores:
+    """Which core a solver has, and which all the others share."""
+
+    solvers: tuple[int, ...]
+    rest: int
+
+    def of(self, name: str, role: str) -> int:
+        """The core of a node."""
+        if role != "solver":
+            return self.rest
+        number = int(name.rsplit("-", 1)[1]) - 1
+        return self.solvers[number % len(self.solvers)]
+
+
+def cores(solvers: int) -> Cores:
+    """A core for each solver and one for the rest, as far as this process has so many."""
+    there = sorted(os.sched_getaffinity(0))
+    return Cores(tuple(there[: max(min(solvers, len(there) - 1), 1)]), there[-1])
+
+
+@contextmanager
+def pinned(chosen: Cores, command: Callable[[App, NodeRecord], list[str]]) -> Iterator[None]:
+    """Nodes start on their cores; this process, and what it starts otherwise, on the shared one."""
+    kept, before = devnet_market.start_node, os.sched_getaffinity(0)
+
+    def start(app: App, spec: NodeRecord) -> int:
+        pid = start_process(app, spec.name, command(app, spec))
+        os.sched_setaffinity(pid, {chosen.of(spec.name, spec.role)})
+        return pid
+
+    devnet_market.start_node = start
+    os.sched_setaffinity(0, {chosen.rest})
+    try:
+        yield
+    finally:
+        devnet_market.start_node = kept
+        os.sched_setaffinity(0, before)
+
+
+def on_loopback(app: App, spec: NodeRecord) -> list[str]:
+    """A node's command on this machine."""
+    return [*node_command(app, spec), "--host=127.0.0.1", "--announce-url=auto"]
+
+
+def processor_seconds(pid: int) -> float:
+    """Of a process, its threads and the children that it has waited for."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / TICKS_A_SECOND
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What the processes have used, and what the solvers say that they did."""
+
+    processor: dict[str, float]
+    spent: dict[str, dict[str, float]]
+
+
+class _Devnet:
+    """The processes of one devnet, seen from outside."""
+
+    def __init__(self, home: Path, devnet: Devnet) -> None:
+        self.home, self.devnet = home, devnet
+        self.solvers = [node for node in devnet.nodes if node.role == "solver"]
+
+    def look(self) -> _Look:
+        pids = {node.name: node.pid for node in self.devnet.nodes} | {"chain": self.devnet.chain_pid}
+        used = {name: processor_seconds(pid) for name, pid in pids.items()}
+        return _Look(used, {node.name: self._spent(node) for node in self.solvers})
+
+    def _spent(self, node: NodeRecord) -> dict[str, float]:
+        status = httpx.get(node.url.rstrip("/") + "/status", timeout=30, trust_env=False).json()
+        return {
+            k.removeprefix("seconds_"): v for k, v in status["counters"].items() if k.startswith("seconds_")
+        }
+
+    def events(self) -> list[dict[str, Any]]:
+        """Of all solvers, by time."""
+        found = []
+        for node in self.solvers:
+            path = node_events(self.home, node.name)
+            lines = path.read_bytes().splitlines() if path.exists() else []
+            found += [event for event in map(event_of, lines) if event]
+        return sorted(found, key=lambda event: event["time"])
+
+    def await_events(self, count: int, wanted: Callable[[dict[str, Any]], bool], until: float) -> list[float]:
+        """Times of so many events. Raises SystemExit where they do not come."""
+        while True:
+            found = [event["time"] for event in self.events() if wanted(event)]
+            if len(found) >= count:
+                return found
+            if time.time() > until:
+                tail = json.dumps(self.events()[-5:])
+                raise SystemExit(f"{len(found)} of {count} events in time; the solvers' last: {tail}")
+            time.sleep(LOOK_S)
+
+
+def _outer(event: dict[str, Any]) -> bool:
+    return event["event"] == "committed" and event["kind"] == Kind.OUTER.name
+
+
+def lead(
+    body: JobFile,
+    home: Path,
+    forms: Path,
+    *,
+    verifiers: int = 2,
+    block_s: float = 1.0,
+    limit_s: float = 3_000.0,
+    command: Callable[[App, NodeRecord], list[str]] = on_loopback,
+) -> Led:
+    """The job on a devnet of processes in `home`; `command`: how a node is started. Raises SystemExit where
+    it does not end in time."""
+    flags = Flags(home=str(home), executor="compiled", threads="1")
+    app = App(flags, Output(as_json=False, quiet=True), True, False, None)
+    shards, rounds = body.training.shards, body.training.rounds
+    try:
+        with pinned(cores(shards), command):
+            specs = default_nodes(shards, verifiers, 0)
+            devnet = _Devnet(home, bring_up(app, specs, block_s, conditions_of(body)))
+            shutil.copytree(forms, home / FORMS_FOLDER, dirs_exist_ok=True)
+            fund_account(app, "client", parse_amount("100000tok"))
+            connection, storage = app.connect("client"), app.storage("client")
+            with web.serve_blocks("client", connection, storage):
+                budget, until = parse_amount(f"{rounds * 60 * shards}tok"), time.time() + limit_s
+                job_id = publish_and_post(app, connection, storage, body, build(body), budget)
+                began = devnet.await_events(1, lambda event: event["event"] == "trained", until)[0]
+                first = devnet.look()
+                ends = devnet.await_events(rounds, _outer, until)
+                last = devnet.look()
+                while not connection.market.job(job_id).progress.closed:
+                    if time.time() > until:
+                        raise SystemExit("the job did not close in time")
+                    time.sleep(0.5)
+                    connection.market.refresh()
+                outer = {
+                    view.claim.round: view.claim.output_root.hex()
+                    for view in connection.market.claims(job_id)
+                    if view.claim.kind == Kind.OUTER and view.status.phase == Phase.SETTLED
+                }
+        return _led(devnet, began, ends, outer, (first, last), traffic_of(home))
+    finally:
+        take_down(home)
+        app.close()
+
+
+def traffic_of(home: Path) -> dict[str, int]:
+    """Bytes that left the solvers."""
+    sums: dict[str, int] = {}
+    for name, totals in totals_by_node(home).items():
+        for purpose, count in totals.items() if name.startswith("solver") else ():
+            sums[purpose] = sums.get(purpose, 0) + count
+    return sums
+
+
+def _led(
+    devnet: _Devnet,
+    began: float,
+    ends: list[float],
+    outer: dict[int, str],
+    looks: tuple[_Look, _Look],
+    moved: dict[str, int],
+) -> Led:
+    first, last = looks
+    counted: dict[str, int] = {}
+    for event in devnet.events():
+        counted[event["event"]] = counted.get(event["event"], 0) + 1
+    return Led(
+        [outer[round_] for round_ in sorted(outer)],
+        [end - began for end in ends],
+        {
+            name: {what: s - first.spent[name].get(what, 0.0) for what, s in spent.items()}
+            for name, spent in last.spent.items()
+        },
+        {name: used - first.processor[name] for name, used in last.processor.items()},
+        counted,
+        moved,
+    )

@@ -1,0 +1,162 @@
+"""What a round will leave if all of its tasks are accepted, worked out before anybody has voted.
+
+Contract: a guess of this process, for this process: nothing of it is published, and nothing is committed that
+does not start from the state that the contracts will ask for (rule 4.4). A task is found again by the root of
+its input, so what was trained from a guess that comes true is the task itself; what was trained from any
+other is of no use to anybody. Only what other claimants publish is used: nobody's task is computed here, and
+where a state cannot be had, there is no guess (SourceMissing). The states are in the memory that the true
+provider has for tensors, and are worked out again where that has let them go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from hashlib import sha256
+
+from assay.node.artifacts import State
+from assay.node.rounds import Claims, standing
+from assay.node.states import Broken, Hidden, Known, SourceMissing, StateProvider
+from assay.node.time_spent import COMPUTING, FETCHING, TimeSpent
+from assay.program.state import state_root, state_tree
+from assay.protocol.types import (
+    ZERO_ADDRESS,
+    ZERO_DIGEST,
+    Claim,
+    ClaimId,
+    ClaimStatus,
+    ClaimView,
+    Kind,
+    Phase,
+    Seconds,
+    Terms,
+    Wei,
+)
+
+_UNDECIDED = (Phase.COMMITTED, Phase.SEEDED)
+
+
+def committed_tasks(terms: Terms, claims: Sequence[ClaimView], round_: int) -> tuple[ClaimId, ...]:
+    """The tasks of a round, if every shard has one that stands; else nothing."""
+    found = (standing(claims, Kind.TASK, round_, shard) for shard in range(terms.shards))
+    there = tuple(view.claim_id for view in found if view is not None)
+    return there if len(there) == terms.shards else ()
+
+
+class ExpectedStates(StateProvider):
+    """The states of a job as they will be once `round_` is closed with the tasks that stand now."""
+
+    def __init__(self, true: StateProvider, round_: int) -> None:
+        super().__init__(true.market, true.blocks, true.job_id, true.work)
+        self.share(true)
+        self.round = round_
+        self._outer: dict[int, ClaimView] = {}
+        self._inputs: dict[int, bytes] = {}
+
+    def current(self, kind: Kind, round_: int, shard: int) -> ClaimView | None:
+        """As the market has it, but that the round's tasks have passed, and its outer claims are ours."""
+        if kind == Kind.OUTER and round_ == self.round:
+            return self._outer.get(shard)
+        view = super().current(kind, round_, shard)
+        if view is None or (kind, round_) != (Kind.TASK, self.round):
+            return view
+        passed = view.status.phase in _UNDECIDED
+        return replace(view, status=replace(view.status, phase=Phase.ACCEPTED)) if passed else view
+
+    def leaf(self, view: ClaimView, leaf: int) -> Known | Broken | Hidden:
+        """As its base has it, but that no task is computed for it. Raises SourceMissing."""
+        if view.claim.kind == Kind.TASK:
+            state = self._at_hand(view, leaf, self.work.program(Kind.TASK))
+            if state is None:
+                raise SourceMissing(
+                    f"what shard {view.claim.shard} made in round {view.claim.round} cannot be had yet",
+                    hint="nothing is done ahead of its votes",
+                )
+            return Known(state, view.roots[leaf])
+        return super().leaf(view, leaf)
+
+    def work_out(self, spent: TimeSpent) -> None:
+        """Run the round's outer steps. Raises SourceMissing."""
+        for number in range(self.work.terms.slices):
+            with spent.on(FETCHING):
+                state = self.input_state(Kind.OUTER, self.round, number)
+            roots = [self._keep(state)]
+            for segment in range(self.work.segments(Kind.OUTER)):
+                with spent.on(COMPUTING):
+                    state = self.work.run(Kind.OUTER, self.round, number, segment, state)
+                roots.append(self._keep(state))
+            view = self._claim(number, tuple(roots))
+            self._published.unpublished(view)
+            self._outer[number] = view
+
+    def outer_ends(self, number: int, input_root: bytes) -> list[State] | None:
+        """The states at the ends of a slice's segments, if its claim starts from this root; else None."""
+        view = self._outer.get(number)
+        if view is None or view.roots[0] != input_root:
+            return None
+        found = [self.leaf(view, end) for end in range(1, len(view.roots))]
+        return [known.state for known in found if isinstance(known, Known)]
+
+    def input_root(self, shard: int) -> bytes:
+        """Root of what a task of the next round will start from. Raises SourceMissing."""
+        if shard not in self._inputs:
+            self._inputs[shard] = state_root(self.input_state(Kind.TASK, self.round + 1, shard))
+        return self._inputs[shard]
+
+    def _keep(self, state: State) -> bytes:
+        tree = state_tree(state)
+        self._published.keep(tree.root, tree.levels[0], state)
+        return tree.root
+
+    def _claim(self, number: int, roots: tuple[bytes, ...]) -> ClaimView:
+        """A claim that nobody has made."""
+        ends = roots[0], roots[-1]
+        claim = Claim(
+            self.job_id,
+            Kind.OUTER,
+            self.round,
+            number,
+            0,
+            ZERO_ADDRESS,
+            *ends,
+            ZERO_DIGEST,
+            ZERO_DIGEST,
+            Wei(0),
+            Seconds(0),
+            0,
+        )
+        place = f"expected/{self.round}/{number}/".encode()
+        claim_id = ClaimId(sha256(place + self.job_id + b"".join(roots)).digest())
+        status = ClaimStatus(Phase.ACCEPTED, 0, Seconds(0), 0, 0, 0, 0, 0, ZERO_DIGEST)
+        return ClaimView(claim_id, claim, status, (), False, False, roots, {})
+
+
+class Ahead:
+    """The latest guess about one job's rounds."""
+
+    def __init__(self, true: StateProvider, spent: TimeSpent) -> None:
+        self._true, self._spent = true, spent
+        self._tasks: tuple[ClaimId, ...] = ()
+        self._expected: ExpectedStates | None = None
+
+    def _committed(self, round_: int) -> tuple[ClaimId, ...]:
+        claims = Claims(self._true.market.claims(self._true.job_id))
+        return committed_tasks(self._true.work.terms, claims, round_)
+
+    def known(self, round_: int) -> ExpectedStates | None:
+        """What a round will leave, if that was worked out, from the tasks that stand now."""
+        expected = self._expected
+        if expected is None or expected.round != round_:
+            return None
+        return expected if self._committed(round_) == self._tasks else None
+
+    def expect(self, round_: int) -> ExpectedStates:
+        """What a round will leave. Raises SourceMissing."""
+        if (known := self.known(round_)) is not None:
+            return known
+        found, expected = self._committed(round_), ExpectedStates(self._true, round_)
+        if not found:
+            raise SourceMissing(f"not every task of round {round_} is committed", hint="wait")
+        expected.work_out(self._spent)
+        self._tasks, self._expected = found, expected
+        return expected

@@ -1,0 +1,39 @@
+"""Where a node's time goes: each second once, for the innermost of what is done."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from assay.node.time_spent import COMPUTING, REST, STORING, WAITING, TimeSpent
+
+
+def test_a_second_counts_once_for_the_innermost() -> None:
+    times: Iterator[float] = iter([0.0, 10.0, 11.0, 15.0, 15.5, 16.0, 20.0, 20.0, 24.0])
+    spent = TimeSpent(lambda: next(times))
+    with spent.on(REST):  # from 10
+        with spent.on(COMPUTING):  # from 11 to 15
+            pass
+        with spent.on(STORING):  # from 15.5 to 16
+            pass
+    with spent.on(WAITING):  # from 20 to 24
+        pass
+    assert spent.seconds() == {REST: 1.0 + 0.5 + 4.0, COMPUTING: 4.0, STORING: 0.5, WAITING: 4.0}
+    assert spent.counters() == {
+        "seconds_deciding": 6,
+        "seconds_computing": 4,
+        "seconds_storing": 0,
+        "seconds_waiting": 4,
+        "computing_percent": 29,
+    }
+
+
+def test_what_fails_has_taken_its_time_and_nothing_is_no_share() -> None:
+    assert TimeSpent().counters() == {"computing_percent": 0}
+    times = iter([0.0, 1.0, 3.0])
+    spent = TimeSpent(lambda: next(times))
+    try:
+        with spent.on(COMPUTING):
+            raise ValueError
+    except ValueError:
+        pass
+    assert spent.seconds() == {COMPUTING: 2.0}

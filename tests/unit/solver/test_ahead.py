@@ -1,0 +1,135 @@
+"""A solver that trains the next round while this one is voted on: what it gains, what it may lose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from assay.node.upkeep import Poke
+from assay.protocol.types import JobId, Kind, Phase, Progress, Seconds, Wei
+from assay.solver import policy
+from assay.solver.adversary import WrongDataSolver
+from assay.solver.observation import Limits, Observation
+from assay.solver.policy import TrainAhead
+from assay.solver.service import SolverService
+from tests.fakes.market_day import MarketDay
+from tests.unit.solver.test_solver_policy import JOB, ME, NOW, OTHER, claim, observation
+from tests.unit.solver.test_solver_policy import kinds as all_kinds
+
+torch.set_num_threads(1)
+
+LATER = {"max_unsettled": 4, "solver_stake": 267}
+"""8/3 of what three more rounds may waste."""
+COMMITTED = tuple(claim(Kind.TASK, 0, k, Phase.COMMITTED, by) for k, by in enumerate((ME, OTHER)))
+
+
+def kinds(seen: Observation) -> list[type]:
+    """What a solver does, but for what anyone may do."""
+    return [kind for kind in all_kinds(seen) if kind is not Poke]
+
+
+@pytest.fixture
+def day(tmp_path: Path) -> MarketDay:
+    return MarketDay(tmp_path)
+
+
+def test_a_solver_goes_ahead_once_every_task_is_committed_and_only_one_round() -> None:
+    assert kinds(observation((ME, OTHER), COMMITTED)) == [TrainAhead]
+    seeded = (COMMITTED[0], claim(Kind.TASK, 0, 1, Phase.SEEDED))
+    assert kinds(observation((ME, OTHER), seeded)) == [TrainAhead]
+    assert kinds(observation((ME, OTHER), COMMITTED, trained={(1, 0): 4})) == [], "all of it is trained"
+    assert kinds(observation((ME, OTHER), COMMITTED[:1])) == [], "nobody knows what shard 1 makes"
+    assert TrainAhead not in kinds(observation((ME, OTHER), COMMITTED, examined=False))
+    assert kinds(observation((ME, OTHER), COMMITTED, refusal="hostile")) == []
+    assert kinds(observation((OTHER, OTHER), COMMITTED)) == [], "nothing of it is ours"
+
+
+def changed(seen: Observation, **changes: int) -> Observation:
+    """The same with another progress."""
+    (job,) = seen.jobs
+    view = replace(job.view, progress=replace(job.view.progress, **changes))
+    return replace(seen, jobs=(replace(job, view=view),))
+
+
+def test_a_solver_does_not_go_ahead_of_what_may_never_come() -> None:
+    seen = observation((ME, OTHER), COMMITTED)
+    assert kinds(changed(seen, final_round=1)) == [], "this round is the last"
+    last = Progress(1, 0, 0, False, False, Seconds(NOW - 100), Seconds(NOW - 100), 4)
+    second = tuple(claim(Kind.TASK, 1, k, Phase.COMMITTED) for k in range(2))
+    assert seen.jobs[0].view.terms.max_unsettled == 2
+    assert kinds(observation((ME, OTHER), second, progress=last)) == [], "round 2 has to wait for round 0"
+    assert kinds(observation((ME, OTHER), second, progress=replace(last, settled_rounds=1))) == [TrainAhead]
+    retiring = Limits(Wei(0), 2, Seconds(20), retire=True)
+    leaving = Limits(Wei(0), 2, Seconds(20), release=frozenset({(JOB, 0)}))
+    assert TrainAhead not in kinds(observation((ME, OTHER), COMMITTED, limits=retiring))
+    assert TrainAhead not in kinds(observation((ME, OTHER), COMMITTED, limits=leaving))
+
+
+def outputs(day: MarketDay, job_id: JobId) -> dict[tuple[Kind, int, int], bytes]:
+    """Output roots of the settled claims."""
+    views = day.markets["client"].claims(job_id)
+    settled = [view.claim for view in views if view.status.phase == Phase.SETTLED]
+    return {(claim.kind, claim.round, claim.shard): claim.output_root for claim in settled}
+
+
+def led(day: MarketDay) -> dict[tuple[Kind, int, int], bytes]:
+    """A job of one shard to its end, whose verifiers come late."""
+    job_id = day.post(rounds=3, shards=1, **LATER)
+    day.solver("ann")
+    late = [(name, day.verifier(name)) for name in ("v0", "v1")]
+    del day.services["v0"], day.services["v1"]
+    day.run(lambda: False, turns=12)
+    day.services.update(late)
+    assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
+    return outputs(day, job_id)
+
+
+def test_what_was_trained_ahead_is_the_task_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ahead = MarketDay(tmp_path / "ahead")
+    found = led(ahead)
+    assert len(ahead.named("trained")) == 12, "nothing was trained twice"
+    assert ahead.services["ann"].status.counters["segments_ahead"] >= 4
+    before = [e["event"] for e in ahead.events if e["event"] in ("trained", "voted", "committed")]
+    assert before[:9] == ["trained"] * 4 + ["committed"] + ["trained"] * 4, "round 1 before any vote"
+    monkeypatch.setattr(policy, "_ahead", lambda *_: iter(()))
+    behind = MarketDay(tmp_path / "behind")
+    assert led(behind) == found and len(found) == 6
+    assert "segments_ahead" not in behind.services["ann"].status.counters
+
+
+def test_a_round_that_ends_otherwise_is_trained_again_from_what_it_left(day: MarketDay) -> None:
+    job_id = day.post(rounds=2, **LATER)
+    ann = day.solver("ann")
+    day.solver("bob", WrongDataSolver)
+    late = [(name, day.verifier(name)) for name in ("v0", "v1")]
+    del day.services["v0"], day.services["v1"]
+    day.run(lambda: ann.status.counters.get("segments_ahead", 0) >= 4)
+    assert day.named("fault-planted") and ann.status.counters["segments_ahead"] == 4, "from bob's false task"
+    assert isinstance(ann, SolverService)
+    day.services.update(late)
+    day.whistleblower("wendy")
+    assert day.run(lambda: Phase.CONVICTED in day.phases(job_id)), day.events[-5:]
+    del day.services["bob"]
+    day.solver("carol")
+    assert day.run(day.closed(job_id)), [s.status for s in day.services.values()]
+    assert day.phases(job_id).count(Phase.SETTLED) == 6 and day.phases(job_id).count(Phase.CONVICTED) == 1
+    ours = [e for e in day.named("trained") if e["address"] == ann.market.me]
+    assert [e["round"] for e in ours].count(1) == 8, "four from the false task's base, four from the true one"
+    assert "convicted" not in ann.status.counters
+
+
+def test_where_a_look_is_dear_several_segments_are_trained_between_two(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    day.post(rounds=1, shards=1)
+    ann = day.solver("ann")
+    day.run(lambda: len(day.named("trained")) == 1)
+    ann.tick()
+    assert len(day.named("trained")) == 2, "one, as looks take no time"
+    monkeypatch.setattr(ann.spent, "since_mark", lambda _: 5.0)
+    ann.tick()
+    assert len(day.named("trained")) == 4, "the other two"
+    assert ann.status.counters["segments"] == 4
