@@ -2,9 +2,11 @@
 
 The job is `assay job init --template gpt`'s with `[outer] algorithm = "diloco-4bit"`, one shard and its
 default sampling, led through a devnet of real processes: a chain, two verifiers, a solver. The same rounds
-run in one process with the same executor and one thread. The solver has a core of its own, in the market and
-alone; everybody else shares the last core (two cores are enough). Bits are compared: the output root of every
-settled outer claim. Clocks begin at the end of the first segment and end with the last outer claim.
+run in one process with the same executor and one thread. The solver's computing has a core of its own, in the
+market and alone; everybody else shares the last core (two cores are enough), and the solver's threads that
+store and serve with them, unless `--one-core` keeps them beside its computing. Bits are compared: the output
+root of every settled outer claim. Clocks begin at the end of the first segment and end with the last outer
+claim.
 
 `--links` leads a job over links with a rate, a delay and a loss (``scripts.bench.market_links``; Linux and
 root), with forms that a run without links has compiled; where cores are too few, solvers share them.
@@ -142,13 +144,14 @@ def compared(alone: Alone, led: Led) -> dict[str, Any]:
     }
 
 
-def play(size: str, rounds: int, forms: Path) -> dict[str, Any]:
+def play(size: str, rounds: int, forms: Path, whole: bool) -> dict[str, Any]:
     """Both runs of a job, the market's second: it takes the forms that the other has compiled."""
     text = job_text(SIZES[size], rounds, 1)
     with tempfile.TemporaryDirectory() as folder:
         alone = in_process(text, Path(folder), forms)
-        led = lead(job_of(SIZES[size], rounds, 1), Path(folder) / "home", forms)
-    return {"size": size, "steps_per_round": 64, **compared(alone, led)}
+        body = job_of(SIZES[size], rounds, 1)
+        led = lead(body, Path(folder) / "home", forms, helpers_apart=not whole)
+    return {"size": size, "steps_per_round": 64, "solver_on_one_core": whole, **compared(alone, led)}
 
 
 def told(found: dict[str, Any]) -> str:
@@ -230,6 +233,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--links", action="store_true", help="over links with a rate, a delay and a loss")
     parser.add_argument("--only", action="append", help="of the links, this one: MBIT:MS:PERCENT")
+    parser.add_argument(
+        "--one-core", action="store_true", help="what the solver stores and serves by is on its core too"
+    )
     parser.add_argument("--shards", type=int, default=1, help="of the job over links")
     parser.add_argument(
         "--forms", type=Path, default=ROOT / ".cache" / "bench-market", help=argparse.SUPPRESS
@@ -237,7 +243,7 @@ def main() -> None:
     add_options(parser, "market")
     chosen = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to stop"))  # so that what was started is ended
-    refuse_partial(parser, chosen, "quick", "size", "rounds", "only")
+    refuse_partial(parser, chosen, "quick", "size", "rounds", "only", "one_core")
     size = chosen.size or ("gpt-32" if chosen.quick else "gpt-512")
     rounds = chosen.rounds or (2 if chosen.quick else 6)
     if chosen.links:
@@ -248,7 +254,7 @@ def main() -> None:
         record = chosen.record and f"{chosen.record}-links"
         report({"size": size, "links": found}, told_over(found), chosen.json, record)
         return
-    one = play(size, rounds, chosen.forms)
+    one = play(size, rounds, chosen.forms, chosen.one_core)
     report(one, told(one), chosen.json, chosen.record)
     if not one["same_bits_as_in_process"]:
         raise SystemExit("the market's bits are not those of one process")

@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from typing import Any
 import httpx
 
 from assay.app import web
-from assay.app.devnet_record import Devnet, NodeRecord
+from assay.app.devnet_record import Devnet, NodeRecord, recorded
 from assay.app.invocation import App, event_of
 from assay.app.machine import FORMS_FOLDER
 from assay.app.output import Output
@@ -105,6 +106,36 @@ def pinned(chosen: Cores, command: Callable[[App, NodeRecord], list[str]]) -> It
         os.sched_setaffinity(0, before)
 
 
+@contextmanager
+def apart(home: Path, chosen: Cores) -> Iterator[None]:
+    """Threads of solvers other than the first, which computes, go to the shared core: those that store, hash
+    and serve. Looked at once a second, as they come and go."""
+    stopped = threading.Event()
+
+    def sweep() -> None:
+        while not stopped.wait(1.0):
+            devnet = recorded(home)
+            for node in devnet.nodes if devnet is not None else ():
+                if node.role == "solver":
+                    _send_helpers(node.pid, chosen.rest)
+
+    thread = threading.Thread(target=sweep, name="cores", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def _send_helpers(pid: int, core: int) -> None:
+    """All threads of a process but its first to a core."""
+    with suppress(OSError):  # a thread, or the process, may have ended
+        for path in Path(f"/proc/{pid}/task").iterdir():
+            if int(path.name) != pid:
+                os.sched_setaffinity(int(path.name), {core})
+
+
 def on_loopback(app: App, spec: NodeRecord) -> list[str]:
     """A node's command on this machine."""
     return [*node_command(app, spec), "--host=127.0.0.1", "--announce-url=auto"]
@@ -176,14 +207,19 @@ def lead(
     block_s: float = 1.0,
     limit_s: float = 3_000.0,
     command: Callable[[App, NodeRecord], list[str]] = on_loopback,
+    helpers_apart: bool = False,
 ) -> Led:
-    """The job on a devnet of processes in `home`; `command`: how a node is started. Raises SystemExit where
-    it does not end in time."""
+    """The job on a devnet of processes in `home`; `command`: how a node is started; `helpers_apart`: as
+    `apart` says. Raises SystemExit where it does not end in time."""
     flags = Flags(home=str(home), executor="compiled", threads="1")
     app = App(flags, Output(as_json=False, quiet=True), True, False, None)
     shards, rounds = body.training.shards, body.training.rounds
+    cores_there = cores(shards)
     try:
-        with pinned(cores(shards), command):
+        with ExitStack() as stack:
+            stack.enter_context(pinned(cores_there, command))
+            if helpers_apart:
+                stack.enter_context(apart(home, cores_there))
             specs = default_nodes(shards, verifiers, 0)
             devnet = _Devnet(home, bring_up(app, specs, block_s, conditions_of(body)))
             shutil.copytree(forms, home / FORMS_FOLDER, dirs_exist_ok=True)
