@@ -82,6 +82,8 @@ def lead_over(line: Line, body: JobFile, forms: Path, verifiers: int = 2) -> tup
             words = [*node_command(app, spec), "--host", network.links[spec.name].address]
             return network.command(spec.name, words)
 
-        led = lead(body, Path(folder) / "home", forms, verifiers=verifiers, command=command, helpers_apart=True)
+        led = lead(
+            body, Path(folder) / "home", forms, verifiers=verifiers, command=command, helpers_apart=True
+        )
         solvers = [host.address for host in network.links.values() if host.name.startswith("solver")]
         return led, Carried(network.dropped.total(), sum(gateway.requests[a] for a in solvers))
