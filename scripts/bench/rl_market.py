@@ -52,7 +52,7 @@ LOOKS = 4
 UNUSED = 1_000_000
 """A round that no job reaches."""
 BLOCK_TIME_S, WINDOW, RESERVED = 0.5, "6s", "1s"
-"""`RESERVED`: how long an outer claim waits for the actor whose turn it is; actors leave it to the learner."""
+"""`RESERVED`: how long an outer claim waits for the actor whose turn it is; they leave it to the learner."""
 LEARNER = "learner"
 MILLION = {
     "model.width": "208",
