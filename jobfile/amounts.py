@@ -1,18 +1,28 @@
-"""Whether a job's amounts pay honest verifiers and nobody else, as far as a job file tells.
+"""Whether a job's amounts pay honest verifiers and learners, and nobody else, as far as a job file tells.
 
 Contract: `short_amounts` compares fee and stakes with the least that docs/economics.md finds for the job's
-`[outer] algorithm` at a price of 20 tok, in proportion to the price. It warns; nothing is refused. Not
-guaranteed: that amounts above these suit every model: what a replay costs beside a task is the model's.
+`[outer] algorithm`, and its held-out records, at a price of 20 tok, in proportion to the price;
+`short_outer_fee` what an outer claim is paid with what its operations cost. They warn; nothing is refused.
+Not guaranteed: that amounts above these suit every model: what a replay costs beside a task is the model's.
 """
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import ceil
+
 from assay.jobfile.read import JobFile
+from assay.protocol.types import Terms, Wei
 from assay.protocol.words import show_amount
+from assay.solver.acceptance import USUAL, unpaid_outer
 
 _TOK = 10**18
+_SHOWN = _TOK // 100
+"""To which a least fee is rounded up."""
 PRICE = 20
 """Tokens, of which the amounts below are."""
+COST_SHARE = Fraction(8, 10)
+"""What an honest task costs, of its price."""
 _CODES_8, _CODES_4, _CODES_2 = (3.11, 54, 385), (3.23, 56, 390), (3.13, 54, 386)
 _STREAMED = (3.47, 61, 400)
 LEAST: dict[str, tuple[float, float, float]] = {
@@ -23,16 +33,37 @@ LEAST: dict[str, tuple[float, float, float]] = {
     "diloco-2bit": _CODES_2,
     "muloco": _CODES_2,
     "streaming": _STREAMED,
-    "eager": _STREAMED,
+    "eager": (3.41, 60, 397),
     "sparseloco": (9.86, 189, 655),
+    "grpo": (25.7, 450, 1200),
 }
-"""verifier_fee, verifier_stake and solver_stake, the worst of three templates. `eager` was not measured: it
-has a loop before and one after the training, as `streaming` has; `diloco-int4` neither: it has fewer
-operations than `diloco-4bit`."""
+"""verifier_fee, verifier_stake and solver_stake, the worst of three templates; of `grpo` its own, of which a
+vote replays the whole task; `diloco-int4` was not measured: it has fewer operations than `diloco-4bit`."""
+PLAIN = (2.23, 36.0, 350.0)
+"""Those of the algorithms that are not named above, where they are asked for."""
+HELD_OUT = 0.8
+"""A vote's steps for the loss on a batch of held-out records, its trace with it, the worst of three
+templates; stakes are asked for ten times what a vote is dearer, or for two votes, and are halved."""
+LEARNERS = {"grpo": Fraction(28, 100)}
+"""What an operation of an outer claim costs, in those of a task, where that is not the same: many rows at
+once are cheaper than position by position."""
+OUTER_GAS = Fraction(12, 100)
+"""Tokens, to commit and settle an outer claim."""
 DEAR = frozenset({"demo", "data-parallel"})
 """Whose votes cost several times what their task does: a round of one step."""
 UNMEASURED = frozenset({"powersgd", "own"})
 """Of which it is not known."""
+
+
+def least_amounts(file: JobFile) -> tuple[float, float, float] | None:
+    """verifier_fee, verifier_stake and solver_stake at `PRICE`; None where the templates' are known to do."""
+    found, held, training = LEAST.get(file.outer.algorithm), file.held_out, file.training
+    if held is None:
+        return found
+    fee, verifier, solver = found or PLAIN
+    batches = held.records / (training.batch * training.accumulate)
+    dearer = float(COST_SHARE) * PRICE * HELD_OUT * batches / training.steps_per_round
+    return fee + dearer, verifier + 20 * dearer, solver + 40 * dearer
 
 
 def short_amounts(file: JobFile) -> list[str]:
@@ -48,16 +79,38 @@ def short_amounts(file: JobFile) -> list[str]:
             f"what a vote costs by {name} was not measured: it replays what the shard compresses, and the fee"
             " has to pay for it (docs/economics.md, jobs of several loops)"
         ]
-    if name not in LEAST:
+    amounts = least_amounts(file)
+    if amounts is None:
         return []
     asked = ("verifier_fee", "verifier_stake", "solver_stake")
-    least = [round(amount * _TOK) * money.price_cap // (PRICE * _TOK) for amount in LEAST[name]]
+    least = [round(amount * _TOK) * money.price_cap // (PRICE * _TOK) for amount in amounts]
     low = [
-        f"{field} is {show_amount(getattr(money, field))}, and {show_amount(amount)} are the least"
+        f"{field} is {show_amount(getattr(money, field))}, and {show_amount(Wei(amount))} are the least"
         for field, amount in zip(asked, least, strict=True)
         if getattr(money, field) < amount
     ]
     if not low:
         return []
     why = "every vote replays what its shards compress, and who votes without that gains (docs/economics.md)"
+    if file.held_out is not None:
+        why = "every vote replays the held-out loss, and who votes without that gains (docs/economics.md)"
+    if name == "grpo":
+        why = "every vote replays a whole task, and who votes without that gains (docs/economics.md)"
     return [f"by {name}, {', '.join(low)}: {why}"]
+
+
+def short_outer_fee(file: JobFile, terms: Terms, share: Fraction) -> list[str]:
+    """A line where outer claims are paid less than they cost, and one where usual solvers leave the job for
+    that alone. `share`: operations of an outer claim over those of a task."""
+    cap, name, said = terms.price_cap, file.outer.algorithm, []
+    work = share * LEARNERS.get(name, Fraction(1)) * COST_SHARE
+    least = Wei(ceil((work * cap + OUTER_GAS * _TOK) / _SHOWN) * _SHOWN)
+    if terms.outer_fee < least:
+        said.append(
+            f"outer_fee is {show_amount(terms.outer_fee)}, and {show_amount(least)} are the least: an outer"
+            f" claim has {float(share):.3g} times a task's operations (docs/economics.md, learners)"
+        )
+    refusals = (unpaid_outer(terms, price, share, USUAL) for price in (terms.price_floor, cap))
+    if why := next(filter(None, refusals), ""):
+        said.append(f"usual solvers take no shard: {why}")
+    return said

@@ -67,6 +67,15 @@ warm_steps = {warm}             # supervised, before the job is posted; with [we
 warm_batch = 64
 warm_rate = 0.003
 """
+_GRPO_MONEY = {
+    "price_floor": "2",
+    "price_cap": "4",
+    "verifier_fee": "5.5",
+    "outer_fee": "18",
+    "verifier_stake": "90",
+    "miss_penalty": "45",
+}
+"""Tokens. A rollout is little work, of which a vote replays all and a learner takes five times as much."""
 
 
 @dataclass(frozen=True)
@@ -184,9 +193,7 @@ def grpo_template(rounds: int, times: dict[str, str], weights: str = "") -> str:
     for key, value in (("learning_rate", "0.001"), ("weight_decay", "0.0"), ("clip_norm", "1.0")):
         sections = stated(sections, f"optimiser.{key}", value)
     held = _WEIGHTS.format(weights=escaped(weights)) if weights else ""
-    return (
-        _GRPO.format(warm=WARM_STEPS)
-        + held
-        + sections
-        + _shaped(common(turns.batch, rounds, times), turns, "grpo")
-    )
+    shaped = _shaped(common(turns.batch, rounds, times), turns, "grpo")
+    for key, value in _GRPO_MONEY.items():
+        shaped = stated(shaped, f"money.{key}", f'"{value}tok"')
+    return _GRPO.format(warm=WARM_STEPS) + held + sections + shaped

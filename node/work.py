@@ -7,7 +7,7 @@ the job. Not thread-safe. Honest roles never give a fault (``program.fault``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 
@@ -23,10 +23,24 @@ from assay.program.isa import Program
 from assay.program.state import state_root
 from assay.program.validate import measure
 from assay.protocol.loops import Located, locate
-from assay.protocol.types import Kind, Loop, Terms
+from assay.protocol.types import Kind, Terms
 
 Faults = Mapping[tuple[int, ...], Fault]
 """Planted faults by (round, shard), in a task's main loop, or by (round, shard, loop)."""
+
+
+def outer_share(terms: Terms, tasks: Sequence[Program], outers: Sequence[Program]) -> Fraction:
+    """Operations of an outer claim over those of a task; of a slow shard, where there are any: who holds one
+    owes outer claims too, and its price is that of a task with fewer steps."""
+    last = terms.shards - 1
+    outer, task = (
+        sum(
+            loop.of(shard).steps * measure(program).operations
+            for loop, program in zip(terms.loops_of(kind), programs, strict=True)
+        )
+        for kind, programs, shard in ((Kind.OUTER, outers, 0), (Kind.TASK, tasks, last))
+    )
+    return Fraction(outer, max(task, 1))
 
 
 class Work:
@@ -64,17 +78,8 @@ class Work:
 
     @cached_property
     def outer_share(self) -> Fraction:
-        """Operations of an outer claim over those of a task; of a slow shard, where there are any: who holds
-        one owes outer claims too, and its price is that of a task with fewer steps."""
-        last = self.terms.shards - 1
-        outer, task = (
-            sum(loop.of(shard).steps * measure(program).operations for loop, program in self._loops(kind))
-            for kind, shard in ((Kind.OUTER, 0), (Kind.TASK, last))
-        )
-        return Fraction(outer, max(task, 1))
-
-    def _loops(self, kind: Kind) -> Iterable[tuple[Loop, Program]]:
-        return zip(self.terms.loops_of(kind), self.programs(kind), strict=True)
+        """`outer_share` of the job."""
+        return outer_share(self.terms, self.files.tasks, self.files.outers)
 
     def programs(self, kind: Kind) -> tuple[Program, ...]:
         """Of the loops of such a claim; all have the same slots."""

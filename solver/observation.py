@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from fractions import Fraction
 
 from assay.node.rounds import closable, standing
@@ -17,6 +18,17 @@ from assay.protocol.types import Address, ClaimView, Holder, JobId, JobView, Kin
 from assay.solver.acceptance import USUAL, TermsLimits
 
 NO_STAKE = Wei(0)
+
+
+class Takes(StrEnum):
+    """Which claims an operator's solver makes."""
+
+    BOTH = "both"
+    """Tasks of the shards that it holds, and the outer claims that are reserved to these."""
+    TASKS = "tasks"
+    """Tasks alone. What is reserved to its shards is left to whoever comes after them."""
+    OUTER = "outer"
+    """Outer claims alone, of jobs in which it holds no shard: a learner (docs/concepts.md)."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +47,7 @@ class Limits:
     """Of which jobs it takes shards."""
     slow: bool | None = None
     """Of a job that has slow shards: take these alone, or the others alone; None: any."""
+    takes: Takes = Takes.BOTH
 
     def suits(self, terms: Terms, shard: int) -> bool:
         """Whether the shard is of the speed that the operator takes; where all are alike, each is."""

@@ -18,8 +18,8 @@ from assay.protocol.types import ZERO_ADDRESS, JobId, Kind, Seconds, Wei
 from assay.protocol.words import show_amount
 from assay.solver.acceptance import unacceptable
 from assay.solver.ahead import committed_tasks
-from assay.solver.observation import JobObservation, Observation, holds, round_open
-from assay.solver.reasons import why
+from assay.solver.observation import JobObservation, Observation, Takes, holds, round_open
+from assay.solver.reasons import why, why_no_outer
 
 
 @dataclass(frozen=True)
@@ -199,9 +199,17 @@ def _pokes(observation: Observation, job: JobObservation) -> Iterator[Action]:
 
 
 def _outer(observation: Observation, job: JobObservation) -> Iterator[Action]:
-    progress, terms = job.view.progress, job.view.terms
+    """Claims of slices that are reserved to our shards, and after `outer_time` of those that nobody made: in
+    the order of the shards' turns, a solver that takes outer claims alone first."""
+    progress, terms, limits = job.view.progress, job.view.terms, observation.limits
     mine = holds(observation, job)
-    if not mine or progress.round >= progress.final_round or job.refusal:
+    alone = not mine and limits.takes == Takes.OUTER and not why_no_outer(observation, job)
+    if limits.takes == Takes.TASKS or not (mine or alone):
+        return
+    if progress.round >= progress.final_round or job.refusal:
+        return
+    if alone and not job.examined:
+        yield Examine(job.view.job_id, "its outer claims may be made")
         return
     if not closable(job.view, job.claims, observation.now):
         return
@@ -210,8 +218,8 @@ def _outer(observation: Observation, job: JobObservation) -> Iterator[Action]:
         if job.standing(Kind.OUTER, progress.round, number):
             continue
         first = (progress.round + number) % terms.shards
-        place = min((k - first) % terms.shards for k in mine)
-        late = since + terms.outer_time + (place - 1) * observation.limits.patience
+        place = min(((k - first) % terms.shards for k in mine), default=1)
+        late = since + terms.outer_time + (place - 1) * limits.patience
         if place == 0 or observation.now > late:
             yield _commit_outer(observation, job, number, since)
             return
@@ -303,7 +311,7 @@ def _left_behind(observation: Observation, job: JobObservation) -> Iterator[Acti
 def _shards(observation: Observation, job: JobObservation) -> Iterator[Action]:
     progress = job.view.progress
     over = progress.halted or progress.round >= progress.final_round
-    if over or observation.limits.retire or job.refusal:
+    if over or observation.limits.retire or job.refusal or observation.limits.takes == Takes.OUTER:
         return
     if unacceptable(job.view.terms, observation.limits.terms):
         return

@@ -6,26 +6,23 @@ Contract: pure, as the decisions are; a reason stays the same until what it name
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 from assay.node.idle import NO_JOB, first_wait, no_stake
 from assay.node.rounds import moving
-from assay.protocol.types import ZERO_ADDRESS, Kind
+from assay.protocol.types import ZERO_ADDRESS, Kind, Wei
 from assay.protocol.words import show_amount
 from assay.solver.acceptance import unacceptable, unpaid_outer
-from assay.solver.observation import JobObservation, Observation, holds
+from assay.solver.observation import JobObservation, Observation, Takes, holds
 
 
 def why(observation: Observation, job: JobObservation) -> str:
     """Why the solver takes no shard of this job now; empty if it would take one."""
-    terms, progress = job.view.terms, job.view.progress
-    if observation.limits.retire:
-        return "this solver is retiring and takes nothing new"
-    if progress.closed or progress.halted or progress.round >= progress.final_round:
-        return "the job is over: it begins no further round"
-    if job.refusal:
-        return f"the job is refused: {job.refusal}"
-    if beyond := unacceptable(terms, observation.limits.terms):
-        return f"its terms are not the operator's: {beyond}"
+    terms = job.view.terms
+    if observation.limits.takes == Takes.OUTER:
+        return "this solver takes outer claims alone"
+    if reason := _no_work(observation, job):
+        return reason
     if not job.examined:
         return "its files are not fetched and validated yet"
     opened = [k for k, holder in enumerate(job.holders) if holder.solver == ZERO_ADDRESS]
@@ -59,7 +56,37 @@ def why(observation: Observation, job: JobObservation) -> str:
         floor = observation.limits.min_price
         low, least = show_amount(best), show_amount(floor)
         return f"the price {low} is below the operator's floor {least}; it rises with time"
+    if observation.limits.takes == Takes.TASKS:
+        return ""
     return unpaid_outer(terms, best, job.outer_share, observation.limits.terms)
+
+
+def _no_work(observation: Observation, job: JobObservation) -> str:
+    """Why the solver begins no work of any kind in this job; empty if it would."""
+    progress = job.view.progress
+    if observation.limits.retire:
+        return "this solver is retiring and takes nothing new"
+    if progress.closed or progress.halted or progress.round >= progress.final_round:
+        return "the job is over: it begins no further round"
+    if job.refusal:
+        return f"the job is refused: {job.refusal}"
+    if beyond := unacceptable(job.view.terms, observation.limits.terms):
+        return f"its terms are not the operator's: {beyond}"
+    return ""
+
+
+def why_no_outer(observation: Observation, job: JobObservation) -> str:
+    """Why a solver that takes outer claims alone makes none of this job; empty if it would. Its floor is the
+    operator's least price of a task, in proportion to the operations, once the job's files say these."""
+    if reason := _no_work(observation, job):
+        return reason
+    fee, least = job.view.terms.outer_fee, ceil(observation.limits.min_price * job.outer_share)
+    if fee >= least:
+        return ""
+    return (
+        f"an outer claim pays {show_amount(fee)}; with {float(job.outer_share):.3g} times a task's operations"
+        f" the operator's floor is {show_amount(Wei(least))}"
+    )
 
 
 def idle(observation: Observation) -> str:
@@ -80,6 +107,9 @@ def idle(observation: Observation) -> str:
         if held := holds(observation, job):
             return _held_up(job, held)
     job = observation.open_jobs[0]
+    if observation.limits.takes == Takes.OUTER:
+        reason = why_no_outer(observation, job) or "its round wants tasks, or its outer step is reserved"
+        return f"makes no outer claim of job {job.view.job_id.hex()[:16]}: {reason}"
     reason = why(observation, job) or "it waits for its turn"
     return f"takes no shard of job {job.view.job_id.hex()[:16]}: {reason}"
 

@@ -64,11 +64,12 @@ def validate(context: typer.Context, file: FileArgument) -> None:
     body = read_job_file(file)
     app.output.say(TRACING)
     from assay.app.machine import RESOURCE_LIMITS
-    from assay.jobfile.amounts import short_amounts
+    from assay.jobfile.amounts import short_amounts, short_outer_fee
     from assay.jobfile.build import build
     from assay.jobfile.estimate import counted, drafted
     from assay.jobfile.overshoot import overshooting
     from assay.jobfile.rehearsal import warnings_of
+    from assay.node.work import outer_share
     from assay.program.validate import validate as check
     from assay.protocol.params import worst_case
     from assay.training.precision import REHEARSED_STEPS
@@ -83,9 +84,12 @@ def validate(context: typer.Context, file: FileArgument) -> None:
             max_bytes=RESOURCE_LIMITS.step_bytes,
             max_operations=RESOURCE_LIMITS.step_operations,
         )
-    worst = worst_case(drafted(body, files))
+    terms = drafted(body, files)
+    worst = worst_case(terms)
     app.output.say(f"rehearsing the first {REHEARSED_STEPS} steps")
-    warnings = [*warnings_of(files, body.training.seed), *overshooting(body), *short_amounts(body)]
+    share = outer_share(terms, files.tasks, files.outers)
+    short = [*overshooting(body), *short_amounts(body), *short_outer_fee(body, terms, share)]
+    warnings = [*warnings_of(files, body.training.seed), *short]
     split = [str(product) for product in files.chosen if product.precision != "single"]
     shapes = [list(x.shape) for x in files.genesis[: files.inner.params]]
     if PARAMETERS in files.model:  # in blocks, of which the last one is padded

@@ -14,6 +14,7 @@ from assay.cli.node import drills
 from assay.cli.node.options import AnnounceUrl, Host, Notify, Poll, Port, Webhook
 from assay.cli.node.starting import say_start
 from assay.protocol.errors import Ask
+from assay.solver.observation import Takes
 
 commands = typer.Typer(no_args_is_help=True, help="Train shards of jobs and be paid for it.")
 
@@ -34,6 +35,13 @@ def run(
             "--slow/--fast", help="Of jobs with slow shards, take these alone, or the others alone."
         ),
     ] = None,
+    takes: Annotated[
+        Takes,
+        typer.Option(
+            help="Tasks alone leaves outer claims to others; outer alone takes no shard and claims what is"
+            " reserved to nobody any more, if the fee pays at --min-price."
+        ),
+    ] = Takes.BOTH,
     patience: Annotated[str, typer.Option(help="Wait before doing what anyone may do.")] = "5s",
     accept: Annotated[
         Path | None,
@@ -81,7 +89,8 @@ def run(
     before_work(app, engine.device)
     several = ranks_of(ranks, engine, app.settings)
     engine = replace(engine, ranks=several)
-    limits = Limits(parse_amount(min_price), max_shards, parse_duration(patience), terms=agreed, slow=slow)
+    wait = parse_duration(patience)
+    limits = Limits(parse_amount(min_price), max_shards, wait, terms=agreed, slow=slow, takes=takes)
 
     kind = drills.solver_kind(fault, cheat)
 

@@ -4,8 +4,9 @@ Three programs of the instruction set: a supervised step for the warm-up; one po
 cache of keys and values in the state; the learner's step over the rollouts of all actors, which computes
 rewards and advantages itself. Sampling is counter-based: two runs give the same bits. Every actor's counter
 is its own, since `torch.rand` knows the step and not the shard. The task is addition; the reward is 1 for an
-exactly right answer. In process: nobody claims, proves or pays. `--market` plays so many rounds of the small
-form through the market instead (``scripts.bench.rl_market``), and in one process, whose bits must be equal.
+exactly right answer. In process: nobody claims, proves or pays. `--market` plays so many rounds of a job of
+a million parameters, with `--small` of the template's hundred thousand, through the market instead
+(``scripts.bench.rl_market``), and in one process, whose bits must be equal.
 
 Usage: `scripts/bench/rl.py [--quick | --small | --market ROUNDS] [--twice] [--json [FILE]] [--record]`.
 Keys `reward_before`, `reward_after`, `parameters`, `wire_bytes_a_rollout`; with --twice `equal_digests`, with
@@ -242,11 +243,12 @@ def play(setting: Setting, seed: int, cache: Path | None) -> Played:
     )
 
 
-def through_market(rounds: int, destination: str | None, record: str | None) -> None:
-    """Play the small form through the market, and report."""
+def through_market(rounds: int, small: bool, destination: str | None, record: str | None) -> None:
+    """Play through the market, and report."""
+    from scripts.bench.rl_market import MILLION
     from scripts.bench.rl_market import play as play_market
 
-    made = play_market(rounds, {})
+    made = play_market(rounds, {} if small else MILLION)
     row = [
         f"{made['parameters']:,}",
         f"{made['rounds']}",
@@ -255,10 +257,16 @@ def through_market(rounds: int, destination: str | None, record: str | None) -> 
         f"{made['wire_bytes_a_rollout']:.1f}",
         f"{made['toploc_bytes_a_rollout']:.0f}",
         str(made["same_bits_as_in_process"]),
+        str(made["learner_is_no_actor"]),
         f"{made['seconds_market']:.0f} s, {made['seconds_in_process']:.0f} s",
     ]
     head = ["parameters", "rounds", "reward before", "after", "bytes a rollout", "TOPLOC's"]
-    report(made, table([*head, "bits as in process", "market, in process"], [row]), destination, record)
+    report(
+        made,
+        table([*head, "bits as in process", "learner apart", "market, in process"], [row]),
+        destination,
+        record,
+    )
 
 
 def main() -> None:
@@ -273,7 +281,9 @@ def main() -> None:
     refuse_partial(parser, chosen, "quick")
     torch.set_num_threads(1)
     if chosen.market:
-        through_market(chosen.market, chosen.json, "rl-market" if chosen.record else None)
+        section = "rl-market-small" if chosen.small else "rl-market"
+        record = section if chosen.record else None
+        through_market(chosen.market, chosen.small, chosen.json, record)
         return
     setting = QUICK if chosen.quick else SMALL if chosen.small else FULL
     made = play(setting, 0, chosen.cache)

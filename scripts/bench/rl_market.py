@@ -1,8 +1,9 @@
-"""GRPO through the market: actors and learner as solvers' processes on a chain; and in one process.
+"""GRPO through the market: actors and a learner as solvers' processes on a chain; and in one process.
 
-The job file is `assay job init --template grpo`'s. Rewards before and after are of rollouts that nobody
-learns from, by the actor's program with counters that no round has. Bytes are those of the files that hold a
-task's wire. Usage: `scripts/bench/rl.py --market`.
+The job file is `assay job init --template grpo`'s, with `MILLION`'s keys where it is not the small form. The
+actors' solvers take tasks alone; the learner's is another one, which takes outer claims alone. Rewards before
+and after are of rollouts that nobody learns from, by the actor's program with counters that no round has.
+Bytes are those of the files that hold a task's wire. Usage: `scripts/bench/rl.py --market`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from assay.app.web import serve_blocks
 from assay.app.wiring import Connection
 from assay.client.fetching import fetch
 from assay.client.verifying import verify
-from assay.devnet.market import bring_up, default_nodes, fund_account, take_down
+from assay.devnet.market import NodeSpec, bring_up, default_nodes, fund_account, take_down
 from assay.jobfile.build import build
 from assay.jobfile.post import publish_and_post
 from assay.jobfile.read import JobFile, parse_job_file
@@ -40,7 +41,7 @@ from assay.numerics.encoding import to_bytes
 from assay.numerics.packed import packed_bytes, width
 from assay.program.execute import Executor, StepContext
 from assay.program.state import state_root
-from assay.protocol.types import JobId, Kind, Phase
+from assay.protocol.types import Address, JobId, Kind, Phase
 from assay.training.actors import KNOWN, ROLLOUT
 from assay.training.grpo import Addition
 from assay.training.job import JobArtifacts
@@ -50,12 +51,22 @@ LOOKS = 4
 """Rollouts of a batch each, before and after."""
 UNUSED = 1_000_000
 """A round that no job reaches."""
-BLOCK_TIME_S, WINDOW = 0.5, "6s"
+BLOCK_TIME_S, WINDOW, RESERVED = 0.5, "6s", "1s"
+"""`RESERVED`: how long an outer claim waits for the actor whose turn it is; they leave it to the learner."""
+LEARNER = "learner"
+MILLION = {
+    "model.width": "208",
+    "optimiser.learning_rate": "0.0002",
+    "grpo.warm_steps": "84",
+    "grpo.warm_batch": "128",
+    "grpo.warm_rate": "0.001",
+}
+"""What the form of a million parameters changes of the template."""
 
 
 def job_file(rounds: int, changes: dict[str, str]) -> JobFile:
     """The template's job of so many rounds, with these keys changed ("section.key" to TOML)."""
-    text = grpo_template(rounds, {**LOCAL, "window": WINDOW})
+    text = grpo_template(rounds, {**LOCAL, "window": WINDOW, "outer": RESERVED})
     for key, value in changes.items():
         text = stated(text, key, value)
     return parse_job_file(text, "the benchmark's job")
@@ -133,14 +144,26 @@ class Settled:
     theta: list[Tensor]
     seconds: float
     """From posting to the last settlement."""
+    actors: frozenset[Address]
+    """Who claimed the settled tasks."""
+    learners: frozenset[Address]
+    """Who claimed the settled outer steps."""
+
+
+def cast(actors: int) -> list[NodeSpec]:
+    """Solvers that take tasks alone, one a shard; a learner that takes outer claims alone; verifiers."""
+    nodes = default_nodes(solvers=actors + 1, verifiers=3, whistleblowers=0)
+    for i in range(actors):
+        nodes[i] = replace(nodes[i], arguments=("--takes", "tasks", "--max-shards", "1"))
+    nodes[actors] = replace(nodes[actors], name=LEARNER, arguments=("--takes", "outer"))
+    return nodes
 
 
 def through_market(body: JobFile, files: JobArtifacts, home: Path, limit_s: float) -> Settled:
     """The job on a devnet of processes in `home`. Raises SystemExit where it does not end in time."""
     app = App(Flags(home=str(home)), Output(as_json=False, quiet=True), True, False, None)
     try:
-        specs = default_nodes(solvers=body.training.shards, verifiers=3, whistleblowers=0)
-        bring_up(app, specs, BLOCK_TIME_S, conditions_of(body))
+        bring_up(app, cast(body.training.shards), BLOCK_TIME_S, conditions_of(body))
         fund_account(app, "client", parse_amount("100000tok"))
         connection, storage = app.connect("client"), app.storage("client")
         with serve_blocks("client", connection, storage):
@@ -154,13 +177,14 @@ def through_market(body: JobFile, files: JobArtifacts, home: Path, limit_s: floa
             place = connection.chain, market.block
             params = fetch(market, storage.blocks, job_id, home / "model", RESOURCE_LIMITS, *place)
             verify(home / "model")
-            outer = {
-                view.claim.round: view.claim.output_root
-                for view in market.claims(job_id)
-                if view.claim.kind == Kind.OUTER and view.status.phase == Phase.SETTLED
-            }
+            claims = [v.claim for v in market.claims(job_id) if v.status.phase == Phase.SETTLED]
+            outer = {claim.round: claim.output_root for claim in claims if claim.kind == Kind.OUTER}
+            actors, learners = (
+                frozenset(claim.claimant for claim in claims if claim.kind == kind)
+                for kind in (Kind.TASK, Kind.OUTER)
+            )
             roots = [outer[r] for r in sorted(outer)]
-            return Settled(roots, float(params[REWARD]), list(params.values()), seconds)
+            return Settled(roots, float(params[REWARD]), list(params.values()), seconds, actors, learners)
     finally:
         take_down(home)
         app.close()
@@ -168,35 +192,43 @@ def through_market(body: JobFile, files: JobArtifacts, home: Path, limit_s: floa
 
 def _wait(connection: Connection, job_id: JobId, until: float) -> None:
     """Until the job is closed."""
+    seen = 0
     while True:
         connection.market.refresh()
         progress = connection.market.job(job_id).progress
         if progress.closed:
             return
+        if progress.round >= seen + 10:
+            seen = progress.round
+            print(f"round {seen} of the market", file=sys.stderr, flush=True)
         if time.perf_counter() > until:
             raise SystemExit(f"the job is in round {progress.round} and did not end in time")
         time.sleep(0.5)
 
 
-def play(rounds: int, changes: dict[str, str], limit_s: float = 1_500.0) -> dict[str, Any]:
+def play(rounds: int, changes: dict[str, str], limit_s: float = 3_000.0) -> dict[str, Any]:
     """Both runs, and what they came to."""
     body = job_file(rounds, changes)
     files = build(body)
     actors = Actors(body, files)
     params = files.inner.params
-    alone = actors.alone()
+    before = actors.reward(files.outer_genesis[:params], 0)
+    print(f"reward before: {before:.3f}", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory() as folder:
         market = through_market(body, files, Path(folder) / "home", limit_s)
+    alone = actors.alone()
     rollouts = body.training.batch * body.training.shards * body.training.rounds
     return {
         "parameters": sum(x.numel() for x in files.genesis[: params - 1]),
         "rounds": len(market.roots),
-        "reward_before": actors.reward(files.outer_genesis[:params], 0),
+        "reward_before": before,
         "reward_after": actors.reward(market.theta, LOOKS),
         "rewards": alone.rewards,
         "same_bits_as_in_process": market.roots == alone.roots and market.reward == alone.rewards[-1],
         "wire_bytes_a_rollout": alone.wire_bytes / rollouts,
         "toploc_bytes_a_rollout": 258 / 32 * Addition(body.grpo.digits if body.grpo else 1).answer,
+        "actors": len(market.actors),
+        "learner_is_no_actor": len(market.learners) == 1 and not market.learners & market.actors,
         "seconds_market": market.seconds,
         "seconds_in_process": alone.seconds,
     }

@@ -13,6 +13,7 @@ from eth_utils.crypto import keccak
 
 from assay.jobfile.read import JobFile, parse_job_file
 from assay.jobfile.templates import LOCAL, PRESETS, preset, template
+from assay.jobfile.use_templates import grpo_template
 from assay.protocol.twin.weights import draw
 from assay.protocol.types import Address, Wei
 from assay.training.round_names import loops_of
@@ -32,8 +33,12 @@ from scripts.economics.strategies import (
 WEI = 10**18
 COST_SHARE = 0.8
 """What an honest task costs, of the price that it is taken at."""
-TRACE_STEPS = 4
-"""What committing to the trace of one step costs, in steps (measured: docs/economics.md)."""
+TRACE_STEPS = {"grpo": 2.8}
+"""What committing to the trace of one step costs, in steps, where it is not `USUAL_TRACE` (measured:
+docs/economics.md)."""
+USUAL_TRACE = 4
+SLOW_BY = 4
+"""How many times fewer steps a slow shard takes."""
 OTHER_LOOPS: dict[str, dict[str, tuple[float, float]]] = {
     "diloco": {},
     "fedavg": {"gpt": (0.01, 0.3), "mlp": (0.02, 0.4), "cnn": (0.01, 0.2)},
@@ -42,9 +47,16 @@ OTHER_LOOPS: dict[str, dict[str, tuple[float, float]]] = {
     "diloco-2bit": {"gpt": (0.53, 1.5), "mlp": (1.26, 4.2), "cnn": (0.45, 1.4)},
     "streaming": {"gpt": (0.35, 2.1), "mlp": (0.94, 5.5), "cnn": (0.25, 1.6)},
     "sparseloco": {"gpt": (3.19, 17.7), "mlp": (8.41, 36.0), "cnn": (2.48, 10.3)},
+    "eager": {"gpt": (0.62, 4.1), "mlp": (0.66, 5.2), "cnn": (0.27, 2.3)},
+    "dipaco": {"gpt": (0.01, 0.2)},
+    "delayed-nesterov": {"gpt": (0.01, 0.3)},
+    "held out": {"gpt": (3.58, 9.2), "mlp": (0.43, 1.3), "cnn": (0.70, 1.6)},
+    "slow shard": {},
+    "grpo": {"grpo": (0.0, 0.0)},
 }
 """By algorithm and template: a step of each loop beside the training, and that step with its keyed trace, all
-together in steps of the training (measured: docs/economics.md)."""
+together in steps of the training (measured: docs/economics.md). "held out" is `diloco` with the loss on 64
+records before each round, "slow shard" one that takes a `SLOW_BY`-th of the steps."""
 MIX = {
     S.HONEST_SOLVER: 3400,
     S.CHEAT: 100,
@@ -81,15 +93,13 @@ class Size:
 def template_rules(name: str = "gpt", capped: bool = True, algorithm: str = "diloco") -> Rules:
     """The terms of `assay job init`, at the cap of its price or at its floor; with another `[outer]
     algorithm`, and nothing else changed."""
-    if name in PRESETS:
-        text = preset(name, source="text.txt", times=LOCAL)
-    else:
-        text = template(name, source="stdlib" if name == "gpt" else "digits", rounds=2, times=LOCAL)
-    job = parse_job_file(text, "the template")
+    job = parse_job_file(_text(name), "the template")
     money, checks, training = job.money, job.verification, job.training
     price = (money.price_cap if capped else money.price_floor) * TOK // WEI
     other = OTHER_LOOPS[algorithm].get(name, (0.0, 0.0))
     steps = training.steps_per_round + other[0]
+    slow_by = SLOW_BY if algorithm == "slow shard" else 1
+    segment = training.segment_steps / slow_by
     return Rules(
         price=price,
         verifier_fee=money.verifier_fee * TOK // WEI,
@@ -100,13 +110,22 @@ def template_rules(name: str = "gpt", capped: bool = True, algorithm: str = "dil
         segments=training.steps_per_round // training.segment_steps,
         samples=checks.samples,
         verifiers=checks.verifiers,
-        cost=round(COST_SHARE * price),
+        cost=round(COST_SHARE * price / slow_by),
         most_wasted=_most_wasted(job, price),
-        replay_overhead=(training.segment_steps + TRACE_STEPS) / training.segment_steps,
+        replay_overhead=(segment + TRACE_STEPS.get(name, USUAL_TRACE)) / segment,
         other_loops=loops_of(algorithm) - 1,
         other_cost=other[0] / steps,
         other_replay=other[1] / steps,
     )
+
+
+def _text(name: str) -> str:
+    """What `assay job init` writes."""
+    if name == "grpo":
+        return grpo_template(2, LOCAL)
+    if name in PRESETS:
+        return preset(name, source="text.txt", times=LOCAL)
+    return template(name, source="stdlib" if name == "gpt" else "digits", rounds=2, times=LOCAL)
 
 
 def _most_wasted(job: JobFile, price: int) -> int:

@@ -16,6 +16,7 @@ from assay.node.service import Service
 from assay.protocol.params import worst_case
 from assay.protocol.types import Address, Chain, JobId, Kind, Phase, Role, Seconds, Wei
 from assay.solver.observation import Limits as SolverLimits
+from assay.solver.observation import Takes
 from assay.solver.service import SolverService
 from assay.verifier.policy import Limits as VerifierLimits
 from assay.verifier.service import VerifierService
@@ -99,7 +100,8 @@ class MarketDay:
         **options: Any,
     ) -> SolverService:
         market = self.markets.get(name) or self.join(name, solver=2_000)
-        limits = SolverLimits(Wei(0), 1, Seconds(20), slow=options.pop("slow", None))
+        slow, takes = options.pop("slow", None), options.pop("takes", Takes.BOTH)
+        limits = SolverLimits(Wei(0), 1, Seconds(20), slow=slow, takes=takes)
         parts = (market, blocks or self.blocks(), FakeClock(self.market_state), self.folder / name)
         service = kind(*parts, limits, RESOURCE_LIMITS, emit=self.events.append, **options)
         self.services[name] = service

@@ -335,9 +335,9 @@ def test_attack_29_who_chooses_among_seeds_captures_draws_as_the_formula_says() 
 
 
 @pytest.mark.parametrize("capped", [True, False], ids=["price at its cap", "price at its floor"])
-@pytest.mark.parametrize("name", classes.TEMPLATES)
+@pytest.mark.parametrize("name", [*classes.TEMPLATES, "grpo"])
 def test_under_the_templates_terms_nothing_pays_but_honesty(name: str, capped: bool) -> None:
-    rules = ask.template_rules(name, capped)
+    rules = ask.template_rules(name, capped, "grpo" if name == "grpo" else "diloco")
     assert formulas.least_price(rules) <= rules.price / TOK
     assert formulas.least_verifier_fee(rules) <= rules.verifier_fee / TOK
     for fakes in range(1, rules.segments + 1):
@@ -353,7 +353,8 @@ def test_under_the_templates_terms_nothing_pays_but_honesty(name: str, capped: b
     assert formulas.least_bond(rules) <= rules.bond / TOK
     assert formulas.reward(rules, share_wasted=True) > (rules.cost + rules.gas(CHALLENGE_GAS)) / TOK
     assert formulas.felling_gain(rules) < 0
-    assert formulas.forced_error_gain(rules, 0.025) < 0 > formulas.forced_error_gain(rules, 0.025, 1.0)
+    rate = 0.05 if name == "grpo" else 0.025  # a vote that replays a whole task is dearer not to do
+    assert formulas.forced_error_gain(rules, rate) < 0 > formulas.forced_error_gain(rules, rate, 1.0)
 
 
 def test_under_the_templates_terms_nothing_pays_in_a_market_of_all() -> None:
