@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
 from assay.node.rounds import accepted, closable, closable_since, moving
 from assay.node.service import turn
@@ -20,6 +21,9 @@ from assay.solver.acceptance import unacceptable
 from assay.solver.ahead import committed_tasks
 from assay.solver.observation import JobObservation, Observation, Takes, holds, round_open
 from assay.solver.reasons import why, why_no_outer
+
+MOST_GUESSED = Fraction(1, 4)
+"""Operations of an outer claim over those of a task, up to which everybody computes the outer step ahead."""
 
 
 @dataclass(frozen=True)
@@ -277,14 +281,16 @@ def _tasks(observation: Observation, job: JobObservation) -> Iterator[Action]:
 
 def _ahead(observation: Observation, job: JobObservation) -> Iterator[Action]:
     """Work on the next round, once every task of this one is committed: what it starts from follows from
-    them, if they are accepted. Not while any of the job's work is disputed or an outer claim is ours to make,
-    nor where the round is closed without some of them, nor further than one round, nor beyond what may be
-    unsettled."""
+    them, if they are accepted. Not where the outer step, which others may be paid for, is much work; not
+    while any of the job's work is disputed or an outer claim is ours to make, nor where the round is closed
+    without some of them, nor further than one round, nor beyond what may be unsettled."""
     progress, terms, job_id = job.view.progress, job.view.terms, job.view.job_id
     following = progress.round + 1
     if following >= progress.final_round or following - progress.settled_rounds >= terms.max_unsettled:
         return
-    if job.refusal or not job.examined or not committed_tasks(terms, job.claims, progress.round):
+    if job.refusal or not job.examined or job.outer_share > MOST_GUESSED:
+        return
+    if not committed_tasks(terms, job.claims, progress.round):
         return
     if any(not view.decided for view in job.games) or any(not demand.outcome for demand in job.demands):
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from assay.protocol.types import JobId, Kind, Phase, Progress, Seconds, Wei
 from assay.solver import policy
 from assay.solver.adversary import WrongDataSolver
 from assay.solver.observation import Limits, Observation
-from assay.solver.policy import TrainAhead
+from assay.solver.policy import MOST_GUESSED, TrainAhead
 from assay.solver.service import SolverService
 from tests.fakes.market_day import MarketDay
 from tests.unit.solver.test_solver_policy import JOB, ME, NOW, OTHER, claim, observation
@@ -45,6 +46,13 @@ def test_a_solver_goes_ahead_once_every_task_is_committed_and_only_one_round() -
     assert TrainAhead not in kinds(observation((ME, OTHER), COMMITTED, examined=False))
     assert kinds(observation((ME, OTHER), COMMITTED, refusal="hostile")) == []
     assert kinds(observation((OTHER, OTHER), COMMITTED)) == [], "nothing of it is ours"
+
+
+def test_a_learners_work_is_not_done_by_every_actor_as_well() -> None:
+    """An outer step such as GRPO's is many tasks' work, and whose claim it is is paid for it."""
+    (job,) = (seen := observation((ME, OTHER), COMMITTED)).jobs
+    for share, does in ((MOST_GUESSED, [TrainAhead]), (MOST_GUESSED + Fraction(1, 100), [])):
+        assert kinds(replace(seen, jobs=(replace(job, outer_share=share),))) == does
 
 
 def changed(seen: Observation, **changes: int) -> Observation:

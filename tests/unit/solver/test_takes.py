@@ -10,7 +10,7 @@ import pytest
 
 from assay.protocol.types import Address, JobId, Kind, Phase, Seconds, Wei
 from assay.solver.observation import Observation, Takes
-from assay.solver.policy import CommitOuter, CommitTask, Examine, TakeShard, Wait
+from assay.solver.policy import CommitOuter, CommitTask, Examine, TakeShard, TrainAhead, Wait
 from assay.solver.reasons import idle, why, why_no_outer
 from tests.fakes.market_day import MarketDay
 from tests.unit.solver.test_solver_policy import LIMITS, ME, NOW, OTHER, OVER, claim, kinds, observation
@@ -32,7 +32,7 @@ def test_an_actor_makes_its_tasks_and_leaves_even_its_own_outer_claims() -> None
     assert kinds(observation((ME, OTHER), trained={(0, 0): 4}, limits=TASKS)) == [CommitTask]
     assert kinds(observation((ME, OTHER), ACCEPTED)) == [CommitOuter], "else it is its own"
     for now in (NOW, NOW + 500):
-        assert kinds(observation((ME, OTHER), ACCEPTED, now=now, limits=TASKS)) == []
+        assert kinds(observation((ME, OTHER), ACCEPTED, now=now, limits=TASKS)) == [TrainAhead]
 
 
 def test_a_learner_takes_no_shard_and_claims_what_is_reserved_to_nobody_any_more() -> None:
