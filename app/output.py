@@ -16,9 +16,10 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
 from typing import Any, Literal, NoReturn, TextIO
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from assay.protocol.errors import (
     Ask,
@@ -127,7 +128,7 @@ class Output:
         elif isinstance(text, Table) and not text.row_count and not text.caption:
             self.out.print(f"{text.title}: none", markup=False)
         elif text is not None:
-            self.out.print(text, markup=False)
+            self.out.print(_as_it_is(text), markup=False)
 
     def say(self, text: str) -> None:
         """Progress, on stderr; silent when quiet."""
@@ -163,9 +164,25 @@ def reporting(output: Output) -> Iterator[None]:
         output.fail(error)
 
 
+def _as_it_is(text: str | Table) -> str | Table:
+    """A table whose title and caption are no markup."""
+    if isinstance(text, Table):
+        for part in ("title", "caption"):
+            if isinstance(said := getattr(text, part), str):
+                setattr(text, part, Text(said, style=f"table.{part}"))
+    return text
+
+
+class _Rows(Table):
+    """A table whose cells are words: brackets in them are job files' sections, or strangers'."""
+
+    def add_row(self, *cells: RenderableType | None, **more: Any) -> None:
+        super().add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells), **more)
+
+
 def table(title: str, *columns: str) -> Table:
     """A table in the house's look; columns whose name starts with '#' are right-aligned."""
-    result = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    result = _Rows(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for column in columns:
         justify: Literal["left", "right"] = "right" if column.startswith("#") else "left"
         result.add_column(column.removeprefix("#"), justify=justify, overflow="fold")

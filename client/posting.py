@@ -103,7 +103,10 @@ def thin_class(agreed: Wei, conditions: Conditions) -> str:
     if agreed >= enough:
         return ""
     seats = agreed // conditions.verifier_stake
-    return f"stake for {seats} seats agreed to this class, of {SEATS_ENOUGH} wanted: audit it yourself"
+    new = (
+        "" if agreed else "; verifiers that run with --join agree to a new one, if it is within their limits"
+    )
+    return f"stake for {seats} seats agreed to this class, of {SEATS_ENOUGH} wanted: audit it yourself{new}"
 
 
 def open_class(market: Market, conditions: Conditions) -> bytes:

@@ -63,6 +63,13 @@ def write_rows(folder: Path, params: Mapping[str, Tensor], prompts: int) -> int:
     return sum(row is not None for row in found)
 
 
+def going_on(market: MarketView, job_id: JobId) -> str:
+    """That only some rounds of a job are settled so far; empty once it is closed."""
+    job = market.job(job_id)
+    done, asked_for = job.progress.settled_rounds, job.terms.rounds
+    return "" if job.progress.closed else f"of {done} of {asked_for} rounds: the job goes on"
+
+
 def tasks_counted(market: MarketView, job_id: JobId) -> tuple[int, int]:
     """Settled tasks of a job, and how many there would be with every shard in every settled round: a mean or
     a sum is over the first."""

@@ -137,24 +137,31 @@ def _check_roots(receipt: Receipt) -> None:
 
 
 def _check_places(receipt: Receipt) -> tuple[list[Claim], tuple[tuple[int, int], ...]]:
-    """One settled claim for each place; outer claims in the order of rounds and slices, and which (round,
-    shard) is missing."""
+    """One settled claim for each place of the rounds; outer claims in the order of rounds and slices, and
+    which (round, shard) is missing. Of rounds after these some claims may be settled, but not all slices of
+    the next: a job may be fetched at any time."""
     terms, rounds = receipt.terms, receipt.rounds
     claims = [view.claim for view in settled(receipt)]
     outer = sorted((c for c in claims if c.kind == Kind.OUTER), key=lambda c: (c.round, c.shard))
     places = [(r, number) for r in range(min(rounds, terms.rounds)) for number in range(terms.slices)]
-    if not 1 <= rounds <= terms.rounds or [(c.round, c.shard) for c in outer] != places:
+    found = [(c.round, c.shard) for c in outer]
+    more = found[len(places) :]
+    whole = found[: len(places)] == places and len(set(found)) == len(found)
+    possible = all(r < terms.rounds and number < terms.slices for r, number in more)
+    if not 1 <= rounds <= terms.rounds or not whole or not possible:
         raise bad(f"it has not one settled outer claim of each slice for each of {rounds} rounds")
+    if sum(r == rounds for r, _ in more) == terms.slices:
+        raise bad(f"it is said to be of {rounds} rounds, and round {rounds} is settled as well")
     tasks = [(c.round, c.shard) for c in claims if c.kind == Kind.TASK]
     every = [(r, k) for r in range(rounds) for k in range(terms.shards)]
-    if len(set(tasks)) != len(tasks) or not set(tasks) <= set(every):
+    if len(set(tasks)) != len(tasks) or any(r >= terms.rounds or k >= terms.shards for r, k in tasks):
         raise bad("its settled claims are not at most one task for each shard of each round")
     if min(sum(r == round_ for r, _ in tasks) for round_ in range(rounds)) < terms.min_shards:
         raise bad(f"a round has fewer than {terms.min_shards} settled tasks")
     first = [c for c in claims if c.round == 0 and c.kind == Kind.TASK]
     if any(c.input_root != terms.genesis_root for c in first):
         raise bad("a task of the first round does not start from the genesis state")
-    return outer, tuple(place for place in every if place not in set(tasks))
+    return outer[: len(places)], tuple(place for place in every if place not in set(tasks))
 
 
 def _check_program(receipt: Receipt, name: str, ref: ProgramRef) -> Program:

@@ -58,12 +58,15 @@ def fetch(
                 market.block,
             )
             there, asked_for = results.tasks_counted(market, job_id)
+            going_on = results.going_on(market, job_id)
         found = results.numbers(params)
         cids = {name: results.file_of(storage.blocks, params[name]) for name in results.named(params)}
     finally:
         storage.close()
     told = [f"\n{name}: {value:.6f}" for name, value in found.items()]
     data: dict[str, object] = {"results": found, "cids": cids, "tasks": there, "tasksOfAll": asked_for}
+    if going_on:
+        told.append(f"\n{going_on}; fetch it again when it is closed")
     if there < asked_for:
         told.append(
             f"\n{asked_for - there} of {asked_for} tasks are not in it: its rounds closed without them"

@@ -39,7 +39,7 @@ def run(
     join: Annotated[
         bool, typer.Option(help="Subscribe by itself to a class of conditions within the limits below.")
     ] = False,
-    most_stake: Annotated[str, typer.Option(help="With --join: the most that a seat may lock.")] = "100tok",
+    most_stake: Annotated[str, typer.Option(help="With --join: the most that a seat may lock.")] = "200tok",
     least_fee: Annotated[str, typer.Option(help="With --join: the least that a vote must pay.")] = "1tok",
     least_vote: Annotated[str, typer.Option(help="With --join: the least time to vote.")] = "5s",
     poll: Poll = 0.5,

@@ -7,6 +7,8 @@ consistent with itself and is said to be no more. The chain and a replay find th
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,13 +24,14 @@ from assay.client.fetched import of_path
 from assay.client.on_chain import compare
 from assay.client.receipt import BadReceipt, OldReceipt, claim_id_of, derived_job_id, read_receipt
 from assay.client.replaying import replay
+from assay.client.results import going_on
 from assay.client.verifying import verify
 from assay.numerics.encoding import to_bytes
 from assay.protocol import trees
 from assay.protocol.canonical_json import canonical_json
 from assay.protocol.encoding import words
 from assay.protocol.errors import Stop
-from assay.protocol.types import Address, Chain, Claim, ClaimView, Kind, Terms
+from assay.protocol.types import Address, Chain, Claim, ClaimView, Kind, Phase, Terms
 from assay.verifier.adversary import LazyVerifier
 from tests.fakes.jobs import RESOURCE_LIMITS, account
 from tests.fakes.market_day import MarketDay
@@ -36,6 +39,7 @@ from tests.unit.client.conftest import Fetched
 
 torch.set_num_threads(1)
 
+SCRIPT = Path(__file__).parents[3] / "examples" / "verify_receipt.py"
 Views = list[ClaimView]
 
 
@@ -174,6 +178,34 @@ def test_another_number_of_rounds_does_not_verify(copy: Path, rounds: int) -> No
     Forgery(copy).seal(rounds=rounds)
     with pytest.raises(BadReceipt):
         verify(copy)
+
+
+def test_a_job_fetched_while_its_next_round_is_being_settled_verifies(tmp_path: Path) -> None:
+    """Tasks settle before their round's outer step: the receipt has them, and the model has not."""
+    day = MarketDay(tmp_path / "nodes")
+    job_id = day.post(rounds=3)
+    for name in ("ann", "bob"):
+        day.solver(name)
+
+    def between() -> bool:
+        rounds = day.market_state.jobs[job_id].view.progress.settled_rounds
+        claims = day.markets["client"].claims(job_id)
+        done = {
+            v.claim.round for v in claims if v.status.phase == Phase.SETTLED and v.claim.kind == Kind.TASK
+        }
+        return rounds == 1 and max(done) == 1
+
+    assert day.run(between), "a task of the second round is settled, its outer step is not"
+    folder = tmp_path / "model"
+    day.fetch(job_id, folder)
+    assert len([v for v in read_receipt(folder).claims if v.claim.round == 1]) > 0
+    assert verify(folder).rounds == 1 and not verify(folder).missing
+    assert going_on(day.markets["client"], job_id) == "of 1 of 3 rounds: the job goes on"
+    assert compared(day, folder).settled_rounds == 1 and replayed(day, folder, None)
+    checked = subprocess.run([sys.executable, str(SCRIPT), str(folder)], capture_output=True)
+    assert checked.returncode == 0, checked.stderr
+    assert day.run(day.closed(job_id)) and compared(day, folder).moved
+    assert not going_on(day.markets["client"], job_id)
 
 
 def test_a_receipt_of_the_old_format_is_refused_with_the_next_step(copy: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import get_args
 
 import pytest
 
+from assay.app.units import parse_amount
+from assay.cli.commands.verifier import run
 from assay.jobfile.amounts import DEAR, UNMEASURED, short_amounts
 from assay.jobfile.build import build
 from assay.jobfile.estimate import drafted
@@ -57,6 +60,8 @@ def test_it_has_the_papers_numbers_and_pays_for_its_votes(name: str) -> None:
     assert overshooting(file) == []
     assert bool(short_amounts(file)) == (name in DEAR | UNMEASURED)
     assert file.money.miss_penalty <= file.money.verifier_stake // 2
+    asked = inspect.signature(run).parameters["most_stake"].default
+    assert file.money.verifier_stake <= parse_amount(asked), "or no verifier of a devnet joins its class"
     assert 3 * file.money.solver_stake >= 8 * wasted(file), "rule 3.1"
     assert max(len(line) for line in text_by(name).splitlines()) <= 110
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -82,17 +83,25 @@ def test_muon_makes_steps_nearly_orthogonal(shape: tuple[int, int]) -> None:
     assert values.min() > 0.5 and values.max() < 1.3
 
 
-def test_muon_agrees_with_the_library() -> None:
-    start = torch.randn(6, 4, generator=torch.Generator().manual_seed(4))
-    gradient = torch.randn(6, 4, generator=torch.Generator().manual_seed(5))
-    theirs = nn.Parameter(start.clone())
-    library = torch.optim.Muon([theirs], lr=0.1, momentum=0.95, weight_decay=0.0)
-    theirs.grad = gradient
-    library.step()
-    rule = Muon(lr=0.1)
-    ours, _ = rule.update({"w": start}, {"w": gradient}, rule.genesis({"w": start}))
-    moved, expected = ours["w"] - start, theirs.detach() - start
-    assert (moved - expected).norm() < 0.05 * expected.norm()
+@pytest.mark.parametrize("shape", [(6, 4), (4, 6)])
+def test_muon_agrees_with_the_library_step_by_step(shape: tuple[int, int]) -> None:
+    """Three steps with a gradient of their own: momentum and Nesterov's look ahead as well. The library's
+    momentum is a mean and ours is a sum, which Newton and Schulz's first division takes away."""
+    generator = torch.Generator().manual_seed(4)
+    theirs = nn.Parameter(torch.randn(shape, generator=generator))
+    library = torch.optim.Muon([theirs], lr=0.1, momentum=0.95, weight_decay=0.1)
+    rule, ours = Muon(lr=0.1, weight_decay=0.1), {"w": theirs.detach().clone()}
+    state = rule.genesis(ours)
+    for _ in range(3):
+        gradient = torch.randn(shape, generator=generator)
+        before, theirs.grad = theirs.detach().clone(), gradient.clone()
+        library.step()
+        expected = theirs.detach() - before
+        other, _ = replace(rule, momentum=0.5).update(ours, {"w": gradient}, state)
+        after, state = rule.update(ours, {"w": gradient}, state)
+        wrong, moved, ours = other["w"] - ours["w"], after["w"] - ours["w"], after
+        assert (moved - expected).norm() < 0.05 * expected.norm()
+    assert (wrong - expected).norm() > 0.05 * expected.norm(), "the momentum is seen"
 
 
 def test_muon_leaves_embeddings_heads_and_vectors_to_adamw() -> None:
