@@ -87,7 +87,11 @@ PAPERS: dict[str, Mapping[str, str]] = {
 late changes and those of paths grow, so `diloco-late`, `eager` and `dipaco` have what holds (decision
 0061)."""
 MORE_KEYS = {
-    "delayed-nesterov": "momentum_every = 4          # rounds, after which the momentum sees their sum",
+    "delayed-nesterov": """momentum_every = 4          # rounds, after which the momentum sees their sum
+
+[speeds]                    # the last shards are for slower machines: `assay solver run --slow`
+slow_shards = 1
+slow_by = 4                 # they take a quarter of the steps, in as many segments""",
     "dipaco": """
 [paths]                     # modules that shards share: docs/concepts.md, paths of modules
 modules = 2                 # of each level; 2 levels of them make 4 paths, one a shard

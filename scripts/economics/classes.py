@@ -12,8 +12,12 @@ from collections.abc import Iterator
 from assay.jobfile.templates import PRESETS
 from scripts.economics import incentives as formulas
 from scripts.economics.experiments import OTHER_LOOPS, ROWS, template_rules
-from scripts.economics.strategies import CHALLENGE_GAS, TOK, VOTE_GAS, Rules
+from scripts.economics.strategies import CHALLENGE_GAS, OUTER_GAS, TOK, VOTE_GAS, Rules
 
+LEARNER_OPERATIONS, LEARNER_TIME = 18.7, 5.14
+"""What GRPO's outer claim takes beside a task of the template (measured: docs/economics.md)."""
+OUTER_FEE = 18
+"""Tokens, that the template writes for it."""
 TEMPLATES = ("gpt", "mlp", "cnn", *PRESETS)
 
 
@@ -69,6 +73,36 @@ def table() -> ROWS:
             | {"least solver stake": formulas.least_capture_stake(rules)}
             | {"pays honesty alone": found[best] < 0 <= honest_vote(rules)}
         )
+    return rows
+
+
+def slicing(rules: Rules, shards: int = 2, unsettled: int = 4) -> ROWS:
+    """The least stake for what a conviction wastes, by slices of the outer step: each paid a token, or its
+    gas; and the most that each may be paid with the stake that the rules have."""
+    rows: ROWS = []
+    for slices in (1, 4, 16, 64):
+        of_gas = rules.gas(OUTER_GAS)
+        paid = (formulas.most_wasted(rules, shards, unsettled, slices * fee) for fee in (TOK, of_gas))
+        stakes = [8 * wasted / 3 / TOK for wasted in paid]
+        room = 3 * rules.solver_stake / 8 - formulas.most_wasted(rules, shards, unsettled, 0)
+        rows.append(
+            {"slices": slices, "least stake, each paid 1": stakes[0], "each paid its gas": stakes[1]}
+            | {"most that each may be paid": room / (unsettled * slices) / TOK}
+        )
+    return rows
+
+
+def learning() -> ROWS:
+    """What GRPO's outer claim is paid beside what it costs: by its operations, and as they take time."""
+    rows: ROWS = []
+    for capped in (True, False):
+        rules = template_rules("grpo", capped, "grpo")
+        for what, share in (("operations", LEARNER_OPERATIONS), ("time", LEARNER_TIME)):
+            least = formulas.least_outer_fee(rules, share)
+            rows.append(
+                {"price at its": "cap" if capped else "floor", "counted by": what, "tasks": share}
+                | {"least outer_fee": least, "outer_fee": OUTER_FEE}
+            )
     return rows
 
 

@@ -17,6 +17,7 @@ from scripts.economics.strategies import (
     CHALLENGE_GAS,
     DEFENCE_GAS,
     OPEN_GAS,
+    OUTER_GAS,
     TASK_GAS,
     TOK,
     VOTE_GAS,
@@ -51,6 +52,11 @@ def cartel_detection(rules: Rules, members: int, total: int) -> float:
 def least_price(rules: Rules) -> float:
     """What an honest task costs."""
     return (rules.cost + rules.gas(TASK_GAS)) / TOK
+
+
+def least_outer_fee(rules: Rules, share: float) -> float:
+    """What an honest outer claim costs that computes this share of what a task does."""
+    return (share * rules.cost + rules.gas(OUTER_GAS)) / TOK
 
 
 def cheat_gain(rules: Rules, fakes: int) -> float:

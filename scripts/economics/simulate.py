@@ -97,6 +97,7 @@ def run(size: ask.Size) -> dict[str, Any]:
     results["clients"] = strangers.clients(size, rules)
     results["stolen"] = strangers.stolen_keys(rules)
     results["loops"] = attacks.several_loops(size)
+    results["slicing"], results["learning"] = classes.slicing(rules), classes.learning()
     results["matrix"], results["classes"] = classes.matrix(), classes.table()
     return results
 
@@ -127,6 +128,8 @@ def describe(results: dict[str, Any]) -> str:
         ("clients", "Clients that mean no good"),
         ("stolen", "An operator's stolen key"),
         ("loops", "Jobs of several loops"),
+        ("slicing", "Slices of the outer step, each with a fee"),
+        ("learning", "GRPO's outer claim"),
         ("matrix", "Every strategy, by algorithm: the most over templates and prices"),
         ("classes", "Every class that the templates make"),
     ):

@@ -18,6 +18,8 @@ VOTE_GAS, TASK_GAS = 270_000, 264_000
 contracts/snapshots, rounded up."""
 CHALLENGE_GAS, DEFENCE_GAS, OPEN_GAS = 2_000_000, 950_000, 360_000
 """Gas of the longest game for each side; of announcing and opening one without playing it."""
+OUTER_GAS = 223_000
+"""To commit and settle an outer claim, or a slice of one."""
 ANNOUNCE_GAS, ABSTAIN_GAS = 46_000, 62_000
 """Gas of an announcement, which is part of `OPEN_GAS`; of giving a seat up."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import json
+from pathlib import Path
 from typing import get_args
 
 import pytest
@@ -20,6 +22,7 @@ from assay.protocol.params import most_wasted
 from assay.training.algorithms import RECIPES
 from assay.training.overlap import Streaming
 from assay.training.round_names import NAMES, OTHER_USES, OWN
+from tests.unit.cli.test_command_line import assay
 
 
 def text_by(name: str) -> str:
@@ -64,6 +67,25 @@ def test_it_has_the_papers_numbers_and_pays_for_its_votes(name: str) -> None:
     assert file.money.verifier_stake <= parse_amount(asked), "or no verifier of a devnet joins its class"
     assert 3 * file.money.solver_stake >= 8 * wasted(file), "rule 3.1"
     assert max(len(line) for line in text_by(name).splitlines()) <= 110
+
+
+def test_paths_and_two_speeds_have_their_sections_and_no_other_algorithm_has() -> None:
+    files = {name: parse_job_file(text_by(name), name) for name in TRAINED}
+    paths, speeds = files["dipaco"].paths, files["delayed-nesterov"].speeds
+    assert paths is not None and files["dipaco"].training.shards == paths.modules ** len(paths.levels)
+    assert speeds is not None and (speeds.slow_shards, speeds.slow_by) == (1, 4)
+    assert files["delayed-nesterov"].training.shards == 2
+    assert [name for name, file in files.items() if file.paths is not None] == ["dipaco"]
+    assert [name for name, file in files.items() if file.speeds is not None] == ["delayed-nesterov"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dipaco", "delayed-nesterov"])
+def test_what_job_init_writes_job_validate_accepts_without_a_warning(name: str, tmp_path: Path) -> None:
+    file = tmp_path / "job.toml"
+    assert assay("job", "init", str(file), "--algorithm", name)[0] == 0
+    code, out, _ = assay("--json", "job", "validate", str(file))
+    assert code == 0 and json.loads(out)["data"]["warnings"] == [], out
 
 
 @pytest.mark.slow

@@ -7,11 +7,16 @@ from math import sqrt
 
 import pytest
 
+from assay.jobfile.amounts import LEARNERS, OUTER_GAS
+from assay.jobfile.read import parse_job_file
+from assay.jobfile.templates import LOCAL
+from assay.jobfile.use_templates import grpo_template
 from assay.protocol.types import Role
 from scripts.economics import attacks, classes, strangers
 from scripts.economics import experiments as ask
 from scripts.economics import incentives as formulas
 from scripts.economics.market import Market, simulate
+from scripts.economics.strategies import OUTER_GAS as GAS
 from scripts.economics.strategies import TOK, Population, Rules, S
 
 SIZE = ask.Size(accounts=400, tasks=4_000, sweep=4_000, seed=7)
@@ -104,6 +109,28 @@ def test_what_is_written_pays_honesty_alone_and_codings_want_other_amounts() -> 
         amounts = {name: round(1.001 * amount * TOK) for name, amount in enough.items()}
         mended = replace(rules, **amounts, miss_penalty=amounts["verifier_stake"] // 2)
         assert max(classes.gains(mended).values()) < 0 <= classes.honest_vote(mended), row
+
+
+def test_grpos_outer_claim_is_paid_what_it_takes_and_the_warning_is_of_the_same() -> None:
+    file = parse_job_file(grpo_template(2, LOCAL), "the template")
+    assert file.money.outer_fee == classes.OUTER_FEE * 10**18
+    for row in classes.learning():
+        if row["counted by"] == "time":
+            assert row["least outer_fee"] <= row["outer_fee"]
+    weight = float(LEARNERS["grpo"])
+    assert classes.LEARNER_TIME <= weight * classes.LEARNER_OPERATIONS <= 1.03 * classes.LEARNER_TIME
+    assert float(OUTER_GAS) >= ask.template_rules().gas(GAS) / TOK
+
+
+def test_slices_are_paid_out_of_what_a_conviction_may_waste() -> None:
+    rows = {row["slices"]: row for row in classes.slicing(ask.template_rules())}
+    assert rows[1]["least stake, each paid 1"] <= 440 < rows[4]["least stake, each paid 1"]
+    assert rows[16]["each paid its gas"] <= 440 < rows[64]["each paid its gas"]
+    for slices, row in rows.items():
+        rules = ask.template_rules()
+        most = round(row["most that each may be paid"] * slices * TOK)
+        wasted = formulas.most_wasted(rules, 2, 4, most)
+        assert abs(8 * wasted / 3 - rules.solver_stake) <= 8 * 4, slices
 
 
 def test_the_matrix_has_every_strategy_in_every_algorithm() -> None:
