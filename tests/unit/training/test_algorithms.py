@@ -128,8 +128,9 @@ def mean_of(algorithm: Algorithm, deltas: list[Array], masks: list[Array]) -> Ar
         centre = np.zeros_like(deltas[0])
         for _ in range(rule.steps):
             sizes = [np.linalg.norm(d - centre) for d in deltas]
+            tau = rule.radius * sorted(sizes)[(len(sizes) - 1) // 2]
             centre = centre + np.mean(
-                [(d - centre) * min(1, rule.tau / s) for d, s in zip(deltas, sizes, strict=True)], 0
+                [(d - centre) * min(1, tau / s) for d, s in zip(deltas, sizes, strict=True)], 0
             )
         return centre
     if isinstance(rule, MedianNorm):
@@ -433,3 +434,16 @@ def test_rounds_of_a_small_gpt(name: str) -> None:
     for _ in range(2):
         follows(run, [trained(run.theta, k) for k in range(SHARDS)], [True] * SHARDS)
     assert loss_of(run.theta, batches).item() < begin
+
+
+@pytest.mark.parametrize("mean", [MedianNorm(), Trimmed(2), CentredClip()])
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
+def test_a_third_that_lies_turns_no_parameter_round(mean: algorithms.Mean, size: float) -> None:
+    """Ten times the change, the wrong way: a plain mean follows them, whatever a change's size."""
+    generator = torch.Generator().manual_seed(1)
+    way = torch.randn(64, generator=generator) * size
+    honest = [way + torch.randn(64, generator=generator) * size / 4 for _ in range(4)]
+    deltas, here = [*honest, -10 * way, -10 * way], [torch.tensor(True)] * 6
+    assert algorithms.Average()(deltas, here, [None] * 6) @ way < 0
+    found = mean(deltas, here, [None] * 6)
+    assert (found @ way) / (way @ way) > 0.2
