@@ -8,9 +8,9 @@ exactly right answer. In process: nobody claims, proves or pays. `--market` play
 a million parameters, with `--small` of the template's hundred thousand, through the market instead
 (``scripts.bench.rl_market``), and in one process, whose bits must be equal.
 
-Usage: `scripts/bench/rl.py [--quick | --small | --market ROUNDS] [--twice] [--json [FILE]] [--record]`.
-Keys `reward_before`, `reward_after`, `parameters`, `wire_bytes_a_rollout`; with --twice `equal_digests`, with
---market `same_bits_as_in_process`.
+Usage: `scripts/bench/rl.py [--quick | --small | --market ROUNDS [--weights FOLDER]] [--twice] [--json [FILE]]
+[--record]`. Keys `reward_before`, `reward_after`, `parameters`, `wire_bytes_a_rollout`; with --twice
+`equal_digests`, with --market `same_bits_as_in_process`.
 """
 
 from __future__ import annotations
@@ -243,12 +243,17 @@ def play(setting: Setting, seed: int, cache: Path | None) -> Played:
     )
 
 
-def through_market(rounds: int, small: bool, destination: str | None, record: str | None) -> None:
+def through_market(
+    rounds: int, small: bool, weights: str, destination: str | None, record: str | None
+) -> None:
     """Play through the market, and report."""
     from scripts.bench.rl_market import MILLION
     from scripts.bench.rl_market import play as play_market
 
-    made = play_market(rounds, {} if small else MILLION)
+    changes = {} if small else dict(MILLION)
+    if weights:
+        changes["training.seed"] = "2"  # other problems than those of the job before
+    made = play_market(rounds, changes, weights)
     row = [
         f"{made['parameters']:,}",
         f"{made['rounds']}",
@@ -276,14 +281,18 @@ def main() -> None:
     parser.add_argument("--twice", action="store_true", help="a second run, whose digest must be equal")
     parser.add_argument("--cache", type=Path, default=ROOT / ".assay" / "forms")
     parser.add_argument("--market", type=int, metavar="ROUNDS", help="through a devnet of processes")
+    parser.add_argument(
+        "--weights", default="", help="with --market: a folder of a fetched model to go on from"
+    )
     add_options(parser, "rl")
     chosen = parser.parse_args()
     refuse_partial(parser, chosen, "quick")
     torch.set_num_threads(1)
     if chosen.market:
         section = "rl-market-small" if chosen.small else "rl-market"
+        section += "-on" if chosen.weights else ""
         record = section if chosen.record else None
-        through_market(chosen.market, chosen.small, chosen.json, record)
+        through_market(chosen.market, chosen.small, chosen.weights, chosen.json, record)
         return
     setting = QUICK if chosen.quick else SMALL if chosen.small else FULL
     made = play(setting, 0, chosen.cache)

@@ -64,9 +64,10 @@ MILLION = {
 """What the form of a million parameters changes of the template."""
 
 
-def job_file(rounds: int, changes: dict[str, str]) -> JobFile:
-    """The template's job of so many rounds, with these keys changed ("section.key" to TOML)."""
-    text = grpo_template(rounds, {**LOCAL, "window": WINDOW, "outer": RESERVED})
+def job_file(rounds: int, changes: dict[str, str], weights: str = "") -> JobFile:
+    """The template's job of so many rounds, with these keys changed ("section.key" to TOML); `weights`: a
+    folder of a fetched model to go on from."""
+    text = grpo_template(rounds, {**LOCAL, "window": WINDOW, "outer": RESERVED}, weights)
     for key, value in changes.items():
         text = stated(text, key, value)
     return parse_job_file(text, "the benchmark's job")
@@ -206,9 +207,9 @@ def _wait(connection: Connection, job_id: JobId, until: float) -> None:
         time.sleep(0.5)
 
 
-def play(rounds: int, changes: dict[str, str], limit_s: float = 3_000.0) -> dict[str, Any]:
+def play(rounds: int, changes: dict[str, str], weights: str = "", limit_s: float = 3_000.0) -> dict[str, Any]:
     """Both runs, and what they came to."""
-    body = job_file(rounds, changes)
+    body = job_file(rounds, changes, weights)
     files = build(body)
     actors = Actors(body, files)
     params = files.inner.params
