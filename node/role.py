@@ -103,15 +103,18 @@ class Node(Service):
     def tick(self) -> None:
         """One look, one decision, and its actions up to the first long one."""
         self.at_once = False
+        self.collect()
         with self.market.snapshot():
             actions = self._in_turn(self.decide())
             reason = "" if actions else self.why_idle()
             if self.retention is not None:
                 self.attempt("retention", None, self.retention)
         self._say_idle(reason)
+        long = any(isinstance(action, self.LONG) for action in actions)
         for together, row in groupby(actions, lambda action: isinstance(action, self.TOGETHER)):
             if together:
-                self.attempt_all(self.market, [self._pending_write(action) for action in row])
+                pending_writes = [self._pending_write(action) for action in row]
+                self.attempt_all(self.market, pending_writes, beside=long)
                 continue
             for action in row:
                 work = partial(self.handlers()[type(action)], action)

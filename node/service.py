@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import traceback
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
@@ -22,7 +23,7 @@ from assay.node.shortage import shortage
 from assay.node.time_spent import REST, WAITING, TimeSpent
 from assay.protocol.errors import Ask, AssayError, Retry, Reverted, Stop
 from assay.protocol.ports import Clock, Market, Write
-from assay.protocol.types import ZERO_ADDRESS, Address, JobId
+from assay.protocol.types import ZERO_ADDRESS, Address, JobId, TxResult
 
 log = logging.getLogger(__name__)
 
@@ -136,6 +137,9 @@ class Service:
         self.at_once = False
         """Whether there is to be another look without a wait: the last one ended before all was done."""
         self.spent = TimeSpent()
+        self.sender: Executor | None = None
+        """Where calls are sent that no later action waits for, beside long work; None: each is waited for."""
+        self._under_way: tuple[Sequence[PendingWrite], Future[Sequence[TxResult | AssayError]]] | None = None
         self.unsaid = 0
         """Errors of which nothing could be said."""
         self._emit = emit
@@ -189,8 +193,13 @@ class Service:
         self._succeeded(what)
         return True
 
-    def attempt_all(self, market: Market, pending_writes: Sequence[PendingWrite]) -> None:
-        """Send what is not backing off, together where that goes; each one's error is its own."""
+    def attempt_all(
+        self, market: Market, pending_writes: Sequence[PendingWrite], *, beside: bool = False
+    ) -> None:
+        """Send what is not backing off, together where that goes; each one's error is its own. `beside`: go
+        on where there is a sender, and `collect` later; nothing more is sent this way until then."""
+        if self._under_way is not None:
+            return
         now, ready, writes = self.clock.now(), [], []
         with market.snapshot():
             for pending_write in pending_writes:
@@ -201,7 +210,21 @@ class Service:
                     ready.append(pending_write)
                 except AssayError as error:
                     self._failed(pending_write.what, pending_write.job_id, error)
-        for pending_write, outcome in zip(ready, market.send_all(writes), strict=True):
+        if beside and self.sender is not None and ready:
+            self._under_way = ready, self.sender.submit(market.send_all, writes)
+            return
+        self._were_sent(ready, market.send_all(writes))
+
+    def collect(self) -> None:
+        """Take in what became of the calls that were sent beside, once it is known. Raises what sending
+        raised."""
+        if self._under_way is not None and self._under_way[1].done():
+            ready, sent = self._under_way
+            self._under_way = None
+            self._were_sent(ready, sent.result())
+
+    def _were_sent(self, ready: Sequence[PendingWrite], outcomes: Sequence[TxResult | AssayError]) -> None:
+        for pending_write, outcome in zip(ready, outcomes, strict=True):
             if isinstance(outcome, AssayError):
                 self._failed(pending_write.what, pending_write.job_id, outcome)
             else:

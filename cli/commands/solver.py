@@ -73,6 +73,8 @@ def run(
     app.choose(host=host, announce_url=announce_url)
     agreed = read_acceptance(accept) if accept else USUAL
     say_start(app, "solver")
+    from concurrent.futures import ThreadPoolExecutor
+
     from assay.app.machine import engine_of, limits_of
     from assay.cli.node.alarms import ways
     from assay.cli.node.fitness import before_work
@@ -104,7 +106,9 @@ def run(
             limits_of(memory),
         )
         budget = disk_budget(parts.storage.store, disk, max_shards)
-        return kind(*common, budget=budget, emit=parts.emit, engine=engine, poll_s=poll)
+        service = kind(*common, budget=budget, emit=parts.emit, engine=engine, poll_s=poll)
+        service.sender = ThreadPoolExecutor(1, thread_name_prefix="sending")
+        return service
 
     try:
         run_node(app, port, make, tell=tell, serve=not withhold)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,6 +50,7 @@ class Recorder(FakeMarket):
         self.done: list[object] = []
         self.refused: set[str] = set()
         self.held = False
+        self.away = False
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
@@ -56,6 +59,8 @@ class Recorder(FakeMarket):
         self.held = False
 
     def send_all(self, writes: Sequence[Write]) -> list[TxResult | AssayError]:
+        if self.away:
+            raise Retry("the chain is away")
         self.done.append([write.intent for write in writes])
         taken = TxResult("0x", 1, 1, "void")
         return [Retry("later") if write.intent in self.refused else taken for write in writes]
@@ -133,6 +138,49 @@ def test_after_what_takes_long_there_is_another_look_without_a_wait(day: MarketD
     node.actions = [Train(JOB, 3, "a segment")]
     node.tick()
     assert not node.at_once, "nor is there haste after a failure"
+
+
+class Later(Executor):
+    """Does what it is given when it is told to."""
+
+    def __init__(self) -> None:
+        self.given: list[Callable[[], None]] = []
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+
+        def work() -> None:
+            try:
+                future.set_result(fn(*args, **kwargs))
+            except AssayError as error:
+                future.set_exception(error)
+
+        self.given.append(work)
+        return future
+
+
+def test_calls_before_long_work_are_sent_beside_it_and_no_others_until_they_are(day: MarketDay) -> None:
+    train = Train(JOB, 3, "a segment")
+    node = Example(day, [poke(1), poke(2), train])
+    node.sender = later = Later()
+    node.tick()
+    node.tick()
+    assert node.recorder.done == [3, 3] and len(later.given) == 1, "the same two are under way"
+    assert not day.events, "nobody says that they are sent"
+    node.recorder.refused = {"2"}
+    later.given[0]()
+    node.actions = [poke(3)]
+    node.tick()
+    assert node.recorder.done == [3, 3, ["1", "2"], ["3"]], "without long work a call is waited for"
+    assert [e["claim"][:2] for e in day.events if e["event"] == "void"] == ["01", "03"]
+    assert node.status.counters == {"void": 2, "retries": 1}
+    node.actions = [poke(4), train]
+    node.recorder.away = True
+    node.tick()
+    later.given[1]()
+    with pytest.raises(Retry):
+        node.tick()
+    assert node._under_way is None, "it is tried again"
 
 
 def test_a_decision_is_of_one_block_and_what_is_done_moves_on(day: MarketDay) -> None:
