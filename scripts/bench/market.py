@@ -86,8 +86,13 @@ def job_of(size: Size, rounds: int, shards: int) -> JobFile:
     return parse_job_file(job_text(size, rounds, shards), "the benchmark's job")
 
 
-def in_process(text: str, folder: Path, forms: Path) -> Alone:
-    """The job's rounds in a process of its own, on a solver's core."""
+def in_process(text: str, rounds: int, folder: Path, forms: Path, kept: Path | None) -> Alone:
+    """The job's rounds in a process of its own, on a solver's core; those of an earlier run of at least as
+    many, where they were kept."""
+    if kept is not None and kept.exists():
+        there = Alone(**json.loads(kept.read_text()))
+        lists = (there.roots[:rounds], there.ends[:rounds], there.processor[:rounds])
+        return Alone(there.parameters, there.state_bytes, *lists)
     job = folder / "job.toml"
     job.write_text(text)
     core = cores(1).solvers[0]
@@ -102,6 +107,8 @@ def in_process(text: str, folder: Path, forms: Path) -> Alone:
     )
     if done.returncode:
         raise SystemExit("the job did not run in one process")
+    if kept is not None:
+        kept.write_bytes(done.stdout)
     return Alone(**json.loads(done.stdout))
 
 
@@ -144,11 +151,11 @@ def compared(alone: Alone, led: Led) -> dict[str, Any]:
     }
 
 
-def play(size: str, rounds: int, forms: Path, whole: bool) -> dict[str, Any]:
+def play(size: str, rounds: int, forms: Path, whole: bool, kept: Path | None) -> dict[str, Any]:
     """Both runs of a job, the market's second: it takes the forms that the other has compiled."""
     text = job_text(SIZES[size], rounds, 1)
     with tempfile.TemporaryDirectory() as folder:
-        alone = in_process(text, Path(folder), forms)
+        alone = in_process(text, rounds, Path(folder), forms, kept)
         body = job_of(SIZES[size], rounds, 1)
         led = lead(body, Path(folder) / "home", forms, helpers_apart=not whole)
     return {"size": size, "steps_per_round": 64, "solver_on_one_core": whole, **compared(alone, led)}
@@ -236,6 +243,7 @@ def main() -> None:
     parser.add_argument(
         "--one-core", action="store_true", help="what the solver stores and serves by is on its core too"
     )
+    parser.add_argument("--alone", type=Path, help="where the rounds in one process are kept, or were")
     parser.add_argument("--shards", type=int, default=1, help="of the job over links")
     parser.add_argument(
         "--forms", type=Path, default=ROOT / ".cache" / "bench-market", help=argparse.SUPPRESS
@@ -243,9 +251,9 @@ def main() -> None:
     add_options(parser, "market")
     chosen = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to stop"))  # so that what was started is ended
-    refuse_partial(parser, chosen, "quick", "size", "rounds", "only", "one_core")
+    refuse_partial(parser, chosen, "quick", "size", "rounds", "only", "one_core", "alone")
     size = chosen.size or ("gpt-32" if chosen.quick else "gpt-512")
-    rounds = chosen.rounds or (2 if chosen.quick else 6)
+    rounds = chosen.rounds or (2 if chosen.quick else 5)
     if chosen.links:
         lines = [Line.parse(text) for text in chosen.only or ()] or GRID[: 1 if chosen.quick else None]
         if os.geteuid():
@@ -254,7 +262,7 @@ def main() -> None:
         record = chosen.record and f"{chosen.record}-links"
         report({"size": size, "links": found}, told_over(found), chosen.json, record)
         return
-    one = play(size, rounds, chosen.forms, chosen.one_core)
+    one = play(size, rounds, chosen.forms, chosen.one_core, chosen.alone)
     report(one, told(one), chosen.json, chosen.record)
     if not one["same_bits_as_in_process"]:
         raise SystemExit("the market's bits are not those of one process")

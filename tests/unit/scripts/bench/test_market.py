@@ -13,10 +13,10 @@ from scripts.bench.market_links import GRID, Line, hosts
 
 
 def test_the_job_is_the_templates_but_for_its_model_and_what_its_shards_send() -> None:
-    body = job_of(SIZES["gpt-512"], 6, 1)
+    body = job_of(SIZES["gpt-512"], 5, 1)
     assert (body.training.steps_per_round, body.training.segment_steps, body.training.shards) == (64, 4, 1)
     assert (body.verification.verifiers, body.verification.samples) == (2, 1)
-    assert body.outer.algorithm == "diloco-4bit" and body.training.rounds == 6
+    assert body.outer.algorithm == "diloco-4bit" and body.training.rounds == 5
 
 
 def test_a_further_round_leaves_the_first_out() -> None:
