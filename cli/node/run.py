@@ -37,6 +37,9 @@ from assay.storage.blockstore import BlockStore
 from assay.storage.traffic import PROOF, TRAINING, Traffic
 
 PEERS_EVERY_S = 2.0
+SWITCH_S = 0.0002
+"""How long a thread that serves or stores may keep one that computes from its next instruction of Python: a
+step has many, and waited up to 5 ms before each while others fetched its states."""
 PURPOSE_OF = {"verifier": PROOF, "whistleblower": PROOF}
 """What a role fetches for, where it is not for training."""
 
@@ -141,6 +144,7 @@ def run_node(
         where = {"name": name, "url": url, "announced": announced}
         emit({"event": "started", "role": service.status.role, **where})
         cycles.resume()
+        sys.setswitchinterval(SWITCH_S)
         service.run()
         emit({"event": "stopping", "role": service.status.role, "name": name})
     finally:
