@@ -31,6 +31,7 @@ from torch.fx import GraphModule
 
 from assay import numerics
 from assay.numerics.native import processor_flags
+from assay.program.compiled.kernels import together
 from assay.protocol import bounded_json
 
 log = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ SETTINGS: dict[str, Any] = {
     "constant_and_index_propagation": False,
     "pattern_matcher": False,
     # Inductor passes -fno-signed-zeros; the last flag wins, and these follow it.
-    "cpp.march": "native -fsigned-zeros",
+    "cpp.march": "native -fsigned-zeros -g0 --param=large-unit-insns=1000000",
     # Inductor tries out in another process whether the vector instructions that the processor names can be
     # loaded, and does without them when that takes 60 s, as it does on a busy machine: the form would be slow
     # for ever, and a stored one be compiled again. What is wrong there ends the compilation instead.
@@ -55,12 +56,14 @@ SETTINGS: dict[str, Any] = {
     "emulate_precision_casts": True,
     "eager_numerics.division_rounding": True,
     "eager_numerics.disable_ftz": True,
+    # One library's worth of C++ is not worth 156 MB of a header's, which lie in a folder for all users.
+    "cpp_cache_precompile_headers": False,
     "fx_graph_cache": True,
 }
 _FORM_SOURCES = (
     *("numerics/*.py", "numerics/*.c", "numerics/*.h"),
     *("program/compiled/graph.py", "program/compiled/affine.py", "program/compiled/records.py"),
-    *("program/compiled/segments.py", "program/compiled/segmented.py"),
+    *("program/compiled/segments.py", "program/compiled/segmented.py", "program/compiled/kernels.py"),
 )
 """What decides the graph of a program."""
 _MANIFEST = "form.json"
@@ -210,7 +213,7 @@ def _compiled_into(directory: Path, graph: GraphModule, inputs: Sequence[Tensor]
 
 def compile_form(graph: GraphModule, inputs: Sequence[Tensor]) -> Form:
     """Compile the graph; inputs are examples of its arguments."""
-    with _settings(), torch.no_grad():
+    with _settings(), together(), torch.no_grad():
         return _form(
             torch._inductor.standalone_compile(
                 graph, list(inputs), dynamic_shapes="from_example_inputs", options={}
