@@ -44,7 +44,9 @@ SETTINGS: dict[str, Any] = {
     "joint_graph_constant_folding": False,
     "constant_and_index_propagation": False,
     "pattern_matcher": False,
-    # Inductor passes -fno-signed-zeros; the last flag wins, and these follow it.
+    # Inductor passes -fno-signed-zeros; the last flag wins, and these follow it. In a source of many loops
+    # GCC would stop inlining vectors' loads and stores, which it does not in a source of one; no debugger
+    # looks at them.
     "cpp.march": "native -fsigned-zeros -g0 --param=large-unit-insns=1000000",
     # Inductor tries out in another process whether the vector instructions that the processor names can be
     # loaded, and does without them when that takes 60 s, as it does on a busy machine: the form would be slow
@@ -56,7 +58,8 @@ SETTINGS: dict[str, Any] = {
     "emulate_precision_casts": True,
     "eager_numerics.division_rounding": True,
     "eager_numerics.disable_ftz": True,
-    # One library's worth of C++ is not worth 156 MB of a header's, which lie in a folder for all users.
+    # A header read beforehand is 156 MB of machine-dependent files outside this folder, where others may
+    # write; for a library or two it takes longer to make than it saves.
     "cpp_cache_precompile_headers": False,
     "fx_graph_cache": True,
 }

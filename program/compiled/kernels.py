@@ -13,14 +13,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
+import torch._inductor.config as inductor_config
 from torch._inductor.async_compile import AsyncCompile
 from torch._inductor.codecache import CppPythonBindingsCodeCache
 from torch._inductor.codegen.common import device_codegens, init_backend_registration
+from torch._inductor.codegen.cpp import CppKernelProxy, CppScheduling
 from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.config import decide_compile_threads
+from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
 
+MOST_LANES = 64
+"""Numbers in the longest vector: of one byte each."""
 LEAST_CHARACTERS = 200_000
 """Less C++ than this is not worth a library more, whose header takes as long."""
 
@@ -30,11 +36,34 @@ def together() -> Iterator[None]:
     """Graphs that Inductor compiles meanwhile, in this process, get their loops from a `Together`."""
     init_backend_registration()
     usual = device_codegens["cpu"]
-    device_codegens["cpu"] = replace(usual, wrapper_codegen=_Wrapper)
+    device_codegens["cpu"] = replace(usual, scheduling=_Scheduling, wrapper_codegen=_Wrapper)
+    rules = DtypePropagationOpsHandler.__init__
+    DtypePropagationOpsHandler()
     try:
+        # PyTorch 2.13 fills in this one table again before each operation that it writes.
+        type.__setattr__(DtypePropagationOpsHandler, "__init__", _as_it_is)
         yield
     finally:
+        type.__setattr__(DtypePropagationOpsHandler, "__init__", rules)
         device_codegens["cpu"] = usual
+
+
+def _as_it_is(_: object) -> None:
+    """Nothing is left to fill in."""
+
+
+class _Loops(CppKernelProxy):
+    """Writes one nest of loops."""
+
+    def codegen_functions(self, functions: Sequence[Any], sizes: Sequence[Any]) -> None:
+        """As usual, but a loop that vectors divide gets no code for the rest, which is thrown away."""
+        divided = all(size % MOST_LANES == 0 for size in chain.from_iterable(chain.from_iterable(sizes)))
+        with inductor_config.patch({"cpp.enable_loop_tail_vec": not divided}):
+            super().codegen_functions(functions, sizes)
+
+
+class _Scheduling(CppScheduling):
+    kernel_proxy_cls = _Loops
 
 
 class _Wrapper(PythonWrapperCodegen):
