@@ -97,9 +97,9 @@ class Together(AsyncCompile):
             return Asked(argtypes, source_code)
         return super().cpp_pybinding(argtypes, source_code)
 
-    def wait(self, scope: dict[str, Any]) -> None:
+    def wait(self, module: dict[str, Any]) -> None:
         """Replace by functions what was asked for. Raises what the C++ compiler ends with."""
-        asked = {name: value for name, value in scope.items() if isinstance(value, Asked)}
+        asked = {name: value for name, value in module.items() if isinstance(value, Asked)}
         groups = dealt(asked)
         loaders = [
             _Library.load_async(library_source(group), submit_fn=None if len(groups) == 1 else self.submit)
@@ -107,8 +107,8 @@ class Together(AsyncCompile):
         ]
         for group, load in zip(groups, loaders, strict=True):
             library = load()
-            scope.update((name, getattr(library, name)) for name in group)
-        super().wait(scope)
+            module.update((name, getattr(library, name)) for name in group)
+        super().wait(module)
 
 
 def dealt(asked: dict[str, Asked], most: int | None = None) -> list[dict[str, Asked]]:

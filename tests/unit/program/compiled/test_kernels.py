@@ -36,14 +36,14 @@ def test_a_little_text_is_one_library_and_none_is_none() -> None:
 
 
 def test_functions_of_one_library_are_called_and_fail_as_they_do_alone(tmp_path: Path) -> None:
-    scope: dict[str, object] = {"other": 7}
+    module: dict[str, object] = {"other": 7}
     with temporary_cache_dir(str(tmp_path)), inductor_config.patch(SETTINGS):
         made = Together()
-        scope["doubled"] = made.cpp_pybinding(["const float*", "float*"], DOUBLED)
-        scope["throws"] = made.cpp_pybinding(["float*"], THROWS)
-        made.wait(scope)
-    doubled, throws = scope["doubled"], scope["throws"]
-    assert callable(doubled) and callable(throws) and scope["other"] == 7
+        module["doubled"] = made.cpp_pybinding(["const float*", "float*"], DOUBLED)
+        module["throws"] = made.cpp_pybinding(["float*"], THROWS)
+        made.wait(module)
+    doubled, throws = module["doubled"], module["throws"]
+    assert callable(doubled) and callable(throws) and module["other"] == 7
     out = torch.zeros(1)
     doubled(torch.tensor([1.5]), out)
     assert out.item() == 3.0
