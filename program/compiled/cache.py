@@ -31,6 +31,7 @@ from torch.fx import GraphModule
 
 from assay import numerics
 from assay.numerics.native import processor_flags
+from assay.program.compiled.kernels import together
 from assay.protocol import bounded_json
 
 log = logging.getLogger(__name__)
@@ -43,8 +44,10 @@ SETTINGS: dict[str, Any] = {
     "joint_graph_constant_folding": False,
     "constant_and_index_propagation": False,
     "pattern_matcher": False,
-    # Inductor passes -fno-signed-zeros; the last flag wins, and these follow it.
-    "cpp.march": "native -fsigned-zeros",
+    # Inductor passes -fno-signed-zeros; the last flag wins, and these follow it. In a source of many loops
+    # GCC would stop inlining vectors' loads and stores, which it does not in a source of one; no debugger
+    # looks at them.
+    "cpp.march": "native -fsigned-zeros -g0 --param=large-unit-insns=1000000",
     # Inductor tries out in another process whether the vector instructions that the processor names can be
     # loaded, and does without them when that takes 60 s, as it does on a busy machine: the form would be slow
     # for ever, and a stored one be compiled again. What is wrong there ends the compilation instead.
@@ -55,12 +58,15 @@ SETTINGS: dict[str, Any] = {
     "emulate_precision_casts": True,
     "eager_numerics.division_rounding": True,
     "eager_numerics.disable_ftz": True,
+    # A header read beforehand is 156 MB of machine-dependent files outside this folder, where others may
+    # write; for a library or two it takes longer to make than it saves.
+    "cpp_cache_precompile_headers": False,
     "fx_graph_cache": True,
 }
 _FORM_SOURCES = (
     *("numerics/*.py", "numerics/*.c", "numerics/*.h"),
     *("program/compiled/graph.py", "program/compiled/affine.py", "program/compiled/records.py"),
-    *("program/compiled/segments.py", "program/compiled/segmented.py"),
+    *("program/compiled/segments.py", "program/compiled/segmented.py", "program/compiled/kernels.py"),
 )
 """What decides the graph of a program."""
 _MANIFEST = "form.json"
@@ -210,7 +216,7 @@ def _compiled_into(directory: Path, graph: GraphModule, inputs: Sequence[Tensor]
 
 def compile_form(graph: GraphModule, inputs: Sequence[Tensor]) -> Form:
     """Compile the graph; inputs are examples of its arguments."""
-    with _settings(), torch.no_grad():
+    with _settings(), together(), torch.no_grad():
         return _form(
             torch._inductor.standalone_compile(
                 graph, list(inputs), dynamic_shapes="from_example_inputs", options={}

@@ -35,7 +35,7 @@ MEASURED_STEPS = 3
 """Eager steps that are timed before it is decided; the fastest counts."""
 SAVED_SHARE = 0.6
 """Part of an eager step that a compiled one saves, at least (measured: 0.66 to 0.8)."""
-COMPILE_S_A_NODE = 0.12
+COMPILE_S_A_NODE = 0.06
 """Seconds of compiling for each node, C++ included, on a machine that also trains."""
 LOAD_S = 5.0
 MARGIN = 2.0

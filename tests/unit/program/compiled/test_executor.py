@@ -49,6 +49,13 @@ def form_directory(cache: Path, program: Program) -> Path:
     return cache / form_key(program.root, CPU)
 
 
+def test_the_loops_of_a_form_are_built_together(cache: Path) -> None:
+    found = form_directory(cache, training_sample().program)
+    modules = [path.read_text() for path in found.rglob("*.py")]
+    assert sum(text.count("async_compile.cpp_pybinding(") for text in modules) > 1
+    assert len(list(found.rglob("*.main.so"))) == 1
+
+
 def test_a_stored_form_is_loaded_and_gives_the_reference_states(
     cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
