@@ -18,7 +18,7 @@ class JobEventKind(StrEnum):
     """What a `JobEvent` is about."""
 
     TAKEN = "taken"
-    """A solver holds a shard that it has not committed to."""
+    """A solver holds a shard that it has not committed to, or has committed to since the look before."""
     TASK = "task"
     """A task's claim came to another phase."""
     LOSS = "loss"
@@ -127,10 +127,10 @@ def _of_task(
         told = f"{place}: {text}"
         found.append(JobEvent(kind, told, line.round, line.shard, line.phase, loss, step, solver, now))
 
-    if _in_training(line, now) and not (
-        old is not None and old.holder == line.holder and before is not None and _in_training(old, before)
-    ):
-        add(JobEventKind.TAKEN, f"in training by {line.holder}")
+    training, begun = _in_training(line, now), phase == Phase.NONE != line.phase
+    told = old is not None and old.holder == line.holder and before is not None and _in_training(old, before)
+    if not told and (training or (begun and before is not None)):
+        add(JobEventKind.TAKEN, f"{'in training' if training else 'trained'} by {line.holder}")
     if line.phase != phase:
         add(JobEventKind.TASK, _moved(phase, line.phase))
     elif not same and line.claim_id is not None and old is not None:
