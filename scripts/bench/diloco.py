@@ -202,6 +202,8 @@ def spike(result: Result) -> float:
     return max([b - a for a, b in pairwise(losses)], default=0.0)
 
 
+DIVERGED = 10.0
+"""Nats above the loss when all is well, from which perplexities are no use."""
 PAPERS = {
     "half of the changes dropped": "+2.1 % perplexity (DiLoCo)",
     "a third joins, another leaves": "no spike (PRIME)",
@@ -214,7 +216,7 @@ def fault_rows(found: Results) -> list[list[str]]:
     out = []
     for name, results in found.items():
         loss = _mean(results, "loss")
-        more = f"{100 * (math.exp(min(loss - well, 99.0)) - 1):+.1f} %"
+        more = "diverges" if loss - well > DIVERGED else f"{100 * math.expm1(loss - well):+.1f} %"
         out.append([name, f"{loss:.4f}", more, f"{max(spike(r) for r in results):.4f}", PAPERS.get(name, "")])
     return out
 
