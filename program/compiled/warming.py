@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from assay.numerics import FAST
@@ -40,6 +42,19 @@ COMPILE_S_A_NODE = 0.06
 LOAD_S = 5.0
 MARGIN = 2.0
 """A form must save this many times what it costs: the steps may not come, and compiling takes a processor."""
+
+
+@contextmanager
+def leaving_a_processor(to_others: bool) -> Iterator[None]:
+    """A `with` block that computes with a thread less, if it has more than one: threads that wait for one
+    which has lost its processor to a compiler stand still together (measured: 6 steps instead of 109)."""
+    threads = torch.get_num_threads()
+    if to_others:
+        torch.set_num_threads(max(1, threads - 1))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class WarmingExecutor(Executor):
@@ -101,7 +116,8 @@ class WarmingExecutor(Executor):
         if self._compiled is not None:
             return self._compiled.step(state, context)
         before = self._clock()
-        after = super().step(state, context)
+        with leaving_a_processor(self.compiling):
+            after = super().step(state, context)
         self._eager_s = [*self._eager_s, self._clock() - before][-MEASURED_STEPS:]
         return after
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -263,3 +264,31 @@ def test_of_two_processes_one_holds_a_form(tmp_path: Path) -> None:
         assert mine and not other
     with second.held(wait=False) as other:
         assert other
+
+
+def test_a_thread_less_computes_while_another_process_compiles(
+    sample: Sample, tmp_path: Path, workers: list[FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[int] = []
+    eager = Executor.step
+
+    def counted(*given: Any) -> list[torch.Tensor]:
+        computed.append(torch.get_num_threads())
+        return eager(*given)
+
+    monkeypatch.setattr(Executor, "step", counted)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        executor = WarmingExecutor(sample.program, "cpu", tmp_path, steps=10**6, clock=ticking())
+        run(executor, 6)
+        assert len(workers) == 1 and executor.compiling and computed == [3, 3, 3, 2, 2, 2]
+        workers[0].ended, workers[0].failure = True, "no compiler"
+        run(executor, 2)
+        assert computed[6:] == [3, 3] and torch.get_num_threads() == 3
+        with warming.leaving_a_processor(True), warming.leaving_a_processor(True):
+            assert torch.get_num_threads() == 1
+            with warming.leaving_a_processor(True):
+                assert torch.get_num_threads() == 1, "one is left"
+    finally:
+        torch.set_num_threads(threads)
