@@ -18,10 +18,11 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, MutableMapping
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import httpx
 import uvicorn
@@ -89,27 +90,18 @@ def start_there(network: Network, app: App, spec: NodeRecord) -> int:
     return start_process(app, spec.name, network.command(spec.name, words))
 
 
-@contextmanager
-def client_on(network: Network) -> Iterator[None]:
+def client_on(network: Network) -> AbstractContextManager[object]:
     """The client serves at its address here."""
-    kept, here = web.serve_blocks, Reach(network.links["here"].address, 0, "auto")
-    web.serve_blocks = partial(kept, reach=here)  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        web.serve_blocks = kept
+    here = Reach(network.links["here"].address, 0, "auto")
+    return patch.object(web, "serve_blocks", partial(web.serve_blocks, reach=here))
 
 
 @contextmanager
 def market_on(network: Network) -> Iterator[None]:
     """The devnet's nodes start on their hosts, and the client serves at its address here."""
-    kept = devnet_market.start_node
-    devnet_market.start_node = partial(start_there, network)
-    try:
-        with client_on(network):
-            yield
-    finally:
-        devnet_market.start_node = kept
+    there = patch.object(devnet_market, "start_node", partial(start_there, network))
+    with there, client_on(network):
+        yield
 
 
 class _Stored(MutableMapping[str, bytes]):
