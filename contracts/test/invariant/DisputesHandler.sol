@@ -64,24 +64,11 @@ abstract contract DisputesHandler is MarketHandler {
         _ensureFree(whistle, CHALLENGE_BOND);
         Found memory none;
         open.push(
-            OpenGame(_openVote(claim, vote.verifier, u32(seed % 2)), index, vote.verifier, claimId, none)
+            OpenGame(openVoteAs(whistle, claim, vote.verifier, u32(seed % 2)), index, vote.verifier, claimId, none)
         );
         ++games;
         ++voteGames[claimId][vote.verifier];
         ++calls["challenge vote"];
-    }
-
-    function _openVote(Claim memory claim, address verifier, uint32 sample) private returns (uint256) {
-        bytes32[] memory roots = tracesOf(verifier);
-        bytes32[] memory ends = segmentEnds(claim);
-        uint256 segment = sampleOf(statusOf(claim).seed, verifier, sample, SEGMENTS);
-        bytes32[] memory fromProof = memberProof(ends, segment);
-        bytes32[] memory traceProof = memberProof(roots, sample);
-        bytes32 salt = announceAs(whistle, idOf(claim), sample, verifier);
-        vm.prank(whistle);
-        return challenges.openVote(
-            claim, verifier, sample, ends[segment], fromProof, roots[sample], traceProof, salt
-        );
     }
 
     /// @dev The challenger wins one game in four, lest nearly every claim fall.
