@@ -64,7 +64,9 @@ abstract contract DisputesHandler is MarketHandler {
         _ensureFree(whistle, CHALLENGE_BOND);
         Found memory none;
         open.push(
-            OpenGame(openVoteAs(whistle, claim, vote.verifier, u32(seed % 2)), index, vote.verifier, claimId, none)
+            OpenGame(
+                openVoteAs(whistle, claim, vote.verifier, u32(seed % 2)), index, vote.verifier, claimId, none
+            )
         );
         ++games;
         ++voteGames[claimId][vote.verifier];
