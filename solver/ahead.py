@@ -90,12 +90,14 @@ class ExpectedStates(StateProvider):
             self._outer[number] = view
 
     def outer_ends(self, number: int, input_root: bytes) -> list[State] | None:
-        """The states at the ends of a slice's segments, if its claim starts from this root; else None."""
+        """The states at the ends of a slice's segments, if its claim starts from this root and all of
+        them can be had; else None."""
         view = self._outer.get(number)
         if view is None or view.roots[0] != input_root:
             return None
         found = [self.leaf(view, end) for end in range(1, len(view.roots))]
-        return [known.state for known in found if isinstance(known, Known)]
+        states = [known.state for known in found if isinstance(known, Known)]
+        return states if len(states) == len(found) else None
 
     def input_root(self, shard: int) -> bytes:
         """Root of what a task of the next round will start from. Raises SourceMissing."""

@@ -9,13 +9,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from assay.node.states import Broken, Hidden, Known
 from assay.node.upkeep import Poke
-from assay.protocol.types import JobId, Kind, Phase, Progress, Seconds, Wei
+from assay.protocol.types import ZERO_ADDRESS, ClaimView, JobId, Kind, Phase, Progress, Seconds, Wei
 from assay.solver import policy
 from assay.solver.adversary import WrongDataSolver
+from assay.solver.ahead import ExpectedStates
 from assay.solver.observation import Limits, Observation
 from assay.solver.policy import MOST_GUESSED, TrainAhead
 from assay.solver.service import SolverService
+from assay.solver.trainer import Draft, TaskTrainer
 from tests.fakes.market_day import MarketDay
 from tests.unit.solver.test_solver_policy import JOB, ME, NOW, OTHER, claim, observation
 from tests.unit.solver.test_solver_policy import kinds as all_kinds
@@ -141,3 +144,28 @@ def test_where_a_look_is_dear_several_segments_are_trained_between_two(
     ann.tick()
     assert len(day.named("trained")) == 4, "the other two"
     assert ann.status.counters["segments"] == 4
+
+
+def test_outer_states_that_cannot_all_be_had_are_computed_anew(
+    day: MarketDay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else an outer claim would lack an end, or have another segment's in its place."""
+    drafting, missed = [False], list[int]()
+    leaf, draft = ExpectedStates.leaf, TaskTrainer.outer_draft
+
+    def hidden(states: ExpectedStates, view: ClaimView, end: int) -> Known | Broken | Hidden:
+        if drafting[0] and view.claim.claimant == ZERO_ADDRESS:
+            missed.append(end)
+            return Hidden("let go")
+        return leaf(states, view, end)
+
+    def drafted(shop: TaskTrainer, round_: int, number: int) -> Draft:
+        drafting[0] = True
+        made = draft(shop, round_, number)
+        drafting[0] = False
+        return made
+
+    monkeypatch.setattr(ExpectedStates, "leaf", hidden)
+    monkeypatch.setattr(TaskTrainer, "outer_draft", drafted)
+    found = led(day)
+    assert missed and len(found) == 6 and "bugs" not in day.services["ann"].status.counters
